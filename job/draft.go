@@ -1,0 +1,63 @@
+package job
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Draft is a registration, or a change of a job, as the client wrote it: a
+// nil field was absent or null. Its rules stand here and nowhere else.
+type Draft struct {
+	Topic       *string           `json:"topic"`
+	ID          *string           `json:"id"`
+	BizKey      *string           `json:"biz_key"`
+	URL         *string           `json:"url"`
+	Method      *string           `json:"method"`
+	Delay       json.RawMessage   `json:"delay"` // a number of whole seconds, or a duration string
+	At          *string           `json:"at"`
+	Body        json.RawMessage   `json:"body"`
+	BodyText    *string           `json:"body_text"`
+	BodyBase64  *string           `json:"body_base64"`
+	ContentType *string           `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	Retry       *DraftRetry       `json:"retry"`
+	Timeout     json.RawMessage   `json:"timeout"`
+	TTL         json.RawMessage   `json:"ttl"`
+	Expect      *DraftExpect      `json:"expect"`
+	OnConflict  *string           `json:"on_conflict"`
+}
+
+// DraftRetry is the retry policy of a Draft.
+type DraftRetry struct {
+	Steps []json.RawMessage `json:"steps"`
+	Limit *int              `json:"limit"`
+}
+
+// DraftExpect is what a Draft expects of a successful answer.
+type DraftExpect struct {
+	Body *string `json:"body"`
+}
+
+// Limits are the settings by which drafts are judged.
+type Limits struct {
+	MaxBody    int           // bytes of the callback's body
+	MaxTimeout time.Duration // of one attempt
+}
+
+// FieldError is one thing wrong with one field.
+type FieldError struct {
+	Pointer string // JSON pointer to the field, such as "/retry/steps/0"
+	Message string // what is wrong and what would be right
+}
+
+// ValidationError is every FieldError found.
+type ValidationError struct{ Fields []FieldError }
+
+func (e *ValidationError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = f.Pointer + ": " + f.Message
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,200 @@
+package job
+
+import (
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Key addresses a job: ids are unique within a topic.
+type Key struct{ Topic, ID string }
+
+// String is "topic/id". Neither part can hold a slash, so it is unambiguous.
+func (k Key) String() string { return k.Topic + "/" + k.ID }
+
+// ParseKey is the reverse of Key.String.
+func ParseKey(s string) (Key, error) {
+	topic, id, ok := strings.Cut(s, "/")
+	if !ok {
+		return Key{}, errors.New("a job key is written topic/id")
+	}
+	return Key{Topic: topic, ID: id}, nil
+}
+
+// Lane is the jobs of one topic for one endpoint. Each lane has a bucket of
+// its own, so that a dead endpoint cannot hold up another.
+type Lane struct{ Topic, Endpoint string }
+
+// String is "topic|endpoint". Names cannot hold a bar, nor can an endpoint.
+func (l Lane) String() string { return l.Topic + "|" + l.Endpoint }
+
+// ParseLane is the reverse of Lane.String.
+func ParseLane(s string) (Lane, error) {
+	topic, endpoint, ok := strings.Cut(s, "|")
+	if !ok {
+		return Lane{}, errors.New("a lane is written topic|endpoint")
+	}
+	return Lane{Topic: topic, Endpoint: endpoint}, nil
+}
+
+// Endpoint is scheme://host:port of a callback URL, in lower case and with the
+// default port written out: what a breaker and a concurrency cap guard.
+func Endpoint(rawURL string) (string, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "", err
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if host == "" {
+		return "", errors.New("URL has no host")
+	}
+	scheme := strings.ToLower(u.Scheme)
+	if port == "" {
+		switch scheme {
+		case "https":
+			port = "443"
+		default:
+			port = "80"
+		}
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return scheme + "://" + host + ":" + port, nil
+}
+
+// Header is one request header of a callback.
+type Header struct {
+	Name  string `msgpack:"n"`
+	Value string `msgpack:"v"`
+}
+
+// Retry is a job's own retry policy. A nil pointer or slice means "the
+// server's": the ladder that the settings name.
+type Retry struct {
+	// Steps are the delays between attempts; the last repeats when Limit is
+	// larger than their number.
+	Steps []time.Duration `msgpack:"s,omitempty"`
+	// Limit is how many retries follow the first attempt; nil means one for
+	// each step.
+	Limit *int `msgpack:"l,omitempty"`
+}
+
+// When says when a job is due: at an instant, or after a delay that the
+// store's clock measures. The zero value is "now".
+type When struct {
+	At    Instant       `msgpack:"a,omitempty"`
+	Delay time.Duration `msgpack:"d,omitempty"`
+}
+
+// Due is the instant meant, seen from now.
+func (w When) Due(now Instant) Instant {
+	if w.At != 0 {
+		return w.At
+	}
+	return now.Add(w.Delay)
+}
+
+// BodyForm says in which field of the API the client gave the body, so that
+// it can be shown the same way.
+type BodyForm uint8
+
+// The forms of a body; BodyNone is a job without one.
+const (
+	BodyNone BodyForm = iota
+	BodyJSON
+	BodyText
+	BodyBase64
+)
+
+// Spec is what the client asked for. Two registrations of one key with equal
+// Specs are the same job. Encoders rely on the field order being stable.
+type Spec struct {
+	URL         string        `msgpack:"u"`
+	Method      string        `msgpack:"m,omitempty"` // empty means POST
+	BizKey      string        `msgpack:"b,omitempty"`
+	ContentType string        `msgpack:"c,omitempty"`
+	Headers     []Header      `msgpack:"h,omitempty"` // sorted by name
+	Body        []byte        `msgpack:"p,omitempty"` // sent byte for byte
+	BodyForm    BodyForm      `msgpack:"f,omitempty"`
+	When        When          `msgpack:"w,omitempty"`
+	Retry       *Retry        `msgpack:"r,omitempty"`
+	Timeout     time.Duration `msgpack:"t,omitempty"` // of one attempt; zero means the server's
+	TTL         time.Duration `msgpack:"l,omitempty"` // from registration; zero means for ever
+	ExpectBody  string        `msgpack:"e,omitempty"` // a 2xx counts only with this body
+	Traceparent string        `msgpack:"x,omitempty"` // W3C trace context of the registration
+}
+
+// HTTPMethod is the method to send with.
+func (s *Spec) HTTPMethod() string {
+	if s.Method == "" {
+		return "POST"
+	}
+	return s.Method
+}
+
+// Job is a registered callback with all that duehook knows of it but the log
+// of its attempts, of which it holds the last.
+type Job struct {
+	Key
+	UID  string // ULID of this registration, sent as webhook-id
+	Spec Spec
+
+	State State
+	// DueAt is when the client wanted the job to be delivered first.
+	DueAt Instant
+	// NextAt is when the next attempt is due; for an ended job, zero.
+	NextAt Instant
+	// ExpiresAt is the end of the TTL, or zero.
+	ExpiresAt Instant
+	CreatedAt Instant
+	EndedAt   Instant
+
+	Attempts int // attempts that count against the limit
+	Snoozes  int // answers "snooze", which use no attempt
+	Lapses   int // leases in a row that lapsed without an outcome
+
+	// Token is the number of the current or last claim. Only who holds the
+	// current one may settle.
+	Token uint64
+	// Version grows with every stored change but carrying.
+	Version uint64
+	// CancelRequested is set when a cancel met an attempt in flight: no
+	// further attempt follows.
+	CancelRequested bool
+
+	Reason      string // why the job ended, one of the Reason constants
+	LastAttempt *Attempt
+}
+
+// Lane is the lane that the job belongs to. The URL was validated when the
+// job was registered, so it has an endpoint.
+func (j *Job) Lane() Lane {
+	endpoint, err := Endpoint(j.Spec.URL)
+	if err != nil {
+		endpoint = "invalid://"
+	}
+	return Lane{Topic: j.Topic, Endpoint: endpoint}
+}
+
+// WakeAt is when the job next needs attention while it waits: its next
+// attempt, or the end of its TTL if that comes first.
+func (j *Job) WakeAt() Instant {
+	if j.ExpiresAt != 0 && j.ExpiresAt < j.NextAt {
+		return j.ExpiresAt
+	}
+	return j.NextAt
+}
+
+// Attempt is one delivery attempt as kept in the attempt log.
+type Attempt struct {
+	Number       int           `msgpack:"n"`
+	StartedAt    Instant       `msgpack:"s"`
+	Duration     time.Duration `msgpack:"d"`
+	Status       int           `msgpack:"c,omitempty"` // HTTP status, or zero when none came
+	Error        string        `msgpack:"e,omitempty"`
+	ResponseBody string        `msgpack:"b,omitempty"` // an excerpt, valid UTF-8
+	NextAt       Instant       `msgpack:"a,omitempty"`
+	Reason       string        `msgpack:"r,omitempty"` // why the next step was chosen
+}

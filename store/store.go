@@ -1,0 +1,324 @@
+// Package store defines what duehook asks of the place where jobs are kept.
+//
+// One idea makes a store correct: a job is unfinished exactly while it is in a
+// bucket. Carrying does not take it out, it re-scores the job to a visibility
+// deadline and pushes a hint onto the ready list; claiming re-scores it to the
+// end of a lease; only settling to a final state removes it. So a lost hint or
+// a dead worker leaves the job where it will become due again.
+//
+// Every store passes the suite in storetest.
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Errors on which callers decide.
+var (
+	// ErrNotFound: there is no such job (or topic), or it is no longer kept.
+	ErrNotFound = errors.New("job not found")
+	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
+	// again later is right. Wraps the cause.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrBadCursor: the cursor is not one that this listing handed out.
+	ErrBadCursor = errors.New("invalid cursor")
+	// ErrConflict: the job went on changing while an Update tried to change it.
+	ErrConflict = errors.New("the job changed meanwhile")
+)
+
+// Store keeps jobs. All methods are safe for concurrent use, and may be
+// repeated when their outcome is unknown: a second run does no harm. The times
+// that a store decides by are its own (Now in results), never a caller's.
+type Store interface {
+	Registrar
+	Reader
+	Carrying
+	Dispatching
+	Keeping
+
+	// Ping reports whether the store can serve; its error wraps ErrUnavailable.
+	Ping(ctx context.Context) error
+	// Close releases everything; calls under way fail with ErrUnavailable.
+	Close() error
+}
+
+// Registrar takes jobs in and changes them.
+type Registrar interface {
+	// Register registers each of regs; results stand in the same order. An
+	// error means that nothing is known of any of them.
+	Register(ctx context.Context, regs []Registration) ([]Registered, error)
+	// Update reads the job, lets change alter it, and stores it if nobody else
+	// changed it meanwhile; otherwise it starts over, a bounded number of times
+	// (then ErrConflict). change gets the store's now. If change returns an
+	// error, nothing is stored and Update returns that error with the job as it
+	// stands. Update moves the job to the bucket or list that its new state and
+	// lane ask for, due at job.WakeAt, and adds one to Version.
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	// Restore puts jobs back as they stand, whatever their state, unless their
+	// key exists; running and ready ones come back as Pending. It returns how many it put back.
+	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
+}
+
+// RestoredJob is a job with the log of its attempts, oldest first.
+type RestoredJob struct {
+	Job job.Job
+	Log []job.Attempt
+}
+
+// ConflictPolicy says what a registration does when its key is taken by an
+// unfinished job with other content.
+type ConflictPolicy uint8
+
+// The policies; Reject is the default.
+const (
+	Reject  ConflictPolicy = iota // refuse
+	Ignore                        // keep and return the old job
+	Replace                       // put the new one in its place, unless it is in flight
+)
+
+// Registration is a job to be taken in. A key whose job has ended may be
+// registered anew; its old record is replaced.
+type Registration struct {
+	Key        job.Key
+	UID        string
+	Spec       job.Spec // Spec.When says when it is due, by the store's clock
+	OnConflict ConflictPolicy
+	// Idempotent makes equal content the same job even after it has ended, as
+	// long as it is kept: the client sent an Idempotency-Key.
+	Idempotent bool
+}
+
+// RegisterOutcome says what became of a registration.
+type RegisterOutcome uint8
+
+// The outcomes of a registration.
+const (
+	Created  RegisterOutcome = iota // a new job
+	Same                            // the same content was registered before: a safe retry
+	Kept                            // other content was registered before, and Ignore keeps that
+	Exists                          // other content was registered before: refused
+	InFlight                        // Replace met an attempt in flight: refused
+)
+
+// Registered is the answer to one registration: Job is the new job, or the
+// one that holds the key.
+type Registered struct {
+	Outcome RegisterOutcome
+	Job     job.Job
+}
+
+// Reader answers questions.
+type Reader interface {
+	Get(ctx context.Context, key job.Key) (job.Job, error)
+	// Attempts is the log of the job's attempts, oldest first. Stores keep at
+	// least the last MaxLog.
+	Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
+	// List pages through jobs in a fixed order: a job that does not change
+	// state, URL or due time between the pages is listed exactly once. A page
+	// may hold fewer jobs than asked for, even none, and still have a next
+	// cursor: a page examines a bounded number of jobs.
+	List(ctx context.Context, q Query) (Page, error)
+	// Topics lists every topic that holds a job, by name.
+	Topics(ctx context.Context) ([]TopicStats, error)
+	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
+	Topic(ctx context.Context, topic string) (TopicStats, error)
+	// Depth sums up the store for metrics and alerts.
+	Depth(ctx context.Context) (Depth, error)
+}
+
+// MaxLog is how many attempts of a job are kept: the latest.
+const MaxLog = 128
+
+// Query selects jobs; empty fields select all.
+type Query struct {
+	Topic  string
+	State  *job.State
+	BizKey string
+	Limit  int    // 1..1000
+	Cursor string // from the page before, or empty
+}
+
+// Page is one page of a listing; Next is empty on the last.
+type Page struct {
+	Jobs []job.Job
+	Next string
+}
+
+// DueRanges names the ranges by which unfinished jobs are counted: the time
+// from now to when they next need attention. A range ends before its bound.
+var DueRanges = []struct {
+	Name  string
+	Below time.Duration // zero: no bound
+}{
+	{"0_1min", time.Minute},
+	{"1_10min", 10 * time.Minute},
+	{"10_30min", 30 * time.Minute},
+	{"30min_1h", time.Hour},
+	{"1_6h", 6 * time.Hour},
+	{"6h_1day", 24 * time.Hour},
+	{"1_7day", 7 * 24 * time.Hour},
+	{"7_30day", 30 * 24 * time.Hour},
+	{"30day_more", 0},
+}
+
+// TopicStats counts the jobs that a topic holds now.
+type TopicStats struct {
+	Topic  string
+	States map[job.State]int64 // missing means 0
+	// DueIn counts unfinished jobs by DueRanges, in that order; overdue ones
+	// and those being worked on are in the first. Nil in listings of topics.
+	DueIn []int64
+}
+
+// Depth is the store in figures.
+type Depth struct {
+	States map[job.State]int64
+	// ReadyList is the number of hints on the ready lists.
+	ReadyList int64
+	// OldestDue is when the earliest lane should have been looked at: in the
+	// past when the carrier is behind, zero when there is no unfinished job.
+	OldestDue job.Instant
+	Now       job.Instant
+	// Held are the endpoints held at the moment.
+	Held int64
+}
+
+// Carrying is what the carrier needs.
+type Carrying interface {
+	// Shards is the number of independent parts, each carried on its own.
+	Shards() int
+	// Carry moves due jobs of one shard to its ready list, visiting lanes in
+	// turn. It is safe with any number of callers.
+	Carry(ctx context.Context, shard int, o CarryOptions) (CarryResult, error)
+	// Wakeups calls wake whenever a job may be due earlier than all others of
+	// its shard, until ctx ends (then nil) or the source fails. A hint only:
+	// calls may be lost.
+	Wakeups(ctx context.Context, wake func(shard int)) error
+	// Locker gives the lock that saves carriers double work.
+	Locker(shard int) Locker
+}
+
+// Locker is a lock that ends by itself when its holder stops extending it.
+// Nothing depends on it for safety.
+type Locker interface {
+	// TryLock takes the lock for ttl; false means that another holds it.
+	TryLock(ctx context.Context, ttl time.Duration) (bool, error)
+	// Extend prolongs a held lock by ttl; false means that it was lost.
+	Extend(ctx context.Context, ttl time.Duration) (bool, error)
+	// Unlock gives a held lock back.
+	Unlock(ctx context.Context) error
+}
+
+// CarryOptions bound one call of Carry. Zero is no valid value of any but
+// LaneLimit.
+type CarryOptions struct {
+	Cap        int           // most hints on the ready list
+	Visibility time.Duration // until a carried job that nobody claims is due again
+	LaneLimit  int           // most carried and claimed jobs of one lane; 0: no limit
+	ProbeLimit int           // the same for a lane whose hold has just ended
+	// By is recorded as the carrier by stores that keep a journal.
+	By string
+}
+
+// CarryResult says what a call of Carry did.
+type CarryResult struct {
+	// Carried are the jobs pushed, with the states that they came from.
+	Carried []Carried
+	// Wait is how long nothing is due, by the store's clock; zero when more is
+	// due now, negative when the shard holds nothing that waits.
+	Wait time.Duration
+	// Full is set when the ready list was full, or lanes were at their limit,
+	// while more was due: look again soon, not at once.
+	Full bool
+}
+
+// Carried is one carried job.
+type Carried struct {
+	Hint Hint
+	From job.State
+}
+
+// Hint names a job on the ready list. It may be stale or doubled: only a
+// claim tells.
+type Hint struct {
+	Lane job.Lane
+	ID   string
+}
+
+// Key is the key of the hinted job.
+func (h Hint) Key() job.Key { return job.Key{Topic: h.Lane.Topic, ID: h.ID} }
+
+// Dispatching is what the dispatcher needs.
+type Dispatching interface {
+	Shards() int
+	// Pop takes up to max hints off the shard's ready list, waiting up to wait
+	// for the first. It returns none after the wait. When ctx ends it returns
+	// at once, with ctx's error; hints popped meanwhile are lost, which is safe.
+	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
+	// Claim claims the hinted jobs that are due and not leased. The others are
+	// left out of the answer. Repeating a call with its nonce gives the claims
+	// that it made again, while their leases last. A claim from Running means
+	// that a lease lapsed, and adds one to Lapses.
+	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
+	// Settle applies settlements; results stand in the same order.
+	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
+	// Hold keeps an endpoint's lanes from being carried for d. After that they
+	// are carried up to CarryOptions.ProbeLimit until Unhold, or until as long
+	// as d (at least a minute) has passed without another Hold.
+	Hold(ctx context.Context, endpoint string, d time.Duration) error
+	// Unhold lets the endpoint's lanes be carried freely.
+	Unhold(ctx context.Context, endpoint string) error
+}
+
+// ClaimOptions are the terms of a claim.
+type ClaimOptions struct {
+	Nonce string // unique to the call, up to 64 of [A-Za-z0-9_-]
+	// Lease is the lease of a job without a timeout of its own; a job with one
+	// gets its timeout plus LeaseMargin.
+	Lease       time.Duration
+	LeaseMargin time.Duration
+	// By is recorded as the worker by stores that keep a journal.
+	By string
+}
+
+// Claimed is a claimed job. Job.State is Running, Job.Token the claim's.
+type Claimed struct {
+	Job job.Job
+	// Now is the store's time of the claim.
+	Now job.Instant
+	// From is the state that the job was claimed from: Ready, as a rule.
+	From job.State
+}
+
+// SettleStatus says what became of a settlement.
+type SettleStatus uint8
+
+// The statuses of a settlement.
+const (
+	Applied SettleStatus = iota // stored, now or by an earlier run of the same settlement
+	Stale                       // the token is not the current one: nothing was changed
+	Missing                     // the job is gone: nothing was changed
+)
+
+// Settled is the answer to one settlement. For Applied, To, Reason, NextAt,
+// EndedAt and Now tell what was stored; Repeated is set when an earlier run did it.
+type Settled struct {
+	Status   SettleStatus
+	Repeated bool
+	To       job.State
+	Reason   string
+	NextAt   job.Instant
+	EndedAt  job.Instant
+	Now      job.Instant
+}
+
+// Keeping is what housekeeping needs.
+type Keeping interface {
+	// Purge forgets up to limit jobs that ended (delivered, cancelled or
+	// expired) longer ago than the store's retention. Dead letters stay.
+	Purge(ctx context.Context, limit int) (int, error)
+}
