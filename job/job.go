@@ -1,8 +1,10 @@
 package job
 
 import (
+	"bytes"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -88,10 +90,10 @@ type When struct {
 	Delay time.Duration `msgpack:"d,omitempty"`
 }
 
-// Due is the instant meant, seen from now.
+// Due is the instant meant, seen from now. The past is now.
 func (w When) Due(now Instant) Instant {
 	if w.At != 0 {
-		return w.At
+		return max(w.At, now)
 	}
 	return now.Add(w.Delay)
 }
@@ -124,6 +126,26 @@ type Spec struct {
 	TTL         time.Duration `msgpack:"l,omitempty"` // from registration; zero means for ever
 	ExpectBody  string        `msgpack:"e,omitempty"` // a 2xx counts only with this body
 	Traceparent string        `msgpack:"x,omitempty"` // W3C trace context of the registration
+}
+
+// SameContent reports whether two registrations ask for the same thing. The
+// trace context does not count: a client's retry runs under a new span.
+func (s *Spec) SameContent(o *Spec) bool {
+	return s.URL == o.URL && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
+		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
+		s.BodyForm == o.BodyForm && bytes.Equal(s.Body, o.Body) &&
+		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
+		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody
+}
+
+func (r *Retry) same(o *Retry) bool {
+	if r == nil || o == nil {
+		return r == o
+	}
+	if (r.Limit == nil) != (o.Limit == nil) || (r.Limit != nil && *r.Limit != *o.Limit) {
+		return false
+	}
+	return slices.Equal(r.Steps, o.Steps)
 }
 
 // HTTPMethod is the method to send with.
