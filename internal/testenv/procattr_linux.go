@@ -1,0 +1,9 @@
+package testenv
+
+import "syscall"
+
+// procAttr ties the server to the test's process: clean-ups do not run when a
+// test panics or times out, and a server left behind would run for ever.
+func procAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
