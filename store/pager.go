@@ -1,0 +1,289 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+)
+
+// SegmentKind tells the parts of a listing apart. They are listed in this
+// order; a listing by biz_key has only that one.
+type SegmentKind uint8
+
+// The kinds of segments.
+const (
+	SegmentLane   SegmentKind = iota // the bucket of a lane; Name is the lane
+	SegmentDead                      // a topic's dead letters; Name is the topic
+	SegmentEnded                     // a topic's other ended jobs; Name is the topic
+	SegmentBizKey                    // the jobs of a biz_key, which is Name
+)
+
+// Segment is an ordered part of a listing that a store holds as one index.
+type Segment struct {
+	Kind  SegmentKind `json:"k"`
+	Name  string      `json:"n"`
+	Shard int         `json:"s,omitempty"`
+}
+
+func (s Segment) compare(o Segment) int {
+	return cmp.Or(cmp.Compare(s.Kind, o.Kind), cmp.Compare(s.Name, o.Name), cmp.Compare(s.Shard, o.Shard))
+}
+
+// Position is where an entry stands in its segment. What a score means is the
+// store's business; it must be finite.
+type Position struct {
+	Score float64 `json:"t"`
+	ID    string  `json:"i"`
+}
+
+// Entry is one entry of a segment: the id of a job, or in a SegmentBizKey its
+// whole key, and the state as far as the index knows it. In a SegmentBizKey
+// the state means nothing.
+type Entry struct {
+	Position
+	State job.State
+}
+
+// Source is what List needs of a store. Its methods may each see another
+// moment of the store.
+type Source interface {
+	// Segments lists the segments of a kind, in any order: those of one topic,
+	// or of all topics when the topic is empty. It is not asked for
+	// SegmentBizKey.
+	Segments(ctx context.Context, kind SegmentKind, topic string) ([]Segment, error)
+	// BizKeySegments lists the segments that may hold jobs of a biz_key.
+	BizKeySegments(ctx context.Context, bizKey string) ([]Segment, error)
+	// Entries lists the first n entries of a segment that come after a
+	// position, or from the start when after is nil, by (score, id).
+	Entries(ctx context.Context, seg Segment, after *Position, n int) ([]Entry, error)
+	// Jobs reads the jobs of entries of one segment; the result has one element
+	// for each entry, nil when the job is gone.
+	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
+}
+
+// Bounds of one page, so that a filter that matches nothing cannot keep a
+// store busy: the entries that it examines, and what fetching a chunk of them
+// counts for besides, so that many small segments are bounded as well.
+const (
+	maxExamined = 10_000
+	fetchCost   = 10
+	maxChunk    = 1_000
+	maxLimit    = 1_000
+)
+
+// List reads the page of src that q asks for. It is how stores implement
+// Reader.List.
+func List(ctx context.Context, src Source, q Query) (Page, error) {
+	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined}
+	from, err := decodeCursor(q)
+	if err != nil {
+		return Page{}, err
+	}
+	for _, kind := range q.kinds() {
+		if kind < from.Segment.Kind {
+			continue
+		}
+		more, err := w.kind(ctx, kind, from)
+		if err != nil {
+			return Page{}, err
+		}
+		if more {
+			break
+		}
+	}
+	return w.page()
+}
+
+// walk collects one page.
+type walk struct {
+	src    Source
+	q      Query
+	limit  int
+	budget int
+
+	jobs []job.Job
+	at   []place // of each job
+	last place   // up to here everything was examined
+}
+
+// place is a position within a listing; a nil After is before the segment's
+// first entry.
+type place struct {
+	Segment Segment   `json:"g"`
+	After   *Position `json:"a,omitempty"`
+}
+
+// kind walks all segments of a kind; it reports whether the page ends in them.
+func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, error) {
+	segments, err := w.segments(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	slices.SortFunc(segments, Segment.compare)
+	for _, seg := range segments {
+		order := seg.compare(from.Segment)
+		if order < 0 {
+			continue
+		}
+		w.last = place{Segment: seg}
+		if order == 0 {
+			w.last.After = from.After
+		}
+		ends, err := w.segment(ctx)
+		if err != nil || ends {
+			return ends, err
+		}
+	}
+	return false, nil
+}
+
+func (w *walk) segments(ctx context.Context, kind SegmentKind) ([]Segment, error) {
+	if kind == SegmentBizKey {
+		return w.src.BizKeySegments(ctx, w.q.BizKey)
+	}
+	return w.src.Segments(ctx, kind, w.q.Topic)
+}
+
+// segment walks on from w.last to the end of its segment; it reports whether
+// the page ends before that.
+func (w *walk) segment(ctx context.Context) (bool, error) {
+	for !w.ends() {
+		n := w.chunk()
+		entries, err := w.src.Entries(ctx, w.last.Segment, w.last.After, n)
+		if err != nil {
+			return false, err
+		}
+		w.budget -= len(entries) + fetchCost
+		if err := w.take(ctx, entries); err != nil {
+			return false, err
+		}
+		if len(entries) > 0 {
+			w.last.After = &entries[len(entries)-1].Position
+		}
+		if len(entries) < n {
+			break
+		}
+	}
+	return w.ends(), nil
+}
+
+// ends: one job more than the page holds tells that there is a next page.
+func (w *walk) ends() bool { return len(w.jobs) > w.limit || w.budget <= 0 }
+
+// chunk is how many entries to fetch: no more than needed when all of them
+// belong to the page.
+func (w *walk) chunk() int {
+	if w.q.State != nil || w.q.BizKey != "" {
+		return maxChunk
+	}
+	return w.missing()
+}
+
+func (w *walk) missing() int { return w.limit + 1 - len(w.jobs) }
+
+// take adds the matching jobs of entries to the page until it is full.
+func (w *walk) take(ctx context.Context, entries []Entry) error {
+	seg := w.last.Segment
+	if w.q.State != nil && seg.Kind != SegmentBizKey {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.State != *w.q.State })
+	}
+	for len(entries) > 0 && w.missing() > 0 {
+		batch := entries[:min(len(entries), w.missing())]
+		entries = entries[len(batch):]
+		jobs, err := w.src.Jobs(ctx, seg, batch)
+		if err != nil {
+			return err
+		}
+		for i, j := range jobs {
+			if j != nil && w.q.matches(j) {
+				w.jobs = append(w.jobs, *j)
+				w.at = append(w.at, place{Segment: seg, After: &batch[i].Position})
+			}
+		}
+	}
+	return nil
+}
+
+func (w *walk) page() (Page, error) {
+	switch {
+	case len(w.jobs) > w.limit:
+		next, err := encodeCursor(w.q, w.at[w.limit-1])
+		return Page{Jobs: w.jobs[:w.limit], Next: next}, err
+	case w.budget <= 0:
+		next, err := encodeCursor(w.q, w.last)
+		return Page{Jobs: w.jobs, Next: next}, err
+	}
+	return Page{Jobs: w.jobs}, nil
+}
+
+// kinds are the segments in which jobs can match q.
+func (q *Query) kinds() []SegmentKind {
+	switch {
+	case q.BizKey != "":
+		return []SegmentKind{SegmentBizKey}
+	case q.State == nil:
+		return []SegmentKind{SegmentLane, SegmentDead, SegmentEnded}
+	case *q.State == job.Dead:
+		return []SegmentKind{SegmentDead}
+	case q.State.Final():
+		return []SegmentKind{SegmentEnded}
+	}
+	return []SegmentKind{SegmentLane}
+}
+
+func (q *Query) matches(j *job.Job) bool {
+	return (q.Topic == "" || q.Topic == j.Topic) &&
+		(q.State == nil || *q.State == j.State) &&
+		(q.BizKey == "" || q.BizKey == j.Spec.BizKey)
+}
+
+// cursor is what a cursor encodes: the filter that it belongs to and a place.
+// Making one up is harmless: the place is only ever compared with.
+type cursor struct {
+	Topic  string     `json:"p,omitempty"`
+	State  *job.State `json:"e,omitempty"`
+	BizKey string     `json:"b,omitempty"`
+	place
+}
+
+func encodeCursor(q Query, at place) (string, error) {
+	text, err := json.Marshal(cursor{Topic: q.Topic, State: q.State, BizKey: q.BizKey, place: at})
+	if err != nil {
+		return "", fmt.Errorf("encode cursor: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(text), nil
+}
+
+// decodeCursor gives the place where the page begins.
+func decodeCursor(q Query) (place, error) {
+	if q.Cursor == "" {
+		return place{}, nil
+	}
+	text, err := base64.RawURLEncoding.Strict().DecodeString(q.Cursor)
+	if err != nil {
+		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
+	}
+	var c cursor
+	if err := json.Unmarshal(text, &c); err != nil {
+		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
+	}
+	if c.Topic != q.Topic || c.BizKey != q.BizKey || !sameState(c.State, q.State) {
+		return place{}, fmt.Errorf("%w: it belongs to another filter", ErrBadCursor)
+	}
+	if !slices.Contains(q.kinds(), c.Segment.Kind) {
+		return place{}, fmt.Errorf("%w: it points nowhere", ErrBadCursor)
+	}
+	return c.place, nil
+}
+
+func sameState(a, b *job.State) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}

@@ -1,0 +1,359 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// long never ends within a test, short ends while it waits.
+const (
+	long  = time.Hour
+	short = 20 * time.Millisecond
+)
+
+// patience bounds waiting for what is certain to come.
+const patience = 30 * time.Second
+
+// fixture is a store under test with helpers that end the test on any error.
+type fixture struct {
+	testing.TB
+	store.Store
+	ctx context.Context
+}
+
+// open opens a store that is closed when the test ends.
+func (h Harness) open(t testing.TB, o Options) *fixture {
+	t.Helper()
+	f := h.openBare(t, o)
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return f
+}
+
+// openBare opens a store that the caller closes.
+func (h Harness) openBare(t testing.TB, o Options) *fixture {
+	t.Helper()
+	o.Shards = max(o.Shards, 1)
+	return &fixture{TB: t, Store: h.Open(t, o), ctx: t.Context()}
+}
+
+func (f *fixture) noError(what string, err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatalf("%s: %v", what, err)
+	}
+}
+
+// equal fails the test when got is not want. Empty and nil are the same.
+func (f *fixture) equal(what string, got, want any) {
+	f.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		f.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// Building registrations.
+
+var lastUID atomic.Int64
+
+// newUID is a valid ULID that no other registration has.
+func newUID() string { return fmt.Sprintf("%026d", lastUID.Add(1)) }
+
+const (
+	urlA = "http://a.example:8080/hook"
+	urlB = "http://b.example:8080/hook"
+)
+
+func laneOf(topic, url string) job.Lane {
+	j := job.Job{Key: job.Key{Topic: topic}, Spec: job.Spec{URL: url}}
+	return j.Lane()
+}
+
+// reg is a registration that is due now, with a body of its own.
+func reg(topic, id string, with ...func(*store.Registration)) store.Registration {
+	r := store.Registration{
+		Key: job.Key{Topic: topic, ID: id}, UID: newUID(),
+		Spec: job.Spec{URL: urlA, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
+	}
+	for _, w := range with {
+		w(&r)
+	}
+	return r
+}
+
+func delay(d time.Duration) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.When = job.When{Delay: d} }
+}
+
+func to(url string) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.URL = url }
+}
+
+func biz(key string) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.BizKey = key }
+}
+
+func ttl(d time.Duration) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.TTL = d }
+}
+
+func body(b string) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.Body = []byte(b) }
+}
+
+func onConflict(p store.ConflictPolicy) func(*store.Registration) {
+	return func(r *store.Registration) { r.OnConflict = p }
+}
+
+func idempotent(r *store.Registration) { r.Idempotent = true }
+
+// Calling the store.
+
+// register registers and expects every outcome to be want.
+func (f *fixture) register(want store.RegisterOutcome, regs ...store.Registration) []job.Job {
+	f.Helper()
+	results, err := f.Register(f.ctx, regs)
+	f.noError("Register", err)
+	f.equal("number of results", len(results), len(regs))
+	jobs := make([]job.Job, len(results))
+	for i, r := range results {
+		f.equal("outcome of "+regs[i].Key.String(), r.Outcome, want)
+		f.equal("key of the result", r.Job.Key, regs[i].Key)
+		jobs[i] = r.Job
+	}
+	return jobs
+}
+
+// add registers one new job.
+func (f *fixture) add(r store.Registration) job.Job {
+	f.Helper()
+	return f.register(store.Created, r)[0]
+}
+
+func (f *fixture) get(key job.Key) job.Job {
+	f.Helper()
+	j, err := f.Get(f.ctx, key)
+	f.noError("Get "+key.String(), err)
+	return j
+}
+
+func (f *fixture) update(key job.Key, change func(*job.Job, job.Instant) error) job.Job {
+	f.Helper()
+	j, err := f.Update(f.ctx, key, change)
+	f.noError("Update "+key.String(), err)
+	return j
+}
+
+func (f *fixture) depth() store.Depth {
+	f.Helper()
+	d, err := f.Depth(f.ctx)
+	f.noError("Depth", err)
+	return d
+}
+
+func (f *fixture) now() job.Instant {
+	f.Helper()
+	return f.depth().Now
+}
+
+// waitPast waits until the store's clock has passed at.
+func (f *fixture) waitPast(at job.Instant) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	for {
+		now := f.now()
+		if now > at {
+			return
+		}
+		if err := job.Sleep(ctx, job.SystemClock(), min(at.Sub(now), short)+time.Millisecond); err != nil {
+			f.Fatalf("the store's clock stands at %d, waiting for %d", now, at)
+		}
+	}
+}
+
+// carryOptions are generous: every due job is carried, and none again.
+var carryOptions = store.CarryOptions{Cap: 10_000, Visibility: long, ProbeLimit: 10_000, By: "storetest"}
+
+// carry carries everything that may be carried now, on all shards.
+func (f *fixture) carry(o store.CarryOptions) []store.Carried {
+	f.Helper()
+	var all []store.Carried
+	for shard := range f.Shards() {
+		for range 1_000 {
+			r, err := f.Carry(f.ctx, shard, o)
+			f.noError("Carry", err)
+			all = append(all, r.Carried...)
+			if r.Wait != 0 || len(r.Carried) == 0 {
+				break
+			}
+		}
+	}
+	return all
+}
+
+// popped is a hint with the shard that it belongs to.
+type popped struct {
+	store.Hint
+	shard int
+}
+
+// pop takes all hints off the ready lists.
+func (f *fixture) pop() []popped {
+	f.Helper()
+	var all []popped
+	for shard := range f.Shards() {
+		for f.depth().ReadyList > 0 {
+			hints, err := f.Pop(f.ctx, shard, 500, time.Millisecond)
+			f.noError("Pop", err)
+			if len(hints) == 0 {
+				break
+			}
+			for _, h := range hints {
+				all = append(all, popped{h, shard})
+			}
+		}
+	}
+	return all
+}
+
+var lastNonce atomic.Int64
+
+// terms are long ones with a nonce of their own.
+func terms() store.ClaimOptions {
+	return store.ClaimOptions{
+		Nonce: fmt.Sprintf("nonce-%d", lastNonce.Add(1)), Lease: long, LeaseMargin: 10 * time.Second, By: "storetest",
+	}
+}
+
+// claim claims hints of any shards with the same terms.
+func (f *fixture) claim(hints []popped, o store.ClaimOptions) []store.Claimed {
+	f.Helper()
+	var all []store.Claimed
+	for shard := range f.Shards() {
+		var batch []store.Hint
+		for _, h := range hints {
+			if h.shard == shard {
+				batch = append(batch, h.Hint)
+			}
+		}
+		claims, err := f.Claim(f.ctx, shard, batch, o)
+		f.noError("Claim", err)
+		all = append(all, claims...)
+	}
+	return all
+}
+
+// take carries, pops and claims all that is due, on long terms.
+func (f *fixture) take() []store.Claimed {
+	f.Helper()
+	f.carry(carryOptions)
+	return f.claim(f.pop(), terms())
+}
+
+// takeOne is take when exactly one job is due.
+func (f *fixture) takeOne() store.Claimed {
+	f.Helper()
+	claims := f.take()
+	if len(claims) != 1 {
+		f.Fatalf("claimed %d jobs, want 1", len(claims))
+	}
+	return claims[0]
+}
+
+// never is a retry policy without retries, always one without end or delay.
+func never(int) (time.Duration, bool)  { return 0, false }
+func always(int) (time.Duration, bool) { return 0, true }
+
+// after is a retry policy without end that waits for d.
+func after(d time.Duration) func(int) (time.Duration, bool) {
+	return func(int) (time.Duration, bool) { return d, true }
+}
+
+// attempt is a log entry of claim c.
+func attempt(c store.Claimed, status int) *job.Attempt {
+	return &job.Attempt{
+		Number: c.Job.Attempts + 1, StartedAt: c.Now, Duration: 5 * time.Millisecond,
+		Status: status, ResponseBody: fmt.Sprintf("answer %d", status),
+	}
+}
+
+// delivered and failed are the settlements of a claim by these outcomes.
+func delivered(c store.Claimed) job.Settlement {
+	return job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200)}, never)
+}
+
+func failed(c store.Claimed, retry func(int) (time.Duration, bool)) job.Settlement {
+	return job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt(c, 500)}, retry)
+}
+
+func released(c store.Claimed, d time.Duration) job.Settlement {
+	return job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeReleased, After: d, Reason: job.ReasonShutdown}, never)
+}
+
+// settle applies one settlement and expects status.
+func (f *fixture) settle(want store.SettleStatus, s job.Settlement) store.Settled {
+	f.Helper()
+	results, err := f.Settle(f.ctx, []job.Settlement{s})
+	f.noError("Settle", err)
+	f.equal("number of results", len(results), 1)
+	f.equal("status of the settlement", results[0].Status, want)
+	return results[0]
+}
+
+// list reads all pages of a listing.
+func (f *fixture) list(q store.Query) []job.Job {
+	f.Helper()
+	var jobs []job.Job
+	q.Limit = max(q.Limit, 1)
+	for pages := 0; ; pages++ {
+		page, err := f.List(f.ctx, q)
+		f.noError("List", err)
+		if len(page.Jobs) > q.Limit {
+			f.Fatalf("a page of %d jobs, at most %d were asked for", len(page.Jobs), q.Limit)
+		}
+		jobs = append(jobs, page.Jobs...)
+		if page.Next == "" {
+			return jobs
+		}
+		if pages > 100_000 {
+			f.Fatal("the listing does not end")
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// states are a topic's counts without zeros; nil when there is no such topic.
+func (f *fixture) states(topic string) map[job.State]int64 {
+	f.Helper()
+	topics, err := f.Topics(f.ctx)
+	f.noError("Topics", err)
+	for _, t := range topics {
+		if t.Topic == topic {
+			return nonZero(t.States)
+		}
+	}
+	return nil
+}
+
+func nonZero(counts map[job.State]int64) map[job.State]int64 {
+	out := map[job.State]int64{}
+	for s, n := range counts {
+		if n != 0 {
+			out[s] = n
+		}
+	}
+	return out
+}

@@ -1,0 +1,65 @@
+// Package storetest is the one conformance suite of duehook's stores. It is
+// written against the store.Store interface and its comments only.
+//
+// A test holds on a store whose clock cannot be moved, such as Redis. So every
+// duration in it is either long (it never ends within the test) or short (the
+// test waits until the store says that it has passed, and asserts nothing
+// before that). In-process stores run in a testing/synctest bubble, where the
+// waiting costs no time.
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// Options are what a test asks of the store that it opens.
+type Options struct {
+	// Retention is how long finished jobs are kept; zero: not at all.
+	Retention time.Duration
+	// Shards is a wish: stores that have one shard only ignore it.
+	Shards int
+}
+
+// Harness plugs a store into the suite.
+type Harness struct {
+	// Open returns an empty store. The suite closes it, once.
+	Open func(t testing.TB, o Options) store.Store
+	// Bubble, if set, runs each test's body in a bubble of virtual time:
+	// synctest.Test for stores whose goroutines and clock live in the process.
+	// If nil, tests run in real time.
+	Bubble func(t *testing.T, body func(t *testing.T))
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h.run(t, func(t *testing.T) { c.run(h.open(t, c.options)) })
+		})
+	}
+}
+
+// run runs body in the harness's kind of time.
+func (h Harness) run(t *testing.T, body func(t *testing.T)) {
+	t.Helper()
+	if h.Bubble == nil {
+		body(t)
+		return
+	}
+	h.Bubble(t, body)
+}
+
+// testCase is one test on a store of its own.
+type testCase struct {
+	name    string
+	options Options
+	run     func(f *fixture)
+}
+
+// cases is every test of the suite.
+var cases = slices.Concat(registerCases)
