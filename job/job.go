@@ -3,6 +3,7 @@ package job
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -40,14 +41,16 @@ func ParseLane(s string) (Lane, error) {
 	return Lane{Topic: topic, Endpoint: endpoint}, nil
 }
 
-// Endpoint is scheme://host:port of a callback URL, in lower case and with the
-// default port written out: what a breaker and a concurrency cap guard.
+// Endpoint is scheme://host:port of a callback URL: what a breaker and a
+// concurrency cap guard. It is in lower case, without a final dot, with the
+// shortest form of an IPv6 address and with the default port written out, so
+// that the same receiver is the same endpoint.
 func Endpoint(rawURL string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "", err
 	}
-	host, port := strings.ToLower(u.Hostname()), u.Port()
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
 	if host == "" {
 		return "", errors.New("URL has no host")
 	}
@@ -61,6 +64,9 @@ func Endpoint(rawURL string) (string, error) {
 		}
 	}
 	if strings.Contains(host, ":") {
+		if addr, err := netip.ParseAddr(host); err == nil {
+			host = addr.String()
+		}
 		host = "[" + host + "]"
 	}
 	return scheme + "://" + host + ":" + port, nil

@@ -195,16 +195,22 @@ func (j *Job) Reschedule(w When, now Instant) error {
 }
 
 // Respecify replaces what the client asked for but its due time. Its TTL goes
-// on counting from the registration.
+// on counting from the registration, or from the replay that started it anew.
+// A carried job goes back to its bucket: its hint may name another lane.
 func (j *Job) Respecify(s Spec) error {
 	if err := j.mayChange(); err != nil {
 		return err
 	}
+	start := j.CreatedAt
+	if j.ExpiresAt != 0 {
+		start = j.ExpiresAt.Add(-j.Spec.TTL)
+	}
 	j.Spec = s
 	j.ExpiresAt = 0
 	if s.TTL > 0 {
-		j.ExpiresAt = j.CreatedAt.Add(s.TTL)
+		j.ExpiresAt = start.Add(s.TTL)
 	}
+	j.State = j.Pending()
 	return nil
 }
 
@@ -239,8 +245,9 @@ func (j *Job) Replay(now Instant) error {
 // Outcome is what came of a claim.
 type Outcome struct {
 	Kind OutcomeKind
-	// After is how long to wait: what Retry-After named for OutcomeFailed and
-	// OutcomeSnoozed (zero: nothing named), the delay for OutcomeReleased.
+	// After is how long to wait: what Retry-After named for OutcomeFailed (zero:
+	// nothing named) and OutcomeSnoozed (zero makes it a failure, or it would be
+	// asked again at once, over and over), the delay for OutcomeReleased.
 	After time.Duration
 	// Reason says why, for OutcomeRefused and OutcomeReleased.
 	Reason string
@@ -308,7 +315,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled,
 	}
-	if o.Kind == OutcomeSnoozed && j.Snoozes >= MaxSnoozes {
+	if o.Kind == OutcomeSnoozed && (j.Snoozes >= MaxSnoozes || o.After <= 0) {
 		o.Kind = OutcomeFailed
 	}
 	switch o.Kind {

@@ -1,0 +1,236 @@
+package job
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Errors of durations; they are shown to clients.
+var (
+	errDuration     = errors.New(`is not a duration such as "90s", "1d12h" or "PT30M"`)
+	errDurationJSON = errors.New(`must be a number of whole seconds or a string such as "90s", "1d12h" or "PT30M"`)
+	errNegative     = errors.New("must not be negative")
+	errFraction     = errors.New(`must be a whole number of seconds; write parts of a second as a string, such as "1500ms"`)
+	errPrecision    = errors.New("must not be finer than a millisecond")
+	errTooLong      = errors.New("is longer than any duration that can be kept")
+	errCalendar     = errors.New("must not count years or months, whose lengths differ; use days")
+)
+
+type unit struct {
+	name string
+	size time.Duration
+}
+
+// Each list runs from the largest unit to the smallest, the order in which
+// they must be written.
+var (
+	compactUnits = []unit{
+		{"w", 7 * day}, {"d", day}, {"h", time.Hour}, {"m", time.Minute},
+		{"s", time.Second}, {"ms", time.Millisecond},
+	}
+	isoDateUnits = []unit{{"W", 7 * day}, {"D", day}}
+	isoTimeUnits = []unit{{"H", time.Hour}, {"M", time.Minute}, {"S", time.Second}}
+)
+
+// ParseDelay reads a duration as the API takes it: a JSON number of whole
+// seconds, or a JSON string for ParseDuration. Numbers are judged by their
+// value, as JSON Schema's integers are, so 90, 90.0 and 9e1 are the same.
+// Negative durations are refused. The only upper bound is that of
+// time.Duration.
+func ParseDelay(raw json.RawMessage) (time.Duration, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return 0, errDurationJSON
+	}
+	if raw[0] == '"' {
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return 0, errDurationJSON
+		}
+		return ParseDuration(s)
+	}
+	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') || !json.Valid(raw) {
+		return 0, errDurationJSON
+	}
+	seconds, err := strconv.ParseFloat(string(raw), 64)
+	switch {
+	case seconds < 0:
+		return 0, errNegative
+	case err != nil || seconds > float64(math.MaxInt64/int64(time.Second)):
+		return 0, errTooLong
+	case seconds != math.Trunc(seconds):
+		return 0, errFraction
+	}
+	return time.Duration(seconds) * time.Second, nil
+}
+
+// ParseDuration reads a duration of whole milliseconds in one of two forms:
+// compact, with the units w, d, h, m, s and ms ("1d12h", "1500ms"), or ISO 8601
+// without years and months ("P1DT12H"). Units stand largest first, each at most
+// once; only seconds may have decimals ("1.5s", "PT1.5S"). A bare "0" is
+// understood too, other bare numbers are not.
+func ParseDuration(s string) (time.Duration, error) {
+	switch {
+	case s == "":
+		return 0, errDuration
+	case s == "0":
+		return 0, nil
+	case s[0] == '-':
+		return 0, errNegative
+	case s[0] == 'P':
+		return parseISO(s[1:])
+	}
+	return parseUnits(s, compactUnits)
+}
+
+func parseISO(s string) (time.Duration, error) {
+	date, clock, hasClock := strings.Cut(s, "T")
+	if s == "" || hasClock && clock == "" {
+		return 0, errDuration
+	}
+	if strings.ContainsAny(date, "YM") {
+		return 0, errCalendar
+	}
+	if strings.Contains(s, "-") {
+		return 0, errNegative
+	}
+	days, err := parseUnits(date, isoDateUnits)
+	if err != nil {
+		return 0, err
+	}
+	rest, err := parseUnits(clock, isoTimeUnits)
+	if err != nil {
+		return 0, err
+	}
+	return addDurations(days, rest)
+}
+
+// parseUnits adds up pairs of a number and a unit; an empty s is zero.
+func parseUnits(s string, units []unit) (time.Duration, error) {
+	var total time.Duration
+	for s != "" {
+		number, rest := span(s, "0123456789.")
+		name, rest := span(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+		i := indexUnit(units, name)
+		if i < 0 {
+			return 0, errDuration
+		}
+		d, err := parseAmount(number, units[i].size)
+		if err != nil {
+			return 0, err
+		}
+		if total, err = addDurations(total, d); err != nil {
+			return 0, err
+		}
+		units, s = units[i+1:], rest
+	}
+	return total, nil
+}
+
+// span cuts s after the leading bytes that are in set.
+func span(s, set string) (head, rest string) {
+	n := len(s) - len(strings.TrimLeft(s, set))
+	return s[:n], s[n:]
+}
+
+func indexUnit(units []unit, name string) int {
+	for i, u := range units {
+		if u.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func parseAmount(number string, size time.Duration) (time.Duration, error) {
+	whole, decimals, hasDecimals := strings.Cut(number, ".")
+	if hasDecimals && (size != time.Second || decimals == "" || strings.Contains(decimals, ".")) {
+		return 0, errDuration
+	}
+	n, err := strconv.ParseInt(whole, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errTooLong
+	case err != nil:
+		return 0, errDuration
+	case n > int64(math.MaxInt64/size):
+		return 0, errTooLong
+	}
+	decimals = strings.TrimRight(decimals, "0")
+	if len(decimals) > 3 {
+		return 0, errPrecision
+	}
+	// Padded to three digits, the decimals of a second are its milliseconds.
+	ms, err := strconv.Atoi((decimals + "000")[:3])
+	if err != nil {
+		return 0, errDuration
+	}
+	return addDurations(time.Duration(n)*size, time.Duration(ms)*time.Millisecond)
+}
+
+// addDurations adds two durations that are not negative.
+func addDurations(a, b time.Duration) (time.Duration, error) {
+	if a > math.MaxInt64-b {
+		return 0, errTooLong
+	}
+	return a + b, nil
+}
+
+// FormatDuration writes d, cut to whole milliseconds, in the compact form with
+// units from days down, such as "1d12h", "15s" or "1s500ms". ParseDuration
+// reads it back.
+func FormatDuration(d time.Duration) string {
+	d = d.Truncate(time.Millisecond)
+	if d == 0 {
+		return "0s"
+	}
+	var b strings.Builder
+	if d < 0 {
+		b.WriteByte('-')
+	}
+	for _, u := range compactUnits[1:] {
+		// The sign is taken off the quotient: the least Duration has no negative.
+		if n := int64(d / u.size); n != 0 {
+			b.WriteString(strconv.FormatInt(max(n, -n), 10))
+			b.WriteString(u.name)
+			d %= u.size
+		}
+	}
+	return b.String()
+}
+
+// ParseLadder reads the delays of a retry ladder, separated by spaces or
+// commas, and checks them as the API does.
+func ParseLadder(s string) ([]time.Duration, error) {
+	words := strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == ',' })
+	steps := make([]time.Duration, len(words))
+	for i, w := range words {
+		d, err := ParseDuration(w)
+		if err == nil {
+			err = checkStep(d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("step %d, %q, %w", i+1, w, err)
+		}
+		steps[i] = d
+	}
+	if err := checkStepCount(len(steps)); err != nil {
+		return nil, err
+	}
+	return steps, nil
+}
+
+// FormatLadder writes a ladder as ParseLadder reads it.
+func FormatLadder(steps []time.Duration) string {
+	words := make([]string, len(steps))
+	for i, d := range steps {
+		words[i] = FormatDuration(d)
+	}
+	return strings.Join(words, " ")
+}

@@ -1,0 +1,117 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/textproto"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// refusedHeaders says why a client may not set a header, by canonical name.
+// Those that end in "-" are prefixes.
+var refusedHeaders = map[string]string{
+	"Connection":        hopByHop,
+	"Keep-Alive":        hopByHop,
+	"Proxy-":            hopByHop,
+	"Te":                hopByHop,
+	"Trailer":           hopByHop,
+	"Transfer-Encoding": hopByHop,
+	"Upgrade":           hopByHop,
+	"Expect":            "is refused: it steers the connection, not the receiver",
+	"Host":              "is refused: it is taken from the URL",
+	"Content-Length":    "is refused: it is worked out from the body",
+	"Content-Type":      "is refused: use content_type",
+	"User-Agent":        ownHeader,
+	"Traceparent":       "is refused: it is taken from the registration's own traceparent header",
+	"Webhook-":          ownHeader,
+	"Duehook-":          ownHeader,
+}
+
+const (
+	hopByHop  = "is refused: it concerns one connection only"
+	ownHeader = "is refused: duehook sets it"
+)
+
+// headers reads the headers of a draft, in canonical form and sorted by name,
+// so that equal content is encoded equally.
+func (f *findings) headers(given map[string]string) []Header {
+	if len(given) > MaxHeaders {
+		f.add("/headers", fmt.Sprintf("must have at most %d entries", MaxHeaders))
+		return nil
+	}
+	var list []Header
+	total, seen := 0, map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		value, canonical := given[name], textproto.CanonicalMIMEHeaderKey(name)
+		total += len(name) + len(value)
+		err := checkHeader(canonical, value)
+		if err == nil && seen[canonical] {
+			err = errors.New("is given twice; names do not depend on case")
+		}
+		f.check(headerPointer(name), err)
+		seen[canonical] = true
+		list = append(list, Header{Name: canonical, Value: value})
+	}
+	if total > MaxHeaderBytes {
+		f.add("/headers", fmt.Sprintf("must have at most %d bytes of names and values", MaxHeaderBytes))
+	}
+	slices.SortFunc(list, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// headerPointer points to a header. A name that is too long to be one is cut,
+// so that a refusal is no larger than what was refused.
+func headerPointer(name string) string {
+	name = strings.ToValidUTF8(name[:min(len(name), MaxHeaderName)], "\uFFFD")
+	return "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func checkHeader(name, value string) error {
+	switch {
+	case !isToken(name):
+		return errors.New("must have a name of the characters that HTTP allows in one")
+	case len(name) > MaxHeaderName:
+		return fmt.Errorf("must have a name of at most %d characters", MaxHeaderName)
+	case len(value) > MaxHeaderValue:
+		return fmt.Errorf("must have a value of at most %d bytes", MaxHeaderValue)
+	}
+	if why := refusal(name); why != "" {
+		return errors.New(why)
+	}
+	return checkHeaderValue(value)
+}
+
+func refusal(canonical string) string {
+	if why, ok := refusedHeaders[canonical]; ok {
+		return why
+	}
+	prefix, _, dashed := strings.Cut(canonical, "-")
+	if !dashed {
+		return ""
+	}
+	return refusedHeaders[prefix+"-"]
+}
+
+// checkHeaderValue wants what arrives as it was sent: senders trim spaces off,
+// and control characters would end the header.
+func checkHeaderValue(value string) error {
+	switch {
+	case !utf8.ValidString(value):
+		return errors.New("must be valid UTF-8")
+	case strings.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
+		return errors.New("must not hold control characters")
+	case strings.Trim(value, " \t") != value:
+		return errors.New("must not begin or end with a space or tab")
+	}
+	return nil
+}
+
+// isToken reports whether s is a token of RFC 9110.
+func isToken(s string) bool {
+	const chars = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(chars, r) })
+}

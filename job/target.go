@@ -1,0 +1,119 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// CheckURL says what is wrong with a callback URL: it must be an absolute http
+// or https URL of at most MaxURL ASCII characters without userinfo and
+// fragment. Its host is a DNS name (underscores are allowed), an IPv4 address
+// in dotted decimal, or an IPv6 address in brackets without a zone. Whether
+// the address may be called is not decided here.
+func CheckURL(raw string) error {
+	switch {
+	case raw == "":
+		return errors.New("must not be empty")
+	case len(raw) > MaxURL:
+		return fmt.Errorf("must have at most %d characters", MaxURL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("is not a URL: %w", withoutURL(err))
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("must start with http:// or https://")
+	case u.User != nil:
+		return errors.New("must not hold a user name or password; send an authorization header")
+	case u.Hostname() == "":
+		return errors.New("has no host")
+	case strings.Contains(raw, "#"):
+		return errors.New("must not have a fragment")
+	}
+	if err := checkHost(u.Hostname()); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(raw, notVisibleASCII) {
+		return errors.New("must hold visible ASCII characters only; percent-encode the others")
+	}
+	return checkPort(u)
+}
+
+// withoutURL takes off the part of a parse error that repeats the URL.
+func withoutURL(err error) error {
+	if parse := (*url.Error)(nil); errors.As(err, &parse) {
+		return parse.Err
+	}
+	return err
+}
+
+func notVisibleASCII(r rune) bool { return r <= ' ' || r > '~' }
+
+func notASCII(r rune) bool { return r > '~' }
+
+// checkPort wants the one way of writing a port, so that equal endpoints are
+// written equally.
+func checkPort(u *url.URL) error {
+	port := u.Port()
+	if port == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return errors.New("has a colon but no port after its host")
+		}
+		return nil
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 || port[0] == '0' {
+		return errors.New("must have a port from 1 to 65535, without leading zeros")
+	}
+	return nil
+}
+
+func checkHost(host string) error {
+	switch {
+	case strings.ContainsFunc(host, notASCII):
+		return errors.New(`must have its host in ASCII; write an international name in punycode ("xn--…")`)
+	case strings.Contains(host, "%"):
+		return errors.New("must not have a zone in its IPv6 address")
+	case strings.Contains(host, ":"):
+		if _, err := netip.ParseAddr(host); err != nil {
+			return errors.New("has an invalid IPv6 address")
+		}
+		return nil
+	}
+	name := strings.TrimSuffix(host, ".")
+	labels := strings.Split(name, ".")
+	if len(name) > 253 {
+		return errors.New("has a host of more than 253 characters")
+	}
+	for _, l := range labels {
+		if !isLabel(l) {
+			return errors.New("has a host that is neither a DNS name nor an IP address")
+		}
+	}
+	// Some resolvers take "127.1", "0177.0.0.1" or "0x7f000001" for addresses.
+	// Refusing these leaves one meaning to every host.
+	if looksNumeric(labels[len(labels)-1]) {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return errors.New("has a host that ends like a number but is no IPv4 address in dotted decimal")
+		}
+	}
+	return nil
+}
+
+func isLabel(l string) bool {
+	const chars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	return l != "" && len(l) <= 63 && l[0] != '-' && l[len(l)-1] != '-' && strings.Trim(l, chars) == ""
+}
+
+func looksNumeric(label string) bool {
+	if strings.Trim(label, "0123456789") == "" {
+		return true
+	}
+	hex, ok := strings.CutPrefix(strings.ToLower(label), "0x")
+	return ok && strings.Trim(hex, "0123456789abcdef") == ""
+}

@@ -1,0 +1,27 @@
+package job
+
+import "strings"
+
+// ValidTraceparent reports whether s is a traceparent of W3C Trace Context,
+// level 1: what is not must be ignored, never refused. Later versions may add
+// fields after the ones known.
+func ValidTraceparent(s string) bool {
+	const size = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
+	if len(s) < size || len(s) > 2*size {
+		return false
+	}
+	known, more := s[:size], s[size:]
+	version, trace, parent, flags := known[:2], known[3:35], known[36:52], known[53:]
+	switch {
+	case known[2] != '-' || known[35] != '-' || known[52] != '-':
+		return false
+	case version == "ff", version == "00" && more != "", more != "" && more[0] != '-':
+		return false
+	case strings.Trim(more, "0123456789abcdef-") != "":
+		return false
+	}
+	return isHex(version) && isHex(trace) && isHex(parent) && isHex(flags) &&
+		strings.Trim(trace, "0") != "" && strings.Trim(parent, "0") != ""
+}
+
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }

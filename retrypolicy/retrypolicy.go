@@ -1,0 +1,112 @@
+// Package retrypolicy says when a failed delivery is tried again. It is pure:
+// the same counts and the same random numbers give the same delays.
+package retrypolicy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Policy is a ladder of delays. Delays count from a failure to the next attempt.
+type Policy struct {
+	// Steps are the delays, the one after the first attempt first. When Limit is
+	// larger than their number, the last repeats.
+	Steps []time.Duration
+	// Limit is how many retries follow the first attempt; zero is one attempt only.
+	Limit int
+	// Jitter is the fraction of a delay, from 0 to 1, by which it is made shorter
+	// or longer at random, so that jobs that failed together do not return
+	// together. Zero keeps the delays exact.
+	Jitter float64
+}
+
+// DefaultJitter is the jitter of Default.
+const DefaultJitter = 0.1
+
+// Default is the policy of a server that sets none: nine retries in 25 hours.
+func Default() Policy {
+	return Policy{
+		Steps: []time.Duration{
+			15 * time.Second, 3 * time.Minute, 10 * time.Minute, 30 * time.Minute, 30 * time.Minute,
+			time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour,
+		},
+		Limit:  9,
+		Jitter: DefaultJitter,
+	}
+}
+
+// For is the policy of a job with its own retry settings r over the server's
+// p. Steps without a limit are taken once each; a limit without steps is one
+// on the server's ladder. The jitter is always the server's.
+func (p Policy) For(r *job.Retry) Policy {
+	if r == nil {
+		return p
+	}
+	if len(r.Steps) > 0 {
+		p.Steps, p.Limit = r.Steps, len(r.Steps)
+	}
+	if r.Limit != nil {
+		p.Limit = *r.Limit
+	}
+	return p
+}
+
+// MaxAttempts is how many attempts a job gets in all.
+func (p Policy) MaxAttempts() int { return p.Limit + 1 }
+
+// Next is the delay between the failure of the n-th counted attempt and the
+// attempt after it, or false when n was the last. rnd gives numbers from 0 up
+// to 1; it is not called without jitter. The delay is whole milliseconds, at
+// least one.
+func (p Policy) Next(n int, rnd func() float64) (time.Duration, bool) {
+	if n > p.Limit || len(p.Steps) == 0 {
+		return 0, false
+	}
+	delay := p.step(n)
+	if p.Jitter > 0 {
+		delay += time.Duration(float64(delay) * p.Jitter * (2*rnd() - 1))
+	}
+	return max(delay.Truncate(time.Millisecond), time.Millisecond), true
+}
+
+// step is the delay after the n-th attempt without jitter.
+func (p Policy) step(n int) time.Duration {
+	return p.Steps[min(max(n, 1), len(p.Steps))-1]
+}
+
+// Plan is when the retries of a job are due that first fails at failed and
+// then fails at once each time, without jitter.
+func (p Policy) Plan(failed job.Instant) []job.Instant {
+	p.Jitter = 0
+	var plan []job.Instant
+	for n := 1; ; n++ {
+		delay, more := p.Next(n, nil)
+		if !more {
+			return plan
+		}
+		failed = failed.Add(delay)
+		plan = append(plan, failed)
+	}
+}
+
+// Validate checks the policy as the API checks a job's own: 1 to
+// job.MaxRetrySteps steps from 1 ms to job.MaxRetryStep, and a limit from 0 to
+// job.MaxRetryLimit.
+func (p Policy) Validate() error {
+	switch {
+	case len(p.Steps) < 1 || len(p.Steps) > job.MaxRetrySteps:
+		return fmt.Errorf("a retry policy must have 1 to %d steps", job.MaxRetrySteps)
+	case slices.ContainsFunc(p.Steps, func(d time.Duration) bool { return d < time.Millisecond || d > job.MaxRetryStep }):
+		return fmt.Errorf("the steps of a retry policy must be from 1ms to %s", job.FormatDuration(job.MaxRetryStep))
+	case p.Limit < 0 || p.Limit > job.MaxRetryLimit:
+		return fmt.Errorf("the limit of a retry policy must be from 0 to %d", job.MaxRetryLimit)
+	case math.IsNaN(p.Jitter) || p.Jitter < 0 || p.Jitter > 1:
+		return errors.New("the jitter of a retry policy must be from 0 to 1")
+	}
+	return nil
+}
