@@ -1,0 +1,189 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// lanesAtOnce is how many lanes one script call visits.
+const lanesAtOnce = 64
+
+// Carry looks at the earliest lanes and, if one is due, carries from those due.
+// An idle shard costs one command.
+func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.CarryResult, error) {
+	sh := s.shards[n]
+	lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, 0, lanesAtOnce-1).Result()
+	if err != nil {
+		return store.CarryResult{}, s.wrap(err)
+	}
+	if len(lanes) == 0 {
+		return store.CarryResult{Wait: -1}, nil
+	}
+	now, err := s.serverNow(ctx, sh)
+	if err != nil {
+		return store.CarryResult{}, err
+	}
+	if wait := job.Instant(lanes[0].Score).Sub(now); wait > 0 {
+		return store.CarryResult{Wait: wait}, nil
+	}
+	keys := []string{sh.lanes, sh.counts, sh.held, sh.ready}
+	args := []any{o.Cap, maxBatch, millis(o.Visibility), o.LaneLimit, o.ProbeLimit}
+	for _, l := range lanes {
+		if job.Instant(l.Score) > now {
+			break
+		}
+		lane, _ := l.Member.(string)
+		keys = append(keys, sh.bucket(lane))
+		args = append(args, lane)
+	}
+	reply, err := s.eval(ctx, carryScript, keys, args)
+	if err != nil {
+		return store.CarryResult{}, err
+	}
+	return sh.carried(reply)
+}
+
+func (sh *shard) carried(reply []any) (store.CarryResult, error) {
+	if len(reply) < 3 || len(reply)%2 == 0 {
+		return store.CarryResult{}, fmt.Errorf("redisstore: carry answered %d values", len(reply))
+	}
+	now := sh.clock.observe(reply[0])
+	head, _ := reply[1].(int64)
+	full, _ := reply[2].(int64)
+	r := store.CarryResult{Wait: -1, Full: full == 1, Carried: make([]store.Carried, 0, len(reply)/2-1)}
+	if head >= 0 {
+		r.Wait = max(0, job.Instant(head).Sub(now))
+	}
+	for i := 3; i < len(reply); i += 2 {
+		raw, _ := reply[i].(string)
+		state, _ := reply[i+1].(int64)
+		hint, err := parseHint(raw)
+		if err != nil {
+			return r, fmt.Errorf("redisstore: carry answered %q: %w", raw, err)
+		}
+		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(state)}) //nolint:gosec // a state's number
+	}
+	return r, nil
+}
+
+// serverNow is the server's time: estimated, or asked for when there is no
+// fresh estimate.
+func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
+	if now, ok := sh.clock.now(); ok {
+		return now, nil
+	}
+	// By a script with a key of the shard: in a Cluster a bare TIME may ask
+	// any node.
+	reply, err := s.eval(ctx, readScript, []string{sh.lock}, nil)
+	if err != nil {
+		return 0, err
+	}
+	return sh.clock.observe(reply[0]), nil
+}
+
+// Wakeups listens for the scripts' word that an earlier job arrived.
+func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
+	channels := make(map[string]int, len(s.shards))
+	names := make([]string, 0, len(s.shards))
+	for i, sh := range s.shards {
+		channels[sh.wake] = i
+		names = append(names, sh.wake)
+	}
+	sub := s.db.Subscribe(ctx, names...)
+	defer sub.Close() //nolint:errcheck // nothing is left to be done about it
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	defer stop()
+	for {
+		msg, err := sub.ReceiveTimeout(ctx, wakeupsPing)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if isTimeout(err) && sub.Ping(ctx) == nil {
+				continue
+			}
+			return s.wrap(err)
+		}
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			// From here on nothing is missed; what came before may have been.
+			wake(channels[m.Channel])
+		case *redis.Message:
+			wake(channels[m.Channel])
+		}
+	}
+}
+
+// wakeupsPing is after how long a silent subscription is checked.
+const wakeupsPing = 30 * time.Second
+
+func isTimeout(err error) bool {
+	t, ok := err.(interface{ Timeout() bool })
+	return ok && t.Timeout()
+}
+
+// Hold keeps an endpoint from being carried.
+func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+	for _, sh := range s.shards {
+		_, err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(d), millis(max(d, minProbe))).Result()
+		if err != nil {
+			return s.wrap(err)
+		}
+	}
+	return nil
+}
+
+// minProbe is the least time for which an endpoint is probed after a hold.
+const minProbe = time.Minute
+
+// Unhold lets an endpoint be carried again. Its lanes may have been put off to
+// the hold's end, so they are called back.
+func (s *Store) Unhold(ctx context.Context, endpoint string) error {
+	for _, sh := range s.shards {
+		n, err := s.db.HDel(ctx, sh.held, endpoint).Result()
+		if err != nil {
+			return s.wrap(err)
+		}
+		if n == 0 {
+			continue
+		}
+		lanes, err := s.lanes(ctx, sh)
+		if err != nil {
+			return err
+		}
+		now, err := s.serverNow(ctx, sh)
+		if err != nil {
+			return err
+		}
+		var members []redis.Z
+		for _, lane := range lanes {
+			if strings.HasSuffix(lane, "|"+endpoint) {
+				members = append(members, redis.Z{Score: float64(now), Member: lane})
+			}
+		}
+		if len(members) == 0 {
+			continue
+		}
+		// Only lanes that are still there, and only to an earlier time.
+		if err := s.db.ZAddArgs(ctx, sh.lanes, redis.ZAddArgs{XX: true, LT: true, Members: members}).Err(); err != nil {
+			return s.wrap(err)
+		}
+		if err := s.db.Publish(ctx, sh.wake, "").Err(); err != nil {
+			return s.wrap(err)
+		}
+	}
+	return nil
+}
+
+// lanes lists a shard's lanes by name.
+func (s *Store) lanes(ctx context.Context, sh *shard) ([]string, error) {
+	lanes, err := s.db.ZRange(ctx, sh.lanes, 0, -1).Result()
+	return lanes, s.wrap(err)
+}

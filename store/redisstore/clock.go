@@ -1,0 +1,42 @@
+package redisstore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+// serverClock estimates a server's time between its answers, so that the
+// carrier knows how long to sleep. It decides nothing: the scripts look at the
+// server's clock themselves.
+type serverClock struct {
+	mu     sync.Mutex
+	server job.Instant
+	local  time.Time // with its monotonic reading, so a step of our clock does no harm
+}
+
+// clockAge is how long an estimate is trusted: the longest that a step of the
+// server's clock can go unnoticed.
+const clockAge = 10 * time.Second
+
+// observe takes the time from a script's reply.
+func (c *serverClock) observe(reply any) job.Instant {
+	ms, _ := reply.(int64)
+	now := job.Instant(ms)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server, c.local = now, job.SystemClock().Now()
+	return now
+}
+
+// now is the estimate; false when there is none that can be trusted.
+func (c *serverClock) now() (job.Instant, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	age := job.SystemClock().Now().Sub(c.local)
+	if c.server == 0 || age > clockAge {
+		return 0, false
+	}
+	return c.server.Add(age), true
+}

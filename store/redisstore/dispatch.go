@@ -1,0 +1,140 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Claim claims hinted jobs, in one script call for each batch.
+func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	var out []store.Claimed
+	for len(hints) > 0 {
+		batch := hints[:min(len(hints), maxBatch)]
+		hints = hints[len(batch):]
+		claimed, err := s.claimBatch(ctx, s.shards[n], batch, o)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, claimed...)
+	}
+	return out, nil
+}
+
+func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	keys := append(make([]string, 0, 2+2*len(hints)), sh.lanes, sh.counts)
+	args := append(make([]any, 0, 3+3*len(hints)), o.Nonce, millis(o.Lease), millis(o.LeaseMargin))
+	for _, h := range hints {
+		lane := h.Lane.String()
+		keys = append(keys, sh.job(h.Key()), sh.bucket(lane))
+		args = append(args, h.ID, lane, h.Lane.Topic)
+	}
+	reply, err := s.eval(ctx, claimScript, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply)%3 != 1 {
+		return nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
+	}
+	now := sh.clock.observe(reply[0])
+	out := make([]store.Claimed, 0, len(reply)/3)
+	for i := 1; i < len(reply); i += 3 {
+		at, _ := reply[i].(int64)
+		from, _ := reply[i+1].(int64)
+		raw, _ := reply[i+2].(string)
+		if at < 1 || int(at) > len(hints) {
+			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d", at, len(hints))
+		}
+		r, err := decodeRecord(hints[at-1].Key(), raw)
+		if err != nil {
+			// The others must not suffer; this one's lease lapses until it is
+			// given up.
+			s.log.Error("a job's record cannot be read", "error", err)
+			continue
+		}
+		out = append(out, store.Claimed{Job: r.Job, Now: now, From: job.State(from)}) //nolint:gosec // a state's number
+	}
+	return out, nil
+}
+
+// Settle writes outcomes down, in one script call for each shard and batch.
+func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	out := make([]store.Settled, len(settlements))
+	perShard := make([][]int, len(s.shards))
+	for i := range settlements {
+		n := s.shardOf(settlements[i].Key)
+		perShard[n] = append(perShard[n], i)
+	}
+	for n, indexes := range perShard {
+		for len(indexes) > 0 {
+			batch := indexes[:min(len(indexes), maxBatch)]
+			indexes = indexes[len(batch):]
+			if err := s.settleBatch(ctx, s.shards[n], settlements, batch, out); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
+	keys := append(make([]string, 0, 3+5*len(batch)), sh.lanes, sh.counts, sh.held)
+	args := append(make([]any, 0, 3+14*len(batch)), sh.wake, s.retention == 0, store.MaxLog)
+	for _, i := range batch {
+		t := &all[i]
+		var attempt []byte
+		if t.Attempt != nil {
+			var err error
+			if attempt, err = encodeAttempt(t.Attempt); err != nil {
+				return err
+			}
+		}
+		lane := t.Lane.String()
+		keys = append(keys, sh.job(t.Key), sh.bucket(lane), sh.dead(t.Key.Topic), sh.ended(t.Key.Topic), sh.biz(t.BizKey))
+		args = append(args, t.Key.ID, lane, t.Key.Topic, bizMember(t.Key, t.BizKey), t.Token, int(t.To),
+			millis(t.Delay), int(t.IfCancelled), t.Attempts, t.Snoozes, t.Lapses, t.Reason, job.ReasonCancelled, attempt)
+	}
+	reply, err := s.eval(ctx, settleScript, keys, args)
+	if err != nil {
+		return err
+	}
+	if len(reply) != 1+5*len(batch) {
+		return fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
+	}
+	now := sh.clock.observe(reply[0])
+	for n, i := range batch {
+		out[i] = settled(reply[1+5*n:1+5*n+5], now)
+	}
+	return nil
+}
+
+func settled(reply []any, now job.Instant) store.Settled {
+	status, _ := reply[0].(int64)
+	state, _ := reply[1].(int64)
+	next, _ := reply[2].(int64)
+	ended, _ := reply[3].(int64)
+	reason, _ := reply[4].(string)
+	r := store.Settled{Now: now}
+	switch status {
+	case 2:
+		r.Status = store.Stale
+		return r
+	case 3:
+		r.Status = store.Missing
+		return r
+	}
+	r.Repeated = status == 1
+	r.To = job.State(state) //nolint:gosec // a state's number
+	if reason != "-" {
+		r.Reason = reason
+	}
+	if next != none {
+		r.NextAt = job.Instant(next)
+	}
+	if ended != none {
+		r.EndedAt = job.Instant(ended)
+	}
+	return r
+}

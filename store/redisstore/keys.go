@@ -1,0 +1,80 @@
+package redisstore
+
+import (
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// shardKeys names the keys of one shard. They share a hash tag, so that they
+// lie in one slot of a Redis Cluster and a script may touch them together.
+type shardKeys struct {
+	prefix string // "duehook:{ns:s}:"
+
+	lanes  string // ZSET lane -> when it next needs a look
+	counts string // HASH topic|state -> how many jobs
+	held   string // HASH endpoint -> "held-until probed-until"
+	ready  string // LIST of hints
+	lock   string // the carrier's
+	wake   string // channel: an earlier job arrived
+}
+
+func newShardKeys(namespace string, shard int) shardKeys {
+	p := "duehook:{" + namespace + ":" + strconv.Itoa(shard) + "}:"
+	return shardKeys{
+		prefix: p, lanes: p + "lanes", counts: p + "counts", held: p + "held",
+		ready: p + "ready", lock: p + "lock", wake: p + "wake",
+	}
+}
+
+func (k *shardKeys) job(key job.Key) string    { return k.prefix + "job:" + key.Topic + "/" + key.ID }
+func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
+func (k *shardKeys) dead(topic string) string  { return k.prefix + "dead:" + topic }
+func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
+func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizKey }
+func (k *shardKeys) endList(s job.State, topic string) string {
+	if s == job.Dead {
+		return k.dead(topic)
+	}
+	return k.ended(topic)
+}
+
+// shardOf spreads jobs over shards by their key.
+func (s *Store) shardOf(key job.Key) int {
+	if len(s.shards) == 1 {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(key.Topic)) // a hash's Write never fails
+	_, _ = h.Write([]byte{'/'})
+	_, _ = h.Write([]byte(key.ID))
+	return int(h.Sum32() % uint32(len(s.shards)))
+}
+
+// bizMember is the job's entry in its biz_key's index, or empty without one.
+func bizMember(key job.Key, bizKey string) string {
+	if bizKey == "" {
+		return ""
+	}
+	return key.String()
+}
+
+// A hint on the ready list is "topic|endpoint|id". None of the parts can hold
+// a bar.
+func formatHint(h store.Hint) string { return h.Lane.String() + "|" + h.ID }
+
+func parseHint(s string) (store.Hint, error) {
+	at := strings.LastIndexByte(s, '|')
+	if at < 0 {
+		return store.Hint{}, errors.New("not a hint")
+	}
+	lane, err := job.ParseLane(s[:at])
+	if err != nil {
+		return store.Hint{}, err
+	}
+	return store.Hint{Lane: lane, ID: s[at+1:]}, nil
+}

@@ -1,0 +1,187 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// List pages through jobs.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	return store.List(ctx, source{s}, q)
+}
+
+// source shows the store's ZSETs as segments of a listing.
+type source struct{ *Store }
+
+// Segments lists lanes, or the topics with dead or otherwise ended jobs.
+func (s source) Segments(ctx context.Context, kind store.SegmentKind, topic string) ([]store.Segment, error) {
+	var out []store.Segment
+	for n, sh := range s.shards {
+		names, err := s.segmentNames(ctx, sh, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if topic != "" && name != topic && !strings.HasPrefix(name, topic+"|") {
+				continue
+			}
+			out = append(out, store.Segment{Kind: kind, Name: name, Shard: n})
+		}
+	}
+	return out, nil
+}
+
+func (s source) segmentNames(ctx context.Context, sh *shard, kind store.SegmentKind) ([]string, error) {
+	if kind == store.SegmentLane {
+		return s.lanes(ctx, sh)
+	}
+	topics, err := s.countsOf(ctx, sh)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for topic, states := range topics {
+		n := states[job.Dead]
+		if kind == store.SegmentEnded {
+			n = states[job.Delivered] + states[job.Cancelled] + states[job.Expired]
+		}
+		if n > 0 {
+			names = append(names, topic)
+		}
+	}
+	return names, nil
+}
+
+// BizKeySegments is every shard: any of them may hold jobs of a biz_key.
+func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
+	out := make([]store.Segment, len(s.shards))
+	for n := range s.shards {
+		out[n] = store.Segment{Kind: store.SegmentBizKey, Name: bizKey, Shard: n}
+	}
+	return out, nil
+}
+
+// shardOfSegment checks the number: it may come from a cursor that was made up.
+func (s source) shardOfSegment(seg store.Segment) (*shard, error) {
+	if seg.Shard < 0 || seg.Shard >= len(s.shards) {
+		return nil, fmt.Errorf("%w: no such shard", store.ErrBadCursor)
+	}
+	return s.shards[seg.Shard], nil
+}
+
+// Entries reads a part of a segment's ZSET.
+func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
+	sh, err := s.shardOfSegment(seg)
+	if err != nil {
+		return nil, err
+	}
+	key := map[store.SegmentKind]string{
+		store.SegmentLane: sh.bucket(seg.Name), store.SegmentDead: sh.dead(seg.Name),
+		store.SegmentEnded: sh.ended(seg.Name), store.SegmentBizKey: sh.biz(seg.Name),
+	}[seg.Kind]
+	args := []any{n}
+	if after != nil {
+		args = append(args, strconv.FormatFloat(after.Score, 'f', -1, 64), after.ID)
+	}
+	reply, err := s.eval(ctx, entriesScript, []string{key}, args)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]store.Entry, 0, len(reply)/2)
+	for i := 0; i+1 < len(reply); i += 2 {
+		id, _ := reply[i].(string)
+		text, _ := reply[i+1].(string)
+		score, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, fmt.Errorf("redisstore: entry of %s: %w", key, err)
+		}
+		state, _ := place(score)
+		if seg.Kind == store.SegmentDead || seg.Kind == store.SegmentEnded {
+			state += job.Delivered
+		}
+		out = append(out, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
+	}
+	return out, nil
+}
+
+// maxMGet bounds one reply: a record may hold a body of 256 KiB.
+const maxMGet = 100
+
+// Jobs reads the records of entries.
+func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+	sh, err := s.shardOfSegment(seg)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*job.Job, 0, len(entries))
+	for len(entries) > 0 {
+		batch := entries[:min(len(entries), maxMGet)]
+		entries = entries[len(batch):]
+		keys := make([]job.Key, len(batch))
+		for i, e := range batch {
+			if keys[i], err = keyOf(seg, e); err != nil {
+				return nil, err
+			}
+		}
+		records, err := s.records(ctx, sh, keys)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.refineAll(ctx, sh, records); err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if r == nil {
+				out = append(out, nil)
+				continue
+			}
+			j, err := r.whole()
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, &j)
+		}
+	}
+	return out, nil
+}
+
+func keyOf(seg store.Segment, e store.Entry) (job.Key, error) {
+	switch seg.Kind {
+	case store.SegmentBizKey:
+		return job.ParseKey(e.ID)
+	case store.SegmentLane:
+		lane, err := job.ParseLane(seg.Name)
+		return job.Key{Topic: lane.Topic, ID: e.ID}, err
+	}
+	return job.Key{Topic: seg.Name, ID: e.ID}, nil
+}
+
+// refineAll is refine for several records (some of them nil) in one round trip.
+func (s *Store) refineAll(ctx context.Context, sh *shard, records []*record) error {
+	pipe := s.db.Pipeline()
+	scores := make(map[*record]*redis.FloatCmd)
+	for _, r := range records {
+		if r != nil && !r.State.Final() {
+			scores[r] = pipe.ZScore(ctx, sh.bucket(r.Lane().String()), r.ID)
+		}
+	}
+	if len(scores) == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
+		return s.wrap(err)
+	}
+	for r, score := range scores {
+		if score.Err() == nil {
+			r.refine(score.Val())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Locker is the carrier's lock for a shard, one process's part of it.
+func (s *Store) Locker(shard int) store.Locker {
+	return &locker{store: s, name: s.shards[shard].lock}
+}
+
+type locker struct {
+	store *Store
+	name  string
+
+	mu    sync.Mutex
+	mutex *redsync.Mutex
+}
+
+// TryLock takes the lock if it is free.
+func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.store.locks.NewMutex(l.name, redsync.WithExpiry(ttl), redsync.WithTries(1))
+	if err := m.TryLockContext(ctx); err != nil {
+		if taken(err) {
+			return false, nil
+		}
+		return false, l.store.wrap(err)
+	}
+	l.mutex = m
+	return true, nil
+}
+
+// Extend prolongs the lock by the ttl that it was taken with: redsync keeps
+// that in the mutex, and the carrier uses one ttl throughout.
+func (l *locker) Extend(ctx context.Context, _ time.Duration) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mutex == nil {
+		return false, nil
+	}
+	ok, err := l.mutex.ExtendContext(ctx)
+	switch {
+	case err != nil && (taken(err) || errors.Is(err, redsync.ErrExtendFailed)):
+		l.mutex = nil
+		return false, nil
+	case err != nil:
+		return false, l.store.wrap(err)
+	}
+	if !ok || !job.SystemClock().Now().Before(l.mutex.Until()) {
+		l.mutex = nil
+		return false, nil
+	}
+	return true, nil
+}
+
+// Unlock gives the lock back.
+func (l *locker) Unlock(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mutex == nil {
+		return nil
+	}
+	m := l.mutex
+	l.mutex = nil
+	_, err := m.UnlockContext(ctx)
+	if err == nil || taken(err) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
+		return nil
+	}
+	return l.store.wrap(err)
+}
+
+// taken tells "somebody else has it" from "Redis cannot say".
+func taken(err error) bool {
+	var all *redsync.ErrTaken
+	var one *redsync.ErrNodeTaken
+	return errors.As(err, &all) || errors.As(err, &one) || errors.Is(err, redsync.ErrFailed)
+}

@@ -1,0 +1,55 @@
+-- Claims jobs that are due and not leased. Run again with the same nonce it
+-- gives the same answer.
+-- KEYS lanes counts, then for each job: job bucket
+-- ARGV nonce lease margin, then for each job: id lane topic
+-- Returns now, then for each claimed job: its number (from 1), the state that
+--   it was claimed from, its head and body (without the log).
+local lanes, counts = KEYS[1], KEYS[2]
+local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = now_ms()
+local reply = { now }
+
+local function answer(n, from, h, rest)
+  local i = #reply
+  reply[i + 1], reply[i + 2], reply[i + 3] = n, from, render(h, string.sub(rest, 1, 16 + h.spec))
+end
+
+local n = 0
+for k = 3, #KEYS, 2 do
+  n = n + 1
+  local a = 1 + 3 * n
+  local id, lane, topic = ARGV[a], ARGV[a + 1], ARGV[a + 2]
+  local rec = redis.call('GET', KEYS[k])
+  local s = rec and redis.call('ZSCORE', KEYS[k + 1], id)
+  if s then
+    local h = parse(rec)
+    local state, deadline = place(tonumber(s))
+    local rest = string.sub(rec, h.body)
+    if state == RUNNING and deadline > now then
+      if h.nonce == nonce then
+        answer(n, READY, h, rest)
+      end
+    elseif state == READY or deadline <= now then
+      local from = state
+      if h.state == RUNNING then
+        from = RUNNING
+        h.lapses = h.lapses + 1
+      end
+      h.state, h.nonce = RUNNING, nonce
+      h.token, h.version = h.token + 1, h.version + 1
+      local till = now + lease
+      if h.timeout ~= '0' then
+        till = now + h.timeout + margin
+      end
+      redis.call('SET', KEYS[k], render(h, rest))
+      redis.call('ZADD', KEYS[k + 1], score(RUNNING, till), id)
+      look_at(lane, till)
+      count(topic, state, -1)
+      count(topic, RUNNING, 1)
+      answer(n, from, h, rest)
+    end
+  end
+end
+write_counts(counts)
+write_lanes(lanes, nil, nil, now)
+return reply

@@ -1,0 +1,118 @@
+-- Shared by every script. Go puts the numbers of the states above this text.
+--
+-- A job's record is one string: "<head>\n<uid><spec><log>". The head is text,
+-- so that it can be read with GET; times are milliseconds after created, -1
+-- for none. A bucket's entry is scored by when it next needs attention, with
+-- its state in the fraction: ms + state/4. Entries that are out (ready or
+-- running) are shifted below zero by BASE, so that how many there are, and
+-- which of them lapsed, are both one look at the ZSET.
+local BASE = 10000000000000
+local HEAD = '^(%d) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+) (%S+)\n()'
+
+local function now_ms()
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- parse reads the head of a record; body is where its uid starts.
+local function parse(rec)
+  local h = {}
+  h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due, h.next,
+    h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.body = string.match(rec, HEAD)
+  if not h.body then
+    return nil
+  end
+  h.state = tonumber(h.state)
+  return h
+end
+
+-- render is the reverse: rest is everything behind the head.
+local function render(h, rest)
+  return table.concat({ h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due,
+    h.next, h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason }, ' ') .. '\n' .. rest
+end
+
+-- place takes a bucket's score apart: the state, and the time that it stands for.
+local function place(score)
+  local ms = math.floor(score)
+  local state = (score - ms) * 4
+  if ms < 0 then
+    ms = ms + BASE
+  end
+  return state, ms
+end
+
+-- score puts one together.
+local function score(state, ms)
+  if state >= READY then
+    ms = ms - BASE
+  end
+  return ms + state / 4
+end
+
+-- Counts of jobs by topic and state are gathered and written once for a batch.
+local counted = {}
+local function count(topic, state, n)
+  local field = topic .. '|' .. state
+  counted[field] = (counted[field] or 0) + n
+end
+
+local function write_counts(key)
+  for field, n in pairs(counted) do
+    if n ~= 0 and redis.call('HINCRBY', key, field, n) <= 0 then
+      redis.call('HDEL', key, field)
+    end
+  end
+end
+
+-- hold_of gives until when a lane's endpoint is held, or nil; a time that has
+-- passed means that it is probed now. A hold that is over is forgotten.
+local function hold_of(held, lane, now)
+  local endpoint = string.match(lane, '|(.*)$')
+  local v = redis.call('HGET', held, endpoint)
+  if not v then
+    return nil
+  end
+  local till, probe = string.match(v, '^(%d+) (%d+)$')
+  till, probe = tonumber(till), tonumber(probe)
+  if now >= probe then
+    redis.call('HDEL', held, endpoint)
+    return nil
+  end
+  return till
+end
+
+-- Lanes that need a look earlier than they did are gathered, and written once.
+local earlier = {}
+local function look_at(lane, ms)
+  if not earlier[lane] or ms < earlier[lane] then
+    earlier[lane] = ms
+  end
+end
+
+-- write_lanes lowers the gathered lanes; held may be nil. It tells the
+-- carriers (channel may be nil) when one of them is now the earliest of all.
+local function write_lanes(lanes, held, channel, now)
+  local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
+  local holds = held and redis.call('EXISTS', held) == 1
+  local woken = false
+  for lane, ms in pairs(earlier) do
+    local till = holds and hold_of(held, lane, now)
+    if till and till > ms then
+      ms = till
+    end
+    redis.call('ZADD', lanes, 'LT', ms, lane)
+    woken = woken or not head or ms < tonumber(head)
+  end
+  if channel and woken then
+    redis.call('PUBLISH', channel, '')
+  end
+end
+
+-- drop_lane forgets a lane whose bucket is empty.
+local function drop_lane(lanes, bucket, lane)
+  if redis.call('EXISTS', bucket) == 0 then
+    redis.call('ZREM', lanes, lane)
+    earlier[lane] = nil
+  end
+end

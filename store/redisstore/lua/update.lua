@@ -1,0 +1,69 @@
+-- Puts a new record in the place of one that nobody has changed meanwhile.
+-- KEYS lanes counts held job old_bucket new_bucket dead ended old_biz new_biz
+-- ARGV channel id topic member old_lane new_lane
+--      uid version (what must stand there; uid '' means: no record may)
+--      record (the new one; '' forgets the job)
+--      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
+--      old_biz? new_biz? (1: the job is in that index)
+-- Returns 1 when it is done, or was done by an earlier run of the same update; else 0.
+local lanes, counts, held, job, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5],
+  KEYS[6], KEYS[7], KEYS[8]
+local id, topic, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local uid, version, record = ARGV[7], ARGV[8], ARGV[9]
+local state, ms = tonumber(ARGV[10]), tonumber(ARGV[11])
+
+local rec = redis.call('GET', job)
+if rec and rec == record or not rec and record == '' then
+  return 1
+end
+local from = nil
+if rec then
+  local h = parse(rec)
+  if not h or h.version ~= version or string.sub(rec, h.body, h.body + 15) ~= uid then
+    return 0
+  end
+  from = h.state
+elseif uid ~= '' then
+  return 0
+end
+
+if record == '' then
+  redis.call('DEL', job)
+else
+  redis.call('SET', job, record)
+end
+if not ms then
+  return 1
+end
+
+if from then
+  local s = redis.call('ZSCORE', old_bucket, id)
+  if s then
+    from = place(tonumber(s))
+    redis.call('ZREM', old_bucket, id)
+  elseif from == DEAD then
+    redis.call('ZREM', dead, id)
+  else
+    redis.call('ZREM', ended, id)
+  end
+  if ARGV[12] == '1' then
+    redis.call('ZREM', KEYS[9], member)
+  end
+  count(topic, from, -1)
+  drop_lane(lanes, old_bucket, old_lane)
+end
+if record ~= '' then
+  if state < FINAL then
+    redis.call('ZADD', new_bucket, score(state, ms), id)
+    look_at(new_lane, ms)
+  else
+    redis.call('ZADD', state == DEAD and dead or ended, ms + (state - FINAL) / 4, id)
+  end
+  if ARGV[13] == '1' then
+    redis.call('ZADD', KEYS[10], 0, member)
+  end
+  count(topic, state, 1)
+end
+write_counts(counts)
+write_lanes(lanes, held, ARGV[1], now_ms())
+return 1

@@ -1,0 +1,150 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/store"
+)
+
+// popper takes hints off one shard's ready list. A blocked read cannot be
+// called off from our side, so each shard blocks on a connection of its own,
+// whose pop the server is asked to end when the caller does not want it any more.
+type popper struct {
+	client redis.UniversalClient
+	key    string
+
+	mu   sync.Mutex // one pop at a time
+	node *redis.Client
+	conn *redis.Conn
+	id   int64 // the connection's, on its server
+	hot  bool  // the last pop found something, so look before blocking
+}
+
+// Pop takes up to limit hints, waiting up to wait (at most 5 s) for the first.
+// It comes with that one alone: the next call takes those that came with it.
+func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]store.Hint, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	raw, err := s.shards[n].pop.pop(ctx, limit, min(wait, maxPopWait))
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	hints := make([]store.Hint, 0, len(raw))
+	for _, r := range raw {
+		h, err := parseHint(r)
+		if err != nil {
+			s.log.Error("the ready list holds something that is no hint", "error", err)
+			continue
+		}
+		hints = append(hints, h)
+	}
+	return hints, nil
+}
+
+func (p *popper) pop(ctx context.Context, limit int, wait time.Duration) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.connect(ctx); err != nil {
+		return nil, err
+	}
+	if p.hot || wait <= 0 {
+		hints, err := p.conn.LPopCount(ctx, p.key, limit).Result()
+		if err != nil && !isNil(err) {
+			p.drop()
+			return nil, err
+		}
+		if p.hot = len(hints) > 0; p.hot || wait <= 0 {
+			return hints, nil
+		}
+	}
+	hint, err := p.block(ctx, wait)
+	if err != nil || hint == "" {
+		return nil, err
+	}
+	p.hot = true
+	return []string{hint}, nil
+}
+
+// block waits for one hint; empty when none came.
+func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) {
+	detached := context.WithoutCancel(ctx)
+	unblocked := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(unblocked)
+		c, cancel := context.WithTimeout(detached, time.Second)
+		defer cancel()
+		// When this fails the pop ends by itself, after wait.
+		_ = p.node.ClientUnblock(c, p.id).Err()
+	})
+	// With the caller's context, the connection could be given up just when the
+	// pop takes a hint. The command is spelled out because the library's own
+	// rounds waits up to whole seconds.
+	v, err := p.conn.Do(detached, "blpop", p.key, strconv.FormatFloat(wait.Seconds(), 'f', 3, 64)).StringSlice()
+	if !stop() {
+		<-unblocked
+	}
+	switch {
+	case isNil(err):
+		return "", nil
+	case err != nil:
+		p.drop()
+		return "", err
+	case len(v) != 2:
+		return "", nil
+	case ctx.Err() != nil:
+		p.giveBack(detached, v[1])
+		return "", nil
+	}
+	return v[1], nil
+}
+
+// giveBack returns a hint that nobody waits for any more. Without it the job
+// would only be late: it becomes due again at its visibility deadline.
+func (p *popper) giveBack(ctx context.Context, hint string) {
+	c, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = p.conn.LPush(c, p.key, hint).Err()
+}
+
+func (p *popper) connect(ctx context.Context) error {
+	if p.conn != nil {
+		return nil
+	}
+	switch c := p.client.(type) {
+	case *redis.Client:
+		p.node = c
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, p.key)
+		if err != nil {
+			return err
+		}
+		p.node = node
+	default:
+		return fmt.Errorf("redisstore: no blocking pop with a %T", c)
+	}
+	p.conn = p.node.Conn()
+	id, err := p.conn.ClientID(ctx).Result()
+	if err != nil {
+		p.drop()
+		return err
+	}
+	p.id = id
+	return nil
+}
+
+// drop gives the connection up; the next pop opens another, to whichever
+// server is in charge then.
+func (p *popper) drop() {
+	_ = p.conn.Close()
+	p.conn, p.hot = nil, false
+}

@@ -1,0 +1,159 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/oklog/ulid/v2"
+	"pgregory.net/rapid"
+
+	"github.com/duehook/duehook/job"
+)
+
+func drawJob(t *rapid.T) job.Job {
+	created := job.Instant(rapid.Int64Range(1, 4_000_000_000_000).Draw(t, "created"))
+	later := func(name string) job.Instant {
+		if rapid.Bool().Draw(t, "has "+name) {
+			return created + job.Instant(rapid.Int64Range(0, 1<<36).Draw(t, name))
+		}
+		return 0
+	}
+	id := ulid.MustNew(uint64(created), nil) //nolint:gosec // positive
+	j := job.Job{
+		Key: job.Key{Topic: "t", ID: "i"}, UID: id.String(),
+		Spec: job.Spec{
+			URL: "http://a.example/" + rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "path"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+			BizKey: rapid.StringMatching(`[a-z]{0,3}`).Draw(t, "biz"), BodyForm: job.BodyJSON,
+			When:    job.When{Delay: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "delay"))},
+			Timeout: time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "timeout")) * time.Millisecond,
+		},
+		State:     job.State(rapid.IntRange(0, int(job.Expired)).Draw(t, "state")), //nolint:gosec // small
+		CreatedAt: created, DueAt: later("due"), NextAt: later("next"), ExpiresAt: later("expires"), EndedAt: later("ended"),
+		Attempts: rapid.IntRange(0, 2000).Draw(t, "attempts"), Snoozes: rapid.IntRange(0, 100).Draw(t, "snoozes"),
+		Lapses: rapid.IntRange(0, 10).Draw(t, "lapses"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
+		Version: rapid.Uint64Range(0, 1<<40).Draw(t, "version"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
+		Reason: rapid.SampledFrom([]string{"", job.ReasonGone, job.ReasonLadder}).Draw(t, "reason"),
+	}
+	if rapid.Bool().Draw(t, "retry") {
+		limit := rapid.IntRange(0, 5).Draw(t, "limit")
+		j.Spec.Retry = &job.Retry{Steps: []time.Duration{time.Second, time.Minute}, Limit: &limit}
+	}
+	return j
+}
+
+func TestRecordRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		j := drawJob(t)
+		log := make([]job.Attempt, rapid.IntRange(0, 4).Draw(t, "attempts logged"))
+		for i := range log {
+			log[i] = job.Attempt{
+				Number: i + 1, StartedAt: 1, Duration: time.Second, ResponseBody: rapid.String().Draw(t, "body"),
+				NextAt: job.Instant(rapid.Int64Range(0, 1<<40).Draw(t, "next")),
+			}
+		}
+		r, err := newRecord(j, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := decodeRecord(j.Key, string(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(j, back.Job, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("job changed (-want +got):\n%s", diff)
+		}
+		got, err := back.attempts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(log, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("log changed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func FuzzDecodeRecord(f *testing.F) {
+	r, err := newRecord(job.Job{UID: ulid.ULID{}.String(), CreatedAt: 1}, []job.Attempt{{Number: 1}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	raw, err := r.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(raw))
+	f.Add(string(raw[:len(raw)-1]))
+	f.Add("")
+	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 99999999999 0 - -\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
+		if err != nil {
+			return
+		}
+		_, _ = r.attempts() // must not panic
+	})
+}
+
+func TestPlace(t *testing.T) {
+	for _, c := range []struct {
+		score float64
+		state job.State
+		at    job.Instant
+	}{
+		{1_763_692_800_000, job.Waiting, 1_763_692_800_000},
+		{1_763_692_800_000.25, job.Retrying, 1_763_692_800_000},
+		{1_763_692_800_000.5 - outShift, job.Ready, 1_763_692_800_000},
+		{1_763_692_800_000.75 - outShift, job.Running, 1_763_692_800_000},
+	} {
+		state, at := place(c.score)
+		if state != c.state || at != c.at {
+			t.Errorf("place(%f) = %s at %d, want %s at %d", c.score, state, at, c.state, c.at)
+		}
+	}
+}
+
+func TestParseURL(t *testing.T) {
+	for _, c := range []struct{ url, wantErr, addr, master, user, password string }{
+		{url: "redis://localhost:6379/2", addr: "localhost:6379"},
+		{url: "rediss://u:p@r.example:6380", addr: "r.example:6380", user: "u", password: "p"},
+		{url: "redis-sentinel://mymaster@a:1,b", addr: "a:1 b:26379", master: "mymaster"},
+		{url: "redis-sentinel://u:p%40@m@a:1/3", addr: "a:1", master: "m", user: "u", password: "p@"},
+		{url: "redis-cluster://a:1,b:2", addr: "a:1 b:2"},
+		{url: "redis-cluster://:secret@a", addr: "a:6379", password: "secret"},
+		{url: "redis-cluster://a/1", wantErr: "redis URL: a Redis Cluster has no database numbers; leave /db out"},
+		{url: "redis-cluster://a,,b", wantErr: "redis URL: a host is missing in the list"},
+		{url: "redis-sentinel://a:1", wantErr: "redis URL: write redis-sentinel://master@host:port,host:port: the master's name is missing"},
+		{url: "redis-sentinel://@a:1", wantErr: "redis URL: write redis-sentinel://master@host:port,host:port: the master's name is empty"},
+		{url: "redis-sentinel://m@a/x", wantErr: "redis URL: what follows the slash must be a database number"},
+		{url: "http://a", wantErr: `redis URL: unknown scheme "http"; use redis, rediss, redis-sentinel or redis-cluster`},
+		{url: "localhost:6379", wantErr: "redis URL: write redis://host:port, rediss://, redis-sentinel:// or redis-cluster://"},
+	} {
+		o, err := ParseURL(c.url)
+		if c.wantErr != "" {
+			if err == nil || err.Error() != c.wantErr {
+				t.Errorf("ParseURL(%q): error %v, want %q", c.url, err, c.wantErr)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("ParseURL(%q): %v", c.url, err)
+			continue
+		}
+		addr := ""
+		for i, a := range o.Addrs {
+			if i > 0 {
+				addr += " "
+			}
+			addr += a
+		}
+		if addr != c.addr || o.MasterName != c.master || o.Username != c.user || o.Password != c.password {
+			t.Errorf("ParseURL(%q) = %q master %q user %q password %q", c.url, addr, o.MasterName, o.Username, o.Password)
+		}
+	}
+}

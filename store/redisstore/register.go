@@ -1,0 +1,125 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Register takes jobs in, a script call for each shard and batch.
+func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	out := make([]store.Registered, len(regs))
+	perShard := make([][]int, len(s.shards))
+	for i := range regs {
+		n := s.shardOf(regs[i].Key)
+		perShard[n] = append(perShard[n], i)
+	}
+	for n, indexes := range perShard {
+		for len(indexes) > 0 {
+			batch := indexes[:min(len(indexes), maxBatch)]
+			indexes = indexes[len(batch):]
+			if err := s.registerBatch(ctx, s.shards[n], regs, batch, out); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) error {
+	keys := append(make([]string, 0, 3+3*len(batch)), sh.lanes, sh.counts, sh.held)
+	args := append(make([]any, 0, 1+10*len(batch)), sh.wake)
+	for _, i := range batch {
+		r := &regs[i]
+		spec, err := encodeSpec(&r.Spec)
+		if err != nil {
+			return err
+		}
+		uid, err := encodeUID(r.UID)
+		if err != nil {
+			return err
+		}
+		lane := (&job.Job{Key: r.Key, Spec: r.Spec}).Lane().String()
+		delay := millis(r.Spec.When.Delay)
+		if r.Spec.When.At != 0 {
+			delay = -1
+		}
+		keys = append(keys, sh.job(r.Key), sh.bucket(lane), sh.biz(r.Spec.BizKey))
+		args = append(args, r.Key.ID, lane, r.Key.Topic, uid, spec, delay, int64(r.Spec.When.At),
+			millis(r.Spec.TTL), millis(r.Spec.Timeout), bizMember(r.Key, r.Spec.BizKey))
+	}
+	reply, err := s.eval(ctx, registerScript, keys, args)
+	if err != nil {
+		return err
+	}
+	if len(reply) != 1+len(batch) {
+		return fmt.Errorf("redisstore: register answered %d values for %d jobs", len(reply), len(batch))
+	}
+	now := sh.clock.observe(reply[0])
+	for n, i := range batch {
+		raw, _ := reply[1+n].(string)
+		if raw == "" {
+			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(now)}
+			continue
+		}
+		if out[i], err = s.registerTaken(ctx, sh, regs[i], raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// registerTaken registers a job whose key is held by the record raw.
+func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, raw string) (store.Registered, error) {
+	for range maxTries {
+		old, err := decodeRecord(reg.Key, raw)
+		if err != nil {
+			return store.Registered{}, err
+		}
+		if err := s.refine(ctx, sh, old); err != nil {
+			return store.Registered{}, err
+		}
+		j, err := old.whole()
+		if err != nil {
+			return store.Registered{}, err
+		}
+		// Our own record: the script was sent again after its reply was lost.
+		if old.UID == reg.UID {
+			return store.Registered{Outcome: store.Created, Job: j}, nil
+		}
+		outcome := reg.Against(&j)
+		if outcome != store.Created {
+			return store.Registered{Outcome: outcome, Job: j}, nil
+		}
+		current, now, err := s.read(ctx, sh, reg.Key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Registered{}, err
+		}
+		if current == "" || current == raw {
+			fresh, err := newRecord(reg.Job(now), nil)
+			if err != nil {
+				return store.Registered{}, err
+			}
+			if current == "" {
+				old = nil
+			}
+			done, err := s.put(ctx, sh, old, fresh)
+			if err != nil {
+				return store.Registered{}, err
+			}
+			if done {
+				return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
+			}
+		}
+		if current, _, err = s.read(ctx, sh, reg.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return store.Registered{}, err
+		}
+		if current != "" {
+			raw = current
+		}
+	}
+	return store.Registered{}, store.ErrConflict
+}

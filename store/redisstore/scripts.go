@@ -1,0 +1,73 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+)
+
+var (
+	//go:embed lua/prelude.lua
+	prelude string
+	//go:embed lua/register.lua
+	registerLua string
+	//go:embed lua/read.lua
+	readLua string
+	//go:embed lua/update.lua
+	updateLua string
+	//go:embed lua/carry.lua
+	carryLua string
+	//go:embed lua/claim.lua
+	claimLua string
+	//go:embed lua/settle.lua
+	settleLua string
+	//go:embed lua/entries.lua
+	entriesLua string
+	//go:embed lua/purge.lua
+	purgeLua string
+	//go:embed lua/hold.lua
+	holdLua string
+)
+
+// A full Redis refuses only what makes it fuller. The rest must go on, or it
+// could never drain.
+const (
+	refusedWhenFull = ""
+	runsWhenFull    = " flags=allow-oom"
+	readOnly        = " flags=no-writes"
+)
+
+var (
+	registerScript = script(registerLua, refusedWhenFull)
+	readScript     = script(readLua, readOnly)
+	updateScript   = script(updateLua, runsWhenFull)
+	carryScript    = script(carryLua, runsWhenFull)
+	claimScript    = script(claimLua, runsWhenFull)
+	settleScript   = script(settleLua, runsWhenFull)
+	entriesScript  = script(entriesLua, readOnly)
+	purgeScript    = script(purgeLua, runsWhenFull)
+	holdScript     = script(holdLua, runsWhenFull)
+)
+
+// script puts a script together. The numbers of the states come from the
+// domain, so that they stand in one place.
+func script(body, flags string) *redis.Script {
+	states := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD = %d, %d, %d, %d, %d\n",
+		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead)
+	return redis.NewScript("#!lua" + flags + "\n" + states + prelude + body)
+}
+
+// maxBatch bounds one script's work: while it runs, Redis serves nobody else.
+const maxBatch = 500
+
+func (s *Store) eval(ctx context.Context, script *redis.Script, keys []string, args []any) ([]any, error) {
+	v, err := script.Run(ctx, s.db, keys, args...).Slice()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	return v, nil
+}

@@ -1,0 +1,157 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// maxTries bounds how often a change is begun again because the job changed
+// under it.
+const maxTries = 20
+
+// Update changes a job by comparing and setting its record.
+func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	sh := s.shards[s.shardOf(key)]
+	for range maxTries {
+		raw, now, err := s.read(ctx, sh, key)
+		if err != nil {
+			return job.Job{}, err
+		}
+		old, err := decodeRecord(key, raw)
+		if err != nil {
+			return job.Job{}, err
+		}
+		if err := s.refine(ctx, sh, old); err != nil {
+			return job.Job{}, err
+		}
+		before, err := old.whole()
+		if err != nil {
+			return job.Job{}, err
+		}
+		fresh := *old
+		fresh.Job = before
+		if err := change(&fresh.Job, now); err != nil {
+			return before, err
+		}
+		if fresh.State == job.Ready {
+			// Its hint may name another lane now; as a pending job it is carried again.
+			fresh.State = fresh.Pending()
+		}
+		fresh.Version++
+		done, err := s.put(ctx, sh, old, &fresh)
+		if err != nil {
+			return job.Job{}, err
+		}
+		if done {
+			return fresh.Job, nil
+		}
+	}
+	return job.Job{}, store.ErrConflict
+}
+
+// put stores fresh in the place of old, or of nothing when old is nil, if that
+// still stands there.
+func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (bool, error) {
+	key := fresh.Key
+	newLane := fresh.Lane().String()
+	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
+	if old != nil {
+		var err error
+		if uid, err = encodeUID(old.UID); err != nil {
+			return false, err
+		}
+		oldLane, oldBiz, version = old.Lane().String(), old.Spec.BizKey, strconv.FormatUint(old.Version, 10)
+	}
+	encoded, err := fresh.encode()
+	if err != nil {
+		return false, err
+	}
+	if s.retention == 0 && fresh.State.Final() && fresh.State != job.Dead {
+		encoded = nil
+	}
+	keys := []string{
+		sh.lanes, sh.counts, sh.held, sh.job(key), sh.bucket(oldLane), sh.bucket(newLane),
+		sh.dead(key.Topic), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey),
+	}
+	args := []any{
+		sh.wake, key.ID, key.Topic, key.String(), oldLane, newLane,
+		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
+		oldBiz != "" && old != nil, fresh.Spec.BizKey != "",
+	}
+	n, err := updateScript.Run(ctx, s.db, keys, args...).Int()
+	if err != nil {
+		return false, s.wrap(err)
+	}
+	return n == 1, nil
+}
+
+// placeMillis is the time that scores the job where its state puts it; empty
+// for a running job, whose lease stays as it is.
+func (r *record) placeMillis() string {
+	switch {
+	case r.State == job.Running:
+		return ""
+	case r.State.Final():
+		return strconv.FormatInt(int64(r.EndedAt), 10)
+	}
+	return strconv.FormatInt(int64(r.WakeAt()), 10)
+}
+
+// Restore puts jobs back whose keys are free.
+func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	restored := 0
+	for i := range jobs {
+		fresh, err := newRecord(jobs[i].Job, jobs[i].Log)
+		if err != nil {
+			return restored, err
+		}
+		if !fresh.State.Final() {
+			fresh.State = fresh.Pending()
+		}
+		done, err := s.put(ctx, s.shards[s.shardOf(fresh.Key)], nil, fresh)
+		if err != nil {
+			return restored, err
+		}
+		if done {
+			restored++
+		}
+	}
+	return restored, nil
+}
+
+// read gives the record and the server's time.
+func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (string, job.Instant, error) {
+	reply, err := s.eval(ctx, readScript, []string{sh.job(key)}, nil)
+	if err != nil {
+		return "", 0, err
+	}
+	if len(reply) != 2 {
+		return "", 0, fmt.Errorf("redisstore: read answered %d values", len(reply))
+	}
+	now := sh.clock.observe(reply[0])
+	raw, ok := reply[1].(string)
+	if !ok {
+		return "", now, store.ErrNotFound
+	}
+	return raw, now, nil
+}
+
+// refine looks up in its bucket whether an unfinished job was carried.
+func (s *Store) refine(ctx context.Context, sh *shard, r *record) error {
+	if r.State.Final() {
+		return nil
+	}
+	score, err := s.db.ZScore(ctx, sh.bucket(r.Lane().String()), r.ID).Result()
+	switch {
+	case isNil(err):
+		return nil
+	case err != nil:
+		return s.wrap(err)
+	}
+	r.refine(score)
+	return nil
+}
