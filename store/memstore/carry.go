@@ -1,0 +1,173 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds of one call of Carry, so that it does not keep the lock for long, and
+// how many jobs a lane may have carried before it is the next lane's turn.
+const (
+	maxCarry = 1_000
+	maxLooks = 1_000
+	quantum  = 100
+)
+
+// minProbe is how long a lane is probed after its hold, at least.
+const minProbe = time.Minute
+
+// Carry moves due jobs to the ready list.
+func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.CarryResult, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.CarryResult{}, err
+	}
+	defer s.leave()
+
+	c := carrying{s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry)}
+	for looks := 0; c.room > 0 && looks < maxLooks; looks++ {
+		l, ok := s.line.Min()
+		if !ok || l.wake > now {
+			break
+		}
+		c.visit(l)
+	}
+	for _, l := range c.limited {
+		s.queue(l, now)
+	}
+	s.earlier = false // the caller learns it from the result
+	if len(c.carried) > 0 && s.pushed != nil {
+		close(s.pushed)
+		s.pushed = nil
+	}
+	wait := s.untilDue(now)
+	full := wait == 0 && (len(s.ready) >= o.Cap || c.room > 0 && len(c.limited) > 0)
+	return store.CarryResult{Carried: c.carried, Wait: wait, Full: full}, nil
+}
+
+// untilDue is CarryResult.Wait.
+func (s *Store) untilDue(now job.Instant) time.Duration {
+	l, ok := s.line.Min()
+	if !ok {
+		return -1
+	}
+	return max(0, l.wake.Sub(now))
+}
+
+// carrying is one call of Carry.
+type carrying struct {
+	s       *Store
+	now     job.Instant
+	o       store.CarryOptions
+	room    int // hints that may still be pushed
+	carried []store.Carried
+	limited []*lane // out of the line until the call ends, or they would be looked at again and again
+}
+
+// visit carries a lane's share. Jobs that are out and lapsed come first: they
+// were due before, and carrying them again takes no place under the limit.
+func (c *carrying) visit(l *lane) {
+	share := min(c.room, quantum)
+	limit := l.endpoint.limit(c.now, c.o)
+	for ; share > 0; share-- {
+		rec := l.firstOut()
+		if rec == nil || rec.score.at() > c.now {
+			break
+		}
+		c.carry(rec)
+	}
+	for ; share > 0 && (limit == 0 || l.out < limit); share-- {
+		rec := l.firstWaiting()
+		if rec == nil || rec.score.at() > c.now {
+			break
+		}
+		c.carry(rec)
+	}
+	head := l.head()
+	switch {
+	case head > c.now:
+		c.s.queue(l, head)
+	case share > 0: // due jobs are left, and room for them: it is the limit
+		c.s.unqueue(l)
+		c.limited = append(c.limited, l)
+	default:
+		c.s.queue(l, c.now) // to the end of the line
+	}
+}
+
+func (c *carrying) carry(rec *record) {
+	from := rec.shown()
+	hint := store.Hint{Lane: rec.lane.Lane, ID: rec.id}
+	c.s.rescore(rec, bucketScore(c.now.Add(c.o.Visibility), job.Ready))
+	c.s.ready = append(c.s.ready, hint)
+	c.carried = append(c.carried, store.Carried{Hint: hint, From: from})
+	c.room--
+}
+
+// Hold keeps the endpoint's lanes from being carried.
+func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	e := s.endpointOf(endpoint)
+	e.held = now.Add(d)
+	e.probed = e.held.Add(max(d, minProbe))
+	s.lookAll(e, now)
+	return nil
+}
+
+// Unhold lets the endpoint's lanes be carried freely.
+func (s *Store) Unhold(ctx context.Context, endpoint string) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	e, ok := s.endpoints[endpoint]
+	if !ok {
+		return nil
+	}
+	e.held, e.probed = 0, 0
+	s.lookAll(e, now)
+	s.forgetIdle(e, now)
+	return nil
+}
+
+func (s *Store) lookAll(e *endpoint, now job.Instant) {
+	for l := range e.lanes {
+		s.look(l, now)
+	}
+}
+
+// Wakeups calls wake when a lane became the earliest.
+func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	w := make(chan struct{}, 1)
+	s.wakers[w] = struct{}{}
+	s.leave()
+	defer func() {
+		s.mu.Lock()
+		delete(s.wakers, w)
+		s.mu.Unlock()
+	}()
+	for {
+		select {
+		case <-w:
+			wake(0)
+		case <-ctx.Done():
+			return nil
+		case <-s.done:
+			return errClosed
+		}
+	}
+}

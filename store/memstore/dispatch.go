@@ -1,0 +1,198 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Pop takes hints off the ready list.
+func (s *Store) Pop(ctx context.Context, _, limit int, wait time.Duration) ([]store.Hint, error) {
+	timer := s.clock.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		hints, pushed, err := s.popReady(ctx, limit)
+		if err != nil || len(hints) > 0 || wait <= 0 {
+			return hints, err
+		}
+		select {
+		case <-pushed:
+		case <-timer.C():
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return nil, errClosed
+		}
+	}
+}
+
+// popReady takes what is there; if that is nothing, pushed tells when to try
+// again.
+func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pushed <-chan struct{}, err error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer s.leave()
+	n := min(limit, len(s.ready))
+	if n > 0 {
+		hints = slices.Clone(s.ready[:n])
+		s.ready = slices.Delete(s.ready, 0, n)
+		return hints, nil, nil
+	}
+	if s.pushed == nil {
+		s.pushed = make(chan struct{})
+	}
+	return nil, s.pushed, nil
+}
+
+// Claim claims hinted jobs.
+func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	taken, err := s.claimAll(ctx, hints, o)
+	if err != nil {
+		return nil, err
+	}
+	claims := make([]store.Claimed, len(taken))
+	for i := range taken {
+		j, err := taken[i].job()
+		if err != nil {
+			return nil, err
+		}
+		c := &taken[i].extra.claim
+		claims[i] = store.Claimed{Job: j, Now: c.at, From: c.from}
+	}
+	return claims, nil
+}
+
+func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) ([]snapshot, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	nonce := strings.Clone(o.Nonce)
+	taken := make([]snapshot, 0, len(hints))
+	seen := make(map[*record]struct{}, len(hints))
+	for _, h := range hints {
+		rec := s.find(h.Key())
+		if rec == nil || rec.lane == nil || rec.lane.Lane != h.Lane {
+			continue
+		}
+		if _, doubled := seen[rec]; doubled {
+			continue
+		}
+		if rec.heldBy(nonce, now) || s.claim(rec, nonce, o, now) {
+			seen[rec] = struct{}{}
+			taken = append(taken, rec.snapshot())
+		}
+	}
+	return taken, nil
+}
+
+// heldBy: an earlier run of the same call has claimed it.
+func (r *record) heldBy(nonce string, now job.Instant) bool {
+	return r.shown() == job.Running && r.score.at() > now && r.extra.claim.nonce == nonce
+}
+
+// claim takes a lease on a job that is ready, or due in its bucket; it reports
+// whether it could.
+func (s *Store) claim(rec *record, nonce string, o store.ClaimOptions, now job.Instant) bool {
+	from := rec.shown()
+	if from != job.Ready && rec.score.at() > now {
+		return false
+	}
+	x := rec.more()
+	if rec.state == job.Running { // and its lease has lapsed, whether it was carried again or not
+		from = job.Running
+		x.lapses++
+	}
+	// A token is never less than the time of its claim, so that even one of a
+	// job that was forgotten in between is not given out again.
+	rec.token = max(rec.token+1, uint64(now))
+	rec.version++
+	rec.state = job.Running
+	x.claim = claim{nonce: nonce, at: now, from: from}
+	s.rescore(rec, bucketScore(rec.leaseFrom(now, o), job.Running))
+	s.look(rec.lane, now)
+	return true
+}
+
+// Settle writes down what came of claims.
+func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	results := make([]store.Settled, len(settlements))
+	for i := range settlements {
+		results[i] = s.settle(&settlements[i], now)
+	}
+	return results, nil
+}
+
+func (s *Store) settle(st *job.Settlement, now job.Instant) store.Settled {
+	rec := s.find(st.Key)
+	switch {
+	case rec == nil:
+		return store.Settled{Status: store.Missing, Now: now}
+	case rec.token != st.Token:
+		return store.Settled{Status: store.Stale, Now: now}
+	case rec.state == job.Running:
+		return s.apply(rec, st, now)
+	case rec.settledBy(st.Token):
+		earlier := rec.extra.settled
+		earlier.Repeated = true
+		return earlier
+	}
+	// An update took the job out of the worker's hands, or it was put back.
+	return store.Settled{Status: store.Stale, Now: now}
+}
+
+// apply makes the change of a settlement whose token is current.
+func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Settled {
+	done := store.Settled{Status: store.Applied, To: st.To, Reason: strings.Clone(st.Reason), Now: now}
+	if rec.cancelRequested && st.IfCancelled != st.To {
+		done.To, done.Reason = st.IfCancelled, job.ReasonCancelled
+	}
+	x, l := rec.more(), rec.lane
+	rec.state, rec.attempts, x.snoozes, x.lapses = done.To, st.Attempts, st.Snoozes, st.Lapses
+	rec.version++
+	x.claim = claim{}
+	if done.To.Final() {
+		done.EndedAt = now
+		rec.nextAt, x.endedAt, x.reason = 0, now, done.Reason
+		s.end(rec, now)
+	} else {
+		done.NextAt = now.Add(st.Delay)
+		rec.nextAt = done.NextAt
+		s.rescore(rec, bucketScore(rec.wakeAt(), done.To))
+		s.look(l, now)
+	}
+	if st.Attempt != nil {
+		a := *st.Attempt
+		a.NextAt = done.NextAt
+		x.appendAttempt(a)
+	}
+	x.settled, x.settledBy = done, st.Token
+	return done
+}
+
+// end moves a job that was unfinished to where ended ones are kept.
+func (s *Store) end(rec *record, now job.Instant) {
+	s.unplace(rec, now)
+	rec.score = endedScore(now, rec.state)
+	s.place(rec, job.Lane{}, now)
+	s.forgetEnded(rec, now)
+}
+
+// forgetEnded forgets a job that has ended if nothing is to be kept.
+func (s *Store) forgetEnded(rec *record, now job.Instant) {
+	if s.retention == 0 && rec.state.Final() && rec.state != job.Dead {
+		s.remove(rec, now)
+	}
+}

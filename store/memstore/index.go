@@ -1,0 +1,183 @@
+package memstore
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"github.com/duehook/duehook/job"
+)
+
+// score orders entries by a time and then a state: four times the
+// milliseconds, plus the state's code. In a bucket the entries that are out
+// (ready or running) come before those that wait: outShift moves them, so that
+// how many are out, and which of them lapsed, can be seen at a glance. Scores
+// stay below 2^53, so that a float64 holds them exactly.
+type score int64
+
+const outShift = score(1) << 51
+
+// bucketScore is the score of an unfinished job that next needs attention at at.
+func bucketScore(at job.Instant, s job.State) score {
+	sc := score(at)<<2 | score(s)
+	if out(s) {
+		sc -= outShift
+	}
+	return sc
+}
+
+// endedScore is the score of an ended job in its topic's list.
+func endedScore(at job.Instant, s job.State) score { return score(at)<<2 | score(s-job.Delivered) }
+
+// code is the state of an unfinished job.
+func (s score) code() job.State { return job.State(s & 3) }
+
+// at is the time of a bucket's entry.
+func (s score) at() job.Instant {
+	if s < 0 {
+		s += outShift
+	}
+	return job.Instant(s >> 2)
+}
+
+// out: carried or claimed.
+func out(s job.State) bool { return s == job.Ready || s == job.Running }
+
+// entry is one entry of a bucket or list. It repeats the record's score, so
+// that finding a place seldom has to look into records.
+type entry struct {
+	score score
+	rec   *record
+}
+
+type index = btree.BTreeG[entry]
+
+func newIndex() *index {
+	return btree.NewBTreeGOptions(func(a, b entry) bool {
+		if a.score != b.score {
+			return a.score < b.score
+		}
+		return a.rec.id < b.rec.id
+	}, btree.Options{NoLocks: true})
+}
+
+// byBizKey orders the index of biz_keys.
+func byBizKey(a, b *record) bool {
+	return cmp.Or(
+		strings.Compare(a.bizKey, b.bizKey), strings.Compare(a.topic.name, b.topic.name), strings.Compare(a.id, b.id),
+	) < 0
+}
+
+// counts holds how many jobs there are, by state.
+type counts [8]int64
+
+func (c *counts) byState() map[job.State]int64 {
+	m := make(map[job.State]int64, len(c))
+	for s, n := range c {
+		m[job.State(s)] = n
+	}
+	return m
+}
+
+// topic holds the jobs of a topic. It lives as long as it has one.
+type topic struct {
+	name   string
+	jobs   map[string]*record
+	counts counts
+	dead   *index // dead letters, by their end
+	ended  *index // other ended jobs, by their end
+}
+
+func (t *topic) list(s job.State) *index {
+	if s == job.Dead {
+		return t.dead
+	}
+	return t.ended
+}
+
+func (s *Store) find(key job.Key) *record {
+	t, ok := s.topics.Get(key.Topic)
+	if !ok {
+		return nil
+	}
+	return t.jobs[key.ID]
+}
+
+// insert takes a record into the store, in the lane given if it is unfinished.
+func (s *Store) insert(rec *record, key job.Key, l job.Lane, now job.Instant) {
+	t, ok := s.topics.Get(key.Topic)
+	if !ok {
+		t = &topic{name: strings.Clone(key.Topic), jobs: map[string]*record{}, dead: newIndex(), ended: newIndex()}
+		s.topics.Set(t.name, t)
+	}
+	rec.id, rec.topic = strings.Clone(key.ID), t
+	t.jobs[rec.id] = rec
+	s.indexBizKey(rec)
+	s.place(rec, l, now)
+}
+
+// remove forgets a record.
+func (s *Store) remove(rec *record, now job.Instant) {
+	s.unplace(rec, now)
+	s.unindexBizKey(rec)
+	t := rec.topic
+	delete(t.jobs, rec.id)
+	if len(t.jobs) == 0 {
+		s.topics.Delete(t.name)
+	}
+}
+
+func (s *Store) indexBizKey(rec *record) {
+	if rec.bizKey != "" {
+		s.bizKeys.Set(rec)
+	}
+}
+
+func (s *Store) unindexBizKey(rec *record) {
+	if rec.bizKey != "" {
+		s.bizKeys.Delete(rec)
+	}
+}
+
+// place puts a record where its state and score say: into the bucket of lane
+// l, or into a list of its topic.
+func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
+	if rec.state.Final() {
+		rec.lane = nil
+		rec.topic.list(rec.state).Set(entry{rec.score, rec})
+		s.count(rec, 1)
+		return
+	}
+	rec.lane = s.laneOf(l)
+	rec.lane.add(rec)
+	s.count(rec, 1)
+	s.look(rec.lane, now)
+}
+
+// unplace takes a record out of its bucket or list.
+func (s *Store) unplace(rec *record, now job.Instant) {
+	s.count(rec, -1)
+	if rec.lane == nil {
+		rec.topic.list(rec.state).Delete(entry{rec.score, rec})
+		return
+	}
+	rec.lane.take(rec)
+	s.look(rec.lane, now)
+	rec.lane = nil
+}
+
+// rescore moves a record within its bucket.
+func (s *Store) rescore(rec *record, sc score) {
+	s.count(rec, -1)
+	rec.lane.take(rec)
+	rec.score = sc
+	rec.lane.add(rec)
+	s.count(rec, 1)
+}
+
+func (s *Store) count(rec *record, n int64) {
+	state := rec.shown()
+	rec.topic.counts[state] += n
+	s.counts[state] += n
+}

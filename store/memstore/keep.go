@@ -1,0 +1,88 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Purge forgets finished jobs whose retention has passed, and holds of
+// endpoints that have ended.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	for _, e := range s.endpoints {
+		s.forgetIdle(e, now)
+	}
+	var old []*record
+	s.topics.Scan(func(_ string, t *topic) bool {
+		t.ended.Scan(func(e entry) bool {
+			if len(old) >= limit || e.score.at().Add(s.retention) >= now {
+				return false
+			}
+			old = append(old, e.rec)
+			return true
+		})
+		return len(old) < limit
+	})
+	for _, rec := range old {
+		s.remove(rec, now)
+	}
+	return len(old), nil
+}
+
+// lock is the carriers' lock.
+type lock struct {
+	holder *locker
+	until  job.Instant
+}
+
+// Locker gives the lock for one carrier.
+func (s *Store) Locker(int) store.Locker { return &locker{s: s} }
+
+type locker struct{ s *Store }
+
+func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
+	return l.set(ctx, func(held *lock, now job.Instant) bool {
+		if held.holder != nil && held.until > now {
+			return false
+		}
+		*held = lock{holder: l, until: now.Add(ttl)}
+		return true
+	})
+}
+
+func (l *locker) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
+	return l.set(ctx, func(held *lock, now job.Instant) bool {
+		if held.holder != l || held.until <= now {
+			return false
+		}
+		held.until = now.Add(ttl)
+		return true
+	})
+}
+
+func (l *locker) Unlock(ctx context.Context) error {
+	_, err := l.set(ctx, func(held *lock, _ job.Instant) bool {
+		if held.holder == l {
+			*held = lock{}
+		}
+		return true
+	})
+	return err
+}
+
+// set lets change alter the lock.
+func (l *locker) set(ctx context.Context, change func(held *lock, now job.Instant) bool) (bool, error) {
+	now, err := l.s.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer l.s.leave()
+	return change(&l.s.lock, now), nil
+}

@@ -1,0 +1,158 @@
+package memstore
+
+import (
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// lane is a lane with its bucket. It lives as long as it has a job.
+type lane struct {
+	job.Lane
+	name     string
+	endpoint *endpoint
+	bucket   *index
+	out      int // entries that are ready or running; they come first
+
+	queued bool        // it stands in the line
+	wake   job.Instant // when it next needs a look
+	turn   uint64      // its place among lanes with the same wake
+}
+
+// byLook orders the line.
+func byLook(a, b *lane) bool {
+	if a.wake != b.wake {
+		return a.wake < b.wake
+	}
+	return a.turn < b.turn
+}
+
+func (l *lane) add(rec *record) {
+	l.bucket.Set(entry{rec.score, rec})
+	if out(rec.score.code()) {
+		l.out++
+	}
+}
+
+func (l *lane) take(rec *record) {
+	l.bucket.Delete(entry{rec.score, rec})
+	if out(rec.score.code()) {
+		l.out--
+	}
+}
+
+// firstOut is the job that is out and lapses first; nil if none is out.
+func (l *lane) firstOut() *record {
+	if l.out == 0 {
+		return nil
+	}
+	e, _ := l.bucket.GetAt(0)
+	return e.rec
+}
+
+// firstWaiting is the job that waits and is due first; nil if none waits.
+func (l *lane) firstWaiting() *record {
+	e, _ := l.bucket.GetAt(l.out)
+	return e.rec
+}
+
+// head is when the bucket next needs attention.
+func (l *lane) head() job.Instant {
+	first, waiting := l.firstOut(), l.firstWaiting()
+	switch {
+	case first == nil:
+		return waiting.score.at()
+	case waiting == nil:
+		return first.score.at()
+	}
+	return min(first.score.at(), waiting.score.at())
+}
+
+// endpoint is what the lanes of one endpoint share. It lives as long as it has
+// a lane or a hold.
+type endpoint struct {
+	name  string
+	lanes map[*lane]struct{}
+	// held is until when its lanes are not carried, probed until when they are
+	// carried with restraint after that; zero when they are free.
+	held, probed job.Instant
+}
+
+// limit is how many jobs of a lane may be out; zero means any number.
+func (e *endpoint) limit(now job.Instant, o store.CarryOptions) int {
+	if now < e.probed {
+		return o.ProbeLimit
+	}
+	return o.LaneLimit
+}
+
+// laneOf gives the lane, new if need be.
+func (s *Store) laneOf(name job.Lane) *lane {
+	str := name.String()
+	if l, ok := s.lanes.Get(str); ok {
+		return l
+	}
+	e := s.endpointOf(name.Endpoint)
+	name = job.Lane{Topic: strings.Clone(name.Topic), Endpoint: e.name}
+	l := &lane{Lane: name, name: str, endpoint: e, bucket: newIndex()}
+	e.lanes[l] = struct{}{}
+	s.lanes.Set(str, l)
+	return l
+}
+
+func (s *Store) endpointOf(name string) *endpoint {
+	e, ok := s.endpoints[name]
+	if !ok {
+		e = &endpoint{name: strings.Clone(name), lanes: map[*lane]struct{}{}}
+		s.endpoints[name] = e
+	}
+	return e
+}
+
+// forgetIdle forgets the endpoint if nothing needs it.
+func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
+	if len(e.lanes) == 0 && e.probed <= now {
+		delete(s.endpoints, e.name)
+	}
+}
+
+// look puts a lane whose bucket or endpoint changed where it now belongs in
+// the line, or forgets it when it is empty. A lane that is waiting for its
+// turn already keeps its place, so that taking in jobs cannot push it ahead.
+func (s *Store) look(l *lane, now job.Instant) {
+	if l.bucket.Len() == 0 {
+		s.dropLane(l, now)
+		return
+	}
+	at := max(l.head(), l.endpoint.held)
+	if l.queued && (at == l.wake || at <= now && l.wake <= now) {
+		return
+	}
+	s.queue(l, at)
+}
+
+// queue puts a lane into the line, behind those with the same wake.
+func (s *Store) queue(l *lane, at job.Instant) {
+	if head, ok := s.line.Min(); !ok || at < head.wake {
+		s.earlier = true
+	}
+	s.unqueue(l)
+	s.turns++
+	l.queued, l.wake, l.turn = true, at, s.turns
+	s.line.Set(l)
+}
+
+func (s *Store) unqueue(l *lane) {
+	if l.queued {
+		s.line.Delete(l)
+		l.queued = false
+	}
+}
+
+func (s *Store) dropLane(l *lane, now job.Instant) {
+	s.unqueue(l)
+	s.lanes.Delete(l.name)
+	delete(l.endpoint.lanes, l)
+	s.forgetIdle(l.endpoint, now)
+}

@@ -1,0 +1,130 @@
+// Package memstore keeps jobs in the memory of the process. It is fast and
+// forgets everything when it is closed: for tests, and as the store beneath
+// the ledger.
+//
+// It is built as the store on Redis is: a bucket for each lane, a line of
+// lanes by when they next need a look, and a bounded ready list of hints. One
+// mutex guards it all; jobs are encoded and decoded outside of it.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Options configure a Store. The zero value is usable.
+type Options struct {
+	// Clock is the store's clock; nil is the machine's.
+	Clock job.Clock
+	// Retention is how long a delivered, cancelled or expired job can be looked
+	// up; zero forgets it at once. Dead letters stay until they are replayed.
+	Retention time.Duration
+}
+
+// Store is a store.Store in memory. It has one shard and starts no goroutine.
+type Store struct {
+	clock     job.Clock
+	retention time.Duration
+	done      chan struct{} // closed by Close
+
+	mu        sync.Mutex
+	closed    bool
+	topics    btree.Map[string, *topic]
+	lanes     btree.Map[string, *lane]
+	endpoints map[string]*endpoint
+	bizKeys   *btree.BTreeG[*record]
+	counts    counts
+	line      *btree.BTreeG[*lane] // lanes by when they next need a look
+	turns     uint64               // the last place given in the line
+	ready     []store.Hint
+	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
+	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups
+	earlier   bool                       // the line got an earlier head since the lock was taken
+	lock      lock
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New gives an empty store.
+func New(o Options) *Store {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	return &Store{
+		clock:     o.Clock,
+		retention: o.Retention,
+		done:      make(chan struct{}),
+		endpoints: map[string]*endpoint{},
+		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
+		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
+		wakers:    map[chan struct{}]struct{}{},
+	}
+}
+
+// errClosed is what calls get after Close.
+var errClosed = fmt.Errorf("%w: the store is closed", store.ErrUnavailable)
+
+// enter takes the lock for a call and gives its time. The caller must leave
+// unless it got an error.
+func (s *Store) enter(ctx context.Context) (job.Instant, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return 0, errClosed
+	}
+	s.earlier = false
+	return job.InstantOf(s.clock.Now()), nil
+}
+
+// leave wakes the carriers if the call made a lane the earliest, and gives the
+// lock back.
+func (s *Store) leave() {
+	if s.earlier {
+		for w := range s.wakers {
+			select {
+			case w <- struct{}{}:
+			default: // already told
+			}
+		}
+	}
+	s.mu.Unlock()
+}
+
+// Ping fails once the store is closed.
+func (s *Store) Ping(ctx context.Context) error {
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	s.leave()
+	return nil
+}
+
+// Close forgets everything. Closing twice is fine.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	close(s.done)
+	s.topics.Clear()
+	s.lanes.Clear()
+	s.bizKeys.Clear()
+	s.line.Clear()
+	s.endpoints, s.ready = nil, nil
+	return nil
+}
+
+// Shards is 1.
+func (s *Store) Shards() int { return 1 }

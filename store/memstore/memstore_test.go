@@ -1,0 +1,19 @@
+package memstore_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+var harness = storetest.Harness{
+	Open: func(_ testing.TB, o storetest.Options) store.Store {
+		return memstore.New(memstore.Options{Retention: o.Retention})
+	},
+	Bubble: synctest.Test,
+}
+
+func TestConformance(t *testing.T) { storetest.Run(t, harness) }

@@ -1,0 +1,268 @@
+package memstore
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Get reads a job.
+func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	_, found, _, err := s.read(ctx, key)
+	if err != nil {
+		return job.Job{}, err
+	}
+	return found.job()
+}
+
+// Attempts reads the log of a job's attempts.
+func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	_, found, _, err := s.read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(found.extra.log), nil
+}
+
+// Topics lists the topics by name.
+func (s *Store) Topics(ctx context.Context) ([]store.TopicStats, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	topics := make([]store.TopicStats, 0, s.topics.Len())
+	s.topics.Scan(func(name string, t *topic) bool {
+		topics = append(topics, store.TopicStats{Topic: name, States: t.counts.byState()})
+		return true
+	})
+	return topics, nil
+}
+
+// Topic gives the figures of one topic.
+func (s *Store) Topic(ctx context.Context, name string) (store.TopicStats, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.TopicStats{}, err
+	}
+	defer s.leave()
+	t, ok := s.topics.Get(name)
+	if !ok {
+		return store.TopicStats{}, store.ErrNotFound
+	}
+	stats := store.TopicStats{Topic: name, States: t.counts.byState(), DueIn: make([]int64, len(store.DueRanges))}
+	s.lanesOf(name, func(l *lane) { l.addDueIn(stats.DueIn, now) })
+	return stats, nil
+}
+
+// lanesOf visits the lanes of a topic by name, or all when the topic is empty.
+func (s *Store) lanesOf(topic string, visit func(*lane)) {
+	prefix := ""
+	if topic != "" {
+		prefix = job.Lane{Topic: topic}.String()
+	}
+	s.lanes.Ascend(prefix, func(name string, l *lane) bool {
+		if !strings.HasPrefix(name, prefix) {
+			return false
+		}
+		visit(l)
+		return true
+	})
+}
+
+// addDueIn adds the lane's unfinished jobs to counts by store.DueRanges. The
+// ranges are found by binary search, so their cost hardly grows with the lane.
+func (l *lane) addDueIn(counts []int64, now job.Instant) {
+	total := l.bucket.Len()
+	from := 0
+	for i, r := range store.DueRanges {
+		to := total
+		if r.Below > 0 {
+			bound := bucketScore(now.Add(r.Below), job.Waiting)
+			to = from + sort.Search(total-from, func(n int) bool {
+				e, _ := l.bucket.GetAt(from + n)
+				return e.score >= bound
+			})
+		}
+		counts[i] += int64(to - from)
+		from = to
+	}
+}
+
+// Depth sums up the store.
+func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Depth{}, err
+	}
+	defer s.leave()
+	d := store.Depth{States: s.counts.byState(), ReadyList: int64(len(s.ready)), Now: now}
+	if l, ok := s.line.Min(); ok {
+		d.OldestDue = l.wake
+	}
+	for _, e := range s.endpoints {
+		if e.held > now {
+			d.Held++
+		}
+	}
+	return d, nil
+}
+
+// List pages through jobs.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	return store.List(ctx, source{s}, q)
+}
+
+// source is the store as store.List sees it.
+type source struct{ *Store }
+
+var _ store.Source = source{}
+
+func (s source) Segments(ctx context.Context, kind store.SegmentKind, name string) ([]store.Segment, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	var segments []store.Segment
+	if kind == store.SegmentLane {
+		s.lanesOf(name, func(l *lane) { segments = append(segments, store.Segment{Kind: kind, Name: l.name}) })
+		return segments, nil
+	}
+	s.topics.Ascend(name, func(_ string, t *topic) bool {
+		if name != "" && t.name != name {
+			return false
+		}
+		if t.segment(kind).Len() > 0 {
+			segments = append(segments, store.Segment{Kind: kind, Name: t.name})
+		}
+		return true
+	})
+	return segments, nil
+}
+
+func (t *topic) segment(kind store.SegmentKind) *index {
+	if kind == store.SegmentDead {
+		return t.dead
+	}
+	return t.ended
+}
+
+func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
+	return []store.Segment{{Kind: store.SegmentBizKey, Name: bizKey}}, nil
+}
+
+func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if seg.Kind == store.SegmentBizKey {
+		return s.bizEntries(seg.Name, after, n), nil
+	}
+	list := s.listOf(seg)
+	if list == nil {
+		return nil, nil
+	}
+	var entries []store.Entry
+	add := func(e entry) bool {
+		if after != nil && float64(e.score) == after.Score && e.rec.id == after.ID {
+			return true
+		}
+		entries = append(entries, store.Entry{
+			Position: store.Position{Score: float64(e.score), ID: e.rec.id}, State: e.rec.shown(),
+		})
+		return len(entries) < n
+	}
+	if after == nil {
+		list.Scan(add)
+	} else {
+		list.Ascend(entry{score(after.Score), &record{id: after.ID}}, add)
+	}
+	return entries, nil
+}
+
+// listOf is the index that a segment names; nil when it is gone.
+func (s source) listOf(seg store.Segment) *index {
+	if seg.Kind == store.SegmentLane {
+		if l, ok := s.lanes.Get(seg.Name); ok {
+			return l.bucket
+		}
+		return nil
+	}
+	if t, ok := s.topics.Get(seg.Name); ok {
+		return t.segment(seg.Kind)
+	}
+	return nil
+}
+
+// bizEntries are the jobs of a biz_key by their keys.
+func (s source) bizEntries(bizKey string, after *store.Position, n int) []store.Entry {
+	pivot := &record{bizKey: bizKey, topic: &topic{}}
+	if after != nil {
+		key, err := job.ParseKey(after.ID)
+		if err != nil {
+			return nil
+		}
+		pivot.topic.name, pivot.id = key.Topic, key.ID
+	}
+	var entries []store.Entry
+	s.bizKeys.Ascend(pivot, func(rec *record) bool {
+		if rec.bizKey != bizKey {
+			return false
+		}
+		id := job.Key{Topic: rec.topic.name, ID: rec.id}.String()
+		if after == nil || id != after.ID {
+			entries = append(entries, store.Entry{Position: store.Position{ID: id}})
+		}
+		return len(entries) < n
+	})
+	return entries
+}
+
+func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+	found, err := s.snapshots(ctx, seg, entries)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]*job.Job, len(found))
+	for i, snap := range found {
+		if snap == nil {
+			continue
+		}
+		j, err := snap.job()
+		if err != nil {
+			return nil, err
+		}
+		jobs[i] = &j
+	}
+	return jobs, nil
+}
+
+func (s source) snapshots(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*snapshot, error) {
+	topic := seg.Name
+	if seg.Kind == store.SegmentLane {
+		topic, _, _ = strings.Cut(seg.Name, "|")
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	found := make([]*snapshot, len(entries))
+	for i, e := range entries {
+		key := job.Key{Topic: topic, ID: e.ID}
+		if seg.Kind == store.SegmentBizKey {
+			var err error
+			if key, err = job.ParseKey(e.ID); err != nil {
+				return nil, err
+			}
+		}
+		if rec := s.find(key); rec != nil {
+			snap := rec.snapshot()
+			found[i] = &snap
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,198 @@
+package memstore
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// record is a job as it is kept: there may be millions that only wait, so what
+// these have no use for is in extra, and the Spec is encoded.
+type record struct {
+	id, uid string
+	spec    string // the job.Spec in msgpack
+	bizKey  string
+
+	topic *topic
+	lane  *lane // nil once the job has ended
+	score score // of its entry in the lane's bucket, or in the topic's list
+
+	createdAt job.Instant
+	dueAt     job.Instant
+	nextAt    job.Instant
+	expiresAt job.Instant
+
+	attempts int
+	token    uint64
+	version  uint64
+	extra    *extra
+
+	timeout         int32     // of one attempt, in milliseconds
+	state           job.State // never Ready: that only the bucket knows
+	cancelRequested bool
+}
+
+// extra is what a record holds once something has happened to its job.
+type extra struct {
+	endedAt job.Instant
+	reason  string
+	snoozes int
+	lapses  int
+	log     []job.Attempt // entries are never changed, so copies may share them
+
+	claim     claim
+	settled   store.Settled // what the settlement of token settledBy stored
+	settledBy uint64
+}
+
+// claim is what a repeated Claim must answer again.
+type claim struct {
+	nonce string
+	at    job.Instant
+	from  job.State
+}
+
+// more is the record's extra, for writing.
+func (r *record) more() *extra {
+	if r.extra == nil {
+		r.extra = &extra{}
+	}
+	return r.extra
+}
+
+// settledBy: the claim with this token, the last one, was settled.
+func (r *record) settledBy(token uint64) bool {
+	return r.extra != nil && token != 0 && r.extra.settledBy == token
+}
+
+// shown is the state that callers see.
+func (r *record) shown() job.State {
+	if r.lane == nil {
+		return r.state
+	}
+	return r.score.code()
+}
+
+// wakeAt is job.Job.WakeAt of the record.
+func (r *record) wakeAt() job.Instant {
+	j := job.Job{NextAt: r.nextAt, ExpiresAt: r.expiresAt}
+	return j.WakeAt()
+}
+
+// leaseFrom is the end of a lease taken at now.
+func (r *record) leaseFrom(now job.Instant, o store.ClaimOptions) job.Instant {
+	if r.timeout > 0 {
+		return now.Add(time.Duration(r.timeout)*time.Millisecond + o.LeaseMargin)
+	}
+	return now.Add(o.Lease)
+}
+
+// encoded is the part of a job that is worked out before the lock is taken.
+type encoded struct {
+	spec    string
+	bizKey  string
+	timeout int32
+	lane    job.Lane
+}
+
+func encode(key job.Key, spec job.Spec) (encoded, error) {
+	var text bytes.Buffer
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&text)
+	e.UseCompactInts(true)
+	if err := e.Encode(&spec); err != nil {
+		return encoded{}, fmt.Errorf("encode job %s: %w", key, err)
+	}
+	j := job.Job{Key: key, Spec: spec}
+	timeout := min(max(spec.Timeout, 0).Milliseconds(), math.MaxInt32)
+	return encoded{
+		spec: text.String(), bizKey: strings.Clone(spec.BizKey), timeout: int32(timeout), lane: j.Lane(),
+	}, nil
+}
+
+// assign stores everything of j but its log. The bucket is the caller's part.
+func (r *record) assign(j *job.Job, e encoded) {
+	r.spec, r.bizKey, r.timeout = e.spec, e.bizKey, e.timeout
+	r.createdAt, r.dueAt, r.nextAt, r.expiresAt = j.CreatedAt, j.DueAt, j.NextAt, j.ExpiresAt
+	r.attempts, r.token, r.version = j.Attempts, j.Token, j.Version
+	r.state, r.cancelRequested = j.State, j.CancelRequested
+	if r.extra == nil && j.EndedAt == 0 && j.Reason == "" && j.Snoozes == 0 && j.Lapses == 0 {
+		return
+	}
+	x := r.more()
+	x.endedAt, x.reason, x.snoozes, x.lapses = j.EndedAt, j.Reason, j.Snoozes, j.Lapses
+}
+
+// snapshot is a copy of a record, so that the job can be decoded without the
+// lock.
+type snapshot struct {
+	record
+	extra extra
+	shown job.State
+}
+
+func (r *record) snapshot() snapshot {
+	s := snapshot{record: *r, shown: r.shown()}
+	if r.extra != nil {
+		s.extra = *r.extra
+	}
+	return s
+}
+
+func (s *snapshot) key() job.Key { return job.Key{Topic: s.topic.name, ID: s.id} }
+
+// job decodes the job. It shares nothing with the store.
+func (s *snapshot) job() (job.Job, error) {
+	x := &s.extra
+	j := job.Job{
+		Key: s.key(), UID: s.uid, State: s.shown,
+		DueAt: s.dueAt, NextAt: s.nextAt, ExpiresAt: s.expiresAt, CreatedAt: s.createdAt, EndedAt: x.endedAt,
+		Attempts: s.attempts, Snoozes: x.snoozes, Lapses: x.lapses,
+		Token: s.token, Version: s.version, CancelRequested: s.cancelRequested, Reason: x.reason,
+	}
+	if n := len(x.log); n > 0 {
+		last := x.log[n-1]
+		j.LastAttempt = &last
+	}
+	if err := msgpack.Unmarshal([]byte(s.spec), &j.Spec); err != nil {
+		return job.Job{}, fmt.Errorf("decode job %s: %w", s.key(), err)
+	}
+	return j, nil
+}
+
+// jobs decodes several.
+func jobs(snapshots []snapshot) ([]job.Job, error) {
+	out := make([]job.Job, len(snapshots))
+	for i := range snapshots {
+		var err error
+		if out[i], err = snapshots[i].job(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// appendAttempt adds a to the log and forgets the oldest beyond store.MaxLog.
+func (x *extra) appendAttempt(a job.Attempt) {
+	if n := len(x.log) - store.MaxLog + 1; n > 0 {
+		x.log = x.log[n:]
+	}
+	x.log = append(x.log, a)
+}
+
+// restoreLog takes over a log. A job's last attempt stands for a log that got lost.
+func (x *extra) restoreLog(log []job.Attempt, last *job.Attempt) {
+	if len(log) == 0 && last != nil {
+		log = []job.Attempt{*last}
+	}
+	x.log = slices.Clone(log[max(0, len(log)-store.MaxLog):])
+}

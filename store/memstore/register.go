@@ -1,0 +1,174 @@
+package memstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// maxTries bounds how often Update begins again because the job changed.
+const maxTries = 20
+
+// Register takes jobs in.
+func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	specs := make([]encoded, len(regs))
+	for i := range regs {
+		var err error
+		if specs[i], err = encode(regs[i].Key, regs[i].Spec); err != nil {
+			return nil, err
+		}
+	}
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	results := make([]store.Registered, len(regs))
+	for i := range regs {
+		if results[i], err = s.register(&regs[i], specs[i], now); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (store.Registered, error) {
+	j := r.Job(now)
+	if old := s.find(r.Key); old != nil {
+		was := old.snapshot()
+		before, err := was.job()
+		if err != nil {
+			return store.Registered{}, err
+		}
+		if outcome := r.Against(&before); outcome != store.Created {
+			return store.Registered{Outcome: outcome, Job: before}, nil
+		}
+		j.Token = old.token // so that no worker of the old job can settle the new one
+		s.remove(old, now)
+	}
+	rec := &record{uid: strings.Clone(r.UID)}
+	rec.assign(&j, e)
+	rec.score = bucketScore(j.WakeAt(), j.State)
+	s.insert(rec, r.Key, e.lane, now)
+	return store.Registered{Outcome: store.Created, Job: j}, nil
+}
+
+// Update changes a job by comparing its version and replacing it.
+func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	for range maxTries {
+		rec, was, now, err := s.read(ctx, key)
+		if err != nil {
+			return job.Job{}, err
+		}
+		j, err := was.job()
+		if err != nil {
+			return job.Job{}, err
+		}
+		if refused := change(&j, now); refused != nil {
+			before, err := was.job() // change may have altered j
+			if err != nil {
+				return job.Job{}, err
+			}
+			return before, refused
+		}
+		j.Version = was.version + 1
+		e, err := encode(key, j.Spec)
+		if err != nil {
+			return job.Job{}, err
+		}
+		stored, done, err := s.replace(ctx, rec, was.version, j, e)
+		if err != nil {
+			return job.Job{}, err
+		}
+		if done {
+			return stored.job()
+		}
+	}
+	return job.Job{}, store.ErrConflict
+}
+
+// read gives a job's record, a copy of it, and the time.
+func (s *Store) read(ctx context.Context, key job.Key) (*record, snapshot, job.Instant, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, snapshot{}, 0, err
+	}
+	defer s.leave()
+	rec := s.find(key)
+	if rec == nil {
+		return nil, snapshot{}, 0, store.ErrNotFound
+	}
+	return rec, rec.snapshot(), now, nil
+}
+
+// replace stores j in rec if rec is still kept and has the version given.
+func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.Job, e encoded) (snapshot, bool, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return snapshot{}, false, err
+	}
+	defer s.leave()
+	if s.find(j.Key) != rec || rec.version != version {
+		return snapshot{}, false, nil
+	}
+	running, score := rec.state == job.Running, rec.score
+	s.unplace(rec, now)
+	s.unindexBizKey(rec)
+	rec.assign(&j, e)
+	switch {
+	case j.State.Final():
+		rec.score = endedScore(j.EndedAt, j.State)
+	case j.State == job.Running && running:
+		rec.score = score // its lease goes on
+	default:
+		rec.state = j.Pending()
+		rec.score = bucketScore(j.WakeAt(), rec.state)
+	}
+	s.indexBizKey(rec)
+	s.place(rec, e.lane, now)
+	stored := rec.snapshot()
+	s.forgetEnded(rec, now)
+	return stored, true, nil
+}
+
+// Restore puts jobs back whose keys are free.
+func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	specs := make([]encoded, len(jobs))
+	for i := range jobs {
+		var err error
+		if specs[i], err = encode(jobs[i].Job.Key, jobs[i].Job.Spec); err != nil {
+			return 0, err
+		}
+	}
+	now, err := s.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer s.leave()
+	restored := 0
+	for i := range jobs {
+		if s.find(jobs[i].Job.Key) == nil {
+			s.restore(&jobs[i], specs[i], now)
+			restored++
+		}
+	}
+	return restored, nil
+}
+
+func (s *Store) restore(r *store.RestoredJob, e encoded, now job.Instant) {
+	j := &r.Job
+	rec := &record{uid: strings.Clone(j.UID)}
+	rec.assign(j, e)
+	if len(r.Log) > 0 || j.LastAttempt != nil {
+		rec.more().restoreLog(r.Log, j.LastAttempt)
+	}
+	if j.State.Final() {
+		rec.score = endedScore(j.EndedAt, j.State)
+	} else {
+		rec.state = j.Pending()
+		rec.score = bucketScore(j.WakeAt(), rec.state)
+	}
+	s.insert(rec, j.Key, e.lane, now)
+}
