@@ -1,0 +1,268 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+)
+
+// maxFieldErrors bounds the errors that one answer names.
+const maxFieldErrors = 32
+
+// fieldErrors gathers what is wrong with the fields of a request.
+type fieldErrors struct{ fields []job.FieldError }
+
+func (e *fieldErrors) add(pointer, message string) {
+	if len(e.fields) < maxFieldErrors {
+		e.fields = append(e.fields, job.FieldError{Pointer: pointer, Message: message})
+	}
+}
+
+func (e *fieldErrors) err() error {
+	if len(e.fields) == 0 {
+		return nil
+	}
+	return &job.ValidationError{Fields: e.fields}
+}
+
+// field is one member of a request's object, as found.
+type field struct {
+	raw          []byte
+	parent, name string
+	errs         *fieldErrors
+}
+
+func (f field) pointer() string { return f.parent + "/" + escapePointer(f.name) }
+
+func (f field) fail(message string) { f.errs.add(f.pointer(), message) }
+
+// wrongType says what the field should be and what it is.
+func (f field) wrongType(want string) { f.fail("must be " + want + ", not " + kindOf(f.raw)) }
+
+// text is the value of a string, or nil after noting an error.
+func (f field) text() *string {
+	if f.raw[0] != '"' {
+		f.wrongType("a string")
+		return nil
+	}
+	s, ok := unquote(f.raw)
+	if !ok {
+		f.fail(`has an incomplete \u escape: a surrogate without its other half stands for no character`)
+		return nil
+	}
+	return &s
+}
+
+// integer is the value of a whole number, or nil after noting an error. As in
+// JSON Schema, 3.0 and 3e0 are whole.
+func (f field) integer() *int {
+	if kindOf(f.raw) != kindNumber {
+		f.wrongType("a whole number")
+		return nil
+	}
+	n, err := strconv.ParseFloat(string(f.raw), 64)
+	if err != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
+		f.fail("must be a whole number")
+		return nil
+	}
+	i := int(n)
+	return &i
+}
+
+// list is the elements of an array, or nil after noting an error.
+func (f field) list() []json.RawMessage {
+	if f.raw[0] != '[' {
+		f.wrongType("an array")
+		return nil
+	}
+	list := []json.RawMessage{}
+	for element := range elements(f.raw) {
+		list = append(list, element)
+	}
+	return list
+}
+
+// texts is an object whose values are strings, or nil after noting an error.
+func (f field) texts() map[string]string {
+	if f.raw[0] != '{' {
+		f.wrongType("an object")
+		return nil
+	}
+	texts := map[string]string{}
+	for quoted, raw := range members(f.raw) {
+		name, ok := unquote(quoted)
+		if !ok {
+			f.fail(`has a name with an incomplete \u escape`)
+			continue
+		}
+		member := field{raw: raw, parent: f.pointer(), name: shorten(name), errs: f.errs}
+		if _, twice := texts[name]; twice {
+			member.fail("is given twice")
+			continue
+		}
+		texts[name] = ""
+		if value := member.text(); value != nil {
+			texts[name] = *value
+		}
+	}
+	return texts
+}
+
+// fieldSet is how the members of an object become a T. A member that is not
+// in it is an error; one that is null counts as absent.
+type fieldSet[T any] map[string]knownField[T]
+
+type knownField[T any] struct {
+	name string
+	bit  uint32 // marks the field as seen
+	set  func(*T, field)
+}
+
+// newFieldSet numbers the fields. There are fewer than 32 in any object.
+func newFieldSet[T any](setters map[string]func(*T, field)) fieldSet[T] {
+	set := fieldSet[T]{}
+	for name, setter := range setters {
+		set[name] = knownField[T]{name: name, bit: 1 << len(set), set: setter}
+	}
+	return set
+}
+
+// decode fills into from the object raw; at is the pointer to the object.
+func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
+	if raw[0] != '{' {
+		errs.add(at, "must be an object, not "+kindOf(raw))
+		return
+	}
+	var seen uint32
+	for quoted, value := range members(raw) {
+		known, ok := s.find(quoted)
+		f := field{raw: value, parent: at, name: known.name, errs: errs}
+		switch {
+		case !ok:
+			f.fail("is not a field of this object")
+		case seen&known.bit != 0:
+			f.fail("is given twice")
+		default:
+			seen |= known.bit
+			if kindOf(value) != kindNull {
+				known.set(into, f)
+			}
+		}
+	}
+}
+
+// find looks a quoted name up. For an unknown one only the name is filled in.
+func (s fieldSet[T]) find(quoted []byte) (knownField[T], bool) {
+	inner := quoted[1 : len(quoted)-1]
+	if known, ok := s[string(inner)]; ok { // no copy is made for this
+		return known, true
+	}
+	name, ok := unquote(quoted)
+	if !ok {
+		name = string(inner)
+	}
+	if known, ok := s[name]; ok { // written with escapes
+		return known, true
+	}
+	return knownField[T]{name: shorten(name)}, false
+}
+
+var (
+	draftFields = newFieldSet(map[string]func(*job.Draft, field){
+		"topic":        func(d *job.Draft, f field) { d.Topic = f.text() },
+		"id":           func(d *job.Draft, f field) { d.ID = f.text() },
+		"biz_key":      func(d *job.Draft, f field) { d.BizKey = f.text() },
+		"url":          func(d *job.Draft, f field) { d.URL = f.text() },
+		"method":       func(d *job.Draft, f field) { d.Method = f.text() },
+		"delay":        func(d *job.Draft, f field) { d.Delay = f.raw },
+		"at":           func(d *job.Draft, f field) { d.At = f.text() },
+		"body":         func(d *job.Draft, f field) { d.Body = f.raw },
+		"body_text":    func(d *job.Draft, f field) { d.BodyText = f.text() },
+		"body_base64":  func(d *job.Draft, f field) { d.BodyBase64 = f.text() },
+		"content_type": func(d *job.Draft, f field) { d.ContentType = f.text() },
+		"headers":      func(d *job.Draft, f field) { d.Headers = f.texts() },
+		"timeout":      func(d *job.Draft, f field) { d.Timeout = f.raw },
+		"ttl":          func(d *job.Draft, f field) { d.TTL = f.raw },
+		"on_conflict":  func(d *job.Draft, f field) { d.OnConflict = f.text() },
+		"retry": func(d *job.Draft, f field) {
+			d.Retry = &job.DraftRetry{}
+			retryFields.decode(f.raw, f.pointer(), d.Retry, f.errs)
+		},
+		"expect": func(d *job.Draft, f field) {
+			d.Expect = &job.DraftExpect{}
+			expectFields.decode(f.raw, f.pointer(), d.Expect, f.errs)
+		},
+	})
+	retryFields = newFieldSet(map[string]func(*job.DraftRetry, field){
+		"steps": func(r *job.DraftRetry, f field) { r.Steps = f.list() },
+		"limit": func(r *job.DraftRetry, f field) { r.Limit = f.integer() },
+	})
+	expectFields = newFieldSet(map[string]func(*job.DraftExpect, field){
+		"body": func(e *job.DraftExpect, f field) { e.Body = f.text() },
+	})
+	batchFields = newFieldSet(map[string]func(*batch, field){
+		"jobs": func(b *batch, f field) { b.jobs = f.list() },
+	})
+	noFields = newFieldSet(map[string]func(*struct{}, field){})
+)
+
+// batch is the body of a batch registration: its jobs, each yet to be decoded.
+type batch struct{ jobs []json.RawMessage }
+
+// decodeObject decodes checked JSON. The result's raw values are parts of
+// data: what is kept of them must be copied.
+func decodeObject[T any](data []byte, fields fieldSet[T]) (*T, error) {
+	into, errs := new(T), fieldErrors{}
+	fields.decode(data[skipSpace(data, 0):], "", into, &errs)
+	if err := errs.err(); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// The kinds of JSON values, in the words of error messages.
+const (
+	kindNull   = "null"
+	kindNumber = "a number"
+)
+
+func kindOf(raw []byte) string {
+	switch raw[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return kindNull
+	}
+	return kindNumber
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escapePointer writes a name as a part of a JSON pointer (RFC 6901).
+func escapePointer(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return pointerEscaper.Replace(name)
+}
+
+// shorten bounds what an error repeats of the client's words.
+func shorten(s string) string {
+	const most = 64
+	runes := 0
+	for i := range s {
+		if runes++; runes > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// code is the stable name of an error, by which clients decide.
+type code string
+
+// The codes. Each is explained in docs/api-errors.md.
+const (
+	codeMalformedJSON        code = "malformed_json"
+	codeForbidden            code = "forbidden"
+	codeNotFound             code = "not_found"
+	codeJobNotFound          code = "job_not_found"
+	codeTopicNotFound        code = "topic_not_found"
+	codeMethodNotAllowed     code = "method_not_allowed"
+	codeJobExists            code = "job_exists"
+	codeJobFinished          code = "job_finished"
+	codeJobInFlight          code = "job_in_flight"
+	codeBodyTooLarge         code = "body_too_large"
+	codeUnsupportedMediaType code = "unsupported_media_type"
+	codeInvalidRequest       code = "invalid_request"
+	codeDestinationBlocked   code = "destination_blocked"
+	codeInternalError        code = "internal_error"
+	codeStoreUnavailable     code = "store_unavailable"
+	codeShuttingDown         code = "shutting_down"
+)
+
+// codes gives each code its status and title. Nothing else does.
+var codes = map[code]struct {
+	status int
+	title  string
+}{
+	codeMalformedJSON:        {http.StatusBadRequest, "The request body is not valid JSON"},
+	codeForbidden:            {http.StatusForbidden, "The request is not allowed"},
+	codeNotFound:             {http.StatusNotFound, "There is no such call"},
+	codeJobNotFound:          {http.StatusNotFound, "There is no such job"},
+	codeTopicNotFound:        {http.StatusNotFound, "There is no such topic"},
+	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
+	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
+	codeJobFinished:          {http.StatusConflict, "The job has ended"},
+	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
+	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
+	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
+	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
+	codeDestinationBlocked:   {http.StatusUnprocessableEntity, "The destination is blocked"},
+	codeInternalError:        {http.StatusInternalServerError, "Internal error"},
+	codeStoreUnavailable:     {http.StatusServiceUnavailable, "The store is unavailable"},
+	codeShuttingDown:         {http.StatusServiceUnavailable, "The server is shutting down"},
+}
+
+// typePrefix makes a code a URI, as the type of a problem has to be (RFC 9457).
+const typePrefix = "urn:duehook:error:"
+
+// retryAfterSeconds is what answers advise that may succeed later.
+const retryAfterSeconds = "1"
+
+// problem is an error as the client sees it: application/problem+json.
+type problem struct {
+	Type   string         `json:"type"`
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail"`
+	Code   code           `json:"code"`
+	Errors []problemField `json:"errors"`
+}
+
+type problemField struct {
+	Pointer string `json:"pointer"`
+	Message string `json:"message"`
+}
+
+// apiError is an error that already knows its code.
+type apiError struct {
+	code   code
+	detail string
+	fields []job.FieldError
+	cause  error
+}
+
+func (e *apiError) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("%s: %v", e.code, e.cause)
+	}
+	return fmt.Sprintf("%s: %s", e.code, e.detail)
+}
+
+func (e *apiError) Unwrap() error { return e.cause }
+
+func malformed(detail string) error { return &apiError{code: codeMalformedJSON, detail: detail} }
+
+// invalid is one thing wrong with one part of the request: "/field" in the
+// body or in the path, "?name" in the query, "Name" in the headers.
+func invalid(pointer, message string) error {
+	return &job.ValidationError{Fields: []job.FieldError{{Pointer: pointer, Message: message}}}
+}
+
+// asAPIError is the one map from errors to codes. What it does not know is an
+// internal error, whose cause the client is not told.
+func asAPIError(err error) *apiError {
+	var known *apiError
+	if errors.As(err, &known) {
+		return known
+	}
+	var fields *job.ValidationError
+	if errors.As(err, &fields) {
+		return &apiError{code: codeInvalidRequest, fields: fields.Fields, cause: err,
+			detail: "Nothing was stored. Correct what errors names: its pointers lead to fields of the body or the path, or are ?name for the query and Name for a header."}
+	}
+	switch {
+	case errors.Is(err, store.ErrBadCursor):
+		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
+	case errors.Is(err, store.ErrNotFound):
+		return &apiError{code: codeJobNotFound, cause: err,
+			detail: "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive."}
+	case errors.Is(err, job.ErrFinished):
+		return &apiError{code: codeJobFinished, cause: err,
+			detail: "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it anew."}
+	case errors.Is(err, job.ErrInFlight):
+		return &apiError{code: codeJobInFlight, cause: err,
+			detail: "An attempt of the job is in flight. Try again when it has ended."}
+	case errors.Is(err, job.ErrNotEnded):
+		return &apiError{code: codeJobInFlight, cause: err,
+			detail: "The job has not ended, so there is nothing to replay. To have it sent now, use run."}
+	case errors.Is(err, store.ErrConflict):
+		return &apiError{code: codeStoreUnavailable, cause: err,
+			detail: "The job changed again and again while this change was tried; nothing was stored. Try again."}
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &apiError{code: codeStoreUnavailable, cause: err,
+			detail: "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat."}
+	case errors.Is(err, echo.ErrNotFound):
+		return &apiError{code: codeNotFound, detail: "There is no such path. /openapi.json lists every call."}
+	case errors.Is(err, echo.ErrMethodNotAllowed):
+		return &apiError{code: codeMethodNotAllowed, detail: "This path does not take this method. The Allow header lists those that it takes."}
+	}
+	return &apiError{code: codeInternalError, cause: err, detail: internalDetail}
+}
+
+const internalDetail = "Something went wrong in the server, and was logged under this answer's X-Request-Id."
+
+// withState tells a client whose command the lifecycle refused how the job stands.
+func withState(err error, j *job.Job) error {
+	known := *asAPIError(err)
+	switch known.code {
+	case codeJobFinished:
+		known.detail = fmt.Sprintf("%s ended as %s, so it can no longer be changed or cancelled. Replay it, or register it anew.", j.Key, j.State)
+	case codeJobInFlight:
+		known.detail = fmt.Sprintf("%s is %s. ", j.Key, j.State) + known.detail
+	}
+	return &known
+}
+
+// checkName refuses what is no name.
+func checkName(pointer, value string) error {
+	if err := job.CheckName(value); err != nil {
+		return invalid(pointer, err.Error())
+	}
+	return nil
+}

@@ -1,0 +1,275 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// testClock stands still until it is moved.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) NewTimer(d time.Duration) job.Timer { return job.SystemClock().NewTimer(d) }
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// api is a server on a memstore, each of whose answers is held against the
+// contract.
+type api struct {
+	t      testing.TB
+	clock  *testClock
+	mem    *memstore.Store
+	faults *faultyStore
+	server *Server
+
+	mu   sync.Mutex
+	seen map[outcome]bool
+}
+
+func newAPI(t testing.TB, change ...func(*Options)) *api {
+	t.Helper()
+	clock := &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
+	mem := memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})
+	t.Cleanup(func() {
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
+	o := Options{
+		Store:  a.faults,
+		Clock:  clock,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Policy: retrypolicy.Default(),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	server, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.server = server
+	return a
+}
+
+// call makes a request. A body means that of application/json.
+func (a *api) call(method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	a.t.Helper()
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	if body == "" {
+		r.Body, r.ContentLength = http.NoBody, 0
+	} else {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] == "" {
+			r.Header.Del(headers[i])
+			continue
+		}
+		r.Header.Add(headers[i], headers[i+1])
+		if headers[i] == "Content-Type" {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	return a.do(r, []byte(body))
+}
+
+func (a *api) do(r *http.Request, sent []byte) *httptest.ResponseRecorder {
+	a.t.Helper()
+	got := httptest.NewRecorder()
+	a.server.Handler().ServeHTTP(got, r)
+	o, err := theContract().check(r, sent, got)
+	if err != nil {
+		a.t.Errorf("%s %s: %v", r.Method, r.URL, err)
+	}
+	a.mu.Lock()
+	a.seen[o] = true
+	a.mu.Unlock()
+	return got
+}
+
+// want makes a request and fails the test on another status. It returns the
+// answer's JSON.
+func (a *api) want(status int, method, target, body string, headers ...string) map[string]any {
+	a.t.Helper()
+	got := a.call(method, target, body, headers...)
+	if got.Code != status {
+		a.t.Fatalf("%s %s: got %d, want %d: %s", method, target, got.Code, status, got.Body)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(got.Body.Bytes(), &v); err != nil {
+		a.t.Fatalf("%s %s: %v: %s", method, target, err, got.Body)
+	}
+	return v
+}
+
+// wantProblem makes a request and fails the test on another error code.
+func (a *api) wantProblem(want code, method, target, body string, headers ...string) problem {
+	a.t.Helper()
+	got := a.call(method, target, body, headers...)
+	p := decodeProblem(got)
+	if p.Code != want || got.Code != codes[want].status {
+		a.t.Fatalf("%s %s: got %d %s, want %d %s: %s", method, target, got.Code, p.Code, codes[want].status, want, got.Body)
+	}
+	return p
+}
+
+// claim carries and claims whatever is due, as a dispatcher does.
+func (a *api) claim() []store.Claimed {
+	a.t.Helper()
+	ctx := context.Background()
+	if _, err := a.mem.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: 15 * time.Second}); err != nil {
+		a.t.Fatal(err)
+	}
+	hints, err := a.mem.Pop(ctx, 0, 1000, 0)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	claimed, err := a.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: "test", Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return claimed
+}
+
+// settle ends a claim as a dispatcher does, with an attempt of 87 ms.
+func (a *api) settle(c store.Claimed, kind job.OutcomeKind, attempt job.Attempt) {
+	a.t.Helper()
+	attempt.Number, attempt.StartedAt, attempt.Duration = c.Job.Attempts+1, c.Now, 87*time.Millisecond
+	a.clock.advance(attempt.Duration)
+	policy := retrypolicy.Default()
+	policy.Jitter = 0
+	s := job.Settle(&c.Job, job.Outcome{Kind: kind, Attempt: &attempt, Reason: job.ReasonGone}, func(n int) (time.Duration, bool) {
+		return policy.For(c.Job.Spec.Retry).Next(n, nil)
+	})
+	if _, err := a.mem.Settle(context.Background(), []job.Settlement{s}); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// end makes whatever is due end with an outcome.
+func (a *api) end(kind job.OutcomeKind) {
+	a.t.Helper()
+	claimed := a.claim()
+	if len(claimed) == 0 {
+		a.t.Fatal("no job is due")
+	}
+	for _, c := range claimed {
+		a.settle(c, kind, job.Attempt{Status: 200, ResponseBody: "ok"})
+	}
+}
+
+// held is everything that the store holds.
+func (a *api) held() []job.Job {
+	a.t.Helper()
+	page, err := a.mem.List(context.Background(), store.Query{Limit: 1000})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return page.Jobs
+}
+
+// faultyStore is a Store that can be told to fail, or to panic.
+type faultyStore struct {
+	Store
+	mu   sync.Mutex
+	fail func() error
+}
+
+func (f *faultyStore) set(fail func() error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+func (f *faultyStore) err() error {
+	f.mu.Lock()
+	fail := f.fail
+	f.mu.Unlock()
+	if fail == nil {
+		return nil
+	}
+	return fail()
+}
+
+func (f *faultyStore) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Store.Register(ctx, regs)
+}
+
+func (f *faultyStore) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	if err := f.err(); err != nil {
+		return job.Job{}, err
+	}
+	return f.Store.Update(ctx, key, change)
+}
+
+func (f *faultyStore) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	if err := f.err(); err != nil {
+		return job.Job{}, err
+	}
+	return f.Store.Get(ctx, key)
+}
+
+func (f *faultyStore) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Store.Attempts(ctx, key)
+}
+
+func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := f.err(); err != nil {
+		return store.Page{}, err
+	}
+	return f.Store.List(ctx, q)
+}
+
+func (f *faultyStore) Topics(ctx context.Context) ([]store.TopicStats, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Store.Topics(ctx)
+}
+
+func (f *faultyStore) Topic(ctx context.Context, topic string) (store.TopicStats, error) {
+	if err := f.err(); err != nil {
+		return store.TopicStats{}, err
+	}
+	return f.Store.Topic(ctx, topic)
+}
+
+func (f *faultyStore) Ping(ctx context.Context) error {
+	if err := f.err(); err != nil {
+		return err
+	}
+	return f.Store.Ping(ctx)
+}

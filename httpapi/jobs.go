@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds on a page of a listing.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// getJob answers GET /v1/jobs/{topic}/{id}.
+func (s *Server) getJob(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	j, err := s.opts.Store.Get(c.Request().Context(), key)
+	if err != nil {
+		return err
+	}
+	return s.writeJob(c, &j)
+}
+
+// listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
+func (s *Server) listAttempts(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	attempts, err := s.opts.Store.Attempts(c.Request().Context(), key)
+	if err != nil {
+		return err
+	}
+	view := attemptsView{Attempts: make([]attemptView, len(attempts))}
+	for i := range attempts {
+		view.Attempts[i] = viewAttempt(&attempts[i])
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
+// patchJob answers PATCH /v1/jobs/{topic}/{id}.
+func (s *Server) patchJob(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	body, err := readJSON(c, s.maxRequest())
+	if err != nil {
+		return err
+	}
+	defer release(body)
+	draft, err := decodeObject(body.Bytes(), draftFields)
+	if err != nil {
+		return err
+	}
+	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {
+		if err := s.checkDestination(*draft.URL); err != nil {
+			return err
+		}
+	}
+	j, err := s.update(c.Request().Context(), key, func(j *job.Job, now job.Instant) error {
+		spec, when, err := draft.Patch(j, s.opts.Limits, now)
+		if err != nil {
+			return s.explainTooLarge(err)
+		}
+		if err := j.Respecify(ownBody(spec)); err != nil || when == nil {
+			return err
+		}
+		return j.Reschedule(*when, now)
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeJob(c, &j)
+}
+
+// cancelJob answers DELETE /v1/jobs/{topic}/{id}.
+func (s *Server) cancelJob(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	var inFlight bool
+	j, err := s.update(c.Request().Context(), key, func(j *job.Job, now job.Instant) (err error) {
+		inFlight, err = j.Cancel(now)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case inFlight:
+		return writeJSON(c, http.StatusAccepted, cancelView{Result: "in_flight", Attempt: j.Attempts + 1})
+	}
+	return writeJSON(c, http.StatusOK, cancelView{Result: "cancelled"})
+}
+
+// runJob answers POST /v1/jobs/{topic}/{id}/run.
+func (s *Server) runJob(c echo.Context) error {
+	return s.command(c, func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
+}
+
+// replayJob answers POST /v1/jobs/{topic}/{id}/replay.
+func (s *Server) replayJob(c echo.Context) error {
+	return s.command(c, (*job.Job).Replay)
+}
+
+// command changes the job that the path names, and answers with it.
+func (s *Server) command(c echo.Context, change func(*job.Job, job.Instant) error) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	j, err := s.update(c.Request().Context(), key, change)
+	if err != nil {
+		return err
+	}
+	return s.writeJob(c, &j)
+}
+
+// update changes a job. A refusal by the lifecycle says how the job stands.
+func (s *Server) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	j, err := s.opts.Store.Update(ctx, key, change)
+	if err != nil {
+		return j, withState(err, &j)
+	}
+	return j, nil
+}
+
+func (s *Server) writeJob(c echo.Context, j *job.Job) error {
+	return writeJSON(c, http.StatusOK, viewJob(j, s.opts.Policy))
+}
+
+// listJobs answers GET /v1/jobs.
+func (s *Server) listJobs(c echo.Context) error {
+	q, err := readQuery(c)
+	if err != nil {
+		return err
+	}
+	page, err := s.opts.Store.List(c.Request().Context(), q)
+	if err != nil {
+		return err
+	}
+	view := pageView{Data: make([]jobView, len(page.Jobs)), NextCursor: orNull(&page.Next)}
+	for i := range page.Jobs {
+		view.Data[i] = viewJob(&page.Jobs[i], s.opts.Policy)
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
+// readQuery reads the filters of a listing. One that is given has a value: an
+// empty one is more likely a mistake than a wish for everything.
+func readQuery(c echo.Context) (store.Query, error) {
+	q := store.Query{Limit: defaultPage}
+	var errs fieldErrors
+	for name, values := range c.QueryParams() {
+		value, pointer := values[0], "?"+name
+		switch name {
+		case "topic":
+			q.Topic = errs.name(pointer, value)
+		case "biz_key":
+			q.BizKey = errs.name(pointer, value)
+		case "state":
+			state, ok := job.ParseState(value)
+			if !ok {
+				errs.add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
+			}
+			q.State = &state
+		case "limit":
+			limit, err := strconv.Atoi(value)
+			if err != nil || limit < 1 || limit > maxPage {
+				errs.add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
+			}
+			q.Limit = limit
+		case "cursor":
+			if value == "" {
+				errs.add(pointer, "must not be empty; leave it out for the first page")
+			}
+			q.Cursor = value
+		}
+	}
+	return q, errs.err()
+}
+
+// name notes what is wrong with a name, which it returns.
+func (e *fieldErrors) name(pointer, value string) string {
+	if err := job.CheckName(value); err != nil {
+		e.add(pointer, err.Error())
+	}
+	return value
+}

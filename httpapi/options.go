@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// Store is what the API needs of a store. Every store.Store is one.
+type Store interface {
+	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	store.Reader
+	Ping(ctx context.Context) error
+}
+
+// Options are the settings of a Server. Only Store has no default.
+type Options struct {
+	Store Store
+	// Clock gives the time in uids; nil means the machine's. It decides
+	// nothing about jobs: the store's clock does.
+	Clock job.Clock
+	// Logger gets access lines at debug level and panics with their stacks;
+	// nil means none.
+	Logger *slog.Logger
+	// Metrics is where the API's own metrics are registered, and Gatherer what
+	// /metrics shows. With neither, the API has a registry of its own; with
+	// Metrics alone it has to be a prometheus.Gatherer too.
+	Metrics  prometheus.Registerer
+	Gatherer prometheus.Gatherer
+
+	// Limits are those by which jobs are judged; zero values mean a body of
+	// 256 KiB and an attempt of 60 s.
+	Limits job.Limits
+	// MaxBatchBytes bounds the request of a batch registration; zero means
+	// 16 MiB.
+	MaxBatchBytes int64
+	// Policy is the server's retry policy, which decides max_attempts of a job
+	// without its own.
+	Policy retrypolicy.Policy
+	// CheckURL refuses destinations at registration, with an error for the
+	// log; nil refuses none.
+	CheckURL func(rawURL string) error
+
+	// RequestTimeout bounds the work on one request; zero means 10 s.
+	RequestTimeout time.Duration
+	// DrainDelay is how long, once Serve's context has ended, requests are
+	// still taken while /readyz already answers 503, so that load balancers
+	// turn away in time; zero means not at all.
+	DrainDelay time.Duration
+	// DrainTimeout bounds the wait for requests under way when Serve ends;
+	// zero means 15 s.
+	DrainTimeout time.Duration
+}
+
+func (o *Options) setDefaults() error {
+	if o.Store == nil {
+		return errors.New("httpapi: Options.Store is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil && o.Gatherer == nil {
+		own := prometheus.NewRegistry()
+		o.Metrics, o.Gatherer = own, own
+	}
+	if o.Gatherer == nil {
+		gatherer, ok := o.Metrics.(prometheus.Gatherer)
+		if !ok {
+			return errors.New("httpapi: Options.Gatherer is missing, and Options.Metrics is none")
+		}
+		o.Gatherer = gatherer
+	}
+	setDefault(&o.Limits.MaxBody, 256<<10)
+	setDefault(&o.Limits.MaxTimeout, time.Minute)
+	setDefault(&o.MaxBatchBytes, 16<<20)
+	setDefault(&o.RequestTimeout, 10*time.Second)
+	setDefault(&o.DrainTimeout, 15*time.Second)
+	return nil
+}
+
+func setDefault[T comparable](v *T, value T) {
+	if *v == *new(T) {
+		*v = value
+	}
+}

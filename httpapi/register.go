@@ -1,0 +1,277 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	headerIdempotencyKey = "Idempotency-Key"
+	headerTraceparent    = "Traceparent"
+)
+
+// maxBatch is the most jobs that one batch may hold.
+const maxBatch = 1000
+
+// conflictPolicies are the store's, by what the API calls them.
+var conflictPolicies = map[job.OnConflict]store.ConflictPolicy{
+	job.ConflictReject:  store.Reject,
+	job.ConflictIgnore:  store.Ignore,
+	job.ConflictReplace: store.Replace,
+}
+
+// origin is what the headers of a request say of the jobs registered by it.
+type origin struct {
+	idempotencyKey string
+	traceparent    string
+}
+
+func originOf(h http.Header) (origin, error) {
+	key, err := singleHeader(h, headerIdempotencyKey)
+	if err != nil {
+		return origin{}, err
+	}
+	// Its draft standard writes the key as a quoted string, most clients don't.
+	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
+		key = key[1 : len(key)-1]
+	}
+	if len(h.Values(headerIdempotencyKey)) > 0 {
+		if err := checkName(headerIdempotencyKey, key); err != nil {
+			return origin{}, err
+		}
+	}
+	o := origin{idempotencyKey: key}
+	if parent := h.Values(headerTraceparent); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
+		o.traceparent = parent[0]
+	}
+	return o, nil
+}
+
+// register answers POST /v1/jobs.
+func (s *Server) register(c echo.Context) error {
+	reg, err := s.readRegistration(c)
+	if err != nil {
+		s.metrics.countRegistrations(failureOutcome(err), 1)
+		return err
+	}
+	registered, err := s.store(c.Request().Context(), []store.Registration{reg})
+	if err != nil {
+		return err
+	}
+	r := &registered[0]
+	if err := conflictOf(r); err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if r.Outcome == store.Created {
+		status = http.StatusCreated
+		c.Response().Header().Set(echo.HeaderLocation, "/v1/jobs/"+r.Job.Key.String())
+	}
+	return writeJSON(c, status, viewJob(&r.Job, s.opts.Policy))
+}
+
+func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
+	from, err := originOf(c.Request().Header)
+	if err != nil {
+		return store.Registration{}, err
+	}
+	body, err := readJSON(c, s.maxRequest())
+	if err != nil {
+		return store.Registration{}, err
+	}
+	defer release(body)
+	return s.registration(body.Bytes(), from)
+}
+
+// maxRequest is how large the registration or change of one job may be: twice
+// the limit of its body, for base64 and for escaped text, and the envelope.
+func (s *Server) maxRequest() int64 { return 2*int64(s.opts.Limits.MaxBody) + 64<<10 }
+
+// registration reads one job from checked JSON. What it returns shares no
+// memory with data.
+func (s *Server) registration(data []byte, from origin) (store.Registration, error) {
+	draft, err := decodeObject(data, draftFields)
+	if err != nil {
+		return store.Registration{}, err
+	}
+	request, err := draft.Registration(s.opts.Limits, job.InstantOf(s.opts.Clock.Now()))
+	if err != nil {
+		return store.Registration{}, s.explainTooLarge(err)
+	}
+	if err := s.checkDestination(request.Spec.URL); err != nil {
+		return store.Registration{}, err
+	}
+	uid, err := s.newUID()
+	if err != nil {
+		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
+	}
+	reg := store.Registration{
+		Key:        request.Key,
+		UID:        uid,
+		Spec:       ownBody(request.Spec),
+		OnConflict: conflictPolicies[request.OnConflict],
+		Idempotent: from.idempotencyKey != "",
+	}
+	reg.Spec.Traceparent = from.traceparent
+	switch {
+	case reg.Key.ID != "":
+	case from.idempotencyKey != "":
+		reg.Key.ID = from.idempotencyKey
+	default:
+		reg.Key.ID = uid
+	}
+	return reg, nil
+}
+
+// ownBody copies the one part of a Spec that points into the request's buffer.
+func ownBody(s job.Spec) job.Spec {
+	if s.BodyForm == job.BodyJSON {
+		s.Body = bytes.Clone(s.Body)
+	}
+	return s
+}
+
+// checkDestination asks the guard. Why it refuses is for the log: a client
+// could learn from it how the network around this server is built.
+func (s *Server) checkDestination(rawURL string) error {
+	if s.opts.CheckURL == nil {
+		return nil
+	}
+	if err := s.opts.CheckURL(rawURL); err != nil {
+		const message = "this server does not deliver to this destination"
+		return &apiError{code: codeDestinationBlocked, cause: err,
+			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
+			fields: []job.FieldError{{Pointer: "/url", Message: message}}}
+	}
+	return nil
+}
+
+// store hands registrations to the store and counts what became of them.
+func (s *Server) store(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	registered, err := s.opts.Store.Register(ctx, regs)
+	if err != nil {
+		s.metrics.countRegistrations(outcomeUnavailable, len(regs))
+		return nil, err
+	}
+	for i := range registered {
+		s.metrics.countRegistrations(outcomeNames[registered[i].Outcome], 1)
+	}
+	return registered, nil
+}
+
+// conflictOf is the error that the outcome of a registration is to its client.
+func conflictOf(r *store.Registered) error {
+	switch r.Outcome {
+	case store.Exists:
+		return &apiError{code: codeJobExists, detail: fmt.Sprintf(
+			"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or say in on_conflict what to do.",
+			r.Job.Key, r.Job.UID, r.Job.State)}
+	case store.InFlight:
+		return &apiError{code: codeJobInFlight, detail: fmt.Sprintf(
+			"%s (uid %s) is being delivered right now, so it cannot be replaced. Try again when that attempt has ended.",
+			r.Job.Key, r.Job.UID)}
+	}
+	return nil
+}
+
+// registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
+func (s *Server) registerBatch(c echo.Context) error {
+	from, err := batchOrigin(c.Request().Header)
+	if err != nil {
+		return err
+	}
+	body, err := readJSON(c, s.opts.MaxBatchBytes)
+	if err != nil {
+		return err
+	}
+	defer release(body)
+	jobs, err := batchJobs(body.Bytes())
+	if err != nil {
+		return err
+	}
+
+	results := make([]resultView, len(jobs))
+	regs := make([]store.Registration, 0, len(jobs))
+	positions := make([]int, 0, len(jobs)) // of regs in results
+	for i, raw := range jobs {
+		reg, err := s.registration(raw, from)
+		if err != nil {
+			outcome := failureOutcome(err)
+			s.metrics.countRegistrations(outcome, 1)
+			if outcome != outcomeInvalid {
+				return err // no fault of this job
+			}
+			results[i] = failedResult(err)
+			continue
+		}
+		regs, positions = append(regs, reg), append(positions, i)
+	}
+	if len(regs) > 0 {
+		registered, err := s.store(c.Request().Context(), regs)
+		if err != nil {
+			return err
+		}
+		for n := range registered {
+			results[positions[n]] = s.result(&registered[n])
+		}
+	}
+	return writeJSON(c, http.StatusOK, resultsView{Results: results})
+}
+
+// batchOrigin refuses an Idempotency-Key, which could stand for one job only.
+func batchOrigin(h http.Header) (origin, error) {
+	if len(h.Values(headerIdempotencyKey)) > 0 {
+		return origin{}, invalid(headerIdempotencyKey, "is not taken with a batch; give each job its id")
+	}
+	return originOf(h)
+}
+
+func batchJobs(data []byte) ([]json.RawMessage, error) {
+	b, err := decodeObject(data, batchFields)
+	switch {
+	case err != nil:
+		return nil, err
+	case b.jobs == nil:
+		return nil, invalid("/jobs", "is required")
+	case len(b.jobs) == 0:
+		return nil, invalid("/jobs", "must hold at least one job")
+	case len(b.jobs) > maxBatch:
+		return nil, invalid("/jobs", fmt.Sprintf("must hold at most %d jobs, not %d", maxBatch, len(b.jobs)))
+	}
+	return b.jobs, nil
+}
+
+func (s *Server) result(r *store.Registered) resultView {
+	if err := conflictOf(r); err != nil {
+		return failedResult(err)
+	}
+	status := http.StatusOK
+	if r.Outcome == store.Created {
+		status = http.StatusCreated
+	}
+	view := viewJob(&r.Job, s.opts.Policy)
+	return resultView{Status: status, Job: &view}
+}
+
+func failedResult(err error) resultView {
+	p := asAPIError(err).problem()
+	return resultView{Status: p.Status, Error: p}
+}
+
+// explainTooLarge names the limit.
+func (s *Server) explainTooLarge(err error) error {
+	if !errors.Is(err, job.ErrBodyTooLarge) {
+		return err
+	}
+	return &apiError{code: codeBodyTooLarge, cause: err, detail: fmt.Sprintf(
+		"The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", s.opts.Limits.MaxBody)}
+}

@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+)
+
+const mimeProblem = "application/problem+json"
+
+var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// writeJSON answers with v. URLs and bodies are shown as they are, so & and <
+// stay unescaped; the content type and nosniff keep browsers from reading HTML
+// into them.
+func writeJSON(c echo.Context, status int, v any) error {
+	return writeAs(c, echo.MIMEApplicationJSON, status, v)
+}
+
+func writeAs(c echo.Context, mediaType string, status int, v any) error {
+	b := answers.Get().(*bytes.Buffer)
+	defer func() {
+		if b.Cap() <= keptBuffer {
+			b.Reset()
+			answers.Put(b)
+		}
+	}()
+	encoder := json.NewEncoder(b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderContentType, mediaType)
+	c.Response().WriteHeader(status)
+	_, err := c.Response().Write(b.Bytes())
+	return err
+}
+
+// writeError answers with the problem that err is.
+func (s *Server) writeError(err error, c echo.Context) {
+	ctx, id := c.Request().Context(), c.Response().Header().Get(echo.HeaderXRequestID)
+	known := asAPIError(err)
+	if known.code == codeInternalError {
+		s.opts.Logger.LogAttrs(ctx, slog.LevelError, "request failed",
+			slog.String("request_id", id), slog.String("error", err.Error()))
+	}
+	if c.Response().Committed {
+		return // the client has got an answer, or is gone
+	}
+	p := known.problem()
+	if p.Status == http.StatusServiceUnavailable {
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
+	}
+	if err := writeAs(c, mimeProblem, p.Status, p); err != nil {
+		s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "answer not written",
+			slog.String("request_id", id), slog.String("error", err.Error()))
+	}
+}
+
+func (e *apiError) problem() *problem {
+	known := codes[e.code]
+	p := &problem{
+		Type:   typePrefix + string(e.code),
+		Title:  known.title,
+		Status: known.status,
+		Detail: e.detail,
+		Code:   e.code,
+		Errors: make([]problemField, len(e.fields)),
+	}
+	for i, f := range e.fields {
+		p.Errors[i] = problemField(f)
+	}
+	return p
+}

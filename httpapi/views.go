@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// timeFormat is RFC 3339 in UTC with milliseconds, always all three.
+const timeFormat = "2006-01-02T15:04:05.000Z"
+
+// instant is a job.Instant in JSON; none is null.
+type instant job.Instant
+
+func (i instant) MarshalJSON() ([]byte, error) {
+	if i == 0 {
+		return []byte("null"), nil
+	}
+	b := make([]byte, 0, len(timeFormat)+2)
+	b = append(b, '"')
+	b = job.Instant(i).Time().AppendFormat(b, timeFormat)
+	return append(b, '"'), nil
+}
+
+// jobView is a job as the API shows it.
+type jobView struct {
+	UID         string       `json:"uid"`
+	Topic       string       `json:"topic"`
+	ID          string       `json:"id"`
+	BizKey      *string      `json:"biz_key"`
+	URL         string       `json:"url"`
+	Method      string       `json:"method"`
+	State       string       `json:"state"`
+	DueAt       instant      `json:"due_at"`
+	CreatedAt   instant      `json:"created_at"`
+	NextAt      instant      `json:"next_at"`
+	Attempts    int          `json:"attempts"`
+	MaxAttempts int          `json:"max_attempts"`
+	LastAttempt *attemptView `json:"last_attempt"`
+	EndedAt     instant      `json:"ended_at"`
+	Reason      *string      `json:"reason"`
+	Version     uint64       `json:"version"`
+}
+
+// attemptView is an attempt as the API shows it. Status is null when no
+// answer came.
+type attemptView struct {
+	Number       int     `json:"number"`
+	StartedAt    instant `json:"started_at"`
+	DurationMS   int64   `json:"duration_ms"`
+	Status       *int    `json:"status"`
+	Error        *string `json:"error"`
+	ResponseBody *string `json:"response_body"`
+	NextAt       instant `json:"next_at"`
+	Reason       *string `json:"reason"`
+}
+
+func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
+	v := jobView{
+		UID:         j.UID,
+		Topic:       j.Topic,
+		ID:          j.ID,
+		BizKey:      orNull(&j.Spec.BizKey),
+		URL:         j.Spec.URL,
+		Method:      j.Spec.HTTPMethod(),
+		State:       j.State.String(),
+		DueAt:       instant(j.DueAt),
+		CreatedAt:   instant(j.CreatedAt),
+		NextAt:      instant(j.NextAt),
+		Attempts:    j.Attempts,
+		MaxAttempts: policy.For(j.Spec.Retry).MaxAttempts(),
+		EndedAt:     instant(j.EndedAt),
+		Reason:      orNull(&j.Reason),
+		Version:     j.Version,
+	}
+	if j.LastAttempt != nil {
+		last := viewAttempt(j.LastAttempt)
+		v.LastAttempt = &last
+	}
+	return v
+}
+
+func viewAttempt(a *job.Attempt) attemptView {
+	return attemptView{
+		Number:       a.Number,
+		StartedAt:    instant(a.StartedAt),
+		DurationMS:   a.Duration.Milliseconds(),
+		Status:       orNull(&a.Status),
+		Error:        orNull(&a.Error),
+		ResponseBody: orNull(&a.ResponseBody),
+		NextAt:       instant(a.NextAt),
+		Reason:       orNull(&a.Reason),
+	}
+}
+
+// orNull makes the zero value null in JSON.
+func orNull[T comparable](v *T) *T {
+	if *v == *new(T) {
+		return nil
+	}
+	return v
+}
+
+type attemptsView struct {
+	Attempts []attemptView `json:"attempts"`
+}
+
+type pageView struct {
+	Data       []jobView `json:"data"`
+	NextCursor *string   `json:"next_cursor"`
+}
+
+// resultView is the answer to one job of a batch: the job, or what is wrong.
+type resultView struct {
+	Status int      `json:"status"`
+	Job    *jobView `json:"job,omitempty"`
+	Error  *problem `json:"error,omitempty"`
+}
+
+type resultsView struct {
+	Results []resultView `json:"results"`
+}
+
+// cancelView is the answer to a cancel.
+type cancelView struct {
+	Result  string `json:"result"`
+	Attempt int    `json:"attempt,omitempty"`
+}
+
+type topicView struct {
+	Topic  string           `json:"topic"`
+	States map[string]int64 `json:"states"`
+	DueIn  map[string]int64 `json:"due_in,omitempty"`
+}
+
+type topicsView struct {
+	Data []topicView `json:"data"`
+}
+
+func viewTopic(t store.TopicStats) topicView {
+	v := topicView{Topic: t.Topic, States: make(map[string]int64, len(job.States))}
+	for _, s := range job.States {
+		v.States[s.String()] = t.States[s]
+	}
+	if t.DueIn != nil {
+		v.DueIn = make(map[string]int64, len(store.DueRanges))
+		for i, r := range store.DueRanges {
+			v.DueIn[r.Name] = t.DueIn[i]
+		}
+	}
+	return v
+}
+
+type statusView struct {
+	Status string `json:"status"`
+}
