@@ -92,6 +92,38 @@ type Registration struct {
 	Idempotent bool
 }
 
+// Job is the new job, registered at now.
+func (r Registration) Job(now job.Instant) job.Job {
+	due := r.Spec.When.Due(now)
+	j := job.Job{
+		Key: r.Key, UID: r.UID, Spec: r.Spec, State: job.Waiting, Version: 1,
+		CreatedAt: now, DueAt: due, NextAt: due,
+	}
+	if r.Spec.TTL > 0 {
+		j.ExpiresAt = now.Add(r.Spec.TTL)
+	}
+	return j
+}
+
+// Against decides what becomes of a registration whose key is taken by old.
+// Created means that old gives way: it has ended, or is to be replaced.
+func (r Registration) Against(old *job.Job) RegisterOutcome {
+	same := r.Spec.SameContent(&old.Spec)
+	switch {
+	case same && (r.Idempotent || !old.State.Final()):
+		return Same
+	case old.State.Final():
+		return Created
+	case r.OnConflict == Ignore:
+		return Kept
+	case r.OnConflict == Reject:
+		return Exists
+	case old.State == job.Running:
+		return InFlight
+	}
+	return Created
+}
+
 // RegisterOutcome says what became of a registration.
 type RegisterOutcome uint8
 
