@@ -1,7 +1,6 @@
 package job
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ var (
 // Negative durations are refused. The only upper bound is that of
 // time.Duration.
 func ParseDelay(raw json.RawMessage) (time.Duration, error) {
-	raw = bytes.TrimSpace(raw)
+	raw = trimJSON(raw)
 	if len(raw) == 0 {
 		return 0, errDurationJSON
 	}
@@ -150,8 +149,16 @@ func indexUnit(units []unit, name string) int {
 
 func parseAmount(number string, size time.Duration) (time.Duration, error) {
 	whole, decimals, hasDecimals := strings.Cut(number, ".")
-	if hasDecimals && (size != time.Second || decimals == "" || strings.Contains(decimals, ".")) {
-		return 0, errDuration
+	if hasDecimals {
+		if size != time.Second || whole == "" || decimals == "" || strings.Contains(decimals, ".") {
+			return 0, errDuration
+		}
+		decimals = strings.TrimRight(decimals, "0")
+		if len(decimals) > 3 {
+			return 0, errPrecision
+		}
+		// With three decimals and no point, seconds are milliseconds.
+		whole, size = whole+(decimals + "000")[:3], time.Millisecond
 	}
 	n, err := strconv.ParseInt(whole, 10, 64)
 	switch {
@@ -162,16 +169,7 @@ func parseAmount(number string, size time.Duration) (time.Duration, error) {
 	case n > int64(math.MaxInt64/size):
 		return 0, errTooLong
 	}
-	decimals = strings.TrimRight(decimals, "0")
-	if len(decimals) > 3 {
-		return 0, errPrecision
-	}
-	// Padded to three digits, the decimals of a second are its milliseconds.
-	ms, err := strconv.Atoi((decimals + "000")[:3])
-	if err != nil {
-		return 0, errDuration
-	}
-	return addDurations(time.Duration(n)*size, time.Duration(ms)*time.Millisecond)
+	return time.Duration(n) * size, nil
 }
 
 // addDurations adds two durations that are not negative.
@@ -216,7 +214,7 @@ func ParseLadder(s string) ([]time.Duration, error) {
 			err = checkStep(d)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("step %d, %q, %w", i+1, w, err)
+			return nil, fmt.Errorf("step %d, %.40q, %w", i+1, w, err)
 		}
 		steps[i] = d
 	}

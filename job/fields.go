@@ -40,9 +40,12 @@ func (f *findings) err() error {
 
 // given reports whether a raw value was there and not null.
 func given(raw json.RawMessage) bool {
-	raw = bytes.TrimSpace(raw)
+	raw = trimJSON(raw)
 	return len(raw) > 0 && !bytes.Equal(raw, []byte("null"))
 }
+
+// trimJSON takes off what JSON counts as white space.
+func trimJSON(raw json.RawMessage) json.RawMessage { return bytes.Trim(raw, " \t\r\n") }
 
 // duration reads a field that may be absent, which is zero, and otherwise must
 // lie between least and most.

@@ -3,6 +3,7 @@ package job
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -101,20 +102,29 @@ func (f *findings) when(d *Draft, now Instant) *When {
 		}
 		return &When{Delay: delay}
 	}
-	if given(d.Delay) {
-		f.add("/at", "must not be given beside delay")
+	at, err := parseAt(*d.At)
+	switch {
+	case err != nil:
+	case given(d.Delay):
+		err = errors.New("must not be given beside delay")
+	case at > now.Add(MaxDelay):
+		err = fmt.Errorf("must be at most %s ahead", FormatDuration(MaxDelay))
 	}
-	var at time.Time
-	if err := at.UnmarshalText([]byte(*d.At)); err != nil {
-		f.add("/at", `must be a time with an offset such as "2026-01-31T09:30:00Z" (RFC 3339)`)
-		return nil
+	f.check("/at", err)
+	return &When{At: at}
+}
+
+// rfc3339 is the form that time.Parse is too lenient about: it takes a comma,
+// an hour of one digit and an offset of 24 hours.
+var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9:]{5}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
+
+func parseAt(s string) (Instant, error) {
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil || !rfc3339.MatchString(s) {
+		return 0, errors.New(`must be a time with an offset such as "2026-01-31T09:30:00Z" (RFC 3339)`)
 	}
 	// Zero would mean "none"; what matters is only that it has passed.
-	w := &When{At: max(InstantOf(at), 1)}
-	if w.At > now.Add(MaxDelay) {
-		f.add("/at", fmt.Sprintf("must be at most %s ahead", FormatDuration(MaxDelay)))
-	}
-	return w
+	return max(InstantOf(at), 1), nil
 }
 
 func (f *findings) ttl(d *Draft) time.Duration {

@@ -23,7 +23,10 @@ func CheckURL(raw string) error {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return fmt.Errorf("is not a URL: %w", withoutURL(err))
+		if parse := (*url.Error)(nil); errors.As(err, &parse) {
+			err = parse.Err // the rest repeats the URL
+		}
+		return fmt.Errorf("is not a URL: %.200s", err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
@@ -42,14 +45,6 @@ func CheckURL(raw string) error {
 		return errors.New("must hold visible ASCII characters only; percent-encode the others")
 	}
 	return checkPort(u)
-}
-
-// withoutURL takes off the part of a parse error that repeats the URL.
-func withoutURL(err error) error {
-	if parse := (*url.Error)(nil); errors.As(err, &parse) {
-		return parse.Err
-	}
-	return err
 }
 
 func notVisibleASCII(r rune) bool { return r <= ' ' || r > '~' }

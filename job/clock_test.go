@@ -1,0 +1,81 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+func TestInstant(t *testing.T) {
+	when := time.Date(2026, 1, 31, 9, 30, 0, 999_999_999, time.FixedZone("", 8*3600))
+	i := job.InstantOf(when)
+	if want := time.Date(2026, 1, 31, 1, 30, 0, 999_000_000, time.UTC); !i.Time().Equal(want) || i.Time().Location() != time.UTC {
+		t.Errorf("InstantOf(%v).Time() = %v, want %v: cut down, in UTC", when, i.Time(), want)
+	}
+	if got := job.Instant(0).Time(); !got.IsZero() {
+		t.Errorf("the zero Instant is %v, want the zero time", got)
+	}
+	if got := i.Add(1500*time.Millisecond + 999*time.Microsecond); got.Sub(i) != 1500*time.Millisecond {
+		t.Errorf("Add moved the instant by %v, want 1.5s", got.Sub(i))
+	}
+}
+
+func TestSystemClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, start := job.SystemClock(), time.Now()
+		if err := job.Sleep(t.Context(), c, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Now().Sub(start); got != time.Minute {
+			t.Errorf("slept %v, want 1m", got)
+		}
+	})
+}
+
+func TestScaledClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, start := job.ScaledClock(60), time.Now()
+		if !c.Now().Equal(start) {
+			t.Errorf("a scaled clock starts at %v, want the present, %v", c.Now(), start)
+		}
+		if err := job.Sleep(t.Context(), c, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(start); got != time.Minute {
+			t.Errorf("an hour at factor 60 took %v, want 1m", got)
+		}
+		if got := c.Now().Sub(start); got != time.Hour {
+			t.Errorf("the clock says that %v passed, want 1h", got)
+		}
+	})
+}
+
+func TestSleepEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := job.Sleep(ctx, job.SystemClock(), time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Sleep = %v, want the context's error", err)
+		}
+		if got := time.Since(start); got != time.Second {
+			t.Errorf("slept %v, want 1s", got)
+		}
+	})
+}
+
+func TestTimerStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		timer := job.SystemClock().NewTimer(time.Second)
+		if !timer.Stop() {
+			t.Error("Stop of a running timer is false")
+		}
+		if timer.Stop() {
+			t.Error("a second Stop is true")
+		}
+	})
+}

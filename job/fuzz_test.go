@@ -1,0 +1,215 @@
+package job_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+func FuzzParseDelay(f *testing.F) {
+	for _, raw := range []string{
+		`0`, `-0`, `5.0`, `1e3`, `1e-3`, `9223372036`, `1e400`, `"0"`, `"1500ms"`, `"1d12h"`, `"1.5s"`, `"PT30M"`,
+		`"P1DT12H"`, `"P1Y"`, `"15250w1d"`, `"1h1h"`, `null`, `[`, `"\u0035s"`, "\"\xff\"",
+	} {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d, err := job.ParseDelay(raw)
+		if err != nil {
+			if d != 0 {
+				t.Errorf("refused (%v), but gave %v", err, d)
+			}
+			return
+		}
+		if d < 0 || d%time.Millisecond != 0 || !json.Valid(raw) {
+			t.Errorf("%q gave %v", raw, d)
+		}
+		if again, err := job.ParseDuration(job.FormatDuration(d)); err != nil || again != d {
+			t.Errorf("%v is read back as %v, %v", d, again, err)
+		}
+	})
+}
+
+func FuzzLadder(f *testing.F) {
+	for _, s := range []string{"", "15s 3m 10m 30m 30m 1h 2h 6h 15h", "1s,2s", "PT1S 0s", "31d", strings.Repeat("1s ", 65)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		steps, err := job.ParseLadder(s)
+		if err != nil {
+			if !utf8.ValidString(err.Error()) {
+				t.Errorf("the error is not valid UTF-8: %q", err)
+			}
+			return
+		}
+		if len(steps) < 1 || len(steps) > job.MaxRetrySteps {
+			t.Fatalf("%d steps", len(steps))
+		}
+		again, err := job.ParseLadder(job.FormatLadder(steps))
+		if diff := gocmp.Diff(steps, again); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+	})
+}
+
+func FuzzEndpoint(f *testing.F) {
+	for _, raw := range goodURLs {
+		f.Add(raw)
+	}
+	for _, raws := range badURLs {
+		for _, raw := range raws {
+			f.Add(raw)
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		err := job.CheckURL(raw)
+		if err != nil {
+			if !utf8.ValidString(err.Error()) {
+				t.Errorf("the error is not valid UTF-8: %q", err)
+			}
+			return
+		}
+		checkEndpoint(t, raw)
+	})
+}
+
+// checkEndpoint checks what duehook relies on in the endpoint of a good URL:
+// it is a key of stores, a part of a lane, and stable.
+func checkEndpoint(t *testing.T, raw string) {
+	endpoint, err := job.Endpoint(raw)
+	if err != nil {
+		t.Fatalf("%q is content, but has no endpoint: %v", raw, err)
+	}
+	if again, err := job.Endpoint(endpoint); err != nil || again != endpoint {
+		t.Errorf("the endpoint of %q is %q, %v", endpoint, again, err)
+	}
+	if strings.ContainsAny(endpoint, "|{} \t\r\n%@?#") || strings.ToLower(endpoint) != endpoint || len(endpoint) > 300 {
+		t.Errorf("the endpoint of %q is %q", raw, endpoint)
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Port() == "" || u.Path != "" || job.CheckURL(endpoint) != nil {
+		t.Errorf("the endpoint of %q is %q: %v", raw, endpoint, err)
+	}
+	lane := job.Lane{Topic: "t", Endpoint: endpoint}
+	if got, err := job.ParseLane(lane.String()); err != nil || got != lane {
+		t.Errorf("lane %q is read back as %v, %v", lane, got, err)
+	}
+}
+
+func FuzzDraft(f *testing.F) {
+	for _, doc := range []string{
+		`{"url":"http://a"}`, `{"url":"http://a","delay":"30m","body":{"a":[1]},"headers":{"x-tenant":"acme"}}`,
+		`{"url":"https://[::1]:8443/x","at":"2027-01-15T16:00:00+08:00","body_text":"x","content_type":"text/csv"}`,
+		`{"topic":"t","id":"i","biz_key":"b","url":"http://a","method":"PUT","body_base64":"AP8=","timeout":"10s","ttl":"2h",
+			"retry":{"steps":["15s",3,"PT10M"],"limit":3},"expect":{"body":" ok "},"on_conflict":"replace"}`,
+		`{"url":"http://a","headers":{"host":"a","a b":"","\u0000":"\n","X":"1","x":"2","a~/b":""}}`,
+		`{"url":"http://a","body":null,"delay":-1,"retry":{"steps":[null,0]},"ttl":1e99,"timeout":[]}`,
+		`{"topic":"\ud800","id":"..","url":"http://u@a:0/#","body":1,"body_text":"","on_conflict":""}`,
+		`{"url":"http://a","body_text":"` + strings.Repeat("x", 65) + `"}`, `{}`,
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		var d job.Draft
+		if json.Unmarshal(doc, &d) != nil {
+			return
+		}
+		r, err := d.Registration(limits, now)
+		if err == nil {
+			checkRequest(t, r)
+		} else {
+			checkRefusal(t, err)
+		}
+		j := registered()
+		s, when, err := d.Patch(&j, limits, now)
+		if err == nil {
+			checkSpec(t, &s)
+			if (when != nil) != (d.At != nil || d.Delay != nil && !bytes.Equal(d.Delay, []byte("null"))) {
+				t.Errorf("when is %v", when)
+			}
+		} else {
+			checkRefusal(t, err)
+		}
+	})
+}
+
+func checkRefusal(t *testing.T, err error) {
+	var invalid *job.ValidationError
+	switch {
+	case errors.Is(err, job.ErrBodyTooLarge):
+		return
+	case !errors.As(err, &invalid) || len(invalid.Fields) == 0:
+		t.Fatalf("refused with %v", err)
+	}
+	for _, f := range invalid.Fields {
+		if f.Message == "" || !utf8.ValidString(f.Pointer+f.Message) || len(f.Pointer)+len(f.Message) > 1000 ||
+			f.Pointer != "" && f.Pointer[0] != '/' {
+			t.Errorf("%q: %q", f.Pointer, f.Message)
+		}
+	}
+}
+
+func checkRequest(t *testing.T, r job.Request) {
+	if job.CheckName(r.Key.Topic) != nil || r.Key.ID != "" && job.CheckName(r.Key.ID) != nil ||
+		r.Spec.BizKey != "" && job.CheckName(r.Spec.BizKey) != nil {
+		t.Errorf("took %v with biz_key %q", r.Key, r.Spec.BizKey)
+	}
+	if key, err := job.ParseKey(r.Key.String()); err != nil || key != r.Key {
+		t.Errorf("%v is read back as %v, %v", r.Key, key, err)
+	}
+	switch r.OnConflict {
+	case job.ConflictReject, job.ConflictIgnore, job.ConflictReplace:
+	default:
+		t.Errorf("on conflict %q", r.OnConflict)
+	}
+	checkSpec(t, &r.Spec)
+}
+
+func checkSpec(t *testing.T, s *job.Spec) {
+	if !s.SameContent(s) {
+		t.Error("a spec is not the same as itself")
+	}
+	checkEndpoint(t, s.URL)
+	if d := s.When.Due(now).Sub(now); d < 0 || d > job.MaxDelay {
+		t.Errorf("due in %v", d)
+	}
+	switch s.Method {
+	case "", "PUT", "PATCH":
+	default:
+		t.Errorf("method %q", s.Method)
+	}
+	if s.Timeout != 0 && (s.Timeout < job.MinTimeout || s.Timeout > limits.MaxTimeout) || s.TTL < 0 || s.TTL > job.MaxTTL {
+		t.Errorf("timeout %v, ttl %v", s.Timeout, s.TTL)
+	}
+	if (s.BodyForm == job.BodyNone) != (s.ContentType == "") || s.BodyForm == job.BodyNone && s.Body != nil ||
+		s.Body != nil && len(s.Body) == 0 || len(s.Body) > limits.MaxBody || s.BodyForm == job.BodyJSON && !json.Valid(s.Body) {
+		t.Errorf("body %q in form %d of type %q", s.Body, s.BodyForm, s.ContentType)
+	}
+	for i, h := range s.Headers {
+		if strings.ContainsAny(h.Name+h.Value, "\r\n\x00") || h.Name == "" || i > 0 && s.Headers[i-1].Name >= h.Name {
+			t.Errorf("headers %q", s.Headers)
+		}
+	}
+	if r := s.Retry; r != nil {
+		if r.Steps == nil && r.Limit == nil || r.Limit != nil && (*r.Limit < 0 || *r.Limit > job.MaxRetryLimit) {
+			t.Errorf("retry %v", r)
+		}
+		for _, step := range r.Steps {
+			if step < time.Millisecond || step > job.MaxRetryStep {
+				t.Errorf("step %v", step)
+			}
+		}
+	}
+	if strings.TrimSpace(s.ExpectBody) != s.ExpectBody || !utf8.ValidString(s.ExpectBody) {
+		t.Errorf("expects %q", s.ExpectBody)
+	}
+}

@@ -1,0 +1,127 @@
+package job_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func TestKeysAndLanes(t *testing.T) {
+	key := job.Key{Topic: "a:b", ID: "c@d"}
+	if got, err := job.ParseKey(key.String()); err != nil || got != key {
+		t.Errorf("ParseKey(%q) = %v, %v", key, got, err)
+	}
+	if got, err := job.ParseKey("a"); err == nil {
+		t.Errorf("ParseKey without a slash = %v", got)
+	}
+	lane := job.Lane{Topic: "a:b", Endpoint: "https://[::1]:443"}
+	if got, err := job.ParseLane(lane.String()); err != nil || got != lane {
+		t.Errorf("ParseLane(%q) = %v, %v", lane, got, err)
+	}
+	if got, err := job.ParseLane("a"); err == nil {
+		t.Errorf("ParseLane without a bar = %v", got)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	tests := map[string]string{
+		"http://shop.example/hook?q":           "http://shop.example:80",
+		"HTTPS://Shop.Example":                 "https://shop.example:443",
+		"https://shop.example.:8443/x":         "https://shop.example:8443",
+		"http://10.0.0.1:80/":                  "http://10.0.0.1:80",
+		"http://[2001:DB8:0:0:0:0:0:1]:8080/x": "http://[2001:db8::1]:8080",
+		"https://[::FFFF:10.0.0.1]":            "https://[::ffff:10.0.0.1]:443",
+	}
+	for raw, want := range tests {
+		got, err := job.Endpoint(raw)
+		if err != nil || got != want {
+			t.Errorf("Endpoint(%q) = %q, %v; want %q", raw, got, err, want)
+		}
+		if again, err := job.Endpoint(got); err != nil || again != got {
+			t.Errorf("Endpoint(%q) = %q, %v; want it unchanged", got, again, err)
+		}
+	}
+	for _, raw := range []string{"", "http://", "http:///x", "://x", "http://[::1", "%"} {
+		if got, err := job.Endpoint(raw); err == nil {
+			t.Errorf("Endpoint(%q) = %q, want an error", raw, got)
+		}
+	}
+}
+
+func TestLaneOfJob(t *testing.T) {
+	j := job.Job{Key: job.Key{Topic: "orders", ID: "1"}, Spec: job.Spec{URL: "https://shop.example/hook"}}
+	if got, want := j.Lane(), (job.Lane{Topic: "orders", Endpoint: "https://shop.example:443"}); got != want {
+		t.Errorf("Lane() = %v, want %v", got, want)
+	}
+	j.Spec.URL = ""
+	if got := j.Lane().Endpoint; got != "invalid://" {
+		t.Errorf("the endpoint of no URL is %q", got)
+	}
+}
+
+func TestWakeAt(t *testing.T) {
+	for _, tt := range []struct{ next, expires, want job.Instant }{
+		{5, 0, 5}, {5, 4, 4}, {5, 5, 5}, {5, 6, 5},
+	} {
+		j := job.Job{NextAt: tt.next, ExpiresAt: tt.expires}
+		if got := j.WakeAt(); got != tt.want {
+			t.Errorf("next %d, expires %d: wakes at %d, want %d", tt.next, tt.expires, got, tt.want)
+		}
+	}
+}
+
+func TestSameContent(t *testing.T) {
+	base := func() job.Spec {
+		return job.Spec{
+			URL: "http://a", BizKey: "b", ContentType: "c/d", Headers: []job.Header{{Name: "X", Value: "1"}},
+			Body: []byte("{}"), BodyForm: job.BodyJSON, When: job.When{Delay: 1},
+			Retry: &job.Retry{Steps: []time.Duration{1, 2}, Limit: ptr(2)}, Timeout: 1, TTL: 1, ExpectBody: "e",
+		}
+	}
+	same := map[string]func(s *job.Spec){
+		"nothing":           func(*job.Spec) {},
+		"trace context":     func(s *job.Spec) { s.Traceparent = "00-" },
+		"default method":    func(s *job.Spec) { s.Method = "POST" },
+		"another limit ptr": func(s *job.Spec) { s.Retry.Limit = ptr(2) },
+	}
+	for name, change := range same {
+		a, b := base(), base()
+		if change(&b); !a.SameContent(&b) || !b.SameContent(&a) {
+			t.Errorf("%s makes the content another", name)
+		}
+	}
+	other := map[string]func(s *job.Spec){
+		"url":          func(s *job.Spec) { s.URL = "http://b" },
+		"method":       func(s *job.Spec) { s.Method = "PUT" },
+		"biz_key":      func(s *job.Spec) { s.BizKey = "" },
+		"content type": func(s *job.Spec) { s.ContentType = "" },
+		"headers":      func(s *job.Spec) { s.Headers[0].Value = "2" },
+		"body":         func(s *job.Spec) { s.Body = []byte("[]") },
+		"body form":    func(s *job.Spec) { s.BodyForm = job.BodyText },
+		"when":         func(s *job.Spec) { s.When.At = 1 },
+		"no retry":     func(s *job.Spec) { s.Retry = nil },
+		"steps":        func(s *job.Spec) { s.Retry.Steps = nil },
+		"limit":        func(s *job.Spec) { s.Retry.Limit = ptr(3) },
+		"no limit":     func(s *job.Spec) { s.Retry.Limit = nil },
+		"timeout":      func(s *job.Spec) { s.Timeout = 2 },
+		"ttl":          func(s *job.Spec) { s.TTL = 2 },
+		"expect":       func(s *job.Spec) { s.ExpectBody = "f" },
+	}
+	for name, change := range other {
+		a, b := base(), base()
+		if change(&b); a.SameContent(&b) || b.SameContent(&a) {
+			t.Errorf("another %s is taken for the same content", name)
+		}
+	}
+}
+
+func TestHTTPMethod(t *testing.T) {
+	for method, want := range map[string]string{"": "POST", "PUT": "PUT"} {
+		if got := (&job.Spec{Method: method}).HTTPMethod(); got != want {
+			t.Errorf("%q is sent as %q, want %q", method, got, want)
+		}
+	}
+}

@@ -1,0 +1,421 @@
+package job_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+var events = []job.Event{
+	job.Carry, job.Claim, job.Deliver, job.Fail, job.GiveUp, job.Expire,
+	job.Release, job.Cancel, job.Reschedule, job.Replay,
+}
+
+// now is when the tests take place.
+const now = job.Instant(1_800_000_000_000)
+
+// arrow is one change of state.
+type arrow struct {
+	from job.State
+	on   job.Event
+	to   job.State
+}
+
+func (a arrow) String() string { return fmt.Sprintf("%v --%v--> %v", a.from, a.on, a.to) }
+
+func tableArrows() []arrow {
+	var all []arrow
+	for _, s := range job.Lifecycle {
+		for _, to := range s.To {
+			all = append(all, arrow{s.From, s.On, to})
+		}
+	}
+	return sortArrows(all)
+}
+
+func sortArrows(all []arrow) []arrow {
+	slices.SortFunc(all, func(a, b arrow) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.on, b.on), cmp.Compare(a.to, b.to))
+	})
+	return slices.Compact(all)
+}
+
+func TestNamesOfStatesAndEvents(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range job.States {
+		got, ok := job.ParseState(s.String())
+		if !ok || got != s {
+			t.Errorf("ParseState(%q) = %v, %v", s, got, ok)
+		}
+		seen[s.String()] = true
+	}
+	if len(seen) != 8 {
+		t.Errorf("there are %d states by name, want 8: %v", len(seen), seen)
+	}
+	for _, name := range []string{"", "Waiting", "state(8)", "running "} {
+		if s, ok := job.ParseState(name); ok {
+			t.Errorf("ParseState(%q) = %v, want none", name, s)
+		}
+	}
+	if got := job.State(200).String(); got != "state(200)" {
+		t.Errorf("an unknown state is called %q", got)
+	}
+	for _, e := range events {
+		seen[e.String()] = true
+	}
+	if len(seen) != 8+len(events) {
+		t.Errorf("events and states share names: %v", seen)
+	}
+	if got := job.Event(200).String(); got != "event(200)" {
+		t.Errorf("an unknown event is called %q", got)
+	}
+}
+
+// Stores write these numbers down.
+func TestCodesOfUnfinishedStates(t *testing.T) {
+	for code, s := range []job.State{job.Waiting, job.Retrying, job.Ready, job.Running} {
+		if int(s) != code || s.Final() {
+			t.Errorf("%v has code %d, final %v; want %d, unfinished", s, s, s.Final(), code)
+		}
+	}
+	for _, s := range []job.State{job.Delivered, job.Dead, job.Cancelled, job.Expired} {
+		if !s.Final() {
+			t.Errorf("%v is not final", s)
+		}
+	}
+}
+
+func TestLifecycleTable(t *testing.T) {
+	type cell struct {
+		from job.State
+		on   job.Event
+	}
+	rows := map[cell][]job.State{}
+	for _, s := range job.Lifecycle {
+		c := cell{s.From, s.On}
+		if _, twice := rows[c]; twice {
+			t.Errorf("%v on %v stands twice in the table", s.From, s.On)
+		}
+		if len(s.To) == 0 {
+			t.Errorf("%v on %v leads nowhere", s.From, s.On)
+		}
+		rows[c] = s.To
+	}
+	for _, from := range job.States {
+		for _, on := range events {
+			for _, to := range job.States {
+				if got, want := job.Allowed(from, on, to), slices.Contains(rows[cell{from, on}], to); got != want {
+					t.Errorf("Allowed(%v, %v, %v) = %v, the table says %v", from, on, to, got, want)
+				}
+			}
+			if to := rows[cell{from, on}]; from.Final() && (on == job.Replay) != (len(to) > 0) {
+				t.Errorf("%v on %v leads to %v: an ended job can be replayed and nothing else", from, on, to)
+			}
+		}
+	}
+}
+
+func TestLifecycleReaches(t *testing.T) {
+	for _, from := range job.States {
+		reached := map[job.State]bool{from: true}
+		for range job.States {
+			for _, a := range tableArrows() {
+				if reached[a.from] {
+					reached[a.to] = true
+				}
+			}
+		}
+		if len(reached) != len(job.States) {
+			t.Errorf("from %v the lifecycle reaches only %v", from, reached)
+		}
+	}
+}
+
+// The code must make every change that the table has, and no other. Carry and
+// Claim are the stores' to make.
+func TestCodeMakesTheTable(t *testing.T) {
+	var made []arrow
+	for _, from := range job.States {
+		for attempts := range 2 {
+			if from == job.Waiting && attempts > 0 || from == job.Retrying && attempts == 0 {
+				continue
+			}
+			made = append(made, commandArrows(t, from, attempts)...)
+			if from == job.Running {
+				made = append(made, outcomeArrows(attempts)...)
+			}
+		}
+	}
+	want := slices.DeleteFunc(tableArrows(), func(a arrow) bool { return a.on == job.Carry || a.on == job.Claim })
+	if diff := gocmp.Diff(want, sortArrows(made), gocmp.AllowUnexported(arrow{})); diff != "" {
+		t.Errorf("the table (-) and the code (+) differ:\n%s", diff)
+	}
+}
+
+// commandArrows is what the client's commands make of a job in a state. A
+// refused command must leave the job as it was.
+func commandArrows(t *testing.T, from job.State, attempts int) []arrow {
+	commands := []struct {
+		on  job.Event
+		run func(j *job.Job) error
+	}{
+		{job.Cancel, func(j *job.Job) error { _, err := j.Cancel(now); return err }},
+		{job.Reschedule, func(j *job.Job) error { return j.Reschedule(job.When{Delay: time.Minute}, now) }},
+		{job.Reschedule, func(j *job.Job) error { return j.Respecify(job.Spec{URL: "http://other"}) }},
+		{job.Replay, func(j *job.Job) error { return j.Replay(now) }},
+	}
+	var made []arrow
+	for _, c := range commands {
+		j := jobIn(from, attempts)
+		before := j
+		if err := c.run(&j); err == nil {
+			made = append(made, arrow{from, c.on, j.State})
+		} else if diff := gocmp.Diff(before, j); diff != "" {
+			t.Errorf("%v refused %v (%v) but changed the job:\n%s", from, c.on, err, diff)
+		}
+	}
+	return made
+}
+
+// outcomeArrows is what every outcome makes of a running job, with and without
+// a cancel noted meanwhile.
+func outcomeArrows(attempts int) []arrow {
+	var made []arrow
+	for _, o := range outcomes {
+		for _, more := range []bool{true, false} {
+			j := jobIn(job.Running, attempts)
+			s := job.Settle(&j, o, fixedRetry(more))
+			made = append(made,
+				arrow{job.Running, eventOf(o.Kind, s), s.To},
+				arrow{job.Running, cancelledEvent(o.Kind, s.IfCancelled), s.IfCancelled})
+		}
+	}
+	return made
+}
+
+var outcomes = []job.Outcome{
+	{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1, Status: 200}},
+	{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: 1, Status: 500}},
+	{Kind: job.OutcomeFailed, After: time.Minute},
+	{Kind: job.OutcomeRefused, Reason: job.ReasonGone, Attempt: &job.Attempt{Number: 1, Status: 410}},
+	{Kind: job.OutcomeRefused, Reason: job.ReasonBlocked},
+	{Kind: job.OutcomeSnoozed, After: time.Minute},
+	{Kind: job.OutcomeSnoozed},
+	{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown},
+	{Kind: job.OutcomeReleased, Reason: job.ReasonEndpointHeld, After: time.Minute},
+	{Kind: job.OutcomeExpired},
+	{Kind: job.OutcomeCancelled},
+	{Kind: job.OutcomeLapsed},
+}
+
+// eventOf names the event by which a settlement is known in the lifecycle.
+func eventOf(k job.OutcomeKind, s job.Settlement) job.Event {
+	switch {
+	case k == job.OutcomeDelivered:
+		return job.Deliver
+	case k == job.OutcomeExpired:
+		return job.Expire
+	case k == job.OutcomeCancelled:
+		return job.Cancel
+	case k == job.OutcomeReleased, s.Reason == job.ReasonSnoozed:
+		return job.Release
+	case s.To == job.Dead:
+		return job.GiveUp
+	}
+	return job.Fail
+}
+
+// cancelledEvent is the event when a cancel was noted: a delivery that
+// happened stays one.
+func cancelledEvent(k job.OutcomeKind, to job.State) job.Event {
+	if k == job.OutcomeDelivered && to == job.Delivered {
+		return job.Deliver
+	}
+	return job.Cancel
+}
+
+func fixedRetry(more bool) func(int) (time.Duration, bool) {
+	return func(int) (time.Duration, bool) { return 15 * time.Second, more }
+}
+
+// jobIn is a job such as stores give it, in a state.
+func jobIn(s job.State, attempts int) job.Job {
+	j := job.Job{
+		Key: job.Key{Topic: "orders", ID: "8812"}, UID: "01J", State: s, Attempts: attempts,
+		Spec:      job.Spec{URL: "http://shop.example/hook", BizKey: "b"},
+		CreatedAt: now - 2000, DueAt: now - 1000, NextAt: now - 1000, Token: 7, Version: 3,
+	}
+	if s.Final() {
+		j.NextAt, j.EndedAt, j.Reason = 0, now-500, "some"
+	}
+	return j
+}
+
+func TestCommandErrors(t *testing.T) {
+	for _, s := range job.States {
+		var finished, inFlight, notEnded error
+		switch {
+		case s.Final():
+			finished = job.ErrFinished
+			inFlight = job.ErrFinished
+		case s == job.Running:
+			inFlight, notEnded = job.ErrInFlight, job.ErrNotEnded
+		default:
+			notEnded = job.ErrNotEnded
+		}
+		j := jobIn(s, 0)
+		if err := j.Replay(now); !errors.Is(err, notEnded) {
+			t.Errorf("Replay of a %v job: %v, want %v", s, err, notEnded)
+		}
+		j = jobIn(s, 0)
+		if err := j.Reschedule(job.When{}, now); !errors.Is(err, inFlight) {
+			t.Errorf("Reschedule of a %v job: %v, want %v", s, err, inFlight)
+		}
+		if err := j.Respecify(j.Spec); !errors.Is(err, inFlight) {
+			t.Errorf("Respecify of a %v job: %v, want %v", s, err, inFlight)
+		}
+		if _, err := j.Cancel(now); !errors.Is(err, finished) {
+			t.Errorf("Cancel of a %v job: %v, want %v", s, err, finished)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	j := jobIn(job.Retrying, 2)
+	inFlight, err := j.Cancel(now)
+	if err != nil || inFlight {
+		t.Fatalf("Cancel = %v, %v", inFlight, err)
+	}
+	want := jobIn(job.Retrying, 2)
+	want.State, want.Reason, want.NextAt, want.EndedAt = job.Cancelled, job.ReasonCancelled, 0, now
+	if diff := gocmp.Diff(want, j); diff != "" {
+		t.Error(diff)
+	}
+
+	j = jobIn(job.Running, 2)
+	for range 2 { // asking twice is no error
+		if inFlight, err = j.Cancel(now); err != nil || !inFlight {
+			t.Fatalf("Cancel of a running job = %v, %v", inFlight, err)
+		}
+	}
+	want = jobIn(job.Running, 2)
+	want.CancelRequested = true
+	if diff := gocmp.Diff(want, j); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReschedule(t *testing.T) {
+	tests := []struct {
+		name     string
+		attempts int
+		when     job.When
+		due      job.Instant
+		next     job.Instant
+	}{
+		{"first attempt moves the due time", 0, job.When{Delay: time.Hour}, now.Add(time.Hour), now.Add(time.Hour)},
+		{"a retry does not", 3, job.When{Delay: time.Hour}, now - 1000, now.Add(time.Hour)},
+		{"at an instant", 0, job.When{At: now + 5}, now + 5, now + 5},
+		{"the past is now", 0, job.When{At: 1}, now, now},
+		{"nothing said is now", 0, job.When{}, now, now},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := jobIn(job.Ready, tt.attempts)
+			if err := j.Reschedule(tt.when, now); err != nil {
+				t.Fatal(err)
+			}
+			if j.DueAt != tt.due || j.NextAt != tt.next || j.State != j.Pending() {
+				t.Errorf("due %d, next %d, %v; want due %d, next %d", j.DueAt, j.NextAt, j.State, tt.due, tt.next)
+			}
+		})
+	}
+}
+
+func TestRespecifyAndTTL(t *testing.T) {
+	j := jobIn(job.Waiting, 0)
+	spec := job.Spec{URL: "http://other.example", TTL: time.Hour}
+	respecify := func(want job.Instant) {
+		t.Helper()
+		if err := j.Respecify(spec); err != nil {
+			t.Fatal(err)
+		}
+		if diff := gocmp.Diff(spec, j.Spec); diff != "" || j.ExpiresAt != want {
+			t.Errorf("expires at %d, want %d\n%s", j.ExpiresAt, want, diff)
+		}
+	}
+	respecify(j.CreatedAt.Add(time.Hour)) // counts from the registration
+	spec.TTL = 2 * time.Hour
+	respecify(j.CreatedAt.Add(2 * time.Hour))
+
+	// After a replay it counts from there, or a change of the URL would expire it.
+	later := now.Add(48 * time.Hour)
+	j.State = job.Dead
+	if err := j.Replay(later); err != nil {
+		t.Fatal(err)
+	}
+	respecify(later.Add(2 * time.Hour))
+	spec.TTL = 3 * time.Hour
+	respecify(later.Add(3 * time.Hour))
+	spec.TTL = 0
+	respecify(0)
+}
+
+func TestReplay(t *testing.T) {
+	j := jobIn(job.Dead, 10)
+	j.Spec.TTL, j.ExpiresAt = time.Hour, 5
+	j.Snoozes, j.Lapses, j.CancelRequested = 4, 3, true
+	j.LastAttempt = &job.Attempt{Number: 10}
+	want := j
+	want.State, want.Reason, want.EndedAt = job.Waiting, "", 0
+	want.Attempts, want.Snoozes, want.Lapses, want.CancelRequested = 0, 0, 0, false
+	want.DueAt, want.NextAt, want.ExpiresAt = now, now, now.Add(time.Hour)
+	if err := j.Replay(now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(want, j); diff != "" {
+		t.Error(diff)
+	}
+
+	j = jobIn(job.Delivered, 1)
+	if err := j.Replay(now); err != nil || j.ExpiresAt != 0 {
+		t.Errorf("a job without a TTL expires at %d after its replay, %v", j.ExpiresAt, err)
+	}
+}
+
+func TestBefore(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(j *job.Job)
+		want   *job.Outcome
+	}{
+		{"go ahead", func(*job.Job) {}, nil},
+		{"cancelled", func(j *job.Job) { j.CancelRequested = true }, &job.Outcome{Kind: job.OutcomeCancelled}},
+		{"one lapse less", func(j *job.Job) { j.Lapses = job.MaxLapses - 1 }, nil},
+		{"lapsed", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLapsed}},
+		{"not expired yet", func(j *job.Job) { j.ExpiresAt = now + 1 }, nil},
+		{"expired now", func(j *job.Job) { j.ExpiresAt = now }, &job.Outcome{Kind: job.OutcomeExpired}},
+		{"cancelled comes first", func(j *job.Job) {
+			j.CancelRequested, j.Lapses, j.ExpiresAt = true, 99, 1
+		}, &job.Outcome{Kind: job.OutcomeCancelled}},
+		{"lapsed comes before expired", func(j *job.Job) {
+			j.Lapses, j.ExpiresAt = 99, 1
+		}, &job.Outcome{Kind: job.OutcomeLapsed}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			j := jobIn(job.Running, 1)
+			tt.change(&j)
+			if diff := gocmp.Diff(tt.want, j.Before(now)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package job_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+func registered() job.Job {
+	j := jobIn(job.Waiting, 0)
+	j.Spec = job.Spec{
+		URL: "http://a", Method: "PUT", BizKey: "b", ContentType: "text/csv", Body: []byte("x"), BodyForm: job.BodyText,
+		Headers: []job.Header{{Name: "X-A", Value: "1"}}, When: job.When{At: now + 5},
+		Retry: &job.Retry{Limit: ptr(3)}, Timeout: time.Second, TTL: time.Hour, ExpectBody: "ok", Traceparent: "00-x",
+	}
+	return j
+}
+
+func TestPatch(t *testing.T) {
+	tests := []struct {
+		doc  string
+		want func(s *job.Spec)
+		when *job.When
+	}{
+		{`{"delay":60}`, func(s *job.Spec) { s.When = job.When{Delay: time.Minute} }, &job.When{Delay: time.Minute}},
+		{`{"delay":"0s"}`, func(s *job.Spec) { s.When = job.When{} }, &job.When{}},
+		{`{"at":"2001-01-01T00:00:00Z"}`, func(s *job.Spec) { s.When = job.When{At: 978_307_200_000} }, &job.When{At: 978_307_200_000}},
+		{`{"url":"http://b/c","topic":null,"timeout":null}`, func(s *job.Spec) { s.URL = "http://b/c" }, nil},
+		{`{"headers":{"y":"2"}}`, func(s *job.Spec) { s.Headers = []job.Header{{Name: "Y", Value: "2"}} }, nil},
+		{`{"headers":{}}`, func(s *job.Spec) { s.Headers = nil }, nil},
+		{`{"retry":{"steps":[1]}}`, func(s *job.Spec) { s.Retry = &job.Retry{Steps: []time.Duration{time.Second}} }, nil},
+		{`{"retry":{}}`, func(s *job.Spec) { s.Retry = nil }, nil},
+		{`{"ttl":"2h"}`, func(s *job.Spec) { s.TTL = 2 * time.Hour }, nil},
+		// A type that was given stays with its form, and goes with it.
+		{`{"body_text":"y"}`, func(s *job.Spec) { s.Body = []byte("y") }, nil},
+		{`{"content_type":"text/x"}`, func(s *job.Spec) { s.ContentType = "text/x" }, nil},
+		{`{"body":{}}`, func(s *job.Spec) {
+			s.Body, s.BodyForm, s.ContentType = []byte("{}"), job.BodyJSON, "application/json"
+		}, nil},
+		{`{"body":{},"content_type":"a/b"}`, func(s *job.Spec) {
+			s.Body, s.BodyForm, s.ContentType = []byte("{}"), job.BodyJSON, "a/b"
+		}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.doc, func(t *testing.T) {
+			j, want := registered(), registered().Spec
+			tt.want(&want)
+			got, when, err := draft(t, tt.doc).Patch(&j, limits, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("spec:\n%s", diff)
+			}
+			if diff := gocmp.Diff(tt.when, when); diff != "" {
+				t.Errorf("when:\n%s", diff)
+			}
+			if diff := gocmp.Diff(registered(), j); diff != "" {
+				t.Errorf("the job was changed:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPatchRefuses(t *testing.T) {
+	for doc, wants := range map[string]map[string]string{
+		`{}`:                                      {"": "must change something"},
+		`{"delay":null,"headers":null}`:           {"": "must change something"},
+		`{"topic":"x"}`:                           {"/topic": "cannot be changed"},
+		`{"id":"x","url":"http://b"}`:             {"/id": "cannot be changed"},
+		`{"biz_key":"x"}`:                         {"/biz_key": "cannot be changed"},
+		`{"method":"PUT"}`:                        {"/method": "cannot be changed"},
+		`{"timeout":5}`:                           {"/timeout": "cannot be changed"},
+		`{"expect":{}}`:                           {"/expect": "cannot be changed"},
+		`{"on_conflict":"reject"}`:                {"/on_conflict": "cannot be changed"},
+		`{"url":"x","headers":{"host":"b"}}`:      {"/url": "http://", "/headers/host": "from the URL"},
+		`{"delay":-1,"ttl":0}`:                    {"/delay": "negative", "/ttl": "from 1ms"},
+		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"/at": "beside delay"},
+		`{"at":"2030-01-15T08:00:00Z"}`:           {"/at": "at most 366d ahead"},
+		`{"retry":{"steps":[]}}`:                  {"/retry/steps": "1 to 64"},
+		`{"body":1,"body_text":"x"}`:              {"/body_text": "beside another form"},
+		`{"content_type":"x"}`:                    {"/content_type": "media type"},
+	} {
+		j := registered()
+		spec, when, err := draft(t, doc).Patch(&j, limits, now)
+		got := complaints(t, err)
+		if len(got) != len(wants) || when != nil || spec.URL != "" {
+			t.Errorf("%s: refused for %v, want %v; gave %v, %v", doc, got, wants, spec, when)
+		}
+		for where, why := range wants {
+			if !strings.Contains(got[where], why) {
+				t.Errorf("%s: refused for %v, want %s: …%s…", doc, got, where, why)
+			}
+		}
+	}
+}
+
+func TestPatchOfBodies(t *testing.T) {
+	j := registered()
+	_, _, err := draft(t, `{"body_text":"`+strings.Repeat("x", 65)+`"}`).Patch(&j, limits, now)
+	if !errors.Is(err, job.ErrBodyTooLarge) {
+		t.Errorf("a body over the limit: %v", err)
+	}
+	j.Spec.BodyForm = job.BodyNone
+	_, _, err = draft(t, `{"content_type":"a/b"}`).Patch(&j, limits, now)
+	if got := complaints(t, err); !strings.Contains(got["/content_type"], "needs a body") {
+		t.Errorf("a type without a body: %v", got)
+	}
+}

@@ -1,0 +1,296 @@
+package job_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+var limits = job.Limits{MaxBody: 64, MaxTimeout: time.Minute}
+
+func draft(t testing.TB, doc string) *job.Draft {
+	t.Helper()
+	var d job.Draft
+	if err := json.Unmarshal([]byte(doc), &d); err != nil {
+		t.Fatalf("%s: %v", doc, err)
+	}
+	return &d
+}
+
+func TestRegistration(t *testing.T) {
+	tests := []struct {
+		name, doc string
+		want      job.Request
+	}{
+		{"only a URL", `{"url":"http://shop.example"}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
+			Spec: job.Spec{URL: "http://shop.example"},
+		}},
+		{"everything", `{
+			"topic":"order-timeout","id":"order-8812","biz_key":"8812","url":"https://shop.example/hooks/timeout?a=b%20c",
+			"method":"PUT","delay":"30m","body":{"order_id": 8812},"content_type":"application/cloudevents+json",
+			"headers":{"x-tenant":"acme","Authorization":"Bearer x","x-empty":"","X-A":"grüße\t!"},
+			"retry":{"steps":["15s",180,"PT10M"],"limit":5},"timeout":"1500ms","ttl":7200,
+			"expect":{"body":" success\n"},"on_conflict":"replace"}`, job.Request{
+			Key: job.Key{Topic: "order-timeout", ID: "order-8812"}, OnConflict: job.ConflictReplace,
+			Spec: job.Spec{
+				URL: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
+				ContentType: "application/cloudevents+json",
+				Headers: []job.Header{
+					{Name: "Authorization", Value: "Bearer x"}, {Name: "X-A", Value: "grüße\t!"},
+					{Name: "X-Empty"}, {Name: "X-Tenant", Value: "acme"},
+				},
+				Body: []byte(`{"order_id": 8812}`), BodyForm: job.BodyJSON,
+				When:    job.When{Delay: 30 * time.Minute},
+				Retry:   &job.Retry{Steps: []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute}, Limit: ptr(5)},
+				Timeout: 1500 * time.Millisecond, TTL: 2 * time.Hour, ExpectBody: "success",
+			},
+		}},
+		{"null is absent", `{"url":"http://a","topic":null,"id":null,"biz_key":null,"method":null,"delay":null,"at":null,
+			"body":null,"body_text":null,"body_base64":null,"content_type":null,"headers":null,"retry":null,
+			"timeout":null,"ttl":null,"expect":null,"on_conflict":null}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
+		}},
+		{"empty groups say nothing", `{"url":"http://a","method":"POST","headers":{},"retry":{"steps":null},"expect":{"body":null},"on_conflict":"ignore"}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictIgnore, Spec: job.Spec{URL: "http://a"},
+		}},
+		{"retry by limit only", `{"url":"http://a","retry":{"limit":0}}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
+			Spec: job.Spec{URL: "http://a", Retry: &job.Retry{Limit: ptr(0)}},
+		}},
+		{"text", `{"url":"http://a","body_text":"päid"}`, withBody(job.BodyText, "päid", "text/plain; charset=utf-8")},
+		{"empty text", `{"url":"http://a","body_text":""}`, withBody(job.BodyText, "", "text/plain; charset=utf-8")},
+		{"base64", `{"url":"http://a","body_base64":"AP8="}`, withBody(job.BodyBase64, "\x00\xff", "application/octet-stream")},
+		{"text of a type", `{"url":"http://a","body_text":"<a/>","content_type":"text/xml; charset=\"utf-8\""}`, withBody(job.BodyText, "<a/>", `text/xml; charset="utf-8"`)},
+		{"JSON of any kind", `{"url":"http://a","body":"x"}`, withBody(job.BodyJSON, `"x"`, "application/json")},
+		{"at", fmt.Sprintf(`{"url":"http://a","at":%q}`, now.Time().Add(time.Hour).Format(time.RFC3339Nano)), at(now.Add(time.Hour))},
+		{"at with an offset, cut down", `{"url":"http://a","at":"2027-01-15T16:00:00.1239+08:00"}`, at(now + 123)},
+		{"at in the past", `{"url":"http://a","at":"2001-01-01T00:00:00Z"}`, at(978_307_200_000)},
+		{"at the epoch", `{"url":"http://a","at":"1970-01-01T00:00:00Z"}`, at(1)},
+		{"at long before", `{"url":"http://a","at":"0000-01-01T00:00:00Z"}`, at(1)},
+		{"at the limit", fmt.Sprintf(`{"url":"http://a","at":%q}`, now.Time().Add(job.MaxDelay).Format(time.RFC3339Nano)), at(now.Add(job.MaxDelay))},
+		{"delay at the limit", `{"url":"http://a","delay":"366d"}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
+			Spec: job.Spec{URL: "http://a", When: job.When{Delay: job.MaxDelay}},
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := draft(t, tt.doc).Registration(limits, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func withBody(form job.BodyForm, body, contentType string) job.Request {
+	r := job.Request{Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject}
+	r.Spec = job.Spec{URL: "http://a", BodyForm: form, ContentType: contentType}
+	if body != "" {
+		r.Spec.Body = []byte(body)
+	}
+	return r
+}
+
+func at(i job.Instant) job.Request {
+	return job.Request{
+		Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
+		Spec: job.Spec{URL: "http://a", When: job.When{At: i}},
+	}
+}
+
+// complaints is what a draft is refused for, by pointer.
+func complaints(t *testing.T, err error) map[string]string {
+	t.Helper()
+	var invalid *job.ValidationError
+	if !errors.As(err, &invalid) {
+		t.Fatalf("got %v, want a *ValidationError", err)
+	}
+	got := map[string]string{}
+	for _, f := range invalid.Fields {
+		if got[f.Pointer] != "" {
+			t.Errorf("%s is refused twice: %q and %q", f.Pointer, got[f.Pointer], f.Message)
+		}
+		got[f.Pointer] = f.Message
+	}
+	return got
+}
+
+func TestRegistrationRefuses(t *testing.T) {
+	long := strings.Repeat("x", 129)
+	tests := []struct {
+		fields string // added to a valid draft
+		where  string
+		why    string
+	}{
+		{`"topic":""`, "/topic", "must not be empty"},
+		{`"topic":"a/b"`, "/topic", "may contain A-Z"},
+		{`"topic":"a|b"`, "/topic", "may contain A-Z"},
+		{`"id":"a b"`, "/id", "may contain A-Z"},
+		{`"id":"{x}"`, "/id", "may contain A-Z"},
+		{`"id":"é"`, "/id", "may contain A-Z"},
+		{`"id":"a\u0000"`, "/id", "may contain A-Z"},
+		{`"id":"\ud800"`, "/id", "may contain A-Z"},
+		{`"id":"."`, "/id", `must not be "." or ".."`},
+		{`"id":".."`, "/id", `must not be "." or ".."`},
+		{`"id":""`, "/id", "must not be empty"},
+		{`"biz_key":"` + long + `"`, "/biz_key", "at most 128"},
+		{`"url":null`, "/url", "is required"},
+		{`"url":""`, "/url", "must not be empty"},
+		{`"url":"ftp://a"`, "/url", "http:// or https://"},
+		{`"method":"GET"`, "/method", `"POST", "PUT" or "PATCH"`},
+		{`"method":"post"`, "/method", `"POST", "PUT" or "PATCH"`},
+		{`"delay":-1`, "/delay", "must not be negative"},
+		{`"delay":true`, "/delay", "must be a number of whole seconds"},
+		{`"delay":[]`, "/delay", "must be a number of whole seconds"},
+		{`"delay":1.5`, "/delay", "whole number of seconds"},
+		{`"delay":1e300`, "/delay", "longer than any"},
+		{`"delay":"366d1ms"`, "/delay", "must be from 0s to 366d"},
+		{`"at":""`, "/at", "RFC 3339"},
+		{`"at":"tomorrow"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15T16:00:00"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15 16:00:00Z"`, "/at", "RFC 3339"},
+		{`"at":"2027-02-30T16:00:00Z"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15T16:00:00,5Z"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15T6:00:00Z"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15T16:00:00+24:00"`, "/at", "RFC 3339"},
+		{`"at":"2027-01-15T16:00:00+08:60"`, "/at", "RFC 3339"},
+		{`"at":"9999-12-31T23:59:59Z"`, "/at", "at most 366d ahead"},
+		{`"at":"2028-01-16T08:00:00.001Z"`, "/at", "at most 366d ahead"},
+		{`"at":"2027-01-15T16:00:00Z","delay":0`, "/at", "beside delay"},
+		{`"body":1,"body_text":"x"`, "/body_text", "beside another form"},
+		{`"body":1,"body_base64":""`, "/body_base64", "beside another form"},
+		{`"body_text":"x","body_base64":"AP8="`, "/body_base64", "beside another form"},
+		{`"body_base64":"AP8"`, "/body_base64", "must be base64"},
+		{`"body_base64":"A\nP8="`, "/body_base64", "must be base64"},
+		{`"body_base64":"AP9="`, "/body_base64", "must be base64"},
+		{`"body_base64":"_-8="`, "/body_base64", "must be base64"},
+		{`"content_type":"text/plain"`, "/content_type", "needs a body"},
+		{`"body":1,"content_type":""`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text"`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text/plain; charset"`, "/content_type", "media type"},
+		{`"body":1,"content_type":" text/plain"`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text/plain; a=\"\u0001\""`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text/plain\r\nX: y"`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text/plain; a=\"é\""`, "/content_type", "media type"},
+		{`"body":1,"content_type":"text/` + strings.Repeat("x", 252) + `"`, "/content_type", "at most 256"},
+		{`"retry":{"steps":[]}`, "/retry/steps", "1 to 64"},
+		{`"retry":{"steps":[1` + strings.Repeat(",1", 64) + `]}`, "/retry/steps", "1 to 64"},
+		{`"retry":{"steps":[0]}`, "/retry/steps/0", "from 1ms to 30d"},
+		{`"retry":{"steps":[1,null]}`, "/retry/steps/1", "must be a number of whole seconds"},
+		{`"retry":{"steps":["30d1ms"]}`, "/retry/steps/0", "from 1ms to 30d"},
+		{`"retry":{"limit":-1}`, "/retry/limit", "from 0 to 1000"},
+		{`"retry":{"limit":1001}`, "/retry/limit", "from 0 to 1000"},
+		{`"timeout":"99ms"`, "/timeout", "from 100ms to 1m"},
+		{`"timeout":"60001ms"`, "/timeout", "from 100ms to 1m"},
+		{`"timeout":"soon"`, "/timeout", "is not a duration"},
+		{`"ttl":0`, "/ttl", "from 1ms to 732d"},
+		{`"ttl":"733d"`, "/ttl", "from 1ms to 732d"},
+		{`"expect":{"body":" \n"}`, "/expect/body", "more than white space"},
+		{`"expect":{"body":"` + strings.Repeat("x", 1025) + `"}`, "/expect/body", "at most 1024"},
+		{`"on_conflict":"Reject"`, "/on_conflict", `"reject", "ignore" or "replace"`},
+		{`"on_conflict":""`, "/on_conflict", `"reject", "ignore" or "replace"`},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprintf("%.60s", tt.fields), func(t *testing.T) {
+			got, err := draft(t, `{"url":"http://a",`+tt.fields+`}`).Registration(limits, now)
+			fields := complaints(t, err)
+			if len(fields) != 1 || !strings.Contains(fields[tt.where], tt.why) {
+				t.Errorf("refused for %v; want %s: …%s…", fields, tt.where, tt.why)
+			}
+			if diff := gocmp.Diff(job.Request{}, got); diff != "" {
+				t.Errorf("refused, but gave\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRegistrationNamesEveryWrongField(t *testing.T) {
+	_, err := draft(t, `{"topic":"/","id":"","biz_key":" ","url":"x","method":"GET","delay":-1,"at":"x",
+		"body":1,"body_text":"","content_type":"x","headers":{"host":"a","a b":""},
+		"retry":{"steps":[0,1,-1],"limit":-1},"timeout":0,"ttl":-1,"expect":{"body":""},"on_conflict":"x"}`).Registration(limits, now)
+	got := complaints(t, err)
+	for _, where := range []string{
+		"/topic", "/id", "/biz_key", "/url", "/method", "/delay", "/at", "/body_text", "/content_type",
+		"/headers/host", "/headers/a b", "/retry/steps/0", "/retry/steps/2", "/retry/limit",
+		"/timeout", "/ttl", "/expect/body", "/on_conflict",
+	} {
+		if got[where] == "" {
+			t.Errorf("%s is not refused", where)
+		}
+		if !strings.Contains(err.Error(), where+": "+got[where]) {
+			t.Errorf("the error does not speak of %s: %v", where, err)
+		}
+		delete(got, where)
+	}
+	if len(got) > 0 {
+		t.Errorf("also refused: %v", got)
+	}
+}
+
+func TestBodyTooLarge(t *testing.T) {
+	for _, fields := range []string{
+		`"body":"` + strings.Repeat("x", 63) + `"`,
+		`"body_text":"` + strings.Repeat("x", 65) + `"`,
+		`"body_base64":"` + strings.Repeat("AAAA", 21) + `AAA="`,
+		`"topic":"/","body_text":"` + strings.Repeat("x", 65) + `"`, // it comes before the fields
+	} {
+		_, err := draft(t, `{"url":"http://a",`+fields+`}`).Registration(limits, now)
+		if !errors.Is(err, job.ErrBodyTooLarge) || !strings.Contains(err.Error(), "at most 64 bytes") {
+			t.Errorf("%.30s…: %v, want ErrBodyTooLarge with the limit", fields, err)
+		}
+	}
+	_, err := draft(t, `{"url":"http://a","body_text":"`+strings.Repeat("x", 64)+`"}`).Registration(limits, now)
+	if err != nil {
+		t.Errorf("a body of the limit: %v", err)
+	}
+}
+
+// Decoders replace invalid UTF-8; drafts that were not decoded may hold it.
+func TestRegistrationRefusesInvalidUTF8(t *testing.T) {
+	bad := "a\xff"
+	tests := map[string]job.Draft{
+		"/topic":           {Topic: &bad},
+		"/id":              {ID: &bad},
+		"/biz_key":         {BizKey: &bad},
+		"/url":             {URL: ptr("http://a/\xff")},
+		"/method":          {Method: &bad},
+		"/delay":           {Delay: json.RawMessage("\"5s\xff\"")},
+		"/at":              {At: &bad},
+		"/body":            {Body: json.RawMessage("\"\xff\"")},
+		"/body_text":       {BodyText: &bad},
+		"/body_base64":     {BodyBase64: &bad},
+		"/content_type":    {BodyText: ptr(""), ContentType: ptr("text/plain; a=\"\xff\"")},
+		"/headers/X":       {Headers: map[string]string{"X": bad}},
+		"/headers/a\uFFFD": {Headers: map[string]string{bad: "x"}},
+		"/timeout":         {Timeout: json.RawMessage("\xff")},
+		"/ttl":             {TTL: json.RawMessage("\xff")},
+		"/expect/body":     {Expect: &job.DraftExpect{Body: &bad}},
+		"/on_conflict":     {OnConflict: &bad},
+	}
+	for where, d := range tests {
+		if d.URL == nil {
+			d.URL = ptr("http://a")
+		}
+		_, err := d.Registration(limits, now)
+		if got := complaints(t, err); len(got) != 1 || got[where] == "" {
+			t.Errorf("refused for %v, want %s", got, where)
+		}
+	}
+	d := job.Draft{URL: ptr("http://a"), Body: json.RawMessage(`{"a":`)}
+	_, err := d.Registration(limits, now)
+	if got := complaints(t, err); got["/body"] != "must be a JSON value" {
+		t.Errorf("half a JSON value is refused for %v", got)
+	}
+}
