@@ -1,0 +1,87 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GOLANGCI_LINT_VERSION := v2.15.0
+golangci_lint := .tools/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# Packages that carry the promises, and the share of their statements that
+# tests must run. What is below them counts too.
+COVER_BAR := 90
+COVERED := job retrypolicy store
+
+FUZZTIME ?= 30s
+BENCH ?= .
+# The p99 of received − due that `make lateness` accepts.
+LATENESS_BAR ?= 50ms
+
+in_process = $$(go list ./... | grep -v /e2e)
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## watch jobs come due, fail, retry and arrive, in under a minute
+	go run . demo
+
+.PHONY: build
+build: ## bin/duehook, static
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
+
+.PHONY: test
+test: deps ## all tests with the race detector; installs redis-server where it is missing
+	go vet ./...
+	@mkdir -p build
+	go test -race -timeout 8m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
+	go test -race -timeout 8m -count 1 ./e2e/...
+	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+
+.PHONY: e2e
+e2e: deps ## the tests that run real processes; E2E_LONG=1 for the long ones
+	go test -race -timeout 30m -count 1 -v ./e2e/...
+
+.PHONY: deps
+deps:
+	scripts/test-deps
+
+.PHONY: cover
+cover: ## the coverage of the last `make test`, line by line, as build/coverage.html
+	go tool cover -html build/coverage.out -o build/coverage.html
+	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+
+.PHONY: lint
+lint: $(golangci_lint) ## linters, format and module file
+	$(golangci_lint) run ./...
+	go mod tidy -diff
+
+.PHONY: fmt
+fmt: $(golangci_lint) ## format all Go files
+	$(golangci_lint) fmt ./...
+
+$(golangci_lint):
+	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	mv .tools/bin/golangci-lint $@
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: deps ## Go benchmarks; BENCH selects
+	go test -run '^$$' -bench '$(BENCH)' -benchmem $(in_process)
+
+.PHONY: lateness
+lateness: deps ## received − due at 200 jobs/s on both backends; fails above LATENESS_BAR
+	LATENESS_BAR=$(LATENESS_BAR) go test -run '^$$' -bench Lateness -benchtime 1x -timeout 10m ./e2e
+
+.PHONY: docs-check
+docs-check: ## links, flags, settings and metrics that the documents name
+	go test -count 1 ./docs
+
+.PHONY: clean
+clean: ## forget what was built
+	rm -rf bin build .tools
