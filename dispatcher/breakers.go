@@ -1,0 +1,176 @@
+package dispatcher
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/duehook/duehook/job"
+)
+
+const (
+	// maxBreakers bounds the memory that endpoints can take.
+	maxBreakers = 10_000
+	// evictionTries bounds the search for one to drop.
+	evictionTries = 16
+	// minHeld is the least time for which a job of an open breaker is put off.
+	minHeld = 100 * time.Millisecond
+	// probePause is for how long, when a half-open breaker has its probes.
+	probePause = time.Second
+)
+
+// breakers keeps a circuit breaker per endpoint. It is safe for concurrent
+// use; a nil *breakers lets everything pass.
+type breakers struct {
+	clock    job.Clock
+	failures uint32
+	openFor  time.Duration
+	probes   uint32
+	limit    int
+	// changed is told of each opening, with its end, and of each closing, with
+	// zero. It must not block.
+	changed func(endpoint string, heldUntil time.Time)
+
+	mu     sync.Mutex
+	known  map[string]*list.Element // of *breaker
+	recent *list.List               // the same, last used first
+}
+
+type breaker struct {
+	endpoint string
+	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
+	state    atomic.Int32 // of gobreaker.State; asking the circuit could change it
+	openTill atomic.Int64 // UnixNano
+	busy     int          // requests under way, guarded by breakers.mu
+}
+
+func newBreakers(o Options, changed func(endpoint string, heldUntil time.Time)) *breakers {
+	if o.BreakerFailures < 0 {
+		return nil
+	}
+	return &breakers{
+		clock: o.Clock, failures: uint32(o.BreakerFailures), openFor: o.BreakerOpen,
+		probes: uint32(o.BreakerProbes), limit: maxBreakers, changed: changed,
+		known: map[string]*list.Element{}, recent: list.New(),
+	}
+}
+
+// allow asks whether a request may go to the endpoint. If so, done is to be
+// called with what the request told: nil, errEndpoint or errExcluded. If not,
+// done is nil and wait is when to ask again.
+func (s *breakers) allow(endpoint string) (done func(health error), wait time.Duration) {
+	if s == nil {
+		return func(error) {}, 0
+	}
+	b := s.acquire(endpoint)
+	if b == nil {
+		return func(error) {}, 0
+	}
+	report, err := b.circuit.Allow()
+	switch {
+	case errors.Is(err, gobreaker.ErrOpenState):
+		s.release(b)
+		left := time.Unix(0, b.openTill.Load()).Sub(s.clock.Now())
+		return nil, max(left, minHeld)
+	case err != nil: // ErrTooManyRequests
+		s.release(b)
+		return nil, probePause
+	}
+	return func(health error) {
+		report(health)
+		s.release(b)
+	}, 0
+}
+
+// acquire finds or makes the endpoint's breaker and marks it busy. It returns
+// nil when there are too many to keep one more.
+func (s *breakers) acquire(endpoint string) *breaker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.known[endpoint]; ok {
+		s.recent.MoveToFront(e)
+		b := e.Value.(*breaker)
+		b.busy++
+		return b
+	}
+	if len(s.known) >= s.limit && !s.evict() {
+		return nil
+	}
+	b := s.newBreaker(endpoint)
+	b.busy++
+	s.known[endpoint] = s.recent.PushFront(b)
+	return b
+}
+
+func (s *breakers) release(b *breaker) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.busy--
+}
+
+// evict drops a breaker that knows nothing worth keeping: closed, and without
+// requests under way. s.mu is held.
+func (s *breakers) evict() bool {
+	e := s.recent.Back()
+	for range evictionTries {
+		if e == nil {
+			return false
+		}
+		b := e.Value.(*breaker)
+		if b.busy == 0 && gobreaker.State(b.state.Load()) == gobreaker.StateClosed {
+			s.recent.Remove(e)
+			delete(s.known, b.endpoint)
+			return true
+		}
+		e = e.Prev()
+	}
+	return false
+}
+
+func (s *breakers) newBreaker(endpoint string) *breaker {
+	b := &breaker{endpoint: endpoint}
+	b.circuit = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:        endpoint,
+		MaxRequests: s.probes,
+		// Without a window: failures in a row need none, and one shorter than
+		// it takes them to happen would never trip.
+		Interval:    0,
+		Timeout:     s.openFor,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= s.failures },
+		IsExcluded:  func(err error) bool { return errors.Is(err, errExcluded) },
+		// Runs under the circuit's lock.
+		OnStateChange: func(_ string, _, to gobreaker.State) { s.note(b, to) },
+	})
+	return b
+}
+
+func (s *breakers) note(b *breaker, to gobreaker.State) {
+	b.state.Store(int32(to))
+	switch to {
+	case gobreaker.StateOpen:
+		till := s.clock.Now().Add(s.openFor)
+		b.openTill.Store(till.UnixNano())
+		s.changed(b.endpoint, till)
+	case gobreaker.StateClosed:
+		s.changed(b.endpoint, time.Time{})
+	case gobreaker.StateHalfOpen: // the hold has ended by itself
+	}
+}
+
+// count tells how many breakers are in each state.
+func (s *breakers) count() map[gobreaker.State]int {
+	n := map[gobreaker.State]int{}
+	if s == nil {
+		return n
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.recent.Front(); e != nil; e = e.Next() {
+		n[gobreaker.State(e.Value.(*breaker).state.Load())]++
+	}
+	return n
+}

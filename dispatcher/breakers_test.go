@@ -1,0 +1,295 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/duehook/duehook/job"
+)
+
+const shop = "http://shop.example:80"
+
+// changes collects what breakers tell.
+type changes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (c *changes) add(endpoint string, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if until.IsZero() {
+		c.list = append(c.list, "free "+endpoint)
+	} else {
+		c.list = append(c.list, fmt.Sprintf("hold %s %v", endpoint, time.Until(until)))
+	}
+}
+
+func testBreakers(c *changes) *breakers {
+	return newBreakers(Options{BreakerFailures: 3, BreakerOpen: 10 * time.Second, BreakerProbes: 2}.withDefaults(), c.add)
+}
+
+// try makes one request that turns out like health; it reports whether it was
+// allowed.
+func try(s *breakers, endpoint string, health error) bool {
+	done, _ := s.allow(endpoint)
+	if done == nil {
+		return false
+	}
+	done(health)
+	return true
+}
+
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := job.Sleep(t.Context(), job.SystemClock(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBreakerOpensProbesAndCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c changes
+		s := testBreakers(&c)
+		try(s, shop, errEndpoint)
+		try(s, shop, errEndpoint)
+		try(s, shop, nil) // so the row starts over
+		for i := range 3 {
+			if !try(s, shop, errEndpoint) {
+				t.Fatalf("failure %d was not allowed", i+1)
+			}
+		}
+		pass(t, 4*time.Second)
+		if done, wait := s.allow(shop); done != nil || wait != 6*time.Second {
+			t.Errorf("open: done %v, wait %v", done != nil, wait)
+		}
+		if !try(s, "http://other.example:80", nil) {
+			t.Error("another endpoint is held up")
+		}
+		pass(t, 5950*time.Millisecond)
+		if _, wait := s.allow(shop); wait != minHeld {
+			t.Errorf("just before the end: wait %v", wait)
+		}
+		pass(t, 51*time.Millisecond)
+
+		first, _ := s.allow(shop)
+		second, _ := s.allow(shop)
+		if first == nil || second == nil {
+			t.Fatal("no probes")
+		}
+		if done, wait := s.allow(shop); done != nil || wait != probePause {
+			t.Errorf("a third probe: done %v, wait %v", done != nil, wait)
+		}
+		first(errExcluded) // broken off by us: another may take its place
+		third, _ := s.allow(shop)
+		if third == nil {
+			t.Fatal("no probe in place of the one broken off")
+		}
+		second(nil)
+		third(nil)
+		for range 5 {
+			if !try(s, shop, nil) {
+				t.Error("closed, yet not allowed")
+			}
+		}
+		want := []string{"hold " + shop + " 10s", "free " + shop}
+		if diff := cmp.Diff(want, c.list); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestBreakerOpensAgainWhenAProbeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c changes
+		s := testBreakers(&c)
+		for range 3 {
+			try(s, shop, errEndpoint)
+		}
+		pass(t, 10*time.Second+time.Millisecond)
+		if !try(s, shop, errEndpoint) || try(s, shop, nil) {
+			t.Error("want one probe only")
+		}
+		if diff := cmp.Diff([]string{"hold " + shop + " 10s", "hold " + shop + " 10s"}, c.list); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSlowFailuresTripToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c changes
+		s := testBreakers(&c)
+		for range 3 {
+			done, _ := s.allow(shop)
+			pass(t, time.Hour)
+			done(errEndpoint)
+		}
+		if len(c.list) != 1 {
+			t.Errorf("changes %v", c.list)
+		}
+	})
+}
+
+func TestExcludedOutcomesDoNotCount(t *testing.T) {
+	var c changes
+	s := testBreakers(&c)
+	for range 100 {
+		try(s, shop, errExcluded)
+	}
+	if len(c.list) != 0 {
+		t.Errorf("changes %v", c.list)
+	}
+}
+
+func TestBreakersAreBounded(t *testing.T) {
+	var c changes
+	s := testBreakers(&c)
+	s.limit = 20
+	for range 3 {
+		try(s, shop, errEndpoint) // open: to be kept
+	}
+	busy, _ := s.allow("http://busy.example:80") // in use: to be kept
+	for i := range 1000 {
+		if !try(s, fmt.Sprintf("http://%d.example:80", i), nil) {
+			t.Fatalf("endpoint %d not allowed", i)
+		}
+		if n := len(s.known); n > s.limit || n != s.recent.Len() {
+			t.Fatalf("%d breakers known, %d in order of use", n, s.recent.Len())
+		}
+	}
+	if try(s, shop, nil) {
+		t.Error("the open breaker was forgotten")
+	}
+	if s.known["http://busy.example:80"] == nil {
+		t.Error("a breaker in use was forgotten")
+	}
+	busy(nil)
+
+	// When nothing can be dropped, further endpoints go without.
+	for i := range s.limit {
+		for range 3 {
+			try(s, fmt.Sprintf("http://dead%d.example:80", i), errEndpoint)
+		}
+	}
+	for range 10 {
+		if !try(s, "http://last.example:80", errEndpoint) {
+			t.Error("an endpoint without a breaker was refused")
+		}
+	}
+	if n := s.count(); len(s.known) != s.limit || n[gobreaker.StateOpen] < s.limit-evictionTries {
+		t.Errorf("%d known, by state %v", len(s.known), n)
+	}
+}
+
+func TestBreakersCanBeOff(t *testing.T) {
+	s := newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil)
+	for range 1000 {
+		if !try(s, shop, errEndpoint) {
+			t.Fatal("refused")
+		}
+	}
+	if n := s.count(); len(n) != 0 {
+		t.Errorf("count %v", n)
+	}
+}
+
+// TestOpenBreakerHoldsTheEndpoint goes through an outage of an endpoint.
+func TestOpenBreakerHoldsTheEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		s.holdHook = func(call int) error {
+			if call == 1 {
+				return errStore
+			}
+			return nil
+		}
+		var up atomic.Bool
+		launch(t, withTransport(t, Options{Store: s, BreakerFailures: 2, BreakerProbes: 2, Workers: 1},
+			roundTripper(func(*http.Request) (*http.Response, error) {
+				if !up.Load() {
+					return nil, errors.New("no route")
+				}
+				return status(200), nil
+			})))
+		settle := func(id string) job.Settlement {
+			t.Helper()
+			s.add(newJob(id, anyURL))
+			return next(t, s.settled, "settlement")
+		}
+		for i := range 2 {
+			if got := settle(fmt.Sprint("fails", i)); got.To != job.Retrying || got.Attempts != 1 {
+				t.Errorf("%+v", got)
+			}
+		}
+		hold := next(t, s.holds, "hold")
+		if hold.endpoint != shop || hold.d > 10*time.Second || hold.d < 9*time.Second {
+			t.Errorf("hold %+v", hold)
+		}
+		for i := range 3 {
+			got := settle(fmt.Sprint("held", i))
+			if got.To != job.Waiting || got.Reason != job.ReasonEndpointHeld || got.Attempts != 0 || got.Attempt != nil ||
+				got.Delay < 9*time.Second || got.Delay > 10*time.Second {
+				t.Errorf("%+v", got)
+			}
+		}
+		synctest.Wait()
+		if len(s.holds) != 0 {
+			t.Error("held more than once in one opening")
+		}
+		up.Store(true)
+		pass(t, 10*time.Second)
+		for i := range 2 {
+			if got := settle(fmt.Sprint("probe", i)); got.To != job.Delivered {
+				t.Errorf("%+v", got)
+			}
+		}
+		if free := next(t, s.holds, "unhold"); free != (holdCall{shop, 0}) {
+			t.Errorf("%+v", free)
+		}
+	})
+}
+
+func TestLaterWishReplacesEarlierOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		var up atomic.Bool
+		s.holdHook = func(int) error {
+			if !up.Load() {
+				return errStore
+			}
+			return nil
+		}
+		h := newHolds(Options{Store: s}.withDefaults())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.run(ctx)
+		}()
+		h.wish(shop, time.Now().Add(time.Hour))
+		pass(t, time.Minute)
+		h.wish(shop, time.Time{})
+		up.Store(true)
+		if got := next(t, s.holds, "hold"); got != (holdCall{shop, 0}) {
+			t.Errorf("%+v, want the end of the hold", got)
+		}
+		h.wish(shop, time.Now().Add(-time.Second))
+		synctest.Wait()
+		if len(s.holds) != 0 {
+			t.Error("a hold that was over was asked for")
+		}
+		cancel()
+		<-done
+	})
+}

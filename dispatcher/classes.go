@@ -1,0 +1,73 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+)
+
+// Classes of errors, as they stand in the attempt log beside "http_NNN". They
+// are part of the API, and tell clients what happened but nothing of our
+// network.
+const (
+	classTimeout     = "timeout"
+	classRefused     = "connection_refused"
+	classReset       = "connection_reset"
+	classUnreachable = "connection_failed"
+	classDNS         = "dns_error"
+	classTLS         = "tls_error"
+	classTooLarge    = "response_too_large"
+	classInvalid     = "invalid_response"
+	classUnexpected  = "unexpected_body"
+	classBadSnooze   = "snooze_without_retry_after"
+	classBlocked     = "destination_not_allowed"
+	classBadRequest  = "invalid_request"
+)
+
+// classify names an error of a request whose context is ctx.
+func classify(ctx context.Context, err error) string {
+	var network net.Error
+	var dns *net.DNSError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, ErrBlocked):
+		return classBlocked
+	case errors.Is(ctx.Err(), context.DeadlineExceeded),
+		errors.As(err, &network) && network.Timeout():
+		return classTimeout
+	case errors.As(err, &dns):
+		return classDNS
+	case isTLS(err):
+		return classTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return classRefused
+	case isReset(err):
+		return classReset
+	case errors.As(err, &op), errors.Is(err, errNoPermitted):
+		return classUnreachable
+	case strings.Contains(err.Error(), "server response headers exceeded"):
+		return classTooLarge
+	}
+	// What is left is net/http's complaints about what it was sent.
+	return classInvalid
+}
+
+func isTLS(err error) bool {
+	var record tls.RecordHeaderError
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &record) || errors.As(err, &certificate) {
+		return true
+	}
+	// Most errors of a handshake have no type, but this prefix.
+	text := err.Error()
+	return strings.Contains(text, "tls: ") || strings.Contains(text, "HTTP response to HTTPS client")
+}
+
+func isReset(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}

@@ -1,0 +1,179 @@
+package dispatcher
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/duehook/duehook/job"
+)
+
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Set(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
+func TestReceiverContract(t *testing.T) {
+	const now = job.Instant(1_900_000_000_000)
+	in90s := now.Add(90 * time.Second).Time().Format(http.TimeFormat)
+	failed := job.Outcome{Kind: job.OutcomeFailed}
+	delivered := job.Outcome{Kind: job.OutcomeDelivered}
+	failedAfter := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeFailed, After: d} }
+	snoozed := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeSnoozed, After: d} }
+	gone := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}
+	aborted := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}
+
+	for name, tt := range map[string]struct {
+		answer answer
+		expect string
+		want   job.Outcome
+		class  string
+	}{
+		"200":                    {answer{status: 200}, "", delivered, ""},
+		"204":                    {answer{status: 204}, "", delivered, ""},
+		"299":                    {answer{status: 299}, "", delivered, ""},
+		"2xx cut body":           {answer{status: 200, cut: true}, "", delivered, ""},
+		"2xx broken body":        {answer{status: 200, bodyErr: classReset}, "", delivered, ""},
+		"expect":                 {answer{status: 200, body: []byte("success")}, "success", delivered, ""},
+		"expect, case and space": {answer{status: 201, body: []byte(" \r\nSuccess\n")}, "success", delivered, ""},
+		"expect, other":          {answer{status: 200, body: []byte("fail")}, "success", failed, classUnexpected},
+		"expect, more":           {answer{status: 200, body: []byte("success!")}, "success", failed, classUnexpected},
+		"expect, empty":          {answer{status: 200}, "success", failed, classUnexpected},
+		"expect, cut":            {answer{status: 200, body: []byte("success"), cut: true}, "success", failed, classTooLarge},
+		"expect, broken":         {answer{status: 200, body: []byte("success"), bodyErr: classTimeout}, "success", failed, classTimeout},
+		"expect, not a 2xx":      {answer{status: 500, body: []byte("success")}, "success", failed, "http_500"},
+
+		"410":               {answer{status: 410}, "", gone, "http_410"},
+		"410 and snooze":    {answer{status: 410, header: headers("Duehook-Action", "snooze", "Retry-After", "5")}, "", gone, "http_410"},
+		"abort on 400":      {answer{status: 400, header: headers("webhook-delivery", "abort-message")}, "", aborted, "http_400"},
+		"abort on 500":      {answer{status: 500, header: headers("Webhook-Delivery", " Abort-Message ")}, "", aborted, "http_500"},
+		"abort on 302":      {answer{status: 302, header: headers("webhook-delivery", "abort-message")}, "", aborted, "http_302"},
+		"no abort on 200":   {answer{status: 200, header: headers("webhook-delivery", "abort-message")}, "", delivered, ""},
+		"another directive": {answer{status: 500, header: headers("webhook-delivery", "disable-endpoint")}, "", failed, "http_500"},
+
+		"429, seconds":      {answer{status: 429, header: headers("Retry-After", "120")}, "", failedAfter(2 * time.Minute), "http_429"},
+		"503, seconds":      {answer{status: 503, header: headers("Retry-After", "7")}, "", failedAfter(7 * time.Second), "http_503"},
+		"503, date":         {answer{status: 503, header: headers("Retry-After", in90s)}, "", failedAfter(90 * time.Second), "http_503"},
+		"429, plain":        {answer{status: 429}, "", failed, "http_429"},
+		"503, nonsense":     {answer{status: 503, header: headers("Retry-After", "soon")}, "", failed, "http_503"},
+		"500 does not name": {answer{status: 500, header: headers("Retry-After", "120")}, "", failed, "http_500"},
+		"200 does not name": {answer{status: 200, header: headers("Retry-After", "120")}, "", delivered, ""},
+
+		"snooze on 200":            {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "60")}, "", snoozed(time.Minute), ""},
+		"snooze on 503":            {answer{status: 503, header: headers("Duehook-Action", "Snooze", "Retry-After", "60")}, "", snoozed(time.Minute), ""},
+		"snooze on 404":            {answer{status: 404, header: headers("Duehook-Action", "snooze", "Retry-After", in90s)}, "", snoozed(90 * time.Second), ""},
+		"snooze before expect":     {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "60")}, "ok", snoozed(time.Minute), ""},
+		"snooze without a time":    {answer{status: 200, header: headers("Duehook-Action", "snooze")}, "", failed, classBadSnooze},
+		"snooze with nonsense":     {answer{status: 503, header: headers("Duehook-Action", "snooze", "Retry-After", "-5")}, "", failed, classBadSnooze},
+		"another action":           {answer{status: 200, header: headers("Duehook-Action", "dance")}, "", delivered, ""},
+		"snooze clamped to a day":  {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "999999")}, "", snoozed(24 * time.Hour), ""},
+		"snooze clamped to second": {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "0")}, "", snoozed(time.Second), ""},
+
+		"301": {answer{status: 301, header: headers("Location", "http://x.example/")}, "", failed, "http_301"},
+		"304": {answer{status: 304}, "", failed, "http_304"},
+		"101": {answer{status: 101}, "", failed, "http_101"},
+		"400": {answer{status: 400}, "", failed, "http_400"},
+		"404": {answer{status: 404}, "", failed, "http_404"},
+		"500": {answer{status: 500}, "", failed, "http_500"},
+		"999": {answer{status: 999}, "", failed, "http_999"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.answer.header == nil {
+				tt.answer.header = http.Header{}
+			}
+			got, class := judge(tt.answer, tt.expect, now)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("outcome (-want +got):\n%s", diff)
+			}
+			if class != tt.class {
+				t.Errorf("class %q, want %q", class, tt.class)
+			}
+		})
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := job.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	for value, want := range map[string]time.Duration{ // 0: ignored
+		"":                                 0,
+		" ":                                0,
+		"soon":                             0,
+		"-1":                               0,
+		"+5":                               0,
+		"1.5":                              0,
+		"1e3":                              0,
+		"0x10":                             0,
+		"5s":                               0,
+		"Tue, 99 Jan 2030":                 0,
+		"0":                                time.Second,
+		"1":                                time.Second,
+		" 30 ":                             30 * time.Second,
+		"0030":                             30 * time.Second,
+		"86400":                            24 * time.Hour,
+		"86401":                            24 * time.Hour,
+		"9223372036":                       24 * time.Hour,
+		"9223372036854775807":              24 * time.Hour,
+		"9223372036854775808":              24 * time.Hour,
+		"99999999999999999999":             24 * time.Hour,
+		strings.Repeat("9", 9000):          24 * time.Hour,
+		"Tue, 01 Jan 2030 00:10:00 GMT":    10 * time.Minute,
+		"Tuesday, 01-Jan-30 00:10:00 GMT":  10 * time.Minute,
+		"Tue Jan  1 00:10:00 2030":         10 * time.Minute,
+		"Tue, 01 Jan 2030 00:00:00 GMT":    time.Second,
+		"Mon, 01 Jan 1990 00:00:00 GMT":    time.Second,
+		"Sat, 01 Jan 0001 00:00:00 GMT":    time.Second,
+		"Fri, 31 Dec 9999 23:59:59 GMT":    24 * time.Hour,
+		"Tue, 01 Jan 2030 00:10:00 +0100!": 0,
+	} {
+		got, ok := retryAfter(value, now)
+		if got != want || ok != (want != 0) {
+			t.Errorf("%.40q: %v, %v; want %v", value, got, ok, want)
+		}
+	}
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, seed := range []string{"120", "-1", "9223372036854775807", "Tue, 01 Jan 2030 00:10:00 GMT", "\x00"} {
+		f.Add(seed, int64(1_900_000_000_000))
+	}
+	f.Fuzz(func(t *testing.T, value string, now int64) {
+		d, ok := retryAfter(value, job.Instant(now%math.MaxInt32*1000))
+		if ok && (d < minRetryAfter || d > maxRetryAfter) || !ok && d != 0 {
+			t.Errorf("%q at %d: %v, %v", value, now, d, ok)
+		}
+	})
+}
+
+func TestExcerptIsShortValidText(t *testing.T) {
+	for name, tt := range map[string]struct{ body, want string }{
+		"empty":           {"", ""},
+		"short":           {"all is well", "all is well"},
+		"NUL":             {"a\x00b", "a\uFFFDb"},
+		"gzip":            {"\x1f\x8b\x08", "\x1f\uFFFD\x08"},
+		"long":            {strings.Repeat("x", 2000), strings.Repeat("x", 1024)},
+		"cut in a rune":   {strings.Repeat("x", 1023) + "é", strings.Repeat("x", 1023)},
+		"long, not valid": {strings.Repeat("\xff", 2000), "\uFFFD"},
+		"grown too long":  {strings.Repeat("\x00", 1024), strings.Repeat("\uFFFD", 341)},
+	} {
+		got := excerpt([]byte(tt.body))
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", name, strconv.Quote(got), strconv.Quote(tt.want))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		got := excerpt(rapid.SliceOfN(rapid.Byte(), 0, 3000).Draw(t, "body"))
+		if len(got) > excerptLimit || !utf8.ValidString(got) || strings.Contains(got, "\x00") {
+			t.Fatalf("excerpt of %d bytes, valid %v", len(got), utf8.ValidString(got))
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package dispatcher
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+// settleGrace is how long settling may still take once requests have been
+// broken off.
+const settleGrace = 5 * time.Second
+
+// Dispatcher delivers due jobs.
+type Dispatcher struct {
+	opts      Options
+	transport http.RoundTripper
+	sender    *sender
+	breakers  *breakers
+	holds     *holds
+	metrics   *metrics
+}
+
+// New checks the options and makes a dispatcher; Run sets it going.
+func New(o Options) (*Dispatcher, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	guard, err := NewGuard(o.AllowCIDRs)
+	if err != nil {
+		return nil, err
+	}
+	return newDispatcher(o, newTransport(guard, o.Workers))
+}
+
+// newDispatcher takes checked options with their defaults filled in.
+func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) {
+	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
+	d.holds = newHolds(o)
+	d.breakers = newBreakers(o, d.holds.wish)
+	var err error
+	d.metrics, err = newMetrics(o.Metrics, d.breakers.count)
+	return d, err
+}
+
+// Run delivers jobs until ctx ends, then shuts down in good order: it takes no
+// more jobs, gives back those not begun, lets requests under way finish for
+// Grace, breaks off the rest, and settles everything. Jobs given back or
+// broken off have used no attempt. It returns nil when nothing is left to do.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	lasting := context.WithoutCancel(ctx)
+	work, breakOff := context.WithCancel(lasting)
+	settle, giveUp := context.WithCancel(lasting)
+	defer giveUp()
+
+	var aides, pipelines sync.WaitGroup
+	drained := make(chan struct{})
+	aides.Go(func() { d.limitDrain(ctx, drained, breakOff, giveUp) })
+	aides.Go(func() { d.holds.run(work) })
+	shards := d.opts.Store.Shards()
+	for shard := range shards {
+		p := newPipeline(d, shard, share(d.opts.Workers, shards))
+		pipelines.Go(func() { p.run(phases{take: ctx, work: work, settle: settle}) })
+	}
+	pipelines.Wait()
+	close(drained)
+	breakOff()
+	aides.Wait()
+	if t, ok := d.transport.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
+	return nil
+}
+
+// share divides n over parts, rounding up.
+func share(n, parts int) int { return (n + parts - 1) / parts }
+
+// limitDrain sets the pace of a shutdown: when ctx has ended, requests are
+// broken off after Grace, and settling is given up some time later.
+func (d *Dispatcher) limitDrain(ctx context.Context, drained <-chan struct{}, breakOff, giveUp func()) {
+	select {
+	case <-ctx.Done():
+	case <-drained:
+		return
+	}
+	if waitFor(drained, d.opts.Grace) {
+		return
+	}
+	d.opts.Logger.Warn("requests still under way are broken off; no attempt is used", "grace", d.opts.Grace)
+	breakOff()
+	if !waitFor(drained, settleGrace) {
+		giveUp()
+	}
+}
+
+// waitFor reports whether done was closed within limit of real time, which is
+// what whoever stops the process counts by.
+func waitFor(done <-chan struct{}, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// logAttempt tells, for debugging, how an attempt went.
+func (d *Dispatcher) logAttempt(ctx context.Context, c *claim, o job.Outcome) {
+	if !d.opts.Logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	d.opts.Logger.Debug("attempt", "topic", c.Job.Topic, "id", c.Job.ID, "attempt", o.Attempt.Number,
+		"endpoint", c.Job.Lane().Endpoint, "outcome", outcomeNames[o.Kind],
+		"status", o.Attempt.Status, "error", o.Attempt.Error, "duration", o.Attempt.Duration)
+}

@@ -1,0 +1,183 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+	"golang.org/x/net/idna"
+)
+
+// ErrBlocked says that the guard refuses a destination. It tells no more than
+// that, or answers would serve to explore our network.
+var ErrBlocked = errors.New("destination not allowed")
+
+// errNoPermitted: a name has refused addresses and permitted ones, and none of
+// the permitted ones could be reached.
+var errNoPermitted = errors.New("no permitted address of the host could be reached")
+
+// dialTimeout bounds connecting and the TLS handshake each, also for
+// connections whose request has ended meanwhile.
+const dialTimeout = 10 * time.Second
+
+// azureWire is the address of the Azure platform's own services (DNS, agent),
+// a public one by number but reachable from inside only.
+const azureWire = "168.63.129.16/32"
+
+// Guard decides which addresses may be delivered to: by default none that is
+// private, loopback, link-local or otherwise reserved, nor our own.
+type Guard struct {
+	rules *ssrf.Guardian
+}
+
+// NewGuard makes a guard that permits the ranges allow on top of the public
+// internet. It takes note of the machine's own addresses.
+func NewGuard(allow []netip.Prefix) (*Guard, error) {
+	own, err := ownAddresses()
+	if err != nil {
+		return nil, fmt.Errorf("list own addresses: %w", err)
+	}
+	deny4, deny6 := splitFamilies(append(own, netip.MustParsePrefix(azureWire)))
+	for _, p := range allow {
+		if !p.IsValid() {
+			return nil, errors.New("an allowed range is not valid")
+		}
+	}
+	allow4, allow6 := splitFamilies(allow)
+	return &Guard{rules: ssrf.New(
+		ssrf.WithAnyPort(),
+		ssrf.WithAllowedV4Prefixes(allow4...), ssrf.WithAllowedV6Prefixes(allow6...),
+		ssrf.WithDeniedV4Prefixes(deny4...), ssrf.WithDeniedV6Prefixes(deny6...),
+	)}, nil
+}
+
+func ownAddresses() ([]netip.Prefix, error) {
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	var own []netip.Prefix
+	for _, a := range addrs {
+		ipNet, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(ipNet.IP); ok {
+			ip = ip.Unmap()
+			own = append(own, netip.PrefixFrom(ip, ip.BitLen()))
+		}
+	}
+	return own, nil
+}
+
+// splitFamilies sorts prefixes into IPv4 and IPv6; IPv4-mapped ones are IPv4,
+// as the dialler writes them.
+func splitFamilies(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
+	const mappedBits = 96
+	for _, p := range prefixes {
+		switch {
+		case p.Addr().Is4():
+			v4 = append(v4, p)
+		case p.Addr().Is4In6() && p.Bits() >= mappedBits:
+			v4 = append(v4, netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mappedBits))
+		default:
+			v6 = append(v6, p)
+		}
+	}
+	return v4, v6
+}
+
+// Control is for net.Dialer.Control: it judges the very address that is about
+// to be connected to, whatever name or notation led there.
+func (g *Guard) Control(network, address string, c syscall.RawConn) error {
+	if err := g.rules.Safe(network, address, c); err != nil {
+		return fmt.Errorf("%w: %w", ErrBlocked, err)
+	}
+	return nil
+}
+
+// CheckURL refuses, with ErrBlocked, a URL that is plainly not allowed: by an
+// address in it or a name for loopback. Other names are judged when dialled.
+func (g *Guard) CheckURL(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return fmt.Errorf("%w: not a URL", ErrBlocked)
+	}
+	host := u.Hostname()
+	// The transport does the same, and wide digits become plain ones by it.
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	host = strings.ToLower(strings.TrimRight(host, "."))
+	switch addr, err := netip.ParseAddr(host); {
+	case err == nil:
+		return g.checkAddr(addr)
+	case host == "", endsInNumber(host):
+		// Forms such as 127.1 or 0x7f000001, which resolvers may take for
+		// addresses. Public names do not end in a number.
+		return ErrBlocked
+	case isLoopbackName(host):
+		if g.checkAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) == nil {
+			return nil
+		}
+		return g.checkAddr(netip.IPv6Loopback())
+	}
+	return nil
+}
+
+func (g *Guard) checkAddr(a netip.Addr) error {
+	if g.rules.SafeAddr(a.Unmap()) != nil {
+		return ErrBlocked
+	}
+	return nil
+}
+
+// endsInNumber reports whether the last label is a decimal, octal or
+// hexadecimal number.
+func endsInNumber(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return last != "" && strings.Trim(last, "0123456789") == ""
+}
+
+func isLoopbackName(host string) bool {
+	switch host {
+	case "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback":
+		return true
+	}
+	return strings.HasSuffix(host, ".localhost")
+}
+
+// dial connects to permitted addresses only. The error wraps ErrBlocked if the
+// host has no other address; a host of which only some are refused is taken
+// for unreachable, for that can pass.
+func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var permitted atomic.Bool // the dialler tries two families at a time
+	dialer := net.Dialer{
+		Timeout: dialTimeout,
+		// Go's own resolver holds no thread and ends with ctx.
+		Resolver: &net.Resolver{PreferGo: true},
+		Control: func(network, address string, c syscall.RawConn) error {
+			err := g.Control(network, address, c)
+			if err == nil {
+				permitted.Store(true)
+			}
+			return err
+		},
+	}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if permitted.Load() && errors.Is(err, ErrBlocked) {
+		return nil, errNoPermitted
+	}
+	return conn, err
+}

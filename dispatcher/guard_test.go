@@ -1,0 +1,255 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+func mustGuard(t testing.TB, allow ...netip.Prefix) *Guard {
+	t.Helper()
+	g, err := NewGuard(allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// refusedHosts are plainly not allowed.
+var refusedHosts = []string{
+	// loopback, in several notations
+	"127.0.0.1", "127.0.0.1:8080", "127.8.9.10", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "0x7f000001",
+	"0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.0x1", "１２７.0.0.1", "[::1]", "[::1]:443",
+	"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[::127.0.0.1]",
+	"localhost", "LOCALHOST", "localhost.", "localhost:9000", "a.localhost", "localhost.localdomain", "ip6-localhost",
+	// private, shared, link-local, metadata
+	"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
+	"169.254.169.254", "169.254.170.2", "[fe80::1]", "[fe80::1%25eth0]", "[fc00::1]", "[fd00:ec2::254]",
+	"168.63.129.16", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]",
+	// reserved
+	"0.0.0.0", "0", "[::]", "255.255.255.255", "224.0.0.1", "240.0.0.1", "192.0.2.1", "198.18.0.1", "203.0.113.7",
+	"[ff02::1]", "[2001:db8::1]", "[100::1]",
+	// addresses of IPv4 within IPv6
+	"[64:ff9b::7f00:1]", "[64:ff9b::a9fe:a9fe]", "[2002:7f00:1::]", "[2002:a9fe:a9fe::1]", "[2001:0:7f00:1::1]",
+	// no host at all
+	"", ":80",
+}
+
+func TestCheckURLRefuses(t *testing.T) {
+	g := mustGuard(t)
+	for _, host := range refusedHosts {
+		if err := g.CheckURL("http://" + host + "/hook"); !errors.Is(err, ErrBlocked) {
+			t.Errorf("%s: %v, want ErrBlocked", host, err)
+		} else if err.Error() != ErrBlocked.Error() {
+			t.Errorf("%s: %q tells too much", host, err)
+		}
+	}
+	if err := g.CheckURL("http://[::1"); !errors.Is(err, ErrBlocked) {
+		t.Errorf("not a URL: %v, want ErrBlocked", err)
+	}
+}
+
+func TestCheckURLPermits(t *testing.T) {
+	g := mustGuard(t)
+	for _, host := range []string{
+		"shop.example", "shop.example:8443", "8.8.8.8", "1.1.1.1:8080", "[2606:4700::1111]", "[::ffff:8.8.8.8]",
+		"localhost.example", "mylocalhost", "127.0.0.1.nip.example", "bücher.example", "4ever.example", "0x.example",
+		"x1.example", "a-1", "deadbeef", "beef.face",
+	} {
+		if err := g.CheckURL("https://" + host + "/hook"); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
+func TestAllowedRangesAreOpened(t *testing.T) {
+	for _, tt := range []struct {
+		allow  string
+		opened []string
+		closed []string
+	}{
+		{"127.0.0.0/8", []string{"127.0.0.1", "127.1.2.3", "localhost", "[::ffff:127.0.0.1]"}, []string{"[::1]", "10.0.0.1", "127.1"}},
+		{"::1/128", []string{"[::1]", "localhost"}, []string{"127.0.0.1"}},
+		{"10.1.0.0/16", []string{"10.1.2.3"}, []string{"10.2.0.1", "localhost"}},
+		{"::ffff:10.1.0.0/112", []string{"10.1.2.3", "[::ffff:10.1.2.3]"}, []string{"10.2.0.1"}},
+		{"fd00::/8", []string{"[fd12::1]"}, []string{"[fc00::1]"}},
+		{"64:ff9b::/96", []string{"[64:ff9b::808:808]"}, []string{"[fd00::1]"}},
+		{"168.63.129.16/32", []string{"168.63.129.16"}, []string{"169.254.169.254"}},
+	} {
+		g := mustGuard(t, netip.MustParsePrefix(tt.allow))
+		for _, host := range tt.opened {
+			if err := g.CheckURL("http://" + host); err != nil {
+				t.Errorf("%s with %s: %v", host, tt.allow, err)
+			}
+		}
+		for _, host := range tt.closed {
+			if err := g.CheckURL("http://" + host); !errors.Is(err, ErrBlocked) {
+				t.Errorf("%s with %s: %v, want ErrBlocked", host, tt.allow, err)
+			}
+		}
+	}
+}
+
+func TestNewGuardRefusesAnInvalidRange(t *testing.T) {
+	if _, err := NewGuard([]netip.Prefix{{}}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := New(Options{Store: newFakeStore(), AllowCIDRs: []netip.Prefix{{}}}); err == nil {
+		t.Error("no error from New")
+	}
+}
+
+func TestControlRefusesOwnAddresses(t *testing.T) {
+	g := mustGuard(t)
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		address := net.JoinHostPort(a.(*net.IPNet).IP.String(), "80")
+		if err := g.Control("tcp4", address, nil); !errors.Is(err, ErrBlocked) {
+			t.Errorf("%s: %v, want ErrBlocked", address, err)
+		}
+	}
+	// The rule is by address, not only because such addresses tend to be private.
+	public := netip.MustParsePrefix("8.8.4.4/32")
+	deny4, _ := splitFamilies([]netip.Prefix{public})
+	if len(deny4) != 1 || deny4[0] != public {
+		t.Errorf("split: %v", deny4)
+	}
+}
+
+func TestControlRefusesOtherNetworksAndNonsense(t *testing.T) {
+	g := mustGuard(t)
+	for _, tt := range [][2]string{{"udp4", "8.8.8.8:53"}, {"tcp4", "nonsense"}, {"tcp6", "[fe80::1%eth0]:80"}} {
+		if err := g.Control(tt[0], tt[1], nil); !errors.Is(err, ErrBlocked) {
+			t.Errorf("%v: %v, want ErrBlocked", tt, err)
+		}
+	}
+	if err := g.Control("tcp4", "8.8.8.8:80", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// countingListener counts connections, refused ones included.
+func countingServer(t *testing.T) (url string, port string, accepted *atomic.Int32) {
+	t.Helper()
+	accepted = new(atomic.Int32)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			accepted.Add(1)
+		}
+	}
+	srv.Start()
+	t.Cleanup(srv.Close)
+	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv.URL, port, accepted
+}
+
+func TestRefusedDestinationsAreNotDialled(t *testing.T) {
+	_, port, accepted := countingServer(t)
+	s := realSender(t, Options{})
+	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "127.9.9.9", "0.0.0.0", "[::1]"} {
+		o, health := s.send(t.Context(), newClaim(newJob("blocked", "http://"+host+":"+port+"/")))
+		if o.Kind != job.OutcomeRefused || o.Reason != job.ReasonBlocked || o.Attempt.Error != classBlocked {
+			t.Errorf("%s: %+v, attempt %+v", host, o, o.Attempt)
+		}
+		if !errors.Is(health, errExcluded) {
+			t.Errorf("%s: health %v; a refusal says nothing of the endpoint", host, health)
+		}
+	}
+	if n := accepted.Load(); n != 0 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	target, _, accepted := countingServer(t)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		srv := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", target)
+			w.WriteHeader(code)
+		})
+		o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("r", srv)))
+		if o.Kind != job.OutcomeFailed || o.Attempt.Status != code || o.Attempt.Error != fmt.Sprintf("http_%d", code) {
+			t.Errorf("%d: %+v, attempt %+v", code, o, o.Attempt)
+		}
+		if health != nil {
+			t.Errorf("%d: health %v; the endpoint is alive", code, health)
+		}
+	}
+	if n := accepted.Load(); n != 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+func TestMalformedRedirectIsAFailure(t *testing.T) {
+	srv := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "http://[::1")
+		w.WriteHeader(http.StatusFound)
+	})
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("r", srv)))
+	if o.Kind != job.OutcomeFailed || o.Attempt.Error != classInvalid {
+		t.Errorf("%+v, attempt %+v", o, o.Attempt)
+	}
+}
+
+func TestProxiesAreIgnored(t *testing.T) {
+	proxy, _, proxied := countingServer(t)
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"} {
+		t.Setenv(name, proxy)
+	}
+	// Loopback is never proxied by net/http, so the target must have a name
+	// and an address that would be. It is refused when dialled; a proxy would not be.
+	s := realSender(t, Options{Timeout: time.Second})
+	o, _ := s.send(t.Context(), newClaim(newJob("p", "http://10.11.12.13/")))
+	if o.Kind != job.OutcomeRefused {
+		t.Errorf("%+v, attempt %+v", o, o.Attempt)
+	}
+	if tr := newTransport(mustGuard(t), 1); tr.Proxy != nil {
+		t.Error("the transport has a proxy function")
+	}
+	if n := proxied.Load(); n != 0 {
+		t.Errorf("%d connections to the proxy", n)
+	}
+}
+
+func TestHostWithOneRefusedAddressIsUnreachableNotRefused(t *testing.T) {
+	// "localhost" has addresses in both families here; only IPv6 is permitted,
+	// and nobody listens there.
+	addrs, err := net.DefaultResolver.LookupIPAddr(t.Context(), "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(addrs) < 2 {
+		t.Logf("localhost has only %v: the address itself must do", addrs)
+	}
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(l.Addr().String(), ":")
+	_ = l.Close()
+	g := mustGuard(t, netip.MustParsePrefix("::1/128"))
+	_, err = g.dial(context.Background(), "tcp", "localhost:"+port)
+	if err == nil {
+		t.Fatal("connected to a port that nobody has")
+	}
+	if len(addrs) >= 2 && errors.Is(err, ErrBlocked) {
+		t.Errorf("%v: a permitted address was there to try", err)
+	}
+}

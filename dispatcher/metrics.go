@@ -1,0 +1,107 @@
+package dispatcher
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/duehook/duehook/job"
+)
+
+// outcomeNames are the values of the label "outcome".
+var outcomeNames = [...]string{
+	job.OutcomeDelivered: "delivered",
+	job.OutcomeFailed:    "failed",
+	job.OutcomeRefused:   "refused",
+	job.OutcomeSnoozed:   "snoozed",
+	job.OutcomeReleased:  "released",
+	job.OutcomeExpired:   "expired",
+	job.OutcomeCancelled: "cancelled",
+	job.OutcomeLapsed:    "lapsed",
+}
+
+var (
+	latenessBuckets = []float64{.001, .002, .004, .008, .016, .032, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+	durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
+)
+
+type metrics struct {
+	outcomes      [len(outcomeNames)]prometheus.Counter
+	latenessFirst prometheus.Observer
+	latenessRetry prometheus.Observer
+	duration      prometheus.Histogram
+	inFlight      prometheus.Gauge
+	stale         prometheus.Counter
+	dropped       prometheus.Counter
+}
+
+// newMetrics makes the dispatcher's metrics and registers them with r, unless
+// that is nil.
+func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int) (*metrics, error) {
+	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_attempts_total", Help: "Claimed jobs by what came of them.",
+	}, []string{"outcome"})
+	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "duehook_lateness_seconds", Buckets: latenessBuckets,
+		Help: "Time from when an attempt was due to its start, by the store's clock.",
+	}, []string{"attempt"})
+	m := &metrics{
+		latenessFirst: lateness.WithLabelValues("first"),
+		latenessRetry: lateness.WithLabelValues("retry"),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "duehook_attempt_seconds", Buckets: durationBuckets,
+			Help: "Duration of delivery attempts, from dialling to the last byte read.",
+		}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "duehook_in_flight", Help: "Deliveries under way.",
+		}),
+		stale: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_settle_stale_total",
+			Help: "Outcomes not stored because the job had been leased again or had ended.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_settle_dropped_total",
+			Help: "Outcomes that could not be stored; their jobs are delivered again.",
+		}),
+	}
+	for kind, name := range outcomeNames {
+		m.outcomes[kind] = outcomes.WithLabelValues(name)
+	}
+	all := []prometheus.Collector{
+		outcomes, lateness, m.duration, m.inFlight, m.stale, m.dropped, breakerStates(breakers),
+	}
+	for _, c := range all {
+		if r == nil {
+			break
+		}
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register the dispatcher's metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// breakerStates counts breakers by state whenever metrics are read.
+type breakerStates func() map[gobreaker.State]int
+
+var breakersDesc = prometheus.NewDesc("duehook_breakers",
+	"Endpoints by the state of their circuit breaker.", []string{"state"}, nil)
+
+func (breakerStates) Describe(ch chan<- *prometheus.Desc) { ch <- breakersDesc }
+
+func (count breakerStates) Collect(ch chan<- prometheus.Metric) {
+	n := count()
+	for _, state := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
+		ch <- prometheus.MustNewConstMetric(breakersDesc, prometheus.GaugeValue, float64(n[state]), state.String())
+	}
+}
+
+func (m *metrics) observeStart(j *job.Job, at job.Instant) {
+	late := at.Sub(dueAt(j)).Seconds()
+	if j.Attempts == 0 {
+		m.latenessFirst.Observe(late)
+	} else {
+		m.latenessRetry.Observe(late)
+	}
+}

@@ -1,0 +1,155 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// Defaults of Options.
+const (
+	DefaultWorkers         = 512
+	DefaultTimeout         = 10 * time.Second
+	DefaultLeaseMargin     = 10 * time.Second
+	DefaultGrace           = 15 * time.Second
+	DefaultBreakerFailures = 20
+	DefaultBreakerOpen     = 10 * time.Second
+	DefaultBreakerProbes   = 3
+)
+
+// The parts of a lease that are not the request itself.
+const (
+	// startAllowance is how long after the claim was asked for a request may
+	// start.
+	startAllowance = 2 * time.Second
+	// settleReserve is kept for settling after the request's deadline.
+	settleReserve = 3 * time.Second
+	// MinLeaseMargin is the least by which a lease must outlast the request.
+	MinLeaseMargin = startAllowance + settleReserve
+)
+
+// ErrLease is wrapped by the error for leases that could end before their
+// request has been settled: a second worker would then send the same job.
+var ErrLease = errors.New("lease too short")
+
+// Store is what the dispatcher needs of a store; store.Dispatching says what
+// the methods promise.
+type Store interface {
+	Shards() int
+	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
+	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
+	Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error)
+	Hold(ctx context.Context, endpoint string, d time.Duration) error
+	Unhold(ctx context.Context, endpoint string) error
+}
+
+// Signer makes the webhook-signature header of one attempt.
+type Signer interface {
+	// Sign signs the body sent for topic with the webhook-id id at the time at.
+	// After an error the job is tried again later; no attempt is used.
+	Sign(topic, id string, at time.Time, body []byte) (string, error)
+}
+
+// Options of a Dispatcher. Only Store has no default.
+type Options struct {
+	Store   Store
+	Clock   job.Clock             // nil: the machine's
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: metrics are not registered
+	ID      string                // recorded as the worker by stores that keep a journal
+	Version string                // told to receivers in User-Agent; empty: "dev"
+
+	// Workers is the number of requests under way at most. It is divided
+	// evenly over the store's shards, at least one each. Zero: DefaultWorkers.
+	Workers int
+	// Timeout bounds one attempt of a job without a timeout of its own, from
+	// dialling to the last byte read. Zero: DefaultTimeout.
+	Timeout time.Duration
+	// LeaseMargin is by how much the lease of a job with its own timeout
+	// outlasts that. Zero: DefaultLeaseMargin.
+	LeaseMargin time.Duration
+	// Lease is the lease of the other jobs. Zero: Timeout plus LeaseMargin.
+	Lease time.Duration
+	// Policy is the retry policy of jobs without one of their own. Without
+	// steps: retrypolicy.Default.
+	Policy retrypolicy.Policy
+	// Grace is how long requests may go on once Run was told to stop. Zero:
+	// DefaultGrace.
+	Grace time.Duration
+
+	// AllowCIDRs opens ranges that the guard refuses by default.
+	AllowCIDRs []netip.Prefix
+	// Signer signs requests; nil: they go unsigned.
+	Signer Signer
+
+	// BreakerFailures is after how many failures in a row an endpoint is left
+	// alone. Zero: DefaultBreakerFailures; negative: there are no breakers. They
+	// run by real time, so a scaled clock needs them off.
+	BreakerFailures int
+	// BreakerOpen is for how long. Zero: DefaultBreakerOpen.
+	BreakerOpen time.Duration
+	// BreakerProbes is how many requests then must succeed, and may be made,
+	// before the endpoint is served freely. Zero: DefaultBreakerProbes.
+	BreakerProbes int
+}
+
+// Validate reports settings that cannot work. A short lease gives an error
+// that wraps ErrLease.
+func (o Options) Validate() error {
+	o = o.withDefaults()
+	switch {
+	case o.Store == nil:
+		return errors.New("dispatcher: no store")
+	case o.Workers < 0, o.Timeout < 0, o.Grace < 0, o.BreakerOpen < 0, o.BreakerProbes < 0:
+		return errors.New("dispatcher: workers, timeout, grace and breaker settings cannot be negative")
+	case o.LeaseMargin < MinLeaseMargin:
+		return fmt.Errorf("%w: the margin of %v must be at least %v, for starting and settling",
+			ErrLease, o.LeaseMargin, MinLeaseMargin)
+	case o.Lease < o.Timeout+MinLeaseMargin:
+		return fmt.Errorf("%w: with a request timeout of %v it must be at least %v, not %v",
+			ErrLease, o.Timeout, o.Timeout+MinLeaseMargin, o.Lease)
+	}
+	if err := o.Policy.Validate(); err != nil {
+		return fmt.Errorf("dispatcher: %w", err)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	orDefault(&o.Version, "dev")
+	orDefault(&o.Workers, DefaultWorkers)
+	orDefault(&o.Timeout, DefaultTimeout)
+	orDefault(&o.LeaseMargin, DefaultLeaseMargin)
+	orDefault(&o.Lease, o.Timeout+o.LeaseMargin)
+	orDefault(&o.Grace, DefaultGrace)
+	if o.Policy.Steps == nil {
+		o.Policy = retrypolicy.Default()
+	}
+	orDefault(&o.BreakerFailures, DefaultBreakerFailures)
+	orDefault(&o.BreakerOpen, DefaultBreakerOpen)
+	orDefault(&o.BreakerProbes, DefaultBreakerProbes)
+	return o
+}
+
+// orDefault replaces a zero value.
+func orDefault[T comparable](v *T, fallback T) {
+	var zero T
+	if *v == zero {
+		*v = fallback
+	}
+}

@@ -1,0 +1,230 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/rand"
+	randv2 "math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// maxBatch is how many jobs are popped and claimed at a time.
+	maxBatch = 256
+	// popWait is how long a pop waits for the first hint. It only sets how
+	// often an idle dispatcher asks.
+	popWait = 5 * time.Second
+)
+
+// claim is a claimed job on its way through a worker.
+type claim struct {
+	store.Claimed
+	asked time.Time // before the claim was asked for: its lease began no earlier
+	got   time.Time // when the answer came: stands for Claimed.Now
+}
+
+// instant is t, read from our clock, by the store's clock.
+func (c *claim) instant(t time.Time) job.Instant { return c.Now.Add(t.Sub(c.got)) }
+
+// phases are the contexts of the stages of a shutdown.
+type phases struct {
+	take   context.Context // ends first: take no more work
+	work   context.Context // ends next: break off requests
+	settle context.Context // ends last: give up settling
+}
+
+// pipeline takes one shard's jobs from the ready list to their settlement.
+type pipeline struct {
+	d       *Dispatcher
+	opts    *Options
+	shard   int
+	workers int
+	slots   *slots
+	jobs    chan *claim
+	results chan result
+	pops    *outage
+	claims  *outage
+	seen    map[job.Key]struct{} // the hints of one batch
+}
+
+func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
+	return &pipeline{
+		d:       d,
+		opts:    &d.opts,
+		shard:   shard,
+		workers: workers,
+		slots:   newSlots(workers),
+		jobs:    make(chan *claim, workers), // a slot is a place in it
+		results: make(chan result, workers),
+		pops:    newOutage(d.opts.Clock, d.opts.Logger, "taking from the ready list"),
+		claims:  newOutage(d.opts.Clock, d.opts.Logger, "claiming jobs"),
+		seen:    map[job.Key]struct{}{},
+	}
+}
+
+// run works until ph.take ends and everything claimed has been settled or
+// given up.
+func (p *pipeline) run(ph phases) {
+	var workers, settler sync.WaitGroup
+	settler.Go(func() { newSettler(p.d, p.results).run(ph.settle) })
+	for range p.workers {
+		workers.Go(func() { p.serve(ph) })
+	}
+	p.feed(ph)
+	close(p.jobs)
+	workers.Wait()
+	close(p.results)
+	settler.Wait()
+}
+
+// feed is the pop loop.
+func (p *pipeline) feed(ph phases) {
+	for {
+		n := p.slots.take(ph.take, maxBatch)
+		if n == 0 {
+			return
+		}
+		claims := p.fetch(ph, n)
+		for i := range claims {
+			p.jobs <- &claims[i]
+		}
+		p.slots.give(n - len(claims))
+	}
+}
+
+// fetch pops and claims up to n jobs; none after a failure, or when there are
+// none.
+func (p *pipeline) fetch(ph phases, n int) []claim {
+	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, popWait)
+	if err != nil {
+		p.pops.failed(ph.take, err)
+		return nil
+	}
+	p.pops.worked()
+	if len(hints) == 0 {
+		return nil
+	}
+	return p.claim(ph, hints)
+}
+
+// claim claims the hinted jobs. A failed claim may have gone through, so it is
+// repeated under the same nonce, which gives the same claims. When told to
+// stop it gives up after a failure; what it then holds unknowingly comes due
+// again when the leases lapse.
+func (p *pipeline) claim(ph phases, hints []store.Hint) []claim {
+	o := store.ClaimOptions{
+		Nonce: rand.Text(), Lease: p.opts.Lease, LeaseMargin: p.opts.LeaseMargin, By: p.opts.ID,
+	}
+	hints = p.unique(hints)
+	asked := p.opts.Clock.Now()
+	for {
+		claimed, err := p.opts.Store.Claim(ph.work, p.shard, hints, o)
+		if err == nil {
+			p.claims.worked()
+			return p.newClaims(claimed, asked)
+		}
+		if !p.claims.failed(ph.take, err) {
+			return nil
+		}
+	}
+}
+
+// unique drops repeated hints, in place: the ready list may name a job twice,
+// and a store would take the second for a repetition of the claim.
+func (p *pipeline) unique(hints []store.Hint) []store.Hint {
+	if len(hints) < 2 {
+		return hints
+	}
+	clear(p.seen)
+	return slices.DeleteFunc(hints, func(h store.Hint) bool {
+		_, again := p.seen[h.Key()]
+		p.seen[h.Key()] = struct{}{}
+		return again
+	})
+}
+
+func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []claim {
+	got := p.opts.Clock.Now()
+	claims := make([]claim, len(claimed))
+	for i, c := range claimed {
+		claims[i] = claim{Claimed: c, asked: asked, got: got}
+	}
+	return claims
+}
+
+// serve is one worker.
+func (p *pipeline) serve(ph phases) {
+	for c := range p.jobs {
+		p.handle(ph, c)
+		p.slots.give(1)
+	}
+}
+
+// handle sees one job through to its settlement. A panic ends here: the job's
+// lease lapses, and a job that does this each time is given up after some.
+func (p *pipeline) handle(ph phases, c *claim) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.opts.Logger.Error("panic while delivering a job",
+				"topic", c.Job.Topic, "id", c.Job.ID, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	o := p.deliver(ph, c)
+	p.d.metrics.outcomes[o.Kind].Inc()
+	policy := p.opts.Policy.For(c.Job.Spec.Retry)
+	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
+		return policy.Next(n, randv2.Float64)
+	})
+	p.results <- result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))}
+}
+
+// deliver decides what to do with a claimed job, and does it.
+func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
+	now := p.opts.Clock.Now()
+	if o := c.Job.Before(c.instant(now)); o != nil {
+		return *o
+	}
+	if ph.take.Err() != nil {
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}
+	}
+	if p.tooLate(c, now) {
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLapsed}
+	}
+	endpoint := c.Job.Lane().Endpoint
+	done, wait := p.d.breakers.allow(endpoint)
+	if done == nil {
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonEndpointHeld, After: wait}
+	}
+	health := errExcluded // if sending panics
+	defer func() { done(health) }()
+	p.d.metrics.observeStart(&c.Job, c.instant(now))
+	p.d.metrics.inFlight.Inc()
+	defer p.d.metrics.inFlight.Dec()
+	var o job.Outcome
+	o, health = p.d.sender.send(ph.work, c)
+	if o.Attempt != nil {
+		p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
+		p.d.logAttempt(ph.work, c, o)
+	}
+	return o
+}
+
+// leaseOf is the lease that the store gave the job.
+func (p *pipeline) leaseOf(j *job.Job) time.Duration {
+	if j.Spec.Timeout > 0 {
+		return j.Spec.Timeout + p.opts.LeaseMargin
+	}
+	return p.opts.Lease
+}
+
+// tooLate reports whether a request begun now could outlast the lease: the
+// claim took too long to come.
+func (p *pipeline) tooLate(c *claim, now time.Time) bool {
+	lastStart := p.leaseOf(&c.Job) - p.d.sender.timeoutOf(&c.Job) - settleReserve
+	return now.Sub(c.asked) > lastStart
+}

@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Headers of a delivery, in the form in which net/http keeps them.
+const (
+	headerID          = "Webhook-Id"
+	headerTimestamp   = "Webhook-Timestamp"
+	headerSignature   = "Webhook-Signature"
+	headerTopic       = "Duehook-Topic"
+	headerJobID       = "Duehook-Job-Id"
+	headerAttempt     = "Duehook-Attempt"
+	headerDueAt       = "Duehook-Due-At"
+	headerTraceparent = "Traceparent"
+)
+
+// dueAtFormat is RFC 3339 with milliseconds, for times in UTC.
+const dueAtFormat = "2006-01-02T15:04:05.000Z"
+
+// newRequest makes the request of attempt number of j, which starts at at.
+func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.Instant) (*retryablehttp.Request, error) {
+	var body any // an empty []byte would be sent as a body of unknown length
+	if len(j.Spec.Body) > 0 {
+		body = j.Spec.Body
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), j.Spec.URL, body)
+	if err != nil {
+		return nil, err
+	}
+	h := req.Header
+	for _, user := range j.Spec.Headers {
+		h.Set(user.Name, user.Value)
+	}
+	markReplayable(h)
+	if j.Spec.ContentType != "" {
+		h.Set("Content-Type", j.Spec.ContentType)
+	}
+	if j.Spec.Traceparent != "" {
+		h.Set(headerTraceparent, j.Spec.Traceparent)
+	}
+	h.Set("User-Agent", s.agent)
+	h.Set(headerID, j.UID)
+	h.Set(headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10))
+	h.Set(headerTopic, j.Topic)
+	h.Set(headerJobID, j.ID)
+	h.Set(headerAttempt, strconv.Itoa(number))
+	h.Set(headerDueAt, dueAt(j).Time().Format(dueAtFormat))
+	return req, nil
+}
+
+// sign adds the signature, if requests are signed.
+func (s *sender) sign(h http.Header, j *job.Job, at job.Instant) error {
+	if s.signer == nil {
+		return nil
+	}
+	signature, err := s.signer.Sign(j.Topic, j.UID, at.Time(), j.Spec.Body)
+	if err != nil {
+		return err
+	}
+	h.Set(headerSignature, signature)
+	return nil
+}
+
+// markReplayable lets the transport send the request once more, on another
+// connection, when a kept-alive one turns out to have been closed by the
+// receiver before it answered. Without it that everyday race would use up an
+// attempt. An empty value is not sent; receivers tell doubles by webhook-id.
+func markReplayable(h http.Header) {
+	const key = "X-Idempotency-Key"
+	if _, ok := h[key]; !ok {
+		h[key] = nil
+	}
+}
+
+// dueAt is when the attempt to be made was due.
+func dueAt(j *job.Job) job.Instant {
+	if j.NextAt != 0 {
+		return j.NextAt
+	}
+	return j.DueAt
+}

@@ -1,0 +1,152 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Why jobs are given back, beside the reasons that package job names.
+const (
+	reasonUnsigned = "signing_failed"
+	unsignedPause  = 10 * time.Second
+)
+
+// What an attempt tells the endpoint's breaker.
+var (
+	errEndpoint = errors.New("the endpoint failed")
+	errExcluded = errors.New("nothing was learned of the endpoint") // left out of the counts
+)
+
+// sender makes the request of an attempt and judges the answer.
+type sender struct {
+	client  *retryablehttp.Client
+	clock   job.Clock
+	timeout time.Duration
+	agent   string
+	signer  Signer
+	log     *slog.Logger
+	bodies  sync.Pool // of *bytes.Buffer
+}
+
+func newSender(o Options, transport http.RoundTripper) *sender {
+	return &sender{
+		client: newClient(transport), clock: o.Clock, timeout: o.Timeout,
+		agent: "duehook/" + o.Version, signer: o.Signer, log: o.Logger,
+		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
+	}
+}
+
+// send makes one attempt. When ctx ends during it, the job is released: the
+// attempt does not count. health is for the breaker: nil, errEndpoint or
+// errExcluded.
+func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
+	j, started := &c.Job, s.clock.Now()
+	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started)}
+	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
+	defer cancel()
+	req, err := s.newRequest(timed, j, attempt.Number, attempt.StartedAt)
+	if err != nil { // registered under other rules than ours
+		attempt.Error = classBadRequest
+		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
+	}
+	if err := s.sign(req.Header, j, attempt.StartedAt); err != nil {
+		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded
+	}
+
+	body := s.bodies.Get().(*bytes.Buffer)
+	defer s.recycle(body)
+	a, err := s.exchange(req, j.Spec.ExpectBody != "", body)
+	attempt.Duration = s.clock.Now().Sub(started)
+	if err != nil {
+		if ctx.Err() != nil {
+			return aborted()
+		}
+		attempt.Error = classify(timed, err)
+		o, health = failure(err)
+		o.Attempt = attempt
+		return o, health
+	}
+	attempt.Status, attempt.ResponseBody = a.status, excerpt(a.body)
+	o, attempt.Error = judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
+	health = healthOf(a.status)
+	if bodyLost := a.bodyErr != "" && attempt.Error == a.bodyErr; bodyLost {
+		if ctx.Err() != nil {
+			return aborted()
+		}
+		health = errEndpoint
+	}
+	o.Attempt = attempt
+	return o, health
+}
+
+// aborted is the outcome of an attempt that we broke off.
+func aborted() (job.Outcome, error) {
+	return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, errExcluded
+}
+
+// failure is the outcome of an attempt without an answer.
+func failure(err error) (job.Outcome, error) {
+	if errors.Is(err, ErrBlocked) {
+		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonBlocked}, errExcluded
+	}
+	return job.Outcome{Kind: job.OutcomeFailed}, errEndpoint
+}
+
+// healthOf is what a status tells of the endpoint. Any that was thought about
+// by the receiver, such as a 404, shows that it is alive.
+func healthOf(status int) error {
+	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
+		return errEndpoint
+	}
+	return nil
+}
+
+func (s *sender) timeoutOf(j *job.Job) time.Duration {
+	if j.Spec.Timeout > 0 {
+		return j.Spec.Timeout
+	}
+	return s.timeout
+}
+
+// exchange sends the request and reads as much of the answer as is needed: more
+// if its body decides. The body is left in buf.
+func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *bytes.Buffer) (answer, error) {
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = resp.Body.Close() }() // short of the body's end, this closes the connection
+	a := answer{status: resp.StatusCode, header: resp.Header}
+	if a.status == http.StatusSwitchingProtocols {
+		// Its body would be the bare connection, on which no deadline works.
+		return a, nil
+	}
+	limit := drainLimit
+	if bodyDecides {
+		limit = expectLimit
+	}
+	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
+		a.bodyErr = classify(req.Context(), err)
+	}
+	a.body, a.cut = buf.Bytes(), buf.Len() > limit
+	return a, nil
+}
+
+// recycle keeps a buffer for the next answer unless it has grown large.
+func (s *sender) recycle(buf *bytes.Buffer) {
+	if buf.Cap() <= 4*drainLimit {
+		buf.Reset()
+		s.bodies.Put(buf)
+	}
+}

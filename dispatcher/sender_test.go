@@ -1,0 +1,385 @@
+package dispatcher
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// serve runs a receiver and gives its URL.
+func serve(t testing.TB, h http.HandlerFunc) string {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// realSender sends over the network, through the guard.
+func realSender(t testing.TB, o Options) *sender {
+	t.Helper()
+	o = o.withDefaults()
+	transport := newTransport(mustGuard(t, o.AllowCIDRs...), o.Workers)
+	t.Cleanup(transport.CloseIdleConnections)
+	return newSender(o, transport)
+}
+
+func newClaim(j job.Job) *claim {
+	now := time.Now()
+	j.State = job.Running
+	return &claim{Claimed: store.Claimed{Job: j, Now: job.InstantOf(now), From: job.Ready}, asked: now, got: now}
+}
+
+// raw runs a receiver that speaks for itself once it has read a request's head.
+func raw(t *testing.T, speak func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer func() { _ = conn.Close() }()
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					speak(conn)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return "http://" + l.Addr().String()
+}
+
+// say writes until the other side has had enough.
+func say(conn net.Conn, pieces ...string) bool {
+	for _, p := range pieces {
+		if _, err := conn.Write([]byte(p)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// hangUp waits until the other side closes.
+func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
+
+// trickle says one piece again and again, slowly.
+func trickle(conn net.Conn, piece string) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for say(conn, piece) {
+		<-ticker.C
+	}
+}
+
+const okHead = "HTTP/1.1 200 OK\r\n"
+
+func TestHostileAnswers(t *testing.T) {
+	const short = 300 * time.Millisecond // the deadline of those that would never end
+	big := strings.Repeat("x", 64<<10)
+	for name, tt := range map[string]struct {
+		speak  func(net.Conn)
+		expect string
+		kind   job.OutcomeKind
+		class  string
+	}{
+		"says nothing":           {func(c net.Conn) { hangUp(c) }, "", job.OutcomeFailed, classTimeout},
+		"closes without a word":  {func(net.Conn) {}, "", job.OutcomeFailed, classReset},
+		"resets":                 {func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }, "", job.OutcomeFailed, classReset},
+		"not HTTP":               {func(c net.Conn) { say(c, "SSH-2.0-OpenSSH_9.2\r\n") }, "", job.OutcomeFailed, classInvalid},
+		"status is no number":    {func(c net.Conn) { say(c, "HTTP/1.1 abc OK\r\n\r\n") }, "", job.OutcomeFailed, classInvalid},
+		"breaks off in the head": {func(c net.Conn) { say(c, okHead+"X-A: 1\r\n") }, "", job.OutcomeFailed, classReset},
+		"endless headers": {func(c net.Conn) {
+			say(c, okHead)
+			for say(c, "X-A: "+big+"\r\n") {
+			}
+		}, "", job.OutcomeFailed, classTooLarge},
+		"one endless header": {func(c net.Conn) {
+			say(c, okHead+"X-A: ")
+			for say(c, big) {
+			}
+		}, "", job.OutcomeFailed, classTooLarge},
+		"trickled headers": {func(c net.Conn) { say(c, okHead); trickle(c, "X: y\r\n") }, "", job.OutcomeFailed, classTimeout},
+		"1xx flood": {func(c net.Conn) {
+			for say(c, "HTTP/1.1 103 Early Hints\r\n\r\n") {
+			}
+		}, "", job.OutcomeFailed, classTooLarge},
+		"slow 1xx flood":      {func(c net.Conn) { trickle(c, strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 20)) }, "", job.OutcomeFailed, classTooLarge},
+		"switching protocols": {func(c net.Conn) { say(c, "HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"); hangUp(c) }, "", job.OutcomeFailed, "http_101"},
+		"bad content length":  {func(c net.Conn) { say(c, okHead+"Content-Length: -1\r\n\r\n") }, "", job.OutcomeFailed, classInvalid},
+		"two content lengths": {func(c net.Conn) { say(c, okHead+"Content-Length: 1\r\nContent-Length: 2\r\n\r\nx") }, "", job.OutcomeFailed, classInvalid},
+		"strange encoding":    {func(c net.Conn) { say(c, okHead+"Transfer-Encoding: braille\r\n\r\n") }, "", job.OutcomeFailed, classInvalid},
+		"endless body, 200": {func(c net.Conn) {
+			say(c, okHead+"\r\n")
+			for say(c, big) {
+			}
+		}, "", job.OutcomeDelivered, ""},
+		"endless body, expected": {func(c net.Conn) {
+			say(c, okHead+"\r\n")
+			for say(c, big) {
+			}
+		}, "ok", job.OutcomeFailed, classTooLarge},
+		"endless body, 500": {func(c net.Conn) {
+			say(c, "HTTP/1.1 500 No\r\n\r\n")
+			for say(c, big) {
+			}
+		}, "", job.OutcomeFailed, "http_500"},
+		"trickled body, 200":      {func(c net.Conn) { say(c, okHead+"\r\n"); trickle(c, "x") }, "", job.OutcomeDelivered, ""},
+		"trickled body, expected": {func(c net.Conn) { say(c, okHead+"\r\n"); trickle(c, "x") }, "ok", job.OutcomeFailed, classTimeout},
+		"body cut short":          {func(c net.Conn) { say(c, okHead+"Content-Length: 10\r\n\r\nok") }, "ok", job.OutcomeFailed, classReset},
+		"body cut short, 200":     {func(c net.Conn) { say(c, okHead+"Content-Length: 10\r\n\r\nok") }, "", job.OutcomeDelivered, ""},
+		"reset in the body":       {func(c net.Conn) { say(c, okHead+"Content-Length: 10\r\n\r\nok"); _ = c.(*net.TCPConn).SetLinger(0) }, "ok", job.OutcomeFailed, classReset},
+		"body longer than said":   {func(c net.Conn) { say(c, okHead+"Content-Length: 2\r\n\r\nok and more") }, "ok", job.OutcomeDelivered, ""},
+		"huge chunk":              {func(c net.Conn) { say(c, okHead+"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n") }, "ok", job.OutcomeFailed, classInvalid},
+		"broken chunks":           {func(c net.Conn) { say(c, okHead+"Transfer-Encoding: chunked\r\n\r\nzz\r\n") }, "ok", job.OutcomeFailed, classInvalid},
+		"endless trailers": {func(c net.Conn) {
+			say(c, okHead+"Transfer-Encoding: chunked\r\n\r\n0\r\n")
+			for say(c, "X-A: "+big+"\r\n") {
+			}
+		}, "ok", job.OutcomeFailed, classInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob("hostile", raw(t, tt.speak))
+			j.Spec.ExpectBody = tt.expect
+			j.Spec.Timeout = patience
+			if tt.class == classTimeout || strings.HasPrefix(name, "trickled") {
+				j.Spec.Timeout = short
+			}
+			o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+			if o.Kind != tt.kind || o.Attempt.Error != tt.class {
+				t.Errorf("kind %d, error %q; want %d, %q", o.Kind, o.Attempt.Error, tt.kind, tt.class)
+			}
+			if n := len(o.Attempt.ResponseBody); n > excerptLimit {
+				t.Errorf("an excerpt of %d bytes", n)
+			}
+			alive := tt.kind == job.OutcomeDelivered || tt.class == "http_101" || tt.class == classTooLarge && tt.expect != ""
+			if alive != (health == nil) {
+				t.Errorf("health %v", health)
+			}
+		})
+	}
+}
+
+func TestCompressedAnswersStayCompressed(t *testing.T) {
+	// Three bytes that claim to be gzip would fail to decompress; a bomb would
+	// not, and must be kept from it the same way.
+	asked := make(chan string, 1)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Header.Get("Accept-Encoding")
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write([]byte("\x1f\x8b\x08"))
+	})
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("z", url)))
+	if o.Kind != job.OutcomeDelivered || o.Attempt.ResponseBody != "\x1f\uFFFD\x08" {
+		t.Errorf("%+v, attempt %+v", o, o.Attempt)
+	}
+	if a := <-asked; a != "" {
+		t.Errorf("asked for %q", a)
+	}
+}
+
+func TestUnreadRequestEndsAtTheDeadline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // nobody accepts: the kernel does, and lets the buffers fill
+	j := newJob("deaf", "http://"+l.Addr().String())
+	j.Spec.Body = make([]byte, 16<<20)
+	j.Spec.Timeout = 200 * time.Millisecond
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+	if o.Kind != job.OutcomeFailed || o.Attempt.Error != classTimeout {
+		t.Errorf("%+v, attempt %+v", o, o.Attempt)
+	}
+}
+
+func TestConnectionErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := l.Addr().String()
+	_ = l.Close()
+	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(secure.Close)
+	demanding := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	demanding.TLS = &tls.Config{MaxVersion: tls.VersionTLS11} //nolint:gosec // that is what is tested
+	demanding.StartTLS()
+	t.Cleanup(demanding.Close)
+
+	for name, tt := range map[string]struct{ url, class string }{
+		"nobody listens":    {"http://" + closed, classRefused},
+		"no such name":      {"http://nonexistent.invalid", classDNS},
+		"unknown authority": {secure.URL, classTLS},
+		"no common version": {demanding.URL, classTLS},
+		"HTTP where TLS is": {strings.Replace(plain, "http://", "https://", 1), classTLS},
+		"TLS where HTTP is": {strings.Replace(secure.URL, "https://", "http://", 1), "http_400"},
+		"not a URL":         {"http://%zz", classBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob("e", tt.url)
+			o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+			if o.Kind != job.OutcomeFailed || o.Attempt.Error != tt.class {
+				t.Errorf("%+v, attempt %+v; want %s", o, o.Attempt, tt.class)
+			}
+		})
+	}
+}
+
+func TestHangingHandshakeEndsAtTheDeadline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			accepted <- conn
+		}
+	}()
+	j := newJob("h", "https://"+l.Addr().String())
+	j.Spec.Timeout = 200 * time.Millisecond
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+	if o.Attempt.Error != classTimeout {
+		t.Errorf("attempt %+v", o.Attempt)
+	}
+	_ = l.Close()
+	_ = next(t, accepted, "connection").Close()
+}
+
+func TestConnectionsAreReused(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"deliveries":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) },
+		"failures":       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) },
+		"4 KB":           func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 4<<10)) },
+		"empty failures": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conns atomic.Int32
+			srv := httptest.NewUnstartedServer(answer)
+			srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+				if s == http.StateNew {
+					conns.Add(1)
+				}
+			}
+			srv.Start()
+			t.Cleanup(srv.Close)
+			s := realSender(t, Options{AllowCIDRs: loopback()})
+			for range 100 {
+				s.send(t.Context(), newClaim(newJob("c", srv.URL)))
+			}
+			// One, as a rule; net/http gives a connection up that on a busy machine
+			// is slow to become idle.
+			if n := conns.Load(); n > 5 {
+				t.Errorf("%d connections for 100 requests in a row", n)
+			}
+		})
+	}
+}
+
+func TestLongAnswerClosesItsConnection(t *testing.T) {
+	closed := make(chan struct{}, 1)
+	url := raw(t, func(c net.Conn) {
+		say(c, okHead+"Content-Length: 1000000\r\n\r\n"+strings.Repeat("x", 10_000))
+		hangUp(c)
+		closed <- struct{}{}
+	})
+	realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("l", url)))
+	next(t, closed, "end of the connection")
+}
+
+func TestConnectionClosedWhileIdleCostsNoAttempt(t *testing.T) {
+	// The receiver answers one request per connection and promises to keep it
+	// open, but closes it when the next request arrives.
+	var served atomic.Int32
+	url := raw(t, func(c net.Conn) {
+		served.Add(1)
+		say(c, okHead+"Content-Length: 2\r\n\r\nok")
+		hangUp(c)
+	})
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for i := range 5 {
+		if o, _ := s.send(t.Context(), newClaim(newJob("k", url))); o.Kind != job.OutcomeDelivered {
+			t.Fatalf("request %d: attempt %+v", i+1, o.Attempt)
+		}
+	}
+	if n := served.Load(); n != 5 {
+		t.Errorf("%d requests served, want 5", n)
+	}
+}
+
+func TestAbortedAttemptIsReleased(t *testing.T) {
+	for name, expect := range map[string]string{"before the answer": "", "in the body": "ok"} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan struct{})
+			url := raw(t, func(c net.Conn) {
+				if expect != "" {
+					say(c, okHead+"\r\no")
+				}
+				close(begun)
+				hangUp(c)
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-begun
+				cancel()
+			}()
+			j := newJob("a", url)
+			j.Spec.ExpectBody = expect
+			o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, newClaim(j))
+			if o.Kind != job.OutcomeReleased || o.Reason != job.ReasonShutdown || o.Attempt != nil {
+				t.Errorf("%+v", o)
+			}
+			if !errors.Is(health, errExcluded) {
+				t.Errorf("health %v", health)
+			}
+		})
+	}
+}
+
+func TestStatusOfEndpointHealth(t *testing.T) {
+	for code, healthy := range map[int]bool{
+		200: true, 302: true, 400: true, 404: true, 410: true, 429: false, 500: false, 503: false, 599: false,
+	} {
+		if got := healthOf(code) == nil; got != healthy {
+			t.Errorf("%d: healthy %v, want %v", code, got, healthy)
+		}
+	}
+}
+
+func TestAttemptRecordsWhatHappened(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "closed for stocktaking", http.StatusTeapot)
+	})
+	c := newClaim(newJob("a", url))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), c)
+	a := o.Attempt
+	if a.Number != 1 || a.Status != 418 || a.Error != "http_418" || a.ResponseBody != "closed for stocktaking\n" {
+		t.Errorf("%+v", a)
+	}
+	if a.StartedAt < c.Now || a.Duration <= 0 {
+		t.Errorf("started at %d (claimed at %d), took %v", a.StartedAt, c.Now, a.Duration)
+	}
+}

@@ -1,0 +1,66 @@
+package dispatcher
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+)
+
+// What one answer may cost.
+const (
+	maxHeaderBytes = 16 << 10
+	// drainLimit is how much of a body is read so that its connection can be
+	// used again; a longer one closes it.
+	drainLimit = 4 << 10
+	// expectLimit is how much is read when the body decides.
+	expectLimit = 64 << 10
+	// excerptLimit is how much is kept in the attempt log.
+	excerptLimit = 1 << 10
+)
+
+const (
+	idleTimeout = 60 * time.Second
+	tlsSessions = 1024
+)
+
+// newTransport makes the transport of all deliveries. It speaks HTTP/1 only:
+// a request has its connection to itself, so what an endpoint does to one does
+// not touch another.
+func newTransport(guard *Guard, workers int) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	return &http.Transport{
+		Proxy:                  nil, // the environment's proxy would dial unguarded
+		DialContext:            guard.dial,
+		TLSHandshakeTimeout:    dialTimeout,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions)},
+		Protocols:              &protocols,
+		DisableCompression:     true, // a small answer must stay small
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		MaxIdleConns:           2 * workers,
+		MaxIdleConnsPerHost:    workers,
+		IdleConnTimeout:        idleTimeout,
+	}
+}
+
+// newClient makes the client that sends each request once: a job's retries are
+// kept in the store, where they outlive us.
+func newClient(transport http.RoundTripper) *retryablehttp.Client {
+	return &retryablehttp.Client{
+		HTTPClient: &http.Client{
+			// The wrapper hides CloseIdleConnections, which the client calls
+			// after every failure: one dead endpoint would cost all the others
+			// their connections.
+			Transport:     struct{ http.RoundTripper }{transport},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		RetryMax:     0,
+		CheckRetry:   func(context.Context, *http.Response, error) (bool, error) { return false, nil },
+		Backoff:      retryablehttp.DefaultBackoff,
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		Logger:       nil,
+	}
+}
