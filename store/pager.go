@@ -275,7 +275,7 @@ func decodeCursor(q Query) (place, error) {
 	if c.Topic != q.Topic || c.BizKey != q.BizKey || !sameState(c.State, q.State) {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", ErrBadCursor)
 	}
-	if !slices.Contains(q.kinds(), c.Segment.Kind) {
+	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {
 		return place{}, fmt.Errorf("%w: it points nowhere", ErrBadCursor)
 	}
 	return c.place, nil

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,23 +32,20 @@ type fixture struct {
 	ctx context.Context
 }
 
-// open opens a store that is closed when the test ends.
-func (h Harness) open(t testing.TB, o Options) *fixture {
-	t.Helper()
-	f := h.openBare(t, o)
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return f
-}
-
-// openBare opens a store that the caller closes.
-func (h Harness) openBare(t testing.TB, o Options) *fixture {
+// open opens a store; it is closed when the test ends, unless the caller
+// closes it.
+func (h Harness) open(t testing.TB, o Options, callerCloses bool) *fixture {
 	t.Helper()
 	o.Shards = max(o.Shards, 1)
-	return &fixture{TB: t, Store: h.Open(t, o), ctx: t.Context()}
+	f := &fixture{TB: t, Store: h.Open(t, o), ctx: t.Context()}
+	if !callerCloses {
+		t.Cleanup(func() {
+			if err := f.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	return f
 }
 
 func (f *fixture) noError(what string, err error) {
@@ -57,10 +56,22 @@ func (f *fixture) noError(what string, err error) {
 }
 
 // equal fails the test when got is not want. Empty and nil are the same.
-func (f *fixture) equal(what string, got, want any) {
+func equal[T any](f *fixture, what string, got, want T) {
 	f.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		f.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// eventually polls until cond holds.
+func (f *fixture) eventually(what string, cond func() bool) {
+	f.Helper()
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	for !cond() {
+		if job.Sleep(ctx, job.SystemClock(), 2*time.Millisecond) != nil {
+			f.Fatalf("not within %v: %s", patience, what)
+		}
 	}
 }
 
@@ -117,6 +128,10 @@ func onConflict(p store.ConflictPolicy) func(*store.Registration) {
 	return func(r *store.Registration) { r.OnConflict = p }
 }
 
+func timeout(d time.Duration) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.Timeout = d }
+}
+
 func idempotent(r *store.Registration) { r.Idempotent = true }
 
 // Calling the store.
@@ -126,11 +141,11 @@ func (f *fixture) register(want store.RegisterOutcome, regs ...store.Registratio
 	f.Helper()
 	results, err := f.Register(f.ctx, regs)
 	f.noError("Register", err)
-	f.equal("number of results", len(results), len(regs))
+	equal(f, "number of results", len(results), len(regs))
 	jobs := make([]job.Job, len(results))
 	for i, r := range results {
-		f.equal("outcome of "+regs[i].Key.String(), r.Outcome, want)
-		f.equal("key of the result", r.Job.Key, regs[i].Key)
+		equal(f, "outcome of "+regs[i].Key.String(), r.Outcome, want)
+		equal(f, "key of the result", r.Job.Key, regs[i].Key)
 		jobs[i] = r.Job
 	}
 	return jobs
@@ -273,6 +288,61 @@ func (f *fixture) takeOne() store.Claimed {
 	return claims[0]
 }
 
+// end registers r, which must be due, and brings it to the final state s.
+func (f *fixture) end(r store.Registration, s job.State) job.Job {
+	f.Helper()
+	f.add(r)
+	if s == job.Cancelled {
+		return f.update(r.Key, cancel)
+	}
+	c := f.takeOne()
+	switch s {
+	case job.Dead:
+		f.settle(store.Applied, failed(c, never))
+	case job.Expired:
+		f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeExpired}, never))
+	default:
+		f.settle(store.Applied, delivered(c))
+	}
+	return f.get(r.Key)
+}
+
+// finals are the states in which a job ends.
+var finals = []job.State{job.Delivered, job.Dead, job.Cancelled, job.Expired}
+
+// cancel, runNow, later and replay are changes for update.
+func cancel(j *job.Job, now job.Instant) error {
+	_, err := j.Cancel(now)
+	return err
+}
+
+func runNow(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) }
+
+func later(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{Delay: long}, now) }
+
+func replay(j *job.Job, now job.Instant) error { return j.Replay(now) }
+
+// respecify changes the job's spec.
+func respecify(change func(*job.Spec)) func(*job.Job, job.Instant) error {
+	return func(j *job.Job, _ job.Instant) error {
+		s := j.Spec
+		change(&s)
+		return j.Respecify(s)
+	}
+}
+
+// lapse claims hints for a moment and waits until the lease has lapsed.
+func (f *fixture) lapse(hints []popped) []store.Claimed {
+	f.Helper()
+	o := terms()
+	o.Lease = time.Millisecond
+	claims := f.claim(hints, o)
+	for _, c := range claims {
+		f.waitPast(c.Now.Add(o.Lease))
+	}
+	return claims
+}
+
 // never is a retry policy without retries, always one without end or delay.
 func never(int) (time.Duration, bool)  { return 0, false }
 func always(int) (time.Duration, bool) { return 0, true }
@@ -308,9 +378,25 @@ func (f *fixture) settle(want store.SettleStatus, s job.Settlement) store.Settle
 	f.Helper()
 	results, err := f.Settle(f.ctx, []job.Settlement{s})
 	f.noError("Settle", err)
-	f.equal("number of results", len(results), 1)
-	f.equal("status of the settlement", results[0].Status, want)
+	equal(f, "number of results", len(results), 1)
+	equal(f, "status of the settlement", results[0].Status, want)
 	return results[0]
+}
+
+// notFound expects that the store holds no such job.
+func (f *fixture) notFound(key job.Key) {
+	f.Helper()
+	if j, err := f.Get(f.ctx, key); !errors.Is(err, store.ErrNotFound) {
+		f.Fatalf("Get %s: %v, %v, want ErrNotFound", key, j.State, err)
+	}
+}
+
+// attempts is the log of a job.
+func (f *fixture) attempts(key job.Key) []job.Attempt {
+	f.Helper()
+	log, err := f.Attempts(f.ctx, key)
+	f.noError("Attempts "+key.String(), err)
+	return log
 }
 
 // list reads all pages of a listing.
@@ -346,6 +432,35 @@ func (f *fixture) states(topic string) map[job.State]int64 {
 		}
 	}
 	return nil
+}
+
+// keys are the keys of jobs, sorted.
+func keys(jobs []job.Job) []string {
+	out := make([]string, len(jobs))
+	for i, j := range jobs {
+		out[i] = j.Key.String()
+	}
+	slices.Sort(out)
+	return out
+}
+
+// claimedKeys are the keys of claims, sorted.
+func claimedKeys(claims []store.Claimed) []string {
+	jobs := make([]job.Job, len(claims))
+	for i, c := range claims {
+		jobs[i] = c.Job
+	}
+	return keys(jobs)
+}
+
+// carriedKeys are the keys of carried jobs, sorted.
+func carriedKeys(carried []store.Carried) []string {
+	out := make([]string, len(carried))
+	for i, c := range carried {
+		out[i] = c.Hint.Key().String()
+	}
+	slices.Sort(out)
+	return out
 }
 
 func nonZero(counts map[job.State]int64) map[job.State]int64 {

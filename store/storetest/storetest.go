@@ -39,7 +39,7 @@ func Run(t *testing.T, h Harness) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h.run(t, func(t *testing.T) { c.run(h.open(t, c.options)) })
+			h.run(t, func(t *testing.T) { c.run(h.open(t, c.options, c.closes)) })
 		})
 	}
 }
@@ -59,7 +59,13 @@ type testCase struct {
 	name    string
 	options Options
 	run     func(f *fixture)
+	// closes: the test closes the store itself.
+	closes bool
 }
 
 // cases is every test of the suite.
-var cases = slices.Concat(registerCases)
+var cases = slices.Concat(
+	registerCases, conflictCases, updateCases, replayCases, readCases, listCases, cursorCases,
+	carryCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
+	restoreCases, keepCases, twiceCases, closeCases,
+)

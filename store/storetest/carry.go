@@ -1,0 +1,299 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// carryOnce is one call of Carry on a store with one shard.
+func (f *fixture) carryOnce(o store.CarryOptions) store.CarryResult {
+	f.Helper()
+	r, err := f.Carry(f.ctx, 0, o)
+	f.noError("Carry", err)
+	return r
+}
+
+// carryUntil carries until n jobs have been carried in all. A lane at its
+// limit may be looked at again only after a moment.
+func (f *fixture) carryUntil(n int, o store.CarryOptions) []store.Carried {
+	f.Helper()
+	var all []store.Carried
+	f.eventually(fmt.Sprintf("%d jobs are carried", n), func() bool {
+		all = append(all, f.carry(o)...)
+		return len(all) >= n
+	})
+	equal(f, "number carried", len(all), n)
+	return all
+}
+
+// many is n registrations due now.
+func many(topic string, n int, with ...func(*store.Registration)) []store.Registration {
+	regs := make([]store.Registration, n)
+	for i := range regs {
+		regs[i] = reg(topic, fmt.Sprintf("job-%d", i), with...)
+	}
+	return regs
+}
+
+// waitIs expects a result of Carry whose Wait ends at due; the call was made
+// after the store's time before.
+func (f *fixture) waitIs(r store.CarryResult, due, before job.Instant) {
+	f.Helper()
+	after := f.now()
+	if r.Wait < due.Sub(after) || r.Wait > due.Sub(before) {
+		f.Fatalf("wait is %v, want %v to %v", r.Wait, due.Sub(after), due.Sub(before))
+	}
+}
+
+var carryCases = []testCase{
+	{name: "carry/moves what is due, and leaves it in its bucket", options: Options{}, run: func(f *fixture) {
+		due := f.add(reg("t", "due"))
+		f.add(reg("t", "later", delay(long)))
+		r := f.carryOnce(carryOptions)
+		equal(f, "carried", r.Carried, []store.Carried{
+			{Hint: store.Hint{Lane: laneOf("t", urlA), ID: "due"}, From: job.Waiting},
+		})
+		j := f.get(due.Key)
+		equal(f, "state", j.State, job.Ready)
+		equal(f, "version", j.Version, due.Version)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1, job.Ready: 1})
+		equal(f, "hints", f.depth().ReadyList, 1)
+		equal(f, "ready jobs", keys(f.list(store.Query{State: stateOf(job.Ready)})), []string{"t/due"})
+		equal(f, "carried again", f.carry(carryOptions), nil)
+	}},
+	{name: "carry/a delay passes", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(short)))
+		f.waitPast(j.DueAt)
+		equal(f, "carried", carriedKeys(f.carry(carryOptions)), []string{"t/a"})
+	}},
+	{name: "carry/tells the states that jobs come from", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "retrying"))
+		f.settle(store.Applied, failed(f.takeOne(), always))
+		f.add(reg("t", "waiting"))
+		states := map[string]job.State{}
+		for _, c := range f.carry(carryOptions) {
+			states[c.Hint.ID] = c.From
+		}
+		equal(f, "from", states, map[string]job.State{"retrying": job.Retrying, "waiting": job.Waiting})
+	}},
+	{name: "carry/again when nobody claims in time", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		o := carryOptions
+		o.Visibility = short
+		f.carry(o)
+		hints := f.pop() // and lost
+		f.waitPast(f.now().Add(short))
+		carried := f.carry(carryOptions)
+		equal(f, "carried again", carried, []store.Carried{{Hint: hints[0].Hint, From: job.Ready}})
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Ready: 1})
+		claims := f.claim(append(hints, f.pop()...), terms())
+		equal(f, "claimed", claimedKeys(claims), []string{key.String()})
+		equal(f, "lapses", claims[0].Job.Lapses, 0)
+	}},
+	{name: "carry/again when a lease lapses", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		c := f.lapse(f.pop())[0]
+		carried := f.carry(carryOptions)
+		equal(f, "carried", carried, []store.Carried{{Hint: store.Hint{Lane: c.Job.Lane(), ID: "a"}, From: job.Running}})
+		j := f.get(c.Job.Key)
+		equal(f, "state", j.State, job.Ready)
+		equal(f, "version", j.Version, c.Job.Version)
+		equal(f, "token", j.Token, c.Job.Token)
+	}},
+	{name: "carry/not what is leased", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.takeOne()
+		equal(f, "carried", f.carry(carryOptions), nil)
+	}},
+	{name: "carry/a job whose TTL ends before it is due", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(long), ttl(short)))
+		f.waitPast(j.ExpiresAt)
+		c := f.takeOne()
+		equal(f, "before", c.Job.Before(c.Now), &job.Outcome{Kind: job.OutcomeExpired})
+		equal(f, "next at", c.Job.NextAt, j.NextAt)
+	}},
+	{name: "carry/no more than the ready list may hold", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 10)...)
+		o := carryOptions
+		o.Cap = 3
+		r := f.carryOnce(o)
+		equal(f, "carried", len(r.Carried), 3)
+		equal(f, "full", r.Full, true)
+		r = f.carryOnce(o)
+		equal(f, "carried into a full list", len(r.Carried), 0)
+		equal(f, "full", r.Full, true)
+		equal(f, "hints", f.depth().ReadyList, 3)
+		hints, err := f.Pop(f.ctx, 0, 2, 0)
+		f.noError("Pop", err)
+		equal(f, "popped", len(hints), 2)
+		f.carryUntil(2, o)
+		total := len(hints) + 3
+		for total < 10 {
+			total += len(f.pop())
+			f.carry(o)
+		}
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Ready: 10})
+	}},
+	{name: "carry/an exact fit is not full", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		o := carryOptions
+		o.Cap = 4
+		r := f.carryOnce(o)
+		equal(f, "carried", len(r.Carried), 3)
+		equal(f, "full", r.Full, false)
+	}},
+	{name: "carry/lanes take turns", options: Options{}, run: func(f *fixture) {
+		for i := range 4 {
+			f.register(store.Created, many(fmt.Sprintf("big%d", i), 1_000)...)
+		}
+		f.register(store.Created, many("small", 5)...)
+		f.register(store.Created, many("small2", 5, to(urlB))...)
+		o := carryOptions
+		o.Cap = 200
+		small, carried := 0, 0
+		for small < 10 {
+			for _, c := range f.carry(o) {
+				carried++
+				if strings.HasPrefix(c.Hint.Lane.Topic, "small") {
+					small++
+				}
+			}
+			if carried > 2_500 {
+				f.Fatalf("%d jobs of the big lanes were carried before those of the small ones", carried)
+			}
+			f.pop()
+		}
+	}},
+	{name: "carry/a lane's limit counts what is carried and claimed", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 10)...)
+		f.register(store.Created, many("t", 2, to(urlB), biz("b"), func(r *store.Registration) { r.Key.ID += "-b" })...)
+		o := carryOptions
+		o.LaneLimit = 3
+		r := f.carryOnce(o)
+		lanes := map[job.Lane]int{}
+		for _, c := range r.Carried {
+			lanes[c.Hint.Lane]++
+		}
+		equal(f, "carried", lanes, map[job.Lane]int{laneOf("t", urlA): 3, laneOf("t", urlB): 2})
+		equal(f, "full", r.Full, true)
+
+		claims := f.claim(f.pop(), terms())
+		equal(f, "carried while at the limit", f.carry(o), nil)
+		for _, c := range claims {
+			if c.Job.Lane() != laneOf("t", urlA) {
+				continue
+			}
+			f.settle(store.Applied, delivered(c))
+			equal(f, "lane", f.carryUntil(1, o)[0].Hint.Lane, laneOf("t", urlA))
+			equal(f, "carried while at the limit", f.carry(o), nil)
+		}
+		f.carryUntil(4, carryOptions) // without a limit, the rest
+	}},
+	{name: "carry/a retry frees its place under the limit", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 4)...)
+		o := carryOptions
+		o.LaneLimit = 2
+		f.carry(o)
+		for _, c := range f.claim(f.pop(), terms()) {
+			f.settle(store.Applied, failed(c, after(long)))
+		}
+		f.carryUntil(2, o)
+	}},
+	{name: "carry/a cancel frees its place under the limit", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		o := carryOptions
+		o.LaneLimit = 1
+		key := f.carry(o)[0].Hint.Key()
+		f.update(key, cancel)
+		key = f.carryUntil(1, o)[0].Hint.Key()
+		f.update(key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.carryUntil(2, o) // one in either lane
+	}},
+	{name: "carry/lapsed jobs come back although their lane is at its limit", options: Options{}, run: func(f *fixture) {
+		// The backlog was due long before the leases lapsed.
+		f.register(store.Created, many("t", 600)...)
+		o := carryOptions
+		o.LaneLimit = 4
+		f.carry(o)
+		lapsed := claimedKeys(f.lapse(f.pop()))
+		equal(f, "number lapsed", len(lapsed), 4)
+		carried := f.carryUntil(4, o)
+		equal(f, "carried again", carriedKeys(carried), lapsed)
+		for _, c := range carried {
+			equal(f, "from", c.From, job.Running)
+		}
+	}},
+	{name: "carry/tells how long nothing is due", options: Options{}, run: func(f *fixture) {
+		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
+		before := f.now()
+		far := f.add(reg("t", "far", delay(2*long)))
+		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
+		near := f.add(reg("t", "near", delay(long)))
+		f.waitIs(f.carryOnce(carryOptions), near.DueAt, before)
+		other := f.add(reg("u", "nearer", delay(long-time.Minute), to(urlB)))
+		f.waitIs(f.carryOnce(carryOptions), other.DueAt, before)
+		expiring := f.add(reg("t", "expiring", delay(long), ttl(30*time.Minute)))
+		f.waitIs(f.carryOnce(carryOptions), expiring.ExpiresAt, before)
+		f.update(expiring.Key, cancel)
+		f.update(other.Key, cancel)
+		f.waitIs(f.carryOnce(carryOptions), near.DueAt, before)
+		f.update(near.Key, func(j *job.Job, now job.Instant) error {
+			return j.Reschedule(job.When{Delay: 3 * long}, now)
+		})
+		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
+		f.update(near.Key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
+	}},
+	{name: "carry/waits for leases and visibility too", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		r := f.carryOnce(carryOptions)
+		equal(f, "it waits for the visibility", r.Wait > 0 && r.Wait <= carryOptions.Visibility, true)
+		o := terms()
+		o.Lease = long / 2
+		c := f.claim(f.pop(), o)[0]
+		f.waitIs(f.carryOnce(carryOptions), c.Now.Add(o.Lease), c.Now)
+		done := f.settle(store.Applied, failed(c, after(long/4)))
+		f.waitIs(f.carryOnce(carryOptions), done.NextAt, done.Now)
+		f.update(key, cancel)
+		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
+	}},
+	{name: "carry/any number of carriers push each job once", options: Options{Shards: 2}, run: func(f *fixture) {
+		const n = 500
+		for i := range 5 {
+			f.register(store.Created, many(fmt.Sprintf("t%d", i), n/5)...)
+		}
+		var mu sync.Mutex
+		var all []store.Carried
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for shard := range f.Shards() {
+					for range 100 {
+						r, err := f.Carry(f.ctx, shard, carryOptions)
+						if err != nil {
+							f.Errorf("Carry: %v", err)
+							return
+						}
+						mu.Lock()
+						all = append(all, r.Carried...)
+						mu.Unlock()
+						if r.Wait != 0 {
+							break
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		hints := f.pop()
+		equal(f, "carried", len(all), n)
+		equal(f, "hints", len(hints), n)
+		equal(f, "claimed", len(f.claim(hints, terms())), n)
+	}},
+}

@@ -1,0 +1,282 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+var claimCases = []testCase{
+	{name: "claim/gives the job, a token and the time", options: Options{}, run: func(f *fixture) {
+		r := reg("t", "a", biz("b"))
+		was := f.add(r)
+		f.carry(carryOptions)
+		before := f.now()
+		claims := f.claim(f.pop(), terms())
+		equal(f, "number of claims", len(claims), 1)
+		c := claims[0]
+		f.between("now", c.Now, before, f.now())
+		equal(f, "from", c.From, job.Ready)
+		equal(f, "state", c.Job.State, job.Running)
+		equal(f, "spec", c.Job.Spec, r.Spec)
+		equal(f, "uid", c.Job.UID, was.UID)
+		equal(f, "due at", c.Job.DueAt, was.DueAt)
+		equal(f, "lapses", c.Job.Lapses, 0)
+		equal(f, "token is set", c.Job.Token > was.Token, true)
+		equal(f, "version", c.Job.Version, was.Version+1)
+		equal(f, "the stored job", f.get(r.Key), c.Job)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Running: 1})
+		equal(f, "running jobs", keys(f.list(store.Query{State: stateOf(job.Running)})), []string{"t/a"})
+	}},
+	{name: "claim/of nothing", options: Options{}, run: func(f *fixture) {
+		equal(f, "claims", f.claim(nil, terms()), nil)
+		claims, err := f.Claim(f.ctx, 0, nil, terms())
+		f.noError("Claim", err)
+		equal(f, "claims", claims, nil)
+	}},
+	{name: "claim/leaves out what it may not have", options: Options{Retention: long}, run: func(f *fixture) {
+		hint := func(topic, id, url string) popped { return popped{Hint: store.Hint{Lane: laneOf(topic, url), ID: id}} }
+		var refused []popped
+		for _, state := range finals {
+			f.end(reg("t", state.String()), state)
+			refused = append(refused, hint("t", state.String(), urlA))
+		}
+		f.add(reg("t", "retrying"))
+		f.settle(store.Applied, failed(f.takeOne(), after(long)))
+		f.add(reg("t", "running"))
+		f.takeOne()
+		f.add(reg("t", "later", delay(long)))
+		f.add(reg("t", "moved"))
+		f.update(job.Key{Topic: "t", ID: "moved"}, respecify(func(s *job.Spec) { s.URL = urlB }))
+		refused = append(refused, hint("t", "retrying", urlA), hint("t", "running", urlA), hint("t", "later", urlA),
+			hint("t", "moved", urlA), hint("t", "missing", urlA), hint("u", "moved", urlB), hint("", "", ""))
+		equal(f, "claimed", claimedKeys(f.claim(refused, terms())), nil)
+
+		f.add(reg("t", "good"))
+		mixed := append([]popped{hint("t", "good", urlA)}, refused...)
+		mixed = append(mixed, hint("t", "moved", urlB))
+		equal(f, "claimed", claimedKeys(f.claim(mixed, terms())), []string{"t/good", "t/moved"})
+	}},
+	{name: "claim/a hint that came twice gives one claim", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		hints = append(hints, hints[0], hints[0])
+		o := terms()
+		equal(f, "claimed", claimedKeys(f.claim(hints, o)), []string{"t/a"})
+		equal(f, "claimed again", claimedKeys(f.claim(hints, o)), []string{"t/a"})
+	}},
+	{name: "claim/an older hint serves while the job is due", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		c := f.claim(hints, terms())[0]
+		f.settle(store.Applied, failed(c, always))
+		claims := f.claim(hints, terms()) // due again, though not carried
+		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
+		equal(f, "from", claims[0].From, job.Retrying)
+		equal(f, "carried", f.carry(carryOptions), nil)
+	}},
+	{name: "claim/repeated with its nonce gives the same", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		f.carry(carryOptions)
+		hints := f.pop()
+		o := terms()
+		first := f.claim(hints, o)
+		equal(f, "number of claims", len(first), 3)
+		again := f.claim(hints, o)
+		equal(f, "jobs claimed again", jobsOf(again), jobsOf(first))
+		equal(f, "the stored job", f.get(first[0].Job.Key), first[0].Job)
+		equal(f, "claims with another nonce", f.claim(hints, terms()), nil)
+
+		f.settle(store.Applied, delivered(first[1]))
+		again = f.claim(hints, o)
+		equal(f, "jobs claimed again", jobsOf(again), []job.Job{first[0].Job, first[2].Job})
+	}},
+	{name: "claim/in large batches", options: Options{Shards: 2}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 1_000)...)
+		claims := f.take()
+		equal(f, "claims", len(claims), 1_000)
+		settlements := make([]job.Settlement, len(claims))
+		for i, c := range claims {
+			settlements[i] = delivered(c)
+		}
+		results, err := f.Settle(f.ctx, settlements)
+		f.noError("Settle", err)
+		equal(f, "results", len(results), len(settlements))
+		for i, r := range results {
+			equal(f, fmt.Sprintf("status %d", i), r.Status, store.Applied)
+		}
+		equal(f, "jobs left", f.sum("t"), 0)
+	}},
+	{name: "claim/of many at once one gets the job", options: Options{}, run: func(f *fixture) {
+		const n, callers = 50, 4
+		f.register(store.Created, many("t", n)...)
+		f.carry(carryOptions)
+		var hints []store.Hint
+		for _, h := range f.pop() {
+			hints = append(hints, h.Hint)
+		}
+		var mu sync.Mutex
+		claimed := map[string]int{}
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				claims, err := f.Claim(f.ctx, 0, hints, terms())
+				if err != nil {
+					f.Errorf("Claim: %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, c := range claims {
+					claimed[c.Job.ID]++
+				}
+			})
+		}
+		wg.Wait()
+		equal(f, "jobs claimed", len(claimed), n)
+		for id, times := range claimed {
+			equal(f, "claims of "+id, times, 1)
+		}
+	}},
+}
+
+func jobsOf(claims []store.Claimed) []job.Job {
+	jobs := make([]job.Job, len(claims))
+	for i, c := range claims {
+		jobs[i] = c.Job
+	}
+	return jobs
+}
+
+var leaseCases = []testCase{
+	{name: "lease/a lapsed one is counted and the token grows", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		first := f.lapse(hints)[0]
+		second := f.claim(hints, terms())[0] // by the older hint, before it is carried
+		equal(f, "from", second.From, job.Running)
+		equal(f, "lapses", second.Job.Lapses, 1)
+		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
+		equal(f, "attempts", second.Job.Attempts, 0)
+		equal(f, "the stored job", f.get(second.Job.Key), second.Job)
+		f.unchangedBy(delivered(first))
+		f.settle(store.Applied, delivered(second))
+	}},
+	{name: "lease/a lapsed one is counted after it was carried", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		first := f.lapse(f.pop())[0]
+		second := f.takeOne()
+		equal(f, "from", second.From, job.Running)
+		equal(f, "lapses", second.Job.Lapses, 1)
+		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
+		f.unchangedBy(failed(first, always))
+	}},
+	{name: "lease/ten in a row give the job up", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		var last store.Claimed
+		for n := range job.MaxLapses {
+			f.carry(carryOptions)
+			last = f.lapse(f.pop())[0]
+			equal(f, "lapses", last.Job.Lapses, n)
+			equal(f, "before", last.Job.Before(last.Now), nil)
+		}
+		last = f.takeOne()
+		equal(f, "before", last.Job.Before(last.Now), &job.Outcome{Kind: job.OutcomeLapsed})
+		s := job.Settle(&last.Job, *last.Job.Before(last.Now), always)
+		equal(f, "settled to", f.settle(store.Applied, s).To, job.Dead)
+		j := f.get(last.Job.Key)
+		equal(f, "reason", j.Reason, job.ReasonLapsed)
+		equal(f, "lapses", j.Lapses, job.MaxLapses)
+		equal(f, "attempts", j.Attempts, 0)
+	}},
+	{name: "lease/an outcome ends a row of lapses", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		f.lapse(f.pop())
+		c := f.takeOne()
+		f.settle(store.Applied, released(c, 0))
+		equal(f, "lapses after a release", f.get(c.Job.Key).Lapses, 1)
+		c = f.takeOne()
+		equal(f, "lapses", c.Job.Lapses, 1)
+		f.settle(store.Applied, failed(c, always))
+		equal(f, "lapses after an attempt", f.takeOne().Job.Lapses, 0)
+	}},
+	{name: "lease/the nonce serves no longer than the lease", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		o := terms()
+		o.Lease = short
+		first := f.claim(hints, o)[0]
+		f.waitPast(first.Now.Add(short))
+		o.Lease = long
+		second := f.claim(hints, o)[0]
+		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
+		equal(f, "lapses", second.Job.Lapses, 1)
+	}},
+	{name: "lease/of a job with a timeout", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "quick", timeout(time.Millisecond)))
+		f.add(reg("t", "slow", timeout(long)))
+		f.add(reg("t", "plain"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		o := terms()
+		o.Lease, o.LeaseMargin = long, short
+		claims := f.claim(hints, o)
+		f.waitPast(claims[len(claims)-1].Now.Add(short + time.Millisecond))
+		equal(f, "lapsed with a long lease", claimedKeys(f.claim(hints, terms())), []string{"t/quick"})
+	}},
+	{name: "lease/a timeout outlasts a short lease", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "slow", timeout(long)))
+		f.add(reg("t", "plain"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		f.lapse(hints)
+		equal(f, "lapsed", claimedKeys(f.claim(hints, terms())), []string{"t/plain"})
+		equal(f, "carried", f.carry(carryOptions), nil)
+	}},
+	{name: "lease/a late outcome counts until another claims", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 2)...)
+		f.carry(carryOptions)
+		hints := f.pop()
+		claims := f.lapse(hints)
+		f.settle(store.Applied, delivered(claims[0])) // lapsed, not carried again
+		f.carry(carryOptions)
+		equal(f, "state", f.get(claims[1].Job.Key).State, job.Ready)
+		done := f.settle(store.Applied, failed(claims[1], after(long))) // carried again
+		equal(f, "settled to", done.To, job.Retrying)
+		equal(f, "claimed by the hint left over", f.claim(f.pop(), terms()), nil)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Retrying: 1})
+		equal(f, "carried", f.carry(carryOptions), nil)
+	}},
+	{name: "lease/tokens and versions only grow", options: Options{Retention: long}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		var token, version uint64
+		grows := func(j job.Job, tokenToo bool) {
+			f.Helper()
+			if j.Version <= version || j.Token < token || tokenToo && j.Token == token {
+				f.Fatalf("token %d, version %d after %d, %d", j.Token, j.Version, token, version)
+			}
+			token, version = j.Token, j.Version
+		}
+		for range 5 {
+			c := f.takeOne()
+			grows(c.Job, true)
+			f.settle(store.Applied, failed(c, always))
+			grows(f.get(key), false)
+			f.carry(carryOptions)
+			c = f.lapse(f.pop())[0]
+			grows(c.Job, true)
+			grows(f.update(key, cancel), false)
+			f.settle(store.Applied, failed(c, always))
+			grows(f.get(key), false)
+			grows(f.update(key, replay), false)
+		}
+	}},
+}

@@ -1,0 +1,119 @@
+package storetest
+
+import (
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// hold holds the endpoint of urlA for short and waits until that has passed.
+func (f *fixture) holdBriefly() {
+	f.Helper()
+	f.noError("Hold", f.Hold(f.ctx, laneOf("", urlA).Endpoint, short))
+	f.waitPast(f.now().Add(short))
+}
+
+var limitCases = []testCase{
+	{name: "probe/after a hold few jobs are carried", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 10)...)
+		f.holdBriefly()
+		o := carryOptions
+		o.ProbeLimit = 2
+		r := f.carryOnce(o)
+		equal(f, "carried", len(r.Carried), 2)
+		equal(f, "full", r.Full, true)
+		claims := f.claim(f.pop(), terms())
+		equal(f, "carried while probes are out", f.carry(o), nil)
+		f.settle(store.Applied, failed(claims[0], after(long)))
+		f.carryUntil(1, o)
+		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		f.carryUntil(7, o)
+	}},
+	{name: "probe/the limit is that of each lane", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		f.register(store.Created, many("u", 3)...)
+		f.register(store.Created, many("t", 3, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
+		f.holdBriefly()
+		o := carryOptions
+		o.ProbeLimit = 1
+		lanes := map[job.Lane]int{}
+		for _, c := range f.carry(o) {
+			lanes[c.Hint.Lane]++
+		}
+		equal(f, "carried", lanes, map[job.Lane]int{laneOf("t", urlA): 1, laneOf("u", urlA): 1, laneOf("t", urlB): 3})
+	}},
+	{name: "probe/a new hold ends the probing", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		f.holdBriefly()
+		f.noError("Hold", f.Hold(f.ctx, laneOf("", urlA).Endpoint, long))
+		equal(f, "carried", f.carry(carryOptions), nil)
+		equal(f, "held", f.depth().Held, 1)
+	}},
+}
+
+var holdCases = []testCase{
+	{name: "hold/a held endpoint's lanes are not carried", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		f.register(store.Created, many("u", 3)...)
+		endpoint := laneOf("t", urlA).Endpoint
+		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		equal(f, "held", f.depth().Held, 1)
+		f.add(reg("v", "new-lane"))
+		f.add(reg("t", "new-job"))
+		f.add(reg("t", "other", to(urlB)))
+		equal(f, "carried", carriedKeys(f.carry(carryOptions)), []string{"t/other"})
+		r := f.carryOnce(carryOptions)
+		equal(f, "full", r.Full, false)
+		equal(f, "it says to wait", r.Wait > 0 && r.Wait <= long, true)
+
+		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		equal(f, "held", f.depth().Held, 0)
+		o := carryOptions
+		o.ProbeLimit = 1
+		f.carryUntil(8, o)
+	}},
+	{name: "hold/lapsed and retried jobs of a held endpoint stay", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		f.carry(carryOptions)
+		hints := f.pop()
+		endpoint := laneOf("t", urlA).Endpoint
+		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.lapse(hints[:1])
+		claims := f.claim(hints[1:], terms())
+		f.settle(store.Applied, failed(claims[0], always))
+		f.settle(store.Applied, released(claims[1], 0))
+		equal(f, "carried", f.carry(carryOptions), nil)
+		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.carryUntil(3, carryOptions)
+	}},
+	{name: "hold/what was carried before may be claimed", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long))
+		claims := f.claim(f.pop(), terms())
+		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
+		f.settle(store.Applied, delivered(claims[0]))
+	}},
+	{name: "hold/an endpoint without jobs", options: Options{}, run: func(f *fixture) {
+		endpoint := laneOf("t", urlA).Endpoint
+		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		equal(f, "held", f.depth().Held, 1)
+		f.add(reg("t", "a"))
+		equal(f, "carried", f.carry(carryOptions), nil)
+		f.update(job.Key{Topic: "t", ID: "a"}, cancel) // the lane goes, the hold stays
+		f.add(reg("t", "a"))
+		equal(f, "carried", f.carry(carryOptions), nil)
+	}},
+	{name: "hold/each endpoint on every shard", options: Options{Shards: 3}, run: func(f *fixture) {
+		for i, url := range []string{urlA, urlB} {
+			f.register(store.Created, many([]string{"t", "u"}[i], 20, to(url))...)
+		}
+		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long))
+		for _, c := range f.carry(carryOptions) {
+			equal(f, "topic", c.Hint.Lane.Topic, "u")
+		}
+		equal(f, "held", f.depth().Held, 1)
+		f.noError("Unhold", f.Unhold(f.ctx, laneOf("t", urlA).Endpoint))
+		f.carryUntil(20, carryOptions)
+	}},
+}

@@ -1,0 +1,286 @@
+package storetest
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// populate fills the store with jobs of several topics, endpoints, states and
+// biz_keys, and returns them all.
+func (f *fixture) populate(n int) []job.Job {
+	f.Helper()
+	spread := func(prefix string, n int, with ...func(*store.Registration)) {
+		regs := make([]store.Registration, n)
+		for i := range regs {
+			url := fmt.Sprintf("http://e%d.example/hook", i%5)
+			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("%s-%d", prefix, i), to(url), biz(fmt.Sprintf("b%d", i%7)))
+			for _, w := range with {
+				w(&regs[i])
+			}
+		}
+		f.register(store.Created, regs...)
+	}
+	spread("ended", n/2)
+	for i, c := range f.take() {
+		switch i % 5 {
+		case 0:
+			f.settle(store.Applied, delivered(c))
+		case 1:
+			f.settle(store.Applied, failed(c, never))
+		case 2:
+			f.settle(store.Applied, failed(c, after(long)))
+		case 3:
+			f.update(c.Job.Key, cancel)
+			f.settle(store.Applied, failed(c, always))
+		case 4:
+			f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeExpired}, never))
+		}
+	}
+	spread("running", n/10)
+	f.take()
+	spread("ready", n/10)
+	f.carry(carryOptions)
+	spread("waiting", n-n/2-2*(n/10), func(r *store.Registration) {
+		// Many are due at the same time, and some have no biz_key.
+		r.Spec.When.Delay = long * time.Duration(1+len(r.Key.ID)%3)
+		if strings.HasSuffix(r.Key.ID, "1") {
+			r.Spec.BizKey = ""
+		}
+	})
+	jobs := f.list(store.Query{Limit: 1_000})
+	equal(f, "jobs in the store", len(jobs), n)
+	for _, j := range jobs {
+		equal(f, "listed job", j, f.get(j.Key))
+	}
+	return jobs
+}
+
+func stateOf(s job.State) *job.State { return &s }
+
+// filters are queries of every kind, for what populate makes.
+func filters() []store.Query {
+	queries := []store.Query{
+		{}, {Topic: "t1"}, {BizKey: "b3"}, {Topic: "t2", BizKey: "b3"}, {Topic: "none"}, {BizKey: "none"},
+		{Topic: "t1", State: stateOf(job.Waiting)}, {Topic: "t0", State: stateOf(job.Dead)},
+		{BizKey: "b3", State: stateOf(job.Cancelled)}, {BizKey: "b0", State: stateOf(job.Ready), Topic: "t1"},
+		{Topic: "t0", State: stateOf(job.Expired), BizKey: "b1"},
+	}
+	for _, s := range job.States {
+		queries = append(queries, store.Query{State: stateOf(s)})
+	}
+	return queries
+}
+
+func describe(q store.Query) string {
+	state := "any"
+	if q.State != nil {
+		state = q.State.String()
+	}
+	return fmt.Sprintf("topic %q state %s biz_key %q limit %d", q.Topic, state, q.BizKey, q.Limit)
+}
+
+// matching is what a filter selects.
+func matching(jobs []job.Job, q store.Query) []job.Job {
+	return slices.DeleteFunc(slices.Clone(jobs), func(j job.Job) bool {
+		return q.Topic != "" && j.Topic != q.Topic || q.State != nil && j.State != *q.State ||
+			q.BizKey != "" && j.Spec.BizKey != q.BizKey
+	})
+}
+
+var listCases = []testCase{
+	{name: "list/every filter selects each of its jobs once", options: Options{Retention: long}, run: listFiltered},
+	{name: "list/every filter selects each of its jobs once, over shards", options: Options{Retention: long, Shards: 3}, run: listFiltered},
+	{name: "list/the order does not depend on the page size", options: Options{Retention: long, Shards: 2}, run: func(f *fixture) {
+		f.populate(200)
+		want := f.list(store.Query{Limit: 1_000})
+		for _, limit := range []int{1, 2, 7, 199, 200, 201} {
+			equal(f, fmt.Sprintf("pages of %d", limit), f.list(store.Query{Limit: limit}), want)
+		}
+	}},
+	{name: "list/many jobs due at the same instant", options: Options{}, run: func(f *fixture) {
+		regs := make([]store.Registration, 300)
+		at := f.now().Add(long)
+		for i := range regs {
+			regs[i] = reg("t", fmt.Sprintf("job-%d", i))
+			regs[i].Spec.When = job.When{At: at}
+		}
+		f.register(store.Created, regs...)
+		for _, limit := range []int{7, 100, 300} {
+			f.once(f.list(store.Query{Limit: limit}), len(regs))
+		}
+	}},
+	{name: "list/many lanes of one job each", options: Options{Shards: 2}, run: func(f *fixture) {
+		regs := make([]store.Registration, 300)
+		for i := range regs {
+			regs[i] = reg("t", fmt.Sprintf("job-%d", i), to(fmt.Sprintf("http://e%d.example/", i)), delay(long))
+		}
+		f.register(store.Created, regs...)
+		for _, q := range []store.Query{{Limit: 13}, {Limit: 500, Topic: "t"}, {Limit: 50, State: stateOf(job.Waiting)}} {
+			f.once(f.list(q), len(regs))
+		}
+		equal(f, "running", len(f.list(store.Query{State: stateOf(job.Running)})), 0)
+	}},
+	{name: "list/jobs that stay are listed once while others change", options: Options{Retention: long}, run: func(f *fixture) {
+		stay := map[job.Key]bool{}
+		var moving []job.Key
+		for i := range 120 {
+			r := reg(fmt.Sprintf("t%d", i%2), fmt.Sprintf("job-%03d", i), delay(long))
+			f.add(r)
+			if i%3 == 0 {
+				moving = append(moving, r.Key)
+			} else {
+				stay[r.Key] = true
+			}
+		}
+		seen := map[job.Key]int{}
+		q := store.Query{Limit: 5}
+		for page := 0; ; page++ {
+			got, err := f.List(f.ctx, q)
+			f.noError("List", err)
+			for _, j := range got.Jobs {
+				seen[j.Key]++
+			}
+			if got.Next == "" {
+				break
+			}
+			if len(moving) > 2 {
+				f.update(moving[0], cancel)
+				f.update(moving[1], later)
+				f.add(reg("t1", fmt.Sprintf("new-%d", page), delay(long)))
+				moving = moving[2:]
+			}
+			q.Cursor = got.Next
+		}
+		for key := range stay {
+			equal(f, "times that "+key.String()+" was listed", seen[key], 1)
+		}
+	}},
+	{name: "list/jobs of a biz_key that change state are listed once", options: Options{Retention: long}, run: func(f *fixture) {
+		for i := range 20 {
+			f.add(reg("t", fmt.Sprintf("job-%02d", i), biz("b"), delay(long)))
+		}
+		q := store.Query{BizKey: "b", Limit: 3}
+		var all []job.Job
+		for {
+			page, err := f.List(f.ctx, q)
+			f.noError("List", err)
+			all = append(all, page.Jobs...)
+			if page.Next == "" {
+				break
+			}
+			q.Cursor = page.Next
+			f.update(page.Jobs[0].Key, cancel)
+		}
+		f.once(all, 20)
+	}},
+}
+
+// once expects n different jobs.
+func (f *fixture) once(jobs []job.Job, n int) {
+	f.Helper()
+	equal(f, "number of jobs", len(jobs), n)
+	equal(f, "number of different jobs", len(slices.Compact(keys(jobs))), n)
+}
+
+func listFiltered(f *fixture) {
+	all := f.populate(1_100)
+	for _, q := range filters() {
+		want := keys(matching(all, q))
+		for _, q.Limit = range []int{37, 1_000} {
+			equal(f, describe(q), keys(f.list(q)), want)
+		}
+	}
+}
+
+var cursorCases = []testCase{
+	{name: "cursor/what was made up is refused", options: Options{Retention: long}, run: func(f *fixture) {
+		f.populate(40)
+		encode := base64.RawURLEncoding.EncodeToString
+		for _, c := range []string{
+			"x", "====", "null", "0", "-1", "\x00", "ü", "{}", strings.Repeat("A", 5_000), encode([]byte("{")),
+			encode([]byte("null garbage")), encode([]byte(`[]`)), encode([]byte(`"a"`)), encode([]byte("7")), encode([]byte("{}")), encode([]byte("null")),
+			encode([]byte(strings.Repeat("[", 10_000))), base64.StdEncoding.EncodeToString([]byte("{}??>>")),
+		} {
+			if _, err := f.List(f.ctx, store.Query{Limit: 5, Cursor: c}); !errors.Is(err, store.ErrBadCursor) {
+				f.Errorf("cursor %.40q: %v, want ErrBadCursor", c, err)
+			}
+		}
+	}},
+	{name: "cursor/a spoiled one is refused or harmless", options: Options{Retention: long}, run: func(f *fixture) {
+		f.populate(60)
+		for _, q := range []store.Query{{Limit: 9}, {Limit: 2, BizKey: "b3"}, {Limit: 3, State: stateOf(job.Delivered)}} {
+			page, err := f.List(f.ctx, q)
+			f.noError("List", err)
+			if page.Next == "" {
+				f.Fatalf("%s: no next page", describe(q))
+			}
+			for i := range page.Next {
+				for _, with := range []string{"", "A", "_", "!"} {
+					q.Cursor = page.Next[:i] + with + page.Next[i+1:]
+					if _, err := f.List(f.ctx, q); err != nil && !errors.Is(err, store.ErrBadCursor) {
+						f.Errorf("cursor %q: %v", q.Cursor, err)
+					}
+				}
+			}
+		}
+	}},
+	{name: "cursor/of another filter is refused", options: Options{Retention: long}, run: func(f *fixture) {
+		f.populate(200)
+		queries := filters()
+		for i, from := range queries {
+			from.Limit = 1
+			page, err := f.List(f.ctx, from)
+			f.noError("List", err)
+			if page.Next == "" {
+				continue
+			}
+			for k, other := range queries {
+				other.Limit, other.Cursor = 5, page.Next
+				_, err := f.List(f.ctx, other)
+				if i != k && !errors.Is(err, store.ErrBadCursor) {
+					f.Errorf("cursor of %s for %s: %v, want ErrBadCursor", describe(from), describe(other), err)
+				}
+				if i == k && err != nil {
+					f.Errorf("cursor of %s: %v", describe(from), err)
+				}
+			}
+		}
+	}},
+	{name: "cursor/one outlives the jobs that it points at", options: Options{}, run: func(f *fixture) {
+		for _, topic := range []string{"a", "b", "c"} {
+			f.add(reg(topic, "1", delay(long)))
+			f.add(reg(topic, "2", delay(long)))
+		}
+		first, err := f.List(f.ctx, store.Query{Limit: 3})
+		f.noError("List", err)
+		for _, j := range first.Jobs {
+			f.update(j.Key, cancel)
+		}
+		rest := f.list(store.Query{Limit: 3, Cursor: first.Next})
+		f.once(slices.SortedFunc(slices.Values(append(first.Jobs, rest...)), func(a, b job.Job) int {
+			return cmp.Compare(a.Key.String(), b.Key.String())
+		}), 6)
+	}},
+	{name: "cursor/the last page has none", options: Options{}, run: func(f *fixture) {
+		for i := range 10 {
+			f.add(reg("t", fmt.Sprintf("job-%d", i), delay(long)))
+		}
+		for _, limit := range []int{10, 11, 1_000} {
+			page, err := f.List(f.ctx, store.Query{Limit: limit})
+			f.noError("List", err)
+			for page.Next != "" { // empty pages may follow
+				page, err = f.List(f.ctx, store.Query{Limit: limit, Cursor: page.Next})
+				f.noError("List", err)
+				equal(f, "jobs after the last", keys(page.Jobs), nil)
+			}
+		}
+	}},
+}

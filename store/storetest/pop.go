@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+var popCases = []testCase{
+	{name: "pop/takes up to so many, once", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 5)...)
+		f.carry(carryOptions)
+		seen := map[string]int{}
+		for _, want := range []int{2, 2, 1, 0} {
+			hints, err := f.Pop(f.ctx, 0, 2, time.Millisecond)
+			f.noError("Pop", err)
+			equal(f, "number of hints", len(hints), want)
+			for _, h := range hints {
+				equal(f, "lane", h.Lane, laneOf("t", urlA))
+				seen[h.ID]++
+			}
+		}
+		equal(f, "different hints", len(seen), 5)
+		equal(f, "hints left", f.depth().ReadyList, 0)
+	}},
+	{name: "pop/gives none after the wait", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", delay(long)))
+		for _, wait := range []time.Duration{0, short} {
+			hints, err := f.Pop(f.ctx, 0, 10, wait)
+			f.noError("Pop", err)
+			equal(f, "hints", hints, nil)
+		}
+	}},
+	{name: "pop/waits for the first", options: Options{}, run: func(f *fixture) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		found := make(chan []store.Hint, 1)
+		wg.Go(func() {
+			hints, err := f.Pop(f.ctx, 0, 10, patience)
+			if err != nil {
+				f.Errorf("Pop: %v", err)
+			}
+			found <- hints
+		})
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		equal(f, "hints", <-found, []store.Hint{{Lane: laneOf("t", urlA), ID: "a"}})
+	}},
+	{name: "pop/returns when its context ends", options: Options{}, run: func(f *fixture) {
+		ctx, cancel := context.WithCancel(f.ctx)
+		result := make(chan error, 1)
+		go func() {
+			_, err := f.Pop(ctx, 0, 10, time.Minute)
+			result <- err
+		}()
+		f.waitPast(f.now().Add(short)) // so that it waits, most probably
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			f.Errorf("Pop: %v, want context.Canceled", err)
+		}
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		if _, err := f.Pop(ctx, 0, 10, time.Minute); !errors.Is(err, context.Canceled) {
+			f.Errorf("Pop: %v, want context.Canceled", err)
+		}
+	}},
+	{name: "pop/of many at once each hint goes to one", options: Options{}, run: func(f *fixture) {
+		const n, callers = 300, 4
+		counts := make([]int, callers)
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for {
+					hints, err := f.Pop(f.ctx, 0, 7, 10*short)
+					if err != nil {
+						f.Errorf("Pop: %v", err)
+						return
+					}
+					if len(hints) == 0 {
+						return
+					}
+					counts[i] += len(hints)
+				}
+			})
+		}
+		f.register(store.Created, many("t", n)...)
+		f.carry(carryOptions)
+		wg.Wait()
+		total := len(f.pop()) // should the poppers have waited in vain
+		for _, c := range counts {
+			total += c
+		}
+		equal(f, "hints", total, n)
+	}},
+}
