@@ -61,8 +61,7 @@ func checkPort(u *url.URL) error {
 		}
 		return nil
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil || n == 0 || port[0] == '0' {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil || port[0] == '0' {
 		return errors.New("must have a port from 1 to 65535, without leading zeros")
 	}
 	return nil
