@@ -1,0 +1,107 @@
+package carrier
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// unlockTimeout bounds giving a lock back during shutdown. It is a deadline of
+// the network, so it goes by the machine's clock.
+const unlockTimeout = 2 * time.Second
+
+// keeper tries to hold the lock of one shard. It runs beside the shard's loop,
+// so that a lock that cannot be reached never delays a job.
+type keeper struct {
+	lock  store.Locker
+	ttl   time.Duration
+	clock job.Clock
+	log   *slog.Logger
+	// moved is called when the loop should look because it need no longer lag.
+	moved  func()
+	health *outage
+	gauge  prometheus.Gauge
+
+	mine   bool        // the lock may be ours; used by run only
+	behind atomic.Bool // see standby
+}
+
+func (c *Carrier) newKeeper(shard int, log *slog.Logger, moved func()) *keeper {
+	k := &keeper{
+		lock:   c.store.Locker(shard),
+		ttl:    c.opts.LockTTL,
+		clock:  c.clock,
+		log:    log,
+		moved:  moved,
+		health: newOutage(log, "taking the carrier's lock"),
+		gauge:  c.metrics.lockHeld(shard),
+	}
+	k.behind.Store(true) // until the first answer
+	return k
+}
+
+// standby reports whether another carrier holds the lock, as far as we know.
+// Without a lock service nobody does.
+func (k *keeper) standby() bool { return k.behind.Load() }
+
+// run takes the lock and keeps it until ctx ends, then gives it back.
+func (k *keeper) run(ctx context.Context) {
+	defer k.release(ctx)
+	for ctx.Err() == nil {
+		k.try(ctx)
+		_ = job.Sleep(ctx, k.clock, k.ttl/3)
+	}
+}
+
+func (k *keeper) try(ctx context.Context) {
+	call, cancel := context.WithTimeout(ctx, k.ttl/3)
+	defer cancel()
+	held, err := k.extendOrTake(call)
+	if err != nil {
+		k.health.failed(ctx, err)
+	} else {
+		k.health.worked()
+	}
+	k.gauge.Set(0)
+	if held {
+		k.gauge.Set(1)
+	}
+	ahead := held || err != nil
+	if k.behind.Swap(!ahead) && ahead {
+		k.moved()
+	}
+}
+
+// extendOrTake extends a lock that may be ours, else takes it. When extending
+// fails nothing is known, so it is extended again the next time: to take it
+// would be refused if it is still ours.
+func (k *keeper) extendOrTake(ctx context.Context) (bool, error) {
+	if k.mine {
+		held, err := k.lock.Extend(ctx, k.ttl)
+		if held || err != nil {
+			return held, err
+		}
+	}
+	held, err := k.lock.TryLock(ctx, k.ttl)
+	k.mine = held && err == nil
+	return k.mine, err
+}
+
+// release gives the lock back so that another node takes it at once, instead
+// of when it has lapsed.
+func (k *keeper) release(ctx context.Context) {
+	k.gauge.Set(0)
+	if !k.mine {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	if err := k.lock.Unlock(ctx); err != nil {
+		k.log.Warn("giving the carrier's lock back fails, it will lapse", "ttl", k.ttl, "error", err)
+	}
+}

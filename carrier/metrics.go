@@ -1,0 +1,133 @@
+package carrier
+
+import (
+	"fmt"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	rounds  prometheus.Counter
+	seconds prometheus.Histogram
+	carried *prometheus.CounterVec
+	lapsed  *prometheus.CounterVec
+	held    *prometheus.GaugeVec
+	purged  prometheus.Counter
+	depth   depthGauges
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		rounds: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_carry_rounds_total",
+			Help: "Times that the store was asked for due jobs.",
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "duehook_carry_seconds",
+			Help:    "Duration of one round of carrying.",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, 1, 5},
+		}),
+		carried: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "duehook_carried_total",
+			Help: "Jobs put on a ready list, by the state they came from.",
+		}, []string{"from"}),
+		lapsed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "duehook_lapsed_total",
+			Help: "Jobs carried again: their lease lapsed (lease), or nobody claimed them in time (hint).",
+		}, []string{"what"}),
+		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "duehook_carrier_lock_held",
+			Help: "1 while this node holds the carrier's lock of the shard.",
+		}, []string{"shard"}),
+		purged: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_purged_total",
+			Help: "Ended jobs forgotten after their retention.",
+		}),
+	}
+	for from := job.Waiting; !from.Final(); from++ {
+		m.carried.WithLabelValues(from.String())
+	}
+	m.lapsed.WithLabelValues("lease")
+	m.lapsed.WithLabelValues("hint")
+	return m
+}
+
+func (m *metrics) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	for _, c := range []prometheus.Collector{m.rounds, m.seconds, m.carried, m.lapsed, m.held, m.purged, &m.depth} {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("carrier: registering metrics: %w", err)
+		}
+	}
+	return nil
+}
+
+// round counts a round and measures it until the returned function is called.
+func (m *metrics) round() func() {
+	m.rounds.Inc()
+	timer := prometheus.NewTimer(m.seconds)
+	return func() { timer.ObserveDuration() }
+}
+
+func (m *metrics) carriedJobs(jobs []store.Carried) {
+	var from [job.Delivered]int
+	for _, c := range jobs {
+		from[c.From]++
+	}
+	for state, n := range from {
+		if n > 0 {
+			m.carried.WithLabelValues(job.State(state).String()).Add(float64(n))
+		}
+	}
+	m.lapsed.WithLabelValues("lease").Add(float64(from[job.Running]))
+	m.lapsed.WithLabelValues("hint").Add(float64(from[job.Ready]))
+}
+
+func (m *metrics) lockHeld(shard int) prometheus.Gauge {
+	return m.held.WithLabelValues(strconv.Itoa(shard))
+}
+
+// depthGauges shows the last sample of the store's depth, and nothing when it
+// could not be taken: an old figure would hide a backlog. All nodes show the
+// same store, so their values are to be joined by max, not by sum.
+type depthGauges struct{ last atomic.Pointer[store.Depth] }
+
+var (
+	jobsDesc  = prometheus.NewDesc("duehook_jobs", "Jobs that the store holds, by state.", []string{"state"}, nil)
+	readyDesc = prometheus.NewDesc("duehook_ready_length", "Hints on the ready lists.", nil, nil)
+	dueDesc   = prometheus.NewDesc("duehook_oldest_due_seconds", "How long the oldest due job has waited to be carried.", nil, nil)
+	heldDesc  = prometheus.NewDesc("duehook_held_endpoints", "Endpoints held back because they fail.", nil, nil)
+)
+
+func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
+	ch <- jobsDesc
+	ch <- readyDesc
+	ch <- dueDesc
+	ch <- heldDesc
+}
+
+func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
+	d := g.last.Load()
+	if d == nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, v, labels...)
+	}
+	for _, s := range job.States {
+		gauge(jobsDesc, float64(d.States[s]), s.String())
+	}
+	var overdue float64
+	if d.OldestDue != 0 {
+		overdue = max(0, d.Now.Sub(d.OldestDue).Seconds())
+	}
+	gauge(readyDesc, float64(d.ReadyList))
+	gauge(dueDesc, overdue)
+	gauge(heldDesc, float64(d.Held))
+}

@@ -1,0 +1,113 @@
+package carrier
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Options set up a Carrier. The zero value of a field means its default.
+type Options struct {
+	// Store is required.
+	Store Store
+	// Clock times the loops; the machine's by default. Housekeeping always
+	// goes by the machine's.
+	Clock job.Clock
+	// Logger gets nothing by default.
+	Logger *slog.Logger
+	// Metrics is where the metrics are registered; nowhere by default.
+	Metrics prometheus.Registerer
+	// ID names this node in the journal of stores that keep one. Required.
+	ID string
+
+	// Cap is the most hints on a shard's ready list: 1000.
+	Cap int
+	// Visibility is how long a carried job may wait to be claimed before it is
+	// due again: 15 s.
+	Visibility time.Duration
+	// LaneLimit is the most carried and claimed jobs of one lane: 256. A
+	// negative one means no limit.
+	LaneLimit int
+	// ProbeLimit is the same for a lane whose hold has just ended: 1.
+	ProbeLimit int
+
+	// LockTTL is how long a shard's lock outlives a holder that died: 15 s. It
+	// is extended every third of it. At least 100 ms.
+	LockTTL time.Duration
+	// Poll is how often the holder of the lock looks when it knows of nothing
+	// due: 1 s. It bounds the delay that a lost wake-up can cause. Carriers
+	// without the lock look a third as often. At least 10 ms.
+	Poll time.Duration
+	// Lag is how far a carrier without the lock stays behind the due times:
+	// 40 ms. Jobs are up to that late while a dead holder's lock lasts.
+	Lag time.Duration
+
+	// PurgeSchedule and DepthSchedule say when ended jobs are purged and when
+	// the depth metrics are sampled, as cron expressions of five fields or
+	// such as "@every 30s": "@every 30s" and "@every 15s".
+	PurgeSchedule string
+	DepthSchedule string
+}
+
+const (
+	defaultCap           = 1000
+	defaultVisibility    = 15 * time.Second
+	defaultLaneLimit     = 256
+	defaultProbeLimit    = 1
+	defaultLockTTL       = 15 * time.Second
+	defaultPoll          = time.Second
+	defaultLag           = 40 * time.Millisecond
+	defaultPurgeSchedule = "@every 30s"
+	defaultDepthSchedule = "@every 15s"
+
+	minLockTTL = 100 * time.Millisecond
+	minPoll    = 10 * time.Millisecond
+)
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	setDefault(&o.Cap, defaultCap)
+	setDefault(&o.Visibility, defaultVisibility)
+	setDefault(&o.LaneLimit, defaultLaneLimit)
+	setDefault(&o.ProbeLimit, defaultProbeLimit)
+	setDefault(&o.LockTTL, defaultLockTTL)
+	setDefault(&o.Poll, defaultPoll)
+	setDefault(&o.Lag, defaultLag)
+	setDefault(&o.PurgeSchedule, defaultPurgeSchedule)
+	setDefault(&o.DepthSchedule, defaultDepthSchedule)
+	return o
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (o Options) check() error {
+	var errs []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("carrier: "+format, args...))
+		}
+	}
+	require(o.Store != nil, "a store is required")
+	require(o.ID != "", "an ID is required")
+	require(o.Cap > 0, "the cap of the ready list must be positive, not %d", o.Cap)
+	require(o.Visibility > 0, "the visibility deadline must be positive, not %v", o.Visibility)
+	require(o.ProbeLimit > 0, "the probe limit must be positive, not %d", o.ProbeLimit)
+	require(o.LockTTL >= minLockTTL, "the lock's TTL must be at least %v, not %v", minLockTTL, o.LockTTL)
+	require(o.Poll >= minPoll, "the poll interval must be at least %v, not %v", minPoll, o.Poll)
+	require(o.Lag > 0, "the lag must be positive, not %v", o.Lag)
+	return errors.Join(errs...)
+}

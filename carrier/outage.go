@@ -1,0 +1,56 @@
+package carrier
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/sethvargo/go-retry"
+)
+
+const (
+	minBackoff    = 20 * time.Millisecond
+	maxBackoff    = 900 * time.Millisecond
+	backoffJitter = 10 // percent
+)
+
+// newBackoff gives the pauses between tries of something that fails. They are
+// capped, so that work resumes within a second of its return, and spread, so
+// that the nodes do not come back all at once.
+func newBackoff() retry.Backoff {
+	return retry.WithJitterPercent(backoffJitter, retry.WithCappedDuration(maxBackoff, retry.NewExponential(minBackoff)))
+}
+
+// rest waits before the next try, or until ctx ends.
+func (c *Carrier) rest(ctx context.Context, backoff retry.Backoff) {
+	d, _ := backoff.Next()         // it never says stop
+	_ = job.Sleep(ctx, c.clock, d) // callers look at ctx themselves
+}
+
+// outage logs once when something begins to fail and once when it works
+// again, however often it is tried in between.
+type outage struct {
+	log  *slog.Logger
+	what string
+	down atomic.Bool
+}
+
+func newOutage(log *slog.Logger, what string) *outage { return &outage{log: log, what: what} }
+
+// failed notes that a try failed. Failing because ctx ended says nothing.
+func (o *outage) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil && o.down.CompareAndSwap(false, true) {
+		o.log.Warn(o.what+" fails, retrying", "error", err)
+	}
+}
+
+// worked notes that a try succeeded, and reports whether the last one failed.
+func (o *outage) worked() bool {
+	if !o.down.Load() || !o.down.CompareAndSwap(true, false) {
+		return false
+	}
+	o.log.Info(o.what + " works again")
+	return true
+}
