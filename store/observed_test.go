@@ -1,0 +1,288 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+var errBroken = errors.New("broken")
+
+// stub answers every call with something of its own, and with err.
+type stub struct {
+	store.Store // nil: every method that the wrapper calls stands below
+
+	err    error
+	closed bool
+}
+
+var (
+	key     = job.Key{Topic: "t", ID: "1"}
+	regs    = []store.Registration{{Key: key}}
+	hints   = []store.Hint{{ID: "1"}}
+	carry   = store.CarryOptions{Cap: 3}
+	claim   = store.ClaimOptions{Nonce: "n"}
+	settles = []job.Settlement{{Key: key}}
+)
+
+func (s *stub) Register(_ context.Context, r []store.Registration) ([]store.Registered, error) {
+	return []store.Registered{{Job: job.Job{Key: r[0].Key}}}, s.err
+}
+
+func (s *stub) Update(_ context.Context, k job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	j := job.Job{Key: k}
+	if err := change(&j, 5); err != nil {
+		return j, fmt.Errorf("not changed: %w", err)
+	}
+	return j, s.err
+}
+
+func (s *stub) Restore(_ context.Context, jobs []store.RestoredJob) (int, error) {
+	return len(jobs), s.err
+}
+
+func (s *stub) Get(_ context.Context, k job.Key) (job.Job, error) { return job.Job{Key: k}, s.err }
+
+func (s *stub) Attempts(_ context.Context, k job.Key) ([]job.Attempt, error) {
+	return []job.Attempt{{Error: k.String()}}, s.err
+}
+
+func (s *stub) List(_ context.Context, q store.Query) (store.Page, error) {
+	return store.Page{Next: q.Cursor}, s.err
+}
+
+func (s *stub) Topics(context.Context) ([]store.TopicStats, error) {
+	return []store.TopicStats{{Topic: "t"}}, s.err
+}
+
+func (s *stub) Topic(_ context.Context, topic string) (store.TopicStats, error) {
+	return store.TopicStats{Topic: topic}, s.err
+}
+
+func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
+
+func (s *stub) Shards() int { return 7 }
+
+func (s *stub) Carry(_ context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	return store.CarryResult{Wait: time.Duration(shard + o.Cap)}, s.err
+}
+
+func (s *stub) Wakeups(_ context.Context, wake func(int)) error {
+	wake(4)
+	return s.err
+}
+
+func (s *stub) Locker(shard int) store.Locker { return stubLocker{s, shard} }
+
+func (s *stub) Pop(_ context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
+	return []store.Hint{{ID: fmt.Sprint(shard, limit, wait)}}, s.err
+}
+
+func (s *stub) Claim(_ context.Context, shard int, h []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	return []store.Claimed{{Job: job.Job{UID: fmt.Sprint(shard, h[0].ID, o.Nonce)}}}, s.err
+}
+
+func (s *stub) Settle(_ context.Context, set []job.Settlement) ([]store.Settled, error) {
+	return []store.Settled{{Reason: set[0].Key.String()}}, s.err
+}
+
+func (s *stub) Hold(_ context.Context, _ string, _ time.Duration) error { return s.err }
+func (s *stub) Unhold(_ context.Context, _ string) error                { return s.err }
+func (s *stub) Purge(_ context.Context, limit int) (int, error)         { return limit, s.err }
+func (s *stub) Ping(context.Context) error                              { return s.err }
+
+func (s *stub) Close() error {
+	s.closed = true
+	return s.err
+}
+
+type stubLocker struct {
+	*stub
+	shard int
+}
+
+func (l stubLocker) TryLock(_ context.Context, ttl time.Duration) (bool, error) {
+	return l.shard == 2 && ttl == time.Second, l.err
+}
+
+func (l stubLocker) Extend(_ context.Context, ttl time.Duration) (bool, error) {
+	return l.shard == 2 && ttl == time.Minute, l.err
+}
+
+func (l stubLocker) Unlock(context.Context) error { return l.err }
+
+// calls makes one call of each operation, and returns its answer and error.
+var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
+	"register": func(ctx context.Context, s store.Store) (any, error) { return s.Register(ctx, regs) },
+	"update": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+			j.DueAt = now
+			return nil
+		})
+	},
+	"restore": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Restore(ctx, make([]store.RestoredJob, 2))
+	},
+	"get":      func(ctx context.Context, s store.Store) (any, error) { return s.Get(ctx, key) },
+	"attempts": func(ctx context.Context, s store.Store) (any, error) { return s.Attempts(ctx, key) },
+	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
+	"topics":   func(ctx context.Context, s store.Store) (any, error) { return s.Topics(ctx) },
+	"topic":    func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
+	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
+	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
+	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
+		var shards []int
+		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
+		return shards, err
+	},
+	"lock":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
+	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
+	"unlock": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
+	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
+	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
+	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
+	"hold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Hold(ctx, "e", time.Second) },
+	"unhold": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Unhold(ctx, "e") },
+	"purge":  func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
+	"ping":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Ping(ctx) },
+}
+
+func TestObserve(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		err    error
+		failed float64
+	}{
+		{name: "success"},
+		{name: "failure", err: fmt.Errorf("%w: %w", store.ErrUnavailable, errBroken), failed: 1},
+		{name: "timeout", err: context.DeadlineExceeded, failed: 1},
+		{name: "no such job", err: fmt.Errorf("get: %w", store.ErrNotFound)},
+		{name: "bad cursor", err: store.ErrBadCursor},
+		{name: "conflict", err: store.ErrConflict},
+		{name: "given up", err: fmt.Errorf("%w: %w", store.ErrUnavailable, context.Canceled)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			plain := &stub{err: tc.err}
+			observed, registry := observe(t, plain)
+			want := make(map[string]counts)
+			for op, call := range calls {
+				wantAnswer, _ := call(t.Context(), plain)
+				answer, err := call(t.Context(), observed)
+				if diff := cmp.Diff(wantAnswer, answer); diff != "" || !errors.Is(err, tc.err) {
+					t.Errorf("%s was changed: error %v, answer (-want +got):\n%s", op, err, diff)
+				}
+				want[op] = counts{Measured: 1, Failed: tc.failed}
+			}
+			want["pop"], want["wakeups"] = counts{Failed: tc.failed}, counts{Failed: tc.failed}
+			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
+				t.Errorf("metrics (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestObserveCoversTheInterface(t *testing.T) {
+	// Of a lock's three calls, one comes for the method that gives it; Shards
+	// and Close are not measured.
+	methods := reflect.TypeFor[store.Store]().NumMethod() - len([]string{"Shards", "Close"})
+	methods += reflect.TypeFor[store.Locker]().NumMethod() - len([]string{"Locker"})
+	if methods != len(calls) {
+		t.Errorf("%d methods, but the test knows %d operations", methods, len(calls))
+	}
+}
+
+func TestObserveRefusedChange(t *testing.T) {
+	observed, registry := observe(t, &stub{})
+	refused := errors.New("the job has ended")
+	_, err := observed.Update(t.Context(), key, func(*job.Job, job.Instant) error { return refused })
+	if !errors.Is(err, refused) {
+		t.Errorf("error %v, want that of the change", err)
+	}
+	if got := gather(t, registry)["update"]; got.Failed != 0 || got.Measured != 1 {
+		t.Errorf("a refused change was counted as %+v", got)
+	}
+}
+
+func TestObservePassesTheRest(t *testing.T) {
+	s := &stub{err: errBroken}
+	observed, _ := observe(t, s)
+	if n := observed.Shards(); n != 7 {
+		t.Errorf("%d shards, want 7", n)
+	}
+	if err := observed.Close(); !errors.Is(err, errBroken) || !s.closed {
+		t.Errorf("Close: %v, closed: %v", err, s.closed)
+	}
+}
+
+func TestObserveRegistration(t *testing.T) {
+	s := &stub{}
+	if observed, err := store.Observe(s, nil); err != nil || observed != store.Store(s) {
+		t.Errorf("without a registerer: %v, %v; want the store itself", observed, err)
+	}
+	_, registry := observe(t, s)
+	if _, err := store.Observe(s, registry); err == nil {
+		t.Error("the same metrics were registered twice")
+	}
+}
+
+func BenchmarkObserve(b *testing.B) {
+	s, err := store.Observe(&stub{}, prometheus.NewRegistry())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Ping(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func observe(t *testing.T, s store.Store) (store.Store, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	observed, err := store.Observe(s, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return observed, registry
+}
+
+type counts struct {
+	Measured uint64
+	Failed   float64
+}
+
+// gather reads the metrics by operation.
+func gather(t *testing.T, registry *prometheus.Registry) map[string]counts {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"duehook_store_errors_total", "duehook_store_seconds"}
+	got := make(map[string]counts)
+	for _, f := range families {
+		if !slices.Contains(names, f.GetName()) {
+			t.Errorf("unknown metric %s", f.GetName())
+		}
+		for _, m := range f.GetMetric() {
+			op := m.GetLabel()[0].GetValue()
+			c := got[op]
+			c.Measured += m.GetHistogram().GetSampleCount()
+			c.Failed += m.GetCounter().GetValue()
+			got[op] = c
+		}
+	}
+	return got
+}
