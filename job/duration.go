@@ -30,8 +30,12 @@ type unit struct {
 // they must be written.
 var (
 	compactUnits = []unit{
-		{"w", 7 * day}, {"d", day}, {"h", time.Hour}, {"m", time.Minute},
-		{"s", time.Second}, {"ms", time.Millisecond},
+		{"w", 7 * day},
+		{"d", day},
+		{"h", time.Hour},
+		{"m", time.Minute},
+		{"s", time.Second},
+		{"ms", time.Millisecond},
 	}
 	isoDateUnits = []unit{{"W", 7 * day}, {"D", day}}
 	isoTimeUnits = []unit{{"H", time.Hour}, {"M", time.Minute}, {"S", time.Second}}

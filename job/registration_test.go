@@ -44,8 +44,10 @@ func TestRegistration(t *testing.T) {
 				URL: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
 				ContentType: "application/cloudevents+json",
 				Headers: []job.Header{
-					{Name: "Authorization", Value: "Bearer x"}, {Name: "X-A", Value: "grüße\t!"},
-					{Name: "X-Empty"}, {Name: "X-Tenant", Value: "acme"},
+					{Name: "Authorization", Value: "Bearer x"},
+					{Name: "X-A", Value: "grüße\t!"},
+					{Name: "X-Empty"},
+					{Name: "X-Tenant", Value: "acme"},
 				},
 				Body: []byte(`{"order_id": 8812}`), BodyForm: job.BodyJSON,
 				When:    job.When{Delay: 30 * time.Minute},

@@ -26,7 +26,7 @@ func CheckURL(raw string) error {
 		if parse := (*url.Error)(nil); errors.As(err, &parse) {
 			err = parse.Err // the rest repeats the URL
 		}
-		return fmt.Errorf("is not a URL: %.200s", err)
+		return fmt.Errorf("is not a URL: %.200s", err.Error())
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
