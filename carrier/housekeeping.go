@@ -124,9 +124,9 @@ type cronLog struct {
 }
 
 func (l cronLog) Info(msg string, keysAndValues ...any) {
-	l.log.Log(context.Background(), l.info, "housekeeping: "+msg, keysAndValues...)
+	l.log.Log(context.Background(), l.info, "housekeeping", append([]any{"event", msg}, keysAndValues...)...)
 }
 
 func (l cronLog) Error(err error, msg string, keysAndValues ...any) {
-	l.log.Error("housekeeping: "+msg, append([]any{"error", err}, keysAndValues...)...)
+	l.log.Error("housekeeping", append([]any{"event", msg, "error", err}, keysAndValues...)...)
 }

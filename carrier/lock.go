@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // unlockTimeout bounds giving a lock back during shutdown. It is a deadline of
@@ -102,6 +103,6 @@ func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 	if err := k.lock.Unlock(ctx); err != nil {
-		k.log.Warn("giving the carrier's lock back fails, it will lapse", "ttl", k.ttl, "error", err)
+		k.log.Warn("could not give the carrier's lock back, it will lapse", "ttl", k.ttl, "error", err)
 	}
 }

@@ -220,10 +220,10 @@ func TestResumesAfterStoreWasDown(t *testing.T) {
 		}
 		pass(time.Hour)
 		for _, line := range []string{
-			"WARN carrying fails, retrying",
-			"INFO carrying works again",
-			"WARN taking the carrier's lock fails, retrying",
-			"INFO taking the carrier's lock works again",
+			"WARN failing, will keep trying: carrying",
+			"INFO working again: carrying",
+			"WARN failing, will keep trying: taking the carrier's lock",
+			"INFO working again: taking the carrier's lock",
 		} {
 			if n := c.logs.count(line); n != 1 {
 				t.Errorf("%q was logged %d times, want once", line, n)
@@ -292,7 +292,7 @@ func TestWakeupsAreSubscribedAgain(t *testing.T) {
 		if n := len(s.late()); n != 4 {
 			t.Error("the wake-up of the new subscription was not heard")
 		}
-		const fails, works = "WARN listening for wake-ups fails, retrying", "INFO listening for wake-ups works again"
+		const fails, works = "WARN failing, will keep trying: listening for wake-ups", "INFO working again: listening for wake-ups"
 		if c.logs.count(fails) != 1 || c.logs.count(works) != 1 {
 			t.Errorf("logged %q", c.logs.lines)
 		}
@@ -359,7 +359,7 @@ func TestRunDrains(t *testing.T) {
 		if d := s.clock.Now().Sub(began); d != 0 {
 			t.Errorf("Run took %v to return", d)
 		}
-		if c.logs.count("WARN carrying fails, retrying") != 0 {
+		if c.logs.count("WARN failing, will keep trying: carrying") != 0 {
 			t.Error("the call that the shutdown gave up was logged as a failure")
 		}
 	})
@@ -373,11 +373,11 @@ func TestTermsOfCarrying(t *testing.T) {
 			want store.CarryOptions
 		}{
 			{"defaults", func(*Options) {}, store.CarryOptions{
-				Cap: 1000, Visibility: 15 * time.Second, LaneLimit: 256, ProbeLimit: 1, By: "node-1",
+				Cap: 1000, Visibility: 15 * time.Second, LaneLimit: 256, ProbeLimit: 3, By: "node-1",
 			}},
 			{"set", func(o *Options) {
-				o.Cap, o.Visibility, o.LaneLimit, o.ProbeLimit, o.ID = 7, time.Second, -1, 3, "b"
-			}, store.CarryOptions{Cap: 7, Visibility: time.Second, LaneLimit: 0, ProbeLimit: 3, By: "b"}},
+				o.Cap, o.Visibility, o.LaneLimit, o.ProbeLimit, o.ID = 7, time.Second, -1, 2, "b"
+			}, store.CarryOptions{Cap: 7, Visibility: time.Second, LaneLimit: 0, ProbeLimit: 2, By: "b"}},
 		} {
 			s := newFakeStore()
 			c := start(t, s, tc.set)

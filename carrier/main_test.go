@@ -310,7 +310,7 @@ func start(t *testing.T, s Store, change ...func(*Options)) *running {
 // pass lets virtual time pass.
 func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
 
-// logs gathers what is logged, as "LEVEL message".
+// logs gathers what is logged, as "LEVEL message", and what it is about.
 type logs struct {
 	mu    sync.Mutex
 	lines []string
@@ -321,7 +321,14 @@ func (l *logs) Enabled(context.Context, slog.Level) bool { return true }
 func (l *logs) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, fmt.Sprint(r.Level, " ", r.Message))
+	line := fmt.Sprint(r.Level, " ", r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "what" || a.Key == "event" {
+			line += ": " + a.Value.String()
+		}
+		return true
+	})
+	l.lines = append(l.lines, line)
 	return nil
 }
 

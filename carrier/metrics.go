@@ -5,9 +5,10 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 type metrics struct {

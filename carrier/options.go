@@ -6,8 +6,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/duehook/duehook/job"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
 )
 
 // Options set up a Carrier. The zero value of a field means its default.
@@ -32,7 +33,7 @@ type Options struct {
 	// LaneLimit is the most carried and claimed jobs of one lane: 256. A
 	// negative one means no limit.
 	LaneLimit int
-	// ProbeLimit is the same for a lane whose hold has just ended: 1.
+	// ProbeLimit is the same for a lane whose hold has just ended: 3.
 	ProbeLimit int
 
 	// LockTTL is how long a shard's lock outlives a holder that died: 15 s. It
@@ -57,7 +58,7 @@ const (
 	defaultCap           = 1000
 	defaultVisibility    = 15 * time.Second
 	defaultLaneLimit     = 256
-	defaultProbeLimit    = 1
+	defaultProbeLimit    = 3
 	defaultLockTTL       = 15 * time.Second
 	defaultPoll          = time.Second
 	defaultLag           = 40 * time.Millisecond

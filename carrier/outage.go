@@ -6,8 +6,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/duehook/duehook/job"
 	"github.com/sethvargo/go-retry"
+
+	"github.com/duehook/duehook/job"
 )
 
 const (
@@ -42,7 +43,7 @@ func newOutage(log *slog.Logger, what string) *outage { return &outage{log: log,
 // failed notes that a try failed. Failing because ctx ended says nothing.
 func (o *outage) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil && o.down.CompareAndSwap(false, true) {
-		o.log.Warn(o.what+" fails, retrying", "error", err)
+		o.log.Warn("failing, will keep trying", "what", o.what, "error", err)
 	}
 }
 
@@ -51,6 +52,6 @@ func (o *outage) worked() bool {
 	if !o.down.Load() || !o.down.CompareAndSwap(true, false) {
 		return false
 	}
-	o.log.Info(o.what + " works again")
+	o.log.Info("working again", "what", o.what)
 	return true
 }
