@@ -19,7 +19,7 @@ var claimCases = []testCase{
 		equal(f, "number of claims", len(claims), 1)
 		c := claims[0]
 		f.between("now", c.Now, before, f.now())
-		equal(f, "from", c.From, job.Ready)
+		f.from(c, job.Ready)
 		equal(f, "state", c.Job.State, job.Running)
 		equal(f, "spec", c.Job.Spec, r.Spec)
 		equal(f, "uid", c.Job.UID, was.UID)
@@ -77,7 +77,7 @@ var claimCases = []testCase{
 		f.settle(store.Applied, failed(c, always))
 		claims := f.claim(hints, terms()) // due again, though not carried
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
-		equal(f, "from", claims[0].From, job.Retrying)
+		f.from(claims[0], job.Retrying)
 		equal(f, "carried", f.carry(carryOptions), nil)
 	}},
 	{name: "claim/repeated with its nonce gives the same", options: Options{}, run: func(f *fixture) {
@@ -159,7 +159,7 @@ var leaseCases = []testCase{
 		hints := f.pop()
 		first := f.lapse(hints)[0]
 		second := f.claim(hints, terms())[0] // by the older hint, before it is carried
-		equal(f, "from", second.From, job.Running)
+		f.from(second, job.Running)
 		equal(f, "lapses", second.Job.Lapses, 1)
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		equal(f, "attempts", second.Job.Attempts, 0)
@@ -172,7 +172,7 @@ var leaseCases = []testCase{
 		f.carry(carryOptions)
 		first := f.lapse(f.pop())[0]
 		second := f.takeOne()
-		equal(f, "from", second.From, job.Running)
+		f.from(second, job.Running)
 		equal(f, "lapses", second.Job.Lapses, 1)
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		f.unchangedBy(failed(first, always))

@@ -12,6 +12,7 @@ var closeCases = []testCase{
 	{name: "close/calls under way and later ones fail", closes: true, run: func(f *fixture) {
 		key := f.add(reg("t", "a", delay(long))).Key
 		locker := f.Locker(0)
+		f.tryLock(true, locker, long)
 		results := make(chan error, 2)
 		go func() {
 			_, err := f.Pop(f.ctx, 0, 1, time.Minute)

@@ -105,6 +105,9 @@ var registerCases = []testCase{
 			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("job-%d", i), delay(long))
 		}
 		f.register(store.Created, regs...)
+		for i := range regs {
+			regs[i].UID = newUID()
+		}
 		f.register(store.Same, regs...)
 		equal(f, "waiting", f.depth().States[job.Waiting], int64(len(regs)))
 	}},

@@ -32,6 +32,10 @@ type Harness struct {
 	// synctest.Test for stores whose goroutines and clock live in the process.
 	// If nil, tests run in real time.
 	Bubble func(t *testing.T, body func(t *testing.T))
+	// Repeats is set when calls may have run before they give an answer,
+	// because a reply was lost or is made to be. Then the tests accept answers
+	// that tell of a repetition; what is stored must be the same.
+	Repeats bool
 }
 
 // Run runs the suite.
