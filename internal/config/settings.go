@@ -1,0 +1,195 @@
+package config
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+)
+
+// setting is one row of the table.
+type setting struct {
+	name  string // of the flag; the other names follow from it
+	group string
+	hint  string // what the value looks like, for help
+	def   string // the default as one would write it; empty: worked out by derive, or none
+	// shown replaces an empty def in help.
+	shown string
+	help  string
+	// secret values are masked when shown and can be read from a file that
+	// <ENV>_FILE names.
+	secret bool
+	list   bool // a comma-separated list; its flag may be repeated
+	bind   func(*Config) pflag.Value
+}
+
+// env is the name of the setting's environment variable.
+func (s *setting) env() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
+}
+
+// key is the setting's name in the YAML file.
+func (s *setting) key() string { return strings.ReplaceAll(s.name, "-", "_") }
+
+const (
+	envPrefix  = "DUEHOOK_"
+	fileSuffix = "_FILE"
+	configFlag = "config"
+)
+
+const (
+	groupAPI      = "API"
+	groupStorage  = "Storage"
+	groupDelivery = "Delivery"
+	groupLogging  = "Logging"
+)
+
+var groups = []string{groupAPI, groupStorage, groupDelivery, groupLogging}
+
+// ledgerFile is the embedded store's journal in the data directory.
+const ledgerFile = "duehook.db"
+
+var settings = []setting{
+	{
+		name: "addr", group: groupAPI, hint: "host:port", def: "127.0.0.1:7788",
+		help: "where the API listens; port 0 takes a free one",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.Addr) },
+	},
+	{
+		name: "max-body", group: groupAPI, hint: "size", def: "256KiB",
+		help: "largest body of a callback",
+		bind: func(c *Config) pflag.Value { return (*bytesValue)(&c.MaxBody) },
+	},
+	{
+		name: "grace", group: groupAPI, hint: "duration", def: job.FormatDuration(dispatcher.DefaultGrace),
+		help: "how long requests under way, to the API and to receivers, may take to end at shutdown",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Grace) },
+	},
+	{
+		name: "drain-delay", group: groupAPI, hint: "duration", def: "0s",
+		help: "how long /readyz already answers 503 at shutdown while requests are still taken, so that a load balancer turns away in time",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.DrainDelay) },
+	},
+	{
+		name: "data-dir", group: groupStorage, hint: "directory", def: "./duehook-data",
+		help: "where the embedded store keeps its journal; made with access for the owner only",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.DataDir) },
+	},
+	{
+		name: "redis-url", group: groupStorage, hint: "url", shown: "none: the embedded store", secret: true,
+		help: "keep jobs in Redis: redis://host:port/db, rediss://…, redis-sentinel://master@host,host, redis-cluster://host,host; user:password@ comes first",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.RedisURL) },
+	},
+	{
+		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,
+		help: "journal of jobs and of their changes: sqlite:path; not with Redis yet",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.LedgerURL) },
+	},
+	{
+		name: "namespace", group: groupStorage, hint: "name", def: "default",
+		help: "keeps several duehooks on one Redis apart",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.Namespace) },
+	},
+	{
+		name: "shards", group: groupStorage, hint: "n", def: "1",
+		help: "parts that jobs are spread over on Redis, 1 to 1024; the same on every node",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Shards) },
+	},
+	{
+		name: "retention", group: groupStorage, hint: "duration", def: "1h",
+		help: "how long a finished job can be looked up; 0 forgets it at once; dead letters stay until replayed or purged",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Retention) },
+	},
+	{
+		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
+		help: "address ranges that may be delivered to although they are private, loopback or link-local",
+		bind: func(c *Config) pflag.Value { return (*cidrsValue)(&c.AllowCIDRs) },
+	},
+	{
+		name: "timeout", group: groupDelivery, hint: "duration", def: job.FormatDuration(dispatcher.DefaultTimeout),
+		help: "longest that one attempt may take, for jobs that name no timeout",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Timeout) },
+	},
+	{
+		name: "max-timeout", group: groupDelivery, hint: "duration", def: "60s",
+		help: "largest timeout that a job may name",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.MaxTimeout) },
+	},
+	{
+		name: "retry-steps", group: groupDelivery, hint: "duration,…", def: defaultSteps(), list: true,
+		help: "waits between attempts, for jobs that name none",
+		bind: func(c *Config) pflag.Value { return (*ladderValue)(&c.RetrySteps) },
+	},
+	{
+		name: "retry-jitter", group: groupDelivery, hint: "share", def: strconv.FormatFloat(retrypolicy.DefaultJitter, 'g', -1, 64),
+		help: "share by which each wait is varied at random, 0 to 1; 0 turns it off",
+		bind: func(c *Config) pflag.Value { return (*floatValue)(&c.RetryJitter) },
+	},
+	{
+		name: "workers", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultWorkers),
+		help: "concurrent attempts of this process",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Workers) },
+	},
+	{
+		name: "lane-limit", group: groupDelivery, hint: "n", def: "256",
+		help: "most jobs of one topic for one endpoint that are ready or running at a time",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.LaneLimit) },
+	},
+	{
+		name: "ready-cap", group: groupDelivery, hint: "n", def: "1000",
+		help: "most jobs on one shard's ready list",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.ReadyCap) },
+	},
+	{
+		name: "lease", group: groupDelivery, hint: "duration", shown: "timeout + " + job.FormatDuration(dispatcher.DefaultLeaseMargin),
+		help: "how long a worker may hold a job; a dead worker's job is taken over after it",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Lease) },
+	},
+	{
+		name: "visibility", group: groupDelivery, hint: "duration", def: "15s",
+		help: "how long a ready job may wait for a worker before it is made ready again",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Visibility) },
+	},
+	{
+		name: "breaker-failures", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultBreakerFailures),
+		help: "failures in a row after which an endpoint is left alone; 0 never does",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.BreakerFailures) },
+	},
+	{
+		name: "breaker-open", group: groupDelivery, hint: "duration", def: job.FormatDuration(dispatcher.DefaultBreakerOpen),
+		help: "for how long it is left alone before it is tried again; its jobs wait without using attempts",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.BreakerOpen) },
+	},
+	{
+		name: "log-level", group: groupLogging, hint: "level", def: "info",
+		help: "debug, info, warn or error",
+		bind: func(c *Config) pflag.Value { return (*levelValue)(&c.LogLevel) },
+	},
+	{
+		name: "log-format", group: groupLogging, hint: "format", def: "auto",
+		help: "text, json, or auto: text on a terminal, else json",
+		bind: func(c *Config) pflag.Value { return &choiceValue{&c.LogFormat, []string{"auto", "text", "json"}} },
+	},
+}
+
+func defaultSteps() string {
+	steps := ladderValue(retrypolicy.Default().Steps)
+	return steps.String()
+}
+
+// derive fills in what follows from other settings.
+func (c *Config) derive() {
+	if c.Lease == 0 && c.origins["lease"] == "" {
+		c.Lease = c.Timeout + dispatcher.DefaultLeaseMargin
+		c.origins["lease"] = originDefault + " (timeout + " + job.FormatDuration(dispatcher.DefaultLeaseMargin) + ")"
+	}
+	if c.LedgerURL == "" && c.Embedded() {
+		c.LedgerURL = sqliteScheme + filepath.Join(c.DataDir, ledgerFile)
+		c.origins["ledger-url"] = originDefault + " (in the data directory)"
+	}
+}

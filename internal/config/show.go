@@ -1,0 +1,105 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+)
+
+// Print writes each setting with its value and origin; secrets are masked.
+func (c *Config) Print(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "SETTING\tVALUE\tORIGIN")
+	for i := range settings {
+		s := &settings[i]
+		value := s.bind(c).String()
+		if s.secret {
+			value = Redact(value)
+		}
+		if value == "" {
+			value = "-"
+		}
+		origin := c.origins[s.name]
+		if origin == "" {
+			origin = originDefault
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", s.name, value, origin)
+	}
+	return tw.Flush()
+}
+
+// Redact masks the password of a URL.
+func Redact(url string) string {
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return url
+	}
+	// The last @, so that one within a badly written password hides too much
+	// rather than too little.
+	at := strings.LastIndexByte(rest, '@')
+	if at < 0 {
+		return url
+	}
+	colon := strings.IndexByte(rest[:at], ':')
+	if colon < 0 {
+		return url
+	}
+	masked := scheme + "://" + rest[:colon] + ":***"
+	// What follows the password of redis-sentinel://user:password@master@host is the master's name.
+	if master := strings.LastIndexByte(rest[:at], '@'); scheme == "redis-sentinel" && master > colon {
+		return masked + rest[master:]
+	}
+	return masked + rest[at:]
+}
+
+// Usage is the help text of the flags, by group.
+func Usage() string {
+	var b strings.Builder
+	for _, group := range groups {
+		fmt.Fprintf(&b, "%s:\n", group)
+		for i := range settings {
+			if s := &settings[i]; s.group == group {
+				fmt.Fprintf(&b, "  --%s <%s>  (default: %s)\n%s", s.name, s.hint, s.defaultText(), wrap(s.help, "        "))
+			}
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString(`Each flag has an environment variable (--data-dir: DUEHOOK_DATA_DIR) and a name
+in the YAML file (data_dir) that --config or DUEHOOK_CONFIG names. Flags win
+over the environment, that over the file, that over the defaults.
+Durations: 90s, 1d12h, PT30M, or a number of seconds. Sizes: 262144, 256KiB.
+`)
+	return b.String()
+}
+
+func (s *setting) defaultText() string {
+	if s.def != "" {
+		return s.def
+	}
+	return s.shown
+}
+
+// wrap breaks text into indented lines as wide as a usual terminal.
+func wrap(text, indent string) string {
+	const columns = 80
+	var b strings.Builder
+	width := 0
+	for i, word := range strings.Fields(text) {
+		n := 1 + utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			b.WriteString(indent)
+			width = len(indent) + n
+		case width+n > columns:
+			b.WriteString("\n" + indent)
+			width = len(indent) + n
+		default:
+			b.WriteString(" ")
+			width += n
+		}
+		b.WriteString(word)
+	}
+	return b.String() + "\n"
+}

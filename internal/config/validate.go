@@ -1,0 +1,122 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/redisstore"
+)
+
+const (
+	sqliteScheme = "sqlite:"
+	maxShards    = 1024
+)
+
+// problems collects what is wrong, so that all of it is told at once.
+type problems []error
+
+func (p *problems) check(ok bool, format string, args ...any) {
+	if !ok {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
+func (c *Config) validate() error {
+	var p problems
+	c.validateAPI(&p)
+	c.validateStorage(&p)
+	c.validateDelivery(&p)
+	return errors.Join(p...)
+}
+
+func (c *Config) validateAPI(p *problems) {
+	_, port, err := net.SplitHostPort(c.Addr)
+	p.check(err == nil, "--addr %q: write host:port, such as 127.0.0.1:7788, [::1]:7788 or :7788", c.Addr)
+	if err == nil {
+		n, err := strconv.Atoi(port)
+		p.check(err == nil && 0 <= n && n <= 65535, "--addr %q: the port must be a number from 0 to 65535", c.Addr)
+	}
+	p.check(c.MaxBody >= 1024 && c.MaxBody <= 8<<20, "--max-body must be between 1KiB and 8MiB")
+	p.check(c.Grace >= time.Second && c.Grace <= time.Hour, "--grace must be between 1s and 1h")
+	p.check(c.DrainDelay <= time.Hour, "--drain-delay must be between 0 and 1h")
+}
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
+
+func (c *Config) validateStorage(p *problems) {
+	p.check(c.DataDir != "" || !c.Embedded(), "--data-dir is empty; name a directory, or keep jobs in Redis with --redis-url")
+	if c.RedisURL != "" {
+		if _, err := redisstore.ParseURL(c.RedisURL); err != nil {
+			p.check(false, "--redis-url: %w", err)
+		}
+	}
+	if c.LedgerURL != "" {
+		p.check(c.LedgerPath() != "", "--ledger-url: %s", ledgerComplaint(c.LedgerURL))
+		// A journal beside one node would not hear of what the others do, and
+		// would have their finished jobs sent again.
+		p.check(c.Embedded(), "--ledger-url is not supported together with --redis-url yet in this version; leave it out, and let Redis write an append-only file")
+	}
+	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
+	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
+	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
+	p.check(c.Retention <= job.MaxDelay, "--retention must be between 0 and %s", job.FormatDuration(job.MaxDelay))
+}
+
+// LedgerPath is the file of a ledger on SQLite, or empty.
+func (c *Config) LedgerPath() string {
+	path, ok := strings.CutPrefix(c.LedgerURL, sqliteScheme)
+	if !ok {
+		return ""
+	}
+	// sqlite:///var/lib/x and sqlite://x are the same file as sqlite:/var/lib/x and sqlite:x.
+	return strings.TrimPrefix(path, "//")
+}
+
+func ledgerComplaint(url string) string {
+	scheme, _, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "postgres", "postgresql", "mysql", "mariadb":
+		return scheme + " is not supported yet in this version; use sqlite:path"
+	case "sqlite":
+		return "the file's path is missing; write sqlite:path"
+	}
+	return "write sqlite:path"
+}
+
+func (c *Config) validateDelivery(p *problems) {
+	p.check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 10*time.Minute, "--max-timeout must be between 1s and 10m")
+	p.check(c.Timeout >= job.MinTimeout && c.Timeout <= c.MaxTimeout,
+		"--timeout must be between %s and --max-timeout (%s)", job.FormatDuration(job.MinTimeout), job.FormatDuration(c.MaxTimeout))
+	p.check(c.LeaseMargin() >= dispatcher.MinLeaseMargin,
+		"--lease %s is too short: it must outlast --timeout (%s) by %s at least, or two workers could send the same attempt; raise it to %s, or leave it out",
+		job.FormatDuration(c.Lease), job.FormatDuration(c.Timeout), job.FormatDuration(dispatcher.MinLeaseMargin), job.FormatDuration(c.Timeout+dispatcher.MinLeaseMargin))
+	p.check(c.Lease <= 24*time.Hour, "--lease must be 1d at most: a dead worker's jobs wait that long")
+	p.check(c.Visibility >= time.Second && c.Visibility <= time.Hour, "--visibility must be between 1s and 1h")
+	p.check(c.RetryJitter >= 0 && c.RetryJitter <= 1, "--retry-jitter must be between 0 and 1")
+	p.check(c.Workers >= 1 && c.Workers <= 100_000, "--workers must be between 1 and 100000")
+	p.check(c.LaneLimit >= 1 && c.LaneLimit <= 1_000_000, "--lane-limit must be between 1 and 1000000")
+	p.check(c.ReadyCap >= 1 && c.ReadyCap <= 1_000_000, "--ready-cap must be between 1 and 1000000")
+	p.check(c.BreakerFailures >= 0 && c.BreakerFailures <= 1_000_000, "--breaker-failures must be between 0 and 1000000")
+	p.check(c.BreakerOpen >= time.Second && c.BreakerOpen <= time.Hour, "--breaker-open must be between 1s and 1h")
+}
+
+// Loopback reports whether the API can be reached from this machine only.
+func (c *Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.Addr)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
