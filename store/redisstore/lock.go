@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -29,7 +30,8 @@ type locker struct {
 func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.store.locks.NewMutex(l.name, redsync.WithExpiry(ttl), redsync.WithTries(1))
+	m := l.store.locks.NewMutex(l.name, redsync.WithExpiry(ttl), redsync.WithTries(1),
+		redsync.WithTimeoutFactor(1)) // the caller's context bounds the call
 	if err := m.TryLockContext(ctx); err != nil {
 		if taken(err) {
 			return false, nil
@@ -45,6 +47,9 @@ func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
 func (l *locker) Extend(ctx context.Context, _ time.Duration) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.store.closed.Load() {
+		return false, l.store.wrap(redis.ErrClosed)
+	}
 	if l.mutex == nil {
 		return false, nil
 	}
@@ -67,6 +72,9 @@ func (l *locker) Extend(ctx context.Context, _ time.Duration) (bool, error) {
 func (l *locker) Unlock(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.store.closed.Load() {
+		return l.store.wrap(redis.ErrClosed)
+	}
 	if l.mutex == nil {
 		return nil
 	}

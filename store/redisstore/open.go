@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -46,6 +47,7 @@ type Store struct {
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
+	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -257,6 +259,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close ends all calls under way and closes the connections.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
+		s.closed.Store(true)
 		s.closeErr = errors.Join(s.pops.Close(), s.db.Close())
 	})
 	return s.closeErr

@@ -27,7 +27,6 @@ type popper struct {
 }
 
 // Pop takes up to limit hints, waiting up to wait (at most 5 s) for the first.
-// It comes with that one alone: the next call takes those that came with it.
 func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]store.Hint, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -58,21 +57,32 @@ func (p *popper) pop(ctx context.Context, limit int, wait time.Duration) ([]stri
 		return nil, err
 	}
 	if p.hot || wait <= 0 {
-		hints, err := p.conn.LPopCount(ctx, p.key, limit).Result()
-		if err != nil && !isNil(err) {
-			p.drop()
-			return nil, err
-		}
-		if p.hot = len(hints) > 0; p.hot || wait <= 0 {
-			return hints, nil
+		hints, err := p.take(ctx, limit)
+		if err != nil || len(hints) > 0 || wait <= 0 {
+			return hints, err
 		}
 	}
 	hint, err := p.block(ctx, wait)
 	if err != nil || hint == "" {
 		return nil, err
 	}
-	p.hot = true
-	return []string{hint}, nil
+	if limit == 1 {
+		return []string{hint}, nil
+	}
+	// Those that came with it. When this fails the first is not to be lost.
+	more, _ := p.take(ctx, limit-1)
+	return append([]string{hint}, more...), nil
+}
+
+// take takes what is there.
+func (p *popper) take(ctx context.Context, limit int) ([]string, error) {
+	hints, err := p.conn.LPopCount(ctx, p.key, limit).Result()
+	if err != nil && !isNil(err) {
+		p.drop()
+		return nil, err
+	}
+	p.hot = len(hints) > 0
+	return hints, nil
 }
 
 // block waits for one hint; empty when none came.

@@ -22,17 +22,18 @@ type record struct {
 	spec  []byte // encoded
 	log   []byte // encoded
 	logs  int    // entries in log
+	mark  string // of the update that wrote it: tells two equal changes apart
 }
 
 const (
 	uidLen     = 16
-	headFields = 17
+	headFields = 18
 	none       = -1 // of a time in the head
 )
 
 // newRecord prepares a job that no record exists of.
 func newRecord(j job.Job, log []job.Attempt) (*record, error) {
-	r := &record{Job: j, nonce: "-"}
+	r := &record{Job: j, nonce: "-", mark: "-"}
 	var err error
 	if r.spec, err = encodeSpec(&j.Spec); err != nil {
 		return nil, err
@@ -92,6 +93,8 @@ func (r *record) encode() ([]byte, error) {
 	} else {
 		b = append(b, r.Reason...)
 	}
+	b = append(b, ' ')
+	b = append(b, r.mark...)
 	b = append(b, '\n')
 	b = append(b, uid...)
 	b = append(b, spec...)
@@ -119,7 +122,7 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 	if len(fields) != headFields {
 		return nil, fmt.Errorf("%w of %s: %d fields in its head", errRecord, key, len(fields))
 	}
-	var n [headFields - 2]int64
+	var n [headFields - 3]int64
 	for i := range n {
 		v, err := strconv.ParseInt(string(fields[i]), 10, 64)
 		if err != nil {
@@ -148,11 +151,13 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 			CreatedAt: created, DueAt: at(n[8]), NextAt: at(n[9]), ExpiresAt: at(n[10]), EndedAt: at(n[11]),
 		},
 		nonce: string(fields[15]),
+		mark:  string(fields[17]),
 		logs:  int(n[14]),
 		spec:  rest[uidLen : uidLen+specLen],
 		log:   rest[uidLen+specLen:],
 	}
-	if reason := string(fields[16]); reason != "-" {
+	// An unfinished job's is of its last settlement, for a repetition of that.
+	if reason := string(fields[16]); reason != "-" && r.State.Final() {
 		r.Reason = reason
 	}
 	if err := msgpack.Unmarshal(r.spec, &r.Spec); err != nil {

@@ -34,7 +34,9 @@ func drawJob(t *rapid.T) job.Job {
 		Attempts: rapid.IntRange(0, 2000).Draw(t, "attempts"), Snoozes: rapid.IntRange(0, 100).Draw(t, "snoozes"),
 		Lapses: rapid.IntRange(0, 10).Draw(t, "lapses"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
 		Version: rapid.Uint64Range(0, 1<<40).Draw(t, "version"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
-		Reason: rapid.SampledFrom([]string{"", job.ReasonGone, job.ReasonLadder}).Draw(t, "reason"),
+	}
+	if j.State.Final() {
+		j.Reason = rapid.SampledFrom([]string{"", job.ReasonGone, job.ReasonTTL}).Draw(t, "reason")
 	}
 	if rapid.Bool().Draw(t, "retry") {
 		limit := rapid.IntRange(0, 5).Draw(t, "limit")

@@ -75,50 +75,41 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 // registerTaken registers a job whose key is held by the record raw.
 func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, raw string) (store.Registered, error) {
 	for range maxTries {
-		old, err := decodeRecord(reg.Key, raw)
-		if err != nil {
-			return store.Registered{}, err
-		}
-		if err := s.refine(ctx, sh, old); err != nil {
-			return store.Registered{}, err
-		}
-		j, err := old.whole()
-		if err != nil {
-			return store.Registered{}, err
-		}
-		// Our own record: the script was sent again after its reply was lost.
-		if old.UID == reg.UID {
-			return store.Registered{Outcome: store.Created, Job: j}, nil
-		}
-		outcome := reg.Against(&j)
-		if outcome != store.Created {
-			return store.Registered{Outcome: outcome, Job: j}, nil
+		var old *record
+		if raw != "" {
+			var err error
+			if old, err = s.decode(ctx, sh, reg.Key, raw); err != nil {
+				return store.Registered{}, err
+			}
+			// Our own record: the script was sent again after its reply was lost.
+			if old.UID == reg.UID {
+				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
+			}
+			if outcome := reg.Against(&old.Job); outcome != store.Created {
+				return store.Registered{Outcome: outcome, Job: old.Job}, nil
+			}
 		}
 		current, now, err := s.read(ctx, sh, reg.Key)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Registered{}, err
 		}
-		if current == "" || current == raw {
-			fresh, err := newRecord(reg.Job(now), nil)
-			if err != nil {
-				return store.Registered{}, err
-			}
-			if current == "" {
-				old = nil
-			}
-			done, err := s.put(ctx, sh, old, fresh)
-			if err != nil {
-				return store.Registered{}, err
-			}
-			if done {
-				return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
-			}
+		if current != raw {
+			raw = current
+			continue
 		}
-		if current, _, err = s.read(ctx, sh, reg.Key); err != nil && !errors.Is(err, store.ErrNotFound) {
+		fresh, err := newRecord(reg.Job(now), nil)
+		if err != nil {
 			return store.Registered{}, err
 		}
-		if current != "" {
-			raw = current
+		if old != nil {
+			fresh.Token = old.Token // no worker of the old job may settle the new one
+		}
+		written, err := s.put(ctx, sh, old, fresh)
+		if err != nil {
+			return store.Registered{}, err
+		}
+		if written != outrun {
+			return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
 		}
 	}
 	return store.Registered{}, store.ErrConflict

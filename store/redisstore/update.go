@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 
 	"github.com/duehook/duehook/job"
@@ -21,54 +22,77 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		if err != nil {
 			return job.Job{}, err
 		}
-		old, err := decodeRecord(key, raw)
+		old, err := s.decode(ctx, sh, key, raw)
 		if err != nil {
 			return job.Job{}, err
 		}
-		if err := s.refine(ctx, sh, old); err != nil {
-			return job.Job{}, err
-		}
-		before, err := old.whole()
+		// Decoded again, not copied: change may write into what old holds.
+		fresh, err := decodeRecord(key, raw)
 		if err != nil {
 			return job.Job{}, err
 		}
-		fresh := *old
-		fresh.Job = before
+		fresh.State, fresh.LastAttempt = old.State, old.LastAttempt
 		if err := change(&fresh.Job, now); err != nil {
-			return before, err
+			return old.Job, err
 		}
 		if fresh.State == job.Ready {
 			// Its hint may name another lane now; as a pending job it is carried again.
 			fresh.State = fresh.Pending()
 		}
 		fresh.Version++
-		done, err := s.put(ctx, sh, old, &fresh)
+		fresh.mark = newMark()
+		written, err := s.put(ctx, sh, old, fresh)
 		if err != nil {
 			return job.Job{}, err
 		}
-		if done {
+		if written != outrun {
 			return fresh.Job, nil
 		}
 	}
 	return job.Job{}, store.ErrConflict
 }
 
+// newMark is unique enough among the changes of one version of one job.
+func newMark() string { return strconv.FormatUint(rand.Uint64(), 36) } //nolint:gosec // no secret
+
+// decode reads a record with all that is known of the job.
+func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) (*record, error) {
+	r, err := decodeRecord(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refine(ctx, sh, r); err != nil {
+		return nil, err
+	}
+	r.Job, err = r.whole()
+	return r, err
+}
+
+// written says what became of a put, in the words of lua/update.lua.
+type written int
+
+const (
+	outrun  written = iota // something else stands there
+	stored                 // it is done
+	already                // an earlier run of the same put did it
+)
+
 // put stores fresh in the place of old, or of nothing when old is nil, if that
 // still stands there.
-func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (bool, error) {
+func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
 	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
 	if old != nil {
 		var err error
 		if uid, err = encodeUID(old.UID); err != nil {
-			return false, err
+			return outrun, err
 		}
 		oldLane, oldBiz, version = old.Lane().String(), old.Spec.BizKey, strconv.FormatUint(old.Version, 10)
 	}
 	encoded, err := fresh.encode()
 	if err != nil {
-		return false, err
+		return outrun, err
 	}
 	if s.retention == 0 && fresh.State.Final() && fresh.State != job.Dead {
 		encoded = nil
@@ -84,9 +108,9 @@ func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (bool, e
 	}
 	n, err := updateScript.Run(ctx, s.db, keys, args...).Int()
 	if err != nil {
-		return false, s.wrap(err)
+		return outrun, s.wrap(err)
 	}
-	return n == 1, nil
+	return written(n), nil
 }
 
 // placeMillis is the time that scores the job where its state puts it; empty
@@ -112,11 +136,11 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 		if !fresh.State.Final() {
 			fresh.State = fresh.Pending()
 		}
-		done, err := s.put(ctx, s.shards[s.shardOf(fresh.Key)], nil, fresh)
+		written, err := s.put(ctx, s.shards[s.shardOf(fresh.Key)], nil, fresh)
 		if err != nil {
 			return restored, err
 		}
-		if done {
+		if written == stored {
 			restored++
 		}
 	}

@@ -40,23 +40,6 @@ local function take(lane, bucket, entries)
   return #hints
 end
 
--- next_look is when a lane needs its next look; nil when its bucket is empty.
-local function next_look(bucket)
-  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
-  if not first then
-    return nil
-  end
-  local state, ms = place(tonumber(first))
-  if state < READY then
-    return ms
-  end
-  local waiting = redis.call('ZRANGE', bucket, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-  if waiting then
-    ms = math.min(ms, math.floor(tonumber(waiting)))
-  end
-  return ms
-end
-
 for i = 1, #KEYS - FIRST + 1 do
   local lane, bucket = ARGV[FIRST + i], KEYS[FIRST + i - 1]
   local till, limit = nil, lane_limit

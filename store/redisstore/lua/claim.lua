@@ -9,7 +9,11 @@ local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local reply = { now }
 
-local function answer(n, from, h, rest)
+-- A job may have been hinted at twice; it is claimed once.
+local seen = {}
+
+local function answer(n, key, from, h, rest)
+  seen[key] = true
   local i = #reply
   reply[i + 1], reply[i + 2], reply[i + 3] = n, from, render(h, string.sub(rest, 1, 16 + h.spec))
 end
@@ -19,15 +23,17 @@ for k = 3, #KEYS, 2 do
   n = n + 1
   local a = 1 + 3 * n
   local id, lane, topic = ARGV[a], ARGV[a + 1], ARGV[a + 2]
-  local rec = redis.call('GET', KEYS[k])
+  local rec = not seen[KEYS[k]] and redis.call('GET', KEYS[k])
   local s = rec and redis.call('ZSCORE', KEYS[k + 1], id)
   if s then
     local h = parse(rec)
     local state, deadline = place(tonumber(s))
     local rest = string.sub(rec, h.body)
     if state == RUNNING and deadline > now then
-      if h.nonce == nonce then
-        answer(n, READY, h, rest)
+      -- The nonce is kept with the state that the job was claimed from.
+      local by, from = string.match(h.nonce, '^(.*):(%d)$')
+      if by == nonce then
+        answer(n, KEYS[k], tonumber(from), h, rest)
       end
     elseif state == READY or deadline <= now then
       local from = state
@@ -35,8 +41,10 @@ for k = 3, #KEYS, 2 do
         from = RUNNING
         h.lapses = h.lapses + 1
       end
-      h.state, h.nonce = RUNNING, nonce
-      h.token, h.version = h.token + 1, h.version + 1
+      h.state, h.nonce = RUNNING, nonce .. ':' .. from
+      -- No less than the time: a job that was forgotten and registered anew
+      -- must not give out a token that an old worker still holds.
+      h.token, h.version = math.max(h.token + 1, now), h.version + 1
       local till = now + lease
       if h.timeout ~= '0' then
         till = now + h.timeout + margin
@@ -46,7 +54,7 @@ for k = 3, #KEYS, 2 do
       look_at(lane, till)
       count(topic, state, -1)
       count(topic, RUNNING, 1)
-      answer(n, from, h, rest)
+      answer(n, KEYS[k], from, h, rest)
     end
   end
 end

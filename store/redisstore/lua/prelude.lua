@@ -7,7 +7,7 @@
 -- running) are shifted below zero by BASE, so that how many there are, and
 -- which of them lapsed, are both one look at the ZSET.
 local BASE = 10000000000000
-local HEAD = '^(%d) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+) (%S+)\n()'
+local HEAD = '^(%d) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)\n()'
 
 local function now_ms()
   local t = redis.call('TIME')
@@ -18,7 +18,7 @@ end
 local function parse(rec)
   local h = {}
   h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due, h.next,
-    h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.body = string.match(rec, HEAD)
+    h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.mark, h.body = string.match(rec, HEAD)
   if not h.body then
     return nil
   end
@@ -29,7 +29,7 @@ end
 -- render is the reverse: rest is everything behind the head.
 local function render(h, rest)
   return table.concat({ h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due,
-    h.next, h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason }, ' ') .. '\n' .. rest
+    h.next, h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.mark }, ' ') .. '\n' .. rest
 end
 
 -- place takes a bucket's score apart: the state, and the time that it stands for.
@@ -107,6 +107,23 @@ local function write_lanes(lanes, held, channel, now)
   if channel and woken then
     redis.call('PUBLISH', channel, '')
   end
+end
+
+-- next_look is when a bucket next needs a look; nil when it is empty.
+local function next_look(bucket)
+  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
+  if not first then
+    return nil
+  end
+  local state, ms = place(tonumber(first))
+  if state < READY then
+    return ms
+  end
+  local waiting = redis.call('ZRANGE', bucket, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  if waiting then
+    ms = math.min(ms, math.floor(tonumber(waiting)))
+  end
+  return ms
 end
 
 -- drop_lane forgets a lane whose bucket is empty.

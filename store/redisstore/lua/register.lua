@@ -23,7 +23,7 @@ while KEYS[k] do
     end
     local h = { state = WAITING, cancel = 0, attempts = 0, snoozes = 0, lapses = 0, token = 0, version = 1,
       created = now, due = due, next = due, expires = expires, ended = -1, timeout = ARGV[a + 8], spec = #spec,
-      logs = 0, nonce = '-', reason = '-' }
+      logs = 0, nonce = '-', reason = '-', mark = '-' }
     redis.call('SET', KEYS[k], render(h, ARGV[a + 3] .. spec))
     redis.call('ZADD', KEYS[k + 1], score(WAITING, now + wake), id)
     if ARGV[a + 9] ~= '' then

@@ -9,6 +9,7 @@ local forget, max_log = ARGV[2] == '1', tonumber(ARGV[3])
 local now = now_ms()
 local reply = { now }
 local emptied = {}
+local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 
 local function answer(status, h)
   local i = #reply
@@ -48,6 +49,8 @@ for k = 4, #KEYS, 5 do
     answer(3, {})
   elseif h.token ~= token then
     answer(2, {})
+  elseif h.state ~= RUNNING and h.nonce ~= SETTLED then
+    answer(2, {})
   elseif h.state ~= RUNNING then
     h.next, h.ended = tonumber(h.next), tonumber(h.ended)
     answer(1, h)
@@ -63,7 +66,7 @@ for k = 4, #KEYS, 5 do
       from = place(tonumber(s))
     end
     count(topic, from, -1)
-    h.state, h.reason, h.nonce = to, reason, '-'
+    h.state, h.reason, h.nonce = to, reason, SETTLED
     h.version = h.version + 1
     h.attempts, h.snoozes, h.lapses = ARGV[a + 8], ARGV[a + 9], ARGV[a + 10]
     local rest = string.sub(rec, h.body)

@@ -5,16 +5,17 @@
 --      record (the new one; '' forgets the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
--- Returns 1 when it is done, or was done by an earlier run of the same update; else 0.
+-- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there.
 local lanes, counts, held, job, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5],
   KEYS[6], KEYS[7], KEYS[8]
 local id, topic, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local uid, version, record = ARGV[7], ARGV[8], ARGV[9]
 local state, ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 
+local now = now_ms()
 local rec = redis.call('GET', job)
-if rec and rec == record or not rec and record == '' then
-  return 1
+if rec == record then
+  return 2 -- records of two updates differ at least in their marks
 end
 local from = nil
 if rec then
@@ -50,7 +51,14 @@ if from then
     redis.call('ZREM', KEYS[9], member)
   end
   count(topic, from, -1)
-  drop_lane(lanes, old_bucket, old_lane)
+  -- A lane that loses its head must not be looked at for nothing; one that
+  -- waits for its turn, or is held, stays where it is.
+  local look = next_look(old_bucket)
+  if not look then
+    redis.call('ZREM', lanes, old_lane)
+  elseif s and look > now then
+    redis.call('ZADD', lanes, 'XX', 'GT', look, old_lane)
+  end
 end
 if record ~= '' then
   if state < FINAL then
@@ -65,5 +73,5 @@ if record ~= '' then
   count(topic, state, 1)
 end
 write_counts(counts)
-write_lanes(lanes, held, ARGV[1], now_ms())
+write_lanes(lanes, held, ARGV[1], now)
 return 1
