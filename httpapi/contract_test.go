@@ -135,7 +135,9 @@ type outcome struct {
 	code      string
 }
 
-func (o outcome) String() string { return strings.TrimSpace(fmt.Sprintf("%s %d %s", o.operation, o.status, o.code)) }
+func (o outcome) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %d %s", o.operation, o.status, o.code))
+}
 
 // check holds an answer, and the request if it was accepted, against the
 // document, and says which of the documented outcomes it is.

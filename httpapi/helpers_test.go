@@ -2,11 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -151,7 +153,7 @@ func (a *api) claim() []store.Claimed {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	claimed, err := a.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: "test", Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
+	claimed, err := a.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -273,3 +275,40 @@ func (f *faultyStore) Ping(ctx context.Context) error {
 	}
 	return f.Store.Ping(ctx)
 }
+
+// headings are the headings of a Markdown file that begin with prefix.
+func headings(t testing.TB, file, prefix string) []string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(string(data)) {
+		if heading, ok := strings.CutPrefix(line, prefix); ok {
+			found = append(found, strings.TrimSpace(heading))
+		}
+	}
+	return found
+}
+
+// heldClock says when it is asked for a timer, which fires when fire is closed.
+type heldClock struct {
+	testClock
+	asked chan time.Duration
+	fire  chan time.Time
+}
+
+func newHeldClock() *heldClock {
+	return &heldClock{testClock: testClock{now: time.Unix(1_767_258_000, 0)}, asked: make(chan time.Duration, 1), fire: make(chan time.Time)}
+}
+
+func (c *heldClock) NewTimer(d time.Duration) job.Timer {
+	c.asked <- d
+	return heldTimer{c.fire}
+}
+
+type heldTimer struct{ fire chan time.Time }
+
+func (t heldTimer) C() <-chan time.Time { return t.fire }
+func (heldTimer) Stop() bool            { return true }

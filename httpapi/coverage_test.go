@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id":"%s"}`
+
+// TestEveryDocumentedAnswer brings about every answer that the document
+// promises, and each is held against its schema on the way.
+func TestEveryDocumentedAnswer(t *testing.T) {
+	a := newAPI(t, func(o *Options) {
+		o.CheckURL = func(rawURL string) error {
+			if strings.Contains(rawURL, "169.254.") {
+				return errors.New("link-local")
+			}
+			return nil
+		}
+		o.MaxBatchBytes = 64 << 10
+	})
+	coverRegistrations(a)
+	coverStates(a)
+	coverReads(a)
+	coverRefusals(a)
+	coverFaults(a)
+
+	for _, o := range theContract().documented() {
+		if !a.seen[o] {
+			t.Errorf("the document promises %v, but no test brings it about", o)
+		}
+	}
+}
+
+func coverRegistrations(a *api) {
+	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
+	a.want(200, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
+	a.wantProblem(codeJobExists, "POST", "/v1/jobs", strings.Replace(fmt.Sprintf(okJob, "waits"), "30m", "31m", 1))
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"flies"}`)
+	a.claim()
+	a.wantProblem(codeJobInFlight, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"t","id":"flies","on_conflict":"replace"}`)
+	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "over"))
+	a.want(200, "DELETE", "/v1/jobs/t/over", "")
+	a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"url":"https://shop.example/hook","delay":60},{}]}`)
+}
+
+func coverStates(a *api) {
+	const waits, flies, over = "/v1/jobs/t/waits", "/v1/jobs/t/flies", "/v1/jobs/t/over"
+	a.want(200, "PATCH", waits, `{"delay":"1h"}`)
+	a.wantProblem(codeJobInFlight, "PATCH", flies, `{"delay":"1h"}`)
+	a.wantProblem(codeJobFinished, "PATCH", over, `{"delay":"1h"}`)
+	a.want(200, "POST", waits+"/run", "")
+	a.wantProblem(codeJobInFlight, "POST", flies+"/run", "")
+	a.wantProblem(codeJobFinished, "POST", over+"/run", "{}")
+	a.wantProblem(codeJobInFlight, "POST", waits+"/replay", "")
+	a.want(200, "POST", over+"/replay", "{}")
+	a.want(200, "DELETE", over, "")
+	a.want(202, "DELETE", flies, "")
+	a.wantProblem(codeJobFinished, "DELETE", over, "")
+}
+
+func coverReads(a *api) {
+	a.want(200, "GET", "/v1/jobs", "")
+	a.want(200, "GET", "/v1/jobs/t/waits", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
+	a.want(200, "GET", "/v1/topics", "")
+	a.want(200, "GET", "/v1/topics/t", "")
+	a.want(200, "GET", "/livez", "")
+	a.want(200, "GET", "/readyz", "")
+	a.want(200, "GET", "/openapi.json", "")
+	if got := a.call("GET", "/metrics", ""); got.Code != 200 {
+		a.t.Errorf("GET /metrics: %d", got.Code)
+	}
+}
+
+// coverRefusals sends each call what it refuses before it looks at the store.
+func coverRefusals(a *api) {
+	for _, rt := range routes {
+		if rt.body == bodyIgnored {
+			continue
+		}
+		path := strings.NewReplacer("{topic}", "t", "{id}", "nobody").Replace(rt.path)
+		a.wantProblem(codeInvalidRequest, rt.method, path+"?colour=blue", "")
+		if rt.method != "GET" {
+			a.wantProblem(codeForbidden, rt.method, path, "", "Sec-Fetch-Site", "cross-site")
+		}
+		if strings.Contains(path, "nobody") {
+			sent := ""
+			if rt.method == "PATCH" {
+				sent = `{"delay":1}`
+			}
+			a.wantProblem(codeJobNotFound, rt.method, path, sent)
+		}
+		if rt.body == bodyRefused {
+			continue
+		}
+		a.wantProblem(codeMalformedJSON, rt.method, path, `{"`)
+		a.wantProblem(codeUnsupportedMediaType, rt.method, path, `{}`, "Content-Type", "text/plain")
+		a.wantProblem(codeBodyTooLarge, rt.method, path, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+	}
+	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/nothing", "")
+	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
+}
+
+// coverFaults makes every call that asks the store fail by it.
+func coverFaults(a *api) {
+	valid := map[string]string{
+		"POST /v1/jobs":               fmt.Sprintf(okJob, "fault"),
+		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
+		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
+	}
+	for _, fault := range []struct {
+		code code
+		fail func() error
+	}{
+		{codeStoreUnavailable, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
+		{codeStoreUnavailable, func() error { return store.ErrConflict }},
+		{codeInternalError, func() error { return errors.New("a defect") }},
+		{codeInternalError, func() error { panic("a defect") }},
+	} {
+		a.faults.set(fault.fail)
+		for _, rt := range routes {
+			if rt.body == bodyIgnored && rt.path != "/readyz" {
+				continue
+			}
+			path := strings.NewReplacer("{topic}", "t", "{id}", "waits").Replace(rt.path)
+			a.wantProblem(fault.code, rt.method, path, valid[rt.method+" "+rt.path])
+		}
+	}
+	a.faults.set(nil)
+	a.server.draining.Store(true)
+	a.wantProblem(codeShuttingDown, "GET", "/readyz", "")
+	a.server.draining.Store(false)
+}
+
+// Every documented code has an entry of its own in docs/api-errors.md, and
+// every entry is a code.
+func TestEveryErrorIsExplained(t *testing.T) {
+	explained := map[code]bool{}
+	for _, heading := range headings(t, "../docs/api-errors.md", "## ") {
+		explained[code(strings.Trim(strings.Fields(heading)[0], "`"))] = true
+	}
+	for c := range codes {
+		if !explained[c] {
+			t.Errorf("docs/api-errors.md does not explain %s", c)
+		}
+	}
+	for c := range explained {
+		if _, ok := codes[c]; !ok {
+			t.Errorf("docs/api-errors.md explains %s, which is no code", c)
+		}
+	}
+}
+
+// The map of errors knows each error on which the domain and the stores let
+// callers decide.
+func TestErrorsHaveCodes(t *testing.T) {
+	for err, want := range map[error]code{
+		store.ErrNotFound:    codeJobNotFound,
+		store.ErrUnavailable: codeStoreUnavailable,
+		store.ErrBadCursor:   codeInvalidRequest,
+		store.ErrConflict:    codeStoreUnavailable,
+		job.ErrFinished:      codeJobFinished,
+		job.ErrInFlight:      codeJobInFlight,
+		job.ErrNotEnded:      codeJobInFlight,
+		errors.New("else"):   codeInternalError,
+	} {
+		if got := asAPIError(fmt.Errorf("wrapped: %w", err)); got.code != want {
+			t.Errorf("%v: got %s, want %s", err, got.code, want)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+var update = flag.Bool("update", false, "write the answers of the examples into testdata/api and docs/api.md")
+
+const (
+	exampleFiles = "../testdata/api/*.json"
+	exampleGuide = "../docs/api.md"
+)
+
+// example is one file of testdata/api. The files are played in order, on one
+// server: an answer shows what the requests before it have left.
+type example struct {
+	Title   string         `json:"title"`
+	Before  []exampleEvent `json:"before,omitempty"`
+	Request exampleRequest `json:"request"`
+	Answer  exampleAnswer  `json:"answer"`
+}
+
+// exampleEvent is something that happens beside the API: time passes, whatever
+// is due is claimed, or is claimed and its attempt ends.
+type exampleEvent struct {
+	Wait    string          `json:"wait,omitempty"`
+	Claim   bool            `json:"claim,omitempty"`
+	Attempt *exampleAttempt `json:"attempt,omitempty"`
+}
+
+type exampleAttempt struct {
+	Status int    `json:"status,omitempty"`
+	Error  string `json:"error,omitempty"`
+	Body   string `json:"body,omitempty"`
+	Gone   bool   `json:"gone,omitempty"` // no retry follows
+}
+
+type exampleRequest struct {
+	Method  string            `json:"method"`
+	Path    string            `json:"path"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Body    json.RawMessage   `json:"body,omitempty"`
+}
+
+type exampleAnswer struct {
+	Status  int               `json:"status"`
+	Headers map[string]string `json:"headers"`
+	Body    json.RawMessage   `json:"body"`
+}
+
+// The headers of answers that examples show.
+var shownHeaders = []string{"Content-Type", "Location"}
+
+func (e *exampleEvent) happen(a *api) {
+	a.t.Helper()
+	switch {
+	case e.Wait != "":
+		d, err := job.ParseDuration(e.Wait)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.clock.advance(d)
+	case e.Claim:
+		if len(a.claim()) == 0 {
+			a.t.Fatal("no job is due")
+		}
+	case e.Attempt != nil:
+		kind := job.OutcomeFailed
+		if e.Attempt.Gone {
+			kind = job.OutcomeRefused
+		}
+		for _, c := range a.claimOf("payment-notify") {
+			a.settle(c, kind, job.Attempt{Status: e.Attempt.Status, Error: e.Attempt.Error, ResponseBody: e.Attempt.Body})
+		}
+	}
+}
+
+// claimOf claims what is due, and gives the claims of one topic; the others lapse.
+func (a *api) claimOf(topic string) []store.Claimed {
+	a.t.Helper()
+	var claims []store.Claimed
+	for _, c := range a.claim() {
+		if c.Job.Topic == topic {
+			claims = append(claims, c)
+		}
+	}
+	if len(claims) == 0 {
+		a.t.Fatalf("no job of %s is due", topic)
+	}
+	return claims
+}
+
+func (e *example) play(a *api) exampleAnswer {
+	a.t.Helper()
+	for _, event := range e.Before {
+		event.happen(a)
+	}
+	var headers []string
+	for name, value := range e.Request.Headers {
+		headers = append(headers, name, value)
+	}
+	got := a.call(e.Request.Method, e.Request.Path, string(e.Request.Body), headers...)
+	answer := exampleAnswer{Status: got.Code, Headers: map[string]string{}, Body: maskCursor(a.t, got)}
+	for _, name := range shownHeaders {
+		if value := got.Header().Get(name); value != "" {
+			answer.Headers[name] = value
+		}
+	}
+	return answer
+}
+
+// maskCursor hides what the store alone knows the meaning of.
+func maskCursor(t testing.TB, got *httptest.ResponseRecorder) []byte {
+	t.Helper()
+	body := bytes.TrimSpace(got.Body.Bytes())
+	var page struct {
+		NextCursor string `json:"next_cursor"`
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+	if page.NextCursor == "" {
+		return body
+	}
+	return bytes.Replace(body, []byte(page.NextCursor), []byte("bmV4dCBwYWdl"), 1)
+}
+
+// TestExamples plays the examples and compares the answers, in the files and
+// in the guide. With -update it writes them there.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(exampleFiles)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	a := newAPI(t)
+	made := 0
+	a.server.newUID = func() (string, error) {
+		made++
+		return fmt.Sprintf("01KDWCJ2M0%016d", made), nil
+	}
+	guide, err := os.ReadFile(exampleGuide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		e := readExample(t, file)
+		answer := e.play(a)
+		if *update {
+			e.Answer = answer
+			writeJSONFile(t, file, e)
+			guide = inGuide(t, guide, name, e.render(t))
+			continue
+		}
+		if diff := cmp.Diff(indented(t, e.Answer), indented(t, answer)); diff != "" {
+			t.Errorf("%s (run with -update if this is meant):\n%s", name, diff)
+		}
+		if !bytes.Equal(guide, inGuide(t, guide, name, e.render(t))) {
+			t.Errorf("docs/api.md shows another %s; run with -update", name)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(exampleGuide, guide, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func readExample(t *testing.T, file string) *example {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := new(example)
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(e); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return e
+}
+
+func writeJSONFile(t *testing.T, file string, v any) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(indented(t, v)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func indented(t *testing.T, v any) string {
+	t.Helper()
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// inGuide puts text between the marks of an example in the guide.
+func inGuide(t *testing.T, guide []byte, name, text string) []byte {
+	t.Helper()
+	opening, closing := "<!-- example "+name+" -->\n", "<!-- end of example -->\n"
+	before, rest, ok := strings.Cut(string(guide), opening)
+	if !ok {
+		t.Fatalf("docs/api.md does not show %s", name)
+	}
+	_, after, ok := strings.Cut(rest, closing)
+	if !ok {
+		t.Fatalf("docs/api.md: example %s has no end", name)
+	}
+	return []byte(before + opening + text + closing + after)
+}
+
+// render writes the request as a curl command, and its answer.
+func (e *example) render(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("```sh\ncurl -i")
+	r := &e.Request
+	if r.Method != http.MethodGet && (r.Method != http.MethodPost || r.Body == nil) {
+		b.WriteString(" -X " + r.Method)
+	}
+	b.WriteString(" '" + guideServer + r.Path + "'")
+	for name, value := range r.Headers {
+		b.WriteString(" \\\n  -H '" + name + ": " + value + "'")
+	}
+	if r.Body != nil {
+		b.WriteString(" \\\n  -H 'Content-Type: application/json' \\\n  -d '" + compactOrNot(t, r.Body) + "'")
+	}
+	fmt.Fprintf(&b, "\n```\n```http\nHTTP/1.1 %d %s\n", e.Answer.Status, http.StatusText(e.Answer.Status))
+	for _, name := range shownHeaders {
+		if value := e.Answer.Headers[name]; value != "" {
+			b.WriteString(name + ": " + value + "\n")
+		}
+	}
+	b.WriteString("\n" + indented(t, e.Answer.Body) + "```\n")
+	return b.String()
+}
+
+const guideServer = "http://127.0.0.1:7788"
+
+func compactOrNot(t *testing.T, body []byte) string {
+	t.Helper()
+	const width = 100
+	var b bytes.Buffer
+	if err := json.Compact(&b, body); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() <= width {
+		return b.String()
+	}
+	return strings.TrimSpace(indented(t, json.RawMessage(body)))
+}
