@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testenv"
+)
+
+// TestLadder: a job that always fails is tried ten times, each time one step
+// after the failure before, and then kept as a dead letter.
+func TestLadder(t *testing.T) {
+	t.Parallel()
+	// The default ladder, scaled down.
+	steps := []time.Duration{
+		1, 12, 40, 120, 120, 240, 480, 1440, 3600,
+	}
+	var texts []string
+	for i := range steps {
+		steps[i] *= time.Millisecond
+		texts = append(texts, steps[i].String())
+	}
+	// The answer takes its time, so that counting from the failure differs from
+	// counting from the start.
+	const hold = 60 * time.Millisecond
+	r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
+		return receiver.Answer{Status: http.StatusInternalServerError, Hold: hold}
+	})
+	n := startEmbedded(t, raced, "--retry-steps", strings.Join(texts, ","), "--retry-jitter", "0", "--breaker-failures", "0")
+	if got := register(t, n.base(), registration{Topic: "ladder", ID: "j", URL: r.URL()}).MaxAttempts; got != len(steps)+1 {
+		t.Errorf("max_attempts is %d, want %d", got, len(steps)+1)
+	}
+	testenv.Eventually(t, time.Minute, func() bool { return getJob(t, n.base(), "ladder", "j").State == "dead" }, "the job is given up")
+
+	j := getJob(t, n.base(), "ladder", "j")
+	if j.Reason != "retry_limit" || j.Attempts != len(steps)+1 {
+		t.Errorf("dead with reason %q after %d attempts", j.Reason, j.Attempts)
+	}
+	var log struct {
+		Attempts []attemptView `json:"attempts"`
+	}
+	must(t, http.StatusOK, "GET", n.base()+"/v1/jobs/ladder/j/attempts", nil).into(t, &log)
+	arrived := r.Of("ladder", "j")
+	if len(log.Attempts) != len(steps)+1 || len(arrived) != len(steps)+1 {
+		t.Fatalf("%d attempts in the log, %d arrived, want %d", len(log.Attempts), len(arrived), len(steps)+1)
+	}
+	const rounding = 2 * time.Millisecond
+	for i, step := range steps {
+		a, next := log.Attempts[i], arrived[i+1]
+		failed := a.StartedAt.Add(time.Duration(a.DurationMS) * time.Millisecond)
+		if a.NextAt == nil || a.NextAt.Sub(failed.Add(step)).Abs() > rounding {
+			t.Errorf("attempt %d failed at %v: the next is set for %v, want %v after", a.Number, failed, a.NextAt, step)
+			continue
+		}
+		if !next.Due.Equal(*a.NextAt) {
+			t.Errorf("attempt %d was due at %v, but set for %v", i+2, next.Due, *a.NextAt)
+		}
+		if a.Number != i+1 || next.Attempt != i+2 || a.Reason != "ladder" {
+			t.Errorf("attempt %d (%q) is followed by %d", a.Number, a.Reason, next.Attempt)
+		}
+		// Seen from the receiver, which answered hold after the arrival.
+		if gap := next.Arrived.Sub(arrived[i].Arrived); gap < hold+step {
+			t.Errorf("attempt %d came %v after the one before, want %v at least", i+2, gap, hold+step)
+		}
+	}
+}
+
+// TestTerminateUnderLoad: SIGTERM lets attempts under way end, starts no new
+// ones, and what was not done is done by the next life, at no charge.
+func TestTerminateUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"embedded", "redis"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			rnd := newRand(t)
+			r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
+				return receiver.Answer{Hold: 200 * time.Millisecond}
+			})
+			var nodes []*node
+			switch backend {
+			case "embedded":
+				nodes = []*node{startEmbedded(t, raced)}
+			case "redis":
+				nodes = startNodes(t, raced, "a b c", testenv.StartRedis(t).URL(), quickTakeover...)
+			}
+			up := &bases{nodes: nodes}
+			over := sized(6*time.Second, 3*time.Minute)
+			l := &load{topic: backend, url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+			wait := l.start(t, rnd)
+			for i := range sized(3, 100) {
+				pause(t, time.Second)
+				n := nodes[i%len(nodes)]
+				if code := n.stop(); code != 0 {
+					t.Errorf("SIGTERM number %d: exit code %d", i+1, code)
+				}
+				n.start()
+			}
+			wait()
+			// No cut: a node that is asked to end has no excuse for repeating.
+			audit(t, l, r, &cuts{})
+			auditStore(t, l, nodes[0].base())
+		})
+	}
+}
+
+// TestTerminateCutsOffLongAttempts: an attempt that outlasts the grace is cut
+// off and made again, and does not count.
+func TestTerminateCutsOffLongAttempts(t *testing.T) {
+	t.Parallel()
+	r := receiver.Start(t, func(d receiver.Delivery) receiver.Answer {
+		if d.Body == `"hang"` {
+			return receiver.Answer{Hold: time.Hour}
+		}
+		return receiver.Answer{}
+	})
+	n := startEmbedded(t, raced, "--grace", "1s", "--timeout", "30s")
+	register(t, n.base(), registration{Topic: "long", ID: "j", URL: r.URL(), Body: "hang"})
+	testenv.Eventually(t, time.Minute, func() bool { return r.Count() == 1 }, "the attempt is under way")
+	if code := n.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	n.start()
+	testenv.Eventually(t, time.Minute, func() bool { return r.Count() == 2 }, "the attempt is made again")
+	for _, d := range r.Of("long", "j") {
+		if d.Attempt != 1 {
+			t.Errorf("attempt %d: the shutdown was charged", d.Attempt)
+		}
+	}
+	if got := getJob(t, n.base(), "long", "j").Attempts; got != 0 {
+		t.Errorf("%d attempts charged", got)
+	}
+}

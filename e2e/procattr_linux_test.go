@@ -1,0 +1,6 @@
+package e2e
+
+import "syscall"
+
+// procAttr ties a node's life to the test's process.
+func procAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
