@@ -28,6 +28,8 @@ var badFields = []struct{ members, pointers string }{
 	{`"id":null,"id":null`, "/id"},
 	{`"body":1,"body":1`, "/body"},
 	{`"id":1,"topic":2`, "/id /topic"},
+	{`"colour":1,"delay":-1,"url":7`, "/colour /url /delay"},
+	{`"colour":1,"topic":7,"id":"a b"`, "/colour /topic /id"},
 
 	{`"topic":1`, "/topic"},
 	{`"topic":true`, "/topic"},

@@ -284,7 +284,7 @@ func TestBatch(t *testing.T) {
 	}
 	want := []result{
 		{201, "", "", "a"}, {200, "", "", "a"}, {409, "job_exists", "", ""}, {200, "", "", "a"}, {201, "", "", "a"},
-		{422, "invalid_request", "/colour ", ""}, {422, "invalid_request", " ", ""}, {422, "invalid_request", "/url /delay ", ""},
+		{422, "invalid_request", "/colour /url ", ""}, {422, "invalid_request", " ", ""}, {422, "invalid_request", "/url /delay ", ""},
 		{422, "destination_blocked", "/url ", ""}, {200, "", "", "old"}, {201, "", "", last},
 	}
 	if diff := cmp.Diff(want, results); diff != "" {

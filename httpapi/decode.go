@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,28 @@ func (e *fieldErrors) err() error {
 		return nil
 	}
 	return &job.ValidationError{Fields: e.fields}
+}
+
+// merge adds what validation found to what decoding found, so that the client
+// learns all of it at once. A field that could not be decoded is absent for
+// validation; what that says of it is left out.
+func (e *fieldErrors) merge(err error) error {
+	var more *job.ValidationError
+	switch {
+	case len(e.fields) == 0:
+		return err
+	case errors.As(err, &more) && !e.has(""):
+		for _, f := range more.Fields {
+			if !e.has(f.Pointer) {
+				e.add(f.Pointer, f.Message)
+			}
+		}
+	}
+	return e.err()
+}
+
+func (e *fieldErrors) has(pointer string) bool {
+	return slices.ContainsFunc(e.fields, func(f job.FieldError) bool { return f.Pointer == pointer })
 }
 
 // field is one member of a request's object, as found.
@@ -213,14 +237,11 @@ var (
 type batch struct{ jobs []json.RawMessage }
 
 // decodeObject decodes checked JSON. The result's raw values are parts of
-// data: what is kept of them must be copied.
-func decodeObject[T any](data []byte, fields fieldSet[T]) (*T, error) {
-	into, errs := new(T), fieldErrors{}
-	fields.decode(data[skipSpace(data, 0):], "", into, &errs)
-	if err := errs.err(); err != nil {
-		return nil, err
-	}
-	return into, nil
+// data: what is kept of them must be copied. Fields with errors are absent.
+func decodeObject[T any](data []byte, fields fieldSet[T]) (*T, *fieldErrors) {
+	into, errs := new(T), new(fieldErrors)
+	fields.decode(data[skipSpace(data, 0):], "", into, errs)
+	return into, errs
 }
 
 // The kinds of JSON values, in the words of error messages.

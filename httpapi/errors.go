@@ -114,7 +114,7 @@ func asAPIError(err error) *apiError {
 	var fields *job.ValidationError
 	if errors.As(err, &fields) {
 		return &apiError{code: codeInvalidRequest, fields: fields.Fields, cause: err,
-			detail: "Nothing was stored. Correct what errors names: its pointers lead to fields of the body or the path, or are ?name for the query and Name for a header."}
+			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header."}
 	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):

@@ -58,8 +58,8 @@ func (s *Server) patchJob(c echo.Context) error {
 		return err
 	}
 	defer release(body)
-	draft, err := decodeObject(body.Bytes(), draftFields)
-	if err != nil {
+	draft, errs := decodeObject(body.Bytes(), draftFields)
+	if err := errs.err(); err != nil {
 		return err
 	}
 	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {

@@ -99,12 +99,9 @@ func (s *Server) maxRequest() int64 { return 2*int64(s.opts.Limits.MaxBody) + 64
 // registration reads one job from checked JSON. What it returns shares no
 // memory with data.
 func (s *Server) registration(data []byte, from origin) (store.Registration, error) {
-	draft, err := decodeObject(data, draftFields)
-	if err != nil {
-		return store.Registration{}, err
-	}
+	draft, errs := decodeObject(data, draftFields)
 	request, err := draft.Registration(s.opts.Limits, job.InstantOf(s.opts.Clock.Now()))
-	if err != nil {
+	if err := errs.merge(err); err != nil {
 		return store.Registration{}, s.explainTooLarge(err)
 	}
 	if err := s.checkDestination(request.Spec.URL); err != nil {
@@ -236,8 +233,8 @@ func batchOrigin(h http.Header) (origin, error) {
 }
 
 func batchJobs(data []byte) ([]json.RawMessage, error) {
-	b, err := decodeObject(data, batchFields)
-	switch {
+	b, errs := decodeObject(data, batchFields)
+	switch err := errs.err(); {
 	case err != nil:
 		return nil, err
 	case b.jobs == nil:

@@ -150,8 +150,8 @@ func checkEmptyJSON(c echo.Context) error {
 	if err := checkJSON(b.Bytes()); err != nil {
 		return err
 	}
-	_, err = decodeObject(b.Bytes(), noFields)
-	return err
+	_, errs := decodeObject(b.Bytes(), noFields)
+	return errs.err()
 }
 
 // checkQuery refuses query parameters that the call does not have, and those
