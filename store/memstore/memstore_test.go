@@ -17,3 +17,5 @@ var harness = storetest.Harness{
 }
 
 func TestConformance(t *testing.T) { storetest.Run(t, harness) }
+
+func TestModel(t *testing.T) { storetest.RunModel(t, harness) }

@@ -25,9 +25,18 @@ const (
 // patience bounds waiting for what is certain to come.
 const patience = 30 * time.Second
 
+// reporter is where a fixture reports to: a testing.TB or a rapid.T.
+type reporter interface {
+	Helper()
+	Error(args ...any)
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // fixture is a store under test with helpers that end the test on any error.
 type fixture struct {
-	testing.TB
+	reporter
 	store.Store
 	ctx     context.Context
 	keeps   bool // finished jobs can be looked up
@@ -39,7 +48,7 @@ type fixture struct {
 func (h Harness) open(t testing.TB, o Options, callerCloses bool) *fixture {
 	t.Helper()
 	o.Shards = max(o.Shards, 1)
-	f := &fixture{TB: t, Store: h.Open(t, o), ctx: t.Context(), keeps: o.Retention > 0, repeats: h.Repeats}
+	f := &fixture{reporter: t, Store: h.Open(t, o), ctx: t.Context(), keeps: o.Retention > 0, repeats: h.Repeats}
 	if !callerCloses {
 		t.Cleanup(func() {
 			if err := f.Close(); err != nil {
@@ -233,7 +242,7 @@ func (f *fixture) pop() []popped {
 	var all []popped
 	for shard := range f.Shards() {
 		for f.depth().ReadyList > 0 {
-			hints, err := f.Pop(f.ctx, shard, 500, time.Millisecond)
+			hints, err := f.Pop(f.ctx, shard, 500, 0)
 			f.noError("Pop", err)
 			if len(hints) == 0 {
 				break

@@ -1,0 +1,257 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// RunModel drives a store with random calls and holds it against a model: maps
+// and slices that follow the rules in the plainest way. Time comes in two
+// kinds only, so that the model knows it without a clock: what is long never
+// ends, and what is a moment has ended before the next call. It always runs in
+// real time, since rapid does not run in a bubble.
+func RunModel(t *testing.T, h Harness) {
+	rapid.Check(t, func(rt *rapid.T) {
+		retention := time.Duration(0)
+		if rapid.Bool().Draw(rt, "keep finished jobs") {
+			retention = long
+		}
+		f := h.open(t, Options{Retention: retention}, true)
+		f.reporter = rt
+		m := &model{
+			fixture: f, t: rt, keeps: retention > 0,
+			jobs: map[job.Key]*modelJob{}, held: map[string]bool{}, tokens: map[job.Key]uint64{},
+		}
+		defer func() {
+			if err := f.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		}()
+		rt.Repeat(map[string]func(*rapid.T){
+			"":           m.check,
+			"Register":   m.register,
+			"Carry":      m.carry,
+			"CarryShort": m.carryShort,
+			"Pop":        m.pop,
+			"Lose":       m.lose,
+			"Claim":      m.claim,
+			"Settle":     m.settle,
+			"Update":     m.update,
+			"Hold":       m.hold,
+			"Restore":    m.restore,
+			"Purge":      m.purge,
+		})
+		m.drain()
+	})
+}
+
+const moment = time.Millisecond
+
+// model is what should be in the store.
+type model struct {
+	*fixture
+	t     *rapid.T
+	keeps bool
+
+	jobs   map[job.Key]*modelJob
+	held   map[string]bool // endpoints
+	ready  []store.Hint    // in any order
+	hand   []popped        // hints popped and not lost; some are stale
+	claims []store.Claimed // every claim ever made; most are stale
+	tokens map[job.Key]uint64
+}
+
+// modelJob is a job as the model knows it.
+type modelJob struct {
+	uid  string
+	spec job.Spec
+	// state is the one shown.
+	state job.State
+	// due: it waits and its time has come, or it was carried and nobody came,
+	// or its lease has lapsed.
+	due bool
+	// open: the last claim may still settle.
+	open bool
+	// token is that of the last claim; settled tells that it settled.
+	token   uint64
+	settled bool
+
+	attempts, lapses, logged int
+	expired, cancel          bool
+	old                      bool // it was put back, and has not ended since
+	version                  uint64
+}
+
+func (j *modelJob) lane(key job.Key) job.Lane { return laneOf(key.Topic, j.spec.URL) }
+
+func (j *modelJob) pending() job.State {
+	if j.attempts > 0 {
+		return job.Retrying
+	}
+	return job.Waiting
+}
+
+// wait makes the job wait for its time; a TTL that has passed has it due.
+func (j *modelJob) wait(due bool) {
+	j.state, j.open, j.due = j.pending(), false, due || j.expired
+}
+
+// finish ends the job.
+func (m *model) finish(key job.Key, to job.State) {
+	j := m.jobs[key]
+	j.state, j.open, j.due, j.old = to, false, false, false
+	if !m.keeps && to != job.Dead {
+		delete(m.jobs, key)
+	}
+}
+
+// claimable tells whether a hint leads to a claim.
+func (m *model) claimable(h store.Hint) bool {
+	j, ok := m.jobs[h.Key()]
+	return ok && !j.state.Final() && j.lane(h.Key()) == h.Lane && (j.state == job.Ready || j.due)
+}
+
+// toCarry is how many jobs a carry with this limit moves, if there is room,
+// and which of them may be among those.
+func (m *model) toCarry(limit int) (n int, candidates map[job.Key]bool) {
+	out, again, fresh := map[job.Lane]int{}, map[job.Lane]int{}, map[job.Lane]int{}
+	candidates = map[job.Key]bool{}
+	for key, j := range m.jobs {
+		lane := j.lane(key)
+		isOut := j.state == job.Ready || j.state == job.Running
+		if isOut {
+			out[lane]++
+		}
+		if !j.due || j.state.Final() || m.held[lane.Endpoint] {
+			continue
+		}
+		candidates[key] = true
+		if isOut {
+			again[lane]++
+		} else {
+			fresh[lane]++
+		}
+	}
+	for _, count := range again {
+		n += count
+	}
+	for lane, count := range fresh {
+		if limit > 0 {
+			count = min(count, max(0, limit-out[lane]))
+		}
+		n += count
+	}
+	return n, candidates
+}
+
+// outcomeOf predicts a registration.
+func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
+	old, ok := m.jobs[r.Key]
+	if !ok {
+		return store.Created
+	}
+	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.URL == r.Spec.URL &&
+		old.spec.BizKey == r.Spec.BizKey && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
+	switch {
+	case same && (!old.state.Final() || r.Idempotent):
+		return store.Same
+	case old.state.Final():
+		return store.Created
+	case r.OnConflict == store.Ignore:
+		return store.Kept
+	case r.OnConflict == store.Reject:
+		return store.Exists
+	case old.state == job.Running:
+		return store.InFlight
+	}
+	return store.Created
+}
+
+// seen is what check compares of a job.
+type seen struct {
+	UID, URL, BizKey         string
+	State                    job.State
+	Attempts, Lapses, Logged int
+	Cancel                   bool
+}
+
+// check holds the store against the model.
+func (m *model) check(*rapid.T) {
+	want, got := map[job.Key]seen{}, map[job.Key]seen{}
+	counts := map[string]map[job.State]int64{}
+	var ofBizKey []job.Job
+	for key, j := range m.jobs {
+		want[key] = seen{
+			j.uid, j.spec.URL, j.spec.BizKey, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
+		}
+		if counts[key.Topic] == nil {
+			counts[key.Topic] = map[job.State]int64{}
+		}
+		counts[key.Topic][j.state]++
+		if j.spec.BizKey == "b" {
+			ofBizKey = append(ofBizKey, job.Job{Key: key})
+		}
+	}
+	listed := m.list(store.Query{Limit: 100})
+	equal(m.fixture, "number of jobs listed", len(listed), len(m.jobs))
+	for _, j := range listed {
+		logged := 0
+		if j.LastAttempt != nil {
+			logged = 1
+		}
+		got[j.Key] = seen{
+			j.UID, j.Spec.URL, j.Spec.BizKey, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
+		}
+		m.checkTimes(j)
+	}
+	equal(m.fixture, "jobs", got, want)
+	equal(m.fixture, "jobs by biz_key", keys(m.list(store.Query{BizKey: "b", Limit: 100})), keys(ofBizKey))
+	topics, err := m.Topics(m.ctx)
+	m.noError("Topics", err)
+	counted := map[string]map[job.State]int64{}
+	for _, t := range topics {
+		counted[t.Topic] = nonZero(t.States)
+	}
+	equal(m.fixture, "counts", counted, counts)
+	equal(m.fixture, "hints on the ready list", m.depth().ReadyList, int64(len(m.ready)))
+}
+
+// checkTimes: a job ends exactly when it is final, and versions only grow.
+func (m *model) checkTimes(j job.Job) {
+	equal(m.fixture, "it has an end", j.EndedAt != 0, j.State.Final())
+	equal(m.fixture, "it has a next time", j.NextAt != 0, !j.State.Final())
+	if known, ok := m.jobs[j.Key]; ok {
+		if j.Version < known.version {
+			m.Fatalf("version of %s went from %d to %d", j.Key, known.version, j.Version)
+		}
+		known.version = j.Version
+	}
+}
+
+// drain: in the end whatever is due can be delivered.
+func (m *model) drain() {
+	for endpoint := range m.held {
+		m.noError("Unhold", m.Unhold(m.ctx, endpoint))
+		delete(m.held, endpoint)
+	}
+	var want []string
+	for key, j := range m.jobs {
+		listed := slices.ContainsFunc(m.ready, func(h store.Hint) bool { return m.claimable(h) && h.Key() == key })
+		if !j.state.Final() && (j.due || listed) {
+			want = append(want, key.String())
+		}
+	}
+	slices.Sort(want)
+	var claims []store.Claimed
+	m.eventually("all that is due is claimed", func() bool {
+		claims = append(claims, m.take()...)
+		return len(claims) >= len(want)
+	})
+	equal(m.fixture, "jobs claimed in the end", claimedKeys(claims), want)
+}

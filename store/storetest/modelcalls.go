@@ -1,0 +1,366 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+
+	"pgregory.net/rapid"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// The model's calls: each draws its arguments, predicts what becomes of them
+// by the model, and makes the call. Some are made twice.
+
+var modelKeys = []job.Key{
+	{Topic: "t", ID: "a"}, {Topic: "t", ID: "b"}, {Topic: "t", ID: "c"},
+	{Topic: "u", ID: "a"}, {Topic: "u", ID: "b"}, {Topic: "u-v", ID: "a"},
+}
+
+func pick[T any](t *rapid.T, what string, from ...T) T {
+	return rapid.SampledFrom(from).Draw(t, what)
+}
+
+func (m *model) register(t *rapid.T) {
+	r := store.Registration{
+		Key: pick(t, "key", modelKeys...), UID: newUID(),
+		OnConflict: pick(t, "policy", store.Reject, store.Ignore, store.Replace, store.Replace),
+		Idempotent: rapid.Bool().Draw(t, "idempotent"),
+		Spec: job.Spec{
+			URL: pick(t, "url", urlA, urlA, urlB), BizKey: pick(t, "biz_key", "", "b"),
+			Body: []byte(pick(t, "body", "1", "2")),
+			When: job.When{Delay: pick(t, "delay", 0, long)}, TTL: pick(t, "ttl", 0, 0, 0, moment),
+		},
+	}
+	want := m.outcomeOf(r)
+	j := m.fixture.register(want, r)[0]
+	if want != store.Created {
+		equal(m.fixture, "uid of the job that has the key", j.UID, m.jobs[r.Key].uid)
+		return
+	}
+	m.jobs[r.Key] = &modelJob{uid: r.UID, spec: r.Spec, state: job.Waiting, due: r.Spec.When.Delay == 0, version: j.Version}
+	if r.Spec.TTL > 0 {
+		m.expire(r.Key, j)
+	}
+	if rapid.Bool().Draw(t, "again") {
+		r.UID = newUID()
+		equal(m.fixture, "uid of the same job", m.fixture.register(store.Same, r)[0].UID, j.UID)
+	}
+}
+
+// expire waits until the job's TTL has passed.
+func (m *model) expire(key job.Key, j job.Job) {
+	m.waitPast(j.ExpiresAt)
+	m.jobs[key].expired, m.jobs[key].due = true, true
+}
+
+func (m *model) carry(t *rapid.T) {
+	o := carryOptions
+	o.Cap = pick(t, "cap", 1, 3, 1_000)
+	o.LaneLimit = pick(t, "lane limit", 0, 0, 1, 2)
+	n, candidates := m.toCarry(o.LaneLimit)
+	n = min(n, max(0, o.Cap-len(m.ready)))
+	carried := m.carryUntil(n, o)
+	for _, c := range carried {
+		key := c.Hint.Key()
+		equal(m.fixture, key.String()+" is due and not held", candidates[key], true)
+		delete(candidates, key) // carried once
+		m.carried(c, false)
+	}
+}
+
+// carryShort carries everything for a moment only.
+func (m *model) carryShort(*rapid.T) {
+	_, candidates := m.toCarry(0)
+	o := carryOptions
+	o.Visibility = moment
+	missing := len(candidates)
+	m.eventually("all that is due is carried", func() bool {
+		for _, c := range m.fixture.carry(o) {
+			first, known := candidates[c.Hint.Key()]
+			equal(m.fixture, c.Hint.ID+" is due and not held", known, true)
+			if first {
+				missing--
+				candidates[c.Hint.Key()] = false
+			}
+			m.carried(c, true)
+		}
+		return missing == 0
+	})
+	m.waitPast(m.now().Add(moment))
+}
+
+// carried notes one carried job; due tells whether its visibility passes at once.
+func (m *model) carried(c store.Carried, due bool) {
+	j := m.jobs[c.Hint.Key()]
+	equal(m.fixture, "lane", c.Hint.Lane, j.lane(c.Hint.Key()))
+	equal(m.fixture, "carried from", c.From, j.state)
+	j.state, j.due = job.Ready, due
+	m.ready = append(m.ready, c.Hint)
+}
+
+func (m *model) pop(t *rapid.T) {
+	n := pick(t, "number", 1, 2, 100)
+	hints, err := m.Pop(m.ctx, 0, n, 0)
+	m.noError("Pop", err)
+	if len(hints) > n || len(hints) == 0 && len(m.ready) > 0 {
+		m.Fatalf("popped %d of %d hints, asked for %d", len(hints), len(m.ready), n)
+	}
+	for _, h := range hints {
+		at := slices.Index(m.ready, h)
+		if at < 0 {
+			m.Fatalf("popped a hint that nobody carried: %v", h)
+		}
+		m.ready = slices.Delete(m.ready, at, at+1)
+		m.hand = append(m.hand, popped{Hint: h})
+	}
+}
+
+// lose drops hints, as a lost connection would.
+func (m *model) lose(t *rapid.T) {
+	m.hand = m.hand[:rapid.IntRange(0, len(m.hand)).Draw(t, "kept")]
+}
+
+func (m *model) claim(t *rapid.T) {
+	hints := slices.Clone(m.hand)
+	if len(hints) > 0 {
+		hints = rapid.SliceOfN(rapid.SampledFrom(hints), 1, 4).Draw(t, "hints")
+	}
+	if rapid.Bool().Draw(t, "a hint made up") {
+		key := pick(t, "key", modelKeys...)
+		hints = append(hints, popped{Hint: store.Hint{Lane: laneOf(key.Topic, pick(t, "url", urlA, urlB)), ID: key.ID}})
+	}
+	var want []string
+	for _, h := range hints {
+		if m.claimable(h.Hint) && !slices.Contains(want, h.Key().String()) {
+			want = append(want, h.Key().String())
+		}
+	}
+	slices.Sort(want)
+	o := terms()
+	short := rapid.Bool().Draw(t, "dies")
+	if short {
+		o.Lease = moment
+	}
+	claims := m.fixture.claim(hints, o)
+	equal(m.fixture, "claimed", claimedKeys(claims), want)
+	for _, c := range claims {
+		m.claimed(c)
+	}
+	if !short {
+		if rapid.Bool().Draw(t, "again") {
+			again := jobsOf(m.fixture.claim(hints, o))
+			equal(m.fixture, "claimed again", keys(again), want)
+			equal(m.fixture, "the same claims", again, jobsOf(claims))
+		}
+		return
+	}
+	for _, c := range claims {
+		m.waitPast(c.Now.Add(o.Lease))
+		m.jobs[c.Job.Key].due = true
+	}
+}
+
+// claimed notes one claim.
+func (m *model) claimed(c store.Claimed) {
+	key := c.Job.Key
+	j := m.jobs[key]
+	from := j.state
+	if j.open {
+		from = job.Running
+		j.lapses++
+	}
+	m.from(c, from)
+	if c.Job.Token <= m.tokens[key] {
+		m.Fatalf("token of %s went from %d to %d", key, m.tokens[key], c.Job.Token)
+	}
+	m.tokens[key] = c.Job.Token
+	if !j.expired && c.Job.NextAt > c.Now {
+		m.Fatalf("%s was claimed at %d although it is due at %d", key, c.Now, c.Job.NextAt)
+	}
+	j.state, j.open, j.due, j.settled, j.token = job.Running, true, false, false, c.Job.Token
+	m.claims = append(m.claims, c)
+}
+
+func (m *model) settle(t *rapid.T) {
+	if len(m.claims) == 0 {
+		t.Skip("nothing was claimed")
+	}
+	c := rapid.SampledFrom(m.claims).Draw(t, "claim")
+	o := job.Outcome{Kind: rapid.SampledFrom([]job.OutcomeKind{
+		job.OutcomeDelivered, job.OutcomeFailed, job.OutcomeFailed, job.OutcomeReleased, job.OutcomeExpired,
+	}).Draw(t, "outcome"), Reason: job.ReasonShutdown}
+	if o.Kind == job.OutcomeDelivered || o.Kind == job.OutcomeFailed {
+		o.Attempt = attempt(c, 500)
+	}
+	retry := after(pick(t, "delay", 0, long))
+	if rapid.Bool().Draw(t, "last") {
+		retry = never
+	}
+	s := job.Settle(&c.Job, o, retry)
+	m.settleOnce(s)
+	if rapid.Bool().Draw(t, "again") {
+		m.settleOnce(s)
+	}
+}
+
+// settleOnce applies s to the store and the model.
+func (m *model) settleOnce(s job.Settlement) {
+	j, ok := m.jobs[s.Key]
+	switch {
+	case !ok:
+		m.fixture.settle(store.Missing, s)
+	case j.token != s.Token || !j.open && !j.settled:
+		m.fixture.settle(store.Stale, s)
+	case j.settled:
+		equal(m.fixture, "repeated", m.fixture.settle(store.Applied, s).Repeated, true)
+	default:
+		to := s.To
+		if j.cancel && to != job.Delivered {
+			to = job.Cancelled
+		}
+		done := m.first(m.fixture.settle(store.Applied, s))
+		j.settled, j.attempts, j.lapses = true, s.Attempts, s.Lapses
+		if s.Attempt != nil {
+			j.logged++
+		}
+		if done.Status == store.Applied { // rather than forgotten by an earlier run
+			equal(m.fixture, "settled to", done.To, to)
+		}
+		if to.Final() {
+			m.finish(s.Key, to)
+		} else {
+			j.wait(s.Delay == 0)
+			j.state = to
+		}
+	}
+}
+
+// modelChange is a change of a job: apply makes it in the model, and returns
+// the error that the call must give.
+type modelChange struct {
+	name   string
+	change func(*job.Job, job.Instant) error
+	apply  func(m *model, key job.Key, j *modelJob) error
+}
+
+var modelChanges = []modelChange{
+	{"cancel", cancel, func(m *model, key job.Key, j *modelJob) error {
+		switch {
+		case j.state.Final():
+			return job.ErrFinished
+		case j.state == job.Running:
+			j.cancel = true
+		default:
+			m.finish(key, job.Cancelled)
+		}
+		return nil
+	}},
+	{"run now", runNow, changeModel(func(j *modelJob) { j.wait(true) })},
+	{"later", later, changeModel(func(j *modelJob) { j.wait(false) })},
+	{"replay", replay, func(_ *model, _ job.Key, j *modelJob) error {
+		if !j.state.Final() {
+			return job.ErrNotEnded
+		}
+		j.attempts, j.lapses, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
+		j.wait(true)
+		return nil
+	}},
+	{"other url", respecify(func(s *job.Spec) { s.URL = otherURL(s.URL) }), changeSpec(func(s *job.Spec) {
+		s.URL = otherURL(s.URL)
+	})},
+	{"other biz_key", respecify(func(s *job.Spec) { s.BizKey = "b" }), changeSpec(func(s *job.Spec) { s.BizKey = "b" })},
+	{"no biz_key", respecify(func(s *job.Spec) { s.BizKey = "" }), changeSpec(func(s *job.Spec) { s.BizKey = "" })},
+}
+
+func otherURL(url string) string {
+	if url == urlA {
+		return urlB
+	}
+	return urlA
+}
+
+// changeModel is a change that ended jobs and those in flight refuse.
+func changeModel(change func(j *modelJob)) func(*model, job.Key, *modelJob) error {
+	return func(_ *model, _ job.Key, j *modelJob) error {
+		switch {
+		case j.state.Final():
+			return job.ErrFinished
+		case j.state == job.Running:
+			return job.ErrInFlight
+		}
+		change(j)
+		return nil
+	}
+}
+
+// changeSpec: a job that was carried waits again, due as before.
+func changeSpec(change func(s *job.Spec)) func(*model, job.Key, *modelJob) error {
+	return changeModel(func(j *modelJob) {
+		change(&j.spec)
+		j.wait(j.due || j.state == job.Ready)
+	})
+}
+
+func (m *model) update(t *rapid.T) {
+	key := pick(t, "key", modelKeys...)
+	c := rapid.SampledFrom(modelChanges).Draw(t, "change")
+	t.Logf("%s %s", c.name, key)
+	want := store.ErrNotFound
+	if j, ok := m.jobs[key]; ok {
+		want = c.apply(m, key, j)
+	}
+	j, err := m.Update(m.ctx, key, c.change)
+	if !errors.Is(err, want) {
+		m.Fatalf("%s %s: %v, want %v", c.name, key, err, want)
+	}
+	if known, ok := m.jobs[key]; ok && err == nil && known.expired {
+		m.waitPast(j.ExpiresAt) // it counts anew after a replay
+	}
+}
+
+func (m *model) hold(t *rapid.T) {
+	endpoint := laneOf("", pick(t, "url", urlA, urlB)).Endpoint
+	if rapid.Bool().Draw(t, "hold") {
+		m.noError("Hold", m.Hold(m.ctx, endpoint, long))
+		m.held[endpoint] = true
+		return
+	}
+	m.noError("Unhold", m.Unhold(m.ctx, endpoint))
+	delete(m.held, endpoint)
+}
+
+func (m *model) restore(t *rapid.T) {
+	key := pick(t, "key", modelKeys...)
+	states := job.States
+	if !m.keeps { // nobody asks whether it is kept for a moment
+		states = []job.State{job.Waiting, job.Retrying, job.Ready, job.Running, job.Dead}
+	}
+	j := restorable(key.Topic, key.ID, rapid.SampledFrom(states).Draw(t, "state"))
+	if _, taken := m.jobs[key]; taken {
+		m.fixture.restore(0, store.RestoredJob{Job: j})
+		return
+	}
+	m.fixture.restore(1, store.RestoredJob{Job: j})
+	restored := &modelJob{
+		uid: j.UID, spec: j.Spec, state: j.State, attempts: j.Attempts, version: j.Version, old: true,
+	}
+	if !j.State.Final() {
+		restored.wait(true)
+	}
+	m.jobs[key] = restored
+}
+
+// purge: what ended in the test is kept long, or not at all. What had ended
+// long before it was put back goes.
+func (m *model) purge(*rapid.T) {
+	gone := 0
+	for key, j := range m.jobs {
+		if j.old && j.state.Final() && j.state != job.Dead {
+			delete(m.jobs, key)
+			gone++
+		}
+	}
+	m.fixture.purge(gone, 100)
+}
