@@ -100,8 +100,7 @@ func TestTerminateUnderLoad(t *testing.T) {
 			}
 			wait()
 			// No cut: a node that is asked to end has no excuse for repeating.
-			audit(t, l, r, &cuts{})
-			auditStore(t, l, nodes[0].base())
+			audit(t, l, r, &cuts{}, nodes[0].base())
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -8,20 +9,21 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
 )
 
 const (
 	// settleTime bounds the time from a receiver's answer to its being written
 	// down. An attempt that was answered earlier than that before a kill was
 	// not in flight any more, and must not be repeated.
-	settleTime = 500 * time.Millisecond
+	settleTime = 200 * time.Millisecond
 	// closeTime bounds the time from a process's end to the receiver's seeing
 	// that its connections ended.
 	closeTime = 2 * time.Second
 	// deliverLimit is how long all deliveries may take after the load's end. It
 	// covers leases of killed nodes.
 	deliverLimit = 2 * time.Minute
+	pollEvery    = 50 * time.Millisecond
 )
 
 // cut is a span of time in which attempts under way could be cut off before
@@ -52,29 +54,42 @@ func (c *cuts) during(what string, node bool, do func()) {
 // kill kills the node and notes it.
 func (c *cuts) kill(n *node) { c.during("kill "+n.name, true, n.kill) }
 
-// inFlight reports whether the attempt was in flight at one of the cuts.
-func (c *cuts) inFlight(d receiver.Delivery) bool {
+// inFlight reports whether the attempt was in flight at one of the cuts, and
+// how long before it the attempt was answered, if at all.
+func (c *cuts) inFlight(d receiver.Delivery) (yes bool, answeredBefore time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.all, func(c cut) bool {
-		answeredBefore := !d.Answered.IsZero() && d.Answered.Before(c.from.Add(-settleTime))
+	for _, c := range c.all {
+		if !d.Answered.IsZero() {
+			answeredBefore = c.from.Sub(d.Answered)
+		}
 		endedWith := !d.Closed.IsZero() && d.Closed.Before(c.to.Add(closeTime))
-		return d.Arrived.Before(c.to) && !answeredBefore && (endedWith || !c.node)
-	})
+		if d.Arrived.Before(c.to) && answeredBefore < settleTime && (endedWith || !c.node) {
+			return true, answeredBefore
+		}
+	}
+	return false, 0
 }
 
-// audit waits until every acknowledged job has arrived, and then compares what
-// was acknowledged with what arrived: nothing lost, nothing early, no attempt
-// charged that was not made, and nothing twice but what was in flight at a cut.
-func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts) {
+// audit waits until the store at base says that every job was delivered, and
+// then compares what was acknowledged with what arrived: nothing lost, nothing
+// early, no attempt charged that was not made, and nothing twice but what was
+// in flight at a cut.
+func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	t.Helper()
 	if len(l.acknowledged) != l.jobs {
 		t.Fatalf("%d of %d jobs were acknowledged", len(l.acknowledged), l.jobs)
 	}
-	testenv.Eventually(t, deliverLimit, func() bool { return r.Jobs() >= l.jobs || t.Failed() }, "all jobs arrive")
+	// Only then can no repetition follow.
+	states := awaitDelivered(t, base, l.topic, l.jobs)
+	for state, n := range states {
+		if state == "delivered" && n != l.jobs || state != "delivered" && n != 0 {
+			t.Errorf("the store knows %d jobs as %s", n, state)
+		}
+	}
 
 	var lost, wrong, twice []string
-	inFlight := 0
+	inFlight, slowest := 0, time.Duration(0)
 	byID := map[string][]receiver.Delivery{}
 	deliveries := r.Deliveries()
 	for _, d := range deliveries {
@@ -94,11 +109,13 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts) {
 			case d.Attempt != 1:
 				wrong = append(wrong, id+" was charged an attempt that no receiver failed")
 			}
-			switch {
-			case i == 0:
-			case c.inFlight(arrived[i-1]):
+			if i == 0 {
+				continue
+			}
+			if yes, before := c.inFlight(arrived[i-1]); yes {
 				inFlight++
-			default:
+				slowest = max(slowest, before)
+			} else {
 				twice = append(twice, id)
 			}
 		}
@@ -108,8 +125,8 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts) {
 		wrong = append(wrong, id+" was never acknowledged")
 	}
 	wrong = append(wrong, r.Problems()...)
-	t.Logf("%d acknowledged, %d arrived in %d deliveries: %d lost, %d repeated because they were in flight at one of %d cuts, %d repeated otherwise, %d refusals",
-		len(l.acknowledged), r.Jobs(), len(deliveries), len(lost), inFlight, len(c.all), len(twice), len(l.refusals()))
+	t.Logf("%d acknowledged, %d arrived in %d deliveries: %d lost, %d repeated because they were in flight at one of %d cuts (answered %v before it at most), %d repeated otherwise, %d refusals",
+		len(l.acknowledged), r.Jobs(), len(deliveries), len(lost), inFlight, len(c.all), slowest, len(twice), len(l.refusals()))
 	for what, list := range map[string][]string{"lost": lost, "wrong": wrong, "repeated although not in flight at a cut": twice} {
 		if len(list) > 0 {
 			slices.Sort(list)
@@ -118,16 +135,16 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts) {
 	}
 }
 
-// auditStore checks that the store agrees that all jobs of the load ended by
-// being delivered.
-func auditStore(t testing.TB, l *load, base string) {
+// awaitDelivered waits until the store knows n jobs of the topic as delivered,
+// but not for ever, and returns how many it knows in each state.
+func awaitDelivered(t testing.TB, base, topic string, n int) map[string]int {
 	t.Helper()
-	testenv.Eventually(t, deliverLimit, func() bool {
-		return getTopic(t, base, l.topic).States["delivered"] == l.jobs
-	}, "the store knows all jobs as delivered")
-	for state, n := range getTopic(t, base, l.topic).States {
-		if n != 0 && state != "delivered" {
-			t.Errorf("%d jobs are %s", n, state)
+	ctx, cancel := context.WithTimeout(t.Context(), deliverLimit)
+	defer cancel()
+	for {
+		states := getTopic(t, base, topic).States
+		if states["delivered"] == n || job.Sleep(ctx, clock, pollEvery) != nil {
+			return states
 		}
 	}
 }

@@ -42,8 +42,7 @@ func TestKillEmbedded(t *testing.T) {
 		n.start()
 	}
 	wait()
-	audit(t, l, r, &c)
-	auditStore(t, l, n.base())
+	audit(t, l, r, &c, n.base())
 }
 
 // TestKillNodesOnRedis: three nodes on one Redis that writes its AOF before
@@ -69,8 +68,7 @@ func TestKillNodesOnRedis(t *testing.T) {
 		n.start()
 	}
 	wait()
-	audit(t, l, r, &c)
-	auditStore(t, l, nodes[0].base())
+	audit(t, l, r, &c, nodes[0].base())
 }
 
 // quickTakeover makes the jobs of a killed node wait less than by default, so

@@ -38,7 +38,7 @@ func measureLateness(b *testing.B, backend string) {
 		over: over, maxDelay: 10 * time.Second, pick: n.base,
 	}
 	l.run(b, rand.New(rand.NewPCG(1, 0)))
-	audit(b, l, r, &cuts{})
+	audit(b, l, r, &cuts{}, n.base())
 
 	var late []time.Duration
 	for _, d := range r.Deliveries() {

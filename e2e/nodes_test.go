@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -74,7 +75,7 @@ func TestNodesAreInterchangeable(t *testing.T) {
 }
 
 // list is the sorted ids of all pages of a listing.
-func list(t *testing.T, url string) []string {
+func list(t *testing.T, address string) []string {
 	t.Helper()
 	var ids []string
 	for cursor := ""; ; {
@@ -82,7 +83,7 @@ func list(t *testing.T, url string) []string {
 			Data       []jobView `json:"data"`
 			NextCursor *string   `json:"next_cursor"`
 		}
-		must(t, http.StatusOK, "GET", url+cursor, nil).into(t, &page)
+		must(t, http.StatusOK, "GET", address+cursor, nil).into(t, &page)
 		for _, j := range page.Data {
 			ids = append(ids, j.ID)
 		}
@@ -90,6 +91,6 @@ func list(t *testing.T, url string) []string {
 			slices.Sort(ids)
 			return ids
 		}
-		cursor = "&cursor=" + *page.NextCursor
+		cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
 	}
 }

@@ -70,8 +70,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 		pause(t, 4*time.Second)
 	}
 	wait()
-	audit(t, l, r, &c)
-	auditStore(t, l, nodes[0].base())
+	audit(t, l, r, &c, nodes[0].base())
 	for i, n := range nodes {
 		if !n.alive() || n.pid() != pids[i] {
 			t.Errorf("node %s did not live through it", n.name)
