@@ -19,3 +19,5 @@ var harness = storetest.Harness{
 func TestConformance(t *testing.T) { storetest.Run(t, harness) }
 
 func TestModel(t *testing.T) { storetest.RunModel(t, harness) }
+
+func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, harness) }

@@ -1,0 +1,364 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// fakeSource is a listing that counts what is asked of it.
+type fakeSource struct {
+	segments map[store.Segment][]store.Entry // in order
+	jobs     map[job.Key]*job.Job
+
+	fetches, examined, loaded int
+	fail                      map[string]error
+}
+
+func (s *fakeSource) Segments(_ context.Context, kind store.SegmentKind, topic string) ([]store.Segment, error) {
+	var out []store.Segment
+	for seg := range s.segments { // in random order
+		if seg.Kind == kind && (topic == "" || seg.Name == topic || strings.HasPrefix(seg.Name, topic+"|")) {
+			out = append(out, seg)
+		}
+	}
+	return out, s.fail["Segments"]
+}
+
+func (s *fakeSource) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
+	return []store.Segment{
+		{Kind: store.SegmentBizKey, Name: bizKey}, {Kind: store.SegmentBizKey, Name: bizKey, Shard: 1},
+	}, s.fail["BizKeySegments"]
+}
+
+func comparePositions(a, b store.Position) int {
+	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.ID, b.ID))
+}
+
+func (s *fakeSource) Entries(_ context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
+	entries := s.segments[seg]
+	if after != nil {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool {
+			return comparePositions(e.Position, *after) <= 0
+		})
+	}
+	entries = entries[:min(n, len(entries))]
+	s.fetches++
+	s.examined += len(entries)
+	return entries, s.fail["Entries"]
+}
+
+func (s *fakeSource) Jobs(_ context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+	s.loaded += len(entries)
+	jobs := make([]*job.Job, len(entries))
+	for i, e := range entries {
+		jobs[i] = s.jobs[keyIn(seg, e.ID)]
+	}
+	return jobs, s.fail["Jobs"]
+}
+
+func keyIn(seg store.Segment, id string) job.Key {
+	if seg.Kind == store.SegmentBizKey {
+		key, _ := job.ParseKey(id)
+		return key
+	}
+	topic, _, _ := strings.Cut(seg.Name, "|")
+	return job.Key{Topic: topic, ID: id}
+}
+
+// add puts a job into the segments where it belongs.
+func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State, bizKey string, score float64) {
+	if s.segments == nil {
+		s.segments, s.jobs = map[store.Segment][]store.Entry{}, map[job.Key]*job.Job{}
+	}
+	key := job.Key{Topic: topic, ID: id}
+	s.jobs[key] = &job.Job{Key: key, State: state, Spec: job.Spec{BizKey: bizKey}}
+	seg := store.Segment{Kind: store.SegmentEnded, Name: topic, Shard: shard}
+	switch {
+	case !state.Final():
+		seg.Kind, seg.Name = store.SegmentLane, topic+"|"+endpoint
+	case state == job.Dead:
+		seg.Kind = store.SegmentDead
+	}
+	s.insert(seg, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
+	if bizKey != "" {
+		biz := store.Segment{Kind: store.SegmentBizKey, Name: bizKey, Shard: shard}
+		s.insert(biz, store.Entry{Position: store.Position{ID: key.String()}})
+	}
+}
+
+func (s *fakeSource) insert(seg store.Segment, e store.Entry) {
+	entries := s.segments[seg]
+	at, _ := slices.BinarySearchFunc(entries, e, func(a, b store.Entry) int {
+		return comparePositions(a.Position, b.Position)
+	})
+	s.segments[seg] = slices.Insert(entries, at, e)
+}
+
+// all reads all pages.
+func all(t rapid.TB, s *fakeSource, q store.Query) (jobs []string, pages int) {
+	t.Helper()
+	for {
+		page, err := store.List(t.(interface{ Context() context.Context }).Context(), s, q)
+		if err != nil {
+			t.Fatalf("List: %v", err)
+		}
+		pages++
+		if len(page.Jobs) > q.Limit {
+			t.Fatalf("%d jobs on a page of %d", len(page.Jobs), q.Limit)
+		}
+		for _, j := range page.Jobs {
+			jobs = append(jobs, j.Key.String())
+		}
+		if page.Next == "" {
+			return jobs, pages
+		}
+		if strings.Trim(page.Next, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			t.Fatalf("cursor %q is not fit for a URL", page.Next)
+		}
+		q.Cursor = page.Next
+	}
+}
+
+func TestListGivesEachMatchingJobOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &fakeSource{}
+		n := rapid.IntRange(0, 60).Draw(t, "jobs")
+		for i := range n {
+			s.add(
+				rapid.SampledFrom([]string{"t", "t-u", "u"}).Draw(t, "topic"), fmt.Sprintf("job-%d", i),
+				rapid.SampledFrom([]string{"http://a:80", "http://b:80"}).Draw(t, "endpoint"),
+				rapid.IntRange(0, 1).Draw(t, "shard"),
+				rapid.SampledFrom(job.States).Draw(t, "state"),
+				rapid.SampledFrom([]string{"", "b", "c"}).Draw(t, "biz_key"),
+				float64(rapid.IntRange(-2, 2).Draw(t, "score"))/4,
+			)
+		}
+		q := store.Query{
+			Topic:  rapid.SampledFrom([]string{"", "t", "none"}).Draw(t, "topic"),
+			BizKey: rapid.SampledFrom([]string{"", "b"}).Draw(t, "biz_key"),
+			Limit:  rapid.IntRange(1, 20).Draw(t, "limit"),
+		}
+		if rapid.Bool().Draw(t, "filter by state") {
+			state := rapid.SampledFrom(job.States).Draw(t, "state")
+			q.State = &state
+		}
+		var want []string
+		for key, j := range s.jobs {
+			if (q.Topic == "" || key.Topic == q.Topic) && (q.State == nil || j.State == *q.State) &&
+				(q.BizKey == "" || j.Spec.BizKey == q.BizKey) {
+				want = append(want, key.String())
+			}
+		}
+		got, pages := all(t, s, q)
+		if most := max(1, (len(want)+q.Limit-1)/q.Limit); pages != most {
+			t.Errorf("%d pages of %d for %d jobs, want %d", pages, q.Limit, len(want), most)
+		}
+		whole, _ := all(t, s, store.Query{Topic: q.Topic, State: q.State, BizKey: q.BizKey, Limit: 1_000})
+		if diff := gocmp.Diff(whole, got); diff != "" {
+			t.Errorf("the order depends on the page size (-one page +pages):\n%s", diff)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("jobs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestListOrder(t *testing.T) {
+	s := &fakeSource{}
+	s.add("u", "1", "http://a:80", 0, job.Waiting, "", 1)
+	s.add("t", "ended", "", 0, job.Delivered, "", 1)
+	s.add("t", "dead", "", 1, job.Dead, "", 9)
+	s.add("t", "4", "http://b:80", 0, job.Retrying, "", 1)
+	s.add("t", "3", "http://a:80", 1, job.Running, "", -5)
+	s.add("t", "2", "http://a:80", 0, job.Waiting, "", 2)
+	s.add("t", "1", "http://a:80", 0, job.Waiting, "", 2)
+	s.add("t", "0", "http://a:80", 0, job.Waiting, "", 3)
+	got, _ := all(t, s, store.Query{Limit: 3})
+	want := []string{"t/1", "t/2", "t/0", "t/3", "t/4", "u/1", "t/dead", "t/ended"}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
+
+// mostExamined is what one page may cost at the most.
+const mostExamined = 11_000
+
+func TestListBoundsTheWorkOfAPage(t *testing.T) {
+	t.Run("entries that do not match", func(t *testing.T) {
+		s := &fakeSource{}
+		for i := range 30_000 {
+			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", float64(i))
+		}
+		s.add("u", "last", "http://a:80", 0, job.Running, "", 0)
+		state := job.Running
+		q := store.Query{State: &state, Limit: 10}
+		for pages := 1; ; pages++ {
+			s.examined, s.fetches = 0, 0
+			page, err := store.List(t.Context(), s, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.examined > mostExamined {
+				t.Fatalf("a page examined %d entries", s.examined)
+			}
+			if page.Next == "" {
+				if len(page.Jobs) != 1 || pages < 3 {
+					t.Errorf("page %d is the last, with %d jobs", pages, len(page.Jobs))
+				}
+				break
+			}
+			q.Cursor = page.Next
+		}
+		if s.loaded != 1 {
+			t.Errorf("%d jobs were loaded, the states of the others were known", s.loaded)
+		}
+	})
+	t.Run("small segments", func(t *testing.T) {
+		s := &fakeSource{}
+		for i := range 2_500 {
+			s.add("t", fmt.Sprintf("%06d", i), fmt.Sprintf("http://e%d:80", i), 0, job.Waiting, "", 0)
+		}
+		state := job.Running
+		_, pages := all(t, s, store.Query{State: &state, Limit: 10})
+		if pages < 3 {
+			t.Errorf("%d pages over 2,500 segments", pages)
+		}
+	})
+	t.Run("no more than the page needs", func(t *testing.T) {
+		s := &fakeSource{}
+		for i := range 5_000 {
+			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", 0)
+		}
+		if _, err := store.List(t.Context(), s, store.Query{Limit: 10}); err != nil {
+			t.Fatal(err)
+		}
+		if s.examined > 11 || s.loaded > 11 {
+			t.Errorf("examined %d and loaded %d for a page of 10", s.examined, s.loaded)
+		}
+	})
+	t.Run("any limit", func(t *testing.T) {
+		s := &fakeSource{}
+		for i := range 1_500 {
+			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", 0)
+		}
+		for limit, want := range map[int]int{-1: 1, 0: 1, 1: 1, 1_000: 1_000, 1_000_000: 1_000} {
+			page, err := store.List(t.Context(), s, store.Query{Limit: limit})
+			if err != nil || len(page.Jobs) != want {
+				t.Errorf("limit %d: %d jobs, %v, want %d", limit, len(page.Jobs), err, want)
+			}
+		}
+	})
+}
+
+func TestListWhileTheStoreChanges(t *testing.T) {
+	s := &fakeSource{}
+	for i := range 6 {
+		s.add(fmt.Sprintf("t%d", i), "a", "http://a:80", 0, job.Waiting, "b", 0)
+	}
+	first, err := store.List(t.Context(), s, store.Query{Limit: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(s.segments, store.Segment{Kind: store.SegmentLane, Name: "t1|http://a:80"}) // where the cursor points
+	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                      // gone since its entry was read
+	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                          // changed since then
+	got, _ := all(t, s, store.Query{Limit: 2, Cursor: first.Next})
+	if diff := gocmp.Diff([]string{"t2/a", "t4/a", "t5/a"}, got); diff != "" {
+		t.Errorf("the rest (-want +got):\n%s", diff)
+	}
+	state := job.Waiting
+	got, _ = all(t, s, store.Query{Limit: 9, State: &state})
+	if slices.Contains(got, "t4/a") {
+		t.Error("a running job is listed as waiting")
+	}
+}
+
+func TestListPassesErrorsOn(t *testing.T) {
+	broken := errors.New("broken")
+	for _, call := range []string{"Segments", "BizKeySegments", "Entries", "Jobs"} {
+		s := &fakeSource{fail: map[string]error{call: broken}}
+		s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
+		q := store.Query{Limit: 1}
+		if call == "BizKeySegments" {
+			q.BizKey = "b"
+		}
+		if _, err := store.List(t.Context(), s, q); !errors.Is(err, broken) {
+			t.Errorf("%s fails: %v", call, err)
+		}
+	}
+}
+
+func TestListRefusesCursors(t *testing.T) {
+	s := &fakeSource{}
+	s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
+	dead := job.Dead
+	for _, c := range []struct {
+		text string
+		q    store.Query
+	}{
+		{``, store.Query{}},
+		{`{}`, store.Query{}},
+		{`null`, store.Query{}},
+		{`{"g":{"k":0,"n":""}}`, store.Query{}},
+		{`{"g":{"k":9,"n":"t"}}`, store.Query{}},
+		{`{"g":{"k":-1,"n":"t"}}`, store.Query{}},
+		{`{"g":{"k":3,"n":"b"}}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{BizKey: "b"}},
+		{`{"g":{"k":0,"n":"t|http://a:80"},"b":"b"}`, store.Query{BizKey: "b"}},
+		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{Topic: "t"}},
+		{`{"g":{"k":0,"n":"t|http://a:80"},"e":1}`, store.Query{State: &dead}},
+		{`{"g":{"k":0,"n":"t|http://a:80"},"e":1}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|http://a:80"},"a":{"t":1e999}}`, store.Query{}},
+		{`{"g":{"k":0,"n":7}}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|http://a:80"}} {}`, store.Query{}},
+	} {
+		c.q.Limit, c.q.Cursor = 5, base64.RawURLEncoding.EncodeToString([]byte(c.text))+"!"
+		if _, err := store.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
+			t.Errorf("%s!: %v, want ErrBadCursor", c.text, err)
+		}
+		if c.q.Cursor = strings.TrimSuffix(c.q.Cursor, "!"); c.q.Cursor == "" {
+			continue
+		}
+		if _, err := store.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
+			t.Errorf("%s: %v, want ErrBadCursor", c.text, err)
+		}
+	}
+}
+
+func FuzzListCursor(f *testing.F) {
+	s := &fakeSource{}
+	for i := range 20 {
+		s.add("t", fmt.Sprintf("%d", i), "http://a:80", i%2, job.States[i%8], "b", float64(i))
+	}
+	for _, q := range []store.Query{{Limit: 3}, {Limit: 3, BizKey: "b"}} {
+		page, err := store.List(f.Context(), s, q)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(page.Next, q.BizKey)
+	}
+	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"g":{"k":2,"n":"t","s":-7},"a":{"t":-1,"i":"\u0000"}}`)), "")
+	f.Fuzz(func(t *testing.T, cursor, bizKey string) {
+		page, err := store.List(t.Context(), s, store.Query{Limit: 3, BizKey: bizKey, Cursor: cursor})
+		if err != nil && !errors.Is(err, store.ErrBadCursor) {
+			t.Fatalf("List: %v", err)
+		}
+		if len(page.Jobs) > 3 {
+			t.Fatalf("%d jobs", len(page.Jobs))
+		}
+	})
+}
