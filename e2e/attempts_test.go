@@ -8,20 +8,19 @@ import (
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/retrypolicy"
 )
 
 // TestLadder: a job that always fails is tried ten times, each time one step
 // after the failure before, and then kept as a dead letter.
 func TestLadder(t *testing.T) {
 	t.Parallel()
-	// The default ladder, scaled down.
-	steps := []time.Duration{
-		1, 12, 40, 120, 120, 240, 480, 1440, 3600,
-	}
+	// The default ladder, fifteen thousand times as fast.
+	var steps []time.Duration
 	var texts []string
-	for i := range steps {
-		steps[i] *= time.Millisecond
-		texts = append(texts, steps[i].String())
+	for _, step := range retrypolicy.Default().Steps {
+		step /= 15_000
+		steps, texts = append(steps, step), append(texts, step.String())
 	}
 	// The answer takes its time, so that counting from the failure differs from
 	// counting from the start.

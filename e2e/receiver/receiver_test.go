@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-func post(t *testing.T, ctx context.Context, client *http.Client, url string, header map[string]string) *http.Response {
+func post(ctx context.Context, t *testing.T, client *http.Client, url string, header map[string]string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("body"))
 	if err != nil {
@@ -43,14 +43,14 @@ func TestRecordsWhatArrives(t *testing.T) {
 		return Answer{}
 	})
 	client := &http.Client{Transport: &http.Transport{}}
-	if resp := post(t, t.Context(), client, r.URL(), headers("a", "1")); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" {
+	if resp := post(t.Context(), t, client, r.URL(), headers("a", "1")); resp.StatusCode != 503 || resp.Header.Get("Retry-After") != "1" {
 		t.Errorf("first attempt: %s %v", resp.Status, resp.Header)
 	}
 	if r.Jobs() != 0 {
 		t.Error("a failure counts as delivered")
 	}
-	post(t, t.Context(), client, r.URL(), headers("a", "2"))
-	post(t, t.Context(), client, r.URL(), headers("b", "2"))
+	post(t.Context(), t, client, r.URL(), headers("a", "2"))
+	post(t.Context(), t, client, r.URL(), headers("b", "2"))
 	if r.Jobs() != 2 || r.Count() != 3 {
 		t.Errorf("%d jobs, %d deliveries; want 2, 3", r.Jobs(), r.Count())
 	}
@@ -79,7 +79,7 @@ func TestHeldAnswerEndsWithItsClient(t *testing.T) {
 		}
 		cancel()
 	}()
-	if resp := post(t, ctx, http.DefaultClient, r.URL(), headers("a", "1")); resp != nil {
+	if resp := post(ctx, t, http.DefaultClient, r.URL(), headers("a", "1")); resp != nil {
 		t.Fatalf("answered %s", resp.Status)
 	}
 	if got := r.Of("t", "a"); len(got) != 1 || !got[0].Answered.IsZero() {
@@ -93,7 +93,7 @@ func TestComplainsOfMissingHeaders(t *testing.T) {
 		h := headers("a", "1")
 		delete(h, missing)
 		before := len(r.Problems())
-		post(t, t.Context(), http.DefaultClient, r.URL(), h)
+		post(t.Context(), t, http.DefaultClient, r.URL(), h)
 		if len(r.Problems()) != before+1 {
 			t.Errorf("no complaint without %s", missing)
 		}
