@@ -11,7 +11,10 @@ import (
 // Print writes each setting with its value and origin; secrets are masked.
 func (c *Config) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "SETTING\tVALUE\tORIGIN")
+	row := func(name, value, origin string) {
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", name, value, origin) // Flush tells
+	}
+	row("SETTING", "VALUE", "ORIGIN")
 	for i := range settings {
 		s := &settings[i]
 		value := s.bind(c).String()
@@ -25,7 +28,7 @@ func (c *Config) Print(w io.Writer) error {
 		if origin == "" {
 			origin = originDefault
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", s.name, value, origin)
+		row(s.name, value, origin)
 	}
 	return tw.Flush()
 }

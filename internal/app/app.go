@@ -1,0 +1,172 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/duehook/duehook/carrier"
+	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// Options of Run.
+type Options struct {
+	Config  *config.Config // required
+	Logger  *slog.Logger   // required
+	Version string
+	// Ready is called once the API is served, with its address as a URL.
+	Ready func(base string)
+
+	// Clock replaces the machine's. Speed says how many times as fast it runs
+	// (zero: as fast): what guards against slow machines and networks, such as
+	// leases, is stretched by it so as to last as long as without.
+	Clock job.Clock
+	Speed float64
+}
+
+// node is a duehook that is being put together.
+type node struct {
+	Options
+	id      string // names this process in the journal
+	host    string
+	metrics *prometheus.Registry
+	policy  retrypolicy.Policy
+	guard   *dispatcher.Guard
+	store   store.Store
+}
+
+// Run serves until ctx ends, and then stops in order: readiness ends, requests
+// to the API that are under way are answered, the carrier stops, the
+// dispatcher drains, the store is closed.
+func Run(ctx context.Context, o Options) (err error) {
+	n, err := newNode(o)
+	if err != nil {
+		return err
+	}
+	// First of all, so that a port in use is told before a journal is touched.
+	var listen net.ListenConfig
+	ln, err := listen.Listen(ctx, "tcp", o.Config.Addr)
+	if err != nil {
+		return fmt.Errorf("listen for the API: %w; is another duehook running? --addr names another address", err)
+	}
+	if n.store, err = n.openStore(ctx); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { err = errors.Join(err, n.store.Close()) }()
+	parts, err := n.build(ln)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	if o.Ready != nil {
+		o.Ready(baseURL(ln.Addr()))
+	}
+	err = runParts(ctx, o.Logger, parts...)
+	if err == nil {
+		o.Logger.Info("stopped")
+	}
+	return err
+}
+
+func newNode(o Options) (*node, error) {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Speed == 0 {
+		o.Speed = 1
+	}
+	n := &node{Options: o, metrics: prometheus.NewRegistry()}
+	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
+	var err error
+	if n.host, err = os.Hostname(); err != nil {
+		return nil, fmt.Errorf("host name: %w", err)
+	}
+	// Containers of one image share their process ids, and may share a name.
+	n.id = fmt.Sprintf("%s-%d-%s", n.host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
+	n.policy = retrypolicy.Policy{Steps: o.Config.RetrySteps, Limit: len(o.Config.RetrySteps), Jitter: o.Config.RetryJitter}
+	n.guard, err = dispatcher.NewGuard(o.Config.AllowCIDRs)
+	return n, err
+}
+
+func (n *node) buildInfo() prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "duehook_build_info", Help: "Always 1; its label tells the version.",
+		ConstLabels: prometheus.Labels{"version": n.Version},
+	})
+	info.Set(1)
+	return info
+}
+
+// build makes the parts, in the order in which they are to be stopped.
+func (n *node) build(ln net.Listener) ([]part, error) {
+	c := n.Config
+	api, apiErr := httpapi.New(httpapi.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
+		Policy: n.policy, CheckURL: n.guard.CheckURL,
+		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
+	})
+	carry, carryErr := carrier.New(carrier.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
+		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LaneLimit: c.LaneLimit,
+		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
+	})
+	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
+		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
+		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
+		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
+	})
+	if err := errors.Join(apiErr, carryErr, dispatchErr); err != nil {
+		return nil, err
+	}
+	return []part{
+		{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }},
+		{"carrier", carry.Run},
+		{"dispatcher", dispatch.Run},
+	}, nil
+}
+
+// The carrier's own defaults, written down to be stretched.
+const (
+	carrierLock = 15 * time.Second
+	carrierPoll = time.Second
+)
+
+// stretched is d on a clock that runs faster than the machine's.
+func (n *node) stretched(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * n.Speed)
+}
+
+// breakerFailures turns "0: no breakers" into the dispatcher's form of it.
+func (n *node) breakerFailures() int {
+	if n.Config.BreakerFailures == 0 {
+		return -1
+	}
+	return n.Config.BreakerFailures
+}
+
+// baseURL is where the API is for a client on this machine.
+func baseURL(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "http://" + addr.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

@@ -1,0 +1,135 @@
+package app
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/config"
+)
+
+func load(t *testing.T, args ...string) *config.Config {
+	t.Helper()
+	c, err := config.Load(args, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestBanner(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{
+			"embedded",
+			[]string{"--data-dir=/d"},
+			[]string{
+				"duehook 1.2.3", "API       http://127.0.0.1:7788", "in this process, with a journal in /d/duehook.db",
+				"--allow-cidrs 127.0.0.0/8", "curl http://127.0.0.1:7788/v1/jobs", `"url":"https://example.com/hook"`,
+			},
+		},
+		{
+			"local receivers",
+			[]string{"--allow-cidrs=10.0.0.0/8,127.0.0.0/8"},
+			[]string{"to the internet and to 10.0.0.0/8, 127.0.0.0/8", `"url":"http://127.0.0.1:8080/hook"`},
+		},
+		{
+			"Redis",
+			[]string{"--redis-url=redis://bob:hunter2@db:6379/2", "--namespace=shop", "--shards=4"},
+			[]string{"in redis://bob:***@db:6379/2, namespace shop, 4 shards"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			banner := Banner(load(t, tc.args...), "1.2.3", "http://127.0.0.1:7788")
+			for _, want := range tc.want {
+				if !strings.Contains(banner, want) {
+					t.Errorf("no %q in:\n%s", want, banner)
+				}
+			}
+			if strings.Contains(banner, "hunter2") {
+				t.Errorf("the password is shown:\n%s", banner)
+			}
+		})
+	}
+}
+
+func TestAnnounceInTextIsTheBanner(t *testing.T) {
+	var out bytes.Buffer
+	c := load(t, "--log-format=text")
+	Announce(c, "1.2.3", "http://x", &out, NewLogger(c, &out))
+	if out.String() != Banner(c, "1.2.3", "http://x") {
+		t.Errorf("got:\n%s", &out)
+	}
+}
+
+// Whoever reads logs by machine gets JSON on every line.
+func TestAnnounceInJSONIsOneLine(t *testing.T) {
+	var out bytes.Buffer
+	c := load(t) // auto, and a buffer is no terminal
+	Announce(c, "1.2.3", "http://x", &out, NewLogger(c, &out))
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %s", err, &out)
+	}
+	if line["api"] != "http://x" || line["version"] != "1.2.3" || line["level"] != slog.LevelInfo.String() {
+		t.Errorf("got %v", line)
+	}
+}
+
+func TestListeningBeyondLoopbackWarns(t *testing.T) {
+	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, ":1": true, "0.0.0.0:1": true, "192.0.2.1:1": true} {
+		var out bytes.Buffer
+		c := load(t, "--addr", addr)
+		Announce(c, "1", "http://x", &out, NewLogger(c, &out))
+		if got := strings.Contains(out.String(), `"level":"WARN"`); got != want {
+			t.Errorf("%s: warned %v, want %v:\n%s", addr, got, want, &out)
+		}
+	}
+}
+
+func TestLogLevel(t *testing.T) {
+	var out bytes.Buffer
+	log := NewLogger(load(t, "--log-level=warn"), &out)
+	log.Info("quiet")
+	if out.Len() > 0 {
+		t.Errorf("info was logged at level warn: %s", &out)
+	}
+	log.Warn("loud")
+	if out.Len() == 0 {
+		t.Error("a warning was not logged")
+	}
+}
+
+func TestBaseURL(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:80": "http://127.0.0.1:80", "0.0.0.0:80": "http://127.0.0.1:80",
+		"[::]:80": "http://127.0.0.1:80", "[::1]:80": "http://[::1]:80", "192.0.2.1:80": "http://192.0.2.1:80",
+	} {
+		tcp, err := net.ResolveTCPAddr("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := baseURL(tcp); got != want {
+			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := Version("v1.2.3"); got != "1.2.3" {
+		t.Errorf("stamped: %s", got)
+	}
+	// A test binary carries no module version.
+	if got := Version(""); got != fallbackVersion {
+		t.Errorf("not stamped: %s", got)
+	}
+	if got := VersionDetails("1.2.3"); !strings.HasPrefix(got, "duehook 1.2.3 (") || !strings.Contains(got, "go1.") {
+		t.Errorf("details: %s", got)
+	}
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/mattn/go-isatty"
+
+	"github.com/duehook/duehook/internal/config"
+)
+
+// NewLogger writes text or JSON lines to w, as the settings say.
+func NewLogger(c *config.Config, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if TextLogs(c, w) {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// TextLogs reports whether logs to w are text for people rather than JSON.
+func TextLogs(c *config.Config, w io.Writer) bool {
+	switch c.LogFormat {
+	case "text":
+		return true
+	case "json":
+		return false
+	}
+	return IsTerminal(w)
+}
+
+// IsTerminal reports whether somebody is likely to read along.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

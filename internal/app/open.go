@@ -1,0 +1,49 @@
+package app
+
+import (
+	"context"
+	"errors"
+
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/redisstore"
+)
+
+// openStore opens what the settings name: Redis, or the embedded default, which
+// is a store in memory with a journal on disk.
+func (n *node) openStore(ctx context.Context) (store.Store, error) {
+	open := n.openRedis
+	if n.Config.Embedded() {
+		open = n.openEmbedded
+	}
+	s, err := open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	observed, err := store.Observe(s, n.metrics)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return observed, nil
+}
+
+func (n *node) openEmbedded(ctx context.Context) (store.Store, error) {
+	memory := memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention})
+	s, err := ledger.Open(ctx, ledger.Options{
+		Path: n.Config.LedgerPath(), Store: memory, Clock: n.Clock, Host: n.host, Logger: n.Logger,
+		StoreRetention: n.Config.Retention,
+	})
+	if err != nil {
+		return nil, errors.Join(err, memory.Close())
+	}
+	return s, nil
+}
+
+// openRedis does not wait for Redis: until it answers, duehook is not ready.
+func (n *node) openRedis(ctx context.Context) (store.Store, error) {
+	return redisstore.Open(ctx, redisstore.Options{
+		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
+		Retention: n.Config.Retention, Logger: n.Logger,
+	})
+}

@@ -1,0 +1,140 @@
+// Duehook is a webhook-dispatching delay scheduler.
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/demo"
+)
+
+// version is set by the linker: -ldflags "-X main.version=1.2.3".
+var version string
+
+//go:embed testdata/demo/*.json
+var testdata embed.FS
+
+// The exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+const usage = `duehook calls webhooks when they are due, and again until they are delivered.
+
+Usage:
+  duehook serve [flags]    run the server
+  duehook demo             watch it work: two stories on a fast clock
+  duehook config [flags]   print each setting with its origin
+  duehook version          print the version
+  duehook help             print this text; "duehook serve --help" the settings
+
+Settings (of serve and config):
+
+`
+
+func main() {
+	// A second signal is not caught any more, so it ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
+	stop()
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+// run runs the command that args name.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
+	command := "help"
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "serve":
+		return withSettings(args, environ, stdout, func(c *config.Config) error { return serve(ctx, c, stderr) })
+	case "config":
+		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
+	case "demo":
+		return withoutFlags(command, args, stdout, func() error { return runDemo(ctx, stdout) })
+	case "version", "--version":
+		return withoutFlags(command, args, stdout, func() error {
+			_, err := fmt.Fprintln(stdout, app.VersionDetails(app.Version(version)))
+			return err
+		})
+	case "help", "--help", "-h":
+		return printHelp(stdout)
+	}
+	if strings.HasPrefix(command, "-") {
+		return &config.UsageError{Message: "the command comes first: duehook serve " + command + " …"}
+	}
+	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
+}
+
+func withSettings(args, environ []string, stdout io.Writer, do func(*config.Config) error) error {
+	c, err := config.Load(args, environ)
+	switch {
+	case errors.Is(err, config.ErrHelp):
+		return printHelp(stdout)
+	case err != nil:
+		return err
+	}
+	return do(c)
+}
+
+func withoutFlags(command string, args []string, stdout io.Writer, do func() error) error {
+	switch {
+	case len(args) == 0:
+		return do()
+	case args[0] == "--help" || args[0] == "-h":
+		return printHelp(stdout)
+	}
+	return &config.UsageError{Message: fmt.Sprintf("unexpected argument %q: %s takes none", args[0], command)}
+}
+
+func printHelp(w io.Writer) error {
+	_, err := io.WriteString(w, usage+config.Usage())
+	return err
+}
+
+func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
+	log := app.NewLogger(c, stderr)
+	v := app.Version(version)
+	return app.Run(ctx, app.Options{
+		Config: c, Logger: log, Version: v,
+		Ready: func(base string) { app.Announce(c, v, base, stderr, log) },
+	})
+}
+
+func runDemo(ctx context.Context, stdout io.Writer) error {
+	jobs, err := fs.Sub(testdata, "testdata/demo")
+	if err != nil {
+		return err
+	}
+	color := app.IsTerminal(stdout) && os.Getenv("NO_COLOR") == ""
+	return demo.Run(ctx, demo.Options{Jobs: jobs, Out: stdout, Color: color, Version: app.Version(version)})
+}
+
+// exitCode tells the user what went wrong, and gives the code for it. When
+// that cannot be written, the code still tells.
+func exitCode(err error, stderr io.Writer) int {
+	var wrong *config.UsageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &wrong):
+		_, _ = fmt.Fprintf(stderr, "duehook: %v\nSee duehook help.\n", err)
+		return exitUsage
+	}
+	_, _ = fmt.Fprintf(stderr, "duehook: %v\n", err)
+	return exitFailure
+}

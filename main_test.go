@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/internal/config"
+)
+
+// asProgram makes the test binary behave as duehook itself.
+const asProgram = "TEST_RUN_AS_DUEHOOK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// patience bounds every run of the program.
+const patience = 2 * time.Minute
+
+// program is the command line "duehook args…" in a directory of its own.
+func program(t *testing.T, environ []string, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{asProgram + "=1", "HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir}, environ...)
+	return cmd
+}
+
+// result runs the program to its end.
+func result(t *testing.T, cmd *exec.Cmd) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, diag bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diag
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), diag.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = busy.Close() }) // the parallel tests below outlive this function
+	for _, tc := range []struct {
+		name    string
+		args    []string
+		environ []string
+		code    int
+		stdout  string // parts of what is printed
+		stderr  string
+	}{
+		{name: "no command", code: 0, stdout: "Usage:"},
+		{name: "help", args: []string{"help"}, code: 0, stdout: "Usage:"},
+		{name: "help flag", args: []string{"--help"}, code: 0, stdout: "Usage:"},
+		{name: "help of serve", args: []string{"serve", "--help"}, code: 0, stdout: "--data-dir"},
+		{name: "help of demo", args: []string{"demo", "-h"}, code: 0, stdout: "Usage:"},
+		{name: "version", args: []string{"version"}, code: 0, stdout: "duehook 0.1.0-dev ("},
+		{name: "version flag", args: []string{"--version"}, code: 0, stdout: "duehook "},
+		{name: "config", args: []string{"config", "--workers=7"}, code: 0, stdout: "flag --workers"},
+		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
+		{name: "flag before the command", args: []string{"--addr=:1", "serve"}, code: 2, stderr: "the command comes first"},
+		{name: "unknown flag", args: []string{"serve", "--adr=:1"}, code: 2, stderr: "did you mean --addr?"},
+		{name: "argument of demo", args: []string{"demo", "fast"}, code: 2, stderr: "demo takes none"},
+		{name: "argument of version", args: []string{"version", "--json"}, code: 2, stderr: "version takes none"},
+		{name: "unknown variable", args: []string{"serve"}, environ: []string{"DUEHOOK_FOO=1"}, code: 2, stderr: "unknown setting DUEHOOK_FOO"},
+		{name: "lease too short", args: []string{"serve", "--lease=10s"}, code: 2, stderr: "--lease 10s is too short"},
+		{name: "file missing", args: []string{"config", "--config=none.yaml"}, code: 2, stderr: "none.yaml"},
+		{name: "port in use", args: []string{"serve", "--addr", busy.Addr().String()}, code: 1, stderr: "listen for the API"},
+		{name: "no directory", args: []string{"serve", "--addr=127.0.0.1:0", "--data-dir=/dev/null/x"}, code: 1, stderr: "/dev/null"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			code, stdout, stderr := result(t, program(t, tc.environ, tc.args...))
+			if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
+				t.Errorf("code %d, want %d\nstdout lacks %q or stderr %q:\n%s\n%s", code, tc.code, tc.stdout, tc.stderr, stdout, stderr)
+			}
+			if code == 2 && !strings.Contains(stderr, "See duehook help.") {
+				t.Errorf("no hint at the help: %s", stderr)
+			}
+			if code != 0 && stdout != "" {
+				t.Errorf("an error, and yet this on stdout: %s", stdout)
+			}
+		})
+	}
+}
+
+func TestConfigHidesPasswords(t *testing.T) {
+	code, stdout, stderr := result(t, program(t, []string{"DUEHOOK_REDIS_URL=redis://u:hunter2@db:6379"}, "config"))
+	if code != 0 || !strings.Contains(stdout, "redis://u:***@db:6379") || strings.Contains(stdout+stderr, "hunter2") {
+		t.Errorf("code %d:\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+func TestHelpTellsCommandsAndSettings(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"help"}, nil, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"serve", "demo", "config", "version", "help"} {
+		if !strings.Contains(out.String(), "\n  duehook "+command) {
+			t.Errorf("no %s in the help", command)
+		}
+	}
+	if !strings.HasSuffix(out.String(), config.Usage()) {
+		t.Error("the help does not end with the settings")
+	}
+}
+
+// serving starts "duehook serve" and waits until it says where it listens.
+func serving(t *testing.T, dir string, flags ...string) (cmd *exec.Cmd, base string, logs *bufio.Scanner) {
+	t.Helper()
+	cmd = program(t, nil, append([]string{"serve", "--addr=127.0.0.1:0", "--data-dir", dir, "--workers=8"}, flags...)...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	logs = bufio.NewScanner(stderr)
+	for logs.Scan() {
+		var line struct {
+			API string `json:"api"`
+		}
+		if err := json.Unmarshal(logs.Bytes(), &line); err != nil {
+			t.Fatalf("no JSON although nobody reads along: %s", logs.Text())
+		}
+		if line.API != "" {
+			return cmd, line.API, logs
+		}
+	}
+	t.Fatalf("duehook does not serve: %v", cmd.Wait())
+	return nil, "", nil
+}
+
+func get(t *testing.T, url string) int {
+	t.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// post registers a job.
+func post(t *testing.T, base, job string) {
+	t.Helper()
+	resp, err := http.Post(base+"/v1/jobs", "application/json", strings.NewReader(job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		t.Fatalf("registering was answered %d", resp.StatusCode)
+	}
+}
+
+// A SIGTERM ends duehook cleanly, and a restart finds what was registered.
+func TestServeStopsOnSIGTERMAndRemembers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	cmd, base, logs := serving(t, dir)
+	post(t, base, `{"topic":"t","id":"a","url":"https://example.com/","delay":"1h"}`)
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("data directory: %v, %v; want access for the owner only", info, err)
+	}
+	for range 2 {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for logs.Scan() {
+			last = logs.Text()
+		}
+		if err := cmd.Wait(); err != nil || !strings.Contains(last, `"stopped"`) {
+			t.Errorf("stopping: %v; last line %s", err, last)
+		}
+		cmd, base, logs = serving(t, dir)
+		if status := get(t, base+"/v1/jobs/t/a"); status != http.StatusOK {
+			t.Errorf("after the restart, the job is answered %d", status)
+		}
+	}
+	if code, _, stderr := result(t, program(t, nil, "serve", "--addr=127.0.0.1:0", "--data-dir", dir)); code != 1 || !strings.Contains(stderr, "--data-dir") {
+		t.Errorf("a second duehook on the same data: code %d: %s", code, stderr)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+}
+
+// While a request is under way, the first signal waits for it and the second
+// does not.
+func TestSecondSignalAborts(t *testing.T) {
+	t.Parallel()
+	arrived, done := make(chan struct{}), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(arrived)
+		<-done
+	}))
+	defer receiver.Close()
+	defer close(done)
+	cmd, base, logs := serving(t, t.TempDir(), "--allow-cidrs=127.0.0.0/8", "--grace=1h", "--timeout=10m", "--max-timeout=10m")
+	post(t, base, `{"url":"`+receiver.URL+`"}`)
+	<-arrived
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for logs.Scan() {
+			// The logs are of no interest, but the pipe must not fill up.
+		}
+		_ = cmd.Wait() // its state tells
+	}()
+	for {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+		select {
+		case <-ended:
+			status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if !ok || !status.Signaled() {
+				t.Errorf("ended with %v, want the signal's own end", cmd.ProcessState)
+			}
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// The demo as a newcomer runs it.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := result(t, program(t, nil, "demo"))
+	if code != 0 || !strings.Contains(stdout, "All expectations held") {
+		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
