@@ -317,7 +317,8 @@ type ClaimOptions struct {
 	By string
 }
 
-// Claimed is a claimed job. Job.State is Running, Job.Token the claim's.
+// Claimed is a claimed job. Job.State is Running, Job.Token the claim's. A
+// store may leave Job.LastAttempt out, to save reading the log.
 type Claimed struct {
 	Job job.Job
 	// Now is the store's time of the claim.

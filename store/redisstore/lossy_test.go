@@ -90,7 +90,9 @@ func TestLostReplies(t *testing.T) {
 					s := job.Settle(c, out, func(int) (time.Duration, bool) { return time.Millisecond, true })
 					insist(t, ctx, func() error {
 						settled, err := lossy.Settle(ctx, []job.Settlement{s})
-						if err == nil && settled[0].Status != store.Applied {
+						// Stale: it was applied, and before it was sent again the retry was claimed.
+						outrun := err == nil && number == 1 && settled[0].Status == store.Stale
+						if err == nil && settled[0].Status != store.Applied && !outrun {
 							t.Errorf("%s: settling attempt %d: status %d", c.Key, number, settled[0].Status)
 						}
 						return err

@@ -145,6 +145,9 @@ func (f *fixture) checkOutcome(row settleRow, c store.Claimed) {
 
 	j := f.get(c.Job.Key)
 	wantJob := c.Job
+	if len(before) > 0 { // a claim may leave it out
+		wantJob.LastAttempt = &before[len(before)-1]
+	}
 	wantJob.State, wantJob.NextAt, wantJob.EndedAt = row.to, want.NextAt, want.EndedAt
 	wantJob.Attempts, wantJob.Snoozes, wantJob.Version = row.attempts, row.snoozes, c.Job.Version+1
 	wantJob.Reason = "" // why a job ended, so not while it goes on
