@@ -283,9 +283,17 @@ func TestBatch(t *testing.T) {
 		t.Errorf("the job without an id got %q", last)
 	}
 	want := []result{
-		{201, "", "", "a"}, {200, "", "", "a"}, {409, "job_exists", "", ""}, {200, "", "", "a"}, {201, "", "", "a"},
-		{422, "invalid_request", "/colour /url ", ""}, {422, "invalid_request", " ", ""}, {422, "invalid_request", "/url /delay ", ""},
-		{422, "destination_blocked", "/url ", ""}, {200, "", "", "old"}, {201, "", "", last},
+		{201, "", "", "a"},
+		{200, "", "", "a"},
+		{409, "job_exists", "", ""},
+		{200, "", "", "a"},
+		{201, "", "", "a"},
+		{422, "invalid_request", "/colour /url ", ""},
+		{422, "invalid_request", " ", ""},
+		{422, "invalid_request", "/url /delay ", ""},
+		{422, "destination_blocked", "/url ", ""},
+		{200, "", "", "old"},
+		{201, "", "", last},
 	}
 	if diff := cmp.Diff(want, results); diff != "" {
 		t.Error(diff)

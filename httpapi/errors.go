@@ -113,30 +113,44 @@ func asAPIError(err error) *apiError {
 	}
 	var fields *job.ValidationError
 	if errors.As(err, &fields) {
-		return &apiError{code: codeInvalidRequest, fields: fields.Fields, cause: err,
-			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header."}
+		return &apiError{
+			code: codeInvalidRequest, fields: fields.Fields, cause: err,
+			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
+		}
 	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):
 		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
 	case errors.Is(err, store.ErrNotFound):
-		return &apiError{code: codeJobNotFound, cause: err,
-			detail: "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive."}
+		return &apiError{
+			code: codeJobNotFound, cause: err,
+			detail: "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive.",
+		}
 	case errors.Is(err, job.ErrFinished):
-		return &apiError{code: codeJobFinished, cause: err,
-			detail: "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it anew."}
+		return &apiError{
+			code: codeJobFinished, cause: err,
+			detail: "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it anew.",
+		}
 	case errors.Is(err, job.ErrInFlight):
-		return &apiError{code: codeJobInFlight, cause: err,
-			detail: "An attempt of the job is in flight. Try again when it has ended."}
+		return &apiError{
+			code: codeJobInFlight, cause: err,
+			detail: "An attempt of the job is in flight. Try again when it has ended.",
+		}
 	case errors.Is(err, job.ErrNotEnded):
-		return &apiError{code: codeJobInFlight, cause: err,
-			detail: "The job has not ended, so there is nothing to replay. To have it sent now, use run."}
+		return &apiError{
+			code: codeJobInFlight, cause: err,
+			detail: "The job has not ended, so there is nothing to replay. To have it sent now, use run.",
+		}
 	case errors.Is(err, store.ErrConflict):
-		return &apiError{code: codeStoreUnavailable, cause: err,
-			detail: "The job changed again and again while this change was tried; nothing was stored. Try again."}
+		return &apiError{
+			code: codeStoreUnavailable, cause: err,
+			detail: "The job changed again and again while this change was tried; nothing was stored. Try again.",
+		}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &apiError{code: codeStoreUnavailable, cause: err,
-			detail: "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat."}
+		return &apiError{
+			code: codeStoreUnavailable, cause: err,
+			detail: "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat.",
+		}
 	case errors.Is(err, echo.ErrNotFound):
 		return &apiError{code: codeNotFound, detail: "There is no such path. /openapi.json lists every call."}
 	case errors.Is(err, echo.ErrMethodNotAllowed):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -66,7 +65,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	o := Options{
 		Store:  a.faults,
 		Clock:  clock,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger: slog.New(slog.DiscardHandler),
 		Policy: retrypolicy.Default(),
 	}
 	for _, c := range change {

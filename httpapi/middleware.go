@@ -71,8 +71,10 @@ func requestID(given string) string {
 func (s *Server) refuseCrossOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origins.Check(c.Request()); err != nil {
-			return &apiError{code: codeForbidden, cause: err,
-				detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser."}
+			return &apiError{
+				code: codeForbidden, cause: err,
+				detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser.",
+			}
 		}
 		return next(c)
 	}

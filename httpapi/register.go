@@ -145,9 +145,11 @@ func (s *Server) checkDestination(rawURL string) error {
 	}
 	if err := s.opts.CheckURL(rawURL); err != nil {
 		const message = "this server does not deliver to this destination"
-		return &apiError{code: codeDestinationBlocked, cause: err,
+		return &apiError{
+			code: codeDestinationBlocked, cause: err,
 			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
-			fields: []job.FieldError{{Pointer: "/url", Message: message}}}
+			fields: []job.FieldError{{Pointer: "/url", Message: message}},
+		}
 	}
 	return nil
 }

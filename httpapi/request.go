@@ -70,7 +70,7 @@ func readBody(c echo.Context, limit int64) (*bytes.Buffer, error) {
 	}
 	b := bodies.Get().(*bytes.Buffer)
 	b.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
-	_, err := b.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit))
+	_, err := b.ReadFrom(http.MaxBytesReader(c.Response().Writer, r.Body, limit))
 	if err == nil {
 		return b, nil
 	}
@@ -79,13 +79,17 @@ func readBody(c echo.Context, limit int64) (*bytes.Buffer, error) {
 	if errors.As(err, &tooLarge) {
 		return nil, requestTooLarge(limit)
 	}
-	return nil, &apiError{code: codeMalformedJSON, cause: err,
-		detail: "The request body ended too early or came too slowly. Send it again."}
+	return nil, &apiError{
+		code: codeMalformedJSON, cause: err,
+		detail: "The request body ended too early or came too slowly. Send it again.",
+	}
 }
 
 func requestTooLarge(limit int64) error {
-	return &apiError{code: codeBodyTooLarge,
-		detail: fmt.Sprintf("The request is larger than the %d bytes that this call takes. Send less; a large payload is better stored elsewhere and named by its URL.", limit)}
+	return &apiError{
+		code:   codeBodyTooLarge,
+		detail: fmt.Sprintf("The request is larger than the %d bytes that this call takes. Send less; a large payload is better stored elsewhere and named by its URL.", limit),
+	}
 }
 
 // checkMediaType wants plain, unencoded JSON in UTF-8.

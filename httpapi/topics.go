@@ -30,8 +30,10 @@ func (s *Server) getTopic(c echo.Context) error {
 	}
 	stats, err := s.opts.Store.Topic(c.Request().Context(), topic)
 	if errors.Is(err, store.ErrNotFound) {
-		return &apiError{code: codeTopicNotFound, cause: err,
-			detail: "No job that is kept now has this topic. A topic is made by the first job that names it. Names are case-sensitive."}
+		return &apiError{
+			code: codeTopicNotFound, cause: err,
+			detail: "No job that is kept now has this topic. A topic is made by the first job that names it. Names are case-sensitive.",
+		}
 	}
 	if err != nil {
 		return err
