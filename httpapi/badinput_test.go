@@ -311,7 +311,7 @@ func badTargets(one string) []badCall {
 		"/%2E%2E/there": "/topic", "/t/a%20b": "/id", "/t/a%2fb": "/id", "/t/%00": "/id", "/t/%FF": "/id",
 		"/t/%252e": "/id", "/t/%C3%A4": "/id", "/t/" + strings.Repeat("i", 129): "/id", "/" + strings.Repeat("t", 129) + "/there": "/topic",
 	} {
-		for _, method := range []string{"GET", "DELETE"} {
+		for _, method := range []string{"GET", "DELETE", "PATCH"} {
 			add(codeInvalidRequest, pointer, method, "/v1/jobs"+part)
 		}
 		add(codeInvalidRequest, pointer, "POST", "/v1/jobs"+part+"/run")

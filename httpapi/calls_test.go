@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/job"
 )
@@ -235,6 +238,31 @@ func TestConcurrentUIDs(t *testing.T) {
 	}
 	if len(all) != workers*each {
 		t.Errorf("%d uids for %d jobs", len(all), workers*each)
+	}
+}
+
+// Where a uid cannot grow any more, one that does not grow will do.
+func TestUIDsRunOver(t *testing.T) {
+	u := newUIDs(&testClock{now: time.Unix(1, 0)})
+	most := bytes.NewReader(bytes.Repeat([]byte{0xff}, 1<<10))
+	u.entropy.MonotonicReader = ulid.Monotonic(most, 0)
+	first, err := u.next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := u.next()
+	if err != nil || second == first || len(second) != len(first) {
+		t.Errorf("after %s: %q, %v", first, second, err)
+	}
+}
+
+func TestNoUIDs(t *testing.T) {
+	a := newAPI(t)
+	a.server.newUID = func() (string, error) { return "", errors.New("no entropy") }
+	a.wantProblem(codeInternalError, "POST", "/v1/jobs", `{"url":"https://shop.example/hook"}`)
+	a.wantProblem(codeInternalError, "POST", "/v1/jobs/batch", `{"jobs":[{},{"url":"https://shop.example/hook"}]}`)
+	if n := len(a.held()); n != 0 {
+		t.Errorf("%d jobs are held", n)
 	}
 }
 
