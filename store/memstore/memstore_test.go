@@ -4,10 +4,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"go.uber.org/goleak"
+
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/storetest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var harness = storetest.Harness{
 	Open: func(_ testing.TB, o storetest.Options) store.Store {

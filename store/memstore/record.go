@@ -169,18 +169,6 @@ func (s *snapshot) job() (job.Job, error) {
 	return j, nil
 }
 
-// jobs decodes several.
-func jobs(snapshots []snapshot) ([]job.Job, error) {
-	out := make([]job.Job, len(snapshots))
-	for i := range snapshots {
-		var err error
-		if out[i], err = snapshots[i].job(); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // appendAttempt adds a to the log and forgets the oldest beyond store.MaxLog.
 func (x *extra) appendAttempt(a job.Attempt) {
 	if n := len(x.log) - store.MaxLog + 1; n > 0 {

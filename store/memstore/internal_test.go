@@ -1,0 +1,412 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// The suite of all stores cannot stop the clock; these tests can, in a bubble,
+// so they check the edges of times. Some look inside.
+
+const url = "http://a.example/hook"
+
+var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, ProbeLimit: 1}
+
+func newReg(id string, spec job.Spec) store.Registration {
+	if spec.URL == "" {
+		spec.URL = url
+	}
+	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: spec}
+}
+
+func add(t *testing.T, s *Store, regs ...store.Registration) {
+	t.Helper()
+	results, err := s.Register(t.Context(), regs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Outcome != store.Created {
+			t.Fatalf("outcome %d of %s", r.Outcome, r.Job.Key)
+		}
+	}
+}
+
+// carry gives the ids carried by one call.
+func carry(t *testing.T, s *Store, o store.CarryOptions) ([]string, store.CarryResult) {
+	t.Helper()
+	r, err := s.Carry(t.Context(), 0, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range r.Carried {
+		ids = append(ids, c.Hint.ID)
+	}
+	return ids, r
+}
+
+func take(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
+	t.Helper()
+	carry(t, s, options)
+	hints, err := s.Pop(t.Context(), 0, 1_000, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}
+
+func settle(t *testing.T, s *Store, c store.Claimed, kind job.OutcomeKind) {
+	t.Helper()
+	o := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: c.Job.Attempts + 1, Status: 500}}
+	st := job.Settle(&c.Job, o, func(int) (time.Duration, bool) { return 0, true })
+	results, err := s.Settle(t.Context(), []job.Settlement{st})
+	if err != nil || results[0].Status != store.Applied {
+		t.Fatalf("Settle: %v, %v", results, err)
+	}
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestTimesAreReachedToTheMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		claimable := func(id string) bool {
+			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: id}
+			claims, err := s.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(claims) == 1
+		}
+		add(t, s, newReg("a", job.Spec{When: job.When{Delay: time.Second}}))
+		for _, what := range []string{"the delay", "the lease"} {
+			time.Sleep(999 * time.Millisecond)
+			if _, r := carry(t, s, options); len(r.Carried) > 0 || r.Wait != time.Millisecond || claimable("a") {
+				t.Fatalf("before the end of %s: carried %v, wait %v", what, r.Carried, r.Wait)
+			}
+			time.Sleep(time.Millisecond)
+			if !claimable("a") {
+				t.Fatalf("at the end of %s it could not be claimed", what)
+			}
+		}
+		time.Sleep(time.Second)
+		ids, r := carry(t, s, options)
+		same(t, "carried at the end of the lease", ids, []string{"a"})
+		same(t, "wait", r.Wait, options.Visibility)
+		time.Sleep(options.Visibility - time.Millisecond)
+		ids, _ = carry(t, s, options)
+		same(t, "carried before the end of the visibility", ids, []string(nil))
+		time.Sleep(time.Millisecond)
+		ids, _ = carry(t, s, options)
+		same(t, "carried at the end of the visibility", ids, []string{"a"})
+	})
+}
+
+func TestHoldAndProbeEndOnTime(t *testing.T) {
+	for hold, probe := range map[time.Duration]time.Duration{time.Second: minProbe, time.Hour: time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := New(Options{})
+			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
+			if err := s.Hold(t.Context(), "http://a.example:80", hold); err != nil {
+				t.Fatal(err)
+			}
+			o := options
+			o.Visibility = 24 * time.Hour
+			_, r := carry(t, s, o)
+			same(t, "result while held", r, store.CarryResult{Wait: hold})
+			time.Sleep(hold)
+			d, err := s.Depth(t.Context())
+			if err != nil || d.Held != 0 {
+				t.Fatalf("held after the hold: %d, %v", d.Held, err)
+			}
+			for _, want := range []int{1, 0} {
+				ids, r := carry(t, s, o)
+				same(t, "number of probes", len(ids), want)
+				same(t, "full", r.Full, true)
+				time.Sleep((probe - time.Millisecond) * time.Duration(want))
+			}
+			time.Sleep(time.Millisecond)
+			ids, _ := carry(t, s, o)
+			same(t, "carried after the probing", len(ids), 2)
+		})
+	}
+}
+
+func TestWaitIsExactAfterChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		add(t, s,
+			newReg("1s", job.Spec{When: job.When{Delay: time.Second}}),
+			newReg("2s", job.Spec{When: job.When{Delay: 2 * time.Second}, URL: "http://b.example/"}),
+			newReg("3s", job.Spec{When: job.When{Delay: 3 * time.Second}}),
+		)
+		for _, id := range []string{"1s", "2s", "3s"} {
+			_, r := carry(t, s, options)
+			same(t, "wait", r.Wait.String(), id)
+			if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: id}, func(j *job.Job, now job.Instant) error {
+				_, err := j.Cancel(now)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, r := carry(t, s, options)
+		same(t, "nothing waits", r.Wait < 0, true)
+	})
+}
+
+func TestDueRangesEndBeforeTheirBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		var want []int64
+		for i, r := range store.DueRanges {
+			want = append(want, 2)
+			if r.Below == 0 {
+				continue
+			}
+			add(t, s,
+				newReg(fmt.Sprintf("last-%d", i), job.Spec{When: job.When{Delay: r.Below - time.Millisecond}}),
+				newReg(fmt.Sprintf("first-%d", i+1), job.Spec{When: job.When{Delay: r.Below}}),
+			)
+		}
+		want[0], want[len(want)-1] = 1, 1
+		got, err := s.Topic(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "due in", got.DueIn, want)
+	})
+}
+
+func TestLanesTakeTurnsInDueOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		const n = 3 * quantum
+		for i := range n {
+			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
+			add(t, s, newReg(fmt.Sprintf("b%d", i), job.Spec{URL: "http://b.example/"}))
+			time.Sleep(time.Millisecond)
+		}
+		next := map[byte]int{}
+		o := options
+		o.Cap = 7
+		for next['a'] < n || next['b'] < n {
+			ids, _ := carry(t, s, o)
+			for _, id := range ids {
+				same(t, "id", id, fmt.Sprintf("%c%d", id[0], next[id[0]]))
+				next[id[0]]++
+			}
+			if ahead := next['a'] - next['b']; max(ahead, -ahead) > quantum {
+				t.Fatalf("one lane is %d ahead of the other", ahead)
+			}
+			s.ready = nil
+			// New arrivals push no lane ahead.
+			add(t, s, newReg(fmt.Sprintf("z%v", next), job.Spec{When: job.When{Delay: time.Hour}}))
+		}
+	})
+}
+
+func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		for i := range 2 * quantum {
+			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
+		}
+		time.Sleep(time.Millisecond)
+		add(t, s, newReg("b", job.Spec{URL: "http://b.example/"}))
+		ids, _ := carry(t, s, options)
+		same(t, "place of the younger lane's job", ids[quantum], "b")
+		same(t, "carried in one call", len(ids), 2*quantum+1)
+	})
+}
+
+func TestManyLanesAtTheirLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		o := options
+		o.LaneLimit, o.Cap = 1, 1_000_000
+		lanes := maxLooks + 50
+		for i := range lanes {
+			at := fmt.Sprintf("http://e%d.example/", i)
+			add(t, s, newReg(fmt.Sprintf("%d-1", i), job.Spec{URL: at}), newReg(fmt.Sprintf("%d-2", i), job.Spec{URL: at}))
+		}
+		carried := 0
+		for carried < lanes {
+			ids, _ := carry(t, s, o)
+			carried += len(ids)
+		}
+		ids, r := carry(t, s, o)
+		same(t, "carried", ids, []string(nil))
+		same(t, "full", r.Full, true)
+		// A lane that may go is reached, behind however many that may not.
+		add(t, s, newReg("free", job.Spec{URL: "http://free.example/"}))
+		for range 3 {
+			if ids, _ = carry(t, s, o); len(ids) > 0 {
+				break
+			}
+		}
+		same(t, "carried", ids, []string{"free"})
+	})
+}
+
+func TestTheLogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{})
+		add(t, s, newReg("a", job.Spec{}))
+		for range store.MaxLog + 3 {
+			settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
+		}
+		log, err := s.Attempts(t.Context(), job.Key{Topic: "t", ID: "a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "attempts kept", len(log), store.MaxLog)
+		same(t, "the first kept", log[0].Number, 4)
+	})
+}
+
+func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
+	s := New(Options{})
+	j := job.Job{
+		Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{URL: url}, State: job.Retrying, Attempts: 1,
+		LastAttempt: &job.Attempt{Number: 1, Status: 503},
+	}
+	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j}}); n != 1 || err != nil {
+		t.Fatalf("Restore: %d, %v", n, err)
+	}
+	log, err := s.Attempts(t.Context(), j.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "log", log, []job.Attempt{*j.LastAttempt})
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Options{Retention: time.Minute})
+		for i := range 20 {
+			add(t, s, newReg(fmt.Sprint(i), job.Spec{URL: fmt.Sprintf("http://e%d.example/", i%3), BizKey: fmt.Sprint(i)}))
+		}
+		for _, c := range take(t, s, time.Second) {
+			settle(t, s, c, job.OutcomeFailed)
+		}
+		for _, endpoint := range []string{"http://e1.example:80", "http://idle.example:80"} {
+			if err := s.Hold(t.Context(), endpoint, time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute) // both holds and their probing are over
+		for _, c := range take(t, s, time.Second) {
+			settle(t, s, c, job.OutcomeDelivered)
+		}
+		time.Sleep(time.Minute)
+		if n, err := s.Purge(t.Context(), 100); n != 0 || err != nil {
+			t.Fatalf("purged %d at the end of the retention, %v", n, err)
+		}
+		time.Sleep(time.Millisecond)
+		if n, err := s.Purge(t.Context(), 100); n != 20 || err != nil {
+			t.Fatalf("purged %d, %v", n, err)
+		}
+		same(t, "what is left", []int{
+			s.topics.Len(), s.lanes.Len(), s.bizKeys.Len(), s.line.Len(), len(s.endpoints), len(s.ready), len(s.wakers),
+		}, make([]int, 7))
+		same(t, "counts", s.counts, counts{})
+	})
+}
+
+func TestAnEndedContextStopsEveryCall(t *testing.T) {
+	s := New(Options{})
+	add(t, s, newReg("a", job.Spec{}))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	key := job.Key{Topic: "t", ID: "a"}
+	calls := map[string]func() error{
+		"Ping":     func() error { return s.Ping(ctx) },
+		"Register": func() error { _, err := s.Register(ctx, []store.Registration{newReg("b", job.Spec{})}); return err },
+		"Get":      func() error { _, err := s.Get(ctx, key); return err },
+		"List":     func() error { _, err := s.List(ctx, store.Query{Limit: 1}); return err },
+		"Pop":      func() error { _, err := s.Pop(ctx, 0, 1, time.Minute); return err },
+		"Carry":    func() error { _, err := s.Carry(ctx, 0, options); return err },
+		"TryLock":  func() error { _, err := s.Locker(0).TryLock(ctx, time.Minute); return err },
+		"Update": func() error {
+			_, err := s.Update(ctx, key, func(*job.Job, job.Instant) error { return nil })
+			return err
+		},
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := s.Wakeups(ctx, func(int) {}); err != nil {
+		t.Errorf("Wakeups: %v", err)
+	}
+	// An update whose context ends while it changes the job stores nothing.
+	ctx, cancel = context.WithCancel(t.Context())
+	_, err := s.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+		cancel()
+		_, err := j.Cancel(now)
+		return err
+	})
+	if j, getErr := s.Get(t.Context(), key); !errors.Is(err, context.Canceled) || getErr != nil || j.State != job.Waiting {
+		t.Errorf("Update: %v; Get: %v, %v", err, j.State, getErr)
+	}
+}
+
+func TestClosingTwice(t *testing.T) {
+	s := New(Options{})
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stillClock is a clock that stands still; its timers fire at once.
+type stillClock struct{ at time.Time }
+
+func (c stillClock) Now() time.Time { return c.at }
+
+func (c stillClock) NewTimer(time.Duration) job.Timer { return firedTimer{} }
+
+type firedTimer struct{}
+
+func (firedTimer) C() <-chan time.Time {
+	c := make(chan time.Time, 1)
+	c <- time.Time{}
+	return c
+}
+
+func (firedTimer) Stop() bool { return true }
+
+func TestTheClockIsTheOneGiven(t *testing.T) {
+	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	s := New(Options{Clock: stillClock{at}})
+	d, err := s.Depth(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "now", d.Now.Time(), at)
+	if hints, err := s.Pop(t.Context(), 0, 1, time.Hour); len(hints) > 0 || err != nil {
+		t.Errorf("Pop: %v, %v", hints, err)
+	}
+}
