@@ -1,0 +1,185 @@
+// Package docs holds the documents against what they describe.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/config"
+)
+
+const root = ".."
+
+// files reads all files below the root whose name ends so, by path from there.
+func files(t *testing.T, suffix string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "build" || d.Name() == "node_modules"):
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(d.Name(), suffix):
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		found[filepath.ToSlash(name)] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// documents are all Markdown files.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	all := files(t, ".md")
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "docs/operations.md"} {
+		if all[name] == "" {
+			t.Fatalf("%s is missing", name)
+		}
+	}
+	return all
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	fence   = regexp.MustCompile("(?ms)^```.*?^```")
+)
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	docs, links := documents(t), 0
+	for name, text := range docs {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			target := m[1]
+			if strings.Contains(target, "://") {
+				continue
+			}
+			links++
+			file, anchor, _ := strings.Cut(target, "#")
+			path := name
+			if file != "" {
+				path = filepath.ToSlash(filepath.Join(filepath.Dir(name), file))
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, target)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(docs[path]), anchor) {
+				t.Errorf("%s links to %s, which has no such heading", name, target)
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links found: the pattern has gone wrong", links)
+	}
+}
+
+var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+
+// anchors are the names that headings are linked by.
+func anchors(text string) []string {
+	var names []string
+	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+		name := notInAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
+var (
+	flag     = regexp.MustCompile(`--[a-z][a-z-]+`)
+	variable = regexp.MustCompile(`DUEHOOK_[A-Z_]+`)
+	target   = regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9-]+)")
+)
+
+// foreign are flags of other programs.
+var foreign = []string{
+	"--appendonly", "--appendfsync", "--maxmemory-policy", // redis-server
+	"--build", // docker compose
+}
+
+func TestSettingsExist(t *testing.T) {
+	flags := append(flag.FindAllString(config.Usage(), -1), foreign...)
+	flags = append(flags, "--help")
+	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by internal/config
+	for name, text := range documents(t) {
+		for _, f := range flag.FindAllString(text, -1) {
+			if !slices.Contains(flags, f) {
+				t.Errorf("%s names %s, which is no setting", name, f)
+			}
+		}
+		for _, v := range variable.FindAllString(text, -1) {
+			v = strings.TrimSuffix(strings.TrimSuffix(v, "_FILE"), "_")
+			if v != "DUEHOOK" && !slices.Contains(variables, v) {
+				t.Errorf("%s names %s, which is no setting", name, v)
+			}
+		}
+	}
+}
+
+func TestMakeTargetsExist(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for name, text := range documents(t) {
+		for _, m := range target.FindAllStringSubmatch(text, -1) {
+			named++
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s names make %s, which the Makefile does not have", name, m[1])
+			}
+		}
+	}
+	if named < 5 {
+		t.Errorf("only %d make targets found: the pattern has gone wrong", named)
+	}
+}
+
+var (
+	metric        = regexp.MustCompile(`\bduehook_[a-z_]+[a-z]`)
+	metricInCode  = regexp.MustCompile(`"(duehook_[a-z_]+)"`)
+	histogramPart = regexp.MustCompile(`_(bucket|sum|count)$`)
+)
+
+func TestMetricsExistAndAreExplained(t *testing.T) {
+	var code []string
+	for name, text := range files(t, ".go") {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		for _, m := range metricInCode.FindAllStringSubmatch(text, -1) {
+			code = append(code, m[1])
+		}
+	}
+	if len(code) < 15 {
+		t.Fatalf("only %d metrics found in the code: the pattern has gone wrong", len(code))
+	}
+	for name, text := range documents(t) {
+		for _, m := range metric.FindAllString(text, -1) {
+			if !slices.Contains(code, histogramPart.ReplaceAllString(m, "")) {
+				t.Errorf("%s names %s, which is no metric", name, m)
+			}
+		}
+	}
+	explained := metric.FindAllString(documents(t)["docs/operations.md"], -1)
+	for _, m := range code {
+		if !slices.Contains(explained, m) {
+			t.Errorf("docs/operations.md does not explain %s", m)
+		}
+	}
+}
