@@ -59,7 +59,10 @@ type shard struct {
 	pop   popper
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Documents = (*Store)(nil)
+)
 
 // maxPopWait bounds how long a pop may block, and so how long a connection to
 // a server that vanished without a word is waited for.
@@ -77,6 +80,7 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	quiet(o.Logger)
 	opts, err := ParseURL(o.URL)
 	if err != nil {
 		return nil, err
@@ -94,6 +98,17 @@ func Open(_ context.Context, o Options) (*Store, error) {
 		s.shards = append(s.shards, sh)
 	}
 	return s, nil
+}
+
+// quiet keeps the client library from writing to standard error while Redis is
+// down. Its logger is one for the whole process, and what it tells is told by
+// the errors, too.
+func quiet(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
+
+type libraryLog struct{ log *slog.Logger }
+
+func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
+	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }
 
 func connect(o *redis.UniversalOptions) redis.UniversalClient {

@@ -25,6 +25,8 @@ var (
 	claimLua string
 	//go:embed lua/settle.lua
 	settleLua string
+	//go:embed lua/document.lua
+	documentLua string
 	//go:embed lua/entries.lua
 	entriesLua string
 	//go:embed lua/purge.lua
@@ -48,6 +50,7 @@ var (
 	carryScript    = script(carryLua, runsWhenFull)
 	claimScript    = script(claimLua, runsWhenFull)
 	settleScript   = script(settleLua, runsWhenFull)
+	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)

@@ -1,0 +1,82 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/duehook/duehook/store"
+)
+
+var errDocument = errors.New("redisstore: unreadable document")
+
+// docs is the hash that keeps the documents of a kind, all in the first shard:
+// name -> "version\ndata".
+func (s *Store) docs(kind string) string { return s.shards[0].prefix + "docs:" + kind }
+
+// Document reads a document.
+func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	raw, err := s.db.HGet(ctx, s.docs(kind), name).Result()
+	if isNil(err) {
+		return store.Document{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Document{}, s.wrap(err)
+	}
+	return decodeDocument(kind, name, raw)
+}
+
+// ListDocuments reads all documents of a kind.
+func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	all, err := s.db.HGetAll(ctx, s.docs(kind)).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	docs := make([]store.Document, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d, err := decodeDocument(kind, name, all[name])
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+func decodeDocument(kind, name, raw string) (store.Document, error) {
+	head, data, ok := strings.Cut(raw, "\n")
+	version, err := strconv.ParseUint(head, 10, 64)
+	if !ok || err != nil {
+		return store.Document{}, errDocument
+	}
+	return store.Document{Kind: kind, Name: name, Data: []byte(data), Version: version}, nil
+}
+
+// PutDocument writes a document.
+func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	version, err := s.changeDocument(ctx, d, false)
+	d.Version = version
+	return d, err
+}
+
+// DeleteDocument deletes a document.
+func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
+	_, err := s.changeDocument(ctx, store.Document{Kind: kind, Name: name, Version: version}, true)
+	return err
+}
+
+func (s *Store) changeDocument(ctx context.Context, d store.Document, remove bool) (uint64, error) {
+	n, err := documentScript.Run(ctx, s.db, []string{s.docs(d.Kind)}, d.Name, d.Version, d.Data, remove).Int64()
+	switch {
+	case err != nil:
+		return 0, s.wrap(err)
+	case n == -1:
+		return 0, store.ErrConflict
+	case n == -2:
+		return 0, store.ErrNotFound
+	}
+	return uint64(n), nil //nolint:gosec // a count, not negative
+}
