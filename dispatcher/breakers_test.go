@@ -192,6 +192,37 @@ func TestBreakersAreBounded(t *testing.T) {
 	}
 }
 
+func TestTheLeastUsedBreakerIsForgotten(t *testing.T) {
+	s := testBreakers(&changes{})
+	s.limit = 2
+	try(s, "http://a.example:80", nil)
+	try(s, "http://b.example:80", nil)
+	try(s, "http://a.example:80", nil)
+	try(s, "http://c.example:80", nil)
+	if s.known["http://a.example:80"] == nil || s.known["http://b.example:80"] != nil {
+		t.Error("want a and c known, b forgotten")
+	}
+}
+
+func TestRefusingDoesNotKeepABreakerBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := testBreakers(&changes{})
+		for range 3 {
+			try(s, shop, errEndpoint)
+		}
+		try(s, shop, nil) // refused: open
+		pass(t, 10*time.Second+time.Millisecond)
+		first, _ := s.allow(shop)
+		second, _ := s.allow(shop)
+		try(s, shop, nil) // refused: enough probes
+		first(nil)
+		second(nil)
+		if b := s.known[shop].Value.(*breaker); b.busy != 0 {
+			t.Errorf("%d requests under way, want none", b.busy)
+		}
+	})
+}
+
 func TestBreakersCanBeOff(t *testing.T) {
 	s := newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil)
 	for range 1000 {

@@ -35,7 +35,8 @@ const azureWire = "168.63.129.16/32"
 // Guard decides which addresses may be delivered to: by default none that is
 // private, loopback, link-local or otherwise reserved, nor our own.
 type Guard struct {
-	rules *ssrf.Guardian
+	rules    *ssrf.Guardian
+	resolver *net.Resolver
 }
 
 // NewGuard makes a guard that permits the ranges allow on top of the public
@@ -45,18 +46,27 @@ func NewGuard(allow []netip.Prefix) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list own addresses: %w", err)
 	}
-	deny4, deny6 := splitFamilies(append(own, netip.MustParsePrefix(azureWire)))
 	for _, p := range allow {
 		if !p.IsValid() {
 			return nil, errors.New("an allowed range is not valid")
 		}
 	}
+	return newGuard(allow, append(own, netip.MustParsePrefix(azureWire))), nil
+}
+
+// newGuard refuses deny beside what is reserved; allow comes first.
+func newGuard(allow, deny []netip.Prefix) *Guard {
 	allow4, allow6 := splitFamilies(allow)
-	return &Guard{rules: ssrf.New(
-		ssrf.WithAnyPort(),
-		ssrf.WithAllowedV4Prefixes(allow4...), ssrf.WithAllowedV6Prefixes(allow6...),
-		ssrf.WithDeniedV4Prefixes(deny4...), ssrf.WithDeniedV6Prefixes(deny6...),
-	)}, nil
+	deny4, deny6 := splitFamilies(deny)
+	return &Guard{
+		rules: ssrf.New(
+			ssrf.WithAnyPort(),
+			ssrf.WithAllowedV4Prefixes(allow4...), ssrf.WithAllowedV6Prefixes(allow6...),
+			ssrf.WithDeniedV4Prefixes(deny4...), ssrf.WithDeniedV6Prefixes(deny6...),
+		),
+		// Go's own resolver holds no thread and ends with its context.
+		resolver: &net.Resolver{PreferGo: true},
+	}
 }
 
 func ownAddresses() ([]netip.Prefix, error) {
@@ -164,9 +174,8 @@ func isLoopbackName(host string) bool {
 func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var permitted atomic.Bool // the dialler tries two families at a time
 	dialer := net.Dialer{
-		Timeout: dialTimeout,
-		// Go's own resolver holds no thread and ends with ctx.
-		Resolver: &net.Resolver{PreferGo: true},
+		Timeout:  dialTimeout,
+		Resolver: g.resolver,
 		Control: func(network, address string, c syscall.RawConn) error {
 			err := g.Control(network, address, c)
 			if err == nil {

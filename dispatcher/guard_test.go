@@ -8,10 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"strings"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/duehook/duehook/job"
 )
@@ -29,9 +32,10 @@ func mustGuard(t testing.TB, allow ...netip.Prefix) *Guard {
 var refusedHosts = []string{
 	// loopback, in several notations
 	"127.0.0.1", "127.0.0.1:8080", "127.8.9.10", "127.0.0.1.", "127.1", "127.0.1", "2130706433", "0x7f000001",
-	"0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.0x1", "１２７.0.0.1", "[::1]", "[::1]:443",
+	"0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.0x1", "１２７.0.0.1", "127.0.0.１", "[::1]", "[::1]:443",
 	"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:1]", "[::127.0.0.1]",
 	"localhost", "LOCALHOST", "localhost.", "localhost:9000", "a.localhost", "localhost.localdomain", "ip6-localhost",
+	"ｌｏｃａｌｈｏｓｔ", "localhost。",
 	// private, shared, link-local, metadata
 	"10.0.0.1", "10.255.255.255", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
 	"169.254.169.254", "169.254.170.2", "[fe80::1]", "[fe80::1%25eth0]", "[fc00::1]", "[fd00:ec2::254]",
@@ -109,23 +113,24 @@ func TestNewGuardRefusesAnInvalidRange(t *testing.T) {
 	}
 }
 
-func TestControlRefusesOwnAddresses(t *testing.T) {
-	g := mustGuard(t)
-	addrs, err := net.InterfaceAddrs()
+func TestOwnAddressesAreRefused(t *testing.T) {
+	own, err := ownAddresses()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range addrs {
-		address := net.JoinHostPort(a.(*net.IPNet).IP.String(), "80")
+	if !slices.Contains(own, netip.MustParsePrefix("127.0.0.1/32")) {
+		t.Errorf("own addresses %v lack loopback", own)
+	}
+	// Most machines have private addresses only, which are refused anyway.
+	public4, public6 := netip.MustParsePrefix("8.8.4.4/32"), netip.MustParsePrefix("2606:4700::1111/128")
+	g := newGuard(nil, []netip.Prefix{public4, public6})
+	for _, address := range []string{"8.8.4.4:80", "[2606:4700::1111]:80"} {
 		if err := g.Control("tcp4", address, nil); !errors.Is(err, ErrBlocked) {
 			t.Errorf("%s: %v, want ErrBlocked", address, err)
 		}
 	}
-	// The rule is by address, not only because such addresses tend to be private.
-	public := netip.MustParsePrefix("8.8.4.4/32")
-	deny4, _ := splitFamilies([]netip.Prefix{public})
-	if len(deny4) != 1 || deny4[0] != public {
-		t.Errorf("split: %v", deny4)
+	if err := newGuard([]netip.Prefix{public4}, []netip.Prefix{public4}).Control("tcp4", "8.8.4.4:80", nil); err != nil {
+		t.Errorf("not even when allowed: %v", err)
 	}
 }
 
@@ -141,7 +146,7 @@ func TestControlRefusesOtherNetworksAndNonsense(t *testing.T) {
 	}
 }
 
-// countingListener counts connections, refused ones included.
+// countingServer counts its connections.
 func countingServer(t *testing.T) (url string, port string, accepted *atomic.Int32) {
 	t.Helper()
 	accepted = new(atomic.Int32)
@@ -228,28 +233,102 @@ func TestProxiesAreIgnored(t *testing.T) {
 	}
 }
 
-func TestHostWithOneRefusedAddressIsUnreachableNotRefused(t *testing.T) {
-	// "localhost" has addresses in both families here; only IPv6 is permitted,
-	// and nobody listens there.
-	addrs, err := net.DefaultResolver.LookupIPAddr(t.Context(), "localhost")
+// nameServer answers every question for an IPv4 address with what addrs gives
+// for it, and makes g ask it.
+func nameServer(t *testing.T, g *Guard, addrs func(name string) []netip.Addr) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(addrs) < 2 {
-		t.Logf("localhost has only %v: the address itself must do", addrs)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		buf := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(buf[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			m.Response, m.Additionals = true, nil
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				for _, a := range addrs(q.Name.String()) {
+					m.Answers = append(m.Answers, dnsmessage.Resource{
+						Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+						Body:   &dnsmessage.AResource{A: a.As4()},
+					})
+				}
+			}
+			if reply, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(reply, from)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = conn.Close()
+		wg.Wait()
+	})
+	g.resolver.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", conn.LocalAddr().String())
 	}
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestNamesAreJudgedByAllTheirAddresses(t *testing.T) {
+	_, port, accepted := countingServer(t) // on 127.0.0.1
+	one, two, other := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("10.1.2.3")
+	g := mustGuard(t, netip.PrefixFrom(two, 32))
+	nameServer(t, g, func(name string) []netip.Addr {
+		switch name {
+		case "refused.example.":
+			return []netip.Addr{one, other}
+		case "down.example.": // the permitted one does not answer
+			return []netip.Addr{one, two}
+		}
+		return nil
+	})
+	transport := newTransport(g, 1)
+	s := newSender(Options{}.withDefaults(), transport)
+	for name, want := range map[string]string{
+		"refused.example": classBlocked,
+		"down.example":    classUnreachable,
+		"no.example":      classDNS,
+	} {
+		o, _ := s.send(t.Context(), newClaim(newJob("n", "http://"+name+":"+port)))
+		if o.Attempt.Error != want {
+			t.Errorf("%s: %s, want %s", name, o.Attempt.Error, want)
+		}
+		if refused := o.Kind == job.OutcomeRefused; refused != (want == classBlocked) {
+			t.Errorf("%s: kind %d", name, o.Kind)
+		}
 	}
-	_, port, _ := strings.Cut(l.Addr().String(), ":")
-	_ = l.Close()
-	g := mustGuard(t, netip.MustParsePrefix("::1/128"))
-	_, err = g.dial(context.Background(), "tcp", "localhost:"+port)
-	if err == nil {
-		t.Fatal("connected to a port that nobody has")
+	if n := accepted.Load(); n != 0 {
+		t.Errorf("%d connections were made", n)
 	}
-	if len(addrs) >= 2 && errors.Is(err, ErrBlocked) {
-		t.Errorf("%v: a permitted address was there to try", err)
+}
+
+func TestNameThatChangesItsAddressIsRefused(t *testing.T) {
+	_, port, accepted := countingServer(t)
+	permitted, refused := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
+	g := mustGuard(t, netip.PrefixFrom(permitted, 32))
+	var lookups atomic.Int32
+	nameServer(t, g, func(string) []netip.Addr {
+		if lookups.Add(1) == 1 {
+			return []netip.Addr{permitted}
+		}
+		return []netip.Addr{refused}
+	})
+	s := newSender(Options{}.withDefaults(), newTransport(g, 1))
+	c := newClaim(newJob("r", "http://rebinding.example:"+port))
+	if o, _ := s.send(t.Context(), c); o.Attempt.Error != classRefused {
+		t.Fatalf("first: attempt %+v", o.Attempt)
+	}
+	if o, _ := s.send(t.Context(), c); o.Kind != job.OutcomeRefused || o.Reason != job.ReasonBlocked {
+		t.Errorf("second: %+v, attempt %+v", o, o.Attempt)
+	}
+	if n := accepted.Load(); n != 0 {
+		t.Errorf("%d connections were made", n)
 	}
 }

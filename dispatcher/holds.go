@@ -54,6 +54,11 @@ func (h *holds) run(ctx context.Context) {
 		case <-h.wake:
 		}
 		for endpoint, until := range h.take() {
+			if until.IsZero() {
+				h.log.Info("an endpoint works again", "endpoint", endpoint)
+			} else {
+				h.log.Warn("an endpoint fails and is held", "endpoint", endpoint, "until", until)
+			}
 			h.fulfil(ctx, endpoint, until)
 		}
 	}
@@ -91,13 +96,10 @@ func (h *holds) replaced(endpoint string) bool {
 
 func (h *holds) tell(ctx context.Context, endpoint string, until time.Time) error {
 	if until.IsZero() {
-		h.log.Info("an endpoint works again", "endpoint", endpoint)
 		return h.store.Unhold(ctx, endpoint)
 	}
-	left := until.Sub(h.clock.Now())
-	if left <= 0 {
-		return nil
+	if left := until.Sub(h.clock.Now()); left > 0 {
+		return h.store.Hold(ctx, endpoint, left)
 	}
-	h.log.Warn("an endpoint fails and is held", "endpoint", endpoint, "for", left)
-	return h.store.Hold(ctx, endpoint, left)
+	return nil // the outage of the store outlasted the hold
 }

@@ -90,8 +90,8 @@ func (p *pipeline) feed(ph phases) {
 			return
 		}
 		claims := p.fetch(ph, n)
-		for i := range claims {
-			p.jobs <- &claims[i]
+		for _, c := range claims {
+			p.jobs <- c
 		}
 		p.slots.give(n - len(claims))
 	}
@@ -99,7 +99,7 @@ func (p *pipeline) feed(ph phases) {
 
 // fetch pops and claims up to n jobs; none after a failure, or when there are
 // none.
-func (p *pipeline) fetch(ph phases, n int) []claim {
+func (p *pipeline) fetch(ph phases, n int) []*claim {
 	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, popWait)
 	if err != nil {
 		p.pops.failed(ph.take, err)
@@ -116,7 +116,7 @@ func (p *pipeline) fetch(ph phases, n int) []claim {
 // repeated under the same nonce, which gives the same claims. When told to
 // stop it gives up after a failure; what it then holds unknowingly comes due
 // again when the leases lapse.
-func (p *pipeline) claim(ph phases, hints []store.Hint) []claim {
+func (p *pipeline) claim(ph phases, hints []store.Hint) []*claim {
 	o := store.ClaimOptions{
 		Nonce: rand.Text(), Lease: p.opts.Lease, LeaseMargin: p.opts.LeaseMargin, By: p.opts.ID,
 	}
@@ -148,11 +148,13 @@ func (p *pipeline) unique(hints []store.Hint) []store.Hint {
 	})
 }
 
-func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []claim {
+// newClaims makes each claim by itself: within one slice, a job that takes long
+// would keep the bodies of its whole batch in memory.
+func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []*claim {
 	got := p.opts.Clock.Now()
-	claims := make([]claim, len(claimed))
+	claims := make([]*claim, len(claimed))
 	for i, c := range claimed {
-		claims[i] = claim{Claimed: c, asked: asked, got: got}
+		claims[i] = &claim{Claimed: c, asked: asked, got: got}
 	}
 	return claims
 }

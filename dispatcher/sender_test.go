@@ -5,12 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -333,22 +337,22 @@ func TestConnectionClosedWhileIdleCostsNoAttempt(t *testing.T) {
 func TestAbortedAttemptIsReleased(t *testing.T) {
 	for name, expect := range map[string]string{"before the answer": "", "in the body": "ok"} {
 		t.Run(name, func(t *testing.T) {
-			begun := make(chan struct{})
-			url := raw(t, func(c net.Conn) {
-				if expect != "" {
-					say(c, okHead+"\r\no")
-				}
-				close(begun)
-				hangUp(c)
-			})
 			ctx, cancel := context.WithCancel(t.Context())
-			go func() {
-				<-begun
-				cancel()
-			}()
-			j := newJob("a", url)
+			s := newSender(Options{}.withDefaults(), roundTripper(func(r *http.Request) (*http.Response, error) {
+				if expect == "" {
+					cancel()
+					return nil, r.Context().Err()
+				}
+				answer := status(http.StatusOK)
+				answer.Body = io.NopCloser(reader(func([]byte) (int, error) {
+					cancel()
+					return 0, r.Context().Err()
+				}))
+				return answer, nil
+			}))
+			j := newJob("a", anyURL)
 			j.Spec.ExpectBody = expect
-			o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, newClaim(j))
+			o, health := s.send(ctx, newClaim(j))
 			if o.Kind != job.OutcomeReleased || o.Reason != job.ReasonShutdown || o.Attempt != nil {
 				t.Errorf("%+v", o)
 			}
@@ -356,6 +360,65 @@ func TestAbortedAttemptIsReleased(t *testing.T) {
 				t.Errorf("health %v", health)
 			}
 		})
+	}
+}
+
+type reader func([]byte) (int, error)
+
+func (f reader) Read(p []byte) (int, error) { return f(p) }
+
+func TestRequestUnderWayIsBrokenOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	url := raw(t, func(c net.Conn) {
+		cancel()
+		hangUp(c)
+	})
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, newClaim(newJob("a", url)))
+	if o.Kind != job.OutcomeReleased {
+		t.Errorf("%+v, attempt %+v", o, o.Attempt)
+	}
+}
+
+func TestClassify(t *testing.T) {
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for _, tt := range []struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{late, io.EOF, classTimeout},
+		{late, dial(fmt.Errorf("%w: loopback", ErrBlocked)), classBlocked},
+		{t.Context(), dial(os.ErrDeadlineExceeded), classTimeout}, // connecting has a limit of its own
+		{t.Context(), dial(&net.DNSError{Err: "no such host"}), classDNS},
+		{t.Context(), dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), classRefused},
+		{t.Context(), dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), classUnreachable},
+		{t.Context(), dial(os.NewSyscallError("connect", syscall.ENETUNREACH)), classUnreachable},
+		{t.Context(), dial(os.NewSyscallError("write", syscall.EPIPE)), classReset},
+		{t.Context(), errNoPermitted, classUnreachable},
+		{t.Context(), errors.New("remote error: tls: internal error"), classTLS},
+		{t.Context(), errors.New("what net/http makes of it"), classInvalid},
+	} {
+		if got := classify(tt.ctx, fmt.Errorf("Post: %w", tt.err)); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestFailureCostsOtherEndpointsNoConnection(t *testing.T) {
+	url, _, accepted := countingServer(t)
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for range 20 {
+		if o, _ := s.send(t.Context(), newClaim(newJob("fine", url))); o.Kind != job.OutcomeDelivered {
+			t.Fatalf("attempt %+v", o.Attempt)
+		}
+		if o, _ := s.send(t.Context(), newClaim(newJob("dead", "http://127.0.0.1:1"))); o.Attempt.Error != classRefused {
+			t.Fatalf("attempt %+v", o.Attempt)
+		}
+	}
+	if n := accepted.Load(); n > 3 { // one, as a rule: see TestConnectionsAreReused
+		t.Errorf("%d connections for 20 requests in a row", n)
 	}
 }
 
