@@ -24,7 +24,7 @@ type Delivery struct {
 	Due       time.Time // Duehook-Due-At: when this attempt was due
 	Body      string
 	Arrived   time.Time
-	// Answered is when the answer had been written; zero if it never was.
+	// Answered is when the answer was written; zero if it could not be.
 	Answered time.Time
 	Status   int
 	// Closed is when the connection was seen to have ended, zero if it has not
@@ -55,7 +55,7 @@ type Receiver struct {
 
 	mu         sync.Mutex
 	deliveries []recorded
-	distinct   map[string]bool // topic/id that were answered
+	accepted   map[string]int // number of 2xx answers, by topic/id
 	closed     map[net.Conn]time.Time
 	problems   []string
 }
@@ -74,7 +74,7 @@ func Start(t testing.TB, plan Plan) *Receiver {
 	t.Helper()
 	r := &Receiver{
 		clock: job.SystemClock(), plan: plan,
-		distinct: map[string]bool{}, closed: map[net.Conn]time.Time{},
+		accepted: map[string]int{}, closed: map[net.Conn]time.Time{},
 	}
 	r.server = httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
 	r.server.Config.ConnState = r.connState
@@ -113,7 +113,7 @@ func (r *Receiver) Of(topic, id string) []Delivery {
 func (r *Receiver) Jobs() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.distinct)
+	return len(r.accepted)
 }
 
 // Count is the number of deliveries that arrived.
@@ -162,12 +162,13 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set(name, value)
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer.Body)))
+	// Written down first: the client may act on the answer before Flush returns.
+	r.answered(at, answer.Status)
 	w.WriteHeader(answer.Status)
 	_, err = io.WriteString(w, answer.Body)
 	if err != nil || http.NewResponseController(w).Flush() != nil {
-		return
+		r.unanswered(at)
 	}
-	r.answered(at, answer.Status)
 }
 
 func (r *Receiver) record(d recorded) int {
@@ -184,8 +185,21 @@ func (r *Receiver) answered(at, status int) {
 	d := &r.deliveries[at]
 	d.Answered, d.Status = now, status
 	if status/100 == 2 {
-		r.distinct[d.Topic+"/"+d.ID] = true
+		r.accepted[d.Topic+"/"+d.ID]++
 	}
+}
+
+func (r *Receiver) unanswered(at int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := &r.deliveries[at]
+	key := d.Topic + "/" + d.ID
+	if d.Status/100 == 2 {
+		if r.accepted[key]--; r.accepted[key] == 0 {
+			delete(r.accepted, key)
+		}
+	}
+	d.Answered, d.Status = time.Time{}, 0
 }
 
 func (r *Receiver) complain(req *http.Request) {

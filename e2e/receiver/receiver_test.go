@@ -2,6 +2,7 @@ package receiver
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ func post(ctx context.Context, t *testing.T, client *http.Client, url string, he
 	if err != nil {
 		return nil
 	}
+	_, _ = io.Copy(io.Discard, resp.Body) // else the connection would be closed
 	_ = resp.Body.Close()
 	return resp
 }
