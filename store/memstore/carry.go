@@ -153,6 +153,7 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 		return err
 	}
 	w := make(chan struct{}, 1)
+	w <- struct{}{} // what became due before may have been missed
 	s.wakers[w] = struct{}{}
 	s.leave()
 	defer func() {

@@ -100,10 +100,12 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
+var quietOnce sync.Once
+
 // quiet keeps the client library from writing to standard error while Redis is
-// down. Its logger is one for the whole process, and what it tells is told by
-// the errors, too.
-func quiet(log *slog.Logger) { redis.SetLogger(libraryLog{log}) }
+// down. Its logger is one for the whole process and must not be set while a
+// client runs, so the first store's serves all.
+func quiet(log *slog.Logger) { quietOnce.Do(func() { redis.SetLogger(libraryLog{log}) }) }
 
 type libraryLog struct{ log *slog.Logger }
 
