@@ -52,7 +52,9 @@ func (f *findings) headers(given map[string]string) []Header {
 		if err == nil && seen[canonical] {
 			err = errors.New("is given twice; names do not depend on case")
 		}
-		f.check(headerPointer(name), err)
+		if err != nil {
+			f.add(headerPointer(name), err.Error())
+		}
 		seen[canonical] = true
 		list = append(list, Header{Name: canonical, Value: value})
 	}

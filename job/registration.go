@@ -145,7 +145,9 @@ func (f *findings) retry(d *DraftRetry) *Retry {
 		if err == nil {
 			err = checkStep(step)
 		}
-		f.check(fmt.Sprintf("/retry/steps/%d", i), err)
+		if err != nil {
+			f.add(fmt.Sprintf("/retry/steps/%d", i), err.Error())
+		}
 		r.Steps = append(r.Steps, step)
 	}
 	if d.Limit != nil && (*d.Limit < 0 || *d.Limit > MaxRetryLimit) {
