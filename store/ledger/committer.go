@@ -1,0 +1,287 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds of the committer.
+const (
+	maxGroup     = 4_000                 // rows of one transaction, more or less
+	maxQueued    = 65_536                // rows that wait or are owed; callers wait beyond that
+	firstPause   = 50 * time.Millisecond // between tries while commits fail
+	longestPause = time.Second
+)
+
+// entry is what one caller wants to have written.
+type entry struct {
+	add  func(g *group)
+	rows int64 // reserved for it
+	// owed: the store has made the change already, so it must be written sooner
+	// or later. Other entries are given up when a commit fails.
+	owed bool
+	// durable: the commit must survive a power failure, not only a crash of the
+	// process.
+	durable bool
+	// done gets the outcome of the first try, if somebody waits for it.
+	done chan error
+}
+
+// committer writes entries in the order in which they came, as many at a time
+// as are waiting: callers share the cost of a commit.
+type committer struct {
+	write  *sql.DB
+	st     *statements
+	clock  job.Clock
+	logger *slog.Logger
+	host   string
+
+	room    *semaphore.Weighted // in rows
+	wake    chan struct{}
+	closing chan struct{}
+	stopped chan struct{}
+
+	mu     sync.Mutex
+	queue  []*entry
+	broken error // of the last commit; nil if it went well
+	owes   bool  // entries are owed since a commit failed
+
+	// Of the goroutine alone:
+	known   map[job.Key]*target
+	nextSeq int64
+	durable bool // what setDurable said last
+}
+
+func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options) *committer {
+	c := &committer{
+		write: write, st: st, clock: o.Clock, logger: o.Logger, host: o.Host,
+		room: semaphore.NewWeighted(maxQueued),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
+		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true,
+	}
+	go c.run()
+	return c
+}
+
+// release gives back room that was reserved and not used.
+func (c *committer) release(rows int64) { c.room.Release(rows) }
+
+// enqueue hands over an entry.
+func (c *committer) enqueue(e *entry) {
+	c.mu.Lock()
+	c.queue = append(c.queue, e)
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// submit hands over an entry whose commit somebody waits for. The commit is
+// not given up when nobody does any more.
+func (c *committer) submit(e *entry) (done <-chan error) {
+	answer := make(chan error, 1)
+	e.done, e.durable = answer, true
+	c.enqueue(e)
+	return answer
+}
+
+// commit hands over an entry and waits for the commit.
+func (c *committer) commit(e *entry) error { return <-c.submit(e) }
+
+// flush waits until everything handed over before is written.
+func (c *committer) flush() error { return c.commit(&entry{add: func(*group) {}}) }
+
+// owing reports whether the store is ahead of the journal because commits fail.
+func (c *committer) owing() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owes {
+		return unavailable(c.broken)
+	}
+	return nil
+}
+
+func (c *committer) lastError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
+
+// stop writes what waits and ends the goroutine. Nothing may be enqueued any
+// more. What cannot be written now is lost; the error says so.
+func (c *committer) stop() error {
+	close(c.closing)
+	<-c.stopped
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) > 0 {
+		return fmt.Errorf("%d changes could not be written: %w", len(c.queue), c.broken)
+	}
+	return nil
+}
+
+func (c *committer) run() {
+	defer close(c.stopped)
+	pause := firstPause
+	for {
+		batch, last := c.next()
+		if len(batch) == 0 {
+			return
+		}
+		err := c.commitBatch(batch)
+		if err == nil {
+			c.succeeded(batch)
+			pause = firstPause
+			continue
+		}
+		owing := c.failed(batch, err)
+		if last {
+			return
+		}
+		if owing { // otherwise the next caller is the next try
+			c.rest(pause)
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// next waits for entries. It returns none when there are no more to come; last
+// tells that this is the last try.
+func (c *committer) next() (batch []*entry, last bool) {
+	for {
+		select {
+		case <-c.closing:
+			return c.take(), true
+		default:
+		}
+		if batch := c.take(); len(batch) > 0 {
+			return batch, false
+		}
+		select {
+		case <-c.wake:
+		case <-c.closing:
+		}
+	}
+}
+
+func (c *committer) take() []*entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var rows int64
+	n := 0
+	for n < len(c.queue) && rows < maxGroup {
+		rows += c.queue[n].rows
+		n++
+	}
+	batch := slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	return batch
+}
+
+// commitBatch writes the entries in one transaction.
+func (c *committer) commitBatch(batch []*entry) error {
+	ctx := context.Background()
+	g := newGroup(c.known, c.nextSeq, c.host)
+	durable := false
+	for _, e := range batch {
+		e.add(g)
+		durable = durable || e.durable
+	}
+	if err := c.transact(ctx, g, durable); err != nil {
+		clear(c.known) // it may say what was not written
+		return err
+	}
+	c.nextSeq = g.nextSeq
+	g.committed()
+	return nil
+}
+
+func (c *committer) transact(ctx context.Context, g *group, durable bool) error {
+	if durable != c.durable {
+		if err := setDurable(ctx, c.write, durable); err != nil {
+			return err
+		}
+		c.durable = durable
+	}
+	tx, err := c.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if err := g.write(ctx, tx, c.st); err != nil {
+		_ = tx.Rollback() // the first error says more
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback()
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+func (c *committer) succeeded(batch []*entry) {
+	c.mu.Lock()
+	was := c.broken
+	c.broken, c.owes = nil, false
+	c.mu.Unlock()
+	if was != nil {
+		c.logger.Info("the journal can be written again")
+	}
+	for _, e := range batch {
+		c.answer(e, nil)
+		c.room.Release(e.rows)
+	}
+}
+
+// failed gives up everything that waits, but for what the store has done
+// already: that goes back to the head of the queue. It reports whether there is
+// any such.
+func (c *committer) failed(batch []*entry, err error) (owing bool) {
+	c.mu.Lock()
+	waiting := slices.Concat(batch, c.queue)
+	c.queue = slices.DeleteFunc(slices.Clone(waiting), func(e *entry) bool { return !e.owed })
+	was := c.broken
+	c.broken, c.owes = err, len(c.queue) > 0
+	owed := len(c.queue)
+	c.mu.Unlock()
+	if was == nil {
+		c.logger.Error("the journal cannot be written", "error", err, "changes_owed", owed)
+	}
+	for _, e := range waiting {
+		c.answer(e, unavailable(err))
+		if !e.owed {
+			c.room.Release(e.rows)
+		}
+	}
+	return owed > 0
+}
+
+// answer tells the caller, once.
+func (c *committer) answer(e *entry, err error) {
+	if e.done != nil {
+		e.done <- err
+		e.done = nil
+	}
+}
+
+// rest waits before the next try.
+func (c *committer) rest(d time.Duration) {
+	t := c.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+	case <-c.closing:
+	}
+}

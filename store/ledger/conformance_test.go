@@ -1,0 +1,32 @@
+package ledger_test
+
+import (
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+// The embedded default passes the suite of all stores.
+var harness = storetest.Harness{
+	Open: func(t testing.TB, o storetest.Options) store.Store {
+		t.Helper()
+		s, err := ledger.Open(t.Context(), ledger.Options{
+			Path:  filepath.Join(t.TempDir(), "duehook.db"),
+			Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	},
+	Bubble: synctest.Test,
+}
+
+func TestConformance(t *testing.T) { storetest.Run(t, harness) }
+
+func TestModel(t *testing.T) { storetest.RunModel(t, harness) }

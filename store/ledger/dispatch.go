@@ -1,0 +1,115 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Carry lets the store carry, and journals that when it suits.
+func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	c, err := s.begin(ctx, o.Cap)
+	if err != nil {
+		return store.CarryResult{}, err
+	}
+	defer c.end()
+	// A claim may follow before this call is back. It must not seem to have come
+	// before.
+	now := job.InstantOf(s.o.Clock.Now())
+	r, err := s.inner.Carry(ctx, shard, o)
+	if err != nil || len(r.Carried) == 0 {
+		return r, err
+	}
+	carried := slices.Clone(r.Carried) // the caller may change its own
+	s.committer.enqueue(&entry{rows: c.take(len(carried)), owed: true, add: func(g *group) {
+		for i := range carried {
+			g.carried(&carried[i], o.By, now)
+		}
+	}})
+	return r, nil
+}
+
+// Claim lets the store claim, and journals that when it suits: soon, because a
+// job that kills its process must be known for it.
+func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	keys := make([]job.Key, len(hints))
+	for i, h := range hints {
+		keys[i] = h.Key()
+	}
+	c, err := s.begin(ctx, 2*len(hints), keys...) // progress, flow
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	claims, err := s.inner.Claim(ctx, shard, hints, o)
+	if err != nil || len(claims) == 0 {
+		return claims, err
+	}
+	claimed := slices.Clone(claims)
+	s.committer.enqueue(&entry{rows: c.take(2 * len(claimed)), owed: true, add: func(g *group) {
+		for i := range claimed {
+			g.claimed(&claimed[i], o.By)
+		}
+	}})
+	return claims, nil
+}
+
+// Settle lets the store settle, and answers once that is committed to the
+// journal: a settlement lost in a crash would be a delivery repeated. After an
+// error the settlements may be repeated, as any.
+func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	keys := make([]job.Key, len(settlements))
+	for i := range settlements {
+		keys[i] = settlements[i].Key
+	}
+	c, err := s.begin(ctx, 2*len(settlements), keys...) // progress, flow
+	if err != nil {
+		return nil, err
+	}
+	defer c.end()
+	settled, err := s.inner.Settle(ctx, settlements)
+	if err != nil {
+		return nil, err
+	}
+	logs, applied, err := encodeLogs(settlements, settled)
+	if err != nil || applied == 0 {
+		return settled, err
+	}
+	settlements = slices.Clone(settlements) // still wanted after an error
+	done := s.committer.submit(&entry{rows: c.take(2 * applied), owed: true, add: func(g *group) {
+		for i := range settled {
+			if settled[i].Status == store.Applied {
+				g.settle(&settlements[i], &settled[i], logs[i])
+			}
+		}
+	}})
+	c.free()
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	return settled, nil
+}
+
+// encodeLogs gives the log entries of the applied settlements, and the number
+// of these.
+func encodeLogs(settlements []job.Settlement, settled []store.Settled) (logs [][]byte, applied int, err error) {
+	logs = make([][]byte, len(settled))
+	for i := range settled {
+		if settled[i].Status != store.Applied {
+			continue
+		}
+		applied++
+		if settlements[i].Attempt == nil {
+			continue
+		}
+		a := *settlements[i].Attempt
+		a.NextAt = settled[i].NextAt
+		if logs[i], err = encode(&a); err != nil {
+			return nil, 0, fmt.Errorf("encode an attempt of %s: %w", settlements[i].Key, err)
+		}
+	}
+	return logs, applied, nil
+}

@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/duehook/duehook/job"
+)
+
+// FlowEntry is one change of a job's state, as the journal has it.
+type FlowEntry struct {
+	// UID is of the registration: the key may have been registered several times.
+	UID     string
+	At      job.Instant
+	From    *job.State // nil: the registration
+	To      job.State
+	Attempt int    // its number, zero when there was none
+	Actor   string // the carrier or worker that moved the job
+	Host    string
+	Reason  string
+	Log     *job.Attempt // of an attempt that was made
+}
+
+// Flow is every change of state of the jobs that had this key, oldest first,
+// as far as the journal keeps them.
+func (s *Store) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	if err := s.committer.flush(); err != nil {
+		return nil, err
+	}
+	rows, err := s.read.QueryContext(ctx, sqlFlow, key.Topic, key.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var flow []FlowEntry
+	for rows.Next() {
+		var e FlowEntry
+		var log []byte
+		if err := rows.Scan(&e.UID, &e.At, &e.From, &e.To, &e.Attempt, &e.Actor, &e.Host, &e.Reason, &log); err != nil {
+			return nil, fmt.Errorf("read the flow of %s: %w", key, err)
+		}
+		if log != nil {
+			e.Log = &job.Attempt{}
+			if err := msgpack.Unmarshal(log, e.Log); err != nil {
+				return nil, fmt.Errorf("decode an attempt of %s: %w", key, err)
+			}
+		}
+		flow = append(flow, e)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
+	}
+	chain(flow)
+	return flow, nil
+}
+
+// chain puts entries of one registration that are less than a second apart in
+// an order in which each begins where the one before ended, if there is one:
+// the calls that caused them ran side by side.
+func chain(flow []FlowEntry) {
+	for i := 1; i < len(flow); i++ {
+		for k := i; k < len(flow) && flow[k].UID == flow[i-1].UID && flow[k].At < flow[i].At.Add(time.Second); k++ {
+			if from := flow[k].From; from != nil && *from == flow[i-1].To {
+				next := flow[k]
+				copy(flow[i+1:k+1], flow[i:k])
+				flow[i] = next
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+)
+
+// show is a flow in a form to compare: from>to attempt actor reason status.
+func show(flow []ledger.FlowEntry) []string {
+	var lines []string
+	for _, e := range flow {
+		from, status := "", 0
+		if e.From != nil {
+			from = e.From.String()
+		}
+		if e.Log != nil {
+			status = e.Log.Status
+		}
+		lines = append(lines, fmt.Sprintf("%s>%s %d %s %s %d", from, e.To, e.Attempt, e.Actor, e.Reason, status))
+	}
+	return lines
+}
+
+func (r *rig) flow(id string) []ledger.FlowEntry {
+	r.t.Helper()
+	flow, err := r.Flow(r.t.Context(), key(id))
+	noError(r.t, "Flow", err)
+	return flow
+}
+
+func TestFlow(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		began := job.InstantOf(time.Now())
+		first := r.add(reg("a", time.Second))
+		r.pass(time.Second)
+		r.run(job.OutcomeFailed, time.Minute)
+		r.update("a", runAt(job.When{}))
+		c := r.takeOne()
+		r.update("a", cancel)
+		r.settle(settlement(c, job.OutcomeFailed, time.Minute))
+		r.update("a", replay)
+		r.run(job.OutcomeDelivered, 0)
+		second := r.add(reg("a", time.Hour))
+		g := reg("a", time.Minute)
+		g.OnConflict = store.Replace
+		third := r.add(g)
+		flow := r.flow("a")
+		equal(t, "the flow", show(flow), []string{
+			">waiting 0   0",
+			"waiting>ready 0 carrier  0",
+			"ready>running 1 worker  0",
+			"running>retrying 1 worker ladder 0",
+			"retrying>retrying 0  changed 0",
+			"retrying>ready 0 carrier  0",
+			"ready>running 2 worker  0",
+			"running>running 0  cancel_requested 0",
+			"running>cancelled 2 worker cancelled 0",
+			"cancelled>waiting 0  replayed 0",
+			"waiting>ready 0 carrier  0",
+			"ready>running 1 worker  0",
+			"running>delivered 1 worker delivered 200",
+			">waiting 0   0",
+			"waiting>cancelled 0  replaced 0",
+			">waiting 0   0",
+		})
+		for i, want := range []struct {
+			uid string
+			at  job.Instant
+		}{0: {first.UID, began}, 1: {first.UID, began.Add(time.Second)}, 13: {second.UID, began.Add(time.Second)}, 15: {third.UID, began.Add(time.Second)}} {
+			if want.uid != "" {
+				equal(t, "uid", flow[i].UID, want.uid)
+				equal(t, "time", flow[i].At, want.at)
+				equal(t, "host", flow[i].Host, "host")
+			}
+		}
+		equal(t, "rows of the view for people", r.queryCount(`SELECT count(*) FROM history WHERE id = 'a'`), fmt.Sprint(len(flow)))
+		equal(t, "length of the flow of nobody", len(r.flow("nobody")), 0)
+	})(t)
+}
+
+// Claims can be journalled before the carrying that made them possible.
+func TestFlowIsPutInOrder(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		r.add(reg("a", 0))
+		r.run(job.OutcomeFailed, 0)
+		r.run(job.OutcomeDelivered, 0)
+		want := r.flow("a")
+		swap := func(seq int) {
+			for _, text := range []string{
+				"UPDATE flow SET seq = -seq WHERE seq IN (%[1]d, %[2]d)",
+				"UPDATE flow SET seq = CASE seq WHEN -%[1]d THEN %[2]d ELSE %[1]d END WHERE seq < 0",
+			} {
+				noError(t, "swap", r.Exec(t.Context(), fmt.Sprintf(text, seq, seq+1)))
+			}
+		}
+		for seq := 2; seq < len(want); seq++ {
+			swap(seq)
+			equal(t, "the flow", r.flow("a"), want)
+			swap(seq)
+		}
+	})(t)
+}
+
+// The states in the table for people are those of the program.
+func TestStateNames(t *testing.T) {
+	r := newRig(t, newPath(t), 0)
+	var want []string
+	for code := range len(job.States) {
+		want = append(want, job.State(code).String())
+	}
+	equal(t, "names", r.query(`SELECT name FROM state ORDER BY code`), want)
+}

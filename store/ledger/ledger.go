@@ -1,0 +1,223 @@
+// Package ledger makes any store durable: it wraps one and keeps a journal of
+// its jobs in SQL, from which everything unfinished is put back after a crash.
+//
+// A registration is committed to the journal before the store hears of it, and
+// answered after that; what happens to a job later is done by the store first
+// and journalled then. So a crash can cause a delivery to be repeated, and
+// never a job to be lost. Callers that wait for a commit share it.
+//
+// One Store writes a journal at a time; lockFile sees to that.
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/pressly/goose/v3"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Options configure a Store. Path and Store are required.
+type Options struct {
+	// Path is the SQLite file. It is made if it is not there, and so is its
+	// directory.
+	Path string
+	// Store is the store to wrap. Closing the ledger closes it; when Open fails,
+	// it stays the caller's.
+	Store store.Store
+	// Clock must be the wrapped store's; nil is the machine's.
+	Clock job.Clock
+	// Host names this machine in the flow of jobs; empty is its hostname.
+	Host string
+	// Logger gets what an operator should know; nil discards it.
+	Logger *slog.Logger
+	// StoreRetention is for how long the wrapped store keeps a job that was
+	// delivered, cancelled or expired: that long, such jobs are put back into it.
+	StoreRetention time.Duration
+	// Retention is for how long the journal keeps them; less than StoreRetention
+	// means StoreRetention. Dead letters and unfinished jobs are always kept.
+	Retention time.Duration
+}
+
+// Store is a store.Store with a journal. Questions go to the wrapped store
+// directly.
+type Store struct {
+	store.Reader
+	inner store.Store
+
+	o         Options
+	lock      *flock.Flock
+	write     *sql.DB
+	read      *sql.DB
+	st        *statements
+	committer *committer
+	keys      keyLocks
+
+	closing context.Context // ends when Close begins
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup // that use the journal
+
+	mu     sync.Mutex
+	closed bool
+	unsure map[job.Key]struct{} // registrations committed of which the store gave no answer
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the journal, brings its tables up to date, puts back what the
+// store lacks, and gives the two as one Store.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Path == "" || o.Store == nil {
+		return nil, errors.New("ledger: Options need a Path and a Store")
+	}
+	o.setDefaults()
+	s := &Store{Reader: o.Store, inner: o.Store, o: o, unsure: map[job.Key]struct{}{}}
+	s.closing, s.cancel = context.WithCancel(context.Background())
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("ledger: %w", err), s.shut())
+	}
+	return s, nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Host == "" {
+		o.Host, _ = os.Hostname() // the flow is as good without
+	}
+	o.Retention = max(o.Retention, o.StoreRetention)
+}
+
+func (s *Store) open(ctx context.Context) error {
+	if err := os.MkdirAll(filepath.Dir(s.o.Path), 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	var err error
+	if s.lock, err = lockFile(s.o.Path); err != nil {
+		return err
+	}
+	if s.write, s.read, err = openSQLite(ctx, s.o.Path); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.write); err != nil {
+		return err
+	}
+	if s.st, err = prepare(ctx, s.write); err != nil {
+		return err
+	}
+	var last int64
+	if err := s.write.QueryRowContext(ctx, sqlLastSeq).Scan(&last); err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	if err := s.restore(ctx); err != nil {
+		return err
+	}
+	s.committer = startCommitter(s.write, s.st, last+1, &s.o)
+	return nil
+}
+
+// migrate brings the tables up to date. Those of a newer version are refused.
+func migrate(ctx context.Context, db *sql.DB) error {
+	dir, err := fs.Sub(migrations, migrationsDir)
+	if err != nil {
+		return fmt.Errorf("migrate the journal: %w", err)
+	}
+	p, err := goose.NewProvider(gooseDialect, db, dir)
+	if err != nil {
+		return fmt.Errorf("migrate the journal: %w", err)
+	}
+	has, knows, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate the journal: %w", err)
+	}
+	if has > knows {
+		return fmt.Errorf("the journal was written by a newer duehook (its tables have version %d, this one knows %d)", has, knows)
+	}
+	if _, err := p.Up(ctx); err != nil {
+		return fmt.Errorf("migrate the journal: %w", err)
+	}
+	return nil
+}
+
+// errClosed is what calls get after Close.
+var errClosed = fmt.Errorf("%w: the ledger is closed", store.ErrUnavailable)
+
+// enter begins a call that uses the journal; the caller must leave unless it
+// got an error.
+func (s *Store) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.calls.Add(1)
+	return nil
+}
+
+func (s *Store) leave() { s.calls.Done() }
+
+// Ping reports whether the store and the journal can serve.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.enter(); err != nil {
+		return err
+	}
+	defer s.leave()
+	if err := s.inner.Ping(ctx); err != nil {
+		return err
+	}
+	if s.committer.lastError() == nil {
+		return nil
+	}
+	// The last commit failed, and there may be no other before somebody says
+	// that the store can serve again.
+	return s.committer.commit(&entry{add: func(g *group) { g.probe = true }})
+}
+
+// Close writes what waits to be journalled and closes the journal and the
+// wrapped store.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	was := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if was {
+		return nil
+	}
+	s.cancel()
+	s.calls.Wait()
+	err := s.committer.stop()
+	return errors.Join(err, s.inner.Close(), s.shut())
+}
+
+// shut gives back what was opened.
+func (s *Store) shut() error {
+	s.cancel()
+	var errs []error
+	if s.st != nil {
+		errs = append(errs, s.st.close())
+	}
+	for _, db := range []*sql.DB{s.read, s.write} { // the last writes the log back into the file
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,76 @@
+-- +goose Up
+
+-- What the numbers in status, from_state and to_state mean. They never change.
+CREATE TABLE state (
+    code INTEGER PRIMARY KEY,
+    name TEXT NOT NULL
+) STRICT;
+INSERT INTO state (code, name) VALUES
+    (0, 'waiting'), (1, 'retrying'), (2, 'ready'), (3, 'running'),
+    (4, 'delivered'), (5, 'dead'), (6, 'cancelled'), (7, 'expired');
+
+-- One row for each registration. Instants are milliseconds since 1970, zero
+-- for none; durations are milliseconds.
+CREATE TABLE message (
+    seq      INTEGER PRIMARY KEY, -- in the order of registration
+    topic    TEXT    NOT NULL,
+    id       TEXT    NOT NULL,
+    uid      TEXT    NOT NULL,
+    biz_key  TEXT    NOT NULL,
+    endpoint TEXT    NOT NULL,
+    delay    INTEGER NOT NULL,
+    ttl      INTEGER NOT NULL,
+    created  INTEGER NOT NULL,
+    due      INTEGER NOT NULL,
+    expires  INTEGER NOT NULL,
+    status   INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    snoozes  INTEGER NOT NULL,
+    lapses   INTEGER NOT NULL,
+    token    INTEGER NOT NULL,
+    version  INTEGER NOT NULL,
+    cancel   INTEGER NOT NULL, -- 1: a cancel met an attempt in flight
+    next_at  INTEGER NOT NULL,
+    reason   TEXT    NOT NULL,
+    ended_at INTEGER NOT NULL,
+    -- From when the row's age counts; NULL while the job is unfinished or a
+    -- dead letter. At most one row of a topic and id has NULL.
+    done_at  INTEGER,
+    updated  INTEGER NOT NULL
+) STRICT;
+CREATE INDEX message_key ON message (topic, id);
+CREATE INDEX message_done ON message (done_at);
+
+-- What the client gave. It stands apart because a change of state rewrites the
+-- whole row of message.
+CREATE TABLE payload (
+    seq  INTEGER PRIMARY KEY, -- of the message
+    body BLOB,
+    spec BLOB NOT NULL        -- all but the body, in MessagePack
+) STRICT;
+
+-- One row for each change of state.
+CREATE TABLE flow (
+    seq        INTEGER PRIMARY KEY,
+    message    INTEGER NOT NULL, -- its seq
+    at         INTEGER NOT NULL,
+    from_state INTEGER,          -- NULL: the registration
+    to_state   INTEGER NOT NULL,
+    attempt    INTEGER NOT NULL, -- its number; 0: none
+    actor      TEXT    NOT NULL, -- the carrier or worker that moved it
+    host       TEXT    NOT NULL,
+    reason     TEXT    NOT NULL,
+    log        BLOB              -- the attempt's log entry, in MessagePack
+) STRICT;
+CREATE INDEX flow_message ON flow (message);
+CREATE INDEX flow_log ON flow (message) WHERE log IS NOT NULL;
+
+-- For people.
+CREATE VIEW history AS
+SELECT m.topic, m.id, m.uid, f.seq,
+       strftime('%Y-%m-%dT%H:%M:%fZ', f.at / 1000.0, 'unixepoch') AS at,
+       s.name AS from_state, t.name AS to_state, f.attempt, f.actor, f.host, f.reason
+FROM flow f
+JOIN message m ON m.seq = f.message
+LEFT JOIN state s ON s.code = f.from_state
+JOIN state t ON t.code = f.to_state;

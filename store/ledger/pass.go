@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// What leaves no trace in the journal goes to the wrapped store. The methods
+// stand here one by one, so that a new one of the interface must be decided on.
+
+// Shards is the wrapped store's.
+func (s *Store) Shards() int { return s.inner.Shards() }
+
+// Wakeups is the wrapped store's.
+func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
+	return s.inner.Wakeups(ctx, wake)
+}
+
+// Locker is the wrapped store's.
+func (s *Store) Locker(shard int) store.Locker { return s.inner.Locker(shard) }
+
+// Pop is the wrapped store's.
+func (s *Store) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
+	return s.inner.Pop(ctx, shard, limit, wait)
+}
+
+// Hold is the wrapped store's.
+func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+	return s.inner.Hold(ctx, endpoint, d)
+}
+
+// Unhold is the wrapped store's.
+func (s *Store) Unhold(ctx context.Context, endpoint string) error {
+	return s.inner.Unhold(ctx, endpoint)
+}

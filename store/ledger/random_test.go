@@ -1,0 +1,106 @@
+package ledger_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// step makes a random call.
+func (r *rig) step(choose func(n int) int) {
+	r.t.Helper()
+	id := fmt.Sprint("k", choose(6))
+	delay := time.Duration(choose(120)) * time.Second
+	ctx := r.t.Context()
+	switch choose(8) {
+	case 0, 1:
+		g := reg(id, delay)
+		g.OnConflict = store.ConflictPolicy(choose(3))
+		g.Idempotent = choose(2) == 0
+		g.Spec.Body = fmt.Append(nil, choose(2))
+		if choose(3) == 0 {
+			g.Spec.TTL = time.Minute
+		}
+		_, err := r.Register(ctx, []store.Registration{g, reg("x"+id, delay)})
+		noError(r.t, "Register", err)
+	case 2:
+		change := []func(*job.Job, job.Instant) error{
+			cancel, replay, runAt(job.When{Delay: delay}), runAt(job.When{}),
+			func(j *job.Job, _ job.Instant) error { return j.Respecify(reg(id, delay).Spec) },
+		}[choose(5)]
+		_, _ = r.Update(ctx, key(id), change) // which the job may refuse
+	case 3, 4, 5:
+		claims := r.take()
+		var settlements []job.Settlement
+		for _, c := range claims {
+			kind := job.OutcomeKind(choose(10))
+			if kind > job.OutcomeLapsed {
+				continue // it stays in flight
+			}
+			retry := time.Duration(choose(60)-1) * time.Second
+			settlements = append(settlements, settlement(c, kind, retry))
+		}
+		_, err := r.Settle(ctx, settlements)
+		noError(r.t, "Settle", err)
+	case 6:
+		r.pass(delay)
+	case 7:
+		r.purge(1 + choose(3))
+	}
+}
+
+// restartLosesNothing compares the jobs with those of a process that was
+// started after this one was killed.
+func (r *rig) restartLosesNothing() {
+	r.t.Helper()
+	r.purge(1000)
+	noError(r.t, "Flush", r.Flush())
+	want := r.all()
+	for k, j := range want {
+		switch j.Job.State {
+		case job.Running:
+			j.Job.Lapses++
+			j.Job.State = j.Job.Pending()
+		case job.Ready:
+			j.Job.State = j.Job.Pending()
+		}
+		want[k] = j
+	}
+	crashed := r.crash(retention)
+	equal(r.t, "the jobs", crashed.all(), want)
+	equal(r.t, "keys with more than one message that may be restored",
+		r.queryCount(`SELECT count(*) FROM (SELECT 1 FROM message WHERE done_at IS NULL GROUP BY topic, id HAVING count(*) > 1)`), "0")
+	noError(r.t, "Close", crashed.Close())
+}
+
+// TestRandomCalls makes random calls, by one caller and by several side by
+// side: the journal must get the changes of a job in the order in which the
+// store made them.
+func TestRandomCalls(t *testing.T) {
+	for _, c := range []struct{ callers, steps, runs int }{{1, 30, 20}, {8, 15, 10}} {
+		for range c.runs {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("callers=%d,seed=%d", c.callers, seed), inBubble(func(t *testing.T) {
+				r := newRig(t, newPath(t), retention)
+				for range 2 {
+					var wg sync.WaitGroup
+					for n := range c.callers {
+						random := rand.New(rand.NewPCG(seed, uint64(n)))
+						wg.Go(func() {
+							for range c.steps {
+								r.step(random.IntN)
+							}
+						})
+					}
+					wg.Wait()
+					r.restartLosesNothing()
+				}
+			}))
+		}
+	}
+}

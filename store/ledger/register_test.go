@@ -1,0 +1,110 @@
+package ledger_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		const callers, keys = 16, 20
+		outcomes := make([]map[string]store.RegisterOutcome, callers)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for c := range callers {
+			regs := make([]store.Registration, keys)
+			for k := range keys {
+				// Callers name the keys in different orders, which must not block them.
+				id := fmt.Sprint("k", (k*(1+c%2*(keys-2))+c)%keys)
+				regs[k] = reg(id, time.Hour)
+				regs[k].Spec.BizKey = fmt.Sprint("caller-", c)
+			}
+			outcomes[c] = map[string]store.RegisterOutcome{}
+			wg.Go(func() {
+				<-start
+				for _, batch := range [][]store.Registration{regs[:7], regs[7:8], regs[8:]} {
+					results, err := r.Register(t.Context(), batch)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i, res := range results {
+						outcomes[c][batch[i].Key.ID] = res.Outcome
+					}
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		noError(t, "Flush", r.Flush())
+		crashed := r.crash(retention)
+		for k := range keys {
+			id, created := fmt.Sprint("k", k), 0
+			for c := range callers {
+				if outcomes[c][id] == store.Created {
+					created++
+					equal(t, "who created "+id, crashed.get(id).Spec.BizKey, fmt.Sprint("caller-", c))
+				}
+			}
+			equal(t, "callers that created "+id, created, 1)
+		}
+		equal(t, "the jobs", crashed.all(), r.all())
+		equal(t, "messages", r.queryCount(`SELECT count(*) FROM message`), fmt.Sprint(keys))
+	})(t)
+}
+
+func TestAKeyTwiceInABatch(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		first, other := reg("a", time.Hour), reg("a", time.Minute)
+		replacing := reg("a", time.Second)
+		replacing.OnConflict = store.Replace
+		results, err := r.Register(t.Context(), []store.Registration{first, reg("b", 0), first, other, replacing})
+		noError(t, "Register", err)
+		var outcomes []store.RegisterOutcome
+		for _, res := range results {
+			outcomes = append(outcomes, res.Outcome)
+		}
+		equal(t, "outcomes", outcomes,
+			[]store.RegisterOutcome{store.Created, store.Created, store.Same, store.Exists, store.Created})
+		noError(t, "Flush", r.Flush())
+		equal(t, "uid", r.crash(retention).get("a").UID, replacing.UID)
+	})(t)
+}
+
+// A retry of a registration costs no write.
+func TestSameWritesNothing(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		g := reg("a", time.Hour)
+		r.add(g)
+		noError(t, "Flush", r.Flush())
+		noError(t, "stop writes", r.Exec(t.Context(), "PRAGMA query_only = 1"))
+		r.register(store.Same, g)
+		r.register(store.Exists, reg("a", time.Minute))
+		kept := reg("a", time.Minute)
+		kept.OnConflict = store.Ignore
+		r.register(store.Kept, kept)
+	})(t)
+}
+
+func TestReplaceOfAJobInFlight(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		r.add(reg("a", 0))
+		c := r.takeOne()
+		g := reg("a", time.Hour)
+		g.OnConflict = store.Replace
+		r.register(store.InFlight, g)
+		r.settle(settlement(c, job.OutcomeFailed, time.Hour))
+		want := r.add(g)
+		noError(t, "Flush", r.Flush())
+		equal(t, "the job", r.crash(retention).get("a"), want)
+	})(t)
+}

@@ -1,0 +1,216 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// inBubble runs body in virtual time, so that hours cost nothing.
+func inBubble(body func(t *testing.T)) func(t *testing.T) {
+	return func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, body)
+	}
+}
+
+const retention = time.Hour
+
+func TestRestart(t *testing.T) {
+	limit := 3
+	everything := job.Spec{
+		URL: "https://b.example/x?y=z", Method: "PUT", BizKey: "biz", ContentType: "application/json",
+		Headers: []job.Header{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}},
+		Body:    []byte("{\"\\u0000\": \xff}"), BodyForm: job.BodyBase64,
+		When:  job.When{Delay: 1500 * time.Millisecond},
+		Retry: &job.Retry{Steps: []time.Duration{time.Second, time.Minute}, Limit: &limit},
+		TTL:   time.Hour, Timeout: 7 * time.Second, ExpectBody: "success", Traceparent: "00-a-b-01",
+	}
+	for name, test := range map[string]func(t *testing.T, r *rig){
+		"a waiting job keeps all its fields": func(t *testing.T, r *rig) {
+			g := reg("a", 0)
+			g.Spec = everything
+			want := r.add(g)
+			equal(t, "the job", r.restart(retention).get("a"), want)
+		},
+		"a job at a given time and one without a body": func(t *testing.T, r *rig) {
+			g := reg("a", 0)
+			g.Spec.When = job.When{At: job.InstantOf(time.Now().Add(time.Hour))}
+			bare := store.Registration{Key: key("b"), UID: "u", Spec: job.Spec{URL: "http://b.example"}}
+			want := r.register(store.Created, g, bare)
+			r = r.restart(retention)
+			equal(t, "the jobs", []job.Job{r.get("a"), r.get("b")}, want)
+		},
+		"an overdue job is due": func(t *testing.T, r *rig) {
+			r.add(reg("a", time.Second))
+			noError(t, "Close", r.Close())
+			r.pass(time.Hour)
+			r = newRig(t, r.path, retention)
+			equal(t, "claimed", r.takeOne().Job.ID, "a")
+		},
+		"a carried job is due again": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			_, err := r.Carry(t.Context(), 0, carryAll)
+			noError(t, "Carry", err)
+			r = r.restart(retention)
+			equal(t, "state", r.get("a").State, job.Waiting)
+			equal(t, "lapses of the claimed job", r.takeOne().Job.Lapses, 0)
+		},
+		"a running job is due again, with a lapse and no attempt charged": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			before := r.takeOne().Job
+			r = r.restart(retention)
+			after := r.takeOne().Job
+			equal(t, "lapses", after.Lapses, 1)
+			equal(t, "attempts", after.Attempts, 0)
+			if after.Token <= before.Token || after.Version <= before.Version {
+				t.Errorf("token %d and version %d came after %d and %d", after.Token, after.Version, before.Token, before.Version)
+			}
+		},
+		"a job that kills its process every time ends": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			for range job.MaxLapses {
+				c := r.takeOne()
+				equal(t, "before the attempt", c.Job.Before(c.Now), (*job.Outcome)(nil))
+				r = r.restart(retention)
+			}
+			c := r.takeOne()
+			equal(t, "before the attempt", c.Job.Before(0), &job.Outcome{Kind: job.OutcomeLapsed})
+			r.settle(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLapsed}, nil))
+			equal(t, "reason", r.restart(retention).get("a").Reason, job.ReasonLapsed)
+		},
+		"a cancel in flight holds": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.take()
+			r.update("a", cancel)
+			r = r.restart(retention)
+			c := r.takeOne()
+			equal(t, "before the attempt", c.Job.Before(c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
+		},
+		"a retrying job keeps its ladder and its log": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeFailed, time.Minute)
+			r.pass(time.Minute)
+			r.run(job.OutcomeFailed, time.Hour)
+			want, log := r.get("a"), r.log("a")
+			equal(t, "length of the log", len(log), 2)
+			r = r.restart(retention)
+			equal(t, "the job", r.get("a"), want)
+			equal(t, "the log", r.log("a"), log)
+		},
+		"a snoozed and a released job": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeSnoozed, time.Second)
+			r.pass(time.Second)
+			c := r.takeOne()
+			r.settle(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown, After: time.Minute}, nil))
+			want := r.get("a")
+			equal(t, "snoozes", want.Snoozes, 1)
+			equal(t, "the job", r.restart(retention).get("a"), want)
+		},
+		"a long log keeps the latest": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			for range store.MaxLog + 2 {
+				r.run(job.OutcomeFailed, 0)
+			}
+			want := r.log("a")
+			r = r.restart(retention)
+			equal(t, "the log", r.log("a"), want)
+		},
+		"dead letters stay, however old": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeFailed, -1)
+			want := r.get("a")
+			r.pass(1000 * time.Hour)
+			_, err := r.Purge(t.Context(), 100)
+			noError(t, "Purge", err)
+			r = r.restart(retention)
+			equal(t, "the job", r.get("a"), want)
+			r.update("a", replay)
+			r = r.restart(retention)
+			r.run(job.OutcomeDelivered, 0)
+			equal(t, "length of the log", len(r.log("a")), 2)
+		},
+		"ended jobs stay for their retention": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeDelivered, 0)
+			r.pass(retention / 2)
+			r.add(reg("b", time.Hour))
+			want := []job.Job{r.get("a"), r.update("b", cancel)}
+			r = r.restart(retention)
+			equal(t, "the jobs", []job.Job{r.get("a"), r.get("b")}, want)
+			r.pass(retention/2 + time.Second)
+			r = r.restart(retention)
+			if _, err := r.Get(t.Context(), key("a")); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("a came back: %v", err)
+			}
+			equal(t, "b", r.get("b"), want[1])
+		},
+		"a rescheduled and a respecified job": func(t *testing.T, r *rig) {
+			r.add(reg("a", time.Minute))
+			r.update("a", runAt(job.When{Delay: time.Hour}))
+			want := r.update("a", func(j *job.Job, _ job.Instant) error { return j.Respecify(everything) })
+			equal(t, "the job", r.restart(retention).get("a"), want)
+		},
+		"a replaced job does not come back": func(t *testing.T, r *rig) {
+			r.add(reg("a", time.Minute))
+			g := reg("a", 2*time.Minute)
+			g.OnConflict = store.Replace
+			want := r.add(g)
+			r = r.restart(retention)
+			equal(t, "the job", r.get("a"), want)
+			equal(t, "messages that may be restored",
+				r.queryCount(`SELECT count(*) FROM message WHERE done_at IS NULL`), "1")
+		},
+		"a dead letter whose key was taken does not come back": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeFailed, -1)
+			r.add(reg("a", 0))
+			r.run(job.OutcomeDelivered, 0)
+			r = r.restart(retention)
+			equal(t, "state", r.get("a").State, job.Delivered)
+			r = r.restart(0) // which forgets what was delivered
+			if _, err := r.Get(t.Context(), key("a")); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("the dead letter came back: %v", err)
+			}
+		},
+		"of several registrations of a key the last counts": func(t *testing.T, r *rig) {
+			for range 3 {
+				r.add(reg("a", 0))
+				r.run(job.OutcomeDelivered, 0)
+			}
+			want := r.get("a")
+			equal(t, "the job", r.restart(retention).get("a"), want)
+		},
+		"restored jobs are journalled, with their logs": func(t *testing.T, r *rig) {
+			now := job.InstantOf(time.Now())
+			log := []job.Attempt{{Number: 1, StartedAt: now, Status: 500}, {Number: 2, StartedAt: now, Status: 503}}
+			j := reg("a", 0).Job(now)
+			j.State, j.Attempts, j.LastAttempt = job.Running, 2, &log[1]
+			dead := reg("b", 0).Job(now)
+			dead.State, dead.Attempts, dead.EndedAt, dead.NextAt = job.Dead, 1, now, 0
+			for range 2 { // the second time there is nothing to do
+				_, err := r.Restore(t.Context(), []store.RestoredJob{
+					{Job: j, Log: log}, {Job: j, Log: log}, {Job: dead, Log: log[:1]},
+				})
+				noError(t, "Restore", err)
+			}
+			want := []job.Job{r.get("a"), r.get("b")}
+			equal(t, "state", want[0].State, job.Retrying)
+			r = r.restart(retention)
+			equal(t, "the jobs", []job.Job{r.get("a"), r.get("b")}, want)
+			equal(t, "the logs", [][]job.Attempt{r.log("a"), r.log("b")}, [][]job.Attempt{log, log[:1]})
+		},
+	} {
+		t.Run(name, inBubble(func(t *testing.T) { test(t, newRig(t, newPath(t), retention)) }))
+	}
+}
+
+func (r *rig) queryCount(text string, args ...any) string {
+	r.t.Helper()
+	return r.query(text, args...)[0]
+}

@@ -1,0 +1,274 @@
+package ledger_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// rig is a ledger on memstore with helpers that end the test on any error.
+type rig struct {
+	*ledger.Store
+	t    testing.TB
+	o    ledger.Options
+	path string
+}
+
+// with alters the options of a rig.
+type with func(*ledger.Options)
+
+// wrapped puts w between the ledger and its memstore.
+func wrapped(w func(store.Store) store.Store) with {
+	return func(o *ledger.Options) { o.Store = w(o.Store) }
+}
+
+// newRig opens the ledger at path, which is closed when the test ends.
+func newRig(t testing.TB, path string, retention time.Duration, alter ...with) *rig {
+	t.Helper()
+	r, err := tryRig(t, path, retention, alter...)
+	noError(t, "Open", err)
+	return r
+}
+
+func tryRig(t testing.TB, path string, retention time.Duration, alter ...with) (*rig, error) {
+	t.Helper()
+	o := ledger.Options{
+		Path: path, Store: memstore.New(memstore.Options{Retention: retention}), StoreRetention: retention, Host: "host",
+	}
+	for _, a := range alter {
+		a(&o)
+	}
+	s, err := ledger.Open(t.Context(), o)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = s.Close() }) // most have closed it
+	return &rig{Store: s, t: t, o: o, path: path}, nil
+}
+
+func newPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(t.TempDir(), "duehook.db")
+}
+
+func noError(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// restart closes the ledger and opens its journal for a new store.
+func (r *rig) restart(retention time.Duration) *rig {
+	r.t.Helper()
+	noError(r.t, "Close", r.Close())
+	return newRig(r.t, r.path, retention)
+}
+
+// crash opens a copy of the journal as it is on the disk now, as a process
+// would that was started after this one was killed.
+func (r *rig) crash(retention time.Duration) *rig {
+	r.t.Helper()
+	return newRig(r.t, snapshot(r.t, r.path), retention)
+}
+
+// snapshot copies the files of a journal that nobody is writing to.
+func snapshot(t testing.TB, path string) string {
+	t.Helper()
+	to := newPath(t)
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(path + suffix)
+		noError(t, "read the journal", err)
+		noError(t, "copy the journal", os.WriteFile(to+suffix, content, 0o600))
+	}
+	return to
+}
+
+func (r *rig) pass(d time.Duration) {
+	r.t.Helper()
+	noError(r.t, "Sleep", job.Sleep(r.t.Context(), job.SystemClock(), d))
+}
+
+func key(id string) job.Key { return job.Key{Topic: "t", ID: id} }
+
+var lastUID, lastNonce atomic.Int64
+
+// reg is a registration that is due after delay.
+func reg(id string, delay time.Duration) store.Registration {
+	return store.Registration{
+		Key: key(id), UID: fmt.Sprintf("%026d", lastUID.Add(1)),
+		Spec: job.Spec{
+			URL: "http://a.example/hook", BizKey: "biz-" + id, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON,
+			When: job.When{Delay: delay},
+		},
+	}
+}
+
+func (r *rig) register(want store.RegisterOutcome, regs ...store.Registration) []job.Job {
+	r.t.Helper()
+	results, err := r.Register(r.t.Context(), regs)
+	noError(r.t, "Register", err)
+	jobs := make([]job.Job, len(results))
+	for i, res := range results {
+		equal(r.t, "outcome of "+regs[i].Key.String(), res.Outcome, want)
+		jobs[i] = res.Job
+	}
+	return jobs
+}
+
+func (r *rig) add(g store.Registration) job.Job {
+	r.t.Helper()
+	return r.register(store.Created, g)[0]
+}
+
+func (r *rig) get(id string) job.Job {
+	r.t.Helper()
+	j, err := r.Get(r.t.Context(), key(id))
+	noError(r.t, "Get "+id, err)
+	return j
+}
+
+func (r *rig) update(id string, change func(*job.Job, job.Instant) error) job.Job {
+	r.t.Helper()
+	j, err := r.Update(r.t.Context(), key(id), change)
+	noError(r.t, "Update "+id, err)
+	return j
+}
+
+func cancel(j *job.Job, now job.Instant) error {
+	_, err := j.Cancel(now)
+	return err
+}
+
+func replay(j *job.Job, now job.Instant) error { return j.Replay(now) }
+
+func runAt(w job.When) func(*job.Job, job.Instant) error {
+	return func(j *job.Job, now job.Instant) error { return j.Reschedule(w, now) }
+}
+
+var carryAll = store.CarryOptions{Cap: 10_000, Visibility: time.Minute, By: "carrier"}
+
+// take carries and claims everything that is due.
+func (r *rig) take() []store.Claimed {
+	r.t.Helper()
+	ctx := r.t.Context()
+	_, err := r.Carry(ctx, 0, carryAll)
+	noError(r.t, "Carry", err)
+	hints, err := r.Pop(ctx, 0, 10_000, 0)
+	noError(r.t, "Pop", err)
+	claims, err := r.Claim(ctx, 0, hints, store.ClaimOptions{
+		Nonce: fmt.Sprint("n", lastNonce.Add(1)), Lease: time.Hour, By: "worker",
+	})
+	noError(r.t, "Claim", err)
+	return claims
+}
+
+func (r *rig) takeOne() store.Claimed {
+	r.t.Helper()
+	claims := r.take()
+	if len(claims) != 1 {
+		r.t.Fatalf("claimed %d jobs, want 1", len(claims))
+	}
+	return claims[0]
+}
+
+// settlement is what outcome kind makes of a claim; a failure is followed by
+// another attempt after retry, if that is not negative, and a snooze after it.
+func settlement(c store.Claimed, kind job.OutcomeKind, retry time.Duration) job.Settlement {
+	status := map[job.OutcomeKind]int{job.OutcomeDelivered: 200}[kind]
+	return job.Settle(&c.Job, job.Outcome{
+		Kind: kind, After: map[job.OutcomeKind]time.Duration{job.OutcomeSnoozed: retry}[kind],
+		Attempt: &job.Attempt{
+			Number: c.Job.Attempts + 1, StartedAt: c.Now, Duration: time.Second, Status: status,
+			ResponseBody: fmt.Sprint("answer ", c.Job.Attempts+1),
+		},
+	}, func(int) (time.Duration, bool) { return retry, retry >= 0 })
+}
+
+func (r *rig) settle(settlements ...job.Settlement) []store.Settled {
+	r.t.Helper()
+	settled, err := r.Settle(r.t.Context(), settlements)
+	noError(r.t, "Settle", err)
+	for i := range settled {
+		equal(r.t, "status of the settlement", settled[i].Status, store.Applied)
+	}
+	return settled
+}
+
+// run takes the one job that is due and settles it.
+func (r *rig) run(kind job.OutcomeKind, retry time.Duration) {
+	r.t.Helper()
+	r.settle(settlement(r.takeOne(), kind, retry))
+}
+
+func (r *rig) log(id string) []job.Attempt {
+	r.t.Helper()
+	log, err := r.Attempts(r.t.Context(), key(id))
+	noError(r.t, "Attempts", err)
+	return log
+}
+
+// all is every job with its log, by key.
+func (r *rig) all() map[string]store.RestoredJob {
+	r.t.Helper()
+	jobs := map[string]store.RestoredJob{}
+	q := store.Query{Limit: 100}
+	for {
+		page, err := r.List(r.t.Context(), q)
+		noError(r.t, "List", err)
+		for _, j := range page.Jobs {
+			log, err := r.Attempts(r.t.Context(), j.Key)
+			noError(r.t, "Attempts", err)
+			jobs[j.Key.String()] = store.RestoredJob{Job: j, Log: log}
+		}
+		if page.Next == "" {
+			return jobs
+		}
+		q.Cursor = page.Next
+	}
+}
+
+// query gives the first column of all rows, read by a connection of its own.
+func (r *rig) query(text string, args ...any) []string {
+	r.t.Helper()
+	noError(r.t, "Flush", r.Flush())
+	return queryFile(r.t, r.path, text, args...)
+}
+
+func queryFile(t testing.TB, path, text string, args ...any) []string {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	noError(t, "open", err)
+	defer db.Close()
+	rows, err := db.QueryContext(context.Background(), text, args...)
+	noError(t, text, err)
+	defer rows.Close()
+	var column []string
+	for rows.Next() {
+		var v sql.NullString
+		noError(t, text, rows.Scan(&v))
+		column = append(column, v.String)
+	}
+	noError(t, text, rows.Err())
+	return column
+}

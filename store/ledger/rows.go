@@ -1,0 +1,139 @@
+package ledger
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/duehook/duehook/job"
+)
+
+// message is a job in the form of its rows, worked out by the caller so that
+// the committer need not.
+type message struct {
+	job      job.Job
+	at       job.Instant // when it was so
+	endpoint string
+	spec     []byte // the Spec without its body
+}
+
+func newMessage(j job.Job, at job.Instant) (message, error) {
+	spec, err := encodeSpec(j.Spec)
+	if err != nil {
+		return message{}, fmt.Errorf("encode job %s: %w", j.Key, err)
+	}
+	return message{job: j, at: at, endpoint: j.Lane().Endpoint, spec: spec}, nil
+}
+
+func encodeSpec(s job.Spec) ([]byte, error) {
+	s.Body = nil
+	return encode(&s)
+}
+
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&b)
+	e.UseCompactInts(true)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// row is the parameters of the statement put.
+func (m *message) row(args []any, seq int64) []any {
+	j := &m.job
+	state := j.State
+	if state == job.Ready { // only buckets know of it
+		state = j.Pending()
+	}
+	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, m.endpoint,
+		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
+		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
+		int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), doneAt(j.State, j.EndedAt), int64(m.at))
+}
+
+// payload is the parameters of the statement payload.
+func (m *message) payload(args []any, seq int64) []any {
+	var body any
+	if len(m.job.Spec.Body) > 0 {
+		body = m.job.Spec.Body
+	}
+	return append(args, seq, body, m.spec)
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// doneAt is from when a message's age counts: nil while it must be kept.
+func doneAt(s job.State, ended job.Instant) any {
+	if s.Final() && s != job.Dead {
+		return int64(ended)
+	}
+	return nil
+}
+
+// progress is what claiming and settling change in a message.
+type progress struct {
+	state    job.State
+	attempts int
+	snoozes  int
+	lapses   int
+	token    uint64
+	version  uint64 // zero: not known
+	nextAt   job.Instant
+	reason   string
+	endedAt  job.Instant
+	updated  job.Instant
+}
+
+func (p *progress) row(args []any, seq int64) []any {
+	return append(args, seq, int64(p.state), int64(p.attempts), int64(p.snoozes), int64(p.lapses),
+		int64(p.token), int64(p.version), int64(p.nextAt), p.reason, int64(p.endedAt),
+		doneAt(p.state, p.endedAt), int64(p.updated))
+}
+
+// flowRow is one row of flow.
+type flowRow struct {
+	of      *target
+	at      job.Instant
+	from    any // an int64, or nil for a registration
+	to      job.State
+	attempt int
+	actor   string
+	reason  string
+	log     any // a []byte, or nil
+}
+
+func (f *flowRow) row(args []any, host string) []any {
+	return append(args, f.of.seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, f.log)
+}
+
+// logRows are the flow rows of an attempt log, of a job that now stands in
+// state.
+func logRows(log []job.Attempt, state job.State) ([]flowRow, error) {
+	rows := make([]flowRow, len(log))
+	for i := range log {
+		a := &log[i]
+		text, err := encode(a)
+		if err != nil {
+			return nil, fmt.Errorf("encode an attempt: %w", err)
+		}
+		rows[i] = flowRow{
+			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
+			attempt: a.Number, reason: a.Reason, log: text,
+		}
+	}
+	if n := len(rows); n > 0 && state.Final() {
+		rows[n-1].to = state
+	}
+	return rows, nil
+}

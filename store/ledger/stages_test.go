@@ -1,0 +1,189 @@
+package ledger_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+)
+
+// A process can die between any two of a call's steps. These tests open the
+// journal as it is on the disk at such a moment.
+
+func TestCrashWhileRegistering(t *testing.T) {
+	t.Run("committed, and the store not told", inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		var crashed *rig
+		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+			crashed = r.crash(retention)
+			return call()
+		}
+		want := r.add(reg("a", time.Hour))
+		got := crashed.get("a")
+		// Nobody has got an answer, so it may be there; if it is, then not before
+		// its time.
+		if late := got.DueAt.Sub(want.DueAt); late < 0 || late > ledger.HeadStart {
+			t.Errorf("due %v late", late)
+		}
+		want.DueAt, want.NextAt, want.CreatedAt = got.DueAt, got.NextAt, got.CreatedAt
+		equal(t, "the job", got, want)
+	}))
+	t.Run("answered", inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		want := r.add(reg("a", time.Hour))
+		noError(t, "Flush", r.Flush())
+		equal(t, "the job", r.crash(retention).get("a"), want)
+	}))
+	t.Run("over an ended job, committed", inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		r.add(reg("a", 0))
+		r.run(job.OutcomeFailed, -1)
+		next := reg("a", time.Hour)
+		var crashed *rig
+		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+			crashed = r.crash(retention)
+			return call()
+		}
+		r.add(next)
+		equal(t, "uid", crashed.get("a").UID, next.UID)
+	}))
+	t.Run("replacing, the store told and nothing committed", inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		old := r.add(reg("a", time.Hour))
+		noError(t, "Flush", r.Flush())
+		next := reg("a", 2*time.Hour)
+		next.OnConflict = store.Replace
+		var crashed *rig
+		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+			res, err := call()
+			crashed = r.crash(retention)
+			return res, err
+		}
+		want := r.add(next)
+		equal(t, "the job, while nobody has got an answer", crashed.get("a"), old)
+		equal(t, "the job, once answered", r.crash(retention).get("a"), want)
+	}))
+}
+
+func TestCrashWhileDispatching(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		lapses := func() int {
+			t.Helper()
+			noError(t, "Flush", r.Flush())
+			return r.crash(retention).takeOne().Job.Lapses
+		}
+		r.add(reg("a", 0))
+		h.claim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+			equal(t, "lapses before the claim", lapses(), 0)
+			return call()
+		}
+		c := r.takeOne()
+		h.settle = func(call func() ([]store.Settled, error)) ([]store.Settled, error) {
+			equal(t, "lapses after the claim", lapses(), 1)
+			settled, err := call()
+			// The answer is not given, so this may be delivered twice.
+			equal(t, "lapses before the commit", lapses(), 1)
+			return settled, err
+		}
+		r.settle(settlement(c, job.OutcomeDelivered, 0))
+		equal(t, "state once answered", r.crash(retention).get("a").State, job.Delivered)
+	})(t)
+}
+
+func TestCrashAfterUpdate(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		r.add(reg("a", time.Hour))
+		for _, change := range []func(*job.Job, job.Instant) error{
+			runAt(job.When{Delay: time.Minute}), cancel, replay, cancel,
+		} {
+			want := r.update("a", change)
+			equal(t, "the job", r.crash(retention).get("a"), want)
+		}
+	})(t)
+}
+
+// A refused registration must not come back as a job.
+func TestRefusedByTheStore(t *testing.T) {
+	for name, outcome := range map[string]store.RegisterOutcome{
+		"exists": store.Exists, "same": store.Same, "kept": store.Kept, "in flight": store.InFlight,
+	} {
+		t.Run(name, inBubble(func(t *testing.T) {
+			h, option := hook()
+			r := newRig(t, newPath(t), retention, option)
+			faster := reg("a", time.Minute).Job(1)
+			h.register = func(func() ([]store.Registered, error)) ([]store.Registered, error) {
+				return []store.Registered{{Outcome: outcome, Job: faster}}, nil // another process was faster
+			}
+			equal(t, "the job", r.register(outcome, reg("a", time.Hour)), []job.Job{faster})
+			for _, table := range []string{"message", "payload", "flow"} {
+				equal(t, "rows of "+table, r.queryCount("SELECT count(*) FROM "+table), "0")
+			}
+		}))
+	}
+}
+
+// When the store's answer is lost nobody knows whether it has the job. Once
+// the client has tried again, there is one job, and the journal has it.
+func TestLostAnswer(t *testing.T) {
+	for name, spoil := range map[string]func(func() ([]store.Registered, error)) ([]store.Registered, error){
+		"the store took it": lost[[]store.Registered],
+		"it did not":        unsent[[]store.Registered],
+	} {
+		for _, policy := range []store.ConflictPolicy{store.Reject, store.Replace} {
+			t.Run(name, inBubble(func(t *testing.T) {
+				h, option := hook()
+				r := newRig(t, newPath(t), retention, option)
+				if policy == store.Replace {
+					r.add(reg("a", time.Minute))
+				}
+				g := reg("a", time.Hour)
+				g.OnConflict = policy
+				h.register = spoil
+				if _, err := r.Register(t.Context(), []store.Registration{g}); !errors.Is(err, errLost) {
+					t.Fatalf("Register: %v", err)
+				}
+				h.register = nil
+				g.UID = "again"
+				results, err := r.Register(t.Context(), []store.Registration{g})
+				noError(t, "Register", err)
+				if !slices.Contains([]store.RegisterOutcome{store.Created, store.Same}, results[0].Outcome) {
+					t.Fatalf("outcome %v", results[0].Outcome)
+				}
+				equal(t, "messages that may be restored",
+					r.queryCount(`SELECT count(*) FROM message WHERE done_at IS NULL`), "1")
+				equal(t, "the job", r.crash(retention).get("a"), results[0].Job)
+			}))
+		}
+	}
+}
+
+func TestLostAnswerToSettle(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		r.add(reg("a", 0))
+		s := settlement(r.takeOne(), job.OutcomeFailed, time.Hour)
+		h.settle = lost[[]store.Settled]
+		if _, err := r.Settle(t.Context(), []job.Settlement{s}); !errors.Is(err, errLost) {
+			t.Fatalf("Settle: %v", err)
+		}
+		h.settle = nil
+		for range 2 {
+			if settled := r.settle(s); !settled[0].Repeated {
+				t.Error("not a repetition")
+			}
+		}
+		equal(t, "the job", r.crash(retention).get("a"), r.get("a"))
+		equal(t, "flow rows of settlements", r.queryCount(`SELECT count(*) FROM flow WHERE log IS NOT NULL`), "1")
+	})(t)
+}
