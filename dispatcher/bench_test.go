@@ -15,7 +15,7 @@ import (
 )
 
 // accept reads the request and answers 200.
-func accept(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+func accept(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
 // BenchmarkSend is one delivery over loopback, receiver included; the plain
 // client beside it is what net/http itself takes.

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -21,7 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second
 
-var errStore = errors.New("made to fail")
+var (
+	errStore = errors.New("made to fail")
+	errDown  = fmt.Errorf("%w: made to fail", store.ErrUnavailable)
+)
 
 // loopback opens the ranges in which test servers listen.
 func loopback() []netip.Prefix {
@@ -43,13 +47,13 @@ type fakeStore struct {
 	settled   chan job.Settlement
 	holds     chan holdCall
 	popHook   func(ctx context.Context) error
-	claimHook func(ctx context.Context, call int) (before, after error)
+	claimHook func(ctx context.Context, call int, hints []store.Hint) (before, after error)
 	settle    func(ctx context.Context, call int, batch []job.Settlement) ([]store.Settled, error)
 	holdHook  func(call int) error
 
 	mu          sync.Mutex
 	jobs        map[job.Key]*job.Job
-	byNonce     map[string][]store.Claimed
+	nonces      map[job.Key]string // of the current claims
 	claimCalls  int
 	settleCalls int
 	holdCalls   int
@@ -73,7 +77,7 @@ func newFakeStore() *fakeStore {
 		settled: make(chan job.Settlement, 10_000),
 		holds:   make(chan holdCall, 100),
 		jobs:    map[job.Key]*job.Job{},
-		byNonce: map[string][]store.Claimed{},
+		nonces:  map[job.Key]string{},
 	}
 }
 
@@ -122,31 +126,30 @@ func (s *fakeStore) Claim(ctx context.Context, _ int, hints []store.Hint, o stor
 	s.claimCalls++
 	var before, after error
 	if s.claimHook != nil {
-		before, after = s.claimHook(ctx, s.claimCalls)
+		before, after = s.claimHook(ctx, s.claimCalls, hints)
 	}
 	if before != nil {
 		return nil, before
 	}
-	claimed, again := s.byNonce[o.Nonce]
-	if !again {
-		claimed = s.claimAll(hints)
-		s.byNonce[o.Nonce] = claimed
-	}
+	claimed := s.claimAll(hints, o.Nonce)
 	if after != nil {
 		return nil, after
 	}
 	return claimed, nil
 }
 
-func (s *fakeStore) claimAll(hints []store.Hint) []store.Claimed {
+func (s *fakeStore) claimAll(hints []store.Hint, nonce string) []store.Claimed {
 	var claimed []store.Claimed
 	for _, h := range hints {
 		j := s.jobs[h.Key()]
-		if j == nil || j.State == job.Running {
+		if j == nil || j.State == job.Running && s.nonces[j.Key] != nonce {
 			continue
 		}
-		j.State = job.Running
-		j.Token++
+		if j.State != job.Running {
+			j.State = job.Running
+			j.Token++
+			s.nonces[j.Key] = nonce
+		}
 		claimed = append(claimed, store.Claimed{Job: *j, Now: job.InstantOf(time.Now()), From: job.Ready})
 	}
 	return claimed

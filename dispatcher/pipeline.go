@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	randv2 "math/rand/v2"
 	"runtime/debug"
 	"slices"
@@ -19,6 +20,9 @@ const (
 	// popWait is how long a pop waits for the first hint. It only sets how
 	// often an idle dispatcher asks.
 	popWait = 5 * time.Second
+	// claimTries is how often a claim is tried that the store fails for another
+	// reason than being unavailable.
+	claimTries = 3
 )
 
 // claim is a claimed job on its way through a worker.
@@ -112,26 +116,47 @@ func (p *pipeline) fetch(ph phases, n int) []*claim {
 	return p.claim(ph, hints)
 }
 
-// claim claims the hinted jobs. A failed claim may have gone through, so it is
-// repeated under the same nonce, which gives the same claims. When told to
-// stop it gives up after a failure; what it then holds unknowingly comes due
-// again when the leases lapse.
+// claim claims the hinted jobs.
 func (p *pipeline) claim(ph phases, hints []store.Hint) []*claim {
 	o := store.ClaimOptions{
 		Nonce: rand.Text(), Lease: p.opts.Lease, LeaseMargin: p.opts.LeaseMargin, By: p.opts.ID,
 	}
-	hints = p.unique(hints)
-	asked := p.opts.Clock.Now()
-	for {
+	return p.claimUnder(ph, p.unique(hints), o, p.opts.Clock.Now())
+}
+
+// claimUnder claims under the terms o, first asked for at asked. A failed claim
+// may have gone through, so it is repeated under its nonce, which gives the
+// same claims: for ever while the store is unavailable, otherwise a few times
+// and then job by job, so that one that the store cannot give does not hold up
+// the rest. What is given up comes due again, when it is no longer carried or
+// leased.
+func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time) []*claim {
+	for try := 1; ; try++ {
 		claimed, err := p.opts.Store.Claim(ph.work, p.shard, hints, o)
 		if err == nil {
 			p.claims.worked()
 			return p.newClaims(claimed, asked)
 		}
+		if try >= claimTries && !errors.Is(err, store.ErrUnavailable) {
+			return p.claimEach(ph, hints, o, asked, err)
+		}
 		if !p.claims.failed(ph.take, err) {
 			return nil
 		}
 	}
+}
+
+// claimEach claims jobs one by one when claiming them together failed with err.
+func (p *pipeline) claimEach(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time, err error) []*claim {
+	if len(hints) == 1 {
+		p.opts.Logger.Error("a job cannot be claimed", "topic", hints[0].Lane.Topic, "id", hints[0].ID, "error", err)
+		return nil
+	}
+	var claims []*claim
+	for i := range hints {
+		claims = append(claims, p.claimUnder(ph, hints[i:i+1], o, asked)...)
+	}
+	return claims
 }
 
 // unique drops repeated hints, in place: the ready list may name a job twice,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,12 +132,12 @@ func TestJobsThatNeedNoRequest(t *testing.T) {
 func TestClaimIsRepeatedWithItsNonce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := newFakeStore(), &logs{}
-		s.claimHook = func(_ context.Context, call int) (before, after error) {
+		s.claimHook = func(_ context.Context, call int, _ []store.Hint) (before, after error) {
 			switch {
 			case call == 1: // refused
-				return errStore, nil
+				return errDown, nil
 			case call < 6: // the reply is lost
-				return nil, errStore
+				return nil, errDown
 			}
 			return nil, nil
 		}
@@ -159,6 +160,32 @@ func TestClaimIsRepeatedWithItsNonce(t *testing.T) {
 		}
 		if l.count("the store fails") != 1 || l.count("the store works again") != 1 {
 			t.Errorf("want one line for the outage and one for its end:\n%s", l.buf.String())
+		}
+	})
+}
+
+func TestJobThatCannotBeClaimedHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, l := newFakeStore(), &logs{}
+		s.claimHook = func(_ context.Context, _ int, hints []store.Hint) (before, after error) {
+			if slices.ContainsFunc(hints, func(h store.Hint) bool { return h.ID == "poison" }) {
+				return nil, errStore // after the others were claimed
+			}
+			return nil, nil
+		}
+		for _, id := range []string{"before", "poison", "after"} {
+			s.add(newJob(id, anyURL))
+		}
+		launch(t, withTransport(t, Options{Store: s, Logger: l.logger()}, always(200)))
+		for range 2 {
+			if got := next(t, s.settled, "settlement"); got.Key.ID == "poison" || got.To != job.Delivered || got.Token != 1 {
+				t.Errorf("%+v", got)
+			}
+		}
+		s.add(newJob("later", anyURL))
+		next(t, s.settled, "settlement")
+		if l.count("a job cannot be claimed") != 1 {
+			t.Errorf("want one line about it:\n%s", l.buf.String())
 		}
 	})
 }
@@ -196,7 +223,7 @@ func TestPoppingGoesOnAfterFailures(t *testing.T) {
 func TestLateClaimIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
-		s.claimHook = func(ctx context.Context, call int) (before, after error) {
+		s.claimHook = func(ctx context.Context, call int, _ []store.Hint) (before, after error) {
 			if call == 1 { // the reply takes so long that the lease could end during the request
 				_ = job.Sleep(ctx, job.SystemClock(), 8*time.Second)
 			}
@@ -455,7 +482,7 @@ func TestDrainGivesBackWhatIsClaimedButNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		claiming, claim := make(chan struct{}), make(chan struct{})
-		s.claimHook = func(context.Context, int) (before, after error) {
+		s.claimHook = func(context.Context, int, []store.Hint) (before, after error) {
 			close(claiming)
 			<-claim
 			return nil, nil
@@ -530,7 +557,7 @@ func TestStopEndsEvenIfTheStoreDoesNotReturn(t *testing.T) {
 func TestStopDuringAFailingClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
-		s.claimHook = func(context.Context, int) (before, after error) { return errStore, nil }
+		s.claimHook = func(context.Context, int, []store.Hint) (before, after error) { return errDown, nil }
 		r := launch(t, withTransport(t, Options{Store: s}, always(200)))
 		s.add(newJob("a", anyURL))
 		next(t, s.claims, "claim")

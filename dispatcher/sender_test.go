@@ -229,7 +229,7 @@ func TestConnectionErrors(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(secure.Close)
 	demanding := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	demanding.TLS = &tls.Config{MaxVersion: tls.VersionTLS11} //nolint:gosec // that is what is tested
+	demanding.TLS = &tls.Config{MaxVersion: tls.VersionTLS11}
 	demanding.StartTLS()
 	t.Cleanup(demanding.Close)
 
@@ -292,7 +292,7 @@ func TestConnectionsAreReused(t *testing.T) {
 			t.Cleanup(srv.Close)
 			s := realSender(t, Options{AllowCIDRs: loopback()})
 			for range 100 {
-				s.send(t.Context(), newClaim(newJob("c", srv.URL)))
+				_, _ = s.send(t.Context(), newClaim(newJob("c", srv.URL)))
 			}
 			// One, as a rule; net/http gives a connection up that on a busy machine
 			// is slow to become idle.
@@ -310,7 +310,7 @@ func TestLongAnswerClosesItsConnection(t *testing.T) {
 		hangUp(c)
 		closed <- struct{}{}
 	})
-	realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("l", url)))
+	_, _ = realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("l", url)))
 	next(t, closed, "end of the connection")
 }
 
