@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -108,6 +109,10 @@ func printHelp(w io.Writer) error {
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
 	log := app.NewLogger(c, stderr)
+	// Libraries that write to the standard log, such as net/http about answers
+	// that nobody asked for, are of interest to debugging only.
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(log)
 	v := app.Version(version)
 	return app.Run(ctx, app.Options{
 		Config: c, Logger: log, Version: v,
