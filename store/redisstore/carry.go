@@ -68,7 +68,7 @@ func (sh *shard) carried(reply []any) (store.CarryResult, error) {
 		if err != nil {
 			return r, fmt.Errorf("redisstore: carry answered %q: %w", raw, err)
 		}
-		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(state)}) //nolint:gosec // a state's number
+		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(state)})
 	}
 	return r, nil
 }

@@ -54,7 +54,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 			s.log.Error("a job's record cannot be read", "error", err)
 			continue
 		}
-		out = append(out, store.Claimed{Job: r.Job, Now: now, From: job.State(from)}) //nolint:gosec // a state's number
+		out = append(out, store.Claimed{Job: r.Job, Now: now, From: job.State(from)})
 	}
 	return out, nil
 }
@@ -126,7 +126,7 @@ func settled(reply []any, now job.Instant) store.Settled {
 		return r
 	}
 	r.Repeated = status == 1
-	r.To = job.State(state) //nolint:gosec // a state's number
+	r.To = job.State(state)
 	if reason != "-" {
 		r.Reason = reason
 	}

@@ -78,5 +78,5 @@ func (s *Store) changeDocument(ctx context.Context, d store.Document, remove boo
 	case n == -2:
 		return 0, store.ErrNotFound
 	}
-	return uint64(n), nil //nolint:gosec // a count, not negative
+	return uint64(n), nil
 }

@@ -36,12 +36,6 @@ func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + l
 func (k *shardKeys) dead(topic string) string  { return k.prefix + "dead:" + topic }
 func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
 func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizKey }
-func (k *shardKeys) endList(s job.State, topic string) string {
-	if s == job.Dead {
-		return k.dead(topic)
-	}
-	return k.ended(topic)
-}
 
 // shardOf spreads jobs over shards by their key.
 func (s *Store) shardOf(key job.Key) int {
@@ -65,8 +59,6 @@ func bizMember(key job.Key, bizKey string) string {
 
 // A hint on the ready list is "topic|endpoint|id". None of the parts can hold
 // a bar.
-func formatHint(h store.Hint) string { return h.Lane.String() + "|" + h.ID }
-
 func parseHint(s string) (store.Hint, error) {
 	at := strings.LastIndexByte(s, '|')
 	if at < 0 {

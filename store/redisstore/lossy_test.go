@@ -48,7 +48,7 @@ func TestLostReplies(t *testing.T) {
 			Key: job.Key{Topic: "t", ID: fmt.Sprint(i)}, UID: ulid.Make().String(),
 			Spec: job.Spec{URL: fmt.Sprintf("http://host%d.example/", i%3), BizKey: "b"},
 		}
-		insist(t, ctx, func() error {
+		insist(ctx, t, func() error {
 			out, err := lossy.Register(ctx, []store.Registration{reg})
 			if err == nil && out[0].Outcome != store.Created {
 				t.Errorf("%s: outcome %d", reg.Key, out[0].Outcome)
@@ -76,7 +76,7 @@ func TestLostReplies(t *testing.T) {
 				}
 				o := store.ClaimOptions{Nonce: ulid.Make().String(), Lease: 20 * time.Second, LeaseMargin: time.Second}
 				var claims []store.Claimed
-				insist(t, ctx, func() (err error) {
+				insist(ctx, t, func() (err error) {
 					claims, err = lossy.Claim(ctx, 0, hints, o)
 					return err
 				})
@@ -88,7 +88,7 @@ func TestLostReplies(t *testing.T) {
 						out.Kind = job.OutcomeDelivered
 					}
 					s := job.Settle(c, out, func(int) (time.Duration, bool) { return time.Millisecond, true })
-					insist(t, ctx, func() error {
+					insist(ctx, t, func() error {
 						settled, err := lossy.Settle(ctx, []job.Settlement{s})
 						// Stale: it was applied, and before it was sent again the retry was claimed.
 						outrun := err == nil && number == 1 && settled[0].Status == store.Stale
@@ -136,7 +136,7 @@ func TestLostReplies(t *testing.T) {
 }
 
 // insist calls again while the store says that trying again is right.
-func insist(t *testing.T, ctx context.Context, call func() error) {
+func insist(ctx context.Context, t *testing.T, call func() error) {
 	t.Helper()
 	for {
 		err := call()

@@ -113,7 +113,7 @@ func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) 
 		return "", nil
 	case ctx.Err() != nil:
 		p.giveBack(detached, v[1])
-		return "", nil
+		return "", ctx.Err()
 	}
 	return v[1], nil
 }

@@ -76,8 +76,8 @@ func (r *record) encode() ([]byte, error) {
 	field(int64(r.Attempts))
 	field(int64(r.Snoozes))
 	field(int64(r.Lapses))
-	field(int64(r.Token))   //nolint:gosec // counts claims one by one
-	field(int64(r.Version)) //nolint:gosec // counts changes one by one
+	field(int64(r.Token))
+	field(int64(r.Version))
 	field(int64(r.CreatedAt))
 	field(r.since(r.DueAt))
 	field(r.since(r.NextAt))
@@ -145,9 +145,9 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 	r := &record{
 		Job: job.Job{
 			Key: key, UID: ulid.ULID(rest[:uidLen]).String(),
-			State: job.State(n[0]), CancelRequested: n[1] == 1, //nolint:gosec // one digit, written by us
+			State: job.State(n[0]), CancelRequested: n[1] == 1,
 			Attempts: int(n[2]), Snoozes: int(n[3]), Lapses: int(n[4]),
-			Token: uint64(n[5]), Version: uint64(n[6]), //nolint:gosec // written from uint64
+			Token: uint64(n[5]), Version: uint64(n[6]),
 			CreatedAt: created, DueAt: at(n[8]), NextAt: at(n[9]), ExpiresAt: at(n[10]), EndedAt: at(n[11]),
 		},
 		nonce: string(fields[15]),

@@ -20,7 +20,7 @@ func drawJob(t *rapid.T) job.Job {
 		}
 		return 0
 	}
-	id := ulid.MustNew(uint64(created), nil) //nolint:gosec // positive
+	id := ulid.MustNew(uint64(created), nil)
 	j := job.Job{
 		Key: job.Key{Topic: "t", ID: "i"}, UID: id.String(),
 		Spec: job.Spec{
@@ -29,7 +29,7 @@ func drawJob(t *rapid.T) job.Job {
 			When:    job.When{Delay: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "delay"))},
 			Timeout: time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "timeout")) * time.Millisecond,
 		},
-		State:     job.State(rapid.IntRange(0, int(job.Expired)).Draw(t, "state")), //nolint:gosec // small
+		State:     job.State(rapid.IntRange(0, int(job.Expired)).Draw(t, "state")),
 		CreatedAt: created, DueAt: later("due"), NextAt: later("next"), ExpiresAt: later("expires"), EndedAt: later("ended"),
 		Attempts: rapid.IntRange(0, 2000).Draw(t, "attempts"), Snoozes: rapid.IntRange(0, 100).Draw(t, "snoozes"),
 		Lapses: rapid.IntRange(0, 10).Draw(t, "lapses"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
@@ -93,7 +93,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(string(raw[:len(raw)-1]))
 	f.Add("")
 	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 99999999999 0 - -\n")
-	f.Fuzz(func(t *testing.T, raw string) {
+	f.Fuzz(func(_ *testing.T, raw string) {
 		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
 		if err != nil {
 			return
