@@ -1,0 +1,58 @@
+package access
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func auditLine(t *testing.T, c Change) map[string]any {
+	t.Helper()
+	var log bytes.Buffer
+	c.Log(t.Context(), slog.New(slog.NewJSONHandler(&log, nil)))
+	var line map[string]any
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %s", err, log.String())
+	}
+	delete(line, "time")
+	return line
+}
+
+func TestAuditLines(t *testing.T) {
+	token, key := issue(t)
+	who := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}}), token)
+	got := auditLine(t, Change{
+		Who: who, What: "POST /v1/jobs/{topic}/{id}/run", Target: "order-timeout/order-8812", Result: "job_finished",
+		Client: "192.0.2.7", RequestID: "r-1",
+	})
+	want := map[string]any{
+		"level": "INFO", "msg": "audit", "who": map[string]any{"key_id": key.ID, "key_name": "ci"},
+		"what": "POST /v1/jobs/{topic}/{id}/run", "target": "order-timeout/order-8812", "result": "job_finished",
+		"client": "192.0.2.7", "request_id": "r-1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAuditBoundsWhatCallersWrite(t *testing.T) {
+	token := newToken().Reveal()
+	for name, target := range map[string]string{
+		"long":          strings.Repeat("x", 1<<16),
+		"cut in a rune": strings.Repeat("x", maxTarget-1) + "€€€",
+		"not UTF-8":     "\xff\xfe",
+		"lines":         "a\nlevel=INFO msg=audit",
+		"a token":       "t/" + token,
+		"a URL":         "https://user:pass@host/?q=1",
+	} {
+		got, _ := auditLine(t, Change{Target: target})["target"].(string)
+		if len(got) > maxTarget+3 || !strings.HasPrefix(got, target[:1]) && name != "not UTF-8" ||
+			strings.Contains(got, secretOf(token)[:8]) || strings.Contains(got, "pass") {
+			t.Errorf("%s: %.400q", name, got)
+		}
+	}
+}

@@ -1,0 +1,207 @@
+package access
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// testClock stands still until it is moved.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newTestClock() *testClock {
+	return &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) NewTimer(time.Duration) job.Timer { panic("nothing here waits") }
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// documents is a store.Documents in memory that can be told to fail, and how
+// long a listing takes.
+type documents struct {
+	mu    sync.Mutex
+	docs  map[string]store.Document
+	fail  map[string]error // by method
+	takes time.Duration    // of a listing, after it has read
+	lists int
+}
+
+func newDocuments() *documents {
+	return &documents{docs: map[string]store.Document{}, fail: map[string]error{}}
+}
+
+func (d *documents) failing(method string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail[method] = err
+}
+
+func (d *documents) slow(takes time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.takes = takes
+}
+
+func (d *documents) listed() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lists
+}
+
+func (d *documents) put(name, data string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.docs[name] = store.Document{Kind: documentKind, Name: name, Data: []byte(data), Version: d.docs[name].Version + 1}
+}
+
+func (d *documents) Document(_ context.Context, kind, name string) (store.Document, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.fail["Document"]; err != nil {
+		return store.Document{}, err
+	}
+	doc, ok := d.docs[name]
+	if !ok || kind != documentKind {
+		return store.Document{}, store.ErrNotFound
+	}
+	return doc, nil
+}
+
+func (d *documents) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	d.mu.Lock()
+	d.lists++
+	takes, err := d.takes, d.fail["ListDocuments"]
+	var found []store.Document
+	for _, doc := range d.docs {
+		if doc.Kind == kind {
+			found = append(found, doc)
+		}
+	}
+	d.mu.Unlock()
+	if takes > 0 {
+		if err := job.Sleep(ctx, job.SystemClock(), takes); err != nil {
+			return nil, err
+		}
+	}
+	return found, err
+}
+
+func (d *documents) PutDocument(_ context.Context, doc store.Document) (store.Document, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.fail["PutDocument"]; err != nil {
+		return store.Document{}, err
+	}
+	if d.docs[doc.Name].Version != doc.Version {
+		return store.Document{}, store.ErrConflict
+	}
+	doc.Version++
+	d.docs[doc.Name] = doc
+	return doc, nil
+}
+
+func (d *documents) DeleteDocument(_ context.Context, _, name string, version uint64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.fail["DeleteDocument"]; err != nil {
+		return err
+	}
+	if doc, ok := d.docs[name]; !ok {
+		return store.ErrNotFound
+	} else if doc.Version != version {
+		return store.ErrConflict
+	}
+	delete(d.docs, name)
+	return nil
+}
+
+// lockedBuffer is a log that may be written and read at the same time.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) lines(containing string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(slices.DeleteFunc(strings.Split(b.b.String(), "\n"), func(l string) bool {
+		return l == "" || !strings.Contains(l, containing)
+	}))
+}
+
+func (b *lockedBuffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// issue makes a key with its token.
+func issue(t testing.TB, change ...func(*Key)) (string, Key) {
+	t.Helper()
+	token := newToken()
+	k := Key{ID: token.id(), Name: "ci", Scope: Write, Namespace: "shop", Digest: token.digest()}
+	for _, c := range change {
+		c(&k)
+	}
+	return token.Reveal(), k
+}
+
+func newKeyring(t testing.TB, o Options) *Keyring {
+	t.Helper()
+	if o.Namespace == "" {
+		o.Namespace = "shop"
+	}
+	k, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func bearer(token string) string { return "Bearer " + token }
+
+// mustAuthenticate fails the test when the token is not accepted.
+func mustAuthenticate(t testing.TB, k *Keyring, token string) Principal {
+	t.Helper()
+	p, err := k.Authenticate(bearer(token))
+	if err != nil {
+		t.Fatalf("Authenticate: %v", err)
+	}
+	return p
+}
+
+// secretOf is the part of a token that must not be seen.
+func secretOf(token string) string {
+	return token[len(tokenPrefix)+idLength+1:]
+}
+
+func show(vs ...any) string { return fmt.Sprintln(vs...) }

@@ -1,0 +1,333 @@
+package access
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func TestAuthenticate(t *testing.T) {
+	clock := newTestClock()
+	token, key := issue(t)
+	expired, old := issue(t, func(k *Key) { k.ExpiresAt = job.InstantOf(clock.Now()) })
+	k := newKeyring(t, Options{Keys: []Key{key, old}, Clock: clock})
+	impostor := impostorOf(token)
+	stranger := newToken().Reveal()
+
+	for _, c := range []struct {
+		name, header string
+		want         error
+	}{
+		{"the token", "Bearer " + token, nil},
+		{"scheme in another case", "bEARER " + token, nil},
+		{"more spaces", "Bearer   " + token, nil},
+		{"no header", "", ErrMissing},
+		{"another scheme", "Basic dXNlcjpwYXNzd29yZA==", ErrMalformed},
+		{"no scheme", token, ErrMalformed},
+		{"nothing after the scheme", "Bearer", ErrMalformed},
+		{"only a space", "Bearer ", ErrMalformed},
+		{"space behind", "Bearer " + token + " ", ErrMalformed},
+		{"tab", "Bearer\t" + token, ErrMalformed},
+		{"two headers", "Bearer " + token + ", Bearer " + token, ErrMalformed},
+		{"cut off", "Bearer " + token[:50], ErrMalformed},
+		{"huge", "Bearer " + strings.Repeat("a", 1<<20), ErrMalformed},
+		{"unknown id", "Bearer " + stranger, ErrUnknown},
+		{"wrong secret", "Bearer " + impostor, ErrUnknown},
+		{"expired", "Bearer " + expired, ErrExpired},
+		{"expired with a wrong secret", "Bearer " + impostorOf(expired), ErrUnknown},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := k.Authenticate(c.header)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("got %v, want %v", err, c.want)
+			}
+			if err != nil && (p != Principal{} || p.Allows(Public) == nil) {
+				t.Errorf("an unknown caller is %+v and may do something", p)
+			}
+			if err == nil && (p.KeyID != key.ID || p.KeyName != "ci" || p.Scope != Write || p.Namespace != "shop") {
+				t.Errorf("the caller is %+v", p)
+			}
+			if err != nil && (strings.Contains(err.Error(), secretOf(token)[:8]) || strings.Contains(err.Error(), secretOf(expired)[:8])) {
+				t.Errorf("the error shows a secret: %v", err)
+			}
+		})
+	}
+}
+
+// impostorOf is a well-formed token with the id of another and a secret of its own.
+func impostorOf(token string) string {
+	body := token[:len(tokenPrefix)+idLength+1] + secretOf(newToken().Reveal())[:secretLength]
+	return body + checksum(body)
+}
+
+func TestKeysExpireByTheClock(t *testing.T) {
+	clock := newTestClock()
+	token, key := issue(t, func(k *Key) { k.ExpiresAt = job.InstantOf(clock.Now().Add(time.Minute)) })
+	k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock})
+	clock.advance(time.Minute - time.Millisecond)
+	mustAuthenticate(t, k, token)
+	clock.advance(time.Millisecond)
+	if _, err := k.Authenticate(bearer(token)); !errors.Is(err, ErrExpired) {
+		t.Fatalf("at its end the key gives %v", err)
+	}
+}
+
+// Whatever becomes of a well-formed token, it costs one comparison of whole
+// digests: neither an unknown id nor a wrong secret can be told by the work.
+func TestEveryAnswerCostsOneComparison(t *testing.T) {
+	clock := newTestClock()
+	token, key := issue(t)
+	expired, old := issue(t, func(k *Key) { k.ExpiresAt = 1 })
+	foreign, other := issue(t, func(k *Key) { k.Namespace = "elsewhere" })
+	docs := newDocuments()
+	broken := newToken()
+	docs.put(broken.id(), "{}")
+	k := newKeyring(t, Options{Keys: []Key{key, old, other}, Clock: clock, Store: docs})
+	if err := k.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	k.equal = func(x, y []byte) int {
+		compared++
+		if len(x) != 32 || len(y) != 32 {
+			t.Errorf("compared %d with %d bytes", len(x), len(y))
+		}
+		return subtle.ConstantTimeCompare(x, y)
+	}
+	for name, text := range map[string]string{
+		"valid": token, "expired": expired, "other namespace": foreign, "unusable": broken.Reveal(),
+		"unknown id": newToken().Reveal(), "wrong secret": impostorOf(token),
+	} {
+		compared = 0
+		_, _ = k.Authenticate(bearer(text))
+		if compared != 1 {
+			t.Errorf("%s: %d comparisons", name, compared)
+		}
+	}
+}
+
+// An unknown id must not be let in by whatever the stand-in's digest is.
+func TestNobodyIsNoKey(t *testing.T) {
+	k := newKeyring(t, Options{})
+	k.equal = func(_, _ []byte) int { return 1 }
+	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, ErrUnknown) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestScopesAndNamespaces(t *testing.T) {
+	needs := []Scope{Nobody, Public, Read, Write, Admin}
+	for _, c := range []struct {
+		have    Scope
+		allowed []Scope
+	}{
+		{Read, []Scope{Public, Read}},
+		{Write, []Scope{Public, Read, Write}},
+		{Admin, []Scope{Public, Read, Write, Admin}},
+	} {
+		token, key := issue(t, func(k *Key) { k.Scope = c.have })
+		p := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}}), token)
+		foreign := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}, Namespace: "other"}), token)
+		for _, need := range needs {
+			err := p.Allows(need)
+			var scope *ScopeError
+			want := strings.Contains(show(c.allowed), need.String())
+			if want != (err == nil) || err != nil && (!errors.As(err, &scope) || *scope != ScopeError{need, c.have}) {
+				t.Errorf("%v for a call of %v: %v", c.have, need, err)
+			}
+			var namespace *NamespaceError
+			if err := foreign.Allows(need); !errors.As(err, &namespace) || *namespace != (NamespaceError{"shop", "other"}) {
+				t.Errorf("a key of another namespace for a call of %v: %v", need, err)
+			}
+		}
+	}
+	if err := (Principal{}).Allows(Read); err == nil {
+		t.Error("the zero Principal may read")
+	}
+}
+
+func TestScopeNames(t *testing.T) {
+	for _, s := range []Scope{Read, Write, Admin} {
+		if got, err := ParseScope(s.String()); err != nil || got != s {
+			t.Errorf("ParseScope(%q) = %v, %v", s.String(), got, err)
+		}
+	}
+	for _, name := range []string{"", "none", "public", "Read", "scope(9)"} {
+		if got, err := ParseScope(name); err == nil || got != Nobody {
+			t.Errorf("ParseScope(%q) = %v, %v", name, got, err)
+		}
+	}
+	if got := Scope(9).String(); got != "scope(9)" {
+		t.Errorf("an unknown scope is called %q", got)
+	}
+}
+
+func TestOpenAsksNobody(t *testing.T) {
+	token, key := issue(t)
+	k := newKeyring(t, Options{Keys: []Key{key}, Open: true, Rate: Rate{1, time.Hour}})
+	for _, header := range []string{"", "nonsense", bearer(token)} {
+		p, err := k.Authenticate(header)
+		if err != nil || p.KeyID != "" || p.Allows(Admin) != nil || p.Allows(Nobody) == nil {
+			t.Errorf("with %q the caller is %+v, %v", header, p, err)
+		}
+		if q := k.Take(p); !q.Allowed || q.Rate != (Rate{}) {
+			t.Errorf("nobody is limited to %+v", q)
+		}
+	}
+}
+
+func TestUnreadStoreIsNoReasonToRefuse(t *testing.T) {
+	token, key := issue(t)
+	docs := newDocuments()
+	k := newKeyring(t, Options{Keys: []Key{key}, Store: docs})
+	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("an id that may be in the store gives %v", err)
+	}
+	if _, err := k.Authenticate(bearer(impostorOf(token))); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a wrong secret of a key in the settings gives %v", err)
+	}
+	mustAuthenticate(t, k, token)
+	if err := k.refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, ErrUnknown) {
+		t.Errorf("once the store is read, an unknown id gives %v", err)
+	}
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	_, key := issue(t)
+	for name, o := range map[string]Options{
+		"no namespace": {},
+		"a key twice":  {Namespace: "shop", Keys: []Key{key, key}},
+	} {
+		if k, err := New(o); err == nil || k != nil {
+			t.Errorf("%s: %v, %v", name, k, err)
+		}
+	}
+}
+
+func TestChallenge(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{ErrMissing, `Bearer realm="duehook"`},
+		{fmt.Errorf("%w: short", ErrMalformed), `Bearer realm="duehook", error="invalid_token"`},
+		{ErrUnknown, `Bearer realm="duehook", error="invalid_token"`},
+		{ErrExpired, `Bearer realm="duehook", error="invalid_token"`},
+		{&ScopeError{Need: Write, Have: Read}, `Bearer realm="duehook", error="insufficient_scope", scope="write"`},
+		{&NamespaceError{Key: "a", Server: "b"}, ""},
+		{store.ErrUnavailable, ""},
+	} {
+		if got := Challenge(c.err); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
+		}
+	}
+}
+
+func TestErrorsSayWhatIsMissing(t *testing.T) {
+	for want, err := range map[string]error{
+		"the call needs an API key of scope write, this one has read":             &ScopeError{Write, Read},
+		"the API key is for namespace blog, this server is of namespace shop":     &NamespaceError{"blog", "shop"},
+		"malformed API key: the scheme of the Authorization header is not Bearer": errOf(t, "Basic x"),
+		"malformed API key: the token has 4 characters instead of 51":             errOf(t, "Bearer dh_x"),
+		"malformed API key: the token does not begin with dh_":                    errOf(t, "Bearer x"),
+	} {
+		if err.Error() != want {
+			t.Errorf("got %q, want %q", err, want)
+		}
+	}
+}
+
+func errOf(t *testing.T, header string) error {
+	t.Helper()
+	_, err := newKeyring(t, Options{}).Authenticate(header)
+	if err == nil {
+		t.Fatalf("%q is accepted", header)
+	}
+	return err
+}
+
+func TestPrincipalsAreNamedInLogs(t *testing.T) {
+	token, key := issue(t)
+	k := newKeyring(t, Options{Keys: []Key{key}})
+	var log lockedBuffer
+	log.logger().Info("x", "who", mustAuthenticate(t, k, token))
+	log.logger().Info("x", "who", Principal{})
+	if log.lines("who.key_id="+key.ID+" who.key_name=ci") != 1 || log.lines("who.key_id=anonymous") != 1 {
+		t.Errorf("log:\n%s", log.b.String())
+	}
+}
+
+// Callers, a reading of the store and changes at the same time.
+func TestRaces(t *testing.T) {
+	token, key := issue(t, func(k *Key) { k.Rate = Rate{1000, time.Second} })
+	docs := newDocuments()
+	k := newKeyring(t, Options{Keys: []Key{key}, Store: docs, Logger: slog.New(slog.DiscardHandler)})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				if p, err := k.Authenticate(bearer(token)); err != nil || p.Allows(Read) != nil {
+					t.Error("the key of the settings was not accepted")
+				} else {
+					k.Take(p)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 50 {
+				made, stored, err := k.Create(t.Context(), Draft{Scope: "read"})
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				if _, err := k.Authenticate(bearer(made.Reveal())); err != nil {
+					t.Errorf("a new key: %v", err)
+				}
+				if err := k.Revoke(t.Context(), stored.ID); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 50 {
+				if _, err := k.List(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkAuthenticate(b *testing.B) {
+	token, key := issue(b, func(k *Key) { k.Rate = Rate{maxRequests, time.Second} })
+	k := newKeyring(b, Options{Keys: []Key{key}})
+	for _, c := range []struct{ name, token string }{
+		{"known", token}, {"unknown-id", newToken().Reveal()}, {"wrong-secret", impostorOf(token)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = k.Authenticate(bearer(c.token))
+			}
+		})
+	}
+	p := mustAuthenticate(b, k, token)
+	b.Run("take", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			k.Take(p)
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package access
+
+import "log/slog"
+
+// Principal is who is calling.
+type Principal struct {
+	// KeyID and KeyName are empty when nobody is asked for a key.
+	KeyID     string
+	KeyName   string
+	Scope     Scope
+	Namespace string
+
+	served  string // the namespace of this server
+	limiter *limiter
+}
+
+// Allows says whether the caller may make a call that needs a scope. Its error
+// is a *NamespaceError or a *ScopeError.
+func (p Principal) Allows(need Scope) error {
+	switch {
+	case p.Namespace != p.served:
+		return &NamespaceError{Key: p.Namespace, Server: p.served}
+	case !p.Scope.includes(need):
+		return &ScopeError{Need: need, Have: p.Scope}
+	}
+	return nil
+}
+
+// LogValue names the caller.
+func (p Principal) LogValue() slog.Value {
+	id := p.KeyID
+	if id == "" {
+		id = "anonymous"
+	}
+	return slog.GroupValue(slog.String("key_id", id), slog.String("key_name", p.KeyName))
+}

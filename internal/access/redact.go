@@ -1,0 +1,66 @@
+package access
+
+import (
+	"log/slog"
+	"regexp"
+	"strings"
+)
+
+const hidden = "***"
+
+var (
+	tokenForm  = regexp.MustCompile(`(` + tokenPrefix + `[a-z2-7]{8}_)[A-Za-z0-9_-]+`)
+	secretForm = regexp.MustCompile(`whsec_[A-Za-z0-9+/=_-]+`)
+	headerForm = regexp.MustCompile(`\b([Bb]earer|[Bb]asic) +[A-Za-z0-9._~+/=-]{12,}`)
+	urlForm    = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+)
+
+// Redact hides what a text for the log must not show, wherever it stands: the
+// secrets of API tokens and of signatures, credentials of Authorization
+// headers, and of URLs the user name, password, query and fragment.
+func Redact(text string) string {
+	if strings.Contains(text, "://") {
+		text = urlForm.ReplaceAllStringFunc(text, redactURL)
+	}
+	if strings.Contains(text, tokenPrefix) {
+		text = tokenForm.ReplaceAllString(text, "${1}"+hidden)
+	}
+	if strings.Contains(text, "whsec_") {
+		text = secretForm.ReplaceAllString(text, "whsec_"+hidden)
+	}
+	if strings.Contains(text, "earer ") || strings.Contains(text, "asic ") {
+		text = headerForm.ReplaceAllString(text, "$1 "+hidden)
+	}
+	return text
+}
+
+// redactURL cuts by hand, because the URL may be one that a parser refuses.
+func redactURL(url string) string {
+	scheme, rest, _ := strings.Cut(url, "://")
+	path, query := rest, ""
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		path, query = rest[:i], rest[i:i+1]+hidden
+		if strings.Contains(rest[i:], "@") {
+			// A query with an @, or a password with a question mark: hide both.
+			return scheme + "://" + hidden
+		}
+	}
+	if i := strings.LastIndexByte(path, '@'); i >= 0 {
+		path = hidden + path[i:]
+	}
+	return scheme + "://" + path + query
+}
+
+// RedactAttr is a slog.HandlerOptions.ReplaceAttr that redacts every text and
+// error of every line.
+func RedactAttr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Redact(a.Value.String()))
+	case slog.KindAny:
+		if err, ok := a.Value.Any().(error); ok {
+			a.Value = slog.StringValue(Redact(err.Error()))
+		}
+	}
+	return a
+}
