@@ -101,6 +101,8 @@ func (m measures) wrap(s Store) *observed {
 		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
 		hold: m.op("hold"), unhold: m.op("unhold"),
 		purge: m.op("purge"), ping: m.op("ping"),
+		document: m.op("document"), documents: m.op("list_documents"),
+		putDocument: m.op("put_document"), deleteDocument: m.op("delete_document"),
 	}
 }
 
@@ -113,6 +115,8 @@ type observed struct {
 	get, attempts, list, topics, topic, depth     operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
+	document, documents                           operation
+	putDocument, deleteDocument                   operation
 }
 
 func (s *observed) Register(ctx context.Context, regs []Registration) ([]Registered, error) {
@@ -281,5 +285,33 @@ func (l *observedLocker) Unlock(ctx context.Context) error {
 	began := l.store.unlock.begin()
 	err := l.inner.Unlock(ctx)
 	l.store.unlock.end(began, err)
+	return err
+}
+
+func (s *observed) Document(ctx context.Context, kind, name string) (Document, error) {
+	began := s.document.begin()
+	d, err := s.inner.Document(ctx, kind, name)
+	s.document.end(began, err)
+	return d, err
+}
+
+func (s *observed) ListDocuments(ctx context.Context, kind string) ([]Document, error) {
+	began := s.documents.begin()
+	docs, err := s.inner.ListDocuments(ctx, kind)
+	s.documents.end(began, err)
+	return docs, err
+}
+
+func (s *observed) PutDocument(ctx context.Context, d Document) (Document, error) {
+	began := s.putDocument.begin()
+	stored, err := s.inner.PutDocument(ctx, d)
+	s.putDocument.end(began, err)
+	return stored, err
+}
+
+func (s *observed) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
+	began := s.deleteDocument.begin()
+	err := s.inner.DeleteDocument(ctx, kind, name, version)
+	s.deleteDocument.end(began, err)
 	return err
 }

@@ -101,6 +101,20 @@ func (s *stub) Unhold(_ context.Context, _ string) error                { return
 func (s *stub) Purge(_ context.Context, limit int) (int, error)         { return limit, s.err }
 func (s *stub) Ping(context.Context) error                              { return s.err }
 
+func (s *stub) Document(_ context.Context, kind, name string) (store.Document, error) {
+	return store.Document{Kind: kind, Name: name}, s.err
+}
+
+func (s *stub) ListDocuments(_ context.Context, kind string) ([]store.Document, error) {
+	return []store.Document{{Kind: kind}}, s.err
+}
+
+func (s *stub) PutDocument(_ context.Context, d store.Document) (store.Document, error) {
+	return d, s.err
+}
+
+func (s *stub) DeleteDocument(context.Context, string, string, uint64) error { return s.err }
+
 func (s *stub) Close() error {
 	s.closed = true
 	return s.err
@@ -145,16 +159,26 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
 		return shards, err
 	},
-	"lock":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
-	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
-	"unlock": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
-	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
-	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
-	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
-	"hold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Hold(ctx, "e", time.Second) },
-	"unhold": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Unhold(ctx, "e") },
-	"purge":  func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
-	"ping":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Ping(ctx) },
+	"lock":     func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
+	"extend":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
+	"unlock":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
+	"pop":      func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
+	"claim":    func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
+	"settle":   func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
+	"hold":     func(ctx context.Context, s store.Store) (any, error) { return nil, s.Hold(ctx, "e", time.Second) },
+	"unhold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Unhold(ctx, "e") },
+	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
+	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
+	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
+		return s.ListDocuments(ctx, "k")
+	},
+	"put_document": func(ctx context.Context, s store.Store) (any, error) {
+		return s.PutDocument(ctx, store.Document{Kind: "k", Name: "n"})
+	},
+	"delete_document": func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.DeleteDocument(ctx, "k", "n", 1)
+	},
+	"ping": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Ping(ctx) },
 }
 
 func TestObserve(t *testing.T) {

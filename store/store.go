@@ -39,6 +39,7 @@ type Store interface {
 	Carrying
 	Dispatching
 	Keeping
+	Documents
 
 	// Ping reports whether the store can serve; its error wraps ErrUnavailable.
 	Ping(ctx context.Context) error

@@ -107,15 +107,18 @@ func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
+// sqlDurable makes the commits of a connection survive a power failure.
+const sqlDurable = "PRAGMA synchronous = FULL"
+
 // setDurable says whether the next commits must survive a power failure. A
 // commit that need not is on disk with the next one that must.
 func setDurable(ctx context.Context, write *sql.DB, durable bool) error {
-	level := "NORMAL"
+	text := "PRAGMA synchronous = NORMAL"
 	if durable {
-		level = "FULL"
+		text = sqlDurable
 	}
-	if _, err := write.ExecContext(ctx, "PRAGMA synchronous = "+level); err != nil {
-		return fmt.Errorf("set synchronous to %s: %w", level, err)
+	if _, err := write.ExecContext(ctx, text); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type Store struct {
 	topics    btree.Map[string, *topic]
 	lanes     btree.Map[string, *lane]
 	endpoints map[string]*endpoint
+	documents map[documentKey]store.Document
 	bizKeys   *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
@@ -62,6 +63,7 @@ func New(o Options) *Store {
 		retention: o.Retention,
 		done:      make(chan struct{}),
 		endpoints: map[string]*endpoint{},
+		documents: map[documentKey]store.Document{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
@@ -122,7 +124,7 @@ func (s *Store) Close() error {
 	s.lanes.Clear()
 	s.bizKeys.Clear()
 	s.line.Clear()
-	s.endpoints, s.ready = nil, nil
+	s.endpoints, s.documents, s.ready = nil, nil, nil
 	return nil
 }
 

@@ -59,6 +59,13 @@ func (h Harness) open(t testing.TB, o Options, callerCloses bool) *fixture {
 	return f
 }
 
+func (f *fixture) isError(what string, err, want error) {
+	f.Helper()
+	if !errors.Is(err, want) {
+		f.Fatalf("%s: %v, want %v", what, err, want)
+	}
+}
+
 func (f *fixture) noError(what string, err error) {
 	f.Helper()
 	if err != nil {

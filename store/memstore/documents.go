@@ -1,0 +1,81 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/duehook/duehook/store"
+)
+
+// documentKey names a document.
+type documentKey struct{ kind, name string }
+
+// Document reads a document.
+func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return store.Document{}, err
+	}
+	defer s.leave()
+	d, ok := s.documents[documentKey{kind, name}]
+	if !ok {
+		return store.Document{}, store.ErrNotFound
+	}
+	return cloneDocument(d), nil
+}
+
+// ListDocuments reads all documents of a kind.
+func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	var docs []store.Document
+	for key, d := range s.documents {
+		if key.kind == kind {
+			docs = append(docs, cloneDocument(d))
+		}
+	}
+	slices.SortFunc(docs, func(a, b store.Document) int { return cmp.Compare(a.Name, b.Name) })
+	return docs, nil
+}
+
+// PutDocument writes a document.
+func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return store.Document{}, err
+	}
+	defer s.leave()
+	key := documentKey{d.Kind, d.Name}
+	if s.documents[key].Version != d.Version {
+		return store.Document{}, store.ErrConflict
+	}
+	d = cloneDocument(d)
+	d.Version++
+	s.documents[key] = d
+	return cloneDocument(d), nil
+}
+
+// DeleteDocument deletes a document.
+func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	key := documentKey{kind, name}
+	d, ok := s.documents[key]
+	switch {
+	case !ok:
+		return store.ErrNotFound
+	case d.Version != version:
+		return store.ErrConflict
+	}
+	delete(s.documents, key)
+	return nil
+}
+
+// cloneDocument: neither the caller nor the store may alter the other's data.
+func cloneDocument(d store.Document) store.Document {
+	d.Data = slices.Clone(d.Data)
+	return d
+}

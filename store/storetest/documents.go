@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/duehook/duehook/store"
+)
+
+var documentCases = []testCase{
+	{name: "documents/are written, read, changed and deleted", options: Options{}, run: func(f *fixture) {
+		_, err := f.Document(f.ctx, "k", "a")
+		f.isError("Document", err, store.ErrNotFound)
+		docs, err := f.ListDocuments(f.ctx, "k")
+		f.noError("ListDocuments", err)
+		equal(f, "documents", docs, nil)
+
+		first := f.putDocument(store.Document{Kind: "k", Name: "b", Data: []byte("1\n\x00\xff")})
+		equal(f, "version", first.Version, uint64(1))
+		first.Data = []byte("2")
+		second := f.putDocument(first)
+		equal(f, "version", second.Version, uint64(2))
+		empty := f.putDocument(store.Document{Kind: "k", Name: "a"})
+		f.putDocument(store.Document{Kind: "other", Name: "a", Data: []byte("x")})
+
+		read, err := f.Document(f.ctx, "k", "b")
+		f.noError("Document", err)
+		equal(f, "document", read, second)
+		docs, err = f.ListDocuments(f.ctx, "k")
+		f.noError("ListDocuments", err)
+		equal(f, "documents by name", docs, []store.Document{empty, second})
+
+		f.noError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "b", 2))
+		_, err = f.Document(f.ctx, "k", "b")
+		f.isError("Document", err, store.ErrNotFound)
+		equal(f, "version of a new one", f.putDocument(store.Document{Kind: "k", Name: "b"}).Version, uint64(1))
+	}},
+	{name: "documents/another version is a conflict", options: Options{}, run: func(f *fixture) {
+		d := f.putDocument(store.Document{Kind: "k", Name: "a", Data: []byte("1")})
+		for _, version := range []uint64{0, 2} {
+			_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "a", Data: []byte("2"), Version: version})
+			f.isError("PutDocument", err, store.ErrConflict)
+			f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "a", version), store.ErrConflict)
+		}
+		_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "missing", Version: 1})
+		f.isError("PutDocument", err, store.ErrConflict)
+		f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "missing", 1), store.ErrNotFound)
+		read, err := f.Document(f.ctx, "k", "a")
+		f.noError("Document", err)
+		equal(f, "document", read, d)
+	}},
+	{name: "documents/neither side can alter the other's data", options: Options{}, run: func(f *fixture) {
+		data := []byte("abc")
+		stored := f.putDocument(store.Document{Kind: "k", Name: "a", Data: data})
+		data[0], stored.Data[1] = '!', '!'
+		read, err := f.Document(f.ctx, "k", "a")
+		f.noError("Document", err)
+		read.Data[2] = '!'
+		docs, err := f.ListDocuments(f.ctx, "k")
+		f.noError("ListDocuments", err)
+		equal(f, "data", string(docs[0].Data), "abc")
+	}},
+	{name: "documents/one of many at once wins", options: Options{}, run: func(f *fixture) {
+		var won atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "a", Data: fmt.Append(nil, i)})
+				if err == nil {
+					won.Add(1)
+				} else if !errors.Is(err, store.ErrConflict) {
+					f.Errorf("PutDocument: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		equal(f, "winners", won.Load(), int64(1))
+	}},
+}
+
+func (f *fixture) putDocument(d store.Document) store.Document {
+	f.Helper()
+	stored, err := f.PutDocument(f.ctx, d)
+	f.noError("PutDocument", err)
+	return stored
+}
