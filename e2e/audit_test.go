@@ -16,7 +16,7 @@ const (
 	// settleTime bounds the time from a receiver's answer to its being written
 	// down. An attempt that was answered earlier than that before a kill was
 	// not in flight any more, and must not be repeated.
-	settleTime = 200 * time.Millisecond
+	settleTime = 500 * time.Millisecond
 	// closeTime bounds the time from a process's end to the receiver's seeing
 	// that its connections ended.
 	closeTime = 2 * time.Second
