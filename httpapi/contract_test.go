@@ -15,7 +15,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/duehook/duehook/internal/access"
 )
 
 // contract holds answers against the OpenAPI document.
@@ -310,6 +313,21 @@ func TestDocumentHasEveryQueryParameter(t *testing.T) {
 	}
 }
 
+// The scope of each call stands in the table and in the document.
+func TestDocumentHasEveryScope(t *testing.T) {
+	c := theContract()
+	for _, rt := range routes {
+		_, security := c.at("/paths/" + escapePointer(rt.path) + "/" + strings.ToLower(rt.method) + "/security")
+		want := []any{map[string]any{"key": []any{rt.scope.String()}}}
+		if rt.scope == access.Public {
+			want = []any{}
+		}
+		if diff := cmp.Diff(any(want), security); diff != "" {
+			t.Errorf("%s %s: (-table +document)\n%s", rt.method, rt.path, diff)
+		}
+	}
+}
+
 // The fields that the decoder knows are those of the schemas.
 func TestDocumentHasEveryField(t *testing.T) {
 	c := theContract()
@@ -324,6 +342,7 @@ func TestDocumentHasEveryField(t *testing.T) {
 	same("Registration", slices.Collect(maps.Keys(draftFields)))
 	same("Retry", slices.Collect(maps.Keys(retryFields)))
 	same("Expect", slices.Collect(maps.Keys(expectFields)))
+	same("KeyDraft", slices.Collect(maps.Keys(keyFields)))
 	same("Batch", slices.Collect(maps.Keys(batchFields)))
 }
 

@@ -3,9 +3,11 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -15,7 +17,7 @@ const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id"
 // TestEveryDocumentedAnswer brings about every answer that the document
 // promises, and each is held against its schema on the way.
 func TestEveryDocumentedAnswer(t *testing.T) {
-	a := newAPI(t, func(o *Options) {
+	a := newKeyedAPI(t, func(o *Options) {
 		o.CheckURL = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")
@@ -27,6 +29,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverRegistrations(a)
 	coverStates(a)
 	coverReads(a)
+	coverKeys(a)
 	coverRefusals(a)
 	coverFaults(a)
 
@@ -37,7 +40,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	}
 }
 
-func coverRegistrations(a *api) {
+func coverRegistrations(a *keyedAPI) {
 	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
 	a.want(200, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
 	a.wantProblem(codeJobExists, "POST", "/v1/jobs", strings.Replace(fmt.Sprintf(okJob, "waits"), "30m", "31m", 1))
@@ -49,7 +52,7 @@ func coverRegistrations(a *api) {
 	a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"url":"https://shop.example/hook","delay":60},{}]}`)
 }
 
-func coverStates(a *api) {
+func coverStates(a *keyedAPI) {
 	const waits, flies, over = "/v1/jobs/t/waits", "/v1/jobs/t/flies", "/v1/jobs/t/over"
 	a.want(200, "PATCH", waits, `{"delay":"1h"}`)
 	a.wantProblem(codeJobInFlight, "PATCH", flies, `{"delay":"1h"}`)
@@ -64,7 +67,7 @@ func coverStates(a *api) {
 	a.wantProblem(codeJobFinished, "DELETE", over, "")
 }
 
-func coverReads(a *api) {
+func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/jobs", "")
 	a.want(200, "GET", "/v1/jobs/t/waits", "")
 	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
@@ -78,13 +81,47 @@ func coverReads(a *api) {
 	}
 }
 
+func coverKeys(a *keyedAPI) {
+	made := a.want(201, "POST", "/v1/keys", `{"scope":"read"}`)
+	a.want(200, "GET", "/v1/keys", "")
+	a.want(200, "DELETE", "/v1/keys/"+made["id"].(string), "")
+	a.wantProblem(codeKeyNotFound, "DELETE", "/v1/keys/"+made["id"].(string), "")
+	a.wantProblem(codeKeyFixed, "DELETE", "/v1/keys/"+a.admin.ID, "")
+	keys := []access.Key{a.admin}
+	for i := range access.MaxKeys {
+		keys = append(keys, access.Key{ID: strconv.Itoa(i)})
+	}
+	a.withAccess(a.keyring(keys...), func() {
+		a.wantProblem(codeTooManyKeys, "POST", "/v1/keys", `{"scope":"read"}`)
+	})
+
+	limited, key := a.newKey("--scope=admin", "--rate=1/1d")
+	unlimited, _ := a.newKey("--scope=admin")
+	narrow, narrowKey := a.newKey("--scope=read", "--namespace=other")
+	for _, rt := range routes {
+		if rt.scope == access.Public {
+			continue
+		}
+		path := rt.example("t", "waits")
+		a.wantProblem(codeUnauthorized, rt.method, path, "", "Authorization", "")
+		a.withAccess(a.keyring(key, narrowKey), func() {
+			a.call(rt.method, path, "", "Authorization", "Bearer "+limited)
+			a.wantProblem(codeRateLimited, rt.method, path, "", "Authorization", "Bearer "+limited)
+			a.wantProblem(codeForbidden, rt.method, path, "", "Authorization", "Bearer "+narrow)
+		})
+		a.withAccess(a.keyring(), func() { // which has not read the stored keys yet
+			a.wantProblem(codeStoreUnavailable, rt.method, path, "", "Authorization", "Bearer "+unlimited)
+		})
+	}
+}
+
 // coverRefusals sends each call what it refuses before it looks at the store.
-func coverRefusals(a *api) {
+func coverRefusals(a *keyedAPI) {
 	for _, rt := range routes {
 		if rt.body == bodyIgnored {
 			continue
 		}
-		path := strings.NewReplacer("{topic}", "t", "{id}", "nobody").Replace(rt.path)
+		path := rt.example("t", "nobody")
 		a.wantProblem(codeInvalidRequest, rt.method, path+"?colour=blue", "")
 		if rt.method != "GET" {
 			a.wantProblem(codeForbidden, rt.method, path, "", "Sec-Fetch-Site", "cross-site")
@@ -109,10 +146,11 @@ func coverRefusals(a *api) {
 }
 
 // coverFaults makes every call that asks the store fail by it.
-func coverFaults(a *api) {
+func coverFaults(a *keyedAPI) {
 	valid := map[string]string{
 		"POST /v1/jobs":               fmt.Sprintf(okJob, "fault"),
 		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
+		"POST /v1/keys":               `{"scope":"read"}`,
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
 	}
 	for _, fault := range []struct {
@@ -129,7 +167,7 @@ func coverFaults(a *api) {
 			if rt.body == bodyIgnored && rt.path != "/readyz" {
 				continue
 			}
-			path := strings.NewReplacer("{topic}", "t", "{id}", "waits").Replace(rt.path)
+			path := rt.example("t", "waits")
 			a.wantProblem(fault.code, rt.method, path, valid[rt.method+" "+rt.path])
 		}
 	}
@@ -162,14 +200,23 @@ func TestEveryErrorIsExplained(t *testing.T) {
 // callers decide.
 func TestErrorsHaveCodes(t *testing.T) {
 	for err, want := range map[error]code{
-		store.ErrNotFound:    codeJobNotFound,
-		store.ErrUnavailable: codeStoreUnavailable,
-		store.ErrBadCursor:   codeInvalidRequest,
-		store.ErrConflict:    codeStoreUnavailable,
-		job.ErrFinished:      codeJobFinished,
-		job.ErrInFlight:      codeJobInFlight,
-		job.ErrNotEnded:      codeJobInFlight,
-		errors.New("else"):   codeInternalError,
+		store.ErrNotFound:        codeJobNotFound,
+		store.ErrUnavailable:     codeStoreUnavailable,
+		store.ErrBadCursor:       codeInvalidRequest,
+		store.ErrConflict:        codeStoreUnavailable,
+		job.ErrFinished:          codeJobFinished,
+		job.ErrInFlight:          codeJobInFlight,
+		job.ErrNotEnded:          codeJobInFlight,
+		access.ErrMissing:        codeUnauthorized,
+		access.ErrMalformed:      codeUnauthorized,
+		access.ErrUnknown:        codeUnauthorized,
+		access.ErrExpired:        codeUnauthorized,
+		access.ErrNoKey:          codeKeyNotFound,
+		access.ErrFixedKey:       codeKeyFixed,
+		access.ErrTooManyKeys:    codeTooManyKeys,
+		&access.NamespaceError{}: codeForbidden,
+		&access.ScopeError{}:     codeForbidden,
+		errors.New("else"):       codeInternalError,
 	} {
 		if got := asAPIError(fmt.Errorf("wrapped: %w", err)); got.code != want {
 			t.Errorf("%v: got %s, want %s", err, got.code, want)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -230,8 +231,27 @@ var (
 	batchFields = newFieldSet(map[string]func(*batch, field){
 		"jobs": func(b *batch, f field) { b.jobs = f.list() },
 	})
+	keyFields = newFieldSet(map[string]func(*access.Draft, field){
+		"name":       func(d *access.Draft, f field) { setText(&d.Name, f) },
+		"scope":      func(d *access.Draft, f field) { setText(&d.Scope, f) },
+		"expires_at": func(d *access.Draft, f field) { setText(&d.ExpiresAt, f) },
+		"rate":       func(d *access.Draft, f field) { setText(&d.Rate, f) },
+	})
 	noFields = newFieldSet(map[string]func(*struct{}, field){})
 )
+
+// setText sets a string for which empty means absent. Given as empty, it is
+// more likely a mistake.
+func setText(into *string, f field) {
+	s := f.text()
+	switch {
+	case s == nil:
+	case *s == "":
+		f.fail("must not be empty; leave it out to get the default")
+	default:
+		*into = *s
+	}
+}
 
 // batch is the body of a batch registration: its jobs, each yet to be decoded.
 type batch struct{ jobs []json.RawMessage }

@@ -18,18 +18,23 @@ type code string
 // The codes. Each is explained in docs/api-errors.md.
 const (
 	codeMalformedJSON        code = "malformed_json"
+	codeUnauthorized         code = "unauthorized"
 	codeForbidden            code = "forbidden"
 	codeNotFound             code = "not_found"
 	codeJobNotFound          code = "job_not_found"
 	codeTopicNotFound        code = "topic_not_found"
+	codeKeyNotFound          code = "key_not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
 	codeJobInFlight          code = "job_in_flight"
+	codeKeyFixed             code = "key_fixed"
+	codeTooManyKeys          code = "too_many_keys"
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeInvalidRequest       code = "invalid_request"
 	codeDestinationBlocked   code = "destination_blocked"
+	codeRateLimited          code = "rate_limited"
 	codeInternalError        code = "internal_error"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeShuttingDown         code = "shutting_down"
@@ -41,18 +46,23 @@ var codes = map[code]struct {
 	title  string
 }{
 	codeMalformedJSON:        {http.StatusBadRequest, "The request body is not valid JSON"},
+	codeUnauthorized:         {http.StatusUnauthorized, "A valid API key is needed"},
 	codeForbidden:            {http.StatusForbidden, "The request is not allowed"},
 	codeNotFound:             {http.StatusNotFound, "There is no such call"},
 	codeJobNotFound:          {http.StatusNotFound, "There is no such job"},
 	codeTopicNotFound:        {http.StatusNotFound, "There is no such topic"},
+	codeKeyNotFound:          {http.StatusNotFound, "There is no such API key"},
 	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
 	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
+	codeKeyFixed:             {http.StatusConflict, "The API key is in the settings"},
+	codeTooManyKeys:          {http.StatusConflict, "There are too many API keys"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
 	codeDestinationBlocked:   {http.StatusUnprocessableEntity, "The destination is blocked"},
+	codeRateLimited:          {http.StatusTooManyRequests, "Too many requests"},
 	codeInternalError:        {http.StatusInternalServerError, "Internal error"},
 	codeStoreUnavailable:     {http.StatusServiceUnavailable, "The store is unavailable"},
 	codeShuttingDown:         {http.StatusServiceUnavailable, "The server is shutting down"},
@@ -118,6 +128,9 @@ func asAPIError(err error) *apiError {
 			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
 		}
 	}
+	if refused := asRefusal(err); refused != nil {
+		return refused
+	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):
 		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
@@ -144,7 +157,7 @@ func asAPIError(err error) *apiError {
 	case errors.Is(err, store.ErrConflict):
 		return &apiError{
 			code: codeStoreUnavailable, cause: err,
-			detail: "The job changed again and again while this change was tried; nothing was stored. Try again.",
+			detail: "What this request wants to change was changed by others again and again meanwhile; nothing was stored. Try again.",
 		}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &apiError{

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,8 @@ type api struct {
 	mem    *memstore.Store
 	faults *faultyStore
 	server *Server
+	// token is sent by call unless the test sets the header itself.
+	token string
 
 	mu   sync.Mutex
 	seen map[outcome]bool
@@ -87,6 +90,9 @@ func (a *api) call(method, target, body string, headers ...string) *httptest.Res
 		r.Body, r.ContentLength = http.NoBody, 0
 	} else {
 		r.Header.Set("Content-Type", "application/json")
+	}
+	if a.token != "" && !slices.Contains(headers, "Authorization") {
+		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i+1] == "" {

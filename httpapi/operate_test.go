@@ -44,7 +44,7 @@ func TestNewWantsAGatherer(t *testing.T) {
 }
 
 func TestHead(t *testing.T) {
-	a := newAPI(t)
+	a := newKeyedAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`)
 	for _, rt := range routes {
 		if rt.method != http.MethodGet {
@@ -52,6 +52,7 @@ func TestHead(t *testing.T) {
 		}
 		target := strings.NewReplacer("{topic}", "t", "{id}", "a").Replace(rt.path)
 		r := httptest.NewRequest(http.MethodHead, target, http.NoBody)
+		r.Header.Set("Authorization", "Bearer "+a.token)
 		if got := a.do(r, nil); got.Code != http.StatusOK {
 			t.Errorf("HEAD %s: %d", target, got.Code)
 		}

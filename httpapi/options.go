@@ -2,12 +2,14 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -21,15 +23,34 @@ type Store interface {
 	Ping(ctx context.Context) error
 }
 
+// Access is what the API needs of the keys. An *access.Keyring is one.
+type Access interface {
+	Authenticate(authorization string) (access.Principal, error)
+	Take(p access.Principal) access.Quota
+	Create(ctx context.Context, d access.Draft) (access.Token, access.Key, error)
+	List(ctx context.Context) ([]access.Key, error)
+	Revoke(ctx context.Context, id string) error
+}
+
 // Options are the settings of a Server. Only Store has no default.
 type Options struct {
 	Store Store
 	// Clock gives the time in uids; nil means the machine's. It decides
 	// nothing about jobs: the store's clock does.
 	Clock job.Clock
-	// Logger gets access lines at debug level and panics with their stacks;
-	// nil means none.
+	// Logger gets access lines at debug level, audit lines at info level and
+	// panics with their stacks; nil means none.
 	Logger *slog.Logger
+	// Access knows the API keys; nil asks nobody for one. Then everybody may do
+	// everything except manage keys.
+	Access Access
+	// LocalHosts refuses requests whose Host is neither localhost nor an IP
+	// address. A server on loopback without Access needs it: a page of another
+	// site can make a name of its own resolve to 127.0.0.1, and would otherwise
+	// count as one of this server's own.
+	LocalHosts bool
+	// TLS serves HTTPS; nil serves HTTP. It has to provide the certificate.
+	TLS *tls.Config
 	// Metrics is where the API's own metrics are registered, and Gatherer what
 	// /metrics shows. With neither, the API has a registry of its own; with
 	// Metrics alone it has to be a prometheus.Gatherer too.

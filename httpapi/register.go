@@ -63,6 +63,7 @@ func (s *Server) register(c echo.Context) error {
 		s.metrics.countRegistrations(failureOutcome(err), 1)
 		return err
 	}
+	c.Set(contextTarget, reg.Key.String())
 	registered, err := s.store(c.Request().Context(), []store.Registration{reg})
 	if err != nil {
 		return err
@@ -198,6 +199,7 @@ func (s *Server) registerBatch(c echo.Context) error {
 		return err
 	}
 
+	c.Set(contextTarget, fmt.Sprintf("%d jobs", len(jobs)))
 	results := make([]resultView, len(jobs))
 	regs := make([]store.Registration, 0, len(jobs))
 	positions := make([]int, 0, len(jobs)) // of regs in results

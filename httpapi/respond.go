@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/access"
 )
 
 const mimeProblem = "application/problem+json"
@@ -54,6 +56,9 @@ func (s *Server) writeError(err error, c echo.Context) {
 	p := known.problem()
 	if p.Status == http.StatusServiceUnavailable {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
+	}
+	if challenge := access.Challenge(err); challenge != "" {
+		c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
 	}
 	if err := writeAs(c, mimeProblem, p.Status, p); err != nil {
 		s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "answer not written",

@@ -5,13 +5,18 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/access"
 )
 
 // route is one call of the API.
 type route struct {
 	method string
 	path   string // as the OpenAPI document writes it
-	body   bodyKind
+	// scope is what a caller's key must have. Only calls for machines that
+	// probe, which have no key, are public.
+	scope access.Scope
+	body  bodyKind
 	// query are the query parameters of the call. Calls whose body is ignored
 	// do not look at their query either.
 	query  []string
@@ -21,21 +26,24 @@ type route struct {
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
 var routes = []route{
-	{http.MethodPost, "/v1/jobs", bodyJSON, nil, (*Server).register},
-	{http.MethodPost, "/v1/jobs/batch", bodyJSON, nil, (*Server).registerBatch},
-	{http.MethodGet, "/v1/jobs", bodyRefused, []string{"topic", "state", "biz_key", "limit", "cursor"}, (*Server).listJobs},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}", bodyRefused, nil, (*Server).getJob},
-	{http.MethodPatch, "/v1/jobs/{topic}/{id}", bodyJSON, nil, (*Server).patchJob},
-	{http.MethodDelete, "/v1/jobs/{topic}/{id}", bodyRefused, nil, (*Server).cancelJob},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", bodyRefused, nil, (*Server).listAttempts},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", bodyEmptyJSON, nil, (*Server).runJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", bodyEmptyJSON, nil, (*Server).replayJob},
-	{http.MethodGet, "/v1/topics", bodyRefused, nil, (*Server).listTopics},
-	{http.MethodGet, "/v1/topics/{topic}", bodyRefused, nil, (*Server).getTopic},
-	{http.MethodGet, "/livez", bodyIgnored, nil, (*Server).live},
-	{http.MethodGet, "/readyz", bodyIgnored, nil, (*Server).ready},
-	{http.MethodGet, "/metrics", bodyIgnored, nil, (*Server).metricsPage},
-	{http.MethodGet, "/openapi.json", bodyIgnored, nil, (*Server).document},
+	{http.MethodPost, "/v1/jobs", access.Write, bodyJSON, nil, (*Server).register},
+	{http.MethodPost, "/v1/jobs/batch", access.Write, bodyJSON, nil, (*Server).registerBatch},
+	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, []string{"topic", "state", "biz_key", "limit", "cursor"}, (*Server).listJobs},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*Server).getJob},
+	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*Server).patchJob},
+	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*Server).cancelJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*Server).listAttempts},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyEmptyJSON, nil, (*Server).replayJob},
+	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, nil, (*Server).listTopics},
+	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*Server).getTopic},
+	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, (*Server).listKeys},
+	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, (*Server).createKey},
+	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, (*Server).revokeKey},
+	{http.MethodGet, "/livez", access.Public, bodyIgnored, nil, (*Server).live},
+	{http.MethodGet, "/readyz", access.Public, bodyIgnored, nil, (*Server).ready},
+	{http.MethodGet, "/metrics", access.Read, bodyIgnored, nil, (*Server).metricsPage},
+	{http.MethodGet, "/openapi.json", access.Read, bodyIgnored, nil, (*Server).document},
 }
 
 // echoPath writes {name} as the router does.
@@ -47,6 +55,9 @@ func (s *Server) addRoutes(e *echo.Echo) {
 	for _, rt := range routes {
 		path := echoPath.Replace(rt.path)
 		s.templates[path] = rt.path
+		if rt.method != http.MethodGet {
+			s.changes[rt.method+" "+path] = rt.method + " " + rt.path
+		}
 		handler := s.guard(rt)
 		e.Add(rt.method, path, handler)
 		if rt.method == http.MethodGet {
@@ -58,6 +69,9 @@ func (s *Server) addRoutes(e *echo.Echo) {
 // guard refuses what no handler should have to look at.
 func (s *Server) guard(rt route) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		if err := s.admit(c, rt.scope); err != nil {
+			return err
+		}
 		if rt.body != bodyIgnored {
 			if err := checkQuery(c.Request().URL, rt.query); err != nil {
 				return err

@@ -36,6 +36,7 @@ type Server struct {
 	exporter  http.Handler
 	spec      []byte            // the OpenAPI document as JSON
 	templates map[string]string // the router's paths as the document writes them
+	changes   map[string]string // calls that change something, by the router's method and path
 	draining  atomic.Bool
 }
 
@@ -60,6 +61,7 @@ func New(o Options) (*Server, error) {
 		exporter:  promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}),
 		spec:      spec,
 		templates: map[string]string{},
+		changes:   map[string]string{},
 	}
 	s.handler = s.newRouter()
 	return s, nil
@@ -71,6 +73,7 @@ func (s *Server) newRouter() *echo.Echo {
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Use(
 		s.observe,
+		s.audit,
 		middleware.RecoverWithConfig(middleware.RecoverConfig{
 			StackSize:           16 << 10,
 			DisableStackAll:     true,
@@ -99,7 +102,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	defer cutOff()
 	server := s.httpServer(base)
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
+	go func() { served <- s.listen(server, ln) }()
 
 	select {
 	case err := <-served:
@@ -115,6 +118,14 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		err = errors.Join(err, fmt.Errorf("serve the API: %w", ended))
 	}
 	return err
+}
+
+func (s *Server) listen(server *http.Server, ln net.Listener) error {
+	if s.opts.TLS == nil {
+		return server.Serve(ln)
+	}
+	server.TLSConfig = s.opts.TLS.Clone()
+	return server.ServeTLS(ln, "", "")
 }
 
 // drain waits for requests under way, and cuts them off in the end.

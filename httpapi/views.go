@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -153,4 +154,54 @@ func viewTopic(t store.TopicStats) topicView {
 
 type statusView struct {
 	Status string `json:"status"`
+}
+
+// keyView is an API key as the API shows it. A stored key that cannot be read
+// has an id only.
+type keyView struct {
+	ID        string  `json:"id"`
+	Name      *string `json:"name"`
+	Scope     *string `json:"scope"`
+	Namespace *string `json:"namespace"`
+	CreatedAt instant `json:"created_at"`
+	ExpiresAt instant `json:"expires_at"`
+	Rate      *string `json:"rate"`
+	Source    string  `json:"source"`
+}
+
+// newKeyView is the only answer that shows a token.
+type newKeyView struct {
+	Token string `json:"token"`
+	keyView
+}
+
+type keysView struct {
+	Data []keyView `json:"data"`
+}
+
+type revokedView struct {
+	Result string `json:"result"`
+}
+
+func viewKey(k *access.Key) keyView {
+	v := keyView{
+		ID:        k.ID,
+		Name:      orNull(&k.Name),
+		Namespace: orNull(&k.Namespace),
+		CreatedAt: instant(k.CreatedAt),
+		ExpiresAt: instant(k.ExpiresAt),
+		Source:    "settings",
+	}
+	if k.Stored {
+		v.Source = "store"
+	}
+	if k.Scope != access.Nobody {
+		scope := k.Scope.String()
+		v.Scope = &scope
+	}
+	if k.Rate != (access.Rate{}) {
+		rate := k.Rate.String()
+		v.Rate = &rate
+	}
+	return v
 }

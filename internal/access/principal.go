@@ -4,7 +4,7 @@ import "log/slog"
 
 // Principal is who is calling.
 type Principal struct {
-	// KeyID and KeyName are empty when nobody is asked for a key.
+	// KeyID is empty for a caller who is not known.
 	KeyID     string
 	KeyName   string
 	Scope     Scope
