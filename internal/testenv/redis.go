@@ -53,6 +53,8 @@ type Redis struct {
 	dir  string
 	port int
 	args []string
+	// sentinel, if set, is the configuration of a sentinel, which it is then.
+	sentinel string
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
@@ -178,9 +180,10 @@ func (r *Redis) launch() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	args := append([]string{
-		"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
-	}, r.args...)
+	args, err := r.commandLine()
+	if err != nil {
+		return err
+	}
 	cmd := exec.Command("redis-server", args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = procAttr()
@@ -198,6 +201,19 @@ func (r *Redis) launch() error {
 		return fmt.Errorf("%w; its log ends:\n%s", err, r.logTail())
 	}
 	return nil
+}
+
+// commandLine is what the server is started with. A sentinel wants a file that
+// it can write to.
+func (r *Redis) commandLine() ([]string, error) {
+	if r.sentinel == "" {
+		return append([]string{
+			"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
+		}, r.args...), nil
+	}
+	path := filepath.Join(r.dir, "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", r.port, r.dir, r.sentinel)
+	return []string{path, "--sentinel"}, os.WriteFile(path, []byte(text), 0o600)
 }
 
 func (r *Redis) logPath() string { return filepath.Join(r.dir, "redis.log") }
