@@ -14,9 +14,11 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/internal/demo"
+	"github.com/duehook/duehook/job"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -38,6 +40,7 @@ Usage:
   duehook serve [flags]    run the server
   duehook demo             watch it work: two stories on a fast clock
   duehook config [flags]   print each setting with its origin
+  duehook apikey new       make a key for the API; "duehook apikey --help" its flags
   duehook version          print the version
   duehook help             print this text; "duehook serve --help" the settings
 
@@ -65,6 +68,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return serve(ctx, c, stderr) })
 	case "config":
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
+	case "apikey":
+		return apikey(args, stdout)
 	case "demo":
 		return withoutFlags(command, args, stdout, func() error { return runDemo(ctx, stdout) })
 	case "version", "--version":
@@ -79,6 +84,15 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return &config.UsageError{Message: "the command comes first: duehook serve " + command + " …"}
 	}
 	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
+}
+
+func apikey(args []string, stdout io.Writer) error {
+	err := access.Command(args, job.SystemClock(), stdout)
+	var wrong *access.UsageError
+	if errors.As(err, &wrong) {
+		return &config.UsageError{Message: wrong.Message}
+	}
+	return err
 }
 
 func withSettings(args, environ []string, stdout io.Writer, do func(*config.Config) error) error {

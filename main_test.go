@@ -84,6 +84,12 @@ func TestExitCodes(t *testing.T) {
 		{name: "version", args: []string{"version"}, code: 0, stdout: "duehook 0.1.0-dev ("},
 		{name: "version flag", args: []string{"--version"}, code: 0, stdout: "duehook "},
 		{name: "config", args: []string{"config", "--workers=7"}, code: 0, stdout: "flag --workers"},
+		{name: "key", args: []string{"apikey", "new", "--scope=read"}, code: 0, stdout: "token dh_"},
+		{name: "help of apikey", args: []string{"apikey", "--help"}, code: 0, stdout: "--expires"},
+		{name: "key without a scope", args: []string{"apikey", "new"}, code: 2, stderr: "--scope must be read, write or admin"},
+		{name: "no key", args: []string{"apikey"}, code: 2, stderr: "duehook apikey new"},
+		{name: "beyond loopback without keys", args: []string{"serve", "--addr=0.0.0.0:0"}, code: 2, stderr: "duehook apikey new --scope admin"},
+		{name: "certificate missing", args: []string{"serve", "--tls-cert=none.pem", "--tls-key=none.pem"}, code: 1, stderr: "--tls-cert: open none.pem"},
 		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
 		{name: "flag before the command", args: []string{"--addr=:1", "serve"}, code: 2, stderr: "the command comes first"},
 		{name: "unknown flag", args: []string{"serve", "--adr=:1"}, code: 2, stderr: "did you mean --addr?"},
@@ -123,7 +129,7 @@ func TestHelpTellsCommandsAndSettings(t *testing.T) {
 	if err := run(t.Context(), []string{"help"}, nil, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"serve", "demo", "config", "version", "help"} {
+	for _, command := range []string{"serve", "demo", "config", "apikey", "version", "help"} {
 		if !strings.Contains(out.String(), "\n  duehook "+command) {
 			t.Errorf("no %s in the help", command)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
 )
 
@@ -113,8 +114,8 @@ var foreign = []string{
 }
 
 func TestSettingsExist(t *testing.T) {
-	flags := append(flag.FindAllString(config.Usage(), -1), foreign...)
-	flags = append(flags, "--help")
+	flags := flag.FindAllString(config.Usage()+access.CommandUsage, -1)
+	flags = append(append(flags, foreign...), "--help")
 	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by internal/config
 	for name, text := range documents(t) {
 		for _, f := range flag.FindAllString(text, -1) {

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -46,6 +47,7 @@ type node struct {
 	metrics *prometheus.Registry
 	policy  retrypolicy.Policy
 	guard   *dispatcher.Guard
+	cert    *certificate // nil: plain HTTP
 	store   store.Store
 }
 
@@ -63,6 +65,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w; is another duehook running? --addr names another address", err)
 	}
+	// The name in --addr may stand for another address than it seems to.
+	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	if n.store, err = n.openStore(ctx); err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -72,7 +78,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(err, ln.Close())
 	}
 	if o.Ready != nil {
-		o.Ready(baseURL(ln.Addr()))
+		o.Ready(n.baseURL(ln.Addr()))
 	}
 	err = runParts(ctx, o.Logger, parts...)
 	if err == nil {
@@ -97,7 +103,12 @@ func newNode(o Options) (*node, error) {
 	// Containers of one image share their process ids, and may share a name.
 	n.id = fmt.Sprintf("%s-%d-%s", n.host, os.Getpid(), strings.ToLower(rand.Text()[:6]))
 	n.policy = retrypolicy.Policy{Steps: o.Config.RetrySteps, Limit: len(o.Config.RetrySteps), Jitter: o.Config.RetryJitter}
-	n.guard, err = dispatcher.NewGuard(o.Config.AllowCIDRs)
+	if n.guard, err = dispatcher.NewGuard(o.Config.AllowCIDRs); err != nil {
+		return nil, err
+	}
+	if o.Config.TLSCert != "" {
+		n.cert, err = openCertificate(o.Config.TLSCert, o.Config.TLSKey, o.Clock, o.Logger)
+	}
 	return n, err
 }
 
@@ -113,12 +124,14 @@ func (n *node) buildInfo() prometheus.Collector {
 // build makes the parts, in the order in which they are to be stopped.
 func (n *node) build(ln net.Listener) ([]part, error) {
 	c := n.Config
-	api, apiErr := httpapi.New(httpapi.Options{
+	apiOptions := httpapi.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
 		Policy: n.policy, CheckURL: n.guard.CheckURL,
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
-	})
+	}
+	secured, accessErr := n.secure(&apiOptions, ln)
+	api, apiErr := httpapi.New(apiOptions)
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LaneLimit: c.LaneLimit,
@@ -130,14 +143,33 @@ func (n *node) build(ln net.Listener) ([]part, error) {
 		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
 	})
-	if err := errors.Join(apiErr, carryErr, dispatchErr); err != nil {
+	if err := errors.Join(accessErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
-	return []part{
-		{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }},
-		{"carrier", carry.Run},
-		{"dispatcher", dispatch.Run},
-	}, nil
+	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
+	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", dispatch.Run}), nil
+}
+
+// secure decides who may call the API and how, and makes the parts for it.
+func (n *node) secure(o *httpapi.Options, ln net.Listener) ([]part, error) {
+	c := n.Config
+	var parts []part
+	if n.cert != nil {
+		o.TLS = n.cert.config()
+		parts = append(parts, part{"certificate", n.cert.run})
+	}
+	if c.Open() {
+		o.LocalHosts = !c.InsecureNoAPIKeys && access.Loopback(ln.Addr().String())
+		return parts, nil
+	}
+	keys, err := access.New(access.Options{
+		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.Clock, Logger: n.Logger, Rate: c.APIRate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Access = keys
+	return append(parts, part{"keys", keys.Run}), nil
 }
 
 // The carrier's own defaults, written down to be stretched.
@@ -160,13 +192,17 @@ func (n *node) breakerFailures() int {
 }
 
 // baseURL is where the API is for a client on this machine.
-func baseURL(addr net.Addr) string {
+func (n *node) baseURL(addr net.Addr) string {
+	scheme := "http://"
+	if n.cert != nil {
+		scheme = "https://"
+	}
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
-		return "http://" + addr.String()
+		return scheme + addr.String()
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + net.JoinHostPort(host, port)
 }

@@ -18,10 +18,9 @@ func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Log
 	} else {
 		log.Info("duehook is serving", "version", version, "api", base, "jobs", jobsAre(c), "try", tryIt(c, base))
 	}
-	if !c.Loopback() {
-		log.Warn("the API listens beyond this machine and does not ask who is calling: "+
-			"whoever reaches it can register, read and cancel jobs; let a firewall or proxy guard it, or use --addr 127.0.0.1:7788",
-			"addr", c.Addr)
+	if c.InsecureNoAPIKeys {
+		log.Warn("the API does not ask who is calling: whoever reaches it can register, read and cancel jobs; "+
+			"let a firewall or proxy guard it, or replace --insecure-no-api-keys by --api-keys", "addr", c.Addr)
 	}
 }
 
@@ -30,6 +29,7 @@ func Banner(c *config.Config, version, base string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nduehook %s\n\n", version)
 	fmt.Fprintf(&b, "  API       %s  (metrics: /metrics, description: /openapi.json)\n", base)
+	fmt.Fprintf(&b, "  Callers   %s\n", callersAre(c))
 	fmt.Fprintf(&b, "  Jobs      %s\n", jobsAre(c))
 	if len(c.AllowCIDRs) > 0 {
 		fmt.Fprintf(&b, "  Delivers  to the internet and to %s\n", prefixList(c.AllowCIDRs))
@@ -38,6 +38,16 @@ func Banner(c *config.Config, version, base string) string {
 	}
 	fmt.Fprintf(&b, "\n  Try it:\n  %s\n\n", tryIt(c, base))
 	return b.String()
+}
+
+func callersAre(c *config.Config) string {
+	switch {
+	case !c.Open():
+		return "need an API key"
+	case c.InsecureNoAPIKeys:
+		return "whoever reaches it"
+	}
+	return "whoever is on this machine"
 }
 
 func jobsAre(c *config.Config) string {
@@ -71,5 +81,9 @@ func tryIt(c *config.Config, base string) string {
 			target = "http://127.0.0.1:8080/hook"
 		}
 	}
-	return fmt.Sprintf(`curl %s/v1/jobs -H 'Content-Type: application/json' -d '{"url":"%s","delay":"5s","body":{"hello":"world"}}'`, base, target)
+	key := ""
+	if !c.Open() {
+		key = ` -H "Authorization: Bearer $TOKEN"`
+	}
+	return fmt.Sprintf(`curl %s/v1/jobs%s -H 'Content-Type: application/json' -d '{"url":"%s","delay":"5s","body":{"hello":"world"}}'`, base, key, target)
 }

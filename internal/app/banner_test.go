@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -33,6 +34,21 @@ func TestBanner(t *testing.T) {
 				"duehook 1.2.3", "API       http://127.0.0.1:7788", "in this process, with a journal in /d/duehook.db",
 				"--allow-cidrs 127.0.0.0/8", "curl http://127.0.0.1:7788/v1/jobs", `"url":"https://example.com/hook"`,
 			},
+		},
+		{
+			"keys",
+			[]string{"--api-keys=" + keyLine},
+			[]string{"Callers   need an API key", `/v1/jobs -H "Authorization: Bearer $TOKEN" -H`},
+		},
+		{
+			"open to this machine",
+			nil,
+			[]string{"Callers   whoever is on this machine", "/v1/jobs -H 'Content-Type"},
+		},
+		{
+			"open",
+			[]string{"--addr=:1", "--insecure-no-api-keys"},
+			[]string{"Callers   whoever reaches it"},
 		},
 		{
 			"local receivers",
@@ -82,13 +98,33 @@ func TestAnnounceInJSONIsOneLine(t *testing.T) {
 	}
 }
 
-func TestListeningBeyondLoopbackWarns(t *testing.T) {
-	for addr, want := range map[string]bool{"127.0.0.1:1": false, "[::1]:1": false, ":1": true, "0.0.0.0:1": true, "192.0.2.1:1": true} {
+func TestOnlyTheInsecureIsWarnedOf(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"--addr=:1", "--api-keys=" + keyLine}, false},
+		{[]string{"--addr=:1", "--insecure-no-api-keys"}, true},
+		{[]string{"--insecure-no-api-keys"}, true},
+	} {
 		var out bytes.Buffer
-		c := load(t, "--addr", addr)
+		c := load(t, tc.args...)
 		Announce(c, "1", "http://x", &out, NewLogger(c, &out))
-		if got := strings.Contains(out.String(), `"level":"WARN"`); got != want {
-			t.Errorf("%s: warned %v, want %v:\n%s", addr, got, want, &out)
+		if got := strings.Contains(out.String(), `"level":"WARN"`); got != tc.want {
+			t.Errorf("%s: warned %v, want %v:\n%s", tc.args, got, tc.want, &out)
+		}
+	}
+}
+
+// Whatever a part of duehook logs, secrets stay out.
+func TestLogsHideSecrets(t *testing.T) {
+	for _, format := range []string{"json", "text"} {
+		var out bytes.Buffer
+		log := NewLogger(load(t, "--log-format="+format), &out)
+		log.Info("to https://u:hunter2@shop.example/?hunter2", "error", errors.New("Get https://shop.example/?hunter2: EOF"), slog.Group("g", "secret", "whsec_hunter2"))
+		if out.Len() == 0 || strings.Contains(out.String(), "hunter2") {
+			t.Errorf("got %s", &out)
 		}
 	}
 }
@@ -115,8 +151,11 @@ func TestBaseURL(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := baseURL(tcp); got != want {
+		if got := (&node{}).baseURL(tcp); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
+		}
+		if got := (&node{cert: &certificate{}}).baseURL(tcp); got != strings.Replace(want, "http:", "https:", 1) {
+			t.Errorf("%s with a certificate: %s", addr, got)
 		}
 	}
 }

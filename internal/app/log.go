@@ -7,12 +7,14 @@ import (
 
 	"github.com/mattn/go-isatty"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
 )
 
-// NewLogger writes text or JSON lines to w, as the settings say.
+// NewLogger writes text or JSON lines to w, as the settings say. They show no
+// secrets.
 func NewLogger(c *config.Config, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: access.RedactAttr}
 	if TextLogs(c, w) {
 		return slog.New(slog.NewTextHandler(w, options))
 	}

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"github.com/duehook/duehook/internal/access"
 )
 
 // Config is every setting, checked.
@@ -18,6 +20,12 @@ type Config struct {
 	Grace   time.Duration // how long requests under way may take to end at shutdown
 	// DrainDelay is how long requests are still taken after readiness ended.
 	DrainDelay time.Duration
+
+	APIKeys           []access.Key // that callers may have
+	InsecureNoAPIKeys bool         // listen beyond loopback without keys
+	APIRate           access.Rate  // of keys without a rate of their own; zero: no limit
+	// TLSCert and TLSKey are PEM files; with them the API is served over HTTPS.
+	TLSCert, TLSKey string
 
 	DataDir   string        // of the embedded store
 	RedisURL  string        // empty: the embedded store
@@ -51,6 +59,9 @@ func (c *Config) LeaseMargin() time.Duration { return c.Lease - c.Timeout }
 
 // Embedded reports whether jobs are kept in this process, without Redis.
 func (c *Config) Embedded() bool { return c.RedisURL == "" }
+
+// Open reports whether the API asks nobody for a key.
+func (c *Config) Open() bool { return len(c.APIKeys) == 0 }
 
 // Origin says where the named setting's value came from.
 func (c *Config) Origin(name string) string { return c.origins[name] }

@@ -18,6 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "write golden files and docs/settings.md anew")
 
+const (
+	keyID     = "abcdefgh"
+	keyDigest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+	keyLine   = "name=ci id=" + keyID + " scope=write sha256=" + keyDigest
+)
+
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -91,7 +97,8 @@ func TestPrecedence(t *testing.T) {
 // from its flag.
 func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
-		"addr": "127.0.0.1:9", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
+		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s",
+		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"ledger-url": "sqlite:/x.db", "namespace": "ns", "shards": "3", "retention": "2h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "lane-limit": "8",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
@@ -104,15 +111,21 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			t.Errorf("no value to try for %s", s.name)
 			continue
 		}
-		needs := map[string][]string{"shards": {"--redis-url=redis://h:1"}}[s.name]
+		needs := map[string][]string{
+			"shards": {"--redis-url=redis://h:1"}, "tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
+		}[s.name]
+		want := value
+		if s.name == "api-keys" {
+			want = "ci (" + keyID + ")"
+		}
 		file := write(t, "c.yaml", s.key()+": "+value+"\n")
 		for from, c := range map[string]*Config{
-			"flag":        load(t, append(needs, "--"+s.name, value), nil),
+			"flag":        load(t, append(needs, "--"+s.name+"="+value), nil),
 			"environment": load(t, needs, []string{s.env() + "=" + value}),
 			"file":        load(t, append(needs, "--config", file), nil),
 		} {
-			if got := s.bind(c).String(); got != value {
-				t.Errorf("%s from the %s: %q, want %q", s.name, from, got, value)
+			if got := s.bind(c).String(); got != want {
+				t.Errorf("%s from the %s: %q, want %q", s.name, from, got, want)
 			}
 			if !strings.HasPrefix(c.Origin(s.name), from+" ") {
 				t.Errorf("%s from the %s: origin %q", s.name, from, c.Origin(s.name))
@@ -228,6 +241,19 @@ func TestRefused(t *testing.T) {
 		{name: "addr", args: []string{"--addr=localhost"}, want: "write host:port"},
 		{name: "port", args: []string{"--addr=:http"}, want: "the port must be a number"},
 		{name: "port range", args: []string{"--addr=:65536"}, want: "the port must be a number"},
+		{name: "beyond loopback without keys", args: []string{"--addr=:7788"}, want: `--addr ":7788" can be reached from other machines, and there are no API keys`},
+		{name: "keys that are not wanted", args: []string{"--insecure-no-api-keys", "--api-keys=" + keyLine}, want: "contradict each other"},
+		{name: "not yes or no", env: []string{"DUEHOOK_INSECURE_NO_API_KEYS=perhaps"}, want: `DUEHOOK_INSECURE_NO_API_KEYS: "perhaps": write true or false`},
+		{name: "yes after a space", args: []string{"--insecure-no-api-keys", "true"}, want: `unexpected argument "true"`},
+		{name: "key", args: []string{"--api-keys=hunter2"}, want: "--api-keys: key 1: field 1 is none of scope="},
+		{name: "keys in a file", yaml: "api_keys: [" + keyLine + ", hunter2]", want: "c.yaml:1: api_keys: key 2: field 1"},
+		{name: "no keys in their file", env: []string{"DUEHOOK_API_KEYS_FILE=" + dir + "/none"}, want: "DUEHOOK_API_KEYS_FILE: open"},
+		{name: "empty keys", args: []string{"--api-keys="}, want: "--api-keys: there is no key in it"},
+		{name: "empty file of keys", env: []string{"DUEHOOK_API_KEYS_FILE=/dev/null"}, want: "DUEHOOK_API_KEYS_FILE: there is no key in it"},
+		{name: "empty list of keys", yaml: "api_keys: []", want: "api_keys: there is no key in it"},
+		{name: "rate", args: []string{"--api-rate=fast"}, want: "--api-rate: \"fast\": must be requests/duration"},
+		{name: "certificate without key", args: []string{"--tls-cert=c.pem"}, want: "--tls-cert and --tls-key belong together"},
+		{name: "key without certificate", args: []string{"--tls-key=k.pem"}, want: "--tls-cert and --tls-key belong together"},
 		{name: "shards", args: []string{"--shards=1025", "--redis-url=redis://h"}, want: "--shards must be between 1 and 1024"},
 		{name: "no shards", args: []string{"--shards=0"}, want: "--shards must be between 1 and 1024"},
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
@@ -309,13 +335,20 @@ func TestLedgerPath(t *testing.T) {
 	}
 }
 
-func TestLoopback(t *testing.T) {
-	for addr, want := range map[string]bool{
-		"127.0.0.1:1": true, "localhost:1": true, "[::1]:1": true, "127.9.9.9:1": true, "[::ffff:127.0.0.1]:1": true,
-		":1": false, "0.0.0.0:1": false, "[::]:1": false, "192.0.2.1:1": false, "shop.example:1": false,
-	} {
-		if got := load(t, []string{"--addr", addr}, nil).Loopback(); got != want {
-			t.Errorf("%s: %v, want %v", addr, got, want)
-		}
+func TestAPIKeys(t *testing.T) {
+	other := strings.Replace(keyLine, keyID, "bcdefgh2", 1)
+	path := write(t, "keys", "# made in January\n"+keyLine+"\n\n"+other+"\n")
+	c := load(t, []string{"--addr=0.0.0.0:7788"}, []string{"DUEHOOK_API_KEYS_FILE=" + path})
+	if len(c.APIKeys) != 2 || c.APIKeys[1].ID != "bcdefgh2" || c.Open() {
+		t.Errorf("got %v", c.APIKeys)
+	}
+	if c := load(t, []string{"--api-keys", keyLine, "--api-keys", other}, nil); len(c.APIKeys) != 2 {
+		t.Errorf("the repeated flag gave %v", c.APIKeys)
+	}
+	if c := load(t, []string{"--config", write(t, "c.yaml", "api_keys:\n  - "+keyLine+"\n  - "+other)}, nil); len(c.APIKeys) != 2 {
+		t.Errorf("the settings file gave %v", c.APIKeys)
+	}
+	if c := load(t, []string{"--addr=:7788", "--insecure-no-api-keys"}, nil); !c.Open() || !c.InsecureNoAPIKeys {
+		t.Error("the flag alone does not mean yes")
 	}
 }

@@ -109,6 +109,9 @@ func fromFlags(args []string) (source, string, error) {
 	for i := range settings {
 		s := &settings[i]
 		fs.Var(&flagText{name: s.name, list: s.list, into: found}, s.name, "")
+		if s.yesNo {
+			fs.Lookup(s.name).NoOptDefVal = "true"
+		}
 	}
 	err := fs.Parse(args)
 	var unknown *pflag.NotExistError

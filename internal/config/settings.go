@@ -25,6 +25,7 @@ type setting struct {
 	// <ENV>_FILE names.
 	secret bool
 	list   bool // a comma-separated list; its flag may be repeated
+	yesNo  bool // its flag may stand without a value
 	bind   func(*Config) pflag.Value
 }
 
@@ -59,6 +60,31 @@ var settings = []setting{
 		name: "addr", group: groupAPI, hint: "host:port", def: "127.0.0.1:7788",
 		help: "where the API listens; port 0 takes a free one",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.Addr) },
+	},
+	{
+		name: "api-keys", group: groupAPI, hint: "key,…", shown: "none", secret: true, list: true,
+		help: "keys of those who may call the API, as printed by duehook apikey new; needed to listen beyond loopback",
+		bind: func(c *Config) pflag.Value { return (*keysValue)(&c.APIKeys) },
+	},
+	{
+		name: "insecure-no-api-keys", group: groupAPI, def: "false", yesNo: true,
+		help: "ask nobody for a key, even beyond loopback: whoever reaches the API may do everything",
+		bind: func(c *Config) pflag.Value { return (*boolValue)(&c.InsecureNoAPIKeys) },
+	},
+	{
+		name: "api-rate", group: groupAPI, hint: "rate", shown: "no limit",
+		help: "most requests of a key that has no rate of its own, such as 100/1s",
+		bind: func(c *Config) pflag.Value { return (*rateValue)(&c.APIRate) },
+	},
+	{
+		name: "tls-cert", group: groupAPI, hint: "file", shown: "none: plain HTTP",
+		help: "certificate chain in PEM; serves HTTPS, TLS 1.2 or later; read again when the file changes",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.TLSCert) },
+	},
+	{
+		name: "tls-key", group: groupAPI, hint: "file", shown: "none",
+		help: "private key of --tls-cert in PEM",
+		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.TLSKey) },
 	},
 	{
 		name: "max-body", group: groupAPI, hint: "size", def: "256KiB",

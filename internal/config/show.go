@@ -64,7 +64,7 @@ func Usage() string {
 		fmt.Fprintf(&b, "%s:\n", group)
 		for i := range settings {
 			if s := &settings[i]; s.group == group {
-				fmt.Fprintf(&b, "  --%s <%s>  (default: %s)\n%s", s.name, s.hint, s.defaultText(), wrap(s.help, "        "))
+				fmt.Fprintf(&b, "  --%s  (default: %s)\n%s", s.usage(), s.defaultText(), wrap(s.help, "        "))
 			}
 		}
 		b.WriteString("\n")
@@ -75,6 +75,13 @@ over the environment, that over the file, that over the defaults.
 Durations: 90s, 1d12h, PT30M, or a number of seconds. Sizes: 262144, 256KiB.
 `)
 	return b.String()
+}
+
+func (s *setting) usage() string {
+	if s.yesNo {
+		return s.name
+	}
+	return s.name + " <" + s.hint + ">"
 }
 
 func (s *setting) defaultText() string {

@@ -14,17 +14,18 @@ import (
 )
 
 func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
-	c := load(t, []string{"--workers=9"}, []string{"DUEHOOK_REDIS_URL=rediss://bob:hunter2@db:6379/1"})
+	c := load(t, []string{"--workers=9", "--api-keys=" + keyLine}, []string{"DUEHOOK_REDIS_URL=rediss://bob:hunter2@db:6379/1"})
 	var out bytes.Buffer
 	if err := c.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(out.String(), "hunter2") {
-		t.Errorf("the password is shown:\n%s", &out)
+	if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), keyDigest) {
+		t.Errorf("a password or digest is shown:\n%s", &out)
 	}
 	for _, want := range [][]string{
 		{"workers", "9", "flag", "--workers"},
 		{"redis-url", "rediss://bob:***@db:6379/1", "environment", "DUEHOOK_REDIS_URL"},
+		{"api-keys", "ci", "(" + keyID + ")", "flag", "--api-keys"},
 		{"addr", "127.0.0.1:7788", "default"},
 		{"lease", "20s", "default", "(timeout", "+", "10s)"},
 		{"allow-cidrs", "-", "default"},
@@ -45,6 +46,9 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+	if _, err := Load([]string{"--api-keys", "scope=read token=hunter2,hunter2"}, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("keys: %v", err)
 	}
 	if _, err := Load([]string{"--ledger-url", "postgres://u:hunter2@h/d"}, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("ledger: %v", err)

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -43,7 +43,11 @@ func (c *Config) validateAPI(p *problems) {
 	if err == nil {
 		n, err := strconv.Atoi(port)
 		p.check(err == nil && 0 <= n && n <= 65535, "--addr %q: the port must be a number from 0 to 65535", c.Addr)
+		if err := access.RequireKeys(c.Addr, len(c.APIKeys), c.InsecureNoAPIKeys); err != nil {
+			*p = append(*p, err)
+		}
 	}
+	p.check((c.TLSCert == "") == (c.TLSKey == ""), "--tls-cert and --tls-key belong together: set both, or neither for plain HTTP")
 	p.check(c.MaxBody >= 1024 && c.MaxBody <= 8<<20, "--max-body must be between 1KiB and 8MiB")
 	p.check(c.Grace >= time.Second && c.Grace <= time.Hour, "--grace must be between 1s and 1h")
 	p.check(c.DrainDelay <= time.Hour, "--drain-delay must be between 0 and 1h")
@@ -106,17 +110,4 @@ func (c *Config) validateDelivery(p *problems) {
 	p.check(c.ReadyCap >= 1 && c.ReadyCap <= 1_000_000, "--ready-cap must be between 1 and 1000000")
 	p.check(c.BreakerFailures >= 0 && c.BreakerFailures <= 1_000_000, "--breaker-failures must be between 0 and 1000000")
 	p.check(c.BreakerOpen >= time.Second && c.BreakerOpen <= time.Hour, "--breaker-open must be between 1s and 1h")
-}
-
-// Loopback reports whether the API can be reached from this machine only.
-func (c *Config) Loopback() bool {
-	host, _, err := net.SplitHostPort(c.Addr)
-	if err != nil {
-		return false
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }

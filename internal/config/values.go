@@ -13,6 +13,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -49,6 +50,19 @@ func (v *floatValue) Set(s string) error {
 }
 func (v *floatValue) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
 func (v *floatValue) Type() string   { return "float" }
+
+type boolValue bool
+
+func (v *boolValue) Set(s string) error {
+	switch s {
+	case "true", "false":
+		*v = s == "true"
+		return nil
+	}
+	return errors.New("write true or false")
+}
+func (v *boolValue) String() string { return strconv.FormatBool(bool(*v)) }
+func (v *boolValue) Type() string   { return "bool" }
 
 type bytesValue int
 
@@ -128,6 +142,46 @@ func (v *cidrsValue) String() string {
 	return strings.Join(parts, ",")
 }
 func (v *cidrsValue) Type() string { return "cidrs" }
+
+type keysValue []access.Key
+
+func (v *keysValue) Set(s string) error {
+	keys, err := access.ParseKeys(s)
+	switch {
+	case err != nil:
+		return err
+	case len(keys) == 0: // an emptied file must not open the server to everybody
+		return errors.New("there is no key in it; leave it out to ask nobody for one")
+	}
+	*v = keys
+	return nil
+}
+
+// String names the keys and leaves out what they are checked by.
+func (v *keysValue) String() string {
+	names := make([]string, len(*v))
+	for i, k := range *v {
+		names[i] = k.ID
+		if k.Name != "" {
+			names[i] = k.Name + " (" + k.ID + ")"
+		}
+	}
+	return strings.Join(names, ", ")
+}
+func (v *keysValue) Type() string { return "keys" }
+
+type rateValue access.Rate
+
+func (v *rateValue) Set(s string) error {
+	r, err := access.ParseRate(s)
+	if err != nil {
+		return err
+	}
+	*v = rateValue(r)
+	return nil
+}
+func (v *rateValue) String() string { return access.Rate(*v).String() }
+func (v *rateValue) Type() string   { return "rate" }
 
 type levelValue slog.Level
 
