@@ -15,6 +15,8 @@ FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/duehook /usr/local/bin/duehook
 # A volume mounted here takes over the owner, so that the embedded store can write.
 COPY --from=build --chown=nonroot:nonroot /out/data /data
+# Listening to everybody, it starts with DUEHOOK_API_KEYS only (docs/access.md):
+#   docker run --rm <image> apikey new --scope admin
 ENV DUEHOOK_ADDR=:7788 DUEHOOK_DATA_DIR=/data
 VOLUME /data
 EXPOSE 7788
