@@ -78,12 +78,16 @@ func TestTerminateUnderLoad(t *testing.T) {
 			r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
 				return receiver.Answer{Hold: 200 * time.Millisecond}
 			})
+			binary := raced
+			if long {
+				binary = shipped // the race detector would take minutes to restore what a long run piles up
+			}
 			var nodes []*node
 			switch backend {
 			case "embedded":
-				nodes = []*node{startEmbedded(t, raced)}
+				nodes = []*node{startEmbedded(t, binary)}
 			case "redis":
-				nodes = startNodes(t, raced, "a b c", testenv.StartRedis(t).URL(), quickTakeover...)
+				nodes = startNodes(t, binary, "a b c", testenv.StartRedis(t).URL(), quickTakeover...)
 			}
 			up := &bases{nodes: nodes}
 			over := sized(6*time.Second, 3*time.Minute)
