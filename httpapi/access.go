@@ -92,7 +92,7 @@ func asRefusal(err error) *apiError {
 	case errors.Is(err, access.ErrMalformed):
 		return &apiError{
 			code: codeUnauthorized, cause: err,
-			detail: "This is no API key: " + err.Error() + ". Send Authorization: Bearer and the key's token, once.",
+			detail: "The request has a " + err.Error() + ". Send Authorization: Bearer and the key's token, once.",
 		}
 	case errors.Is(err, access.ErrUnknown):
 		return &apiError{

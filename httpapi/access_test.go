@@ -197,7 +197,7 @@ func TestRefusalsSayWhatIsNeeded(t *testing.T) {
 		header, challenge, detail string
 	}{
 		{"", `Bearer realm="duehook"`, "no API key"},
-		{"Bearer x", `Bearer realm="duehook", error="invalid_token"`, "does not begin with dh_"},
+		{"Bearer x", `Bearer realm="duehook", error="invalid_token"`, "has a malformed API key: the token does not begin with dh_."},
 		{"Bearer " + a.token, `Bearer realm="duehook", error="invalid_token"`, "unknown"},
 		{"Bearer " + read, `Bearer realm="duehook", error="insufficient_scope", scope="write"`, "scope write"},
 		{"Bearer " + foreign, "", "namespace other"},
