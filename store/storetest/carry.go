@@ -150,6 +150,7 @@ var carryCases = []testCase{
 		for i := range 4 {
 			f.register(store.Created, many(fmt.Sprintf("big%d", i), 1_000)...)
 		}
+		f.waitPast(f.now()) // the small lanes are due after the big ones
 		f.register(store.Created, many("small", 5)...)
 		f.register(store.Created, many("small2", 5, to(urlB))...)
 		o := carryOptions

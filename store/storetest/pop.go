@@ -48,6 +48,7 @@ var popCases = []testCase{
 			}
 			found <- hints
 		})
+		f.waitPast(f.now().Add(short)) // so that it waits, most probably
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		equal(f, "hints", <-found, []store.Hint{{Lane: laneOf("t", urlA), ID: "a"}})
