@@ -39,3 +39,11 @@ func (s *Store) Pragma(t testing.TB, name string) string {
 	}
 	return value
 }
+
+// Pause stops the committer, so that what is handed over meanwhile is written
+// in one transaction.
+func (s *Store) Pause() (resume func()) {
+	c := make(chan struct{})
+	s.committer.enqueue(&entry{add: func(*group) { <-c }})
+	return func() { close(c) }
+}

@@ -39,7 +39,7 @@ func TestDiskFull(t *testing.T) {
 		noError(t, "Flush", r.Flush())
 		noError(t, "PRAGMA", r.Exec(t.Context(), "PRAGMA max_page_count = 1")) // no more than there are
 		big := reg("b", time.Hour)
-		big.Spec.Body = make([]byte, 1<<20)
+		big.Spec.Body = make([]byte, 1<<17)
 		_, err := r.Register(t.Context(), []store.Registration{big, reg("c", time.Hour)})
 		unavailable(t, "Register", err)
 		for _, id := range []string{"b", "c"} {

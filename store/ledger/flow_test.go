@@ -84,6 +84,24 @@ func TestFlow(t *testing.T) {
 	})(t)
 }
 
+// A claim whose answer was lost is given again, and is one claim.
+func TestFlowOfARepeatedClaim(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		r := newRig(t, newPath(t), retention)
+		r.add(reg("a", 0))
+		_, err := r.Carry(t.Context(), 0, carryAll)
+		noError(t, "Carry", err)
+		hints, err := r.Pop(t.Context(), 0, 1, 0)
+		noError(t, "Pop", err)
+		for range 2 {
+			claims, err := r.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Hour, By: "worker"})
+			noError(t, "Claim", err)
+			equal(t, "claims", len(claims), 1)
+		}
+		equal(t, "the flow", show(r.flow("a")), []string{">waiting 0   0", "waiting>ready 0 carrier  0", "ready>running 1 worker  0"})
+	})(t)
+}
+
 // Claims can be journalled before the carrying that made them possible.
 func TestFlowIsPutInOrder(t *testing.T) {
 	inBubble(func(t *testing.T) {

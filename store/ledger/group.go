@@ -216,9 +216,6 @@ func (g *group) committed() {
 	for _, in := range g.inserts {
 		delete(g.known, in.of.key)
 	}
-	if len(g.drops) > 0 {
-		clear(g.known)
-	}
 }
 
 // resolve looks up the messages that are not known.

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,13 +29,100 @@ const childPath = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
-		if err := child(path, os.Getenv(childPath+"_RUN")); err != nil {
+		run := os.Getenv(childPath + "_RUN")
+		play := child
+		if run == diskFull {
+			play = fullDisk
+		}
+		if err := play(path, run); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// diskFull is the run of a child that plays fullDisk.
+const diskFull = "disk-full"
+
+// fullDisk registers jobs, until the files may not grow any more, and again when
+// they may.
+func fullDisk(path, _ string) error {
+	ctx := context.Background()
+	s, err := ledger.Open(ctx, ledger.Options{Path: path, Store: memstore.New(memstore.Options{})})
+	if err != nil {
+		return err
+	}
+	for i := range fullDiskJobs {
+		if _, err := s.Register(ctx, []store.Registration{reg(strconv.Itoa(i), time.Hour)}); err != nil {
+			return err
+		}
+	}
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	wal, err := os.Stat(path + "-wal")
+	if err != nil {
+		return err
+	}
+	unlimited, err := limitFiles(uint64(wal.Size()))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Register(ctx, []store.Registration{reg("refused", time.Hour)}); !errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("Register on a full disk: %w", err)
+	}
+	if err := s.Ping(ctx); !errors.Is(err, store.ErrUnavailable) {
+		return fmt.Errorf("Ping on a full disk: %w", err)
+	}
+	if _, err := limitFiles(unlimited); err != nil {
+		return err
+	}
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
+	if _, err := s.Register(ctx, []store.Registration{reg("last", time.Hour)}); err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// fullDiskJobs is how many jobs fullDisk registers before the disk is full.
+const fullDiskJobs = 20
+
+// limitFiles limits the size of this process's files and gives the limit that
+// was.
+func limitFiles(size uint64) (before uint64, err error) {
+	signal.Ignore(syscall.SIGXFSZ)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return 0, err
+	}
+	before, limit.Cur = limit.Cur, size
+	return before, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+}
+
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	out, err := childProcess(t, path, diskFull).CombinedOutput()
+	noError(t, string(out), err)
+	r := newRig(t, path, 0)
+	for i := range fullDiskJobs {
+		r.get(strconv.Itoa(i))
+	}
+	r.get("last")
+	equal(t, "jobs", len(r.all()), fullDiskJobs+1)
+}
+
+func childProcess(t *testing.T, path, run string) *exec.Cmd {
+	t.Helper()
+	exe, err := os.Executable()
+	noError(t, "Executable", err)
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), childPath+"="+path, childPath+"_RUN="+run)
+	return cmd
 }
 
 // child registers and delivers jobs until it is killed. It tells what it does:
@@ -169,10 +258,7 @@ func TestKill(t *testing.T) {
 // runChild runs a child and kills it after some hundred lines.
 func runChild(t *testing.T, path string, run int, a *audit) {
 	t.Helper()
-	exe, err := os.Executable()
-	noError(t, "Executable", err)
-	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), childPath+"="+path, childPath+"_RUN="+strconv.Itoa(run))
+	cmd := childProcess(t, path, strconv.Itoa(run))
 	var complaints strings.Builder
 	cmd.Stderr = &complaints
 	out, err := cmd.StdoutPipe()

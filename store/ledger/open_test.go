@@ -165,6 +165,23 @@ func TestCloseTwice(t *testing.T) {
 	unavailable(t, "Purge", err)
 }
 
+func TestCloseWaitsForCalls(t *testing.T) {
+	inBubble(func(t *testing.T) {
+		h, option := hook()
+		r := newRig(t, newPath(t), retention, option)
+		closed := make(chan error, 1)
+		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+			go func() { closed <- r.Close() }()
+			synctest.Wait()
+			r.pass(time.Millisecond)
+			return call()
+		}
+		want := r.add(reg("a", time.Hour))
+		noError(t, "Close", <-closed)
+		equal(t, "the job", newRig(t, r.path, retention).get("a"), want)
+	})(t)
+}
+
 // Closing while calls are under way loses nothing that was answered.
 func TestCloseUnderWay(t *testing.T) {
 	r := newRig(t, newPath(t), retention)

@@ -74,15 +74,18 @@ func TestLongerRetention(t *testing.T) {
 // store has.
 func TestReplayOfAJobThatWasPurged(t *testing.T) {
 	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+		r := newRig(t, newPath(t), 2*retention, func(o *ledger.Options) { o.StoreRetention = retention })
 		r.add(reg("a", 0))
-		r.run(job.OutcomeDelivered, 0)
-		noError(t, "delete", r.Exec(t.Context(), "DELETE FROM message"))
+		_, err := r.Carry(t.Context(), 0, carryAll)
+		noError(t, "Carry", err)
+		r.update("a", cancel)
+		r.pass(retention + time.Second)
+		r.purge(10)
+		equal(t, "messages", r.rows()["message"], "0")
 		want := r.update("a", replay)
-		want.LastAttempt = nil
 		equal(t, "the job", r.crash(retention).get("a"), want)
 		r.run(job.OutcomeDelivered, 0)
-		equal(t, "state", r.crash(retention).get("a").State, job.Delivered)
+		equal(t, "the job", r.crash(retention).get("a"), r.get("a"))
 	})(t)
 }
 

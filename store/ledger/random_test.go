@@ -17,7 +17,7 @@ func (r *rig) step(choose func(n int) int) {
 	id := fmt.Sprint("k", choose(6))
 	delay := time.Duration(choose(120)) * time.Second
 	ctx := r.t.Context()
-	switch choose(8) {
+	switch choose(9) {
 	case 0, 1:
 		g := reg(id, delay)
 		g.OnConflict = store.ConflictPolicy(choose(3))
@@ -51,6 +51,8 @@ func (r *rig) step(choose func(n int) int) {
 		r.pass(delay)
 	case 7:
 		r.purge(1 + choose(3))
+	case 8:
+		time.AfterFunc(time.Millisecond, r.Pause()) // when everybody waits
 	}
 }
 

@@ -193,9 +193,11 @@ func TestRestart(t *testing.T) {
 			j.State, j.Attempts, j.LastAttempt = job.Running, 2, &log[1]
 			dead := reg("b", 0).Job(now)
 			dead.State, dead.Attempts, dead.EndedAt, dead.NextAt = job.Dead, 1, now, 0
+			other := j
+			other.Spec.Body = []byte("other")
 			for range 2 { // the second time there is nothing to do
 				_, err := r.Restore(t.Context(), []store.RestoredJob{
-					{Job: j, Log: log}, {Job: j, Log: log}, {Job: dead, Log: log[:1]},
+					{Job: j, Log: log}, {Job: other, Log: log}, {Job: dead, Log: log[:1]},
 				})
 				noError(t, "Restore", err)
 			}

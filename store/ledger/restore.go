@@ -171,8 +171,7 @@ func (s *Store) readLogs(ctx context.Context, page []stored) (map[int64][]job.At
 		if err := msgpack.Unmarshal(text, &a); err != nil {
 			return nil, fmt.Errorf("decode an attempt: %w", err)
 		}
-		log := append(logs[seq], a)
-		logs[seq] = log[max(0, len(log)-store.MaxLog):]
+		logs[seq] = append(logs[seq], a)
 	}
 	return logs, rows.Err()
 }

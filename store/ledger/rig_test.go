@@ -25,6 +25,7 @@ type rig struct {
 	t    testing.TB
 	o    ledger.Options
 	path string
+	last store.Claimed // that takeOne took
 }
 
 // with alters the options of a rig.
@@ -189,6 +190,7 @@ func (r *rig) takeOne() store.Claimed {
 	if len(claims) != 1 {
 		r.t.Fatalf("claimed %d jobs, want 1", len(claims))
 	}
+	r.last = claims[0]
 	return claims[0]
 }
 

@@ -21,6 +21,7 @@ func TestCrashWhileRegistering(t *testing.T) {
 		var crashed *rig
 		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			crashed = r.crash(retention)
+			r.pass(10 * time.Millisecond) // the commit took its time
 			return call()
 		}
 		want := r.add(reg("a", time.Hour))
