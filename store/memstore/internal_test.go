@@ -79,6 +79,14 @@ func settle(t *testing.T, s *Store, c store.Claimed, kind job.OutcomeKind) {
 	}
 }
 
+// pass lets d pass; in a bubble that takes no time.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := job.Sleep(t.Context(), job.SystemClock(), d); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func same(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -99,23 +107,23 @@ func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 		}
 		add(t, s, newReg("a", job.Spec{When: job.When{Delay: time.Second}}))
 		for _, what := range []string{"the delay", "the lease"} {
-			time.Sleep(999 * time.Millisecond)
+			pass(t, 999*time.Millisecond)
 			if _, r := carry(t, s, options); len(r.Carried) > 0 || r.Wait != time.Millisecond || claimable("a") {
 				t.Fatalf("before the end of %s: carried %v, wait %v", what, r.Carried, r.Wait)
 			}
-			time.Sleep(time.Millisecond)
+			pass(t, time.Millisecond)
 			if !claimable("a") {
 				t.Fatalf("at the end of %s it could not be claimed", what)
 			}
 		}
-		time.Sleep(time.Second)
+		pass(t, time.Second)
 		ids, r := carry(t, s, options)
 		same(t, "carried at the end of the lease", ids, []string{"a"})
 		same(t, "wait", r.Wait, options.Visibility)
-		time.Sleep(options.Visibility - time.Millisecond)
+		pass(t, options.Visibility-time.Millisecond)
 		ids, _ = carry(t, s, options)
 		same(t, "carried before the end of the visibility", ids, []string(nil))
-		time.Sleep(time.Millisecond)
+		pass(t, time.Millisecond)
 		ids, _ = carry(t, s, options)
 		same(t, "carried at the end of the visibility", ids, []string{"a"})
 	})
@@ -133,7 +141,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 			o.Visibility = 24 * time.Hour
 			_, r := carry(t, s, o)
 			same(t, "result while held", r, store.CarryResult{Wait: hold})
-			time.Sleep(hold)
+			pass(t, hold)
 			d, err := s.Depth(t.Context())
 			if err != nil || d.Held != 0 {
 				t.Fatalf("held after the hold: %d, %v", d.Held, err)
@@ -142,9 +150,9 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 				ids, r := carry(t, s, o)
 				same(t, "number of probes", len(ids), want)
 				same(t, "full", r.Full, true)
-				time.Sleep((probe - time.Millisecond) * time.Duration(want))
+				pass(t, (probe-time.Millisecond)*time.Duration(want))
 			}
-			time.Sleep(time.Millisecond)
+			pass(t, time.Millisecond)
 			ids, _ := carry(t, s, o)
 			same(t, "carried after the probing", len(ids), 2)
 		})
@@ -204,7 +212,7 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 		for i := range n {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 			add(t, s, newReg(fmt.Sprintf("b%d", i), job.Spec{URL: "http://b.example/"}))
-			time.Sleep(time.Millisecond)
+			pass(t, time.Millisecond)
 		}
 		next := map[byte]int{}
 		o := options
@@ -231,7 +239,7 @@ func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 		for i := range 2 * quantum {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 		}
-		time.Sleep(time.Millisecond)
+		pass(t, time.Millisecond)
 		add(t, s, newReg("b", job.Spec{URL: "http://b.example/"}))
 		ids, _ := carry(t, s, options)
 		same(t, "place of the younger lane's job", ids[quantum], "b")
@@ -314,15 +322,15 @@ func TestNothingIsLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(2 * time.Minute) // both holds and their probing are over
+		pass(t, 2*time.Minute) // both holds and their probing are over
 		for _, c := range take(t, s, time.Second) {
 			settle(t, s, c, job.OutcomeDelivered)
 		}
-		time.Sleep(time.Minute)
+		pass(t, time.Minute)
 		if n, err := s.Purge(t.Context(), 100); n != 0 || err != nil {
 			t.Fatalf("purged %d at the end of the retention, %v", n, err)
 		}
-		time.Sleep(time.Millisecond)
+		pass(t, time.Millisecond)
 		if n, err := s.Purge(t.Context(), 100); n != 20 || err != nil {
 			t.Fatalf("purged %d, %v", n, err)
 		}

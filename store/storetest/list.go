@@ -63,9 +63,16 @@ func stateOf(s job.State) *job.State { return &s }
 // filters are queries of every kind, for what populate makes.
 func filters() []store.Query {
 	queries := []store.Query{
-		{}, {Topic: "t1"}, {BizKey: "b3"}, {Topic: "t2", BizKey: "b3"}, {Topic: "none"}, {BizKey: "none"},
-		{Topic: "t1", State: stateOf(job.Waiting)}, {Topic: "t0", State: stateOf(job.Dead)},
-		{BizKey: "b3", State: stateOf(job.Cancelled)}, {BizKey: "b0", State: stateOf(job.Ready), Topic: "t1"},
+		{},
+		{Topic: "t1"},
+		{BizKey: "b3"},
+		{Topic: "t2", BizKey: "b3"},
+		{Topic: "none"},
+		{BizKey: "none"},
+		{Topic: "t1", State: stateOf(job.Waiting)},
+		{Topic: "t0", State: stateOf(job.Dead)},
+		{BizKey: "b3", State: stateOf(job.Cancelled)},
+		{BizKey: "b0", State: stateOf(job.Ready), Topic: "t1"},
 		{Topic: "t0", State: stateOf(job.Expired), BizKey: "b1"},
 	}
 	for _, s := range job.States {

@@ -14,8 +14,12 @@ import (
 // by the model, and makes the call. Some are made twice.
 
 var modelKeys = []job.Key{
-	{Topic: "t", ID: "a"}, {Topic: "t", ID: "b"}, {Topic: "t", ID: "c"},
-	{Topic: "u", ID: "a"}, {Topic: "u", ID: "b"}, {Topic: "u-v", ID: "a"},
+	{Topic: "t", ID: "a"},
+	{Topic: "t", ID: "b"},
+	{Topic: "t", ID: "c"},
+	{Topic: "u", ID: "a"},
+	{Topic: "u", ID: "b"},
+	{Topic: "u-v", ID: "a"},
 }
 
 func pick[T any](t *rapid.T, what string, from ...T) T {
