@@ -82,3 +82,11 @@ func repeatable(cmd redis.Cmder) bool {
 	lease, _ := args[3+keys+1].(int64)
 	return lease >= time.Minute.Milliseconds()
 }
+
+// TestModel compares the store with a model of the rules on random calls.
+func TestModel(t *testing.T) {
+	r := testenv.StartRedis(t)
+	storetest.RunModel(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+		return open(t, r.URL(), o)
+	}})
+}
