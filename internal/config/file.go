@@ -15,7 +15,7 @@ func fromFile(path string) (source, error) {
 	if path == "" {
 		return nil, nil
 	}
-	content, err := os.ReadFile(path) //nolint:gosec // the operator names the file
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("settings file: %w", err)
 	}

@@ -161,7 +161,7 @@ func fromEnv(environ []string) (source, string, error) {
 		case s != nil:
 			problems = append(problems, found.add(s, given{text, originEnv + name}))
 		case isFile && byEnv[base] != nil && byEnv[base].secret:
-			content, err := os.ReadFile(text) //nolint:gosec // the operator names the file
+			content, err := os.ReadFile(text)
 			if err != nil {
 				problems = append(problems, fmt.Errorf("%s: %w", name, err))
 				continue
