@@ -45,10 +45,11 @@ func rounds(regs []store.Registration) [][]int {
 	return parts
 }
 
-// intake is one registration on its way.
+// intake is one registration on its way. It is no part of what the caller gets,
+// who may have changed that when the last of it is written.
 type intake struct {
-	reg    *store.Registration
-	result *store.Registered
+	reg    store.Registration
+	result store.Registered
 	old    *job.Job // who holds the key, if anybody
 	unsure bool     // an earlier registration got no answer from the store
 	// replaces an unfinished job: only the store can tell whether it may.
@@ -68,9 +69,10 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		return err
 	}
 	defer c.end()
+	intakes := make([]*intake, len(round))
 	var taken, adopted []*intake
-	for _, n := range round {
-		in, err := s.judge(ctx, &regs[n], &results[n])
+	for i, n := range round {
+		in, err := s.judge(ctx, regs[n])
 		switch {
 		case err != nil:
 			return err
@@ -79,39 +81,48 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		case in.unsure:
 			adopted = append(adopted, in)
 		}
+		intakes[i] = in
 	}
-	if err := s.adopt(c, adopted); err != nil || len(taken) == 0 {
+	if err := s.adopt(c, adopted); err != nil {
 		return err
 	}
-	return s.takeIn(ctx, c, taken)
+	if err := s.takeIn(ctx, c, taken); err != nil {
+		return err
+	}
+	for i, n := range round {
+		results[n] = intakes[i].result
+	}
+	return nil
 }
 
 // judge decides what becomes of a registration. Nobody else in this process
-// can change that while the call holds the key, but for the end of the job
-// that holds it.
-func (s *Store) judge(ctx context.Context, reg *store.Registration, result *store.Registered) (*intake, error) {
-	in := &intake{reg: reg, result: result, unsure: s.isUnsure(reg.Key)}
+// can change that while the call holds the key.
+func (s *Store) judge(ctx context.Context, reg store.Registration) (*intake, error) {
+	in := &intake{reg: reg, unsure: s.isUnsure(reg.Key)}
 	old, err := s.inner.Get(ctx, reg.Key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		*result = store.Registered{Outcome: store.Created}
+		in.result = store.Registered{Outcome: store.Created}
 		return in, nil
 	case err != nil:
 		return nil, err
 	}
-	*result = store.Registered{Outcome: reg.Against(&old), Job: old}
+	in.result = store.Registered{Outcome: reg.Against(&old), Job: old}
 	in.old, in.replaces = &old, !old.State.Final()
 	return in, nil
 }
 
 // takeIn registers new jobs.
 func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
+	if len(taken) == 0 {
+		return nil
+	}
 	if err := s.accept(c, taken); err != nil {
 		return err
 	}
 	regs := make([]store.Registration, len(taken))
 	for i, in := range taken {
-		regs[i] = *in.reg
+		regs[i] = in.reg
 	}
 	// What is committed must reach the store, whatever the caller does.
 	stored, err := s.inner.Register(context.WithoutCancel(ctx), regs)
@@ -121,7 +132,7 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 	}
 	s.setUnsure(taken, false)
 	for i, in := range taken {
-		*in.result = stored[i]
+		in.result = stored[i]
 	}
 	return s.confirm(c, taken)
 }
