@@ -1,0 +1,321 @@
+package signing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// MaxOverlap bounds how long replaced secrets can go on signing.
+const MaxOverlap = 30 * 24 * time.Hour
+
+const (
+	// changeTimeout bounds all that one change asks of the store.
+	changeTimeout = 5 * time.Second
+	// changeTries is how often a change starts over because another came first.
+	changeTries = 10
+)
+
+// ErrConfigured says that the default secret comes from the settings, so that
+// it is changed there.
+var ErrConfigured = errors.New("the default signing secret is set by the configuration")
+
+// Source says where the secrets that sign for a topic come from.
+type Source string
+
+// The sources.
+const (
+	SourceTopic    Source = "topic"    // the topic has its own
+	SourceDefault  Source = "default"  // the default, made or set by us
+	SourceSettings Source = "settings" // the default that the settings name
+)
+
+// Info describes the secrets that sign for a topic, without the secrets.
+type Info struct {
+	Topic   string // empty: the default
+	Source  Source
+	Secrets []SecretInfo // newest first
+}
+
+// SecretInfo describes one secret.
+type SecretInfo struct {
+	ID string
+	// CreatedAt is when it was made or set; zero when the settings name it.
+	CreatedAt job.Instant
+	// EndsAt is when it stops to sign; zero for the current one.
+	EndsAt job.Instant
+}
+
+func (r ring) info(topic string, source Source) Info {
+	info := Info{Topic: topic, Source: source, Secrets: []SecretInfo{}}
+	for _, s := range r {
+		info.Secrets = append(info.Secrets, SecretInfo{ID: s.secret.ID(), CreatedAt: s.created, EndsAt: s.ends})
+	}
+	return info
+}
+
+// EnsureDefault sees to it that there is a default secret: the configured ones
+// (as ParseSecrets reads them), or else the one kept in the store, or else a
+// new one. Nodes that start at the same time agree on one. The node that made
+// it gets it back, in its text form, to show it once; the others get "". The
+// error wraps ErrMasterKey when the one in the store cannot be opened.
+func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
+	if configured == "" {
+		return k.makeDefault(ctx)
+	}
+	secrets, err := ParseSecrets(configured)
+	if err != nil {
+		return "", err
+	}
+	r, err := configuredRing(secrets)
+	if err != nil {
+		return "", err
+	}
+	k.configured.Store(&r)
+	return "", nil
+}
+
+func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
+	err = k.change(ctx, func(ctx context.Context) error {
+		d, _, err := k.own(ctx, "")
+		if err != nil || d.Version != 0 {
+			return err
+		}
+		secret := NewSecret()
+		r, err := ring(nil).replaced(secret, job.InstantOf(k.clock.Now()), 0)
+		if err != nil {
+			return err
+		}
+		if err := k.put(ctx, "", d, r); err != nil {
+			return err
+		}
+		made = secret.Reveal()
+		return nil
+	})
+	return made, err
+}
+
+// Info describes the secrets that sign for a topic now; "" is the default.
+func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
+	if bad := checkTopic(topic); bad != nil {
+		return Info{}, &job.ValidationError{Fields: bad}
+	}
+	_, r, source, err := k.effective(ctx, topic)
+	if err != nil {
+		return Info{}, err
+	}
+	return r.at(job.InstantOf(k.clock.Now())).info(topic, source), nil
+}
+
+// Set makes secret the one that signs for the topic; "" is the default. Those
+// that signed before, be they the topic's or the default's, sign beside it
+// until overlap has passed: none does with an overlap of zero. Setting the
+// same secret again changes nothing but overlaps that would end later. A
+// *job.ValidationError says what is wrong with the arguments.
+func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Info, error) {
+	bad := checkChange(topic, overlap)
+	s, err := ParseSecret(secret)
+	if err != nil {
+		bad = append(bad, job.FieldError{Pointer: "/secret", Message: err.Error()})
+	}
+	if len(bad) > 0 {
+		return Info{}, &job.ValidationError{Fields: bad}
+	}
+	return k.replace(ctx, topic, s, overlap)
+}
+
+// Rotate is Set with a new random secret, which it returns in its text form.
+// It cannot be had again later.
+func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Info, error) {
+	if bad := checkChange(topic, overlap); len(bad) > 0 {
+		return "", Info{}, &job.ValidationError{Fields: bad}
+	}
+	s := NewSecret()
+	info, err := k.replace(ctx, topic, s, overlap)
+	if err != nil {
+		return "", Info{}, err
+	}
+	return s.Reveal(), info, nil
+}
+
+func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration) (Info, error) {
+	var info Info
+	err := k.change(ctx, func(ctx context.Context) error {
+		d, old, source, err := k.effective(ctx, topic)
+		if err != nil && !errors.Is(err, ErrNoSecret) {
+			return err
+		}
+		if topic == "" && source == SourceSettings {
+			return ErrConfigured
+		}
+		next, err := old.replaced(s, job.InstantOf(k.clock.Now()), overlap)
+		if err != nil {
+			return err
+		}
+		info = next.info(topic, sourceOf(topic))
+		if d.Version != 0 && next.same(old) {
+			return nil
+		}
+		return k.put(ctx, topic, d, next)
+	})
+	return info, err
+}
+
+func sourceOf(topic string) Source {
+	if topic == "" {
+		return SourceDefault
+	}
+	return SourceTopic
+}
+
+// Delete takes a topic's own secrets away at once, also those that cannot be
+// opened; the default signs for it from then on. ErrNoSecret when it has none.
+func (k *Keyring) Delete(ctx context.Context, topic string) error {
+	if bad := checkName(topic); bad != nil {
+		return &job.ValidationError{Fields: bad}
+	}
+	return k.change(ctx, func(ctx context.Context) error {
+		d, err := k.documents.Document(ctx, kindTopic, topic)
+		if err == nil {
+			err = k.documents.DeleteDocument(ctx, kindTopic, topic, d.Version)
+		}
+		if errors.Is(err, store.ErrNotFound) {
+			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
+		}
+		if err == nil || errors.Is(err, ErrNoSecret) {
+			k.learn(topic, nil, nil)
+		}
+		return err
+	})
+}
+
+// Reseal seals with the first master key what another sealed, and returns how
+// many documents it did. What cannot be opened is left as it is and makes an
+// error; the rest is done all the same.
+func (k *Keyring) Reseal(ctx context.Context) (int, error) {
+	docs, err := k.documents.ListDocuments(ctx, kindTopic)
+	if err != nil {
+		return 0, fmt.Errorf("reading signing secrets: %w", err)
+	}
+	topics := []string{""}
+	for _, d := range docs {
+		topics = append(topics, d.Name)
+	}
+	done, failed := 0, []error(nil)
+	for _, topic := range topics {
+		err := k.change(ctx, func(ctx context.Context) error {
+			d, r, err := k.own(ctx, topic)
+			if err != nil || d.Version == 0 || k.sealer.upToDate(d.Data) {
+				return err
+			}
+			if err = k.put(ctx, topic, d, r); err == nil {
+				done++
+			}
+			return err
+		})
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return done, errors.Join(failed...)
+}
+
+// change runs one compare-and-set, with the turn, again as long as another
+// change comes first.
+func (k *Keyring) change(ctx context.Context, once func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	if err := k.turn.take(ctx); err != nil {
+		return fmt.Errorf("changing signing secrets: %w", err)
+	}
+	defer k.turn.pass()
+	var err error
+	for range changeTries {
+		if err = once(ctx); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// effective is the topic's own document (of version zero if there is none),
+// and the ring that signs for the topic, from the store.
+func (k *Keyring) effective(ctx context.Context, topic string) (store.Document, ring, Source, error) {
+	if configured := k.configured.Load(); configured != nil && topic == "" {
+		return store.Document{}, *configured, SourceSettings, nil
+	}
+	d, r, err := k.own(ctx, topic)
+	switch {
+	case err != nil:
+		return d, nil, "", err
+	case d.Version != 0:
+		return d, r, sourceOf(topic), nil
+	case topic == "":
+		return d, nil, "", ErrNoSecret
+	}
+	_, r, source, err := k.effective(ctx, "")
+	return d, r, source, err
+}
+
+// own reads and opens a topic's document. If there is none, it is one of
+// version zero, which can be put.
+func (k *Keyring) own(ctx context.Context, topic string) (store.Document, ring, error) {
+	kind, name := kindTopic, topic
+	if topic == "" {
+		kind, name = kindDefault, nameDefault
+	}
+	d, err := k.documents.Document(ctx, kind, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return store.Document{Kind: kind, Name: name}, nil, nil
+	}
+	if err != nil {
+		return d, nil, fmt.Errorf("reading signing secrets: %w", err)
+	}
+	r, err := k.open(d)
+	return d, r, err
+}
+
+// put writes r in the place of d.
+func (k *Keyring) put(ctx context.Context, topic string, d store.Document, r ring) error {
+	plain, err := r.encode()
+	if err != nil {
+		return err
+	}
+	if d.Data, err = k.sealer.seal(d.Kind, d.Name, plain); err != nil {
+		return err
+	}
+	if _, err = k.documents.PutDocument(ctx, d); err != nil {
+		return fmt.Errorf("writing signing secrets: %w", err)
+	}
+	k.learn(topic, d.Data, r)
+	return nil
+}
+
+func checkChange(topic string, overlap time.Duration) []job.FieldError {
+	bad := checkTopic(topic)
+	if overlap < 0 || overlap > MaxOverlap {
+		bad = append(bad, job.FieldError{
+			Pointer: "/overlap", Message: "must be from 0 to " + job.FormatDuration(MaxOverlap),
+		})
+	}
+	return bad
+}
+
+// checkTopic takes the names of topics, and "" for the default.
+func checkTopic(topic string) []job.FieldError {
+	if topic == "" {
+		return nil
+	}
+	return checkName(topic)
+}
+
+func checkName(topic string) []job.FieldError {
+	if err := job.CheckName(topic); err != nil {
+		return []job.FieldError{{Pointer: "/topic", Message: err.Error()}}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package signing
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/duehook/duehook/job"
+)
+
+// MaxSecrets is how many secrets can sign at the same time: the current one and
+// those of before whose overlap has not ended. Each makes deliveries longer.
+const MaxSecrets = 5
+
+// ErrTooManySecrets says that one more overlap would make more than MaxSecrets sign at
+// the same time.
+var ErrTooManySecrets = errors.New("too many signing secrets overlap")
+
+// ring is the secrets that sign the same deliveries, newest first. It does not
+// change once it is made.
+type ring []ringSecret
+
+type ringSecret struct {
+	secret  Secret
+	webhook *standardwebhooks.Webhook
+	created job.Instant // zero: not known, it comes from the settings
+	ends    job.Instant // zero: never
+}
+
+func newRingSecret(s Secret, created, ends job.Instant) (ringSecret, error) {
+	webhook, err := standardwebhooks.NewWebhookRaw([]byte(s.key))
+	return ringSecret{secret: s, webhook: webhook, created: created, ends: ends}, err
+}
+
+// at is the ring without what has ended at now.
+func (r ring) at(now job.Instant) ring {
+	return slices.DeleteFunc(slices.Clone(r), func(s ringSecret) bool { return s.ended(now) })
+}
+
+func (s ringSecret) ended(now job.Instant) bool { return s.ends != 0 && s.ends <= now }
+
+// replaced is the ring once next has taken over at now. What signed before
+// goes on for at most overlap.
+func (r ring) replaced(next Secret, now job.Instant, overlap time.Duration) (ring, error) {
+	first, err := newRingSecret(next, now, 0)
+	if err != nil {
+		return nil, err
+	}
+	if len(r) > 0 && r[0].secret == next {
+		first.created = r[0].created // it only ends the overlaps sooner
+	}
+	after := ring{first}
+	for _, old := range r {
+		if old.secret == next {
+			continue
+		}
+		if end := now.Add(overlap); old.ends == 0 || old.ends > end {
+			old.ends = end
+		}
+		after = append(after, old)
+	}
+	after = after.at(now)
+	if len(after) > MaxSecrets {
+		return nil, fmt.Errorf("%w: at most %d can", ErrTooManySecrets, MaxSecrets)
+	}
+	return after, nil
+}
+
+// same reports whether the rings hold the same secrets, with the same ends.
+func (r ring) same(o ring) bool {
+	return slices.EqualFunc(r, o, func(a, b ringSecret) bool { return a.secret == b.secret && a.ends == b.ends })
+}
+
+// sign makes the value of webhook-signature for an attempt made at at.
+func (r ring) sign(id string, at time.Time, body []byte) (string, error) {
+	signatures := make([]string, 0, len(r))
+	for _, s := range r {
+		if s.ended(job.InstantOf(at)) {
+			continue
+		}
+		signature, err := s.webhook.Sign(id, at, body)
+		if err != nil {
+			return "", fmt.Errorf("signing: %w", err)
+		}
+		signatures = append(signatures, signature)
+	}
+	return strings.Join(signatures, " "), nil
+}
+
+// keptSecret is how a ring is kept.
+type keptSecret struct {
+	Secret  string      `json:"secret"`
+	Created job.Instant `json:"created"`
+	Ends    job.Instant `json:"ends,omitempty"`
+}
+
+func (r ring) encode() ([]byte, error) {
+	kept := make([]keptSecret, len(r))
+	for i, s := range r {
+		kept[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
+	}
+	return json.Marshal(kept) //nolint:gosec // it is sealed before it leaves the package
+}
+
+// decodeRing reads what encode wrote.
+func decodeRing(plain []byte) (ring, error) {
+	var kept []keptSecret
+	if err := json.Unmarshal(plain, &kept); err != nil {
+		return nil, fmt.Errorf("%w: no list of secrets", ErrDamaged) // the cause could quote a secret
+	}
+	var r ring
+	for i, k := range kept {
+		secret, err := ParseSecret(k.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("%w: a secret %w", ErrDamaged, err)
+		}
+		if (k.Ends == 0) != (i == 0) {
+			return nil, fmt.Errorf("%w: only the first secret has no end", ErrDamaged)
+		}
+		s, err := newRingSecret(secret, k.Created, k.Ends)
+		if err != nil {
+			return nil, err
+		}
+		r = append(r, s)
+	}
+	if len(r) == 0 {
+		return nil, fmt.Errorf("%w: no secret", ErrDamaged)
+	}
+	return r, nil
+}
+
+// configuredRing is the ring that the settings name: nothing in it ends.
+func configuredRing(secrets []Secret) (ring, error) {
+	var r ring
+	for _, secret := range secrets {
+		s, err := newRingSecret(secret, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		r = append(r, s)
+	}
+	return r, nil
+}

@@ -1,0 +1,70 @@
+package signing
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+func TestDecodeRingRefuses(t *testing.T) {
+	secret := NewSecret().Reveal()
+	one := fmt.Sprintf(`{"secret":%q,"created":1}`, secret)
+	ending := fmt.Sprintf(`{"secret":%q,"created":1,"ends":2}`, secret)
+	for text, why := range map[string]string{
+		"":                          "no list",
+		"{}":                        "no list",
+		`[{"secret":1}]`:            "no list",
+		"null":                      "no secret",
+		"[]":                        "no secret",
+		`[{"secret":"whsec_"}]`:     "must hold 24 to 64 bytes",
+		"[" + ending + "]":          "only the first secret has no end",
+		"[" + one + "," + one + "]": "only the first secret has no end",
+	} {
+		_, err := decodeRing([]byte(text))
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: %v; want %q", text, err, why)
+		}
+	}
+	if r, err := decodeRing([]byte("[" + one + "," + ending + "]")); err != nil || len(r) != 2 {
+		t.Errorf("%d secrets, %v", len(r), err)
+	}
+}
+
+func FuzzDecodeRing(f *testing.F) {
+	var r ring
+	for range 3 {
+		plain, err := r.encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(plain)
+		if r, err = r.replaced(NewSecret(), 1_790_000_000_000, time.Hour); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Add([]byte(`[{"secret":"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw","created":-1}]`))
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		r, err := decodeRing(plain)
+		if err != nil {
+			if !errors.Is(err, ErrDamaged) {
+				t.Fatalf("%q: %v", plain, err)
+			}
+			return
+		}
+		// The current secret always signs.
+		if signatures, err := r.sign("id", job.Instant(1<<62).Time(), nil); err != nil || signatures == "" {
+			t.Errorf("%q signs %q, %v", plain, signatures, err)
+		}
+		text, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := decodeRing(text); err != nil || !again.same(r) {
+			t.Errorf("%q became %q: %v", plain, text, err)
+		}
+	})
+}

@@ -1,0 +1,150 @@
+package signing
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Errors of stored secrets that cannot be opened.
+var (
+	// ErrMasterKey says that they were sealed with a master key that was not given.
+	ErrMasterKey = errors.New("sealed with another master key")
+	// ErrDamaged says that they are not as they were written, or not where.
+	ErrDamaged = errors.New("stored signing secrets are damaged")
+)
+
+// Bounds of a master key's length in bytes.
+const (
+	MinMasterKeyBytes = 32
+	MaxMasterKeyBytes = 1024
+)
+
+// MasterKey seals secrets for keeping. Formatting or logging one shows its id,
+// never the key.
+type MasterKey struct {
+	id   string
+	aead cipher.AEAD
+}
+
+// GenerateMasterKey makes a random master key, in the text form that
+// ParseMasterKey reads.
+func GenerateMasterKey() string {
+	return base64.StdEncoding.EncodeToString(randomBytes(MinMasterKeyBytes))
+}
+
+// ParseMasterKey reads a master key: at least 32 random bytes in standard
+// base64 with padding, such as from `openssl rand -base64 32`. It is no
+// password: nothing slows down guessing. The error does not contain the text.
+func ParseMasterKey(text string) (MasterKey, error) {
+	raw, err := decodeBase64(strings.TrimSpace(text)) // files end with a line break
+	if err != nil {
+		return MasterKey{}, fmt.Errorf("a master key must be %w", err)
+	}
+	if len(raw) < MinMasterKeyBytes || len(raw) > MaxMasterKeyBytes {
+		return MasterKey{}, fmt.Errorf("a master key must hold %d to %d bytes, not %d",
+			MinMasterKeyBytes, MaxMasterKeyBytes, len(raw))
+	}
+	// Derived apart, neither the id nor the cipher's key tells of the other.
+	id, err := hkdf.Key(sha256.New, raw, nil, "duehook master key id", 8)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	key, err := hkdf.Key(sha256.New, raw, nil, "duehook signing secrets", 32)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	return MasterKey{id: hex.EncodeToString(id), aead: aead}, nil
+}
+
+// ID names the key without giving it away.
+func (m MasterKey) ID() string { return m.id }
+
+// Format writes the key's id, whatever the verb.
+func (m MasterKey) Format(f fmt.State, _ rune) {
+	_, _ = io.WriteString(f, "master key "+m.id) // fmt has no use for the error
+}
+
+// sealer seals with the first key and opens with any.
+type sealer []MasterKey
+
+// sealedForm is the version of what a document holds.
+const sealedForm = 1
+
+// sealed is a document's content.
+type sealed struct {
+	Form int    `json:"form"`
+	Key  string `json:"key"` // the master key's id
+	Box  []byte `json:"box"` // nonce, ciphertext and tag
+}
+
+// seal encrypts plain for the document of this kind and name: it cannot be
+// opened as another's.
+func (s sealer) seal(kind, name string, plain []byte) ([]byte, error) {
+	key := s[0]
+	return json.Marshal(sealed{
+		Form: sealedForm, Key: key.id,
+		// The cipher makes the nonce itself.
+		Box: key.aead.Seal(nil, nil, plain, place(kind, name)), //nolint:gosec // no nonce is given
+	})
+}
+
+// open decrypts a document's content. Its error wraps ErrMasterKey or
+// ErrDamaged.
+func (s sealer) open(kind, name string, data []byte) ([]byte, error) {
+	box, err := parseSealed(data)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range s {
+		if key.id != box.Key {
+			continue
+		}
+		plain, err := key.aead.Open(nil, nil, box.Box, place(kind, name))
+		if err != nil {
+			return nil, fmt.Errorf("%w: changed, or written for another topic", ErrDamaged)
+		}
+		return plain, nil
+	}
+	return nil, fmt.Errorf("%w: %q is not among those given", ErrMasterKey, box.Key)
+}
+
+// upToDate reports whether data was sealed with the first key.
+func (s sealer) upToDate(data []byte) bool {
+	box, err := parseSealed(data)
+	return err == nil && box.Key == s[0].id
+}
+
+func parseSealed(data []byte) (sealed, error) {
+	var box sealed
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&box); err != nil {
+		return sealed{}, fmt.Errorf("%w: not in a known form", ErrDamaged)
+	}
+	if box.Form != sealedForm {
+		return sealed{}, fmt.Errorf("%w: form %d is not known", ErrDamaged, box.Form)
+	}
+	return box, nil
+}
+
+// place is the additional data that ties a box to its document. Kinds hold no
+// slash.
+func place(kind, name string) []byte { return []byte("duehook/" + kind + "/" + name) }
