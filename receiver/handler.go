@@ -1,0 +1,123 @@
+package receiver
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	// againWhileRunning is when duehook is to ask again about what is being
+	// handled.
+	againWhileRunning = 5 * time.Second
+	// markTimeout bounds Done and Forget, which run even if the client has gone.
+	markTimeout = 5 * time.Second
+)
+
+// Func handles one delivery. Returning nil means that it was handled and need
+// not come again. It should stop when ctx ends: then nobody waits for the
+// answer any more.
+type Func func(ctx context.Context, d Delivery) error
+
+// Handler serves deliveries with f:
+//
+//	POST, PUT or PATCH, signed, new     what f returns decides:
+//	  nil                               200 with Options.Reply
+//	  Gone, Abort, RetryAfter, Snooze   as they say
+//	  any other error                   500: duehook tries again at its next step
+//	handled before                      200 with Options.Reply; f is not called
+//	being handled at the moment         409 with Duehook-Action: snooze and Retry-After: 5:
+//	                                    duehook comes again, and no attempt is used up
+//	Seen fails                          503; f is not called
+//	not signed as it must be            401
+//	malformed headers or a broken body  400
+//	body too large                      413
+//	other methods                       405
+//
+// A delivery is remembered as handled only once f has returned nil. If f panics,
+// it is forgotten and the panic goes on.
+func (r *Receiver) Handler(f Func) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, f) })
+}
+
+func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, f Func) {
+	switch req.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+	default:
+		w.Header().Set("Allow", "POST, PUT, PATCH")
+		answerError{status: http.StatusMethodNotAllowed}.write(w)
+		return
+	}
+	d, err := r.Verify(req)
+	if err != nil {
+		r.log.WarnContext(req.Context(), "a delivery was refused", "error", err)
+		answerError{status: refusal(err)}.write(w)
+		return
+	}
+	if err := r.once(req.Context(), d, f); err != nil {
+		answer(err).write(w)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(w, r.reply) // whoever does not get it asks again
+}
+
+// refusal is the status for an error of Verify.
+func refusal(err error) int {
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, ErrHeaders), errors.Is(err, ErrBody):
+		return http.StatusBadRequest
+	}
+	return http.StatusUnauthorized
+}
+
+// answer is the answer that an error asks for.
+func answer(err error) answerError {
+	var a answerError
+	if errors.As(err, &a) {
+		return a
+	}
+	return answerError{status: http.StatusInternalServerError}
+}
+
+// once calls f unless the delivery was handled before, and remembers it if f
+// succeeds.
+func (r *Receiver) once(ctx context.Context, d Delivery, f Func) error {
+	status, err := r.seen.Begin(ctx, d.ID)
+	switch {
+	case err != nil:
+		r.log.ErrorContext(ctx, "it is not known whether a delivery was handled", "webhook_id", d.ID, "error", err)
+		return answerError{status: http.StatusServiceUnavailable}
+	case status == Handled:
+		return nil
+	case status == Running:
+		return Snooze(againWhileRunning)
+	}
+	handled := false
+	defer func() { r.mark(ctx, d.ID, handled) }() // also when f panics
+	if err := f(ctx, d); err != nil {
+		r.log.WarnContext(ctx, "a delivery was not handled",
+			"webhook_id", d.ID, "topic", d.Topic, "job_id", d.JobID, "attempt", d.Attempt, "error", err)
+		return err
+	}
+	handled = true
+	return nil
+}
+
+// mark tells Seen how handling ended. If that fails, the delivery was handled
+// or not all the same; it can come to be handled twice.
+func (r *Receiver) mark(ctx context.Context, id string, handled bool) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
+	defer cancel()
+	mark := r.seen.Forget
+	if handled {
+		mark = r.seen.Done
+	}
+	if err := mark(ctx, id); err != nil {
+		r.log.ErrorContext(ctx, "a delivery could not be marked", "webhook_id", id, "handled", handled, "error", err)
+	}
+}

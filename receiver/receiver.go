@@ -1,0 +1,119 @@
+package receiver
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+// Defaults of Options.
+const (
+	DefaultTolerance = 5 * time.Minute
+	DefaultMaxBody   = 1 << 20
+)
+
+// Bounds of a secret's length in bytes.
+const (
+	minSecretBytes = 24
+	maxSecretBytes = 64
+	secretPrefix   = "whsec_"
+)
+
+// Options of a Receiver. Only Secrets has no default.
+type Options struct {
+	// Secrets are the signing secrets, each "whsec_" and base64. A delivery
+	// signed with any of them is taken, so that the secret can be changed while
+	// deliveries arrive.
+	Secrets []string
+	// Tolerance is by how much webhook-timestamp may differ from our clock, so
+	// that what somebody recorded cannot be sent again later. Zero:
+	// DefaultTolerance.
+	Tolerance time.Duration
+	// MaxBody is the largest body taken, in bytes. Zero: DefaultMaxBody.
+	MaxBody int64
+	// Seen remembers what was handled. Nil: a Memory with its defaults, which
+	// serves one process until it ends.
+	Seen Seen
+	// Reply is the body of the answer to what was handled. Jobs registered with
+	// "expect" need it.
+	Reply string
+	// Logger tells of what was refused or failed, without bodies. Nil: nobody.
+	Logger *slog.Logger
+	// Now is the clock. Nil: the machine's.
+	Now func() time.Time
+}
+
+// Receiver verifies and handles deliveries. It is safe for concurrent use.
+type Receiver struct {
+	webhooks  []*standardwebhooks.Webhook
+	tolerance time.Duration
+	maxBody   int64
+	seen      Seen
+	reply     string
+	log       *slog.Logger
+	now       func() time.Time
+}
+
+// New makes a Receiver. Its errors do not contain the secrets.
+func New(o Options) (*Receiver, error) {
+	if len(o.Secrets) == 0 {
+		return nil, errors.New("receiver: no secret")
+	}
+	if o.Tolerance < 0 || o.MaxBody < 0 {
+		return nil, errors.New("receiver: tolerance and body limit cannot be negative")
+	}
+	r := &Receiver{
+		tolerance: o.Tolerance, maxBody: o.MaxBody, seen: o.Seen, reply: o.Reply, log: o.Logger, now: o.Now,
+	}
+	for i, secret := range o.Secrets {
+		webhook, err := newWebhook(secret)
+		if err != nil {
+			return nil, fmt.Errorf("receiver: secret %d %w", i+1, err)
+		}
+		r.webhooks = append(r.webhooks, webhook)
+	}
+	if r.tolerance == 0 {
+		r.tolerance = DefaultTolerance
+	}
+	if r.maxBody == 0 {
+		r.maxBody = DefaultMaxBody
+	}
+	r.maxBody = min(r.maxBody, math.MaxInt64-1) // one byte more is read, to see that there is more
+	if r.now == nil {
+		r.now = systemTime
+	}
+	if r.seen == nil {
+		r.seen = NewMemory(MemoryOptions{Now: r.now})
+	}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	return r, nil
+}
+
+// newWebhook is stricter than the library: with an empty secret, which it
+// takes, anybody could sign.
+func newWebhook(secret string) (*standardwebhooks.Webhook, error) {
+	encoded, ok := strings.CutPrefix(strings.TrimSpace(secret), secretPrefix) // files end with a line break
+	if !ok {
+		return nil, errors.New("must begin with " + secretPrefix)
+	}
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, errors.New("must be " + secretPrefix + " and standard base64 with padding")
+	}
+	if len(key) < minSecretBytes || len(key) > maxSecretBytes {
+		return nil, fmt.Errorf("must hold %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, len(key))
+	}
+	return standardwebhooks.NewWebhookRaw(key)
+}
+
+func systemTime() time.Time {
+	return time.Now() //nolint:forbidigo // receivers are no part of duehook's process, and have no job.Clock
+}

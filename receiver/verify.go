@@ -1,0 +1,110 @@
+package receiver
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// Errors of Verify.
+var (
+	// ErrHeaders says that a header of a delivery is missing or malformed.
+	ErrHeaders = errors.New("not the headers of a delivery")
+	// ErrTimestamp says that it was signed too long ago, or in our future.
+	ErrTimestamp = errors.New("signed at another time")
+	// ErrSignature says that it was not signed with any of the secrets.
+	ErrSignature = errors.New("no signature by a known secret")
+	// ErrTooLarge says that the body is larger than Options.MaxBody.
+	ErrTooLarge = errors.New("body too large")
+	// ErrBody says that the body did not arrive whole.
+	ErrBody = errors.New("body cannot be read")
+)
+
+// Headers of a delivery.
+const (
+	headerID        = "Webhook-Id"
+	headerTimestamp = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+	headerTopic     = "Duehook-Topic"
+	headerJobID     = "Duehook-Job-Id"
+	headerAttempt   = "Duehook-Attempt"
+	headerDueAt     = "Duehook-Due-At"
+)
+
+// Delivery is one request of duehook's. The signature covers ID, SentAt and
+// Body, not the other headers: do not let those decide what TLS does not
+// protect.
+type Delivery struct {
+	// ID is the webhook-id: the same on every attempt, and for every replay, of
+	// one registered job.
+	ID string
+	// SentAt is the webhook-timestamp: when this attempt began, to the second.
+	SentAt time.Time
+	Body   []byte
+
+	// Topic and JobID are how the job was registered. They, Attempt and DueAt are
+	// zero when the sender is not duehook.
+	Topic, JobID string
+	// Attempt is 1 for the first.
+	Attempt int
+	// DueAt is when this attempt was due.
+	DueAt time.Time
+	// Header are all headers of the request.
+	Header http.Header
+}
+
+// Verify reads a request's body and says what was delivered, if it is signed
+// with one of the secrets. Otherwise the error wraps one of this package's.
+func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
+	d := Delivery{Header: req.Header}
+	if err := d.readHeaders(); err != nil {
+		return Delivery{}, err
+	}
+	if r.now().Sub(d.SentAt).Abs() > r.tolerance {
+		return Delivery{}, fmt.Errorf("%w: %v is not within %v of our clock",
+			ErrTimestamp, d.SentAt.UTC().Format(time.RFC3339), r.tolerance)
+	}
+	var err error
+	if d.Body, err = io.ReadAll(io.LimitReader(req.Body, r.maxBody+1)); err != nil {
+		return Delivery{}, fmt.Errorf("%w: %w", ErrBody, err)
+	}
+	if int64(len(d.Body)) > r.maxBody {
+		return Delivery{}, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.maxBody)
+	}
+	for _, webhook := range r.webhooks {
+		if webhook.VerifyIgnoringTimestamp(d.Body, req.Header) == nil {
+			return d, nil
+		}
+	}
+	return Delivery{}, ErrSignature
+}
+
+// readHeaders wants the signed ones, each once: of several, others on the way
+// could have read another.
+func (d *Delivery) readHeaders() error {
+	for _, name := range []string{headerID, headerTimestamp, headerSignature} {
+		if values := d.Header.Values(name); len(values) != 1 || values[0] == "" {
+			return fmt.Errorf("%w: %s must be there once", ErrHeaders, name)
+		}
+	}
+	seconds, err := strconv.ParseInt(d.Header.Get(headerTimestamp), 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: %s must be seconds since 1970", ErrHeaders, headerTimestamp)
+	}
+	d.ID, d.SentAt = d.Header.Get(headerID), time.Unix(seconds, 0)
+	d.Topic, d.JobID = d.Header.Get(headerTopic), d.Header.Get(headerJobID)
+	if attempt := d.Header.Get(headerAttempt); attempt != "" {
+		if d.Attempt, err = strconv.Atoi(attempt); err != nil || d.Attempt < 1 {
+			return fmt.Errorf("%w: %s must be a number from 1", ErrHeaders, headerAttempt)
+		}
+	}
+	if due := d.Header.Get(headerDueAt); due != "" {
+		if d.DueAt, err = time.Parse(time.RFC3339, due); err != nil {
+			return fmt.Errorf("%w: %s must be a time as in RFC 3339", ErrHeaders, headerDueAt)
+		}
+	}
+	return nil
+}
