@@ -45,7 +45,10 @@ func program(t *testing.T, environ []string, args ...string) *exec.Cmd {
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{asProgram + "=1", "HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir}, environ...)
+	cmd.Env = append([]string{
+		asProgram + "=1", "HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir,
+		"GOCOVERDIR=" + t.TempDir(), // or a build that counts coverage complains
+	}, environ...)
 	return cmd
 }
 
