@@ -80,12 +80,18 @@ func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made st
 }
 
 func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
+	secret := NewSecret()
 	err = k.change(ctx, func(ctx context.Context) error {
-		d, _, err := k.own(ctx, "")
-		if err != nil || d.Version != 0 {
+		d, kept, err := k.own(ctx, "")
+		if err != nil {
 			return err
 		}
-		secret := NewSecret()
+		if d.Version != 0 {
+			if kept[0].secret == secret { // our own write came first: its answer was lost
+				made = secret.Reveal()
+			}
+			return nil
+		}
 		r, err := ring(nil).replaced(secret, job.InstantOf(k.clock.Now()), 0)
 		if err != nil {
 			return err
@@ -158,6 +164,7 @@ func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap t
 		}
 		info = next.info(topic, sourceOf(topic))
 		if d.Version != 0 && next.same(old) {
+			k.learn(topic, d.Data, old)
 			return nil
 		}
 		return k.put(ctx, topic, d, next)

@@ -348,3 +348,36 @@ func TestConcurrentRotationsLoseNothing(t *testing.T) {
 	c.advance(toBeSeen)
 	nodes[1].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
 }
+
+// forgetful carries a write out, and once says that another came first: as if
+// the answer was lost and the client of the store asked again.
+type forgetful struct {
+	*documents
+	lost bool
+}
+
+func (f *forgetful) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	d, err := f.documents.PutDocument(ctx, d)
+	if err == nil && !f.lost {
+		f.lost = true
+		return store.Document{}, store.ErrConflict
+	}
+	return d, err
+}
+
+func TestLostAnswersOfTheStore(t *testing.T) {
+	docs, c := &forgetful{documents: newDocuments()}, newClock()
+	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})}
+	made, err := n.EnsureDefault(t.Context(), "")
+	if err != nil || made == "" {
+		t.Fatalf("made %t, %v: nobody would ever learn the secret", made != "", err)
+	}
+	n.wantSigned("t", c.Now(), made)
+
+	docs.lost = false
+	own, info, err := n.Rotate(t.Context(), "t", time.Hour)
+	if err != nil || len(info.Secrets) != 2 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	n.wantSigned("t", c.Now(), own, made)
+}
