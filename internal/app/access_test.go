@@ -160,7 +160,9 @@ func TestForeignHosts(t *testing.T) {
 func TestListeningElsewhereThanItSeems(t *testing.T) {
 	c := load(t, "--data-dir", t.TempDir())
 	c.Addr = "0.0.0.0:0" // as if localhost stood for it
-	err := Run(t.Context(), Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := Run(ctx, Options{Config: c, Logger: slog.New(slog.DiscardHandler), Ready: func(string) { cancel() }})
 	if err == nil || !strings.Contains(err.Error(), "there are no API keys") {
 		t.Errorf("got %v", err)
 	}
