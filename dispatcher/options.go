@@ -56,7 +56,7 @@ type Store interface {
 type Signer interface {
 	// Sign signs the body sent for topic with the webhook-id id at the time at.
 	// After an error the job is tried again later; no attempt is used.
-	Sign(topic, id string, at time.Time, body []byte) (string, error)
+	Sign(ctx context.Context, topic, id string, at time.Time, body []byte) (string, error)
 }
 
 // Options of a Dispatcher. Only Store has no default.

@@ -57,11 +57,11 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 }
 
 // sign adds the signature, if requests are signed.
-func (s *sender) sign(h http.Header, j *job.Job, at job.Instant) error {
+func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, at job.Instant) error {
 	if s.signer == nil {
 		return nil
 	}
-	signature, err := s.signer.Sign(j.Topic, j.UID, at.Time(), j.Spec.Body)
+	signature, err := s.signer.Sign(ctx, j.Topic, j.UID, at.Time(), j.Spec.Body)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -104,7 +105,7 @@ func TestMethodsAndBodies(t *testing.T) {
 
 type signer func(topic, id string, at time.Time, body []byte) (string, error)
 
-func (f signer) Sign(topic, id string, at time.Time, body []byte) (string, error) {
+func (f signer) Sign(_ context.Context, topic, id string, at time.Time, body []byte) (string, error) {
 	return f(topic, id, at, body)
 }
 

@@ -59,7 +59,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
-	if err := s.sign(req.Header, j, attempt.StartedAt); err != nil {
+	if err := s.sign(timed, req.Header, j, attempt.StartedAt); err != nil {
 		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded
 	}

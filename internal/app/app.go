@@ -137,17 +137,31 @@ func (n *node) build(ln net.Listener) ([]part, error) {
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LaneLimit: c.LaneLimit,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})
-	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
+	keyring, keyringErr := n.newKeyring()
+	dispatchOptions := dispatcher.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
-	})
-	if err := errors.Join(accessErr, apiErr, carryErr, dispatchErr); err != nil {
+	}
+	if keyringErr == nil {
+		dispatchOptions.Signer = keyring
+	} else if errors.Is(keyringErr, errUnsigned) {
+		keyringErr = nil
+	}
+	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
+	if err := errors.Join(keyringErr, accessErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
-	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", dispatch.Run}), nil
+	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
+		if keyring != nil {
+			if err := n.ensureSecret(ctx, keyring); err != nil {
+				return err
+			}
+		}
+		return dispatch.Run(ctx)
+	}}), nil
 }
 
 // secure decides who may call the API and how, and makes the parts for it.

@@ -34,6 +34,9 @@ type Config struct {
 	Shards    int           // parts that jobs are spread over on Redis
 	Retention time.Duration // how long a finished job can be looked up
 
+	SigningSecret string // of deliveries; empty: made and kept
+	MasterKey     string // seals the secrets that are kept
+
 	AllowCIDRs      []netip.Prefix // refused address ranges that may be delivered to
 	Timeout         time.Duration  // of one attempt of a job that names none
 	MaxTimeout      time.Duration  // most that a job may name

@@ -93,6 +93,12 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// A signing secret and a master key, of 32 zero bytes each.
+const (
+	testMasterKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	testSecret    = "whsec_" + testMasterKey
+)
+
 // Every setting can be given in all three ways under the names that follow
 // from its flag.
 func TestEverySettingFromEverySource(t *testing.T) {
@@ -103,6 +109,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "lane-limit": "8",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
+		"signing-secret": testSecret, "master-key": testMasterKey,
 	}
 	for i := range settings {
 		s := &settings[i]
@@ -117,6 +124,9 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		want := value
 		if s.name == "api-keys" {
 			want = "ci (" + keyID + ")"
+		}
+		if s.name == "signing-secret" || s.name == "master-key" {
+			want = "***"
 		}
 		file := write(t, "c.yaml", s.key()+": "+value+"\n")
 		for from, c := range map[string]*Config{
@@ -242,6 +252,8 @@ func TestRefused(t *testing.T) {
 		{name: "port", args: []string{"--addr=:http"}, want: "the port must be a number"},
 		{name: "port range", args: []string{"--addr=:65536"}, want: "the port must be a number"},
 		{name: "beyond loopback without keys", args: []string{"--addr=:7788"}, want: `--addr ":7788" can be reached from other machines, and there are no API keys`},
+		{name: "signing secret", args: []string{"--signing-secret=hunter2"}, want: "--signing-secret: "},
+		{name: "master key", args: []string{"--master-key=" + testMasterKey + ",hunter2"}, want: "--master-key: a master key must"},
 		{name: "keys that are not wanted", args: []string{"--insecure-no-api-keys", "--api-keys=" + keyLine}, want: "contradict each other"},
 		{name: "not yes or no", env: []string{"DUEHOOK_INSECURE_NO_API_KEYS=perhaps"}, want: `DUEHOOK_INSECURE_NO_API_KEYS: "perhaps": write true or false`},
 		{name: "yes after a space", args: []string{"--insecure-no-api-keys", "true"}, want: `unexpected argument "true"`},

@@ -137,6 +137,16 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*cidrsValue)(&c.AllowCIDRs) },
 	},
 	{
+		name: "signing-secret", group: groupDelivery, hint: "secret", shown: "made on first run; on Redis without --master-key: none", secret: true,
+		help: "what deliveries are signed with (Standard Webhooks, whsec_…); new,old signs with both",
+		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.SigningSecret) },
+	},
+	{
+		name: "master-key", group: groupDelivery, hint: "key,…", shown: "embedded: made on first run, <data-dir>/master.key; with Redis: none", secret: true,
+		help: "encrypts the signing secrets that are kept: 32 bytes or more in base64; the same on every node; of several, the first encrypts",
+		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.MasterKey) },
+	},
+	{
 		name: "timeout", group: groupDelivery, hint: "duration", def: job.FormatDuration(dispatcher.DefaultTimeout),
 		help: "longest that one attempt may take, for jobs that name no timeout",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Timeout) },

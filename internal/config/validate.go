@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -33,6 +34,7 @@ func (c *Config) validate() error {
 	var p problems
 	c.validateAPI(&p)
 	c.validateStorage(&p)
+	c.validateSigning(&p)
 	c.validateDelivery(&p)
 	return errors.Join(p...)
 }
@@ -72,6 +74,22 @@ func (c *Config) validateStorage(p *problems) {
 	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
 	p.check(c.Retention <= job.MaxDelay, "--retention must be between 0 and %s", job.FormatDuration(job.MaxDelay))
+}
+
+func (c *Config) validateSigning(p *problems) {
+	if c.SigningSecret != "" {
+		_, err := signing.ParseSecrets(c.SigningSecret)
+		p.check(err == nil, "--signing-secret: %w", err)
+	}
+	for _, key := range c.MasterKeys() {
+		_, err := signing.ParseMasterKey(key)
+		p.check(err == nil, "--master-key: %w", err)
+	}
+}
+
+// MasterKeys are the texts of --master-key.
+func (c *Config) MasterKeys() []string {
+	return strings.FieldsFunc(c.MasterKey, func(r rune) bool { return r == ',' })
 }
 
 // LedgerPath is the file of a ledger on SQLite, or empty.

@@ -25,6 +25,18 @@ func (v *stringValue) Set(s string) error { *v = stringValue(s); return nil }
 func (v *stringValue) String() string     { return string(*v) }
 func (v *stringValue) Type() string       { return "string" }
 
+// hiddenValue is text that is never shown.
+type hiddenValue string
+
+func (v *hiddenValue) Set(s string) error { *v = hiddenValue(strings.TrimSpace(s)); return nil }
+func (v *hiddenValue) String() string {
+	if *v == "" {
+		return ""
+	}
+	return "***"
+}
+func (v *hiddenValue) Type() string { return "string" }
+
 type intValue int
 
 func (v *intValue) Set(s string) error {
