@@ -84,7 +84,7 @@ func (r *rig) restartLosesNothing() {
 // side: the journal must get the changes of a job in the order in which the
 // store made them.
 func TestRandomCalls(t *testing.T) {
-	for _, c := range []struct{ callers, steps, runs int }{{1, 30, 20}, {8, 15, 10}} {
+	for _, c := range []struct{ callers, steps, runs int }{{1, 30, 10}, {8, 15, 8}} {
 		for range c.runs {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("callers=%d,seed=%d", c.callers, seed), inBubble(func(t *testing.T) {
