@@ -1,138 +1,36 @@
 package signing_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/internal/testenv"
 	"github.com/duehook/duehook/job"
 )
 
 // alsoReceivers adds receivers whose languages the tests do not ask for.
 var alsoReceivers = flag.String("receivers", "", "run these receivers as well: java,php,python")
 
-const (
-	receiversDir = "../../testdata/receivers"
-	startLimit   = 2 * time.Minute // building and installing included
-)
+const receiversDir = "../../testdata/receivers"
 
-// sample is a receiver as docs/receivers.md shows it.
-type sample struct {
-	file string
-	// prepare, in a copy of the sample's directory, gives the command to run.
-	prepare func(t *testing.T, dir string) []string
-	// textOnly: the library turns the body into text, so that one which is no
-	// UTF-8 does not verify.
-	textOnly bool
+// documented is the file of each receiver that docs/receivers.md shows.
+var documented = map[string]string{
+	"go": "main.go", "node": "receiver.mjs", "java": "Receiver.java", "php": "receiver.php", "python": "receiver.py",
 }
 
-var samples = map[string]sample{
-	"go":     {file: "main.go", prepare: prepareGo},
-	"node":   {file: "receiver.mjs", prepare: prepareNode, textOnly: true},
-	"java":   {file: "Receiver.java", prepare: command("java", "Receiver.java")},
-	"php":    {file: "receiver.php", prepare: command("php", "-S", "127.0.0.1:0", "receiver.php")},
-	"python": {file: "receiver.py", prepare: command("python3", "receiver.py")},
-}
-
-func command(args ...string) func(*testing.T, string) []string {
-	return func(*testing.T, string) []string { return args }
-}
-
-// prepareGo builds in the module, which the copy is not part of.
-func prepareGo(t *testing.T, dir string) []string {
-	run(t, ".", "go", "build", "-o", filepath.Join(dir, "receiver"), receiversDir+"/go/main.go")
-	return []string{"./receiver"}
-}
-
-func prepareNode(t *testing.T, dir string) []string {
-	for _, tool := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("%v: this test runs the real npm library; `make deps` installs nodejs and npm", err)
-		}
-	}
-	run(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
-	return []string{"node", "receiver.mjs"}
-}
-
-func run(t *testing.T, dir, name string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-}
-
-// startReceiver runs a receiver that knows the secrets, until the test ends,
-// and returns its URL.
-func startReceiver(t *testing.T, dir string, args []string, secrets ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PORT=0", "WEBHOOK_SECRETS="+strings.Join(secrets, ","))
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdout, cmd.Stderr = in, in
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = in.Close()
-	address, ended := make(chan string, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		readAddress(t, out, address)
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-		<-ended
-		_ = out.Close()
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	select {
-	case a := <-address:
-		return "http://" + a + "/hooks/timeout"
-	case <-ended:
-		t.Fatalf("%s ended before it listened", strings.Join(args, " "))
-	case <-ctx.Done():
-		t.Fatalf("%s did not listen within %v", strings.Join(args, " "), startLimit)
-	}
-	return ""
-}
-
-var listening = regexp.MustCompile(`127\.0\.0\.1:[1-9][0-9]*`)
-
-// readAddress sends the first address that a receiver tells, and logs all else.
-func readAddress(t *testing.T, out io.Reader, address chan<- string) {
-	lines := bufio.NewScanner(out)
-	lines.Buffer(nil, 1<<20) // receivers print bodies
-	for lines.Scan() {
-		if a := listening.FindString(lines.Text()); a != "" && address != nil {
-			address <- a
-			address = nil
-			continue
-		}
-		t.Logf("%.200s", lines.Text())
-	}
-}
+// textOnly are receivers whose library turns the body into text, so that one
+// which is no UTF-8 does not verify.
+var textOnly = map[string]bool{"node": true}
 
 // deliverer signs with a keyring and sends.
 type deliverer struct {
@@ -200,15 +98,7 @@ func TestReceivers(t *testing.T) {
 	}
 	for _, language := range languages {
 		t.Run(language, func(t *testing.T) {
-			s, ok := samples[language]
-			if !ok {
-				t.Fatal("there is no such receiver")
-			}
-			dir := t.TempDir()
-			if err := os.CopyFS(dir, os.DirFS(filepath.Join(receiversDir, language))); err != nil {
-				t.Fatal(err)
-			}
-			args := s.prepare(t, dir)
+			sample := testenv.PrepareSample(t, language)
 			old, fresh := signing.NewSecret().Reveal(), signing.NewSecret().Reveal()
 			d := &deliverer{t: t, clock: job.SystemClock(), Keyring: open(t, signing.Options{
 				Documents: newDocuments(), MasterKeys: []signing.MasterKey{masterKey(t)},
@@ -220,16 +110,16 @@ func TestReceivers(t *testing.T) {
 				}
 			}
 			// By the secrets that they know.
-			before := startReceiver(t, dir, args, old)
-			between := startReceiver(t, dir, args, fresh, old)
-			after := startReceiver(t, dir, args, fresh)
+			before := sample.Start(old)
+			between := sample.Start(fresh, old)
+			after := sample.Start(fresh)
 
 			set(old, 0)
 			d.want(true, "the old secret, known", before)
 			d.want(true, "the old secret, known beside the new", between)
 			d.want(false, "the old secret, unknown", after)
 			d.refusesTampering(before)
-			d.takesAnyBody(before, s.textOnly)
+			d.takesAnyBody(before, textOnly[language])
 
 			set(fresh, time.Hour)
 			d.want(true, "both secrets, the old known", before)
@@ -294,8 +184,8 @@ func TestDocumentedReceivers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for language, s := range samples {
-		code, err := os.ReadFile(filepath.Join(receiversDir, language, s.file))
+	for language, file := range documented {
+		code, err := os.ReadFile(filepath.Join(receiversDir, language, file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +194,7 @@ func TestDocumentedReceivers(t *testing.T) {
 			fence = language
 		}
 		if !bytes.Contains(doc, fmt.Appendf(nil, "```%s\n%s```\n", fence, code)) {
-			t.Errorf("docs/receivers.md does not show %s/%s as it is", language, s.file)
+			t.Errorf("docs/receivers.md does not show %s/%s as it is", language, file)
 		}
 	}
 }

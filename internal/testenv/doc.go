@@ -1,4 +1,4 @@
 // Package testenv gives tests what they need around duehook: private Redis
-// servers, a TCP proxy that loses replies, and waiting for a condition. Only
-// tests import it.
+// servers, a TCP proxy that loses replies, the example receivers, and waiting
+// for a condition. Only tests import it.
 package testenv
