@@ -14,14 +14,16 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// A change of secrets is seen by all nodes within staleAfter plus a read of the
-// store. Signing before that does not wait for anybody.
+// Freshness is the time after which a change of secrets is in use on all nodes
+// that can read the store: staleAfter and a read.
+const Freshness = staleAfter + readTimeout
+
 const (
 	// refreshAfter is the age at which one of those who sign reads the
 	// documents again, while the others go on with what is known.
 	refreshAfter = 3 * time.Second
 	// staleAfter is the age from which everybody waits for that: nobody has
-	// signed for a while.
+	// signed for a while. Before it, signing does not wait.
 	staleAfter = 6 * time.Second
 	// readTimeout keeps a store that hangs from holding up deliveries.
 	readTimeout = time.Second
@@ -39,12 +41,13 @@ const (
 // ErrNoSecret says that there is no secret where one was asked for.
 var ErrNoSecret = errors.New("no signing secret")
 
-// Options of a Keyring. Documents and MasterKeys have no default.
+// Options of a Keyring. Only Documents has no default.
 type Options struct {
 	Documents store.Documents
 	// MasterKeys open what is kept; the first also seals. To change the key, let
 	// all nodes know the new one behind the old, then put it in front, call
-	// Reseal, and take the old one away.
+	// Reseal, and take the old one away. With none, secrets cannot be stored: a
+	// configured default is all there is.
 	MasterKeys []MasterKey
 	Clock      job.Clock    // nil: the machine's
 	Logger     *slog.Logger // nil: none
@@ -88,9 +91,6 @@ var errUnread = errors.New("signing secrets have not been read yet")
 func New(o Options) (*Keyring, error) {
 	if o.Documents == nil {
 		return nil, errors.New("signing: no documents")
-	}
-	if len(o.MasterKeys) == 0 {
-		return nil, errors.New("signing: no master key")
 	}
 	for _, key := range o.MasterKeys {
 		if key.aead == nil {

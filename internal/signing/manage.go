@@ -46,7 +46,7 @@ type SecretInfo struct {
 	ID string
 	// CreatedAt is when it was made or set; zero when the settings name it.
 	CreatedAt job.Instant
-	// EndsAt is when it stops to sign; zero for the current one.
+	// EndsAt is when it stops signing; zero for the current one.
 	EndsAt job.Instant
 }
 
@@ -56,6 +56,13 @@ func (r ring) info(topic string, source Source) Info {
 		info.Secrets = append(info.Secrets, SecretInfo{ID: s.secret.ID(), CreatedAt: s.created, EndsAt: s.ends})
 	}
 	return info
+}
+
+// Change describes what a change made of a topic's secrets.
+type Change struct {
+	Info
+	// First says that the topic, or the default, had none of its own before.
+	First bool
 }
 
 // EnsureDefault sees to it that there is a default secret: the configured ones
@@ -121,35 +128,37 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 // that signed before, be they the topic's or the default's, sign beside it
 // until overlap has passed: none does with an overlap of zero. Setting the
 // same secret again changes nothing but overlaps that would end later. A
-// *job.ValidationError says what is wrong with the arguments.
-func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Info, error) {
+// *job.ValidationError says what is wrong with the arguments. Other errors wrap
+// ErrConfigured, ErrTooManySecrets, ErrNoMasterKey, ErrMasterKey or ErrDamaged,
+// or are the store's.
+func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Change, error) {
 	bad := checkChange(topic, overlap)
 	s, err := ParseSecret(secret)
 	if err != nil {
 		bad = append(bad, job.FieldError{Pointer: "/secret", Message: err.Error()})
 	}
 	if len(bad) > 0 {
-		return Info{}, &job.ValidationError{Fields: bad}
+		return Change{}, &job.ValidationError{Fields: bad}
 	}
 	return k.replace(ctx, topic, s, overlap)
 }
 
 // Rotate is Set with a new random secret, which it returns in its text form.
 // It cannot be had again later.
-func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Info, error) {
+func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Change, error) {
 	if bad := checkChange(topic, overlap); len(bad) > 0 {
-		return "", Info{}, &job.ValidationError{Fields: bad}
+		return "", Change{}, &job.ValidationError{Fields: bad}
 	}
 	s := NewSecret()
-	info, err := k.replace(ctx, topic, s, overlap)
+	change, err := k.replace(ctx, topic, s, overlap)
 	if err != nil {
-		return "", Info{}, err
+		return "", Change{}, err
 	}
-	return s.Reveal(), info, nil
+	return s.Reveal(), change, nil
 }
 
-func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration) (Info, error) {
-	var info Info
+func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration) (Change, error) {
+	var change Change
 	err := k.change(ctx, func(ctx context.Context) error {
 		d, old, source, err := k.effective(ctx, topic)
 		if err != nil && !errors.Is(err, ErrNoSecret) {
@@ -162,14 +171,14 @@ func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap t
 		if err != nil {
 			return err
 		}
-		info = next.info(topic, sourceOf(topic))
+		change = Change{Info: next.info(topic, sourceOf(topic)), First: d.Version == 0}
 		if d.Version != 0 && next.same(old) {
 			k.learn(topic, d.Data, old)
 			return nil
 		}
 		return k.put(ctx, topic, d, next)
 	})
-	return info, err
+	return change, err
 }
 
 func sourceOf(topic string) Source {

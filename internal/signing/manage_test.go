@@ -155,8 +155,8 @@ func TestInfo(t *testing.T) {
 		{ID: parsed(t, own).ID(), CreatedAt: now},
 		{ID: parsed(t, n.made).ID(), CreatedAt: start, EndsAt: now.Add(time.Hour)},
 	}}
-	if !gocmp.Equal(rotated, want) {
-		t.Errorf("from Rotate: %s", gocmp.Diff(want, rotated))
+	if diff := gocmp.Diff(signing.Change{Info: want, First: true}, rotated); diff != "" {
+		t.Errorf("from Rotate: %s", diff)
 	}
 	// Another node knows it at once: it asks the store.
 	if got, err := nodes[1].Info(t.Context(), "t"); err != nil || !gocmp.Equal(got, want) {
@@ -201,6 +201,10 @@ func TestSet(t *testing.T) {
 	c.advance(time.Minute)
 	before := docs.dump()
 	again, err := n.Set(t.Context(), "t", mine, time.Hour)
+	if !first.First {
+		t.Error("it is not said to be the first")
+	}
+	first.First = false
 	if err != nil || !gocmp.Equal(again, first) || docs.dump() != before {
 		t.Errorf("the same again: %v\n%s", err, gocmp.Diff(first, again))
 	}
@@ -380,4 +384,47 @@ func TestLostAnswersOfTheStore(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	n.wantSigned("t", c.Now(), own, made)
+}
+
+// Without a master key nothing can be kept, least of all in the clear.
+func TestNoMasterKey(t *testing.T) {
+	docs, c := newDocuments(), newClock()
+	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, Clock: c})}
+	secret := signing.NewSecret().Reveal()
+	if made, err := n.EnsureDefault(t.Context(), ""); !errors.Is(err, signing.ErrNoMasterKey) || made != "" {
+		t.Errorf("making the default: %t, %v", made != "", err)
+	}
+	if _, err := n.Set(t.Context(), "t", secret, 0); !errors.Is(err, signing.ErrNoMasterKey) {
+		t.Errorf("setting: %v", err)
+	}
+	if made, _, err := n.Rotate(t.Context(), "t", 0); !errors.Is(err, signing.ErrNoMasterKey) || made != "" {
+		t.Errorf("rotating: %t, %v", made != "", err)
+	}
+	if done, err := n.Reseal(t.Context()); done != 0 || err != nil {
+		t.Errorf("resealed %d, %v", done, err)
+	}
+	if docs.dump() != "" {
+		t.Errorf("stored %s", docs.dump())
+	}
+	if _, err := n.EnsureDefault(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", c.Now(), secret)
+
+	// Another node keeps secrets: this one refuses to take the default for them.
+	other := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
+	if _, _, err := other.Rotate(t.Context(), "t", 0); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(toBeSeen)
+	if _, err := n.Sign(t.Context(), "t", "id", c.Now(), nil); !errors.Is(err, signing.ErrMasterKey) {
+		t.Errorf("signing: %v", err)
+	}
+	if _, err := n.Reseal(t.Context()); !errors.Is(err, signing.ErrMasterKey) {
+		t.Errorf("resealing: %v", err)
+	}
+	if err := n.Delete(t.Context(), "t"); err != nil {
+		t.Error(err)
+	}
+	n.wantSigned("t", c.Now(), secret)
 }

@@ -15,10 +15,12 @@ import (
 	"strings"
 )
 
-// Errors of stored secrets that cannot be opened.
+// Errors of secrets that cannot be stored, or not be opened.
 var (
 	// ErrMasterKey says that they were sealed with a master key that was not given.
 	ErrMasterKey = errors.New("sealed with another master key")
+	// ErrNoMasterKey says that there is none to seal with.
+	ErrNoMasterKey = errors.New("no master key to keep signing secrets with")
 	// ErrDamaged says that they are not as they were written, or not where.
 	ErrDamaged = errors.New("stored signing secrets are damaged")
 )
@@ -98,6 +100,9 @@ type sealed struct {
 // seal encrypts plain for the document of this kind and name: it cannot be
 // opened as another's.
 func (s sealer) seal(kind, name string, plain []byte) ([]byte, error) {
+	if len(s) == 0 {
+		return nil, ErrNoMasterKey
+	}
 	key := s[0]
 	return json.Marshal(sealed{
 		Form: sealedForm, Key: key.id,
