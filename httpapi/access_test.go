@@ -158,7 +158,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		}
 		want := access.Write
 		switch {
-		case strings.HasPrefix(template, "/v1/keys"):
+		case strings.HasPrefix(template, "/v1/keys"), strings.Contains(template, "/signing"):
 			want = access.Admin
 		case rt.method == http.MethodGet:
 			want = access.Read
@@ -354,6 +354,13 @@ func TestChangesLeaveAuditLines(t *testing.T) {
 		{"DELETE", "/v1/jobs/t/a", "", "x", "anonymous", "", "DELETE /v1/jobs/{topic}/{id}", "t/a", "unauthorized"},
 		{"DELETE", "/v1/jobs/t/a", "", a.token, id, name, "DELETE /v1/jobs/{topic}/{id}", "t/a", "ok"},
 		{"DELETE", "/v1/keys/" + id, "", a.token, id, name, "DELETE /v1/keys/{id}", id, "key_fixed"},
+		{"PUT", "/v1/topics/t/signing", `{}`, a.token, id, name, "PUT /v1/topics/{topic}/signing", "t", "ok"},
+		{"POST", "/v1/topics/t/signing/rotate", "", a.token, id, name, "POST /v1/topics/{topic}/signing/rotate", "t", "ok"},
+		{"DELETE", "/v1/topics/t/signing", "", a.token, id, name, "DELETE /v1/topics/{topic}/signing", "t", "ok"},
+		{"DELETE", "/v1/topics/t/signing", "", a.token, id, name, "DELETE /v1/topics/{topic}/signing", "t", "secret_not_found"},
+		{"PUT", "/v1/signing", `{}`, read, readKey.ID, "viewer", "PUT /v1/signing", "", "forbidden"},
+		{"POST", "/v1/signing/rotate", "", a.token, id, name, "POST /v1/signing/rotate", "", "ok"},
+		{"GET", "/v1/signing", "", a.token, "", "", "", "", ""},
 		{"GET", "/v1/jobs/t/a", "", a.token, "", "", "", "", ""},
 		{"GET", "/v1/keys", "", a.token, "", "", "", "", ""},
 		{"PUT", "/v1/jobs/t/a", "", a.token, "", "", "", "", ""},

@@ -303,7 +303,7 @@ func TestDocumentHasEveryQueryParameter(t *testing.T) {
 			t.Errorf("%s %s: the document has the query parameters %v, the table %v", rt.method, rt.path, documented, rt.query)
 		}
 		_, body := c.at(at + "/requestBody")
-		takesBody := rt.body == bodyJSON || rt.body == bodyEmptyJSON
+		takesBody := rt.body == bodyJSON || rt.body == bodyEmptyJSON || rt.body == bodyOptionalJSON
 		if (body != nil) != takesBody {
 			t.Errorf("%s %s: the document and the table disagree on whether there is a body", rt.method, rt.path)
 		}
@@ -343,6 +343,8 @@ func TestDocumentHasEveryField(t *testing.T) {
 	same("Retry", slices.Collect(maps.Keys(retryFields)))
 	same("Expect", slices.Collect(maps.Keys(expectFields)))
 	same("KeyDraft", slices.Collect(maps.Keys(keyFields)))
+	same("SecretDraft", slices.Collect(maps.Keys(secretFields)))
+	same("Rotation", slices.Collect(maps.Keys(rotationFields)))
 	same("Batch", slices.Collect(maps.Keys(batchFields)))
 }
 

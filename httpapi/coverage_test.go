@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -30,6 +31,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverStates(a)
 	coverReads(a)
 	coverKeys(a)
+	coverSigning(a)
 	coverRefusals(a)
 	coverFaults(a)
 
@@ -115,6 +117,54 @@ func coverKeys(a *keyedAPI) {
 	}
 }
 
+func coverSigning(a *keyedAPI) {
+	const topic = "/v1/topics/s/signing"
+	a.want(200, "GET", "/v1/signing", "")
+	a.want(200, "PUT", "/v1/signing", `{}`)
+	a.want(200, "POST", "/v1/signing/rotate", "")
+	a.want(200, "GET", topic, "")
+	a.want(201, "PUT", topic, `{}`)
+	a.want(200, "PUT", topic, `{}`)
+	for range signing.MaxSecrets - 1 {
+		a.want(200, "POST", topic+"/rotate", `{"overlap":60}`)
+	}
+	a.wantProblem(codeTooManySecrets, "POST", topic+"/rotate", `{}`)
+	a.want(200, "DELETE", topic, "")
+	a.wantProblem(codeSecretNotFound, "DELETE", topic, "")
+	for range signing.MaxSecrets - 2 {
+		a.want(200, "POST", "/v1/signing/rotate", `{}`)
+	}
+	a.wantProblem(codeTooManySecrets, "POST", "/v1/signing/rotate", `{}`)
+
+	documents := faultyDocuments{a.mem, a.faults}
+	all := func(want code, calls ...string) {
+		for _, call := range calls {
+			method, path, _ := strings.Cut(call, " ")
+			body := ""
+			if method == "PUT" {
+				body = "{}"
+			}
+			a.wantProblem(want, method, path, body)
+		}
+	}
+	changesOfDefault := []string{"PUT /v1/signing", "POST /v1/signing/rotate"}
+	changesOfTopic := []string{"PUT " + topic, "POST " + topic + "/rotate"}
+	a.withSigning(a.newSigning(documents, "", a.secret), func() {
+		all(codeSecretFixed, changesOfDefault...)
+		all(codeMasterKeyMissing, changesOfTopic...)
+	})
+	a.withSigning(nil, func() {
+		all(codeMasterKeyMissing, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic, "DELETE "+topic)...)...)
+	})
+	a.withSigning(a.newSigning(documents, signing.GenerateMasterKey(), ""), func() {
+		all(codeSecretUnreadable, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic)...)...)
+	})
+	a.withSigning(a.newSigning(a.emptyStore(), signing.GenerateMasterKey(), ""), func() {
+		all(codeSecretNotFound, "GET /v1/signing", "GET "+topic)
+		a.want(201, "PUT", "/v1/signing", `{}`)
+	})
+}
+
 // coverRefusals sends each call what it refuses before it looks at the store.
 func coverRefusals(a *keyedAPI) {
 	for _, rt := range routes {
@@ -152,6 +202,9 @@ func coverFaults(a *keyedAPI) {
 		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
 		"POST /v1/keys":               `{"scope":"read"}`,
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
+
+		"PUT /v1/signing":                `{}`,
+		"PUT /v1/topics/{topic}/signing": `{}`,
 	}
 	for _, fault := range []struct {
 		code code
@@ -200,23 +253,29 @@ func TestEveryErrorIsExplained(t *testing.T) {
 // callers decide.
 func TestErrorsHaveCodes(t *testing.T) {
 	for err, want := range map[error]code{
-		store.ErrNotFound:        codeJobNotFound,
-		store.ErrUnavailable:     codeStoreUnavailable,
-		store.ErrBadCursor:       codeInvalidRequest,
-		store.ErrConflict:        codeStoreUnavailable,
-		job.ErrFinished:          codeJobFinished,
-		job.ErrInFlight:          codeJobInFlight,
-		job.ErrNotEnded:          codeJobInFlight,
-		access.ErrMissing:        codeUnauthorized,
-		access.ErrMalformed:      codeUnauthorized,
-		access.ErrUnknown:        codeUnauthorized,
-		access.ErrExpired:        codeUnauthorized,
-		access.ErrNoKey:          codeKeyNotFound,
-		access.ErrFixedKey:       codeKeyFixed,
-		access.ErrTooManyKeys:    codeTooManyKeys,
-		&access.NamespaceError{}: codeForbidden,
-		&access.ScopeError{}:     codeForbidden,
-		errors.New("else"):       codeInternalError,
+		store.ErrNotFound:         codeJobNotFound,
+		store.ErrUnavailable:      codeStoreUnavailable,
+		store.ErrBadCursor:        codeInvalidRequest,
+		store.ErrConflict:         codeStoreUnavailable,
+		job.ErrFinished:           codeJobFinished,
+		job.ErrInFlight:           codeJobInFlight,
+		job.ErrNotEnded:           codeJobInFlight,
+		access.ErrMissing:         codeUnauthorized,
+		access.ErrMalformed:       codeUnauthorized,
+		access.ErrUnknown:         codeUnauthorized,
+		access.ErrExpired:         codeUnauthorized,
+		access.ErrNoKey:           codeKeyNotFound,
+		access.ErrFixedKey:        codeKeyFixed,
+		access.ErrTooManyKeys:     codeTooManyKeys,
+		signing.ErrNoSecret:       codeSecretNotFound,
+		signing.ErrConfigured:     codeSecretFixed,
+		signing.ErrTooManySecrets: codeTooManySecrets,
+		signing.ErrNoMasterKey:    codeMasterKeyMissing,
+		signing.ErrMasterKey:      codeSecretUnreadable,
+		signing.ErrDamaged:        codeSecretUnreadable,
+		&access.NamespaceError{}:  codeForbidden,
+		&access.ScopeError{}:      codeForbidden,
+		errors.New("else"):        codeInternalError,
 	} {
 		if got := asAPIError(fmt.Errorf("wrapped: %w", err)); got.code != want {
 			t.Errorf("%v: got %s, want %s", err, got.code, want)

@@ -24,12 +24,17 @@ const (
 	codeJobNotFound          code = "job_not_found"
 	codeTopicNotFound        code = "topic_not_found"
 	codeKeyNotFound          code = "key_not_found"
+	codeSecretNotFound       code = "secret_not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
 	codeJobInFlight          code = "job_in_flight"
 	codeKeyFixed             code = "key_fixed"
 	codeTooManyKeys          code = "too_many_keys"
+	codeSecretFixed          code = "secret_fixed"
+	codeTooManySecrets       code = "too_many_secrets"
+	codeSecretUnreadable     code = "secret_unreadable"
+	codeMasterKeyMissing     code = "master_key_missing"
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeInvalidRequest       code = "invalid_request"
@@ -52,12 +57,17 @@ var codes = map[code]struct {
 	codeJobNotFound:          {http.StatusNotFound, "There is no such job"},
 	codeTopicNotFound:        {http.StatusNotFound, "There is no such topic"},
 	codeKeyNotFound:          {http.StatusNotFound, "There is no such API key"},
+	codeSecretNotFound:       {http.StatusNotFound, "There is no such signing secret"},
 	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
 	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
 	codeKeyFixed:             {http.StatusConflict, "The API key is in the settings"},
 	codeTooManyKeys:          {http.StatusConflict, "There are too many API keys"},
+	codeSecretFixed:          {http.StatusConflict, "The signing secret is in the settings"},
+	codeTooManySecrets:       {http.StatusConflict, "Too many signing secrets overlap"},
+	codeSecretUnreadable:     {http.StatusConflict, "The stored signing secrets cannot be read"},
+	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
@@ -130,6 +140,9 @@ func asAPIError(err error) *apiError {
 	}
 	if refused := asRefusal(err); refused != nil {
 		return refused
+	}
+	if secret := asSigningError(err); secret != nil {
+		return secret
 	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):

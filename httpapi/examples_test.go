@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -11,9 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -123,6 +126,20 @@ func (e *example) play(a *api) exampleAnswer {
 	return answer
 }
 
+// The secrets of the examples: the default, and the one that is made.
+const (
+	exampleDefault = "whsec_VGhlIGRlZmF1bHQgc2VjcmV0IG9mIHRoZSBleGFtcGxlcw=="
+	exampleMade    = "whsec_bWFkZSBmb3IgdGhlIGV4YW1wbGVzLCBub3QgYXQgcmFuZG9t"
+)
+
+// exampleSigning makes the same secret each time.
+type exampleSigning struct{ *signing.Keyring }
+
+func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, signing.Change, error) {
+	change, err := s.Set(ctx, topic, exampleMade, overlap)
+	return exampleMade, change, err
+}
+
 // maskCursor hides what the store alone knows the meaning of.
 func maskCursor(t testing.TB, got *httptest.ResponseRecorder) []byte {
 	t.Helper()
@@ -147,6 +164,10 @@ func TestExamples(t *testing.T) {
 		t.Fatalf("no examples: %v", err)
 	}
 	a := newAPI(t)
+	a.server.opts.Signing = exampleSigning{a.signing}
+	if _, err := a.signing.Set(t.Context(), "", exampleDefault, 0); err != nil {
+		t.Fatal(err)
+	}
 	made := 0
 	a.server.newUID = func() (string, error) {
 		made++

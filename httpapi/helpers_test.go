@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -48,6 +49,9 @@ type api struct {
 	mem    *memstore.Store
 	faults *faultyStore
 	server *Server
+	// signing keeps the signing secrets, of which secret is the default.
+	signing *signing.Keyring
+	secret  string
 	// token is sent by call unless the test sets the header itself.
 	token string
 
@@ -65,11 +69,18 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		}
 	})
 	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
+	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, signing.GenerateMasterKey(), "")
+	secret, err := a.signing.EnsureDefault(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.secret = secret
 	o := Options{
-		Store:  a.faults,
-		Clock:  clock,
-		Logger: slog.New(slog.DiscardHandler),
-		Policy: retrypolicy.Default(),
+		Store:   a.faults,
+		Signing: a.signing,
+		Clock:   clock,
+		Logger:  slog.New(slog.DiscardHandler),
+		Policy:  retrypolicy.Default(),
 	}
 	for _, c := range change {
 		c(&o)

@@ -44,6 +44,9 @@ type Options struct {
 	// Access knows the API keys; nil asks nobody for one. Then everybody may do
 	// everything except manage keys.
 	Access Access
+	// Signing knows the signing secrets; nil means that there is nothing to keep
+	// them with.
+	Signing Signing
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise

@@ -22,10 +22,11 @@ import (
 type bodyKind uint8
 
 const (
-	bodyRefused   bodyKind = iota // no body
-	bodyIgnored                   // calls for machines that probe: anything goes
-	bodyJSON                      // a JSON object
-	bodyEmptyJSON                 // nothing, or {}
+	bodyRefused      bodyKind = iota // no body
+	bodyIgnored                      // calls for machines that probe: anything goes
+	bodyJSON                         // a JSON object
+	bodyEmptyJSON                    // nothing, or {}
+	bodyOptionalJSON                 // nothing, or a JSON object
 )
 
 // bodies are the buffers into which request bodies are read. What a job keeps
@@ -135,27 +136,39 @@ func checkNoBody(c echo.Context) error {
 
 // checkEmptyJSON accepts no body, or an object without fields.
 func checkEmptyJSON(c echo.Context) error {
-	r := c.Request()
-	if r.ContentLength == 0 {
-		return nil
-	}
 	const limit = 1 << 10
-	b, err := readBody(c, limit)
-	if err != nil {
+	b, err := readOptionalJSON(c, limit)
+	if err != nil || b == nil {
 		return err
 	}
 	defer release(b)
-	if b.Len() == 0 {
-		return nil
-	}
-	if err := checkMediaType(r.Header); err != nil {
-		return err
-	}
-	if err := checkJSON(b.Bytes()); err != nil {
-		return err
-	}
 	_, errs := decodeObject(b.Bytes(), noFields)
 	return errs.err()
+}
+
+// readOptionalJSON is readJSON for calls that need no body: nil is none.
+func readOptionalJSON(c echo.Context, limit int64) (*bytes.Buffer, error) {
+	r := c.Request()
+	if r.ContentLength == 0 {
+		return nil, nil
+	}
+	b, err := readBody(c, limit)
+	if err != nil {
+		return nil, err
+	}
+	if b.Len() == 0 {
+		release(b)
+		return nil, nil
+	}
+	err = checkMediaType(r.Header)
+	if err == nil {
+		err = checkJSON(b.Bytes())
+	}
+	if err != nil {
+		release(b)
+		return nil, err
+	}
+	return b, nil
 }
 
 // checkQuery refuses query parameters that the call does not have, and those

@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(err, ln.Close())
 	}
 	defer func() { err = errors.Join(err, n.store.Close()) }()
-	parts, err := n.build(ln)
+	parts, err := n.build(ctx, ln)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -122,13 +122,17 @@ func (n *node) buildInfo() prometheus.Collector {
 }
 
 // build makes the parts, in the order in which they are to be stopped.
-func (n *node) build(ln net.Listener) ([]part, error) {
+func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	c := n.Config
 	apiOptions := httpapi.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
 		Policy: n.policy, CheckURL: n.guard.CheckURL,
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
+	}
+	keyring, keyringErr := n.newKeyring(ctx)
+	if keyringErr == nil {
+		apiOptions.Signing = keyring
 	}
 	secured, accessErr := n.secure(&apiOptions, ln)
 	api, apiErr := httpapi.New(apiOptions)
@@ -137,7 +141,6 @@ func (n *node) build(ln net.Listener) ([]part, error) {
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LaneLimit: c.LaneLimit,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})
-	keyring, keyringErr := n.newKeyring()
 	dispatchOptions := dispatcher.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),

@@ -28,8 +28,9 @@ const secretPause = time.Second
 var errUnsigned = errors.New("no signing secret")
 
 // newKeyring makes what signs deliveries, or gives errUnsigned: on Redis, nodes
-// can only share a secret that they are given, or a master key.
-func (n *node) newKeyring() (*signing.Keyring, error) {
+// can only share a secret that they are given, or a master key. It knows the
+// secret of the settings already, so that the API cannot change that.
+func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	c := n.Config
 	texts := c.MasterKeys()
 	switch {
@@ -40,8 +41,7 @@ func (n *node) newKeyring() (*signing.Keyring, error) {
 			return nil, err
 		}
 		texts = []string{text}
-	case c.SigningSecret != "":
-		texts = []string{signing.GenerateMasterKey()} // nothing is kept, so nothing will be sealed
+	case c.SigningSecret != "": // a master key of our own would seal what no other node can open
 	default:
 		n.Logger.Warn("deliveries are not signed: on Redis, set --signing-secret or --master-key, the same on every node")
 		return nil, errUnsigned
@@ -54,7 +54,12 @@ func (n *node) newKeyring() (*signing.Keyring, error) {
 		}
 	}
 	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
-	return signing.New(signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger})
+	keyring, err := signing.New(signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger})
+	if err != nil || c.SigningSecret == "" {
+		return keyring, err
+	}
+	_, err = keyring.EnsureDefault(ctx, c.SigningSecret)
+	return keyring, err
 }
 
 // keptMasterKey reads the master key of the embedded default, or makes it.
@@ -76,8 +81,11 @@ func keptMasterKey(path string) (string, error) {
 // ensureSecret sees to it that there is a secret to sign with, however long
 // the store cannot be reached. It returns early when ctx ends.
 func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
+	if n.Config.SigningSecret != "" {
+		return nil // newKeyring has seen to it
+	}
 	for ctx.Err() == nil {
-		made, err := keyring.EnsureDefault(ctx, n.Config.SigningSecret)
+		made, err := keyring.EnsureDefault(ctx, "")
 		if err == nil {
 			return n.handOut(made)
 		}

@@ -126,22 +126,17 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 
 func TestSigningOnRedis(t *testing.T) {
 	redis := testenv.StartRedis(t)
-	onRedis := func(args ...string) *config.Config {
-		return load(t, append(args, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8",
-			"--data-dir="+t.TempDir(), "--redis-url="+redis.URL())...)
-	}
-	if d := deliver(t, onRedis(), "unsigned"); d.header.Get("webhook-signature") != "" {
+	if d := deliver(t, onRedis(t, redis), "unsigned"); d.header.Get("webhook-signature") != "" {
 		t.Errorf("signed with %q", d.header.Get("webhook-signature"))
 	}
-	deliver(t, onRedis("--signing-secret="+givenSecret), "given").verify(t, givenSecret)
+	deliver(t, onRedis(t, redis, "--signing-secret="+givenSecret), "given").verify(t, givenSecret)
 
-	masterKey := "--master-key=" + givenSecret[len("whsec_"):]
-	one := onRedis(masterKey)
+	one := onRedis(t, redis, givenMasterKey)
 	first := deliver(t, one, "made")
 	secret, err := os.ReadFile(filepath.Join(one.DataDir, signingSecretFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	first.verify(t, string(secret))
-	deliver(t, onRedis(masterKey), "shared").verify(t, string(secret))
+	deliver(t, onRedis(t, redis, givenMasterKey), "shared").verify(t, string(secret))
 }
