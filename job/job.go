@@ -220,9 +220,25 @@ type Attempt struct {
 	Number       int           `msgpack:"n"`
 	StartedAt    Instant       `msgpack:"s"`
 	Duration     time.Duration `msgpack:"d"`
+	Timings      Timings       `msgpack:"t,omitempty"`
 	Status       int           `msgpack:"c,omitempty"` // HTTP status, or zero when none came
-	Error        string        `msgpack:"e,omitempty"`
+	Error        string        `msgpack:"e,omitempty"` // its class, one of a closed set, or empty
 	ResponseBody string        `msgpack:"b,omitempty"` // an excerpt, valid UTF-8
 	NextAt       Instant       `msgpack:"a,omitempty"`
 	Reason       string        `msgpack:"r,omitempty"` // why the next step was chosen
+}
+
+// Timings are how long the phases of an attempt took. DNS, Connect and TLS are
+// given however the phase ended: well, with an error, or cut off by the
+// attempt's deadline. Zero means that it was not reached or not needed.
+type Timings struct {
+	DNS     time.Duration `msgpack:"d,omitempty"` // looking up the host's addresses
+	Connect time.Duration `msgpack:"c,omitempty"` // TCP, over all addresses tried
+	TLS     time.Duration `msgpack:"t,omitempty"` // the handshake
+	// FirstByte is from having the connection, through sending the request, to
+	// the first byte of the answer; zero when none came.
+	FirstByte time.Duration `msgpack:"f,omitempty"`
+	// Reused: the connection is of an earlier request, so that the first three
+	// are zero.
+	Reused bool `msgpack:"r,omitempty"`
 }

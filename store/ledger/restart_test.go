@@ -102,6 +102,18 @@ func TestRestart(t *testing.T) {
 			equal(t, "the job", r.get("a"), want)
 			equal(t, "the log", r.log("a"), log)
 		},
+		"an attempt written before its phases were measured": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			r.run(job.OutcomeFailed, time.Hour)
+			noError(t, "Flush", r.Flush())
+			noError(t, "Exec", r.Exec(t.Context(), "UPDATE flow SET log = x'"+
+				"88a16e01a173cf0000019b78c90a80a164ce052f83c0a163cd01f4a165a8687474705f353030a162a9747279206c61746572"+
+				"a161cf0000019b78c9456fa172a66c6164646572' WHERE log IS NOT NULL"))
+			equal(t, "the log", r.restart(retention).log("a"), []job.Attempt{{
+				Number: 1, StartedAt: 1_767_258_000_000, Duration: 87 * time.Millisecond, Status: 500, Error: "http_500",
+				ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
+			}})
+		},
 		"a snoozed and a released job": func(t *testing.T, r *rig) {
 			r.add(reg("a", 0))
 			r.run(job.OutcomeSnoozed, time.Second)

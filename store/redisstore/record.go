@@ -222,11 +222,15 @@ func encodeSpec(s *job.Spec) ([]byte, error) {
 func encodeAttempt(a *job.Attempt) ([]byte, error) {
 	c := *a
 	c.NextAt = 0
-	b, err := msgpack.Marshal(&c)
-	if err != nil {
+	var b bytes.Buffer
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&b)
+	e.UseCompactInts(true) // or each duration takes eight bytes
+	if err := e.Encode(&c); err != nil {
 		return nil, fmt.Errorf("redisstore: encode attempt: %w", err)
 	}
-	return b, nil
+	return b.Bytes(), nil
 }
 
 func encodeUID(uid string) ([]byte, error) {

@@ -45,6 +45,14 @@ func drawJob(t *rapid.T) job.Job {
 	return j
 }
 
+func drawTimings(t *rapid.T) job.Timings {
+	phase := func(name string) time.Duration { return time.Duration(rapid.Int64Range(0, 1<<37).Draw(t, name)) }
+	return job.Timings{
+		DNS: phase("dns"), Connect: phase("connect"), TLS: phase("tls"), FirstByte: phase("first byte"),
+		Reused: rapid.Bool().Draw(t, "reused"),
+	}
+}
+
 func TestRecordRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		j := drawJob(t)
@@ -52,7 +60,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		for i := range log {
 			log[i] = job.Attempt{
 				Number: i + 1, StartedAt: 1, Duration: time.Second, ResponseBody: rapid.String().Draw(t, "body"),
-				NextAt: job.Instant(rapid.Int64Range(0, 1<<40).Draw(t, "next")),
+				NextAt: job.Instant(rapid.Int64Range(0, 1<<40).Draw(t, "next")), Timings: drawTimings(t),
 			}
 		}
 		r, err := newRecord(j, log)
@@ -78,6 +86,51 @@ func TestRecordRoundTrip(t *testing.T) {
 			t.Fatalf("log changed (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// An entry that was written before phases were measured, and in another
+// encoding of integers.
+func TestOldAttemptIsRead(t *testing.T) {
+	r := record{logs: 1, log: []byte("1767258015087 63\n" +
+		"\x87\xa1n\x01\xa1s\xd3\x00\x00\x01\x9bx\xc9\n\x80\xa1d\xd3\x00\x00\x00\x00\x05/\x83\xc0" +
+		"\xa1c\xcd\x01\xf4\xa1e\xa8http_500\xa1b\xa9try later\xa1r\xa6ladder")}
+	got, err := r.attempts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []job.Attempt{{
+		Number: 1, StartedAt: 1_767_258_000_000, Duration: 87 * time.Millisecond, Status: 500, Error: "http_500",
+		ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Attempts are most of what an ended job takes: one grows by intent only.
+func TestAttemptIsShort(t *testing.T) {
+	a := job.Attempt{
+		Number: 1, StartedAt: 1_767_258_000_000, Duration: 87 * time.Millisecond, Status: 200, Reason: job.ReasonDelivered,
+	}
+	for name, c := range map[string]struct {
+		timings job.Timings
+		limit   int
+	}{
+		"unmeasured": {job.Timings{}, 38},
+		"reused":     {job.Timings{FirstByte: 80 * time.Millisecond, Reused: true}, 51},
+		"all": {job.Timings{
+			DNS: 3 * time.Millisecond, Connect: 11 * time.Millisecond, TLS: 24 * time.Millisecond, FirstByte: 42 * time.Millisecond,
+		}, 69},
+	} {
+		a.Timings = c.timings
+		b, err := encodeAttempt(&a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > c.limit {
+			t.Errorf("%s: %d bytes, want %d at most", name, len(b), c.limit)
+		}
+	}
 }
 
 func FuzzDecodeRecord(f *testing.F) {

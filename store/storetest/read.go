@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -83,6 +84,25 @@ var readCases = []testCase{
 		want = append(want, *s.Attempt)
 		equal(f, "log", f.attempts(key), want)
 		equal(f, "number of the last", want[3].Number, 4)
+	}},
+	{name: "read/an attempt keeps every field", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		c := f.takeOne()
+		s := failed(c, always)
+		s.Attempt.Error = "some_class"
+		s.Attempt.Timings = job.Timings{
+			DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,
+		}
+		want := *s.Attempt
+		want.NextAt = f.settle(store.Applied, s).NextAt
+		if field := emptyField(reflect.ValueOf(want)); field != "" {
+			f.Fatalf("this case does not set the attempt's %s", field)
+		}
+		equal(f, "log", f.attempts(c.Job.Key), []job.Attempt{want})
+		equal(f, "last attempt", f.get(c.Job.Key).LastAttempt, &want)
+		r := store.RestoredJob{Job: restorable("t", "b", job.Retrying), Log: []job.Attempt{want}}
+		f.restore(1, r)
+		equal(f, "restored log", f.attempts(r.Job.Key), r.Log)
 	}},
 	{name: "read/a long log keeps the latest", options: Options{}, run: func(f *fixture) {
 		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
@@ -209,4 +229,19 @@ var readCases = []testCase{
 			equal(f, "due in", slices.Index(stats.DueIn, 1) > 0, true)
 		}
 	}},
+}
+
+// emptyField names a field that is zero, of v or of a struct in it.
+func emptyField(v reflect.Value) string {
+	for i := range v.NumField() {
+		name, field := v.Type().Field(i).Name, v.Field(i)
+		if field.Kind() == reflect.Struct {
+			if inner := emptyField(field); inner != "" {
+				return name + "." + inner
+			}
+		} else if field.IsZero() {
+			return name
+		}
+	}
+	return ""
 }
