@@ -8,13 +8,18 @@ import (
 	"net"
 	"strings"
 	"syscall"
+
+	"github.com/duehook/duehook/job"
 )
 
 // Classes of errors, as they stand in the attempt log beside "http_NNN". They
 // are part of the API, and tell clients what happened but nothing of our
 // network.
 const (
-	classTimeout     = "timeout"
+	classDNSTimeout  = "dns_timeout"
+	classDialTimeout = "connect_timeout"
+	classTLSTimeout  = "tls_timeout"
+	classTimeout     = "response_timeout"
 	classRefused     = "connection_refused"
 	classReset       = "connection_reset"
 	classUnreachable = "connection_failed"
@@ -24,12 +29,13 @@ const (
 	classInvalid     = "invalid_response"
 	classUnexpected  = "unexpected_body"
 	classBadSnooze   = "snooze_without_retry_after"
-	classBlocked     = "destination_not_allowed"
+	classBlocked     = job.ReasonBlocked // the API has one word for it
 	classBadRequest  = "invalid_request"
 )
 
-// classify names an error of a request whose context is ctx.
-func classify(ctx context.Context, err error) string {
+// classify names an error of a request whose context is ctx, and which had come
+// as far as phase reached.
+func classify(ctx context.Context, err error, reached phase) string {
 	var network net.Error
 	var dns *net.DNSError
 	var op *net.OpError
@@ -38,7 +44,7 @@ func classify(ctx context.Context, err error) string {
 		return classBlocked
 	case errors.Is(ctx.Err(), context.DeadlineExceeded),
 		errors.As(err, &network) && network.Timeout():
-		return classTimeout
+		return timeoutIn(reached)
 	case errors.As(err, &dns):
 		return classDNS
 	case isTLS(err):
@@ -54,6 +60,20 @@ func classify(ctx context.Context, err error) string {
 	}
 	// What is left is net/http's complaints about what it was sent.
 	return classInvalid
+}
+
+// timeoutIn is the class of a timeout in a phase.
+func timeoutIn(reached phase) string {
+	switch reached {
+	case phaseDNS:
+		return classDNSTimeout
+	case phaseTLS:
+		return classTLSTimeout
+	case phaseAnswer:
+		return classTimeout
+	default:
+		return classDialTimeout
+	}
 }
 
 func isTLS(err error) bool {

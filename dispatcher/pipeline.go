@@ -235,7 +235,9 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	var o job.Outcome
 	o, health = p.d.sender.send(ph.work, c)
 	if o.Attempt != nil {
-		p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
+		if o.Attempt.Duration > 0 { // else no request was made
+			p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
+		}
 		p.d.logAttempt(ph.work, c, o)
 	}
 	return o

@@ -54,7 +54,8 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started)}
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
-	req, err := s.newRequest(timed, j, attempt.Number, attempt.StartedAt)
+	tr := newTrace(s.clock)
+	req, err := s.newRequest(tr.attach(timed), j, attempt.Number, attempt.StartedAt)
 	if err != nil { // registered under other rules than ours
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
@@ -67,15 +68,17 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	body := s.bodies.Get().(*bytes.Buffer)
 	defer s.recycle(body)
 	a, err := s.exchange(req, j.Spec.ExpectBody != "", body)
-	attempt.Duration = s.clock.Now().Sub(started)
+	timings, reached := tr.end()
+	if errors.Is(err, ErrBlocked) {
+		return refused(attempt)
+	}
+	attempt.Duration, attempt.Timings = s.clock.Now().Sub(started), timings
 	if err != nil {
 		if ctx.Err() != nil {
 			return aborted()
 		}
-		attempt.Error = classify(timed, err)
-		o, health = failure(err)
-		o.Attempt = attempt
-		return o, health
+		attempt.Error = classify(timed, err, reached)
+		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
 	}
 	attempt.Status, attempt.ResponseBody = a.status, excerpt(a.body)
 	o, attempt.Error = judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
@@ -95,12 +98,11 @@ func aborted() (job.Outcome, error) {
 	return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, errExcluded
 }
 
-// failure is the outcome of an attempt without an answer.
-func failure(err error) (job.Outcome, error) {
-	if errors.Is(err, ErrBlocked) {
-		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonBlocked}, errExcluded
-	}
-	return job.Outcome{Kind: job.OutcomeFailed}, errEndpoint
+// refused is the outcome of an attempt that the guard refused. Its log entry
+// tells nothing else, and no times: they would tell of our name servers.
+func refused(attempt *job.Attempt) (job.Outcome, error) {
+	attempt.Error = classBlocked
+	return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonBlocked, Attempt: attempt}, errExcluded
 }
 
 // healthOf is what a status tells of the endpoint. Any that was thought about
@@ -137,7 +139,7 @@ func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *byt
 		limit = expectLimit
 	}
 	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
-		a.bodyErr = classify(req.Context(), err)
+		a.bodyErr = classify(req.Context(), err, phaseAnswer)
 	}
 	a.body, a.cut = buf.Bytes(), buf.Len() > limit
 	return a, nil

@@ -266,8 +266,12 @@ func TestHangingHandshakeEndsAtTheDeadline(t *testing.T) {
 	j := newJob("h", "https://"+l.Addr().String())
 	j.Spec.Timeout = 200 * time.Millisecond
 	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
-	if o.Attempt.Error != classTimeout {
+	if o.Attempt.Error != classTLSTimeout {
 		t.Errorf("attempt %+v", o.Attempt)
+	}
+	// The handshake goes on without the request; what was measured stands.
+	if got, want := happened(o.Attempt.Timings), (measured{connect: true, tls: true}); got != want {
+		t.Errorf("measured %+v of %+v", got, o.Attempt.Timings)
 	}
 	_ = l.Close()
 	_ = next(t, accepted, "connection").Close()
@@ -388,9 +392,7 @@ func TestClassify(t *testing.T) {
 		err  error
 		want string
 	}{
-		{late, io.EOF, classTimeout},
 		{late, dial(fmt.Errorf("%w: loopback", ErrBlocked)), classBlocked},
-		{t.Context(), dial(os.ErrDeadlineExceeded), classTimeout}, // connecting has a limit of its own
 		{t.Context(), dial(&net.DNSError{Err: "no such host"}), classDNS},
 		{t.Context(), dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), classRefused},
 		{t.Context(), dial(os.NewSyscallError("connect", syscall.EHOSTUNREACH)), classUnreachable},
@@ -400,8 +402,20 @@ func TestClassify(t *testing.T) {
 		{t.Context(), errors.New("remote error: tls: internal error"), classTLS},
 		{t.Context(), errors.New("what net/http makes of it"), classInvalid},
 	} {
-		if got := classify(tt.ctx, fmt.Errorf("Post: %w", tt.err)); got != tt.want {
+		if got := classify(tt.ctx, fmt.Errorf("Post: %w", tt.err), phaseAnswer); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.err, got, tt.want)
+		}
+	}
+	for reached, want := range map[phase]string{
+		phaseBegin: classDialTimeout, phaseDNS: classDNSTimeout, phaseConnect: classDialTimeout,
+		phaseTLS: classTLSTimeout, phaseAnswer: classTimeout,
+	} {
+		if got := classify(late, io.EOF, reached); got != want {
+			t.Errorf("the deadline passed in phase %d: %s, want %s", reached, got, want)
+		}
+		// Connecting has a limit of its own, which can be shorter.
+		if got := classify(t.Context(), dial(os.ErrDeadlineExceeded), reached); got != want {
+			t.Errorf("a limit passed in phase %d: %s, want %s", reached, got, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 	protocols.SetHTTP1(true)
 	return &http.Transport{
 		Proxy:                  nil, // the environment's proxy would dial unguarded
-		DialContext:            guard.dial,
+		DialContext:            traced(guard.dial),
 		TLSHandshakeTimeout:    dialTimeout,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions)},
 		Protocols:              &protocols,

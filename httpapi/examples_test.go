@@ -50,6 +50,25 @@ type exampleAttempt struct {
 	Error  string `json:"error,omitempty"`
 	Body   string `json:"body,omitempty"`
 	Gone   bool   `json:"gone,omitempty"` // no retry follows
+
+	DNS       int64 `json:"dns_ms,omitempty"`
+	Connect   int64 `json:"connect_ms,omitempty"`
+	TLS       int64 `json:"tls_ms,omitempty"`
+	FirstByte int64 `json:"first_byte_ms,omitempty"`
+	Reused    bool  `json:"connection_reused,omitempty"`
+}
+
+func (e *exampleAttempt) attempt() job.Attempt {
+	return job.Attempt{
+		Status: e.Status, Error: e.Error, ResponseBody: e.Body,
+		Timings: job.Timings{
+			DNS:       time.Duration(e.DNS) * time.Millisecond,
+			Connect:   time.Duration(e.Connect) * time.Millisecond,
+			TLS:       time.Duration(e.TLS) * time.Millisecond,
+			FirstByte: time.Duration(e.FirstByte) * time.Millisecond,
+			Reused:    e.Reused,
+		},
+	}
 }
 
 type exampleRequest struct {
@@ -87,7 +106,7 @@ func (e *exampleEvent) happen(a *api) {
 			kind = job.OutcomeRefused
 		}
 		for _, c := range a.claimOf("payment-notify") {
-			a.settle(c, kind, job.Attempt{Status: e.Attempt.Status, Error: e.Attempt.Error, ResponseBody: e.Attempt.Body})
+			a.settle(c, kind, e.Attempt.attempt())
 		}
 	}
 }

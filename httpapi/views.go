@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"time"
+
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -44,16 +46,21 @@ type jobView struct {
 }
 
 // attemptView is an attempt as the API shows it. Status is null when no
-// answer came.
+// answer came, a phase's time when it was not reached or not needed.
 type attemptView struct {
-	Number       int     `json:"number"`
-	StartedAt    instant `json:"started_at"`
-	DurationMS   int64   `json:"duration_ms"`
-	Status       *int    `json:"status"`
-	Error        *string `json:"error"`
-	ResponseBody *string `json:"response_body"`
-	NextAt       instant `json:"next_at"`
-	Reason       *string `json:"reason"`
+	Number           int     `json:"number"`
+	StartedAt        instant `json:"started_at"`
+	DurationMS       int64   `json:"duration_ms"`
+	DNSMS            *int64  `json:"dns_ms"`
+	ConnectMS        *int64  `json:"connect_ms"`
+	TLSMS            *int64  `json:"tls_ms"`
+	FirstByteMS      *int64  `json:"first_byte_ms"`
+	ConnectionReused bool    `json:"connection_reused"`
+	Status           *int    `json:"status"`
+	Error            *string `json:"error"`
+	ResponseBody     *string `json:"response_body"`
+	NextAt           instant `json:"next_at"`
+	Reason           *string `json:"reason"`
 }
 
 func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
@@ -83,15 +90,30 @@ func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
 
 func viewAttempt(a *job.Attempt) attemptView {
 	return attemptView{
-		Number:       a.Number,
-		StartedAt:    instant(a.StartedAt),
-		DurationMS:   a.Duration.Milliseconds(),
-		Status:       orNull(&a.Status),
-		Error:        orNull(&a.Error),
-		ResponseBody: orNull(&a.ResponseBody),
-		NextAt:       instant(a.NextAt),
-		Reason:       orNull(&a.Reason),
+		Number:           a.Number,
+		StartedAt:        instant(a.StartedAt),
+		DurationMS:       a.Duration.Milliseconds(),
+		DNSMS:            phaseMS(a.Timings.DNS),
+		ConnectMS:        phaseMS(a.Timings.Connect),
+		TLSMS:            phaseMS(a.Timings.TLS),
+		FirstByteMS:      phaseMS(a.Timings.FirstByte),
+		ConnectionReused: a.Timings.Reused,
+		Status:           orNull(&a.Status),
+		Error:            orNull(&a.Error),
+		ResponseBody:     orNull(&a.ResponseBody),
+		NextAt:           instant(a.NextAt),
+		Reason:           orNull(&a.Reason),
 	}
+}
+
+// phaseMS is a phase's time in whole milliseconds: zero for a short one, null
+// for one that did not happen.
+func phaseMS(d time.Duration) *int64 {
+	if d == 0 {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
 }
 
 // orNull makes the zero value null in JSON.
