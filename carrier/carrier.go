@@ -48,7 +48,8 @@ func New(o Options) (*Carrier, error) {
 		log:   o.Logger,
 		opts:  o,
 		terms: store.CarryOptions{
-			Cap: o.Cap, Visibility: o.Visibility, LaneLimit: max(o.LaneLimit, 0), ProbeLimit: o.ProbeLimit, By: o.ID,
+			Cap: o.Cap, Visibility: o.Visibility, EndpointLimit: max(o.EndpointLimit, 0), TopicLimits: o.TopicLimits,
+			ProbeLimit: o.ProbeLimit, By: o.ID,
 		},
 		metrics: newMetrics(),
 	}

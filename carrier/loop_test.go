@@ -373,11 +373,14 @@ func TestTermsOfCarrying(t *testing.T) {
 			want store.CarryOptions
 		}{
 			{"defaults", func(*Options) {}, store.CarryOptions{
-				Cap: 1000, Visibility: 15 * time.Second, LaneLimit: 256, ProbeLimit: 3, By: "node-1",
+				Cap: 1000, Visibility: 15 * time.Second, EndpointLimit: 256, ProbeLimit: 3, By: "node-1",
 			}},
 			{"set", func(o *Options) {
-				o.Cap, o.Visibility, o.LaneLimit, o.ProbeLimit, o.ID = 7, time.Second, -1, 2, "b"
-			}, store.CarryOptions{Cap: 7, Visibility: time.Second, LaneLimit: 0, ProbeLimit: 2, By: "b"}},
+				o.Cap, o.Visibility, o.EndpointLimit, o.ProbeLimit, o.ID = 7, time.Second, -1, 2, "b"
+				o.TopicLimits = map[string]int{"t": 9}
+			}, store.CarryOptions{
+				Cap: 7, Visibility: time.Second, TopicLimits: map[string]int{"t": 9}, ProbeLimit: 2, By: "b",
+			}},
 		} {
 			s := newFakeStore()
 			c := start(t, s, tc.set)

@@ -30,10 +30,13 @@ type Options struct {
 	// Visibility is how long a carried job may wait to be claimed before it is
 	// due again: 15 s.
 	Visibility time.Duration
-	// LaneLimit is the most carried and claimed jobs of one lane: 256. A
+	// EndpointLimit is the most carried and claimed jobs of one endpoint: 256. A
 	// negative one means no limit.
-	LaneLimit int
-	// ProbeLimit is the same for a lane whose hold has just ended: 3.
+	EndpointLimit int
+	// TopicLimits are the most carried and claimed jobs of a topic for one
+	// endpoint, for topics that have a limit of their own: none.
+	TopicLimits map[string]int
+	// ProbeLimit is the EndpointLimit of one whose hold has just ended: 3.
 	ProbeLimit int
 
 	// LockTTL is how long a shard's lock outlives a holder that died: 15 s. It
@@ -57,7 +60,7 @@ type Options struct {
 const (
 	defaultCap           = 1000
 	defaultVisibility    = 15 * time.Second
-	defaultLaneLimit     = 256
+	defaultEndpointLimit = 256
 	defaultProbeLimit    = 3
 	defaultLockTTL       = 15 * time.Second
 	defaultPoll          = time.Second
@@ -78,7 +81,7 @@ func (o Options) withDefaults() Options {
 	}
 	setDefault(&o.Cap, defaultCap)
 	setDefault(&o.Visibility, defaultVisibility)
-	setDefault(&o.LaneLimit, defaultLaneLimit)
+	setDefault(&o.EndpointLimit, defaultEndpointLimit)
 	setDefault(&o.ProbeLimit, defaultProbeLimit)
 	setDefault(&o.LockTTL, defaultLockTTL)
 	setDefault(&o.Poll, defaultPoll)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/duehook/duehook/job"
 )
@@ -127,7 +128,7 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 	slices.SortFunc(segments, Segment.compare)
 	for _, seg := range segments {
 		order := seg.compare(from.Segment)
-		if order < 0 {
+		if order < 0 || !w.q.mayHold(seg) {
 			continue
 		}
 		w.last = place{Segment: seg}
@@ -178,7 +179,7 @@ func (w *walk) ends() bool { return len(w.jobs) > w.limit || w.budget <= 0 }
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
 func (w *walk) chunk() int {
-	if w.q.State != nil || w.q.BizKey != "" {
+	if w.q.State != nil || w.q.BizKey != "" || w.q.Endpoint != "" {
 		return maxChunk
 	}
 	return w.missing()
@@ -236,23 +237,30 @@ func (q *Query) kinds() []SegmentKind {
 	return []SegmentKind{SegmentLane}
 }
 
+// mayHold: only the lanes of an endpoint hold its unfinished jobs.
+func (q *Query) mayHold(seg Segment) bool {
+	return q.Endpoint == "" || seg.Kind != SegmentLane || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
+}
+
 func (q *Query) matches(j *job.Job) bool {
 	return (q.Topic == "" || q.Topic == j.Topic) &&
 		(q.State == nil || *q.State == j.State) &&
-		(q.BizKey == "" || q.BizKey == j.Spec.BizKey)
+		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
+		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint)
 }
 
 // cursor is what a cursor encodes: the filter that it belongs to and a place.
 // Making one up is harmless: the place is only ever compared with.
 type cursor struct {
-	Topic  string     `json:"p,omitempty"`
-	State  *job.State `json:"e,omitempty"`
-	BizKey string     `json:"b,omitempty"`
+	Topic    string     `json:"p,omitempty"`
+	State    *job.State `json:"e,omitempty"`
+	BizKey   string     `json:"b,omitempty"`
+	Endpoint string     `json:"u,omitempty"`
 	place
 }
 
 func encodeCursor(q Query, at place) (string, error) {
-	text, err := json.Marshal(cursor{Topic: q.Topic, State: q.State, BizKey: q.BizKey, place: at})
+	text, err := json.Marshal(cursor{Topic: q.Topic, State: q.State, BizKey: q.BizKey, Endpoint: q.Endpoint, place: at})
 	if err != nil {
 		return "", fmt.Errorf("encode cursor: %w", err)
 	}
@@ -272,7 +280,7 @@ func decodeCursor(q Query) (place, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
 	}
-	if c.Topic != q.Topic || c.BizKey != q.BizKey || !sameState(c.State, q.State) {
+	if c.Topic != q.Topic || c.BizKey != q.BizKey || c.Endpoint != q.Endpoint || !sameState(c.State, q.State) {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", ErrBadCursor)
 	}
 	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {

@@ -168,11 +168,12 @@ const MaxLog = 128
 
 // Query selects jobs; empty fields select all.
 type Query struct {
-	Topic  string
-	State  *job.State
-	BizKey string
-	Limit  int    // 1..1000
-	Cursor string // from the page before, or empty
+	Topic    string
+	State    *job.State
+	BizKey   string
+	Endpoint string
+	Limit    int    // 1..1000
+	Cursor   string // from the page before, or empty
 }
 
 // Page is one page of a listing; Next is empty on the last.
@@ -246,16 +247,28 @@ type Locker interface {
 	Unlock(ctx context.Context) error
 }
 
-// CarryOptions bound one call of Carry. Zero is no valid value of any but
-// LaneLimit.
+// CarryOptions bound one call of Carry. Cap, Visibility and ProbeLimit are
+// required. The limits hold for the whole store; one with several shards gives
+// each an equal part of them, at least one.
 type CarryOptions struct {
-	Cap        int           // most hints on the ready list
+	Cap        int           // most hints on the shard's ready list
 	Visibility time.Duration // until a carried job that nobody claims is due again
-	LaneLimit  int           // most carried and claimed jobs of one lane; 0: no limit
-	ProbeLimit int           // the same for a lane whose hold has just ended
+	// EndpointLimit is the most carried and claimed jobs of one endpoint,
+	// whatever their topics; 0: no limit.
+	EndpointLimit int
+	// TopicLimits are the most carried and claimed jobs of one lane, for topics
+	// that have a limit of their own. One above EndpointLimit replaces it for
+	// the topic's jobs.
+	TopicLimits map[string]int
+	// ProbeLimit is the EndpointLimit of an endpoint whose hold has just ended.
+	ProbeLimit int
 	// By is recorded as the carrier by stores that keep a journal.
 	By string
 }
+
+// RampTime is how long an endpoint's ramp after a hold lasts, unless its limit
+// is reached before.
+const RampTime = 10 * time.Second
 
 // CarryResult says what a call of Carry did.
 type CarryResult struct {
@@ -264,7 +277,7 @@ type CarryResult struct {
 	// Wait is how long nothing is due, by the store's clock; zero when more is
 	// due now, negative when the shard holds nothing that waits.
 	Wait time.Duration
-	// Full is set when the ready list was full, or lanes were at their limit,
+	// Full is set when the ready list was full, or lanes were at a limit,
 	// while more was due: look again soon, not at once.
 	Full bool
 }
@@ -303,7 +316,9 @@ type Dispatching interface {
 	// are carried up to CarryOptions.ProbeLimit until Unhold, or until as long
 	// as d (at least a minute) has passed without another Hold.
 	Hold(ctx context.Context, endpoint string, d time.Duration) error
-	// Unhold lets the endpoint's lanes be carried freely.
+	// Unhold lets the endpoint's lanes be carried again, if it is held or
+	// probed: up to ProbeLimit at first, twice as many each second, and after
+	// RampTime freely.
 	Unhold(ctx context.Context, endpoint string) error
 }
 

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -35,7 +36,8 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		}
 		c.visit(l)
 	}
-	for _, l := range c.limited {
+	// Those that got nothing come first the next time.
+	for _, l := range slices.Concat(c.unserved, c.limited) {
 		s.queue(l, now)
 	}
 	s.earlier = false // the caller learns it from the result
@@ -44,7 +46,7 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		s.pushed = nil
 	}
 	wait := s.untilDue(now)
-	full := wait == 0 && (len(s.ready) >= o.Cap || c.room > 0 && len(c.limited) > 0)
+	full := wait == 0 && (len(s.ready) >= o.Cap || c.room > 0 && len(c.limited)+len(c.unserved) > 0)
 	return store.CarryResult{Carried: c.carried, Wait: wait, Full: full}, nil
 }
 
@@ -64,14 +66,15 @@ type carrying struct {
 	o       store.CarryOptions
 	room    int // hints that may still be pushed
 	carried []store.Carried
-	limited []*lane // out of the line until the call ends, or they would be looked at again and again
+	// Lanes at a limit are out of the line until the call ends, or they would
+	// be looked at again and again: those that were served, and the others.
+	limited, unserved []*lane
 }
 
 // visit carries a lane's share. Jobs that are out and lapsed come first: they
 // were due before, and carrying them again takes no place under the limit.
 func (c *carrying) visit(l *lane) {
 	share := min(c.room, quantum)
-	limit := l.endpoint.limit(c.now, c.o)
 	for ; share > 0; share-- {
 		rec := l.firstOut()
 		if rec == nil || rec.score.at() > c.now {
@@ -79,7 +82,10 @@ func (c *carrying) visit(l *lane) {
 		}
 		c.carry(rec)
 	}
-	for ; share > 0 && (limit == 0 || l.out < limit); share-- {
+	free := min(share, l.places(c.now, c.o))
+	limited := free < share
+	taken := 0
+	for ; taken < free; taken++ {
 		rec := l.firstWaiting()
 		if rec == nil || rec.score.at() > c.now {
 			break
@@ -90,9 +96,12 @@ func (c *carrying) visit(l *lane) {
 	switch {
 	case head > c.now:
 		c.s.queue(l, head)
-	case share > 0: // due jobs are left, and room for them: it is the limit
+	case limited && taken > 0:
 		c.s.unqueue(l)
 		c.limited = append(c.limited, l)
+	case limited:
+		c.s.unqueue(l)
+		c.unserved = append(c.unserved, l)
 	default:
 		c.s.queue(l, c.now) // to the end of the line
 	}
@@ -116,12 +125,12 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 	defer s.leave()
 	e := s.endpointOf(endpoint)
 	e.held = now.Add(d)
-	e.probed = e.held.Add(max(d, minProbe))
+	e.probed, e.ramp = e.held.Add(max(d, minProbe)), 0
 	s.lookAll(e, now)
 	return nil
 }
 
-// Unhold lets the endpoint's lanes be carried freely.
+// Unhold lets the endpoint's lanes be carried again, at first with restraint.
 func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -129,12 +138,11 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	}
 	defer s.leave()
 	e, ok := s.endpoints[endpoint]
-	if !ok {
+	if !ok || now >= e.probed {
 		return nil
 	}
-	e.held, e.probed = 0, 0
+	e.held, e.probed, e.ramp = 0, 0, now
 	s.lookAll(e, now)
-	s.forgetIdle(e, now)
 	return nil
 }
 

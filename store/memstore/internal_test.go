@@ -251,7 +251,7 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})
 		o := options
-		o.LaneLimit, o.Cap = 1, 1_000_000
+		o.EndpointLimit, o.Cap = 1, 1_000_000
 		lanes := maxLooks + 50
 		for i := range lanes {
 			at := fmt.Sprintf("http://e%d.example/", i)

@@ -1,7 +1,9 @@
 package memstore
 
 import (
+	"math"
 	"strings"
+	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -30,16 +32,32 @@ func byLook(a, b *lane) bool {
 
 func (l *lane) add(rec *record) {
 	l.bucket.Set(entry{rec.score, rec})
-	if out(rec.score.code()) {
-		l.out++
-	}
+	l.countOut(rec, 1)
 }
 
 func (l *lane) take(rec *record) {
 	l.bucket.Delete(entry{rec.score, rec})
+	l.countOut(rec, -1)
+}
+
+func (l *lane) countOut(rec *record, n int) {
 	if out(rec.score.code()) {
-		l.out--
+		l.out += n
+		l.endpoint.out += n
 	}
+}
+
+// places is how many more jobs of the lane may go out under the limits o.
+func (l *lane) places(now job.Instant, o store.CarryOptions) int {
+	limit, topic := math.MaxInt, o.TopicLimits[l.Topic]
+	if o.EndpointLimit > 0 {
+		limit = max(o.EndpointLimit, topic)
+	}
+	free := min(limit, l.endpoint.restraint(now, o)) - l.endpoint.out
+	if topic > 0 {
+		free = min(free, topic-l.out)
+	}
+	return max(0, free)
 }
 
 // firstOut is the job that is out and lapses first; nil if none is out.
@@ -70,21 +88,30 @@ func (l *lane) head() job.Instant {
 }
 
 // endpoint is what the lanes of one endpoint share. It lives as long as it has
-// a lane or a hold.
+// a lane, a hold or a ramp.
 type endpoint struct {
 	name  string
 	lanes map[*lane]struct{}
+	out   int // entries of its lanes that are ready or running
 	// held is until when its lanes are not carried, probed until when they are
-	// carried with restraint after that; zero when they are free.
-	held, probed job.Instant
+	// carried with restraint after that; ramp is when an end was put to that.
+	// They are zero when the lanes are free.
+	held, probed, ramp job.Instant
 }
 
-// limit is how many jobs of a lane may be out; zero means any number.
-func (e *endpoint) limit(now job.Instant, o store.CarryOptions) int {
-	if now < e.probed {
+// restraint is how many of the endpoint's jobs may be out because of a hold.
+func (e *endpoint) restraint(now job.Instant, o store.CarryOptions) int {
+	switch {
+	case now < e.probed:
 		return o.ProbeLimit
+	case e.rampsUp(now):
+		return o.ProbeLimit << (now.Sub(e.ramp) / time.Second)
 	}
-	return o.LaneLimit
+	return math.MaxInt
+}
+
+func (e *endpoint) rampsUp(now job.Instant) bool {
+	return e.ramp != 0 && now < e.ramp.Add(store.RampTime)
 }
 
 // laneOf gives the lane, new if need be.
@@ -112,7 +139,7 @@ func (s *Store) endpointOf(name string) *endpoint {
 
 // forgetIdle forgets the endpoint if nothing needs it.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
-	if len(e.lanes) == 0 && e.probed <= now {
+	if len(e.lanes) == 0 && e.probed <= now && !e.rampsUp(now) {
 		delete(s.endpoints, e.name)
 	}
 }

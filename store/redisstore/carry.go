@@ -3,6 +3,8 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,21 +35,30 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	if wait := job.Instant(lanes[0].Score).Sub(now); wait > 0 {
 		return store.CarryResult{Wait: wait}, nil
 	}
-	keys := []string{sh.lanes, sh.counts, sh.held, sh.ready}
-	args := []any{o.Cap, maxBatch, millis(o.Visibility), o.LaneLimit, o.ProbeLimit}
+	later := slices.IndexFunc(lanes, func(l redis.Z) bool { return job.Instant(l.Score) > now })
+	if later >= 0 {
+		lanes = lanes[:later]
+	}
+	// Lanes of one endpoint take its last places in turn.
+	rand.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] }) //nolint:gosec // no secret
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready}
+	args := []any{o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit)}
 	for _, l := range lanes {
-		if job.Instant(l.Score) > now {
-			break
-		}
 		lane, _ := l.Member.(string)
+		topic, _, _ := strings.Cut(lane, "|")
 		keys = append(keys, sh.bucket(lane))
-		args = append(args, lane)
+		args = append(args, lane, s.part(o.TopicLimits[topic]))
 	}
 	reply, err := s.eval(ctx, carryScript, keys, args)
 	if err != nil {
 		return store.CarryResult{}, err
 	}
 	return sh.carried(reply)
+}
+
+// part is a shard's part of a limit on the whole store, rounded up; 0 is no limit.
+func (s *Store) part(limit int) int {
+	return (limit + len(s.shards) - 1) / len(s.shards)
 }
 
 func (sh *shard) carried(reply []any) (store.CarryResult, error) {
@@ -143,11 +154,11 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 // minProbe is the least time for which an endpoint is probed after a hold.
 const minProbe = time.Minute
 
-// Unhold lets an endpoint be carried again. Its lanes may have been put off to
+// Unhold lets an endpoint be carried again, at first with restraint. Its lanes may have been put off to
 // the hold's end, so they are called back.
 func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	for _, sh := range s.shards {
-		n, err := s.db.HDel(ctx, sh.held, endpoint).Result()
+		n, err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Int()
 		if err != nil {
 			return s.wrap(err)
 		}

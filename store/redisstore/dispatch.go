@@ -24,7 +24,7 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 }
 
 func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	keys := append(make([]string, 0, 2+2*len(hints)), sh.lanes, sh.counts)
+	keys := append(make([]string, 0, 3+2*len(hints)), sh.lanes, sh.counts, sh.out)
 	args := append(make([]any, 0, 3+3*len(hints)), o.Nonce, millis(o.Lease), millis(o.LeaseMargin))
 	for _, h := range hints {
 		lane := h.Lane.String()
@@ -80,7 +80,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 }
 
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	keys := append(make([]string, 0, 3+5*len(batch)), sh.lanes, sh.counts, sh.held)
+	keys := append(make([]string, 0, 4+5*len(batch)), sh.lanes, sh.counts, sh.out, sh.held)
 	args := append(make([]any, 0, 3+14*len(batch)), sh.wake, s.retention == 0, store.MaxLog)
 	for _, i := range batch {
 		t := &all[i]

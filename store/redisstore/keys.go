@@ -17,7 +17,8 @@ type shardKeys struct {
 
 	lanes  string // ZSET lane -> when it next needs a look
 	counts string // HASH topic|state -> how many jobs
-	held   string // HASH endpoint -> "held-until probed-until"
+	out    string // HASH endpoint -> how many of its jobs are carried or claimed
+	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
@@ -26,7 +27,7 @@ type shardKeys struct {
 func newShardKeys(namespace string, shard int) shardKeys {
 	p := "duehook:{" + namespace + ":" + strconv.Itoa(shard) + "}:"
 	return shardKeys{
-		prefix: p, lanes: p + "lanes", counts: p + "counts", held: p + "held",
+		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", held: p + "held",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake",
 	}
 }

@@ -7,12 +7,17 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
-// Purge forgets finished jobs past their retention.
+// Purge forgets finished jobs past their retention, and gates of endpoints that
+// stand open.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	purged := 0
 	for _, sh := range s.shards {
+		if err := gatesScript.Run(ctx, s.db, []string{sh.held}, millis(store.RampTime)).Err(); err != nil {
+			return purged, s.wrap(err)
+		}
 		topics, err := s.countsOf(ctx, sh)
 		if err != nil {
 			return purged, err

@@ -210,13 +210,12 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 		}
 		pipe := s.db.Pipeline()
 		ready := pipe.LLen(ctx, sh.ready)
-		held := pipe.HLen(ctx, sh.held)
+		gates := pipe.HVals(ctx, sh.held)
 		head := pipe.ZRangeWithScores(ctx, sh.lanes, 0, 0)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return d, s.wrap(err)
 		}
 		d.ReadyList += ready.Val()
-		d.Held = max(d.Held, held.Val())
 		if len(head.Val()) > 0 {
 			if due := job.Instant(head.Val()[0].Score); d.OldestDue == 0 || due < d.OldestDue {
 				d.OldestDue = due
@@ -227,6 +226,18 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 			return d, err
 		}
 		d.Now = max(d.Now, now)
+		d.Held = max(d.Held, heldAt(gates.Val(), now))
 	}
 	return d, nil
+}
+
+// heldAt counts the gates of endpoints that are held at now.
+func heldAt(gates []string, now job.Instant) (n int64) {
+	for _, gate := range gates {
+		till, _, holds := strings.Cut(gate, " ")
+		if ms, err := strconv.ParseInt(till, 10, 64); holds && err == nil && job.Instant(ms) > now {
+			n++
+		}
+	}
+	return n
 }

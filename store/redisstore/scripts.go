@@ -33,6 +33,10 @@ var (
 	purgeLua string
 	//go:embed lua/hold.lua
 	holdLua string
+	//go:embed lua/unhold.lua
+	unholdLua string
+	//go:embed lua/gates.lua
+	gatesLua string
 )
 
 // A full Redis refuses only what makes it fuller. The rest must go on, or it
@@ -54,6 +58,8 @@ var (
 	entriesScript  = script(entriesLua, readOnly)
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)
+	unholdScript   = script(unholdLua, runsWhenFull)
+	gatesScript    = script(gatesLua, runsWhenFull)
 )
 
 // script puts a script together. The numbers of the states come from the

@@ -98,7 +98,7 @@ func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (written
 		encoded = nil
 	}
 	keys := []string{
-		sh.lanes, sh.counts, sh.held, sh.job(key), sh.bucket(oldLane), sh.bucket(newLane),
+		sh.lanes, sh.counts, sh.out, sh.held, sh.job(key), sh.bucket(oldLane), sh.bucket(newLane),
 		sh.dead(key.Topic), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey),
 	}
 	args := []any{

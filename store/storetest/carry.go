@@ -169,11 +169,11 @@ var carryCases = []testCase{
 			f.pop()
 		}
 	}},
-	{name: "carry/a lane's limit counts what is carried and claimed", options: Options{}, run: func(f *fixture) {
+	{name: "carry/a topic's limit counts what is carried and claimed", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 10)...)
 		f.register(store.Created, many("t", 2, to(urlB), biz("b"), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		o := carryOptions
-		o.LaneLimit = 3
+		o.TopicLimits = map[string]int{"t": 3}
 		r := f.carryOnce(o)
 		lanes := map[job.Lane]int{}
 		for _, c := range r.Carried {
@@ -197,7 +197,7 @@ var carryCases = []testCase{
 	{name: "carry/a retry frees its place under the limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 4)...)
 		o := carryOptions
-		o.LaneLimit = 2
+		o.EndpointLimit = 2
 		f.carry(o)
 		for _, c := range f.claim(f.pop(), terms()) {
 			f.settle(store.Applied, failed(c, after(long)))
@@ -207,18 +207,101 @@ var carryCases = []testCase{
 	{name: "carry/a cancel frees its place under the limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		o := carryOptions
-		o.LaneLimit = 1
+		o.EndpointLimit = 1
 		key := f.carry(o)[0].Hint.Key()
 		f.update(key, cancel)
 		key = f.carryUntil(1, o)[0].Hint.Key()
 		f.update(key, respecify(func(s *job.Spec) { s.URL = urlB }))
 		f.carryUntil(2, o) // one in either lane
 	}},
-	{name: "carry/lapsed jobs come back although their lane is at its limit", options: Options{}, run: func(f *fixture) {
+	{name: "carry/an endpoint's limit counts all its lanes", options: Options{}, run: func(f *fixture) {
+		for _, topic := range []string{"t", "u", "v"} {
+			f.register(store.Created, many(topic, 10)...)
+		}
+		f.register(store.Created, many("t", 2, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
+		o := carryOptions
+		o.EndpointLimit = 5
+		r := f.carryOnce(o)
+		equal(f, "full", r.Full, true)
+		equal(f, "carried", perEndpoint(r.Carried), map[string]int{laneOf("", urlA).Endpoint: 5, laneOf("", urlB).Endpoint: 2})
+		equal(f, "carried while at the limit", f.carry(o), nil)
+
+		// A claim changes nothing, each end of an attempt gives a place back.
+		claims := f.claim(f.pop(), terms())
+		equal(f, "carried while at the limit", f.carry(o), nil)
+		ends := []job.Settlement{delivered(claims[0]), failed(claims[1], after(long)), released(claims[2], long)}
+		left := 25
+		for i, c := range claims[:3] {
+			f.settle(store.Applied, ends[i])
+			if c.Job.Lane().Endpoint == laneOf("", urlA).Endpoint {
+				f.carryUntil(1, o)
+				left--
+			}
+			equal(f, "carried while at the limit", f.carry(o), nil)
+		}
+		f.carryUntil(left, carryOptions) // without a limit, the rest
+	}},
+	{name: "carry/a lapsed job keeps its place under the limit", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 4)...)
+		o := carryOptions
+		o.EndpointLimit = 2
+		f.carry(o)
+		lapsed := f.lapse(f.pop())
+		equal(f, "carried again", carriedKeys(f.carryUntil(2, o)), claimedKeys(lapsed))
+		equal(f, "carried while at the limit", f.carry(o), nil)
+		for _, c := range f.claim(f.pop(), terms()) {
+			f.settle(store.Applied, delivered(c))
+		}
+		f.carryUntil(2, o)
+	}},
+	{name: "carry/a job claimed without being carried takes a place", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		c := f.claim([]popped{{Hint: store.Hint{Lane: laneOf("t", urlA), ID: many("t", 3)[0].Key.ID}}}, terms())
+		equal(f, "number claimed", len(c), 1)
+		o := carryOptions
+		o.EndpointLimit = 1
+		equal(f, "carried while at the limit", f.carry(o), nil)
+		f.settle(store.Applied, delivered(c[0]))
+		f.carryUntil(1, o)
+	}},
+	{name: "carry/a topic's limit below and above the endpoint's", options: Options{}, run: func(f *fixture) {
+		for _, topic := range []string{"small", "t", "big"} {
+			f.register(store.Created, many(topic, 20)...)
+		}
+		o := carryOptions
+		o.EndpointLimit, o.TopicLimits = 6, map[string]int{"small": 2, "big": 15}
+		topics := map[string]int{}
+		for _, c := range f.carryUntil(15, o) {
+			topics[c.Hint.Lane.Topic]++
+		}
+		equal(f, "carried while at the limits", f.carry(o), nil)
+		if topics["small"] > 2 || topics["t"] > 6 || topics["big"] > 15 || topics["small"]+topics["t"] > 6 {
+			f.Fatalf("carried beyond the limits: %v", topics)
+		}
+	}},
+	{name: "carry/lanes of an endpoint at its limit take turns", options: Options{}, run: func(f *fixture) {
+		for _, topic := range []string{"a", "b", "c"} {
+			f.register(store.Created, many(topic, 20)...)
+		}
+		o := carryOptions
+		o.EndpointLimit = 1
+		turns := map[string]int{}
+		for range 40 {
+			c := f.carryUntil(1, o)[0]
+			turns[c.Hint.Lane.Topic]++
+			f.settle(store.Applied, delivered(f.claim(f.pop(), terms())[0]))
+		}
+		for _, topic := range []string{"a", "b", "c"} {
+			if turns[topic] < 2 {
+				f.Fatalf("the lanes' turns: %v", turns)
+			}
+		}
+	}},
+	{name: "carry/lapsed jobs come back although their lane is at its limits", options: Options{}, run: func(f *fixture) {
 		// The backlog was due long before the leases lapsed.
 		f.register(store.Created, many("t", 600)...)
 		o := carryOptions
-		o.LaneLimit = 4
+		o.EndpointLimit, o.TopicLimits = 4, map[string]int{"t": 4}
 		f.carry(o)
 		lapsed := claimedKeys(f.lapse(f.pop()))
 		equal(f, "number lapsed", len(lapsed), 4)

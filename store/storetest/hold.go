@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -10,6 +12,15 @@ func (f *fixture) holdBriefly() {
 	f.Helper()
 	f.noError("Hold", f.Hold(f.ctx, laneOf("", urlA).Endpoint, short))
 	f.waitPast(f.now().Add(short))
+}
+
+// perEndpoint counts carried jobs by endpoint.
+func perEndpoint(carried []store.Carried) map[string]int {
+	n := map[string]int{}
+	for _, c := range carried {
+		n[c.Hint.Lane.Endpoint]++
+	}
+	return n
 }
 
 var limitCases = []testCase{
@@ -26,20 +37,54 @@ var limitCases = []testCase{
 		f.settle(store.Applied, failed(claims[0], after(long)))
 		f.carryUntil(1, o)
 		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
-		f.carryUntil(7, o)
+		f.carryUntil(7, carryOptions)
 	}},
-	{name: "probe/the limit is that of each lane", options: Options{}, run: func(f *fixture) {
+	{name: "probe/the limit is that of the endpoint", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("u", 3)...)
 		f.register(store.Created, many("t", 3, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		f.holdBriefly()
 		o := carryOptions
-		o.ProbeLimit = 1
-		lanes := map[job.Lane]int{}
-		for _, c := range f.carry(o) {
-			lanes[c.Hint.Lane]++
+		o.ProbeLimit, o.TopicLimits = 1, map[string]int{"u": 100}
+		equal(f, "carried", perEndpoint(f.carry(o)), map[string]int{laneOf("", urlA).Endpoint: 1, laneOf("", urlB).Endpoint: 3})
+	}},
+	{name: "ramp/after a hold more are carried second by second", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 100)...)
+		f.holdBriefly()
+		before := f.now()
+		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		after := f.now()
+		o := carryOptions
+		o.ProbeLimit = 2
+		out := len(f.carry(o))
+		equal(f, "carried at first", out >= 1 && out <= o.ProbeLimit, true)
+		for step := range 2 {
+			step++
+			f.waitPast(after.Add(time.Duration(step) * time.Second))
+			f.eventually("more are carried", func() bool {
+				out += len(f.carry(o))
+				return out >= o.ProbeLimit<<step
+			})
+			if most := o.ProbeLimit << (f.now().Sub(before) / time.Second); out > most {
+				f.Fatalf("%d jobs are out, at most %d may be", out, most)
+			}
 		}
-		equal(f, "carried", lanes, map[job.Lane]int{laneOf("t", urlA): 1, laneOf("u", urlA): 1, laneOf("t", urlB): 3})
+	}},
+	{name: "ramp/it ends at the endpoint's limit", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 9)...)
+		f.holdBriefly()
+		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		o := carryOptions
+		o.ProbeLimit, o.EndpointLimit = 1, 3
+		f.carryUntil(3, o)
+		equal(f, "carried beyond the limit", f.carry(o), nil)
+	}},
+	{name: "ramp/one that is not held needs none", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 9)...)
+		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		o := carryOptions
+		o.ProbeLimit = 1
+		equal(f, "carried", len(f.carry(o)), 9)
 	}},
 	{name: "probe/a new hold ends the probing", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
@@ -67,9 +112,7 @@ var holdCases = []testCase{
 
 		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
 		equal(f, "held", f.depth().Held, 0)
-		o := carryOptions
-		o.ProbeLimit = 1
-		f.carryUntil(8, o)
+		f.carryUntil(8, carryOptions)
 	}},
 	{name: "hold/lapsed and retried jobs of a held endpoint stay", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)

@@ -74,6 +74,11 @@ func filters() []store.Query {
 		{BizKey: "b3", State: stateOf(job.Cancelled)},
 		{BizKey: "b0", State: stateOf(job.Ready), Topic: "t1"},
 		{Topic: "t0", State: stateOf(job.Expired), BizKey: "b1"},
+		{Endpoint: "http://e3.example:80"},
+		{Endpoint: "http://e3.example:80", State: stateOf(job.Retrying)},
+		{Endpoint: "http://e1.example:80", Topic: "t1", State: stateOf(job.Dead)},
+		{Endpoint: "http://e2.example:80", BizKey: "b3"},
+		{Endpoint: "http://none.example:80"},
 	}
 	for _, s := range job.States {
 		queries = append(queries, store.Query{State: stateOf(s)})
@@ -86,14 +91,14 @@ func describe(q store.Query) string {
 	if q.State != nil {
 		state = q.State.String()
 	}
-	return fmt.Sprintf("topic %q state %s biz_key %q limit %d", q.Topic, state, q.BizKey, q.Limit)
+	return fmt.Sprintf("topic %q state %s biz_key %q endpoint %q limit %d", q.Topic, state, q.BizKey, q.Endpoint, q.Limit)
 }
 
 // matching is what a filter selects.
 func matching(jobs []job.Job, q store.Query) []job.Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job.Job) bool {
 		return q.Topic != "" && j.Topic != q.Topic || q.State != nil && j.State != *q.State ||
-			q.BizKey != "" && j.Spec.BizKey != q.BizKey
+			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint
 	})
 }
 
@@ -218,7 +223,7 @@ var cursorCases = []testCase{
 	}},
 	{name: "cursor/a spoiled one is refused or harmless", options: Options{Retention: long}, run: func(f *fixture) {
 		f.populate(60)
-		for _, q := range []store.Query{{Limit: 9}, {Limit: 2, BizKey: "b3"}, {Limit: 3, State: stateOf(job.Delivered)}} {
+		for _, q := range []store.Query{{Limit: 9}, {Limit: 2, BizKey: "b3"}, {Limit: 3, State: stateOf(job.Delivered)}, {Limit: 4, Endpoint: "http://e1.example:80"}} {
 			page, err := f.List(f.ctx, q)
 			f.noError("List", err)
 			if page.Next == "" {

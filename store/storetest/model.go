@@ -117,37 +117,50 @@ func (m *model) claimable(h store.Hint) bool {
 	return ok && !j.state.Final() && j.lane(h.Key()) == h.Lane && (j.state == job.Ready || j.due)
 }
 
-// toCarry is how many jobs a carry with this limit moves, if there is room,
-// and which of them may be among those.
-func (m *model) toCarry(limit int) (n int, candidates map[job.Key]bool) {
-	out, again, fresh := map[job.Lane]int{}, map[job.Lane]int{}, map[job.Lane]int{}
+// load is what is out of a lane or an endpoint, and what is due besides.
+type load struct{ out, due int }
+
+// toCarry is how many jobs a carry under the limits of o moves, if there is
+// room, and which of them may be among those. A topic's limit must not be
+// above the endpoint's: then it would depend on whose turn comes first.
+func (m *model) toCarry(o store.CarryOptions) (n int, candidates map[job.Key]bool) {
+	lanes, endpoints := map[job.Lane]load{}, map[string]load{}
 	candidates = map[job.Key]bool{}
 	for key, j := range m.jobs {
 		lane := j.lane(key)
+		l, e := lanes[lane], endpoints[lane.Endpoint]
 		isOut := j.state == job.Ready || j.state == job.Running
 		if isOut {
-			out[lane]++
+			l.out++
+			e.out++
 		}
-		if !j.due || j.state.Final() || m.held[lane.Endpoint] {
-			continue
+		if j.due && !j.state.Final() && !m.held[lane.Endpoint] {
+			candidates[key] = true
+			if isOut {
+				n++ // again: it keeps its place
+			} else {
+				l.due++
+			}
 		}
-		candidates[key] = true
-		if isOut {
-			again[lane]++
-		} else {
-			fresh[lane]++
-		}
+		lanes[lane], endpoints[lane.Endpoint] = l, e
 	}
-	for _, count := range again {
-		n += count
+	for lane, l := range lanes {
+		e := endpoints[lane.Endpoint]
+		e.due += within(o.TopicLimits[lane.Topic], l)
+		endpoints[lane.Endpoint] = e
 	}
-	for lane, count := range fresh {
-		if limit > 0 {
-			count = min(count, max(0, limit-out[lane]))
-		}
-		n += count
+	for _, e := range endpoints {
+		n += within(o.EndpointLimit, e)
 	}
 	return n, candidates
+}
+
+// within is how many due jobs may go out under a limit.
+func within(limit int, l load) int {
+	if limit == 0 {
+		return l.due
+	}
+	return min(l.due, max(0, limit-l.out))
 }
 
 // outcomeOf predicts a registration.

@@ -62,8 +62,13 @@ func (m *model) expire(key job.Key, j job.Job) {
 func (m *model) carry(t *rapid.T) {
 	o := carryOptions
 	o.Cap = pick(t, "cap", 1, 3, 1_000)
-	o.LaneLimit = pick(t, "lane limit", 0, 0, 1, 2)
-	n, candidates := m.toCarry(o.LaneLimit)
+	o.EndpointLimit = pick(t, "endpoint limit", 0, 0, 1, 2)
+	limit := pick(t, "topic limit", 0, 0, 1, 2, 3)
+	if o.EndpointLimit > 0 {
+		limit = min(limit, o.EndpointLimit)
+	}
+	o.TopicLimits = map[string]int{"t": limit}
+	n, candidates := m.toCarry(o)
 	n = min(n, max(0, o.Cap-len(m.ready)))
 	carried := m.carryUntil(n, o)
 	for _, c := range carried {
@@ -76,8 +81,8 @@ func (m *model) carry(t *rapid.T) {
 
 // carryShort carries everything for a moment only.
 func (m *model) carryShort(*rapid.T) {
-	_, candidates := m.toCarry(0)
 	o := carryOptions
+	_, candidates := m.toCarry(o)
 	o.Visibility = moment
 	missing := len(candidates)
 	m.eventually("all that is due is carried", func() bool {

@@ -1,10 +1,10 @@
 -- Claims jobs that are due and not leased. Run again with the same nonce it
 -- gives the same answer.
--- KEYS lanes counts, then for each job: job bucket
+-- KEYS lanes counts out, then for each job: job bucket
 -- ARGV nonce lease margin, then for each job: id lane topic
 -- Returns now, then for each claimed job: its number (from 1), the state that
 --   it was claimed from, its head and body (without the log).
-local lanes, counts = KEYS[1], KEYS[2]
+local lanes, counts, out = KEYS[1], KEYS[2], KEYS[3]
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local reply = { now }
@@ -19,7 +19,7 @@ local function answer(n, key, from, h, rest)
 end
 
 local n = 0
-for k = 3, #KEYS, 2 do
+for k = 4, #KEYS, 2 do
   n = n + 1
   local a = 1 + 3 * n
   local id, lane, topic = ARGV[a], ARGV[a + 1], ARGV[a + 2]
@@ -52,12 +52,12 @@ for k = 3, #KEYS, 2 do
       redis.call('SET', KEYS[k], render(h, rest))
       redis.call('ZADD', KEYS[k + 1], score(RUNNING, till), id)
       look_at(lane, till)
-      count(topic, state, -1)
-      count(topic, RUNNING, 1)
+      count(topic, lane, state, -1)
+      count(topic, lane, RUNNING, 1)
       answer(n, KEYS[k], from, h, rest)
     end
   end
 end
-write_counts(counts)
+write_counts(counts, out)
 write_lanes(lanes, nil, nil, now)
 return reply

@@ -50,36 +50,53 @@ local function score(state, ms)
   return ms + state / 4
 end
 
--- Counts of jobs by topic and state are gathered and written once for a batch.
-local counted = {}
-local function count(topic, state, n)
-  local field = topic .. '|' .. state
-  counted[field] = (counted[field] or 0) + n
+-- endpoint_of is the endpoint of a lane.
+local endpoints = {}
+local function endpoint_of(lane)
+  local endpoint = endpoints[lane]
+  if not endpoint then
+    endpoint = string.match(lane, '|(.*)$')
+    endpoints[lane] = endpoint
+  end
+  return endpoint
 end
 
-local function write_counts(key)
-  for field, n in pairs(counted) do
+-- Counts of jobs by topic and state, and of those that are out by endpoint, are
+-- gathered and written once for a batch.
+local counted, counted_out = {}, {}
+local function count(topic, lane, state, n)
+  local field = topic .. '|' .. state
+  counted[field] = (counted[field] or 0) + n
+  if state == READY or state == RUNNING then
+    local endpoint = endpoint_of(lane)
+    counted_out[endpoint] = (counted_out[endpoint] or 0) + n
+  end
+end
+
+local function add_counts(key, gathered)
+  for field, n in pairs(gathered) do
     if n ~= 0 and redis.call('HINCRBY', key, field, n) <= 0 then
       redis.call('HDEL', key, field)
     end
   end
 end
 
--- hold_of gives until when a lane's endpoint is held, or nil; a time that has
--- passed means that it is probed now. A hold that is over is forgotten.
-local function hold_of(held, lane, now)
-  local endpoint = string.match(lane, '|(.*)$')
-  local v = redis.call('HGET', held, endpoint)
-  if not v then
-    return nil
+-- write_counts writes the gathered counts; out may be nil when nothing that
+-- was out moved.
+local function write_counts(counts, out)
+  add_counts(counts, counted)
+  if out then
+    add_counts(out, counted_out)
   end
-  local till, probe = string.match(v, '^(%d+) (%d+)$')
-  till, probe = tonumber(till), tonumber(probe)
-  if now >= probe then
-    redis.call('HDEL', held, endpoint)
-    return nil
-  end
-  return till
+end
+
+-- An endpoint's gate is "<held till> <probed till>" while it is held or probed,
+-- and "<start>" of the ramp after that.
+-- held_till gives until when a lane's endpoint is held, or nil.
+local function held_till(held, lane, now)
+  local till = string.match(redis.call('HGET', held, endpoint_of(lane)) or '', '^(%d+) ')
+  till = tonumber(till)
+  return till and till > now and till or nil
 end
 
 -- Lanes that need a look earlier than they did are gathered, and written once.
@@ -97,7 +114,7 @@ local function write_lanes(lanes, held, channel, now)
   local holds = held and redis.call('EXISTS', held) == 1
   local woken = false
   for lane, ms in pairs(earlier) do
-    local till = holds and hold_of(held, lane, now)
+    local till = holds and held_till(held, lane, now)
     if till and till > ms then
       ms = till
     end

@@ -15,7 +15,7 @@ for k = 3, #KEYS, 2 do
       if ARGV[a + 1] ~= '' then
         redis.call('ZREM', KEYS[k + 1], ARGV[a + 1])
       end
-      count(ARGV[2], state + FINAL, -1)
+      count(ARGV[2], '', state + FINAL, -1)
       purged = purged + 1
     end
   end

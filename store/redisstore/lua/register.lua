@@ -29,7 +29,7 @@ while KEYS[k] do
     if ARGV[a + 9] ~= '' then
       redis.call('ZADD', KEYS[k + 2], 0, ARGV[a + 9])
     end
-    count(topic, WAITING, 1)
+    count(topic, lane, WAITING, 1)
     look_at(lane, now + wake)
     reply[#reply + 1] = ''
   end

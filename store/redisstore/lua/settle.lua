@@ -1,10 +1,10 @@
 -- Writes down what came of claims, for those whose token is still current.
--- KEYS lanes counts held, then for each job: job bucket dead ended biz
+-- KEYS lanes counts out held, then for each job: job bucket dead ended biz
 -- ARGV channel forget (1: keep no finished job) max_log, then for each job:
 --      id lane topic member token to delay if_cancelled attempts snoozes lapses reason reason_cancelled attempt
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
 --   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason.
-local lanes, counts, held = KEYS[1], KEYS[2], KEYS[3]
+local lanes, counts, out, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local forget, max_log = ARGV[2] == '1', tonumber(ARGV[3])
 local now = now_ms()
 local reply = { now }
@@ -40,7 +40,7 @@ local function logged(h, rest, attempt, next)
 end
 
 local a = 4
-for k = 4, #KEYS, 5 do
+for k = 5, #KEYS, 5 do
   local job, bucket = KEYS[k], KEYS[k + 1]
   local id, lane, topic, member, token = ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4]
   local rec = redis.call('GET', job)
@@ -65,7 +65,7 @@ for k = 4, #KEYS, 5 do
     if s then
       from = place(tonumber(s))
     end
-    count(topic, from, -1)
+    count(topic, lane, from, -1)
     h.state, h.reason, h.nonce = to, reason, SETTLED
     h.version = h.version + 1
     h.attempts, h.snoozes, h.lapses = ARGV[a + 8], ARGV[a + 9], ARGV[a + 10]
@@ -82,7 +82,7 @@ for k = 4, #KEYS, 5 do
       else
         redis.call('SET', job, render(h, logged(h, rest, ARGV[a + 13], 0)))
         redis.call('ZADD', to == DEAD and KEYS[k + 2] or KEYS[k + 3], now + (to - FINAL) / 4, id)
-        count(topic, to, 1)
+        count(topic, lane, to, 1)
       end
     else
       h.next, h.ended = now + ARGV[a + 6] - h.created, -1
@@ -94,7 +94,7 @@ for k = 4, #KEYS, 5 do
       redis.call('SET', job, render(h, record))
       redis.call('ZADD', bucket, score(to, h.created + wake), id)
       look_at(lane, h.created + wake)
-      count(topic, to, 1)
+      count(topic, lane, to, 1)
     end
     answer(0, h)
   end
@@ -103,6 +103,6 @@ end
 for lane, bucket in pairs(emptied) do
   drop_lane(lanes, bucket, lane)
 end
-write_counts(counts)
+write_counts(counts, out)
 write_lanes(lanes, held, ARGV[1], now)
 return reply

@@ -1,13 +1,13 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts held job old_bucket new_bucket dead ended old_biz new_biz
+-- KEYS lanes counts out held job old_bucket new_bucket dead ended old_biz new_biz
 -- ARGV channel id topic member old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      record (the new one; '' forgets the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
 -- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there.
-local lanes, counts, held, job, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5],
-  KEYS[6], KEYS[7], KEYS[8]
+local lanes, counts, out, held, job, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
+  KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, topic, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local uid, version, record = ARGV[7], ARGV[8], ARGV[9]
 local state, ms = tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -48,9 +48,9 @@ if from then
     redis.call('ZREM', ended, id)
   end
   if ARGV[12] == '1' then
-    redis.call('ZREM', KEYS[9], member)
+    redis.call('ZREM', KEYS[10], member)
   end
-  count(topic, from, -1)
+  count(topic, old_lane, from, -1)
   -- A lane that loses its head must not be looked at for nothing; one that
   -- waits for its turn, or is held, stays where it is.
   local look = next_look(old_bucket)
@@ -68,10 +68,10 @@ if record ~= '' then
     redis.call('ZADD', state == DEAD and dead or ended, ms + (state - FINAL) / 4, id)
   end
   if ARGV[13] == '1' then
-    redis.call('ZADD', KEYS[10], 0, member)
+    redis.call('ZADD', KEYS[11], 0, member)
   end
-  count(topic, state, 1)
+  count(topic, new_lane, state, 1)
 end
-write_counts(counts)
+write_counts(counts, out)
 write_lanes(lanes, held, ARGV[1], now)
 return 1

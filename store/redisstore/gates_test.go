@@ -1,0 +1,51 @@
+package redisstore
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/internal/testenv"
+)
+
+// Gates of endpoints without jobs, which carrying never looks at, do not stay.
+func TestPurgeForgetsOpenGates(t *testing.T) {
+	s, err := Open(t.Context(), Options{URL: testenv.StartRedis(t).URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ms := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixMilli(), 10) }
+	const hour = time.Hour
+	gates := map[string]string{
+		"http://held:80":   ms(hour) + " " + ms(2*hour),
+		"http://probed:80": ms(-hour) + " " + ms(hour),
+		"http://free:80":   ms(-2*hour) + " " + ms(-hour),
+		"http://ramps:80":  ms(0),
+		"http://ramped:80": ms(-hour),
+	}
+	held := s.shards[0].held
+	if err := s.db.HSet(t.Context(), held, gates).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := s.Depth(t.Context()); err != nil || d.Held != 1 {
+		t.Errorf("%d endpoints held, %v; want the one", d.Held, err)
+	}
+	for range 2 {
+		if _, err := s.Purge(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := s.db.HGetAll(t.Context(), held).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"http://held:80", "http://probed:80", "http://ramps:80"}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(left))); diff != "" {
+		t.Error(diff)
+	}
+}
