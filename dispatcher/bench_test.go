@@ -67,6 +67,7 @@ func BenchmarkSend(b *testing.B) {
 
 // instantStore has as many jobs as are wanted and takes no time.
 type instantStore struct {
+	noRetries
 	url   string
 	total int
 

@@ -21,6 +21,9 @@ const (
 	minHeld = 100 * time.Millisecond
 	// probePause is for how long, when a half-open breaker has its probes.
 	probePause = time.Second
+	// outageFailures is how many failures in a row make an outage, whose end is
+	// told, whether the breaker has opened or not.
+	outageFailures = 5
 )
 
 // breakers keeps a circuit breaker per endpoint. It is safe for concurrent
@@ -34,6 +37,9 @@ type breakers struct {
 	// changed is told of each opening, with its end, and of each closing, with
 	// zero. It must not block.
 	changed func(endpoint string, heldUntil time.Time)
+	// recovered is told of each endpoint's first success after an outage, with
+	// the outage's beginning. It must not block.
+	recovered func(endpoint string, since time.Time)
 
 	mu     sync.Mutex
 	known  map[string]*list.Element // of *breaker
@@ -45,16 +51,19 @@ type breaker struct {
 	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	state    atomic.Int32 // of gobreaker.State; asking the circuit could change it
 	openTill atomic.Int64 // UnixNano
-	busy     int          // requests under way, guarded by breakers.mu
+	// Guarded by breakers.mu:
+	busy     int       // requests under way
+	failures int       // in a row
+	failing  time.Time // since the first of them
 }
 
-func newBreakers(o Options, changed func(endpoint string, heldUntil time.Time)) *breakers {
+func newBreakers(o Options, changed, recovered func(endpoint string, at time.Time)) *breakers {
 	if o.BreakerFailures < 0 {
 		return nil
 	}
 	return &breakers{
 		clock: o.Clock, failures: uint32(o.BreakerFailures), openFor: o.BreakerOpen,
-		probes: uint32(o.BreakerProbes), limit: maxBreakers, changed: changed,
+		probes: uint32(o.BreakerProbes), limit: maxBreakers, changed: changed, recovered: recovered,
 		known: map[string]*list.Element{}, recent: list.New(),
 	}
 }
@@ -82,8 +91,41 @@ func (s *breakers) allow(endpoint string) (done func(health error), wait time.Du
 	}
 	return func(health error) {
 		report(health)
-		s.release(b)
+		s.finish(b, health)
 	}, 0
+}
+
+// finish marks the end of a request that told health.
+func (s *breakers) finish(b *breaker, health error) {
+	if since, over := s.tally(b, health); over {
+		s.recovered(b.endpoint, since)
+	}
+}
+
+// tally counts a request, and reports whether it ends an outage.
+func (s *breakers) tally(b *breaker, health error) (since time.Time, over bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b.busy--
+	switch {
+	case health == nil:
+		since, over = b.failing, b.failures >= outageFailures
+		b.failures = 0
+	case errors.Is(health, errEndpoint):
+		if b.failures == 0 {
+			b.failing = s.clock.Now()
+		}
+		b.failures++
+	}
+	return since, over
+}
+
+// fails reports whether an endpoint is in an outage.
+func (s *breakers) fails(endpoint string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.known[endpoint]
+	return ok && e.Value.(*breaker).failures >= outageFailures
 }
 
 // acquire finds or makes the endpoint's breaker and marks it busy. It returns
@@ -112,8 +154,8 @@ func (s *breakers) release(b *breaker) {
 	b.busy--
 }
 
-// evict drops a breaker that knows nothing worth keeping: closed, and without
-// requests under way. s.mu is held.
+// evict drops a breaker that nobody waits for: without requests under way, and
+// not open. s.mu is held.
 func (s *breakers) evict() bool {
 	e := s.recent.Back()
 	for range evictionTries {
@@ -121,7 +163,7 @@ func (s *breakers) evict() bool {
 			return false
 		}
 		b := e.Value.(*breaker)
-		if b.busy == 0 && gobreaker.State(b.state.Load()) == gobreaker.StateClosed {
+		if b.busy == 0 && !s.isOpen(b) {
 			s.recent.Remove(e)
 			delete(s.known, b.endpoint)
 			return true
@@ -129,6 +171,11 @@ func (s *breakers) evict() bool {
 		e = e.Prev()
 	}
 	return false
+}
+
+// isOpen reports whether a breaker is open; one whose time has passed is not.
+func (s *breakers) isOpen(b *breaker) bool {
+	return gobreaker.State(b.state.Load()) == gobreaker.StateOpen && s.clock.Now().UnixNano() < b.openTill.Load()
 }
 
 func (s *breakers) newBreaker(endpoint string) *breaker {

@@ -35,8 +35,14 @@ func (c *changes) add(endpoint string, until time.Time) {
 	}
 }
 
+func (c *changes) over(endpoint string, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, fmt.Sprintf("over %s %v", endpoint, time.Since(since)))
+}
+
 func testBreakers(c *changes) *breakers {
-	return newBreakers(Options{BreakerFailures: 3, BreakerOpen: 10 * time.Second, BreakerProbes: 2}.withDefaults(), c.add)
+	return newBreakers(Options{BreakerFailures: 3, BreakerOpen: 10 * time.Second, BreakerProbes: 2}.withDefaults(), c.add, c.over)
 }
 
 // try makes one request that turns out like health; it reports whether it was
@@ -224,7 +230,7 @@ func TestRefusingDoesNotKeepABreakerBusy(t *testing.T) {
 }
 
 func TestBreakersCanBeOff(t *testing.T) {
-	s := newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil)
+	s := newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil, nil)
 	for range 1000 {
 		if !try(s, shop, errEndpoint) {
 			t.Fatal("refused")
@@ -322,5 +328,41 @@ func TestLaterWishReplacesEarlierOne(t *testing.T) {
 		}
 		cancel()
 		<-done
+	})
+}
+
+func TestBreakersTellTheEndOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c changes
+		s := newBreakers(Options{BreakerFailures: 100}.withDefaults(), c.add, c.over)
+		row := func(n int) {
+			for range n {
+				try(s, shop, errEndpoint)
+				pass(t, time.Second)
+			}
+		}
+		row(outageFailures - 1)
+		if s.fails(shop) {
+			t.Error("a few failures are an outage")
+		}
+		try(s, shop, nil)
+		row(outageFailures - 1)
+		try(s, shop, errExcluded) // tells nothing
+		if s.fails(shop) {
+			t.Error("a request broken off by us counts as a failure")
+		}
+		row(2)
+		if !s.fails(shop) || s.fails("http://other.example:80") {
+			t.Error("the outage is not known, or another")
+		}
+		try(s, shop, nil)
+		try(s, shop, nil)
+		if s.fails(shop) {
+			t.Error("the outage has not ended")
+		}
+		want := []string{fmt.Sprintf("over %s %v", shop, (outageFailures+1)*time.Second)}
+		if diff := cmp.Diff(want, c.list); diff != "" {
+			t.Error(diff)
+		}
 	})
 }

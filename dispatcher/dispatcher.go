@@ -21,6 +21,7 @@ type Dispatcher struct {
 	sender    *sender
 	breakers  *breakers
 	holds     *holds
+	catchUp   *catchUp
 	metrics   *metrics
 }
 
@@ -41,10 +42,13 @@ func New(o Options) (*Dispatcher, error) {
 func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) {
 	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
 	d.holds = newHolds(o)
-	d.breakers = newBreakers(o, d.holds.wish)
+	d.breakers = newBreakers(o, d.holds.wish, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
 	var err error
-	d.metrics, err = newMetrics(o.Metrics, d.breakers.count)
-	return d, err
+	if d.metrics, err = newMetrics(o.Metrics, d.breakers.count); err != nil {
+		return nil, err
+	}
+	d.catchUp = newCatchUp(o, d.breakers.fails, d.metrics.broughtForward)
+	return d, nil
 }
 
 // Run delivers jobs until ctx ends, then shuts down in good order: it takes no
@@ -61,6 +65,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	drained := make(chan struct{})
 	aides.Go(func() { d.limitDrain(ctx, drained, breakOff, giveUp) })
 	aides.Go(func() { d.holds.run(work) })
+	aides.Go(func() { d.catchUp.run(ctx) })
 	shards := d.opts.Store.Shards()
 	for shard := range shards {
 		p := newPipeline(d, shard, share(d.opts.Workers, shards))

@@ -41,6 +41,7 @@ func exact(steps ...time.Duration) retrypolicy.Policy {
 // calls, before or after they took effect. Claims and settlements are told to
 // the test over channels.
 type fakeStore struct {
+	noRetries
 	shards    int
 	hints     chan store.Hint
 	claims    chan claimCall

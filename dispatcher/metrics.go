@@ -34,6 +34,8 @@ type metrics struct {
 	inFlight      prometheus.Gauge
 	stale         prometheus.Counter
 	dropped       prometheus.Counter
+
+	broughtForward prometheus.Counter
 }
 
 // newMetrics makes the dispatcher's metrics and registers them with r, unless
@@ -64,12 +66,17 @@ func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int
 			Name: "duehook_settle_dropped_total",
 			Help: "Outcomes that could not be stored; their jobs are delivered again.",
 		}),
+		broughtForward: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_brought_forward_total",
+			Help: "Retries brought forward because their endpoint works again after an outage.",
+		}),
 	}
 	for kind, name := range outcomeNames {
 		m.outcomes[kind] = outcomes.WithLabelValues(name)
 	}
 	all := []prometheus.Collector{
-		outcomes, lateness, m.duration, m.inFlight, m.stale, m.dropped, breakerStates(breakers),
+		outcomes, lateness, m.duration, m.inFlight, m.stale, m.dropped, m.broughtForward,
+		breakerStates(breakers),
 	}
 	for _, c := range all {
 		if r == nil {

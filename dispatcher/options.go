@@ -24,6 +24,7 @@ const (
 	DefaultBreakerFailures = 20
 	DefaultBreakerOpen     = 10 * time.Second
 	DefaultBreakerProbes   = 3
+	DefaultCatchUpRate     = 100
 )
 
 // The parts of a lease that are not the request itself.
@@ -41,8 +42,8 @@ const (
 // request has been settled: a second worker would then send the same job.
 var ErrLease = errors.New("lease too short")
 
-// Store is what the dispatcher needs of a store; store.Dispatching says what
-// the methods promise.
+// Store is what the dispatcher needs of a store; store.Dispatching, and for the
+// last two store.Reader and store.Registrar, say what the methods promise.
 type Store interface {
 	Shards() int
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
@@ -50,6 +51,8 @@ type Store interface {
 	Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error)
 	Hold(ctx context.Context, endpoint string, d time.Duration) error
 	Unhold(ctx context.Context, endpoint string) error
+	List(ctx context.Context, q store.Query) (store.Page, error)
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 }
 
 // Signer makes the webhook-signature header of one attempt.
@@ -100,6 +103,11 @@ type Options struct {
 	// BreakerProbes is how many requests then must succeed, and may be made,
 	// before the endpoint is served freely. Zero: DefaultBreakerProbes.
 	BreakerProbes int
+
+	// CatchUpRate is how many jobs per second and endpoint are brought forward
+	// once the endpoint works again after an outage that was longer than their
+	// first retry step. Zero: DefaultCatchUpRate; negative: none.
+	CatchUpRate int
 }
 
 // Validate reports settings that cannot work. A short lease gives an error
@@ -143,6 +151,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.BreakerFailures, DefaultBreakerFailures)
 	orDefault(&o.BreakerOpen, DefaultBreakerOpen)
 	orDefault(&o.BreakerProbes, DefaultBreakerProbes)
+	orDefault(&o.CatchUpRate, DefaultCatchUpRate)
 	return o
 }
 

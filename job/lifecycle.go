@@ -155,6 +155,8 @@ var (
 	ErrFinished = errors.New("the job has ended")
 	ErrInFlight = errors.New("the job is in flight")
 	ErrNotEnded = errors.New("the job has not ended")
+	// ErrKeepsSchedule: an outage that is over is no reason to try it earlier.
+	ErrKeepsSchedule = errors.New("the job keeps its schedule")
 )
 
 // Pending is the state of a job that waits for its next attempt.
@@ -191,6 +193,25 @@ func (j *Job) Reschedule(w When, now Instant) error {
 		j.DueAt = j.NextAt
 	}
 	j.State = j.Pending()
+	return nil
+}
+
+// BringForward makes a retry due now, or leastWait after the failure if that is
+// later, because its endpoint works again: after an outage since an instant in
+// which the last attempt failed, and which was longer than firstStep of the
+// ladder. What a receiver or a client asked for stays: a job that waits for
+// another reason than its ladder gives ErrKeepsSchedule.
+func (j *Job) BringForward(since, now Instant, firstStep, leastWait time.Duration) error {
+	last := j.LastAttempt
+	if j.State != Retrying || last == nil || last.Reason != ReasonLadder || last.NextAt != j.NextAt {
+		return ErrKeepsSchedule
+	}
+	failed := last.StartedAt.Add(last.Duration)
+	next := max(now, failed.Add(leastWait))
+	if failed < since || now.Sub(since) <= firstStep || next >= j.NextAt {
+		return ErrKeepsSchedule
+	}
+	j.NextAt = next
 	return nil
 }
 

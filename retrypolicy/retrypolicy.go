@@ -79,6 +79,29 @@ func (p Policy) step(n int) time.Duration {
 	return p.Steps[min(max(n, 1), len(p.Steps))-1]
 }
 
+// FirstStep is the shortest outage that is none to a job: its ladder is made
+// for it.
+func (p Policy) FirstStep() time.Duration {
+	if len(p.Steps) == 0 {
+		return 0
+	}
+	return p.Steps[0]
+}
+
+// maxLeastWait bounds LeastWait.
+const maxLeastWait = 10 * time.Minute
+
+// LeastWait is how long after the failure of the n-th attempt the next may come
+// at the earliest, however well the receiver does meanwhile: as long as the job
+// waited before that attempt, without jitter, and at most 10 minutes. So a
+// receiver that comes and goes does not use up a job's attempts.
+func (p Policy) LeastWait(n int) time.Duration {
+	if n < 2 || len(p.Steps) == 0 {
+		return 0
+	}
+	return min(p.step(n-1), maxLeastWait)
+}
+
 // Plan is when the retries of a job are due that first fails at failed and
 // then fails at once each time, without jitter.
 func (p Policy) Plan(failed job.Instant) []job.Instant {

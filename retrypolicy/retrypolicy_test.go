@@ -238,3 +238,26 @@ func TestJobThatAlwaysFails(t *testing.T) {
 		t.Errorf("given up after %v, want %v", got, want)
 	}
 }
+
+// However often its receiver comes and goes, a job keeps most of its ladder.
+func TestLeastWait(t *testing.T) {
+	p := retrypolicy.Default()
+	var waits []time.Duration
+	for n := range p.MaxAttempts() {
+		waits = append(waits, p.LeastWait(n))
+	}
+	want := []time.Duration{
+		0, 0, 15 * time.Second, 3 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute,
+		10 * time.Minute, 10 * time.Minute,
+	}
+	if diff := cmp.Diff(want, waits); diff != "" {
+		t.Error(diff)
+	}
+	if p.FirstStep() != 15*time.Second {
+		t.Errorf("first step %v", p.FirstStep())
+	}
+	var none retrypolicy.Policy
+	if none.FirstStep() != 0 || none.LeastWait(5) != 0 {
+		t.Error("a policy without steps has waits")
+	}
+}

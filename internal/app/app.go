@@ -138,7 +138,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	api, apiErr := httpapi.New(apiOptions)
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
-		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LaneLimit: c.LaneLimit,
+		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility),
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})
 	dispatchOptions := dispatcher.Options{
@@ -146,6 +147,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
+		CatchUpRate: n.catchUpRate(),
 	}
 	if keyringErr == nil {
 		dispatchOptions.Signer = keyring
@@ -198,6 +200,14 @@ const (
 // stretched is d on a clock that runs faster than the machine's.
 func (n *node) stretched(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * n.Speed)
+}
+
+// catchUpRate turns "0: never" into the dispatcher's form of it.
+func (n *node) catchUpRate() int {
+	if n.Config.CatchUpRate == 0 {
+		return -1
+	}
+	return n.Config.CatchUpRate
 }
 
 // breakerFailures turns "0: no breakers" into the dispatcher's form of it.

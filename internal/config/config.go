@@ -37,18 +37,22 @@ type Config struct {
 	SigningSecret string // of deliveries; empty: made and kept
 	MasterKey     string // seals the secrets that are kept
 
-	AllowCIDRs      []netip.Prefix // refused address ranges that may be delivered to
-	Timeout         time.Duration  // of one attempt of a job that names none
-	MaxTimeout      time.Duration  // most that a job may name
-	RetrySteps      []time.Duration
-	RetryJitter     float64       // share of a step by which it is varied, 0..1
-	Workers         int           // concurrent attempts
-	Lease           time.Duration // of a claimed job without a timeout of its own
-	Visibility      time.Duration // until a carried job that nobody claims is due again
-	LaneLimit       int           // most carried and claimed jobs of one lane
-	ReadyCap        int           // most hints on one shard's ready list
-	BreakerFailures int           // failures in a row that open an endpoint's breaker; 0: no breakers
-	BreakerOpen     time.Duration // how long it stays open
+	AllowCIDRs  []netip.Prefix // refused address ranges that may be delivered to
+	Timeout     time.Duration  // of one attempt of a job that names none
+	MaxTimeout  time.Duration  // most that a job may name
+	RetrySteps  []time.Duration
+	RetryJitter float64       // share of a step by which it is varied, 0..1
+	Workers     int           // concurrent attempts
+	Lease       time.Duration // of a claimed job without a timeout of its own
+	Visibility  time.Duration // until a carried job that nobody claims is due again
+	// EndpointConcurrency is the most carried and claimed jobs of one endpoint;
+	// TopicConcurrency is the same of single topics for one endpoint.
+	EndpointConcurrency int
+	TopicConcurrency    map[string]int
+	CatchUpRate         int           // jobs/s brought forward after an outage; 0: none
+	ReadyCap            int           // most hints on one shard's ready list
+	BreakerFailures     int           // failures in a row that open an endpoint's breaker; 0: no breakers
+	BreakerOpen         time.Duration // how long it stays open
 
 	LogLevel  slog.Level
 	LogFormat string // auto, text or json

@@ -172,9 +172,19 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Workers) },
 	},
 	{
-		name: "lane-limit", group: groupDelivery, hint: "n", def: "256",
-		help: "most jobs of one topic for one endpoint that are ready or running at a time",
-		bind: func(c *Config) pflag.Value { return (*intValue)(&c.LaneLimit) },
+		name: "endpoint-concurrency", group: groupDelivery, hint: "n", def: "256",
+		help: "most jobs of one endpoint that are ready or running at a time, on all nodes together",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.EndpointConcurrency) },
+	},
+	{
+		name: "topic-concurrency", group: groupDelivery, hint: "topic=n,…", list: true,
+		help: "the same for single topics: most of the topic's jobs at one endpoint; a higher number than --endpoint-concurrency replaces that for the topic",
+		bind: func(c *Config) pflag.Value { return (*limitsValue)(&c.TopicConcurrency) },
+	},
+	{
+		name: "catch-up-rate", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultCatchUpRate),
+		help: "jobs per second and endpoint whose retry is brought forward once the endpoint works again after an outage; 0 leaves them to their ladder",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.CatchUpRate) },
 	},
 	{
 		name: "ready-cap", group: groupDelivery, hint: "n", def: "1000",

@@ -113,6 +113,9 @@ func ledgerComplaint(url string) string {
 	return "write sqlite:path"
 }
 
+// maxConcurrency bounds the limits on jobs of one endpoint.
+const maxConcurrency = 1_000_000
+
 func (c *Config) validateDelivery(p *problems) {
 	p.check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 10*time.Minute, "--max-timeout must be between 1s and 10m")
 	p.check(c.Timeout >= job.MinTimeout && c.Timeout <= c.MaxTimeout,
@@ -124,7 +127,9 @@ func (c *Config) validateDelivery(p *problems) {
 	p.check(c.Visibility >= time.Second && c.Visibility <= time.Hour, "--visibility must be between 1s and 1h")
 	p.check(c.RetryJitter >= 0 && c.RetryJitter <= 1, "--retry-jitter must be between 0 and 1")
 	p.check(c.Workers >= 1 && c.Workers <= 100_000, "--workers must be between 1 and 100000")
-	p.check(c.LaneLimit >= 1 && c.LaneLimit <= 1_000_000, "--lane-limit must be between 1 and 1000000")
+	p.check(c.EndpointConcurrency >= 1 && c.EndpointConcurrency <= maxConcurrency,
+		"--endpoint-concurrency must be between 1 and %d", maxConcurrency)
+	p.check(c.CatchUpRate >= 0 && c.CatchUpRate <= 100_000, "--catch-up-rate must be between 0 and 100000")
 	p.check(c.ReadyCap >= 1 && c.ReadyCap <= 1_000_000, "--ready-cap must be between 1 and 1000000")
 	p.check(c.BreakerFailures >= 0 && c.BreakerFailures <= 1_000_000, "--breaker-failures must be between 0 and 1000000")
 	p.check(c.BreakerOpen >= time.Second && c.BreakerOpen <= time.Hour, "--breaker-open must be between 1s and 1h")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
@@ -127,6 +128,41 @@ func (v *ladderValue) Set(s string) error {
 // String separates the steps as every list here is separated.
 func (v *ladderValue) String() string { return strings.ReplaceAll(job.FormatLadder(*v), " ", ",") }
 func (v *ladderValue) Type() string   { return "ladder" }
+
+// limitsValue is a limit for each of some topics, "topic=n,…".
+type limitsValue map[string]int
+
+func (v *limitsValue) Set(s string) error {
+	limits := limitsValue{}
+	for _, item := range splitList(s) {
+		topic, text, ok := strings.Cut(item, "=")
+		if !ok {
+			return fmt.Errorf("%q is not topic=n", item)
+		}
+		if err := job.CheckName(topic); err != nil {
+			return fmt.Errorf("%q: %w", item, err)
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxConcurrency {
+			return fmt.Errorf("%q: the limit must be a number between 1 and %d", item, maxConcurrency)
+		}
+		if _, twice := limits[topic]; twice {
+			return fmt.Errorf("topic %q stands there twice", topic)
+		}
+		limits[topic] = n
+	}
+	*v = limits
+	return nil
+}
+
+func (v *limitsValue) String() string {
+	items := make([]string, 0, len(*v))
+	for _, topic := range slices.Sorted(maps.Keys(*v)) {
+		items = append(items, topic+"="+strconv.Itoa((*v)[topic]))
+	}
+	return strings.Join(items, ",")
+}
+func (v *limitsValue) Type() string { return "limits" }
 
 type cidrsValue []netip.Prefix
 

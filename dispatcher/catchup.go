@@ -1,0 +1,192 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// catchUpPause is the time between two helpings of one endpoint's jobs.
+	catchUpPause = 250 * time.Millisecond
+	// catchUpPages bounds how many pages are searched for one helping.
+	catchUpPages = 4
+	// catchUpAtOnce is how many jobs are changed at a time.
+	catchUpAtOnce = 16
+	// outageSlack makes up for reading two clocks.
+	outageSlack = time.Second
+)
+
+// catchUp brings the retries of jobs forward that failed in an outage of their
+// endpoint which is over: at a set rate, in order of their next attempts, and
+// only while the endpoint goes on working. So what an outage of minutes did to
+// jobs high on their ladder need not cost hours.
+type catchUp struct {
+	store   Store
+	clock   job.Clock
+	log     *slog.Logger
+	policy  retrypolicy.Policy
+	rate    int // jobs per second and endpoint
+	fails   func(endpoint string) bool
+	outage  *outage
+	brought prometheus.Counter
+	wake    chan struct{} // holds a signal once there is a recovery
+
+	mu    sync.Mutex
+	fresh map[string]time.Time // endpoint to the beginning of its outage
+}
+
+// recovery is an endpoint whose jobs are being brought forward.
+type recovery struct {
+	since  time.Time // the beginning of the outage
+	cursor string    // how far its jobs were looked at
+	total  int       // jobs brought forward
+	owed   float64   // of the rate
+}
+
+// newCatchUp makes one for a positive rate.
+func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.Counter) *catchUp {
+	return &catchUp{
+		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
+		fails: fails, brought: brought,
+		outage: newOutage(o.Clock, o.Logger, "bringing retries forward"),
+		wake:   make(chan struct{}, 1), fresh: map[string]time.Time{},
+	}
+}
+
+// recovered notes that an endpoint works again that had failed since a time.
+// It does not block.
+func (c *catchUp) recovered(endpoint string, since time.Time) {
+	if c.rate < 0 {
+		return
+	}
+	c.mu.Lock()
+	c.fresh[endpoint] = since
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run works until ctx ends.
+func (c *catchUp) run(ctx context.Context) {
+	active := map[string]*recovery{}
+	for {
+		if len(active) == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c.wake:
+			}
+		} else if job.Sleep(ctx, c.clock, catchUpPause) != nil {
+			return
+		}
+		c.admit(active)
+		for _, endpoint := range slices.Sorted(maps.Keys(active)) {
+			r := active[endpoint]
+			if c.fails(endpoint) {
+				delete(active, endpoint) // the jobs left keep their schedule
+				continue
+			}
+			done, err := c.serve(ctx, endpoint, r)
+			if err != nil {
+				c.outage.failed(ctx, err)
+				break
+			}
+			c.outage.worked()
+			if done {
+				delete(active, endpoint)
+				if r.total > 0 {
+					c.log.Info("retries were brought forward after an outage", "endpoint", endpoint,
+						"jobs", r.total, "outage_began", r.since)
+				}
+			}
+		}
+	}
+}
+
+// admit takes new recoveries over. A second outage of an endpoint starts over.
+func (c *catchUp) admit(active map[string]*recovery) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for endpoint, since := range c.fresh {
+		active[endpoint] = &recovery{since: since}
+	}
+	clear(c.fresh)
+}
+
+// serve brings one helping of an endpoint's jobs forward, and reports whether
+// it was the last.
+func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done bool, err error) {
+	r.owed = min(r.owed+float64(c.rate)*catchUpPause.Seconds(), float64(max(c.rate, 1)))
+	retrying := job.Retrying
+	for range catchUpPages {
+		if r.owed < 1 {
+			return false, nil
+		}
+		page, err := c.store.List(ctx, store.Query{
+			State: &retrying, Endpoint: endpoint, Limit: min(int(r.owed), 1_000), Cursor: r.cursor,
+		})
+		if err != nil {
+			return false, err
+		}
+		n, err := c.bring(ctx, page.Jobs, r.since)
+		r.total += n
+		r.owed -= float64(n)
+		c.brought.Add(float64(n))
+		if err != nil {
+			return false, err // the page again: jobs that were changed refuse
+		}
+		if r.cursor = page.Next; r.cursor == "" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// bring brings forward those of jobs that the outage put off, and counts them.
+func (c *catchUp) bring(ctx context.Context, jobs []job.Job, since time.Time) (n int, err error) {
+	var group errgroup.Group
+	group.SetLimit(catchUpAtOnce)
+	changed := make([]bool, len(jobs))
+	for i := range jobs {
+		group.Go(func() (err error) {
+			changed[i], err = c.bringOne(ctx, jobs[i].Key, since)
+			return err
+		})
+	}
+	err = group.Wait()
+	for _, did := range changed {
+		if did {
+			n++
+		}
+	}
+	return n, err
+}
+
+func (c *catchUp) bringOne(ctx context.Context, key job.Key, since time.Time) (bool, error) {
+	lasted := c.clock.Now().Sub(since) + outageSlack
+	_, err := c.store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+		policy := c.policy.For(j.Spec.Retry)
+		return j.BringForward(now.Add(-lasted), now, policy.FirstStep(), policy.LeastWait(j.Attempts))
+	})
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, job.ErrKeepsSchedule), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrConflict):
+		return false, nil
+	}
+	return false, err
+}

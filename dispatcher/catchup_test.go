@@ -1,0 +1,220 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// noRetries is what a fake needs that holds no retrying jobs.
+type noRetries struct{}
+
+func (noRetries) List(context.Context, store.Query) (store.Page, error) { return store.Page{}, nil }
+
+func (noRetries) Update(context.Context, job.Key, func(*job.Job, job.Instant) error) (job.Job, error) {
+	return job.Job{}, store.ErrNotFound
+}
+
+// carryingAsDue carries whenever something is due, so that a bubble's clock can
+// take long steps.
+func carryingAsDue(t *testing.T, s store.Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			r, err := s.Carry(ctx, 0, carryOptions)
+			if err != nil {
+				continue
+			}
+			_ = job.Sleep(ctx, job.SystemClock(), min(max(r.Wait, 100*time.Millisecond), time.Minute))
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+}
+
+// outageCosts has an endpoint fail 30 jobs for three hours, which brings them
+// high on the default ladder, and then take them. It returns how long after the
+// end of the outage the last one was delivered.
+func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought float64) {
+	t.Helper()
+	const jobs, lasts = 30, 3 * time.Hour
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Options{Retention: 1000 * time.Hour})
+		t.Cleanup(func() { _ = s.Close() })
+		carryingAsDue(t, s)
+		var up atomic.Bool
+		policy := retrypolicy.Default()
+		policy.Jitter = 0
+		d := withTransport(t, Options{Store: s, Policy: policy, CatchUpRate: catchUpRate},
+			roundTripper(func(*http.Request) (*http.Response, error) {
+				if !up.Load() {
+					return nil, errors.New("no route")
+				}
+				return status(200), nil
+			}))
+		launch(t, d)
+		for i := range jobs {
+			register(t, s, fmt.Sprintf("job-%d", i), job.Spec{URL: anyURL})
+		}
+		pass(t, lasts)
+		up.Store(true)
+		ended := job.InstantOf(time.Now())
+		register(t, s, "fresh", job.Spec{URL: anyURL}) // its success tells that it is over
+		pass(t, 12*time.Hour)
+		var last job.Instant
+		for i := range jobs {
+			j, err := s.Get(t.Context(), job.Key{Topic: "orders", ID: fmt.Sprintf("job-%d", i)})
+			if err != nil || j.State != job.Delivered {
+				t.Errorf("job %d: %v, %v", i, j.State, err)
+			}
+			last = max(last, j.EndedAt)
+		}
+		cost, brought = last.Sub(ended), testutil.ToFloat64(d.metrics.broughtForward)
+	})
+	return cost, brought
+}
+
+func TestOutageOfHoursCostsMinutesAfterIt(t *testing.T) {
+	cost, brought := outageCosts(t, 100)
+	// A retry keeps 10 minutes from the failure before it.
+	if cost > 11*time.Minute || brought < 10 {
+		t.Errorf("the last job was delivered %v after the outage, %v were brought forward", cost, brought)
+	}
+	without, none := outageCosts(t, -1)
+	if without < time.Hour || none != 0 {
+		t.Errorf("left to their ladder the jobs took %v, and %v were brought forward", without, none)
+	}
+}
+
+// retryingJobs puts n jobs into a store that failed a minute ago and are due
+// again in hours.
+func retryingJobs(t *testing.T, s store.Store, n int) {
+	t.Helper()
+	now := job.InstantOf(time.Now())
+	restored := make([]store.RestoredJob, n)
+	for i := range restored {
+		next := now.Add(time.Hour + time.Duration(i)*time.Second)
+		attempt := job.Attempt{
+			Number: 1, StartedAt: now.Add(-time.Minute), Status: 500, Reason: job.ReasonLadder, NextAt: next,
+		}
+		restored[i].Job = job.Job{
+			Key: job.Key{Topic: "orders", ID: fmt.Sprint(i)}, UID: "01JD000000000000000000000A", State: job.Retrying,
+			Spec:   job.Spec{URL: anyURL},
+			NextAt: next, DueAt: now, CreatedAt: now, Attempts: 1, LastAttempt: &attempt,
+		}
+		restored[i].Log = []job.Attempt{attempt}
+	}
+	if got, err := s.Restore(t.Context(), restored); err != nil || got != n {
+		t.Fatalf("restored %d: %v", got, err)
+	}
+}
+
+// due lists the ids of jobs that are due.
+func due(t *testing.T, s store.Store) (n int) {
+	t.Helper()
+	page, err := s.List(t.Context(), store.Query{Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range page.Jobs {
+		if j.NextAt <= job.InstantOf(time.Now()) {
+			n++
+		}
+	}
+	return n
+}
+
+// lateListing fails its first listings.
+type lateListing struct {
+	store.Store
+	failures int
+}
+
+func (s *lateListing) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if s.failures > 0 {
+		s.failures--
+		return store.Page{}, errDown
+	}
+	return s.Store.List(ctx, q)
+}
+
+func TestCatchUpKeepsItsRateAndStopsInTheNextOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Options{})
+		defer s.Close()
+		retryingJobs(t, s, 100)
+		var fails atomic.Bool
+		brought := prometheus.NewCounter(prometheus.CounterOpts{})
+		c := newCatchUp(Options{Store: &lateListing{Store: s, failures: 3}, CatchUpRate: 4}.withDefaults(),
+			func(string) bool { return fails.Load() }, brought)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.run(ctx)
+		}()
+		c.recovered(shop, time.Now().Add(-2*time.Minute))
+		c.recovered("http://other.example:80", time.Now().Add(-2*time.Minute)) // has none
+		pass(t, 10*time.Second)
+		if n := due(t, s); n < 30 || n > 40 {
+			t.Errorf("%d jobs were brought forward in 10 seconds at 4 a second", n)
+		}
+		fails.Store(true)
+		pass(t, time.Second)
+		n := due(t, s)
+		pass(t, time.Minute)
+		if due(t, s) != n || testutil.ToFloat64(brought) != float64(n) {
+			t.Errorf("%d jobs, then %d, counted %v", n, due(t, s), testutil.ToFloat64(brought))
+		}
+		// It comes back once more: all the rest.
+		fails.Store(false)
+		c.recovered(shop, time.Now().Add(-10*time.Minute))
+		pass(t, time.Minute)
+		if due(t, s) != 100 {
+			t.Errorf("%d jobs of 100 were brought forward", due(t, s))
+		}
+		cancel()
+		<-done
+	})
+}
+
+func TestShortOutageLeavesTheLadderAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Options{})
+		defer s.Close()
+		retryingJobs(t, s, 3)
+		c := newCatchUp(Options{Store: s, Policy: exact(5*time.Minute, time.Hour)}.withDefaults(),
+			func(string) bool { return false }, prometheus.NewCounter(prometheus.CounterOpts{}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.run(ctx)
+		}()
+		c.recovered(shop, time.Now().Add(-2*time.Minute))
+		pass(t, time.Minute)
+		if n := due(t, s); n != 0 {
+			t.Errorf("%d jobs were brought forward", n)
+		}
+		cancel()
+		<-done
+	})
+}
