@@ -35,6 +35,12 @@ func New(o Options) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Resolver != nil {
+		guard.resolver = o.Resolver
+	}
+	if err := guard.register(o.Metrics); err != nil {
+		return nil, err
+	}
 	return newDispatcher(o, newTransport(guard, o.Workers))
 }
 

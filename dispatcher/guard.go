@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/idna"
 )
 
@@ -37,6 +38,8 @@ const azureWire = "168.63.129.16/32"
 type Guard struct {
 	rules    *ssrf.Guardian
 	resolver *net.Resolver
+	// How many dials of single addresses were let pass, and how many not.
+	permitted, refused atomic.Uint64
 }
 
 // NewGuard makes a guard that permits the ranges allow on top of the public
@@ -109,7 +112,26 @@ func splitFamilies(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 // to be connected to, whatever name or notation led there.
 func (g *Guard) Control(network, address string, c syscall.RawConn) error {
 	if err := g.rules.Safe(network, address, c); err != nil {
+		g.refused.Add(1)
 		return fmt.Errorf("%w: %w", ErrBlocked, err)
+	}
+	g.permitted.Add(1)
+	return nil
+}
+
+// register makes the guard's counters metrics of r, unless that is nil.
+func (g *Guard) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	for verdict, count := range map[string]*atomic.Uint64{"permitted": &g.permitted, "refused": &g.refused} {
+		err := r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "duehook_dials_total", Help: "Addresses about to be connected to, by what the address guard said.",
+			ConstLabels: prometheus.Labels{"verdict": verdict},
+		}, func() float64 { return float64(count.Load()) }))
+		if err != nil {
+			return fmt.Errorf("register the guard's metrics: %w", err)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
 	"time"
 
@@ -91,6 +92,8 @@ type Options struct {
 
 	// AllowCIDRs opens ranges that the guard refuses by default.
 	AllowCIDRs []netip.Prefix
+	// Resolver looks names up; nil: Go's own, as the machine is set up.
+	Resolver *net.Resolver
 	// Signer signs requests; nil: they go unsigned.
 	Signer Signer
 
