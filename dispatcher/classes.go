@@ -55,7 +55,7 @@ func classify(ctx context.Context, err error, reached phase) string {
 		return classReset
 	case errors.As(err, &op), errors.Is(err, errNoPermitted):
 		return classUnreachable
-	case strings.Contains(err.Error(), "server response headers exceeded"):
+	case errors.Is(err, errTooManyLines), strings.Contains(err.Error(), "server response headers exceeded"):
 		return classTooLarge
 	}
 	// What is left is net/http's complaints about what it was sent.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"code.dny.dev/ssrf"
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,10 +23,6 @@ var ErrBlocked = errors.New("destination not allowed")
 // errNoPermitted: a name has refused addresses and permitted ones, and none of
 // the permitted ones could be reached.
 var errNoPermitted = errors.New("no permitted address of the host could be reached")
-
-// dialTimeout bounds connecting and the TLS handshake each, also for
-// connections whose request has ended meanwhile.
-const dialTimeout = 10 * time.Second
 
 // azureWire is the address of the Azure platform's own services (DNS, agent),
 // a public one by number but reachable from inside only.

@@ -12,12 +12,16 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/hostile"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	hostile.Main()
+	goleak.VerifyTestMain(m)
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 30 * time.Second

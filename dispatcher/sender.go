@@ -55,7 +55,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
 	tr := newTrace(s.clock)
-	req, err := s.newRequest(tr.attach(timed), j, attempt.Number, attempt.StartedAt)
+	req, err := s.newRequest(tr.attach(withDeadline(timed)), j, attempt.Number, attempt.StartedAt)
 	if err != nil { // registered under other rules than ours
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded

@@ -95,6 +95,9 @@ func (t *trace) getConn(string) {
 }
 
 func (t *trace) gotConn(info httptrace.GotConnInfo) {
+	if c, ok := info.Conn.(*boundedConn); ok {
+		c.begin()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if info.Reused { // whatever was measured is of another connection
@@ -135,8 +138,6 @@ func (t *trace) dnsDone(info httptrace.DNSDoneInfo) {
 		t.enter(phaseConnect)
 	}
 }
-
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
 // traced is dial, reporting to the trace of the request that wants a
 // connection. The hooks for look-ups are set here, for most requests find an

@@ -16,14 +16,14 @@ const (
 	// used again; a longer one closes it.
 	drainLimit = 4 << 10
 	// expectLimit is how much is read when the body decides.
-	expectLimit = 64 << 10
+	expectLimit = 16 << 10
 	// excerptLimit is how much is kept in the attempt log.
 	excerptLimit = 1 << 10
 )
 
 const (
 	idleTimeout = 60 * time.Second
-	tlsSessions = 1024
+	tlsSessions = 256 // each keeps the certificates of its endpoint
 )
 
 // newTransport makes the transport of all deliveries. It speaks HTTP/1 only:
@@ -32,11 +32,16 @@ const (
 func newTransport(guard *Guard, workers int) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
+	d := &dialer{dial: traced(guard.dial), tls: &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions),
+		VerifyConnection:   checkChain,
+	}}
 	return &http.Transport{
 		Proxy:                  nil, // the environment's proxy would dial unguarded
-		DialContext:            traced(guard.dial),
-		TLSHandshakeTimeout:    dialTimeout,
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(tlsSessions)},
+		DialContext:            d.plain,
+		DialTLSContext:         d.secure,
+		TLSClientConfig:        d.tls, // which DialTLSContext goes by
 		Protocols:              &protocols,
 		DisableCompression:     true, // a small answer must stay small
 		MaxResponseHeaderBytes: maxHeaderBytes,

@@ -1,0 +1,169 @@
+package dispatcher
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+)
+
+// What connecting may cost.
+const (
+	// dialTimeout bounds connecting and the TLS handshake each, also when the
+	// request that wanted the connection has been given another one.
+	dialTimeout = 10 * time.Second
+	// maxHandshakeBytes is how much is read in a TLS handshake. It is mostly
+	// certificates, of which crypto/tls alone would take 256 KiB.
+	maxHandshakeBytes = 32 << 10
+	// maxCertificates is how long a chain may be. The smallest certificates
+	// take 20 times as much memory as they have bytes.
+	maxCertificates = 10
+	// maxHeaderLines is how many lines the first maxHeaderBytes of an answer
+	// may have: net/http counts bytes only, and the smallest headers take 30
+	// times as much memory as they have bytes.
+	maxHeaderLines = 512
+)
+
+var (
+	errHandshakeTooLong = fmt.Errorf("tls: the handshake has more than %d bytes", maxHandshakeBytes)
+	errChainTooLong     = fmt.Errorf("tls: the chain has more than %d certificates", maxCertificates)
+	errTooManyLines     = fmt.Errorf("the response has more than %d lines in its first %d bytes", maxHeaderLines, maxHeaderBytes)
+)
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// dialer makes connections of which a receiver cannot take advantage.
+type dialer struct {
+	dial dialFunc
+	tls  *tls.Config
+}
+
+// plain connects.
+func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	conn, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &boundedConn{Conn: conn}, nil
+}
+
+// secure connects and makes the TLS handshake.
+func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := inTime(ctx)
+	defer cancel()
+	raw, err := d.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	config := d.tls.Clone()
+	config.ServerName = host
+	limited := &handshakeConn{Conn: raw, left: maxHandshakeBytes}
+	conn := tls.Client(limited, config)
+	if err := handshake(ctx, conn); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	limited.done = true
+	return &boundedConn{Conn: conn}, nil
+}
+
+// handshake tells the request's trace what net/http would tell it.
+func handshake(ctx context.Context, conn *tls.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	trace := httptrace.ContextClientTrace(ctx)
+	if trace != nil && trace.TLSHandshakeStart != nil {
+		trace.TLSHandshakeStart()
+	}
+	err := conn.HandshakeContext(ctx)
+	if trace != nil && trace.TLSHandshakeDone != nil {
+		trace.TLSHandshakeDone(conn.ConnectionState(), err)
+	}
+	return err
+}
+
+// checkChain is for tls.Config.VerifyConnection.
+func checkChain(s tls.ConnectionState) error {
+	if len(s.PeerCertificates) > maxCertificates {
+		return errChainTooLong
+	}
+	return nil
+}
+
+type deadlineKey struct{}
+
+// withDeadline writes ctx's deadline down in it: net/http takes values to
+// where connections are made, but goes on with that for as long as it likes.
+func withDeadline(ctx context.Context) context.Context {
+	if at, ok := ctx.Deadline(); ok {
+		return context.WithValue(ctx, deadlineKey{}, at)
+	}
+	return ctx
+}
+
+// inTime ends with the deadline of the request that wants a connection.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if at, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
+		return context.WithDeadline(ctx, at)
+	}
+	return ctx, func() {}
+}
+
+// handshakeConn bounds what is read in a handshake.
+type handshakeConn struct {
+	net.Conn
+	left int
+	done bool
+}
+
+func (c *handshakeConn) Read(p []byte) (int, error) {
+	if c.done {
+		return c.Conn.Read(p)
+	}
+	if c.left <= 0 {
+		return 0, errHandshakeTooLong
+	}
+	n, err := c.Conn.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+var newline = []byte("\n")
+
+// boundedConn bounds the number of lines in the beginning of an answer.
+type boundedConn struct {
+	net.Conn
+	read, lines atomic.Int64 // of the current answer
+}
+
+// begin is called before each request.
+func (c *boundedConn) begin() {
+	c.read.Store(0)
+	c.lines.Store(0)
+}
+
+func (c *boundedConn) Read(p []byte) (int, error) {
+	if c.lines.Load() > maxHeaderLines {
+		return 0, errTooManyLines
+	}
+	n, err := c.Conn.Read(p)
+	if c.read.Load() >= maxHeaderBytes {
+		return n, err
+	}
+	c.read.Add(int64(n))
+	if c.lines.Add(int64(bytes.Count(p[:n], newline))) > maxHeaderLines {
+		// Parsers take half a line before an error for a whole one.
+		return bytes.LastIndex(p[:n], newline) + len(newline), nil
+	}
+	return n, err
+}
