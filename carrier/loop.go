@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	// fullPause is how long a full ready list, or a lane at its limit, is left
-	// to drain. At 15,000 jobs a second it loses 75 of its 1000 hints in that
+	// fullPause is how long a full ready list is left to drain. At 15,000 jobs a second it loses 75 of its 1000 hints in that
 	// time, so it does not run empty.
 	fullPause = 5 * time.Millisecond
 	// roundGap keeps rounds apart that wake-ups start, so that a burst of

@@ -274,11 +274,12 @@ const RampTime = 10 * time.Second
 type CarryResult struct {
 	// Carried are the jobs pushed, with the states that they came from.
 	Carried []Carried
-	// Wait is how long nothing is due, by the store's clock; zero when more is
-	// due now, negative when the shard holds nothing that waits.
+	// Wait is how long nothing may be carried, by the store's clock; zero when
+	// more is due now, negative when the shard holds nothing that waits. Lanes
+	// at a limit are due when a place may have come free.
 	Wait time.Duration
-	// Full is set when the ready list was full, or lanes were at a limit,
-	// while more was due: look again soon, not at once.
+	// Full is set when the ready list was full while more was due: look again
+	// soon, not at once.
 	Full bool
 }
 

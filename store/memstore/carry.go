@@ -20,6 +20,14 @@ const (
 // minProbe is how long a lane is probed after its hold, at least.
 const minProbe = time.Minute
 
+// How long a lane at a limit is left alone: until a place may have come free.
+// Lanes of one endpoint are looked at together, at multiples of it, or one of
+// them could take every place that comes free.
+const (
+	limitPause     = 10 * time.Millisecond
+	restraintPause = 100 * time.Millisecond
+)
+
 // Carry moves due jobs to the ready list.
 func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.CarryResult, error) {
 	now, err := s.enter(ctx)
@@ -38,7 +46,8 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 	}
 	// Those that got nothing come first the next time.
 	for _, l := range slices.Concat(c.unserved, c.limited) {
-		s.queue(l, now)
+		l.limited = l.endpoint.nextPlaces(now)
+		s.queue(l, l.limited)
 	}
 	s.earlier = false // the caller learns it from the result
 	if len(c.carried) > 0 && s.pushed != nil {
@@ -46,7 +55,7 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		s.pushed = nil
 	}
 	wait := s.untilDue(now)
-	full := wait == 0 && (len(s.ready) >= o.Cap || c.room > 0 && len(c.limited)+len(c.unserved) > 0)
+	full := wait == 0 && len(s.ready) >= o.Cap
 	return store.CarryResult{Carried: c.carried, Wait: wait, Full: full}, nil
 }
 
@@ -61,14 +70,12 @@ func (s *Store) untilDue(now job.Instant) time.Duration {
 
 // carrying is one call of Carry.
 type carrying struct {
-	s       *Store
-	now     job.Instant
-	o       store.CarryOptions
-	room    int // hints that may still be pushed
-	carried []store.Carried
-	// Lanes at a limit are out of the line until the call ends, or they would
-	// be looked at again and again: those that were served, and the others.
-	limited, unserved []*lane
+	s                 *Store
+	now               job.Instant
+	o                 store.CarryOptions
+	room              int // hints that may still be pushed
+	carried           []store.Carried
+	limited, unserved []*lane // lanes at a limit: those that were served, and the others
 }
 
 // visit carries a lane's share. Jobs that are out and lapsed come first: they
@@ -97,7 +104,7 @@ func (c *carrying) visit(l *lane) {
 	case head > c.now:
 		c.s.queue(l, head)
 	case limited && taken > 0:
-		c.s.unqueue(l)
+		c.s.unqueue(l) // until the call ends
 		c.limited = append(c.limited, l)
 	case limited:
 		c.s.unqueue(l)
@@ -142,6 +149,9 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 		return nil
 	}
 	e.held, e.probed, e.ramp = 0, 0, now
+	for l := range e.lanes {
+		l.limited = 0
+	}
 	s.lookAll(e, now)
 	return nil
 }

@@ -17,6 +17,8 @@ type lane struct {
 	bucket   *index
 	out      int // entries that are ready or running; they come first
 
+	limited job.Instant // it was at a limit, and is not looked at before then
+
 	queued bool        // it stands in the line
 	wake   job.Instant // when it next needs a look
 	turn   uint64      // its place among lanes with the same wake
@@ -110,6 +112,16 @@ func (e *endpoint) restraint(now job.Instant, o store.CarryOptions) int {
 	return math.MaxInt
 }
 
+// nextPlaces is when to look again at lanes that are at a limit.
+func (e *endpoint) nextPlaces(now job.Instant) job.Instant {
+	pause := limitPause
+	if now < e.probed || e.rampsUp(now) {
+		pause = restraintPause
+	}
+	ms := job.Instant(pause.Milliseconds())
+	return (now/ms + 1) * ms
+}
+
 func (e *endpoint) rampsUp(now job.Instant) bool {
 	return e.ramp != 0 && now < e.ramp.Add(store.RampTime)
 }
@@ -152,7 +164,7 @@ func (s *Store) look(l *lane, now job.Instant) {
 		s.dropLane(l, now)
 		return
 	}
-	at := max(l.head(), l.endpoint.held)
+	at := max(l.head(), l.endpoint.held, l.limited)
 	if l.queued && (at == l.wake || at <= now && l.wake <= now) {
 		return
 	}

@@ -31,7 +31,7 @@ var limitCases = []testCase{
 		o.ProbeLimit = 2
 		r := f.carryOnce(o)
 		equal(f, "carried", len(r.Carried), 2)
-		equal(f, "full", r.Full, true)
+		f.comesFree(r)
 		claims := f.claim(f.pop(), terms())
 		equal(f, "carried while probes are out", f.carry(o), nil)
 		f.settle(store.Applied, failed(claims[0], after(long)))

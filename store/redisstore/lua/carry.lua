@@ -4,7 +4,7 @@
 -- ARGV cap batch visibility endpoint_limit (0: none) probe_limit, then for each
 --      lane: name, limit (0: none)
 -- Returns now, when the earliest lane next needs a look (-1: there is none),
---   1 if more was due than might go, then hint and state for each job carried.
+--   1 if the ready list is full, then hint and state for each job carried.
 local lanes, counts, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local cap, batch, visibility = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local endpoint_limit, probe_limit = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -19,7 +19,6 @@ local now = now_ms()
 local room = math.min(batch, cap - redis.call('LLEN', ready))
 local quantum = math.max(1, math.ceil(room / math.max(1, #KEYS - FIRST + 1)))
 local gates = redis.call('EXISTS', held) == 1
-local full = 0
 local reply = { now, -1, 0 }
 
 -- gate gives until when an endpoint is held (or nil), and what it is limited to
@@ -121,7 +120,6 @@ local function serve(lane, bucket, lane_limit, restraint)
   elseif not limited then
     return now -- more is due: to the back of the line, behind lanes that became due before
   end
-  full = 1
   local pause = restraint and RESTRAINED or LIMITED
   return (math.floor(now / pause) + 1) * pause
 end
@@ -158,7 +156,6 @@ if head then
   reply[2] = math.floor(tonumber(head))
 end
 if room <= 0 and cap - redis.call('LLEN', ready) <= 0 then
-  full = 1
+  reply[3] = 1
 end
-reply[3] = full
 return reply
