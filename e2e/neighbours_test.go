@@ -1,0 +1,150 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testenv"
+)
+
+const (
+	neighbourRounds = 3
+	deadJobs        = 100_000
+	neighboursTopic = "orders"
+)
+
+// BenchmarkLatenessBesideDead measures received − due of 200 jobs/s alone, and
+// beside 100,000 due jobs of the same topic for a dead endpoint: one that
+// refuses connections, and one that takes them and never answers. The rounds
+// alternate, each on a fresh node; the ratios are those of the medians of their
+// p99. It takes 6 minutes for each backend: run it with -benchtime 1x, or as
+// `make neighbours`.
+func BenchmarkLatenessBesideDead(b *testing.B) {
+	dead := map[string]func(b *testing.B) string{
+		"alone": nil, "refused": refusingEndpoint, "blackhole": silentEndpoint,
+	}
+	kinds := []string{"alone", "refused", "blackhole"}
+	for _, backend := range []string{"embedded", "redis"} {
+		b.Run(backend, func(b *testing.B) {
+			for b.Loop() {
+				p99 := map[string][]time.Duration{}
+				for range neighbourRounds {
+					for _, kind := range kinds {
+						p99[kind] = append(p99[kind], latenessBeside(b, backend, kind, dead[kind]))
+					}
+				}
+				alone := median(p99["alone"])
+				b.ReportMetric(0, "ns/op") // says nothing here
+				b.ReportMetric(milliseconds(alone), "alone-p99-ms")
+				for _, kind := range kinds[1:] {
+					b.ReportMetric(float64(median(p99[kind]))/float64(alone), kind+"/alone")
+				}
+			}
+		})
+	}
+}
+
+// latenessBeside gives the p99 of the healthy jobs.
+func latenessBeside(b *testing.B, backend, kind string, dead func(b *testing.B) string) time.Duration {
+	b.Helper()
+	const perSecond, over = 200, 30 * time.Second
+	r := receiver.Start(b, receiver.Accept)
+	var n *node
+	if backend == "embedded" {
+		n = startEmbedded(b, shipped)
+	} else {
+		n = startNodes(b, shipped, "a", testenv.StartRedis(b, testenv.WithAOF()).URL())[0]
+	}
+	if dead != nil {
+		registerDead(b, n.base(), dead(b))
+	}
+	l := &load{
+		topic: neighboursTopic, url: r.URL(), jobs: int(over.Seconds()) * perSecond,
+		over: over, maxDelay: 5 * time.Second, pick: n.base,
+	}
+	l.run(b, rand.New(rand.NewPCG(1, 0)))
+	testenv.Eventually(b, deliverLimit, func() bool { return r.Jobs() == l.jobs }, "all healthy jobs to arrive")
+	var late []time.Duration
+	for _, d := range r.Deliveries() {
+		late = append(late, d.Arrived.Sub(d.Due))
+	}
+	states := getTopic(b, n.base(), neighboursTopic).States
+	n.stop()
+	slices.Sort(late)
+	at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))] }
+	b.Logf("%s, %s: p50 %v, p99 %v, max %v; the topic's jobs: %v", backend, kind, at(0.5), at(0.99), at(1), states)
+	return at(0.99)
+}
+
+// registerDead registers the jobs for a dead endpoint, due at once.
+func registerDead(b *testing.B, base, url string) {
+	b.Helper()
+	const batch = 1000
+	for i := range deadJobs / batch {
+		jobs := make([]registration, batch)
+		for k := range jobs {
+			jobs[k] = registration{Topic: neighboursTopic, ID: fmt.Sprintf("dead-%d-%d", i, k), URL: url, Body: k}
+		}
+		a := must(b, http.StatusOK, "POST", base+"/v1/jobs/batch", map[string]any{"jobs": jobs})
+		if n := strings.Count(string(a.body), `"status":201`); n != batch {
+			b.Fatalf("%d of %d were registered", n, batch)
+		}
+	}
+}
+
+// refusingEndpoint is a port at which nobody listens.
+func refusingEndpoint(b *testing.B) string {
+	b.Helper()
+	l := listen(b)
+	_ = l.Close()
+	return "http://" + l.Addr().String() + "/"
+}
+
+// silentEndpoint takes connections, reads, and never answers.
+func silentEndpoint(b *testing.B) string {
+	b.Helper()
+	l := listen(b)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var open []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			open = append(open, c)
+		}
+		for _, c := range open {
+			_ = c.Close()
+		}
+	}()
+	b.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+	return "http://" + l.Addr().String() + "/"
+}
+
+func listen(b *testing.B) net.Listener {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l
+}
+
+func median(d []time.Duration) time.Duration {
+	d = slices.Sorted(slices.Values(d))
+	return d[len(d)/2]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
