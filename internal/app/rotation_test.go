@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -290,5 +291,26 @@ func TestSecretOfTheSettingsIsFixedFromTheStart(t *testing.T) {
 	info, err := keyring.Info(t.Context(), "")
 	if err != nil || info.Source != "settings" {
 		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// A master key is replaced by starting once with both.
+func TestMasterKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	const next = "--master-key=BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
+	redis, s := testenv.StartRedis(t), newSender(t)
+	first := start(t, onRedis(t, redis, givenMasterKey))
+	secret := first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/t/signing", "{}").Secret
+	if err := first.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	for _, keys := range []string{next + "," + strings.TrimPrefix(givenMasterKey, "--master-key="), next} {
+		r := start(t, onRedis(t, redis, keys))
+		if d := s.send(r, "t"); !d.signedBy(t, secret) {
+			t.Errorf("with %s it is signed with %q", keys, d.header.Get("webhook-signature"))
+		}
+		if err := r.shutdown(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -78,19 +78,52 @@ func keptMasterKey(path string) (string, error) {
 	return fresh, nil
 }
 
-// ensureSecret sees to it that there is a secret to sign with, however long
-// the store cannot be reached. It returns early when ctx ends.
+// ensureSecret sees to it that there is a secret to sign with, and that the
+// first master key seals what is kept, however long the store cannot be
+// reached. It returns early when ctx ends.
 func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
-	if n.Config.SigningSecret != "" {
-		return nil // newKeyring has seen to it
-	}
-	for ctx.Err() == nil {
-		made, err := keyring.EnsureDefault(ctx, "")
-		if err == nil {
+	if n.Config.SigningSecret == "" { // or newKeyring has seen to it
+		err := untilAvailable(ctx, func() error {
+			made, err := keyring.EnsureDefault(ctx, "")
+			if err != nil {
+				return err
+			}
 			return n.handOut(made)
-		}
-		if ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+		})
+		if err != nil {
 			return fmt.Errorf("signing secret: %w", err)
+		}
+	}
+	if len(n.Config.MasterKeys()) > 1 {
+		n.reseal(ctx, keyring)
+	}
+	return nil
+}
+
+// reseal moves what other master keys seal to the first. A failure is no
+// reason not to deliver: what could be opened still can.
+func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
+	total := 0
+	err := untilAvailable(ctx, func() error {
+		done, err := keyring.Reseal(ctx)
+		total += done
+		return err
+	})
+	if err != nil {
+		n.Logger.Error("some signing secrets are not sealed with the first master key", "error", err)
+	}
+	if total > 0 {
+		n.Logger.Info("signing secrets were sealed with the first master key", "documents", total)
+	}
+}
+
+// untilAvailable does something again until the store can do it. It gives nil
+// when ctx ends before that.
+func untilAvailable(ctx context.Context, do func() error) error {
+	for ctx.Err() == nil {
+		err := do()
+		if err == nil || ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+			return err
 		}
 		_ = job.Sleep(ctx, job.SystemClock(), secretPause) // the loop looks at ctx
 	}
