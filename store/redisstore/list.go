@@ -68,20 +68,9 @@ func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segmen
 	return out, nil
 }
 
-// shardOfSegment checks the number: it may come from a cursor that was made up.
-func (s source) shardOfSegment(seg store.Segment) (*shard, error) {
-	if seg.Shard < 0 || seg.Shard >= len(s.shards) {
-		return nil, fmt.Errorf("%w: no such shard", store.ErrBadCursor)
-	}
-	return s.shards[seg.Shard], nil
-}
-
 // Entries reads a part of a segment's ZSET.
 func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
-	sh, err := s.shardOfSegment(seg)
-	if err != nil {
-		return nil, err
-	}
+	sh := s.shards[seg.Shard]
 	key := map[store.SegmentKind]string{
 		store.SegmentLane: sh.bucket(seg.Name), store.SegmentDead: sh.dead(seg.Name),
 		store.SegmentEnded: sh.ended(seg.Name), store.SegmentBizKey: sh.biz(seg.Name),
@@ -90,15 +79,14 @@ func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Pos
 	if after != nil {
 		args = append(args, strconv.FormatFloat(after.Score, 'f', -1, 64), after.ID)
 	}
-	reply, err := s.eval(ctx, entriesScript, []string{key}, args)
+	reply, err := entriesScript.Run(ctx, s.db, []string{key}, args...).StringSlice()
 	if err != nil {
-		return nil, err
+		return nil, s.wrap(err)
 	}
 	out := make([]store.Entry, 0, len(reply)/2)
 	for i := 0; i+1 < len(reply); i += 2 {
-		id, _ := reply[i].(string)
-		text, _ := reply[i+1].(string)
-		score, err := strconv.ParseFloat(text, 64)
+		id := reply[i]
+		score, err := strconv.ParseFloat(reply[i+1], 64)
 		if err != nil {
 			return nil, fmt.Errorf("redisstore: entry of %s: %w", key, err)
 		}
@@ -116,18 +104,16 @@ const maxMGet = 100
 
 // Jobs reads the records of entries.
 func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
-	sh, err := s.shardOfSegment(seg)
-	if err != nil {
-		return nil, err
-	}
+	sh := s.shards[seg.Shard]
 	out := make([]*job.Job, 0, len(entries))
 	for len(entries) > 0 {
 		batch := entries[:min(len(entries), maxMGet)]
 		entries = entries[len(batch):]
 		keys := make([]job.Key, len(batch))
 		for i, e := range batch {
+			var err error
 			if keys[i], err = keyOf(seg, e); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("redisstore: entry %q of %s: %w", e.ID, seg.Name, err)
 			}
 		}
 		records, err := s.records(ctx, sh, keys)
@@ -144,7 +130,7 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 			}
 			j, err := r.whole()
 			if err != nil {
-				return nil, err
+				s.log.Error("a job's log cannot be read", "error", err)
 			}
 			out = append(out, &j)
 		}
@@ -178,9 +164,13 @@ func (s *Store) refineAll(ctx context.Context, sh *shard, records []*record) err
 	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
 		return s.wrap(err)
 	}
+	// Exec tells the first error only: behind a nil there may be worse.
 	for r, score := range scores {
-		if score.Err() == nil {
+		switch err := score.Err(); {
+		case err == nil:
 			r.refine(score.Val())
+		case !isNil(err):
+			return s.wrap(err)
 		}
 	}
 	return nil

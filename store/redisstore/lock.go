@@ -9,7 +9,6 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -53,19 +52,15 @@ func (l *locker) Extend(ctx context.Context, _ time.Duration) (bool, error) {
 	if l.mutex == nil {
 		return false, nil
 	}
-	ok, err := l.mutex.ExtendContext(ctx)
+	_, err := l.mutex.ExtendContext(ctx)
 	switch {
-	case err != nil && (taken(err) || errors.Is(err, redsync.ErrExtendFailed)):
-		l.mutex = nil
-		return false, nil
-	case err != nil:
-		return false, l.store.wrap(err)
-	}
-	if !ok || !job.SystemClock().Now().Before(l.mutex.Until()) {
+	case err == nil:
+		return true, nil
+	case taken(err) || errors.Is(err, redsync.ErrExtendFailed):
 		l.mutex = nil
 		return false, nil
 	}
-	return true, nil
+	return false, l.store.wrap(err)
 }
 
 // Unlock gives the lock back.

@@ -110,7 +110,8 @@ func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) 
 		p.drop()
 		return "", err
 	case len(v) != 2:
-		return "", nil
+		p.drop()
+		return "", fmt.Errorf("blpop answered %d values", len(v))
 	case ctx.Err() != nil:
 		p.giveBack(detached, v[1])
 		return "", ctx.Err()

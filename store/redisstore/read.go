@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -47,7 +48,8 @@ func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, erro
 	return decodeRecord(key, raw)
 }
 
-// records reads several records of a shard at once; nil for those missing.
+// records reads several records of a shard at once; nil for those that are
+// missing or cannot be read: the others must not suffer for those.
 func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
 	names := make([]string, len(keys))
 	for i, key := range keys {
@@ -57,6 +59,9 @@ func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*reco
 	if err != nil {
 		return nil, s.wrap(err)
 	}
+	if len(raw) != len(keys) {
+		return nil, fmt.Errorf("redisstore: %d values for %d records", len(raw), len(keys))
+	}
 	out := make([]*record, len(keys))
 	for i, key := range keys {
 		text, ok := raw[i].(string)
@@ -64,7 +69,7 @@ func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*reco
 			continue
 		}
 		if out[i], err = decodeRecord(key, text); err != nil {
-			return nil, err
+			s.log.Error("a job's record cannot be read", "error", err)
 		}
 	}
 	return out, nil
@@ -132,6 +137,9 @@ func (s *Store) Topic(ctx context.Context, topic string) (store.TopicStats, erro
 		values, err := s.db.HMGet(ctx, sh.counts, fields...).Result()
 		if err != nil {
 			return t, s.wrap(err)
+		}
+		if len(values) != len(fields) {
+			return t, fmt.Errorf("redisstore: %d values for %d counts", len(values), len(fields))
 		}
 		for i, v := range values {
 			text, ok := v.(string)

@@ -18,8 +18,8 @@ import (
 // lua/prelude.lua reads and writes the same head, and says more of it.
 type record struct {
 	job.Job
+	uid   []byte // as stored
 	nonce string
-	spec  []byte // encoded
 	log   []byte // encoded
 	logs  int    // entries in log
 	mark  string // of the update that wrote it: tells two equal changes apart
@@ -34,10 +34,6 @@ const (
 // newRecord prepares a job that no record exists of.
 func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 	r := &record{Job: j, nonce: "-", mark: "-"}
-	var err error
-	if r.spec, err = encodeSpec(&j.Spec); err != nil {
-		return nil, err
-	}
 	for i := range log {
 		entry, err := encodeAttempt(&log[i])
 		if err != nil {
@@ -54,8 +50,7 @@ func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 	return r, nil
 }
 
-// encode is the record as a string. It re-encodes the spec, which may have been
-// changed.
+// encode is the record as a string.
 func (r *record) encode() ([]byte, error) {
 	spec, err := encodeSpec(&r.Spec)
 	if err != nil {
@@ -131,10 +126,10 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 		n[i] = v
 	}
 	rest := data[end+1:]
-	specLen := int(n[13])
-	if specLen < 0 || len(rest) < uidLen+specLen {
+	if n[13] < 0 || n[13] > int64(len(rest)-uidLen) {
 		return nil, fmt.Errorf("%w of %s: cut short", errRecord, key)
 	}
+	specEnd := uidLen + int(n[13])
 	created := job.Instant(n[7])
 	at := func(delta int64) job.Instant {
 		if delta == none {
@@ -150,17 +145,17 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 			Token: uint64(n[5]), Version: uint64(n[6]),
 			CreatedAt: created, DueAt: at(n[8]), NextAt: at(n[9]), ExpiresAt: at(n[10]), EndedAt: at(n[11]),
 		},
+		uid:   rest[:uidLen],
 		nonce: string(fields[15]),
 		mark:  string(fields[17]),
 		logs:  int(n[14]),
-		spec:  rest[uidLen : uidLen+specLen],
-		log:   rest[uidLen+specLen:],
+		log:   rest[specEnd:],
 	}
 	// An unfinished job's is of its last settlement, for a repetition of that.
 	if reason := string(fields[16]); reason != "-" && r.State.Final() {
 		r.Reason = reason
 	}
-	if err := msgpack.Unmarshal(r.spec, &r.Spec); err != nil {
+	if err := msgpack.Unmarshal(rest[uidLen:specEnd], &r.Spec); err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
 	return r, nil
@@ -168,7 +163,7 @@ func decodeRecord(key job.Key, raw string) (*record, error) {
 
 // attempts decodes the log.
 func (r *record) attempts() ([]job.Attempt, error) {
-	log, all := r.log, make([]job.Attempt, 0, r.logs)
+	log, all := r.log, []job.Attempt{}
 	for len(log) > 0 {
 		end := bytes.IndexByte(log, '\n')
 		if end < 0 {
@@ -236,10 +231,12 @@ func encodeAttempt(a *job.Attempt) ([]byte, error) {
 func encodeUID(uid string) ([]byte, error) {
 	id, err := ulid.ParseStrict(uid)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: uid %q: %w", uid, err)
+		return nil, fmt.Errorf("%w %q: %w", errUID, uid, err)
 	}
 	return id[:], nil
 }
+
+var errUID = errors.New("redisstore: unusable uid")
 
 // outShift sets bucket entries that are out (ready, running) below zero; BASE
 // in lua/prelude.lua.
@@ -258,9 +255,6 @@ func place(score float64) (job.State, job.Instant) {
 // refine gives an unfinished job the state that its bucket knows: only there
 // stands that it was carried.
 func (r *record) refine(score float64) {
-	if r.State.Final() {
-		return
-	}
 	if state, _ := place(score); state == job.Ready {
 		r.State = job.Ready
 	}

@@ -1,6 +1,10 @@
 package redisstore
 
 import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -145,7 +149,9 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(string(raw))
 	f.Add(string(raw[:len(raw)-1]))
 	f.Add("")
-	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 99999999999 0 - -\n")
+	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 99999999999 0 - - -\n")
+	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 9223372036854775807 0 - - -\n")
+	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 1 -1 - - -\n0123456789abcdef\xc0")
 	f.Fuzz(func(_ *testing.T, raw string) {
 		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
 		if err != nil {
@@ -209,6 +215,75 @@ func TestParseURL(t *testing.T) {
 		}
 		if addr != c.addr || o.MasterName != c.master || o.Username != c.user || o.Password != c.password {
 			t.Errorf("ParseURL(%q) = %q master %q user %q password %q", c.url, addr, o.MasterName, o.Username, o.Password)
+		}
+	}
+}
+
+// TestSpoiledRecord: a record that somebody cut or wrote over is told from a
+// good one, wherever that can be told.
+func TestSpoiledRecord(t *testing.T) {
+	r, err := newRecord(job.Job{UID: ulid.ULID{}.String(), CreatedAt: 1}, []job.Attempt{{Number: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := r.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(raw), "\n")
+	fields := strings.Fields(head)
+	with := func(field int, value string) string {
+		changed := slices.Clone(fields)
+		changed[field] = value
+		return strings.Join(changed, " ") + "\n" + rest
+	}
+	specLen, err := strconv.Atoi(fields[13])
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := uidLen + specLen // in rest
+	for name, raw := range map[string]string{
+		"nothing":              "",
+		"no head":              head,
+		"a field less":         strings.Join(fields[1:], " ") + "\n" + rest,
+		"a field more":         "0 " + head + "\n" + rest,
+		"a word for a number":  with(2, "many"),
+		"a number too large":   with(7, "9223372036854775808"),
+		"a spec of less":       with(13, "-1"),
+		"a spec of too much":   with(13, strconv.Itoa(len(rest)-uidLen+1)),
+		"a spec of the utmost": with(13, "9223372036854775807"),
+		"a spec cut short":     with(13, strconv.Itoa(specLen-1)),
+		"no uid":               head + "\n" + rest[:uidLen-1],
+		"another spec":         head + "\n" + rest[:uidLen] + strings.Repeat("\xc1", len(rest)-uidLen),
+	} {
+		if got, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw); !errors.Is(err, errRecord) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	for name, raw := range map[string]string{
+		"a log cut short":        head + "\n" + rest[:len(rest)-1],
+		"a log without an end":   head + "\n" + rest[:log] + "0 5",
+		"an entry of words":      head + "\n" + rest[:log] + "some text\n",
+		"an entry of less":       head + "\n" + rest[:log] + "0 -1\n",
+		"an entry of the utmost": head + "\n" + rest[:log] + "0 9223372036854775807\n",
+		"an entry of nothing":    head + "\n" + rest[:log] + "0 0\n",
+	} {
+		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if all, err := r.attempts(); !errors.Is(err, errRecord) {
+			t.Errorf("%s: %+v, %v", name, all, err)
+		}
+	}
+	for _, logs := range []string{"-1", "9223372036854775807"} {
+		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, with(14, logs))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j, err := r.whole(); err != nil || j.LastAttempt == nil {
+			t.Errorf("%s entries said, one there: %+v, %v", logs, j, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
@@ -73,10 +74,19 @@ func script(body, flags string) *redis.Script {
 // maxBatch bounds one script's work: while it runs, Redis serves nobody else.
 const maxBatch = 500
 
+// eval runs a script whose answer is a list that begins with the server's time.
 func (s *Store) eval(ctx context.Context, script *redis.Script, keys []string, args []any) ([]any, error) {
 	v, err := script.Run(ctx, s.db, keys, args...).Slice()
 	if err != nil {
 		return nil, s.wrap(err)
 	}
+	if len(v) == 0 {
+		return nil, errNoTime
+	}
+	if _, ok := v[0].(int64); !ok {
+		return nil, errNoTime
+	}
 	return v, nil
 }
+
+var errNoTime = errors.New("redisstore: a script's answer does not begin with the time")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestConformanceOnCluster(t *testing.T) {
+	t.Parallel()
 	nodes := testenv.StartRedisCluster(t, 3)
 	url := "redis-cluster://" + nodes[0].Addr() + "," + nodes[1].Addr()
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
@@ -25,6 +26,7 @@ func TestConformanceOnCluster(t *testing.T) {
 // TestSentinelFailover kills the master that a sentinel named. The store must
 // go on with the replica, and have what was replicated.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel() // it mostly waits
 	master := testenv.StartRedis(t)
 	replica := redis.NewClient(&redis.Options{Addr: testenv.StartReplica(t, master).Addr()})
 	defer replica.Close()

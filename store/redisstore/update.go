@@ -84,11 +84,8 @@ func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (written
 	newLane := fresh.Lane().String()
 	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
 	if old != nil {
-		var err error
-		if uid, err = encodeUID(old.UID); err != nil {
-			return outrun, err
-		}
-		oldLane, oldBiz, version = old.Lane().String(), old.Spec.BizKey, strconv.FormatUint(old.Version, 10)
+		uid, version = old.uid, strconv.FormatUint(old.Version, 10)
+		oldLane, oldBiz = old.Lane().String(), old.Spec.BizKey
 	}
 	encoded, err := fresh.encode()
 	if err != nil {

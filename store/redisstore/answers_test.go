@@ -1,0 +1,244 @@
+package redisstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// TestWrongAnswers gives calls an answer that none of our scripts gives and no
+// Redis has reason to. It must be told, not taken for something else.
+func TestWrongAnswers(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	now := number(1_800_000_000_000)
+	script := func(s *redis.Script) func([]string) bool {
+		return func(cmd []string) bool { return runs(cmd, s) }
+	}
+	named := func(name string) func([]string) bool {
+		return func(cmd []string) bool { return strings.EqualFold(cmd[0], name) }
+	}
+	const noTime = "does not begin with the time"
+	for _, c := range []struct {
+		call   string
+		of     func(cmd []string) bool
+		answer string
+		want   string // in the error
+		is     error  // what the error is, if not nil
+	}{
+		{"Register", script(registerScript), nothing, "nil", store.ErrUnavailable},
+		{"Register", script(registerScript), text("OK"), "unexpected type", nil},
+		{"Register", script(registerScript), list(), "redisstore: ", nil},
+		{"Register", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
+		{"Register", script(registerScript), list(now, text("not a record"), text("")), "no head", errRecord},
+		{"Register", script(readScript), list(now), "read answered 1 values", nil},
+		{"Register", script(updateScript), text("yes"), "yes", nil},
+
+		{"Update", script(readScript), list(now, nothing), "", store.ErrNotFound},
+		{"Update", script(readScript), list(now, text("not a record")), "no head", errRecord},
+		{"Update", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
+		{"Restore", script(updateScript), nothing, "nil", store.ErrUnavailable},
+
+		{"Get", named("get"), nothing, "", store.ErrNotFound},
+		{"Get", named("get"), text("1 2 3\n"), "3 fields in its head", errRecord},
+		{"Attempts", named("get"), text("not a record"), "no head", errRecord},
+		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
+		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
+		{"List", named("mget"), list(), "0 values for", nil},
+		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
+		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
+		{"Topics", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
+		{"Depth", named("llen"), text("many"), "many", store.ErrUnavailable},
+
+		{"Carry", script(carryScript), list(), noTime, nil},
+		{"Carry", script(carryScript), list(text("now"), number(-1), number(0)), noTime, nil},
+		{"Carry", script(carryScript), list(now), "carry answered 1 values", nil},
+		{"Carry", script(carryScript), list(now, number(-1), number(0), text("no hint"), number(0)), `carry answered "no hint"`, nil},
+		{"Carry", script(carryScript), list(now, number(-1), number(0), text("a|b"), number(0)), `carry answered "a|b"`, nil},
+		{"Carry", script(readScript), list(), noTime, nil},
+		{"Carry", named("zrange"), list(text("lane")), "", store.ErrUnavailable},
+		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
+		{"Pop", named("client"), text("me"), "me", store.ErrUnavailable},
+		{"Claim", script(claimScript), list(now, number(1)), "claim answered 2 values", nil},
+		{"Claim", script(claimScript), list(now, number(2), number(2), text("")), "claim answered for job 2 of 1", nil},
+		{"Claim", script(claimScript), list(now, nothing, number(2), text("")), "claim answered for job 0 of 1", nil},
+		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
+		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
+		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
+		{"Purge", named("mget"), list(), "0 values for 1 records", nil},
+
+		{"Document", named("hget"), text("first\ndata"), "unreadable document", errDocument},
+		{"Document", named("hget"), text("1"), "unreadable document", errDocument},
+		{"Document", named("hget"), nothing, "", store.ErrNotFound},
+		{"ListDocuments", named("hgetall"), list(text("name"), text("1")), "unreadable document", errDocument},
+		{"PutDocument", script(documentScript), text("done"), "done", nil},
+		{"Ping", named("ping"), list(text("pong")), "", store.ErrUnavailable},
+		{"TryLock", named("set"), list(), "", store.ErrUnavailable},
+	} {
+		t.Run(c.call+"/"+fmt.Sprintf("%q", c.answer), func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t, r)
+			sc := newScene(t, r, l.url())
+			l.tell(func(cmd []string) string {
+				if c.of(cmd) {
+					return c.answer
+				}
+				return truth
+			})
+			err := callOf(t, c.call).run(t.Context(), sc)
+			if err == nil || !strings.Contains(err.Error(), c.want) || (c.is != nil && !errors.Is(err, c.is)) {
+				t.Errorf("%v, want one with %q that is %v", err, c.want, c.is)
+			}
+		})
+	}
+}
+
+// TestNoAnswerPanics gives each call any answer to any of its commands. Not
+// those to subscribing, which only the client library reads.
+func TestNoAnswerPanics(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	one, junk := number(1), text("junk")
+	answers := []string{
+		nothing, nothingList, number(0), number(-7), "+OK\r\n", text(""), junk, text("1"), text("1 1\n"),
+		list(), list(one), list(nothing), list(junk), list(one, one), list(one, nothing), list(one, junk), list(junk, one),
+		list(junk, junk), list(one, one, one), list(one, one, junk), list(one, list(one), nothingList, list()),
+		list(one, one, one, junk), list(one, one, one, one), list(one, one, one, junk, one),
+		list(one, one, one, text("t|http://a:1|i"), junk), list(one, number(-1), nothing, nothing, nothing, nothing),
+	}
+	for _, c := range calls {
+		if c.name == "Wakeups" {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := startLiar(t, r)
+			sc := newScene(t, r, l.url())
+			for n := 0; n < 6; n++ {
+				for _, answer := range answers {
+					given := l.answerSome(n, n+1, answer)
+					_ = c.run(t.Context(), sc)
+					if given() == 0 {
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestUnreadableRecords spoils what is stored of some jobs. The others must
+// not suffer, and what is left of the spoiled ones goes its way.
+func TestUnreadableRecords(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	sc := newScene(t, r, r.URL())
+	ctx := t.Context()
+	var log bytes.Buffer
+	sc.s.log = slog.New(slog.NewTextHandler(&log, nil))
+	logged := func(what string) {
+		t.Helper()
+		if !strings.Contains(log.String(), what) {
+			t.Errorf("the log does not tell that %s:\n%s", what, &log)
+		}
+		log.Reset()
+	}
+	spoil := func(key job.Key, change func(record string) string) {
+		t.Helper()
+		name := sc.s.shards[sc.s.shardOf(key)].job(key)
+		raw, err := sc.s.db.Get(ctx, name).Result()
+		ok(t, "GET", err)
+		ok(t, "SET", sc.s.db.Set(ctx, name, change(raw), 0).Err())
+	}
+	garble := func(raw string) string {
+		head, rest, _ := strings.Cut(raw, "\n")
+		return head + "\n" + rest[:uidLen] + strings.Repeat("\xc1", len(rest)-uidLen)
+	}
+	count := func() int {
+		page, err := sc.s.List(ctx, store.Query{Limit: 1000})
+		ok(t, "List", err)
+		return len(page.Jobs)
+	}
+	all := count()
+
+	spoil(sc.waiting, garble)
+	if n := count(); n != all-1 {
+		t.Errorf("%d jobs are listed, want %d", n, all-1)
+	}
+	logged("a job's record cannot be read")
+	if _, err := sc.s.Get(ctx, sc.waiting); !errors.Is(err, errRecord) {
+		t.Errorf("Get: %v", err)
+	}
+
+	spoil(sc.dead, func(raw string) string { return raw[:len(raw)-1] })
+	if n := count(); n != all-1 {
+		t.Errorf("%d jobs are listed, want %d: only the log is cut short", n, all-1)
+	}
+	logged("a job's log cannot be read")
+	if _, err := sc.s.Attempts(ctx, sc.dead); !errors.Is(err, errRecord) {
+		t.Errorf("Attempts: %v", err)
+	}
+
+	_, err := sc.s.Carry(ctx, 0, carryAll)
+	ok(t, "Carry", err)
+	hints, err := sc.s.Pop(ctx, 0, 10, 0)
+	ok(t, "Pop", err)
+	claims, err := sc.s.Claim(ctx, 0, hints, terms())
+	ok(t, "Claim", err)
+	if len(hints) != 2 || len(claims) != 1 || claims[0].Job.Key != sc.hint.Key() {
+		t.Errorf("of %v were claimed %v", hints, claims)
+	}
+	logged("a job's record cannot be read")
+
+	topic, err := sc.s.Topic(ctx, "t")
+	ok(t, "Topic", err)
+	done := topic.States[job.Delivered]
+	for shard := range 2 {
+		ids, err := sc.s.db.ZRange(ctx, sc.s.shards[shard].ended("t"), 0, -1).Result()
+		ok(t, "ZRANGE", err)
+		for _, id := range ids {
+			spoil(job.Key{Topic: "t", ID: id}, garble)
+		}
+	}
+	if n, err := sc.s.Purge(ctx, 100); err != nil || int64(n) != done || done == 0 {
+		t.Errorf("purged %d of %d, %v", n, done, err)
+	}
+}
+
+// TestForeignEntries: what others left under our names is passed by.
+func TestForeignEntries(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	sc := newScene(t, r, r.URL())
+	ctx := t.Context()
+	sh := sc.s.shards[0]
+	topics, err := sc.s.Topics(ctx)
+	ok(t, "Topics", err)
+	ok(t, "HSET", sc.s.db.HSet(ctx, sh.counts, "t|many", 1, "t|300", 1, "other|1", "many", "t|6", "many").Err())
+	again, err := sc.s.Topics(ctx)
+	ok(t, "Topics", err)
+	if len(topics) != 1 || len(again) != 1 || len(again[0].States) != len(topics[0].States) {
+		t.Errorf("topics %v, then %v", topics, again)
+	}
+	stats, err := sc.s.Topic(ctx, "t")
+	ok(t, "Topic", err)
+	if stats.States[job.Cancelled] != topics[0].States[job.Cancelled] {
+		t.Errorf("topic %v, want %v", stats, topics[0])
+	}
+
+	ok(t, "LPUSH", sc.s.db.LPush(ctx, sh.ready, "no hint", "a|b").Err())
+	hints, err := sc.s.Pop(ctx, 0, 10, 0)
+	if err != nil || !slices.Equal(hints, []store.Hint{sc.hint}) {
+		t.Errorf("popped %v, %v; want %v", hints, err, sc.hint)
+	}
+}

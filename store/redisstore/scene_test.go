@@ -1,0 +1,278 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	urlA      = "http://a.example:80/"
+	urlB      = "http://b.example:80/"
+	endpointB = "http://b.example:80"
+)
+
+// scene is a store of two shards that holds something to do for every call.
+type scene struct {
+	namespace string
+
+	sure   *Store // straight on Redis
+	s      *Store // the same, by the URL under test
+	locker store.Locker
+
+	waiting   job.Key // due, with a biz_key
+	dead      job.Key // with a log of one attempt
+	hint      store.Hint
+	claims    []store.Claimed // one of each shard
+	regs      []store.Registration
+	restored  []store.RestoredJob
+	document  store.Document
+	forgotten store.Document
+}
+
+var carryAll = store.CarryOptions{Cap: 100, Visibility: time.Hour, ProbeLimit: 100}
+
+func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
+	t.Helper()
+	sc := &scene{namespace: fmt.Sprintf("scene%d", namespaces.Add(1))}
+	sc.sure = sc.through(t, r.URL())
+	sc.s = sc.through(t, url)
+	sc.locker = sc.s.Locker(0)
+	ctx := t.Context()
+
+	var jobs []store.Registration
+	for shard := range 2 {
+		for _, name := range []string{"work", "dead", "done"} {
+			jobs = append(jobs, sc.reg(shard, name))
+		}
+	}
+	sc.register(t, jobs...)
+	for shard := range 2 {
+		_, err := sc.sure.Carry(ctx, shard, carryAll)
+		ok(t, "Carry", err)
+		hints, err := sc.sure.Pop(ctx, shard, 100, 0)
+		ok(t, "Pop", err)
+		claims, err := sc.sure.Claim(ctx, shard, hints, terms())
+		ok(t, "Claim", err)
+		if len(claims) != 3 {
+			t.Fatalf("claimed %d jobs of 3", len(claims))
+		}
+		for _, c := range claims {
+			switch {
+			case strings.HasPrefix(c.Job.ID, "work"):
+				sc.claims = append(sc.claims, c)
+				continue
+			case strings.HasPrefix(c.Job.ID, "dead"):
+				sc.dead = c.Job.Key
+				_, err = sc.sure.Settle(ctx, []job.Settlement{outcome(c, job.OutcomeFailed)})
+			default:
+				_, err = sc.sure.Settle(ctx, []job.Settlement{outcome(c, job.OutcomeDelivered)})
+			}
+			ok(t, "Settle", err)
+		}
+	}
+
+	ready := sc.reg(0, "ready")
+	sc.register(t, ready)
+	carried, err := sc.sure.Carry(ctx, 0, carryAll)
+	ok(t, "Carry", err)
+	sc.hint = carried.Carried[0].Hint
+
+	waiting, held := sc.reg(0, "waiting"), sc.reg(0, "held")
+	sc.waiting, held.Spec.URL = waiting.Key, urlB
+	ok(t, "Hold", sc.sure.Hold(ctx, endpointB, time.Hour))
+	sc.register(t, waiting, sc.reg(1, "waiting"), held)
+
+	replacing := waiting
+	replacing.UID, replacing.Spec.Body, replacing.OnConflict = ulid.Make().String(), []byte("other"), store.Replace
+	sc.regs = []store.Registration{sc.reg(0, "new"), replacing, sc.reg(1, "new")}
+	for shard := range 2 {
+		sc.restored = append(sc.restored, store.RestoredJob{
+			Job: sc.reg(shard, "restored").Job(1), Log: []job.Attempt{{Number: 1, NextAt: 2}},
+		})
+	}
+	sc.document = store.Document{Kind: "kind", Name: "new", Data: []byte("data")}
+	sc.forgotten, err = sc.sure.PutDocument(ctx, store.Document{Kind: "kind", Name: "old"})
+	ok(t, "PutDocument", err)
+	held0, err := sc.locker.TryLock(ctx, time.Hour)
+	if ok(t, "TryLock", err); !held0 {
+		t.Fatal("the lock is taken")
+	}
+	return sc
+}
+
+// through opens the scene's store by another URL.
+func (sc *scene) through(t testing.TB, url string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{URL: url, Namespace: sc.namespace, Shards: 2, Retention: time.Millisecond})
+	ok(t, "Open", err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// reg is a registration that falls into the shard.
+func (sc *scene) reg(shard int, name string) store.Registration {
+	key := job.Key{Topic: "t", ID: name}
+	for i := 0; sc.sure.shardOf(key) != shard; i++ {
+		key.ID = fmt.Sprintf("%s-%d", name, i)
+	}
+	return store.Registration{Key: key, UID: ulid.Make().String(), Spec: job.Spec{URL: urlA, BizKey: "b"}}
+}
+
+func (sc *scene) register(t testing.TB, regs ...store.Registration) {
+	t.Helper()
+	out, err := sc.sure.Register(t.Context(), regs)
+	ok(t, "Register", err)
+	for i := range out {
+		if out[i].Outcome != store.Created {
+			t.Fatalf("%s: outcome %d", regs[i].Key, out[i].Outcome)
+		}
+	}
+}
+
+func ok(t testing.TB, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func terms() store.ClaimOptions {
+	return store.ClaimOptions{Nonce: ulid.Make().String(), Lease: time.Hour, LeaseMargin: time.Second}
+}
+
+func outcome(c store.Claimed, kind job.OutcomeKind) job.Settlement {
+	o := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: 1, StartedAt: c.Now}}
+	return job.Settle(&c.Job, o, func(int) (time.Duration, bool) { return 0, false })
+}
+
+// call is a call of the method that its name begins with.
+type call struct {
+	name string
+	run  func(context.Context, *scene) error
+}
+
+// calls are calls of every method that asks Redis something.
+var calls = []call{
+	{"Register", func(ctx context.Context, sc *scene) error { return second(sc.s.Register(ctx, sc.regs)) }},
+	{"Update", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Update(ctx, sc.waiting, func(j *job.Job, now job.Instant) error {
+			return j.Reschedule(job.When{Delay: time.Hour}, now)
+		}))
+	}},
+	{"Restore", func(ctx context.Context, sc *scene) error { return second(sc.s.Restore(ctx, sc.restored)) }},
+	{"Get", func(ctx context.Context, sc *scene) error { return second(sc.s.Get(ctx, sc.waiting)) }},
+	{"Attempts", func(ctx context.Context, sc *scene) error { return second(sc.s.Attempts(ctx, sc.dead)) }},
+	{"List", func(ctx context.Context, sc *scene) error { return second(sc.s.List(ctx, store.Query{Limit: 100})) }},
+	{"List of a biz_key", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.List(ctx, store.Query{BizKey: "b", Limit: 100}))
+	}},
+	{"Topics", func(ctx context.Context, sc *scene) error { return second(sc.s.Topics(ctx)) }},
+	{"Topic", func(ctx context.Context, sc *scene) error { return second(sc.s.Topic(ctx, "t")) }},
+	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
+	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
+	{"Wakeups", func(ctx context.Context, sc *scene) error {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		return sc.s.Wakeups(ctx, func(int) { stop() })
+	}},
+	{"Pop", func(ctx context.Context, sc *scene) error { return second(sc.s.Pop(ctx, 0, 10, time.Millisecond)) }},
+	{"Claim", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Claim(ctx, 0, []store.Hint{sc.hint}, terms()))
+	}},
+	{"Settle", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Settle(ctx, []job.Settlement{
+			outcome(sc.claims[0], job.OutcomeDelivered), outcome(sc.claims[1], job.OutcomeFailed),
+		}))
+	}},
+	{"Hold", func(ctx context.Context, sc *scene) error { return sc.s.Hold(ctx, endpointB, time.Minute) }},
+	{"Unhold", func(ctx context.Context, sc *scene) error { return sc.s.Unhold(ctx, endpointB) }},
+	{"Purge", func(ctx context.Context, sc *scene) error { return second(sc.s.Purge(ctx, 10)) }},
+	{"Document", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))
+	}},
+	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind")) }},
+	{"PutDocument", func(ctx context.Context, sc *scene) error { return second(sc.s.PutDocument(ctx, sc.document)) }},
+	{"DeleteDocument", func(ctx context.Context, sc *scene) error {
+		return sc.s.DeleteDocument(ctx, sc.forgotten.Kind, sc.forgotten.Name, sc.forgotten.Version)
+	}},
+	{"Ping", func(ctx context.Context, sc *scene) error { return sc.s.Ping(ctx) }},
+	{"TryLock", func(ctx context.Context, sc *scene) error { return second(sc.s.Locker(1).TryLock(ctx, time.Hour)) }},
+	{"Extend", func(ctx context.Context, sc *scene) error { return second(sc.locker.Extend(ctx, time.Hour)) }},
+	{"Unlock", func(ctx context.Context, sc *scene) error { return sc.locker.Unlock(ctx) }},
+}
+
+// reads are the calls that leave a scene as it was.
+var reads = []string{
+	"Get", "Attempts", "List", "List of a biz_key", "Topics", "Topic", "Depth", "Document", "ListDocuments", "Ping",
+}
+
+// scenes gives a scene for each try of a call, a new one when the last was changed.
+func (c call) scenes(t *testing.T, r *testenv.Redis, l *liar) func() *scene {
+	if slices.Contains(reads, c.name) {
+		sc := newScene(t, r, l.url())
+		return func() *scene { return sc }
+	}
+	return func() *scene { return newScene(t, r, l.url()) }
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// atOnce makes all calls at the same time, but unlocking, which comes after
+// them. It gives their errors.
+func (sc *scene) atOnce(ctx context.Context) map[string]error {
+	errs := make([]error, len(calls))
+	var wg sync.WaitGroup
+	for i, c := range calls {
+		if c.name != "Unlock" {
+			wg.Go(func() { errs[i] = c.run(ctx, sc) })
+		}
+	}
+	wg.Wait()
+	out := make(map[string]error)
+	for i, c := range calls {
+		if c.name == "Unlock" {
+			errs[i] = c.run(ctx, sc)
+		}
+		out[c.name] = errs[i]
+	}
+	return out
+}
+
+func callOf(t testing.TB, name string) call {
+	t.Helper()
+	for _, c := range calls {
+		if c.name == name {
+			return c
+		}
+	}
+	t.Fatalf("no call %q", name)
+	return call{}
+}
+
+// TestCallsAreComplete keeps calls from missing a new method.
+func TestCallsAreComplete(t *testing.T) {
+	called := map[string]bool{"Shards": true, "Locker": true, "Close": true} // which ask nothing
+	for _, c := range calls {
+		method, _, _ := strings.Cut(c.name, " ")
+		called[method] = true
+	}
+	for _, i := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[store.Locker]()} {
+		for m := range i.NumMethod() {
+			if name := i.Method(m).Name; !called[name] {
+				t.Errorf("no call of %s.%s", i.Name(), name)
+			}
+		}
+	}
+}
