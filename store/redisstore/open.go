@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,7 +165,8 @@ func ParseURL(raw string) (*redis.UniversalOptions, error) {
 func parseSingle(raw string) (*redis.UniversalOptions, error) {
 	p, err := redis.ParseURL(raw)
 	if err != nil {
-		return nil, redactURLError(err)
+		// The cause may quote a part of the URL, and that of the password.
+		return nil, errors.New("redis URL: write redis://[user:password@]host:port/db, with special characters of the user and the password percent-encoded")
 	}
 	return &redis.UniversalOptions{
 		Addrs: []string{p.Addr}, DB: p.DB, Username: p.Username, Password: p.Password, TLSConfig: p.TLSConfig,
@@ -241,9 +244,14 @@ func splitHosts(list, port string) ([]string, error) {
 		if h == "" {
 			return nil, errors.New("redis URL: a host is missing in the list")
 		}
-		if !strings.Contains(h, ":") {
-			hosts[i] = h + ":" + port
+		host, p, err := net.SplitHostPort(h)
+		if err != nil {
+			host, p, err = net.SplitHostPort(h + ":" + port)
 		}
+		if _, bad := strconv.ParseUint(p, 10, 16); err != nil || bad != nil || host == "" {
+			return nil, errors.New("redis URL: write each host as host or host:port, an IPv6 address as [address] or [address]:port")
+		}
+		hosts[i] = net.JoinHostPort(host, p)
 	}
 	return hosts, nil
 }
@@ -257,15 +265,6 @@ func credentials(s string) (user, password string, err error) {
 		return "", "", errors.New("redis URL: the password is not percent-encoded properly")
 	}
 	return user, password, nil
-}
-
-// redactURLError keeps a URL, which may hold a password, out of the message.
-func redactURLError(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
-		err = u.Err
-	}
-	return fmt.Errorf("redis URL: %w", err)
 }
 
 // Ping reports whether Redis answers.
