@@ -154,6 +154,9 @@ func ParseURL(raw string) (*redis.UniversalOptions, error) {
 	}
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout = 2 * time.Second
+	// A failed command is tried again, which dials again: retries of its own
+	// would multiply the time that it takes to say that Redis is away.
+	o.DialerRetries = 1
 	o.ReadTimeout = 3 * time.Second
 	o.WriteTimeout = 3 * time.Second
 	// RESP3 pushes and client tracking are of no use to us.
