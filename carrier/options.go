@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Metrics is where the metrics are registered; nowhere by default.
 	Metrics prometheus.Registerer
+	// Random gives numbers from 0 up to 1, from any goroutine, by which pauses
+	// are spread; those of math/rand/v2 by default.
+	Random func() float64
 	// ID names this node in the journal of stores that keep one. Required.
 	ID string
 
@@ -78,6 +82,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
 	}
 	setDefault(&o.Cap, defaultCap)
 	setDefault(&o.Visibility, defaultVisibility)

@@ -13,21 +13,22 @@ import (
 
 const (
 	minBackoff    = 20 * time.Millisecond
-	maxBackoff    = 900 * time.Millisecond
-	backoffJitter = 10 // percent
+	maxBackoff    = time.Second
+	backoffJitter = 0.1 // of a pause, by which it is made shorter at most
 )
 
 // newBackoff gives the pauses between tries of something that fails. They are
-// capped, so that work resumes within a second of its return, and spread, so
-// that the nodes do not come back all at once.
+// capped, so that work resumes within a second of its return.
 func newBackoff() retry.Backoff {
-	return retry.WithJitterPercent(backoffJitter, retry.WithCappedDuration(maxBackoff, retry.NewExponential(minBackoff)))
+	return retry.WithCappedDuration(maxBackoff, retry.NewExponential(minBackoff))
 }
 
-// rest waits before the next try, or until ctx ends.
+// rest waits before the next try, or until ctx ends. Pauses are spread, so that
+// the nodes do not come back all at once.
 func (c *Carrier) rest(ctx context.Context, backoff retry.Backoff) {
-	d, _ := backoff.Next()         // it never says stop
-	_ = job.Sleep(ctx, c.clock, d) // callers look at ctx themselves
+	d, _ := backoff.Next() // it never says stop
+	spread := 1 - backoffJitter*c.opts.Random()
+	_ = job.Sleep(ctx, c.clock, time.Duration(float64(d)*spread)) // callers look at ctx themselves
 }
 
 // outage logs once when something begins to fail and once when it works

@@ -60,7 +60,7 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 	return &catchUp{
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
-		outage: newOutage(o.Clock, o.Logger, "bringing retries forward"),
+		outage: newOutage(o, "bringing retries forward"),
 		wake:   make(chan struct{}, 1), fresh: map[string]time.Time{},
 	}
 }

@@ -31,6 +31,9 @@ func New(o Options) (*Dispatcher, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
+	if o.Transport != nil {
+		return newDispatcher(o, o.Transport)
+	}
 	guard, err := NewGuard(o.AllowCIDRs)
 	if err != nil {
 		return nil, err

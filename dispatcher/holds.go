@@ -28,7 +28,7 @@ func newHolds(o Options) *holds {
 		store:  o.Store,
 		clock:  o.Clock,
 		log:    o.Logger,
-		outage: newOutage(o.Clock, o.Logger, "holding endpoints"),
+		outage: newOutage(o, "holding endpoints"),
 		wake:   make(chan struct{}, 1),
 		wishes: map[string]time.Time{},
 	}

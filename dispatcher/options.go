@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -90,6 +92,12 @@ type Options struct {
 	// DefaultGrace.
 	Grace time.Duration
 
+	// Transport makes the requests in place of the network, and without the
+	// guard: for simulations. Nil: the network.
+	Transport http.RoundTripper
+	// Random gives numbers from 0 up to 1, from any goroutine, by which pauses
+	// and retries are spread. Nil: those of math/rand/v2.
+	Random func() float64
 	// AllowCIDRs opens ranges that the guard refuses by default.
 	AllowCIDRs []netip.Prefix
 	// Resolver looks names up; nil: Go's own, as the machine is set up.
@@ -141,6 +149,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
 	}
 	orDefault(&o.Version, "dev")
 	orDefault(&o.Workers, DefaultWorkers)

@@ -15,20 +15,21 @@ import (
 const (
 	firstPause  = 20 * time.Millisecond
 	longPause   = time.Second
-	pauseJitter = 20 // percent
+	pauseJitter = 0.2 // of a pause, by which it is made shorter at most
 )
 
 // outage paces the tries of one thing that fails and logs only when it begins
 // to fail and when it works again. It belongs to one goroutine.
 type outage struct {
-	clock job.Clock
-	log   *slog.Logger
-	what  string
-	pause retry.Backoff // nil while all is well
+	clock  job.Clock
+	log    *slog.Logger
+	random func() float64
+	what   string
+	pause  retry.Backoff // nil while all is well
 }
 
-func newOutage(clock job.Clock, log *slog.Logger, what string) *outage {
-	return &outage{clock: clock, log: log, what: what}
+func newOutage(o Options, what string) *outage {
+	return &outage{clock: o.Clock, log: o.Logger, random: o.Random, what: what}
 }
 
 // failed notes a failure and waits before the next try. It reports false when
@@ -39,11 +40,11 @@ func (o *outage) failed(ctx context.Context, err error) bool {
 	}
 	if o.pause == nil {
 		o.log.Warn("the store fails, trying on", "doing", o.what, "error", err)
-		o.pause = retry.WithCappedDuration(longPause,
-			retry.WithJitterPercent(pauseJitter, retry.NewExponential(firstPause)))
+		o.pause = retry.WithCappedDuration(longPause, retry.NewExponential(firstPause))
 	}
 	d, _ := o.pause.Next() // it never says stop
-	return job.Sleep(ctx, o.clock, d) == nil
+	spread := 1 - pauseJitter*o.random()
+	return job.Sleep(ctx, o.clock, time.Duration(float64(d)*spread)) == nil
 }
 
 // worked notes a success.

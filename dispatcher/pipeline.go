@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	randv2 "math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -65,8 +64,8 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		slots:   newSlots(workers),
 		jobs:    make(chan *claim, workers), // a slot is a place in it
 		results: make(chan result, workers),
-		pops:    newOutage(d.opts.Clock, d.opts.Logger, "taking from the ready list"),
-		claims:  newOutage(d.opts.Clock, d.opts.Logger, "claiming jobs"),
+		pops:    newOutage(d.opts, "taking from the ready list"),
+		claims:  newOutage(d.opts, "claiming jobs"),
 		seen:    map[job.Key]struct{}{},
 	}
 }
@@ -205,7 +204,7 @@ func (p *pipeline) handle(ph phases, c *claim) {
 	p.d.metrics.outcomes[o.Kind].Inc()
 	policy := p.opts.Policy.For(c.Job.Spec.Retry)
 	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
-		return policy.Next(n, randv2.Float64)
+		return policy.Next(n, p.opts.Random)
 	})
 	p.results <- result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))}
 }

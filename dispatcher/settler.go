@@ -33,7 +33,7 @@ type settler struct {
 func newSettler(d *Dispatcher, results <-chan result) *settler {
 	return &settler{
 		store: d.opts.Store, clock: d.opts.Clock, log: d.opts.Logger, metrics: d.metrics,
-		results: results, outage: newOutage(d.opts.Clock, d.opts.Logger, "settling jobs"),
+		results: results, outage: newOutage(d.opts, "settling jobs"),
 	}
 }
 

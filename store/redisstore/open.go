@@ -38,6 +38,8 @@ type Options struct {
 	// once. Dead letters stay.
 	Retention time.Duration
 	Logger    *slog.Logger
+	// Dialer opens the connections; nil: the network's.
+	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Store is a store.Store on Redis.
@@ -87,6 +89,7 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.Dialer = o.Dialer
 	s := &Store{
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
