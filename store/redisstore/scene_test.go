@@ -222,7 +222,12 @@ var reads = []string{
 func (c call) scenes(t *testing.T, r *testenv.Redis, l *liar) func() *scene {
 	if slices.Contains(reads, c.name) {
 		sc := newScene(t, r, l.url())
-		return func() *scene { return sc }
+		return func() *scene {
+			for _, sh := range sc.s.shards {
+				sh.clock.server = 0 // so that the time is asked for again
+			}
+			return sc
+		}
 	}
 	return func() *scene { return newScene(t, r, l.url()) }
 }
