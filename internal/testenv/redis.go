@@ -55,6 +55,7 @@ type Redis struct {
 	args []string
 	// sentinel, if set, is the configuration of a sentinel, which it is then.
 	sentinel string
+	bus      string // port of the bus of a node of a Cluster
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
@@ -209,6 +210,7 @@ func (r *Redis) commandLine() ([]string, error) {
 	if r.sentinel == "" {
 		return append([]string{
 			"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
+			"--repl-diskless-sync-delay", "0", // no other replica is to be waited for
 		}, r.args...), nil
 	}
 	path := filepath.Join(r.dir, "sentinel.conf")

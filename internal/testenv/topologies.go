@@ -13,56 +13,104 @@ import (
 // topologyLimit is how long servers may take to find each other.
 const topologyLimit = 30 * time.Second
 
-// StartRedisCluster starts a Redis Cluster of n masters without replicas, and
-// waits until it serves all slots.
-func StartRedisCluster(t testing.TB, n int) []*Redis {
+// StartRedisCluster starts a Redis Cluster of n masters without replicas, which
+// share the slots equally, and waits until it serves all of them.
+func StartRedisCluster(t testing.TB, n int, opts ...RedisOption) []*Redis {
 	t.Helper()
 	const slots = 16384
 	nodes := make([]*Redis, n)
-	buses := make([]string, n)
 	for i := range nodes {
-		bus, err := freePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		buses[i] = strconv.Itoa(bus)
-		nodes[i] = StartRedis(t, WithArgs("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", buses[i]))
+		nodes[i] = startClusterNode(t, opts)
 		nodes[i].command("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*slots/n), strconv.Itoa((i+1)*slots/n-1))
+		if i > 0 {
+			nodes[i].meet(nodes[0])
+		}
 	}
-	for i := range nodes[1:] {
-		nodes[0].command("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(nodes[i+1].port), buses[i+1])
+	awaitCluster(t, nodes)
+	return nodes
+}
+
+// AddClusterReplicas gives each master of a Redis Cluster a replica, in the
+// same order, and waits until they have caught up.
+func AddClusterReplicas(t testing.TB, masters []*Redis, opts ...RedisOption) []*Redis {
+	t.Helper()
+	replicas := make([]*Redis, len(masters))
+	for i := range masters {
+		replicas[i] = startClusterNode(t, opts)
+		replicas[i].meet(masters[0])
 	}
+	awaitCluster(t, append(append([]*Redis{}, masters...), replicas...))
+	for i, r := range replicas {
+		r.command("CLUSTER", "REPLICATE", masters[i].command("CLUSTER", "MYID"))
+	}
+	for i, r := range replicas {
+		r.awaitLink(masters[i])
+	}
+	return replicas
+}
+
+func startClusterNode(t testing.TB, opts []RedisOption) *Redis {
+	t.Helper()
+	bus, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return StartRedis(t, append(append([]RedisOption{}, opts...), func(r *Redis) { r.bus = strconv.Itoa(bus) },
+		WithArgs("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", strconv.Itoa(bus)))...)
+}
+
+// meet makes r a node of other's cluster.
+func (r *Redis) meet(other *Redis) {
+	r.t.Helper()
+	r.command("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), other.bus)
+}
+
+// awaitCluster waits until all nodes know each other and serve all slots.
+func awaitCluster(t testing.TB, nodes []*Redis) {
+	t.Helper()
 	for _, r := range nodes {
 		Eventually(t, topologyLimit, func() bool {
 			info := r.command("CLUSTER", "INFO")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(n))
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(nodes)))
 		}, "the cluster to be complete")
 	}
-	return nodes
+}
+
+// awaitLink waits until a replica has caught up and its master counts on it.
+func (r *Redis) awaitLink(master *Redis) {
+	r.t.Helper()
+	Eventually(r.t, topologyLimit, func() bool {
+		return strings.Contains(r.command("INFO", "replication"), "master_link_status:up") &&
+			strings.Contains(master.command("INFO", "replication"), fmt.Sprintf("port=%d,state=online", r.port))
+	}, "the replica to catch up")
 }
 
 // StartReplica starts a replica of a server, and waits until it has caught up.
 func StartReplica(t testing.TB, master *Redis, opts ...RedisOption) *Redis {
 	t.Helper()
 	r := StartRedis(t, append(opts, WithArgs("--replicaof", "127.0.0.1", strconv.Itoa(master.port)))...)
-	Eventually(t, topologyLimit, func() bool {
-		return strings.Contains(r.command("INFO", "replication"), "master_link_status:up")
-	}, "the replica to catch up")
+	r.awaitLink(master)
 	return r
 }
 
-// StartSentinel starts a sentinel that alone decides on the failover of a
-// master, which it knows by name, and waits until it knows of its replicas.
-func StartSentinel(t testing.TB, name string, master *Redis, replicas int) *Redis {
+// StartSentinels starts n sentinels, most of which have to agree on the
+// failover of a master that they know by name, and waits until they know each
+// other and its replicas. A master that is silent for a second is down.
+func StartSentinels(t testing.TB, n int, name string, master *Redis, replicas int) []*Redis {
 	t.Helper()
-	r := StartRedis(t, func(r *Redis) {
-		r.sentinel = fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 5000\n",
-			name, master.port)
-	})
-	Eventually(t, topologyLimit, func() bool {
-		return strings.Contains(r.command("INFO", "sentinel"), "slaves="+strconv.Itoa(replicas))
-	}, "the sentinel to find the replicas")
-	return r
+	sentinels := make([]*Redis, n)
+	for i := range sentinels {
+		sentinels[i] = StartRedis(t, func(r *Redis) {
+			r.sentinel = fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d %[3]d\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 3000\n",
+				name, master.port, n/2+1)
+		})
+	}
+	for _, r := range sentinels {
+		Eventually(t, topologyLimit, func() bool {
+			return strings.Contains(r.command("INFO", "sentinel"), fmt.Sprintf("slaves=%d,sentinels=%d", replicas, n))
+		}, "the sentinels to find each other and the replicas")
+	}
+	return sentinels
 }
 
 // command runs one command and gives its answer, without the quoting of its

@@ -169,25 +169,16 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 		if err != nil {
 			return err
 		}
-		now, err := s.serverNow(ctx, sh)
-		if err != nil {
-			return err
-		}
-		var members []redis.Z
+		var called []any
 		for _, lane := range lanes {
 			if strings.HasSuffix(lane, "|"+endpoint) {
-				members = append(members, redis.Z{Score: float64(now), Member: lane})
+				called = append(called, lane)
 			}
 		}
-		if len(members) == 0 {
-			continue
-		}
-		// Only lanes that are still there, and only to an earlier time.
-		if err := s.db.ZAddArgs(ctx, sh.lanes, redis.ZAddArgs{XX: true, LT: true, Members: members}).Err(); err != nil {
-			return s.wrap(err)
-		}
-		if err := s.db.Publish(ctx, sh.wake, "").Err(); err != nil {
-			return s.wrap(err)
+		for batch := range slices.Chunk(called, maxBatch) {
+			if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, append([]any{sh.wake}, batch...)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -69,10 +70,14 @@ func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version u
 }
 
 func (s *Store) changeDocument(ctx context.Context, d store.Document, remove bool) (uint64, error) {
-	n, err := documentScript.Run(ctx, s.db, []string{s.docs(d.Kind)}, d.Name, d.Version, d.Data, remove).Int64()
+	cmd, err := s.commit(ctx, s.shards[0], documentScript, []string{s.docs(d.Kind)}, []any{d.Name, d.Version, d.Data, remove})
+	if err != nil {
+		return 0, err
+	}
+	n, err := cmd.Int64()
 	switch {
 	case err != nil:
-		return 0, s.wrap(err)
+		return 0, fmt.Errorf("redisstore: document: %w", err)
 	case n == -1:
 		return 0, store.ErrConflict
 	case n == -2:

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"errors"
 	"hash/fnv"
-	"strconv"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -13,7 +12,7 @@ import (
 // shardKeys names the keys of one shard. They share a hash tag, so that they
 // lie in one slot of a Redis Cluster and a script may touch them together.
 type shardKeys struct {
-	prefix string // "duehook:{ns:s}:"
+	prefix string // "duehook:{tag}:"
 
 	lanes  string // ZSET lane -> when it next needs a look
 	counts string // HASH topic|state -> how many jobs
@@ -22,13 +21,14 @@ type shardKeys struct {
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
+	mark   string // written before replicas are waited for
 }
 
-func newShardKeys(namespace string, shard int) shardKeys {
-	p := "duehook:{" + namespace + ":" + strconv.Itoa(shard) + "}:"
+func newShardKeys(tag string) shardKeys {
+	p := "duehook:{" + tag + "}:"
 	return shardKeys{
 		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", held: p + "held",
-		ready: p + "ready", lock: p + "lock", wake: p + "wake",
+		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark",
 	}
 }
 

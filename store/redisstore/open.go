@@ -37,7 +37,13 @@ type Options struct {
 	// Retention is how long a finished job can be looked up; 0 forgets it at
 	// once. Dead letters stay.
 	Retention time.Duration
-	Logger    *slog.Logger
+	// MinReplicas is how many replicas must have a registration, a change by
+	// Update or a document before the call returns; with fewer it fails with
+	// store.ErrUnavailable, although the change may be there. 0 waits for none.
+	MinReplicas int
+	// ReplicaWait is how long they are waited for. Default DefaultReplicaWait.
+	ReplicaWait time.Duration
+	Logger      *slog.Logger
 	// Dialer opens the connections; nil: the network's.
 	Dialer func(ctx context.Context, network, address string) (net.Conn, error)
 }
@@ -46,6 +52,7 @@ type Options struct {
 type Store struct {
 	db        redis.UniversalClient
 	pops      redis.UniversalClient // blocking pops: own pool, never retried
+	confirm   *confirming           // nil: replicas are not waited for
 	shards    []*shard
 	retention time.Duration
 	locks     *redsync.Redsync
@@ -68,12 +75,9 @@ var (
 	_ store.Documents = (*Store)(nil)
 )
 
-// maxPopWait bounds how long a pop may block, and so how long a connection to
-// a server that vanished without a word is waited for.
-const maxPopWait = 5 * time.Second
-
 // Open prepares a Store. It does not wait for Redis: until Redis answers,
-// calls fail with store.ErrUnavailable.
+// calls fail with store.ErrUnavailable. With a Redis that is too old they do so
+// for good, wrapping a VersionError.
 func Open(_ context.Context, o Options) (*Store, error) {
 	if o.Namespace == "" {
 		o.Namespace = "default"
@@ -84,21 +88,28 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.ReplicaWait == 0 {
+		o.ReplicaWait = DefaultReplicaWait
+	}
 	quiet(o.Logger)
 	opts, err := ParseURL(o.URL)
 	if err != nil {
 		return nil, err
 	}
 	opts.Dialer = o.Dialer
+	opts.OnConnect = (&inspector{log: o.Logger, replicas: o.MinReplicas, seen: map[string]bool{}}).onConnect
 	s := &Store{
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
 		retention: o.Retention,
 		log:       o.Logger,
 	}
+	if o.MinReplicas > 0 {
+		s.confirm = newConfirming(opts, o.MinReplicas, o.ReplicaWait)
+	}
 	s.locks = redsync.New(goredis.NewPool(s.db))
 	for i := range o.Shards {
-		sh := &shard{shardKeys: newShardKeys(o.Namespace, i)}
+		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}
 		sh.pop.client, sh.pop.key = s.pops, sh.ready
 		s.shards = append(s.shards, sh)
 	}
@@ -116,22 +127,6 @@ type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
-}
-
-func connect(o *redis.UniversalOptions) redis.UniversalClient {
-	if o.IsClusterMode {
-		return redis.NewClusterClient(o.Cluster())
-	}
-	return redis.NewUniversalClient(o)
-}
-
-func popOptions(o *redis.UniversalOptions, shards int) *redis.UniversalOptions {
-	p := *o
-	// A retried pop would throw away what the first one took.
-	p.MaxRetries = -1
-	p.PoolSize = shards + 2
-	p.ReadTimeout = maxPopWait + 2*time.Second
-	return &p
 }
 
 // ParseURL reads the forms of Options.URL.
@@ -273,9 +268,17 @@ func credentials(s string) (user, password string, err error) {
 	return user, password, nil
 }
 
-// Ping reports whether Redis answers.
+// Ping reports whether Redis answers, in a Cluster for all shards.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.wrap(s.db.Ping(ctx).Err())
+	if _, ok := s.db.(*redis.ClusterClient); !ok {
+		return s.wrap(s.db.Ping(ctx).Err())
+	}
+	pipe := s.db.Pipeline()
+	for _, sh := range s.shards {
+		pipe.Exists(ctx, sh.lanes)
+	}
+	_, err := pipe.Exec(ctx)
+	return s.wrap(err)
 }
 
 // Close ends all calls under way and closes the connections.
@@ -283,6 +286,9 @@ func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.closed.Store(true)
 		s.closeErr = errors.Join(s.pops.Close(), s.db.Close())
+		if s.confirm != nil {
+			s.closeErr = errors.Join(s.closeErr, s.confirm.client.Close())
+		}
 	})
 	return s.closeErr
 }

@@ -26,7 +26,7 @@ type popper struct {
 	hot  bool  // the last pop found something, so look before blocking
 }
 
-// Pop takes up to limit hints, waiting up to wait (at most 5 s) for the first.
+// Pop takes up to limit hints, waiting up to wait (at most 2 s) for the first.
 func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]store.Hint, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -131,19 +131,11 @@ func (p *popper) connect(ctx context.Context) error {
 	if p.conn != nil {
 		return nil
 	}
-	switch c := p.client.(type) {
-	case *redis.Client:
-		p.node = c
-	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, p.key)
-		if err != nil {
-			return err
-		}
-		p.node = node
-	default:
-		return fmt.Errorf("redisstore: no blocking pop with a %T", c)
+	node, err := masterOf(ctx, p.client, p.key)
+	if err != nil {
+		return err
 	}
-	p.conn = p.node.Conn()
+	p.node, p.conn = node, node.Conn()
 	id, err := p.conn.ClientID(ctx).Result()
 	if err != nil {
 		p.drop()

@@ -51,7 +51,11 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 		args = append(args, r.Key.ID, lane, r.Key.Topic, uid, spec, delay, int64(r.Spec.When.At),
 			millis(r.Spec.TTL), millis(r.Spec.Timeout), bizMember(r.Key, r.Spec.BizKey))
 	}
-	reply, err := s.eval(ctx, registerScript, keys, args)
+	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
+	if err != nil {
+		return err
+	}
+	reply, err := timed(cmd)
 	if err != nil {
 		return err
 	}
@@ -104,7 +108,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}
-		written, err := s.put(ctx, sh, old, fresh)
+		written, err := s.put(ctx, s.commit, sh, old, fresh)
 		if err != nil {
 			return store.Registered{}, err
 		}

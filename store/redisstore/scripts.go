@@ -36,8 +36,12 @@ var (
 	holdLua string
 	//go:embed lua/unhold.lua
 	unholdLua string
+	//go:embed lua/look.lua
+	lookLua string
 	//go:embed lua/gates.lua
 	gatesLua string
+	//go:embed lua/mark.lua
+	markLua string
 )
 
 // A full Redis refuses only what makes it fuller. The rest must go on, or it
@@ -60,7 +64,9 @@ var (
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)
 	unholdScript   = script(unholdLua, runsWhenFull)
+	lookScript     = script(lookLua, runsWhenFull)
 	gatesScript    = script(gatesLua, runsWhenFull)
+	markScript     = redis.NewScript("#!lua" + runsWhenFull + "\n" + markLua) // sent whole, so kept short
 )
 
 // script puts a script together. The numbers of the states come from the
@@ -76,9 +82,18 @@ const maxBatch = 500
 
 // eval runs a script whose answer is a list that begins with the server's time.
 func (s *Store) eval(ctx context.Context, script *redis.Script, keys []string, args []any) ([]any, error) {
-	v, err := script.Run(ctx, s.db, keys, args...).Slice()
+	cmd := script.Run(ctx, s.db, keys, args...)
+	if cmd.Err() != nil {
+		return nil, s.wrap(cmd.Err())
+	}
+	return timed(cmd)
+}
+
+// timed is the answer of such a script.
+func timed(cmd *redis.Cmd) ([]any, error) {
+	v, err := cmd.Slice()
 	if err != nil {
-		return nil, s.wrap(err)
+		return nil, fmt.Errorf("redisstore: a script's answer is no list: %w", err)
 	}
 	if len(v) == 0 {
 		return nil, errNoTime

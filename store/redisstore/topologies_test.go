@@ -30,7 +30,7 @@ func TestSentinelFailover(t *testing.T) {
 	master := testenv.StartRedis(t)
 	replica := redis.NewClient(&redis.Options{Addr: testenv.StartReplica(t, master).Addr()})
 	defer replica.Close()
-	sentinel := testenv.StartSentinel(t, "main", master, 1)
+	sentinel := testenv.StartSentinels(t, 1, "main", master, 1)[0]
 	s := open(t, "redis-sentinel://main@"+sentinel.Addr(), storetest.Options{Retention: time.Hour})
 	defer s.Close()
 	reg := func(id string) store.Registration {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -41,7 +43,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		fresh.Version++
 		fresh.mark = newMark()
-		written, err := s.put(ctx, sh, old, fresh)
+		written, err := s.put(ctx, s.commit, sh, old, fresh)
 		if err != nil {
 			return job.Job{}, err
 		}
@@ -77,9 +79,11 @@ const (
 	already                // an earlier run of the same put did it
 )
 
+type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error)
+
 // put stores fresh in the place of old, or of nothing when old is nil, if that
 // still stands there.
-func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (written, error) {
+func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
 	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
@@ -103,11 +107,12 @@ func (s *Store) put(ctx context.Context, sh *shard, old, fresh *record) (written
 		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
 		oldBiz != "" && old != nil, fresh.Spec.BizKey != "",
 	}
-	n, err := updateScript.Run(ctx, s.db, keys, args...).Int()
+	cmd, err := run(ctx, sh, updateScript, keys, args)
 	if err != nil {
-		return outrun, s.wrap(err)
+		return outrun, err
 	}
-	return written(n), nil
+	n, err := cmd.Int()
+	return written(n), err
 }
 
 // placeMillis is the time that scores the job where its state puts it; empty
@@ -133,7 +138,8 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 		if !fresh.State.Final() {
 			fresh.State = fresh.Pending()
 		}
-		written, err := s.put(ctx, s.shards[s.shardOf(fresh.Key)], nil, fresh)
+		// Nobody is told of it: what a failover loses is found missing again.
+		written, err := s.put(ctx, s.run, s.shards[s.shardOf(fresh.Key)], nil, fresh)
 		if err != nil {
 			return restored, err
 		}

@@ -1,0 +1,149 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// minMajor is the oldest major version of Redis whose scripts can say that
+// they run when memory is full.
+const minMajor = 7
+
+// VersionError says that a server is too old. Nothing is sent to such a one.
+type VersionError struct{ Version string }
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("Redis %s is too old: duehook needs %d.0 or newer", e.Version, minMajor)
+}
+
+// inspector looks at each server when it is first connected to, so also at the
+// one that takes over in a failover, and logs what endangers jobs.
+type inspector struct {
+	log      *slog.Logger
+	replicas int // that changes are to wait for
+
+	mu   sync.Mutex
+	seen map[string]bool // run ids of masters
+}
+
+// onConnect refuses servers that are too old.
+func (i *inspector) onConnect(ctx context.Context, conn *redis.Conn) error {
+	server, err := info(ctx, conn, "server")
+	if err != nil {
+		return err
+	}
+	if server["redis_mode"] == "sentinel" {
+		return nil
+	}
+	version := server["redis_version"]
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err == nil && n < minMajor {
+		return &VersionError{Version: version}
+	}
+	if !i.first(server["run_id"]) {
+		return nil
+	}
+	rest, err := info(ctx, conn, "replication", "memory", "persistence")
+	if err != nil {
+		return err
+	}
+	if rest["role"] == "slave" {
+		i.forget(server["run_id"]) // it may be in charge one day
+		return nil
+	}
+	log := i.log.With("redis", address(ctx, conn))
+	if version == "" || rest["role"] == "" {
+		log.Info("Redis does not tell about itself (INFO): its version, memory policy and persistence could not be checked")
+		return nil
+	}
+	i.look(rest, log)
+	return lookAtDisk(ctx, conn, rest, log)
+}
+
+// look warns of what can be told without asking for settings.
+func (i *inspector) look(facts map[string]string, log *slog.Logger) {
+	if policy := facts["maxmemory_policy"]; policy != "noeviction" {
+		log.Warn("Redis throws waiting jobs away when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
+	}
+	if n, err := strconv.Atoi(facts["connected_slaves"]); err == nil && n < i.replicas {
+		log.Warn("Redis has fewer replicas than have to confirm a registration: none will be taken until there are more",
+			"replicas", n, "needed", i.replicas)
+	}
+}
+
+// lookAtDisk warns when a restart of the server would lose jobs.
+func lookAtDisk(ctx context.Context, conn *redis.Conn, facts map[string]string, log *slog.Logger) error {
+	settings, err := conn.Do(ctx, "config", "get", "appendfsync", "save").StringSlice()
+	if err != nil && !isReply(err) {
+		return err
+	}
+	allowed := err == nil
+	value := map[string]string{}
+	for i := 0; i+1 < len(settings); i += 2 {
+		value[settings[i]] = settings[i+1]
+	}
+	aof := facts["aof_enabled"] == "1"
+	switch {
+	case aof && !allowed:
+		log.Info("Redis does not tell its settings (CONFIG): appendfsync could not be checked")
+	case aof && value["appendfsync"] != "always":
+		log.Info("Redis does not wait for its disk: when it dies, the last registrations can be lost", "appendfsync", value["appendfsync"])
+	case aof:
+	case !allowed:
+		log.Warn("Redis writes no append-only file: a restart loses jobs; whether it keeps snapshots could not be checked (CONFIG)")
+	case value["save"] == "":
+		log.Warn("Redis keeps nothing on disk: a restart loses all jobs; set appendonly yes")
+	default:
+		log.Warn("Redis keeps snapshots only: a restart loses what came after the last; set appendonly yes", "save", value["save"])
+	}
+	return nil
+}
+
+// first reports whether the server was not looked at before.
+func (i *inspector) first(runID string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.seen[runID] {
+		return false
+	}
+	i.seen[runID] = true
+	return true
+}
+
+func (i *inspector) forget(runID string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.seen, runID)
+}
+
+// info is what a server tells of itself; nothing when it does not.
+func info(ctx context.Context, conn *redis.Conn, sections ...any) (map[string]string, error) {
+	text, err := conn.Do(ctx, append([]any{"info"}, sections...)...).Text()
+	if err != nil && !isReply(err) {
+		return nil, err
+	}
+	facts := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			facts[name] = value
+		}
+	}
+	return facts, nil
+}
+
+// address is the server's end of a connection, for the log.
+func address(ctx context.Context, conn *redis.Conn) string {
+	text, err := conn.Do(ctx, "client", "info").Text()
+	if err != nil {
+		return ""
+	}
+	_, after, _ := strings.Cut(text, " laddr=")
+	addr, _, _ := strings.Cut(after, " ")
+	return addr
+}

@@ -1,0 +1,228 @@
+package redisstore
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/store"
+)
+
+// said collects what is logged.
+type said struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// take gives level and message of each line so far, and forgets them.
+func (s *said) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var lines []string
+	for line := range strings.Lines(s.text.String()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	s.text.Reset()
+	return lines
+}
+
+// inspected is a store whose log goes to said, without what changes from run to run.
+func inspected(t *testing.T, o Options) (*Store, *said) {
+	t.Helper()
+	out := &said{}
+	o.Logger = slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "redis" {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s, out
+}
+
+func TestInspection(t *testing.T) {
+	durable := []string{"--appendonly", "yes", "--appendfsync", "always"}
+	for _, tc := range []struct {
+		name     string
+		args     []string
+		replicas int
+		denied   string // commands that the user may not use
+		want     []string
+	}{
+		{name: "as it should be", args: durable},
+		{
+			name: "nothing on disk",
+			want: []string{`level=WARN msg="Redis keeps nothing on disk: a restart loses all jobs; set appendonly yes"`},
+		},
+		{
+			name: "snapshots only", args: []string{"--save", "3600 1"},
+			want: []string{`level=WARN msg="Redis keeps snapshots only: a restart loses what came after the last; set appendonly yes" save="3600 1"`},
+		},
+		{
+			name: "the disk is not waited for", args: []string{"--appendonly", "yes"},
+			want: []string{`level=INFO msg="Redis does not wait for its disk: when it dies, the last registrations can be lost" appendfsync=everysec`},
+		},
+		{
+			name: "eviction", args: append([]string{"--maxmemory-policy", "allkeys-lru"}, durable...),
+			want: []string{`level=WARN msg="Redis throws waiting jobs away when its memory is full: set maxmemory-policy noeviction" maxmemory_policy=allkeys-lru`},
+		},
+		{
+			name: "too few replicas", args: durable, replicas: 2,
+			want: []string{`level=WARN msg="Redis has fewer replicas than have to confirm a registration: none will be taken until there are more" replicas=0 needed=2`},
+		},
+		{
+			name: "settings are a secret", denied: "-config",
+			want: []string{`level=WARN msg="Redis writes no append-only file: a restart loses jobs; whether it keeps snapshots could not be checked (CONFIG)"`},
+		},
+		{
+			name: "settings are a secret, with a file", args: durable, denied: "-config",
+			want: []string{`level=INFO msg="Redis does not tell its settings (CONFIG): appendfsync could not be checked"`},
+		},
+		{
+			name: "everything is a secret", denied: "-info -config",
+			want: []string{`level=INFO msg="Redis does not tell about itself (INFO): its version, memory policy and persistence could not be checked"`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.StartRedis(t, testenv.WithArgs(tc.args...),
+				testenv.WithArgs("--user", "app", "on", ">pw", "~*", "&*", "+@all"), testenv.WithArgs(strings.Fields(tc.denied)...))
+			s, log := inspected(t, Options{URL: "redis://app:pw@" + server.Addr(), MinReplicas: tc.replicas})
+			for range 3 {
+				if err := s.Ping(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Pop(t.Context(), 0, 1, 0); err != nil { // on another connection
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(tc.want, log.take()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A server that was started again, as one that took over, may have other settings.
+func TestInspectionAfterRestart(t *testing.T) {
+	server := testenv.StartRedis(t, testenv.WithAOF())
+	s, log := inspected(t, Options{URL: server.URL()})
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.take(); got != nil {
+		t.Errorf("at first: %q", got)
+	}
+	server.Stop()
+	testenv.WithArgs("--maxmemory-policy", "volatile-ttl")(server)
+	server.Start()
+	testenv.Eventually(t, time.Minute, func() bool { return s.Ping(t.Context()) == nil }, "Redis to be back")
+	if got := log.take(); len(got) != 1 || !strings.Contains(got[0], "volatile-ttl") {
+		t.Errorf("after the restart: %q", got)
+	}
+}
+
+// TestOldRedis: a server whose scripts cannot say that they run when memory is
+// full is refused, with a reason.
+func TestOldRedis(t *testing.T) {
+	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false, "unstable": false} {
+		s, err := Open(t.Context(), Options{URL: "redis://" + pretend(t, "redis_version:"+version+"\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Ping(t.Context())
+		var tooOld *VersionError
+		if old {
+			if !errors.As(err, &tooOld) || !errors.Is(err, store.ErrUnavailable) ||
+				!strings.Contains(err.Error(), "Redis 6.2.14 is too old: duehook needs 7.0 or newer") {
+				t.Errorf("Redis %s: %v", version, err)
+			}
+		} else if err != nil {
+			t.Errorf("Redis %s: %v", version, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// pretend is the address of a server that tells of itself what it is told, and
+// agrees to all else.
+func pretend(t *testing.T, info string) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				answer(conn, info)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// answer answers commands until the client has gone.
+func answer(conn io.ReadWriter, info string) {
+	in := bufio.NewReader(conn)
+	for {
+		var words, size int
+		if _, err := fmt.Fscanf(in, "*%d\r\n", &words); err != nil {
+			return
+		}
+		command := make([]string, words)
+		for i := range command {
+			if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
+				return
+			}
+			word := make([]byte, size+2)
+			if _, err := io.ReadFull(in, word); err != nil {
+				return
+			}
+			command[i] = strings.ToLower(string(word[:size]))
+		}
+		reply := "+OK\r\n"
+		switch command[0] {
+		case "hello", "config":
+			reply = "-ERR unknown command\r\n"
+		case "info":
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
+		}
+		if _, err := io.WriteString(conn, reply); err != nil {
+			return
+		}
+	}
+}

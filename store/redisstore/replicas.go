@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultReplicaWait is Options.ReplicaWait when that is zero.
+const DefaultReplicaWait = time.Second
+
+// confirming makes what callers are told of outlive a failover: a change is
+// answered for when a number of replicas have it.
+type confirming struct {
+	// client has connections of its own: those that wait for replicas must not
+	// keep jobs from being carried and delivered.
+	client   redis.UniversalClient
+	replicas int
+	wait     time.Duration
+}
+
+func newConfirming(o *redis.UniversalOptions, replicas int, wait time.Duration) *confirming {
+	c := *o
+	c.ReadTimeout += wait
+	c.MaxRetries = 1 // a caller that is refused asks again by itself
+	return &confirming{client: connect(&c), replicas: replicas, wait: wait}
+}
+
+// run runs a script on the server in charge of key and waits until enough
+// replicas have what it did, in one go on one connection: what another server
+// knows says nothing about this one's replicas. mark is a key in the slot.
+func (c *confirming) run(ctx context.Context, key, mark string, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
+	cmd, err := c.send(ctx, key, mark, script.EvalSha, keys, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return c.send(ctx, key, mark, script.Eval, keys, args)
+	}
+	return cmd, err
+}
+
+type evaluate = func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd
+
+func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, keys []string, args []any) (*redis.Cmd, error) {
+	node, err := masterOf(ctx, c.client, key)
+	if err != nil {
+		return nil, err
+	}
+	pipe := node.Pipeline()
+	cmd := eval(ctx, pipe, keys, args...)
+	// WAIT waits for what its connection wrote. A script that finds its work
+	// done, by a run that was not confirmed, writes nothing.
+	marked := markScript.Eval(ctx, pipe, []string{mark})
+	confirmed := pipe.Do(ctx, "wait", c.replicas, c.wait.Milliseconds())
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	if err := cmp.Or(cmd.Err(), marked.Err(), confirmed.Err()); err != nil {
+		return nil, err
+	}
+	n, err := confirmed.Int()
+	if err != nil {
+		return nil, err
+	}
+	if n < c.replicas {
+		return nil, fmt.Errorf("%d of %d replicas confirmed within %v", n, c.replicas, c.wait)
+	}
+	return cmd, nil
+}
+
+// run runs a script.
+func (s *Store) run(ctx context.Context, _ *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
+	cmd := script.Run(ctx, s.db, keys, args...)
+	return cmd, s.wrap(cmd.Err())
+}
+
+// commit runs a script whose effect a client is told of, and waits for
+// replicas if that is asked for.
+func (s *Store) commit(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
+	if s.confirm == nil {
+		return s.run(ctx, sh, script, keys, args)
+	}
+	cmd, err := s.confirm.run(ctx, sh.lock, sh.mark, script, keys, args)
+	return cmd, s.wrap(err)
+}

@@ -1,0 +1,37 @@
+package redisstore
+
+import "strconv"
+
+// slots is the number of slots of a Redis Cluster.
+const slots = 16384
+
+// shardTag is the hash tag of one of a number of shards. By itself ns:shard
+// would fall anywhere, with neighbours close together; the tag is the first of
+// ns:shard, ns:shard:1, ns:shard:2, … that lies in the shard's own part of the
+// slots. So masters that share the slots equally share the shards equally, too.
+func shardTag(namespace string, shard, shards int) string {
+	from, to := shard*slots/shards, (shard+1)*slots/shards
+	base := namespace + ":" + strconv.Itoa(shard)
+	state, suffix := crc16(0, base), ""
+	for n := 1; ; n++ {
+		if slot := int(crc16(state, suffix)) % slots; from <= slot && slot < to {
+			return base + suffix
+		}
+		suffix = ":" + strconv.Itoa(n)
+	}
+}
+
+// crc16 goes on from state with s, as Redis Cluster does it (CRC-16/XMODEM).
+func crc16(state uint16, s string) uint16 {
+	for i := range len(s) {
+		state ^= uint16(s[i]) << 8
+		for range 8 {
+			carry := state & 0x8000
+			state <<= 1
+			if carry != 0 {
+				state ^= 0x1021
+			}
+		}
+	}
+	return state
+}

@@ -1,0 +1,65 @@
+package redisstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+)
+
+// Each shard's tag lies in its own part of the slots, and is its own.
+func TestShardTags(t *testing.T) {
+	for _, namespace := range []string{"default", "a", "shop-1", strings.Repeat("n", 64)} {
+		for _, shards := range []int{1, 2, 3, 8, 16, 100, 1024} {
+			seen := map[string]bool{}
+			for i := range shards {
+				tag := shardTag(namespace, i, shards)
+				if slot := int(crc16(0, tag)) % slots; slot*shards/slots != i {
+					t.Fatalf("shard %d of %d has tag %q in slot %d", i, shards, tag, slot)
+				}
+				if seen[tag] || !strings.HasPrefix(tag, fmt.Sprintf("%s:%d", namespace, i)) {
+					t.Fatalf("shard %d of %d has tag %q", i, shards, tag)
+				}
+				seen[tag] = true
+			}
+		}
+	}
+	if tag := shardTag("default", 0, 1); tag != "default:0" {
+		t.Errorf("the only shard has tag %q", tag)
+	}
+}
+
+// In a Cluster each master gets an equal part of the shards, whatever the
+// namespace, and all keys of a shard lie in the slot that its tag was chosen for.
+func TestShardsSpreadOverMasters(t *testing.T) {
+	const masters, shards = 3, 8
+	nodes := testenv.StartRedisCluster(t, masters)
+	for _, namespace := range []string{"default", "prod", "a", "b", "shop-1"} {
+		s, err := Open(t.Context(), Options{URL: "redis-cluster://" + nodes[0].Addr(), Namespace: namespace, Shards: shards})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		on := map[string]int{}
+		for i, sh := range s.shards {
+			node, err := masterOf(t.Context(), s.db, sh.lanes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			on[node.Options().Addr]++
+			for _, key := range []string{sh.lanes, sh.mark, sh.job(job.Key{Topic: "t", ID: "i"}), sh.bucket("t|http://a:1")} {
+				slot, err := s.db.ClusterKeySlot(t.Context(), key).Result()
+				if err != nil || slot*shards/slots != int64(i) {
+					t.Errorf("%s is in slot %d, %v; not in part %d of %d", key, slot, err, i, shards)
+				}
+			}
+		}
+		for _, n := range nodes {
+			if got := on[n.Addr()]; got < shards/masters {
+				t.Errorf("%s: a master has %d of %d shards: %v", namespace, got, shards, on)
+			}
+		}
+	}
+}
