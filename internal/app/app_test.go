@@ -225,3 +225,25 @@ func TestRedisDownAtStart(t *testing.T) {
 		t.Errorf("stopping: %v", err)
 	}
 }
+
+// TestOldRedisAtStart: what will never do is not waited for.
+func TestOldRedisAtStart(t *testing.T) {
+	c := load(t, "--addr=127.0.0.1:0", "--redis-url=redis://"+testenv.PretendRedis(t, "redis_version:6.2.14\r\n"))
+	err := Run(t.Context(), Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
+	if want := "Redis 6.2.14 is too old"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Run gives %v, want %q", err, want)
+	}
+}
+
+// TestReplicasReachTheStore: without the replicas that have to confirm a
+// registration there is none, and with a 503 the client knows.
+func TestReplicasReachTheStore(t *testing.T) {
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--redis-url", testenv.StartRedis(t).URL(), "--redis-min-replicas=1", "--redis-replica-wait=1ms"))
+	status, header, body := r.call("POST", "/v1/jobs", `{"url":"https://example.com/","delay":60}`)
+	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
+		t.Errorf("registering gives %d %v %s", status, header, body)
+	}
+	if err := r.shutdown(); err != nil {
+		t.Error(err)
+	}
+}

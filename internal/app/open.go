@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
@@ -41,9 +42,24 @@ func (n *node) openEmbedded(ctx context.Context) (store.Store, error) {
 }
 
 // openRedis does not wait for Redis: until it answers, duehook is not ready.
+// Only one that will never do is told at once.
 func (n *node) openRedis(ctx context.Context) (store.Store, error) {
-	return redisstore.Open(ctx, redisstore.Options{
+	s, err := redisstore.Open(ctx, redisstore.Options{
 		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
+		MinReplicas: n.Config.RedisMinReplicas, ReplicaWait: n.Config.RedisReplicaWait,
 		Retention: n.Config.Retention, Logger: n.Logger,
 	})
+	if err != nil {
+		return nil, err
+	}
+	ping, cancel := context.WithTimeout(ctx, redisLook)
+	defer cancel()
+	var tooOld *redisstore.VersionError
+	if errors.As(s.Ping(ping), &tooOld) {
+		return nil, errors.Join(tooOld, s.Close())
+	}
+	return s, nil
 }
+
+// redisLook is how long the start may take to look at Redis.
+const redisLook = 2 * time.Second

@@ -33,6 +33,10 @@ type Config struct {
 	Namespace string        // keeps several duehooks on one Redis apart
 	Shards    int           // parts that jobs are spread over on Redis
 	Retention time.Duration // how long a finished job can be looked up
+	// RedisMinReplicas is how many replicas must have what a client is told of;
+	// RedisReplicaWait is how long they are waited for.
+	RedisMinReplicas int
+	RedisReplicaWait time.Duration
 
 	SigningSecret string // of deliveries; empty: made and kept
 	MasterKey     string // seals the secrets that are kept

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store/redisstore"
 )
 
 // setting is one row of the table.
@@ -110,6 +111,16 @@ var settings = []setting{
 		name: "redis-url", group: groupStorage, hint: "url", shown: "none: the embedded store", secret: true,
 		help: "keep jobs in Redis: redis://host:port/db, rediss://…, redis-sentinel://master@host,host, redis-cluster://host,host; user:password@ comes first",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.RedisURL) },
+	},
+	{
+		name: "redis-min-replicas", group: groupStorage, hint: "n", def: "0",
+		help: "how many of Redis's replicas must have a registration or a change before it is acknowledged, so that a failover cannot lose it; with fewer the answer is 503",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.RedisMinReplicas) },
+	},
+	{
+		name: "redis-replica-wait", group: groupStorage, hint: "duration", def: job.FormatDuration(redisstore.DefaultReplicaWait),
+		help: "how long these replicas are waited for",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.RedisReplicaWait) },
 	},
 	{
 		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,

@@ -19,6 +19,7 @@ import (
 const (
 	sqliteScheme = "sqlite:"
 	maxShards    = 1024
+	maxReplicas  = 5
 )
 
 // problems collects what is wrong, so that all of it is told at once.
@@ -73,6 +74,9 @@ func (c *Config) validateStorage(p *problems) {
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
+	p.check(c.RedisMinReplicas >= 0 && c.RedisMinReplicas <= maxReplicas, "--redis-min-replicas must be between 0 and %d", maxReplicas)
+	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
+	p.check(c.RedisReplicaWait >= time.Millisecond && c.RedisReplicaWait <= 10*time.Second, "--redis-replica-wait must be between 1ms and 10s")
 	p.check(c.Retention <= job.MaxDelay, "--retention must be between 0 and %s", job.FormatDuration(job.MaxDelay))
 }
 

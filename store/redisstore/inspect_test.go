@@ -1,13 +1,9 @@
 package redisstore
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -147,7 +143,7 @@ func TestInspectionAfterRestart(t *testing.T) {
 // full is refused, with a reason.
 func TestOldRedis(t *testing.T) {
 	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false, "unstable": false} {
-		s, err := Open(t.Context(), Options{URL: "redis://" + pretend(t, "redis_version:"+version+"\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n")})
+		s, err := Open(t.Context(), Options{URL: "redis://" + testenv.PretendRedis(t, "redis_version:"+version+"\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,66 +159,6 @@ func TestOldRedis(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-// pretend is the address of a server that tells of itself what it is told, and
-// agrees to all else.
-func pretend(t *testing.T, info string) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer conn.Close()
-				answer(conn, info)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		wg.Wait()
-	})
-	return ln.Addr().String()
-}
-
-// answer answers commands until the client has gone.
-func answer(conn io.ReadWriter, info string) {
-	in := bufio.NewReader(conn)
-	for {
-		var words, size int
-		if _, err := fmt.Fscanf(in, "*%d\r\n", &words); err != nil {
-			return
-		}
-		command := make([]string, words)
-		for i := range command {
-			if _, err := fmt.Fscanf(in, "$%d\r\n", &size); err != nil {
-				return
-			}
-			word := make([]byte, size+2)
-			if _, err := io.ReadFull(in, word); err != nil {
-				return
-			}
-			command[i] = strings.ToLower(string(word[:size]))
-		}
-		reply := "+OK\r\n"
-		switch command[0] {
-		case "hello", "config":
-			reply = "-ERR unknown command\r\n"
-		case "info":
-			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
-		}
-		if _, err := io.WriteString(conn, reply); err != nil {
-			return
 		}
 	}
 }
