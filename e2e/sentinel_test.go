@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testenv"
+)
+
+// TestSentinelUnderLoad: the master is killed and comes back, and the next one
+// is frozen for longer than the sentinels wait, while 200 jobs/s flow. Nothing
+// is lost, and who was thought dead follows.
+func TestSentinelUnderLoad(t *testing.T) {
+	t.Parallel()
+	rnd := newRand(t)
+	r := receiver.Start(t, slowly)
+	master := testenv.StartRedis(t)
+	servers := []*testenv.Redis{master, testenv.StartReplica(t, master), testenv.StartReplica(t, master)}
+	sentinels := testenv.StartSentinels(t, 3, "main", master, 2)
+	nodes := startNodes(t, shipped, "a b", urlOf("redis-sentinel://main@", sentinels), confirmed...)
+	up := &bases{nodes: nodes}
+	over := sized(18*time.Second, time.Minute)
+	l := &load{topic: "sentinel", url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+	wait := l.start(t, rnd)
+
+	var c cuts
+	pause(t, 2*time.Second)
+	at := 1 + takeover(t, &c, "master killed", r, nodes, servers[1:], master.Kill)
+	frozen := servers[at]
+	follow(t, master, frozen)
+	takeover(t, &c, "master frozen", r, nodes, without(servers, frozen), frozen.Pause)
+	c.during("old master awake", false, func() {
+		frozen.Resume()
+		awaitReplica(t, frozen)
+	})
+	wait()
+	audit(t, l, r, &c, nodes[0].base())
+	for _, a := range l.refusals() {
+		checkRefusal(t, a)
+	}
+}
+
+// follow starts a server again as the replica of another.
+func follow(t *testing.T, s, master *testenv.Redis) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(master.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.WithArgs("--replicaof", host, port)(s)
+	s.Start()
+	awaitReplica(t, s)
+}
+
+func without(servers []*testenv.Redis, one *testenv.Redis) []*testenv.Redis {
+	var rest []*testenv.Redis
+	for _, s := range servers {
+		if s != one {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}

@@ -1,0 +1,107 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testenv"
+)
+
+const (
+	// takeoverLimit is how long a replica may take to be elected.
+	takeoverLimit = time.Minute
+	// resumeLimit is how long after that jobs may stand still: a promise.
+	resumeLimit = 5 * time.Second
+)
+
+// confirmed makes registrations wait for a replica, so that a failover loses
+// nothing that was acknowledged.
+var confirmed = append([]string{"--redis-min-replicas", "1"}, quickTakeover...)
+
+// urlOf is a URL of several servers.
+func urlOf(scheme string, servers []*testenv.Redis) string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr()
+	}
+	return scheme + strings.Join(addrs, ",")
+}
+
+// says reports whether a server's INFO holds all of words. One that does not
+// answer says nothing.
+func says(c *redis.Client, words ...string) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	text, err := c.Info(ctx, "replication").Result()
+	for _, w := range words {
+		if err != nil || !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeover sees one of successors become the master after strike, and jobs
+// being delivered and registered again. The returned number is the successor's.
+func takeover(t *testing.T, c *cuts, what string, r *receiver.Receiver, nodes []*node, successors []*testenv.Redis, strike func()) int {
+	t.Helper()
+	clients := make([]*redis.Client, len(successors))
+	for i, s := range successors {
+		clients[i] = control(t, s)
+	}
+	next := -1
+	c.during(what, false, func() {
+		struck := clock.Now()
+		strike()
+		testenv.Eventually(t, takeoverLimit, func() bool {
+			for i := range clients {
+				if says(clients[i], "role:master") {
+					next = i
+				}
+			}
+			return next >= 0
+		}, "a replica takes over")
+		elected := clock.Now()
+		seen := r.Count()
+		testenv.Eventually(t, deliverLimit, func() bool {
+			all := r.Deliveries()
+			for ; seen < len(all); seen++ {
+				if all[seen].Arrived.After(elected) {
+					return true
+				}
+			}
+			return false
+		}, "jobs are delivered again")
+		resumed := clock.Now().Sub(elected)
+		for _, n := range nodes {
+			n.awaitReady()
+		}
+		ready := clock.Now().Sub(elected)
+		probe := registration{Topic: "probe", ID: what, URL: r.URL(), Delay: "1h"}
+		testenv.Eventually(t, deliverLimit, func() bool {
+			a, err := call(t.Context(), "POST", nodes[0].base()+"/v1/jobs", nil, probe)
+			return err == nil && a.status != http.StatusServiceUnavailable
+		}, "jobs are registered again")
+		t.Logf("%s: a replica took over after %v; %v later jobs were delivered, %v all nodes ready, %v jobs registered",
+			what, elected.Sub(struck), resumed, ready, clock.Now().Sub(elected))
+		if long && resumed > resumeLimit { // a busy machine proves nothing
+			t.Errorf("%s: deliveries took %v to go on", what, resumed)
+		}
+	})
+	return next
+}
+
+// awaitReplica waits until a server that was the master follows another.
+func awaitReplica(t *testing.T, s *testenv.Redis) {
+	t.Helper()
+	c := control(t, s)
+	testenv.Eventually(t, takeoverLimit, func() bool {
+		return says(c, "role:slave", "master_link_status:up")
+	}, "the old master follows the new one")
+}
