@@ -73,6 +73,8 @@ func TestWrongAnswers(t *testing.T) {
 		{"Claim", script(claimScript), list(now, number(2), number(2), text("")), "claim answered for job 2 of 1", nil},
 		{"Claim", script(claimScript), list(now, nothing, number(2), text("")), "claim answered for job 0 of 1", nil},
 		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
+		{"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text("-")),
+			"settle answered string for a status", nil},
 		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
 		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
 		{"Purge", named("mget"), list(), "0 values for 1 records", nil},
@@ -212,6 +214,28 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	if n, err := sc.s.Purge(ctx, 100); err != nil || int64(n) != done || done == 0 {
 		t.Errorf("purged %d of %d, %v", n, done, err)
+	}
+}
+
+// TestSpoiledHead: a record without a head is claimed by nobody, and holds up
+// no other job of its batch.
+func TestSpoiledHead(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	sc := newScene(t, r, r.URL())
+	ctx := t.Context()
+	_, err := sc.s.Carry(ctx, 0, carryAll)
+	ok(t, "Carry", err)
+	hints, err := sc.s.Pop(ctx, 0, 10, 0)
+	ok(t, "Pop", err)
+	if len(hints) != 2 {
+		t.Fatalf("popped %v, want two", hints)
+	}
+	ok(t, "SET", sc.s.db.Set(ctx, sc.s.shards[0].job(hints[0].Key()), "not a record", 0).Err())
+	claims, err := sc.s.Claim(ctx, 0, hints, terms())
+	ok(t, "Claim", err)
+	if len(claims) != 1 || claims[0].Job.Key != hints[1].Key() {
+		t.Errorf("of %v were claimed %v", hints, claims)
 	}
 }
 

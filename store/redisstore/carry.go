@@ -158,12 +158,8 @@ const minProbe = time.Minute
 // the hold's end, so they are called back.
 func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	for _, sh := range s.shards {
-		n, err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Int()
-		if err != nil {
+		if err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Err(); err != nil {
 			return s.wrap(err)
-		}
-		if n == 0 {
-			continue
 		}
 		lanes, err := s.lanes(ctx, sh)
 		if err != nil {

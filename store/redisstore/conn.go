@@ -14,12 +14,24 @@ import (
 // a server that vanished without a word is waited for.
 const maxPopWait = 2 * time.Second
 
+const (
+	// callTimeout is how long a server may take to answer.
+	callTimeout = 3 * time.Second
+	// clusterCallTimeout is the same in a Cluster, where a call is tried at a
+	// frozen node twice before it goes to the one that took over.
+	clusterCallTimeout = 2 * time.Second
+	// lookEvery is how old a Cluster's client lets its knowledge become.
+	lookEvery = time.Second
+)
+
 // connect makes a client; it connects when it is first used.
 func connect(o *redis.UniversalOptions) redis.UniversalClient {
 	if !o.IsClusterMode {
 		return redis.NewUniversalClient(o)
 	}
-	c := redis.NewClusterClient(o.Cluster())
+	cluster := o.Cluster()
+	cluster.ClusterStateReloadInterval = lookEvery
+	c := redis.NewClusterClient(cluster)
 	c.OnNewNode(func(node *redis.Client) { node.AddHook(lookAgain{c}) })
 	return c
 }
@@ -45,8 +57,8 @@ func masterOf(ctx context.Context, client redis.UniversalClient, key string) (*r
 }
 
 // lookAgain makes a Cluster's client look up who is in charge as soon as a
-// node fails or says that it is not. By itself the library would do so after a
-// minute when a node is dead, and never for what is sent to a node directly.
+// node fails or says that it is not, for which the library waits too long, or
+// for ever with what is sent to a node directly.
 type lookAgain struct{ cluster *redis.ClusterClient }
 
 func (l lookAgain) DialHook(next redis.DialHook) redis.DialHook {

@@ -105,13 +105,19 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	}
 	now := sh.clock.observe(reply[0])
 	for n, i := range batch {
-		out[i] = settled(reply[1+5*n:1+5*n+5], now)
+		var err error
+		if out[i], err = settled(reply[1+5*n:1+5*n+5], now); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func settled(reply []any, now job.Instant) store.Settled {
-	status, _ := reply[0].(int64)
+func settled(reply []any, now job.Instant) (store.Settled, error) {
+	status, ok := reply[0].(int64)
+	if !ok {
+		return store.Settled{}, fmt.Errorf("redisstore: settle answered %T for a status", reply[0])
+	}
 	state, _ := reply[1].(int64)
 	next, _ := reply[2].(int64)
 	ended, _ := reply[3].(int64)
@@ -120,10 +126,10 @@ func settled(reply []any, now job.Instant) store.Settled {
 	switch status {
 	case 2:
 		r.Status = store.Stale
-		return r
+		return r, nil
 	case 3:
 		r.Status = store.Missing
-		return r
+		return r, nil
 	}
 	r.Repeated = status == 1
 	r.To = job.State(state)
@@ -136,5 +142,5 @@ func settled(reply []any, now job.Instant) store.Settled {
 	if ended != none {
 		r.EndedAt = job.Instant(ended)
 	}
-	return r
+	return r, nil
 }

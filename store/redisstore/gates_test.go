@@ -49,3 +49,27 @@ func TestPurgeForgetsOpenGates(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// An Unhold that was broken off half-way can be repeated.
+func TestUnholdCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	sc := newScene(t, r, r.URL())
+	ctx := t.Context()
+	endpoint := sc.hint.Lane.Endpoint
+	ok(t, "Hold", sc.s.Hold(ctx, endpoint, time.Hour))
+	held, err := sc.s.Carry(ctx, 0, carryAll)
+	ok(t, "Carry", err)
+	if len(held.Carried) != 0 {
+		t.Fatalf("carried %v while held", held.Carried)
+	}
+	for _, sh := range sc.s.shards {
+		ok(t, "the first half", unholdScript.Run(ctx, sc.s.db, []string{sh.held}, endpoint).Err())
+	}
+	ok(t, "Unhold", sc.s.Unhold(ctx, endpoint))
+	testenv.Eventually(t, 10*time.Second, func() bool {
+		free, err := sc.s.Carry(ctx, 0, carryAll)
+		ok(t, "Carry", err)
+		return len(free.Carried) > 0
+	}, "jobs to be carried after the hold")
+}

@@ -155,8 +155,10 @@ func ParseURL(raw string) (*redis.UniversalOptions, error) {
 	// A failed command is tried again, which dials again: retries of its own
 	// would multiply the time that it takes to say that Redis is away.
 	o.DialerRetries = 1
-	o.ReadTimeout = 3 * time.Second
-	o.WriteTimeout = 3 * time.Second
+	o.ReadTimeout, o.WriteTimeout = callTimeout, callTimeout
+	if o.IsClusterMode {
+		o.ReadTimeout = clusterCallTimeout
+	}
 	// RESP3 pushes and client tracking are of no use to us.
 	o.Protocol = 2
 	o.DisableIdentity = true

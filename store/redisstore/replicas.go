@@ -12,6 +12,9 @@ import (
 // DefaultReplicaWait is Options.ReplicaWait when that is zero.
 const DefaultReplicaWait = time.Second
 
+// confirmTimeout is how long a server may take to answer, on top of the wait.
+const confirmTimeout = time.Second
+
 // confirming makes what callers are told of outlive a failover: a change is
 // answered for when a number of replicas have it.
 type confirming struct {
@@ -24,8 +27,9 @@ type confirming struct {
 
 func newConfirming(o *redis.UniversalOptions, replicas int, wait time.Duration) *confirming {
 	c := *o
-	c.ReadTimeout += wait
-	c.MaxRetries = 1 // a caller that is refused asks again by itself
+	// Clients wait for this, and come again when they are refused: better soon.
+	c.ReadTimeout = confirmTimeout + wait
+	c.MaxRetries = 1
 	return &confirming{client: connect(&c), replicas: replicas, wait: wait}
 }
 

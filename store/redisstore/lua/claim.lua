@@ -25,8 +25,8 @@ for k = 4, #KEYS, 2 do
   local id, lane, topic = ARGV[a], ARGV[a + 1], ARGV[a + 2]
   local rec = not seen[KEYS[k]] and redis.call('GET', KEYS[k])
   local s = rec and redis.call('ZSCORE', KEYS[k + 1], id)
-  if s then
-    local h = parse(rec)
+  local h = s and parse(rec)
+  if h then -- one spoiled record must not fail the others
     local state, deadline = place(tonumber(s))
     local rest = string.sub(rec, h.body)
     if state == RUNNING and deadline > now then

@@ -1,7 +1,7 @@
 -- Ends an endpoint's hold: from now on it ramps up.
 -- KEYS held
 -- ARGV endpoint
--- Returns 1 if it was held or probed.
+-- Returns 1 if it was held or probed, 0 if not: perhaps any more.
 local gate = redis.call('HGET', KEYS[1], ARGV[1])
 if not gate or not string.find(gate, ' ') then
   return 0
