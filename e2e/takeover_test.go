@@ -2,7 +2,10 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,9 +50,30 @@ func says(c *redis.Client, words ...string) bool {
 	return true
 }
 
+// startTrickle registers jobs that come due one by one, 20 a second and for
+// long enough, whether or not others can be registered meanwhile.
+func startTrickle(t *testing.T, base string, over time.Duration) *receiver.Receiver {
+	t.Helper()
+	const gap = 50 * time.Millisecond
+	r := receiver.Start(t, receiver.Accept)
+	var b struct {
+		Jobs []registration `json:"jobs"`
+	}
+	for i := range int(2 * over / gap) {
+		b.Jobs = append(b.Jobs, registration{
+			Topic: "trickle", ID: strconv.Itoa(i), URL: r.URL(), Delay: fmt.Sprintf("%dms", gap.Milliseconds()*int64(i)),
+		})
+	}
+	for batch := range slices.Chunk(b.Jobs, 500) {
+		b.Jobs = batch
+		must(t, http.StatusOK, "POST", base+"/v1/jobs/batch", b)
+	}
+	return r
+}
+
 // takeover sees one of successors become the master after strike, and jobs
 // being delivered and registered again. The returned number is the successor's.
-func takeover(t *testing.T, c *cuts, what string, r *receiver.Receiver, nodes []*node, successors []*testenv.Redis, strike func()) int {
+func takeover(t *testing.T, c *cuts, what string, trickle *receiver.Receiver, nodes []*node, successors []*testenv.Redis, strike func()) int {
 	t.Helper()
 	clients := make([]*redis.Client, len(successors))
 	for i, s := range successors {
@@ -68,22 +92,15 @@ func takeover(t *testing.T, c *cuts, what string, r *receiver.Receiver, nodes []
 			return next >= 0
 		}, "a replica takes over")
 		elected := clock.Now()
-		seen := r.Count()
 		testenv.Eventually(t, deliverLimit, func() bool {
-			all := r.Deliveries()
-			for ; seen < len(all); seen++ {
-				if all[seen].Arrived.After(elected) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(trickle.Deliveries(), func(d receiver.Delivery) bool { return d.Due.After(elected) })
 		}, "jobs are delivered again")
 		resumed := clock.Now().Sub(elected)
 		for _, n := range nodes {
 			n.awaitReady()
 		}
 		ready := clock.Now().Sub(elected)
-		probe := registration{Topic: "probe", ID: what, URL: r.URL(), Delay: "1h"}
+		probe := registration{Topic: "probe", ID: strings.ReplaceAll(what, " ", "-"), URL: trickle.URL(), Delay: "1h"}
 		testenv.Eventually(t, deliverLimit, func() bool {
 			a, err := call(t.Context(), "POST", nodes[0].base()+"/v1/jobs", nil, probe)
 			return err == nil && a.status != http.StatusServiceUnavailable
