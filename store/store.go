@@ -355,7 +355,8 @@ const (
 )
 
 // Settled is the answer to one settlement. For Applied, To, Reason, NextAt,
-// EndedAt and Now tell what was stored; Repeated is set when an earlier run did it.
+// EndedAt and Now tell what was stored, UID and Version of which job and as
+// which of its versions; Repeated is set when an earlier run did it.
 type Settled struct {
 	Status   SettleStatus
 	Repeated bool
@@ -364,6 +365,8 @@ type Settled struct {
 	NextAt   job.Instant
 	EndedAt  job.Instant
 	Now      job.Instant
+	UID      string
+	Version  uint64
 }
 
 // Keeping is what housekeeping needs.

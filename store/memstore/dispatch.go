@@ -162,6 +162,7 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 	x, l := rec.more(), rec.lane
 	rec.state, rec.attempts, x.snoozes, x.lapses = done.To, st.Attempts, st.Snoozes, st.Lapses
 	rec.version++
+	done.UID, done.Version = rec.uid, rec.version
 	x.claim = claim{}
 	if done.To.Final() {
 		done.EndedAt = now

@@ -74,7 +74,7 @@ func TestWrongAnswers(t *testing.T) {
 		{"Claim", script(claimScript), list(now, nothing, number(2), text("")), "claim answered for job 0 of 1", nil},
 		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
 		{
-			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text("-")),
+			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text("-"), number(2), text("")),
 			"settle answered string for a status", nil,
 		},
 		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},

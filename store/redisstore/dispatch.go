@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -100,13 +102,13 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	if err != nil {
 		return err
 	}
-	if len(reply) != 1+5*len(batch) {
+	if len(reply) != 1+7*len(batch) {
 		return fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
 	}
 	now := sh.clock.observe(reply[0])
 	for n, i := range batch {
 		var err error
-		if out[i], err = settled(reply[1+5*n:1+5*n+5], now); err != nil {
+		if out[i], err = settled(reply[1+7*n:1+7*n+7], now); err != nil {
 			return err
 		}
 	}
@@ -141,6 +143,11 @@ func settled(reply []any, now job.Instant) (store.Settled, error) {
 	}
 	if ended != none {
 		r.EndedAt = job.Instant(ended)
+	}
+	version, _ := reply[5].(int64)
+	r.Version = uint64(version)
+	if uid, _ := reply[6].(string); len(uid) == uidLen {
+		r.UID = ulid.ULID([]byte(uid)).String()
 	}
 	return r, nil
 }

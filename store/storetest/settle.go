@@ -135,7 +135,9 @@ func (f *fixture) checkOutcome(row settleRow, c store.Claimed) {
 	done := f.first(f.settle(store.Applied, s))
 	f.between("now", done.Now, earliest, f.now())
 
-	want := store.Settled{To: row.to, Reason: row.reason, Now: done.Now}
+	want := store.Settled{
+		To: row.to, Reason: row.reason, Now: done.Now, UID: c.Job.UID, Version: c.Job.Version + 1,
+	}
 	if row.to.Final() {
 		want.EndedAt = done.Now
 	} else {

@@ -3,7 +3,7 @@
 -- ARGV channel forget (1: keep no finished job) max_log, then for each job:
 --      id lane topic member token to delay if_cancelled attempts snoozes lapses reason reason_cancelled attempt
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
---   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason.
+--   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
 local lanes, counts, out, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local forget, max_log = ARGV[2] == '1', tonumber(ARGV[3])
 local now = now_ms()
@@ -11,10 +11,12 @@ local reply = { now }
 local emptied = {}
 local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 
-local function answer(status, h)
+local function answer(status, h, rec)
   local i = #reply
   reply[i + 1] = status
   reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5] = h.state or 0, h.next or -1, h.ended or -1, h.reason or '-'
+  reply[i + 6] = tonumber(h.version or 0)
+  reply[i + 7] = rec and string.sub(rec, h.body, h.body + 15) or ''
   if reply[i + 3] ~= -1 then
     reply[i + 3] = h.created + reply[i + 3]
   end
@@ -53,7 +55,7 @@ for k = 5, #KEYS, 5 do
     answer(2, {})
   elseif h.state ~= RUNNING then
     h.next, h.ended = tonumber(h.next), tonumber(h.ended)
-    answer(1, h)
+    answer(1, h, rec)
   else
     local to, reason = tonumber(ARGV[a + 5]), ARGV[a + 11]
     local if_cancelled = tonumber(ARGV[a + 7])
@@ -96,7 +98,7 @@ for k = 5, #KEYS, 5 do
       look_at(lane, h.created + wake)
       count(topic, lane, to, 1)
     end
-    answer(0, h)
+    answer(0, h, rec)
   end
   k, a = k + 5, a + 14
 end
