@@ -1,0 +1,183 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/duehook/duehook/job"
+)
+
+// SQLServer is a process of an SQL server of the tests' own, on loopback, with
+// a directory of its own. It is not safe for concurrent use, but for URL.
+type SQLServer struct {
+	name string // of the program, in messages
+	dir  string
+	port int
+	// program gives the program with its arguments; ready reports whether it
+	// answers by now.
+	program func() (string, []string)
+	ready   func(ctx context.Context) error
+	url     func(database string) string
+	// credential is who runs it; nil is the user of the tests.
+	credential *syscall.Credential
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has been waited for
+}
+
+// URL of a database on the server, as --ledger-url takes it.
+func (s *SQLServer) URL(database string) string { return s.url(database) }
+
+// Addr is the server's host:port; it stays the same over restarts.
+func (s *SQLServer) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Close ends the server at once and deletes its directory.
+func (s *SQLServer) Close() error {
+	return errors.Join(s.Kill(), os.RemoveAll(s.dir))
+}
+
+// Kill ends the server at once (SIGKILL) and waits for it.
+func (s *SQLServer) Kill() error {
+	if s.cmd == nil {
+		return nil
+	}
+	err := s.cmd.Process.Kill()
+	<-s.exited
+	s.cmd = nil
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+// Pause freezes the server (SIGSTOP): connections stay, nothing answers.
+func (s *SQLServer) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Resume wakes a paused server.
+func (s *SQLServer) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Start starts the server, again if it was killed, on the same port and files,
+// and waits until it answers.
+func (s *SQLServer) Start() error {
+	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	program, args := s.program()
+	cmd := exec.Command(program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
+	cmd.SysProcAttr = procAttr()
+	cmd.SysProcAttr.Credential = s.credential
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is for the log, which a failure shows
+		close(exited)
+	}()
+	s.cmd, s.exited = cmd, exited
+	if err := s.awaitAnswer(); err != nil {
+		return errors.Join(fmt.Errorf("%w; its log ends:\n%s", err, s.logTail()), s.Kill())
+	}
+	return nil
+}
+
+// startNew prepares and starts a new server in a directory of its own.
+func (s *SQLServer) startNew(prepare func() error) (*SQLServer, error) {
+	var err error
+	if s.dir, err = os.MkdirTemp("", "duehook-"+s.name+"-"); err != nil {
+		return nil, err
+	}
+	if s.credential != nil {
+		err = os.Chown(s.dir, int(s.credential.Uid), int(s.credential.Gid))
+	}
+	if err == nil {
+		err = prepare()
+	}
+	for range portTries {
+		if err != nil {
+			break
+		}
+		if s.port, err = freePort(); err == nil {
+			if err = s.Start(); err == nil {
+				return s, nil
+			}
+		}
+	}
+	return nil, errors.Join(err, s.Close())
+}
+
+func (s *SQLServer) logPath() string { return filepath.Join(s.dir, "server.log") }
+
+func (s *SQLServer) logTail() []byte {
+	const most = 2000
+	log, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return log[max(0, len(log)-most):]
+}
+
+func (s *SQLServer) awaitAnswer() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for {
+		err := s.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.exited:
+			return fmt.Errorf("%s ended by itself", s.name)
+		default:
+		}
+		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
+			return fmt.Errorf("no answer within %v: %w", startLimit, err)
+		}
+	}
+}
+
+// run runs a program that prepares a server.
+func (s *SQLServer) run(program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	cmd.Dir = s.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", filepath.Base(program), err, out)
+	}
+	return nil
+}
+
+// unprivileged is whom a server runs as that refuses root: the first of names
+// that the system has, or nobody else than the tests if they are not root.
+func unprivileged(names ...string) (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range names {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		gid, err := strconv.ParseUint(u.Gid, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	}
+	return nil, fmt.Errorf("none of the users %v exists", names)
+}
