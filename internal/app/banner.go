@@ -58,8 +58,8 @@ func jobsAre(c *config.Config) string {
 			where += fmt.Sprintf(", %d shards", c.Shards)
 		}
 	}
-	if path := c.LedgerPath(); path != "" {
-		where += ", with a journal in " + path
+	if c.LedgerURL != "" {
+		where += ", with a journal in " + strings.TrimPrefix(config.Redact(c.LedgerURL), "sqlite:")
 	}
 	return where
 }

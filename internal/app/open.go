@@ -11,16 +11,17 @@ import (
 	"github.com/duehook/duehook/store/redisstore"
 )
 
-// openStore opens what the settings name: Redis, or the embedded default, which
-// is a store in memory with a journal on disk.
+// openStore opens what the settings name: Redis, or the embedded default, a
+// store in memory; with a journal, which only Redis can do without.
 func (n *node) openStore(ctx context.Context) (store.Store, error) {
-	open := n.openRedis
-	if n.Config.Embedded() {
-		open = n.openEmbedded
-	}
-	s, err := open(ctx)
+	s, err := n.openInner(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if n.Config.LedgerURL != "" {
+		if s, err = n.openLedger(ctx, s); err != nil {
+			return nil, err
+		}
 	}
 	observed, err := store.Observe(s, n.metrics)
 	if err != nil {
@@ -29,21 +30,23 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	return observed, nil
 }
 
-func (n *node) openEmbedded(ctx context.Context) (store.Store, error) {
-	memory := memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention})
+func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
 	s, err := ledger.Open(ctx, ledger.Options{
-		Path: n.Config.LedgerPath(), Store: memory, Clock: n.Clock, Host: n.host, Logger: n.Logger,
-		StoreRetention: n.Config.Retention,
+		URL: n.Config.LedgerURL, Store: inner, Shared: !n.Config.Embedded(),
+		Clock: n.Clock, Host: n.host, Logger: n.Logger, StoreRetention: n.Config.Retention,
 	})
 	if err != nil {
-		return nil, errors.Join(err, memory.Close())
+		return nil, errors.Join(err, inner.Close())
 	}
 	return s, nil
 }
 
-// openRedis does not wait for Redis: until it answers, duehook is not ready.
+// openInner does not wait for Redis: until it answers, duehook is not ready.
 // Only one that will never do is told at once.
-func (n *node) openRedis(ctx context.Context) (store.Store, error) {
+func (n *node) openInner(ctx context.Context) (store.Store, error) {
+	if n.Config.Embedded() {
+		return memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention}), nil
+	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
 		MinReplicas: n.Config.RedisMinReplicas, ReplicaWait: n.Config.RedisReplicaWait,

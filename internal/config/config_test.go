@@ -275,11 +275,11 @@ func TestRefused(t *testing.T) {
 		{name: "namespace", args: []string{"--namespace={x}"}, want: "--namespace"},
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},
 		{name: "redis scheme", args: []string{"--redis-url=http://h"}, want: "--redis-url"},
-		{name: "postgres", args: []string{"--ledger-url=postgres://h/d"}, want: "postgres is not supported yet in this version"},
-		{name: "mysql", args: []string{"--ledger-url=mysql://h/d"}, want: "mysql is not supported yet in this version"},
+		{name: "postgres", args: []string{"--ledger-url=postgres://h:x/d"}, want: "--ledger-url: it cannot be read"},
+		{name: "postgres password", args: []string{"--ledger-url=postgres://h/d?password=p"}, want: "write the password before the host"},
+		{name: "postgres database", args: []string{"--ledger-url=postgres://h"}, want: "the database is missing"},
 		{name: "ledger scheme", args: []string{"--ledger-url=/x.db"}, want: "--ledger-url: write sqlite:path"},
 		{name: "ledger path", args: []string{"--ledger-url=sqlite:"}, want: "path is missing"},
-		{name: "ledger with Redis", args: []string{"--ledger-url=sqlite:x", "--redis-url=redis://h"}, want: "not supported together with --redis-url yet"},
 		{name: "lease", args: []string{"--lease=12s"}, want: "--lease 12s is too short: it must outlast --timeout (10s) by 5s at least"},
 		{name: "lease zero", args: []string{"--lease=0"}, want: "--lease 0s is too short"},
 		{name: "lease long", args: []string{"--lease=2d"}, want: "--lease must be 1d at most"},
@@ -338,20 +338,22 @@ func TestDerived(t *testing.T) {
 	if c.Lease != 30*time.Second || c.LeaseMargin() != 10*time.Second {
 		t.Errorf("lease %v, margin %v", c.Lease, c.LeaseMargin())
 	}
-	if c.LedgerPath() != "/var/lib/duehook/duehook.db" {
-		t.Errorf("ledger at %q", c.LedgerPath())
+	if c.LedgerURL != "sqlite:/var/lib/duehook/duehook.db" {
+		t.Errorf("ledger at %q", c.LedgerURL)
 	}
 	if c := load(t, []string{"--redis-url=redis://h"}, nil); c.LedgerURL != "" {
 		t.Errorf("Redis got a ledger that nobody asked for: %q", c.LedgerURL)
 	}
 }
 
-func TestLedgerPath(t *testing.T) {
-	for url, want := range map[string]string{
-		"sqlite:x.db": "x.db", "sqlite:/v/x.db": "/v/x.db", "sqlite:///v/x.db": "/v/x.db", "sqlite://x.db": "x.db",
+func TestLedgerURL(t *testing.T) {
+	for _, url := range []string{
+		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d",
 	} {
-		if got := load(t, []string{"--ledger-url", url}, nil).LedgerPath(); got != want {
-			t.Errorf("%s: %q, want %q", url, got, want)
+		for _, args := range [][]string{{"--ledger-url", url}, {"--ledger-url", url, "--redis-url=redis://h"}} {
+			if c := load(t, args, nil); c.LedgerURL != url {
+				t.Errorf("%v: %q", args, c.LedgerURL)
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -66,10 +67,9 @@ func (c *Config) validateStorage(p *problems) {
 		}
 	}
 	if c.LedgerURL != "" {
-		p.check(c.LedgerPath() != "", "--ledger-url: %s", ledgerComplaint(c.LedgerURL))
-		// A journal beside one node would not hear of what the others do, and
-		// would have their finished jobs sent again.
-		p.check(c.Embedded(), "--ledger-url is not supported together with --redis-url yet in this version; leave it out, and let Redis write an append-only file")
+		if err := ledger.CheckURL(c.LedgerURL); err != nil {
+			p.check(false, "--ledger-url: %w", err)
+		}
 	}
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
@@ -94,27 +94,6 @@ func (c *Config) validateSigning(p *problems) {
 // MasterKeys are the texts of --master-key.
 func (c *Config) MasterKeys() []string {
 	return strings.FieldsFunc(c.MasterKey, func(r rune) bool { return r == ',' })
-}
-
-// LedgerPath is the file of a ledger on SQLite, or empty.
-func (c *Config) LedgerPath() string {
-	path, ok := strings.CutPrefix(c.LedgerURL, sqliteScheme)
-	if !ok {
-		return ""
-	}
-	// sqlite:///var/lib/x and sqlite://x are the same file as sqlite:/var/lib/x and sqlite:x.
-	return strings.TrimPrefix(path, "//")
-}
-
-func ledgerComplaint(url string) string {
-	scheme, _, _ := strings.Cut(url, ":")
-	switch scheme {
-	case "postgres", "postgresql", "mysql", "mariadb":
-		return scheme + " is not supported yet in this version; use sqlite:path"
-	case "sqlite":
-		return "the file's path is missing; write sqlite:path"
-	}
-	return "write sqlite:path"
 }
 
 // maxConcurrency bounds the limits on jobs of one endpoint.

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -47,9 +46,9 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func benchStore(b *testing.B, path string) *ledger.Store {
+func benchStore(b *testing.B, url string) *ledger.Store {
 	b.Helper()
-	s, err := ledger.Open(b.Context(), ledger.Options{Path: path, Store: memstore.New(memstore.Options{})})
+	s, err := ledger.Open(b.Context(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,11 +66,21 @@ func benchRegister(b *testing.B, s *ledger.Store, from, n int, delay time.Durati
 	}
 }
 
+// onEachServer runs a benchmark for every kind of server.
+func onEachServer(b *testing.B, run func(b *testing.B, kind *backend)) {
+	b.Helper()
+	for _, kind := range backends {
+		b.Run(kind.name, func(b *testing.B) { run(b, kind) })
+	}
+}
+
 // BenchmarkRegister counts jobs: one at a time by so many callers at once.
-func BenchmarkRegister(b *testing.B) {
+func BenchmarkRegister(b *testing.B) { onEachServer(b, benchmarkRegister) }
+
+func benchmarkRegister(b *testing.B, kind *backend) {
 	for _, callers := range []int{1, 32, 256} {
 		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
-			s := benchStore(b, filepath.Join(b.TempDir(), "duehook.db"))
+			s := benchStore(b, kind.fresh(b))
 			defer s.Close()
 			b.ResetTimer()
 			cpu := cpuTime(b)
@@ -95,8 +104,10 @@ func BenchmarkRegister(b *testing.B) {
 }
 
 // BenchmarkRegisterBatch counts jobs, registered a hundred at a time.
-func BenchmarkRegisterBatch(b *testing.B) {
-	s := benchStore(b, filepath.Join(b.TempDir(), "duehook.db"))
+func BenchmarkRegisterBatch(b *testing.B) { onEachServer(b, benchmarkRegisterBatch) }
+
+func benchmarkRegisterBatch(b *testing.B, kind *backend) {
+	s := benchStore(b, kind.fresh(b))
 	defer s.Close()
 	b.ResetTimer()
 	cpu := cpuTime(b)
@@ -108,10 +119,12 @@ func BenchmarkRegisterBatch(b *testing.B) {
 
 // BenchmarkDrain counts jobs that are carried, claimed, and settled a hundred
 // at a time by several workers.
-func BenchmarkDrain(b *testing.B) {
+func BenchmarkDrain(b *testing.B) { onEachServer(b, benchmarkDrain) }
+
+func benchmarkDrain(b *testing.B, kind *backend) {
 	for _, workers := range []int{1, 4} {
 		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) {
-			s := benchStore(b, filepath.Join(b.TempDir(), "duehook.db"))
+			s := benchStore(b, kind.fresh(b))
 			defer s.Close()
 			for i := 0; i < b.N; i += 1000 {
 				benchRegister(b, s, i, min(1000, b.N-i), 0)
@@ -165,9 +178,11 @@ func drainOnce(b *testing.B, s *ledger.Store, nonce string) int {
 }
 
 // BenchmarkOpen counts jobs that wait and are put back at the start.
-func BenchmarkOpen(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "duehook.db")
-	s := benchStore(b, path)
+func BenchmarkOpen(b *testing.B) { onEachServer(b, benchmarkOpen) }
+
+func benchmarkOpen(b *testing.B, kind *backend) {
+	url := kind.fresh(b)
+	s := benchStore(b, url)
 	for i := 0; i < b.N; i += 1000 {
 		benchRegister(b, s, i, min(1000, b.N-i), time.Hour)
 	}
@@ -176,7 +191,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 	b.ResetTimer()
 	cpu := cpuTime(b)
-	s = benchStore(b, path)
+	s = benchStore(b, url)
 	b.StopTimer()
 	report(b, cpu)
 	if err := s.Close(); err != nil {

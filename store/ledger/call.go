@@ -11,8 +11,10 @@ import (
 // call is one call that changes jobs: it holds their keys, and room in the
 // journal for the rows that it will cause.
 type call struct {
-	s      *Store
-	rows   int64
+	s    *Store
+	rows int64
+	// lost: there is no room, and the store goes on without the journal.
+	lost   bool
 	unlock func() // nil: no keys are held
 }
 
@@ -27,7 +29,26 @@ func (s *Store) begin(ctx context.Context, rows int, keys ...job.Key) (*call, er
 		s.leave()
 		return nil, err
 	}
-	c := &call{s: s, rows: n}
+	return s.beginWith(ctx, &call{s: s, rows: n}, keys)
+}
+
+// beginDelivering is begin for what must go on although the journal cannot be
+// written: a shared store does not depend on it.
+func (s *Store) beginDelivering(ctx context.Context, rows int, keys ...job.Key) (*call, error) {
+	if !s.o.Shared || s.committer.owing() == nil {
+		return s.begin(ctx, rows, keys...)
+	}
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	c := &call{s: s, rows: min(int64(rows), maxQueued)}
+	if !s.committer.room.TryAcquire(c.rows) {
+		c.rows, c.lost = 0, true
+	}
+	return s.beginWith(ctx, c, keys)
+}
+
+func (s *Store) beginWith(ctx context.Context, c *call, keys []job.Key) (*call, error) {
 	if err := c.hold(ctx, keys...); err != nil {
 		c.end()
 		return nil, err
@@ -63,6 +84,16 @@ func (c *call) take(rows int) int64 {
 	n := min(int64(rows), c.rows)
 	c.rows -= n
 	return n
+}
+
+// journal hands over what the store has done, an entry of so many rows. If
+// there is no room, it is given up.
+func (c *call) journal(rows int, add func(g *group)) {
+	if c.lost {
+		c.s.committer.lose(rows)
+		return
+	}
+	c.s.committer.enqueue(&entry{rows: c.take(rows), owed: true, add: add})
 }
 
 // free gives the keys back before the call ends.

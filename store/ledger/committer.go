@@ -42,6 +42,7 @@ type entry struct {
 type committer struct {
 	write  *sql.DB
 	st     *statements
+	shared bool
 	clock  job.Clock
 	logger *slog.Logger
 	host   string
@@ -55,16 +56,17 @@ type committer struct {
 	queue  []*entry
 	broken error // of the last commit; nil if it went well
 	owes   bool  // entries are owed since a commit failed
+	lost   int   // rows that there was no room for since then
 
 	// Of the goroutine alone:
 	known   map[job.Key]*target
-	nextSeq int64
-	durable bool // what setDurable said last
+	nextSeq int64 // zero: the server counts
+	durable bool  // what setDurable said last
 }
 
 func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options) *committer {
 	c := &committer{
-		write: write, st: st, clock: o.Clock, logger: o.Logger, host: o.Host,
+		write: write, st: st, shared: o.Shared, clock: o.Clock, logger: o.Logger, host: o.Host,
 		room: semaphore.NewWeighted(maxQueued),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true,
@@ -119,6 +121,17 @@ func (c *committer) lastError() error {
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
+
+// lose notes that rows are not journalled.
+func (c *committer) lose(rows int) {
+	c.mu.Lock()
+	first := c.lost == 0
+	c.lost += rows
+	c.mu.Unlock()
+	if first {
+		c.logger.Error("the journal is too far behind: what happens to jobs is not written to it any more until it is back")
+	}
+}
 
 // stop writes what waits and ends the goroutine. Nothing may be enqueued any
 // more. What cannot be written now is lost; the error says so.
@@ -194,7 +207,14 @@ func (c *committer) take() []*entry {
 // commitBatch writes the entries in one transaction.
 func (c *committer) commitBatch(batch []*entry) error {
 	ctx := context.Background()
-	g := newGroup(c.known, c.nextSeq, c.host)
+	if c.nextSeq == 0 {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, commitLimit)
+		defer cancel()
+	}
+	g := newGroup(c.known, c.host)
+	g.nextSeq, g.shared, g.counted = c.nextSeq, c.shared, c.nextSeq == 0
+	g.looks = g.shared || g.counted
 	durable := false
 	for _, e := range batch {
 		e.add(g)
@@ -204,14 +224,16 @@ func (c *committer) commitBatch(batch []*entry) error {
 		clear(c.known) // it may say what was not written
 		return err
 	}
-	c.nextSeq = g.nextSeq
+	if !g.counted {
+		c.nextSeq = g.nextSeq
+	}
 	g.committed()
 	return nil
 }
 
 func (c *committer) transact(ctx context.Context, g *group, durable bool) error {
 	if durable != c.durable {
-		if err := setDurable(ctx, c.write, durable); err != nil {
+		if err := c.st.setDurable(ctx, c.write, durable); err != nil {
 			return err
 		}
 		c.durable = durable
@@ -220,7 +242,11 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	if err := g.write(ctx, tx, c.st); err != nil {
+	err = c.takeTurn(ctx, tx, g, durable)
+	if err == nil {
+		err = g.write(ctx, tx, c.st)
+	}
+	if err != nil {
 		_ = tx.Rollback() // the first error says more
 		return err
 	}
@@ -231,13 +257,22 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	return nil
 }
 
+// takeTurn waits until no other node writes, if there are any.
+func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *group, durable bool) error {
+	next, err := c.st.turn(ctx, tx, durable)
+	if g.counted {
+		g.nextSeq = next
+	}
+	return err
+}
+
 func (c *committer) succeeded(batch []*entry) {
 	c.mu.Lock()
-	was := c.broken
-	c.broken, c.owes = nil, false
+	was, lost := c.broken, c.lost
+	c.broken, c.owes, c.lost = nil, false, 0
 	c.mu.Unlock()
 	if was != nil {
-		c.logger.Info("the journal can be written again")
+		c.logger.Info("the journal can be written again", "rows_lost", lost)
 	}
 	for _, e := range batch {
 		c.answer(e, nil)

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"flag"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
 
@@ -12,23 +11,28 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// The embedded default passes the suite of all stores.
-var harness = storetest.Harness{
-	Open: func(t testing.TB, o storetest.Options) store.Store {
-		t.Helper()
-		s, err := ledger.Open(t.Context(), ledger.Options{
-			Path:  filepath.Join(t.TempDir(), "duehook.db"),
-			Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	},
-	Bubble: synctest.Test,
+// harness is for a journal of each kind around memstore.
+func harness(b *backend) storetest.Harness {
+	return storetest.Harness{
+		Open: func(t testing.TB, o storetest.Options) store.Store {
+			t.Helper()
+			s, err := ledger.Open(t.Context(), ledger.Options{
+				URL: b.fresh(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Bubble: synctest.Test,
+	}
 }
 
-func TestConformance(t *testing.T) { storetest.Run(t, harness) }
+func TestConformance(t *testing.T) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) { storetest.Run(t, harness(b)) })
+	}
+}
 
 // TestModel makes fewer runs than memstore's own test, which it repeats for the
 // most part: each opens a journal.
@@ -37,5 +41,7 @@ func TestModel(t *testing.T) {
 	before := checks.Value.String()
 	noError(t, "set rapid.checks", checks.Value.Set("20"))
 	defer func() { noError(t, "set rapid.checks", checks.Value.Set(before)) }()
-	storetest.RunModel(t, harness)
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) { storetest.RunModel(t, harness(b)) })
+	}
 }

@@ -11,7 +11,7 @@ import (
 
 // Carry lets the store carry, and journals that when it suits.
 func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	c, err := s.begin(ctx, o.Cap)
+	c, err := s.beginDelivering(ctx, o.Cap)
 	if err != nil {
 		return store.CarryResult{}, err
 	}
@@ -24,11 +24,11 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 		return r, err
 	}
 	carried := slices.Clone(r.Carried) // the caller may change its own
-	s.committer.enqueue(&entry{rows: c.take(len(carried)), owed: true, add: func(g *group) {
+	c.journal(len(carried), func(g *group) {
 		for i := range carried {
 			g.carried(&carried[i], o.By, now)
 		}
-	}})
+	})
 	return r, nil
 }
 
@@ -39,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	for i, h := range hints {
 		keys[i] = h.Key()
 	}
-	c, err := s.begin(ctx, 2*len(hints), keys...) // progress, flow
+	c, err := s.beginDelivering(ctx, 2*len(hints), keys...) // progress, flow
 	if err != nil {
 		return nil, err
 	}
@@ -49,23 +49,24 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 		return claims, err
 	}
 	claimed := slices.Clone(claims)
-	s.committer.enqueue(&entry{rows: c.take(2 * len(claimed)), owed: true, add: func(g *group) {
+	c.journal(2*len(claimed), func(g *group) {
 		for i := range claimed {
 			g.claimed(&claimed[i], o.By)
 		}
-	}})
+	})
 	return claims, nil
 }
 
 // Settle lets the store settle, and answers once that is committed to the
 // journal: a settlement lost in a crash would be a delivery repeated. After an
-// error the settlements may be repeated, as any.
+// error the settlements may be repeated, as any. A shared store has them
+// already, so they are answered even if the journal cannot be written.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	keys := make([]job.Key, len(settlements))
 	for i := range settlements {
 		keys[i] = settlements[i].Key
 	}
-	c, err := s.begin(ctx, 2*len(settlements), keys...) // progress, flow
+	c, err := s.beginDelivering(ctx, 2*len(settlements), keys...) // progress, flow
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +80,20 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 		return settled, err
 	}
 	settlements = slices.Clone(settlements) // still wanted after an error
-	done := s.committer.submit(&entry{rows: c.take(2 * applied), owed: true, add: func(g *group) {
+	add := func(g *group) {
 		for i := range settled {
 			if settled[i].Status == store.Applied {
 				g.settle(&settlements[i], &settled[i], logs[i])
 			}
 		}
-	}})
+	}
+	if s.o.Shared && s.committer.owing() != nil {
+		c.journal(2*applied, add) // there is nothing to wait for
+		return settled, nil
+	}
+	done := s.committer.submit(&entry{rows: c.take(2 * applied), owed: true, add: add})
 	c.free()
-	if err := <-done; err != nil {
+	if err := <-done; err != nil && !s.o.Shared {
 		return nil, err
 	}
 	return settled, nil

@@ -12,7 +12,7 @@ import (
 const (
 	sqlDocument       = "SELECT version, data FROM document WHERE kind = ? AND name = ?"
 	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? ORDER BY name"
-	sqlAddDocument    = "INSERT INTO document (kind, name, version, data) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING"
+	sqlAddDocument    = "INSERT INTO document (kind, name, version, data) VALUES (?, ?, 1, ?) "
 	sqlChangeDocument = "UPDATE document SET version = version + 1, data = ? WHERE kind = ? AND name = ? AND version = ?"
 	sqlDeleteDocument = "DELETE FROM document WHERE kind = ? AND name = ? AND version = ?"
 )
@@ -24,7 +24,7 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 	}
 	defer s.leave()
 	d := store.Document{Kind: kind, Name: name}
-	err := s.read.QueryRowContext(ctx, sqlDocument, kind, name).Scan(&d.Version, &d.Data)
+	err := s.read.QueryRowContext(ctx, s.st.bind(sqlDocument), kind, name).Scan(&d.Version, &d.Data)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return store.Document{}, store.ErrNotFound
@@ -40,7 +40,7 @@ func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Documen
 		return nil, err
 	}
 	defer s.leave()
-	rows, err := s.read.QueryContext(ctx, sqlListDocuments, kind)
+	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlListDocuments), kind)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Docume
 	}
 	text, args := sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
 	if d.Version == 0 {
-		text, args = sqlAddDocument, []any{d.Kind, d.Name, data}
+		text, args = sqlAddDocument+s.st.keep(), []any{d.Kind, d.Name, data}
 	}
 	changed, err := s.changeDocument(ctx, text, args...)
 	switch {
@@ -99,17 +99,17 @@ func (s *Store) changeDocument(ctx context.Context, text string, args ...any) (b
 		return false, err
 	}
 	defer s.leave()
-	conn, err := s.write.Conn(ctx)
+	conn, err := s.pools.write.Conn(ctx)
 	if err != nil {
 		return false, unavailable(err)
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
 	// The committer may have left the connection less durable. That it is more
 	// durable than the committer thinks does no harm.
-	if _, err := conn.ExecContext(ctx, sqlDurable); err != nil {
+	if err := s.st.setDurable(ctx, conn, true); err != nil {
 		return false, unavailable(err)
 	}
-	result, err := conn.ExecContext(ctx, text, args...)
+	result, err := conn.ExecContext(ctx, s.st.bind(text), args...)
 	if err != nil {
 		return false, unavailable(err)
 	}

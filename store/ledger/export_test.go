@@ -17,7 +17,7 @@ func (s *Store) Flush() error {
 
 // Exec runs SQL on the writer's connection.
 func (s *Store) Exec(ctx context.Context, text string, args ...any) error {
-	_, err := s.write.ExecContext(ctx, text, args...)
+	_, err := s.pools.write.ExecContext(ctx, text, args...)
 	return err
 }
 
@@ -34,7 +34,7 @@ func (s *Store) Fill() (release func()) {
 func (s *Store) Pragma(t testing.TB, name string) string {
 	t.Helper()
 	var value string
-	if err := s.write.QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value); err != nil {
+	if err := s.pools.write.QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value); err != nil {
 		t.Fatal(err)
 	}
 	return value

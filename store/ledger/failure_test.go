@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -25,16 +24,12 @@ func unavailable(t *testing.T, what string, err error) {
 // readOnly makes every write fail, until it is taken back.
 func (r *rig) readOnly(on bool) {
 	r.t.Helper()
-	value := 0
-	if on {
-		value = 1
-	}
-	noError(r.t, "PRAGMA", r.Exec(r.t.Context(), fmt.Sprint("PRAGMA query_only = ", value)))
+	noError(r.t, "Exec", r.Exec(r.t.Context(), r.b.readOnly(on)))
 }
 
 func TestDiskFull(t *testing.T) {
 	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+		r := freshRig(t, sqliteBackend, retention)
 		r.add(reg("a", 0))
 		noError(t, "Flush", r.Flush())
 		noError(t, "PRAGMA", r.Exec(t.Context(), "PRAGMA max_page_count = 1")) // no more than there are
@@ -139,7 +134,7 @@ func TestWritesFail(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "could not be written") {
 				t.Fatalf("Close: %v", err)
 			}
-			equal(t, "state", newRig(t, r.path, retention).get("a").State, job.Waiting)
+			equal(t, "state", newRig(t, r.b, r.url, retention).get("a").State, job.Waiting)
 		},
 		"callers wait while too much is owed": func(t *testing.T, r *rig) {
 			release := r.Fill()
@@ -158,8 +153,8 @@ func TestWritesFail(t *testing.T) {
 			unavailable(t, "Carry", err)
 		},
 	} {
-		t.Run(name, inBubble(func(t *testing.T) {
-			r := newRig(t, newPath(t), retention)
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			r := freshRig(t, b, retention)
 			r.add(reg("a", 0))
 			noError(t, "Flush", r.Flush())
 			test(t, r)
@@ -168,9 +163,9 @@ func TestWritesFail(t *testing.T) {
 }
 
 func TestFailuresAreLoggedOnce(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
 		var out bytes.Buffer
-		r := newRig(t, newPath(t), retention, func(o *ledger.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		r := freshRig(t, b, retention, func(o *ledger.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 		r.readOnly(true)
 		for range 3 {
 			_, err := r.Register(t.Context(), []store.Registration{reg("a", 0)})
@@ -186,9 +181,9 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 
 // A store that fails is passed on, and leaves nothing locked.
 func TestTheStoreFails(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		r.add(reg("a", 0))
 		c := r.takeOne()
 		h.get, h.claim, h.settle, h.restore = unsent[job.Job], unsent[[]store.Claimed], unsent[[]store.Settled], unsent[int]

@@ -34,7 +34,7 @@ func (s *Store) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if err := s.committer.flush(); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, sqlFlow, key.Topic, key.ID)
+	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlFlow), key.Topic, key.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
 	}

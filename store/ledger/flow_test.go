@@ -34,8 +34,8 @@ func (r *rig) flow(id string) []ledger.FlowEntry {
 }
 
 func TestFlow(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		began := job.InstantOf(time.Now())
 		first := r.add(reg("a", time.Second))
 		r.pass(time.Second)
@@ -86,8 +86,8 @@ func TestFlow(t *testing.T) {
 
 // A claim whose answer was lost is given again, and is one claim.
 func TestFlowOfARepeatedClaim(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		r.add(reg("a", 0))
 		_, err := r.Carry(t.Context(), 0, carryAll)
 		noError(t, "Carry", err)
@@ -104,8 +104,8 @@ func TestFlowOfARepeatedClaim(t *testing.T) {
 
 // Claims can be journalled before the carrying that made them possible.
 func TestFlowIsPutInOrder(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		r.add(reg("a", 0))
 		r.run(job.OutcomeFailed, 0)
 		r.run(job.OutcomeDelivered, 0)
@@ -128,7 +128,7 @@ func TestFlowIsPutInOrder(t *testing.T) {
 
 // The states in the table for people are those of the program.
 func TestStateNames(t *testing.T) {
-	r := newRig(t, newPath(t), 0)
+	r := freshRig(t, sqliteBackend, 0)
 	var want []string
 	for code := range len(job.States) {
 		want = append(want, job.State(code).String())

@@ -44,9 +44,9 @@ func TestOneTransaction(t *testing.T) {
 		"dead, registered":          {fail(-1), register(store.Reject)},
 		"dead, replayed":            {fail(-1), update(replay)},
 	} {
-		t.Run(name, inBubble(func(t *testing.T) {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			h, option := hook()
-			r := newRig(t, newPath(t), retention, option)
+			r := freshRig(t, b, retention, option)
 			var resume func()
 			h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 				res, err := call()
@@ -74,8 +74,8 @@ func TestOneTransaction(t *testing.T) {
 
 // A cancel of a job in flight adds to its version, and so does its end.
 func TestVersionOfACancelInFlight(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		r.add(reg("a", 0))
 		c := r.takeOne()
 		r.update("a", cancel)
@@ -102,9 +102,9 @@ func TestNothingComesBetween(t *testing.T) {
 		"a claim between a replacement and its commit":        {true, replacing, func(r *rig) { r.takeOne() }},
 		"an update between a settlement and its commit":       {true, func(r *rig) { r.run(job.OutcomeFailed, time.Minute) }, later},
 	} {
-		t.Run(name, inBubble(func(t *testing.T) {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			h, option := hook()
-			r := newRig(t, newPath(t), retention, option)
+			r := freshRig(t, b, retention, option)
 			if c.before {
 				r.add(reg("a", 0))
 			}

@@ -6,7 +6,8 @@
 // and journalled then. So a crash can cause a delivery to be repeated, and
 // never a job to be lost. Callers that wait for a commit share it.
 //
-// One Store writes a journal at a time; lockFile sees to that.
+// A journal belongs to one process, whose store is in memory, or to the nodes
+// that share one.
 package ledger
 
 import (
@@ -17,25 +18,27 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// Options configure a Store. Path and Store are required.
+// Options configure a Store. URL and Store are required.
 type Options struct {
-	// Path is the SQLite file. It is made if it is not there, and so is its
-	// directory.
-	Path string
+	// URL is where the journal is: sqlite:path, a file that is made if it is not
+	// there, with its directory, or postgres://user:password@host/database.
+	URL string
 	// Store is the store to wrap. Closing the ledger closes it; when Open fails,
 	// it stays the caller's.
 	Store store.Store
+	// Shared: the wrapped store is one that other processes use and that outlives
+	// this one, such as Redis. They write the same journal, and nothing is put
+	// back at the start. Not set, the journal is this process's alone.
+	Shared bool
 	// Clock must be the wrapped store's; nil is the machine's.
 	Clock job.Clock
 	// Host names this machine in the flow of jobs; empty is its hostname.
@@ -57,8 +60,7 @@ type Store struct {
 	inner store.Store
 
 	o         Options
-	lock      *flock.Flock
-	write     *sql.DB
+	pools     *pools
 	read      *sql.DB
 	st        *statements
 	committer *committer
@@ -70,7 +72,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
-	unsure map[job.Key]struct{} // registrations committed of which the store gave no answer
+	unsure map[job.Key]string // the uids of registrations committed of which the store gave no answer
 }
 
 var _ store.Store = (*Store)(nil)
@@ -78,11 +80,11 @@ var _ store.Store = (*Store)(nil)
 // Open opens the journal, brings its tables up to date, puts back what the
 // store lacks, and gives the two as one Store.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Path == "" || o.Store == nil {
-		return nil, errors.New("ledger: Options need a Path and a Store")
+	if o.URL == "" || o.Store == nil {
+		return nil, errors.New("ledger: Options need a URL and a Store")
 	}
 	o.setDefaults()
-	s := &Store{Reader: o.Store, inner: o.Store, o: o, unsure: map[job.Key]struct{}{}}
+	s := &Store{Reader: o.Store, inner: o.Store, o: o, unsure: map[job.Key]string{}}
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), s.shut())
@@ -104,54 +106,72 @@ func (o *Options) setDefaults() {
 }
 
 func (s *Store) open(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Dir(s.o.Path), 0o700); err != nil {
-		return fmt.Errorf("make the data directory: %w", err)
-	}
-	var err error
-	if s.lock, err = lockFile(s.o.Path); err != nil {
+	d, err := dialectFor(s.o.URL)
+	if err != nil {
 		return err
 	}
-	if s.write, s.read, err = openSQLite(ctx, s.o.Path); err != nil {
+	if s.pools, err = d.open(ctx); err != nil {
 		return err
 	}
-	if err := migrate(ctx, s.write); err != nil {
+	s.read = s.pools.read
+	if err := s.migrate(ctx, d); err != nil {
 		return err
 	}
-	if s.st, err = prepare(ctx, s.write); err != nil {
+	if err := d.claim(ctx, s.pools, s.o.Shared); err != nil {
 		return err
 	}
-	var last int64
-	if err := s.write.QueryRowContext(ctx, sqlLastSeq).Scan(&last); err != nil {
-		return fmt.Errorf("read the journal: %w", err)
-	}
-	if err := s.restore(ctx); err != nil {
+	if s.st, err = prepare(ctx, d, s.pools.write); err != nil {
 		return err
 	}
-	s.committer = startCommitter(s.write, s.st, last+1, &s.o)
+	next, err := s.nextSeq(ctx)
+	if err != nil {
+		return err
+	}
+	if !s.o.Shared {
+		if err := s.restore(ctx); err != nil {
+			return err
+		}
+	}
+	s.committer = startCommitter(s.pools.write, s.st, next, &s.o)
 	return nil
 }
 
+// nextSeq is the seq of the next message, or zero where the server counts.
+func (s *Store) nextSeq(ctx context.Context) (int64, error) {
+	if _, alone := s.st.dialect.(*sqlite); !alone {
+		return 0, nil
+	}
+	var last int64
+	if err := s.read.QueryRowContext(ctx, sqlLastSeq).Scan(&last); err != nil {
+		return 0, fmt.Errorf("read the journal: %w", err)
+	}
+	return last + 1, nil
+}
+
 // migrate brings the tables up to date. Those of a newer version are refused.
-func migrate(ctx context.Context, db *sql.DB) error {
-	dir, err := fs.Sub(migrations, migrationsDir)
+func (s *Store) migrate(ctx context.Context, d dialect) error {
+	dir, dialect := d.dir()
+	files, err := fs.Sub(migrations, dir)
 	if err != nil {
 		return fmt.Errorf("migrate the journal: %w", err)
 	}
-	p, err := goose.NewProvider(gooseDialect, db, dir)
+	p, err := goose.NewProvider(dialect, s.pools.write, files)
 	if err != nil {
 		return fmt.Errorf("migrate the journal: %w", err)
 	}
-	has, knows, err := p.GetVersions(ctx)
-	if err != nil {
-		return fmt.Errorf("migrate the journal: %w", err)
-	}
-	if has > knows {
-		return fmt.Errorf("the journal was written by a newer duehook (its tables have version %d, this one knows %d)", has, knows)
-	}
-	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate the journal: %w", err)
-	}
-	return nil
+	return d.migrating(ctx, s.pools, func() error {
+		has, knows, err := p.GetVersions(ctx)
+		if err != nil {
+			return fmt.Errorf("migrate the journal: %w", err)
+		}
+		if has > knows {
+			return fmt.Errorf("the journal was written by a newer duehook (its tables have version %d, this one knows %d)", has, knows)
+		}
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the journal: %w", err)
+		}
+		return nil
+	})
 }
 
 // errClosed is what calls get after Close.
@@ -211,13 +231,8 @@ func (s *Store) shut() error {
 	if s.st != nil {
 		errs = append(errs, s.st.close())
 	}
-	for _, db := range []*sql.DB{s.read, s.write} { // the last writes the log back into the file
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
-	}
-	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+	if s.pools != nil {
+		errs = append(errs, s.pools.close())
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,7 @@ import (
 
 func TestFilesAreForTheOwnerOnly(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a dir?with=odd&names#%41", "data")
-	r := newRig(t, filepath.Join(dir, "duehook.db"), 0)
+	r := newRig(t, sqliteBackend, "sqlite:"+filepath.Join(dir, "duehook.db"), 0)
 	r.add(reg("a", 0))
 	files, err := os.ReadDir(dir)
 	noError(t, "ReadDir", err)
@@ -37,9 +37,9 @@ func TestFilesAreForTheOwnerOnly(t *testing.T) {
 }
 
 func TestOneProcessAtATime(t *testing.T) {
-	r := newRig(t, newPath(t), 0)
-	_, err := tryRig(t, r.path, 0)
-	if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), filepath.Dir(r.path)) {
+	r := freshRig(t, sqliteBackend, 0)
+	_, err := tryRig(t, r.b, r.url, 0)
+	if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), filepath.Dir(strings.TrimPrefix(r.url, "sqlite:"))) {
 		t.Fatalf("second Open: %v", err)
 	}
 	r.restart(0)
@@ -47,7 +47,7 @@ func TestOneProcessAtATime(t *testing.T) {
 
 func TestPragmas(t *testing.T) {
 	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), 0)
+		r := freshRig(t, sqliteBackend, 0)
 		r.add(reg("a", 0))
 		synctest.Wait()
 		for pragma, want := range map[string]string{"journal_mode": "wal", "busy_timeout": "5000"} {
@@ -70,7 +70,7 @@ func TestOpenPrintsNothing(t *testing.T) {
 	noError(t, "Pipe", err)
 	stdout, stderr := os.Stdout, os.Stderr
 	os.Stdout, os.Stderr = write, write
-	r, openErr := tryRig(t, newPath(t), 0)
+	r, openErr := tryRig(t, sqliteBackend, sqliteBackend.fresh(t), 0)
 	os.Stdout, os.Stderr = stdout, stderr
 	noError(t, "Open", openErr)
 	noError(t, "Close", r.Close())
@@ -89,18 +89,18 @@ func TestOpenFails(t *testing.T) {
 	}
 	journal := func(t *testing.T, text string) string {
 		t.Helper()
-		r := newRig(t, newPath(t), retention)
+		r := freshRig(t, sqliteBackend, retention)
 		r.register(store.Created, reg("a", 0), reg("b", time.Hour))
 		r.run(job.OutcomeFailed, time.Hour)
 		noError(t, text, r.Exec(t.Context(), text))
 		noError(t, "Close", r.Close())
-		return r.path
+		return strings.TrimPrefix(r.url, "sqlite:")
 	}
 	for name, c := range map[string]struct {
 		path func(t *testing.T) string
 		want string
 	}{
-		"no path":                    {func(*testing.T) string { return "" }, "need a Path"},
+		"no path":                    {func(*testing.T) string { return "" }, "write sqlite:path"},
 		"a directory that is a file": {func(t *testing.T) string { return filepath.Join(file(t, ""), "x.db") }, "data directory"},
 		"no lock file": {func(t *testing.T) string {
 			path := newPath(t)
@@ -126,14 +126,14 @@ func TestOpenFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := c.path(t)
-			_, err := tryRig(t, path, retention)
+			_, err := tryRig(t, sqliteBackend, "sqlite:"+path, retention)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open: %v, want %q in it", err, c.want)
 			}
 		})
 	}
 	t.Run("no store", func(t *testing.T) {
-		if _, err := ledger.Open(t.Context(), ledger.Options{Path: newPath(t)}); err == nil {
+		if _, err := ledger.Open(t.Context(), ledger.Options{URL: sqliteBackend.fresh(t)}); err == nil {
 			t.Fatal("opened")
 		}
 	})
@@ -141,22 +141,22 @@ func TestOpenFails(t *testing.T) {
 		path := journal(t, "SELECT 1")
 		s := memstore.New(memstore.Options{})
 		noError(t, "Close", s.Close())
-		_, err := ledger.Open(t.Context(), ledger.Options{Path: path, Store: s})
+		_, err := ledger.Open(t.Context(), ledger.Options{URL: "sqlite:" + path, Store: s})
 		unavailable(t, "Open", err)
-		newRig(t, path, retention) // nothing is locked
+		newRig(t, sqliteBackend, "sqlite:"+path, retention) // nothing is locked
 	})
 	t.Run("given up", func(t *testing.T) {
 		path := journal(t, "SELECT 1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := ledger.Open(ctx, ledger.Options{Path: path, Store: memstore.New(memstore.Options{})}); !errors.Is(err, context.Canceled) {
+		if _, err := ledger.Open(ctx, ledger.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Open: %v", err)
 		}
 	})
 }
 
 func TestCloseTwice(t *testing.T) {
-	r := newRig(t, newPath(t), 0)
+	r := freshRig(t, sqliteBackend, 0)
 	noError(t, "Close", r.Close())
 	noError(t, "Close", r.Close())
 	_, err := r.Flow(t.Context(), key("a"))
@@ -168,7 +168,7 @@ func TestCloseTwice(t *testing.T) {
 func TestCloseWaitsForCalls(t *testing.T) {
 	inBubble(func(t *testing.T) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, sqliteBackend, retention, option)
 		closed := make(chan error, 1)
 		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			go func() { closed <- r.Close() }()
@@ -178,13 +178,13 @@ func TestCloseWaitsForCalls(t *testing.T) {
 		}
 		want := r.add(reg("a", time.Hour))
 		noError(t, "Close", <-closed)
-		equal(t, "the job", newRig(t, r.path, retention).get("a"), want)
+		equal(t, "the job", newRig(t, r.b, r.url, retention).get("a"), want)
 	})(t)
 }
 
 // Closing while calls are under way loses nothing that was answered.
 func TestCloseUnderWay(t *testing.T) {
-	r := newRig(t, newPath(t), retention)
+	r := freshRig(t, sqliteBackend, retention)
 	answered := make(chan string, 1000)
 	stopped := make(chan struct{})
 	for c := range 4 {
@@ -220,7 +220,7 @@ func TestCloseUnderWay(t *testing.T) {
 	for len(answered) > 0 {
 		ids = append(ids, <-answered)
 	}
-	r = newRig(t, r.path, retention)
+	r = newRig(t, r.b, r.url, retention)
 	for _, id := range ids {
 		r.get(id)
 	}

@@ -28,8 +28,8 @@ func (r *rig) rows() map[string]string {
 }
 
 func TestPurge(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		for i := range 5 {
 			r.add(reg(fmt.Sprint("delivered-", i), 0))
 			r.run(job.OutcomeDelivered, 0)
@@ -57,8 +57,8 @@ func TestPurge(t *testing.T) {
 }
 
 func TestLongerRetention(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), 0, func(o *ledger.Options) { o.Retention = retention })
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, 0, func(o *ledger.Options) { o.Retention = retention })
 		r.add(reg("a", 0))
 		r.run(job.OutcomeDelivered, 0)
 		r.pass(retention)
@@ -73,8 +73,8 @@ func TestLongerRetention(t *testing.T) {
 // A replay can come after the journal has forgotten the job, and before the
 // store has.
 func TestReplayOfAJobThatWasPurged(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), 2*retention, func(o *ledger.Options) { o.StoreRetention = retention })
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, 2*retention, func(o *ledger.Options) { o.StoreRetention = retention })
 		r.add(reg("a", 0))
 		_, err := r.Carry(t.Context(), 0, carryAll)
 		noError(t, "Carry", err)
@@ -92,9 +92,9 @@ func TestReplayOfAJobThatWasPurged(t *testing.T) {
 // Jobs that the store had before it was wrapped enter the journal when they
 // are claimed.
 func TestJobsThatTheJournalDoesNotKnow(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		g := reg("a", 0)
 		_, err := h.Store.Register(t.Context(), []store.Registration{g})
 		noError(t, "Register", err)

@@ -76,7 +76,7 @@ func (r *rig) restartLosesNothing() {
 	crashed := r.crash(retention)
 	equal(r.t, "the jobs", crashed.all(), want)
 	equal(r.t, "keys with more than one message that may be restored",
-		r.queryCount(`SELECT count(*) FROM (SELECT 1 FROM message WHERE done_at IS NULL GROUP BY topic, id HAVING count(*) > 1)`), "0")
+		r.queryCount(`SELECT count(*) FROM (SELECT 1 FROM message WHERE done_at IS NULL GROUP BY topic, id HAVING count(*) > 1) AS k`), "0")
 	noError(r.t, "Close", crashed.Close())
 }
 
@@ -87,8 +87,8 @@ func TestRandomCalls(t *testing.T) {
 	for _, c := range []struct{ callers, steps, runs int }{{1, 30, 10}, {8, 15, 8}} {
 		for range c.runs {
 			seed := rand.Uint64()
-			t.Run(fmt.Sprintf("callers=%d,seed=%d", c.callers, seed), inBubble(func(t *testing.T) {
-				r := newRig(t, newPath(t), retention)
+			t.Run(fmt.Sprintf("callers=%d,seed=%d", c.callers, seed), onEach(func(t *testing.T, b *backend) {
+				r := freshRig(t, b, retention)
 				for range 2 {
 					var wg sync.WaitGroup
 					for n := range c.callers {

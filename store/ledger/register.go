@@ -3,7 +3,11 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -51,12 +55,14 @@ type intake struct {
 	reg    store.Registration
 	result store.Registered
 	old    *job.Job // who holds the key, if anybody
-	unsure bool     // an earlier registration got no answer from the store
+	unsure string   // uid of an earlier registration that got no answer from the store
 	// replaces an unfinished job: only the store can tell whether it may.
 	replaces bool
 
-	message message
-	seq     int64
+	message   message
+	insertion *insertion // of that, once it is on its way
+	holder    *message   // who has the key, if that is somebody else after all
+	ended     *message   // what old came to, of which the journal may not know yet
 }
 
 func (s *Store) registerRound(ctx context.Context, regs []store.Registration, round []int, results []store.Registered) error {
@@ -69,30 +75,83 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		return err
 	}
 	defer c.end()
-	intakes := make([]*intake, len(round))
-	var taken, adopted []*intake
-	for i, n := range round {
-		in, err := s.judge(ctx, regs[n])
-		switch {
-		case err != nil:
+	for try := 0; len(round) > 0; try++ {
+		intakes, err := s.judgeAll(ctx, regs, round)
+		if err != nil {
 			return err
-		case in.result.Outcome == store.Created:
-			taken = append(taken, in)
-		case in.unsure:
-			adopted = append(adopted, in)
 		}
-		intakes[i] = in
-	}
-	if err := s.adopt(c, adopted); err != nil {
-		return err
-	}
-	if err := s.takeIn(ctx, c, taken); err != nil {
-		return err
-	}
-	for i, n := range round {
-		results[n] = intakes[i].result
+		var taken, adopted []*intake
+		for _, in := range intakes {
+			switch {
+			case in.result.Outcome == store.Created:
+				taken = append(taken, in)
+			case in.unsure != "":
+				adopted = append(adopted, in)
+			}
+		}
+		if err := s.adopt(c, adopted); err != nil {
+			return err
+		}
+		if err := s.takeIn(ctx, c, taken); err != nil {
+			return err
+		}
+		var again []int
+		for i, n := range round {
+			results[n] = intakes[i].result
+			if in := intakes[i].insertion; in != nil && in.conflict {
+				again = append(again, n)
+			}
+		}
+		round = again
+		if err := s.conflicted(ctx, regs, round, try); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// conflictPauses are how long another node's registration or settlement of the
+// same key is waited for, of which either the store or the journal does not
+// know yet.
+var conflictPauses = []time.Duration{
+	5 * time.Millisecond, 20 * time.Millisecond, 75 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
+}
+
+// conflicted waits before the registrations of round are judged again.
+func (s *Store) conflicted(ctx context.Context, regs []store.Registration, round []int, try int) error {
+	if len(round) == 0 {
+		return nil
+	}
+	if try == len(conflictPauses) {
+		return fmt.Errorf("%w: the journal has a job %s that the store lacks", store.ErrUnavailable, regs[round[0]].Key)
+	}
+	return job.Sleep(ctx, s.o.Clock, conflictPauses[try])
+}
+
+// judges is how many registrations are judged at a time by a store that is a
+// round trip away.
+const judges = 16
+
+func (s *Store) judgeAll(ctx context.Context, regs []store.Registration, round []int) ([]*intake, error) {
+	intakes := make([]*intake, len(round))
+	if !s.o.Shared {
+		for i, n := range round {
+			var err error
+			if intakes[i], err = s.judge(ctx, regs[n]); err != nil {
+				return nil, err
+			}
+		}
+		return intakes, nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(judges)
+	for i, n := range round {
+		group.Go(func() (err error) {
+			intakes[i], err = s.judge(ctx, regs[n])
+			return err
+		})
+	}
+	return intakes, group.Wait()
 }
 
 // judge decides what becomes of a registration. Nobody else in this process
@@ -120,6 +179,10 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 	if err := s.accept(c, taken); err != nil {
 		return err
 	}
+	taken = slices.DeleteFunc(slices.Clone(taken), func(in *intake) bool { return in.insertion != nil && in.insertion.conflict })
+	if len(taken) == 0 {
+		return nil
+	}
 	regs := make([]store.Registration, len(taken))
 	for i, in := range taken {
 		regs[i] = in.reg
@@ -141,6 +204,11 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 // unfinished job come to the store first: two unfinished messages of one key
 // would not tell which of them was answered for.
 func (s *Store) accept(c *call, taken []*intake) error {
+	if s.o.Shared {
+		if err := s.committer.owing(); err != nil {
+			return err
+		}
+	}
 	now := job.InstantOf(s.o.Clock.Now())
 	var fresh []*intake
 	for _, in := range taken {
@@ -151,9 +219,16 @@ func (s *Store) accept(c *call, taken []*intake) error {
 			continue
 		}
 		var err error
-		if in.message, err = newMessage(in.reg.Job(now.Add(headStart)), now); err != nil {
+		j := in.reg.Job(now.Add(headStart))
+		j.CreatedAt = now
+		if in.message, err = newMessage(j, now); err != nil {
 			return err
 		}
+		in.message.unconfirmed = true
+		if err := in.overEnded(s.o.Shared); err != nil {
+			return err
+		}
+		in.insertion = &insertion{message: &in.message, at: now, over: in.over()}
 		fresh = append(fresh, in)
 	}
 	if len(fresh) == 0 {
@@ -161,12 +236,35 @@ func (s *Store) accept(c *call, taken []*intake) error {
 	}
 	return s.committer.commit(&entry{rows: c.take(3 * len(fresh)), add: func(g *group) {
 		for _, in := range fresh {
-			if in.unsure || in.old != nil && in.old.State == job.Dead {
+			if in.ended != nil {
+				g.ended(in.ended)
+			}
+			if in.unsure != "" || in.old != nil && in.old.State == job.Dead {
 				g.replace(in.reg.Key, in.old, now)
 			}
-			in.seq = g.insert(&in.message, now)
+			g.insert(in.insertion)
 		}
 	}})
+}
+
+// overEnded notes what the job came to that a registration follows: the node
+// that knows may not have journalled it yet.
+func (in *intake) overEnded(shared bool) error {
+	if !shared || in.old == nil {
+		return nil
+	}
+	m, err := newMessage(*in.old, in.old.EndedAt)
+	in.ended = &m
+	return err
+}
+
+// over names the messages that a registration may take the place of.
+func (in *intake) over() []string {
+	uids := []string{in.unsure}
+	if in.old != nil {
+		uids = append(uids, in.old.UID)
+	}
+	return uids
 }
 
 // confirm writes what the store made of registrations. It waits for the commit
@@ -181,6 +279,14 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 			if in.message, err = newMessage(in.result.Job, now); err != nil {
 				return err
 			}
+			in.insertion = &insertion{message: &in.message, at: now, proven: true}
+		}
+		if s.o.Shared && !in.replaces && !created {
+			m, err := newMessage(in.result.Job, now)
+			if err != nil {
+				return err
+			}
+			in.holder = &m
 		}
 		wait = wait || in.replaces == created
 	}
@@ -200,11 +306,14 @@ func (in *intake) confirm(g *group, now job.Instant) {
 	switch created := in.result.Outcome == store.Created; {
 	case created && in.replaces:
 		g.replace(in.reg.Key, in.old, now)
-		g.insert(&in.message, now)
+		g.insert(in.insertion)
 	case created:
-		g.confirm(in.seq, &in.result.Job)
+		g.confirm(in.insertion.of.seq, &in.result.Job)
 	case !in.replaces: // another process was faster
-		g.drops = append(g.drops, in.seq)
+		g.drops = append(g.drops, in.insertion.of)
+		if in.holder != nil {
+			g.holds(in.holder)
+		}
 	}
 }
 
@@ -232,11 +341,11 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 	return err
 }
 
-func (s *Store) isUnsure(key job.Key) bool {
+// isUnsure gives the uid of a registration that got no answer, or nothing.
+func (s *Store) isUnsure(key job.Key) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.unsure[key]
-	return ok
+	return s.unsure[key]
 }
 
 func (s *Store) setUnsure(taken []*intake, unsure bool) {
@@ -244,7 +353,7 @@ func (s *Store) setUnsure(taken []*intake, unsure bool) {
 	defer s.mu.Unlock()
 	for _, in := range taken {
 		if unsure {
-			s.unsure[in.reg.Key] = struct{}{}
+			s.unsure[in.reg.Key] = in.reg.UID
 		} else {
 			delete(s.unsure, in.reg.Key)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		const callers, keys = 16, 20
 		outcomes := make([]map[string]store.RegisterOutcome, callers)
 		start := make(chan struct{})
@@ -60,8 +60,8 @@ func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
 }
 
 func TestAKeyTwiceInABatch(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		first, other := reg("a", time.Hour), reg("a", time.Minute)
 		replacing := reg("a", time.Second)
 		replacing.OnConflict = store.Replace
@@ -80,12 +80,12 @@ func TestAKeyTwiceInABatch(t *testing.T) {
 
 // A retry of a registration costs no write.
 func TestSameWritesNothing(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		g := reg("a", time.Hour)
 		r.add(g)
 		noError(t, "Flush", r.Flush())
-		noError(t, "stop writes", r.Exec(t.Context(), "PRAGMA query_only = 1"))
+		r.readOnly(true)
 		r.register(store.Same, g)
 		r.register(store.Exists, reg("a", time.Minute))
 		kept := reg("a", time.Minute)
@@ -95,8 +95,8 @@ func TestSameWritesNothing(t *testing.T) {
 }
 
 func TestReplaceOfAJobInFlight(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		r.add(reg("a", 0))
 		c := r.takeOne()
 		g := reg("a", time.Hour)

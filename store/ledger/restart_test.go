@@ -49,7 +49,7 @@ func TestRestart(t *testing.T) {
 			r.add(reg("a", time.Second))
 			noError(t, "Close", r.Close())
 			r.pass(time.Hour)
-			r = newRig(t, r.path, retention)
+			r = newRig(t, r.b, r.url, retention)
 			equal(t, "claimed", r.takeOne().Job.ID, "a")
 		},
 		"a carried job is due again": func(t *testing.T, r *rig) {
@@ -106,9 +106,9 @@ func TestRestart(t *testing.T) {
 			r.add(reg("a", 0))
 			r.run(job.OutcomeFailed, time.Hour)
 			noError(t, "Flush", r.Flush())
-			noError(t, "Exec", r.Exec(t.Context(), "UPDATE flow SET log = x'"+
+			noError(t, "Exec", r.Exec(t.Context(), "UPDATE flow SET log = "+r.b.hex(
 				"88a16e01a173cf0000019b78c90a80a164ce052f83c0a163cd01f4a165a8687474705f353030a162a9747279206c61746572"+
-				"a161cf0000019b78c9456fa172a66c6164646572' WHERE log IS NOT NULL"))
+					"a161cf0000019b78c9456fa172a66c6164646572")+" WHERE log IS NOT NULL"))
 			equal(t, "the log", r.restart(retention).log("a"), []job.Attempt{{
 				Number: 1, StartedAt: 1_767_258_000_000, Duration: 87 * time.Millisecond, Status: 500, Error: "http_500",
 				ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
@@ -220,7 +220,7 @@ func TestRestart(t *testing.T) {
 			equal(t, "the logs", [][]job.Attempt{r.log("a"), r.log("b")}, [][]job.Attempt{log, log[:1]})
 		},
 	} {
-		t.Run(name, inBubble(func(t *testing.T) { test(t, newRig(t, newPath(t), retention)) }))
+		t.Run(name, onEach(func(t *testing.T, b *backend) { test(t, freshRig(t, b, retention)) }))
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *Store) restoreFrom(ctx context.Context, workers int, query string, args
 }
 
 func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query string, args []any) error {
-	rows, err := s.read.QueryContext(ctx, query, args...)
+	rows, err := s.read.QueryContext(ctx, s.st.bind(query), args...)
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,9 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 	}
 	if err := rows.Err(); err != nil {
 		return err
+	}
+	if len(page) == 0 {
+		return nil
 	}
 	return send(page)
 }
@@ -155,7 +158,7 @@ func (s *Store) readLogs(ctx context.Context, page []stored) (map[int64][]job.At
 	for i := range page {
 		seqs[i] = page[i].seq
 	}
-	rows, err := s.read.QueryContext(ctx, sqlLogs, listParam(seqs))
+	rows, err := s.read.QueryContext(ctx, sqlLogs(seqs))
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ type rig struct {
 	*ledger.Store
 	t    testing.TB
 	o    ledger.Options
-	path string
+	b    *backend
+	url  string
 	last store.Claimed // that takeOne took
 }
 
@@ -36,18 +37,24 @@ func wrapped(w func(store.Store) store.Store) with {
 	return func(o *ledger.Options) { o.Store = w(o.Store) }
 }
 
-// newRig opens the ledger at path, which is closed when the test ends.
-func newRig(t testing.TB, path string, retention time.Duration, alter ...with) *rig {
+// newRig opens the ledger at url, which is closed when the test ends.
+func newRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) *rig {
 	t.Helper()
-	r, err := tryRig(t, path, retention, alter...)
+	r, err := tryRig(t, b, url, retention, alter...)
 	noError(t, "Open", err)
 	return r
 }
 
-func tryRig(t testing.TB, path string, retention time.Duration, alter ...with) (*rig, error) {
+// freshRig opens a new ledger.
+func freshRig(t testing.TB, b *backend, retention time.Duration, alter ...with) *rig {
+	t.Helper()
+	return newRig(t, b, b.fresh(t), retention, alter...)
+}
+
+func tryRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) (*rig, error) {
 	t.Helper()
 	o := ledger.Options{
-		Path: path, Store: memstore.New(memstore.Options{Retention: retention}), StoreRetention: retention, Host: "host",
+		URL: url, Store: memstore.New(memstore.Options{Retention: retention}), StoreRetention: retention, Host: "host",
 	}
 	for _, a := range alter {
 		a(&o)
@@ -57,7 +64,7 @@ func tryRig(t testing.TB, path string, retention time.Duration, alter ...with) (
 		return nil, err
 	}
 	t.Cleanup(func() { _ = s.Close() }) // most have closed it
-	return &rig{Store: s, t: t, o: o, path: path}, nil
+	return &rig{Store: s, t: t, o: o, b: b, url: url}, nil
 }
 
 func newPath(t testing.TB) string {
@@ -83,14 +90,14 @@ func equal(t testing.TB, what string, got, want any) {
 func (r *rig) restart(retention time.Duration) *rig {
 	r.t.Helper()
 	noError(r.t, "Close", r.Close())
-	return newRig(r.t, r.path, retention)
+	return newRig(r.t, r.b, r.url, retention)
 }
 
 // crash opens a copy of the journal as it is on the disk now, as a process
 // would that was started after this one was killed.
 func (r *rig) crash(retention time.Duration) *rig {
 	r.t.Helper()
-	return newRig(r.t, snapshot(r.t, r.path), retention)
+	return newRig(r.t, r.b, r.b.copied(r.t, r.url), retention)
 }
 
 // snapshot copies the files of a journal that nobody is writing to.
@@ -255,12 +262,12 @@ func (r *rig) all() map[string]store.RestoredJob {
 func (r *rig) query(text string, args ...any) []string {
 	r.t.Helper()
 	noError(r.t, "Flush", r.Flush())
-	return queryFile(r.t, r.path, text, args...)
+	return r.b.query(r.t, r.url, text, args...)
 }
 
-func queryFile(t testing.TB, path, text string, args ...any) []string {
+func (b *backend) query(t testing.TB, url, text string, args ...any) []string {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
+	db, err := b.open(url)
 	noError(t, "open", err)
 	defer db.Close()
 	rows, err := db.QueryContext(context.Background(), text, args...)

@@ -16,6 +16,9 @@ type message struct {
 	at       job.Instant // when it was so
 	endpoint string
 	spec     []byte // the Spec without its body
+	// unconfirmed: the store has not been asked yet.
+	unconfirmed bool
+	superseded  job.Instant // when another registration took the key, if it has
 }
 
 func newMessage(j job.Job, at job.Instant) (message, error) {
@@ -54,7 +57,24 @@ func (m *message) row(args []any, seq int64) []any {
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
 		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
 		int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
-		int64(j.NextAt), j.Reason, int64(j.EndedAt), doneAt(j.State, j.EndedAt), int64(m.at))
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), m.confirmed())
+}
+
+func (m *message) doneAt() any {
+	if m.superseded != 0 {
+		return int64(m.superseded)
+	}
+	return doneAt(m.job.State, m.job.EndedAt)
+}
+
+func (m *message) confirmed() int64 {
+	switch {
+	case m.superseded != 0:
+		return superseded
+	case m.unconfirmed:
+		return unconfirmed
+	}
+	return confirmed
 }
 
 // payload is the parameters of the statement payload.

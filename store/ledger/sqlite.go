@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -11,76 +10,65 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// Everything that another SQL server would say or do differently stands in
-// this file; statements.go builds the rest from it.
-
-//go:embed migrations/sqlite/*.sql
-var migrations embed.FS
-
-const (
-	migrationsDir = "migrations/sqlite"
-	gooseDialect  = goose.DialectSQLite3
-)
-
-// Phrases of SQLite's SQL.
-const (
-	phraseGreatest = "max"
-	// phraseInList takes one parameter, made by listParam.
-	phraseInList = "IN (SELECT value FROM json_each(?))"
-	// phraseUpsert begins the list of assignments when a message's seq is taken.
-	phraseUpsert = "ON CONFLICT (seq) DO UPDATE SET "
-)
-
-// placeholders is a list of n rows of cols parameters each. As a table its
-// columns are called column1, column2 and so on.
-func placeholders(n, cols int) string {
-	row := "(?" + strings.Repeat(",?", cols-1) + ")"
-	return row + strings.Repeat(","+row, n-1)
+// sqlite keeps the journal in a file, which one process has open at a time.
+type sqlite struct {
+	path string
+	lock *flock.Flock
 }
 
-// listParam is the parameter of phraseInList.
-func listParam(seqs []int64) string {
-	text := make([]byte, 0, 8*len(seqs)+2)
-	text = append(text, '[')
-	for i, seq := range seqs {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = fmt.Append(text, seq)
+func (d *sqlite) dir() (string, goose.Dialect) { return "migrations/sqlite", goose.DialectSQLite3 }
+
+func (d *sqlite) open(ctx context.Context) (*pools, error) {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
 	}
-	return string(append(text, ']'))
+	var err error
+	if d.lock, err = lockFile(d.path); err != nil {
+		return nil, err
+	}
+	p, err := openSQLite(ctx, d.path)
+	if err != nil {
+		return nil, errors.Join(err, d.lock.Close())
+	}
+	p.release = d.lock.Close
+	return p, nil
 }
+
+func (d *sqlite) migrating(_ context.Context, _ *pools, up func() error) error { return up() }
+
+func (d *sqlite) claim(context.Context, *pools, bool) error { return nil } // open has locked the file
 
 // openSQLite opens the file at path, creating it if need be, for one writer
 // and several readers.
-func openSQLite(ctx context.Context, path string) (write, read *sql.DB, err error) {
+func openSQLite(ctx context.Context, path string) (*pools, error) {
 	// Created here for its permissions; the files beside it get the same.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the journal: %w", err)
+		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	if err := f.Close(); err != nil {
-		return nil, nil, fmt.Errorf("open the journal: %w", err)
+		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	name, err := filepath.Abs(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the journal: %w", err)
+		return nil, fmt.Errorf("open the journal: %w", err)
 	}
 	// busy_timeout is for people who look into the file with other tools. The
 	// journal is written back into the file every wal_autocheckpoint pages, by
 	// the commit that fills it.
-	write, err = openPool(name, 1, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)",
+	write, err := openPool(name, 1, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)",
 		"cache_size(-32768)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	read, err = openPool(name, 4, "busy_timeout(5000)", "query_only(1)")
+	read, err := openPool(name, 4, "busy_timeout(5000)", "query_only(1)")
 	if err != nil {
-		return nil, nil, errors.Join(err, write.Close())
+		return nil, errors.Join(err, write.Close())
 	}
 	var mode string
 	err = write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
@@ -88,9 +76,9 @@ func openSQLite(ctx context.Context, path string) (write, read *sql.DB, err erro
 		err = fmt.Errorf("SQLite's write-ahead log is not to be had here (journal_mode is %s); use a local disk", mode)
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open the journal %s: %w", path, err), read.Close(), write.Close())
+		return nil, errors.Join(fmt.Errorf("open the journal %s: %w", path, err), read.Close(), write.Close())
 	}
-	return write, read, nil
+	return &pools{write: write, read: read}, nil
 }
 
 func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
@@ -107,15 +95,12 @@ func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-// sqlDurable makes the commits of a connection survive a power failure.
-const sqlDurable = "PRAGMA synchronous = FULL"
-
 // setDurable says whether the next commits must survive a power failure. A
 // commit that need not is on disk with the next one that must.
-func setDurable(ctx context.Context, write *sql.DB, durable bool) error {
+func (d *sqlite) setDurable(ctx context.Context, write execer, durable bool) error {
 	text := "PRAGMA synchronous = NORMAL"
 	if durable {
-		text = sqlDurable
+		text = "PRAGMA synchronous = FULL"
 	}
 	if _, err := write.ExecContext(ctx, text); err != nil {
 		return fmt.Errorf("%s: %w", text, err)
@@ -124,9 +109,41 @@ func setDurable(ctx context.Context, write *sql.DB, durable bool) error {
 }
 
 // probe writes something of no meaning, to see whether writing works.
-func probe(ctx context.Context, tx *sql.Tx) error {
+func (d *sqlite) probe(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = 1"); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
+
+func (d *sqlite) turn(context.Context, *sql.Tx, bool) (int64, error) { return 0, nil }
+
+// sqliteSizes: more rows at a time are slower again, for the driver searches all
+// parameters for each.
+var sqliteSizes = []int{16, 4, 1}
+
+func (d *sqlite) insert(table string, cols []column, upsert bool) shape {
+	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
+	if upsert {
+		s += " ON CONFLICT (seq) DO UPDATE SET " + assignments(cols, "{} = excluded.{}")
+	}
+	return shape{text: s, sizes: sqliteSizes, rows: func(n int) string { return placeholders(n, len(cols)) }}
+}
+
+func (d *sqlite) update(assign []string, where string, cols []column) shape {
+	return d.selected("UPDATE message SET "+strings.Join(assign, ", ")+" FROM {rows} WHERE message.seq = v.seq AND "+where, cols)
+}
+
+func (d *sqlite) selected(text string, cols []column) shape {
+	named := make([]string, len(cols))
+	for i, c := range cols {
+		named[i] = fmt.Sprintf("column%d AS %s", i+1, c.name)
+	}
+	return shape{text: text, sizes: sqliteSizes, rows: func(n int) string {
+		return "(SELECT " + strings.Join(named, ", ") + " FROM (VALUES " + placeholders(n, len(cols)) + ")) AS v"
+	}}
+}
+
+func (d *sqlite) bind(text string) string { return text }
+
+func (d *sqlite) keep() string { return "ON CONFLICT DO NOTHING" }

@@ -15,9 +15,9 @@ import (
 // journal as it is on the disk at such a moment.
 
 func TestCrashWhileRegistering(t *testing.T) {
-	t.Run("committed, and the store not told", inBubble(func(t *testing.T) {
+	t.Run("committed, and the store not told", onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		var crashed *rig
 		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			crashed = r.crash(retention)
@@ -34,15 +34,15 @@ func TestCrashWhileRegistering(t *testing.T) {
 		want.DueAt, want.NextAt, want.CreatedAt = got.DueAt, got.NextAt, got.CreatedAt
 		equal(t, "the job", got, want)
 	}))
-	t.Run("answered", inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	t.Run("answered", onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		want := r.add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		equal(t, "the job", r.crash(retention).get("a"), want)
 	}))
-	t.Run("over an ended job, committed", inBubble(func(t *testing.T) {
+	t.Run("over an ended job, committed", onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		r.add(reg("a", 0))
 		r.run(job.OutcomeFailed, -1)
 		next := reg("a", time.Hour)
@@ -54,9 +54,9 @@ func TestCrashWhileRegistering(t *testing.T) {
 		r.add(next)
 		equal(t, "uid", crashed.get("a").UID, next.UID)
 	}))
-	t.Run("replacing, the store told and nothing committed", inBubble(func(t *testing.T) {
+	t.Run("replacing, the store told and nothing committed", onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		old := r.add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		next := reg("a", 2*time.Hour)
@@ -74,9 +74,9 @@ func TestCrashWhileRegistering(t *testing.T) {
 }
 
 func TestCrashWhileDispatching(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		lapses := func() int {
 			t.Helper()
 			noError(t, "Flush", r.Flush())
@@ -101,8 +101,8 @@ func TestCrashWhileDispatching(t *testing.T) {
 }
 
 func TestCrashAfterUpdate(t *testing.T) {
-	inBubble(func(t *testing.T) {
-		r := newRig(t, newPath(t), retention)
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
 		r.add(reg("a", time.Hour))
 		for _, change := range []func(*job.Job, job.Instant) error{
 			runAt(job.When{Delay: time.Minute}), cancel, replay, cancel,
@@ -118,9 +118,9 @@ func TestRefusedByTheStore(t *testing.T) {
 	for name, outcome := range map[string]store.RegisterOutcome{
 		"exists": store.Exists, "same": store.Same, "kept": store.Kept, "in flight": store.InFlight,
 	} {
-		t.Run(name, inBubble(func(t *testing.T) {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			h, option := hook()
-			r := newRig(t, newPath(t), retention, option)
+			r := freshRig(t, b, retention, option)
 			faster := reg("a", time.Minute).Job(1)
 			h.register = func(func() ([]store.Registered, error)) ([]store.Registered, error) {
 				return []store.Registered{{Outcome: outcome, Job: faster}}, nil // another process was faster
@@ -141,9 +141,9 @@ func TestLostAnswer(t *testing.T) {
 		"it did not":        unsent[[]store.Registered],
 	} {
 		for _, policy := range []store.ConflictPolicy{store.Reject, store.Replace} {
-			t.Run(name, inBubble(func(t *testing.T) {
+			t.Run(name, onEach(func(t *testing.T, b *backend) {
 				h, option := hook()
-				r := newRig(t, newPath(t), retention, option)
+				r := freshRig(t, b, retention, option)
 				if policy == store.Replace {
 					r.add(reg("a", time.Minute))
 				}
@@ -169,9 +169,9 @@ func TestLostAnswer(t *testing.T) {
 }
 
 func TestLostAnswerToSettle(t *testing.T) {
-	inBubble(func(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
-		r := newRig(t, newPath(t), retention, option)
+		r := freshRig(t, b, retention, option)
 		r.add(reg("a", 0))
 		s := settlement(r.takeOne(), job.OutcomeFailed, time.Hour)
 		h.settle = lost[[]store.Settled]

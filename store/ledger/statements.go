@@ -5,31 +5,29 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/duehook/duehook/job"
 )
 
-// chunks are the numbers of rows that a statement is prepared for. More rows
-// at a time are slower again: the driver searches all parameters for each.
-var chunks = [...]int{16, 4, 1}
-
-// bulk is a statement about many rows.
+// bulk is a statement about many rows, prepared.
 type bulk struct {
+	shape
 	cols  int
-	stmts [len(chunks)]*sql.Stmt
+	stmts []*sql.Stmt // for each of sizes
 }
 
-// prepareBulk prepares text, in which %s stands for the rows, for rows of cols
-// parameters.
-func prepareBulk(ctx context.Context, db *sql.DB, cols int, text string) (bulk, error) {
-	b := bulk{cols: cols}
-	for i, n := range chunks {
-		stmt, err := db.PrepareContext(ctx, fmt.Sprintf(text, placeholders(n, cols)))
+func prepareBulk(ctx context.Context, db *sql.DB, s shape, cols int) (bulk, error) {
+	b := bulk{shape: s, cols: cols}
+	sizes := s.sizes
+	if s.rows == nil {
+		sizes = []int{0} // any number
+	}
+	for _, n := range sizes {
+		stmt, err := db.PrepareContext(ctx, s.textFor(n))
 		if err != nil {
-			return b, fmt.Errorf("prepare %q: %w", text, err)
+			return b, fmt.Errorf("prepare %q: %w", s.text, err)
 		}
-		b.stmts[i] = stmt
+		b.stmts = append(b.stmts, stmt)
 	}
 	return b, nil
 }
@@ -37,7 +35,17 @@ func prepareBulk(ctx context.Context, db *sql.DB, cols int, text string) (bulk, 
 // each calls do with every statement to be run for all rows of args, which
 // stand one after the other.
 func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error {
-	for i, n := range chunks {
+	if len(args) == 0 {
+		return nil
+	}
+	if b.pack != nil {
+		packed, err := b.pack(args)
+		if err != nil {
+			return err
+		}
+		return do(b.stmts[0], packed)
+	}
+	for i, n := range b.sizes {
 		size := n * b.cols
 		for len(args) >= size {
 			if err := do(b.stmts[i], args[:size]); err != nil {
@@ -60,66 +68,74 @@ func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
 func (b *bulk) close() error {
 	var errs []error
 	for _, stmt := range b.stmts {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
-		}
+		errs = append(errs, stmt.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// messageColumns in the order in which put takes them, seq first.
-var messageColumns = []string{
-	"seq", "topic", "id", "uid", "biz_key", "endpoint", "delay", "ttl", "created", "due", "expires", "status",
-	"attempts", "snoozes", "lapses", "token", "version", "cancel", "next_at", "reason", "ended_at", "done_at", "updated",
-}
+// What the statements below take for each row.
+var (
+	lookupColumns  = columns("i topic:t id:t uid:t")
+	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
+		"attempts snoozes lapses token version cancel next_at reason:t ended_at done_at:n updated confirmed")
+	payloadColumns  = columns("seq body:b spec:b")
+	confirmColumns  = columns("seq created due expires next_at token version updated")
+	progressColumns = columns("seq status attempts snoozes lapses token version next_at reason:t ended_at done_at:n updated")
+	flowColumns     = columns("message at from_state:n to_state attempt actor:t host:t reason:t log:b")
+)
 
-// statements are those that every commit uses, prepared. Their parameters:
+// statements are what is said to the journal: what every commit uses, prepared,
+// and the rest in the words of its server.
 type statements struct {
-	lookup   bulk // index, topic, id
-	put      bulk // messageColumns
-	payload  bulk // seq, body, spec
-	confirm  bulk // seq, created, due, expires, next_at, token, version, updated
-	progress bulk // seq, status, attempts, snoozes, lapses, token, version, next_at, reason, ended_at, done_at, updated
-	flow     bulk // message, at, from_state, to_state, attempt, actor, host, reason, log
+	dialect
+	lookup, put, payload, confirm, progress, flow bulk
 }
 
-func prepare(ctx context.Context, db *sql.DB) (*statements, error) {
-	var st statements
+// prepare prepares the statements.
+func prepare(ctx context.Context, d dialect, db *sql.DB) (*statements, error) {
+	st := statements{dialect: d}
 	for _, s := range []struct {
-		into *bulk
-		cols int
-		text string
+		into  *bulk
+		cols  []column
+		shape shape
 	}{
-		{&st.lookup, 3, `SELECT v.column1, (SELECT max(seq) FROM message WHERE topic = v.column2 AND id = v.column3)
-			FROM (VALUES %s) AS v`},
-		{&st.put, len(messageColumns), upsert("message", messageColumns)},
-		{&st.payload, 3, upsert("payload", []string{"seq", "body", "spec"})},
-		{&st.confirm, 8, `UPDATE message SET created = v.column2, due = v.column3, expires = v.column4,
-			next_at = v.column5, token = v.column6, version = v.column7, updated = v.column8
-			FROM (VALUES %s) AS v WHERE message.seq = v.column1`},
-		{&st.progress, 12, `UPDATE message SET status = v.column2, attempts = v.column3, snoozes = v.column4,
-			lapses = v.column5, token = v.column6, version = ` + phraseGreatest + `(version, v.column7),
-			next_at = v.column8, reason = v.column9, ended_at = v.column10, done_at = v.column11, updated = v.column12
-			FROM (VALUES %s) AS v WHERE message.seq = v.column1`},
-		{&st.flow, 9, `INSERT INTO flow (message, at, from_state, to_state, attempt, actor, host, reason, log)
-			VALUES %s`},
+		// What there is of the keys: the message of the uid if that is known, and
+		// the one that may be restored.
+		{&st.lookup, lookupColumns, d.selected(`SELECT v.i, m.seq, m.uid, m.created, m.version, m.confirmed,
+			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END
+			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL ORDER BY m.seq`, lookupColumns)},
+		{&st.put, messageColumns, d.insert("message", messageColumns, true)},
+		{&st.payload, payloadColumns, d.insert("payload", payloadColumns, true)},
+		// Another node may have been faster with what happened then.
+		{&st.confirm, confirmColumns, d.update(append(assignAll("created", "due", "expires"),
+			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
+			"message.confirmed = 0", confirmColumns)},
+		{&st.progress, progressColumns, d.update(assignAll(names(progressColumns)[1:]...),
+			"message.version < v.version AND (message.done_at IS NULL OR v.done_at IS NOT NULL) AND message.confirmed < 2",
+			progressColumns)},
+		{&st.flow, flowColumns, d.insert("flow", flowColumns, false)},
 	} {
 		var err error
-		if *s.into, err = prepareBulk(ctx, db, s.cols, s.text); err != nil {
+		if *s.into, err = prepareBulk(ctx, db, s.shape, len(s.cols)); err != nil {
 			return nil, errors.Join(err, st.close())
 		}
 	}
 	return &st, nil
 }
 
-// upsert inserts rows, or overwrites those whose seq is taken.
-func upsert(table string, columns []string) string {
-	assign := make([]string, len(columns)-1)
-	for i, c := range columns[1:] {
-		assign[i] = c + " = excluded." + c
+// assignAll sets columns of message to those of v.
+func assignAll(columns ...string) []string {
+	list := make([]string, len(columns))
+	for i, c := range columns {
+		list[i] = c + " = v." + c
 	}
-	return "INSERT INTO " + table + " (" + strings.Join(columns, ", ") + ") VALUES %s " +
-		phraseUpsert + strings.Join(assign, ", ")
+	return list
+}
+
+// newer sets a column, unless the message has a later version than v.
+func newer(column string) string {
+	return fmt.Sprintf("%[1]s = CASE WHEN message.version > v.version THEN message.%[1]s ELSE v.%[1]s END", column)
 }
 
 func (st *statements) close() error {
@@ -130,29 +146,25 @@ func (st *statements) close() error {
 	return errors.Join(errs...)
 }
 
-// Statements that are rare enough to be run as they are.
+// Statements that are rare enough to be run as they are; each ? is a parameter.
 var (
 	// A job that was replaced is cancelled; a dead letter that gave way may age.
 	// Parameters: now, now, the reason, now, seq.
-	sqlReplace = fmt.Sprintf(`UPDATE message SET done_at = ?, updated = ?,
+	sqlReplace = fmt.Sprintf(`UPDATE message SET done_at = ?, updated = ?, confirmed = 2,
 		reason = CASE WHEN status < %[1]d THEN ? ELSE reason END,
 		ended_at = CASE WHEN status < %[1]d THEN ? ELSE ended_at END,
 		status = CASE WHEN status < %[1]d THEN %[2]d ELSE status END
 		WHERE seq = ? AND done_at IS NULL`, job.Delivered, job.Cancelled)
-	// sqlUnsettled counts the message if no outcome of the claim with this token
-	// is written. Parameters: seq, token, token.
-	sqlUnsettled = fmt.Sprintf(`SELECT count(*) FROM message
-		WHERE seq = ? AND (token < ? OR token = ? AND status = %d)`, job.Running)
 )
 
 const (
+	// sqlOlder counts the message if it is older. Parameters: seq, version.
+	sqlOlder = `SELECT count(*) FROM message WHERE seq = ? AND version < ?`
+
 	sqlAged = `SELECT seq FROM message WHERE done_at < ? ORDER BY done_at, seq LIMIT ?`
 
-	sqlDropFlow    = `DELETE FROM flow WHERE message ` + phraseInList
-	sqlDropPayload = `DELETE FROM payload WHERE seq ` + phraseInList
-	sqlDropMessage = `DELETE FROM message WHERE seq ` + phraseInList
-
 	sqlLastSeq = `SELECT coalesce(max(seq), 0) FROM message`
+	sqlNextSeq = `UPDATE writer SET next_seq = ?`
 
 	// What stored.scan reads.
 	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, lapses, token,
@@ -163,9 +175,20 @@ const (
 	// Those that ended since an instant, the last first.
 	sqlEnded = sqlStored + `WHERE done_at >= ? ORDER BY done_at DESC, m.seq DESC`
 
-	sqlLogs = `SELECT message, log FROM flow WHERE log IS NOT NULL AND message ` + phraseInList + ` ORDER BY message, seq`
-
 	sqlFlow = `SELECT m.uid, f.at, f.from_state, f.to_state, f.attempt, f.actor, f.host, f.reason, f.log
 		FROM message m JOIN flow f ON f.message = m.seq
 		WHERE m.topic = ? AND m.id = ? ORDER BY m.seq, f.at, f.seq`
 )
+
+// sqlDrop deletes messages with all that belongs to them.
+func sqlDrop(seqs []int64) []string {
+	list := in(seqs)
+	return []string{
+		"DELETE FROM flow WHERE message" + list, "DELETE FROM payload WHERE seq" + list, "DELETE FROM message WHERE seq" + list,
+	}
+}
+
+// sqlLogs reads the attempt logs of messages.
+func sqlLogs(seqs []int64) string {
+	return "SELECT message, log FROM flow WHERE log IS NOT NULL AND message" + in(seqs) + " ORDER BY message, seq"
+}

@@ -1,0 +1,208 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+// servers are the kinds of journals that several nodes can write to.
+func servers() []*backend {
+	var list []*backend
+	for _, b := range backends {
+		if b != sqliteBackend {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// node opens a ledger as one of several nodes on a Redis.
+func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...with) *rig {
+	t.Helper()
+	inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redisURL, Namespace: namespace, Retention: retention})
+	noError(t, "open Redis", err)
+	r, err := tryRig(t, b, url, retention, append([]with{func(o *ledger.Options) { o.Store, o.Shared = inner, true }}, alter...)...)
+	noError(t, "Open", err)
+	return r
+}
+
+// TestConformanceOnRedis is for the way in which several nodes use it.
+func TestConformanceOnRedis(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	for _, b := range servers() {
+		t.Run(b.name, func(t *testing.T) {
+			storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+				t.Helper()
+				inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
+				noError(t, "open Redis", err)
+				s, err := ledger.Open(t.Context(), ledger.Options{URL: b.fresh(t), Store: inner, Shared: true, StoreRetention: o.Retention})
+				noError(t, "Open", err)
+				return s
+			}})
+		})
+	}
+}
+
+// journalled is what of a job the journal must agree with the store about.
+type journalled struct {
+	UID                       string
+	State                     job.State
+	Attempts, Snoozes, Lapses int
+	Version, Token            uint64
+	Created, Due, Next, Ended job.Instant
+	Cancel                    bool
+	Reason                    string
+}
+
+func journalledOf(j job.Job) journalled {
+	state := j.State
+	if state == job.Ready {
+		state = j.Pending()
+	}
+	return journalled{
+		UID: j.UID, State: state, Attempts: j.Attempts, Snoozes: j.Snoozes, Lapses: j.Lapses, Version: j.Version, Token: j.Token,
+		Created: j.CreatedAt, Due: j.DueAt, Next: j.NextAt, Ended: j.EndedAt, Cancel: j.CancelRequested, Reason: j.Reason,
+	}
+}
+
+// agree fails the test unless the journal has every job as the store has it,
+// and nothing that may be restored besides.
+func (r *rig) agree() {
+	r.t.Helper()
+	want := map[string]journalled{}
+	for k, j := range r.all() {
+		want[k] = journalledOf(j.Job)
+	}
+	got, open := r.journal(want)
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		r.t.Errorf("the journal (-store +journal):\n%s", diff)
+	}
+	for k, n := range open {
+		if j, ok := want[k]; !ok || n > 1 || j.State.Final() && j.State != job.Dead {
+			r.t.Errorf("%d messages of %s may be restored; the store has %+v", n, k, j)
+		}
+	}
+}
+
+// journal gives the messages of the jobs of want, by key, and how many there are
+// that may be restored.
+func (r *rig) journal(want map[string]journalled) (got map[string]journalled, open map[string]int) {
+	r.t.Helper()
+	db, err := r.b.open(r.url)
+	noError(r.t, "open", err)
+	defer db.Close()
+	rows, err := db.QueryContext(r.t.Context(), `SELECT topic, id, uid, status, attempts, snoozes, lapses, version, token,
+		created, due, next_at, ended_at, cancel, reason, CASE WHEN done_at IS NULL THEN 1 ELSE 0 END FROM message`)
+	noError(r.t, "read the journal", err)
+	defer rows.Close()
+	got, open = map[string]journalled{}, map[string]int{}
+	for rows.Next() {
+		var k job.Key
+		var j journalled
+		var isOpen int
+		noError(r.t, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.Lapses, &j.Version, &j.Token,
+			&j.Created, &j.Due, &j.Next, &j.Ended, &j.Cancel, &j.Reason, &isOpen))
+		if isOpen == 1 {
+			open[k.String()]++
+		}
+		if want[k.String()].UID == j.UID {
+			got[k.String()] = j
+		}
+	}
+	noError(r.t, "read the journal", rows.Err())
+	return got, open
+}
+
+// nodeStep makes a random call on a node, with keys that all nodes use.
+func (r *rig) nodeStep(random *rand.Rand) {
+	r.t.Helper()
+	ctx := r.t.Context()
+	id := fmt.Sprint("k", random.IntN(8))
+	var err error
+	switch random.IntN(8) {
+	case 0, 1, 2:
+		g := reg(id, time.Duration(random.IntN(3))*20*time.Millisecond)
+		g.UID = uid(random)
+		g.OnConflict = store.ConflictPolicy(random.IntN(3))
+		g.Spec.Body = fmt.Append(nil, random.IntN(3))
+		_, err = r.Register(ctx, []store.Registration{g})
+	case 3:
+		change := []func(*job.Job, job.Instant) error{
+			cancel, replay, runAt(job.When{Delay: 20 * time.Millisecond}), runAt(job.When{}),
+		}[random.IntN(4)]
+		_, _ = r.Update(ctx, key(id), change) // which the job may refuse
+	default:
+		var settlements []job.Settlement
+		for _, c := range r.takeAny(ctx) {
+			kind := []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed, job.OutcomeFailed, job.OutcomeSnoozed}[random.IntN(4)]
+			settlements = append(settlements, settlement(c, kind, time.Duration(random.IntN(3)-1)*20*time.Millisecond))
+		}
+		_, err = r.Settle(ctx, settlements)
+	}
+	// A conflict that lasts is for the client to come back with.
+	if err != nil && !errors.Is(err, store.ErrUnavailable) {
+		r.t.Errorf("%s: %v", id, err)
+	}
+}
+
+// uid is a ULID of its own.
+func uid(random *rand.Rand) string { return fmt.Sprintf("01%024d", random.Uint64()) }
+
+// takeAny carries and claims a few jobs.
+func (r *rig) takeAny(ctx context.Context) []store.Claimed {
+	r.t.Helper()
+	_, err := r.Carry(ctx, 0, store.CarryOptions{Cap: 10, Visibility: 50 * time.Millisecond, By: "carrier"})
+	noError(r.t, "Carry", err)
+	hints, err := r.Pop(ctx, 0, 10, 2*time.Millisecond)
+	noError(r.t, "Pop", err)
+	claims, err := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: newName(), Lease: time.Minute, By: "worker"})
+	noError(r.t, "Claim", err)
+	return claims
+}
+
+// Two nodes with several callers each make random calls about the same few
+// jobs. When all is quiet the journal has every job as the store has it.
+func TestTwoNodes(t *testing.T) {
+	t.Parallel()
+	redis := testenv.StartRedis(t)
+	for _, b := range servers() {
+		for range 3 {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("%s,seed=%d", b.name, seed), func(t *testing.T) {
+				t.Parallel()
+				url, namespace := b.fresh(t), newName()
+				nodes := []*rig{node(t, b, redis.URL(), namespace, url), node(t, b, redis.URL(), namespace, url)}
+				const callers, steps = 4, 40
+				var wg sync.WaitGroup
+				for n := range callers * len(nodes) {
+					random := rand.New(rand.NewPCG(seed, uint64(n)))
+					wg.Go(func() {
+						for range steps {
+							nodes[n%len(nodes)].nodeStep(random)
+						}
+					})
+				}
+				wg.Wait()
+				for _, r := range nodes {
+					noError(t, "Flush", r.Flush())
+				}
+				nodes[0].agree()
+			})
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	neturl "net/url"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+)
+
+// postgres keeps the journal on a PostgreSQL server, version 12 or later, in
+// the schema that the search_path names first.
+type postgres struct {
+	config *pgx.ConnConfig
+	ownership
+}
+
+func newPostgres(url string) (*postgres, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		// What pgx says may quote a password that makes the URL unreadable.
+		return nil, errors.New("it cannot be read: write postgres://user:password@host:port/database, with %40 for an @ in the password, and so on")
+	}
+	if u, err := neturl.Parse(url); err != nil || u.Query().Has("password") { // it would be shown there
+		return nil, errors.New("write the password before the host: postgres://user:password@host:port/database")
+	}
+	if config.Database == "" {
+		return nil, errors.New("the database is missing: write postgres://user:password@host:port/database")
+	}
+	return &postgres{config: config}, nil
+}
+
+func (d *postgres) dir() (string, goose.Dialect) {
+	return "migrations/postgres", goose.DialectPostgres
+}
+
+// Limits of the server's patience, in milliseconds. A node that freezes within
+// a transaction must not keep the others from writing for long.
+var postgresLimits = map[string]string{
+	"lock_timeout":                        "8000",
+	"idle_in_transaction_session_timeout": "5000",
+}
+
+func (d *postgres) open(ctx context.Context) (*pools, error) {
+	config := d.config
+	for name, value := range postgresLimits {
+		if _, set := config.RuntimeParams[name]; !set {
+			config.RuntimeParams[name] = value
+		}
+	}
+	if _, set := config.RuntimeParams["application_name"]; !set {
+		config.RuntimeParams["application_name"] = "duehook"
+	}
+	p := servers(stdlib.OpenDB(*config), stdlib.OpenDB(*config))
+	if err := p.read.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("connect to the journal: %w", err), p.close())
+	}
+	return p, nil
+}
+
+const (
+	// postgresPatience is how long the server may take to notice that the
+	// process before this one was killed, in milliseconds.
+	postgresPatience = "2000"
+	lockNotAvailable = "55P03" // an SQLSTATE
+)
+
+// The first key of the advisory locks; the second is the schema.
+const (
+	postgresMigrating = 1_685_414_241
+	postgresInUse     = 1_685_414_242
+)
+
+func (d *postgres) migrating(ctx context.Context, p *pools, up func() error) error {
+	conn, err := p.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it only goes back to the pool
+	// A long migration by another node is waited for.
+	if _, err := conn.ExecContext(ctx, "SET lock_timeout = 0"); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1, hashtext(current_schema()))", postgresMigrating); err != nil {
+		return err
+	}
+	err = up()
+	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx),
+		"SELECT pg_advisory_unlock($1, hashtext(current_schema()))", postgresMigrating)
+	return errors.Join(err, unlockErr)
+}
+
+// claim holds a lock as long as a connection of its own lives. If that is lost
+// and another process comes, writer.owner keeps this one from writing.
+func (d *postgres) claim(ctx context.Context, p *pools, shared bool) error {
+	function := "pg_advisory_lock"
+	if shared {
+		function = "pg_advisory_lock_shared"
+	}
+	conn, err := p.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	p.release = conn.Close
+	if _, err := conn.ExecContext(ctx, "SET lock_timeout = "+postgresPatience); err != nil {
+		return err
+	}
+	_, err = conn.ExecContext(ctx, "SELECT "+function+"($1, hashtext(current_schema()))", postgresInUse)
+	var refused *pgconn.PgError
+	switch {
+	case errors.As(err, &refused) && refused.Code == lockNotAvailable:
+		return errJournalInUse
+	case err != nil:
+		return err
+	}
+	return d.set(ctx, p.write, d, shared)
+}
+
+func (d *postgres) setDurable(context.Context, execer, bool) error { return nil } // turn does
+
+func (d *postgres) turn(ctx context.Context, tx *sql.Tx, durable bool) (int64, error) {
+	relaxed := ""
+	if !durable {
+		relaxed = "set_config('synchronous_commit', 'off', true)"
+	}
+	return d.ownership.turn(ctx, tx, relaxed)
+}
+
+func (d *postgres) probe(ctx context.Context, tx *sql.Tx) error { return probeWriter(ctx, tx) }
+
+func (d *postgres) insert(table string, cols []column, upsert bool) shape {
+	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") SELECT * FROM " + unnest(cols)
+	if upsert {
+		s += " ON CONFLICT (seq) DO UPDATE SET " + assignments(cols, "{} = excluded.{}")
+	}
+	return shape{text: s, pack: packArrays(cols)}
+}
+
+func (d *postgres) update(assign []string, where string, cols []column) shape {
+	return shape{
+		text: "UPDATE message SET " + strings.Join(assign, ", ") + " FROM " + unnest(cols) +
+			" WHERE message.seq = v.seq AND " + where,
+		pack: packArrays(cols),
+	}
+}
+
+func (d *postgres) selected(text string, cols []column) shape {
+	return shape{text: strings.ReplaceAll(text, "{rows}", unnest(cols)), pack: packArrays(cols)}
+}
+
+func (d *postgres) bind(text string) string {
+	var b strings.Builder
+	n := 0
+	for _, r := range text {
+		if r == '?' {
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func (d *postgres) keep() string { return "ON CONFLICT DO NOTHING" }
+
+// unnest is a table v of rows whose columns come as arrays. The planner expects
+// few rows of it, and so looks each up in the index.
+func unnest(cols []column) string {
+	types := map[kind]string{number: "bigint", nullable: "bigint", text: "text", binary: "bytea"}
+	arrays := make([]string, len(cols))
+	for i, c := range cols {
+		arrays[i] = fmt.Sprintf("$%d::%s[]", i+1, types[c.kind])
+	}
+	return "unnest(" + strings.Join(arrays, ", ") + ") AS v (" + strings.Join(names(cols), ", ") + ")"
+}
+
+// packArrays turns rows into columns.
+func packArrays(cols []column) func(args []any) ([]any, error) {
+	return func(args []any) ([]any, error) {
+		packed := make([]any, len(cols))
+		rows := len(args) / len(cols)
+		for i, c := range cols {
+			switch c.kind {
+			case number:
+				packed[i] = pick[int64](args, i, len(cols), rows)
+			case text:
+				packed[i] = pick[string](args, i, len(cols), rows)
+			case binary:
+				packed[i] = pick[[]byte](args, i, len(cols), rows)
+			case nullable:
+				list := make([]*int64, rows)
+				for r := range rows {
+					if v, ok := args[r*len(cols)+i].(int64); ok {
+						list[r] = &v
+					}
+				}
+				packed[i] = list
+			}
+		}
+		return packed, nil
+	}
+}
+
+// pick is a column of rows; nil is the zero value.
+func pick[T any](args []any, column, columns, rows int) []T {
+	list := make([]T, rows)
+	for r := range rows {
+		list[r], _ = args[r*columns+column].(T)
+	}
+	return list
+}

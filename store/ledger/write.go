@@ -1,0 +1,406 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+)
+
+// writing is the writing of a group within its transaction.
+type writing struct {
+	*group
+	ctx context.Context
+	tx  *sql.Tx
+	st  *statements
+}
+
+// write makes all changes of the group.
+func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
+	w := &writing{group: g, ctx: ctx, tx: tx, st: st}
+	first := g.nextSeq
+	for _, step := range []func() error{
+		w.resolve, w.writeConfirms,
+		func() error { return w.writeProgress(func(c *change) bool { return c.put == nil }) },
+		w.writeRepeated,
+		// Keys are freed before they are taken: of what others wrote, and of what
+		// this group does not write itself.
+		w.endRivals,
+		func() error { return w.endReplaced(func(c *change) bool { return c.put == nil }) },
+		w.writePuts,
+		func() error { return w.writeProgress(func(c *change) bool { return c.written }) },
+		func() error { return w.endReplaced(func(c *change) bool { return c.put != nil }) },
+		w.writeInserts, w.writeFlows, w.delete,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if g.counted && g.nextSeq != first {
+		if err := w.exec(sqlNextSeq, g.nextSeq); err != nil {
+			return fmt.Errorf("count messages: %w", err)
+		}
+	}
+	if g.probe {
+		return st.probe(ctx, tx)
+	}
+	return nil
+}
+
+// exec runs one of the rare statements.
+func (w *writing) exec(text string, args ...any) error {
+	_, err := w.tx.ExecContext(w.ctx, w.st.bind(text), args...)
+	return err
+}
+
+// found is a message as a lookup finds it.
+type found struct {
+	seq, created, version, confirmed int64
+	uid                              string
+	open                             bool // it may be restored
+}
+
+// newerThan reports whether a message was registered later than a job that the
+// store has, or had.
+func (f *found) newerThan(j *job.Job) bool {
+	created := job.Instant(f.created)
+	return created > j.CreatedAt || created == j.CreatedAt && f.uid > j.UID
+}
+
+// resolve looks up the messages that are not known, and those in the way of
+// what is to be written.
+func (w *writing) resolve() error {
+	var args []any
+	for i, c := range w.order {
+		if c.seq == 0 || w.looks && c.put != nil {
+			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
+		}
+	}
+	if w.looks {
+		for i, in := range w.inserts {
+			args = append(args, int64(len(w.order)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
+		}
+	}
+	byIndex, err := w.lookUp(args)
+	if err != nil {
+		return fmt.Errorf("look up messages: %w", err)
+	}
+	changes := len(w.order) // insertions may add some
+	for i, c := range w.order {
+		c.resolve(w.group, byIndex[i])
+	}
+	for i, in := range w.inserts {
+		in.resolve(w.group, byIndex[changes+i])
+	}
+	return nil
+}
+
+func (w *writing) lookUp(args []any) (map[int][]found, error) {
+	byIndex := map[int][]found{}
+	err := w.st.lookup.each(args, func(stmt *sql.Stmt, args []any) error {
+		rows, err := w.tx.StmtContext(w.ctx, stmt).QueryContext(w.ctx, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err tells
+		for rows.Next() {
+			var i int
+			var f found
+			if err := rows.Scan(&i, &f.seq, &f.uid, &f.created, &f.version, &f.confirmed, &f.open); err != nil {
+				return err
+			}
+			byIndex[i] = append(byIndex[i], f)
+		}
+		return rows.Err()
+	})
+	return byIndex, err
+}
+
+// pickFound gives the message of uid, and another one of the key that may be
+// restored. Without a uid it gives the latter, or else the latest.
+func pickFound(messages []found, uid string) (own, rival *found) {
+	for i := range messages {
+		f := &messages[i]
+		switch {
+		case uid != "" && f.uid == uid:
+			own = f
+		case uid != "" && f.open:
+			rival = f
+		case uid == "" && (own == nil || !own.open || f.open):
+			own = f
+		}
+	}
+	return own, rival
+}
+
+func (c *change) resolve(g *group, messages []found) {
+	own, rival := pickFound(messages, c.uid)
+	if own != nil {
+		c.seq, c.uid = own.seq, own.uid
+	}
+	if g.looks && own != nil && c.put != nil && c.late(own) {
+		c.put = nil
+	}
+	c.rival = rival
+}
+
+// late reports whether the journal is further than what is to be put anew.
+func (c *change) late(own *found) bool {
+	switch {
+	case c.force:
+		return false
+	case own.confirmed == superseded:
+		return !c.holds
+	}
+	return own.version >= int64(c.put.job.Version)
+}
+
+// over reports whether the message of a job that the store has gives way to its
+// rival: a late one must not come back as the job of its key.
+func (c *change) over(j *job.Job) bool {
+	return c.rival != nil && !c.force && c.rival.confirmed != unconfirmed && c.rival.newerThan(j)
+}
+
+func (in *insertion) resolve(g *group, messages []found) {
+	own, rival := pickFound(messages, in.of.uid)
+	if own != nil {
+		in.of.seq = own.seq // a claim by another node was faster with it
+		return
+	}
+	switch {
+	case rival == nil:
+	case !in.proven && g.shared && !slices.Contains(in.over, rival.uid):
+		in.conflict = true
+	case in.proven && rival.confirmed != unconfirmed && rival.newerThan(&in.message.job):
+		in.message.supersede(in.at)
+	default:
+		c := g.of(in.of.key, rival.uid)
+		c.seq, c.settled = rival.seq, true
+		if c.replaced == 0 {
+			c.replaced = in.at
+		}
+	}
+}
+
+// supersede makes the message that of a replaced job.
+func (m *message) supersede(at job.Instant) {
+	if !m.job.State.Final() {
+		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
+	}
+	m.superseded = at
+}
+
+// writeConfirms comes first: in this process nothing can have happened to a job
+// before.
+func (w *writing) writeConfirms() error {
+	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
+		return fmt.Errorf("confirm messages: %w", err)
+	}
+	return nil
+}
+
+func (w *writing) writeProgress(which func(*change) bool) error {
+	var args []any
+	for _, c := range w.order {
+		if c.progress != nil && c.seq != 0 && which(c) {
+			args = c.progress.row(args, c.seq)
+		}
+	}
+	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
+		return fmt.Errorf("write the progress of messages: %w", err)
+	}
+	return nil
+}
+
+// writeRepeated writes settlements that the store knew already, unless the
+// earlier run wrote them: its answer may have been lost on the way from the
+// store.
+func (w *writing) writeRepeated() error {
+	for _, s := range w.repeated {
+		seq := s.change.seq
+		var older int
+		err := w.tx.QueryRowContext(w.ctx, w.st.bind(sqlOlder), seq, int64(s.next.version)).Scan(&older)
+		if err != nil {
+			return fmt.Errorf("look for a settlement: %w", err)
+		}
+		if older == 0 {
+			continue
+		}
+		if err := w.st.progress.exec(w.ctx, w.tx, s.next.row(nil, seq)); err != nil {
+			return fmt.Errorf("write the progress of messages: %w", err)
+		}
+		w.flows = append(w.flows, s.flow)
+	}
+	return nil
+}
+
+// endRivals ends what other nodes wrote of keys that the store has given to
+// what this group writes.
+func (w *writing) endRivals() error {
+	for _, c := range w.order {
+		j := c.adopt
+		if c.put != nil {
+			j = &c.put.job
+		}
+		if c.rival == nil || j == nil || c.seq != 0 && c.put == nil {
+			continue
+		}
+		if c.over(j) {
+			continue
+		}
+		if err := w.end(c.rival.seq, j.CreatedAt); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endReplaced ends messages whose keys were taken.
+func (w *writing) endReplaced(which func(*change) bool) error {
+	for _, c := range w.order {
+		if c.replaced == 0 || c.seq == 0 || !which(c) {
+			continue
+		}
+		if err := w.end(c.seq, c.replaced); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writing) end(seq int64, now job.Instant) error {
+	at := int64(now)
+	if err := w.exec(sqlReplace, at, at, reasonReplaced, at, seq); err != nil {
+		return fmt.Errorf("end a replaced message: %w", err)
+	}
+	return nil
+}
+
+// rows collects rows of message and payload.
+type rows struct{ messages, payloads []any }
+
+func (r *rows) add(m *message, seq int64) {
+	r.messages = m.row(r.messages, seq)
+	r.payloads = m.payload(r.payloads, seq)
+}
+
+func (w *writing) putRows(r *rows) error {
+	if err := w.st.put.exec(w.ctx, w.tx, r.messages); err != nil {
+		return fmt.Errorf("write messages: %w", err)
+	}
+	if err := w.st.payload.exec(w.ctx, w.tx, r.payloads); err != nil {
+		return fmt.Errorf("write payloads: %w", err)
+	}
+	return nil
+}
+
+// writePuts writes what is written anew, and what the journal did not know.
+func (w *writing) writePuts() error {
+	var r rows
+	for _, c := range w.order {
+		m := c.put
+		if m == nil && (c.adopt == nil || c.seq != 0) {
+			continue
+		}
+		if m == nil {
+			adopted, err := newMessage(*c.adopt, c.progress.updated)
+			if err != nil {
+				return err
+			}
+			m = &adopted
+		}
+		if c.over(&m.job) {
+			late := *m
+			m = &late
+			m.supersede(m.at)
+		}
+		if c.seq == 0 {
+			c.seq = w.take()
+			for _, f := range c.log {
+				f.of = c.target
+				w.flows = append(w.flows, f)
+			}
+		}
+		c.written = true
+		r.add(m, c.seq)
+	}
+	return w.putRows(&r)
+}
+
+// take gives the seq of a new message.
+func (w *writing) take() int64 {
+	seq := w.nextSeq
+	w.nextSeq++
+	return seq
+}
+
+func (w *writing) writeInserts() error {
+	var r rows
+	for _, in := range w.inserts {
+		if in.conflict || in.of.seq != 0 {
+			continue
+		}
+		in.of.seq = w.take()
+		r.add(in.message, in.of.seq)
+	}
+	return w.putRows(&r)
+}
+
+func (w *writing) writeFlows() error {
+	var args []any
+	for i := range w.flows {
+		if f := &w.flows[i]; f.of.seq != 0 {
+			args = f.row(args, w.host)
+		}
+	}
+	if err := w.st.flow.exec(w.ctx, w.tx, args); err != nil {
+		return fmt.Errorf("write flow: %w", err)
+	}
+	return nil
+}
+
+// delete deletes messages with all that belongs to them, in the order of their
+// keys.
+func (w *writing) delete() error {
+	var seqs []int64
+	for _, t := range w.drops {
+		seqs = append(seqs, t.seq)
+	}
+	for _, p := range w.purges {
+		old, err := w.aged(p)
+		if err != nil {
+			return fmt.Errorf("look for old messages: %w", err)
+		}
+		p.deleted = len(old)
+		seqs = append(seqs, old...)
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	slices.Sort(seqs)
+	for _, text := range sqlDrop(seqs) {
+		if err := w.exec(text); err != nil {
+			return fmt.Errorf("delete messages: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *writing) aged(p *purge) ([]int64, error) {
+	rows, err := w.tx.QueryContext(w.ctx, w.st.bind(sqlAged), int64(p.until), p.limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var seqs []int64
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return nil, err
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, rows.Err()
+}
