@@ -171,31 +171,41 @@ func kill(t *testing.T, master *testenv.Redis) {
 	}
 }
 
-// BenchmarkRegisterConfirmed registers with 32 clients at a master with two
-// replicas, of which none, one or both have to confirm.
+// BenchmarkRegisterConfirmed registers at a master with two replicas, of which
+// none, one or both have to confirm: one job after the other, and with 64
+// clients.
 func BenchmarkRegisterConfirmed(b *testing.B) {
 	master := testenv.StartRedis(b)
 	for range 2 {
 		testenv.StartReplica(b, master)
 	}
+	register := func(b *testing.B, s *Store) {
+		if _, err := s.Register(context.Background(), []store.Registration{aJob(ulid.Make().String())}); err != nil {
+			b.Error(err)
+		}
+	}
 	for replicas := range 3 {
-		b.Run(fmt.Sprintf("replicas=%d", replicas), func(b *testing.B) {
-			s, err := Open(b.Context(), Options{
-				URL: master.URL(), Namespace: fmt.Sprintf("bench%d", namespaces.Add(1)), MinReplicas: replicas,
-			})
-			if err != nil {
-				b.Fatal(err)
+		s, err := Open(b.Context(), Options{
+			URL: master.URL(), Namespace: fmt.Sprintf("bench%d", namespaces.Add(1)), MinReplicas: replicas,
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("replicas=%d/one", replicas), func(b *testing.B) {
+			for b.Loop() {
+				register(b, s)
 			}
-			defer s.Close()
-			b.SetParallelism(32)
+		})
+		b.Run(fmt.Sprintf("replicas=%d/many", replicas), func(b *testing.B) {
+			b.SetParallelism(32) // times GOMAXPROCS
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := s.Register(context.Background(), []store.Registration{aJob(ulid.Make().String())}); err != nil {
-						b.Error(err)
-					}
+					register(b, s)
 				}
 			})
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "registrations/s")
 		})
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
 	}
 }
