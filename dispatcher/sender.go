@@ -122,7 +122,7 @@ func (s *sender) timeoutOf(j *job.Job) time.Duration {
 }
 
 // exchange sends the request and reads as much of the answer as is needed: more
-// if its body decides. The body is left in buf.
+// if its body decides, and else not for long. The body is left in buf.
 func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *bytes.Buffer) (answer, error) {
 	resp, err := s.client.Do(req)
 	if err != nil {
@@ -134,9 +134,12 @@ func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *byt
 		// Its body would be the bare connection, on which no deadline works.
 		return a, nil
 	}
-	limit := drainLimit
-	if bodyDecides {
-		limit = expectLimit
+	limit := expectLimit
+	if !bodyDecides {
+		limit = drainLimit
+		enough, release := context.WithTimeout(req.Context(), drainTime)
+		defer release()
+		defer context.AfterFunc(enough, func() { _ = resp.Body.Close() })()
 	}
 	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
 		a.bodyErr = classify(req.Context(), err, phaseAnswer)

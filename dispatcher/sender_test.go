@@ -222,6 +222,24 @@ func TestLongAnswerClosesItsConnection(t *testing.T) {
 	next(t, closed, "end of the connection")
 }
 
+func TestBodyThatDecidesNothingHoldsNoWorker(t *testing.T) {
+	for _, status := range []string{"200 OK", "500 No"} {
+		url := raw(t, func(c net.Conn) {
+			say(c, "HTTP/1.1 "+status+"\r\nContent-Length: 100\r\n\r\nfirst ")
+			hangUp(c)
+		})
+		c := newClaim(newJob("slow", url))
+		c.Job.Spec.Timeout = patience
+		o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), c)
+		if delivered := o.Kind == job.OutcomeDelivered; delivered != (o.Attempt.Status == 200) || o.Attempt.ResponseBody != "first " {
+			t.Errorf("%s: %+v, attempt %+v", status, o, o.Attempt)
+		}
+		if o.Attempt.Duration > patience/2 {
+			t.Errorf("%s: took %v", status, o.Attempt.Duration)
+		}
+	}
+}
+
 func TestConnectionClosedWhileIdleCostsNoAttempt(t *testing.T) {
 	// The receiver answers one request per connection and promises to keep it
 	// open, but closes it when the next request arrives.

@@ -15,6 +15,9 @@ const (
 	// drainLimit is how much of a body is read so that its connection can be
 	// used again; a longer one closes it.
 	drainLimit = 4 << 10
+	// drainTime is for how long: a body that decides nothing is not worth a
+	// worker's time.
+	drainTime = time.Second
 	// expectLimit is how much is read when the body decides.
 	expectLimit = 16 << 10
 	// excerptLimit is how much is kept in the attempt log.
