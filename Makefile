@@ -76,11 +76,16 @@ bench: deps ## Go benchmarks; BENCH selects
 
 .PHONY: lateness
 lateness: deps ## received − due at 200 jobs/s on both backends; fails above LATENESS_BAR
-	LATENESS_BAR=$(LATENESS_BAR) go test -run '^$$' -bench Lateness -benchtime 1x -timeout 10m ./e2e
+	LATENESS_BAR=$(LATENESS_BAR) go test -run '^$$' -bench 'Lateness$$' -benchtime 1x -timeout 10m ./e2e
 
 .PHONY: neighbours
 neighbours: deps ## lateness alone and beside 100,000 jobs for a dead endpoint, as a ratio
 	go test -run '^$$' -bench LatenessBesideDead -benchtime 1x -timeout 30m ./e2e
+
+.PHONY: zoo
+zoo: deps ## what hostile servers cost: memory and time of a delivery, memory of a node, lateness alone and beside
+	go test -run TestZoo -count 1 -v ./dispatcher ./e2e
+	go test -run '^$$' -bench LatenessBesideZoo -benchtime 1x -timeout 30m ./e2e
 
 .PHONY: docs-check
 docs-check: ## links, flags, settings and metrics that the documents name

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/hostile"
 	"github.com/duehook/duehook/job"
 )
 
@@ -24,6 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	hostile.Main()
 	dir, err := os.MkdirTemp("", "duehook-e2e-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -31,6 +31,7 @@ type node struct {
 	t      testing.TB
 	binary string
 	args   []string
+	env    []string // on top of that of the tests
 	name   string
 	log    string // path of the file that all its lives log to
 
@@ -115,7 +116,7 @@ func (n *node) launch() {
 		n.t.Fatal(err)
 	}
 	cmd := exec.Command(n.binary, n.args...)
-	cmd.Env = withoutSettings(os.Environ())
+	cmd.Env = append(withoutSettings(os.Environ()), n.env...)
 	cmd.SysProcAttr = procAttr() // no clean-up runs when the test panics
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
