@@ -1,23 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/duehook/duehook/e2e/rig"
 )
-
-// apiTimeout bounds one call of the API.
-const apiTimeout = 10 * time.Second
-
-var apiClient = &http.Client{
-	Timeout:   apiTimeout,
-	Transport: &http.Transport{MaxIdleConnsPerHost: 64},
-}
 
 // answer is an answer of the API.
 type answer struct {
@@ -43,31 +35,8 @@ func (a answer) into(t testing.TB, v any) {
 
 // call calls the API once. body is encoded as JSON unless it is nil.
 func call(ctx context.Context, method, url string, header map[string]string, body any) (answer, error) {
-	var content io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return answer{}, err
-		}
-		content = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, url, content)
-	if err != nil {
-		return answer{}, err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for name, value := range header {
-		req.Header.Set(name, value)
-	}
-	resp, err := apiClient.Do(req)
-	if err != nil {
-		return answer{}, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	got, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, got}, err
+	a, err := rig.Call(ctx, method, url, header, body)
+	return answer{a.Status, a.Header, a.Body}, err
 }
 
 // must calls the API once and fails the test unless it answers with status.

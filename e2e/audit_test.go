@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
 )
 
@@ -17,59 +17,18 @@ const (
 	// down. An attempt that was answered earlier than that before a kill was
 	// not in flight any more, and must not be repeated.
 	settleTime = 500 * time.Millisecond
-	// closeTime bounds the time from a process's end to the receiver's seeing
-	// that its connections ended.
-	closeTime = 2 * time.Second
 	// deliverLimit is how long all deliveries may take after the load's end. It
 	// covers leases of killed nodes.
 	deliverLimit = 2 * time.Minute
 	pollEvery    = 50 * time.Millisecond
 )
 
-// cut is a span of time in which attempts under way could be cut off before
-// their outcome was written down: the kill of a node, or an outage of Redis.
-type cut struct {
-	what     string
-	from, to time.Time
-	// node is set when a process was killed: the attempts that it cut off are
-	// those whose connections ended with it.
-	node bool
-}
+// cuts collects the moments at which attempts may have been cut off.
+type cuts struct{ rig.Cuts }
 
-// cuts collects cuts; it is safe for concurrent use.
-type cuts struct {
-	mu  sync.Mutex
-	all []cut
-}
+func (c *cuts) during(what string, node bool, do func()) { c.During(what, node, do) }
 
-// during notes the span that do takes.
-func (c *cuts) during(what string, node bool, do func()) {
-	from := clock.Now()
-	do()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.all = append(c.all, cut{what: what, from: from, to: clock.Now(), node: node})
-}
-
-// kill kills the node and notes it.
-func (c *cuts) kill(n *node) { c.during("kill "+n.name, true, n.kill) }
-
-// inFlight reports whether the attempt was in flight at one of the cuts, and
-// how long before it the attempt was answered, if at all.
-func (c *cuts) inFlight(d receiver.Delivery) (yes bool, answeredBefore time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, c := range c.all {
-		if !d.Answered.IsZero() {
-			answeredBefore = c.from.Sub(d.Answered)
-		}
-		endedWith := !d.Closed.IsZero() && d.Closed.Before(c.to.Add(closeTime))
-		if d.Arrived.Before(c.to) && answeredBefore < settleTime && (endedWith || !c.node) {
-			return true, answeredBefore
-		}
-	}
-	return false, 0
-}
+func (c *cuts) kill(n *node) { c.Kill(n.Node) }
 
 // audit waits until the store at base says that every job was delivered, and
 // then compares what was acknowledged with what arrived: nothing lost, nothing
@@ -77,6 +36,7 @@ func (c *cuts) inFlight(d receiver.Delivery) (yes bool, answeredBefore time.Dura
 // in flight at a cut.
 func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	t.Helper()
+	c.SettleTime = settleTime
 	if len(l.acknowledged) != l.jobs {
 		t.Fatalf("%d of %d jobs were acknowledged", len(l.acknowledged), l.jobs)
 	}
@@ -112,7 +72,7 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 			if i == 0 {
 				continue
 			}
-			if yes, before := c.inFlight(arrived[i-1]); yes {
+			if yes, before := c.InFlight(arrived[i-1]); yes {
 				inFlight++
 				slowest = max(slowest, before)
 			} else {
@@ -126,7 +86,7 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	}
 	wrong = append(wrong, r.Problems()...)
 	t.Logf("%d acknowledged, %d arrived in %d deliveries: %d lost, %d repeated because they were in flight at one of %d cuts (answered %v before it at most), %d repeated otherwise, %d refusals",
-		len(l.acknowledged), r.Jobs(), len(deliveries), len(lost), inFlight, len(c.all), slowest, len(twice), len(l.refusals()))
+		len(l.acknowledged), r.Jobs(), len(deliveries), len(lost), inFlight, len(c.All()), slowest, len(twice), len(l.refusals()))
 	for what, list := range map[string][]string{"lost": lost, "wrong": wrong, "repeated although not in flight at a cut": twice} {
 		if len(list) > 0 {
 			slices.Sort(list)

@@ -102,7 +102,7 @@ func TestForbiddenTargetsOnARealNode(t *testing.T) {
 		}
 	}
 	n := newNode(t, raced, "node")
-	n.args = []string{
+	n.Args = []string{
 		"serve", "--addr", "127.0.0.1:0", "--log-format", "json", "--data-dir", t.TempDir(),
 		"--allow-cidrs", publicRange.String(),
 	}

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/internal/hostile"
 	"github.com/duehook/duehook/job"
 )
@@ -42,7 +41,7 @@ func TestMain(m *testing.M) {
 type tests struct{ *testing.M }
 
 func (m tests) Run() int {
-	defer apiClient.CloseIdleConnections()
+	defer rig.CloseIdle()
 	return m.M.Run()
 }
 
@@ -53,14 +52,7 @@ var (
 	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race") })
 )
 
-func build(name string, flags ...string) (string, error) {
-	path := filepath.Join(buildDir, name)
-	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, "..")...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-}
+func build(name string, flags ...string) (string, error) { return rig.Build(buildDir, name, flags...) }
 
 // sized is n, or the larger m in a long run.
 func sized[T any](n, m T) T {

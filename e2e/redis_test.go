@@ -73,7 +73,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 	audit(t, l, r, &c, nodes[0].base())
 	for i, n := range nodes {
 		if !n.alive() || n.pid() != pids[i] {
-			t.Errorf("node %s did not live through it", n.name)
+			t.Errorf("node %s did not live through it", n.Name)
 		}
 	}
 	for _, a := range l.refusals() {

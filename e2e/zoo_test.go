@@ -35,7 +35,7 @@ func startForZoo(t testing.TB, zoo *hostile.Zoo, flags ...string) *node {
 		t.Fatal(err)
 	}
 	n := newNode(t, shipped, "node", append([]string{"--data-dir", t.TempDir()}, flags...)...)
-	n.env = []string{"SSL_CERT_FILE=" + roots}
+	n.Env = append(n.Env, "SSL_CERT_FILE="+roots)
 	n.start()
 	return n
 }
