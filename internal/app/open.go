@@ -27,7 +27,11 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return observed, nil
+	failing, err := withFailpoints(observed)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return failing, nil
 }
 
 func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {

@@ -45,6 +45,11 @@ func WithArgs(args ...string) RedisOption {
 	return func(r *Redis) { r.args = append(r.args, args...) }
 }
 
+// WithEnv adds variables to the server's environment, written name=value.
+func WithEnv(env ...string) RedisOption {
+	return func(r *Redis) { r.env = append(r.env, env...) }
+}
+
 // Redis is a redis-server process of the test's own, on loopback, with a
 // directory that goes with the test. Its methods fail the test on errors. They
 // are not safe for concurrent use, but for Addr and URL.
@@ -53,6 +58,7 @@ type Redis struct {
 	dir  string
 	port int
 	args []string
+	env  []string
 	// sentinel, if set, is the configuration of a sentinel, which it is then.
 	sentinel string
 	bus      string // port of the bus of a node of a Cluster
@@ -187,6 +193,7 @@ func (r *Redis) launch() error {
 	}
 	cmd := exec.Command("redis-server", args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), r.env...)
 	cmd.SysProcAttr = procAttr()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start redis-server (package redis-server on Debian): %w", err)
