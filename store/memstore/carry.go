@@ -2,7 +2,9 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -156,8 +158,10 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	return nil
 }
 
+// lookAll looks at an endpoint's lanes in the order of their names, so that the
+// same calls always have the same effect.
 func (s *Store) lookAll(e *endpoint, now job.Instant) {
-	for l := range e.lanes {
+	for _, l := range slices.SortedFunc(maps.Keys(e.lanes), func(a, b *lane) int { return strings.Compare(a.name, b.name) }) {
 		s.look(l, now)
 	}
 }
