@@ -27,9 +27,14 @@ var namespaces atomic.Int64
 
 func open(t testing.TB, url string, o storetest.Options) *Store {
 	t.Helper()
-	s, err := Open(context.Background(), Options{
-		URL: url, Namespace: fmt.Sprintf("test%d", namespaces.Add(1)), Shards: o.Shards, Retention: o.Retention,
-	})
+	return openAs(t, Options{URL: url, Shards: o.Shards, Retention: o.Retention})
+}
+
+// openAs opens a store in a namespace of its own.
+func openAs(t testing.TB, o Options) *Store {
+	t.Helper()
+	o.Namespace = fmt.Sprintf("test%d", namespaces.Add(1))
+	s, err := Open(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
