@@ -37,12 +37,24 @@ test: deps ## all tests with the race detector; installs redis-server where it i
 	go vet ./...
 	@mkdir -p build
 	go test -race -timeout 8m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
-	go test -race -timeout 8m -count 1 ./e2e/...
+	go test -race -timeout 8m -count 1 -p 1 ./e2e/...
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
 
 .PHONY: e2e
 e2e: deps ## the tests that run real processes; E2E_LONG=1 for the long ones
 	go test -race -timeout 30m -count 1 -v ./e2e/...
+
+# Of `make torture`: how often each fault, which ones (a regular expression),
+# and the first seed. BUDGET=30m begins no run after that time, and
+# TABLE=docs/reliability.md writes the table there.
+RUNS ?= 40
+FAULT ?= .*
+SEED ?= 1
+
+.PHONY: torture
+torture: deps ## seeded faults on real nodes, each with an audit; RUNS, FAULT and SEED choose
+	cd e2e/torture && go test -count 1 -timeout 4h . -args -runs $(RUNS) -fault '$(FAULT)' -seed $(SEED) \
+		$(if $(BUDGET),-budget $(BUDGET)) $(if $(TABLE),-table ../../$(TABLE))
 
 .PHONY: deps
 deps:

@@ -1,0 +1,10 @@
+// Package torture is the fault harness: seeded runs of real nodes under a mixed
+// load, each with one kind of fault, and after each an audit of what clients
+// were told against the store and the receivers.
+//
+//	make torture                                  every fault, many seeds
+//	make torture RUNS=3 FAULT=sigstop SEED=42     the seeds 42, 43 and 44 of one
+//
+// A seed decides on the load and on the faults, their kinds, victims and
+// times. What the machine's scheduler does in between it cannot decide.
+package torture
