@@ -15,6 +15,8 @@ COVERED := job retrypolicy store
 
 FUZZTIME ?= 30s
 BENCH ?= .
+# How many worlds `make simulate` runs on memstore.
+SIM_SEEDS ?= 5000
 # The p99 of received − due that `make lateness` accepts.
 LATENESS_BAR ?= 50ms
 
@@ -39,6 +41,10 @@ test: deps ## all tests with the race detector; installs redis-server where it i
 	go test -race -timeout 8m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
 	go test -race -timeout 8m -count 1 -p 1 ./e2e/...
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+
+.PHONY: simulate
+simulate: ## simulations in virtual time, with faults; SIM_SEEDS of them, or SIM_SEED alone
+	go test -count 1 -timeout 60m -v ./internal/simulation -seeds $(SIM_SEEDS) | grep -Ev '^(=== |    --- PASS)'
 
 .PHONY: e2e
 e2e: deps ## the tests that run real processes; E2E_LONG=1 for the long ones

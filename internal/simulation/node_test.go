@@ -1,0 +1,238 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/carrier"
+	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// node is a place for processes, one at a time.
+type node struct {
+	w      *world
+	number int
+	name   string
+
+	mu    sync.Mutex
+	lives int
+	life  *life // the last one
+	now   trouble
+}
+
+// trouble is what stands between a node and the store.
+type trouble struct {
+	kind  string
+	ended chan struct{}
+}
+
+// life is one process: from its start to its crash or stop.
+type life struct {
+	n     *node
+	name  string
+	store store.Store
+	// alive ends with a crash: from then on nothing that the process does has
+	// an effect, while its goroutines come to their end.
+	alive    context.Context
+	die      context.CancelFunc
+	stopping atomic.Bool
+	carry    context.CancelFunc
+	dispatch context.CancelFunc
+	carried  chan struct{} // closed when the carrier has ended
+	ended    chan struct{} // closed when both have
+
+	mu     sync.Mutex
+	counts map[string]int // calls so far, by purpose
+	faults []span
+}
+
+// span is a time during which something was wrong with a process.
+type span struct{ from, to time.Duration }
+
+// start starts a process unless one runs.
+func (n *node) start() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.life.up() {
+		return
+	}
+	n.lives++
+	l := &life{
+		n: n, name: fmt.Sprintf("%s.%d", n.name, n.lives), store: n.w.backend.connect(), counts: map[string]int{},
+		carried: make(chan struct{}), ended: make(chan struct{}),
+	}
+	l.alive, l.die = context.WithCancel(context.Background())
+	n.w.note("%s starts", l.name)
+	n.life = l
+	l.run()
+}
+
+// up reports whether the process runs and takes requests.
+func (l *life) up() bool { return l != nil && l.alive.Err() == nil && !l.stopping.Load() }
+
+// process is the process that runs, or the last one.
+func (n *node) process() *life {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.life
+}
+
+func (l *life) run() {
+	w, s := l.n.w, &link{life: func() *life { return l }}
+	co := w.carrier
+	co.Store, co.ID, co.Random = s, l.name, l.random("carrier")
+	c, err := carrier.New(co)
+	if err != nil {
+		panic(err)
+	}
+	do := w.plan.dispatch
+	do.Store, do.ID, do.Random, do.Transport = s, l.name, l.random("dispatcher"), l
+	d, err := dispatcher.New(do)
+	if err != nil {
+		panic(err)
+	}
+	carryCtx, stopCarry := context.WithCancel(context.Background())
+	dispatchCtx, stopDispatch := context.WithCancel(context.Background())
+	l.carry, l.dispatch = stopCarry, stopDispatch
+	go func() {
+		defer close(l.carried)
+		l.must(c.Run(carryCtx))
+	}()
+	go func() {
+		l.must(d.Run(dispatchCtx))
+		<-l.carried
+		l.must(l.store.Close())
+		close(l.ended)
+	}()
+	apis[l.n.number].life.Store(l)
+}
+
+func (l *life) must(err error) {
+	if err != nil {
+		l.n.w.Errorf("%s: %v", l.name, err)
+	}
+}
+
+// random spreads pauses by numbers that depend on the time at which they are
+// drawn, so that goroutines may draw them in any order.
+func (l *life) random(who string) func() float64 {
+	seed := source(l.n.w.seed, l.name+who, 0).Uint64()
+	return func() float64 { return rand.New(rand.NewPCG(seed, uint64(l.n.w.now()))).Float64() }
+}
+
+// crash ends the process without warning. What its goroutines still do has no
+// effect.
+func (l *life) crash() {
+	if l.alive.Err() != nil {
+		return
+	}
+	l.n.w.note("%s crashes", l.name)
+	l.n.w.history.count("crashes")
+	l.fault(l.n.w.now(), 1<<62)
+	l.die()
+	l.carry()
+	l.dispatch()
+}
+
+// crashSoon is a crash at a step of the process's own, and a start some time later.
+func (l *life) crashSoon(r *rand.Rand) {
+	l.crash()
+	pause := between(r, 0, 30*time.Second)
+	l.n.w.group.Go(func() {
+		l.n.w.sleep(pause)
+		l.n.start()
+	})
+}
+
+// stop ends the process in order, as SIGTERM does, and waits until it has ended.
+func (l *life) stop() {
+	l.n.w.note("%s stops", l.name)
+	l.stopping.Store(true) // its API takes no more requests
+	l.carry()
+	<-l.carried
+	l.dispatch()
+	<-l.ended
+	l.n.w.note("%s has stopped", l.name)
+}
+
+// trouble lets a trouble begin, and returns what ends it. There is one at a time.
+func (n *node) trouble(kind string) (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now.kind != "" {
+		return func() {}
+	}
+	t := trouble{kind: kind, ended: make(chan struct{})}
+	n.now = t
+	from, first := n.w.now(), n.life
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.now = trouble{}
+		close(t.ended)
+		for _, l := range []*life{first, n.life} {
+			l.fault(from, n.w.now()+time.Second)
+		}
+	}
+}
+
+func (n *node) inTrouble() trouble {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.now
+}
+
+// fault notes that something was wrong with the process.
+func (l *life) fault(from, to time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.faults = append(l.faults, span{from, to})
+}
+
+// faulty reports whether something was wrong at a time between from and to.
+func (l *life) faulty(from, to time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.faults {
+		if f.from <= to && f.to >= from {
+			return true
+		}
+	}
+	return false
+}
+
+// draw gives the random numbers for the next call of its kind.
+func (l *life) draw(purpose string) *rand.Rand {
+	l.mu.Lock()
+	l.counts[purpose]++
+	n := l.counts[purpose]
+	l.mu.Unlock()
+	return source(l.n.w.seed, l.name+purpose, n)
+}
+
+// api is a node's HTTP API. Making one reads the OpenAPI document, which takes
+// longer than a world, so all worlds share these.
+type api struct {
+	handler http.Handler
+	life    atomic.Pointer[life] // the process that answers
+}
+
+var apis = [3]*api{newAPI(), newAPI(), newAPI()}
+
+func newAPI() *api {
+	a := &api{}
+	s, err := httpapi.New(httpapi.Options{Store: &link{life: a.life.Load}, Policy: retrypolicy.Default()})
+	if err != nil {
+		panic(err)
+	}
+	a.handler = s.Handler()
+	return a
+}
