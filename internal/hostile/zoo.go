@@ -49,10 +49,6 @@ const (
 	Snoozed   Fate = "snoozed"
 )
 
-// MinTimeout is the shortest timeout with which a delivery can meet each kind
-// and end as the kind says, on a machine that is not busy.
-const MinTimeout = 300 * time.Millisecond
-
 func kinds() []Kind {
 	var all []Kind
 	for _, group := range [][]Kind{connections(), heads(), bodies(), retryTimes(), handshakes(), certificates(), floodsOverTLS()} {
