@@ -24,10 +24,14 @@ type result struct {
 	recover      time.Duration
 	stall        time.Duration // the worst of the machine
 	wrong        []string
+	excusable    int // of these, what a busy machine explains
 }
 
-// void: the run has findings, on a machine too busy to be judged by.
-func (r *result) void() bool { return !r.ok() && r.stall > stallLimit }
+// void: the run has findings, on a machine too busy to be judged by, and only
+// such as that explains.
+func (r *result) void() bool {
+	return !r.ok() && r.stall > stallLimit && r.excusable == len(r.wrong)
+}
 
 func (r *result) ok() bool { return r.lost == 0 && r.otherwise == 0 && len(r.wrong) == 0 }
 
@@ -43,6 +47,12 @@ type audit struct {
 
 func (a *audit) fail(format string, args ...any) {
 	a.wrong = append(a.wrong, fmt.Sprintf(format, args...))
+}
+
+// excuse is fail for what a receiver that seems slow can lead to.
+func (a *audit) excuse(format string, args ...any) {
+	a.excusable++
+	a.fail(format, args...)
 }
 
 func (a *audit) lose(o *told, format string, args ...any) {
@@ -149,6 +159,9 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 	case !o.finished:
 		return // the client's problem has been told
 	case !slices.Contains(o.ends(), j.State):
+		if j.State == "dead" || j.State == "expired" {
+			a.excusable++ // its attempts took too long
+		}
 		a.lose(o, "it is %s (%s), after %d deliveries", j.State, j.Reason, len(deliveries))
 		return
 	}
@@ -163,7 +176,7 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 		want = 1
 	}
 	if j.Attempts != want {
-		a.fail("%s (%s) is %s and was charged %d attempts instead of %d", o.key(), o.kind, j.State, j.Attempts, want)
+		a.excuse("%s (%s) is %s and was charged %d attempts instead of %d", o.key(), o.kind, j.State, j.Attempts, want)
 	}
 }
 
@@ -208,7 +221,7 @@ func (a *audit) judgeNumber(o *told, d receiver.Delivery, before []receiver.Deli
 	}
 	failed := slices.ContainsFunc(before, func(p receiver.Delivery) bool { return p.Attempt == d.Attempt-1 && !accepted(p) })
 	if !failed || d.Attempt-1 > o.Body.Fail {
-		a.fail("%s (%s) came as attempt %d, which no failure led to", o.key(), o.kind, d.Attempt)
+		a.excuse("%s (%s) came as attempt %d, which no failure led to", o.key(), o.kind, d.Attempt)
 	}
 }
 
@@ -232,7 +245,7 @@ func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.
 	}
 	a.otherwise++
 	last := same[len(same)-1]
-	a.fail("%s (%s) came again as attempt %d at %s without having been in flight: it came as attempt %d at %s and was answered %d at %s; cuts: %s",
+	a.excuse("%s (%s) came again as attempt %d at %s without having been in flight: it came as attempt %d at %s and was answered %d at %s; cuts: %s",
 		o.key(), o.kind, d.Attempt, clockTime(d.Arrived), last.Attempt, clockTime(last.Arrived), last.Status, clockTime(last.Answered), a.describeCuts())
 }
 

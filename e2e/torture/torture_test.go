@@ -75,7 +75,7 @@ func report(t *testing.T, r *result) {
 		r.row.name, r.seed, r.acknowledged, r.lost, r.inFlight, r.otherwise, r.recover.Seconds())
 	switch {
 	case r.void():
-		_, _ = fmt.Fprintf(os.Stdout, "void: the machine stalled for %v; %d findings\n", r.stall, len(r.wrong))
+		_, _ = fmt.Fprintf(os.Stdout, "void: the machine stalled for %v\n\t%s\n", r.stall, strings.Join(r.wrong, "\n\t"))
 		return
 	case r.ok():
 		return
