@@ -28,6 +28,8 @@ type row struct {
 	redis []testenv.RedisOption
 	topology
 	flags []string // of the nodes
+	// journal: beside Redis there is a ledger on PostgreSQL.
+	journal bool
 	// proxied: each node reaches Redis through a proxy of its own.
 	proxied bool
 	// skewed: Redis' clock can be stepped, so that times cannot be compared.
@@ -73,6 +75,7 @@ var rows = []*row{
 	{name: "client-kill", about: "CLIENT KILL of all connections, subscribers too", nodes: 2, lossy: true, inject: clientKill},
 	{name: "sentinel-failover", about: "the master killed or frozen; Sentinel promotes a replica", nodes: 2, topology: sentinels, flags: confirmed, lossy: true, inject: failover},
 	{name: "cluster-failover", about: "a master of a Cluster killed or frozen; its replica takes over", nodes: 2, topology: cluster, flags: append([]string{"--shards", "8"}, confirmed...), lossy: true, inject: failover},
+	{name: "ledger-kill", about: "SIGKILL of PostgreSQL with the journal, beside Redis", nodes: 2, journal: true, lossy: true, inject: ledgerKill},
 	{name: "disk-full", about: "the embedded journal cannot write", short: true, inject: diskFull},
 	{name: "clock-forward", about: "Redis' clock steps ahead by up to an hour", nodes: 2, skewed: true, inject: clockForward},
 	{name: "clock-back", about: "Redis' clock steps back by up to an hour, and to the right time again", nodes: 2, skewed: true, short: true, inject: clockBack},
@@ -237,6 +240,17 @@ func failover(r *run) {
 			n.AwaitReady()
 		}
 	})
+}
+
+// ledgerKill stops registrations, not deliveries, so it notes no cut.
+func ledgerKill(r *run) {
+	if err := r.sql.Kill(); err != nil {
+		r.t.Error(err)
+	}
+	r.pause(200*time.Millisecond, 2*time.Second)
+	if err := r.sql.Start(); err != nil {
+		r.t.Fatal(err)
+	}
 }
 
 func scriptFlush(r *run) {

@@ -5,18 +5,25 @@ import (
 	"database/sql"
 	"path/filepath"
 
-	_ "modernc.org/sqlite" // the driver of the embedded ledger
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of a ledger on PostgreSQL
+	_ "modernc.org/sqlite"             // the driver of the embedded ledger
 
 	"github.com/duehook/duehook/job"
 )
 
-// ledger holds the embedded journal against what the store showed before its
-// node was stopped, and each job's flow against its state.
+// ledger holds the journal against what the store showed before its nodes were
+// stopped, and each job's flow against its state.
 func (a *audit) ledger(ctx context.Context) {
-	if a.dataDir == "" {
+	var driver, source string
+	switch {
+	case a.dataDir != "":
+		driver, source = "sqlite", "file:"+filepath.Join(a.dataDir, "duehook.db")+"?mode=ro"
+	case a.sql != nil:
+		driver, source = "pgx", a.sql.URL("postgres")
+	default:
 		return
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(a.dataDir, "duehook.db")+"?mode=ro")
+	db, err := sql.Open(driver, source)
 	if err != nil {
 		a.fail("ledger: %v", err)
 		return
@@ -65,8 +72,9 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 // neighbours: what happened side by side may stand in either order.
 func (a *audit) flow(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, `SELECT m.topic, m.id, m.status,
-		sum(f.from_state IS NULL), sum(f.to_state >= ?), coalesce(sum(f.from_state >= ?), 0)
-		FROM flow f JOIN message m ON m.seq = f.message GROUP BY m.seq`, job.Delivered, job.Delivered)
+		count(*) FILTER (WHERE f.from_state IS NULL), count(*) FILTER (WHERE f.to_state >= $1),
+		count(*) FILTER (WHERE f.from_state >= $1)
+		FROM flow f JOIN message m ON m.seq = f.message GROUP BY m.seq, m.topic, m.id, m.status`, int(job.Delivered))
 	if err != nil {
 		return err
 	}

@@ -47,9 +47,10 @@ type run struct {
 	redis   *testenv.Redis // nil: the embedded store; else the first master
 	url     string         // of Redis
 	admin   *redis.Client
-	proxies []*testenv.Proxy // one for each node, if the row wants them
-	skew    *skew            // of Redis' clock, if the row wants it
-	dataDir string           // of the embedded store
+	sql     *testenv.SQLServer // holds the journal beside Redis, if the row wants one
+	proxies []*testenv.Proxy   // one for each node, if the row wants them
+	skew    *skew              // of Redis' clock, if the row wants it
+	dataDir string             // of the embedded store
 
 	nodes     []*rig.Node
 	endpoints *endpoints
@@ -75,8 +76,14 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		r.addNode(binary, "embedded", "--data-dir", r.dataDir)
 	} else {
 		r.startRedis()
+		if row.journal {
+			r.startSQL()
+		}
 		for i := range row.nodes {
 			flags := append([]string{"--redis-url", r.redisFor()}, r.row.flags...)
+			if row.journal {
+				flags = append(flags, "--ledger-url", r.sql.URL("postgres"))
+			}
 			r.addNode(binary, string(rune('a'+i)), flags...)
 		}
 	}
@@ -121,6 +128,19 @@ func (r *run) startRedis() {
 	}
 	r.admin = redis.NewClient(&redis.Options{Addr: r.redis.Addr(), PoolSize: 2, ReadTimeout: 20 * time.Second})
 	r.t.Cleanup(func() { _ = r.admin.Close() })
+}
+
+func (r *run) startSQL() {
+	server, err := testenv.StartPostgres(true)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.sql = server
+	r.t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
 }
 
 func urlOf(scheme string, servers []*testenv.Redis) string {
