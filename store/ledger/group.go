@@ -41,6 +41,8 @@ type change struct {
 	settled  bool        // nothing needs to be remembered
 	written  bool        // its message was not there, or put anew
 	rival    *found      // another message of its key that may be restored
+	// mayBeLate: other nodes may have written what came after.
+	mayBeLate bool
 }
 
 // insertion is a new registration.

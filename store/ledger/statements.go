@@ -88,7 +88,7 @@ var (
 // and the rest in the words of its server.
 type statements struct {
 	dialect
-	lookup, put, payload, confirm, progress, flow bulk
+	lookup, add, put, payload, confirm, progress, flow bulk
 }
 
 // prepare prepares the statements.
@@ -105,6 +105,7 @@ func prepare(ctx context.Context, d dialect, db *sql.DB) (*statements, error) {
 			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END
 			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
 			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL ORDER BY m.seq`, lookupColumns)},
+		{&st.add, messageColumns, d.insert("message", messageColumns, false)},
 		{&st.put, messageColumns, d.insert("message", messageColumns, true)},
 		{&st.payload, payloadColumns, d.insert("payload", payloadColumns, true)},
 		// Another node may have been faster with what happened then.
@@ -140,7 +141,7 @@ func newer(column string) string {
 
 func (st *statements) close() error {
 	var errs []error
-	for _, b := range []*bulk{&st.lookup, &st.put, &st.payload, &st.confirm, &st.progress, &st.flow} {
+	for _, b := range []*bulk{&st.lookup, &st.add, &st.put, &st.payload, &st.confirm, &st.progress, &st.flow} {
 		errs = append(errs, b.close())
 	}
 	return errors.Join(errs...)

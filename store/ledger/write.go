@@ -144,6 +144,7 @@ func (c *change) resolve(g *group, messages []found) {
 		c.put = nil
 	}
 	c.rival = rival
+	c.mayBeLate = g.shared && !c.force
 }
 
 // late reports whether the journal is further than what is to be put anew.
@@ -157,10 +158,11 @@ func (c *change) late(own *found) bool {
 	return own.version >= int64(c.put.job.Version)
 }
 
-// over reports whether the message of a job that the store has gives way to its
-// rival: a late one must not come back as the job of its key.
+// over reports whether the message of a job that the store has, or had, gives
+// way to its rival: a late one must not come back as the job of its key. In a
+// process of its own no change is late.
 func (c *change) over(j *job.Job) bool {
-	return c.rival != nil && !c.force && c.rival.confirmed != unconfirmed && c.rival.newerThan(j)
+	return c.rival != nil && c.mayBeLate && c.rival.confirmed != unconfirmed && c.rival.newerThan(j)
 }
 
 func (in *insertion) resolve(g *group, messages []found) {
@@ -173,7 +175,7 @@ func (in *insertion) resolve(g *group, messages []found) {
 	case rival == nil:
 	case !in.proven && g.shared && !slices.Contains(in.over, rival.uid):
 		in.conflict = true
-	case in.proven && rival.confirmed != unconfirmed && rival.newerThan(&in.message.job):
+	case in.proven && g.shared && rival.confirmed != unconfirmed && rival.newerThan(&in.message.job):
 		in.message.supersede(in.at)
 	default:
 		c := g.of(in.of.key, rival.uid)
@@ -279,16 +281,24 @@ func (w *writing) end(seq int64, now job.Instant) error {
 }
 
 // rows collects rows of message and payload.
-type rows struct{ messages, payloads []any }
+type rows struct{ added, put, payloads []any }
 
 func (r *rows) add(m *message, seq int64) {
-	r.messages = m.row(r.messages, seq)
+	r.added = m.row(r.added, seq)
 	r.payloads = m.payload(r.payloads, seq)
 }
 
-func (w *writing) putRows(r *rows) error {
-	if err := w.st.put.exec(w.ctx, w.tx, r.messages); err != nil {
+func (r *rows) overwrite(m *message, seq int64) {
+	r.put = m.row(r.put, seq)
+	r.payloads = m.payload(r.payloads, seq)
+}
+
+func (w *writing) writeRows(r *rows) error {
+	if err := w.st.put.exec(w.ctx, w.tx, r.put); err != nil {
 		return fmt.Errorf("write messages: %w", err)
+	}
+	if err := w.st.add.exec(w.ctx, w.tx, r.added); err != nil {
+		return fmt.Errorf("add messages: %w", err)
 	}
 	if err := w.st.payload.exec(w.ctx, w.tx, r.payloads); err != nil {
 		return fmt.Errorf("write payloads: %w", err)
@@ -316,17 +326,19 @@ func (w *writing) writePuts() error {
 			m = &late
 			m.supersede(m.at)
 		}
-		if c.seq == 0 {
-			c.seq = w.take()
-			for _, f := range c.log {
-				f.of = c.target
-				w.flows = append(w.flows, f)
-			}
-		}
 		c.written = true
+		if c.seq != 0 {
+			r.overwrite(m, c.seq)
+			continue
+		}
+		c.seq = w.take()
 		r.add(m, c.seq)
+		for _, f := range c.log {
+			f.of = c.target
+			w.flows = append(w.flows, f)
+		}
 	}
-	return w.putRows(&r)
+	return w.writeRows(&r)
 }
 
 // take gives the seq of a new message.
@@ -345,7 +357,7 @@ func (w *writing) writeInserts() error {
 		in.of.seq = w.take()
 		r.add(in.message, in.of.seq)
 	}
-	return w.putRows(&r)
+	return w.writeRows(&r)
 }
 
 func (w *writing) writeFlows() error {
