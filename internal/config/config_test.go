@@ -276,6 +276,9 @@ func TestRefused(t *testing.T) {
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},
 		{name: "redis scheme", args: []string{"--redis-url=http://h"}, want: "--redis-url"},
 		{name: "postgres", args: []string{"--ledger-url=postgres://h:x/d"}, want: "--ledger-url: it cannot be read"},
+		{name: "mysql", args: []string{"--ledger-url=mysql://h:x/d"}, want: "--ledger-url: it cannot be read"},
+		{name: "mysql database", args: []string{"--ledger-url=mysql://h"}, want: "the database is missing"},
+		{name: "mysql parameter", args: []string{"--ledger-url=mysql://h/d?password=p"}, want: "unknown parameter"},
 		{name: "postgres password", args: []string{"--ledger-url=postgres://h/d?password=p"}, want: "write the password before the host"},
 		{name: "postgres database", args: []string{"--ledger-url=postgres://h"}, want: "the database is missing"},
 		{name: "ledger scheme", args: []string{"--ledger-url=/x.db"}, want: "--ledger-url: write sqlite:path"},
@@ -348,7 +351,7 @@ func TestDerived(t *testing.T) {
 
 func TestLedgerURL(t *testing.T) {
 	for _, url := range []string{
-		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d",
+		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",
 	} {
 		for _, args := range [][]string{{"--ledger-url", url}, {"--ledger-url", url, "--redis-url=redis://h"}} {
 			if c := load(t, args, nil); c.LedgerURL != url {

@@ -124,7 +124,7 @@ var settings = []setting{
 	},
 	{
 		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,
-		help: "journal of jobs and of their changes: sqlite:path, for a single node, or postgres://user:password@host:port/database",
+		help: "journal of jobs and of their changes: sqlite:path, for a single node, postgres:// or mysql://user:password@host:port/database",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.LedgerURL) },
 	},
 	{

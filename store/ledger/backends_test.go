@@ -90,10 +90,65 @@ var journalTables = []string{"writer", "state", "message", "payload", "flow", "d
 
 func withSchema(url, name string) string { return url + "&search_path=" + name }
 
-var backends = []*backend{sqliteBackend, postgresBackend}
+var mariadbBackend = &backend{
+	name:    "mariadb",
+	fresh:   func(t testing.TB) string { t.Helper(); return freshMariaDB(t, mariadbServer) },
+	start:   testenv.StartMariaDB,
+	freshOn: freshMariaDB,
+	open:    openMariaDB,
+	copied: func(t testing.TB, from string) string {
+		t.Helper()
+		u, err := url.Parse(from)
+		noError(t, "Parse", err)
+		name, old := newName(), strings.TrimPrefix(u.Path, "/")
+		statements := []string{"CREATE DATABASE " + name}
+		for _, table := range journalTables {
+			columns := "*"
+			if table == "message" { // whose last column is generated
+				columns = messageColumns
+			}
+			statements = append(statements, fmt.Sprintf("CREATE TABLE %s.%s LIKE %s.%[2]s", name, table, old),
+				fmt.Sprintf("INSERT INTO %s.%s %s SELECT %s FROM %s.%[2]s", name, table,
+					strings.ReplaceAll("("+columns+")", "(*)", ""), columns, old))
+		}
+		onMariaDB(t, mariadbServer, statements...)
+		return mariadbServer.URL(name)
+	},
+	readOnly: func(on bool) string {
+		return "SET SESSION TRANSACTION " + map[bool]string{true: "READ ONLY", false: "READ WRITE"}[on]
+	},
+	hex: func(digits string) string { return "x'" + digits + "'" },
+}
+
+const messageColumns = "seq, topic, id, uid, biz_key, endpoint, delay, ttl, created, due, expires, status, attempts, snoozes, " +
+	"lapses, token, version, cancel, next_at, reason, ended_at, done_at, updated, confirmed"
+
+func openMariaDB(journal string) (*sql.DB, error) {
+	u, err := url.Parse(journal)
+	if err != nil {
+		return nil, err
+	}
+	return sql.Open("mysql", fmt.Sprintf("root@tcp(%s)%s", u.Host, u.Path))
+}
+
+func freshMariaDB(t testing.TB, server *testenv.SQLServer) string {
+	t.Helper()
+	name := newName()
+	onMariaDB(t, server, "CREATE DATABASE "+name)
+	return server.URL(name)
+}
+
+func onMariaDB(t testing.TB, server *testenv.SQLServer, statements ...string) {
+	t.Helper()
+	db, err := openMariaDB(server.URL(""))
+	noError(t, "open", err)
+	execAll(t, db, statements)
+}
+
+var backends = []*backend{sqliteBackend, postgresBackend, mariadbBackend}
 
 // The servers that the tests of this package share.
-var postgresServer *testenv.SQLServer
+var postgresServer, mariadbServer *testenv.SQLServer
 
 // sharedServers starts and ends them around the tests.
 type sharedServers struct{ *testing.M }
@@ -110,14 +165,19 @@ func (m sharedServers) Run() int {
 
 func startServers() (stop func(), err error) {
 	stop = func() {
-		if postgresServer != nil {
-			_ = postgresServer.Close() // nothing depends on it any more
+		for _, s := range []*testenv.SQLServer{postgresServer, mariadbServer} {
+			if s != nil {
+				_ = s.Close() // nothing depends on it any more
+			}
 		}
 	}
 	flag.Parse()
 	// Benchmarks are to tell what waiting for the disk costs.
 	durable := flag.Lookup("test.bench").Value.String() != ""
-	postgresServer, err = testenv.StartPostgres(durable)
+	if postgresServer, err = testenv.StartPostgres(durable); err != nil {
+		return stop, err
+	}
+	mariadbServer, err = testenv.StartMariaDB(durable)
 	return stop, err
 }
 
@@ -130,6 +190,11 @@ func onServer(t testing.TB, server *testenv.SQLServer, driver string, statements
 	t.Helper()
 	db, err := sql.Open(driver, server.URL("postgres"))
 	noError(t, "open", err)
+	execAll(t, db, statements)
+}
+
+func execAll(t testing.TB, db *sql.DB, statements []string) {
+	t.Helper()
 	defer db.Close()
 	for _, s := range statements {
 		_, err := db.ExecContext(context.Background(), s)

@@ -152,8 +152,10 @@ func dialectFor(url string) (dialect, error) {
 		return &sqlite{path: path}, nil
 	case "postgres", "postgresql":
 		return newPostgres(url)
+	case "mysql", "mariadb":
+		return newMariaDB(url)
 	default:
-		return nil, errors.New("write sqlite:path or postgres://user:password@host:port/database")
+		return nil, errors.New("write sqlite:path, " + postgresForm + " or " + mysqlForm)
 	}
 }
 

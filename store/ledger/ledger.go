@@ -30,7 +30,7 @@ import (
 // Options configure a Store. URL and Store are required.
 type Options struct {
 	// URL is where the journal is: sqlite:path, a file that is made if it is not
-	// there, with its directory, or postgres://user:password@host/database.
+	// there, with its directory, or postgres:// or mysql://user:password@host/database.
 	URL string
 	// Store is the store to wrap. Closing the ledger closes it; when Open fails,
 	// it stays the caller's.

@@ -44,18 +44,16 @@ func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...wi
 // TestConformanceOnRedis is for the way in which several nodes use it.
 func TestConformanceOnRedis(t *testing.T) {
 	redis := testenv.StartRedis(t)
-	for _, b := range servers() {
-		t.Run(b.name, func(t *testing.T) {
-			storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
-				t.Helper()
-				inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
-				noError(t, "open Redis", err)
-				s, err := ledger.Open(t.Context(), ledger.Options{URL: b.fresh(t), Store: inner, Shared: true, StoreRetention: o.Retention})
-				noError(t, "Open", err)
-				return s
-			}})
+	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+		t.Helper()
+		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
+		noError(t, "open Redis", err)
+		s, err := ledger.Open(t.Context(), ledger.Options{
+			URL: postgresBackend.fresh(t), Store: inner, Shared: true, StoreRetention: o.Retention,
 		})
-	}
+		noError(t, "Open", err)
+		return s
+	}})
 }
 
 // journalled is what of a job the journal must agree with the store about.

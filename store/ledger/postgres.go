@@ -22,17 +22,19 @@ type postgres struct {
 	ownership
 }
 
+const postgresForm = "postgres://user:password@host:port/database"
+
 func newPostgres(url string) (*postgres, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		// What pgx says may quote a password that makes the URL unreadable.
-		return nil, errors.New("it cannot be read: write postgres://user:password@host:port/database, with %40 for an @ in the password, and so on")
+		return nil, errors.New("it cannot be read: write " + postgresForm + ", with %40 for an @ in the password, and so on")
 	}
 	if u, err := neturl.Parse(url); err != nil || u.Query().Has("password") { // it would be shown there
-		return nil, errors.New("write the password before the host: postgres://user:password@host:port/database")
+		return nil, errors.New("write the password before the host: " + postgresForm)
 	}
 	if config.Database == "" {
-		return nil, errors.New("the database is missing: write postgres://user:password@host:port/database")
+		return nil, errors.New("the database is missing: write " + postgresForm)
 	}
 	return &postgres{config: config}, nil
 }
