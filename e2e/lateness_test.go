@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -27,12 +28,7 @@ func BenchmarkLateness(b *testing.B) {
 func measureLateness(b *testing.B, backend string) {
 	const perSecond, over = 200, 30 * time.Second
 	r := receiver.Start(b, receiver.Accept)
-	var n *node
-	if backend == "embedded" {
-		n = startEmbedded(b, shipped)
-	} else {
-		n = startNodes(b, shipped, "a", testenv.StartRedis(b, testenv.WithAOF()).URL())[0]
-	}
+	n := startOn(b, backend)
 	l := &load{
 		topic: backend, url: r.URL(), jobs: int(over.Seconds()) * perSecond,
 		over: over, maxDelay: 10 * time.Second, pick: n.base,
@@ -40,18 +36,42 @@ func measureLateness(b *testing.B, backend string) {
 	l.run(b, rand.New(rand.NewPCG(1, 0)))
 	audit(b, l, r, &cuts{}, n.base())
 
-	var late []time.Duration
+	late := latenessOf(r)
+	b.Logf("received − due: %v", late)
+	for name, q := range map[string]float64{"p50-ms": 0.5, "p99-ms": 0.99, "max-ms": 1, "min-ms": 0} {
+		b.ReportMetric(milliseconds(late.at(q)), name)
+	}
+	b.ReportMetric(0, "ns/op") // says nothing here
+	if bar, err := time.ParseDuration(os.Getenv("LATENESS_BAR")); err == nil && late.at(0.99) > bar {
+		b.Errorf("p99 is %v, more than %v", late.at(0.99), bar)
+	}
+}
+
+// startOn starts a node as shipped, with a Redis of its own if the backend is
+// that.
+func startOn(b *testing.B, backend string) *node {
+	b.Helper()
+	if backend == "embedded" {
+		return startEmbedded(b, shipped)
+	}
+	return startNodes(b, shipped, "a", testenv.StartRedis(b, testenv.WithAOF()).URL())[0]
+}
+
+// latenesses are received − due of deliveries, in order.
+type latenesses []time.Duration
+
+func latenessOf(r *receiver.Receiver) latenesses {
+	var late latenesses
 	for _, d := range r.Deliveries() {
 		late = append(late, d.Arrived.Sub(d.Due))
 	}
 	slices.Sort(late)
-	at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))] }
-	b.Logf("received − due: p50 %v, p99 %v, max %v, earliest %v", at(0.5), at(0.99), at(1), at(0))
-	for name, d := range map[string]time.Duration{"p50-ms": at(0.5), "p99-ms": at(0.99), "max-ms": at(1), "min-ms": at(0)} {
-		b.ReportMetric(float64(d)/float64(time.Millisecond), name)
-	}
-	b.ReportMetric(0, "ns/op") // says nothing here
-	if bar, err := time.ParseDuration(os.Getenv("LATENESS_BAR")); err == nil && at(0.99) > bar {
-		b.Errorf("p99 is %v, more than %v", at(0.99), bar)
-	}
+	return late
+}
+
+// at is the quantile q.
+func (l latenesses) at(q float64) time.Duration { return l[int(q*float64(len(l)-1))] }
+
+func (l latenesses) String() string {
+	return fmt.Sprintf("p50 %v, p99 %v, max %v, earliest %v", l.at(0.5), l.at(0.99), l.at(1), l.at(0))
 }

@@ -54,33 +54,30 @@ func BenchmarkLatenessBesideDead(b *testing.B) {
 // latenessBeside gives the p99 of the healthy jobs.
 func latenessBeside(b *testing.B, backend, kind string, dead func(b *testing.B) string) time.Duration {
 	b.Helper()
-	const perSecond, over = 200, 30 * time.Second
-	r := receiver.Start(b, receiver.Accept)
-	var n *node
-	if backend == "embedded" {
-		n = startEmbedded(b, shipped)
-	} else {
-		n = startNodes(b, shipped, "a", testenv.StartRedis(b, testenv.WithAOF()).URL())[0]
-	}
+	n := startOn(b, backend)
 	if dead != nil {
 		registerDead(b, n.base(), dead(b))
 	}
+	late := healthyLateness(b, n, neighboursTopic)
+	states := getTopic(b, n.base(), neighboursTopic).States
+	n.stop()
+	b.Logf("%s, %s: %v; the topic's jobs: %v", backend, kind, late, states)
+	return late.at(0.99)
+}
+
+// healthyLateness gives how late 200 jobs/s arrive at a receiver that accepts
+// them, over half a minute.
+func healthyLateness(b *testing.B, n *node, topic string) latenesses {
+	b.Helper()
+	const perSecond, over = 200, 30 * time.Second
+	r := receiver.Start(b, receiver.Accept)
 	l := &load{
-		topic: neighboursTopic, url: r.URL(), jobs: int(over.Seconds()) * perSecond,
+		topic: topic, url: r.URL(), jobs: int(over.Seconds()) * perSecond,
 		over: over, maxDelay: 5 * time.Second, pick: n.base,
 	}
 	l.run(b, rand.New(rand.NewPCG(1, 0)))
 	testenv.Eventually(b, deliverLimit, func() bool { return r.Jobs() == l.jobs }, "all healthy jobs to arrive")
-	var late []time.Duration
-	for _, d := range r.Deliveries() {
-		late = append(late, d.Arrived.Sub(d.Due))
-	}
-	states := getTopic(b, n.base(), neighboursTopic).States
-	n.stop()
-	slices.Sort(late)
-	at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))] }
-	b.Logf("%s, %s: p50 %v, p99 %v, max %v; the topic's jobs: %v", backend, kind, at(0.5), at(0.99), at(1), states)
-	return at(0.99)
+	return latenessOf(r)
 }
 
 // registerDead registers the jobs for a dead endpoint, due at once.
