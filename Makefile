@@ -35,12 +35,17 @@ build: ## bin/duehook, static
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
 
 .PHONY: test
-test: deps ## all tests with the race detector; installs redis-server where it is missing
+test: deps ## all tests with the race detector; installs what it needs where that is missing
 	go vet ./...
+	scripts/model
 	@mkdir -p build
 	go test -race -timeout 8m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
 	go test -race -timeout 8m -count 1 -p 1 ./e2e/...
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+
+.PHONY: model
+model: deps ## the model of a job's life, its properties and its mutants; DEEP=1 for more faults, in minutes
+	scripts/model $(if $(DEEP),deep)
 
 .PHONY: simulate
 simulate: ## simulations in virtual time, with faults; SIM_SEEDS of them, or SIM_SEED alone

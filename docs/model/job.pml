@@ -1,0 +1,569 @@
+/*
+ * One job, from its registration to its end, among everything that may touch
+ * it at the same time. `make model` checks it; "The model" in docs/lifecycle.md
+ * says what it shows, and what it does not.
+ *
+ * What bears a name such as claim.lua is that script of store/redisstore/lua,
+ * which Redis runs without a break. Between two of them anything may happen:
+ * what Go does there is modelled call by call.
+ *
+ * Left out, because it decides when things happen and not what: durations,
+ * holds, limits, other jobs, and the carriers' lock. A late copy of a call,
+ * one that was given up and repeated, needs nothing of its own: a slow caller
+ * that repeats does the same.
+ */
+
+/* Sizes. What settings and times bound is small here: two attempts for ten,
+ * two lapses for ten. */
+#define WORKERS 2
+#define CLIENTS 2
+#define LANES 2
+#define CAP 2           /* hints on the ready list */
+#define MAX_ATTEMPTS 2
+#define MAX_LAPSES 2
+#ifndef FAULTS
+#define FAULTS 1        /* crashes, pauses, lost hints, lost replies, releases, snoozes: in all */
+#endif
+#ifndef COMMANDS
+#define COMMANDS 1      /* of clients */
+#endif
+
+/* The states, as in package job. */
+#define WAITING 0
+#define RETRYING 1
+#define READY 2
+#define RUNNING 3
+#define DELIVERED 4
+#define DEAD 5
+#define CANCELLED 6
+#define EXPIRED 7
+#define NONE 8          /* no state */
+#define FINAL(state) ((state) >= DELIVERED)
+#define PENDING(attempts) ((attempts) > 0 -> RETRYING : WAITING)
+
+/* The events, as there. Those that clients cause stand for their commands too. */
+#define CARRY 0
+#define CLAIM 1
+#define DELIVER 2
+#define FAIL 3
+#define GIVE_UP 4
+#define EXPIRE 5
+#define RELEASE 6
+#define CANCEL 7
+#define RESCHEDULE 8    /* any change: PATCH, run now, a retry brought forward */
+#define REPLAY 9
+#define REGISTER 10     /* no event of the job: another takes its place */
+
+/* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which scripts/model
+ * writes into this file. */
+#include "moves.h"
+
+/* What must hold. ONLY singles one out, to see that a mutant breaks it. */
+mtype:property = {
+	KEPT,             /* a job is unfinished exactly while it is in a bucket: its lane's, which carriers look at */
+	NO_STALE_WRITE,   /* only the latest claim settles, once, and while the job is its own */
+	FINAL_STAYS,      /* an ended job changes by a replay or a registration only */
+	NO_LOST_CHANGE,   /* a change takes the place of the record that it was worked out from */
+	EXCLUSIVE,        /* no request begins while another is under way whose lease lasts */
+	CANCEL_HOLDS,     /* no request begins on a claim from before a cancel or change that was done,
+	                     nor on a claim from after a cancel that met an attempt in flight */
+	CANCEL_ENDS,      /* a cancel that met an attempt in flight ends the job when the attempt is settled */
+	CHARGED_ONCE,     /* attempts are the requests that were made and settled */
+	SAME_ANSWER,      /* a claim that is repeated because its reply was lost gives the job again */
+	BY_THE_TABLE,     /* every change of state is one of the table */
+	ENDS              /* an unfinished job ends, when faults and commands do */
+};
+#ifdef ONLY
+#define MUST(hold, name) assert((hold) || name != ONLY)
+#else
+#define MUST(hold, name) assert(hold)
+#endif
+
+/* What may be broken, one at a time, and what that must break. */
+mtype:mutant = {
+	NO_TOKEN,         /* NO_STALE_WRITE: settle does not compare tokens */
+	NO_STATE_CHECK,   /* NO_STALE_WRITE: settle does not look whether the job is running */
+	TOKEN_RESTARTS,   /* NO_STALE_WRITE: a job registered in an ended one's place begins with token 0 */
+	TOKEN_TIMELESS,   /* NO_STALE_WRITE: a token may be less than the time of its claim */
+	REMOVED_TO_CARRY, /* ENDS: carry takes the job out of its bucket (ZREM and RPUSH) */
+	NO_VISIBILITY,    /* ENDS: a carried job has no visibility deadline */
+	LAPSED_UNSEEN,    /* ENDS: carry does not look for lapsed leases */
+	CARRIED_BLINDLY,  /* EXCLUSIVE: carry does not look again in its script */
+	LEASE_IGNORED,    /* EXCLUSIVE: claim gives out leased jobs */
+	NONCE_FORGOTTEN,  /* SAME_ANSWER: claim does not know its own nonce again */
+	CHARGED_AT_CLAIM, /* CHARGED_ONCE: claim counts the attempt */
+	CANCEL_IN_FLIGHT, /* CANCEL_HOLDS: cancel ends a running job */
+	CANCEL_UNSEEN,    /* CANCEL_HOLDS: a worker does not look whether a cancel was noted */
+	CANCEL_DROPPED,   /* CANCEL_ENDS: settle does not look whether a cancel was noted */
+	CHANGE_IN_FLIGHT, /* CANCEL_HOLDS: a change takes a running job from its worker */
+	STARTED_LATE,     /* CANCEL_HOLDS: a worker begins a request after its lease */
+	NO_VERSION,       /* NO_LOST_CHANGE: update does not compare versions */
+	NO_UID,           /* NO_LOST_CHANGE: update does not compare uids */
+	ENDED_CHANGED,    /* FINAL_STAYS: a change does not look whether the job has ended */
+	REPLAYED_EARLY,   /* BY_THE_TABLE: a replay does not look whether the job has ended */
+	ENTRY_LEFT,       /* KEPT: update leaves the entry in the old lane's bucket */
+	LANE_UNLISTED     /* KEPT: update does not have carriers look at the new lane */
+};
+#ifndef MUTANT
+#define MUTANT 0
+#endif
+#define BUT(name) (MUTANT == name)
+
+/* The store. */
+typedef Record {
+	bool there;
+	byte uid;
+	byte state;
+	bool cancel;
+	byte attempts;
+	byte lapses;
+	byte token;
+	byte version;
+	byte nonce;
+	byte mark;
+	byte lane
+};
+Record rec;
+byte entry[LANES] = NONE;        /* a bucket's entry: its state... */
+bool due[LANES];                 /* ...and whether its time has come */
+bool listed[LANES];              /* whether carriers look at the lane */
+chan ready = [CAP] of { byte };  /* hints, each a lane */
+byte now;                        /* the time, as far as tokens know it */
+
+/* Nonces of claims and marks of updates: 1 + the caller's number, while it may
+ * repeat the call. */
+#define BLANK 0
+#define EARLIER 8                /* of a call that is over */
+#define SETTLED 9
+
+byte faults = FAULTS;
+byte commands = COMMANDS;
+byte uids = 1;                   /* registrations so far */
+
+/* What is true, whatever the store believes. */
+byte holder;                     /* 1 + the worker of the latest claim, while the job is its own */
+bool working[WORKERS];           /* it has a claim, and lives */
+bool leased[WORKERS];            /* the lease of its claim lasts, by its own clock too */
+bool sending[WORKERS];           /* its request is under way */
+bool barred[WORKERS] = true;     /* it must not begin a request */
+bool noted;                      /* a cancel met an attempt in flight */
+byte charged;                    /* requests made and settled */
+bool outrun[CLIENTS] = true;     /* the record is not the one that the client has read */
+
+#define UNFINISHED (rec.there && !FINAL(rec.state))
+#define IN(l) (entry[l] != NONE)
+
+/* A bucket without its only entry is empty, and its lane is dropped. */
+#define PLACE(l, s) entry[l] = s; due[l] = false; listed[l] = true
+#define UNPLACE(l) entry[l] = NONE; due[l] = false; listed[l] = false
+
+inline audit() {
+	MUST((UNFINISHED -> IN(rec.lane) && listed[rec.lane] && !IN(1 - rec.lane) : !IN(0) && !IN(1)), KEPT);
+	MUST(!rec.there || rec.attempts == charged, CHARGED_ONCE)
+}
+
+inline wrote() {
+	outrun[0] = true;
+	outrun[1] = true;
+	audit()
+}
+
+/* Time passes: what waits becomes due, and leases lapse. That of a worker
+ * which is at work lapses by a fault only, such as a pause. */
+#define AT_WORK(l) (entry[l] == RUNNING && holder != 0 && working[holder - 1])
+#define WAITS(l) (IN(l) && !due[l] && !(BUT(NO_VISIBILITY) && entry[l] == READY) && (!AT_WORK(l) || faults > 0))
+
+inline pass(l) {
+	faults = faults - AT_WORK(l);
+	due[l] = true;
+	if
+	:: entry[l] == RUNNING && holder != 0 -> leased[holder - 1] = false
+	:: else
+	fi
+}
+
+proctype clock() {
+end:	do
+	:: d_step { WAITS(0) -> pass(0) }
+	:: d_step { WAITS(1) -> pass(1) }
+	od
+}
+
+/* Carriers keep nothing from one script to the next: what they read before
+ * only says at which lanes to look, and the script looks again. So one that
+ * may run at any time stands for any number, with or without a lock. */
+#define DUE(l) (listed[l] && due[l] && !(BUT(LAPSED_UNSEEN) && entry[l] == RUNNING))
+#define ROOM (len(ready) < CAP)
+
+inline carry(l) { /* carry.lua */
+	MUST(MAY_MOVE(entry[l], CARRY, READY), BY_THE_TABLE);
+	PLACE(l, READY);
+	ready ! l;
+	if
+	:: BUT(REMOVED_TO_CARRY) -> UNPLACE(l)
+	:: else
+	fi;
+	audit()
+}
+
+proctype carrier() {
+end:	do
+	:: d_step { DUE(0) && ROOM -> carry(0) }
+	:: d_step { DUE(1) && ROOM -> carry(1) }
+	:: BUT(CARRIED_BLINDLY) && DUE(0) -> d_step { if :: IN(0) && ROOM -> carry(0) :: else fi }
+	od
+}
+
+/* Housekeeping forgets what has ended; with a retention of 0, settle.lua and
+ * update.lua do so at once. Time passes over it: no token that is given out
+ * later is as low as one of the job. */
+proctype housekeeper() {
+end:	do
+	:: d_step { /* purge.lua */
+		rec.there && FINAL(rec.state) && rec.state != DEAD ->
+		now = (rec.token >= now -> rec.token + 1 : now);
+		rec.there = false;
+		rec.uid = 0;
+		rec.state = 0;
+		rec.cancel = false;
+		rec.attempts = 0;
+		rec.lapses = 0;
+		rec.token = 0;
+		rec.version = 0;
+		rec.nonce = BLANK;
+		rec.mark = BLANK;
+		rec.lane = 0;
+		noted = false;
+		charged = 0;
+		wrote()
+	}
+	od
+}
+
+#define FAULT faults > 0 -> faults--
+
+#define LEASED(l) (entry[l] == RUNNING && !due[l])
+#define KNOWN (rec.nonce == me + 1 && !BUT(NONCE_FORGOTTEN))
+#define CARRIED(l) (entry[l] == READY || BUT(REMOVED_TO_CARRY) && UNFINISHED && entry[l] == NONE)
+
+inline claim() { /* claim.lua */
+	if
+	:: rec.there && LEASED(lane) && KNOWN -> got = true
+	:: rec.there && !(LEASED(lane) && KNOWN) && (CARRIED(lane) || due[lane] || BUT(LEASE_IGNORED) && LEASED(lane)) ->
+		MUST(MAY_MOVE(entry[lane], CLAIM, RUNNING), BY_THE_TABLE);
+		rec.lapses = rec.lapses + (rec.state == RUNNING);
+		rec.attempts = rec.attempts + BUT(CHARGED_AT_CLAIM);
+		rec.token = (rec.token + 1 < now && !BUT(TOKEN_TIMELESS) -> now : rec.token + 1);
+		rec.state = RUNNING;
+		rec.nonce = me + 1;
+		rec.version++;
+		PLACE(lane, RUNNING);
+		holder = me + 1;
+		working[me] = true;
+		leased[me] = true;
+		barred[me] = noted;
+		got = true;
+		wrote()
+	:: else -> got = false
+	fi;
+	MUST(got || holder != me + 1 || !leased[me], SAME_ANSWER);
+	if
+	:: got ->
+		token = rec.token;
+		attempts = rec.attempts;
+		lapses = rec.lapses;
+		cancel = rec.cancel && !BUT(CANCEL_UNSEEN)
+	:: else
+	fi
+}
+
+/* The event that a settlement stands for. */
+#define EVENT(to) (to == DELIVERED -> DELIVER : (to == DEAD -> GIVE_UP : (to == EXPIRED -> EXPIRE : \
+	(to == CANCELLED -> CANCEL : (made -> FAIL : RELEASE)))))
+
+inline settle() { /* settle.lua */
+	if
+	:: rec.there && (rec.token == token || BUT(NO_TOKEN)) && (rec.state == RUNNING || BUT(NO_STATE_CHECK)) ->
+		MUST(holder == me + 1, NO_STALE_WRITE);
+		MUST(!FINAL(rec.state), FINAL_STAYS);
+		to = (rec.cancel && to != DELIVERED && !BUT(CANCEL_DROPPED) -> CANCELLED : to);
+		MUST(!noted || FINAL(to), CANCEL_ENDS);
+		MUST(MAY_MOVE(RUNNING, EVENT(to), to), BY_THE_TABLE);
+		rec.state = to;
+		rec.attempts = attempts;
+		rec.lapses = lapses;
+		rec.nonce = SETTLED;
+		rec.version++;
+		if
+		:: FINAL(to) -> UNPLACE(lane)
+		:: else -> PLACE(lane, to)
+		fi;
+		holder = 0;
+		charged = charged + made;
+		wrote()
+	:: else /* stale, settled before, or missing */
+	fi
+}
+
+/* What comes of a claim, as job.Settle has it. */
+inline outcome(state, used, lapsed) {
+	to = state;
+	made = used;
+	attempts = attempts + used;
+	lapses = lapsed;
+	sending[me] = false
+}
+#define RELEASED outcome(PENDING(attempts), false, lapses)
+
+inline forget_claim() {
+	working[me] = false;
+	leased[me] = false;
+	sending[me] = false;
+	barred[me] = true;
+	lane = 0; token = 0; attempts = 0; lapses = 0;
+	got = false; cancel = false; made = false;
+	to = NONE
+}
+
+/* A worker of a dispatcher. After a crash it is another, which knows nothing. */
+#define GOES_AHEAD (!cancel && lapses < MAX_LAPSES) /* job.Before */
+
+proctype worker(byte me) {
+	byte lane, token, attempts, lapses;
+	bool got, cancel, made;
+	byte to = NONE;
+
+end:	atomic {
+		ready ? lane;
+		rec.nonce = (rec.nonce == me + 1 -> EARLIER : rec.nonce); /* a new call has a new nonce */
+		if
+		:: true
+		:: FAULT; forget_claim(); goto end /* the hint is lost, with a connection or a process */
+		fi
+	};
+	do
+	:: atomic {
+		d_step { claim() };
+		if
+		:: got -> break
+		:: !got -> forget_claim(); goto end
+		:: FAULT /* the reply is lost */
+		:: FAULT; forget_claim(); goto end /* a crash */
+		fi
+	}
+	od;
+	/* The outcome is chosen when it is written down. Nobody sees it before. */
+	do
+	:: atomic { /* a request begins, with a look at the worker's own clock */
+		to == NONE && !sending[me] && GOES_AHEAD && (leased[me] || BUT(STARTED_LATE)) ->
+		MUST(!barred[me], CANCEL_HOLDS);
+		MUST(!sending[1 - me] || !leased[1 - me], EXCLUSIVE);
+		sending[me] = true
+	}
+	:: atomic {
+		if
+		:: to != NONE /* again: the reply was lost */
+		:: to == NONE && sending[me] ->
+			if
+			:: outcome(DELIVERED, true, 0)
+			:: outcome((attempts + 1 < MAX_ATTEMPTS -> RETRYING : DEAD), true, 0)
+			:: outcome(DEAD, true, 0) /* the receiver refuses */
+			:: FAULT; outcome(PENDING(attempts), false, 0) /* snoozed */
+			:: FAULT; RELEASED /* cut off when the node stops */
+			fi
+		:: to == NONE && !sending[me] ->
+			if
+			:: cancel -> outcome(CANCELLED, false, 0)
+			:: !cancel && lapses >= MAX_LAPSES -> outcome(DEAD, false, lapses)
+			:: GOES_AHEAD -> outcome(EXPIRED, false, 0)
+			:: GOES_AHEAD && !leased[me] -> RELEASED /* too late */
+			:: GOES_AHEAD && FAULT; RELEASED /* the endpoint is held, or the node stops */
+			fi
+		fi;
+		d_step { settle() };
+		if
+		:: forget_claim(); goto end
+		:: FAULT /* the reply is lost */
+		fi
+	}
+	:: atomic { FAULT; forget_claim(); goto end } /* a crash */
+	od
+}
+
+inline read() { /* read.lua */
+	rec.mark = (rec.mark == me + 1 -> EARLIER : rec.mark); /* a new update has a new mark */
+	next.there = rec.there;
+	next.uid = rec.uid;
+	next.state = rec.state;
+	next.cancel = rec.cancel;
+	next.attempts = rec.attempts;
+	next.lapses = rec.lapses;
+	next.token = rec.token;
+	next.version = rec.version;
+	next.nonce = rec.nonce;
+	next.mark = rec.mark;
+	next.lane = rec.lane;
+	was = rec.there;
+	uid = rec.uid;
+	version = rec.version;
+	shown = rec.state;
+	lane = rec.lane;
+	outrun[me] = false
+}
+
+#define REPEATED (rec.there && rec.uid == next.uid && rec.version == next.version && rec.mark == next.mark)
+/* What the job's state is, and that it stays: a cancel is noted only. */
+#define STATE (!FINAL(rec.state) && entry[rec.lane] == READY -> READY : rec.state)
+#define NOTED (command == CANCEL && rec.state == RUNNING && next.state == RUNNING)
+#define COMPARED (rec.there == was && (rec.uid == uid || BUT(NO_UID)) && (rec.version == version || BUT(NO_VERSION)))
+
+inline put() { /* update.lua; register.lua where nothing is */
+	if
+	:: REPEATED -> done = true
+	:: !REPEATED && COMPARED ->
+		done = true;
+		MUST(!was || !outrun[me], NO_LOST_CHANGE);
+		MUST(!was || !FINAL(rec.state) || command == REPLAY || command == REGISTER, FINAL_STAYS);
+		MUST(command == REGISTER || NOTED || MAY_MOVE(STATE, command, next.state), BY_THE_TABLE);
+		rec.there = next.there;
+		rec.uid = next.uid;
+		rec.state = next.state;
+		rec.cancel = next.cancel;
+		rec.attempts = next.attempts;
+		rec.lapses = next.lapses;
+		rec.token = next.token;
+		rec.version = next.version;
+		rec.nonce = next.nonce;
+		rec.mark = next.mark;
+		rec.lane = next.lane;
+		if
+		:: rec.state == RUNNING -> /* a cancel is noted: the entry stays */
+			noted = true;
+			barred[0] = barred[0] || holder != 1;
+			barred[1] = barred[1] || holder != 2
+		:: else ->
+			if
+			:: was && !(BUT(ENTRY_LEFT) && lane != rec.lane) -> UNPLACE(lane)
+			:: else
+			fi;
+			if
+			:: !FINAL(rec.state) -> PLACE(rec.lane, rec.state); listed[rec.lane] = !BUT(LANE_UNLISTED)
+			:: else
+			fi;
+			holder = 0;
+			barred[0] = true;
+			barred[1] = true;
+			noted = noted && command != REPLAY && command != REGISTER;
+			charged = (command == REPLAY || command == REGISTER -> 0 : charged)
+		fi;
+		wrote()
+	:: else -> done = false
+	fi
+}
+
+#define OPEN (was && !FINAL(shown))
+#define ENDED (was && FINAL(shown))
+
+inline decide() { /* the methods of job.Job, and Registration.Against */
+	next.mark = me + 1;
+	next.version++;
+	if
+	:: command == CANCEL && OPEN ->
+		next.cancel = next.cancel || shown == RUNNING;
+		next.state = (shown == RUNNING && !BUT(CANCEL_IN_FLIGHT) -> RUNNING : CANCELLED)
+	:: command == RESCHEDULE && (OPEN && shown != RUNNING || OPEN && BUT(CHANGE_IN_FLIGHT) || ENDED && BUT(ENDED_CHANGED)) ->
+		next.state = PENDING(next.attempts);
+		if
+		:: next.lane = 0
+		:: next.lane = 1 /* another URL */
+		fi
+	:: command == REPLAY && (ENDED || OPEN && BUT(REPLAYED_EARLY)) ->
+		next.state = WAITING;
+		next.cancel = false;
+		next.attempts = 0;
+		next.lapses = 0
+	:: command == REGISTER && (!was || shown != RUNNING) ->
+		uids++;
+		next.there = true;
+		next.uid = uids;
+		next.state = WAITING;
+		next.cancel = false;
+		next.attempts = 0;
+		next.lapses = 0;
+		next.token = (BUT(TOKEN_RESTARTS) -> 0 : next.token);
+		next.version = 1;
+		next.nonce = BLANK
+	:: else -> forget_command(); goto end /* refused */
+	fi
+}
+
+inline forget_command() {
+	outrun[me] = true;
+	command = NONE; uid = 0; version = 0; shown = 0; lane = 0;
+	was = false; done = false;
+	next.there = false; next.uid = 0; next.state = 0; next.cancel = false;
+	next.attempts = 0; next.lapses = 0; next.token = 0; next.version = 0;
+	next.nonce = BLANK; next.mark = BLANK; next.lane = 0
+}
+
+/* A client's command: Store.Update and Store.Register. A dispatcher that
+ * brings a retry forward is a client too. */
+proctype client(byte me) {
+	byte command = NONE, uid, version, shown, lane;
+	bool was, done;
+	Record next;
+
+end:	atomic { commands > 0 -> commands-- };
+	do
+	:: d_step { read() };
+		d_step { /* ZSCORE: only the bucket knows whether a job was carried */
+			shown = (OPEN && entry[lane] == READY -> READY : shown)
+		};
+		/* What is wanted is chosen when it is written down, too. */
+		do
+		:: atomic {
+			if
+			:: command != NONE /* again */
+			:: command == NONE -> command = CANCEL
+			:: command == NONE -> command = RESCHEDULE
+			:: command == NONE -> command = REPLAY
+			:: command == NONE -> command = REGISTER
+			:: command == NONE -> forget_command(); goto end /* nothing */
+			fi;
+			if
+			:: next.mark == me + 1 /* again: the reply was lost */
+			:: else -> decide()
+			fi;
+			d_step { put() };
+			if
+			:: done -> forget_command(); goto end
+			:: !done -> break /* another was faster */
+			:: FAULT /* the reply is lost */
+			fi
+		}
+		od
+	od
+}
+
+init {
+	atomic {
+		rec.there = true;
+		rec.uid = uids;
+		rec.version = 1;
+		PLACE(0, WAITING);
+		run clock();
+		run housekeeper();
+		run carrier();
+		run carrier();
+		run worker(0);
+		run worker(1);
+		run client(0);
+#if COMMANDS > 1
+		run client(1)
+#endif
+	}
+}
+
+#ifdef LIVE
+ltl ends { [] (UNFINISHED -> <> !UNFINISHED) }
+#endif
