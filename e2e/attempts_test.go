@@ -90,20 +90,26 @@ func TestTerminateUnderLoad(t *testing.T) {
 				nodes = startNodes(t, binary, "a b c", testenv.StartRedis(t).URL(), quickTakeover...)
 			}
 			up := &bases{nodes: nodes}
-			over := sized(6*time.Second, 3*time.Minute)
-			l := &load{topic: backend, url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+			over, perSecond, restarts := sized(6*time.Second, 5*time.Minute), sized(200, 500), sized(3, 100)
+			l := &load{topic: backend, url: r.URL(), jobs: int(over.Seconds()) * perSecond, over: over, maxDelay: time.Second, pick: up.pick}
+			began := clock.Now()
 			wait := l.start(t, rnd)
-			for i := range sized(3, 100) {
-				pause(t, time.Second)
+			for i := range restarts {
+				next := began.Add(over * time.Duration(i+1) / time.Duration(restarts+1))
+				pause(t, max(0, next.Sub(clock.Now())))
 				n := nodes[i%len(nodes)]
 				if code := n.stop(); code != 0 {
 					t.Errorf("SIGTERM number %d: exit code %d", i+1, code)
 				}
 				n.start()
 			}
+			restarted := clock.Now().Sub(began)
 			wait()
+			loaded := clock.Now().Sub(began)
 			// No cut: a node that is asked to end has no excuse for repeating.
 			audit(t, l, r, &cuts{}, nodes[0].base())
+			t.Logf("%d restarts in %v under %d jobs/s, of which %.0f were held for %v; received − due: %v",
+				restarts, restarted, perSecond, float64(l.jobs)/loaded.Seconds(), loaded, latenessOf(r))
 		})
 	}
 }

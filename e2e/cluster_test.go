@@ -27,7 +27,7 @@ func TestClusterUnderLoad(t *testing.T) {
 	up := &bases{nodes: nodes}
 	over := sized(18*time.Second, time.Minute)
 	l := &load{topic: "cluster", url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
-	trickle := startTrickle(t, nodes[0].base(), over)
+	trickle := startTrickle(t, nodes[0].base(), 2*over)
 	wait := l.start(t, rnd)
 
 	var c cuts

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -23,6 +24,7 @@ type load struct {
 	// maxDelay the longest time from a registration to its due time.
 	over, maxDelay time.Duration
 	pick           func() string // the address of a node, or empty
+	again          time.Duration // from one try to the next; zero: retryPause
 
 	mu           sync.Mutex
 	acknowledged map[string]ack // by id
@@ -115,7 +117,7 @@ func (l *load) register(ctx context.Context, r registration) error {
 				return fmt.Errorf("%d %s", a.status, a.body)
 			}
 		}
-		if err := job.Sleep(ctx, clock, retryPause); err != nil {
+		if err := job.Sleep(ctx, clock, cmp.Or(l.again, retryPause)); err != nil {
 			return fmt.Errorf("after %d tries: %w; the last: %w", tries, err, last)
 		}
 	}

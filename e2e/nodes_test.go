@@ -78,18 +78,26 @@ func TestNodesAreInterchangeable(t *testing.T) {
 func list(t *testing.T, address string) []string {
 	t.Helper()
 	var ids []string
+	for _, j := range listJobs(t, address) {
+		ids = append(ids, j.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// listJobs is all pages of a listing.
+func listJobs(t *testing.T, address string) []jobView {
+	t.Helper()
+	var jobs []jobView
 	for cursor := ""; ; {
 		var page struct {
 			Data       []jobView `json:"data"`
 			NextCursor *string   `json:"next_cursor"`
 		}
 		must(t, http.StatusOK, "GET", address+cursor, nil).into(t, &page)
-		for _, j := range page.Data {
-			ids = append(ids, j.ID)
-		}
+		jobs = append(jobs, page.Data...)
 		if page.NextCursor == nil {
-			slices.Sort(ids)
-			return ids
+			return jobs
 		}
 		cursor = "&cursor=" + url.QueryEscape(*page.NextCursor)
 	}

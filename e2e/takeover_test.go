@@ -50,18 +50,25 @@ func says(c *redis.Client, words ...string) bool {
 	return true
 }
 
-// startTrickle registers jobs that come due one by one, 20 a second and for
-// long enough, whether or not others can be registered meanwhile.
-func startTrickle(t *testing.T, base string, over time.Duration) *receiver.Receiver {
+const (
+	trickleTopic = "trickle"
+	trickleGap   = 50 * time.Millisecond
+)
+
+// trickleJobs is how many jobs startTrickle registers.
+func trickleJobs(span time.Duration) int { return int(span / trickleGap) }
+
+// startTrickle registers jobs that come due one by one, 20 a second and for so
+// long, whether or not others can be registered meanwhile.
+func startTrickle(t *testing.T, base string, span time.Duration) *receiver.Receiver {
 	t.Helper()
-	const gap = 50 * time.Millisecond
 	r := receiver.Start(t, receiver.Accept)
 	var b struct {
 		Jobs []registration `json:"jobs"`
 	}
-	for i := range int(2 * over / gap) {
+	for i := range trickleJobs(span) {
 		b.Jobs = append(b.Jobs, registration{
-			Topic: "trickle", ID: strconv.Itoa(i), URL: r.URL(), Delay: fmt.Sprintf("%dms", gap.Milliseconds()*int64(i)),
+			Topic: trickleTopic, ID: strconv.Itoa(i), URL: r.URL(), Delay: fmt.Sprintf("%dms", trickleGap.Milliseconds()*int64(i)),
 		})
 	}
 	for batch := range slices.Chunk(b.Jobs, 500) {
