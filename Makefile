@@ -64,7 +64,7 @@ SEED ?= 1
 
 .PHONY: torture
 torture: deps ## seeded faults on real nodes, each with an audit; RUNS, FAULT and SEED choose
-	cd e2e/torture && go test -count 1 -timeout 4h . -args -runs $(RUNS) -fault '$(FAULT)' -seed $(SEED) \
+	cd e2e/torture && go test -count 1 -timeout 4h -args -runs $(RUNS) -fault '$(FAULT)' -seed $(SEED) \
 		$(if $(BUDGET),-budget $(BUDGET)) $(if $(TABLE),-table ../../$(TABLE))
 
 .PHONY: deps

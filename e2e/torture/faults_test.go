@@ -70,6 +70,7 @@ var rows = []*row{
 	{name: "redis-kill", about: "SIGKILL of Redis, and a restart from its file", nodes: 2, lossy: true, short: true, inject: redisKill},
 	{name: "redis-freeze", about: "Redis frozen for up to 8 s", nodes: 2, lossy: true, inject: redisFreeze},
 	{name: "redis-slow", about: "DEBUG SLEEP and CLIENT PAUSE", nodes: 2, redis: []testenv.RedisOption{testenv.WithArgs("--enable-debug-command", "local")}, lossy: true, inject: redisSlow},
+	{name: "redis-busy", about: "slow scripts: Redis answers BUSY to everybody else", nodes: 2, inject: redisBusy},
 	{name: "redis-full", about: "maxmemory reached", nodes: 2, redis: []testenv.RedisOption{testenv.WithMaxMemory("0")}, short: true, inject: redisFull},
 	{name: "script-flush", about: "SCRIPT FLUSH", nodes: 2, short: true, inject: scriptFlush},
 	{name: "client-kill", about: "CLIENT KILL of all connections, subscribers too", nodes: 2, lossy: true, inject: clientKill},
@@ -211,6 +212,30 @@ func redisSlow(r *run) {
 			r.command("CLIENT", "PAUSE", ms, "ALL")
 		}
 		r.pause(300*time.Millisecond, 900*time.Millisecond)
+	}
+}
+
+// redisBusy has endless scripts run until they are killed. Nodes are answered
+// BUSY, and nothing of what they want is done: it notes no cut.
+func redisBusy(r *run) {
+	r.command("CONFIG", "SET", "busy-reply-threshold", 20)
+	for range 3 {
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			_ = r.admin.Eval(r.t.Context(), "while true do end", nil).Err() // that it was killed
+		}()
+		r.pause(200*time.Millisecond, 1200*time.Millisecond)
+		testenv.Eventually(r.t, exitLimit, func() bool {
+			_ = r.admin.ScriptKill(r.t.Context()).Err() // it may not have begun
+			select {
+			case <-killed:
+				return true
+			default:
+				return false
+			}
+		}, "a script is killed")
+		r.pause(100*time.Millisecond, 700*time.Millisecond)
 	}
 }
 
