@@ -131,13 +131,12 @@ func (c *catchUp) admit(active map[string]*recovery) {
 // it was the last.
 func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done bool, err error) {
 	r.owed = min(r.owed+float64(c.rate)*catchUpPause.Seconds(), float64(max(c.rate, 1)))
-	retrying := job.Retrying
 	for range catchUpPages {
 		if r.owed < 1 {
 			return false, nil
 		}
 		page, err := c.store.List(ctx, store.Query{
-			State: &retrying, Endpoint: endpoint, Limit: min(int(r.owed), 1_000), Cursor: r.cursor,
+			States: []job.State{job.Retrying}, Endpoint: endpoint, Limit: min(int(r.owed), 1_000), Cursor: r.cursor,
 		})
 		if err != nil {
 			return false, err

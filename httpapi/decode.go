@@ -212,6 +212,7 @@ var (
 		"timeout":      func(d *job.Draft, f field) { d.Timeout = f.raw },
 		"ttl":          func(d *job.Draft, f field) { d.TTL = f.raw },
 		"on_conflict":  func(d *job.Draft, f field) { d.OnConflict = f.text() },
+		"labels":       func(d *job.Draft, f field) { d.Labels = f.texts() },
 		"retry": func(d *job.Draft, f field) {
 			d.Retry = &job.DraftRetry{}
 			retryFields.decode(f.raw, f.pointer(), d.Retry, f.errs)

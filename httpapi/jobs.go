@@ -3,12 +3,10 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // Bounds on a page of a listing.
@@ -154,46 +152,4 @@ func (s *Server) listJobs(c echo.Context) error {
 		view.Data[i] = viewJob(&page.Jobs[i], s.opts.Policy)
 	}
 	return writeJSON(c, http.StatusOK, view)
-}
-
-// readQuery reads the filters of a listing. One that is given has a value: an
-// empty one is more likely a mistake than a wish for everything.
-func readQuery(c echo.Context) (store.Query, error) {
-	q := store.Query{Limit: defaultPage}
-	var errs fieldErrors
-	for name, values := range c.QueryParams() {
-		value, pointer := values[0], "?"+name
-		switch name {
-		case "topic":
-			q.Topic = errs.name(pointer, value)
-		case "biz_key":
-			q.BizKey = errs.name(pointer, value)
-		case "state":
-			state, ok := job.ParseState(value)
-			if !ok {
-				errs.add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
-			}
-			q.State = &state
-		case "limit":
-			limit, err := strconv.Atoi(value)
-			if err != nil || limit < 1 || limit > maxPage {
-				errs.add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
-			}
-			q.Limit = limit
-		case "cursor":
-			if value == "" {
-				errs.add(pointer, "must not be empty; leave it out for the first page")
-			}
-			q.Cursor = value
-		}
-	}
-	return q, errs.err()
-}
-
-// name notes what is wrong with a name, which it returns.
-func (e *fieldErrors) name(pointer, value string) string {
-	if err := job.CheckName(value); err != nil {
-		e.add(pointer, err.Error())
-	}
-	return value
 }

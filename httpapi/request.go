@@ -172,7 +172,7 @@ func readOptionalJSON(c echo.Context, limit int64) (*bytes.Buffer, error) {
 }
 
 // checkQuery refuses query parameters that the call does not have, and those
-// given twice.
+// given twice that may not be.
 func checkQuery(u *url.URL, known []string) error {
 	if u.RawQuery == "" {
 		return nil
@@ -183,10 +183,10 @@ func checkQuery(u *url.URL, known []string) error {
 	}
 	var errs fieldErrors
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		switch values := query[name]; {
+		switch {
 		case !slices.Contains(known, name):
 			errs.add("?"+shorten(name), "is not a query parameter of this call")
-		case len(values) > 1:
+		case repeats(query, name):
 			errs.add("?"+name, "is given more than once")
 		}
 	}

@@ -28,7 +28,7 @@ type route struct {
 var routes = []route{
 	{http.MethodPost, "/v1/jobs", access.Write, bodyJSON, nil, (*Server).register},
 	{http.MethodPost, "/v1/jobs/batch", access.Write, bodyJSON, nil, (*Server).registerBatch},
-	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, []string{"topic", "state", "biz_key", "limit", "cursor"}, (*Server).listJobs},
+	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*Server).listJobs},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*Server).getJob},
 	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*Server).patchJob},
 	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*Server).cancelJob},

@@ -27,22 +27,32 @@ func (i instant) MarshalJSON() ([]byte, error) {
 
 // jobView is a job as the API shows it.
 type jobView struct {
-	UID         string       `json:"uid"`
-	Topic       string       `json:"topic"`
-	ID          string       `json:"id"`
-	BizKey      *string      `json:"biz_key"`
-	URL         string       `json:"url"`
-	Method      string       `json:"method"`
-	State       string       `json:"state"`
-	DueAt       instant      `json:"due_at"`
-	CreatedAt   instant      `json:"created_at"`
-	NextAt      instant      `json:"next_at"`
-	Attempts    int          `json:"attempts"`
-	MaxAttempts int          `json:"max_attempts"`
-	LastAttempt *attemptView `json:"last_attempt"`
-	EndedAt     instant      `json:"ended_at"`
-	Reason      *string      `json:"reason"`
-	Version     uint64       `json:"version"`
+	UID         string            `json:"uid"`
+	Topic       string            `json:"topic"`
+	ID          string            `json:"id"`
+	BizKey      *string           `json:"biz_key"`
+	Labels      map[string]string `json:"labels"`
+	URL         string            `json:"url"`
+	Method      string            `json:"method"`
+	State       string            `json:"state"`
+	DueAt       instant           `json:"due_at"`
+	CreatedAt   instant           `json:"created_at"`
+	NextAt      instant           `json:"next_at"`
+	Attempts    int               `json:"attempts"`
+	MaxAttempts int               `json:"max_attempts"`
+	LastAttempt *attemptView      `json:"last_attempt"`
+	EndedAt     instant           `json:"ended_at"`
+	Reason      *string           `json:"reason"`
+	Version     uint64            `json:"version"`
+}
+
+// viewLabels gives an object; that of no labels is empty.
+func viewLabels(list []job.Label) map[string]string {
+	view := make(map[string]string, len(list))
+	for _, l := range list {
+		view[l.Key] = l.Value
+	}
+	return view
 }
 
 // attemptView is an attempt as the API shows it. Status is null when no
@@ -69,6 +79,7 @@ func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
 		Topic:       j.Topic,
 		ID:          j.ID,
 		BizKey:      orNull(&j.Spec.BizKey),
+		Labels:      viewLabels(j.Spec.Labels),
 		URL:         j.Spec.URL,
 		Method:      j.Spec.HTTPMethod(),
 		State:       j.State.String(),

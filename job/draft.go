@@ -26,6 +26,7 @@ type Draft struct {
 	TTL         json.RawMessage   `json:"ttl"`
 	Expect      *DraftExpect      `json:"expect"`
 	OnConflict  *string           `json:"on_conflict"`
+	Labels      map[string]string `json:"labels"`
 }
 
 // DraftRetry is the retry policy of a Draft.

@@ -199,6 +199,11 @@ func checkSpec(t *testing.T, s *job.Spec) {
 			t.Errorf("headers %q", s.Headers)
 		}
 	}
+	for i, l := range s.Labels {
+		if parsed, err := job.ParseLabel(l.Key + ":" + l.Value); err != nil || parsed != l || i > 0 && s.Labels[i-1].Key >= l.Key {
+			t.Errorf("labels %q", s.Labels)
+		}
+	}
 	if r := s.Retry; r != nil {
 		if r.Steps == nil && r.Limit == nil || r.Limit != nil && (*r.Limit < 0 || *r.Limit > job.MaxRetryLimit) {
 			t.Errorf("retry %v", r)

@@ -53,7 +53,7 @@ func (f *findings) headers(given map[string]string) []Header {
 			err = errors.New("is given twice; names do not depend on case")
 		}
 		if err != nil {
-			f.add(headerPointer(name), err.Error())
+			f.add(memberPointer("/headers", name, MaxHeaderName), err.Error())
 		}
 		seen[canonical] = true
 		list = append(list, Header{Name: canonical, Value: value})
@@ -65,11 +65,11 @@ func (f *findings) headers(given map[string]string) []Header {
 	return list
 }
 
-// headerPointer points to a header. A name that is too long to be one is cut,
-// so that a refusal is no larger than what was refused.
-func headerPointer(name string) string {
-	name = strings.ToValidUTF8(name[:min(len(name), MaxHeaderName)], "\uFFFD")
-	return "/headers/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// memberPointer points to a member of the client's own naming. A name that is
+// too long to be one is cut, so that a refusal is no larger than what was refused.
+func memberPointer(object, name string, longest int) string {
+	name = strings.ToValidUTF8(name[:min(len(name), longest)], "\uFFFD")
+	return object + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 func checkHeader(name, value string) error {

@@ -132,6 +132,7 @@ type Spec struct {
 	TTL         time.Duration `msgpack:"l,omitempty"` // from registration; zero means for ever
 	ExpectBody  string        `msgpack:"e,omitempty"` // a 2xx counts only with this body
 	Traceparent string        `msgpack:"x,omitempty"` // W3C trace context of the registration
+	Labels      []Label       `msgpack:"g,omitempty"` // sorted by key
 }
 
 // SameContent reports whether two registrations ask for the same thing. The
@@ -141,7 +142,7 @@ func (s *Spec) SameContent(o *Spec) bool {
 		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
 		s.BodyForm == o.BodyForm && bytes.Equal(s.Body, o.Body) &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
-		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody
+		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels)
 }
 
 func (r *Retry) same(o *Retry) bool {

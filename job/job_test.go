@@ -109,6 +109,7 @@ func TestSameContent(t *testing.T) {
 		"timeout":      func(s *job.Spec) { s.Timeout = 2 },
 		"ttl":          func(s *job.Spec) { s.TTL = 2 },
 		"expect":       func(s *job.Spec) { s.ExpectBody = "f" },
+		"labels":       func(s *job.Spec) { s.Labels = []job.Label{{Key: "a", Value: "1"}} },
 	}
 	for name, change := range other {
 		a, b := base(), base()

@@ -21,6 +21,10 @@ const (
 
 	MaxExpectBody = 1 << 10 // after trimming
 
+	MaxLabels     = 8  // number of labels
+	MaxLabelKey   = 32 // of one key
+	MaxLabelValue = 64 // characters of one value
+
 	// MaxDelay is how far ahead a job can be due.
 	MaxDelay = 366 * day
 	// MaxTTL is twice MaxDelay, so that the TTL of a job due as late as can be

@@ -2,15 +2,15 @@ package job
 
 // Patch reads the draft as a change of job j: the Spec that it will have, and
 // when it is to be due, or nil if that stays. Fields that are absent stay as
-// they are; headers and retry are replaced whole, so that {} takes them back to
-// none and to the server's policy. now serves only to see how far ahead "at"
+// they are; headers, labels and retry are replaced whole, so that {} takes them
+// back to none and to the server's policy. now serves only to see how far ahead "at"
 // is. Errors are those of Registration. j itself is not changed, nor is it
 // asked whether it may be.
 func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	var f findings
 	f.refuseFixed(d)
 	if d.changesNothing() && len(f.fields) == 0 {
-		f.add("", "must change something: delay, at, url, headers, body, body_text, body_base64, content_type, retry or ttl")
+		f.add("", "must change something: delay, at, url, headers, body, body_text, body_base64, content_type, retry, ttl or labels")
 	}
 	s := j.Spec
 	w := f.when(d, now)
@@ -29,6 +29,9 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	}
 	if given(d.TTL) {
 		s.TTL = f.ttl(d)
+	}
+	if d.Labels != nil {
+		s.Labels = f.labels("/labels", d.Labels)
 	}
 	f.body(d, &s, l)
 	if err := f.err(); err != nil {
@@ -62,5 +65,5 @@ func (f *findings) refuseFixed(d *Draft) {
 func (d *Draft) changesNothing() bool {
 	return !given(d.Delay) && d.At == nil && d.URL == nil && d.Headers == nil &&
 		!given(d.Body) && d.BodyText == nil && d.BodyBase64 == nil && d.ContentType == nil &&
-		d.Retry == nil && !given(d.TTL)
+		d.Retry == nil && !given(d.TTL) && d.Labels == nil
 }

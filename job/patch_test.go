@@ -17,6 +17,7 @@ func registered() job.Job {
 		URL: "http://a", Method: "PUT", BizKey: "b", ContentType: "text/csv", Body: []byte("x"), BodyForm: job.BodyText,
 		Headers: []job.Header{{Name: "X-A", Value: "1"}}, When: job.When{At: now + 5},
 		Retry: &job.Retry{Limit: ptr(3)}, Timeout: time.Second, TTL: time.Hour, ExpectBody: "ok", Traceparent: "00-x",
+		Labels: []job.Label{{Key: "shop", Value: "7"}},
 	}
 	return j
 }
@@ -35,6 +36,8 @@ func TestPatch(t *testing.T) {
 		{`{"headers":{}}`, func(s *job.Spec) { s.Headers = nil }, nil},
 		{`{"retry":{"steps":[1]}}`, func(s *job.Spec) { s.Retry = &job.Retry{Steps: []time.Duration{time.Second}} }, nil},
 		{`{"retry":{}}`, func(s *job.Spec) { s.Retry = nil }, nil},
+		{`{"labels":{"b":"2","a":"1"}}`, func(s *job.Spec) { s.Labels = []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}} }, nil},
+		{`{"labels":{}}`, func(s *job.Spec) { s.Labels = nil }, nil},
 		{`{"ttl":"2h"}`, func(s *job.Spec) { s.TTL = 2 * time.Hour }, nil},
 		// A type that was given stays with its form, and goes with it.
 		{`{"body_text":"y"}`, func(s *job.Spec) { s.Body = []byte("y") }, nil},

@@ -44,6 +44,7 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 			Retry:   f.retry(d.Retry),
 			Timeout: f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
 			TTL:     f.ttl(d),
+			Labels:  f.labels("/labels", d.Labels),
 		},
 	}
 	if d.URL == nil {
@@ -102,7 +103,7 @@ func (f *findings) when(d *Draft, now Instant) *When {
 		}
 		return &When{Delay: delay}
 	}
-	at, err := parseAt(*d.At)
+	at, err := ParseTime(*d.At)
 	switch {
 	case err != nil:
 	case given(d.Delay):
@@ -118,7 +119,8 @@ func (f *findings) when(d *Draft, now Instant) *When {
 // an hour of one digit and an offset of 24 hours.
 var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9:]{5}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 
-func parseAt(s string) (Instant, error) {
+// ParseTime reads a time with an offset (RFC 3339).
+func ParseTime(s string) (Instant, error) {
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil || !rfc3339.MatchString(s) {
 		return 0, errors.New(`must be a time with an offset such as "2026-01-31T09:30:00Z" (RFC 3339)`)

@@ -38,7 +38,7 @@ func TestRegistration(t *testing.T) {
 			"method":"PUT","delay":"30m","body":{"order_id": 8812},"content_type":"application/cloudevents+json",
 			"headers":{"x-tenant":"acme","Authorization":"Bearer x","x-empty":"","X-A":"grüße\t!"},
 			"retry":{"steps":["15s",180,"PT10M"],"limit":5},"timeout":"1500ms","ttl":7200,
-			"expect":{"body":" success\n"},"on_conflict":"replace"}`, job.Request{
+			"expect":{"body":" success\n"},"on_conflict":"replace","labels":{"shop":"7","env.x_1-":"größe: 1","a":""}}`, job.Request{
 			Key: job.Key{Topic: "order-timeout", ID: "order-8812"}, OnConflict: job.ConflictReplace,
 			Spec: job.Spec{
 				URL: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
@@ -53,11 +53,12 @@ func TestRegistration(t *testing.T) {
 				When:    job.When{Delay: 30 * time.Minute},
 				Retry:   &job.Retry{Steps: []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute}, Limit: ptr(5)},
 				Timeout: 1500 * time.Millisecond, TTL: 2 * time.Hour, ExpectBody: "success",
+				Labels: []job.Label{{Key: "a"}, {Key: "env.x_1-", Value: "größe: 1"}, {Key: "shop", Value: "7"}},
 			},
 		}},
 		{"null is absent", `{"url":"http://a","topic":null,"id":null,"biz_key":null,"method":null,"delay":null,"at":null,
 			"body":null,"body_text":null,"body_base64":null,"content_type":null,"headers":null,"retry":null,
-			"timeout":null,"ttl":null,"expect":null,"on_conflict":null}`, job.Request{
+			"timeout":null,"ttl":null,"expect":null,"on_conflict":null,"labels":null}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
 		}},
 		{"empty groups say nothing", `{"url":"http://a","method":"POST","headers":{},"retry":{"steps":null},"expect":{"body":null},"on_conflict":"ignore"}`, job.Request{
@@ -202,6 +203,14 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`"expect":{"body":" \n"}`, "/expect/body", "more than white space"},
 		{`"expect":{"body":"` + strings.Repeat("x", 1025) + `"}`, "/expect/body", "at most 1024"},
 		{`"on_conflict":"Reject"`, "/on_conflict", `"reject", "ignore" or "replace"`},
+		{`"labels":{"":"x"}`, "/labels/", "a key of 1 to 32"},
+		{`"labels":{"` + long + `":"x"}`, "/labels/" + long[:32], "a key of 1 to 32"},
+		{`"labels":{"Shop":"x"}`, "/labels/Shop", "a-z 0-9"},
+		{`"labels":{"a:b":"x"}`, "/labels/a:b", "a-z 0-9"},
+		{`"labels":{"a/b":"x"}`, "/labels/a~1b", "a-z 0-9"},
+		{`"labels":{"a":"` + strings.Repeat("ä", 65) + `"}`, "/labels/a", "at most 64 characters"},
+		{`"labels":{"a":"x\ny"}`, "/labels/a", "control characters"},
+		{`"labels":{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","i":""}`, "/labels", "at most 8"},
 		{`"on_conflict":""`, "/on_conflict", `"reject", "ignore" or "replace"`},
 	}
 	for _, tt := range tests {
@@ -221,12 +230,12 @@ func TestRegistrationRefuses(t *testing.T) {
 func TestRegistrationNamesEveryWrongField(t *testing.T) {
 	_, err := draft(t, `{"topic":"/","id":"","biz_key":" ","url":"x","method":"GET","delay":-1,"at":"x",
 		"body":1,"body_text":"","content_type":"x","headers":{"host":"a","a b":""},
-		"retry":{"steps":[0,1,-1],"limit":-1},"timeout":0,"ttl":-1,"expect":{"body":""},"on_conflict":"x"}`).Registration(limits, now)
+		"retry":{"steps":[0,1,-1],"limit":-1},"timeout":0,"ttl":-1,"expect":{"body":""},"on_conflict":"x","labels":{"A":"","b":"\u0000"}}`).Registration(limits, now)
 	got := complaints(t, err)
 	for _, where := range []string{
 		"/topic", "/id", "/biz_key", "/url", "/method", "/delay", "/at", "/body_text", "/content_type",
 		"/headers/host", "/headers/a b", "/retry/steps/0", "/retry/steps/2", "/retry/limit",
-		"/timeout", "/ttl", "/expect/body", "/on_conflict",
+		"/timeout", "/ttl", "/expect/body", "/on_conflict", "/labels/A", "/labels/b",
 	} {
 		if got[where] == "" {
 			t.Errorf("%s is not refused", where)
@@ -290,6 +299,7 @@ func TestRegistrationRefusesInvalidUTF8(t *testing.T) {
 		"/ttl":             {TTL: json.RawMessage("\xff")},
 		"/expect/body":     {Expect: &job.DraftExpect{Body: &bad}},
 		"/on_conflict":     {OnConflict: &bad},
+		"/labels/a":        {Labels: map[string]string{"a": bad}},
 	}
 	for where, d := range tests {
 		if d.URL == nil {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/duehook/duehook/job"
 )
@@ -68,13 +67,16 @@ type Source interface {
 }
 
 // Bounds of one page, so that a filter that matches nothing cannot keep a
-// store busy: the entries that it examines, and what fetching a chunk of them
-// counts for besides, so that many small segments are bounded as well.
+// store busy: the entries that it examines, and what counts for entries besides:
+// fetching a chunk of them, so that many small segments are bounded as well, and
+// reading a job for nothing.
 const (
 	maxExamined = 10_000
 	fetchCost   = 10
+	missCost    = 4
 	maxChunk    = 1_000
 	maxLimit    = 1_000
+	leastBatch  = 100
 )
 
 // List reads the page of src that q asks for. It is how stores implement
@@ -179,7 +181,7 @@ func (w *walk) ends() bool { return len(w.jobs) > w.limit || w.budget <= 0 }
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
 func (w *walk) chunk() int {
-	if w.q.State != nil || w.q.BizKey != "" || w.q.Endpoint != "" {
+	if len(w.q.States) > 0 || w.q.BizKey != "" || w.q.looksInside() {
 		return maxChunk
 	}
 	return w.missing()
@@ -187,24 +189,35 @@ func (w *walk) chunk() int {
 
 func (w *walk) missing() int { return w.limit + 1 - len(w.jobs) }
 
+// batch is how many jobs to read at once: when many of them may not match, more
+// than the page still holds, or a rare match would be looked for in small steps.
+func (w *walk) batch() int {
+	if w.q.looksInside() {
+		return max(w.missing(), leastBatch)
+	}
+	return w.missing()
+}
+
 // take adds the matching jobs of entries to the page until it is full.
 func (w *walk) take(ctx context.Context, entries []Entry) error {
 	seg := w.last.Segment
-	if w.q.State != nil && seg.Kind != SegmentBizKey {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.State != *w.q.State })
+	if len(w.q.States) > 0 && seg.Kind != SegmentBizKey {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wants(e.State) })
 	}
 	for len(entries) > 0 && w.missing() > 0 {
-		batch := entries[:min(len(entries), w.missing())]
+		batch := entries[:min(len(entries), w.batch())]
 		entries = entries[len(batch):]
 		jobs, err := w.src.Jobs(ctx, seg, batch)
 		if err != nil {
 			return err
 		}
 		for i, j := range jobs {
-			if j != nil && w.q.matches(j) {
-				w.jobs = append(w.jobs, *j)
-				w.at = append(w.at, place{Segment: seg, After: &batch[i].Position})
+			if j == nil || !w.q.Matches(j) {
+				w.budget -= missCost
+				continue
 			}
+			w.jobs = append(w.jobs, *j)
+			w.at = append(w.at, place{Segment: seg, After: &batch[i].Position})
 		}
 	}
 	return nil
@@ -222,45 +235,19 @@ func (w *walk) page() (Page, error) {
 	return Page{Jobs: w.jobs}, nil
 }
 
-// kinds are the segments in which jobs can match q.
-func (q *Query) kinds() []SegmentKind {
-	switch {
-	case q.BizKey != "":
-		return []SegmentKind{SegmentBizKey}
-	case q.State == nil:
-		return []SegmentKind{SegmentLane, SegmentDead, SegmentEnded}
-	case *q.State == job.Dead:
-		return []SegmentKind{SegmentDead}
-	case q.State.Final():
-		return []SegmentKind{SegmentEnded}
-	}
-	return []SegmentKind{SegmentLane}
-}
-
-// mayHold: only the lanes of an endpoint hold its unfinished jobs.
-func (q *Query) mayHold(seg Segment) bool {
-	return q.Endpoint == "" || seg.Kind != SegmentLane || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
-}
-
-func (q *Query) matches(j *job.Job) bool {
-	return (q.Topic == "" || q.Topic == j.Topic) &&
-		(q.State == nil || *q.State == j.State) &&
-		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
-		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint)
-}
-
 // cursor is what a cursor encodes: the filter that it belongs to and a place.
 // Making one up is harmless: the place is only ever compared with.
 type cursor struct {
-	Topic    string     `json:"p,omitempty"`
-	State    *job.State `json:"e,omitempty"`
-	BizKey   string     `json:"b,omitempty"`
-	Endpoint string     `json:"u,omitempty"`
+	Filter string `json:"f,omitempty"`
 	place
 }
 
 func encodeCursor(q Query, at place) (string, error) {
-	text, err := json.Marshal(cursor{Topic: q.Topic, State: q.State, BizKey: q.BizKey, Endpoint: q.Endpoint, place: at})
+	filter, err := q.digest()
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(cursor{Filter: filter, place: at})
 	if err != nil {
 		return "", fmt.Errorf("encode cursor: %w", err)
 	}
@@ -280,18 +267,15 @@ func decodeCursor(q Query) (place, error) {
 	if err := json.Unmarshal(text, &c); err != nil {
 		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
 	}
-	if c.Topic != q.Topic || c.BizKey != q.BizKey || c.Endpoint != q.Endpoint || !sameState(c.State, q.State) {
+	filter, err := q.digest()
+	if err != nil {
+		return place{}, err
+	}
+	if c.Filter != filter {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", ErrBadCursor)
 	}
 	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {
 		return place{}, fmt.Errorf("%w: it points nowhere", ErrBadCursor)
 	}
 	return c.place, nil
-}
-
-func sameState(a, b *job.State) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }

@@ -152,11 +152,11 @@ func TestListGivesEachMatchingJobOnce(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "filter by state") {
 			state := rapid.SampledFrom(job.States).Draw(t, "state")
-			q.State = &state
+			q.States = []job.State{state}
 		}
 		var want []string
 		for key, j := range s.jobs {
-			if (q.Topic == "" || key.Topic == q.Topic) && (q.State == nil || j.State == *q.State) &&
+			if (q.Topic == "" || key.Topic == q.Topic) && (len(q.States) == 0 || j.State == q.States[0]) &&
 				(q.BizKey == "" || j.Spec.BizKey == q.BizKey) {
 				want = append(want, key.String())
 			}
@@ -165,7 +165,7 @@ func TestListGivesEachMatchingJobOnce(t *testing.T) {
 		if most := max(1, (len(want)+q.Limit-1)/q.Limit); pages != most {
 			t.Errorf("%d pages of %d for %d jobs, want %d", pages, q.Limit, len(want), most)
 		}
-		whole, _ := all(t, s, store.Query{Topic: q.Topic, State: q.State, BizKey: q.BizKey, Limit: 1_000})
+		whole, _ := all(t, s, store.Query{Topic: q.Topic, States: q.States, BizKey: q.BizKey, Limit: 1_000})
 		if diff := gocmp.Diff(whole, got); diff != "" {
 			t.Errorf("the order depends on the page size (-one page +pages):\n%s", diff)
 		}
@@ -205,7 +205,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 		}
 		s.add("u", "last", "http://a:80", 0, job.Running, "", 0)
 		state := job.Running
-		q := store.Query{State: &state, Limit: 10}
+		q := store.Query{States: []job.State{state}, Limit: 10}
 		for pages := 1; ; pages++ {
 			s.examined, s.fetches = 0, 0
 			page, err := store.List(t.Context(), s, q)
@@ -233,7 +233,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 			s.add("t", fmt.Sprintf("%06d", i), fmt.Sprintf("http://e%d:80", i), 0, job.Waiting, "", 0)
 		}
 		state := job.Running
-		_, pages := all(t, s, store.Query{State: &state, Limit: 10})
+		_, pages := all(t, s, store.Query{States: []job.State{state}, Limit: 10})
 		if pages < 3 {
 			t.Errorf("%d pages over 2,500 segments", pages)
 		}
@@ -281,7 +281,7 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 		t.Errorf("the rest (-want +got):\n%s", diff)
 	}
 	state := job.Waiting
-	got, _ = all(t, s, store.Query{Limit: 9, State: &state})
+	got, _ = all(t, s, store.Query{Limit: 9, States: []job.State{state}})
 	if slices.Contains(got, "t4/a") {
 		t.Error("a running job is listed as waiting")
 	}
@@ -305,7 +305,6 @@ func TestListPassesErrorsOn(t *testing.T) {
 func TestListRefusesCursors(t *testing.T) {
 	s := &fakeSource{}
 	s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
-	dead := job.Dead
 	for _, c := range []struct {
 		text string
 		q    store.Query
@@ -318,10 +317,9 @@ func TestListRefusesCursors(t *testing.T) {
 		{`{"g":{"k":-1,"n":"t"}}`, store.Query{}},
 		{`{"g":{"k":3,"n":"b"}}`, store.Query{}},
 		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{BizKey: "b"}},
-		{`{"g":{"k":0,"n":"t|http://a:80"},"b":"b"}`, store.Query{BizKey: "b"}},
+		{`{"g":{"k":3,"n":"b"}}`, store.Query{BizKey: "b"}},
 		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{Topic: "t"}},
-		{`{"g":{"k":0,"n":"t|http://a:80"},"e":1}`, store.Query{State: &dead}},
-		{`{"g":{"k":0,"n":"t|http://a:80"},"e":1}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|http://a:80"},"f":"x"}`, store.Query{}},
 		{`{"g":{"k":0,"n":"t|http://a:80"},"a":{"t":1e999}}`, store.Query{}},
 		{`{"g":{"k":0,"n":7}}`, store.Query{}},
 		{`{"g":{"k":0,"n":"t|http://a:80"}} {}`, store.Query{}},
@@ -361,4 +359,72 @@ func FuzzListCursor(f *testing.F) {
 			t.Fatalf("%d jobs", len(page.Jobs))
 		}
 	})
+}
+
+// A cursor belongs to a filter, however that is written down.
+func TestListKnowsItsFilterAgain(t *testing.T) {
+	s := &fakeSource{}
+	for i := range 9 {
+		s.add("t", fmt.Sprintf("%d", i), "http://a:80", 0, job.Dead, "", float64(i))
+	}
+	for _, j := range s.jobs {
+		j.Spec.Labels = []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
+	}
+	q := store.Query{Limit: 2, States: []job.State{job.Waiting, job.Dead}, Labels: []job.Label{{Key: "b", Value: "2"}, {Key: "a", Value: "1"}}}
+	page, err := store.List(t.Context(), s, q)
+	if err != nil || len(page.Jobs) != 2 || page.Next == "" {
+		t.Fatalf("%d jobs, next %q, %v", len(page.Jobs), page.Next, err)
+	}
+	again := store.Query{
+		Limit: 9, Cursor: page.Next,
+		States: []job.State{job.Dead, job.Waiting, job.Dead}, Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}},
+	}
+	if page, err = store.List(t.Context(), s, again); err != nil || len(page.Jobs) != 7 {
+		t.Errorf("%d jobs, %v, want the other 7", len(page.Jobs), err)
+	}
+	for name, change := range map[string]func(*store.Query){
+		"topic":    func(q *store.Query) { q.Topic = "t" },
+		"states":   func(q *store.Query) { q.States = []job.State{job.Dead} },
+		"biz_key":  func(q *store.Query) { q.BizKey = "b" },
+		"endpoint": func(q *store.Query) { q.Endpoint = "http://a:80" },
+		"reason":   func(q *store.Query) { q.Reason = "r" },
+		"labels":   func(q *store.Query) { q.Labels = q.Labels[:1] },
+		"due from": func(q *store.Query) { q.DueFrom = 1 },
+		"due to":   func(q *store.Query) { q.DueTo = 1 },
+	} {
+		other := again
+		if change(&other); other.Cursor == "" {
+			t.Fatal("no cursor")
+		}
+		if _, err := store.List(t.Context(), s, other); !errors.Is(err, store.ErrBadCursor) {
+			t.Errorf("another filter by %s: %v, want ErrBadCursor", name, err)
+		}
+	}
+}
+
+// Jobs that have to be read before they are passed over cost more than entries.
+func TestListBoundsTheJobsItReads(t *testing.T) {
+	s := &fakeSource{}
+	for i := range 10_000 {
+		s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", float64(i))
+	}
+	s.jobs[job.Key{Topic: "t", ID: "009999"}].Spec.Labels = []job.Label{{Key: "a", Value: "1"}}
+	q := store.Query{Limit: 10, Labels: []job.Label{{Key: "a", Value: "1"}}}
+	for pages, found := 1, 0; ; pages++ {
+		s.loaded = 0
+		page, err := store.List(t.Context(), s, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.loaded > 3_000 {
+			t.Fatalf("page %d read %d jobs", pages, s.loaded)
+		}
+		found += len(page.Jobs)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			if found != 1 {
+				t.Errorf("%d jobs found", found)
+			}
+			return
+		}
+	}
 }

@@ -166,16 +166,6 @@ type Reader interface {
 // MaxLog is how many attempts of a job are kept: the latest.
 const MaxLog = 128
 
-// Query selects jobs; empty fields select all.
-type Query struct {
-	Topic    string
-	State    *job.State
-	BizKey   string
-	Endpoint string
-	Limit    int    // 1..1000
-	Cursor   string // from the page before, or empty
-}
-
 // Page is one page of a listing; Next is empty on the last.
 type Page struct {
 	Jobs []job.Job

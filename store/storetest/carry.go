@@ -70,7 +70,7 @@ var carryCases = []testCase{
 		equal(f, "version", j.Version, due.Version)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1, job.Ready: 1})
 		equal(f, "hints", f.depth().ReadyList, 1)
-		equal(f, "ready jobs", keys(f.list(store.Query{State: stateOf(job.Ready)})), []string{"t/due"})
+		equal(f, "ready jobs", keys(f.list(store.Query{States: stateOf(job.Ready)})), []string{"t/due"})
 		equal(f, "carried again", f.carry(carryOptions), nil)
 	}},
 	{name: "carry/a delay passes", options: Options{}, run: func(f *fixture) {

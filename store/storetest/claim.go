@@ -29,7 +29,7 @@ var claimCases = []testCase{
 		equal(f, "version", c.Job.Version, was.Version+1)
 		equal(f, "the stored job", f.get(r.Key), c.Job)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Running: 1})
-		equal(f, "running jobs", keys(f.list(store.Query{State: stateOf(job.Running)})), []string{"t/a"})
+		equal(f, "running jobs", keys(f.list(store.Query{States: stateOf(job.Running)})), []string{"t/a"})
 	}},
 	{name: "claim/of nothing", options: Options{}, run: func(f *fixture) {
 		equal(f, "claims", f.claim(nil, terms()), nil)

@@ -104,7 +104,7 @@ var conflictCases = []testCase{
 			equal(f, "the stored job", f.get(j.Key), j)
 			equal(f, "log", f.attempts(j.Key), nil)
 			equal(f, "counts", f.states(topic), map[job.State]int64{job.Waiting: 1})
-			equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: topic, State: &state})), nil)
+			equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: topic, States: stateOf(state)})), nil)
 			equal(f, "jobs", keys(f.list(store.Query{Topic: topic, Limit: 5})), []string{topic + "/a"})
 			f.settle(store.Applied, delivered(f.takeOne()))
 		}

@@ -134,6 +134,16 @@ func biz(key string) func(*store.Registration) {
 	return func(r *store.Registration) { r.Spec.BizKey = key }
 }
 
+// labelled gives labels: keys and values in turn, sorted by key.
+func labelled(pairs ...string) func(*store.Registration) {
+	return func(r *store.Registration) {
+		r.Spec.Labels = nil
+		for i := 0; i < len(pairs); i += 2 {
+			r.Spec.Labels = append(r.Spec.Labels, job.Label{Key: pairs[i], Value: pairs[i+1]})
+		}
+	}
+}
+
 func ttl(d time.Duration) func(*store.Registration) {
 	return func(r *store.Registration) { r.Spec.TTL = d }
 }

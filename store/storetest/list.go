@@ -21,7 +21,8 @@ func (f *fixture) populate(n int) []job.Job {
 		regs := make([]store.Registration, n)
 		for i := range regs {
 			url := fmt.Sprintf("http://e%d.example/hook", i%5)
-			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("%s-%d", prefix, i), to(url), biz(fmt.Sprintf("b%d", i%7)))
+			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("%s-%d", prefix, i), to(url), biz(fmt.Sprintf("b%d", i%7)),
+				labelled("env", fmt.Sprintf("e%d", i%4), "shop", fmt.Sprintf("s%d", i%11)))
 			for _, w := range with {
 				w(&regs[i])
 			}
@@ -58,10 +59,12 @@ func (f *fixture) populate(n int) []job.Job {
 	return jobs
 }
 
-func stateOf(s job.State) *job.State { return &s }
+func stateOf(s ...job.State) []job.State { return s }
 
-// filters are queries of every kind, for what populate makes.
-func filters() []store.Query {
+// filters are queries of every kind, for what populate makes around now.
+func filters(now job.Instant) []store.Query {
+	env, shop := job.Label{Key: "env", Value: "e1"}, job.Label{Key: "shop", Value: "s3"}
+	soon, late := now.Add(long*3/2), now.Add(long*5/2)
 	queries := []store.Query{
 		{},
 		{Topic: "t1"},
@@ -69,36 +72,56 @@ func filters() []store.Query {
 		{Topic: "t2", BizKey: "b3"},
 		{Topic: "none"},
 		{BizKey: "none"},
-		{Topic: "t1", State: stateOf(job.Waiting)},
-		{Topic: "t0", State: stateOf(job.Dead)},
-		{BizKey: "b3", State: stateOf(job.Cancelled)},
-		{BizKey: "b0", State: stateOf(job.Ready), Topic: "t1"},
-		{Topic: "t0", State: stateOf(job.Expired), BizKey: "b1"},
+		{Topic: "t1", States: stateOf(job.Waiting)},
+		{Topic: "t0", States: stateOf(job.Dead)},
+		{BizKey: "b3", States: stateOf(job.Cancelled)},
+		{BizKey: "b0", States: stateOf(job.Ready), Topic: "t1"},
+		{Topic: "t0", States: stateOf(job.Expired), BizKey: "b1"},
 		{Endpoint: "http://e3.example:80"},
-		{Endpoint: "http://e3.example:80", State: stateOf(job.Retrying)},
-		{Endpoint: "http://e1.example:80", Topic: "t1", State: stateOf(job.Dead)},
+		{Endpoint: "http://e3.example:80", States: stateOf(job.Retrying)},
+		{Endpoint: "http://e1.example:80", Topic: "t1", States: stateOf(job.Dead)},
 		{Endpoint: "http://e2.example:80", BizKey: "b3"},
 		{Endpoint: "http://none.example:80"},
+		{States: stateOf(job.Dead, job.Waiting)},
+		{States: stateOf(job.Delivered, job.Expired, job.Running), Topic: "t1"},
+		{States: stateOf(job.Cancelled, job.Ready), BizKey: "b2"},
+		{Labels: []job.Label{env}},
+		{Labels: []job.Label{env, shop}},
+		{Labels: []job.Label{shop}, Topic: "t0", States: stateOf(job.Waiting)},
+		{Labels: []job.Label{{Key: "env", Value: "none"}}},
+		{Labels: []job.Label{{Key: "none"}}},
+		{Reason: job.ReasonRetryLimit},
+		{Reason: job.ReasonTTL, Topic: "t2"},
+		{Reason: job.ReasonCancelled, States: stateOf(job.Dead)},
+		{Reason: job.ReasonRetryLimit, Endpoint: "http://e1.example:80", States: stateOf(job.Dead)},
+		{Reason: job.ReasonRetryLimit, States: stateOf(job.Waiting)},
+		{DueFrom: soon},
+		{DueTo: soon},
+		{DueFrom: soon, DueTo: late, States: stateOf(job.Waiting)},
+		{DueFrom: late, DueTo: soon},
 	}
 	for _, s := range job.States {
-		queries = append(queries, store.Query{State: stateOf(s)})
+		queries = append(queries, store.Query{States: stateOf(s)})
 	}
 	return queries
 }
 
 func describe(q store.Query) string {
-	state := "any"
-	if q.State != nil {
-		state = q.State.String()
-	}
-	return fmt.Sprintf("topic %q state %s biz_key %q endpoint %q limit %d", q.Topic, state, q.BizKey, q.Endpoint, q.Limit)
+	return fmt.Sprintf("topic %q states %v biz_key %q endpoint %q reason %q labels %v due %d-%d limit %d",
+		q.Topic, q.States, q.BizKey, q.Endpoint, q.Reason, q.Labels, q.DueFrom, q.DueTo, q.Limit)
 }
 
 // matching is what a filter selects.
 func matching(jobs []job.Job, q store.Query) []job.Job {
 	return slices.DeleteFunc(slices.Clone(jobs), func(j job.Job) bool {
-		return q.Topic != "" && j.Topic != q.Topic || q.State != nil && j.State != *q.State ||
-			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint
+		due := j.NextAt
+		if due == 0 {
+			due = j.DueAt
+		}
+		return q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
+			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
+			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||
+			slices.ContainsFunc(q.Labels, func(l job.Label) bool { return !slices.Contains(j.Spec.Labels, l) })
 	})
 }
 
@@ -130,10 +153,10 @@ var listCases = []testCase{
 			regs[i] = reg("t", fmt.Sprintf("job-%d", i), to(fmt.Sprintf("http://e%d.example/", i)), delay(long))
 		}
 		f.register(store.Created, regs...)
-		for _, q := range []store.Query{{Limit: 13}, {Limit: 500, Topic: "t"}, {Limit: 50, State: stateOf(job.Waiting)}} {
+		for _, q := range []store.Query{{Limit: 13}, {Limit: 500, Topic: "t"}, {Limit: 50, States: stateOf(job.Waiting)}} {
 			f.once(f.list(q), len(regs))
 		}
-		equal(f, "running", len(f.list(store.Query{State: stateOf(job.Running)})), 0)
+		equal(f, "running", len(f.list(store.Query{States: stateOf(job.Running)})), 0)
 	}},
 	{name: "list/jobs that stay are listed once while others change", options: Options{Retention: long}, run: func(f *fixture) {
 		stay := map[job.Key]bool{}
@@ -199,7 +222,7 @@ func (f *fixture) once(jobs []job.Job, n int) {
 
 func listFiltered(f *fixture) {
 	all := f.populate(1_100)
-	for _, q := range filters() {
+	for _, q := range filters(f.now()) {
 		want := keys(matching(all, q))
 		for _, q.Limit = range []int{71, 1_000} {
 			equal(f, describe(q), keys(f.list(q)), want)
@@ -223,7 +246,7 @@ var cursorCases = []testCase{
 	}},
 	{name: "cursor/a spoiled one is refused or harmless", options: Options{Retention: long}, run: func(f *fixture) {
 		f.populate(60)
-		for _, q := range []store.Query{{Limit: 9}, {Limit: 2, BizKey: "b3"}, {Limit: 3, State: stateOf(job.Delivered)}, {Limit: 4, Endpoint: "http://e1.example:80"}} {
+		for _, q := range []store.Query{{Limit: 9}, {Limit: 2, BizKey: "b3"}, {Limit: 3, States: stateOf(job.Delivered)}, {Limit: 4, Endpoint: "http://e1.example:80"}} {
 			page, err := f.List(f.ctx, q)
 			f.noError("List", err)
 			if page.Next == "" {
@@ -241,7 +264,7 @@ var cursorCases = []testCase{
 	}},
 	{name: "cursor/of another filter is refused", options: Options{Retention: long}, run: func(f *fixture) {
 		f.populate(200)
-		queries := filters()
+		queries := filters(f.now())
 		for i, from := range queries {
 			from.Limit = 1
 			page, err := f.List(f.ctx, from)

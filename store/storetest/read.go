@@ -157,7 +157,7 @@ var readCases = []testCase{
 		want[job.Waiting] += 3
 		equal(f, "counts of all", nonZero(f.depth().States), want)
 		for _, state := range job.States {
-			equal(f, "state of "+state.String(), f.list(store.Query{Topic: "b", State: &state, Limit: 9})[0].State, state)
+			equal(f, "state of "+state.String(), f.list(store.Query{Topic: "b", States: stateOf(state), Limit: 9})[0].State, state)
 		}
 	}},
 	{name: "read/unfinished jobs are counted by when they are due", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {

@@ -58,7 +58,7 @@ var restoreCases = []testCase{
 			job.Waiting: 2, job.Retrying: 2, job.Delivered: 1, job.Dead: 1, job.Cancelled: 1, job.Expired: 1,
 		})
 		equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b", Limit: 3})), len(all))
-		equal(f, "dead letters", keys(f.list(store.Query{State: stateOf(job.Dead)})), []string{"t/dead"})
+		equal(f, "dead letters", keys(f.list(store.Query{States: stateOf(job.Dead)})), []string{"t/dead"})
 	}},
 	{name: "restore/what is due is delivered", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range job.States {

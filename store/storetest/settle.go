@@ -166,7 +166,7 @@ func (f *fixture) checkOutcome(row settleRow, c store.Claimed) {
 	equal(f, "the job after: "+row.name, j, wantJob)
 	equal(f, "the log after: "+row.name, f.attempts(c.Job.Key), log)
 	equal(f, "counts after: "+row.name, f.states(j.Topic)[row.to] > 0, true)
-	listed := f.list(store.Query{State: &row.to, BizKey: j.Spec.BizKey})
+	listed := f.list(store.Query{States: stateOf(row.to), BizKey: j.Spec.BizKey})
 	equal(f, "listed after: "+row.name, listed, []job.Job{j})
 	equal(f, "carried after: "+row.name, f.carry(carryOptions), nil)
 }

@@ -126,7 +126,7 @@ var updateCases = []testCase{
 		equal(f, "claimed by an older hint", claimedKeys(f.claim(f.pop(), terms())), nil)
 		equal(f, "claimed", claimedKeys(f.take()), nil)
 		state := job.Cancelled
-		equal(f, "listed", len(f.list(store.Query{Topic: "t", State: &state, Limit: 2})), 3)
+		equal(f, "listed", len(f.list(store.Query{Topic: "t", States: stateOf(state), Limit: 2})), 3)
 		equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b", Limit: 2})), 3)
 	}},
 	{name: "update/a cancel forgets the job when nothing is retained", options: Options{}, run: func(f *fixture) {
@@ -293,7 +293,7 @@ var replayCases = []testCase{
 			equal(f, "ended at", j.EndedAt, job.Instant(0))
 			equal(f, "the stored job", f.get(j.Key), j)
 			equal(f, "counts", f.states(topic), map[job.State]int64{job.Waiting: 1})
-			equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: topic, State: &state})), nil)
+			equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: topic, States: stateOf(state)})), nil)
 			equal(f, "by biz_key", keys(f.list(store.Query{BizKey: "b", Topic: topic})), []string{topic + "/a"})
 
 			c := f.takeOne()

@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// jobQuery are the query parameters of the listing of jobs, repeatable those of
+// them that may be given several times.
+var (
+	jobQuery   = []string{"topic", "state", "biz_key", "endpoint", "label", "reason", "due_from", "due_to", "limit", "cursor"}
+	repeatable = []string{"state", "label"}
+)
+
+// readQuery reads the filters of a listing. One that is given has a value: an
+// empty one is more likely a mistake than a wish for everything.
+func readQuery(c echo.Context) (store.Query, error) {
+	q := store.Query{Limit: defaultPage}
+	var errs fieldErrors
+	params := c.QueryParams()
+	for _, name := range jobQuery { // in this order, whatever the client's
+		if values, ok := params[name]; ok {
+			readParameter(&q, "?"+name, values, &errs)
+		}
+	}
+	return q, errs.err()
+}
+
+func readParameter(q *store.Query, pointer string, values []string, errs *fieldErrors) {
+	value := values[0]
+	switch pointer {
+	case "?topic":
+		q.Topic = errs.name(pointer, value)
+	case "?biz_key":
+		q.BizKey = errs.name(pointer, value)
+	case "?state":
+		for _, v := range values {
+			q.States = append(q.States, errs.state(pointer, v))
+		}
+	case "?endpoint":
+		q.Endpoint = errs.endpoint(pointer, value)
+	case "?reason":
+		q.Reason = errs.reason(pointer, value)
+	case "?label":
+		q.Labels = errs.labels(pointer, values)
+	case "?due_from":
+		q.DueFrom = errs.time(pointer, value)
+	case "?due_to":
+		q.DueTo = errs.time(pointer, value)
+	case "?limit":
+		q.Limit = errs.limit(pointer, value)
+	case "?cursor":
+		q.Cursor = errs.cursor(pointer, value)
+	}
+}
+
+// The following methods note what is wrong with a value, and return it as a
+// filter has it.
+
+func (e *fieldErrors) name(pointer, value string) string {
+	if err := job.CheckName(value); err != nil {
+		e.add(pointer, err.Error())
+	}
+	return value
+}
+
+func (e *fieldErrors) state(pointer, value string) job.State {
+	state, ok := job.ParseState(value)
+	if !ok {
+		e.add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
+	}
+	return state
+}
+
+// endpoint takes any URL of the endpoint.
+func (e *fieldErrors) endpoint(pointer, value string) string {
+	endpoint, err := "", job.CheckURL(value)
+	if err == nil {
+		endpoint, err = job.Endpoint(value)
+	}
+	if err != nil {
+		e.add(pointer, err.Error())
+	}
+	return endpoint
+}
+
+func (e *fieldErrors) reason(pointer, value string) string {
+	const chars = "abcdefghijklmnopqrstuvwxyz_"
+	if value == "" || len(value) > job.MaxName || strings.Trim(value, chars) != "" {
+		e.add(pointer, "must be the reason of a job that has ended, such as retry_limit")
+	}
+	return value
+}
+
+func (e *fieldErrors) labels(pointer string, values []string) []job.Label {
+	if len(values) > job.MaxLabels {
+		e.add(pointer, "must be given at most "+strconv.Itoa(job.MaxLabels)+" times")
+		return nil
+	}
+	var list []job.Label
+	for _, v := range values {
+		l, err := job.ParseLabel(v)
+		if err != nil {
+			e.add(pointer, err.Error())
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+func (e *fieldErrors) time(pointer, value string) job.Instant {
+	at, err := job.ParseTime(value)
+	if err != nil {
+		e.add(pointer, err.Error())
+	}
+	return at
+}
+
+func (e *fieldErrors) limit(pointer, value string) int {
+	limit, err := strconv.Atoi(value)
+	if err != nil || limit < 1 || limit > maxPage {
+		e.add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
+	}
+	return limit
+}
+
+func (e *fieldErrors) cursor(pointer, value string) string {
+	if value == "" {
+		e.add(pointer, "must not be empty; leave it out for the first page")
+	}
+	return value
+}
+
+// repeats reports whether a query parameter is given more often than it may be.
+func repeats(query url.Values, name string) bool {
+	return len(query[name]) > 1 && !slices.Contains(repeatable, name)
+}

@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+// search is the ids that a search finds, over all its pages.
+func (a *api) search(query string) []string {
+	a.t.Helper()
+	ids := []string{}
+	cursor := ""
+	for {
+		page := a.want(200, "GET", "/v1/jobs?limit=2&"+query+cursor, "")
+		for _, j := range page["data"].([]any) {
+			ids = append(ids, j.(map[string]any)["id"].(string))
+		}
+		next, more := page["next_cursor"].(string)
+		if !more {
+			slices.Sort(ids)
+			return ids
+		}
+		cursor = "&cursor=" + url.QueryEscape(next)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	a := newAPI(t)
+	register := func(id, rest string) {
+		t.Helper()
+		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":%q,%s}`, id, rest))
+	}
+	register("dead", `"url":"https://a.example/1","labels":{"shop":"7","env":"x:y"}`)
+	a.end(job.OutcomeRefused)
+	register("delivered", `"url":"https://a.example:443/2","labels":{"shop":"7"}`)
+	a.end(job.OutcomeDelivered)
+	register("soon", `"url":"https://A.example/3","delay":"1h","labels":{"shop":"8"}`)
+	register("late", `"url":"http://a.example/4","delay":"2h"`)
+	register("later", `"url":"https://b.example/5","delay":"3h"`)
+	in := func(d time.Duration) string {
+		return url.QueryEscape(a.clock.Now().Add(d).Format("2006-01-02T15:04:05.000-07:00"))
+	}
+	for query, want := range map[string]string{
+		"":                               "dead delivered late later soon",
+		"state=dead&state=delivered":     "dead delivered",
+		"state=waiting":                  "late later soon",
+		"endpoint=https://a.example":     "dead delivered soon",
+		"endpoint=https://A.example:443": "dead delivered soon",
+		"endpoint=https://a.example/any%3Fx&state=waiting": "soon",
+		"endpoint=http://a.example:80":                     "late",
+		"label=shop:7":                                     "dead delivered",
+		"label=shop:7&label=env:x:y":                       "dead",
+		"label=shop:7&label=shop:8":                        "",
+		"label=shop:":                                      "",
+		"reason=" + job.ReasonGone:                         "dead",
+		"reason=" + job.ReasonDelivered + "&topic=t":       "delivered",
+		"due_from=" + in(90*time.Minute):                   "late later",
+		"due_to=" + in(90*time.Minute):                     "dead delivered soon",
+		"due_from=" + in(time.Hour) + "&due_to=" + in(2*time.Hour) + "&topic=t": "soon",
+		"due_from=" + in(-time.Minute) + "&due_to=" + in(time.Minute):           "dead delivered",
+	} {
+		if diff := cmp.Diff(strings.Fields(want), a.search(query)); diff != "" {
+			t.Errorf("%s: (-want +got)\n%s", query, diff)
+		}
+	}
+}
+
+func TestLabelsAreShownAndChanged(t *testing.T) {
+	a := newAPI(t)
+	show := func(v map[string]any) string {
+		t.Helper()
+		text, err := json.Marshal(v["labels"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	const registration = `{"topic":"t","id":"a","url":"https://a.example/","delay":60,"labels":{"shop":"7","env":"größe"}}`
+	for _, status := range []int{201, 200} {
+		if got := show(a.want(status, "POST", "/v1/jobs", registration)); got != `{"env":"größe","shop":"7"}` {
+			t.Errorf("%d: registered with %s", status, got)
+		}
+	}
+	a.wantProblem(codeJobExists, "POST", "/v1/jobs", strings.Replace(registration, `"7"`, `"8"`, 1))
+	for _, change := range []struct{ body, want string }{
+		{`{"delay":90}`, `{"env":"größe","shop":"7"}`},
+		{`{"labels":{"shop":"8"}}`, `{"shop":"8"}`},
+		{`{"labels":{}}`, `{}`},
+	} {
+		if got := show(a.want(200, "PATCH", "/v1/jobs/t/a", change.body)); got != change.want {
+			t.Errorf("after %s: %s, want %s", change.body, got, change.want)
+		}
+	}
+	p := a.wantProblem(codeInvalidRequest, "PATCH", "/v1/jobs/t/a", `{"labels":{"Shop":"8"}}`)
+	if p.Errors[0].Pointer != "/labels/Shop" {
+		t.Errorf("got %v", p.Errors)
+	}
+}

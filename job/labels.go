@@ -1,0 +1,81 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Label is a pair of the client's own by which jobs are searched for.
+type Label struct {
+	Key   string `msgpack:"k"`
+	Value string `msgpack:"v,omitempty"`
+}
+
+const labelKeyChars = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
+
+// ParseLabel reads a label as queries write it: "key:value". A key holds no
+// colon, so it is unambiguous.
+func ParseLabel(s string) (Label, error) {
+	key, value, ok := strings.Cut(s, ":")
+	if !ok {
+		return Label{}, errors.New("must be written key:value")
+	}
+	return Label{key, value}, checkLabel(key, value)
+}
+
+// ParseLabels reads the labels of an object, sorted by key. Its errors point
+// to the object's members.
+func ParseLabels(pointer string, given map[string]string) ([]Label, error) {
+	var f findings
+	labels := f.labels(pointer, given)
+	return labels, f.err()
+}
+
+// labels reads labels, sorted by key, so that equal content is encoded equally.
+func (f *findings) labels(pointer string, given map[string]string) []Label {
+	if len(given) > MaxLabels {
+		f.add(pointer, fmt.Sprintf("must have at most %d labels", MaxLabels))
+		return nil
+	}
+	var list []Label
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if err := checkLabel(key, given[key]); err != nil {
+			f.add(memberPointer(pointer, key, MaxLabelKey), err.Error())
+		}
+		list = append(list, Label{key, given[key]})
+	}
+	return list
+}
+
+func checkLabel(key, value string) error {
+	switch {
+	case key == "" || len(key) > MaxLabelKey:
+		return fmt.Errorf("must have a key of 1 to %d characters", MaxLabelKey)
+	case strings.ContainsFunc(key, notLabelKeyRune):
+		return errors.New("must have a key of a-z 0-9 _ . - only")
+	case !utf8.ValidString(value):
+		return errors.New("must have a value in valid UTF-8")
+	case utf8.RuneCountInString(value) > MaxLabelValue:
+		return fmt.Errorf("must have a value of at most %d characters", MaxLabelValue)
+	case strings.ContainsFunc(value, unicode.IsControl):
+		return errors.New("must not hold control characters")
+	}
+	return nil
+}
+
+func notLabelKeyRune(r rune) bool { return !strings.ContainsRune(labelKeyChars, r) }
+
+// HasLabels reports whether all of labels are among those of the job.
+func (s *Spec) HasLabels(labels []Label) bool {
+	for _, l := range labels {
+		if !slices.Contains(s.Labels, l) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Query selects jobs; empty fields select all.
+type Query struct {
+	Topic    string
+	States   []job.State // any of them
+	BizKey   string
+	Endpoint string
+	Reason   string      // why the job ended
+	Labels   []job.Label // all of them
+	// DueFrom and DueTo (exclusive) are about when the next attempt is due, or
+	// of an ended job, when the first one was.
+	DueFrom, DueTo job.Instant
+
+	Limit  int    // 1..1000
+	Cursor string // from the page before, or empty
+}
+
+// Matches reports whether the query selects the job.
+func (q *Query) Matches(j *job.Job) bool {
+	return (q.Topic == "" || q.Topic == j.Topic) &&
+		q.wants(j.State) &&
+		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
+		(q.Reason == "" || q.Reason == j.Reason) &&
+		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint) &&
+		j.Spec.HasLabels(q.Labels) && q.inWindow(j)
+}
+
+func (q *Query) wants(s job.State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
+
+func (q *Query) inWindow(j *job.Job) bool {
+	due := j.NextAt
+	if j.State.Final() {
+		due = j.DueAt
+	}
+	return due >= q.DueFrom && (q.DueTo == 0 || due < q.DueTo)
+}
+
+// selectsAll: there is no filter at all.
+func (q *Query) selectsAll() bool {
+	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && !q.looksInside()
+}
+
+// looksInside: whether a job matches is known only when its record is read.
+func (q *Query) looksInside() bool {
+	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.DueFrom != 0 || q.DueTo != 0
+}
+
+// kinds are the segments in which jobs can match q.
+func (q *Query) kinds() []SegmentKind {
+	if q.BizKey != "" {
+		return []SegmentKind{SegmentBizKey}
+	}
+	holds := map[SegmentKind]bool{}
+	for _, s := range job.States {
+		if !q.wants(s) || q.Reason != "" && !s.Final() {
+			continue
+		}
+		switch {
+		case s == job.Dead:
+			holds[SegmentDead] = true
+		case s.Final():
+			holds[SegmentEnded] = true
+		default:
+			holds[SegmentLane] = true
+		}
+	}
+	kinds := []SegmentKind{SegmentLane, SegmentDead, SegmentEnded}
+	return slices.DeleteFunc(kinds, func(k SegmentKind) bool { return !holds[k] })
+}
+
+// mayHold: only the lanes of an endpoint hold its unfinished jobs.
+func (q *Query) mayHold(seg Segment) bool {
+	return q.Endpoint == "" || seg.Kind != SegmentLane || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
+}
+
+// digest tells filters apart, so that a cursor is used with its own only. It is
+// empty for no filter.
+func (q *Query) digest() (string, error) {
+	filter := *q
+	filter.Limit, filter.Cursor = 0, ""
+	filter.States = slices.Compact(slices.Sorted(slices.Values(q.States)))
+	filter.Labels = slices.Clone(q.Labels)
+	slices.SortFunc(filter.Labels, func(a, b job.Label) int {
+		return strings.Compare(a.Key+":"+a.Value, b.Key+":"+b.Value)
+	})
+	if filter.selectsAll() {
+		return "", nil
+	}
+	text, err := json.Marshal(filter)
+	if err != nil {
+		return "", fmt.Errorf("encode filter: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:9]), nil
+}
