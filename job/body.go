@@ -22,6 +22,9 @@ var defaultContentType = map[BodyForm]string{
 	BodyBase64: "application/octet-stream",
 }
 
+// ContentType is the content type of a body of this form that comes without one.
+func (f BodyForm) ContentType() string { return defaultContentType[f] }
+
 // body puts the draft's body and content type into s. What is absent stays as
 // it is in s, but a body in another form than before brings the default type
 // of that form.
@@ -29,7 +32,7 @@ func (f *findings) body(d *Draft, s *Spec, l Limits) {
 	form, content := f.bodyContent(d)
 	if form != BodyNone {
 		if form != s.BodyForm {
-			s.ContentType = defaultContentType[form]
+			s.ContentType = form.ContentType()
 		}
 		s.BodyForm, s.Body = form, content
 		if len(content) > l.MaxBody {

@@ -49,12 +49,12 @@ func TestWrongAnswers(t *testing.T) {
 		{"Update", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
 		{"Restore", script(updateScript), nothing, "nil", store.ErrUnavailable},
 
-		{"Get", named("get"), nothing, "", store.ErrNotFound},
-		{"Get", named("get"), text("1 2 3\n"), "3 fields in its head", errRecord},
-		{"Attempts", named("get"), text("not a record"), "no head", errRecord},
+		{"Get", named("hget"), nothing, "", store.ErrNotFound},
+		{"Get", named("hget"), text("1 2 3\n"), "3 fields in its head", errRecord},
+		{"Attempts", named("hget"), text("not a record"), "no head", errRecord},
 		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
 		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
-		{"List", named("mget"), list(), "0 values for", nil},
+		{"List", named("hget"), list(), "", store.ErrUnavailable},
 		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
 		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
 		{"Topics", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
@@ -74,12 +74,12 @@ func TestWrongAnswers(t *testing.T) {
 		{"Claim", script(claimScript), list(now, nothing, number(2), text("")), "claim answered for job 0 of 1", nil},
 		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
 		{
-			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text("-"), number(2), text("")),
+			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text(""), number(2), text("")),
 			"settle answered string for a status", nil,
 		},
 		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
 		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
-		{"Purge", named("mget"), list(), "0 values for 1 records", nil},
+		{"Purge", named("hget"), list(), "", store.ErrUnavailable},
 
 		{"Document", named("hget"), text("first\ndata"), "unreadable document", errDocument},
 		{"Document", named("hget"), text("1"), "unreadable document", errDocument},
@@ -159,10 +159,10 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	spoil := func(key job.Key, change func(record string) string) {
 		t.Helper()
-		name := sc.s.shards[sc.s.shardOf(key)].job(key)
-		raw, err := sc.s.db.Get(ctx, name).Result()
-		ok(t, "GET", err)
-		ok(t, "SET", sc.s.db.Set(ctx, name, change(raw), 0).Err())
+		page := sc.s.shards[sc.s.shardOf(key)].page(key)
+		raw, err := sc.s.db.HGet(ctx, page, key.String()).Result()
+		ok(t, "HGET", err)
+		ok(t, "HSET", sc.s.db.HSet(ctx, page, key.String(), change(raw)).Err())
 	}
 	garble := func(raw string) string {
 		head, rest, _ := strings.Cut(raw, "\n")
@@ -233,7 +233,8 @@ func TestSpoiledHead(t *testing.T) {
 	if len(hints) != 2 {
 		t.Fatalf("popped %v, want two", hints)
 	}
-	ok(t, "SET", sc.s.db.Set(ctx, sc.s.shards[0].job(hints[0].Key()), "not a record", 0).Err())
+	spoiled := hints[0].Key()
+	ok(t, "HSET", sc.s.db.HSet(ctx, sc.s.shards[0].page(spoiled), spoiled.String(), "not a record").Err())
 	claims, err := sc.s.Claim(ctx, 0, hints, terms())
 	ok(t, "Claim", err)
 	if len(claims) != 1 || claims[0].Job.Key != hints[1].Key() {

@@ -26,13 +26,11 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 }
 
 func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	keys := append(make([]string, 0, 3+2*len(hints)), sh.lanes, sh.counts, sh.out)
-	args := append(make([]any, 0, 3+3*len(hints)), o.Nonce, millis(o.Lease), millis(o.LeaseMargin))
+	b := sh.newBatch(len(hints), 0, nil)
 	for _, h := range hints {
-		lane := h.Lane.String()
-		keys = append(keys, sh.job(h.Key()), sh.bucket(lane))
-		args = append(args, h.ID, lane, h.Lane.Topic)
+		b.add(h.Key(), h.Lane)
 	}
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out}, o.Nonce, millis(o.Lease), millis(o.LeaseMargin))
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, err
@@ -82,8 +80,9 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 }
 
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	keys := append(make([]string, 0, 4+5*len(batch)), sh.lanes, sh.counts, sh.out, sh.held)
-	args := append(make([]any, 0, 3+14*len(batch)), sh.wake, s.retention == 0, store.MaxLog)
+	b := sh.newBatch(len(batch), 10, func(lane job.Lane, name string) []string {
+		return []string{sh.bucket(name), sh.dead(lane.Topic), sh.ended(lane.Topic)}
+	})
 	for _, i := range batch {
 		t := &all[i]
 		var attempt []byte
@@ -93,11 +92,10 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 				return err
 			}
 		}
-		lane := t.Lane.String()
-		keys = append(keys, sh.job(t.Key), sh.bucket(lane), sh.dead(t.Key.Topic), sh.ended(t.Key.Topic), sh.biz(t.BizKey))
-		args = append(args, t.Key.ID, lane, t.Key.Topic, bizMember(t.Key, t.BizKey), t.Token, int(t.To),
-			millis(t.Delay), int(t.IfCancelled), t.Attempts, t.Snoozes, t.Lapses, t.Reason, job.ReasonCancelled, attempt)
+		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled), t.Attempts, t.Snoozes, t.Lapses,
+			t.Reason, attempt, b.index(t.BizKey))
 	}
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err
@@ -135,9 +133,7 @@ func settled(reply []any, now job.Instant) (store.Settled, error) {
 	}
 	r.Repeated = status == 1
 	r.To = job.State(state)
-	if reason != "-" {
-		r.Reason = reason
-	}
+	r.Reason = reason
 	if next != none {
 		r.NextAt = job.Instant(next)
 	}

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"errors"
 	"hash/fnv"
+	"strconv"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -22,17 +23,32 @@ type shardKeys struct {
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
 	mark   string // written before replicas are waited for
+
+	jobs [pages]string // HASHes topic/id -> record
 }
+
+// pages is how many hashes a shard's records are spread over: as an entry of a
+// hash, a record takes less than as a key of its own. With one hash alone, a
+// slot of millions of jobs could not be moved to another node of a Cluster,
+// which is done key by key.
+const pages = 16
 
 func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
-	return shardKeys{
+	k := shardKeys{
 		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", held: p + "held",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark",
 	}
+	for n := range k.jobs {
+		k.jobs[n] = p + "jobs:" + strconv.Itoa(n)
+	}
+	return k
 }
 
-func (k *shardKeys) job(key job.Key) string    { return k.prefix + "job:" + key.Topic + "/" + key.ID }
+// page is where the job's record is, under key.String(). Other bits of the hash
+// choose the shard.
+func (k *shardKeys) page(key job.Key) string { return k.jobs[hashOf(key)>>24%pages] }
+
 func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
 func (k *shardKeys) dead(topic string) string  { return k.prefix + "dead:" + topic }
 func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
@@ -43,19 +59,15 @@ func (s *Store) shardOf(key job.Key) int {
 	if len(s.shards) == 1 {
 		return 0
 	}
+	return int(hashOf(key) % uint32(len(s.shards)))
+}
+
+func hashOf(key job.Key) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key.Topic)) // a hash's Write never fails
 	_, _ = h.Write([]byte{'/'})
 	_, _ = h.Write([]byte(key.ID))
-	return int(h.Sum32() % uint32(len(s.shards)))
-}
-
-// bizMember is the job's entry in its biz_key's index, or empty without one.
-func bizMember(key job.Key, bizKey string) string {
-	if bizKey == "" {
-		return ""
-	}
-	return key.String()
+	return h.Sum32()
 }
 
 // A hint on the ready list is "topic|endpoint|id". None of the parts can hold

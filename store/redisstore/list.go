@@ -99,15 +99,15 @@ func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Pos
 	return out, nil
 }
 
-// maxMGet bounds one reply: a record may hold a body of 256 KiB.
-const maxMGet = 100
+// maxRead bounds what is read at once: a record may hold a body of 256 KiB.
+const maxRead = 100
 
 // Jobs reads the records of entries.
 func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
 	sh := s.shards[seg.Shard]
 	out := make([]*job.Job, 0, len(entries))
 	for len(entries) > 0 {
-		batch := entries[:min(len(entries), maxMGet)]
+		batch := entries[:min(len(entries), maxRead)]
 		entries = entries[len(batch):]
 		keys := make([]job.Key, len(batch))
 		for i, e := range batch {

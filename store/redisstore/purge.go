@@ -27,7 +27,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 				continue
 			}
 			for purged < limit {
-				n, err := s.purgeTopic(ctx, sh, topic, min(limit-purged, maxMGet))
+				n, err := s.purgeTopic(ctx, sh, topic, min(limit-purged, maxRead))
 				purged += n
 				if err != nil {
 					return purged, err
@@ -68,8 +68,8 @@ func (s *Store) purgeTopic(ctx context.Context, sh *shard, topic string, limit i
 		if records[i] != nil {
 			biz = records[i].Spec.BizKey
 		}
-		keys = append(keys, sh.job(key), sh.biz(biz))
-		args = append(args, key.ID, bizMember(key, biz))
+		keys = append(keys, sh.page(key), sh.biz(biz))
+		args = append(args, key.ID, biz != "")
 	}
 	n, err := purgeScript.Run(ctx, s.db, keys, args...).Int()
 	return n, s.wrap(err)

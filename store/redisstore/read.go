@@ -38,7 +38,7 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 }
 
 func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, error) {
-	raw, err := s.db.Get(ctx, sh.job(key)).Result()
+	raw, err := s.db.HGet(ctx, sh.page(key), key.String()).Result()
 	if isNil(err) {
 		return nil, store.ErrNotFound
 	}
@@ -51,22 +51,20 @@ func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, erro
 // records reads several records of a shard at once; nil for those that are
 // missing or cannot be read: the others must not suffer for those.
 func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
-	names := make([]string, len(keys))
+	pipe := s.db.Pipeline()
+	raw := make([]*redis.StringCmd, len(keys))
 	for i, key := range keys {
-		names[i] = sh.job(key)
+		raw[i] = pipe.HGet(ctx, sh.page(key), key.String())
 	}
-	raw, err := s.db.MGet(ctx, names...).Result()
-	if err != nil {
-		return nil, s.wrap(err)
-	}
-	if len(raw) != len(keys) {
-		return nil, fmt.Errorf("redisstore: %d values for %d records", len(raw), len(keys))
-	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	out := make([]*record, len(keys))
 	for i, key := range keys {
-		text, ok := raw[i].(string)
-		if !ok {
+		text, err := raw[i].Result()
+		if isNil(err) {
 			continue
+		}
+		if err != nil {
+			return nil, s.wrap(err)
 		}
 		if out[i], err = decodeRecord(key, text); err != nil {
 			s.log.Error("a job's record cannot be read", "error", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -26,14 +27,41 @@ type record struct {
 }
 
 const (
-	uidLen     = 16
-	headFields = 18
-	none       = -1 // of a time in the head
+	uidLen = 16
+	none   = -1 // of a time in the head
 )
+
+// The fields of a head, in their order. A head of the first two only is that of
+// a job to which nothing has happened yet.
+const (
+	fieldCreated = iota
+	fieldDue
+	fieldExpires
+	fieldTimeout
+	fieldState
+	fieldCancel
+	fieldAttempts
+	fieldSnoozes
+	fieldLapses
+	fieldToken
+	fieldVersion
+	fieldNext
+	fieldEnded
+	fieldSpec
+	fieldLogs
+	fieldNonce
+	fieldReason
+	fieldMark
+	headFields
+)
+
+// absent is what a field means that is empty, where that is not 0. An empty
+// fieldNext is as fieldDue, an empty fieldSpec is up to the end.
+var absent = [fieldNonce]int64{fieldExpires: none, fieldVersion: 1, fieldEnded: none, fieldSpec: none}
 
 // newRecord prepares a job that no record exists of.
 func newRecord(j job.Job, log []job.Attempt) (*record, error) {
-	r := &record{Job: j, nonce: "-", mark: "-"}
+	r := &record{Job: j}
 	for i := range log {
 		entry, err := encodeAttempt(&log[i])
 		if err != nil {
@@ -52,47 +80,44 @@ func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 
 // encode is the record as a string.
 func (r *record) encode() ([]byte, error) {
-	spec, err := encodeSpec(&r.Spec)
+	due, expires := r.since(r.DueAt), r.since(r.ExpiresAt)
+	body, err := encodeBody(r.UID, &r.Spec, due, expires)
 	if err != nil {
 		return nil, err
 	}
-	uid, err := encodeUID(r.UID)
-	if err != nil {
-		return nil, err
+	n := [fieldNonce]int64{
+		fieldCreated: int64(r.CreatedAt), fieldDue: due, fieldExpires: expires, fieldTimeout: millis(r.Spec.Timeout),
+		fieldState: int64(r.State), fieldAttempts: int64(r.Attempts), fieldSnoozes: int64(r.Snoozes),
+		fieldLapses: int64(r.Lapses), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
+		fieldNext: r.since(r.NextAt), fieldEnded: r.since(r.EndedAt), fieldSpec: none, fieldLogs: int64(r.logs),
 	}
-	b := make([]byte, 0, 96+len(uid)+len(spec)+len(r.log))
-	field := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
-	field(int64(r.State))
 	if r.CancelRequested {
-		field(1)
-	} else {
-		field(0)
+		n[fieldCancel] = 1
 	}
-	field(int64(r.Attempts))
-	field(int64(r.Snoozes))
-	field(int64(r.Lapses))
-	field(int64(r.Token))
-	field(int64(r.Version))
-	field(int64(r.CreatedAt))
-	field(r.since(r.DueAt))
-	field(r.since(r.NextAt))
-	field(r.since(r.ExpiresAt))
-	field(r.since(r.EndedAt))
-	field(r.Spec.Timeout.Milliseconds())
-	field(int64(len(spec)))
-	field(int64(r.logs))
-	b = append(b, r.nonce...)
-	b = append(b, ' ')
-	if r.Reason == "" {
-		b = append(b, '-')
-	} else {
-		b = append(b, r.Reason...)
+	if len(r.log) > 0 {
+		n[fieldSpec] = int64(len(body) - uidLen)
 	}
-	b = append(b, ' ')
-	b = append(b, r.mark...)
+	b := make([]byte, 0, 96+len(body)+len(r.log))
+	for i, v := range n {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		empty := absent[i]
+		if i == fieldNext {
+			empty = due
+		}
+		if v != empty || i <= fieldDue {
+			b = strconv.AppendInt(b, v, 10)
+		}
+	}
+	for _, text := range []string{r.nonce, r.Reason, r.mark} {
+		b = append(append(b, ' '), text...)
+	}
+	if fresh := bytes.TrimRight(b, " "); bytes.Count(fresh, []byte{' '}) == fieldDue {
+		b = fresh
+	}
 	b = append(b, '\n')
-	b = append(b, uid...)
-	b = append(b, spec...)
+	b = append(b, body...)
 	return append(b, r.log...), nil
 }
 
@@ -106,56 +131,94 @@ func (r *record) since(t job.Instant) int64 {
 
 var errRecord = errors.New("redisstore: unreadable record")
 
+// head is a head taken apart.
+type head struct {
+	n                   [fieldNonce]int64
+	nonce, reason, mark string
+}
+
+func decodeHead(text string) (head, error) {
+	h := head{n: absent}
+	fields := 0
+	for more := true; more; fields++ {
+		var field string
+		field, text, more = strings.Cut(text, " ")
+		switch {
+		case fields == fieldNonce:
+			h.nonce = field
+		case fields == fieldReason:
+			h.reason = field
+		case fields == fieldMark:
+			h.mark = field
+		case fields >= headFields:
+			return h, errors.New("too many fields in its head")
+		case field == "" && fields == fieldNext:
+			h.n[fieldNext] = h.n[fieldDue]
+		case field != "" || fields <= fieldDue:
+			v, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return h, err
+			}
+			h.n[fields] = v
+		}
+	}
+	switch fields {
+	case fieldDue + 1:
+		h.n[fieldNext] = h.n[fieldDue]
+	case headFields:
+	default:
+		return h, fmt.Errorf("%d fields in its head", fields)
+	}
+	return h, nil
+}
+
+// instant is the time in a field.
+func (h *head) instant(field int) job.Instant {
+	if h.n[field] == none {
+		return 0
+	}
+	return job.Instant(h.n[fieldCreated] + h.n[field])
+}
+
 // decodeRecord is the reverse of encode. The log may be missing at the end.
 func decodeRecord(key job.Key, raw string) (*record, error) {
-	data := []byte(raw)
-	end := bytes.IndexByte(data, '\n')
-	if end < 0 {
+	text, rest, ok := strings.Cut(raw, "\n")
+	if !ok {
 		return nil, fmt.Errorf("%w of %s: no head", errRecord, key)
 	}
-	fields := bytes.Split(data[:end], []byte{' '})
-	if len(fields) != headFields {
-		return nil, fmt.Errorf("%w of %s: %d fields in its head", errRecord, key, len(fields))
+	h, err := decodeHead(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
-	var n [headFields - 3]int64
-	for i := range n {
-		v, err := strconv.ParseInt(string(fields[i]), 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
-		}
-		n[i] = v
+	size := h.n[fieldSpec]
+	if size == none {
+		size = int64(len(rest) - uidLen)
 	}
-	rest := data[end+1:]
-	if n[13] < 0 || n[13] > int64(len(rest)-uidLen) {
+	if size < 0 || size > int64(len(rest)-uidLen) {
 		return nil, fmt.Errorf("%w of %s: cut short", errRecord, key)
 	}
-	specEnd := uidLen + int(n[13])
-	created := job.Instant(n[7])
-	at := func(delta int64) job.Instant {
-		if delta == none {
-			return 0
-		}
-		return created + job.Instant(delta)
-	}
+	specEnd := uidLen + int(size)
+	uid := []byte(rest[:uidLen])
 	r := &record{
 		Job: job.Job{
-			Key: key, UID: ulid.ULID(rest[:uidLen]).String(),
-			State: job.State(n[0]), CancelRequested: n[1] == 1,
-			Attempts: int(n[2]), Snoozes: int(n[3]), Lapses: int(n[4]),
-			Token: uint64(n[5]), Version: uint64(n[6]),
-			CreatedAt: created, DueAt: at(n[8]), NextAt: at(n[9]), ExpiresAt: at(n[10]), EndedAt: at(n[11]),
+			Key: key, UID: ulid.ULID(uid).String(),
+			State: job.State(h.n[fieldState]), CancelRequested: h.n[fieldCancel] == 1,
+			Attempts: int(h.n[fieldAttempts]), Snoozes: int(h.n[fieldSnoozes]), Lapses: int(h.n[fieldLapses]),
+			Token: uint64(h.n[fieldToken]), Version: uint64(h.n[fieldVersion]),
+			CreatedAt: job.Instant(h.n[fieldCreated]), DueAt: h.instant(fieldDue), NextAt: h.instant(fieldNext),
+			ExpiresAt: h.instant(fieldExpires), EndedAt: h.instant(fieldEnded),
 		},
-		uid:   rest[:uidLen],
-		nonce: string(fields[15]),
-		mark:  string(fields[17]),
-		logs:  int(n[14]),
-		log:   rest[specEnd:],
+		uid:   uid,
+		nonce: h.nonce,
+		mark:  h.mark,
+		logs:  int(h.n[fieldLogs]),
+		log:   []byte(rest[specEnd:]),
 	}
 	// An unfinished job's is of its last settlement, for a repetition of that.
-	if reason := string(fields[16]); reason != "-" && r.State.Final() {
-		r.Reason = reason
+	if r.State.Final() {
+		r.Reason = h.reason
 	}
-	if err := msgpack.Unmarshal(rest[uidLen:specEnd], &r.Spec); err != nil {
+	if err := decodeSpec(rest[uidLen:specEnd], &h, &r.Spec); err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
 	return r, nil
@@ -204,39 +267,17 @@ func (r *record) whole() (job.Job, error) {
 	return j, nil
 }
 
-func encodeSpec(s *job.Spec) ([]byte, error) {
-	b, err := msgpack.Marshal(s)
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: encode spec: %w", err)
-	}
-	return b, nil
-}
-
 // encodeAttempt leaves NextAt out: the settling script writes it before the
 // entry, because only it knows the time.
 func encodeAttempt(a *job.Attempt) ([]byte, error) {
 	c := *a
 	c.NextAt = 0
-	var b bytes.Buffer
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(&b)
-	e.UseCompactInts(true) // or each duration takes eight bytes
-	if err := e.Encode(&c); err != nil {
+	b, err := pack(&c)
+	if err != nil {
 		return nil, fmt.Errorf("redisstore: encode attempt: %w", err)
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
-
-func encodeUID(uid string) ([]byte, error) {
-	id, err := ulid.ParseStrict(uid)
-	if err != nil {
-		return nil, fmt.Errorf("%w %q: %w", errUID, uid, err)
-	}
-	return id[:], nil
-}
-
-var errUID = errors.New("redisstore: unusable uid")
 
 // outShift sets bucket entries that are out (ready, running) below zero; BASE
 // in lua/prelude.lua.

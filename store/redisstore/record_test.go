@@ -39,6 +39,20 @@ func drawJob(t *rapid.T) job.Job {
 		Lapses: rapid.IntRange(0, 10).Draw(t, "lapses"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
 		Version: rapid.Uint64Range(0, 1<<40).Draw(t, "version"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
 	}
+	switch rapid.IntRange(0, 2).Draw(t, "when") {
+	case 0: // as it is registered
+		j.DueAt = created.Add(j.Spec.When.Delay)
+	case 1:
+		j.Spec.When = job.When{At: created + 1}
+	}
+	if rapid.Bool().Draw(t, "has ttl") {
+		j.Spec.TTL = time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "ttl"))
+		if rapid.Bool().Draw(t, "ttl counts from registration") {
+			j.ExpiresAt = created.Add(j.Spec.TTL)
+		}
+	}
+	j.Spec.BodyForm = job.BodyForm(rapid.IntRange(0, 9).Draw(t, "form"))
+	j.Spec.ContentType = rapid.SampledFrom([]string{"", "application/json", "text/plain; charset=utf-8", "a/b"}).Draw(t, "type")
 	if j.State.Final() {
 		j.Reason = rapid.SampledFrom([]string{"", job.ReasonGone, job.ReasonTTL}).Draw(t, "reason")
 	}
@@ -111,6 +125,36 @@ func TestOldAttemptIsRead(t *testing.T) {
 	}
 }
 
+// TestWaitingIsShort: what a job takes that only waits, besides its body and
+// URL, is told to be little. It grows by intent only.
+func TestWaitingIsShort(t *testing.T) {
+	reg := waitingJob(1)
+	plain := reg.Spec
+	full := reg.Spec
+	full.Timeout, full.TTL = 10*time.Second, 2*time.Hour
+	for name, c := range map[string]struct {
+		spec  job.Spec
+		limit int
+	}{
+		"usual":            {plain, 43},
+		"TTL and timeout":  {full, 71},
+		"a biz_key, for 8": {job.Spec{URL: plain.URL, Body: plain.Body, BodyForm: job.BodyJSON, BizKey: "12345678"}, 70},
+	} {
+		reg.Spec = c.spec
+		r, err := newRecord(reg.Job(1_767_258_000_000), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := r.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(raw) - len(c.spec.URL) - len(c.spec.Body); n > c.limit {
+			t.Errorf("%s: %d bytes besides URL and body, want %d at most", name, n, c.limit)
+		}
+	}
+}
+
 // Attempts are most of what an ended job takes: one grows by intent only.
 func TestAttemptIsShort(t *testing.T) {
 	a := job.Attempt{
@@ -149,9 +193,11 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(string(raw))
 	f.Add(string(raw[:len(raw)-1]))
 	f.Add("")
-	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 99999999999 0 - - -\n")
-	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 9223372036854775807 0 - - -\n")
-	f.Add("0 0 0 0 0 0 0 0 0 0 0 0 0 1 -1 - - -\n0123456789abcdef\xc0")
+	f.Add("1 0\n0123456789abcdef\x00\x00\x00")
+	f.Add("1 0\n0123456789abcdef\x40\x00\x01\x80\x00")
+	f.Add("0 0            99999999999    \n")
+	f.Add("0 0            9223372036854775807    \n")
+	f.Add("0 0            1 -1   \n0123456789abcdef\xc0")
 	f.Fuzz(func(_ *testing.T, raw string) {
 		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
 		if err != nil {
@@ -231,13 +277,13 @@ func TestSpoiledRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, rest, _ := strings.Cut(string(raw), "\n")
-	fields := strings.Fields(head)
+	fields := strings.Split(head, " ")
 	with := func(field int, value string) string {
 		changed := slices.Clone(fields)
 		changed[field] = value
 		return strings.Join(changed, " ") + "\n" + rest
 	}
-	specLen, err := strconv.Atoi(fields[13])
+	specLen, err := strconv.Atoi(fields[fieldSpec])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,12 +293,12 @@ func TestSpoiledRecord(t *testing.T) {
 		"no head":              head,
 		"a field less":         strings.Join(fields[1:], " ") + "\n" + rest,
 		"a field more":         "0 " + head + "\n" + rest,
-		"a word for a number":  with(2, "many"),
-		"a number too large":   with(7, "9223372036854775808"),
-		"a spec of less":       with(13, "-1"),
-		"a spec of too much":   with(13, strconv.Itoa(len(rest)-uidLen+1)),
-		"a spec of the utmost": with(13, "9223372036854775807"),
-		"a spec cut short":     with(13, strconv.Itoa(specLen-1)),
+		"a word for a number":  with(fieldAttempts, "many"),
+		"a number too large":   with(fieldCreated, "9223372036854775808"),
+		"a spec of less":       with(fieldSpec, "-2"),
+		"a spec of too much":   with(fieldSpec, strconv.Itoa(len(rest)-uidLen+1)),
+		"a spec of the utmost": with(fieldSpec, "9223372036854775807"),
+		"a spec cut short":     with(fieldSpec, strconv.Itoa(specLen-1)),
 		"no uid":               head + "\n" + rest[:uidLen-1],
 		"another spec":         head + "\n" + rest[:uidLen] + strings.Repeat("\xc1", len(rest)-uidLen),
 	} {
@@ -278,7 +324,7 @@ func TestSpoiledRecord(t *testing.T) {
 		}
 	}
 	for _, logs := range []string{"-1", "9223372036854775807"} {
-		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, with(14, logs))
+		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, with(fieldLogs, logs))
 		if err != nil {
 			t.Fatal(err)
 		}

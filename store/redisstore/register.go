@@ -30,27 +30,21 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) error {
-	keys := append(make([]string, 0, 3+3*len(batch)), sh.lanes, sh.counts, sh.held)
-	args := append(make([]any, 0, 1+10*len(batch)), sh.wake)
+	b := sh.newBatch(len(batch), 6, nil)
 	for _, i := range batch {
 		r := &regs[i]
-		spec, err := encodeSpec(&r.Spec)
-		if err != nil {
-			return err
-		}
-		uid, err := encodeUID(r.UID)
-		if err != nil {
-			return err
-		}
-		lane := (&job.Job{Key: r.Key, Spec: r.Spec}).Lane().String()
-		delay := millis(r.Spec.When.Delay)
+		delay, ttl := millis(r.Spec.When.Delay), millis(r.Spec.TTL)
 		if r.Spec.When.At != 0 {
-			delay = -1
+			delay = none
 		}
-		keys = append(keys, sh.job(r.Key), sh.bucket(lane), sh.biz(r.Spec.BizKey))
-		args = append(args, r.Key.ID, lane, r.Key.Topic, uid, spec, delay, int64(r.Spec.When.At),
-			millis(r.Spec.TTL), millis(r.Spec.Timeout), bizMember(r.Key, r.Spec.BizKey))
+		body, err := encodeBody(r.UID, &r.Spec, delay, ttl)
+		if err != nil {
+			return err
+		}
+		lane := (&job.Job{Key: r.Key, Spec: r.Spec}).Lane()
+		b.add(r.Key, lane, body, delay, int64(r.Spec.When.At), ttl, millis(r.Spec.Timeout), b.index(r.Spec.BizKey))
 	}
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 var (
 	//go:embed lua/prelude.lua
 	prelude string
+	//go:embed lua/batch.lua
+	batchLua string
 	//go:embed lua/register.lua
 	registerLua string
 	//go:embed lua/read.lua
@@ -53,12 +55,12 @@ const (
 )
 
 var (
-	registerScript = script(registerLua, refusedWhenFull)
+	registerScript = script(batchLua+registerLua, refusedWhenFull)
 	readScript     = script(readLua, readOnly)
 	updateScript   = script(updateLua, runsWhenFull)
 	carryScript    = script(carryLua, runsWhenFull)
-	claimScript    = script(claimLua, runsWhenFull)
-	settleScript   = script(settleLua, runsWhenFull)
+	claimScript    = script(batchLua+claimLua, runsWhenFull)
+	settleScript   = script(batchLua+settleLua, runsWhenFull)
 	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
 	purgeScript    = script(purgeLua, runsWhenFull)

@@ -79,8 +79,9 @@ func TestSentinelFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, time.Minute, func() bool {
-		n, err := replica.Exists(t.Context(), s.shards[0].job(job.Key{Topic: "t", ID: "before"})).Result()
-		return err == nil && n == 1
+		before := job.Key{Topic: "t", ID: "before"}
+		there, err := replica.HExists(t.Context(), s.shards[0].page(before), before.String()).Result()
+		return err == nil && there
 	}, "the job to be replicated")
 	master.Kill()
 

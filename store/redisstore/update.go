@@ -99,11 +99,11 @@ func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *reco
 		encoded = nil
 	}
 	keys := []string{
-		sh.lanes, sh.counts, sh.out, sh.held, sh.job(key), sh.bucket(oldLane), sh.bucket(newLane),
+		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
 		sh.dead(key.Topic), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey),
 	}
 	args := []any{
-		sh.wake, key.ID, key.Topic, key.String(), oldLane, newLane,
+		sh.wake, key.ID, key.String(), oldLane, newLane,
 		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
 		oldBiz != "" && old != nil, fresh.Spec.BizKey != "",
 	}
@@ -152,7 +152,7 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 
 // read gives the record and the server's time.
 func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (string, job.Instant, error) {
-	reply, err := s.eval(ctx, readScript, []string{sh.job(key)}, nil)
+	reply, err := s.eval(ctx, readScript, []string{sh.page(key)}, []any{key.String()})
 	if err != nil {
 		return "", 0, err
 	}

@@ -77,7 +77,6 @@ local function take(lane, bucket, entries)
   if #entries == 0 then
     return 0
   end
-  local topic = string.match(lane, '^[^|]*')
   local rescored, hints = {}, {}
   local till = score(READY, now + visibility)
   for i = 1, #entries, 2 do
@@ -88,8 +87,8 @@ local function take(lane, bucket, entries)
     hints[#hints + 1] = hint
     reply[#reply + 1] = hint
     reply[#reply + 1] = state
-    count(topic, lane, state, -1)
-    count(topic, lane, READY, 1)
+    count(lane, state, -1)
+    count(lane, READY, 1)
   end
   redis.call('ZADD', bucket, unpack(rescored))
   redis.call('RPUSH', ready, unpack(hints))

@@ -1,35 +1,58 @@
 -- Shared by every script. Go puts the numbers of the states above this text.
 --
--- A job's record is one string: "<head>\n<uid><spec><log>". The head is text,
--- so that it can be read with GET; times are milliseconds after created, -1
--- for none. A bucket's entry is scored by when it next needs attention, with
--- its state in the fraction: ms + state/4. Entries that are out (ready or
--- running) are shifted below zero by BASE, so that how many there are, and
--- which of them lapsed, are both one look at the ZSET.
+-- A job's record is one string in a page, a hash topic/id -> record:
+-- "<head>\n<uid><spec><log>". The head is text, so that it can be read with
+-- HGET; scripts never look behind it. Its fields stand in the order of render.
+-- Times are milliseconds after created, -1 for none. An empty field is the
+-- usual value: 0; 1 for version; due for next; none for expires and ended; up to
+-- the end for the length of the spec. A job to which nothing has happened yet,
+-- without a TTL or a timeout of its own, has the first two only.
+--
+-- A bucket's entry is scored by when it next needs attention, with its state in
+-- the fraction: ms + state/4. Entries that are out (ready or running) are shifted
+-- below zero by BASE, so that how many there are, and which of them lapsed, are
+-- both one look at the ZSET.
 local BASE = 10000000000000
-local HEAD = '^(%d) (%d) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%-?%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)\n()'
+local FRESH = '^(%d+) (%-?%d+)\n()'
+local HEAD = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%d*) (%S*) (%S*) (%S*)\n()'
 
 local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- parse reads the head of a record; body is where its uid starts.
+-- parse reads the head of a record, all but the state as text; body is where its
+-- uid starts. It gives nil for what is no record.
 local function parse(rec)
-  local h = {}
-  h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due, h.next,
-    h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.mark, h.body = string.match(rec, HEAD)
+  local h = { state = WAITING, expires = '', timeout = '', cancel = '', attempts = '', snoozes = '', lapses = '', token = '',
+    version = '', next = '', ended = '', spec = '', logs = '', nonce = '', reason = '', mark = '' }
+  h.created, h.due, h.body = string.match(rec, FRESH)
+  if h.body then
+    return h
+  end
+  h.created, h.due, h.expires, h.timeout, h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.next,
+    h.ended, h.spec, h.logs, h.nonce, h.reason, h.mark, h.body = string.match(rec, HEAD)
   if not h.body then
     return nil
   end
-  h.state = tonumber(h.state)
+  h.state = tonumber(h.state) or WAITING
   return h
 end
 
 -- render is the reverse: rest is everything behind the head.
 local function render(h, rest)
-  return table.concat({ h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.created, h.due,
-    h.next, h.expires, h.ended, h.timeout, h.spec, h.logs, h.nonce, h.reason, h.mark }, ' ') .. '\n' .. rest
+  return table.concat({ h.created, h.due, h.expires, h.timeout, h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token,
+    h.version, h.next, h.ended, h.spec, h.logs, h.nonce, h.reason, h.mark }, ' ') .. '\n' .. rest
+end
+
+-- number is a field as a number.
+local function number(field, usual)
+  return tonumber(field) or usual
+end
+
+-- uid_of is the uid of a record.
+local function uid_of(h, rec)
+  return string.sub(rec, h.body, h.body + 15)
 end
 
 -- place takes a bucket's score apart: the state, and the time that it stands for.
@@ -62,15 +85,15 @@ local function endpoint_of(lane)
 end
 
 -- Counts of jobs by topic and state, and of those that are out by endpoint, are
--- gathered and written once for a batch.
-local counted, counted_out = {}, {}
-local function count(topic, lane, state, n)
-  local field = topic .. '|' .. state
-  counted[field] = (counted[field] or 0) + n
-  if state == READY or state == RUNNING then
-    local endpoint = endpoint_of(lane)
-    counted_out[endpoint] = (counted_out[endpoint] or 0) + n
+-- gathered by lane and written once for a batch.
+local counted = {}
+local function count(lane, state, n)
+  local states = counted[lane]
+  if not states then
+    states = {}
+    counted[lane] = states
   end
+  states[state] = (states[state] or 0) + n
 end
 
 local function add_counts(key, gathered)
@@ -84,9 +107,20 @@ end
 -- write_counts writes the gathered counts; out may be nil when nothing that
 -- was out moved.
 local function write_counts(counts, out)
-  add_counts(counts, counted)
+  local by_state, by_endpoint = {}, {}
+  for lane, states in pairs(counted) do
+    local topic, endpoint = string.match(lane, '^([^|]*)|(.*)$')
+    for state, n in pairs(states) do
+      local field = topic .. '|' .. state
+      by_state[field] = (by_state[field] or 0) + n
+      if state == READY or state == RUNNING then
+        by_endpoint[endpoint] = (by_endpoint[endpoint] or 0) + n
+      end
+    end
+  end
+  add_counts(counts, by_state)
   if out then
-    add_counts(out, counted_out)
+    add_counts(out, by_endpoint)
   end
 end
 

@@ -1,21 +1,22 @@
 -- Forgets finished jobs whose retention has passed.
--- KEYS counts ended, then for each job: job biz
--- ARGV retention topic, then for each job: id member
+-- KEYS counts ended, then for each job: page biz
+-- ARGV retention topic, then for each job: id biz? (1: it is in that index)
 -- Returns how many were forgotten.
 local now = now_ms()
 local purged = 0
-local a = 3
+local topic, a = ARGV[2], 3
 for k = 3, #KEYS, 2 do
-  local s = redis.call('ZSCORE', KEYS[2], ARGV[a])
+  local id = ARGV[a]
+  local s = redis.call('ZSCORE', KEYS[2], id)
   if s then
     local state, ms = place(tonumber(s))
     if ms + ARGV[1] <= now then
-      redis.call('ZREM', KEYS[2], ARGV[a])
-      redis.call('DEL', KEYS[k])
-      if ARGV[a + 1] ~= '' then
-        redis.call('ZREM', KEYS[k + 1], ARGV[a + 1])
+      redis.call('ZREM', KEYS[2], id)
+      redis.call('HDEL', KEYS[k], topic .. '/' .. id)
+      if ARGV[a + 1] == '1' then
+        redis.call('ZREM', KEYS[k + 1], topic .. '/' .. id)
       end
-      count(ARGV[2], '', state + FINAL, -1)
+      count(topic .. '|', state + FINAL, -1)
       purged = purged + 1
     end
   end

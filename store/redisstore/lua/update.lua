@@ -1,26 +1,26 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts out held job old_bucket new_bucket dead ended old_biz new_biz
--- ARGV channel id topic member old_lane new_lane
+-- KEYS lanes counts out held page old_bucket new_bucket dead ended old_biz new_biz
+-- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      record (the new one; '' forgets the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
 -- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there.
-local lanes, counts, out, held, job, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
+local lanes, counts, out, held, page, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local id, topic, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local uid, version, record = ARGV[7], ARGV[8], ARGV[9]
-local state, ms = tonumber(ARGV[10]), tonumber(ARGV[11])
+local id, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local uid, version, record = ARGV[6], ARGV[7], ARGV[8]
+local state, ms = tonumber(ARGV[9]), tonumber(ARGV[10])
 
 local now = now_ms()
-local rec = redis.call('GET', job)
+local rec = redis.call('HGET', page, member)
 if rec == record then
   return 2 -- records of two updates differ at least in their marks
 end
 local from = nil
 if rec then
   local h = parse(rec)
-  if not h or h.version ~= version or string.sub(rec, h.body, h.body + 15) ~= uid then
+  if not h or number(h.version, 1) ~= tonumber(version) or uid_of(h, rec) ~= uid then
     return 0
   end
   from = h.state
@@ -29,9 +29,9 @@ elseif uid ~= '' then
 end
 
 if record == '' then
-  redis.call('DEL', job)
+  redis.call('HDEL', page, member)
 else
-  redis.call('SET', job, record)
+  redis.call('HSET', page, member, record)
 end
 if not ms then
   return 1
@@ -47,10 +47,10 @@ if from then
   else
     redis.call('ZREM', ended, id)
   end
-  if ARGV[12] == '1' then
+  if ARGV[11] == '1' then
     redis.call('ZREM', KEYS[10], member)
   end
-  count(topic, old_lane, from, -1)
+  count(old_lane, from, -1)
   -- A lane that loses its head must not be looked at for nothing; one that
   -- waits for its turn, or is held, stays where it is.
   local look = next_look(old_bucket)
@@ -67,10 +67,10 @@ if record ~= '' then
   else
     redis.call('ZADD', state == DEAD and dead or ended, ms + (state - FINAL) / 4, id)
   end
-  if ARGV[13] == '1' then
+  if ARGV[12] == '1' then
     redis.call('ZADD', KEYS[11], 0, member)
   end
-  count(topic, new_lane, state, 1)
+  count(new_lane, state, 1)
 end
 write_counts(counts, out)
 write_lanes(lanes, held, ARGV[1], now)

@@ -1,0 +1,92 @@
+-- Shared by the scripts that work on batches. Each key is named once, and jobs
+-- refer to lanes, pages and indexes by number:
+-- KEYS fixed ones, then those of each lane (its bucket first), then pages and indexes
+-- ARGV fixed ones, the number of lanes, their names, then for each job: lane page id and more
+--
+-- Records are read with one command for each page before anything is decided, and
+-- what changes is written with one command for each key at the end.
+local records = {} -- by topic/id; false for none
+
+-- batch gives the jobs, and the place in KEYS that pages and indexes are counted from.
+local function batch(fixed_keys, lane_keys, fixed_args, job_args)
+  local count = tonumber(ARGV[fixed_args + 1])
+  local others = fixed_keys + count * lane_keys
+  local lanes, pages, jobs = {}, {}, {}
+  for n = 1, count do
+    local name = ARGV[fixed_args + 1 + n]
+    lanes[n] = { name = name, prefix = string.match(name, '^[^|]*') .. '/', keys = fixed_keys + (n - 1) * lane_keys }
+  end
+  for a = fixed_args + 2 + count, #ARGV, job_args do
+    local lane, id = lanes[tonumber(ARGV[a])], ARGV[a + 2]
+    local page, name = KEYS[others + ARGV[a + 1]], lane.prefix .. id
+    jobs[#jobs + 1] = { id = id, name = name, lane = lane.name, keys = lane.keys, bucket = KEYS[lane.keys + 1], page = page,
+      args = a + 2 }
+    local names = pages[page]
+    if not names then
+      names = {}
+      pages[page] = names
+    end
+    names[#names + 1] = name
+  end
+  for page, names in pairs(pages) do
+    local found = redis.call('HMGET', page, unpack(names))
+    for n, name in ipairs(names) do
+      records[name] = found[n]
+    end
+  end
+  return jobs, others
+end
+
+-- read_scores gives each job its score in its lane's bucket, nil for none.
+local function read_scores(jobs)
+  local buckets = {}
+  for _, j in ipairs(jobs) do
+    local of = buckets[j.bucket]
+    if not of then
+      of = { jobs = {}, ids = {} }
+      buckets[j.bucket] = of
+    end
+    of.jobs[#of.jobs + 1], of.ids[#of.ids + 1] = j, j.id
+  end
+  for bucket, of in pairs(buckets) do
+    local scores = redis.call('ZMSCORE', bucket, unpack(of.ids))
+    for n, j in ipairs(of.jobs) do
+      j.score = tonumber(scores[n] or nil)
+    end
+  end
+end
+
+-- In this order no job is without an entry, whatever fails.
+local WRITES = { 'HSET', 'ZADD', 'ZREM', 'HDEL' }
+local gathered = { HSET = {}, ZADD = {}, ZREM = {}, HDEL = {} }
+
+-- write gathers what a command is to do for one job: a is its id, score or
+-- field, b what follows that, if anything.
+local function write(command, key, a, b)
+  local args = gathered[command][key]
+  if not args then
+    args = {}
+    gathered[command][key] = args
+  end
+  args[#args + 1] = a
+  args[#args + 1] = b
+end
+
+local function write_record(j, rec)
+  records[j.name] = rec
+  write('HSET', j.page, j.name, rec)
+end
+
+local function forget_record(j)
+  records[j.name] = false
+  write('HDEL', j.page, j.name)
+end
+
+local function write_all()
+  for _, command in ipairs(WRITES) do
+    for key, args in pairs(gathered[command]) do
+      redis.call(command, key, unpack(args))
+    end
+  end
+end
+

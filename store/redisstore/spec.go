@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/duehook/duehook/job"
+)
+
+// A spec is stored as "<flags><url>[<rest>]<body>", each but the flags with its length first.
+// What most jobs have is in flags or in the record's head already; the rest is a
+// job.Spec without that, in msgpack.
+const (
+	formMask  = 0x07 // the job.BodyForm
+	usualType = 0x08 // the content type is the form's default
+	headDelay = 0x10 // When is a delay, up to the due time in the head
+	headTTL   = 0x20 // TTL ends with the time in the head
+	hasRest   = 0x40
+)
+
+// encodeBody is the part of a record that scripts never look into: uid and spec.
+// due and expires are the times of the head, none when they are not known yet.
+func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
+	id, err := ulid.ParseStrict(uid)
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", errUID, uid, err)
+	}
+	rest, flags := *s, byte(s.BodyForm)&formMask
+	rest.URL, rest.Body, rest.BodyForm = "", nil, s.BodyForm&^formMask
+	if s.ContentType == s.BodyForm.ContentType() {
+		flags |= usualType
+		rest.ContentType = ""
+	}
+	if s.When.At == 0 && due != none && s.When.Delay == time.Duration(due)*time.Millisecond {
+		flags |= headDelay
+		rest.When = job.When{}
+	}
+	if s.TTL != 0 && expires != none && s.TTL == time.Duration(expires)*time.Millisecond {
+		flags |= headTTL
+		rest.TTL = 0
+	}
+	if s.Timeout%time.Millisecond == 0 {
+		rest.Timeout = 0 // it is in the head
+	}
+	var others []byte
+	if !reflect.ValueOf(&rest).Elem().IsZero() {
+		flags |= hasRest
+		if others, err = pack(&rest); err != nil {
+			return nil, fmt.Errorf("redisstore: encode spec: %w", err)
+		}
+	}
+	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+len(s.URL)+len(others)+len(s.Body))
+	b = append(b, id[:]...)
+	b = append(b, flags)
+	b = append(binary.AppendUvarint(b, uint64(len(s.URL))), s.URL...)
+	if flags&hasRest != 0 {
+		b = append(binary.AppendUvarint(b, uint64(len(others))), others...)
+	}
+	return append(binary.AppendUvarint(b, uint64(len(s.Body))), s.Body...), nil
+}
+
+var (
+	errUID  = errors.New("redisstore: unusable uid")
+	errSpec = errors.New("unreadable spec")
+)
+
+// decodeSpec is the reverse; h is the record's head.
+func decodeSpec(text string, h *head, s *job.Spec) error {
+	if text == "" {
+		return errSpec
+	}
+	flags := text[0]
+	url, text, ok := cutSized(text[1:])
+	if !ok {
+		return errSpec
+	}
+	if flags&hasRest != 0 {
+		var rest string
+		if rest, text, ok = cutSized(text); !ok {
+			return errSpec
+		}
+		if err := msgpack.Unmarshal([]byte(rest), s); err != nil {
+			return err
+		}
+	}
+	body, text, ok := cutSized(text)
+	if !ok || text != "" {
+		return errSpec
+	}
+	s.URL = url
+	s.BodyForm |= job.BodyForm(flags & formMask)
+	if body != "" {
+		s.Body = []byte(body)
+	}
+	if flags&usualType != 0 {
+		s.ContentType = s.BodyForm.ContentType()
+	}
+	if flags&headDelay != 0 {
+		s.When.Delay = time.Duration(h.n[fieldDue]) * time.Millisecond
+	}
+	if flags&headTTL != 0 {
+		s.TTL = time.Duration(h.n[fieldExpires]) * time.Millisecond
+	}
+	if s.Timeout == 0 {
+		s.Timeout = time.Duration(h.n[fieldTimeout]) * time.Millisecond
+	}
+	return nil
+}
+
+// cutSized cuts a part off that its length precedes.
+func cutSized(text string) (part, rest string, ok bool) {
+	n, shift := uint64(0), 0
+	for i := range min(len(text), binary.MaxVarintLen32) {
+		n |= uint64(text[i]&0x7f) << shift
+		if shift += 7; text[i] < 0x80 {
+			text = text[i+1:]
+			if n > uint64(len(text)) {
+				return "", "", false
+			}
+			return text[:n], text[n:], true
+		}
+	}
+	return "", "", false
+}
+
+// pack encodes v in msgpack.
+func pack(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&b)
+	e.UseCompactInts(true) // or each duration takes eight bytes
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
