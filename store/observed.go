@@ -15,7 +15,8 @@ import (
 // took, by operation, and duehook_store_errors_total how many the store
 // failed. An answer that the caller asked for, such as ErrNotFound or the
 // error of Update's own change, is no failure of the store, nor is a call that
-// was given up. Pop and Wakeups wait by design, so their time is not measured.
+// was given up. Pop, Wakeups and
+// Listen wait by design, so their time is not measured.
 // The metrics are registered with r; when r is nil, s itself is returned.
 func Observe(s Store, r prometheus.Registerer) (Store, error) {
 	if r == nil {
@@ -102,6 +103,7 @@ func (m measures) wrap(s Store) *observed {
 		hold: m.op("hold"), unhold: m.op("unhold"),
 		purge: m.op("purge"), ping: m.op("ping"),
 		document: m.op("document"), documents: m.op("list_documents"),
+		publish: m.op("publish"), listen: m.waiting("listen"),
 		putDocument: m.op("put_document"), deleteDocument: m.op("delete_document"),
 	}
 }
@@ -117,6 +119,7 @@ type observed struct {
 	pop, claim, settle, hold, unhold, purge, ping operation
 	document, documents                           operation
 	putDocument, deleteDocument                   operation
+	publish, listen                               operation
 }
 
 func (s *observed) Register(ctx context.Context, regs []Registration) ([]Registered, error) {
@@ -204,6 +207,19 @@ func (s *observed) Carry(ctx context.Context, shard int, o CarryOptions) (CarryR
 func (s *observed) Wakeups(ctx context.Context, wake func(shard int)) error {
 	err := s.inner.Wakeups(ctx, wake)
 	s.wakeups.end(time.Time{}, err)
+	return err
+}
+
+func (s *observed) Publish(ctx context.Context, channel string, message []byte) error {
+	began := s.publish.begin()
+	err := s.inner.Publish(ctx, channel, message)
+	s.publish.end(began, err)
+	return err
+}
+
+func (s *observed) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
+	err := s.inner.Listen(ctx, channel, receive)
+	s.listen.end(time.Time{}, err)
 	return err
 }
 

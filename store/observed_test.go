@@ -82,6 +82,13 @@ func (s *stub) Wakeups(_ context.Context, wake func(int)) error {
 	return s.err
 }
 
+func (s *stub) Publish(_ context.Context, _ string, _ []byte) error { return s.err }
+
+func (s *stub) Listen(_ context.Context, channel string, receive func([]byte)) error {
+	receive([]byte(channel))
+	return s.err
+}
+
 func (s *stub) Locker(shard int) store.Locker { return stubLocker{s, shard} }
 
 func (s *stub) Pop(_ context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
@@ -159,6 +166,12 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
 		return shards, err
 	},
+	"publish": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Publish(ctx, "c", nil) },
+	"listen": func(ctx context.Context, s store.Store) (any, error) {
+		var received []string
+		err := s.Listen(ctx, "c", func(m []byte) { received = append(received, string(m)) })
+		return received, err
+	},
 	"lock":     func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
 	"extend":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
 	"unlock":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
@@ -207,7 +220,9 @@ func TestObserve(t *testing.T) {
 				}
 				want[op] = counts{Measured: 1, Failed: tc.failed}
 			}
-			want["pop"], want["wakeups"] = counts{Failed: tc.failed}, counts{Failed: tc.failed}
+			for _, op := range []string{"pop", "wakeups", "listen"} { // they wait by design
+				want[op] = counts{Failed: tc.failed}
+			}
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}

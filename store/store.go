@@ -40,6 +40,7 @@ type Store interface {
 	Dispatching
 	Keeping
 	Documents
+	Messaging
 
 	// Ping reports whether the store can serve; its error wraps ErrUnavailable.
 	Ping(ctx context.Context) error

@@ -18,6 +18,16 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 	return s.inner.Wakeups(ctx, wake)
 }
 
+// Publish is the wrapped store's.
+func (s *Store) Publish(ctx context.Context, channel string, message []byte) error {
+	return s.inner.Publish(ctx, channel, message)
+}
+
+// Listen is the wrapped store's.
+func (s *Store) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
+	return s.inner.Listen(ctx, channel, receive)
+}
+
 // Locker is the wrapped store's.
 func (s *Store) Locker(shard int) store.Locker { return s.inner.Locker(shard) }
 

@@ -47,6 +47,7 @@ type Store struct {
 	ready     []store.Hint
 	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
 	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups
+	inboxes   map[*inbox]struct{}        // one for each caller of Listen
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
 }
@@ -67,6 +68,7 @@ func New(o Options) *Store {
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
+		inboxes:   map[*inbox]struct{}{},
 	}
 }
 

@@ -107,33 +107,9 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 		channels[sh.wake] = i
 		names = append(names, sh.wake)
 	}
-	sub := s.db.Subscribe(ctx, names...)
-	defer sub.Close() //nolint:errcheck // nothing is left to be done about it
-	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
-	defer stop()
-	for {
-		msg, err := sub.ReceiveTimeout(ctx, wakeupsPing)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			if isTimeout(err) && sub.Ping(ctx) == nil {
-				continue
-			}
-			return s.wrap(err)
-		}
-		switch m := msg.(type) {
-		case *redis.Subscription:
-			// From here on nothing is missed; what came before may have been.
-			wake(channels[m.Channel])
-		case *redis.Message:
-			wake(channels[m.Channel])
-		}
-	}
+	// What came before the subscription may have been missed.
+	return s.subscribe(ctx, names, func(channel string, _ *redis.Message) { wake(channels[channel]) })
 }
-
-// wakeupsPing is after how long a silent subscription is checked.
-const wakeupsPing = 30 * time.Second
 
 func isTimeout(err error) bool {
 	t, ok := err.(interface{ Timeout() bool })

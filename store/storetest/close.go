@@ -88,6 +88,8 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			return err
 		},
 		"Wakeups": func() error { return f.Wakeups(f.ctx, func(int) {}) },
+		"Publish": func() error { return f.Publish(f.ctx, "c", nil) },
+		"Listen":  func() error { return f.Listen(f.ctx, "c", func([]byte) {}) },
 		"Pop": func() error {
 			_, err := f.Pop(f.ctx, 0, 1, time.Millisecond)
 			return err

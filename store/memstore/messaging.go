@@ -1,0 +1,75 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/store"
+)
+
+// inboxSize is how many messages wait for a listener; what comes when they are
+// as many is lost.
+const inboxSize = 256
+
+// inbox is what one call of Listen has not received yet.
+type inbox struct {
+	channel  string
+	messages chan []byte
+	lost     chan struct{} // told when messages were
+}
+
+// Publish sends a message.
+func (s *Store) Publish(ctx context.Context, channel string, message []byte) error {
+	if len(message) > store.MaxMessage {
+		return fmt.Errorf("a message of %d bytes is longer than %d", len(message), store.MaxMessage)
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	for in := range s.inboxes {
+		if in.channel != channel {
+			continue
+		}
+		select {
+		case in.messages <- append([]byte{}, message...): // never nil
+		default:
+			select {
+			case in.lost <- struct{}{}:
+			default: // it is told
+			}
+		}
+	}
+	return nil
+}
+
+// Listen receives messages.
+func (s *Store) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	in := &inbox{channel: channel, messages: make(chan []byte, inboxSize), lost: make(chan struct{}, 1)}
+	in.lost <- struct{}{} // what came before
+	s.inboxes[in] = struct{}{}
+	s.leave()
+	defer func() {
+		s.mu.Lock()
+		delete(s.inboxes, in)
+		s.mu.Unlock()
+	}()
+	for {
+		select {
+		case <-in.lost:
+			receive(nil)
+		case m := <-in.messages:
+			receive(m)
+		case <-ctx.Done():
+			return nil
+		case <-s.done:
+			return errClosed
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/store"
+)
+
+// subscriptionPing is after how long a silent subscription is checked.
+const subscriptionPing = 30 * time.Second
+
+// channel is what Redis calls a channel. In a Cluster, each of its nodes has it.
+func (s *Store) channel(name string) string { return s.shards[0].prefix + "channel:" + name }
+
+// Publish sends a message.
+func (s *Store) Publish(ctx context.Context, channel string, message []byte) error {
+	if len(message) > store.MaxMessage {
+		return fmt.Errorf("a message of %d bytes is longer than %d", len(message), store.MaxMessage)
+	}
+	return s.wrap(s.db.Publish(ctx, s.channel(channel), message).Err())
+}
+
+// Listen receives messages.
+func (s *Store) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
+	return s.subscribe(ctx, []string{s.channel(channel)}, func(_ string, m *redis.Message) {
+		if m == nil {
+			receive(nil)
+			return
+		}
+		receive([]byte(m.Payload))
+	})
+}
+
+// subscribe calls receive with each message of the channels until ctx ends,
+// and with none when a subscription begins, also one that was broken.
+func (s *Store) subscribe(ctx context.Context, channels []string, receive func(channel string, m *redis.Message)) error {
+	sub := s.db.Subscribe(ctx, channels...)
+	defer sub.Close() //nolint:errcheck // nothing is left to be done about it
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	defer stop()
+	for {
+		msg, err := sub.ReceiveTimeout(ctx, subscriptionPing)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if isTimeout(err) && sub.Ping(ctx) == nil {
+				continue
+			}
+			return s.wrap(err)
+		}
+		switch m := msg.(type) {
+		case *redis.Subscription:
+			receive(m.Channel, nil)
+		case *redis.Message:
+			receive(m.Channel, m)
+		}
+	}
+}
