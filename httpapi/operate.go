@@ -2,10 +2,13 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/store"
 )
 
 // readyTimeout bounds how long /readyz waits for the store. Those who probe
@@ -18,14 +21,18 @@ func (s *Server) live(c echo.Context) error {
 	return writeJSON(c, http.StatusOK, statusView{Status: "ok"})
 }
 
-// ready answers GET /readyz: requests sent here are likely to succeed.
+// ready answers GET /readyz: requests sent here are likely to succeed, if with
+// something missing.
 func (s *Server) ready(c echo.Context) error {
 	if s.draining.Load() {
 		return &apiError{code: codeShuttingDown, detail: "This server is about to stop. Send requests to another one."}
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
 	defer cancel()
-	if err := s.opts.Store.Ping(ctx); err != nil {
+	switch err := s.opts.Store.Ping(ctx); {
+	case errors.Is(err, store.ErrDegraded):
+		return writeJSON(c, http.StatusOK, statusView{Status: "ready", Ledger: "down"})
+	case err != nil:
 		return err
 	}
 	return writeJSON(c, http.StatusOK, statusView{Status: "ready"})

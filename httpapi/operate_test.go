@@ -92,8 +92,14 @@ func TestReady(t *testing.T) {
 	a.faults.set(func() error { return fmt.Errorf("%w: gone", store.ErrUnavailable) })
 	a.wantProblem(codeStoreUnavailable, "GET", "/readyz", "")
 	a.want(200, "GET", "/livez?verbose", "")
+	a.faults.set(func() error { return fmt.Errorf("%w: %w", store.ErrDegraded, store.ErrUnavailable) })
+	if got := a.want(200, "GET", "/readyz", ""); got["ledger"] != "down" {
+		t.Errorf("/readyz says %v of a ledger that is down", got)
+	}
 	a.faults.set(nil)
-	a.want(200, "GET", "/readyz", "")
+	if got := a.want(200, "GET", "/readyz", ""); got["ledger"] != nil {
+		t.Errorf("/readyz says %v", got)
+	}
 }
 
 // hangingStore answers only when its context ends.

@@ -187,6 +187,7 @@ func viewTopic(t store.TopicStats) topicView {
 
 type statusView struct {
 	Status string `json:"status"`
+	Ledger string `json:"ledger,omitempty"`
 }
 
 // keyView is an API key as the API shows it. A stored key that cannot be read

@@ -83,7 +83,7 @@ func failed(err error) bool {
 	if err == nil {
 		return false
 	}
-	for _, answer := range []error{ErrNotFound, ErrBadCursor, ErrConflict, context.Canceled} {
+	for _, answer := range []error{ErrNotFound, ErrBadCursor, ErrConflict, ErrDegraded, context.Canceled} {
 		if errors.Is(err, answer) {
 			return false
 		}

@@ -24,6 +24,9 @@ var (
 	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
 	// again later is right. Wraps the cause.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrDegraded: the store can serve, but something of it is missing, which the
+	// error tells.
+	ErrDegraded = errors.New("store degraded")
 	// ErrBadCursor: the cursor is not one that this listing handed out.
 	ErrBadCursor = errors.New("invalid cursor")
 	// ErrConflict: the job went on changing while an Update tried to change it.
@@ -42,7 +45,8 @@ type Store interface {
 	Documents
 	Messaging
 
-	// Ping reports whether the store can serve; its error wraps ErrUnavailable.
+	// Ping reports whether the store can serve; its error wraps ErrUnavailable if
+	// it cannot, or ErrDegraded if it can.
 	Ping(ctx context.Context) error
 	// Close releases everything; calls under way fail with ErrUnavailable.
 	Close() error

@@ -37,6 +37,7 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
 	s, err := ledger.Open(ctx, ledger.Options{
 		URL: n.Config.LedgerURL, Store: inner, Shared: !n.Config.Embedded(),
+		AcceptWithout: n.Config.AcceptWithoutLedger(), Metrics: n.metrics,
 		Clock: n.Clock, Host: n.host, Logger: n.Logger, StoreRetention: n.Config.Retention,
 	})
 	if err != nil {

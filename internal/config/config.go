@@ -27,12 +27,15 @@ type Config struct {
 	// TLSCert and TLSKey are PEM files; with them the API is served over HTTPS.
 	TLSCert, TLSKey string
 
-	DataDir   string        // of the embedded store
-	RedisURL  string        // empty: the embedded store
-	LedgerURL string        // empty: no ledger
-	Namespace string        // keeps several duehooks on one Redis apart
-	Shards    int           // parts that jobs are spread over on Redis
-	Retention time.Duration // how long a finished job can be looked up
+	DataDir   string // of the embedded store
+	RedisURL  string // empty: the embedded store
+	LedgerURL string // empty: no ledger
+	// LedgerDown says what becomes of registrations while the ledger is down:
+	// refuse or accept.
+	LedgerDown string
+	Namespace  string        // keeps several duehooks on one Redis apart
+	Shards     int           // parts that jobs are spread over on Redis
+	Retention  time.Duration // how long a finished job can be looked up
 	// RedisMinReplicas is how many replicas must have what a client is told of;
 	// RedisReplicaWait is how long they are waited for.
 	RedisMinReplicas int
@@ -70,6 +73,9 @@ func (c *Config) LeaseMargin() time.Duration { return c.Lease - c.Timeout }
 
 // Embedded reports whether jobs are kept in this process, without Redis.
 func (c *Config) Embedded() bool { return c.RedisURL == "" }
+
+// AcceptWithoutLedger reports whether jobs are taken while the ledger is down.
+func (c *Config) AcceptWithoutLedger() bool { return c.LedgerDown == ledgerAccept }
 
 // Open reports whether the API asks nobody for a key.
 func (c *Config) Open() bool { return len(c.APIKeys) == 0 }

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	got := Default()
 	want := &Config{
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second,
-		DataDir: "./duehook-data", LedgerURL: "sqlite:duehook-data/duehook.db",
+		DataDir: "./duehook-data", LedgerURL: "sqlite:duehook-data/duehook.db", LedgerDown: "refuse",
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
 		Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
@@ -105,7 +105,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
 		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
-		"ledger-url": "sqlite:/x.db", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
+		"ledger-url": "sqlite:/x.db", "ledger-down": "accept", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
@@ -119,7 +119,8 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			continue
 		}
 		needs := map[string][]string{
-			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"}, "tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
+			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
+			"ledger-down": {"--redis-url=redis://h:1", "--ledger-url=sqlite:/x.db"}, "tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
 		}[s.name]
 		want := value
 		if s.name == "api-keys" {
@@ -271,6 +272,9 @@ func TestRefused(t *testing.T) {
 		{name: "too many replicas", args: []string{"--redis-min-replicas=6", "--redis-url=redis://h"}, want: "--redis-min-replicas must be between 0 and 5"},
 		{name: "replicas without Redis", args: []string{"--redis-min-replicas=1"}, want: "--redis-min-replicas is for Redis"},
 		{name: "no wait for replicas", args: []string{"--redis-replica-wait=0"}, want: "--redis-replica-wait must be between 1ms and 10s"},
+		{name: "accepting without Redis", args: []string{"--ledger-down=accept"}, want: "--ledger-down accept is for Redis: the embedded store has jobs in memory only"},
+		{name: "accepting without a ledger", args: []string{"--ledger-down=accept", "--redis-url=redis://h"}, want: "--ledger-down accept is for a ledger"},
+		{name: "another choice for the ledger", args: []string{"--ledger-down=wait"}, want: "refuse, accept"},
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
 		{name: "namespace", args: []string{"--namespace={x}"}, want: "--namespace"},
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},

@@ -53,6 +53,12 @@ const (
 
 var groups = []string{groupAPI, groupStorage, groupDelivery, groupLogging}
 
+// The choices of --ledger-down.
+const (
+	ledgerRefuse = "refuse"
+	ledgerAccept = "accept"
+)
+
 // ledgerFile is the embedded store's journal in the data directory.
 const ledgerFile = "duehook.db"
 
@@ -126,6 +132,11 @@ var settings = []setting{
 		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,
 		help: "journal of jobs and of their changes: sqlite:path, for a single node, postgres:// or mysql://user:password@host:port/database",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.LedgerURL) },
+	},
+	{
+		name: "ledger-down", group: groupStorage, hint: "refuse|accept", def: ledgerRefuse,
+		help: "what becomes of registrations and changes while the ledger is down: refuse answers 503; accept takes them into Redis alone and journals them later, so that losing Redis meanwhile loses them",
+		bind: func(c *Config) pflag.Value { return &choiceValue{&c.LedgerDown, []string{ledgerRefuse, ledgerAccept}} },
 	},
 	{
 		name: "namespace", group: groupStorage, hint: "name", def: "default",

@@ -71,6 +71,9 @@ func (c *Config) validateStorage(p *problems) {
 			p.check(false, "--ledger-url: %w", err)
 		}
 	}
+	p.check(!c.AcceptWithoutLedger() || !c.Embedded(),
+		"--ledger-down accept is for Redis: the embedded store has jobs in memory only, and would lose what it accepts without its journal; leave it out, or set --redis-url")
+	p.check(!c.AcceptWithoutLedger() || c.LedgerURL != "", "--ledger-down accept is for a ledger; leave it out, or set --ledger-url")
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")

@@ -204,6 +204,10 @@ func execAll(t testing.TB, db *sql.DB, statements []string) {
 
 // onEach runs body for every kind of server, in virtual time.
 func onEach(body func(t *testing.T, b *backend)) func(t *testing.T) {
+	return onEachOf(backends, body)
+}
+
+func onEachOf(backends []*backend, body func(t *testing.T, b *backend)) func(t *testing.T) {
 	return func(t *testing.T) {
 		t.Parallel()
 		for _, b := range backends {

@@ -11,10 +11,8 @@ import (
 // call is one call that changes jobs: it holds their keys, and room in the
 // journal for the rows that it will cause.
 type call struct {
-	s    *Store
-	rows int64
-	// lost: there is no room, and the store goes on without the journal.
-	lost   bool
+	s      *Store
+	rows   int64  // zero: there was no room, and the store goes on without the journal
 	unlock func() // nil: no keys are held
 }
 
@@ -32,6 +30,14 @@ func (s *Store) begin(ctx context.Context, rows int, keys ...job.Key) (*call, er
 	return s.beginWith(ctx, &call{s: s, rows: n}, keys)
 }
 
+// beginAccepting is begin for what clients want.
+func (s *Store) beginAccepting(ctx context.Context, rows int, keys ...job.Key) (*call, error) {
+	if s.o.AcceptWithout {
+		return s.beginDelivering(ctx, rows, keys...)
+	}
+	return s.begin(ctx, rows, keys...)
+}
+
 // beginDelivering is begin for what must go on although the journal cannot be
 // written: a shared store does not depend on it.
 func (s *Store) beginDelivering(ctx context.Context, rows int, keys ...job.Key) (*call, error) {
@@ -43,7 +49,7 @@ func (s *Store) beginDelivering(ctx context.Context, rows int, keys ...job.Key) 
 	}
 	c := &call{s: s, rows: min(int64(rows), maxQueued)}
 	if !s.committer.room.TryAcquire(c.rows) {
-		c.rows, c.lost = 0, true
+		c.rows = 0
 	}
 	return s.beginWith(ctx, c, keys)
 }
@@ -86,14 +92,23 @@ func (c *call) take(rows int) int64 {
 	return n
 }
 
-// journal hands over what the store has done, an entry of so many rows. If
-// there is no room, it is given up.
-func (c *call) journal(rows int, add func(g *group)) {
-	if c.lost {
-		c.s.committer.lose(rows)
-		return
+// journal hands over what the store has done, an entry of so many rows that
+// holds so many bytes. If there is no room, it is given up.
+func (c *call) journal(rows, bytes int, add func(g *group)) {
+	e := &entry{rows: c.take(rows), owed: true, add: add}
+	if c.s.o.Shared && c.s.committer.lastError() != nil {
+		// Nobody waits for it, so nothing else bounds what it holds.
+		e.bytes = int64(bytes)
+		missing := int64(rows) - e.rows
+		e.extra = min(e.bytes/rowSize, maxQueued-missing)
+		if !c.s.committer.room.TryAcquire(missing + e.extra) {
+			c.s.committer.release(e.rows)
+			c.s.committer.lose(rows)
+			return
+		}
+		e.rows += missing
 	}
-	c.s.committer.enqueue(&entry{rows: c.take(rows), owed: true, add: add})
+	c.s.committer.enqueue(e)
 }
 
 // free gives the keys back before the call ends.

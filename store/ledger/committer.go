@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,7 +19,9 @@ import (
 // Bounds of the committer.
 const (
 	maxGroup     = 4_000                 // rows of one transaction, more or less
+	maxGroupSize = 4 << 20               // bytes of their bodies and logs, more or less
 	maxQueued    = 65_536                // rows that wait or are owed; callers wait beyond that
+	rowSize      = 1 << 10               // bytes of what waits for a server that is down count as a row
 	firstPause   = 50 * time.Millisecond // between tries while commits fail
 	longestPause = time.Second
 )
@@ -27,6 +30,8 @@ const (
 type entry struct {
 	add  func(g *group)
 	rows int64 // reserved for it
+	// bytes of bodies and logs that it holds; for some of them rows are reserved.
+	bytes, extra int64
 	// owed: the store has made the change already, so it must be written sooner
 	// or later. Other entries are given up when a commit fails.
 	owed bool
@@ -40,12 +45,13 @@ type entry struct {
 // committer writes entries in the order in which they came, as many at a time
 // as are waiting: callers share the cost of a commit.
 type committer struct {
-	write  *sql.DB
-	st     *statements
-	shared bool
-	clock  job.Clock
-	logger *slog.Logger
-	host   string
+	write   *sql.DB
+	st      *statements
+	shared  bool
+	clock   job.Clock
+	logger  *slog.Logger
+	host    string
+	metrics *metrics
 
 	room    *semaphore.Weighted // in rows
 	wake    chan struct{}
@@ -64,9 +70,9 @@ type committer struct {
 	durable bool  // what setDurable said last
 }
 
-func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options) *committer {
+func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options, m *metrics) *committer {
 	c := &committer{
-		write: write, st: st, shared: o.Shared, clock: o.Clock, logger: o.Logger, host: o.Host,
+		write: write, st: st, shared: o.Shared, clock: o.Clock, logger: o.Logger, host: o.Host, metrics: m,
 		room: semaphore.NewWeighted(maxQueued),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true,
@@ -82,6 +88,10 @@ func (c *committer) release(rows int64) { c.room.Release(rows) }
 func (c *committer) enqueue(e *entry) {
 	c.mu.Lock()
 	c.queue = append(c.queue, e)
+	if e.owed {
+		c.owes = c.owes || c.broken != nil
+		c.metrics.waiting.Add(float64(e.rows))
+	}
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
@@ -124,6 +134,7 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavail
 
 // lose notes that rows are not journalled.
 func (c *committer) lose(rows int) {
+	c.metrics.dropped.Add(float64(rows))
 	c.mu.Lock()
 	first := c.lost == 0
 	c.lost += rows
@@ -193,10 +204,11 @@ func (c *committer) next() (batch []*entry, last bool) {
 func (c *committer) take() []*entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var rows int64
+	var rows, bytes int64
 	n := 0
-	for n < len(c.queue) && rows < maxGroup {
+	for n < len(c.queue) && rows < maxGroup && bytes < maxGroupSize {
 		rows += c.queue[n].rows
+		bytes += c.queue[n].bytes
 		n++
 	}
 	batch := slices.Clone(c.queue[:n])
@@ -252,10 +264,17 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	}
 	if err := tx.Commit(); err != nil {
 		_ = tx.Rollback()
-		return fmt.Errorf("commit: %w", err)
+		return &commitError{err}
 	}
 	return nil
 }
+
+// commitError is a failure of a commit that the server may have made.
+type commitError struct{ cause error }
+
+func (e *commitError) Error() string { return "commit: " + e.cause.Error() }
+
+func (e *commitError) Unwrap() error { return e.cause }
 
 // takeTurn waits until no other node writes, if there are any.
 func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *group, durable bool) error {
@@ -271,12 +290,16 @@ func (c *committer) succeeded(batch []*entry) {
 	was, lost := c.broken, c.lost
 	c.broken, c.owes, c.lost = nil, false, 0
 	c.mu.Unlock()
+	c.metrics.down.Set(0)
 	if was != nil {
 		c.logger.Info("the journal can be written again", "rows_lost", lost)
 	}
 	for _, e := range batch {
 		c.answer(e, nil)
-		c.room.Release(e.rows)
+		c.room.Release(e.rows + e.extra)
+		if e.owed {
+			c.metrics.waiting.Sub(float64(e.rows))
+		}
 	}
 }
 
@@ -291,13 +314,21 @@ func (c *committer) failed(batch []*entry, err error) (owing bool) {
 	c.broken, c.owes = err, len(c.queue) > 0
 	owed := len(c.queue)
 	c.mu.Unlock()
+	c.metrics.down.Set(1)
 	if was == nil {
 		c.logger.Error("the journal cannot be written", "error", err, "changes_owed", owed)
 	}
-	for _, e := range waiting {
+	untried := err
+	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
+		untried = unknown.cause
+	}
+	for i, e := range waiting {
+		if i == len(batch) {
+			err = untried
+		}
 		c.answer(e, unavailable(err))
 		if !e.owed {
-			c.room.Release(e.rows)
+			c.room.Release(e.rows + e.extra)
 		}
 	}
 	return owed > 0

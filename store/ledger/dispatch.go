@@ -24,7 +24,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 		return r, err
 	}
 	carried := slices.Clone(r.Carried) // the caller may change its own
-	c.journal(len(carried), func(g *group) {
+	c.journal(len(carried), 0, func(g *group) {
 		for i := range carried {
 			g.carried(&carried[i], o.By, now)
 		}
@@ -49,7 +49,11 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 		return claims, err
 	}
 	claimed := slices.Clone(claims)
-	c.journal(2*len(claimed), func(g *group) {
+	bytes := 0
+	for i := range claimed {
+		bytes += len(claimed[i].Job.Spec.Body)
+	}
+	c.journal(2*len(claimed), bytes, func(g *group) {
 		for i := range claimed {
 			g.claimed(&claimed[i], o.By)
 		}
@@ -87,11 +91,15 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 			}
 		}
 	}
+	bytes := 0
+	for _, log := range logs {
+		bytes += len(log)
+	}
 	if s.o.Shared && s.committer.owing() != nil {
-		c.journal(2*applied, add) // there is nothing to wait for
+		c.journal(2*applied, bytes, add) // there is nothing to wait for
 		return settled, nil
 	}
-	done := s.committer.submit(&entry{rows: c.take(2 * applied), owed: true, add: add})
+	done := s.committer.submit(&entry{rows: c.take(2 * applied), bytes: int64(bytes), owed: true, add: add})
 	c.free()
 	if err := <-done; err != nil && !s.o.Shared {
 		return nil, err

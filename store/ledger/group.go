@@ -35,34 +35,34 @@ type change struct {
 	force    bool        // whatever the journal says
 	holds    bool        // the store has it, even if the journal has it as replaced
 	adopt    *job.Job    // written if there is no message yet
-	log      []flowRow   // written if there is no message yet
+	adopted  job.Instant // when the store had that
+	born     *job.Job    // as the store registered it, if the store was first
+	log      []flowRow   // written as far as the journal lacks them
 	progress *progress   // what changed after that
 	replaced job.Instant // when another registration took the key; comes last
 	settled  bool        // nothing needs to be remembered
-	written  bool        // its message was not there, or put anew
 	rival    *found      // another message of its key that may be restored
 	// mayBeLate: other nodes may have written what came after.
 	mayBeLate bool
 }
 
-// insertion is a new registration.
+// insertion is a new registration, of which the store has not heard. It must
+// not be added beside a message that may be restored, except one of those named
+// in over.
 type insertion struct {
 	message *message
 	of      *target
 	at      job.Instant
-	// proven: the store has it already. Otherwise it must not be added beside a
-	// message that may be restored, except one of those named in over.
-	proven bool
-	over   []string
+	over    []string
 	// conflict is set if there is such a message, and this one was not added.
 	conflict bool
 }
 
 // group collects the changes of many callers for one transaction. Changes of
 // one registration must be added in the order in which the store made them, as
-// far as this process made them. A registration's rows are committed before the
-// store hears of it, so no change ever concerns a message that is added in the
-// same group.
+// far as this process made them. An insertion is committed before the store
+// hears of it, so no change ever concerns a message that is inserted in the same
+// group.
 type group struct {
 	known   map[job.Key]*target
 	nextSeq int64
@@ -135,6 +135,13 @@ func (g *group) insert(in *insertion) {
 	g.flows = append(g.flows, flowRow{of: in.of, at: in.at, to: job.Waiting})
 }
 
+// taken adds a registration that the store took first.
+func (g *group) taken(m *message) {
+	c := g.of(m.job.Key, m.job.UID)
+	c.adopt, c.adopted, c.born = &m.job, m.at, &m.job
+	g.flows = append(g.flows, flowRow{of: c.target, at: m.at, to: job.Waiting})
+}
+
 // replace ends a message whose key a new one takes. old is the job as the
 // store had it, or nil if the store had none.
 func (g *group) replace(key job.Key, old *job.Job, at job.Instant) {
@@ -178,11 +185,21 @@ func (g *group) holds(m *message) {
 	c.put, c.holds = m, true
 }
 
-// restored writes a job as it stands. Its log is written if the journal did
-// not know the job.
+// restored writes a job as it stands, and of its log what the journal lacks.
 func (g *group) restored(m *message, log []flowRow) {
 	c := g.of(m.job.Key, m.job.UID)
 	c.put, c.progress, c.log, c.force = m, nil, log, true
+}
+
+// caughtUp writes a job that the store has, with its log, unless the journal is
+// as far.
+func (g *group) caughtUp(m *message, log []flowRow) *change {
+	c := g.of(m.job.Key, m.job.UID)
+	c.put, c.holds, c.log = m, true, log
+	if m.job.Version == 1 {
+		c.born = &m.job
+	}
+	return c
 }
 
 // carried notes that a job went to the ready list.
@@ -200,7 +217,7 @@ func (g *group) claimed(c *store.Claimed, by string) {
 		return
 	}
 	ch.token, ch.by, ch.settled = j.Token, by, false
-	ch.adopt = j
+	ch.adopt, ch.adopted = j, c.Now
 	ch.progress = &progress{
 		state: job.Running, attempts: j.Attempts, snoozes: j.Snoozes, lapses: j.Lapses,
 		token: j.Token, version: j.Version, nextAt: j.NextAt, updated: c.Now,

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -39,6 +40,12 @@ type Options struct {
 	// this one, such as Redis. They write the same journal, and nothing is put
 	// back at the start. Not set, the journal is this process's alone.
 	Shared bool
+	// AcceptWithout takes registrations and changes although the journal cannot be
+	// written, which gets them later: until then they are in the store alone. For
+	// a Shared store only.
+	AcceptWithout bool
+	// Metrics is where the metrics are registered; nowhere by default.
+	Metrics prometheus.Registerer
 	// Clock must be the wrapped store's; nil is the machine's.
 	Clock job.Clock
 	// Host names this machine in the flow of jobs; empty is its hostname.
@@ -64,6 +71,7 @@ type Store struct {
 	read      *sql.DB
 	st        *statements
 	committer *committer
+	metrics   *metrics
 	keys      keyLocks
 
 	closing context.Context // ends when Close begins
@@ -72,7 +80,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
-	unsure map[job.Key]string // the uids of registrations committed of which the store gave no answer
+	unsure map[job.Key]string // the uids of registrations that may be committed, and of which the store gave no answer
 }
 
 var _ store.Store = (*Store)(nil)
@@ -83,8 +91,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.URL == "" || o.Store == nil {
 		return nil, errors.New("ledger: Options need a URL and a Store")
 	}
+	if o.AcceptWithout && !o.Shared {
+		return nil, errors.New("ledger: without the journal, a store of this process alone would lose what it accepts")
+	}
 	o.setDefaults()
-	s := &Store{Reader: o.Store, inner: o.Store, o: o, unsure: map[job.Key]string{}}
+	s := &Store{Reader: o.Store, inner: o.Store, o: o, metrics: newMetrics(), unsure: map[job.Key]string{}}
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), s.shut())
@@ -132,7 +143,10 @@ func (s *Store) open(ctx context.Context) error {
 			return err
 		}
 	}
-	s.committer = startCommitter(s.pools.write, s.st, next, &s.o)
+	if err := s.metrics.register(s.o.Metrics); err != nil {
+		return err
+	}
+	s.committer = startCommitter(s.pools.write, s.st, next, &s.o, s.metrics)
 	return nil
 }
 
@@ -191,7 +205,8 @@ func (s *Store) enter() error {
 
 func (s *Store) leave() { s.calls.Done() }
 
-// Ping reports whether the store and the journal can serve.
+// Ping reports whether the store and the journal can serve. If the store can
+// without, the error wraps store.ErrDegraded.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.enter(); err != nil {
 		return err
@@ -200,12 +215,35 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.inner.Ping(ctx); err != nil {
 		return err
 	}
+	err := s.pingJournal(ctx)
+	if s.doWithout(err) {
+		return fmt.Errorf("%w: the ledger is down: %w", store.ErrDegraded, err)
+	}
+	return err
+}
+
+func (s *Store) pingJournal(ctx context.Context) error {
+	if err := s.committer.owing(); err != nil {
+		return err // it is tried again all the time
+	}
 	if s.committer.lastError() == nil {
 		return nil
 	}
 	// The last commit failed, and there may be no other before somebody says
 	// that the store can serve again.
-	return s.committer.commit(&entry{add: func(g *group) { g.probe = true }})
+	done := s.committer.submit(&entry{add: func(g *group) { g.probe = true }})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the journal does not answer: %w", store.ErrUnavailable, ctx.Err())
+	}
+}
+
+// doWithout reports whether err of the journal is one that clients need not
+// hear of, for the store can do without. Somebody else's journal is not down.
+func (s *Store) doWithout(err error) bool {
+	return s.o.AcceptWithout && errors.Is(err, store.ErrUnavailable) && !errors.Is(err, errOvertaken)
 }
 
 // Close writes what waits to be journalled and closes the journal and the

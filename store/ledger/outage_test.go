@@ -13,32 +13,39 @@ import (
 	"github.com/duehook/duehook/internal/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
 )
 
 // outageLimit bounds the waits of a test for something that comes soon.
 const outageLimit = time.Minute
 
+// workerPause keeps the rows of an outage within what a node keeps of them.
+const workerPause = 5 * time.Millisecond
+
 // worker registers and delivers jobs on one node, and counts what it did.
 type worker struct {
 	r                            *rig
+	without                      bool // it is not to be refused
 	registered, refused, settled atomic.Int64
 }
 
 func (w *worker) run(ctx context.Context, n int) {
 	random := rand.New(rand.NewPCG(uint64(n), 0))
-	for i := 0; ctx.Err() == nil; i++ {
+	for i := 0; ctx.Err() == nil; {
 		g := reg(fmt.Sprintf("w%d-%d", n, i), 0)
 		g.UID = uid(random)
 		_, err := w.r.Register(ctx, []store.Registration{g})
 		switch {
 		case err == nil:
 			w.registered.Add(1)
-		case errors.Is(err, store.ErrUnavailable):
-			w.refused.Add(1)
+			i++
+		case errors.Is(err, store.ErrUnavailable) && !w.without:
+			w.refused.Add(1) // as a client, it comes again with the same id
 		case ctx.Err() == nil:
 			w.r.t.Errorf("Register: %v", err)
 		}
 		w.deliver(ctx, random)
+		_ = job.Sleep(ctx, job.SystemClock(), workerPause)
 	}
 }
 
@@ -66,8 +73,9 @@ func more(t *testing.T, what string, count *atomic.Int64, n int64) {
 	testenv.Eventually(t, outageLimit, func() bool { return count.Load() >= from+n }, what)
 }
 
-// While the journal's server is away, registrations are refused and deliveries
-// go on. When it is back, the journal catches up.
+// While the journal's server is away, registrations are refused, or accepted if
+// that is the setting, and deliveries go on. When it is back, the journal
+// catches up.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
@@ -81,7 +89,8 @@ func TestServerIsKilled(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			for n := range 2 {
-				w := &worker{r: node(t, b, redis.URL(), namespace, url)}
+				w := &worker{without: n == 1}
+				w.r = node(t, b, redis.URL(), namespace, url, func(o *ledger.Options) { o.AcceptWithout = w.without })
 				workers = append(workers, w)
 				for c := range 2 {
 					wg.Go(func() { w.run(ctx, 2*n+c) })
@@ -93,7 +102,11 @@ func TestServerIsKilled(t *testing.T) {
 				}
 				noError(t, "Kill", server.Kill())
 				for _, w := range workers {
-					more(t, "refusals", &w.refused, 2)
+					if w.without {
+						more(t, "registrations without the server", &w.registered, 20)
+					} else {
+						more(t, "refusals", &w.refused, 2)
+					}
 					more(t, "deliveries without the server", &w.settled, 20)
 				}
 				noError(t, "Start", server.Start())
@@ -106,6 +119,7 @@ func TestServerIsKilled(t *testing.T) {
 			for _, w := range workers {
 				noError(t, "Flush", w.r.Flush())
 			}
+			equal(t, "jobs of which the journal lacks something", workers[0].r.catchUp(), 0)
 			workers[0].r.agree()
 			for _, w := range workers {
 				noError(t, "Close", w.r.Close())

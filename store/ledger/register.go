@@ -23,7 +23,8 @@ const headStart = 2 * time.Second
 // replaces another writes as many.
 const rowsPerRegistration = 4
 
-// Register takes jobs in: journal, store, answer.
+// Register takes jobs in: journal, store, answer. While the journal cannot be
+// written it refuses, unless it may do without.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	results := make([]store.Registered, len(regs))
 	for _, round := range rounds(regs) {
@@ -70,7 +71,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	for i, n := range round {
 		keys[i] = regs[n].Key
 	}
-	c, err := s.begin(ctx, rowsPerRegistration*len(round), keys...)
+	c, err := s.beginAccepting(ctx, rowsPerRegistration*len(round), keys...)
 	if err != nil {
 		return err
 	}
@@ -176,7 +177,9 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	if err := s.accept(c, taken); err != nil {
+	if err := s.accept(c, taken); s.doWithout(err) {
+		return s.takeInWithout(ctx, c, taken)
+	} else if err != nil {
 		return err
 	}
 	taken = slices.DeleteFunc(slices.Clone(taken), func(in *intake) bool { return in.insertion != nil && in.insertion.conflict })
@@ -234,7 +237,7 @@ func (s *Store) accept(c *call, taken []*intake) error {
 	if len(fresh) == 0 {
 		return nil
 	}
-	return s.committer.commit(&entry{rows: c.take(3 * len(fresh)), add: func(g *group) {
+	err := s.committer.commit(&entry{rows: c.take(3 * len(fresh)), bytes: sizeOf(fresh), add: func(g *group) {
 		for _, in := range fresh {
 			if in.ended != nil {
 				g.ended(in.ended)
@@ -245,6 +248,18 @@ func (s *Store) accept(c *call, taken []*intake) error {
 			g.insert(in.insertion)
 		}
 	}})
+	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
+		s.setUnsure(fresh, true)
+	}
+	return err
+}
+
+func sizeOf(taken []*intake) int64 {
+	var n int64
+	for _, in := range taken {
+		n += in.message.size()
+	}
+	return n
 }
 
 // overEnded notes what the job came to that a registration follows: the node
@@ -279,7 +294,6 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 			if in.message, err = newMessage(in.result.Job, now); err != nil {
 				return err
 			}
-			in.insertion = &insertion{message: &in.message, at: now, proven: true}
 		}
 		if s.o.Shared && !in.replaces && !created {
 			m, err := newMessage(in.result.Job, now)
@@ -290,23 +304,28 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 		}
 		wait = wait || in.replaces == created
 	}
-	e := &entry{rows: c.take(len(taken)), owed: true, add: func(g *group) {
+	e := &entry{rows: c.take(len(taken)), bytes: sizeOf(taken), owed: true, add: func(g *group) {
 		for _, in := range taken {
 			in.confirm(g, now)
 		}
 	}}
-	if wait {
-		return s.committer.commit(e)
+	if !wait {
+		s.committer.enqueue(e)
+		return nil
 	}
-	s.committer.enqueue(e)
-	return nil
+	err := s.committer.commit(e)
+	if s.doWithout(err) {
+		s.metrics.accepted.Add(float64(len(taken)))
+		return nil
+	}
+	return err
 }
 
 func (in *intake) confirm(g *group, now job.Instant) {
 	switch created := in.result.Outcome == store.Created; {
 	case created && in.replaces:
 		g.replace(in.reg.Key, in.old, now)
-		g.insert(in.insertion)
+		g.taken(&in.message)
 	case created:
 		g.confirm(in.insertion.of.seq, &in.result.Job)
 	case !in.replaces: // another process was faster
@@ -335,8 +354,12 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 			g.restored(&in.message, nil)
 		}
 	}})
-	if err == nil {
+	switch {
+	case err == nil:
 		s.setUnsure(adopted, false)
+	case s.doWithout(err):
+		s.adoptWithout(c, adopted)
+		return nil
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -128,7 +130,11 @@ func (m *stored) scan(rows *sql.Rows) error {
 // outcome: the attempt is not charged, but a job that kills its process time
 // and again must end.
 func (s *Store) decode(ctx context.Context, page []stored) ([]store.RestoredJob, error) {
-	logs, err := s.readLogs(ctx, page)
+	seqs := make([]int64, len(page))
+	for i := range page {
+		seqs[i] = page[i].seq
+	}
+	logs, err := readLogs(ctx, s.read, seqs)
 	if err != nil {
 		return nil, err
 	}
@@ -152,13 +158,14 @@ func (s *Store) decode(ctx context.Context, page []stored) ([]store.RestoredJob,
 	return jobs, nil
 }
 
+// querier is a pool, or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // readLogs reads the attempt logs of messages.
-func (s *Store) readLogs(ctx context.Context, page []stored) (map[int64][]job.Attempt, error) {
-	seqs := make([]int64, len(page))
-	for i := range page {
-		seqs[i] = page[i].seq
-	}
-	rows, err := s.read.QueryContext(ctx, sqlLogs(seqs))
+func readLogs(ctx context.Context, from querier, seqs []int64) (map[int64][]job.Attempt, error) {
+	rows, err := from.QueryContext(ctx, sqlLogs(seqs))
 	if err != nil {
 		return nil, err
 	}
@@ -175,6 +182,10 @@ func (s *Store) readLogs(ctx context.Context, page []stored) (map[int64][]job.At
 			return nil, fmt.Errorf("decode an attempt: %w", err)
 		}
 		logs[seq] = append(logs[seq], a)
+	}
+	for seq := range logs {
+		// One that was missing may have been written late.
+		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	}
 	return logs, rows.Err()
 }

@@ -60,6 +60,9 @@ func (m *message) row(args []any, seq int64) []any {
 		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), m.confirmed())
 }
 
+// size is what the message holds in memory, more or less.
+func (m *message) size() int64 { return int64(len(m.job.Spec.Body) + len(m.spec)) }
+
 func (m *message) doneAt() any {
 	if m.superseded != 0 {
 		return int64(m.superseded)
@@ -130,7 +133,8 @@ type flowRow struct {
 	attempt int
 	actor   string
 	reason  string
-	log     any // a []byte, or nil
+	log     any          // a []byte, or nil
+	entry   *job.Attempt // what that says, in rows of logRows
 }
 
 func (f *flowRow) row(args []any, host string) []any {
@@ -149,7 +153,7 @@ func logRows(log []job.Attempt, state job.State) ([]flowRow, error) {
 		}
 		rows[i] = flowRow{
 			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
-			attempt: a.Number, reason: a.Reason, log: text,
+			attempt: a.Number, reason: a.Reason, log: text, entry: a,
 		}
 	}
 	if n := len(rows); n > 0 && state.Final() {

@@ -14,15 +14,16 @@ const (
 )
 
 // Update changes a job in the store, and answers once that is committed to the
-// journal. While the journal cannot be written it refuses.
+// journal. While the journal cannot be written it refuses, unless it may do
+// without.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	const rows = 3 // message, payload, flow
-	c, err := s.begin(ctx, rows)
+	c, err := s.beginAccepting(ctx, rows)
 	if err != nil {
 		return job.Job{}, err
 	}
 	defer c.end()
-	if err := s.committer.owing(); err != nil {
+	if err := s.committer.owing(); err != nil && !s.doWithout(err) {
 		return job.Job{}, err
 	}
 	var from job.State
@@ -44,10 +45,13 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 	if err != nil {
 		return job.Job{}, err
 	}
-	err = s.committer.commit(&entry{rows: c.take(rows), owed: true, add: func(g *group) {
-		g.put(&m, from, updateReason(from, &m.job))
-	}})
-	if err != nil {
+	add := func(g *group) { g.put(&m, from, updateReason(from, &m.job)) }
+	if s.doWithout(s.committer.owing()) {
+		c.journal(rows, len(m.job.Spec.Body), add)
+		return j, nil
+	}
+	err = s.committer.commit(&entry{rows: c.take(rows), bytes: m.size(), owed: true, add: add})
+	if err != nil && !s.doWithout(err) {
 		return job.Job{}, err
 	}
 	return j, nil

@@ -23,16 +23,11 @@ func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	first := g.nextSeq
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
-		func() error { return w.writeProgress(func(c *change) bool { return c.put == nil }) },
-		w.writeRepeated,
+		w.writeProgress, w.writeRepeated,
 		// Keys are freed before they are taken: of what others wrote, and of what
 		// this group does not write itself.
-		w.endRivals,
-		func() error { return w.endReplaced(func(c *change) bool { return c.put == nil }) },
-		w.writePuts,
-		func() error { return w.writeProgress(func(c *change) bool { return c.written }) },
-		func() error { return w.endReplaced(func(c *change) bool { return c.put != nil }) },
-		w.writeInserts, w.writeFlows, w.delete,
+		w.endRivals, w.endReplaced,
+		w.writePuts, w.writeInserts, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -74,7 +69,7 @@ func (f *found) newerThan(j *job.Job) bool {
 func (w *writing) resolve() error {
 	var args []any
 	for i, c := range w.order {
-		if c.seq == 0 || w.looks && c.put != nil {
+		if c.seq == 0 || c.born != nil || w.looks && c.put != nil {
 			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
 		}
 	}
@@ -139,6 +134,9 @@ func (c *change) resolve(g *group, messages []found) {
 	own, rival := pickFound(messages, c.uid)
 	if own != nil {
 		c.seq, c.uid = own.seq, own.uid
+		if c.born != nil && own.confirmed == unconfirmed { // its node died, or got no answer to its commit
+			g.confirm(own.seq, c.born)
+		}
 	}
 	if g.looks && own != nil && c.put != nil && c.late(own) {
 		c.put = nil
@@ -173,10 +171,8 @@ func (in *insertion) resolve(g *group, messages []found) {
 	}
 	switch {
 	case rival == nil:
-	case !in.proven && g.shared && !slices.Contains(in.over, rival.uid):
+	case g.shared && !slices.Contains(in.over, rival.uid):
 		in.conflict = true
-	case in.proven && g.shared && rival.confirmed != unconfirmed && rival.newerThan(&in.message.job):
-		in.message.supersede(in.at)
 	default:
 		c := g.of(in.of.key, rival.uid)
 		c.seq, c.settled = rival.seq, true
@@ -184,6 +180,17 @@ func (in *insertion) resolve(g *group, messages []found) {
 			c.replaced = in.at
 		}
 	}
+}
+
+// advance makes the message what became of it, if that is later.
+func (m *message) advance(p *progress) {
+	j := &m.job
+	if p == nil || p.version <= j.Version {
+		return
+	}
+	j.State, j.Attempts, j.Snoozes, j.Lapses = p.state, p.attempts, p.snoozes, p.lapses
+	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.version, p.nextAt, p.reason, p.endedAt
+	m.at = p.updated
 }
 
 // supersede makes the message that of a replaced job.
@@ -203,10 +210,11 @@ func (w *writing) writeConfirms() error {
 	return nil
 }
 
-func (w *writing) writeProgress(which func(*change) bool) error {
+// writeProgress is for messages that are not written anew.
+func (w *writing) writeProgress() error {
 	var args []any
 	for _, c := range w.order {
-		if c.progress != nil && c.seq != 0 && which(c) {
+		if c.progress != nil && c.seq != 0 && c.put == nil {
 			args = c.progress.row(args, c.seq)
 		}
 	}
@@ -222,6 +230,10 @@ func (w *writing) writeProgress(which func(*change) bool) error {
 func (w *writing) writeRepeated() error {
 	for _, s := range w.repeated {
 		seq := s.change.seq
+		if seq == 0 {
+			w.flows = append(w.flows, s.change.repeat(s)...)
+			continue
+		}
 		var older int
 		err := w.tx.QueryRowContext(w.ctx, w.st.bind(sqlOlder), seq, int64(s.next.version)).Scan(&older)
 		if err != nil {
@@ -236,6 +248,16 @@ func (w *writing) writeRepeated() error {
 		w.flows = append(w.flows, s.flow)
 	}
 	return nil
+}
+
+// repeat notes a repeated settlement of a job that the journal does not know
+// yet, unless the change has its first run. It gives the flow of it.
+func (c *change) repeat(s *settlement) []flowRow {
+	if c.adopt == nil && c.put == nil || c.progress != nil && c.progress.version >= s.next.version {
+		return nil
+	}
+	c.progress = &s.next
+	return []flowRow{s.flow}
 }
 
 // endRivals ends what other nodes wrote of keys that the store has given to
@@ -259,10 +281,10 @@ func (w *writing) endRivals() error {
 	return nil
 }
 
-// endReplaced ends messages whose keys were taken.
-func (w *writing) endReplaced(which func(*change) bool) error {
+// endReplaced ends messages whose keys were taken, and that are not written anew.
+func (w *writing) endReplaced() error {
 	for _, c := range w.order {
-		if c.replaced == 0 || c.seq == 0 || !which(c) {
+		if c.replaced == 0 || c.seq == 0 || c.put != nil {
 			continue
 		}
 		if err := w.end(c.seq, c.replaced); err != nil {
@@ -306,39 +328,74 @@ func (w *writing) writeRows(r *rows) error {
 	return nil
 }
 
-// writePuts writes what is written anew, and what the journal did not know.
+// writePuts writes what is written anew, and what the journal did not know. Of
+// several registrations of a key at most the last may be restored, so their
+// order does not matter.
 func (w *writing) writePuts() error {
 	var r rows
 	for _, c := range w.order {
-		m := c.put
-		if m == nil && (c.adopt == nil || c.seq != 0) {
-			continue
+		m, err := c.anew()
+		if err != nil {
+			return err
 		}
 		if m == nil {
-			adopted, err := newMessage(*c.adopt, c.progress.updated)
-			if err != nil {
-				return err
-			}
-			m = &adopted
-		}
-		if c.over(&m.job) {
-			late := *m
-			m = &late
-			m.supersede(m.at)
-		}
-		c.written = true
-		if c.seq != 0 {
-			r.overwrite(m, c.seq)
 			continue
 		}
-		c.seq = w.take()
-		r.add(m, c.seq)
-		for _, f := range c.log {
+		log := c.log
+		if c.seq != 0 {
+			if log, err = w.unknown(c.seq, log); err != nil {
+				return err
+			}
+			r.overwrite(m, c.seq)
+		} else {
+			c.seq = w.take()
+			r.add(m, c.seq)
+		}
+		for _, f := range log {
 			f.of = c.target
 			w.flows = append(w.flows, f)
 		}
 	}
 	return w.writeRows(&r)
+}
+
+// anew is the message that a change writes, or nil, with all that came after.
+func (c *change) anew() (*message, error) {
+	var m message
+	switch {
+	case c.put != nil:
+		m = *c.put
+	case c.adopt == nil || c.seq != 0:
+		return nil, nil
+	default:
+		var err error
+		if m, err = newMessage(*c.adopt, c.adopted); err != nil {
+			return nil, err
+		}
+	}
+	over := c.over(&m.job)
+	m.advance(c.progress)
+	switch {
+	case c.replaced != 0:
+		m.supersede(c.replaced)
+	case over:
+		m.supersede(m.at)
+	}
+	return &m, nil
+}
+
+// unknown are the rows of a log that a message does not have.
+func (w *writing) unknown(seq int64, log []flowRow) ([]flowRow, error) {
+	if len(log) == 0 {
+		return nil, nil
+	}
+	known, err := readLogs(w.ctx, w.tx, []int64{seq})
+	if err != nil {
+		return nil, fmt.Errorf("look for attempts: %w", err)
+	}
+	return slices.DeleteFunc(slices.Clone(log), func(f flowRow) bool {
+		return slices.Contains(known[seq], *f.entry)
+	}), nil
 }
 
 // take gives the seq of a new message.

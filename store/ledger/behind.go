@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Journal writes jobs as the store has them, with the logs of their attempts,
+// if the journal does not know them or is behind: changes were made while it
+// could not be written, by a node that died or had no room for them. It returns
+// how many it wrote. Changes that are on their way to the journal must not be
+// anticipated, or their flow is written twice; so a job should have stood for a
+// while as it is.
+func (s *Store) Journal(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	total := 0
+	for len(jobs) > 0 {
+		n := min(len(jobs), restorePage)
+		written, err := s.journal(ctx, jobs[:n])
+		total += written
+		if err != nil {
+			return total, err
+		}
+		jobs = jobs[n:]
+	}
+	return total, nil
+}
+
+func (s *Store) journal(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	keys := make([]job.Key, len(jobs))
+	messages, logs := make([]message, len(jobs)), make([][]flowRow, len(jobs))
+	now := job.InstantOf(s.o.Clock.Now())
+	var rows int
+	var bytes int64
+	for i := range jobs {
+		var err error
+		if messages[i], err = newMessage(jobs[i].Job, now); err != nil {
+			return 0, err
+		}
+		if logs[i], err = logRows(jobs[i].Log, jobs[i].Job.State); err != nil {
+			return 0, err
+		}
+		keys[i] = jobs[i].Job.Key
+		rows += 2 + len(logs[i]) // message, payload, flow
+		bytes += messages[i].size()
+	}
+	c, err := s.begin(ctx, rows, keys...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.end()
+	changes := make([]*change, len(jobs))
+	err = s.committer.commit(&entry{rows: c.take(rows), bytes: bytes, add: func(g *group) {
+		for i := range messages {
+			changes[i] = g.caughtUp(&messages[i], logs[i])
+		}
+	}})
+	if err != nil {
+		return 0, err
+	}
+	written := 0
+	for _, ch := range changes {
+		if ch.put != nil {
+			written++
+		}
+	}
+	return written, nil
+}

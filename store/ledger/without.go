@@ -1,0 +1,71 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// takeInWithout registers new jobs in the store alone: the journal cannot be
+// written, and hears of them when it can. What was tried to be committed before
+// may be in the journal or not.
+func (s *Store) takeInWithout(ctx context.Context, c *call, taken []*intake) error {
+	regs := make([]store.Registration, len(taken))
+	for i, in := range taken {
+		regs[i], in.insertion = in.reg, nil
+	}
+	stored, err := s.inner.Register(context.WithoutCancel(ctx), regs)
+	if err != nil {
+		s.setUnsure(taken, true)
+		return err
+	}
+	s.setUnsure(taken, false)
+	now := job.InstantOf(s.o.Clock.Now())
+	created := 0
+	for i, in := range taken {
+		in.result = stored[i]
+		if in.message, err = newMessage(in.result.Job, now); err != nil {
+			return err
+		}
+		if err := in.overEnded(in.old != nil && in.old.State.Final()); err != nil {
+			return err
+		}
+		if in.result.Outcome == store.Created {
+			created++
+		}
+	}
+	s.metrics.accepted.Add(float64(created))
+	c.journal(rowsPerRegistration*len(taken), int(sizeOf(taken)), func(g *group) {
+		for _, in := range taken {
+			in.tookWithout(g, now)
+		}
+	})
+	return nil
+}
+
+// tookWithout writes what the store made of a registration, whatever the
+// journal has of it.
+func (in *intake) tookWithout(g *group, now job.Instant) {
+	if in.result.Outcome != store.Created { // another process was faster
+		g.holds(&in.message)
+		return
+	}
+	if in.ended != nil {
+		g.ended(in.ended)
+	}
+	if in.old != nil && (!in.old.State.Final() || in.old.State == job.Dead) {
+		g.replace(in.reg.Key, in.old, now)
+	}
+	g.taken(&in.message)
+}
+
+// adoptWithout is adopt for when the journal cannot be written.
+func (s *Store) adoptWithout(c *call, adopted []*intake) {
+	c.journal(2*len(adopted), int(sizeOf(adopted)), func(g *group) {
+		for _, in := range adopted {
+			g.holds(&in.message)
+		}
+	})
+	s.setUnsure(adopted, false)
+}
