@@ -27,6 +27,11 @@
 #ifndef COMMANDS
 #define COMMANDS 1      /* of clients */
 #endif
+/* What runs without a break and may not block within. As atomic it is as good,
+ * and Spin tells what of it is never reached. */
+#ifndef STEP
+#define STEP d_step
+#endif
 
 /* The states, as in package job. */
 #define WAITING 0
@@ -184,8 +189,8 @@ inline pass(l) {
 
 proctype clock() {
 end:	do
-	:: d_step { WAITS(0) -> pass(0) }
-	:: d_step { WAITS(1) -> pass(1) }
+	:: STEP { WAITS(0) -> pass(0) }
+	:: STEP { WAITS(1) -> pass(1) }
 	od
 }
 
@@ -194,9 +199,11 @@ end:	do
  * may run at any time stands for any number, with or without a lock. */
 #define DUE(l) (listed[l] && due[l] && !(BUT(LAPSED_UNSEEN) && entry[l] == RUNNING))
 #define ROOM (len(ready) < CAP)
+#define MAY_CARRY(l) ((DUE(l) || BUT(CARRIED_BLINDLY) && looked == l && IN(l)) && ROOM)
 
 inline carry(l) { /* carry.lua */
 	MUST(MAY_MOVE(entry[l], CARRY, READY), BY_THE_TABLE);
+	looked = NONE;
 	PLACE(l, READY);
 	ready ! l;
 	if
@@ -207,10 +214,12 @@ inline carry(l) { /* carry.lua */
 }
 
 proctype carrier() {
+	byte looked = NONE;
+
 end:	do
-	:: d_step { DUE(0) && ROOM -> carry(0) }
-	:: d_step { DUE(1) && ROOM -> carry(1) }
-	:: BUT(CARRIED_BLINDLY) && DUE(0) -> d_step { if :: IN(0) && ROOM -> carry(0) :: else fi }
+	:: STEP { MAY_CARRY(0) -> carry(0) }
+	:: STEP { MAY_CARRY(1) -> carry(1) }
+	:: BUT(CARRIED_BLINDLY) && DUE(0) -> looked = 0
 	od
 }
 
@@ -219,7 +228,7 @@ end:	do
  * later is as low as one of the job. */
 proctype housekeeper() {
 end:	do
-	:: d_step { /* purge.lua */
+	:: STEP { /* purge.lua */
 		rec.there && FINAL(rec.state) && rec.state != DEAD ->
 		now = (rec.token >= now -> rec.token + 1 : now);
 		rec.there = false;
@@ -343,7 +352,7 @@ end:	atomic {
 	};
 	do
 	:: atomic {
-		d_step { claim() };
+		STEP { claim() };
 		if
 		:: got -> break
 		:: !got -> forget_claim(); goto end
@@ -380,7 +389,7 @@ end:	atomic {
 			:: GOES_AHEAD && FAULT; RELEASED /* the endpoint is held, or the node stops */
 			fi
 		fi;
-		d_step { settle() };
+		STEP { settle() };
 		if
 		:: forget_claim(); goto end
 		:: FAULT /* the reply is lost */
@@ -515,8 +524,8 @@ proctype client(byte me) {
 
 end:	atomic { commands > 0 -> commands-- };
 	do
-	:: d_step { read() };
-		d_step { /* ZSCORE: only the bucket knows whether a job was carried */
+	:: STEP { read() };
+		STEP { /* ZSCORE: only the bucket knows whether a job was carried */
 			shown = (OPEN && entry[lane] == READY -> READY : shown)
 		};
 		/* What is wanted is chosen when it is written down, too. */
@@ -534,7 +543,7 @@ end:	atomic { commands > 0 -> commands-- };
 			:: next.mark == me + 1 /* again: the reply was lost */
 			:: else -> decide()
 			fi;
-			d_step { put() };
+			STEP { put() };
 			if
 			:: done -> forget_command(); goto end
 			:: !done -> break /* another was faster */
