@@ -102,21 +102,6 @@ func (p Policy) LeastWait(n int) time.Duration {
 	return min(p.step(n-1), maxLeastWait)
 }
 
-// Plan is when the retries of a job are due that first fails at failed and
-// then fails at once each time, without jitter.
-func (p Policy) Plan(failed job.Instant) []job.Instant {
-	p.Jitter = 0
-	var plan []job.Instant
-	for n := 1; ; n++ {
-		delay, more := p.Next(n, nil)
-		if !more {
-			return plan
-		}
-		failed = failed.Add(delay)
-		plan = append(plan, failed)
-	}
-}
-
 // Validate checks the policy as the API checks a job's own: 1 to
 // job.MaxRetrySteps steps from 1 ms to job.MaxRetryStep, and a limit from 0 to
 // job.MaxRetryLimit.

@@ -83,8 +83,11 @@ func testLadder(t *testing.T, l ladder) {
 	}
 	const failed = job.Instant(1_800_000_000_000)
 	var since []time.Duration
-	for _, at := range p.Plan(failed) {
-		since = append(since, at.Sub(failed))
+	for _, a := range p.ForecastAfter(1, retrypolicy.At(failed), 0).Attempts {
+		since = append(since, a.Earliest.Sub(failed))
+		if a.Latest != a.Earliest {
+			t.Errorf("attempt %d from %d to %d, without jitter", a.Number, a.Earliest, a.Latest)
+		}
 	}
 	if got := job.FormatLadder(since); got != l.Since {
 		t.Errorf("plan %s\nwant %s", got, l.Since)
@@ -180,8 +183,8 @@ func TestNextStaysNearItsStep(t *testing.T) {
 		if exact, _ := p.Next(n, nil); exact != step {
 			t.Fatalf("without jitter %v became %v", step, exact)
 		}
-		if plan := p.Plan(1); len(plan) != p.Limit {
-			t.Fatalf("the plan has %d retries, want %d", len(plan), p.Limit)
+		if f := p.Forecast(1, retrypolicy.At(1), 0); len(f.Attempts) != p.MaxAttempts() {
+			t.Fatalf("the forecast has %d attempts, want %d", len(f.Attempts), p.MaxAttempts())
 		}
 	})
 }

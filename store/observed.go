@@ -95,7 +95,7 @@ func (m measures) wrap(s Store) *observed {
 	return &observed{
 		inner:    s,
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
-		get: m.op("get"), attempts: m.op("attempts"), list: m.op("list"),
+		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
 		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
@@ -114,7 +114,8 @@ type observed struct {
 	inner Store
 
 	register, update, restore                     operation
-	get, attempts, list, topics, topic, depth     operation
+	get, attempts, outlook, list                  operation
+	topics, topic, depth                          operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
 	document, documents                           operation
@@ -165,6 +166,13 @@ func (s *observed) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, er
 	log, err := s.inner.Attempts(ctx, key)
 	s.attempts.end(began, err)
 	return log, err
+}
+
+func (s *observed) Outlook(ctx context.Context, key job.Key) (Outlook, error) {
+	began := s.outlook.begin()
+	o, err := s.inner.Outlook(ctx, key)
+	s.outlook.end(began, err)
+	return o, err
 }
 
 func (s *observed) List(ctx context.Context, q Query) (Page, error) {

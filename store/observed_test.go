@@ -57,6 +57,10 @@ func (s *stub) Attempts(_ context.Context, k job.Key) ([]job.Attempt, error) {
 	return []job.Attempt{{Error: k.String()}}, s.err
 }
 
+func (s *stub) Outlook(_ context.Context, k job.Key) (store.Outlook, error) {
+	return store.Outlook{Worker: k.String()}, s.err
+}
+
 func (s *stub) List(_ context.Context, q store.Query) (store.Page, error) {
 	return store.Page{Next: q.Cursor}, s.err
 }
@@ -156,6 +160,7 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	},
 	"get":      func(ctx context.Context, s store.Store) (any, error) { return s.Get(ctx, key) },
 	"attempts": func(ctx context.Context, s store.Store) (any, error) { return s.Attempts(ctx, key) },
+	"outlook":  func(ctx context.Context, s store.Store) (any, error) { return s.Outlook(ctx, key) },
 	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
 	"topics":   func(ctx context.Context, s store.Store) (any, error) { return s.Topics(ctx) },
 	"topic":    func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },

@@ -155,6 +155,9 @@ type Reader interface {
 	// Attempts is the log of the job's attempts, oldest first. Stores keep at
 	// least the last MaxLog.
 	Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
+	// Outlook tells what keeps the job from its next attempt. Its error is that
+	// of Get; with ErrNotFound the answer still has Now.
+	Outlook(ctx context.Context, key job.Key) (Outlook, error)
 	// List pages through jobs in a fixed order: a job that does not change
 	// state, URL or due time between the pages is listed exactly once. A page
 	// may hold fewer jobs than asked for, even none, and still have a next
@@ -325,7 +328,7 @@ type ClaimOptions struct {
 	// gets its timeout plus LeaseMargin.
 	Lease       time.Duration
 	LeaseMargin time.Duration
-	// By is recorded as the worker by stores that keep a journal.
+	// By names the worker: in Outlook, and in stores that keep a journal.
 	By string
 }
 

@@ -175,6 +175,12 @@ func (k *link) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
 	})
 }
 
+func (k *link) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	return call(ctx, k, "Outlook "+key.String(), func(ctx context.Context, s *recorder) (store.Outlook, error) {
+		return s.Outlook(ctx, key)
+	})
+}
+
 func (k *link) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return call(ctx, k, "List", func(ctx context.Context, s *recorder) (store.Page, error) { return s.List(ctx, q) })
 }

@@ -74,7 +74,7 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		return nil, err
 	}
 	defer s.leave()
-	nonce := strings.Clone(o.Nonce)
+	o.Nonce, o.By = strings.Clone(o.Nonce), strings.Clone(o.By)
 	taken := make([]snapshot, 0, len(hints))
 	seen := make(map[*record]struct{}, len(hints))
 	for _, h := range hints {
@@ -85,7 +85,7 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		if _, doubled := seen[rec]; doubled {
 			continue
 		}
-		if rec.heldBy(nonce, now) || s.claim(rec, nonce, o, now) {
+		if rec.heldBy(o.Nonce, now) || s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
 			taken = append(taken, rec.snapshot())
 		}
@@ -100,7 +100,7 @@ func (r *record) heldBy(nonce string, now job.Instant) bool {
 
 // claim takes a lease on a job that is ready, or due in its bucket; it reports
 // whether it could.
-func (s *Store) claim(rec *record, nonce string, o store.ClaimOptions, now job.Instant) bool {
+func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	from := rec.shown()
 	if from != job.Ready && rec.score.at() > now {
 		return false
@@ -115,7 +115,7 @@ func (s *Store) claim(rec *record, nonce string, o store.ClaimOptions, now job.I
 	rec.token = max(rec.token+1, uint64(now))
 	rec.version++
 	rec.state = job.Running
-	x.claim = claim{nonce: nonce, at: now, from: from}
+	x.claim = claim{nonce: o.Nonce, at: now, from: from, by: o.By}
 	s.rescore(rec, bucketScore(rec.leaseFrom(now, o), job.Running))
 	s.look(rec.lane, now)
 	return true

@@ -58,6 +58,7 @@ type claim struct {
 	nonce string
 	at    job.Instant
 	from  job.State
+	by    string
 }
 
 // more is the record's extra, for writing.

@@ -52,6 +52,10 @@ func TestWrongAnswers(t *testing.T) {
 		{"Get", named("hget"), nothing, "", store.ErrNotFound},
 		{"Get", named("hget"), text("1 2 3\n"), "3 fields in its head", errRecord},
 		{"Attempts", named("hget"), text("not a record"), "no head", errRecord},
+		{"Outlook", script(readScript), list(now, nothing), "", store.ErrNotFound},
+		{"Outlook", script(outlookScript), list(now), "outlook answered 1 values", nil},
+		{"Outlook", script(outlookScript), outlookOf(nothing, nothing), "", store.ErrNotFound},
+		{"Outlook", script(outlookScript), outlookOf(text("not a record"), nothing), "no head", errRecord},
 		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
 		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
 		{"List", named("hget"), list(), "", store.ErrUnavailable},
@@ -268,4 +272,10 @@ func TestForeignEntries(t *testing.T) {
 	if err != nil || !slices.Equal(hints, []store.Hint{sc.hint}) {
 		t.Errorf("popped %v, %v; want %v", hints, err, sc.hint)
 	}
+}
+
+// outlookOf is an answer of lua/outlook.lua.
+func outlookOf(record, score string) string {
+	none := number(0)
+	return list(number(1_800_000_000_000), none, none, none, none, record, score, nothing, nothing)
 }

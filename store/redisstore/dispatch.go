@@ -30,7 +30,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out}, o.Nonce, millis(o.Lease), millis(o.LeaseMargin))
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out}, signed(o), millis(o.Lease), millis(o.LeaseMargin))
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, err

@@ -174,6 +174,7 @@ var calls = []call{
 	{"Restore", func(ctx context.Context, sc *scene) error { return second(sc.s.Restore(ctx, sc.restored)) }},
 	{"Get", func(ctx context.Context, sc *scene) error { return second(sc.s.Get(ctx, sc.waiting)) }},
 	{"Attempts", func(ctx context.Context, sc *scene) error { return second(sc.s.Attempts(ctx, sc.dead)) }},
+	{"Outlook", func(ctx context.Context, sc *scene) error { return second(sc.s.Outlook(ctx, sc.waiting)) }},
 	{"List", func(ctx context.Context, sc *scene) error { return second(sc.s.List(ctx, store.Query{Limit: 100})) }},
 	{"List of a biz_key", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.List(ctx, store.Query{BizKey: "b", Limit: 100}))
@@ -215,7 +216,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "List", "List of a biz_key", "Topics", "Topic", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

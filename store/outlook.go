@@ -1,0 +1,61 @@
+package store
+
+import "github.com/duehook/duehook/job"
+
+// Outlook is what a store knows of when a job's next attempt will be, at one
+// instant. In a store of several shards all figures are those of the job's own.
+type Outlook struct {
+	Now job.Instant
+	Job job.Job
+	// At is when the job next needs attention: at Job.WakeAt while it waits, at
+	// its visibility deadline while it is ready, at the end of its lease while
+	// it is running. Zero when it has ended, as is all that follows but Shards.
+	At job.Instant
+	// Worker is ClaimOptions.By of a running job's claim.
+	Worker string
+	// Look is when carriers next look at the job's lane; in the past when they
+	// are behind.
+	Look job.Instant
+	// Ahead is how many jobs of its lane wait and are due before it, if it
+	// waits itself.
+	Ahead int64
+	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its lane,
+	// are carried or claimed. CarryOptions limits them.
+	EndpointOut, LaneOut int64
+	// ReadyList is the number of hints on the ready list.
+	ReadyList int64
+	Gate      Gate
+	// Shards is into how many equal parts, rounded up, CarryOptions is divided.
+	Shards int
+}
+
+// Gate is what Hold and Unhold have made of an endpoint. Its times are zero
+// when they have passed.
+type Gate struct {
+	// HeldUntil is when its hold ends.
+	HeldUntil job.Instant
+	// ProbedUntil is how long few of its jobs are carried after that.
+	ProbedUntil job.Instant
+	// RampFrom is when more and more of them began to be carried.
+	RampFrom job.Instant
+}
+
+// HeldGate is the gate of an endpoint that is held and then probed, as seen at now.
+func HeldGate(heldUntil, probedUntil, now job.Instant) Gate {
+	var g Gate
+	if heldUntil > now {
+		g.HeldUntil = heldUntil
+	}
+	if probedUntil > now {
+		g.ProbedUntil = probedUntil
+	}
+	return g
+}
+
+// RampGate is the gate of an endpoint that ramps up, as seen at now.
+func RampGate(from, now job.Instant) Gate {
+	if from == 0 || now >= from.Add(RampTime) {
+		return Gate{}
+	}
+	return Gate{RampFrom: from}
+}

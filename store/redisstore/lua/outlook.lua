@@ -1,0 +1,26 @@
+-- Reads at one instant what keeps a job from its next attempt.
+-- KEYS page bucket lanes out held ready
+-- ARGV topic/id id lane
+-- Returns now, jobs of the lane due before it, jobs of the endpoint out, of the
+--   lane out, hints on the ready list, then, each false if there is none: the
+--   record, its score in the bucket, when the lane next needs a look, the
+--   endpoint's gate.
+local page, bucket, lanes, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local name, id, lane = ARGV[1], ARGV[2], ARGV[3]
+local endpoint = endpoint_of(lane)
+local s = redis.call('ZSCORE', bucket, id)
+local ahead = 0
+if s and tonumber(s) >= 0 then
+  ahead = redis.call('ZCOUNT', bucket, 0, '(' .. s)
+end
+return {
+  now_ms(),
+  ahead,
+  tonumber(redis.call('HGET', out, endpoint) or 0),
+  redis.call('ZCOUNT', bucket, '-inf', '(0'),
+  redis.call('LLEN', ready),
+  redis.call('HGET', page, name),
+  s,
+  redis.call('ZSCORE', lanes, lane),
+  redis.call('HGET', held, endpoint),
+}

@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+//go:embed lua/outlook.lua
+var outlookLua string
+
+var outlookScript = script(outlookLua, readOnly)
+
+// Outlook tells what keeps a job from its next attempt.
+func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	sh := s.shards[s.shardOf(key)]
+	o := store.Outlook{Shards: len(s.shards)}
+	raw, now, err := s.read(ctx, sh, key)
+	o.Now = now
+	// Which lane it is in only its record tells, and that may change meanwhile.
+	for range maxTries {
+		if err != nil {
+			return o, err
+		}
+		var r *record
+		if r, err = decodeRecord(key, raw); err != nil {
+			return o, err
+		}
+		lane := r.Lane()
+		var v view
+		if v, err = s.view(ctx, sh, key, lane); err != nil {
+			return o, err
+		}
+		o.Now, raw = v.now, v.record
+		if raw == "" {
+			return o, store.ErrNotFound
+		}
+		if r, err = decodeRecord(key, raw); err == nil && r.Lane() == lane {
+			err = v.fill(&o, r)
+			return o, err
+		}
+	}
+	return o, store.ErrConflict
+}
+
+// view is what lua/outlook.lua answers; texts are empty where there is nothing.
+type view struct {
+	now                         job.Instant
+	ahead, endpointOut, laneOut int64
+	ready                       int64
+	record, score, look, gate   string
+}
+
+func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane) (view, error) {
+	name := lane.String()
+	reply, err := s.eval(ctx, outlookScript,
+		[]string{sh.page(key), sh.bucket(name), sh.lanes, sh.out, sh.held, sh.ready},
+		[]any{key.String(), key.ID, name})
+	if err != nil {
+		return view{}, err
+	}
+	if len(reply) != 9 {
+		return view{}, fmt.Errorf("redisstore: outlook answered %d values", len(reply))
+	}
+	v := view{now: sh.clock.observe(reply[0])}
+	for i, n := range []*int64{&v.ahead, &v.endpointOut, &v.laneOut, &v.ready} {
+		*n, _ = reply[1+i].(int64)
+	}
+	for i, text := range []*string{&v.record, &v.score, &v.look, &v.gate} {
+		*text, _ = reply[5+i].(string)
+	}
+	return v, nil
+}
+
+// fill puts into o what v says of the job r.
+func (v *view) fill(o *store.Outlook, r *record) error {
+	if !r.State.Final() && v.score != "" {
+		if err := v.fillUnfinished(o, r); err != nil {
+			return err
+		}
+	}
+	var err error
+	o.Job, err = r.whole()
+	return err
+}
+
+func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
+	score, scoreErr := strconv.ParseFloat(v.score, 64)
+	look, lookErr := strconv.ParseFloat(v.look, 64)
+	if err := errors.Join(scoreErr, lookErr); err != nil {
+		return fmt.Errorf("redisstore: outlook: %w", err)
+	}
+	r.refine(score)
+	_, o.At = place(score)
+	o.Look = job.Instant(look)
+	o.Ahead, o.EndpointOut, o.LaneOut, o.ReadyList = v.ahead, v.endpointOut, v.laneOut, v.ready
+	o.Gate = parseGate(v.gate, v.now)
+	if r.State == job.Running {
+		o.Worker = workerOf(r.nonce)
+	}
+	return nil
+}
+
+// parseGate reads a gate as lua/prelude.lua has it.
+func parseGate(gate string, now job.Instant) store.Gate {
+	first, second, holds := strings.Cut(gate, " ")
+	from, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return store.Gate{}
+	}
+	if !holds {
+		return store.RampGate(job.Instant(from), now)
+	}
+	probed, _ := strconv.ParseInt(second, 10, 64) // zero: it is not
+	return store.HeldGate(job.Instant(from), job.Instant(probed), now)
+}
+
+// A running job's nonce is "<nonce of the call>@<worker>:<state>".
+
+// signed is the nonce of a claim with its worker's name in it.
+func signed(o store.ClaimOptions) string {
+	name := strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			return '_' // the head of a record is lines of words
+		}
+		return r
+	}, o.By)
+	return o.Nonce + "@" + name
+}
+
+func workerOf(nonce string) string {
+	_, name, _ := strings.Cut(nonce, "@")
+	if end := strings.LastIndexByte(name, ':'); end >= 0 {
+		return name[:end]
+	}
+	return ""
+}

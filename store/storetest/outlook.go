@@ -1,0 +1,166 @@
+package storetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func (f *fixture) outlook(key job.Key) store.Outlook {
+	f.Helper()
+	o, err := f.Outlook(f.ctx, key)
+	f.noError("Outlook "+key.String(), err)
+	equal(f, "its job", o.Job, f.get(key))
+	equal(f, "its shards", o.Shards, f.Shards())
+	if now := f.now(); o.Now == 0 || o.Now > now {
+		f.Fatalf("the outlook is of %d, and it is %d", o.Now, now)
+	}
+	return o
+}
+
+// figures are the counts of an outlook.
+type figures struct{ Ahead, EndpointOut, LaneOut, ReadyList int64 }
+
+func figuresOf(o store.Outlook) figures {
+	return figures{o.Ahead, o.EndpointOut, o.LaneOut, o.ReadyList}
+}
+
+var outlookCases = []testCase{
+	{name: "outlook/what is not there", options: Options{Shards: 2}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		before := f.now()
+		for _, key := range []job.Key{{Topic: "t", ID: "b"}, {Topic: "u", ID: "a"}} {
+			o, err := f.Outlook(f.ctx, key)
+			f.isError("Outlook", err, store.ErrNotFound)
+			if o.Now < before || o.Now > f.now() {
+				f.Errorf("without a job it tells the time %d, not between %d and %d", o.Now, before, f.now())
+			}
+		}
+	}},
+	{name: "outlook/a job that waits", options: Options{Shards: 3}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(long)))
+		o := f.outlook(j.Key)
+		equal(f, "at", o.At, j.DueAt)
+		equal(f, "look", o.Look, j.DueAt)
+		equal(f, "worker", o.Worker, "")
+		equal(f, "gate", o.Gate, store.Gate{})
+		equal(f, "figures", figuresOf(o), figures{})
+	}},
+	{name: "outlook/a TTL that ends first", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(2*long), func(r *store.Registration) { r.Spec.TTL = long }))
+		equal(f, "at", f.outlook(j.Key).At, j.ExpiresAt)
+	}},
+	{name: "outlook/jobs ahead are those of its lane that are due before", options: Options{}, run: func(f *fixture) {
+		for i, id := range []string{"c", "a", "b"} {
+			f.add(reg("t", id, delay(long+time.Duration(i)*time.Second)))
+		}
+		f.add(reg("t", "elsewhere", delay(short), to(urlB)))
+		f.add(reg("u", "other", delay(short)))
+		for id, want := range map[string]int64{"c": 0, "a": 1, "b": 2} {
+			equal(f, "ahead of "+id, f.outlook(job.Key{Topic: "t", ID: id}).Ahead, want)
+		}
+		f.add(reg("t", "now"))
+		f.carry(carryOptions)
+		equal(f, "ahead of b when another is out", f.outlook(job.Key{Topic: "t", ID: "b"}).Ahead, 2)
+	}},
+	{name: "outlook/a job that was carried", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		f.add(reg("t", "b"))
+		f.add(reg("u", "c"))
+		f.add(reg("t", "d", to(urlB)))
+		f.carry(carryOptions)
+		o := f.outlook(j.Key)
+		equal(f, "state", o.Job.State, job.Ready)
+		equal(f, "figures", figuresOf(o), figures{EndpointOut: 3, LaneOut: 2, ReadyList: 4})
+		equal(f, "it is visible again in time", o.At > o.Now && o.At <= o.Now.Add(carryOptions.Visibility), true)
+		equal(f, "worker", o.Worker, "")
+	}},
+	{name: "outlook/a claimed job has the worker's name", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		terms := terms()
+		terms.By = "node-1.example:77-x"
+		c := f.claim(f.pop(), terms)[0]
+		o := f.outlook(c.Job.Key)
+		equal(f, "state", o.Job.State, job.Running)
+		equal(f, "lease", o.At, c.Now.Add(long))
+		equal(f, "worker", o.Worker, terms.By)
+		equal(f, "figures", figuresOf(o), figures{EndpointOut: 1, LaneOut: 1})
+		f.settle(store.Applied, failed(c, after(long)))
+		o = f.outlook(c.Job.Key)
+		equal(f, "worker of a settled job", o.Worker, "")
+		equal(f, "figures", figuresOf(o), figures{})
+	}},
+	{name: "outlook/a worker's name may hold anything", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		terms := terms()
+		terms.By = "node @1:2 \n\u00e9"
+		claims := f.claim(f.pop(), terms)
+		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
+		if o := f.outlook(claims[0].Job.Key); o.Worker == "" {
+			f.Errorf("no worker for %q", terms.By)
+		}
+		f.settle(store.Applied, delivered(claims[0]))
+	}},
+	{name: "outlook/a lease that lapsed", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		c := f.lapse(f.pop())[0]
+		o := f.outlook(c.Job.Key)
+		equal(f, "state", o.Job.State, job.Running)
+		equal(f, "it has lapsed", o.At <= o.Now, true)
+		equal(f, "worker", o.Worker, "storetest")
+	}},
+	{name: "outlook/a held endpoint", options: Options{Shards: 2}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		endpoint := j.Lane().Endpoint
+		before := f.now()
+		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.carry(carryOptions)
+		o := f.outlook(j.Key)
+		equal(f, "held", o.Gate.HeldUntil >= before.Add(long) && o.Gate.HeldUntil <= o.Now.Add(long), true)
+		equal(f, "probed for as long after that", o.Gate.ProbedUntil.Sub(o.Gate.HeldUntil), long)
+		equal(f, "ramp", o.Gate.RampFrom, 0)
+		equal(f, "look", o.Look, o.Gate.HeldUntil)
+		equal(f, "another endpoint", f.outlook(f.add(reg("t", "b", to(urlB))).Key).Gate, store.Gate{})
+
+		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		o = f.outlook(j.Key)
+		equal(f, "held and probed", o.Gate, store.Gate{RampFrom: o.Gate.RampFrom})
+		equal(f, "ramp", o.Gate.RampFrom >= before && o.Gate.RampFrom <= o.Now, true)
+	}},
+	{name: "outlook/an endpoint that is probed", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		f.holdBriefly()
+		gate := f.outlook(j.Key).Gate
+		equal(f, "gate", gate, store.Gate{ProbedUntil: gate.ProbedUntil})
+		equal(f, "probed", gate.ProbedUntil > f.now(), true)
+	}},
+	{name: "outlook/a changed job", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		f.noError("Hold", f.Hold(f.ctx, j.Lane().Endpoint, long))
+		f.update(j.Key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		equal(f, "gate of the new endpoint", f.outlook(j.Key).Gate, store.Gate{})
+	}},
+	{name: "outlook/a job that has ended", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, s := range finals {
+			r := reg("t", s.String())
+			if s == job.Expired {
+				r.Spec.TTL = long
+			}
+			j := f.end(r, s)
+			o := f.outlook(j.Key)
+			equal(f, "outlook", o, store.Outlook{Now: o.Now, Job: j, Shards: o.Shards})
+		}
+	}},
+	{name: "outlook/a job that is forgotten", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.settle(store.Applied, delivered(f.takeOne()))
+		if _, err := f.Outlook(f.ctx, job.Key{Topic: "t", ID: "a"}); !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("Outlook: %v, want ErrNotFound", err)
+		}
+	}},
+}
