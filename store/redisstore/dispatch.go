@@ -80,7 +80,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 }
 
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	b := sh.newBatch(len(batch), 10, func(lane job.Lane, name string) []string {
+	b := sh.newBatch(len(batch), 8, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.dead(lane.Topic), sh.ended(lane.Topic)}
 	})
 	for _, i := range batch {
@@ -92,8 +92,8 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 				return err
 			}
 		}
-		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled), t.Attempts, t.Snoozes, t.Lapses,
-			t.Reason, attempt, b.index(t.BizKey))
+		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled),
+			fmt.Sprintf("%d %d %d", t.Attempts, t.Snoozes, t.Lapses), t.Reason, attempt, b.index(t.BizKey))
 	}
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
 	reply, err := s.eval(ctx, settleScript, keys, args)

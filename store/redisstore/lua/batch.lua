@@ -7,28 +7,30 @@
 -- what changes is written with one command for each key at the end.
 local records = {} -- by topic/id; false for none
 
--- batch gives the jobs, and the place in KEYS that pages and indexes are counted from.
+-- batch gives the jobs, and what the numbers of pages and indexes stand for.
 local function batch(fixed_keys, lane_keys, fixed_args, job_args)
+  local lanes, others, jobs, wanted = {}, {}, {}, {}
   local count = tonumber(ARGV[fixed_args + 1])
-  local others = fixed_keys + count * lane_keys
-  local lanes, pages, jobs = {}, {}, {}
   for n = 1, count do
-    local name = ARGV[fixed_args + 1 + n]
-    lanes[n] = { name = name, prefix = string.match(name, '^[^|]*') .. '/', keys = fixed_keys + (n - 1) * lane_keys }
+    local name, at = ARGV[fixed_args + 1 + n], fixed_keys + (n - 1) * lane_keys
+    lanes[tostring(n)] = { name = name, prefix = string.match(name, '^[^|]*') .. '/', keys = at, bucket = KEYS[at + 1] }
+  end
+  local last = fixed_keys + count * lane_keys
+  for n = 1, #KEYS - last do
+    others[tostring(n)] = KEYS[last + n]
   end
   for a = fixed_args + 2 + count, #ARGV, job_args do
-    local lane, id = lanes[tonumber(ARGV[a])], ARGV[a + 2]
-    local page, name = KEYS[others + ARGV[a + 1]], lane.prefix .. id
-    jobs[#jobs + 1] = { id = id, name = name, lane = lane.name, keys = lane.keys, bucket = KEYS[lane.keys + 1], page = page,
-      args = a + 2 }
-    local names = pages[page]
+    local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
+    local name = lane.prefix .. id
+    jobs[#jobs + 1] = { id = id, name = name, lane = lane, page = page, args = a + 2, score = nil }
+    local names = wanted[page]
     if not names then
       names = {}
-      pages[page] = names
+      wanted[page] = names
     end
     names[#names + 1] = name
   end
-  for page, names in pairs(pages) do
+  for page, names in pairs(wanted) do
     local found = redis.call('HMGET', page, unpack(names))
     for n, name in ipairs(names) do
       records[name] = found[n]
@@ -41,10 +43,11 @@ end
 local function read_scores(jobs)
   local buckets = {}
   for _, j in ipairs(jobs) do
-    local of = buckets[j.bucket]
+    local bucket = j.lane.bucket
+    local of = buckets[bucket]
     if not of then
       of = { jobs = {}, ids = {} }
-      buckets[j.bucket] = of
+      buckets[bucket] = of
     end
     of.jobs[#of.jobs + 1], of.ids[#of.ids + 1] = j, j.id
   end

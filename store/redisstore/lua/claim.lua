@@ -12,13 +12,13 @@ local reply = { now }
 -- A job may have been hinted at twice; it is claimed once.
 local seen = {}
 
-local function answer(n, j, from, h, rest)
+local function answer(n, j, from, h, rec)
   seen[j.name] = true
-  if h.spec ~= '' then
-    rest = string.sub(rest, 1, 16 + h.spec)
+  if h[SPEC] ~= '' then
+    rec = string.sub(rec, 1, string.find(rec, '\n', 1, true) + 16 + h[SPEC])
   end
   local i = #reply
-  reply[i + 1], reply[i + 2], reply[i + 3] = n, from, render(h, rest)
+  reply[i + 1], reply[i + 2], reply[i + 3] = n, from, rec
 end
 
 local jobs = batch(3, 1, 3, 3)
@@ -28,33 +28,34 @@ for n, j in ipairs(jobs) do
   local h = rec and parse(rec)
   if h then -- one spoiled record must not fail the others
     local state, deadline = place(j.score)
-    local rest = string.sub(rec, h.body)
     if state == RUNNING and deadline > now then
       -- The nonce is kept with the state that the job was claimed from.
-      local by, from = string.match(h.nonce, '^(.*):(%d)$')
+      local by, from = string.match(h[NONCE], '^(.*):(%d)$')
       if by == nonce then
-        answer(n, j, tonumber(from), h, rest)
+        answer(n, j, tonumber(from), h, rec)
       end
     elseif state == READY or deadline <= now then
       local from = state
-      if h.state == RUNNING then
+      if h[STATE] == RUNNING then
         from = RUNNING
-        h.lapses = number(h.lapses, 0) + 1
+        local others, lapses = string.match(h[TRIES], '^(.* )(%d*)$')
+        h[TRIES] = others .. number(lapses, 0) + 1
       end
-      h.state, h.nonce = RUNNING, nonce .. ':' .. from
+      h[STATE], h[NONCE] = RUNNING, nonce .. ':' .. from
       -- No less than the time: a job that was forgotten and registered anew
       -- must not give out a token that an old worker still holds.
-      h.token, h.version = math.max(number(h.token, 0) + 1, now), number(h.version, 1) + 1
+      h[TOKEN], h[VERSION] = math.max(number(h[TOKEN], 0) + 1, now), number(h[VERSION], 1) + 1
       local till = now + lease
-      if h.timeout ~= '' then
-        till = now + h.timeout + margin
+      if h[TIMEOUT] ~= '' then
+        till = now + h[TIMEOUT] + margin
       end
-      write_record(j, render(h, rest))
-      write('ZADD', j.bucket, score(RUNNING, till), j.id)
-      look_at(j.lane, till)
-      count(j.lane, state, -1)
-      count(j.lane, RUNNING, 1)
-      answer(n, j, from, h, rest)
+      rec = render(h, string.sub(rec, h[BODY]))
+      write_record(j, rec)
+      write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
+      look_at(j.lane.name, till)
+      count(j.lane.name, state, -1)
+      count(j.lane.name, RUNNING, 1)
+      answer(n, j, from, h, rec)
     end
   end
 end

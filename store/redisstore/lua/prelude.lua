@@ -13,36 +13,36 @@
 -- below zero by BASE, so that how many there are, and which of them lapsed, are
 -- both one look at the ZSET.
 local BASE = 10000000000000
+-- Fields of a head as parse gives them; TRIES is three: attempts, snoozes, lapses.
+-- BODY is where the uid starts.
+local CREATED, DUE, EXPIRES, TIMEOUT, STATE, CANCEL, TRIES, TOKEN, VERSION, NEXT, ENDED, SPEC, LOGS, NONCE, REASON, MARK, BODY =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17
 local FRESH = '^(%d+) (%-?%d+)\n()'
-local HEAD = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%d*) (%S*) (%S*) (%S*)\n()'
+local HEAD = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%d*) (%S*) (%S*) (%S*)\n()'
 
 local function now_ms()
   local t = redis.call('TIME')
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
--- parse reads the head of a record, all but the state as text; body is where its
--- uid starts. It gives nil for what is no record.
+-- parse reads the head of a record, all but the state and the body's place as
+-- text. It gives nil for what is no record.
 local function parse(rec)
-  local h = { state = WAITING, expires = '', timeout = '', cancel = '', attempts = '', snoozes = '', lapses = '', token = '',
-    version = '', next = '', ended = '', spec = '', logs = '', nonce = '', reason = '', mark = '' }
-  h.created, h.due, h.body = string.match(rec, FRESH)
-  if h.body then
-    return h
+  local h = { string.match(rec, HEAD) }
+  if not h[BODY] then
+    local created, due, body = string.match(rec, FRESH)
+    if not body then
+      return nil
+    end
+    h = { created, due, '', '', '', '', '  ', '', '', '', '', '', '', '', '', '', body }
   end
-  h.created, h.due, h.expires, h.timeout, h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token, h.version, h.next,
-    h.ended, h.spec, h.logs, h.nonce, h.reason, h.mark, h.body = string.match(rec, HEAD)
-  if not h.body then
-    return nil
-  end
-  h.state = tonumber(h.state) or WAITING
+  h[STATE] = tonumber(h[STATE]) or WAITING
   return h
 end
 
 -- render is the reverse: rest is everything behind the head.
 local function render(h, rest)
-  return table.concat({ h.created, h.due, h.expires, h.timeout, h.state, h.cancel, h.attempts, h.snoozes, h.lapses, h.token,
-    h.version, h.next, h.ended, h.spec, h.logs, h.nonce, h.reason, h.mark }, ' ') .. '\n' .. rest
+  return table.concat(h, ' ', CREATED, MARK) .. '\n' .. rest
 end
 
 -- number is a field as a number.
@@ -52,7 +52,7 @@ end
 
 -- uid_of is the uid of a record.
 local function uid_of(h, rec)
-  return string.sub(rec, h.body, h.body + 15)
+  return string.sub(rec, h[BODY], h[BODY] + 15)
 end
 
 -- place takes a bucket's score apart: the state, and the time that it stands for.
@@ -65,12 +65,29 @@ local function place(score)
   return state, ms
 end
 
--- score puts one together.
+-- stamp puts a time and two bits together as a score. It is text, which many
+-- entries share: Redis would write each number anew.
+local stamps = {}
+local function stamp(ms, bits)
+  local of_bits = stamps[bits]
+  if not of_bits then
+    of_bits = {}
+    stamps[bits] = of_bits
+  end
+  local text = of_bits[ms]
+  if not text then
+    text = string.format('%.2f', ms + bits / 4)
+    of_bits[ms] = text
+  end
+  return text
+end
+
+-- score is that of an entry in a bucket.
 local function score(state, ms)
   if state >= READY then
     ms = ms - BASE
   end
-  return ms + state / 4
+  return stamp(ms, state)
 end
 
 -- endpoint_of is the endpoint of a lane.

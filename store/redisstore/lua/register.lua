@@ -12,7 +12,7 @@ for n, j in ipairs(jobs) do
   if existing then
     reply[n + 1] = existing
   else
-    local due, ttl, timeout, biz = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 4]), ARGV[a + 5], tonumber(ARGV[a + 6])
+    local due, ttl, timeout, biz = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 4]), ARGV[a + 5], others[ARGV[a + 6]]
     if due < 0 then
       due = math.max(0, ARGV[a + 3] - now)
     end
@@ -24,12 +24,12 @@ for n, j in ipairs(jobs) do
       wake = math.min(due, ttl)
     end
     write_record(j, head .. '\n' .. ARGV[a + 1])
-    write('ZADD', j.bucket, score(WAITING, now + wake), j.id)
-    if biz > 0 then
-      write('ZADD', KEYS[others + biz], 0, j.name)
+    write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
+    if biz then
+      write('ZADD', biz, '0', j.name)
     end
-    count(j.lane, WAITING, 1)
-    look_at(j.lane, now + wake)
+    count(j.lane.name, WAITING, 1)
+    look_at(j.lane.name, now + wake)
     reply[n + 1] = ''
   end
 end

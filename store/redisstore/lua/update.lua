@@ -20,10 +20,10 @@ end
 local from = nil
 if rec then
   local h = parse(rec)
-  if not h or number(h.version, 1) ~= tonumber(version) or uid_of(h, rec) ~= uid then
+  if not h or number(h[VERSION], 1) ~= tonumber(version) or uid_of(h, rec) ~= uid then
     return 0
   end
-  from = h.state
+  from = h[STATE]
 elseif uid ~= '' then
   return 0
 end
@@ -65,7 +65,7 @@ if record ~= '' then
     redis.call('ZADD', new_bucket, score(state, ms), id)
     look_at(new_lane, ms)
   else
-    redis.call('ZADD', state == DEAD and dead or ended, ms + (state - FINAL) / 4, id)
+    redis.call('ZADD', state == DEAD and dead or ended, stamp(ms, state - FINAL), id)
   end
   if ARGV[12] == '1' then
     redis.call('ZADD', KEYS[11], 0, member)

@@ -1,0 +1,55 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+// TestEndedByTime: whatever jobs end as, their list is in the order of time, or
+// one would keep those behind it from being purged.
+func TestEndedByTime(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	s := open(t, r.URL(), storetest.Options{Retention: time.Hour})
+	t.Cleanup(func() { _ = s.Close() })
+	ctx := t.Context()
+	ends := []job.State{job.Delivered, job.Cancelled, job.Expired, job.Delivered}
+	for _, to := range ends {
+		_, err := s.Register(ctx, []store.Registration{{
+			Key: job.Key{Topic: "t", ID: to.String()}, UID: ulid.Make().String(), Spec: job.Spec{URL: urlA},
+		}})
+		ok(t, "Register", err)
+		_, err = s.Carry(ctx, 0, carryAll)
+		ok(t, "Carry", err)
+		hints, err := s.Pop(ctx, 0, 10, 0)
+		ok(t, "Pop", err)
+		claims, err := s.Claim(ctx, 0, hints, terms())
+		ok(t, "Claim", err)
+		o := outcome(claims[0], job.OutcomeDelivered)
+		o.To = to
+		_, err = s.Settle(ctx, []job.Settlement{o})
+		ok(t, "Settle", err)
+	}
+	now, err := s.serverNow(ctx, s.shards[0])
+	ok(t, "time", err)
+	entries, err := s.db.ZRangeWithScores(ctx, s.shards[0].ended("t"), 0, -1).Result()
+	ok(t, "ZRANGE", err)
+	if len(entries) != 3 { // the first delivered job was registered anew
+		t.Fatalf("%v, want 3 entries", entries)
+	}
+	for _, e := range entries {
+		if age := now.Sub(job.Instant(e.Score)); age < -time.Minute || age > time.Minute {
+			t.Errorf("%v ended %v ago", e.Member, age)
+		}
+		if state, _ := place(e.Score); (state + job.Delivered).String() != e.Member {
+			t.Errorf("%v is marked %v", e.Member, state+job.Delivered)
+		}
+	}
+}
