@@ -95,11 +95,14 @@ func (f faultyDocuments) ListDocuments(ctx context.Context, kind string) ([]stor
 	return f.Documents.ListDocuments(ctx, kind)
 }
 
-// example is the path of a call with the names of a job, or the id of a key
-// that does not exist.
+// example is the path of a call with the names of a job, or the id of a key or
+// an operation that does not exist.
 func (rt *route) example(topic, id string) string {
-	if strings.HasPrefix(rt.path, "/v1/keys") {
+	switch {
+	case strings.HasPrefix(rt.path, "/v1/keys"):
 		id = "aaaaaaaa"
+	case strings.HasPrefix(rt.path, "/v1/operations"):
+		id = "01KDWCJ2M00000000000000009"
 	}
 	return strings.NewReplacer("{topic}", topic, "{id}", id).Replace(rt.path)
 }
@@ -160,7 +163,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		switch {
 		case strings.HasPrefix(template, "/v1/keys"), strings.Contains(template, "/signing"):
 			want = access.Admin
-		case rt.method == http.MethodGet:
+		case rt.method == http.MethodGet, template == "/v1/operations": // POST is a dry run's too; see TestOperationsNeedTheirScope
 			want = access.Read
 		}
 		if rt.scope != want {
@@ -423,7 +426,7 @@ func TestForeignHostsAreRefused(t *testing.T) {
 		"evil.example:7788": 403, "evil.example": 403, "localhost.evil.example": 403, "": 403,
 	} {
 		for _, rt := range routes {
-			if rt.scope != access.Read || strings.Contains(rt.path, "{") {
+			if rt.scope != access.Read || rt.method != http.MethodGet || strings.Contains(rt.path, "{") {
 				continue
 			}
 			r, err := http.NewRequestWithContext(t.Context(), rt.method, rt.path, http.NoBody)

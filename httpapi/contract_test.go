@@ -345,6 +345,8 @@ func TestDocumentHasEveryField(t *testing.T) {
 	same("KeyDraft", slices.Collect(maps.Keys(keyFields)))
 	same("SecretDraft", slices.Collect(maps.Keys(secretFields)))
 	same("Rotation", slices.Collect(maps.Keys(rotationFields)))
+	same("OperationDraft", slices.Collect(maps.Keys(operationFields)))
+	same("OperationFilter", slices.Collect(maps.Keys(filterFields)))
 	same("Batch", slices.Collect(maps.Keys(batchFields)))
 }
 

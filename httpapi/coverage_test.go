@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -32,6 +33,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverReads(a)
 	coverKeys(a)
 	coverSigning(a)
+	coverOperations(a)
 	coverRefusals(a)
 	coverFaults(a)
 
@@ -165,6 +167,27 @@ func coverSigning(a *keyedAPI) {
 	})
 }
 
+func coverOperations(a *keyedAPI) {
+	made := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)
+	path := "/v1/operations/" + made["id"].(string)
+	a.want(200, "POST", "/v1/operations", `{"action":"run","all":true,"dry_run":true}`)
+	a.want(200, "GET", "/v1/operations", "")
+	a.want(200, "GET", path, "")
+	a.want(200, "POST", path+"/stop", "")
+	a.want(200, "POST", path+"/resume", "")
+	const missing = "/v1/operations/01KDWCJ2M00000000000000009"
+	a.wantProblem(codeOperationNotFound, "GET", missing, "")
+	a.wantProblem(codeOperationNotFound, "POST", missing+"/stop", "")
+	a.wantProblem(codeOperationNotFound, "POST", missing+"/resume", "")
+	a.withOperations(operationsWith{a.operations, operations.ErrEnded}, func() {
+		a.wantProblem(codeOperationEnded, "POST", path+"/stop", "")
+		a.wantProblem(codeOperationEnded, "POST", path+"/resume", "")
+	})
+	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
+		a.wantProblem(codeTooManyOperations, "POST", "/v1/operations", `{"action":"run","all":true}`)
+	})
+}
+
 // coverRefusals sends each call what it refuses before it looks at the store.
 func coverRefusals(a *keyedAPI) {
 	for _, rt := range routes {
@@ -202,6 +225,8 @@ func coverFaults(a *keyedAPI) {
 		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
 		"POST /v1/keys":               `{"scope":"read"}`,
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
+
+		"POST /v1/operations": `{"action":"run","all":true}`,
 
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
@@ -267,6 +292,9 @@ func TestErrorsHaveCodes(t *testing.T) {
 		access.ErrNoKey:           codeKeyNotFound,
 		access.ErrFixedKey:        codeKeyFixed,
 		access.ErrTooManyKeys:     codeTooManyKeys,
+		operations.ErrNotFound:    codeOperationNotFound,
+		operations.ErrEnded:       codeOperationEnded,
+		operations.ErrTooMany:     codeTooManyOperations,
 		signing.ErrNoSecret:       codeSecretNotFound,
 		signing.ErrConfigured:     codeSecretFixed,
 		signing.ErrTooManySecrets: codeTooManySecrets,

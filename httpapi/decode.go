@@ -97,6 +97,18 @@ func (f field) integer() *int {
 	return &i
 }
 
+// boolean is the value of true or false, or false after noting an error.
+func (f field) boolean() bool {
+	switch string(f.raw) {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	f.wrongType("true or false")
+	return false
+}
+
 // list is the elements of an array, or nil after noting an error.
 func (f field) list() []json.RawMessage {
 	if f.raw[0] != '[' {

@@ -25,6 +25,7 @@ const (
 	codeTopicNotFound        code = "topic_not_found"
 	codeKeyNotFound          code = "key_not_found"
 	codeSecretNotFound       code = "secret_not_found"
+	codeOperationNotFound    code = "operation_not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
@@ -35,6 +36,8 @@ const (
 	codeTooManySecrets       code = "too_many_secrets"
 	codeSecretUnreadable     code = "secret_unreadable"
 	codeMasterKeyMissing     code = "master_key_missing"
+	codeOperationEnded       code = "operation_ended"
+	codeTooManyOperations    code = "too_many_operations"
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeInvalidRequest       code = "invalid_request"
@@ -58,6 +61,7 @@ var codes = map[code]struct {
 	codeTopicNotFound:        {http.StatusNotFound, "There is no such topic"},
 	codeKeyNotFound:          {http.StatusNotFound, "There is no such API key"},
 	codeSecretNotFound:       {http.StatusNotFound, "There is no such signing secret"},
+	codeOperationNotFound:    {http.StatusNotFound, "There is no such operation"},
 	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
@@ -68,6 +72,8 @@ var codes = map[code]struct {
 	codeTooManySecrets:       {http.StatusConflict, "Too many signing secrets overlap"},
 	codeSecretUnreadable:     {http.StatusConflict, "The stored signing secrets cannot be read"},
 	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
+	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
+	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
@@ -143,6 +149,9 @@ func asAPIError(err error) *apiError {
 	}
 	if secret := asSigningError(err); secret != nil {
 		return secret
+	}
+	if operation := asOperationError(err); operation != nil {
+		return operation
 	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -52,6 +53,8 @@ type api struct {
 	// signing keeps the signing secrets, of which secret is the default.
 	signing *signing.Keyring
 	secret  string
+	// operations changes many jobs; nothing works on them.
+	operations *operations.Manager
 	// token is sent by call unless the test sets the header itself.
 	token string
 
@@ -75,12 +78,17 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		t.Fatal(err)
 	}
 	a.secret = secret
+	a.operations, err = operations.New(operations.Options{Store: operationsStore{a.faults, faultyDocuments{mem, a.faults}}, ID: "node", Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
 	o := Options{
-		Store:   a.faults,
-		Signing: a.signing,
-		Clock:   clock,
-		Logger:  slog.New(slog.DiscardHandler),
-		Policy:  retrypolicy.Default(),
+		Store:      a.faults,
+		Signing:    a.signing,
+		Operations: a.operations,
+		Clock:      clock,
+		Logger:     slog.New(slog.DiscardHandler),
+		Policy:     retrypolicy.Default(),
 	}
 	for _, c := range change {
 		c(&o)
@@ -213,6 +221,12 @@ func (a *api) held() []job.Job {
 	return page.Jobs
 }
 
+// operationsStore is a store as operations need it.
+type operationsStore struct {
+	*faultyStore
+	store.Documents
+}
+
 // faultyStore is a Store that can be told to fail, or to panic.
 type faultyStore struct {
 	Store
@@ -269,6 +283,13 @@ func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, erro
 		return store.Page{}, err
 	}
 	return f.Store.List(ctx, q)
+}
+
+func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {
+	if err := f.err(); err != nil {
+		return store.Depth{}, err
+	}
+	return f.Store.Depth(ctx)
 }
 
 func (f *faultyStore) Topics(ctx context.Context) ([]store.TopicStats, error) {

@@ -46,11 +46,12 @@ func TestNewWantsAGatherer(t *testing.T) {
 func TestHead(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`)
+	operation := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)["id"].(string)
 	for _, rt := range routes {
 		if rt.method != http.MethodGet {
 			continue
 		}
-		target := strings.NewReplacer("{topic}", "t", "{id}", "a").Replace(rt.path)
+		target := strings.NewReplacer("operations/{id}", "operations/"+operation, "{topic}", "t", "{id}", "a").Replace(rt.path)
 		r := httptest.NewRequest(http.MethodHead, target, http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+a.token)
 		if got := a.do(r, nil); got.Code != http.StatusOK {

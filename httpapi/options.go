@@ -47,6 +47,8 @@ type Options struct {
 	// Signing knows the signing secrets; nil means that there is nothing to keep
 	// them with.
 	Signing Signing
+	// Operations changes many jobs at once; nil: nothing does.
+	Operations Operations
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise

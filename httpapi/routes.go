@@ -35,6 +35,11 @@ var routes = []route{
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*Server).listAttempts},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyEmptyJSON, nil, (*Server).replayJob},
+	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*Server).createOperation}, // a dry run; the rest needs Write
+	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, []string{"limit", "cursor"}, (*Server).listOperations},
+	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*Server).getOperation},
+	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*Server).stopOperation},
+	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*Server).resumeOperation},
 	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, nil, (*Server).listTopics},
 	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*Server).getTopic},
 	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, (*Server).getTopicSecret},

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -135,6 +136,10 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		apiOptions.Signing = keyring
 	}
 	secured, accessErr := n.secure(&apiOptions, ln)
+	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger})
+	if bulkErr == nil {
+		apiOptions.Operations = bulk
+	}
 	api, apiErr := httpapi.New(apiOptions)
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
@@ -155,11 +160,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		keyringErr = nil
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
-	if err := errors.Join(keyringErr, accessErr, apiErr, carryErr, dispatchErr); err != nil {
+	if err := errors.Join(keyringErr, accessErr, bulkErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
-	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
+	return append(parts, part{"operations", bulk.Run}, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {
 				return err

@@ -1,0 +1,302 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// rig is a store with nodes that work on operations, in virtual time.
+type rig struct {
+	*testing.T
+	*memstore.Store
+	mu      sync.Mutex
+	changes map[job.Key]int // how often Update changed a job
+	at      []time.Time     // when
+	fail    func(call string) error
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
+
+// inBubble runs a test in a bubble of virtual time.
+func inBubble(t *testing.T, body func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, Store: memstore.New(memstore.Options{Retention: 24 * time.Hour}), changes: map[job.Key]int{}}
+		body(r)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+var errKilled = fmt.Errorf("%w: the node is dead", store.ErrUnavailable)
+
+// failing is the error that a call is to give, if any.
+func (r *rig) failing(call string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail == nil {
+		return nil
+	}
+	return r.fail(call)
+}
+
+func (r *rig) failWith(fail func(call string) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = fail
+}
+
+func (r *rig) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	if err := r.failing("Update"); err != nil {
+		return job.Job{}, err
+	}
+	j, err := r.Store.Update(ctx, key, change)
+	if err == nil {
+		r.mu.Lock()
+		r.changes[key]++
+		r.at = append(r.at, time.Now())
+		r.mu.Unlock()
+	}
+	return j, err
+}
+
+func (r *rig) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := r.failing("List"); err != nil {
+		return store.Page{}, err
+	}
+	return r.Store.List(ctx, q)
+}
+
+func (r *rig) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if err := r.failing("PutDocument"); err != nil {
+		return store.Document{}, err
+	}
+	return r.Store.PutDocument(ctx, d)
+}
+
+// node is a Manager that may be at work.
+type node struct {
+	*Manager
+	r    *rig
+	stop context.CancelFunc
+	done chan struct{}
+	dead *cut
+}
+
+// cut is a node's way to the store, which can be cut.
+type cut struct {
+	*rig
+	mu  sync.Mutex
+	now bool
+}
+
+func (c *cut) is() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now {
+		return errKilled
+	}
+	return nil
+}
+
+func (c *cut) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	if err := c.is(); err != nil {
+		return job.Job{}, err
+	}
+	return c.rig.Update(ctx, key, change)
+}
+
+func (c *cut) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if err := c.is(); err != nil {
+		return store.Page{}, err
+	}
+	return c.rig.List(ctx, q)
+}
+
+func (c *cut) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if err := c.is(); err != nil {
+		return store.Document{}, err
+	}
+	return c.rig.PutDocument(ctx, d)
+}
+
+func (c *cut) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	if err := c.is(); err != nil {
+		return nil, err
+	}
+	return c.rig.ListDocuments(ctx, kind)
+}
+
+// node starts a node.
+func (r *rig) node(id string) *node {
+	r.Helper()
+	c := &cut{rig: r}
+	m, err := New(Options{Store: c, ID: id})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	n := &node{Manager: m, r: r, stop: cancel, done: make(chan struct{}), dead: c}
+	go func() {
+		defer close(n.done)
+		if err := m.Run(ctx); err != nil {
+			r.Error(err)
+		}
+	}()
+	return n
+}
+
+// end ends a node in order.
+func (n *node) end() {
+	n.stop()
+	<-n.done
+}
+
+// kill cuts a node off from the store, for ever; its process ends later.
+func (n *node) kill() {
+	n.dead.mu.Lock()
+	n.dead.now = true
+	n.dead.mu.Unlock()
+}
+
+// register registers n jobs and gives their keys.
+func (r *rig) register(topic string, n int, change ...func(*store.Registration)) []job.Key {
+	r.Helper()
+	regs := make([]store.Registration, n)
+	keys := make([]job.Key, n)
+	for i := range regs {
+		keys[i] = job.Key{Topic: topic, ID: fmt.Sprintf("%05d", i)}
+		regs[i] = store.Registration{
+			Key: keys[i], UID: fmt.Sprintf("%026d", i), Spec: job.Spec{URL: fmt.Sprintf("http://e%d.example/", i%3)},
+		}
+		for _, c := range change {
+			c(&regs[i])
+		}
+	}
+	if _, err := r.Register(r.Context(), regs); err != nil {
+		r.Fatal(err)
+	}
+	return keys
+}
+
+// later makes registrations due in an hour.
+func later(r *store.Registration) { r.Spec.When.Delay = time.Hour }
+
+// end makes everything that is due end with an outcome.
+func (r *rig) end(kind job.OutcomeKind) (n int) {
+	r.Helper()
+	for {
+		result, err := r.Carry(r.Context(), 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, ProbeLimit: 500})
+		if err != nil {
+			r.Fatal(err)
+		}
+		hints, err := r.Pop(r.Context(), 0, 500, 0)
+		if err != nil {
+			r.Fatal(err)
+		}
+		claims, err := r.Claim(r.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now().UnixNano(), n), Lease: time.Minute})
+		if err != nil {
+			r.Fatal(err)
+		}
+		for _, c := range claims {
+			attempt := &job.Attempt{Number: c.Job.Attempts + 1, StartedAt: c.Now, Status: 500}
+			s := job.Settle(&c.Job, job.Outcome{Kind: kind, Reason: job.ReasonGone, Attempt: attempt}, func(int) (time.Duration, bool) {
+				return 3 * time.Hour, true // behind what is listed yet
+			})
+			if _, err := r.Settle(r.Context(), []job.Settlement{s}); err != nil {
+				r.Fatal(err)
+			}
+			n++
+		}
+		if len(result.Carried) == 0 {
+			return n
+		}
+	}
+}
+
+// dead makes n dead letters.
+func (r *rig) dead(topic string, n int) []job.Key {
+	r.Helper()
+	keys := r.register(topic, n)
+	r.end(job.OutcomeRefused)
+	pass(time.Second)
+	return keys
+}
+
+// await waits until the operation no longer runs.
+func (n *node) await(id string) Operation {
+	n.r.Helper()
+	for range 100_000 {
+		o, err := n.Get(n.r.Context(), id)
+		if err != nil {
+			n.r.Fatal(err)
+		}
+		if o.State != Running && o.Owner == "" {
+			return o
+		}
+		pass(100 * time.Millisecond)
+	}
+	n.r.Fatal("the operation does not end")
+	return Operation{}
+}
+
+func (n *node) create(d Draft) Operation {
+	n.r.Helper()
+	o, err := n.Create(n.r.Context(), d)
+	if err != nil {
+		n.r.Fatal(err)
+	}
+	return o
+}
+
+// once expects each of keys, and nothing else, to have been changed once.
+func (r *rig) once(keys []job.Key) {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, n := range r.changes {
+		if n != 1 || !slices.Contains(keys, key) {
+			r.Fatalf("%s was changed %d times", key, n)
+		}
+	}
+	if len(r.changes) != len(keys) {
+		r.Fatalf("%d jobs were changed, want %d", len(r.changes), len(keys))
+	}
+}
+
+// changed is how many jobs were changed so far.
+func (r *rig) changed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.changes)
+}
+
+func (r *rig) states(topic string) map[job.State]int64 {
+	r.Helper()
+	stats, err := r.Topic(r.Context(), topic)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for s, n := range stats.States {
+		if n == 0 {
+			delete(stats.States, s)
+		}
+	}
+	return stats.States
+}
+
+func ptr[T any](v T) *T { return &v }
+
+var errDefect = errors.New("a defect")

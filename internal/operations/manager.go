@@ -1,0 +1,276 @@
+package operations
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// What is kept of operations.
+const (
+	// MaxKept is how many operations there can be.
+	MaxKept = 1000
+	// KeptFor is how long one is kept after its last change, unless it runs.
+	KeptFor = 24 * time.Hour
+)
+
+// Store is what operations need of a store. Every store.Store is one.
+type Store interface {
+	List(ctx context.Context, q store.Query) (store.Page, error)
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	Topics(ctx context.Context) ([]store.TopicStats, error)
+	Depth(ctx context.Context) (store.Depth, error)
+	store.Documents
+}
+
+// Options are the settings of a Manager. Store and ID have no default.
+type Options struct {
+	Store Store
+	ID    string // of the node, unique to the process
+	// Clock paces the work and tells leases; nil is the machine's. It decides
+	// nothing about jobs.
+	Clock  job.Clock
+	Logger *slog.Logger // nil: none
+}
+
+// Manager begins operations, tells of them, and works on them. Its methods are
+// safe for concurrent use.
+type Manager struct {
+	store Store
+	id    string
+	clock job.Clock
+	log   *slog.Logger
+	kick  chan struct{} // there may be something to take on
+
+	mu      sync.Mutex
+	working map[string]context.CancelFunc // by id of the operation
+}
+
+// New gives a Manager.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil || o.ID == "" {
+		return nil, errors.New("operations: Options.Store or Options.ID is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{
+		store: o.Store, id: o.ID, clock: o.Clock, log: o.Logger,
+		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
+	}, nil
+}
+
+// Create begins an operation. Errors: a *job.ValidationError, ErrTooMany, or the
+// store's.
+func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
+	o, err := m.draft(ctx, d)
+	if err != nil {
+		return Operation{}, err
+	}
+	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
+	if err != nil {
+		return Operation{}, fmt.Errorf("name an operation: %w", err)
+	}
+	o.ID = id.String()
+	if err := m.makeRoom(ctx); err != nil {
+		return Operation{}, err
+	}
+	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
+		return Operation{}, err
+	}
+	doc, err := o.document(0)
+	if err != nil {
+		return Operation{}, err
+	}
+	if _, err := m.store.PutDocument(ctx, doc); err != nil {
+		return Operation{}, fmt.Errorf("store an operation: %w", err)
+	}
+	m.wake()
+	return o, nil
+}
+
+func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
+	depth, err := m.store.Depth(ctx)
+	if err != nil {
+		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
+	}
+	return d.operation(depth.Now)
+}
+
+// estimate counts the jobs of a filter that the store's own counts are enough
+// for; nil is unknown.
+func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
+	f := o.Filter
+	f.Topic, f.States = "", nil
+	if !f.Empty() {
+		return nil, nil
+	}
+	topics, err := m.store.Topics(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("count jobs: %w", err)
+	}
+	var n int64
+	for _, t := range topics {
+		if o.Filter.Topic != "" && o.Filter.Topic != t.Topic {
+			continue
+		}
+		for _, s := range o.Filter.States {
+			n += t.States[s]
+		}
+	}
+	return &n, nil
+}
+
+// makeRoom forgets the oldest operation that does not run if there is no room
+// for another.
+func (m *Manager) makeRoom(ctx context.Context) error {
+	docs, err := m.store.ListDocuments(ctx, documentKind)
+	if err != nil {
+		return fmt.Errorf("list operations: %w", err)
+	}
+	for _, d := range docs {
+		if len(docs) < MaxKept {
+			return nil
+		}
+		o, err := decode(d)
+		if err == nil && !o.State.Ended() {
+			continue
+		}
+		err = m.store.DeleteDocument(ctx, documentKind, d.Name, d.Version)
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("forget an operation: %w", err)
+		}
+	}
+	if len(docs) < MaxKept {
+		return nil
+	}
+	return ErrTooMany
+}
+
+// Page is a page of a listing; Next is empty on the last.
+type Page struct {
+	Operations []Operation
+	Next       string
+}
+
+// List gives up to limit operations, the newest first, from behind the one that
+// the cursor names. The error is the store's.
+func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, error) {
+	docs, err := m.store.ListDocuments(ctx, documentKind)
+	if err != nil {
+		return Page{}, fmt.Errorf("list operations: %w", err)
+	}
+	slices.Reverse(docs) // they come by name
+	var page Page
+	for _, d := range docs {
+		if cursor != "" && d.Name >= cursor {
+			continue
+		}
+		if len(page.Operations) == limit {
+			page.Next = page.Operations[limit-1].ID
+			break
+		}
+		o, err := decode(d)
+		if err != nil {
+			m.log.Error("an operation cannot be read", "error", err)
+			continue
+		}
+		page.Operations = append(page.Operations, o)
+	}
+	return page, nil
+}
+
+// Get gives one operation. Errors: ErrNotFound, or the store's.
+func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
+	o, _, err := m.read(ctx, id)
+	return o, err
+}
+
+func (m *Manager) read(ctx context.Context, id string) (Operation, uint64, error) {
+	doc, err := m.store.Document(ctx, documentKind, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return Operation{}, 0, ErrNotFound
+	case err != nil:
+		return Operation{}, 0, fmt.Errorf("read an operation: %w", err)
+	}
+	o, err := decode(doc)
+	return o, doc.Version, err
+}
+
+// Stop ends the work on an operation, within two seconds or so. It can be
+// resumed. Errors: ErrNotFound, ErrEnded, or the store's.
+func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
+	o, err := m.turn(ctx, id, Stopped)
+	if err == nil {
+		m.mu.Lock()
+		if cancel := m.working[id]; cancel != nil {
+			cancel()
+		}
+		m.mu.Unlock()
+	}
+	return o, err
+}
+
+// Resume goes on with a stopped operation. Errors: those of Stop.
+func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
+	o, err := m.turn(ctx, id, Running)
+	m.wake()
+	return o, err
+}
+
+// maxTries bounds how often a change of a document is begun again because a
+// worker wrote its progress meanwhile.
+const maxTries = 10
+
+// turn changes whether an operation runs.
+func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, error) {
+	for range maxTries {
+		o, version, err := m.read(ctx, id)
+		switch {
+		case err != nil:
+			return Operation{}, err
+		case o.State.Ended():
+			return o, ErrEnded
+		case o.State == to:
+			return o, nil
+		}
+		// Whoever works on it still finds its name gone, and stops.
+		o.State, o.Owner = to, ""
+		doc, err := o.document(version)
+		if err != nil {
+			return Operation{}, err
+		}
+		_, err = m.store.PutDocument(ctx, doc)
+		if err == nil {
+			return o, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return Operation{}, fmt.Errorf("store an operation: %w", err)
+		}
+	}
+	return Operation{}, store.ErrConflict
+}
+
+func (m *Manager) wake() {
+	select {
+	case m.kick <- struct{}{}:
+	default: // already told
+	}
+}

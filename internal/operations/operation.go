@@ -1,0 +1,167 @@
+package operations
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Action is what is done to each job.
+type Action string
+
+// The actions.
+const (
+	Cancel     Action = "cancel"
+	Run        Action = "run" // due now
+	Replay     Action = "replay"
+	Reschedule Action = "reschedule"
+)
+
+// State is where an operation stands.
+type State string
+
+// The states of an operation.
+const (
+	Running State = "running" // a node works on it, or will
+	Stopped State = "stopped" // by a client; can be resumed
+	Done    State = "done"
+	Failed  State = "failed" // it cannot go on
+)
+
+// Ended reports whether the operation changes no further job.
+func (s State) Ended() bool { return s == Done || s == Failed }
+
+// maxErrors is how many of the jobs that could not be changed are named.
+const maxErrors = 10
+
+// Operation is a change of many jobs. Its JSON is what the store keeps.
+type Operation struct {
+	ID     string `json:"-"` // a ULID: sorted by id is sorted by age
+	Action Action `json:"action"`
+	Filter Filter `json:"filter"`
+	// To is the time to which jobs are rescheduled.
+	To   job.Instant `json:"to,omitempty"`
+	Rate int         `json:"rate"` // most jobs per second
+
+	State State  `json:"state"`
+	Why   string `json:"why,omitempty"` // it failed
+	// Estimate is how many jobs there were to change when it began; nil is unknown.
+	Estimate *int64     `json:"estimate,omitempty"`
+	Matched  int64      `json:"matched"` // jobs that the filter selected so far
+	Changed  int64      `json:"changed"`
+	Skipped  int64      `json:"skipped"` // they changed before their turn came
+	Failed   int64      `json:"failed"`
+	Errors   []JobError `json:"errors,omitempty"` // of the first that failed
+
+	// By the store's clock. Only what happened to jobs until StartedAt counts.
+	StartedAt job.Instant `json:"started_at"`
+	UpdatedAt job.Instant `json:"updated_at"`
+	EndedAt   job.Instant `json:"ended_at,omitempty"`
+
+	Cursor string `json:"cursor,omitempty"` // of the page that is worked on
+	Owner  string `json:"owner,omitempty"`  // the node that works on it
+}
+
+// JobError is a job that could not be changed.
+type JobError struct {
+	Job     string `json:"job"` // topic/id
+	Message string `json:"message"`
+}
+
+// Filter is the part of a store.Query that selects jobs.
+type Filter struct {
+	Topic    string      `json:"topic,omitempty"`
+	States   []job.State `json:"states,omitempty"`
+	BizKey   string      `json:"biz_key,omitempty"`
+	Endpoint string      `json:"endpoint,omitempty"`
+	Reason   string      `json:"reason,omitempty"`
+	Labels   []job.Label `json:"labels,omitempty"`
+	DueFrom  job.Instant `json:"due_from,omitempty"`
+	DueTo    job.Instant `json:"due_to,omitempty"`
+}
+
+// Empty reports whether the filter selects every job.
+func (f *Filter) Empty() bool {
+	return f.Topic == "" && len(f.States) == 0 && f.BizKey == "" && f.Endpoint == "" && f.Reason == "" &&
+		len(f.Labels) == 0 && f.DueFrom == 0 && f.DueTo == 0
+}
+
+// query is the listing of the jobs that the operation may change.
+func (o *Operation) query() store.Query {
+	f := &o.Filter
+	return store.Query{
+		Topic: f.Topic, States: f.States, BizKey: f.BizKey, Endpoint: f.Endpoint,
+		Reason: f.Reason, Labels: f.Labels, DueFrom: f.DueFrom, DueTo: f.DueTo,
+	}
+}
+
+// selects reports whether there is something to do with the job. What happened
+// to it after the operation began puts it out of reach: a job that is dead again
+// is not replayed again, and one that was run and failed waits for its retry.
+func (o *Operation) selects(j *job.Job, now job.Instant) bool {
+	q := o.query()
+	if j.CreatedAt > o.StartedAt || !q.Matches(j) {
+		return false
+	}
+	switch o.Action {
+	case Cancel:
+		return !j.CancelRequested
+	case Replay:
+		return j.EndedAt <= o.StartedAt
+	}
+	if j.LastAttempt != nil && j.LastAttempt.StartedAt > o.StartedAt {
+		return false
+	}
+	return max(j.NextAt, now) != o.when().Due(now)
+}
+
+// when is when Run and Reschedule make jobs due.
+func (o *Operation) when() job.When {
+	if o.Action == Run {
+		return job.When{}
+	}
+	return job.When{At: o.To}
+}
+
+// change does it to one job.
+func (o *Operation) change(j *job.Job, now job.Instant) error {
+	if !o.selects(j, now) {
+		return errPassedOver
+	}
+	switch o.Action {
+	case Cancel:
+		_, err := j.Cancel(now)
+		return err
+	case Replay:
+		return j.Replay(now)
+	}
+	return j.Reschedule(o.when(), now)
+}
+
+// documentKind is the kind of documents that are operations; their names are ids.
+const documentKind = "operation"
+
+func (o *Operation) document(version uint64) (store.Document, error) {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return store.Document{}, fmt.Errorf("encode operation: %w", err)
+	}
+	return store.Document{Kind: documentKind, Name: o.ID, Data: data, Version: version}, nil
+}
+
+// decode refuses what it does not know.
+func decode(d store.Document) (Operation, error) {
+	o := Operation{ID: d.Name}
+	decoder := json.NewDecoder(bytes.NewReader(d.Data))
+	decoder.DisallowUnknownFields() // a filter of a newer version means something
+	if err := decoder.Decode(&o); err != nil {
+		return o, fmt.Errorf("decode operation %s: %w", d.Name, err)
+	}
+	if _, ok := states[o.Action]; !ok {
+		return o, fmt.Errorf("decode operation %s: unknown action", d.Name)
+	}
+	return o, nil
+}

@@ -1,0 +1,533 @@
+package operations
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// counts are the figures of an operation.
+func counts(o Operation) string {
+	return fmt.Sprintf("%s: matched %d, changed %d, skipped %d, failed %d", o.State, o.Matched, o.Changed, o.Skipped, o.Failed)
+}
+
+func TestReplayAtARate(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.dead("t", 1000)
+		r.dead("other", 10)
+		began := time.Now()
+		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(200)})
+		if o.Estimate == nil || *o.Estimate != 1000 {
+			t.Errorf("estimate %v", o.Estimate)
+		}
+		o = n.await(o.ID)
+		if got := counts(o); got != "done: matched 1000, changed 1000, skipped 0, failed 0" {
+			t.Error(got)
+		}
+		r.once(keys)
+		if diff := cmp.Diff(map[job.State]int64{job.Waiting: 1000}, r.states("t")); diff != "" {
+			t.Error(diff)
+		}
+		// In no second more than the rate and what timers may be late for, and
+		// never ahead of the rate since the beginning.
+		for i, at := range r.at {
+			if since := at.Sub(began); float64(i) > since.Seconds()*200+1 {
+				t.Fatalf("%d jobs were changed within %v", i+1, since)
+			}
+		}
+		if took := r.at[len(r.at)-1].Sub(began); took > 5100*time.Millisecond {
+			t.Errorf("1000 jobs at 200/s took %v", took)
+		}
+		if o.EndedAt == 0 || o.EndedAt < o.StartedAt || o.UpdatedAt < o.StartedAt {
+			t.Errorf("started %d, updated %d, ended %d", o.StartedAt, o.UpdatedAt, o.EndedAt)
+		}
+	})
+}
+
+// Jobs that die again while an operation replays are not replayed again.
+func TestReplayDoesNotLoop(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.dead("t", 300)
+		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(50)})
+		died := 0
+		for {
+			got, err := n.Get(t.Context(), o.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.State != Running {
+				break
+			}
+			died += r.end(job.OutcomeRefused)
+			pass(200 * time.Millisecond)
+		}
+		if died < 250 {
+			t.Errorf("only %d died again during the operation", died)
+		}
+		r.once(keys)
+	})
+}
+
+// Nor are jobs run again that failed since, or rescheduled that were already.
+func TestRunAndRescheduleDoNotLoop(t *testing.T) {
+	for _, d := range []Draft{
+		{Action: "run", Filter: Filter{Topic: "t"}, Rate: ptr(50)},
+		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Hour)},
+		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Second)},
+		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), At: 1},
+	} {
+		inBubble(t, func(r *rig) {
+			n := r.node("a")
+			defer n.end()
+			keys := r.register("t", 300, later)
+			pass(time.Second)
+			o := n.create(d)
+			for {
+				got, err := n.Get(t.Context(), o.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.State != Running {
+					if counts(got) != "done: matched 300, changed 300, skipped 0, failed 0" {
+						t.Error(counts(got))
+					}
+					break
+				}
+				r.end(job.OutcomeFailed)
+				pass(200 * time.Millisecond)
+			}
+			r.once(keys)
+		})
+	}
+}
+
+func TestReschedule(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.register("t", 20, later)
+		o := n.create(Draft{Action: "reschedule", All: true, Delay: ptr(3 * time.Hour)})
+		n.await(o.ID)
+		j, err := r.Get(t.Context(), keys[7])
+		if err != nil || j.NextAt != o.StartedAt.Add(3*time.Hour) {
+			t.Errorf("due at %d, %v, want %d", j.NextAt, err, o.StartedAt.Add(3*time.Hour))
+		}
+	})
+}
+
+func TestCancelByFilter(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.register("t", 30, later)
+		o := n.create(Draft{Action: "cancel", Filter: Filter{Topic: "t", Endpoint: "http://e1.example:80"}})
+		if o.Estimate != nil {
+			t.Errorf("estimate %d", *o.Estimate)
+		}
+		if got := counts(n.await(o.ID)); got != "done: matched 10, changed 10, skipped 0, failed 0" {
+			t.Error(got)
+		}
+		if diff := cmp.Diff(map[job.State]int64{job.Waiting: 20, job.Cancelled: 10}, r.states("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// A cancel of a job in flight is noted once.
+func TestCancelInFlight(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.register("t", 1)
+		if _, err := r.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, ProbeLimit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		hints, err := r.Pop(t.Context(), 0, 10, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"done: matched 1, changed 1, skipped 0, failed 0", "done: matched 0, changed 0, skipped 0, failed 0"} {
+			if got := counts(n.await(n.create(Draft{Action: "cancel", All: true}).ID)); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
+func TestStopAndResume(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.node("a"), r.node("b")
+		defer a.end()
+		defer b.end()
+		keys := r.dead("t", 600)
+		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		pass(3 * time.Second)
+		if _, err := b.Stop(t.Context(), o.ID); err != nil { // which does not work on it
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		stopped, err := b.Get(t.Context(), o.ID)
+		if err != nil || stopped.State != Stopped || stopped.EndedAt != 0 {
+			t.Fatalf("%+v, %v", stopped, err)
+		}
+		if stopped.Changed != int64(r.changed()) || stopped.Changed < 250 || stopped.Changed > 450 {
+			t.Errorf("stopped at %d jobs; %d were changed", stopped.Changed, r.changed())
+		}
+		pass(time.Minute)
+		if n := r.changed(); int64(n) != stopped.Changed {
+			t.Errorf("%d jobs were changed after the stop", int64(n)-stopped.Changed)
+		}
+		if again, err := a.Stop(t.Context(), o.ID); err != nil || again.State != Stopped {
+			t.Errorf("stopping twice: %v, %v", again.State, err)
+		}
+		if _, err := b.Resume(t.Context(), o.ID); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if _, err := b.Stop(t.Context(), o.ID); err != nil { // which works on it now
+			t.Fatal(err)
+		}
+		if _, err := a.Resume(t.Context(), o.ID); err != nil {
+			t.Fatal(err)
+		}
+		done := a.await(o.ID)
+		if done.State != Done || done.Matched != done.Changed {
+			t.Error(counts(done))
+		}
+		r.once(keys)
+		for name, call := range map[string]func() error{
+			"Stop":   func() error { _, err := a.Stop(t.Context(), o.ID); return err },
+			"Resume": func() error { _, err := a.Resume(t.Context(), o.ID); return err },
+		} {
+			if err := call(); !errors.Is(err, ErrEnded) {
+				t.Errorf("%s of what is done: %v", name, err)
+			}
+		}
+	})
+}
+
+// A node that dies is followed by another, and each job is changed once.
+func TestTakeover(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		keys := r.dead("t", 600)
+		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		pass(2500 * time.Millisecond)
+		b := r.node("b")
+		defer b.end()
+		a.kill()
+		before := r.changed()
+		pass(lease - time.Second)
+		if n := r.changed(); n > before+1 {
+			t.Errorf("%d jobs were changed within the lease of a dead node", n-before)
+		}
+		done := b.await(o.ID)
+		r.once(keys)
+		if done.State != Done || done.Changed > 600 || done.Changed < 450 {
+			t.Error(counts(done))
+		}
+		a.dead.mu.Lock()
+		a.dead.now = false // it was only cut off, and comes back
+		a.dead.mu.Unlock()
+		pass(5 * time.Second)
+		r.once(keys)
+		if again, err := b.Get(t.Context(), o.ID); err != nil || counts(again) != counts(done) {
+			t.Errorf("%s, %v, after %s", counts(again), err, counts(done))
+		}
+		a.end()
+	})
+}
+
+// A node that stops in order lets another go on at once.
+func TestHandover(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.node("a"), r.node("b")
+		defer b.end()
+		keys := r.dead("t", 600)
+		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		pass(2500 * time.Millisecond)
+		a.end()
+		stood := r.changed()
+		pass(lookEvery + time.Second)
+		if r.changed() == stood {
+			t.Error("nobody goes on")
+		}
+		if got := counts(b.await(o.ID)); got != "done: matched 600, changed 600, skipped 0, failed 0" {
+			t.Error(got)
+		}
+		r.once(keys)
+	})
+}
+
+// An outage of the store delays, and nothing else.
+func TestOutage(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.dead("t", 300)
+		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		for _, calls := range []string{"Update", "List", "PutDocument", "Update List PutDocument"} {
+			pass(500 * time.Millisecond)
+			r.failWith(func(call string) error {
+				if strings.Contains(calls, call) {
+					return store.ErrUnavailable
+				}
+				return nil
+			})
+			pass(4 * time.Second)
+			r.failWith(nil)
+		}
+		if got := counts(n.await(o.ID)); got != "done: matched 300, changed 300, skipped 0, failed 0" {
+			t.Error(got)
+		}
+		r.once(keys)
+	})
+}
+
+// Jobs that cannot be changed are counted and named; the others are changed.
+func TestFailures(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.dead("t", 30)
+		calls := 0
+		r.failWith(func(call string) error {
+			if call != "Update" {
+				return nil
+			}
+			if calls++; calls <= 15 {
+				return map[bool]error{true: store.ErrConflict, false: errDefect}[calls%2 == 0]
+			}
+			return nil
+		})
+		o := n.await(n.create(Draft{Action: "replay", All: true}).ID)
+		if got := counts(o); got != "done: matched 30, changed 15, skipped 0, failed 15" {
+			t.Error(got)
+		}
+		if len(o.Errors) != maxErrors || o.Errors[0].Job != "t/00000" || strings.Contains(o.Errors[0].Message, "defect") {
+			t.Errorf("errors %v", o.Errors)
+		}
+	})
+}
+
+// Jobs that change between the listing and their turn are passed over.
+func TestSkips(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.dead("t", 100)
+		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		pass(100 * time.Millisecond) // its page is listed
+		if _, err := r.Store.Update(t.Context(), keys[99], (*job.Job).Replay); err != nil {
+			t.Fatal(err)
+		}
+		if got := counts(n.await(o.ID)); got != "done: matched 100, changed 99, skipped 1, failed 0" {
+			t.Error(got)
+		}
+	})
+}
+
+// An operation that cannot go on fails, and says why.
+func TestCannotGoOn(t *testing.T) {
+	for _, err := range []error{store.ErrBadCursor, errDefect} {
+		inBubble(t, func(r *rig) {
+			n := r.node("a")
+			defer n.end()
+			r.dead("t", 3)
+			r.failWith(func(call string) error {
+				if call == "List" {
+					return err
+				}
+				return nil
+			})
+			o := n.await(n.create(Draft{Action: "replay", All: true}).ID)
+			if o.State != Failed || o.Why == "" || o.EndedAt == 0 || strings.Contains(o.Why, "defect") {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+}
+
+func TestPreview(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.dead("t", 2500)
+		r.register("u", 10, later)
+		for want, d := range map[int64]Draft{
+			2500: {Action: "replay", All: true},
+			834:  {Action: "replay", Filter: Filter{Endpoint: "http://e0.example:80"}},
+			10:   {Action: "run", All: true},
+		} {
+			p, err := n.Preview(t.Context(), d)
+			if err != nil || p.Matched != want || !p.Complete {
+				t.Errorf("%d %v %v, want %d", p.Matched, p.Complete, err, want)
+			}
+		}
+		if r.changed() > 0 {
+			t.Error("a preview changed jobs")
+		}
+		r.failWith(func(string) error { pass(previewTime); return nil })
+		if p, err := n.Preview(t.Context(), Draft{Action: "replay", All: true}); err != nil || p.Complete || p.Matched != 1000 {
+			t.Errorf("%+v, %v", p, err)
+		}
+	})
+}
+
+func TestOldOnesAreForgotten(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.register("t", 1, later)
+		o := n.await(n.create(Draft{Action: "run", All: true}).ID)
+		pass(KeptFor - time.Minute)
+		if _, err := n.Get(t.Context(), o.ID); err != nil {
+			t.Fatal(err)
+		}
+		pass(3 * time.Minute)
+		if _, err := n.Get(t.Context(), o.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v, want ErrNotFound", err)
+		}
+	})
+}
+
+func TestThereAreNotTooMany(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m, err := New(Options{Store: r, ID: "idle"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for range MaxKept {
+			pass(time.Millisecond)
+			o, err := m.Create(t.Context(), Draft{Action: "run", All: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, o.ID)
+		}
+		if _, err := m.Create(t.Context(), Draft{Action: "run", All: true}); !errors.Is(err, ErrTooMany) {
+			t.Fatalf("%v, want ErrTooMany", err)
+		}
+		o, version, err := m.read(t.Context(), ids[3])
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.State = Done
+		doc, err := o.document(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.PutDocument(t.Context(), doc); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Millisecond)
+		if _, err := m.Create(t.Context(), Draft{Action: "run", All: true}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Get(t.Context(), ids[3]); !errors.Is(err, ErrNotFound) {
+			t.Errorf("the ended one is still there: %v", err)
+		}
+		var listed []string
+		cursor := ""
+		for {
+			page, err := m.List(t.Context(), 300, cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range page.Operations {
+				listed = append(listed, o.ID)
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		if len(listed) != MaxKept || listed[MaxKept-1] != ids[0] || listed[1] != ids[MaxKept-1] {
+			t.Errorf("%d listed, from %s to %s", len(listed), listed[0], listed[len(listed)-1])
+		}
+	})
+}
+
+func TestDraftsAreChecked(t *testing.T) {
+	topic := Filter{Topic: "t"}
+	for name, tc := range map[string]struct {
+		d    Draft
+		want string
+	}{
+		"no action":            {Draft{Filter: topic}, "/action"},
+		"unknown action":       {Draft{Action: "purge", Filter: topic}, "/action"},
+		"no filter":            {Draft{Action: "run"}, "/filter"},
+		"state of another":     {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Dead, job.Waiting}}}, "/filter/state"},
+		"run what runs":        {Draft{Action: "run", Filter: Filter{States: []job.State{job.Running}}}, "/filter/state"},
+		"rate too low":         {Draft{Action: "run", Filter: topic, Rate: ptr(0)}, "/rate"},
+		"rate too high":        {Draft{Action: "run", Filter: topic, Rate: ptr(MaxRate + 1)}, "/rate"},
+		"no time":              {Draft{Action: "reschedule", Filter: topic}, "/delay"},
+		"two times":            {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Hour), At: 5}, "/at"},
+		"too long":             {Draft{Action: "reschedule", Filter: topic, Delay: ptr(job.MaxDelay + time.Hour)}, "/delay"},
+		"too late":             {Draft{Action: "reschedule", Filter: topic, At: 1 << 50}, "/at"},
+		"delay of another":     {Draft{Action: "run", Filter: topic, Delay: ptr(time.Hour)}, "/delay"},
+		"time of another":      {Draft{Action: "cancel", Filter: topic, At: 5}, "/at"},
+		"everything is wrong":  {Draft{Action: "purge", Rate: ptr(-1), At: 5}, "/action /filter /rate /at"},
+		"all":                  {Draft{Action: "cancel", All: true}, ""},
+		"a delay of nothing":   {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Duration(0))}, ""},
+		"a time in the past":   {Draft{Action: "reschedule", Filter: topic, At: 5}, ""},
+		"replay what was done": {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Delivered}}}, ""},
+	} {
+		_, err := tc.d.operation(job.Instant(1_767_258_000_000))
+		var invalid *job.ValidationError
+		var got []string
+		if errors.As(err, &invalid) {
+			for _, f := range invalid.Fields {
+				got = append(got, f.Pointer)
+			}
+		}
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s: refused for %v, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// What another version has written is not taken for what it is not.
+func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		r.register("t", 3, later)
+		for name, data := range map[string]string{
+			"01A": `{"action":"purge","state":"running","rate":5}`,
+			"01B": `{"action":"cancel","state":"running","rate":5,"filter":{"colour":"blue"}}`,
+			"01C": `{`,
+		} {
+			if _, err := r.PutDocument(t.Context(), store.Document{Kind: documentKind, Name: name, Data: []byte(data)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		if r.changed() > 0 {
+			t.Errorf("%d jobs were changed", r.changed())
+		}
+		if page, err := n.List(t.Context(), 10, ""); err != nil || len(page.Operations) != 0 {
+			t.Errorf("%v, %v", page, err)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := New(Options{ID: "a"}); err == nil {
+		t.Error("no store is taken")
+	}
+}

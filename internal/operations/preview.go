@@ -1,0 +1,60 @@
+package operations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// previewTime bounds the counting of one preview; requests have twice as long.
+const previewTime = 5 * time.Second
+
+// previewPage is how many jobs are looked at in a step.
+const previewPage = 1000
+
+// Preview is what an operation would do.
+type Preview struct {
+	Operation Operation // without an id
+	Matched   int64     // jobs that it would change
+	// Complete is false when there was no time to count them all.
+	Complete bool
+}
+
+// Preview counts what an operation would change, for a few seconds at most. It
+// changes nothing. Errors: a *job.ValidationError, or the store's.
+func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
+	o, err := m.draft(ctx, d)
+	if err != nil {
+		return Preview{}, err
+	}
+	p := Preview{Operation: o}
+	until := m.clock.Now().Add(previewTime)
+	q := o.query()
+	q.Limit = previewPage
+	for {
+		page, err := m.store.List(ctx, q)
+		if err != nil {
+			return Preview{}, fmt.Errorf("count jobs: %w", err)
+		}
+		p.Matched += o.count(page)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			p.Complete = true
+			return p, nil
+		}
+		if !m.clock.Now().Before(until) {
+			return p, nil
+		}
+	}
+}
+
+// count is how many jobs of a page there is something to do with.
+func (o *Operation) count(page store.Page) (n int64) {
+	for i := range page.Jobs {
+		if o.selects(&page.Jobs[i], o.StartedAt) {
+			n++
+		}
+	}
+	return n
+}

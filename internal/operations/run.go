@@ -1,0 +1,151 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// lease is how long a document may stay as it is before its operation is
+	// taken over. Who works on it writes it every saveEvery.
+	lease     = 10 * time.Second
+	saveEvery = time.Second
+	// lookEvery is how often a node looks for operations to take on, and
+	// sweepEvery for those to forget.
+	lookEvery  = 3 * time.Second
+	sweepEvery = time.Minute
+	// maxWorking is how many operations a node works on at a time.
+	maxWorking = 8
+	// outagePause is how long to wait before asking the store again.
+	outagePause = time.Second
+	callTimeout = 10 * time.Second
+)
+
+// Run works on operations until ctx ends. Then it writes down how far it has
+// come, so that another node may go on at once.
+func (m *Manager) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	defer workers.Wait()
+	seen := map[string]sighting{}
+	var swept time.Time
+	for ctx.Err() == nil {
+		docs, err := m.store.ListDocuments(ctx, documentKind)
+		if err == nil {
+			m.take(ctx, docs, seen, &workers)
+			if now := m.clock.Now(); now.Sub(swept) >= sweepEvery {
+				swept = now
+				m.sweep(ctx, docs)
+			}
+		}
+		m.rest(ctx)
+	}
+	return nil
+}
+
+// rest waits until there may be something to do.
+func (m *Manager) rest(ctx context.Context) {
+	timer := m.clock.NewTimer(lookEvery)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	case <-m.kick:
+	}
+}
+
+// sighting is a document as it was seen first.
+type sighting struct {
+	version uint64
+	at      time.Time
+}
+
+// take begins to work on operations that nobody works on.
+func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[string]sighting, workers *sync.WaitGroup) {
+	there := make(map[string]bool, len(docs))
+	now := m.clock.Now()
+	for _, d := range docs {
+		there[d.Name] = true
+		if s, ok := seen[d.Name]; !ok || s.version != d.Version {
+			seen[d.Name] = sighting{version: d.Version, at: now}
+		}
+		o, err := decode(d)
+		if err != nil || o.State != Running || m.busyWith(d.Name) {
+			continue
+		}
+		if o.Owner != "" && now.Sub(seen[d.Name].at) < lease {
+			continue
+		}
+		m.begin(ctx, o, d.Version, workers)
+	}
+	for name := range seen {
+		if !there[name] {
+			delete(seen, name)
+		}
+	}
+}
+
+// busyWith reports whether this node works on an operation, or can take no other.
+func (m *Manager) busyWith(id string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.working[id] != nil || len(m.working) >= maxWorking
+}
+
+// begin starts a worker if no other node is faster.
+func (m *Manager) begin(ctx context.Context, o Operation, version uint64, workers *sync.WaitGroup) {
+	from := o.Owner
+	o.Owner = m.id
+	doc, err := o.document(version)
+	if err == nil {
+		doc, err = m.store.PutDocument(ctx, doc)
+	}
+	if err != nil {
+		return // another node has it, or the store is away: it will be seen again
+	}
+	working, cancel := context.WithCancel(ctx)
+	m.mu.Lock()
+	m.working[o.ID] = cancel
+	m.mu.Unlock()
+	m.log.Info("operation: at work", "operation", o.ID, "action", string(o.Action), "taken_from", from)
+	workers.Go(func() {
+		defer func() {
+			cancel()
+			m.mu.Lock()
+			delete(m.working, o.ID)
+			m.mu.Unlock()
+			m.wake()
+		}()
+		newWorker(m, o, doc.Version).run(working)
+	})
+}
+
+// sweep forgets operations that ended long ago.
+func (m *Manager) sweep(ctx context.Context, docs []store.Document) {
+	old := func(now job.Instant) (found []store.Document) {
+		for _, d := range docs {
+			if o, err := decode(d); err == nil && o.State != Running && now.Sub(o.UpdatedAt) > KeptFor {
+				found = append(found, d)
+			}
+		}
+		return found
+	}
+	// The store's clock decides; this one, whether it is worth asking.
+	if len(old(job.InstantOf(m.clock.Now().Add(KeptFor/2)))) == 0 {
+		return
+	}
+	depth, err := m.store.Depth(ctx)
+	if err != nil {
+		return
+	}
+	for _, d := range old(depth.Now) {
+		err := m.store.DeleteDocument(ctx, documentKind, d.Name, d.Version)
+		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+			return
+		}
+	}
+}

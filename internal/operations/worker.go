@@ -1,0 +1,306 @@
+package operations
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	maxPage = 500 // jobs that are listed at a time
+	atOnce  = 32  // jobs of an operation that are changed at a time
+	// burst is the part of a second whose jobs may be changed at once after a
+	// delay, so that the rate is reached although timers are late.
+	burst = 20
+)
+
+// Ends of a worker's work, and of a job's turn.
+var (
+	errLost       = errors.New("the operation is no longer this node's")
+	errPassedOver = errors.New("the job is not meant any more")
+)
+
+// worker works on one operation. Its run alone writes the document; changes of
+// jobs run beside it and count under the lock.
+type worker struct {
+	m       *Manager
+	version uint64
+	saved   time.Time
+	pace    *rate.Limiter
+	ahead   time.Duration // of the store's clock before the node's
+
+	mu sync.Mutex
+	op Operation
+}
+
+func newWorker(m *Manager, o Operation, version uint64) *worker {
+	now, full := m.clock.Now(), max(1, o.Rate/burst)
+	w := &worker{m: m, op: o, version: version, saved: now, pace: rate.NewLimiter(rate.Limit(o.Rate), full)}
+	w.pace.ReserveN(now, full) // nothing is due to it yet
+	return w
+}
+
+// run works until the operation is done or not this node's any more, or ctx ends.
+func (w *worker) run(ctx context.Context) {
+	err := w.readClock(ctx)
+	for err == nil {
+		err = w.page(ctx)
+	}
+	switch {
+	case errors.Is(err, errLost):
+	case errors.Is(err, errDone):
+		w.finish(ctx, Done, "")
+	case errors.Is(err, store.ErrBadCursor):
+		w.finish(ctx, Failed, "The place that it had reached cannot be found again. Begin another: what is done is not done twice.")
+	case ctx.Err() != nil:
+		w.leave(context.WithoutCancel(ctx))
+	default:
+		w.m.log.Error("operation: it cannot go on", "operation", w.op.ID, "error", err)
+		w.finish(ctx, Failed, "The jobs cannot be listed; the log says more.")
+	}
+	w.m.log.Info("operation: no longer at work", "operation", w.op.ID, "state", string(w.op.State),
+		"matched", w.op.Matched, "changed", w.op.Changed, "skipped", w.op.Skipped, "failed", w.op.Failed)
+}
+
+var errDone = errors.New("there are no more jobs")
+
+// readClock learns how far the store's clock is from this one.
+func (w *worker) readClock(ctx context.Context) error {
+	return w.insist(ctx, func(ctx context.Context) error {
+		depth, err := w.m.store.Depth(ctx)
+		w.ahead = depth.Now.Sub(job.InstantOf(w.m.clock.Now()))
+		return err
+	})
+}
+
+// now is the time by the store's clock, as near as matters for showing it.
+func (w *worker) now() job.Instant { return job.InstantOf(w.m.clock.Now().Add(w.ahead)) }
+
+// insist repeats a call until the store can do it, or ctx ends.
+func (w *worker) insist(ctx context.Context, call func(context.Context) error) error {
+	for {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		err := call(limited)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil || !away(err):
+			return err
+		}
+		if err := job.Sleep(ctx, w.m.clock, outagePause); err != nil {
+			return err
+		}
+	}
+}
+
+// away: the store may be able to do it later.
+func away(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// page works on the jobs of one page. The cursor moves on when all are done.
+func (w *worker) page(ctx context.Context) error {
+	q := w.op.query()
+	q.Limit, q.Cursor = min(w.op.Rate, maxPage), w.op.Cursor
+	var page store.Page
+	err := w.insist(ctx, func(ctx context.Context) (err error) {
+		page, err = w.m.store.List(ctx, q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var changes errgroup.Group
+	changes.SetLimit(atOnce)
+	for i := range page.Jobs {
+		if err = w.next(ctx, &page.Jobs[i], &changes); err != nil {
+			break
+		}
+	}
+	_ = changes.Wait() // none gives an error
+	if err != nil {
+		return err
+	}
+	w.op.Cursor = page.Next
+	if page.Next == "" {
+		return errDone
+	}
+	return w.saveIfDue(ctx)
+}
+
+// next changes a job when its turn has come.
+func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) error {
+	if err := w.saveIfDue(ctx); err != nil || !w.op.selects(j, w.now()) {
+		return err
+	}
+	now := w.m.clock.Now()
+	turn := now.Add(w.pace.ReserveN(now, 1).DelayFrom(now))
+	for {
+		wait := turn.Sub(w.m.clock.Now())
+		if wait <= 0 {
+			break
+		}
+		if err := job.Sleep(ctx, w.m.clock, min(wait, saveEvery)); err != nil {
+			return err
+		}
+		if err := w.saveIfDue(ctx); err != nil {
+			return err
+		}
+	}
+	w.mu.Lock()
+	w.op.Matched++
+	w.mu.Unlock()
+	key := j.Key
+	changes.Go(func() error {
+		w.count(key, w.change(context.WithoutCancel(ctx), ctx.Done(), key))
+		return nil
+	})
+	return nil
+}
+
+// change changes one job. What was begun is brought to an end, except that an
+// outage of the store is not waited for any longer once stop is closed.
+func (w *worker) change(ctx context.Context, stop <-chan struct{}, key job.Key) error {
+	for unsure := false; ; unsure = true {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		_, err := w.m.store.Update(limited, key, w.op.change)
+		cancel()
+		switch {
+		case unsure && skipped(err):
+			return nil // the call before did it, but its answer was lost
+		case !away(err):
+			return err
+		}
+		timer := w.m.clock.NewTimer(outagePause)
+		select {
+		case <-stop:
+			timer.Stop()
+			return err
+		case <-timer.C():
+		}
+	}
+}
+
+// skipped: the job changed before its turn came.
+func skipped(err error) bool {
+	for _, known := range []error{errPassedOver, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *worker) count(key job.Key, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.op.Changed++
+	case skipped(err):
+		w.op.Skipped++
+	case away(err):
+		w.op.Matched-- // it is left to whoever goes on
+	default:
+		w.op.Failed++
+		w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
+		if len(w.op.Errors) < maxErrors {
+			w.op.Errors = append(w.op.Errors, JobError{Job: key.String(), Message: message(err)})
+		}
+	}
+}
+
+// message is what is shown of an error: it goes to clients.
+func message(err error) string {
+	if errors.Is(err, store.ErrConflict) {
+		return "The job went on changing."
+	}
+	return "The job cannot be changed; the log says more."
+}
+
+// saveIfDue writes the document when the last time was saveEvery ago. No job is
+// changed while that fails, so that no other node can have taken over.
+func (w *worker) saveIfDue(ctx context.Context) error {
+	if w.m.clock.Now().Sub(w.saved) < saveEvery {
+		return nil
+	}
+	return w.save(ctx)
+}
+
+// save writes the document; errLost means that it is somebody else's now.
+func (w *worker) save(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		w.op.UpdatedAt = w.now()
+		doc, err := w.op.document(w.version)
+		w.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		err = w.insist(ctx, func(ctx context.Context) (err error) {
+			doc, err = w.m.store.PutDocument(ctx, doc)
+			return err
+		})
+		switch {
+		case err == nil:
+			w.version, w.saved = doc.Version, w.m.clock.Now()
+			return nil
+		case !errors.Is(err, store.ErrConflict):
+			return err
+		}
+		if err := w.settle(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// settle is for a document of another version than expected. It may be this
+// node's own, when only the answer to its writing was lost. A client that stopped
+// the operation does not know what was done since the last time: that is added.
+func (w *worker) settle(ctx context.Context) error {
+	var stored Operation
+	var version uint64
+	err := w.insist(ctx, func(ctx context.Context) (err error) {
+		stored, version, err = w.m.read(ctx, w.op.ID)
+		return err
+	})
+	switch {
+	case err != nil:
+		return errLost
+	case stored.State == Running && stored.Owner == w.m.id:
+		w.version = version
+		return nil
+	case stored.State != Stopped:
+		return errLost
+	}
+	w.mu.Lock()
+	w.op.State, w.op.Why, w.op.EndedAt, w.op.Owner = Stopped, "", 0, ""
+	doc, err := w.op.document(version)
+	w.mu.Unlock()
+	if err == nil {
+		_, _ = w.m.store.PutDocument(ctx, doc) // or it counts a few jobs less
+	}
+	return errLost
+}
+
+// finish ends the operation.
+func (w *worker) finish(ctx context.Context, s State, why string) {
+	w.op.State, w.op.Why, w.op.Owner, w.op.EndedAt = s, why, "", w.now()
+	_ = w.save(ctx) // or the last page is worked on again
+}
+
+// leave lets another node go on at once.
+func (w *worker) leave(ctx context.Context) {
+	w.op.Owner = ""
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_ = w.save(limited) // or it is taken over when the lease ends
+}
