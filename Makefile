@@ -14,7 +14,12 @@ COVER_BAR := 90
 COVERED := job retrypolicy store
 
 FUZZTIME ?= 30s
-BENCH ?= .
+# Of `make bench`: how much is measured (default or long), and which scenarios.
+BENCH ?= default
+ONLY ?=
+# Which Go benchmarks `make bench-go` runs, and `make bench-compare` against REV.
+GOBENCH ?= .
+REV ?= HEAD~1
 # How many worlds `make simulate` runs on memstore.
 SIM_SEEDS ?= 5000
 # The p99 of received − due that `make lateness` accepts.
@@ -41,6 +46,7 @@ test: deps ## all tests with the race detector; installs what it needs where tha
 	@mkdir -p build
 	go test -race -timeout 8m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
 	go test -race -timeout 8m -count 1 -p 1 ./e2e/...
+	cd bench && go vet ./... && go test -timeout 8m ./...
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
 
 .PHONY: model
@@ -80,10 +86,12 @@ cover: ## the coverage of the last `make test`, line by line, as build/coverage.
 lint: $(golangci_lint) ## linters, format and module file
 	$(golangci_lint) run ./...
 	go mod tidy -diff
+	cd bench && ../$(golangci_lint) run ./... && go mod tidy -diff
 
 .PHONY: fmt
 fmt: $(golangci_lint) ## format all Go files
 	$(golangci_lint) fmt ./...
+	cd bench && ../$(golangci_lint) fmt ./...
 
 $(golangci_lint):
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
@@ -94,8 +102,16 @@ fuzz: ## each fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: deps ## Go benchmarks; BENCH selects
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(in_process)
+bench: deps ## duehook beside other queues and the limit, into docs/benchmarks.md: 10 minutes; BENCH=long for more
+	cd bench && go run . -size $(BENCH) -docs ../docs $(if $(ONLY),-only $(ONLY)) $(if $(filter default,$(BENCH)),-budget 9m)
+
+.PHONY: bench-go
+bench-go: deps ## Go benchmarks; GOBENCH selects
+	go test -run '^$$' -bench '$(GOBENCH)' -benchmem $(in_process)
+
+.PHONY: bench-compare
+bench-compare: deps ## Go benchmarks of the hot pieces at REV against now, with benchstat
+	scripts/bench-compare '$(REV)' $(if $(filter-out .,$(GOBENCH)),'$(GOBENCH)')
 
 .PHONY: lateness
 lateness: deps ## received − due at 200 jobs/s on both backends; fails above LATENESS_BAR

@@ -12,8 +12,9 @@ import (
 
 // StartPostgres starts a PostgreSQL server with an empty database, postgres.
 // Unless durable is set it does not wait for the disk. The caller closes it;
-// tests share one, for it takes a second to start.
-func StartPostgres(durable bool) (*SQLServer, error) {
+// tests share one, for it takes a second to start. options go onto its command
+// line.
+func StartPostgres(durable bool, options ...string) (*SQLServer, error) {
 	bin, err := postgresPrograms()
 	if err != nil {
 		return nil, err
@@ -31,7 +32,7 @@ func StartPostgres(durable bool) (*SQLServer, error) {
 		if !durable {
 			args = append(args, "-F", "-c", "full_page_writes=off")
 		}
-		return filepath.Join(bin, "postgres"), args
+		return filepath.Join(bin, "postgres"), append(args, options...)
 	}
 	s.ready = func(ctx context.Context) error {
 		return exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run()

@@ -39,6 +39,9 @@ func (s *SQLServer) URL(database string) string { return s.url(database) }
 // Addr is the server's host:port; it stays the same over restarts.
 func (s *SQLServer) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
+// PID is the process id of the running server.
+func (s *SQLServer) PID() int { return s.cmd.Process.Pid }
+
 // Close ends the server at once and deletes its directory.
 func (s *SQLServer) Close() error {
 	return errors.Join(s.Kill(), os.RemoveAll(s.dir))

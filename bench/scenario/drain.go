@@ -1,0 +1,261 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/duehook/duehook/bench/contender"
+	"github.com/duehook/duehook/bench/report"
+	"github.com/duehook/duehook/bench/stats"
+	"github.com/duehook/duehook/bench/system"
+)
+
+// arrivalLimit is how long the last job is waited for.
+const arrivalLimit = 10 * time.Minute
+
+const topic = "bench"
+
+func oneTopic(int) string { return topic }
+
+// backlog is jobs that are all due already.
+func (r *runner) backlog(jobs int) *contender.Load {
+	due := r.clock.Now().Add(-time.Second)
+	return &contender.Load{
+		Jobs: jobs, URL: r.receiver.Base + "/hook", Topic: oneTopic, Due: func(int) time.Time { return due },
+	}
+}
+
+// waitingJobs are jobs that are due long after, and evenly so. Their numbers are
+// none that the receiver expects.
+func (r *runner) waitingJobs(jobs int) *contender.Load {
+	first := r.clock.Now().Add(24 * time.Hour)
+	return &contender.Load{
+		First: 1_000_000_000, Jobs: jobs, URL: r.receiver.Base + "/hook",
+		Topic: func(int) string { return "waiting" },
+		Due:   func(n int) time.Time { return first.Add(time.Duration(n%86_400) * time.Second) },
+	}
+}
+
+// drained is what draining a backlog took.
+type drained struct {
+	perSecond float64
+	// Processor time per 10,000 jobs, in seconds.
+	processes, store, receiver float64
+}
+
+// drain measures from the first request to the arrival of the last job. The
+// jobs are there before anybody delivers.
+func (r *runner) drain(ctx context.Context, name string, s contender.Setup, l *contender.Load, failFirst bool) (d drained, err error) {
+	c, err := r.contend(ctx, name, s)
+	if err != nil {
+		return d, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := c.Load(ctx, l); err != nil {
+		return d, err
+	}
+	return r.drainLoaded(ctx, c, l.Jobs, failFirst)
+}
+
+// drainLoaded starts a contender that has been loaded.
+func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs int, failFirst bool) (d drained, err error) {
+	if err := r.receiver.Expect(ctx, jobs, failFirst); err != nil {
+		return d, err
+	}
+	before, err := c.Cost()
+	if err != nil {
+		return d, err
+	}
+	receiverBefore, err := system.CPUTime(r.process.PID())
+	if err != nil {
+		return d, err
+	}
+	if err := c.Start(ctx); err != nil {
+		return d, err
+	}
+	got, err := r.receiver.Report(ctx, arrivalLimit)
+	if err != nil {
+		return d, err
+	}
+	if got.Accepted != jobs || got.Strange > 0 {
+		return d, fmt.Errorf("of %d jobs %d arrived, and %d strange ones", jobs, got.Accepted, got.Strange)
+	}
+	after, err := c.Cost()
+	if err != nil {
+		return d, err
+	}
+	receiverAfter, err := system.CPUTime(r.process.PID())
+	if err != nil {
+		return d, err
+	}
+	cost, per := after.Sub(before), 10_000/float64(jobs)
+	return drained{
+		perSecond: float64(jobs) / got.Last.Sub(got.First).Seconds(),
+		processes: cost.Processes.Seconds() * per, store: cost.Store.Seconds() * per,
+		receiver: (receiverAfter - receiverBefore).Seconds() * per,
+	}, nil
+}
+
+// drainTable compares contenders by their rates.
+type drainTable struct {
+	rates                      map[string]stats.Sample
+	processes, store, receiver map[string]stats.Sample
+}
+
+func newDrainTable() *drainTable {
+	return &drainTable{
+		rates: map[string]stats.Sample{}, processes: map[string]stats.Sample{},
+		store: map[string]stats.Sample{}, receiver: map[string]stats.Sample{},
+	}
+}
+
+func (t *drainTable) add(key string, d drained) {
+	t.rates[key] = append(t.rates[key], d.perSecond)
+	t.processes[key] = append(t.processes[key], d.processes)
+	t.store[key] = append(t.store[key], d.store)
+	t.receiver[key] = append(t.receiver[key], d.receiver)
+}
+
+// table has a column for the ratio of each own contender to the others.
+func (t *drainTable) table(names []string) report.Table {
+	table := report.Table{Header: []string{"", "jobs/s"}}
+	var own []string
+	for _, n := range names {
+		if contender.Own(n) {
+			own = append(own, n)
+			table.Header = append(table.Header, contender.Title(n)+" ÷ it")
+		}
+	}
+	table.Header = append(table.Header, "CPU s per 10,000: its processes", "its store", "the receiver")
+	for _, n := range names {
+		row := []string{contender.Title(n), t.rates[n].String()}
+		for _, o := range own {
+			ratio := "1"
+			if o != n {
+				ratio = t.rates[o].Over(t.rates[n]).String()
+			}
+			row = append(row, ratio)
+		}
+		table.Add(append(row, t.cpu(n)...)...)
+	}
+	return table
+}
+
+// cpu is the columns of processor time.
+func (t *drainTable) cpu(key string) []string {
+	store := "–"
+	if t.store[key].Median() > 0 {
+		store = stats.Number(t.store[key].Median())
+	}
+	return []string{stats.Number(t.processes[key].Median()), store, stats.Number(t.receiver[key].Median())}
+}
+
+func (t *drainTable) chart(name, title string, names []string) chart {
+	bars := report.Bars{Title: title, Unit: "jobs/s; the line is the range"}
+	for _, n := range names {
+		low, high := t.rates[n].Range()
+		bars.Bars = append(bars.Bars, report.Bar{
+			Label: contender.Title(n), Value: t.rates[n].Median(), Low: low, High: high,
+			Text: stats.Number(t.rates[n].Median()), Own: contender.Own(n),
+		})
+	}
+	return chart{name: name, title: title, svg: bars.SVG()}
+}
+
+// drains compares all contenders.
+func drains(ctx context.Context, r *runner) (*result, error) {
+	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.River, contender.Asynq)
+	t, err := r.compareDrains(ctx, names, r.setup, r.receiver.Base, false)
+	if err != nil {
+		return nil, err
+	}
+	title := fmt.Sprintf("Draining a backlog of %s jobs", stats.Count(r.Size.Backlog))
+	return &result{tables: []report.Table{t.table(names)}, charts: []chart{t.chart("drain", title, names)}}, nil
+}
+
+func (r *runner) compareDrains(ctx context.Context, names []string, s contender.Setup, base string, failFirst bool) (*drainTable, error) {
+	t := newDrainTable()
+	return t, r.rounds(names, func(name string) error {
+		load := r.backlog(r.Size.Backlog)
+		load.URL = base + "/hook"
+		d, err := r.drain(ctx, name, s, load, failFirst)
+		if err == nil {
+			t.add(name, d)
+			r.printf("  %s: %s jobs/s\n", contender.Title(name), stats.Number(d.perSecond))
+		}
+		return err
+	})
+}
+
+// secure drains to a receiver that speaks TLS.
+func secure(ctx context.Context, r *runner) (*result, error) {
+	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.Asynq)
+	t, err := r.compareDrains(ctx, names, r.setup, r.receiver.SecureBase, false)
+	if err != nil {
+		return nil, err
+	}
+	return &result{tables: []report.Table{t.table(names)}}, nil
+}
+
+// failing drains to a receiver that fails each job once.
+func failing(ctx context.Context, r *runner) (*result, error) {
+	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.River, contender.Asynq)
+	s := r.setup
+	s.Again = time.Second
+	t, err := r.compareDrains(ctx, names, s, r.receiver.Base, true)
+	if err != nil {
+		return nil, err
+	}
+	return &result{tables: []report.Table{t.table(names)}}, nil
+}
+
+// lanes drains one lane, and as many jobs in a lane each.
+func lanes(ctx context.Context, r *runner) (*result, error) {
+	each := func(n int) string { return fmt.Sprintf("lane-%d", n) }
+	table := report.Table{Header: []string{"", "one lane, jobs/s", stats.Count(r.Size.Lanes) + " lanes, jobs/s", "ratio"}}
+	names := r.among(contender.Duehook, contender.Embedded)
+	one, many := map[string]stats.Sample{}, map[string]stats.Sample{}
+	err := r.rounds(names, func(name string) error {
+		for _, kind := range []struct {
+			topic func(int) string
+			into  map[string]stats.Sample
+		}{{oneTopic, one}, {each, many}} {
+			load := r.backlog(r.Size.Lanes)
+			load.Topic = kind.topic
+			d, err := r.drain(ctx, name, r.setup, load, false)
+			if err != nil {
+				return err
+			}
+			kind.into[name] = append(kind.into[name], d.perSecond)
+		}
+		return nil
+	})
+	for _, n := range names {
+		table.Add(contender.Title(n), one[n].String(), many[n].String(), many[n].Over(one[n]).String())
+	}
+	return &result{tables: []report.Table{table}}, err
+}
+
+// nodes drains with one node and with four on one Redis.
+func nodes(ctx context.Context, r *runner) (*result, error) {
+	const several = 4
+	counts := map[string]int{"1 node": 1, "4 nodes": several}
+	names := []string{"1 node", "4 nodes"}
+	t := newDrainTable()
+	err := r.rounds(names, func(name string) error {
+		s := r.setup
+		s.Nodes = counts[name]
+		d, err := r.drain(ctx, contender.Duehook, s, r.backlog(r.Size.Backlog), false)
+		if err == nil {
+			t.add(name, d)
+		}
+		return err
+	})
+	table := report.Table{Header: []string{"", "jobs/s", "÷ 1 node", "CPU s per 10,000: nodes", "Redis", "the receiver"}}
+	for _, n := range names {
+		table.Add(append([]string{n, t.rates[n].String(), t.rates[n].Over(t.rates[names[0]]).String()}, t.cpu(n)...)...)
+	}
+	return &result{tables: []report.Table{table}}, err
+}
