@@ -48,6 +48,27 @@ test: deps ## all tests with the race detector; installs what it needs where tha
 	go test -race -timeout 8m -count 1 -p 1 ./e2e/...
 	cd bench && go vet ./... && go test -timeout 8m ./...
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+	$(MAKE) web-test
+
+# npm writes this file last, so it tells how old the installation is.
+npm_installed := web/node_modules/.package-lock.json
+
+$(npm_installed): web/package-lock.json
+	npm --prefix web ci --no-fund --no-audit
+	@touch $@
+
+.PHONY: web
+web: $(npm_installed) ## build the dashboard from web/ into internal/dashboard, which is committed
+	npm --prefix web run check
+	npm --prefix web run build
+
+.PHONY: web-test
+web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
+	npm --prefix web run check
+	npm --prefix web run build -- --outDir ../build/dashboard/dist --logLevel warn
+	diff -r build/dashboard/dist internal/dashboard/dist
+	CGO_ENABLED=0 go build -o build/duehook .
+	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web test
 
 .PHONY: model
 model: deps ## the model of a job's life, its properties and its mutants; DEEP=1 for more faults, in minutes

@@ -49,6 +49,8 @@ type Options struct {
 	Signing Signing
 	// Operations changes many jobs at once; nil: nothing does.
 	Operations Operations
+	// Dashboard serves pages for browsers beside the API; nil means none.
+	Dashboard Dashboard
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise

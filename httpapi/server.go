@@ -87,6 +87,7 @@ func (s *Server) newRouter() *echo.Echo {
 		s.refuseCrossOrigin,
 	)
 	s.addRoutes(e)
+	s.addDashboard(e)
 	return e
 }
 

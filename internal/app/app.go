@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/dashboard"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -135,6 +136,10 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if keyringErr == nil {
 		apiOptions.Signing = keyring
 	}
+	var pagesErr error
+	if c.Dashboard {
+		apiOptions.Dashboard, pagesErr = dashboard.New()
+	}
 	secured, accessErr := n.secure(&apiOptions, ln)
 	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger})
 	if bulkErr == nil {
@@ -160,7 +165,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		keyringErr = nil
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
-	if err := errors.Join(keyringErr, accessErr, bulkErr, apiErr, carryErr, dispatchErr); err != nil {
+	if err := errors.Join(keyringErr, pagesErr, accessErr, bulkErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)

@@ -29,6 +29,9 @@ func Banner(c *config.Config, version, base string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nduehook %s\n\n", version)
 	fmt.Fprintf(&b, "  API       %s  (metrics: /metrics, description: /openapi.json)\n", base)
+	if c.Dashboard {
+		fmt.Fprintf(&b, "  Dashboard %s/\n", base)
+	}
 	fmt.Fprintf(&b, "  Callers   %s\n", callersAre(c))
 	fmt.Fprintf(&b, "  Jobs      %s\n", jobsAre(c))
 	if len(c.AllowCIDRs) > 0 {

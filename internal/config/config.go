@@ -21,6 +21,8 @@ type Config struct {
 	// DrainDelay is how long requests are still taken after readiness ended.
 	DrainDelay time.Duration
 
+	Dashboard bool // serve pages for browsers
+
 	APIKeys           []access.Key // that callers may have
 	InsecureNoAPIKeys bool         // listen beyond loopback without keys
 	APIRate           access.Rate  // of keys without a rate of their own; zero: no limit

@@ -45,7 +45,7 @@ func load(t *testing.T, args, environ []string) *Config {
 func TestDefaults(t *testing.T) {
 	got := Default()
 	want := &Config{
-		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second,
+		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second, Dashboard: true,
 		DataDir: "./duehook-data", LedgerURL: "sqlite:duehook-data/duehook.db", LedgerDown: "refuse",
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
 		Timeout: 10 * time.Second, MaxTimeout: time.Minute,
@@ -103,7 +103,7 @@ const (
 // from its flag.
 func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
-		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s",
+		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"ledger-url": "sqlite:/x.db", "ledger-down": "accept", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5",

@@ -94,6 +94,11 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.TLSKey) },
 	},
 	{
+		name: "dashboard", group: groupAPI, def: "true", yesNo: true,
+		help: "serve pages that show and steer this duehook in a browser, beside the API",
+		bind: func(c *Config) pflag.Value { return (*boolValue)(&c.Dashboard) },
+	},
+	{
 		name: "max-body", group: groupAPI, hint: "size", def: "256KiB",
 		help: "largest body of a callback",
 		bind: func(c *Config) pflag.Value { return (*bytesValue)(&c.MaxBody) },

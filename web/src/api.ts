@@ -1,0 +1,174 @@
+/** Every call of the API that the pages make, and what it answers. docs/api.md has the meaning of the fields. */
+import { signal } from '@preact/signals';
+import { address, type Query } from './address';
+
+export const states = ['waiting', 'ready', 'running', 'retrying', 'delivered', 'dead', 'cancelled', 'expired'] as const;
+export type State = (typeof states)[number];
+export const unfinished: readonly State[] = ['waiting', 'ready', 'running', 'retrying'];
+
+export const dueRanges = ['0_1min', '1_10min', '10_30min', '30min_1h', '1_6h', '6h_1day', '1_7day', '7_30day', '30day_more'] as const;
+export type DueRange = (typeof dueRanges)[number];
+
+export interface Attempt {
+  number: number;
+  started_at: string;
+  duration_ms: number;
+  dns_ms: number | null;
+  connect_ms: number | null;
+  tls_ms: number | null;
+  first_byte_ms: number | null;
+  connection_reused: boolean;
+  status: number | null;
+  error: string | null;
+  response_body: string | null;
+  next_at: string | null;
+  reason: string | null;
+}
+
+export interface Job {
+  uid: string;
+  topic: string;
+  id: string;
+  biz_key: string | null;
+  labels: Record<string, string>;
+  url: string;
+  method: string;
+  state: State;
+  due_at: string;
+  created_at: string;
+  next_at: string | null;
+  attempts: number;
+  max_attempts: number;
+  last_attempt: Attempt | null;
+  ended_at: string | null;
+  reason: string | null;
+  version: number;
+}
+
+export interface JobPage {
+  data: Job[];
+  next_cursor: string | null;
+}
+
+export interface TopicCounts {
+  topic: string;
+  states: Record<State, number>;
+}
+
+export interface Topic extends TopicCounts {
+  due_in: Record<DueRange, number>;
+}
+
+export interface Registration {
+  topic?: string;
+  id?: string;
+  biz_key?: string;
+  labels?: Record<string, string>;
+  url: string;
+  method?: string;
+  delay?: string;
+  at?: string;
+  body?: unknown;
+  body_text?: string;
+  content_type?: string;
+  headers?: Record<string, string>;
+  retry?: { steps?: string[]; limit?: number };
+  timeout?: string;
+  ttl?: string;
+  expect?: { body: string };
+  on_conflict?: string;
+}
+
+interface Problem {
+  title: string;
+  status: number;
+  detail: string;
+  code: string;
+  errors: { pointer: string; message: string }[];
+}
+
+/** What the API refused, or why it was not reached (code `unreachable`). */
+export class ApiError extends Error {
+  constructor(readonly problem: Problem) {
+    super(problem.detail);
+  }
+}
+
+const storedKey = 'duehook.key';
+
+/** The API key, for as long as the tab is open; empty where none is asked for. */
+export const key = signal(sessionStorage.getItem(storedKey) ?? '');
+
+/** Set when the API asked for a key, or for another one: then it says why. */
+export const keyWanted = signal<ApiError | undefined>(undefined);
+
+export function setKey(value: string): void {
+  if (value) sessionStorage.setItem(storedKey, value);
+  else sessionStorage.removeItem(storedKey);
+  key.value = value;
+  keyWanted.value = undefined;
+}
+
+/** How far the server's clock is ahead of this machine's, in ms; times are the server's. */
+export const clockAhead = signal(0);
+
+async function request(method: string, url: string, body?: unknown, abort?: AbortSignal): Promise<Response> {
+  const headers: Record<string, string> = {};
+  if (key.value) headers['Authorization'] = `Bearer ${key.value}`;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  let answer: Response;
+  try {
+    answer = await fetch(url, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: abort ?? null });
+  } catch (cause) {
+    if (abort?.aborted) throw cause;
+    throw new ApiError({ title: '', status: 0, detail: String(cause), code: 'unreachable', errors: [] });
+  }
+  noteClock(answer);
+  if (answer.ok) return answer;
+  const error = new ApiError(await problemOf(answer));
+  if (answer.status === 401) keyWanted.value = error;
+  throw error;
+}
+
+async function problemOf(answer: Response): Promise<Problem> {
+  try {
+    return (await answer.json()) as Problem;
+  } catch {
+    // A proxy in between answers in its own way.
+    return { title: answer.statusText, status: answer.status, detail: `HTTP ${answer.status}`, code: 'unreachable', errors: [] };
+  }
+}
+
+/** The Date header has whole seconds, so small differences are none. */
+function noteClock(answer: Response): void {
+  const date = Date.parse(answer.headers.get('Date') ?? '');
+  if (Number.isNaN(date)) return;
+  const ahead = date + 500 - Date.now();
+  clockAhead.value = Math.abs(ahead) < 2000 ? 0 : ahead;
+}
+
+async function json<T>(method: string, url: string, body?: unknown, abort?: AbortSignal): Promise<T> {
+  return (await (await request(method, url, body, abort)).json()) as T;
+}
+
+export interface JobName {
+  topic: string;
+  id: string;
+}
+
+const job = (a: JobName, ...rest: string[]): string => address(['v1', 'jobs', a.topic, a.id, ...rest]);
+
+export const api = {
+  jobs: (query: Query, abort: AbortSignal) => json<JobPage>('GET', address(['v1', 'jobs'], query), undefined, abort),
+  job: (a: JobName, abort?: AbortSignal) => json<Job>('GET', job(a), undefined, abort),
+  attempts: async (a: JobName, abort: AbortSignal) =>
+    (await json<{ attempts: Attempt[] }>('GET', job(a, 'attempts'), undefined, abort)).attempts,
+  register: (draft: Registration) => json<Job>('POST', '/v1/jobs', draft),
+  reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
+  cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' }>('DELETE', job(a)),
+  run: (a: JobName) => json<Job>('POST', job(a, 'run')),
+  replay: (a: JobName) => json<Job>('POST', job(a, 'replay')),
+  topics: async (abort: AbortSignal) => (await json<{ data: TopicCounts[] }>('GET', '/v1/topics', undefined, abort)).data,
+  topic: (name: string, abort: AbortSignal) => json<Topic>('GET', address(['v1', 'topics', name]), undefined, abort),
+  metrics: async (abort: AbortSignal) => (await request('GET', '/metrics', undefined, abort)).text(),
+};

@@ -1,0 +1,57 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { keyWanted } from './api';
+import { KeyForm } from './components/key-form';
+import { Shell } from './components/shell';
+import { DeadPage } from './pages/dead';
+import { JobPage } from './pages/job';
+import { JobsPage } from './pages/jobs';
+import { MissingPage } from './pages/missing';
+import { OverviewPage } from './pages/overview';
+import { RegisterPage } from './pages/register';
+import { TopicPage } from './pages/topic';
+import { TopicsPage } from './pages/topics';
+import { parts, place } from './router';
+
+/** internal/dashboard serves the index at these paths. */
+function page(path: string): ComponentChildren {
+  const [first, second, third, ...rest] = parts(path) ?? ['?'];
+  if (rest.length > 0) return <MissingPage />;
+  if (first === undefined) return <OverviewPage />;
+  if (first === 'jobs' && second && third) return <JobPage topic={second} id={third} key={path} />;
+  if (first === 'topics' && second && !third) return <TopicPage topic={second} key={path} />;
+  if (second) return <MissingPage />;
+  switch (first) {
+    case 'jobs':
+      return <JobsPage />;
+    case 'topics':
+      return <TopicsPage />;
+    case 'dead':
+      return <DeadPage />;
+    case 'register':
+      return <RegisterPage />;
+    default:
+      return <MissingPage />;
+  }
+}
+
+export function App() {
+  const { path } = place.value;
+  const main = useRef<HTMLElement>(null);
+  const first = useRef(true);
+  useEffect(() => {
+    document.title = `${main.current?.querySelector('h1')?.textContent ?? ''} · duehook`;
+  });
+  // Who reads with a screen reader or by keyboard goes on at the new page.
+  useEffect(() => {
+    if (!first.current) main.current?.focus({ preventScroll: true });
+    first.current = false;
+  }, [path]);
+  return (
+    <Shell>
+      <main id="main" tabIndex={-1} ref={main}>
+        {keyWanted.value ? <KeyForm why={keyWanted.value} /> : page(path)}
+      </main>
+    </Shell>
+  );
+}

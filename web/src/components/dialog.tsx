@@ -1,0 +1,41 @@
+import type { ComponentChildren } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import { t } from '../text';
+
+interface Props {
+  title: string;
+  action: string;
+  /** The action destroys or cannot be undone. */
+  grave?: boolean;
+  onSubmit: () => void;
+  onClose: () => void;
+  children?: ComponentChildren;
+}
+
+/** Asks before something is done. */
+export function Dialog({ title, action, grave = false, onSubmit, onClose, children }: Props) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useLayoutEffect(() => dialog.current?.showModal(), []);
+  return (
+    <dialog ref={dialog} onClose={onClose} aria-labelledby="dialog-title">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          dialog.current?.close(); // gives the focus back
+          onSubmit();
+        }}
+      >
+        <h2 id="dialog-title">{title}</h2>
+        {children}
+        <div class="actions end">
+          <button type="button" onClick={() => dialog.current?.close()}>
+            {t('action.back')}
+          </button>
+          <button class={grave ? 'grave' : 'primary'}>
+            {action}
+          </button>
+        </div>
+      </form>
+    </dialog>
+  );
+}

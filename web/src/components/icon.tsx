@@ -1,0 +1,26 @@
+import type { JSX } from 'preact';
+
+/** Drawn on 16 by 16, in the colour of the text beside them. */
+const shapes = {
+  overview: 'M2 9h3l2-6 3 10 2-4h2',
+  jobs: 'M5 4h9M5 8h9M5 12h9M2 4h.01M2 8h.01M2 12h.01',
+  topics: 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3',
+  endpoints: 'M8 2v12M2 8h12M3.5 4.5C6 6 10 6 12.5 4.5M3.5 11.5C6 10 10 10 12.5 11.5M8 2a6 6 0 1 0 0 12A6 6 0 0 0 8 2',
+  dead: 'M2 4h12v3H2zM3 7v6h10V7M6.5 10h3',
+  operations: 'M8 2v3M8 11v3M2 8h3M11 8h3M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6',
+  menu: 'M2 4h12M2 8h12M2 12h12',
+  pause: 'M5 3v10M11 3v10',
+  play: 'M5 3l8 5-8 5z',
+  copy: 'M6 6h8v8H6zM4 10H2V2h8v2',
+  search: 'M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9M10.5 10.5l3.5 3.5',
+} as const;
+
+export type IconName = keyof typeof shapes;
+
+export function Icon({ name }: { name: IconName }): JSX.Element {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">
+      <path d={shapes[name]} />
+    </svg>
+  );
+}

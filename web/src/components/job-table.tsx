@@ -1,0 +1,72 @@
+import type { ComponentChildren } from 'preact';
+import { address } from '../address';
+import type { Attempt, Job } from '../api';
+import { t, word } from '../text';
+import { StateMark, Target, When } from './marks';
+
+interface Props {
+  jobs: Job[];
+  /** Jobs that are shown although they no longer belong to the list, by uid. */
+  gone?: ReadonlySet<string>;
+  /** A cell before the others, such as a box to tick. */
+  lead?: (job: Job) => ComponentChildren;
+  leadHead?: ComponentChildren;
+}
+
+export function JobTable({ jobs, gone, lead, leadHead }: Props) {
+  return (
+    <table class="jobs">
+      <thead>
+        <tr>
+          {lead && <th class="lead">{leadHead}</th>}
+          <th>{t('job.job')}</th>
+          <th>{t('job.state')}</th>
+          <th>{t('job.when')}</th>
+          <th>{t('job.endpoint')}</th>
+          <th>{t('job.attempts')}</th>
+          <th>{t('job.last')}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {jobs.map((job) => (
+          <tr key={job.uid} class={gone?.has(job.uid) ? 'gone' : undefined}>
+            {lead && <td class="lead">{lead(job)}</td>}
+            <td class="name">
+              <a href={address(['jobs', job.topic, job.id])} data-page>
+                {job.id}
+              </a>
+              <span class="muted">
+                {job.topic}
+                {job.biz_key && ` · ${job.biz_key}`}
+              </span>
+            </td>
+            <td data-label={t('job.state')}>
+              <StateMark state={job.state} />
+            </td>
+            <td data-label={t('job.when')}>
+              <When at={job.next_at ?? job.ended_at ?? job.due_at} />
+            </td>
+            <td data-label={t('job.endpoint')}>
+              <Target url={job.url} />
+            </td>
+            <td data-label={t('job.attempts')} class="number">
+              <span>
+                {job.attempts}
+                <span class="muted"> / {job.max_attempts}</span>
+              </span>
+            </td>
+            <td data-label={t('job.last')}>{job.last_attempt ? <Result attempt={job.last_attempt} /> : <span class="muted">–</span>}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** What came of an attempt, in a few words. */
+export function Result({ attempt }: { attempt: Attempt }) {
+  if (attempt.status !== null && (attempt.error === null || attempt.error.startsWith('http_'))) {
+    return <span class={attempt.error === null ? 'result good' : 'result bad'}>HTTP {attempt.status}</span>;
+  }
+  return <span class="result bad">{attempt.error ? word('error', attempt.error) : t('attempt.noAnswer')}</span>;
+}

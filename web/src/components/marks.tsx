@@ -1,0 +1,45 @@
+/** Small things that are shown in many places. */
+import type { State } from '../api';
+import { now } from '../live';
+import { endpointOf, exact, relative, t } from '../text';
+
+export function StateMark({ state }: { state: State }) {
+  return (
+    <span class={`state ${state}`}>
+      <i class="dot" aria-hidden="true" />
+      {t(`state.${state}`)}
+    </span>
+  );
+}
+
+/** A time, as far as it is from now; in full when pointed at. */
+export function When({ at }: { at: string }) {
+  return (
+    <time dateTime={at} title={exact(at)}>
+      {relative(Date.parse(at), now.value)}
+    </time>
+  );
+}
+
+/** A URL whose endpoint stands out. It is no link: a receiver is not to be called by a click. */
+export function Target({ url, whole = false }: { url: string; whole?: boolean }) {
+  const endpoint = endpointOf(url);
+  return (
+    <span class="target" title={url}>
+      {endpoint.replace(/^https?:\/\//, '')}
+      {whole && <span class="muted">{url.slice(endpoint.length)}</span>}
+    </span>
+  );
+}
+
+export function Loading() {
+  return (
+    <p class="loading" role="status">
+      {t('loading')}
+    </p>
+  );
+}
+
+export function Empty({ text }: { text: string }) {
+  return <p class="empty">{text}</p>;
+}

@@ -1,0 +1,42 @@
+import { signal } from '@preact/signals';
+import { ApiError } from '../api';
+import { t } from '../text';
+import { describe } from './problem';
+
+interface Notice {
+  text: string;
+  bad: boolean;
+}
+
+const shownMs = 6000;
+const current = signal<Notice | undefined>(undefined);
+let hiding = 0;
+
+/** Tells what came of an action, for a while. */
+export function notify(text: string, bad = false): void {
+  current.value = { text, bad };
+  clearTimeout(hiding);
+  hiding = setTimeout(() => (current.value = undefined), shownMs);
+}
+
+/** Tells what an action failed of. */
+export function notifyError(error: unknown): void {
+  if (!(error instanceof ApiError)) throw error;
+  notify(describe(error), true);
+}
+
+export function Notices() {
+  const notice = current.value;
+  return (
+    <div class="notices" role="status">
+      {notice && (
+        <p class={notice.bad ? 'notice bad' : 'notice'}>
+          {notice.text}
+          <button class="quiet" onClick={() => (current.value = undefined)}>
+            {t('action.close')}
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,94 @@
+import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
+import { key, setKey } from '../api';
+import { place } from '../router';
+import { language, languages, theme, themes, type Language, type Theme } from '../settings';
+import { t, type Key } from '../text';
+import { Icon, type IconName } from './icon';
+import { Live } from './live-mark';
+import { Notices } from './notices';
+
+const pages: [string, Key, IconName][] = [
+  ['/', 'nav.overview', 'overview'],
+  ['/jobs', 'nav.jobs', 'jobs'],
+  ['/topics', 'nav.topics', 'topics'],
+  ['/dead', 'nav.dead', 'dead'],
+];
+
+export function Shell({ children }: { children: ComponentChildren }) {
+  const { path, query } = place.value;
+  const [open, setOpen] = useState('');
+  const here = path + query.toString();
+  return (
+    <div class="shell">
+      <a class="skip" href="#main">
+        {t('nav.skip')}
+      </a>
+      <header class="side">
+        <div class="brand">
+          <a href="/" data-page>
+            <img src="/favicon.svg" alt="" width="26" height="26" />
+            duehook
+          </a>
+          <button class="menu" aria-expanded={open === here} aria-controls="menu" onClick={() => setOpen(open === here ? '' : here)}>
+            <Icon name="menu" />
+            <span class="hidden">{t('nav.menu')}</span>
+          </button>
+        </div>
+        <div id="menu" class={open === here ? 'open' : undefined}>
+          <nav aria-label={t('nav.main')}>
+            {pages.map(([to, label, icon]) => (
+              <a key={to} href={to} data-page aria-current={isHere(path, to) ? 'page' : undefined}>
+                <Icon name={icon} />
+                {t(label)}
+              </a>
+            ))}
+          </nav>
+          <a class="button primary" href="/register" data-page>
+            {t('register.title')}
+          </a>
+          <Preferences />
+        </div>
+      </header>
+      <div class="content">
+        <Live />
+        {children}
+        <Notices />
+      </div>
+    </div>
+  );
+}
+
+const isHere = (path: string, to: string): boolean => path === to || (to !== '/' && path.startsWith(`${to}/`));
+
+function Preferences() {
+  return (
+    <div class="preferences">
+      <label>
+        <span>{t('theme.label')}</span>
+        <select value={theme.value} onChange={(e) => (theme.value = e.currentTarget.value as Theme)}>
+          {themes.map((one) => (
+            <option key={one} value={one}>
+              {t(`theme.${one}`)}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span>{t('language.label')}</span>
+        <select value={language.value} onChange={(e) => (language.value = e.currentTarget.value as Language)}>
+          {Object.entries(languages).map(([code, name]) => (
+            <option key={code} value={code} lang={code}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      {key.value && (
+        <button class="quiet" onClick={() => setKey('')}>
+          {t('key.forget')}
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,13 @@
+import { render } from 'preact';
+import { App } from './app';
+import { start as startLive } from './live';
+import { start as startRouter } from './router';
+import { start as startSettings } from './settings';
+import './style/base.css';
+import './style/parts.css';
+import './style/pages.css';
+
+startSettings();
+startRouter();
+startLive();
+render(<App />, document.body);

@@ -1,0 +1,152 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { address, type Query } from '../address';
+import { api, states, type Job, type JobPage, type State, type TopicCounts } from '../api';
+import { Icon } from '../components/icon';
+import { JobTable } from '../components/job-table';
+import { Empty, Loading } from '../components/marks';
+import { ProblemNote } from '../components/problem';
+import { now, refresh, useResource } from '../live';
+import { place } from '../router';
+import { asked, filterOf, search, written } from '../search';
+import { count, t } from '../text';
+
+const perPage = '50';
+
+export function JobsPage() {
+  const { query } = place.value;
+  const filter = filterOf(query);
+  const cursor = query.get('cursor');
+  const page = (next: string | null): Query => (next ? [...filter, ['cursor', next]] : filter);
+  const name = address(['jobs'], page(cursor));
+  const jobs = useResource(name, (abort) => api.jobs([...asked(page(cursor), now.value), ['limit', perPage]], abort));
+  const topics = useResource('topics', api.topics);
+  return (
+    <>
+      <h1>{t('nav.jobs')}</h1>
+      <SearchBox filter={filter} topics={topics.data ?? []} />
+      <StateTabs filter={filter} topics={topics.data ?? []} />
+      {jobs.error && <ProblemNote error={jobs.error} />}
+      {jobs.data ? (
+        <Rows
+          key={name}
+          page={jobs.data}
+          first={cursor && address(['jobs'], filter)}
+          next={jobs.data.next_cursor && address(['jobs'], page(jobs.data.next_cursor))}
+        />
+      ) : (
+        !jobs.error && <Loading />
+      )}
+    </>
+  );
+}
+
+function SearchBox({ filter, topics }: { filter: Query; topics: TopicCounts[] }) {
+  const stands = written(filter);
+  const [typed, type] = useState(stands);
+  useEffect(() => type(stands), [stands]);
+  return (
+    <form
+      class="search"
+      role="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        search(typed);
+      }}
+    >
+      <Icon name="search" />
+      <input
+        type="search"
+        list="searches"
+        aria-label={t('search.label')}
+        placeholder={t('search.hint')}
+        spellcheck={false}
+        value={typed}
+        onInput={(e) => type(e.currentTarget.value)}
+      />
+      <datalist id="searches">
+        {topics.map(({ topic }) => (
+          <option key={topic} value={`topic:${topic}`} />
+        ))}
+      </datalist>
+      <button>{t('search.go')}</button>
+    </form>
+  );
+}
+
+/** The states, each with the number of its jobs where that is known. */
+function StateTabs({ filter, topics }: { filter: Query; topics: TopicCounts[] }) {
+  const others = filter.filter(([name]) => name !== 'state');
+  const chosen = filter.flatMap(([name, value]) => (name === 'state' ? [value] : []));
+  const [[name, topic] = [], ...rest] = others;
+  const known = rest.length === 0 && (name === undefined || name === 'topic');
+  const counted = topics.filter((one) => known && (topic === undefined || one.topic === topic));
+  const held = (state: State) => counted.reduce((sum, one) => sum + one.states[state], 0);
+  return (
+    <nav class="tabs" aria-label={t('job.state')}>
+      <a href={address(['jobs'], others)} data-page aria-current={chosen.length > 0 ? undefined : 'true'}>
+        {t('state.all')}
+      </a>
+      {states.map((state) => (
+        <a
+          key={state}
+          href={address(['jobs'], [...others, ['state', state]])}
+          data-page
+          aria-current={chosen.includes(state) ? 'true' : undefined}
+        >
+          {t(`state.${state}`)}
+          {counted.length > 0 && <span class="muted">{count(held(state))}</span>}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+interface RowsProps {
+  page: JobPage;
+  /** Where the first page and the next are, unless this is that. */
+  first: string | null;
+  next: string | null;
+}
+
+/** Rows stay where they are while someone reads them: they change, but none comes or goes until asked for. */
+function Rows({ page, first, next }: RowsProps) {
+  const shown = useRef(page.data);
+  const [, redraw] = useState(0);
+  const latest = new Map(page.data.map((job) => [job.uid, job]));
+  shown.current = shown.current.map((job) => latest.get(job.uid) ?? job);
+  const known = new Set(shown.current.map((job) => job.uid));
+  const gone = new Set([...known].filter((uid) => !latest.has(uid)));
+  const fresh = page.data.filter((job) => !known.has(job.uid)).length;
+  const show = () => {
+    shown.current = page.data;
+    redraw((n) => n + 1);
+    refresh();
+  };
+  return (
+    <>
+      {fresh > 0 && (
+        <button class="fresh" onClick={show}>
+          {t('jobs.fresh', { n: count(fresh) })}
+        </button>
+      )}
+      <List jobs={shown.current} gone={gone} />
+      <nav class="pager" aria-label={t('jobs.pages')}>
+        {first && (
+          <a class="button" href={first} data-page>
+            {t('jobs.first')}
+          </a>
+        )}
+        {next && (
+          <a class="button" href={next} data-page>
+            {t('jobs.next')}
+          </a>
+        )}
+      </nav>
+    </>
+  );
+}
+
+function List({ jobs, gone }: { jobs: Job[]; gone: Set<string> }) {
+  if (jobs.length === 0) return <Empty text={t('jobs.none')} />;
+  return <JobTable jobs={jobs} gone={gone} />;
+}

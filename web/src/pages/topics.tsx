@@ -1,0 +1,62 @@
+import { address } from '../address';
+import { api, states, type TopicCounts } from '../api';
+import { Empty, Loading } from '../components/marks';
+import { ProblemNote } from '../components/problem';
+import { useResource } from '../live';
+import { count, t } from '../text';
+
+export function TopicsPage() {
+  const topics = useResource('topics', api.topics);
+  return (
+    <>
+      <h1>{t('nav.topics')}</h1>
+      {topics.error && <ProblemNote error={topics.error} />}
+      {topics.data ? <TopicTable topics={topics.data} /> : !topics.error && <Loading />}
+    </>
+  );
+}
+
+function TopicTable({ topics }: { topics: TopicCounts[] }) {
+  if (topics.length === 0) return <Empty text={t('topics.none')} />;
+  return (
+    <table class="counts">
+      <thead>
+        <tr>
+          <th>{t('job.topic')}</th>
+          {states.map((state) => (
+            <th key={state} class="number">
+              {t(`state.${state}`)}
+            </th>
+          ))}
+        </tr>
+      </thead>
+      <tbody>
+        {topics.map((one) => (
+          <tr key={one.topic}>
+            <td class="name">
+              <a href={address(['topics', one.topic])} data-page>
+                {one.topic}
+              </a>
+            </td>
+            {states.map((state) => (
+              <td key={state} class="number" data-label={t(`state.${state}`)}>
+                <CountLink topic={one} state={state} />
+              </td>
+            ))}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** A number of jobs, which leads to them. */
+export function CountLink({ topic, state }: { topic: TopicCounts; state: (typeof states)[number] }) {
+  const n = topic.states[state];
+  if (n === 0) return <span class="muted">0</span>;
+  return (
+    <a href={address(['jobs'], [['topic', topic.topic], ['state', state]])} data-page class={state === 'dead' ? 'bad' : undefined}>
+      {count(n)}
+    </a>
+  );
+}

@@ -1,0 +1,52 @@
+/** The one search box of the jobs page: words such as state:dead, and the parameters that they stand for. */
+import { address, type Query } from './address';
+import { navigate } from './router';
+import { spanMs } from './text';
+
+/** What is typed before the colon, and the parameter of the API and of the address. */
+const parameters: Record<string, string> = {
+  topic: 'topic',
+  state: 'state',
+  biz: 'biz_key',
+  endpoint: 'endpoint',
+  label: 'label',
+  reason: 'reason',
+  from: 'due_from',
+  to: 'due_to',
+};
+
+/** The filter that an address holds. */
+export function filterOf(query: URLSearchParams): Query {
+  const known = new Set(Object.values(parameters));
+  return [...query].filter(([name, value]) => known.has(name) && value);
+}
+
+/** A filter as one would type it. */
+export function written(filter: Query): string {
+  const typed = new Map(Object.entries(parameters).map(([name, parameter]) => [parameter, name]));
+  return filter.map(([parameter, value]) => `${typed.get(parameter)}:${value}`).join(' ');
+}
+
+/** A filter as the API wants it: due times may be written as spans from now, such as 1h. */
+export function asked(filter: Query, nowMs: number): Query {
+  return filter.map(([name, value]) => {
+    if (name !== 'due_from' && name !== 'due_to') return [name, value];
+    const span = value === 'now' ? 0 : spanMs(value);
+    return [name, span === undefined ? value : new Date(nowMs + span).toISOString()];
+  });
+}
+
+/** Goes where a search leads: topic/id to that job, everything else to the list. A bare word is a business key. */
+export function search(typed: string): void {
+  const filter: [string, string][] = [];
+  for (const word of typed.split(/\s+/).filter(Boolean)) {
+    const [, topic, id] = /^([^/:]+)\/([^/]+)$/.exec(word) ?? [];
+    if (topic && id) {
+      navigate(address(['jobs', topic, id]));
+      return;
+    }
+    const [, name = '', value = ''] = /^(\w+):(.+)$/.exec(word) ?? [];
+    filter.push([parameters[name] ?? 'biz_key', parameters[name] ? value : word]);
+  }
+  navigate(address(['jobs'], filter));
+}

@@ -1,0 +1,74 @@
+/** Texts in the viewer's language, and how numbers and times are written in it. */
+import en from './i18n/en.json';
+import zh from './i18n/zh.json';
+import { language, type Language } from './settings';
+
+export type Key = keyof typeof en;
+
+const tables: Record<Language, Record<Key, string>> = { en, zh };
+
+/** The text of a key, with {name} replaced by what is given for it. */
+export function t(key: Key, given: Record<string, string | number> = {}): string {
+  return tables[language.value][key].replace(/\{(\w+)\}/g, (whole, name: string) => String(given[name] ?? whole));
+}
+
+/** The text for a word of the API, or the word itself where there is none. */
+export function word(kind: 'reason' | 'error', value: string): string {
+  const key = `${kind}.${value}`;
+  return key in en ? t(key as Key) : value;
+}
+
+const locale = (): string => (language.value === 'zh' ? 'zh-CN' : 'en-GB');
+
+export const count = (n: number): string => new Intl.NumberFormat(locale()).format(n);
+
+export const percent = (share: number): string =>
+  new Intl.NumberFormat(locale(), { style: 'percent', maximumFractionDigits: share > 0.99 && share < 1 ? 2 : 1 }).format(share);
+
+const units: [string, number][] = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1000],
+];
+
+/** A span of time by its two largest units, such as 4m 12s; less than a second in ms. */
+export function span(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)}ms`;
+  const first = units.findIndex(([, size]) => ms >= size);
+  const [name, size] = units[first] ?? ['s', 1000];
+  const next = units[first + 1];
+  const rest = next ? Math.floor((ms % size) / next[1]) : 0;
+  return `${Math.floor(ms / size)}${name}${next && rest ? ` ${rest}${next[0]}` : ''}`;
+}
+
+/** The ms of a span such as 1d12h or 30m, or nothing when it is none. */
+export function spanMs(text: string): number | undefined {
+  const found = [...text.matchAll(/(\d+)([dhms])/g)];
+  if (found.map(([whole]) => whole).join('') !== text || !text) return undefined;
+  return found.reduce((sum, [, n, unit]) => sum + Number(n) * (units.find(([name]) => name === unit)?.[1] ?? 0), 0);
+}
+
+/** How far a time is from now, in words. */
+export function relative(ms: number, nowMs: number): string {
+  const away = ms - nowMs;
+  if (Math.abs(away) < 1000) return t('time.now');
+  return away > 0 ? t('time.in', { span: span(away) }) : t('time.ago', { span: span(-away) });
+}
+
+/** A time of day of the viewer's; with the date, unless that is today's. */
+export function clock(ms: number): string {
+  const at = new Date(ms);
+  const today = at.toDateString() === new Date().toDateString();
+  const style: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
+  return new Intl.DateTimeFormat(locale(), today ? style : { ...style, day: 'numeric', month: 'short' }).format(at);
+}
+
+/** A time in full, for those who want to know exactly. */
+export const exact = (iso: string): string =>
+  new Intl.DateTimeFormat(locale(), { dateStyle: 'full', timeStyle: 'long' }).format(new Date(iso));
+
+/** Scheme, host and port of a URL. */
+export function endpointOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).origin : url;
+}

@@ -1,0 +1,210 @@
+/** Everything that can be done from the pages, by mouse and by keyboard. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { launch, openPage } from './lib/browser.js';
+import { startNode } from './lib/node.js';
+import { startReceiver } from './lib/receiver.js';
+import { eventually, settled } from './lib/wait.js';
+
+let node, receiver, browser, page, go, close;
+before(async () => {
+  [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
+});
+after(async () => {
+  await browser.close();
+  await Promise.all([node.stop(), receiver.stop()]);
+});
+beforeEach(async () => {
+  ({ page, go, close } = await openPage(browser, node.base));
+});
+afterEach(() => close());
+
+const register = (job) => node.call('POST', '/v1/jobs', job);
+const stateOf = async (topic, id) => (await node.call('GET', `/v1/jobs/${topic}/${id}`)).state;
+const button = (name) => page.getByRole('button', { name, exact: true });
+const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
+
+test('run, replay', async () => {
+  await register({ topic: 'run', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs/run/a');
+  await page.getByRole('timer').filter({ hasText: 'Next attempt in 59m' }).waitFor();
+  await button('Run now').click();
+  await says('The job is due now.');
+  await page.getByText('Delivered').first().waitFor();
+  await button('Replay').click();
+  await says('on its way again');
+  await eventually('a second delivery', async () => (await node.call('GET', '/v1/jobs/run/a/attempts')).attempts.length === 2);
+});
+
+test('reschedule', async () => {
+  await register({ topic: 'later', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs/later/a');
+  await button('Reschedule').click();
+  await page.getByRole('dialog').getByLabel('Delay').fill('3h');
+  await page.getByRole('dialog').getByRole('button', { name: 'Reschedule' }).click();
+  await says('rescheduled');
+  await page.getByRole('timer').filter({ hasText: '2h 59m' }).waitFor();
+});
+
+test('cancel, before and during an attempt', async () => {
+  await register({ topic: 'cancel', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await register({ topic: 'cancel', id: 'b', url: `${receiver.url}/hold` });
+  await go('/jobs/cancel/a');
+  await button('Cancel job').click();
+  await page.getByRole('dialog').waitFor();
+  await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  assert.equal(await stateOf('cancel', 'a'), 'waiting');
+  await button('Cancel job').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel job' }).click();
+  await says('The job is cancelled.');
+  assert.equal(await stateOf('cancel', 'a'), 'cancelled');
+  await settled(node, 'cancel', { running: 1 });
+  await go('/jobs/cancel/b');
+  await page.getByText('An attempt is in flight').waitFor();
+  await button('Cancel job').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Cancel job' }).click();
+  await says('may still arrive');
+  receiver.release();
+});
+
+test('register, first with mistakes', async () => {
+  await go('/register');
+  await page.getByLabel('URL').fill('ftp://shop.example');
+  await page.getByLabel('Delay').fill('soon');
+  await button('Register').click();
+  await page.getByRole('alert').waitFor();
+  await page.getByText('must start with http:// or https://').waitFor();
+  await page.getByText('is not a duration').waitFor();
+  await page.getByLabel('URL').fill(`${receiver.url}/ok`);
+  await page.getByLabel('Topic').fill('form');
+  await page.getByLabel('Id', { exact: true }).fill('order-1');
+  await page.getByLabel('Delay').fill('2h');
+  await page.getByLabel('Body').fill('{"order_id": 1}');
+  await page.getByLabel('Headers').fill('x-tenant: acme');
+  await page.getByLabel('Retry steps').fill('15s 3m');
+  await page.getByLabel('Retries').fill('4');
+  await button('Register').click();
+  await page.getByRole('heading', { name: 'order-1' }).waitFor();
+  const made = await node.call('GET', '/v1/jobs/form/order-1');
+  assert.deepEqual([made.state, made.max_attempts], ['waiting', 5]);
+});
+
+test('search and filters are in the address', async () => {
+  await register({ topic: 'find', id: 'a', biz_key: 'k1', labels: { region: 'eu' }, url: 'https://shop.example/a', delay: '1h' });
+  await register({ topic: 'find', id: 'b', url: 'https://bank.example/b', delay: '3h' });
+  await go('/jobs');
+  const box = page.getByLabel('Search jobs');
+  for (const [typed, address, found] of [
+    ['k1', '?biz_key=k1', ['a']],
+    ['topic:find', '?topic=find', ['a', 'b']],
+    ['topic:find to:2h', '?topic=find&due_to=2h', ['a']],
+    ['endpoint:https://bank.example', '?endpoint=https%3A%2F%2Fbank.example', ['b']],
+    ['label:region:eu', '?label=region%3Aeu', ['a']],
+  ]) {
+    await box.fill(typed);
+    await box.press('Enter');
+    await page.waitForURL(`**/jobs${address}`);
+    await eventually(`${typed} finds ${found}`, async () => (await page.locator('td.name a').allTextContents()).sort().join() === found.join());
+  }
+  await page.goBack();
+  await eventually('back', async () => (await box.inputValue()) === 'endpoint:https://bank.example');
+  await go('/jobs?topic=find');
+  await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
+  await page.getByText('No jobs match.').waitFor();
+  await box.fill('find/b');
+  await box.press('Enter');
+  await page.getByRole('heading', { name: 'b', exact: true }).waitFor();
+});
+
+test('rows stay where they are until new ones are asked for', async () => {
+  await register({ topic: 'rows', id: 'm', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs?topic=rows');
+  await page.getByRole('link', { name: 'm', exact: true }).waitFor();
+  for (const id of ['a', 'z']) await register({ topic: 'rows', id, url: `${receiver.url}/ok`, delay: '1h' });
+  await node.call('POST', '/v1/jobs/rows/m/run');
+  await button('Show 2 new').waitFor();
+  assert.deepEqual(await page.locator('td.name a').allTextContents(), ['m']);
+  await page.locator('tr', { hasText: 'Delivered' }).waitFor();
+  await button('Show 2 new').click();
+  await eventually('all rows', async () => (await page.locator('tbody tr').count()) === 3);
+});
+
+test('pages follow each other', async () => {
+  const jobs = Array.from({ length: 60 }, (_, i) => ({ topic: 'paged', id: `p${i}`, url: `${receiver.url}/ok`, delay: '1h' }));
+  await node.call('POST', '/v1/jobs/batch', { jobs });
+  await go('/jobs?topic=paged');
+  const ids = async () => page.locator('td.name a').allTextContents();
+  await eventually('a full page', async () => (await ids()).length === 50);
+  const first = await ids();
+  await page.getByRole('link', { name: 'Next page' }).click();
+  await eventually('the rest', async () => (await ids()).length === 10);
+  assert.equal(new Set([...first, ...(await ids())]).size, 60);
+  await page.getByRole('link', { name: 'First page' }).click();
+  await eventually('the first again', async () => (await ids()).length === 50);
+});
+
+test('dead letters are replayed', async () => {
+  for (const id of ['a', 'b', 'c']) await register({ topic: 'letters', id, url: `${receiver.url}/answer/410` });
+  await settled(node, 'letters', { dead: 3 });
+  await go('/dead');
+  assert.ok(await button('Replay 0 selected').isDisabled());
+  await page.getByRole('checkbox', { name: 'Select a', exact: true }).check();
+  await page.getByRole('checkbox', { name: 'Select c', exact: true }).check();
+  await button('Replay 2 selected').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
+  await says('2 jobs are on their way again.');
+  await eventually('two more attempts', async () => (await node.call('GET', '/v1/jobs/letters/a/attempts')).attempts.length === 2);
+  assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).attempts.length, 1);
+});
+
+test('by keyboard alone', async () => {
+  await register({ topic: 'keys', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/');
+  await page.getByRole('heading', { name: 'Overview' }).waitFor();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to content');
+  const tabTo = async (name) => {
+    for (let i = 0; i < 40; i++) {
+      await page.keyboard.press('Tab');
+      if ((await page.evaluate(() => document.activeElement.textContent.trim())) === name) return;
+    }
+    assert.fail(`${name} is not reached by Tab`);
+  };
+  await tabTo('Topics');
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'keys' }).waitFor();
+  await tabTo('keys');
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'All jobs of this topic' }).waitFor();
+  await tabTo('All jobs of this topic');
+  await page.keyboard.press('Enter');
+  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
+  await tabTo('a');
+  await page.keyboard.press('Enter');
+  await button('Cancel job').waitFor();
+  await tabTo('Cancel job');
+  await page.keyboard.press('Enter');
+  await page.getByRole('dialog').waitFor();
+  await tabTo('Cancel job');
+  await page.keyboard.press('Enter');
+  await says('The job is cancelled.');
+  assert.equal(await stateOf('keys', 'a'), 'cancelled');
+});
+
+test('pause, and the mark of what is stale', async () => {
+  const own = await startNode();
+  const view = await openPage(browser, own.base);
+  await view.go('/topics');
+  await view.page.getByText('No topics yet').waitFor();
+  await view.page.getByRole('button', { name: 'Pause' }).click();
+  await view.page.getByText('Paused').waitFor();
+  await own.call('POST', '/v1/jobs', { topic: 'fresh', url: 'https://shop.example/a', delay: '1h' });
+  await view.page.getByRole('button', { name: 'Resume' }).click();
+  await view.page.getByText('fresh').waitFor();
+  await own.stop();
+  await view.page.getByText('Stale').waitFor();
+  await view.page.getByRole('alert').filter({ hasText: 'cannot be reached' }).waitFor();
+  await view.page.getByText('fresh').waitFor();
+  await view.close();
+});

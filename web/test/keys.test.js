@@ -1,0 +1,50 @@
+/** Where API keys are asked for. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { after, before, test } from 'node:test';
+import { launch, openPage } from './lib/browser.js';
+import { binary, startNode } from './lib/node.js';
+
+/** Makes a key, as an operator would. */
+function newKey(scope) {
+  const printed = execFileSync(binary, ['apikey', 'new', '--scope', scope, '--name', scope], { encoding: 'utf8' });
+  const field = (name) => new RegExp(`^${name}\\s+(.*)$`, 'm').exec(printed)[1];
+  return { token: field('token'), line: field('line') };
+}
+
+let node, browser, reader, admin;
+before(async () => {
+  [reader, admin] = [newKey('read'), newKey('admin')];
+  [node, browser] = await Promise.all([startNode(['--api-keys', reader.line, '--api-keys', admin.line]), launch()]);
+  const headers = { Authorization: `Bearer ${admin.token}` };
+  await node.call('POST', '/v1/jobs', { topic: 'orders', id: 'a', url: 'https://shop.example/a', delay: '1h' }, headers);
+});
+after(async () => {
+  await browser.close();
+  await node.stop();
+});
+
+test('a key is asked for, and kept in the tab', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  await go('/topics');
+  await page.getByLabel('API key').fill('dh_nonsense');
+  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByText('malformed API key').waitFor();
+  await page.getByLabel('API key').fill(admin.token);
+  await page.getByLabel('API key').press('Enter');
+  await page.getByRole('link', { name: 'orders' }).waitFor();
+  await page.reload();
+  await page.getByRole('link', { name: 'orders' }).waitFor();
+  assert.equal(await page.evaluate(() => localStorage.length), 2, 'only theme and language are kept for good');
+  await page.getByRole('button', { name: 'Forget API key' }).click();
+  await page.getByLabel('API key').waitFor();
+  await close();
+});
+
+test('a key to read with changes nothing', async () => {
+  const { page, go, close } = await openPage(browser, node.base, { key: reader.token });
+  await go('/jobs/orders/a');
+  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.getByText('Your API key does not allow this.').waitFor();
+  await close();
+});

@@ -1,0 +1,60 @@
+/** A real browser: Debian's Chromium. */
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { chromium } from 'playwright-core';
+
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export const launch = () =>
+  chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+
+export const wide = { width: 1280, height: 860 };
+export const narrow = { width: 360, height: 740 };
+
+/** A page that notes whatever must not happen: errors, refused code, requests that go elsewhere. */
+export async function openPage(browser, base, options = {}) {
+  const { theme = 'light', language = 'en', viewport = wide, key } = options;
+  const context = await browser.newContext({ viewport, colorScheme: theme, locale: language === 'zh' ? 'zh-CN' : 'en-GB', timezoneId: 'UTC' });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on('pageerror', (error) => wrong.push(`error: ${error.message}`));
+  page.on('console', (message) => {
+    // The browser itself reports each answer that is an error; tests cause some on purpose.
+    const refusal = message.text().startsWith('Failed to load resource');
+    if (message.type() === 'error' && !refusal) wrong.push(`console: ${message.text()}`);
+  });
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== base) wrong.push(`request to ${request.url()}`);
+  });
+  if (key) await page.addInitScript((value) => sessionStorage.setItem('duehook.key', value), key);
+  page.setDefaultTimeout(10_000);
+  return {
+    page,
+    go: (path) => page.goto(base + path),
+    async close() {
+      await context.close();
+      assert.deepEqual(wrong, [], 'nothing unwanted happened');
+    },
+  };
+}
+
+/** Fails for what the automatic accessibility rules find. */
+export async function accessible(page, where) {
+  // The page's policy forbids code from elsewhere; the debugging protocol is not bound by it.
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => {
+    const { violations } = await globalThis.axe.run(document, {
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+    });
+    return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`).join('\n')}`);
+  });
+  assert.deepEqual(found, [], `axe on ${where}`);
+}
+
+/** Fails if the page is wider than its window. */
+export async function fits(page, where) {
+  const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(over <= 0, `${where} is ${over} px too wide`);
+}

@@ -1,0 +1,52 @@
+/** A duehook of its own for a test, on a free port, with a new data directory. */
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+export const binary = process.env.DUEHOOK ?? new URL('../../../bin/duehook', import.meta.url).pathname;
+const startLimitMs = 20_000;
+
+export async function startNode(flags = []) {
+  const dir = await mkdtemp(join(tmpdir(), 'duehook-web-'));
+  const args = ['serve', '--addr', '127.0.0.1:0', '--allow-cidrs', '127.0.0.0/8', '--data-dir', dir, '--log-format', 'json', ...flags];
+  const node = spawn(binary, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  const exited = new Promise((resolve) => node.once('exit', resolve));
+  const base = await served(node);
+  return {
+    base,
+    /** Calls the API; what it refuses is an error. */
+    async call(method, path, body, headers = {}) {
+      const answer = await fetch(base + path, {
+        method,
+        headers: body === undefined ? headers : { 'Content-Type': 'application/json', ...headers },
+        body: body === undefined ? undefined : JSON.stringify(body),
+      });
+      if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+      return answer.json();
+    },
+    async stop() {
+      node.kill('SIGTERM');
+      await exited;
+      await rm(dir, { recursive: true });
+    },
+  };
+}
+
+/** The address of the API, which the node logs when it serves. */
+function served(node) {
+  return new Promise((resolve, reject) => {
+    const lines = [];
+    const limit = setTimeout(() => reject(new Error(`duehook does not serve:\n${lines.join('\n')}`)), startLimitMs);
+    node.once('exit', (code) => reject(new Error(`duehook ended with ${code}:\n${lines.join('\n')}`)));
+    node.once('error', reject);
+    createInterface(node.stderr).on('line', (line) => {
+      lines.push(line);
+      const { api } = JSON.parse(line);
+      if (!api) return;
+      clearTimeout(limit);
+      resolve(api);
+    });
+  });
+}

@@ -1,0 +1,84 @@
+/** Every page, in both themes and both languages: accessible, nothing refused by the policy, and as wide as a phone. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { accessible, fits, launch, narrow, openPage } from './lib/browser.js';
+import { startNode } from './lib/node.js';
+import { hostileBody, startReceiver } from './lib/receiver.js';
+import { settled } from './lib/wait.js';
+
+let node, receiver, browser;
+before(async () => {
+  [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
+  const jobs = [
+    { topic: 'order-timeout', id: 'order-8812', biz_key: '8812', url: 'https://shop.example/hooks/timeout', delay: '30m' },
+    { topic: 'payment-notify', id: 'paid-1', url: `${receiver.url}/ok` },
+    { topic: 'payment-notify', id: 'paid-2', url: `${receiver.url}/answer/503` },
+    { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
+  ];
+  await node.call('POST', '/v1/jobs/batch', { jobs });
+  await settled(node, 'payment-notify', { delivered: 1, retrying: 1, dead: 1 });
+});
+after(async () => {
+  await browser.close();
+  await Promise.all([node.stop(), receiver.stop()]);
+});
+
+/** Each page, and a text by which it is known to be complete, in both languages. */
+const pages = [
+  ['/', 'en:Due in the next 24 hours', 'zh:未来 24 小时到期'],
+  ['/jobs', 'order-8812'],
+  ['/jobs/payment-notify/paid-2', 'HTTP 503'],
+  ['/jobs/order-timeout/order-8812', 'shop.example'],
+  ['/topics', 'payment-notify'],
+  ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
+  ['/dead', 'paid-3'],
+  ['/register', 'URL'],
+  ['/jobs/a/b/c', 'en:There is no such page', 'zh:没有这个页面'],
+];
+
+const textIn = (language, texts) => (texts.find((one) => one.startsWith(`${language}:`)) ?? `  :${texts[0]}`).slice(3);
+
+for (const language of ['en', 'zh']) {
+  for (const theme of ['light', 'dark']) {
+    test(`every page is accessible: ${language}, ${theme}`, async () => {
+      const { page, go, close } = await openPage(browser, node.base, { theme, language });
+      for (const [path, ...texts] of pages) {
+        await go(path);
+        await page.locator('main').getByText(textIn(language, texts)).first().waitFor();
+        await accessible(page, path);
+      }
+      await close();
+    });
+  }
+
+  test(`every page fits on a phone: ${language}`, async () => {
+    const { page, go, close } = await openPage(browser, node.base, { language, viewport: narrow });
+    for (const [path, ...texts] of pages) {
+      await go(path);
+      await page.locator('main').getByText(textIn(language, texts)).first().waitFor();
+      await fits(page, path);
+    }
+    await close();
+  });
+}
+
+test('what an endpoint answers is shown as text', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  await go('/jobs/payment-notify/paid-3');
+  await page.locator('pre', { hasText: hostileBody }).waitFor();
+  assert.equal(await page.locator('main img, main script').count(), 0);
+  assert.notEqual(await page.title(), 'owned');
+  await close();
+});
+
+test('theme and language are kept', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  await go('/topics');
+  await page.getByLabel('Theme').selectOption('dark');
+  await page.getByLabel('Language').selectOption('zh');
+  await page.reload();
+  await page.getByRole('heading', { name: '主题' }).waitFor();
+  const style = await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
+  assert.equal(style, 'dark');
+  await close();
+});
