@@ -8,12 +8,15 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
 )
 
 // backend is a kind of server that a journal can be kept on.
@@ -26,8 +29,11 @@ type backend struct {
 	freshOn func(t testing.TB, server *testenv.SQLServer) string
 	// open opens the database of a URL as anybody may.
 	open func(url string) (*sql.DB, error)
-	// copied copies what is committed into a new database.
-	copied func(t testing.TB, url string) string
+	// used are databases of tests that have ended, on a server that tests share:
+	// making tables costs more than most tests.
+	used *names
+	// copied copies what is committed into another database.
+	copied func(t testing.TB, b *backend, url string) string
 	// readOnly makes writes through a connection fail, or not any more.
 	readOnly func(on bool) string
 	// hex is a literal of bytes.
@@ -38,7 +44,7 @@ var sqliteBackend = &backend{
 	name:  "sqlite",
 	fresh: func(t testing.TB) string { t.Helper(); return "sqlite:" + newPath(t) },
 	open:  func(url string) (*sql.DB, error) { return sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:")) },
-	copied: func(t testing.TB, url string) string {
+	copied: func(t testing.TB, _ *backend, url string) string {
 		t.Helper()
 		return "sqlite:" + snapshot(t, strings.TrimPrefix(url, "sqlite:"))
 	},
@@ -50,29 +56,23 @@ var sqliteBackend = &backend{
 
 var postgresBackend = &backend{
 	name:    "postgres",
+	used:    &names{},
 	fresh:   func(t testing.TB) string { t.Helper(); return freshPostgres(t, postgresServer) },
 	start:   testenv.StartPostgres,
 	freshOn: freshPostgres,
 	open:    func(url string) (*sql.DB, error) { return sql.Open("pgx", url) },
-	copied: func(t testing.TB, from string) string {
+	copied: func(t testing.TB, b *backend, from string) string {
 		t.Helper()
-		name := newName()
-		u, err := url.Parse(from)
-		noError(t, "Parse", err)
-		statements := []string{"CREATE SCHEMA " + name}
-		for _, table := range journalTables {
-			statements = append(statements,
-				fmt.Sprintf("CREATE TABLE %s.%s (LIKE %s.%s INCLUDING ALL)", name, table, u.Query().Get("search_path"), table))
-		}
+		to := b.empty(t)
+		name, old := schemaOf(t, to), schemaOf(t, from)
 		// One statement, so that all tables are of one moment.
-		var inserts []string
-		for i, table := range journalTables {
-			inserts = append(inserts, fmt.Sprintf("i%d AS (INSERT INTO %s.%s SELECT * FROM %s.%s)", i, name, table, u.Query().Get("search_path"), table))
+		parts := []string{fmt.Sprintf("u AS (UPDATE %s.writer SET next_seq = o.next_seq, owner = o.owner FROM %s.writer o)", name, old)}
+		for _, table := range journalTables {
+			parts = append(parts, fmt.Sprintf("%[1]s AS (INSERT INTO %[2]s.%[1]s SELECT * FROM %[3]s.%[1]s)", table, name, old))
 		}
-		statements = append(statements, "WITH "+strings.Join(inserts, ", ")+" SELECT 1",
+		onServer(t, postgresServer, "pgx", "WITH "+strings.Join(parts, ", ")+" SELECT 1",
 			fmt.Sprintf("SELECT setval('%[1]s.flow_seq_seq', (SELECT 1 + coalesce(max(seq), 0) FROM %[1]s.flow))", name))
-		onServer(t, postgresServer, "pgx", statements...)
-		return withSchema(postgresServer.URL("postgres"), name)
+		return to
 	},
 	readOnly: func(on bool) string { return fmt.Sprint("SET default_transaction_read_only = ", on) },
 	hex:      func(digits string) string { return `'\x` + digits + "'" },
@@ -85,34 +85,101 @@ func freshPostgres(t testing.TB, server *testenv.SQLServer) string {
 	return withSchema(server.URL("postgres"), name)
 }
 
-// journalTables are the tables of a journal and that of its version.
-var journalTables = []string{"writer", "state", "message", "payload", "flow", "document", "goose_db_version"}
+func schemaOf(t testing.TB, journal string) string {
+	t.Helper()
+	u, err := url.Parse(journal)
+	noError(t, "Parse", err)
+	return u.Query().Get("search_path")
+}
+
+// journalTables are the tables of a journal that tests fill.
+var journalTables = []string{"message", "payload", "flow", "document"}
+
+// emptied are the statements that empty a journal.
+func emptied() []string {
+	statements := []string{"UPDATE writer SET next_seq = 1, owner = ''"}
+	for _, table := range journalTables {
+		statements = append(statements, "DELETE FROM "+table)
+	}
+	return statements
+}
+
+// names is a list of URLs.
+type names struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (n *names) pop() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.list) == 0 {
+		return ""
+	}
+	last := n.list[len(n.list)-1]
+	n.list = n.list[:len(n.list)-1]
+	return last
+}
+
+func (n *names) push(url string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.list = append(n.list, url)
+}
+
+// empty gives the URL of an empty journal, whose tables may be there. Another
+// test may get it when this one has ended.
+func (b *backend) empty(t testing.TB) string {
+	t.Helper()
+	if b.used == nil {
+		return b.fresh(t)
+	}
+	url := b.used.pop()
+	if url == "" {
+		url = b.fresh(t)
+		noError(t, "make the tables", b.migrate(url))
+	} else {
+		db, err := b.open(url)
+		noError(t, "open", err)
+		execAll(t, db, emptied())
+	}
+	t.Cleanup(func() { b.used.push(url) })
+	return url
+}
+
+// migrate makes the tables.
+func (b *backend) migrate(url string) error {
+	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
 
 func withSchema(url, name string) string { return url + "&search_path=" + name }
 
 var mariadbBackend = &backend{
 	name:    "mariadb",
+	used:    &names{},
 	fresh:   func(t testing.TB) string { t.Helper(); return freshMariaDB(t, mariadbServer) },
 	start:   testenv.StartMariaDB,
 	freshOn: freshMariaDB,
 	open:    openMariaDB,
-	copied: func(t testing.TB, from string) string {
+	copied: func(t testing.TB, b *backend, from string) string {
 		t.Helper()
-		u, err := url.Parse(from)
-		noError(t, "Parse", err)
-		name, old := newName(), strings.TrimPrefix(u.Path, "/")
-		statements := []string{"CREATE DATABASE " + name}
+		to := b.empty(t)
+		name, old := databaseOf(t, to), databaseOf(t, from)
+		statements := []string{fmt.Sprintf("UPDATE %s.writer n JOIN %s.writer o SET n.next_seq = o.next_seq, n.owner = o.owner", name, old)}
 		for _, table := range journalTables {
 			columns := "*"
 			if table == "message" { // whose last column is generated
 				columns = messageColumns
 			}
-			statements = append(statements, fmt.Sprintf("CREATE TABLE %s.%s LIKE %s.%[2]s", name, table, old),
-				fmt.Sprintf("INSERT INTO %s.%s %s SELECT %s FROM %s.%[2]s", name, table,
-					strings.ReplaceAll("("+columns+")", "(*)", ""), columns, old))
+			statements = append(statements, fmt.Sprintf("INSERT INTO %s.%s %s SELECT %s FROM %s.%[2]s", name, table,
+				strings.ReplaceAll("("+columns+")", "(*)", ""), columns, old))
 		}
 		onMariaDB(t, mariadbServer, statements...)
-		return mariadbServer.URL(name)
+		return to
 	},
 	readOnly: func(on bool) string {
 		return "SET SESSION TRANSACTION " + map[bool]string{true: "READ ONLY", false: "READ WRITE"}[on]
@@ -122,6 +189,13 @@ var mariadbBackend = &backend{
 
 const messageColumns = "seq, topic, id, uid, biz_key, endpoint, delay, ttl, created, due, expires, status, attempts, snoozes, " +
 	"lapses, token, version, cancel, next_at, reason, ended_at, done_at, updated, confirmed"
+
+func databaseOf(t testing.TB, journal string) string {
+	t.Helper()
+	u, err := url.Parse(journal)
+	noError(t, "Parse", err)
+	return strings.TrimPrefix(u.Path, "/")
+}
 
 func openMariaDB(journal string) (*sql.DB, error) {
 	u, err := url.Parse(journal)

@@ -17,7 +17,7 @@ func harness(b *backend) storetest.Harness {
 		Open: func(t testing.TB, o storetest.Options) store.Store {
 			t.Helper()
 			s, err := ledger.Open(t.Context(), ledger.Options{
-				URL: b.fresh(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
+				URL: b.empty(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
 			})
 			if err != nil {
 				t.Fatal(err)

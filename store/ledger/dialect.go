@@ -102,11 +102,12 @@ func names(columns []column) []string {
 type shape struct {
 	text string // {rows} stands for the rows
 	// rows gives that for n rows; nil: pack makes one set of parameters of any
-	// number of rows.
+	// number of rows, or of most at a time if that is not zero.
 	rows func(n int) string
 	// sizes are the numbers of rows that it is prepared for, the largest first.
 	sizes []int
 	pack  func(args []any) ([]any, error)
+	most  int
 }
 
 func (s shape) textFor(n int) string {

@@ -31,8 +31,11 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(childPath); path != "" {
 		run := os.Getenv(childPath + "_RUN")
 		play := child
-		if run == diskFull {
+		switch run {
+		case diskFull:
 			play = fullDisk
+		case startOnly:
+			play = startAndStop
 		}
 		if err := play(path, run); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -41,6 +44,45 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(sharedServers{m})
+}
+
+// startOnly is the run of a child that plays startAndStop.
+const startOnly = "start-only"
+
+// startAndStop is one of several nodes that start at once.
+func startAndStop(url, _ string) error {
+	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{}), Shared: true})
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// The tables are made once, by whichever process is first.
+func TestSeveralStartAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, b := range servers() {
+		t.Run(b.name, func(t *testing.T) {
+			url := b.fresh(t)
+			var wg sync.WaitGroup
+			for range 3 {
+				cmd := childProcess(t, url, startOnly)
+				wg.Go(func() {
+					if out, err := cmd.CombinedOutput(); err != nil {
+						t.Errorf("%v: %s", err, out)
+					}
+				})
+			}
+			wg.Wait()
+			r := newRig(t, b, url, 0)
+			r.add(reg("a", time.Hour))
+			equal(t, "rows of writer", r.queryCount("SELECT count(*) FROM writer"), "1")
+			equal(t, "states", r.queryCount("SELECT count(*) FROM state"), "8")
+			// One is goose's own, for no migration.
+			equal(t, "versions, one of them applied twice", r.queryCount(
+				"SELECT count(*) - count(DISTINCT version_id) FROM goose_db_version"), "0")
+		})
+	}
 }
 
 // diskFull is the run of a child that plays fullDisk.
@@ -251,7 +293,7 @@ func testKill(t *testing.T, b *backend) {
 		registered: map[string]bool{}, sent: map[string]int{}, settled: map[string]bool{}, inFlight: map[string]int{},
 		claiming: map[string]bool{}, lapses: map[string]int{},
 	}
-	for run := range 5 {
+	for run := range 3 {
 		runChild(t, b, url, run, a)
 		a.killed()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	neturl "net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,8 @@ func newMariaDB(url string) (*mariadb, error) {
 		config.Addr += ":3306"
 	}
 	for name, values := range u.Query() {
-		if name != "tls" {
-			return nil, fmt.Errorf("it has an unknown parameter %q; there is only tls=true, skip-verify or preferred", name)
+		if name != "tls" || len(values) > 1 || !slices.Contains([]string{"true", "skip-verify", "preferred", "false"}, values[0]) {
+			return nil, fmt.Errorf("it has an unknown parameter %q; there is only tls=true, skip-verify, preferred or false", name+"="+values[0])
 		}
 		config.TLSConfig = values[0]
 	}
@@ -69,15 +70,28 @@ func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	}
 	p := servers(write, read)
 	write.SetConnMaxIdleTime(5 * time.Second)
-	if err := read.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to the journal: %w", err), p.close())
+	var packet int64
+	err = read.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&packet)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("connect to the journal: %w", err)
+	case packet < minPacket:
+		err = fmt.Errorf("the journal's server takes packets of %d bytes only: set max_allowed_packet to %d or more", packet, minPacket)
+	default:
+		return p, nil
 	}
-	return p, nil
+	return nil, errors.Join(err, p.close())
 }
 
-// pool opens connections whose session has these variables.
+// minPacket is what a statement of many rows without bodies may need. A body is
+// sent in a packet of its own.
+const minPacket = 1 << 20
+
+// pool opens connections whose session has these variables. What the server's
+// administrator has set must change neither statements nor silently their values.
 func (d *mariadb) pool(variables map[string]string) (*sql.DB, error) {
 	config := d.config.Clone()
+	variables["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 	config.Params = variables
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
@@ -156,6 +170,9 @@ func (d *mariadb) probe(ctx context.Context, tx *sql.Tx) error { return probeWri
 
 var mariadbSizes = []int{64, 8, 1}
 
+// mariadbRows in JSON are far less than minPacket.
+const mariadbRows = 500
+
 func (d *mariadb) insert(table string, cols []column, upsert bool) shape {
 	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
 	if upsert {
@@ -168,12 +185,12 @@ func (d *mariadb) update(assign []string, where string, cols []column) shape {
 	return shape{
 		text: "UPDATE message JOIN " + jsonTable(cols) + " ON message.seq = v.seq SET message." +
 			strings.Join(assign, ", message.") + " WHERE " + where,
-		pack: packJSON(cols),
+		pack: packJSON(cols), most: mariadbRows,
 	}
 }
 
 func (d *mariadb) selected(text string, cols []column) shape {
-	return shape{text: strings.ReplaceAll(text, "{rows}", jsonTable(cols)), pack: packJSON(cols)}
+	return shape{text: strings.ReplaceAll(text, "{rows}", jsonTable(cols)), pack: packJSON(cols), most: mariadbRows}
 }
 
 func (d *mariadb) bind(text string) string { return text }

@@ -49,7 +49,7 @@ func TestConformanceOnRedis(t *testing.T) {
 		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
 		noError(t, "open Redis", err)
 		s, err := ledger.Open(t.Context(), ledger.Options{
-			URL: postgresBackend.fresh(t), Store: inner, Shared: true, StoreRetention: o.Retention,
+			URL: postgresBackend.empty(t), Store: inner, Shared: true, StoreRetention: o.Retention,
 		})
 		noError(t, "Open", err)
 		return s

@@ -43,24 +43,41 @@ func (d *postgres) dir() (string, goose.Dialect) {
 	return "migrations/postgres", goose.DialectPostgres
 }
 
-// Limits of the server's patience, in milliseconds. A node that freezes within
-// a transaction must not keep the others from writing for long.
-var postgresLimits = map[string]string{
-	"lock_timeout":                        "8000",
-	"idle_in_transaction_session_timeout": "5000",
+// Limits of the server's patience, in milliseconds; zero is none.
+var postgresLimits = []struct{ name, value string }{
+	// A node that freezes within a transaction must not keep the others from
+	// writing for long.
+	{"lock_timeout", "8000"},
+	{"idle_in_transaction_session_timeout", "5000"},
+	// A user may have limits that are meant for people. Restoring reads a long
+	// answer, and the connection that holds a lock is idle. PostgreSQL 12 does not
+	// know the last one.
+	{"statement_timeout", "0"},
+	{"idle_session_timeout", "0"},
+}
+
+// limit sets the limits that the URL does not set. They are no parameters of the
+// connection, because poolers refuse those.
+func (d *postgres) limit(ctx context.Context, conn *pgx.Conn) error {
+	for _, l := range postgresLimits {
+		if _, set := d.config.RuntimeParams[l.name]; set {
+			continue
+		}
+		const text = "SELECT set_config($1, $2, false) WHERE current_setting($1, true) IS NOT NULL"
+		if _, err := conn.Exec(ctx, text, pgx.QueryExecModeExec, l.name, l.value); err != nil {
+			return fmt.Errorf("set %s: %w", l.name, err)
+		}
+	}
+	return nil
 }
 
 func (d *postgres) open(ctx context.Context) (*pools, error) {
 	config := d.config
-	for name, value := range postgresLimits {
-		if _, set := config.RuntimeParams[name]; !set {
-			config.RuntimeParams[name] = value
-		}
-	}
 	if _, set := config.RuntimeParams["application_name"]; !set {
 		config.RuntimeParams["application_name"] = "duehook"
 	}
-	p := servers(stdlib.OpenDB(*config), stdlib.OpenDB(*config))
+	limited := stdlib.OptionAfterConnect(d.limit)
+	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited))
 	if err := p.read.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to the journal: %w", err), p.close())
 	}

@@ -48,7 +48,7 @@ func newRig(t testing.TB, b *backend, url string, retention time.Duration, alter
 // freshRig opens a new ledger.
 func freshRig(t testing.TB, b *backend, retention time.Duration, alter ...with) *rig {
 	t.Helper()
-	return newRig(t, b, b.fresh(t), retention, alter...)
+	return newRig(t, b, b.empty(t), retention, alter...)
 }
 
 func tryRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) (*rig, error) {
@@ -97,7 +97,7 @@ func (r *rig) restart(retention time.Duration) *rig {
 // would that was started after this one was killed.
 func (r *rig) crash(retention time.Duration) *rig {
 	r.t.Helper()
-	return newRig(r.t, r.b, r.b.copied(r.t, r.url), retention)
+	return newRig(r.t, r.b, r.b.copied(r.t, r.b, r.url), retention)
 }
 
 // snapshot copies the files of a journal that nobody is writing to.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 )
@@ -39,11 +40,7 @@ func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error
 		return nil
 	}
 	if b.pack != nil {
-		packed, err := b.pack(args)
-		if err != nil {
-			return err
-		}
-		return do(b.stmts[0], packed)
+		return b.eachPack(args, do)
 	}
 	for i, n := range b.sizes {
 		size := n * b.cols
@@ -52,6 +49,23 @@ func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error
 				return err
 			}
 			args = args[size:]
+		}
+	}
+	return nil
+}
+
+func (b *bulk) eachPack(args []any, do func(stmt *sql.Stmt, args []any) error) error {
+	size := len(args)
+	if b.most > 0 {
+		size = b.most * b.cols
+	}
+	for chunk := range slices.Chunk(args, size) {
+		packed, err := b.pack(chunk)
+		if err != nil {
+			return err
+		}
+		if err := do(b.stmts[0], packed); err != nil {
+			return err
 		}
 	}
 	return nil
