@@ -17,7 +17,7 @@ func (s *Store) Journal(ctx context.Context, jobs []store.RestoredJob) (int, err
 	total := 0
 	for len(jobs) > 0 {
 		n := min(len(jobs), restorePage)
-		written, err := s.journal(ctx, jobs[:n])
+		written, err := s.journalPage(ctx, jobs[:n])
 		total += written
 		if err != nil {
 			return total, err
@@ -27,10 +27,24 @@ func (s *Store) Journal(ctx context.Context, jobs []store.RestoredJob) (int, err
 	return total, nil
 }
 
-func (s *Store) journal(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	keys := make([]job.Key, len(jobs))
+func (s *Store) journalPage(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	keys, rows := make([]job.Key, len(jobs)), 0
+	for i := range jobs {
+		keys[i] = jobs[i].Job.Key
+		rows += 2 + len(jobs[i].Log) // message, payload, flow
+	}
+	c, err := s.begin(ctx, rows, keys...)
+	if err != nil {
+		return 0, err
+	}
+	defer c.end()
+	return c.journalBehind(jobs)
+}
+
+// journalBehind is Journal for a call that holds the keys of jobs.
+func (c *call) journalBehind(jobs []store.RestoredJob) (int, error) {
 	messages, logs := make([]message, len(jobs)), make([][]flowRow, len(jobs))
-	now := job.InstantOf(s.o.Clock.Now())
+	now := job.InstantOf(c.s.o.Clock.Now())
 	var rows int
 	var bytes int64
 	for i := range jobs {
@@ -41,17 +55,11 @@ func (s *Store) journal(ctx context.Context, jobs []store.RestoredJob) (int, err
 		if logs[i], err = logRows(jobs[i].Log, jobs[i].Job.State); err != nil {
 			return 0, err
 		}
-		keys[i] = jobs[i].Job.Key
-		rows += 2 + len(logs[i]) // message, payload, flow
+		rows += 2 + len(logs[i])
 		bytes += messages[i].size()
 	}
-	c, err := s.begin(ctx, rows, keys...)
-	if err != nil {
-		return 0, err
-	}
-	defer c.end()
 	changes := make([]*change, len(jobs))
-	err = s.committer.commit(&entry{rows: c.take(rows), bytes: bytes, add: func(g *group) {
+	err := c.s.committer.commit(&entry{rows: c.take(rows), bytes: bytes, add: func(g *group) {
 		for i := range messages {
 			changes[i] = g.caughtUp(&messages[i], logs[i])
 		}
