@@ -58,7 +58,7 @@ var postgresBackend = &backend{
 	name:    "postgres",
 	used:    &names{},
 	fresh:   func(t testing.TB) string { t.Helper(); return freshPostgres(t, postgresServer) },
-	start:   testenv.StartPostgres,
+	start:   func(durable bool) (*testenv.SQLServer, error) { return testenv.StartPostgres(durable) },
 	freshOn: freshPostgres,
 	open:    func(url string) (*sql.DB, error) { return sql.Open("pgx", url) },
 	copied: func(t testing.TB, b *backend, from string) string {
