@@ -40,6 +40,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*Server).getOperation},
 	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*Server).stopOperation},
 	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*Server).resumeOperation},
+	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, []string{"topic", "limit", "cursor"}, (*Server).listDead},
 	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, nil, (*Server).listTopics},
 	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*Server).getTopic},
 	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, (*Server).getTopicSecret},

@@ -167,6 +167,9 @@ type Reader interface {
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
 	Topic(ctx context.Context, topic string) (TopicStats, error)
+	// DeadGroups pages through the groups of dead letters, of one topic or of all,
+	// by name. Its work is bounded by limit, 1..1000, however many there are.
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }
