@@ -279,8 +279,8 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 		case o.State == to:
 			return o, nil
 		}
-		// Whoever works on it still finds its name gone, and stops.
-		o.State, o.Owner = to, ""
+		// Whoever works on it finds out, and puts away its name.
+		o.State = to
 		doc, err := o.document(version)
 		if err != nil {
 			return Operation{}, err
