@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	maxPage = 500 // jobs that are listed at a time
-	atOnce  = 32  // jobs of an operation that are changed at a time
+	// Jobs that are listed at a time: those of a second, within these bounds.
+	leastPage, maxPage = 50, 500
+
+	atOnce = 32 // jobs of an operation that are changed at a time
 	// burst is the part of a second whose jobs may be changed at once after a
 	// delay, so that the rate is reached although timers are late.
 	burst = 20
@@ -109,7 +111,7 @@ func away(err error) bool {
 // page works on the jobs of one page. The cursor moves on when all are done.
 func (w *worker) page(ctx context.Context) error {
 	q := w.op.query()
-	q.Limit, q.Cursor = min(w.op.Rate, maxPage), w.op.Cursor
+	q.Limit, q.Cursor = min(max(w.op.Rate, leastPage), maxPage), w.op.Cursor
 	var page store.Page
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
 		page, err = w.m.store.List(ctx, q)

@@ -91,10 +91,9 @@ func deadCounted(f *fixture) {
 	// They change with the jobs, and are gone with the last.
 	jobs := f.list(store.Query{States: stateOf(job.Dead), Limit: 1_000})
 	for i, j := range jobs {
-		switch {
-		case i%2 == 0:
+		if i%2 == 0 {
 			f.update(j.Key, replay)
-		default:
+		} else {
 			f.add(reg(j.Topic, j.ID, delay(long))) // in its place
 		}
 		if i%40 == 0 {
