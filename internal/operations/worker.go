@@ -157,9 +157,6 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 			return err
 		}
 	}
-	w.mu.Lock()
-	w.op.Matched++
-	w.mu.Unlock()
 	key := j.Key
 	changes.Go(func() error {
 		w.count(key, w.change(context.WithoutCancel(ctx), ctx.Done(), key))
@@ -201,16 +198,19 @@ func skipped(err error) bool {
 	return false
 }
 
+// count writes down what became of a job's turn.
 func (w *worker) count(key job.Key, err error) {
+	if away(err) {
+		return // it is left to whoever goes on
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.op.Matched++
 	switch {
 	case err == nil:
 		w.op.Changed++
 	case skipped(err):
 		w.op.Skipped++
-	case away(err):
-		w.op.Matched-- // it is left to whoever goes on
 	default:
 		w.op.Failed++
 		w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
