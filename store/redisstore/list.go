@@ -129,10 +129,7 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 				out = append(out, nil)
 				continue
 			}
-			j, err := r.whole()
-			if err != nil {
-				s.log.Error("a job's log cannot be read", "error", err)
-			}
+			j := s.whole(r)
 			out = append(out, &j)
 		}
 	}

@@ -66,8 +66,8 @@ func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) 
 	if err := s.refine(ctx, sh, r); err != nil {
 		return nil, err
 	}
-	r.Job, err = r.whole()
-	return r, err
+	r.Job = s.whole(r)
+	return r, nil
 }
 
 // written says what became of a put, in the words of lua/update.lua.
