@@ -31,7 +31,7 @@ var testdata embed.FS
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUsage   = 2
+	exitUsage   = 2 // or what was asked for could not be checked
 )
 
 const usage = `duehook calls webhooks when they are due, and again until they are delivered.
@@ -41,10 +41,12 @@ Usage:
   duehook demo             watch it work: two stories on a fast clock
   duehook config [flags]   print each setting with its origin
   duehook apikey new       make a key for the API; "duehook apikey --help" its flags
+  duehook ledger verify [flags]
+                           compare the journal with the store, and print what differs
   duehook version          print the version
   duehook help             print this text; "duehook serve --help" the settings
 
-Settings (of serve and config):
+Settings (of serve, config and ledger verify):
 
 `
 
@@ -68,6 +70,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return serve(ctx, c, stderr) })
 	case "config":
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
+	case "ledger":
+		return verifyLedger(ctx, args, environ, stdout)
 	case "apikey":
 		return apikey(args, stdout)
 	case "demo":
@@ -84,6 +88,38 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return &config.UsageError{Message: "the command comes first: duehook serve " + command + " …"}
 	}
 	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
+}
+
+// differencesError says that the journal and the store differ, as was printed.
+type differencesError struct{ n int64 }
+
+func (e *differencesError) Error() string {
+	return fmt.Sprintf("%d differences between the journal and the store", e.n)
+}
+
+// uncheckedError says why they could not be compared.
+type uncheckedError struct{ cause error }
+
+func (e *uncheckedError) Error() string { return "could not verify: " + e.cause.Error() }
+func (e *uncheckedError) Unwrap() error { return e.cause }
+
+func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer) error {
+	if len(args) == 0 || args[0] != "verify" {
+		return &config.UsageError{Message: "write duehook ledger verify, and settings after it"}
+	}
+	err := withSettings(args[1:], environ, stdout, func(c *config.Config) error {
+		n, err := app.VerifyLedger(ctx, c, stdout)
+		if err == nil && n > 0 {
+			err = &differencesError{n}
+		}
+		return err
+	})
+	var differences *differencesError
+	var wrong *config.UsageError
+	if err == nil || errors.As(err, &differences) || errors.As(err, &wrong) {
+		return err
+	}
+	return &uncheckedError{err}
 }
 
 func apikey(args []string, stdout io.Writer) error {
@@ -147,9 +183,13 @@ func runDemo(ctx context.Context, stdout io.Writer) error {
 // that cannot be written, the code still tells.
 func exitCode(err error, stderr io.Writer) int {
 	var wrong *config.UsageError
+	var unchecked *uncheckedError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &unchecked):
+		_, _ = fmt.Fprintf(stderr, "duehook: %v\n", err)
+		return exitUsage
 	case errors.As(err, &wrong):
 		_, _ = fmt.Fprintf(stderr, "duehook: %v\nSee duehook help.\n", err)
 		return exitUsage

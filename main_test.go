@@ -19,6 +19,11 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
 )
 
 // asProgram makes the test binary behave as duehook itself.
@@ -93,6 +98,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "no key", args: []string{"apikey"}, code: 2, stderr: "duehook apikey new"},
 		{name: "beyond loopback without keys", args: []string{"serve", "--addr=0.0.0.0:0"}, code: 2, stderr: "duehook apikey new --scope admin"},
 		{name: "certificate missing", args: []string{"serve", "--tls-cert=none.pem", "--tls-key=none.pem"}, code: 1, stderr: "--tls-cert: open none.pem"},
+		{name: "a setting of verify", args: []string{"ledger", "verify", "--worker=1"}, code: 2, stderr: "did you mean --workers?"},
+		{name: "no command of ledger", args: []string{"ledger"}, code: 2, stderr: "duehook ledger verify"},
 		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
 		{name: "flag before the command", args: []string{"--addr=:1", "serve"}, code: 2, stderr: "the command comes first"},
 		{name: "unknown flag", args: []string{"serve", "--adr=:1"}, code: 2, stderr: "did you mean --addr?"},
@@ -268,5 +275,48 @@ func TestDemo(t *testing.T) {
 	code, stdout, stderr := result(t, program(t, nil, "demo"))
 	if code != 0 || !strings.Contains(stdout, "All expectations held") {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
+	}
+}
+
+func TestLedgerVerify(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, tc := range []struct {
+		name   string
+		args   []string
+		code   int
+		output string
+	}{
+		{"no journal", []string{"--data-dir=" + dir}, 2, "could not verify: ledger: there is no journal"},
+		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 2, "--ledger-url names one"},
+		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=sqlite:" + dir + "/x.db"}, 2, "could not verify"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, stdout, stderr := result(t, program(t, nil, append([]string{"ledger", "verify"}, tc.args...)...))
+			if code != tc.code || !strings.Contains(stdout+stderr, tc.output) {
+				t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+			}
+		})
+	}
+	inner := memstore.New(memstore.Options{})
+	s, err := ledger.Open(t.Context(), ledger.Options{URL: "sqlite:" + dir + "/duehook.db", Store: inner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := store.Registration{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: job.Spec{URL: "http://a.example", When: job.When{Delay: time.Hour}}}
+	if _, err := s.Register(t.Context(), []store.Registration{g}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := result(t, program(t, nil, "ledger", "verify", "--data-dir="+dir)); code != 0 || !strings.Contains(stdout, ", 0 differences") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	// Beside a Redis that is empty the job is missing.
+	redis := testenv.StartRedis(t)
+	code, stdout, stderr := result(t, program(t, nil, "ledger", "verify", "--redis-url="+redis.URL(), "--ledger-url=sqlite:"+dir+"/duehook.db"))
+	if code != 1 || !strings.Contains(stdout, "missing_in_store     t/a  journal: waiting v1 01KDWCJ2M00000000000000001  store: none") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

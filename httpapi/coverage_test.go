@@ -34,6 +34,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverKeys(a)
 	coverSigning(a)
 	coverOperations(a)
+	coverRestore(a)
 	coverRefusals(a)
 	coverFaults(a)
 
@@ -75,7 +76,6 @@ func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/jobs", "")
 	a.want(200, "GET", "/v1/jobs/t/waits", "")
 	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
-	a.want(200, "GET", "/v1/dead", "")
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")
 	a.want(200, "GET", "/livez", "")
@@ -217,6 +217,21 @@ func coverRefusals(a *keyedAPI) {
 	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/nothing", "")
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
+}
+
+func coverRestore(a *keyedAPI) {
+	a.restoring.status.Requested.State = store.RestoreDone
+	a.want(202, "POST", "/v1/restore", "")
+	a.wantProblem(codeRestoreRunning, "POST", "/v1/restore", `{"expired":false,"topic":"t"}`)
+	a.want(200, "GET", "/v1/restore", "")
+	a.want(200, "POST", "/v1/jobs/t/waits/restore", "")
+	a.wantProblem(codeJobFinished, "POST", "/v1/jobs/t/over/restore", "{}")
+	a.server.opts.Restoring = nil
+	for _, call := range []string{"POST /v1/restore", "GET /v1/restore", "POST /v1/jobs/t/waits/restore"} {
+		method, path, _ := strings.Cut(call, " ")
+		a.wantProblem(codeLedgerMissing, method, path, "")
+	}
+	a.server.opts.Restoring = a.restoring
 }
 
 // coverFaults makes every call that asks the store fail by it.

@@ -38,6 +38,8 @@ const (
 	codeMasterKeyMissing     code = "master_key_missing"
 	codeOperationEnded       code = "operation_ended"
 	codeTooManyOperations    code = "too_many_operations"
+	codeLedgerMissing        code = "ledger_missing"
+	codeRestoreRunning       code = "restore_running"
 	codeBodyTooLarge         code = "body_too_large"
 	codeUnsupportedMediaType code = "unsupported_media_type"
 	codeInvalidRequest       code = "invalid_request"
@@ -74,6 +76,8 @@ var codes = map[code]struct {
 	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
 	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
 	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
+	codeLedgerMissing:        {http.StatusConflict, "The server has no ledger"},
+	codeRestoreRunning:       {http.StatusConflict, "Jobs are being restored"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
@@ -156,11 +160,6 @@ func asAPIError(err error) *apiError {
 	switch {
 	case errors.Is(err, store.ErrBadCursor):
 		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
-	case errors.Is(err, store.ErrUnreadable):
-		return &apiError{
-			code: codeJobNotFound, cause: err,
-			detail: "What the store holds under this topic and id cannot be read as a job. Register the job anew to replace it.",
-		}
 	case errors.Is(err, store.ErrNotFound):
 		return &apiError{
 			code: codeJobNotFound, cause: err,
@@ -180,6 +179,11 @@ func asAPIError(err error) *apiError {
 		return &apiError{
 			code: codeJobInFlight, cause: err,
 			detail: "The job has not ended, so there is nothing to replay. To have it sent now, use run.",
+		}
+	case errors.Is(err, store.ErrRestoring):
+		return &apiError{
+			code: codeRestoreRunning, cause: err,
+			detail: "A run that was asked for before has not ended. GET /v1/restore tells how far it is.",
 		}
 	case errors.Is(err, store.ErrConflict):
 		return &apiError{

@@ -55,6 +55,7 @@ type api struct {
 	secret  string
 	// operations changes many jobs; nothing works on them.
 	operations *operations.Manager
+	restoring  *fakeRestoring
 	// token is sent by call unless the test sets the header itself.
 	token string
 
@@ -82,7 +83,9 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.restoring = newFakeRestoring(a.faults)
 	o := Options{
+		Restoring:  a.restoring,
 		Store:      a.faults,
 		Signing:    a.signing,
 		Operations: a.operations,
@@ -283,13 +286,6 @@ func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, erro
 		return store.Page{}, err
 	}
 	return f.Store.List(ctx, q)
-}
-
-func (f *faultyStore) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	if err := f.err(); err != nil {
-		return store.DeadPage{}, err
-	}
-	return f.Store.DeadGroups(ctx, topic, limit, cursor)
 }
 
 func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {

@@ -96,12 +96,13 @@ func (m measures) wrap(s Store) *observed {
 		inner:    s,
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
-		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
+		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
 		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
 		hold: m.op("hold"), unhold: m.op("unhold"),
 		purge: m.op("purge"), ping: m.op("ping"),
+		standings: m.op("standings"), swapMarks: m.op("swap_marks"),
 		document: m.op("document"), documents: m.op("list_documents"),
 		publish: m.op("publish"), listen: m.waiting("listen"),
 		putDocument: m.op("put_document"), deleteDocument: m.op("delete_document"),
@@ -115,9 +116,10 @@ type observed struct {
 
 	register, update, restore                     operation
 	get, attempts, outlook, list                  operation
-	topics, topic, depth, deadGroups              operation
+	topics, topic, depth                          operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
+	standings, swapMarks                          operation
 	document, documents                           operation
 	putDocument, deleteDocument                   operation
 	publish, listen                               operation
@@ -196,13 +198,6 @@ func (s *observed) Topic(ctx context.Context, topic string) (TopicStats, error) 
 	return stats, err
 }
 
-func (s *observed) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error) {
-	began := s.deadGroups.begin()
-	page, err := s.inner.DeadGroups(ctx, topic, limit, cursor)
-	s.deadGroups.end(began, err)
-	return page, err
-}
-
 func (s *observed) Depth(ctx context.Context) (Depth, error) {
 	began := s.depth.begin()
 	d, err := s.inner.Depth(ctx)
@@ -274,6 +269,20 @@ func (s *observed) Unhold(ctx context.Context, endpoint string) error {
 	err := s.inner.Unhold(ctx, endpoint)
 	s.unhold.end(began, err)
 	return err
+}
+
+func (s *observed) Standings(ctx context.Context, keys []job.Key) ([]Standing, error) {
+	began := s.standings.begin()
+	all, err := s.inner.Standings(ctx, keys)
+	s.standings.end(began, err)
+	return all, err
+}
+
+func (s *observed) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+	began := s.swapMarks.begin()
+	before, err := s.inner.SwapMarks(ctx, mark)
+	s.swapMarks.end(began, err)
+	return before, err
 }
 
 func (s *observed) Purge(ctx context.Context, limit int) (int, error) {

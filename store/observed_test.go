@@ -73,10 +73,6 @@ func (s *stub) Topic(_ context.Context, topic string) (store.TopicStats, error) 
 	return store.TopicStats{Topic: topic}, s.err
 }
 
-func (s *stub) DeadGroups(_ context.Context, topic string, _ int, cursor string) (store.DeadPage, error) {
-	return store.DeadPage{Next: topic + cursor}, s.err
-}
-
 func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
 
 func (s *stub) Shards() int { return 7 }
@@ -115,6 +111,14 @@ func (s *stub) Hold(_ context.Context, _ string, _ time.Duration) error { return
 func (s *stub) Unhold(_ context.Context, _ string) error                { return s.err }
 func (s *stub) Purge(_ context.Context, limit int) (int, error)         { return limit, s.err }
 func (s *stub) Ping(context.Context) error                              { return s.err }
+
+func (s *stub) Standings(_ context.Context, keys []job.Key) ([]store.Standing, error) {
+	return []store.Standing{{UID: keys[0].String()}}, s.err
+}
+
+func (s *stub) SwapMarks(_ context.Context, mark string) ([]string, error) {
+	return []string{mark}, s.err
+}
 
 func (s *stub) Document(_ context.Context, kind, name string) (store.Document, error) {
 	return store.Document{Kind: kind, Name: name}, s.err
@@ -168,11 +172,8 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
 	"topics":   func(ctx context.Context, s store.Store) (any, error) { return s.Topics(ctx) },
 	"topic":    func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
-	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
-		return s.DeadGroups(ctx, "t", 10, "c")
-	},
-	"depth": func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
-	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
+	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
+	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
@@ -194,6 +195,10 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"unhold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Unhold(ctx, "e") },
 	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
 	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
+	"standings": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Standings(ctx, []job.Key{key})
+	},
+	"swap_marks": func(ctx context.Context, s store.Store) (any, error) { return s.SwapMarks(ctx, "mark") },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.ListDocuments(ctx, "k")
 	},

@@ -12,7 +12,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -22,10 +21,6 @@ import (
 var (
 	// ErrNotFound: there is no such job (or topic), or it is no longer kept.
 	ErrNotFound = errors.New("job not found")
-	// ErrUnreadable: something of this name is stored that is no job any more,
-	// such as a record that somebody wrote over. Registering the name anew
-	// replaces it. It is an ErrNotFound, too.
-	ErrUnreadable = fmt.Errorf("%w: what is stored of it cannot be read", ErrNotFound)
 	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
 	// again later is right. Wraps the cause.
 	ErrUnavailable = errors.New("store unavailable")
@@ -47,6 +42,7 @@ type Store interface {
 	Carrying
 	Dispatching
 	Keeping
+	Comparing
 	Documents
 	Messaging
 
@@ -70,14 +66,9 @@ type Registrar interface {
 	// lane ask for, due at job.WakeAt, and adds one to Version.
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	// Restore puts jobs back as they stand, whatever their state, unless their
-	// key exists; running and ready ones come back as Pending. It returns how many it put back.
+	// key exists with something else than RestoredJob.Over; running and ready ones
+	// come back as Pending. It returns how many it put back.
 	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
-}
-
-// RestoredJob is a job with the log of its attempts, oldest first.
-type RestoredJob struct {
-	Job job.Job
-	Log []job.Attempt
 }
 
 // ConflictPolicy says what a registration does when its key is taken by an
@@ -172,9 +163,6 @@ type Reader interface {
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
 	Topic(ctx context.Context, topic string) (TopicStats, error)
-	// DeadGroups pages through the groups of dead letters, of one topic or of all,
-	// by name. Its work is bounded by limit, 1..1000, however many there are.
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
 )
 
 // Options of Run.
@@ -51,6 +52,7 @@ type node struct {
 	guard   *dispatcher.Guard
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
+	ledger  *ledger.Store // within store; nil: there is none
 }
 
 // Run serves until ctx ends, and then stops in order: readiness ends, requests
@@ -136,6 +138,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if keyringErr == nil {
 		apiOptions.Signing = keyring
 	}
+	if n.ledger != nil {
+		apiOptions.Restoring = n.ledger
+	}
 	var pagesErr error
 	if c.Dashboard {
 		apiOptions.Dashboard, pagesErr = dashboard.New()
@@ -169,6 +174,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
+	if n.ledger != nil {
+		parts = append(parts, part{"sweeper", n.ledger.Sweep})
+	}
 	return append(parts, part{"operations", bulk.Run}, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {

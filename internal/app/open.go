@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
@@ -35,15 +36,25 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 }
 
 func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
+	c := n.Config
 	s, err := ledger.Open(ctx, ledger.Options{
-		URL: n.Config.LedgerURL, Store: inner, Shared: !n.Config.Embedded(),
-		AcceptWithout: n.Config.AcceptWithoutLedger(), Metrics: n.metrics,
-		Clock: n.Clock, Host: n.host, Logger: n.Logger, StoreRetention: n.Config.Retention,
+		URL: c.LedgerURL, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
+		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
 	})
 	if err != nil {
 		return nil, errors.Join(err, inner.Close())
 	}
+	n.ledger = s
 	return s, nil
+}
+
+// storeRetention is how long the store keeps a finished job.
+func storeRetention(c *config.Config) time.Duration {
+	if c.Embedded() || c.LedgerURL == "" {
+		return c.Retention
+	}
+	return max(c.Retention, ledger.MinStoreRetention)
 }
 
 // openInner does not wait for Redis: until it answers, duehook is not ready.
@@ -55,7 +66,7 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
 		MinReplicas: n.Config.RedisMinReplicas, ReplicaWait: n.Config.RedisReplicaWait,
-		Retention: n.Config.Retention, Logger: n.Logger,
+		Retention: storeRetention(n.Config), Logger: n.Logger,
 	})
 	if err != nil {
 		return nil, err

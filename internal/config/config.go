@@ -38,6 +38,8 @@ type Config struct {
 	Namespace  string        // keeps several duehooks on one Redis apart
 	Shards     int           // parts that jobs are spread over on Redis
 	Retention  time.Duration // how long a finished job can be looked up
+	// LedgerRetention is how long the journal keeps one, at least Retention.
+	LedgerRetention time.Duration
 	// RedisMinReplicas is how many replicas must have what a client is told of;
 	// RedisReplicaWait is how long they are waited for.
 	RedisMinReplicas int

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -61,6 +62,9 @@ const (
 
 // ledgerFile is the embedded store's journal in the data directory.
 const ledgerFile = "duehook.db"
+
+// defaultLedgerRetention covers backups of Redis that are made daily.
+const defaultLedgerRetention = 48 * time.Hour
 
 var settings = []setting{
 	{
@@ -157,6 +161,11 @@ var settings = []setting{
 		name: "retention", group: groupStorage, hint: "duration", def: "1h",
 		help: "how long a finished job can be looked up; 0 forgets it at once; dead letters stay until replayed or purged",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Retention) },
+	},
+	{
+		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "embedded: --retention; with Redis: " + job.FormatDuration(defaultLedgerRetention),
+		help: "how long the journal keeps a finished job; set it longer than the age of any backup of Redis that may be put back, or finished jobs in that are sent again",
+		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.LedgerRetention) },
 	},
 	{
 		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
@@ -264,5 +273,13 @@ func (c *Config) derive() {
 	if c.LedgerURL == "" && c.Embedded() {
 		c.LedgerURL = sqliteScheme + filepath.Join(c.DataDir, ledgerFile)
 		c.origins["ledger-url"] = originDefault + " (in the data directory)"
+	}
+	if c.origins["ledger-retention"] == "" {
+		c.LedgerRetention = defaultLedgerRetention
+		c.origins["ledger-retention"] = originDefault
+		if c.Embedded() {
+			c.LedgerRetention = c.Retention
+			c.origins["ledger-retention"] = originDefault + " (--retention)"
+		}
 	}
 }

@@ -21,6 +21,8 @@ const (
 	sqliteScheme = "sqlite:"
 	maxShards    = 1024
 	maxReplicas  = 5
+
+	maxLedgerRetention = 10 * 366 * 24 * time.Hour
 )
 
 // problems collects what is wrong, so that all of it is told at once.
@@ -81,6 +83,8 @@ func (c *Config) validateStorage(p *problems) {
 	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
 	p.check(c.RedisReplicaWait >= time.Millisecond && c.RedisReplicaWait <= 10*time.Second, "--redis-replica-wait must be between 1ms and 10s")
 	p.check(c.Retention <= job.MaxDelay, "--retention must be between 0 and %s", job.FormatDuration(job.MaxDelay))
+	p.check(c.LedgerRetention >= c.Retention && c.LedgerRetention <= max(c.Retention, maxLedgerRetention),
+		"--ledger-retention must be between --retention (%s) and %s", job.FormatDuration(c.Retention), job.FormatDuration(maxLedgerRetention))
 }
 
 func (c *Config) validateSigning(p *problems) {

@@ -44,6 +44,9 @@ type dialect interface {
 	selected(text string, columns []column) shape
 	// bind writes the parameters of a statement, each a ?, as the server wants them.
 	bind(text string) string
+	// walk pages through messages that may be restored by an index that has them:
+	// a condition for those that follow after, or all if that is nil, and the order.
+	walk(after *entryRow) (condition string, args []any, order string)
 	// keep is what an INSERT ends with so that it leaves a row alone that is there.
 	keep() string
 }
@@ -158,6 +161,14 @@ func dialectFor(url string) (dialect, error) {
 	default:
 		return nil, errors.New("write sqlite:path, " + postgresForm + " or " + mysqlForm)
 	}
+}
+
+// walkBySeq is dialect.walk for servers whose index of done_at has seq as well.
+func walkBySeq(after *entryRow) (condition string, args []any, order string) {
+	if after == nil {
+		return "", nil, "m.seq"
+	}
+	return " AND m.seq > ?", []any{after.seq}, "m.seq"
 }
 
 // assignments sets all columns but the first, which is the key, to from.column.

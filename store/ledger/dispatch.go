@@ -45,8 +45,11 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	}
 	defer c.end()
 	claims, err := s.inner.Claim(ctx, shard, hints, o)
-	if err != nil || len(claims) == 0 {
+	if err != nil {
 		return claims, err
+	}
+	if claims = s.checked(ctx, claims); len(claims) == 0 {
+		return claims, nil
 	}
 	claimed := slices.Clone(claims)
 	bytes := 0

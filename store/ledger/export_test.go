@@ -2,7 +2,12 @@ package ledger
 
 import (
 	"context"
+	"math"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/duehook/duehook/store"
 )
 
 // Flush waits until everything handed over before is written. Close has done
@@ -47,3 +52,22 @@ func (s *Store) Pause() (resume func()) {
 	s.committer.enqueue(&entry{add: func(*group) { <-c }})
 	return func() { close(c) }
 }
+
+// SweepOnce compares all jobs once, without pauses.
+func (s *Store) SweepOnce(ctx context.Context) (store.RestoreReport, error) {
+	p := s.startPass(ctx, passOptions{urgent: true})
+	<-p.done
+	if p.err == nil {
+		s.setSwept(p.began)
+	}
+	return p.report(), p.err
+}
+
+// Restored is how many jobs this node put back.
+func (s *Store) Restored(t testing.TB) float64 {
+	t.Helper()
+	return testutil.ToFloat64(s.found.restored)
+}
+
+// Unchecked lets claims go unchecked from now on.
+func (s *Store) Unchecked() { s.check.notBefore.Store(math.MaxInt64) }

@@ -56,9 +56,17 @@ type Options struct {
 	// delivered, cancelled or expired: that long, such jobs are put back into it.
 	StoreRetention time.Duration
 	// Retention is for how long the journal keeps them; less than StoreRetention
-	// means StoreRetention. Dead letters and unfinished jobs are always kept.
+	// means StoreRetention. Dead letters and unfinished jobs are always kept. A
+	// shared store that goes further back in time than that sends them again.
 	Retention time.Duration
+	// Sweep is the pace of Store.Sweep.
+	Sweep SweepOptions
 }
+
+// MinStoreRetention is the least Options.StoreRetention of a shared store: how
+// a job ended must be seen there until the journal surely knows it, or a job
+// that has ended cannot be told from one that was lost.
+const MinStoreRetention = 10 * time.Minute
 
 // Store is a store.Store with a journal. Questions go to the wrapped store
 // directly.
@@ -73,6 +81,10 @@ type Store struct {
 	committer *committer
 	metrics   *metrics
 	keys      keyLocks
+	compare   *comparer
+	check     claimCheck
+	found     *sweepMetrics
+	sweepNow  chan struct{} // a run was asked for
 
 	closing context.Context // ends when Close begins
 	cancel  context.CancelFunc
@@ -80,6 +92,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	closed bool
+	swept  time.Time          // when the last complete comparison by this process began
 	unsure map[job.Key]string // the uids of registrations that may be committed, and of which the store gave no answer
 }
 
@@ -95,7 +108,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.New("ledger: without the journal, a store of this process alone would lose what it accepts")
 	}
 	o.setDefaults()
-	s := &Store{Reader: o.Store, inner: o.Store, o: o, metrics: newMetrics(), unsure: map[job.Key]string{}}
+	s := &Store{Reader: o.Store, inner: o.Store, o: o, metrics: newMetrics(), unsure: map[job.Key]string{}, sweepNow: make(chan struct{}, 1)}
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("ledger: %w", err), s.shut())
@@ -114,6 +127,7 @@ func (o *Options) setDefaults() {
 		o.Host, _ = os.Hostname() // the flow is as good without
 	}
 	o.Retention = max(o.Retention, o.StoreRetention)
+	o.Sweep.setDefaults()
 }
 
 func (s *Store) open(ctx context.Context) error {
@@ -134,8 +148,14 @@ func (s *Store) open(ctx context.Context) error {
 	if s.st, err = prepare(ctx, d, s.pools.write); err != nil {
 		return err
 	}
+	if s.compare, err = newComparer(ctx, s.read, d, s.inner); err != nil {
+		return err
+	}
 	next, err := s.nextSeq(ctx)
 	if err != nil {
+		return err
+	}
+	if s.found, err = newSweepMetrics(s.o.Metrics); err != nil {
 		return err
 	}
 	if !s.o.Shared {
@@ -266,6 +286,9 @@ func (s *Store) Close() error {
 func (s *Store) shut() error {
 	s.cancel()
 	var errs []error
+	if s.compare != nil {
+		errs = append(errs, s.compare.close())
+	}
 	if s.st != nil {
 		errs = append(errs, s.st.close())
 	}

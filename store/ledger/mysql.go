@@ -195,6 +195,10 @@ func (d *mariadb) selected(text string, cols []column) shape {
 
 func (d *mariadb) bind(text string) string { return text }
 
+func (d *mariadb) walk(after *entryRow) (condition string, args []any, order string) {
+	return walkBySeq(after)
+}
+
 func (d *mariadb) keep() string { return "ON DUPLICATE KEY UPDATE version = version" }
 
 // jsonTable is a table v of rows that come as one text in JSON.

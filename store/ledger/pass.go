@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -44,4 +45,14 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 // Unhold is the wrapped store's.
 func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	return s.inner.Unhold(ctx, endpoint)
+}
+
+// Standings is the wrapped store's.
+func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	return s.inner.Standings(ctx, keys)
+}
+
+// SwapMarks is the wrapped store's.
+func (s *Store) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+	return s.inner.SwapMarks(ctx, mark)
 }

@@ -188,6 +188,13 @@ func (d *postgres) bind(text string) string {
 	return b.String()
 }
 
+func (d *postgres) walk(after *entryRow) (condition string, args []any, order string) {
+	if after == nil {
+		return "", nil, "m.topic, m.id"
+	}
+	return " AND (m.topic, m.id) > (?, ?)", []any{after.key.Topic, after.key.ID}, "m.topic, m.id"
+}
+
 func (d *postgres) keep() string { return "ON CONFLICT DO NOTHING" }
 
 // unnest is a table v of rows whose columns come as arrays. The planner expects

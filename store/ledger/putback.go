@@ -57,7 +57,8 @@ func (s *Store) putBack(ctx context.Context, jobs []store.RestoredJob) (int, err
 	return s.inner.Restore(context.WithoutCancel(ctx), l.jobs)
 }
 
-// lacking picks the jobs that the store lacks, each key once.
+// lacking picks the jobs that the store lacks or that are to be replaced, each
+// key once.
 func (s *Store) lacking(ctx context.Context, jobs []store.RestoredJob) (*lacking, error) {
 	now := job.InstantOf(s.o.Clock.Now())
 	seen := make(map[job.Key]struct{}, len(jobs))
@@ -67,11 +68,11 @@ func (s *Store) lacking(ctx context.Context, jobs []store.RestoredJob) (*lacking
 			continue
 		}
 		seen[r.Job.Key] = struct{}{}
-		_, err := s.inner.Get(ctx, r.Job.Key)
+		old, err := s.inner.Get(ctx, r.Job.Key)
 		switch {
-		case err == nil:
+		case err == nil && (r.Over == nil || !r.Over.Of(&old)):
 			continue
-		case !errors.Is(err, store.ErrNotFound):
+		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
 		if err := l.add(r, now); err != nil {

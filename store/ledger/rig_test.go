@@ -27,6 +27,8 @@ type rig struct {
 	b    *backend
 	url  string
 	last store.Claimed // that takeOne took
+	// lease is that of takeAny; zero: a minute.
+	lease time.Duration
 }
 
 // with alters the options of a rig.

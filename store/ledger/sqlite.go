@@ -146,4 +146,8 @@ func (d *sqlite) selected(text string, cols []column) shape {
 
 func (d *sqlite) bind(text string) string { return text }
 
+func (d *sqlite) walk(after *entryRow) (condition string, args []any, order string) {
+	return walkBySeq(after)
+}
+
 func (d *sqlite) keep() string { return "ON CONFLICT DO NOTHING" }

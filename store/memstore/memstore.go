@@ -38,7 +38,6 @@ type Store struct {
 	closed    bool
 	topics    btree.Map[string, *topic]
 	lanes     btree.Map[string, *lane]
-	dead      btree.Map[string, *deadGroup] // by store.DeadName
 	endpoints map[string]*endpoint
 	documents map[documentKey]store.Document
 	bizKeys   *btree.BTreeG[*record]
@@ -51,6 +50,7 @@ type Store struct {
 	inboxes   map[*inbox]struct{}        // one for each caller of Listen
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
+	mark      string // of SwapMarks
 }
 
 var _ store.Store = (*Store)(nil)
@@ -125,7 +125,6 @@ func (s *Store) Close() error {
 	close(s.done)
 	s.topics.Clear()
 	s.lanes.Clear()
-	s.dead.Clear()
 	s.bizKeys.Clear()
 	s.line.Clear()
 	s.endpoints, s.documents, s.ready = nil, nil, nil

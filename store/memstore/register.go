@@ -133,7 +133,7 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 	return stored, true, nil
 }
 
-// Restore puts jobs back whose keys are free.
+// Restore puts jobs back whose keys are free, or held by what they are to replace.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	specs := make([]encoded, len(jobs))
 	for i := range jobs {
@@ -149,10 +149,15 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 	defer s.leave()
 	restored := 0
 	for i := range jobs {
-		if s.find(jobs[i].Job.Key) == nil {
-			s.restore(&jobs[i], specs[i], now)
-			restored++
+		old, over := s.find(jobs[i].Job.Key), jobs[i].Over
+		if old != nil && (over == nil || old.uid != over.UID || old.version != over.Version) {
+			continue
 		}
+		if old != nil {
+			s.remove(old, now)
+		}
+		s.restore(&jobs[i], specs[i], now)
+		restored++
 	}
 	return restored, nil
 }

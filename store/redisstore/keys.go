@@ -18,12 +18,12 @@ type shardKeys struct {
 	lanes  string // ZSET lane -> when it next needs a look
 	counts string // HASH topic|state -> how many jobs
 	out    string // HASH endpoint -> how many of its jobs are carried or claimed
-	deads  string // ZSET names of the groups of dead letters, all with the score 0
 	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
 	mark   string // written before replicas are waited for
+	swept  string // of SwapMarks
 
 	jobs [pages]string // HASHes topic/id -> record
 }
@@ -37,8 +37,8 @@ const pages = 16
 func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
 	k := shardKeys{
-		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
-		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark",
+		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", held: p + "held",
+		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
 	}
 	for n := range k.jobs {
 		k.jobs[n] = p + "jobs:" + strconv.Itoa(n)
@@ -51,7 +51,7 @@ func newShardKeys(tag string) shardKeys {
 func (k *shardKeys) page(key job.Key) string { return k.jobs[hashOf(key)>>24%pages] }
 
 func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
-func (k *shardKeys) dead(group string) string  { return k.prefix + "dead:" + group }
+func (k *shardKeys) dead(topic string) string  { return k.prefix + "dead:" + topic }
 func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
 func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizKey }
 

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -66,8 +67,8 @@ func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) 
 	if err := s.refine(ctx, sh, r); err != nil {
 		return nil, err
 	}
-	r.Job = s.whole(r)
-	return r, nil
+	r.Job, err = r.whole()
+	return r, err
 }
 
 // written says what became of a put, in the words of lua/update.lua.
@@ -86,11 +87,10 @@ type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []
 func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
-	newDead := store.DeadName(fresh.Lane(), fresh.Reason)
-	oldLane, oldBiz, oldDead, uid, version := newLane, fresh.Spec.BizKey, newDead, []byte{}, ""
+	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
 	if old != nil {
 		uid, version = old.uid, strconv.FormatUint(old.Version, 10)
-		oldLane, oldBiz, oldDead = old.Lane().String(), old.Spec.BizKey, store.DeadName(old.Lane(), old.Reason)
+		oldLane, oldBiz = old.Lane().String(), old.Spec.BizKey
 	}
 	encoded, err := fresh.encode()
 	if err != nil {
@@ -101,12 +101,12 @@ func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *reco
 	}
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
-		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
+		sh.dead(key.Topic), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey),
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,
 		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
-		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead,
+		oldBiz != "" && old != nil, fresh.Spec.BizKey != "",
 	}
 	cmd, err := run(ctx, sh, updateScript, keys, args)
 	if err != nil {
@@ -128,7 +128,7 @@ func (r *record) placeMillis() string {
 	return strconv.FormatInt(int64(r.WakeAt()), 10)
 }
 
-// Restore puts jobs back whose keys are free.
+// Restore puts jobs back whose keys are free, or held by what they are to replace.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	restored := 0
 	for i := range jobs {
@@ -139,8 +139,13 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 		if !fresh.State.Final() {
 			fresh.State = fresh.Pending()
 		}
+		sh := s.shards[s.shardOf(fresh.Key)]
+		old, err := s.replaced(ctx, sh, &jobs[i])
+		if err != nil {
+			return restored, err
+		}
 		// Nobody is told of it: what a failover loses is found missing again.
-		written, err := s.put(ctx, s.run, s.shards[s.shardOf(fresh.Key)], nil, fresh)
+		written, err := s.put(ctx, s.run, sh, old, fresh)
 		if err != nil {
 			return restored, err
 		}
@@ -149,6 +154,22 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 		}
 	}
 	return restored, nil
+}
+
+// replaced is the record that r is to replace, or nil: what stands there then
+// is left alone.
+func (s *Store) replaced(ctx context.Context, sh *shard, r *store.RestoredJob) (*record, error) {
+	if r.Over == nil {
+		return nil, nil
+	}
+	old, err := s.load(ctx, sh, r.Job.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil || !r.Over.Of(&old.Job) {
+		return nil, err
+	}
+	return old, nil
 }
 
 // read gives the record and the server's time.

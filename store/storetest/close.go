@@ -108,6 +108,14 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Purge(f.ctx, 1)
 			return err
 		},
+		"Standings": func() error {
+			_, err := f.Standings(f.ctx, []job.Key{key})
+			return err
+		},
+		"SwapMarks": func() error {
+			_, err := f.SwapMarks(f.ctx, "mark")
+			return err
+		},
 		"TryLock": func() error {
 			_, err := locker.TryLock(f.ctx, long)
 			return err

@@ -1,0 +1,105 @@
+package ledger
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// checkLimit is how long claims wait for the journal, of their leases.
+	checkLimit = 500 * time.Millisecond
+	// checkPause is how long claims do without it after it did not answer.
+	checkPause = time.Second
+)
+
+// claimCheck keeps a store that has gone back in time from having sent what the
+// journal knows as ended, or as further on.
+type claimCheck struct {
+	notBefore atomic.Int64 // the instant until which claims go unchecked; zero: the journal answers
+}
+
+// checked leaves out the claims that the journal knows better, and has the store
+// stand as the journal says. Without the journal nothing is left out: delivering
+// does not depend on it.
+func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
+	now := job.InstantOf(s.o.Clock.Now())
+	if !s.o.Shared || len(claims) == 0 || int64(now) < s.check.notBefore.Load() {
+		return claims
+	}
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	stale, err := s.staleClaims(limited, claims)
+	if err != nil {
+		if ctx.Err() == nil && s.check.notBefore.Swap(int64(now.Add(checkPause))) == 0 {
+			s.o.Logger.Warn("the journal cannot be asked about jobs that are due; they are delivered without", "error", err)
+		}
+		return claims
+	}
+	if s.check.notBefore.Load() != 0 {
+		s.check.notBefore.Store(0)
+	}
+	if len(stale) == 0 {
+		return claims
+	}
+	s.correct(ctx, stale)
+	left := make([]store.Claimed, 0, len(claims)-len(stale))
+	for i := range claims {
+		if _, is := stale[i]; !is {
+			left = append(left, claims[i])
+		}
+	}
+	return left
+}
+
+// staleClaims finds the claims, by their index, of jobs that the journal has
+// further than the store had them before the claim.
+func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[int]finding, error) {
+	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
+	for i := range claims {
+		j := &claims[i].Job
+		keys[i], before[i] = j.Key, store.StandingOf(j)
+		before[i].State, before[i].Version = j.Pending(), j.Version-1
+	}
+	own, open, err := s.compare.entriesOf(ctx, keys, before)
+	if err != nil {
+		return nil, err
+	}
+	var stale map[int]finding
+	for i := range claims {
+		j := &claims[i].Job
+		if own[i] != nil && own[i].token == j.Token && own[i].version == j.Version {
+			continue // this very claim, given again
+		}
+		d, e := judged(&before[i], own[i], open[i])
+		if d != FinishedInJournal && d != BehindInStore {
+			continue
+		}
+		if stale == nil {
+			stale = map[int]finding{}
+		}
+		stale[i] = finding{d, j.Key, e, store.StandingOf(j)}
+	}
+	return stale, nil
+}
+
+// correct has the store stand as the journal says. If that fails, the leases of
+// these claims lapse, and the next claim is checked again.
+func (s *Store) correct(ctx context.Context, stale map[int]finding) {
+	found := make([]finding, 0, len(stale))
+	for _, f := range stale {
+		found = append(found, f)
+	}
+	_, repaired, err := s.putForward(context.WithoutCancel(ctx), found)
+	s.found.conflicts.Add(float64(len(found)))
+	s.found.repaired.Add(float64(repaired))
+	if err != nil {
+		s.o.Logger.Error("jobs that the journal has further than the store could not be corrected", "jobs", len(found), "error", err)
+		return
+	}
+	s.o.Logger.Warn("the store had jobs as they were before; they now stand as in the journal, and were not sent",
+		"jobs", repaired, "example", found[0].key.String())
+}

@@ -1,0 +1,230 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// repairPage is how many jobs are looked at again, and repaired, at a time.
+	repairPage = 500
+	// repairers is how many such pages are worked on at a time.
+	repairers = 3
+	// restorers is how many calls share a page that is put back: the store may
+	// be a round trip away for each job.
+	restorers = 8
+	// rowsPerRepair: message and payload.
+	rowsPerRepair = 2
+)
+
+// repairAll looks a second time at what was found, and makes equal what is
+// still different. It adds to the report of p.
+func (s *Store) repairAll(ctx context.Context, p *progressReport, found []finding) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(repairers)
+	for len(found) > 0 {
+		n := min(len(found), repairPage)
+		page := found[:n]
+		found = found[n:]
+		group.Go(func() error { return s.repair(ctx, p, page) })
+	}
+	return group.Wait()
+}
+
+func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
+	keys := make([]job.Key, len(found))
+	for i := range found {
+		keys[i] = found[i].key
+	}
+	c, err := s.begin(ctx, rowsPerRepair*len(found), keys...)
+	if err != nil {
+		return err
+	}
+	defer c.end()
+	// What this process knows of these jobs is to be seen in the journal.
+	if err := s.committer.flush(); err != nil {
+		return err
+	}
+	still, err := s.compare.again(ctx, found)
+	if err != nil || len(still) == 0 {
+		return err
+	}
+	var back, ahead []finding
+	var conflicts int64
+	for _, f := range still {
+		switch {
+		case f.putsForward():
+			back = append(back, f)
+		case f.difference == BehindInJournal, f.difference == MissingInJournal:
+			ahead = append(ahead, f)
+		}
+		if f.difference != MissingInStore {
+			conflicts++
+		}
+	}
+	restored, repaired, err := s.putForward(ctx, back)
+	p.add(store.RestoreReport{Restored: restored, Conflicts: conflicts, Repaired: repaired})
+	if err != nil {
+		return err
+	}
+	n, err := s.catchUp(ctx, c, ahead)
+	p.add(store.RestoreReport{Repaired: n})
+	return err
+}
+
+// putsForward reports whether the store is to have what the journal has. Of a
+// job that runs, the worker settles first.
+func (f *finding) putsForward() bool {
+	switch f.difference {
+	case MissingInStore, FinishedInJournal:
+		return true
+	case BehindInStore:
+		return f.standing.State != job.Running
+	}
+	return false
+}
+
+// putForward makes jobs of the store what the journal has. It returns how many
+// the store lacked, and how many it had differently.
+func (s *Store) putForward(ctx context.Context, found []finding) (restored, repaired int64, err error) {
+	if len(found) == 0 {
+		return 0, 0, nil
+	}
+	bySeq := make(map[int64]*finding, len(found))
+	seqs := make([]int64, len(found))
+	for i := range found {
+		seqs[i] = found[i].entry.seq
+		bySeq[seqs[i]] = &found[i]
+	}
+	messages, err := s.readMessages(ctx, seqs)
+	if err != nil {
+		return 0, 0, err
+	}
+	var missing, other []store.RestoredJob
+	for i := range messages {
+		f, r := bySeq[messages[i].seq], &messages[i].restored
+		if r.Job.Version != f.entry.version { // it changes
+			continue
+		}
+		if f.standing.Exists() {
+			overtake(r, f.standing)
+			other = append(other, *r)
+		} else {
+			missing = append(missing, *r)
+		}
+	}
+	if restored, err = s.restoreSpread(ctx, missing); err != nil {
+		return restored, 0, err
+	}
+	repaired, err = s.restoreSpread(ctx, other)
+	return restored, repaired, err
+}
+
+// overtake makes r come after standing: neither is a worker who holds the token
+// of that to settle r, nor is a change of that, journalled late, to seem newer.
+func overtake(r *store.RestoredJob, standing store.Standing) {
+	r.Over = &standing
+	r.Job.Token = max(r.Job.Token, standing.Token)
+	if r.Job.UID == standing.UID {
+		r.Job.Version = max(r.Job.Version, standing.Version)
+	}
+}
+
+// restoreSpread puts jobs back with several calls at a time.
+func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
+	// What was read just now is not to be put back much later.
+	group, ctx := errgroup.WithContext(ctx)
+	share := (len(jobs) + restorers - 1) / restorers
+	counts := make([]int, restorers)
+	for i := range counts {
+		n := min(len(jobs), share)
+		part := jobs[:n]
+		jobs = jobs[n:]
+		if n > 0 {
+			group.Go(func() (err error) {
+				counts[i], err = s.inner.Restore(ctx, part)
+				return err
+			})
+		}
+	}
+	err := group.Wait()
+	var total int64
+	for _, n := range counts {
+		total += int64(n)
+	}
+	if err != nil {
+		return total, fmt.Errorf("put jobs back: %w", err)
+	}
+	return total, nil
+}
+
+// catchUp writes the journal as the store has it. It returns how many jobs.
+func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
+	now := job.InstantOf(s.o.Clock.Now())
+	var messages []message
+	for i := range found {
+		j, err := s.inner.Get(ctx, found[i].key)
+		if err != nil || !found[i].standing.Of(&j) { // it changes
+			continue
+		}
+		m, err := newMessage(j, now)
+		if err != nil {
+			return 0, err
+		}
+		messages = append(messages, m)
+	}
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	err := s.committer.commit(&entry{rows: c.take(rowsPerRepair * len(messages)), add: func(g *group) {
+		g.looks = true
+		for i := range messages {
+			g.holds(&messages[i])
+		}
+	}})
+	if err != nil {
+		return 0, err
+	}
+	return int64(len(messages)), nil
+}
+
+// whole is a message with all that belongs to it, as it is put back.
+type whole struct {
+	seq      int64
+	restored store.RestoredJob
+}
+
+// readMessages reads messages with their logs. Those that run come back as jobs
+// that wait.
+func (s *Store) readMessages(ctx context.Context, seqs []int64) ([]whole, error) {
+	rows, err := s.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
+	if err != nil {
+		return nil, fmt.Errorf("read messages: %w", unavailable(err))
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var page []stored
+	for rows.Next() {
+		var m stored
+		if err := m.scan(rows); err != nil {
+			return nil, fmt.Errorf("read messages: %w", unavailable(err))
+		}
+		page = append(page, m)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read messages: %w", unavailable(err))
+	}
+	jobs, err := s.decode(ctx, page)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]whole, len(jobs))
+	for i := range jobs {
+		all[i] = whole{page[i].seq, jobs[i]}
+	}
+	return all, nil
+}

@@ -1,0 +1,92 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+var _ store.Restoring = (*Store)(nil)
+
+// StartRestore asks for a comparison of all jobs, or of a topic's. The node that
+// sweeps makes it.
+func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
+	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
+	for range sweepTries {
+		d, err := s.readSweep(ctx)
+		if err != nil {
+			return store.RestoreRun{}, err
+		}
+		if !d.state.Requested.State.Ended() {
+			return d.state.Requested, store.ErrRestoring
+		}
+		d.state.Requested = run
+		data, err := json.Marshal(&d.state)
+		if err != nil {
+			return store.RestoreRun{}, fmt.Errorf("encode a request to restore: %w", err)
+		}
+		_, err = s.PutDocument(ctx, store.Document{Kind: sweepKind, Name: sweepName, Data: data, Version: d.version})
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return store.RestoreRun{}, err
+		}
+		select {
+		case s.sweepNow <- struct{}{}:
+		default: // it has been told
+		}
+		return run, nil
+	}
+	return store.RestoreRun{}, store.ErrConflict
+}
+
+// RestoreStatus tells of the last runs, whichever node made them.
+func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
+	d, err := s.readSweep(ctx)
+	if err != nil {
+		return store.RestoreStatus{}, err
+	}
+	return store.RestoreStatus{Requested: d.state.Requested, Sweep: d.state.Sweep}, nil
+}
+
+// RestoreJob puts one job back, at once.
+func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
+	c, err := s.begin(ctx, 0, key)
+	if err != nil {
+		return job.Job{}, false, err
+	}
+	defer c.end()
+	if err := s.committer.flush(); err != nil {
+		return job.Job{}, false, err
+	}
+	e := &entryRow{}
+	err = e.scan(s.read.QueryRowContext(ctx, s.st.bind(sqlLatest), key.Topic, key.ID).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return job.Job{}, false, store.ErrNotFound
+	case err != nil:
+		return job.Job{}, false, fmt.Errorf("look a message up: %w", unavailable(err))
+	case !e.open:
+		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
+	}
+	standings, err := s.inner.Standings(ctx, []job.Key{key})
+	if err != nil {
+		return job.Job{}, false, err
+	}
+	f := finding{e.against(&standings[0]), key, e, standings[0]}
+	var restored, repaired int64
+	if f.putsForward() {
+		if restored, repaired, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
+			return job.Job{}, false, err
+		}
+		s.found.add(store.RestoreReport{Restored: restored, Conflicts: repaired, Repaired: repaired})
+	}
+	j, err := s.inner.Get(ctx, key)
+	return j, restored+repaired > 0, err
+}

@@ -1,0 +1,389 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// losing is a store that can lose all jobs, or go back to what it was. Only the
+// methods that these tests need are there.
+type losing struct {
+	store.Store // nil
+	current     atomic.Pointer[store.Store]
+}
+
+func (l *losing) now() store.Store     { return *l.current.Load() }
+func (l *losing) become(s store.Store) { l.current.Store(&s) }
+
+func (l *losing) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	return l.now().Register(ctx, regs)
+}
+
+func (l *losing) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	return l.now().Update(ctx, key, change)
+}
+
+func (l *losing) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	return l.now().Restore(ctx, jobs)
+}
+
+func (l *losing) Get(ctx context.Context, key job.Key) (job.Job, error) { return l.now().Get(ctx, key) }
+
+func (l *losing) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	return l.now().Attempts(ctx, key)
+}
+
+func (l *losing) List(ctx context.Context, q store.Query) (store.Page, error) {
+	return l.now().List(ctx, q)
+}
+
+func (l *losing) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	return l.now().Carry(ctx, shard, o)
+}
+
+func (l *losing) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
+	return l.now().Pop(ctx, shard, limit, wait)
+}
+
+func (l *losing) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	return l.now().Claim(ctx, shard, hints, o)
+}
+
+func (l *losing) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	return l.now().Settle(ctx, settlements)
+}
+
+func (l *losing) Purge(ctx context.Context, limit int) (int, error) { return l.now().Purge(ctx, limit) }
+
+func (l *losing) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	return l.now().Standings(ctx, keys)
+}
+
+func (l *losing) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+	return l.now().SwapMarks(ctx, mark)
+}
+
+func (l *losing) Close() error { return l.now().Close() }
+
+// shared gives an option that makes a rig one of those that share a store, and
+// that store.
+func shared() (*losing, with) {
+	l := &losing{}
+	return l, func(o *ledger.Options) {
+		l.become(o.Store)
+		o.Store, o.Shared = l, true
+	}
+}
+
+func (l *losing) flush(t testing.TB) {
+	t.Helper()
+	noError(t, "Close", l.Close())
+	l.become(memstore.New(memstore.Options{Retention: retention}))
+}
+
+// copied is the store as it is now, with a mark of its own.
+func (l *losing) copied(t testing.TB) store.Store {
+	t.Helper()
+	to := memstore.New(memstore.Options{Retention: retention})
+	var jobs []store.RestoredJob
+	for q := (store.Query{Limit: 1000}); ; {
+		page, err := l.List(t.Context(), q)
+		noError(t, "List", err)
+		for _, j := range page.Jobs {
+			log, err := l.Attempts(t.Context(), j.Key)
+			noError(t, "Attempts", err)
+			jobs = append(jobs, store.RestoredJob{Job: j, Log: log})
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	_, err := to.Restore(t.Context(), jobs)
+	noError(t, "Restore", err)
+	_, err = to.SwapMarks(t.Context(), "of the copy")
+	noError(t, "SwapMarks", err)
+	return to
+}
+
+// goBack puts a copy in the store's place.
+func (l *losing) goBack(t testing.TB, to store.Store) {
+	t.Helper()
+	noError(t, "Close", l.Close())
+	l.become(to)
+}
+
+func (r *rig) sweep() store.RestoreReport {
+	r.t.Helper()
+	noError(r.t, "Flush", r.Flush())
+	report, err := r.SweepOnce(r.t.Context())
+	noError(r.t, "SweepOnce", err)
+	return report
+}
+
+// quiet fails the test unless the journal and the store agree.
+func (r *rig) quiet() {
+	r.t.Helper()
+	report := r.sweep()
+	report.Checked = 0
+	equal(r.t, "what is left to be done", report, store.RestoreReport{})
+}
+
+func TestSweepPutsBackWhatIsLost(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("delivered", 0))
+		r.run(job.OutcomeDelivered, 0)
+		r.add(reg("cancelled", time.Hour))
+		r.update("cancelled", cancel)
+		r.add(reg("dead", 0))
+		r.run(job.OutcomeFailed, -1)
+		r.add(reg("retrying", 0))
+		r.run(job.OutcomeFailed, time.Minute)
+		r.add(reg("running", 0))
+		r.takeOne()
+		r.add(reg("waiting", time.Hour))
+		r.add(reg("overdue", 0))
+		r.pass(2 * time.Minute)
+		r.quiet()
+
+		want := r.all()
+		delete(want, key("delivered").String())
+		delete(want, key("cancelled").String())
+		running := want[key("running").String()]
+		running.Job.State, running.Job.Lapses = job.Waiting, 1
+		want[key("running").String()] = running
+		l.flush(t)
+		report := r.sweep()
+		equal(t, "restored", report.Restored, int64(5))
+		equal(t, "conflicts", report.Conflicts, int64(0))
+		equal(t, "jobs", r.all(), want)
+		r.quiet()
+		equal(t, "due jobs", len(r.take()), 3)
+	})(t)
+}
+
+// A node may know of an end that is not in the journal yet.
+func TestSweepLooksTwice(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", 0))
+		r.add(reg("b", 0))
+		noError(t, "Flush", r.Flush())
+		l.flush(t)
+		late := make(chan error)
+		go func() {
+			noError(t, "Sleep", job.Sleep(t.Context(), job.SystemClock(), 500*time.Millisecond))
+			late <- r.Exec(t.Context(), "UPDATE message SET status = 4, version = 3, done_at = 1, ended_at = 1 WHERE id = 'a'")
+		}()
+		equal(t, "restored", r.sweep().Restored, int64(1))
+		noError(t, "end a job", <-late)
+		r.get("b")
+	})(t)
+}
+
+// What the store has differently because it went back in time, and what is done
+// about it by comparing, and by a claim.
+var backInTime = []struct {
+	name    string
+	before  func(r *rig) // what the old copy of the store has
+	after   func(r *rig) // what happened since
+	correct func(want map[string]store.RestoredJob)
+}{
+	{name: "ended", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.run(job.OutcomeDelivered, 0) }},
+	{name: "cancelled", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.update("a", cancel) }},
+	{name: "dead", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.run(job.OutcomeFailed, -1) }},
+	{name: "attempts charged", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
+		r.run(job.OutcomeFailed, 0)
+		r.run(job.OutcomeFailed, time.Hour)
+	}},
+	{name: "changed", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
+		r.update("a", func(j *job.Job, _ job.Instant) error {
+			s := j.Spec
+			s.URL, s.Body = "http://b.example/hook", []byte("other")
+			return j.Respecify(s)
+		})
+		r.update("a", runAt(job.When{Delay: time.Hour}))
+	}},
+	{name: "registered anew", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
+		r.run(job.OutcomeDelivered, 0)
+		r.add(reg("a", time.Hour))
+	}},
+	{name: "replaced", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
+		r.pass(time.Second)
+		g := reg("a", time.Hour)
+		g.OnConflict = store.Replace
+		r.add(g)
+	}},
+}
+
+// sameJobs compares jobs but for what going back must change.
+func (r *rig) sameJobs(want map[string]store.RestoredJob) {
+	r.t.Helper()
+	got := r.all()
+	for _, jobs := range []map[string]store.RestoredJob{got, want} {
+		for k, j := range jobs {
+			j.Job.Version, j.Job.Token = 0, 0
+			jobs[k] = j
+		}
+	}
+	equal(r.t, "jobs", got, want)
+}
+
+func TestStoreGoesBackInTime(t *testing.T) {
+	for _, c := range backInTime {
+		t.Run(c.name, onEach(func(t *testing.T, b *backend) {
+			back := func() (*rig, map[string]store.RestoredJob) {
+				l, option := shared()
+				r := freshRig(t, b, retention, option)
+				c.before(r)
+				old := l.copied(t)
+				c.after(r)
+				r.quiet()
+				want := r.all()
+				l.goBack(t, old)
+				return r, want
+			}
+			r, want := back()
+			report := r.sweep()
+			equal(t, "conflicts", report.Conflicts, int64(1))
+			equal(t, "repaired", report.Repaired, int64(1))
+			r.sameJobs(want)
+			r.quiet()
+			equal(t, "jobs due", len(r.take()), 0)
+
+			r, want = back()
+			equal(t, "jobs claimed", len(r.take()), 0)
+			r.sameJobs(want)
+			r.quiet()
+			equal(t, "jobs due", len(r.take()), 0)
+		}))
+	}
+}
+
+// What the store has that the journal was not told.
+func TestSweepWritesTheJournal(t *testing.T) {
+	for name, happens := range map[string]func(t *testing.T, r *rig, l *losing){
+		"ended": func(t *testing.T, r *rig, l *losing) {
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeDelivered, 0)})
+			noError(t, "Settle", err)
+		},
+		"an attempt": func(t *testing.T, r *rig, l *losing) {
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeFailed, time.Hour)})
+			noError(t, "Settle", err)
+		},
+		"replayed": func(t *testing.T, r *rig, l *losing) {
+			r.settle(settlement(r.last, job.OutcomeDelivered, 0))
+			_, err := l.Update(t.Context(), key("a"), replay)
+			noError(t, "Update", err)
+		},
+		"registered": func(t *testing.T, _ *rig, l *losing) {
+			_, err := l.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+			noError(t, "Register", err)
+		},
+		"replaced": func(t *testing.T, r *rig, l *losing) {
+			r.settle(settlement(r.last, job.OutcomeFailed, time.Hour))
+			g := reg("a", 2*time.Hour)
+			g.OnConflict = store.Replace
+			_, err := l.Register(t.Context(), []store.Registration{g})
+			noError(t, "Register", err)
+		},
+	} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			l, option := shared()
+			r := freshRig(t, b, retention, option)
+			r.add(reg("a", 0))
+			r.takeOne()
+			happens(t, r, l)
+			want := r.all()
+			report := r.sweep()
+			equal(t, "conflicts", report.Conflicts, int64(1))
+			equal(t, "repaired", report.Repaired, int64(1))
+			equal(t, "jobs", r.all(), want)
+			r.agree()
+			r.quiet()
+		}))
+	}
+}
+
+func TestClaimsWithoutTheJournal(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		_, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", 0))
+		r.add(reg("b", 0))
+		noError(t, "Flush", r.Flush())
+		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE message RENAME TO away"))
+		equal(t, "claimed", len(r.take()), 2)
+		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO message"))
+	})(t)
+}
+
+// The store forgets what has ended only after the journal surely knows.
+func TestForgettingWaitsForComparing(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", 0))
+		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.takeOne(), job.OutcomeDelivered, 0)})
+		noError(t, "Settle", err) // of which the journal knows nothing
+		r.pass(2 * retention)
+		equal(t, "forgotten without comparing", r.purge(10), 0)
+		equal(t, "repaired", r.sweep().Repaired, int64(1))
+		equal(t, "forgotten", r.purge(10), 1)
+		r.quiet()
+		r.pass(2 * retention)
+		r.add(reg("b", 0))
+		r.run(job.OutcomeDelivered, 0)
+		r.pass(2 * retention)
+		equal(t, "forgotten long after comparing", r.purge(10), 0)
+	})(t)
+}
+
+func TestRestoreJob(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		restore := func(id string, want bool, wantErr error) job.Job {
+			t.Helper()
+			j, restored, err := r.RestoreJob(t.Context(), key(id))
+			isError(t, "RestoreJob", err, wantErr)
+			equal(t, "restored", restored, want)
+			return j
+		}
+		restore("none", false, store.ErrNotFound)
+		waiting := r.add(reg("waiting", time.Hour))
+		equal(t, "the job", restore("waiting", false, nil), waiting)
+		r.add(reg("a", 0))
+		r.run(job.OutcomeDelivered, 0)
+		r.add(reg("dead", 0))
+		r.run(job.OutcomeFailed, -1)
+		dead := r.get("dead")
+		l.flush(t)
+		equal(t, "the job", restore("waiting", true, nil), waiting)
+		equal(t, "the job", restore("waiting", false, nil), waiting)
+		equal(t, "the dead letter", restore("dead", true, nil), dead)
+		equal(t, "state", restore("a", false, job.ErrFinished).State, job.Delivered)
+		equal(t, "jobs", len(r.all()), 2)
+	})(t)
+}
+
+func isError(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if want == nil {
+		noError(t, what, err)
+		return
+	}
+	if !errors.Is(err, want) {
+		t.Fatalf("%s: %v, want %v", what, err, want)
+	}
+}

@@ -1,0 +1,204 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+)
+
+// sweeping runs Sweep until the test ends, or stop is called.
+func (r *rig) sweeping() (stop func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Sweep(ctx); err != nil {
+			r.t.Errorf("Sweep: %v", err)
+		}
+	})
+	stop = func() { cancel(); wg.Wait() }
+	r.t.Cleanup(stop)
+	return stop
+}
+
+// peer opens the journal of r as another node beside the same store.
+func (r *rig) peer(l *losing) *rig {
+	r.t.Helper()
+	return newRig(r.t, r.b, r.url, retention, func(o *ledger.Options) { o.Store, o.Shared = kept{l}, true })
+}
+
+// kept is a store that its users do not close.
+type kept struct{ store.Store }
+
+func (kept) Close() error { return nil }
+
+func (r *rig) status() store.RestoreStatus {
+	r.t.Helper()
+	status, err := r.RestoreStatus(r.t.Context())
+	noError(r.t, "RestoreStatus", err)
+	return status
+}
+
+// until waits in virtual time for what is to come within d.
+func (r *rig) until(what string, d time.Duration, cond func() bool) {
+	r.t.Helper()
+	const step = 100 * time.Millisecond
+	for waited := time.Duration(0); !cond(); waited += step {
+		if waited > d {
+			r.t.Fatalf("not within %v: %s", d, what)
+		}
+		r.pass(step)
+	}
+}
+
+func (r *rig) has(id string) func() bool {
+	return func() bool {
+		_, err := r.Get(context.Background(), key(id))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			r.t.Errorf("Get: %v", err)
+		}
+		return err == nil
+	}
+}
+
+func TestSweeperNoticesALoss(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("first", 100*time.Hour))
+		l.flush(t) // before anybody swept
+		r.sweeping()
+		r.until("the first job is back", 5*time.Second, r.has("first"))
+		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
+		equal(t, "restored", r.status().Sweep.Restored, int64(1))
+
+		r.add(reg("a", 100*time.Hour))
+		r.add(reg("b", 0))
+		noError(t, "Flush", r.Flush())
+		old := l.copied(t)
+		l.flush(t)
+		r.until("the jobs are back", 5*time.Second, func() bool { return r.has("a")() && r.has("b")() && r.has("first")() })
+		r.run(job.OutcomeDelivered, 0)
+		want := r.all()
+		r.pass(10 * time.Minute)
+		l.goBack(t, old)
+		r.until("the finished job is finished", 5*time.Second, func() bool { return r.get("b").State == job.Delivered })
+		r.sameJobs(want)
+	})(t)
+}
+
+func TestOneNodeSweeps(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		if b == sqliteBackend {
+			return // which is for a single node
+		}
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		other := r.peer(l)
+		r.add(reg("a", 100*time.Hour))
+		noError(t, "Flush", r.Flush())
+		stop := r.sweeping()
+		r.pass(3 * time.Second)
+		other.sweeping()
+		r.pass(time.Minute)
+		l.flush(t)
+		r.until("the job is back", 5*time.Second, r.has("a"))
+		equal(t, "who restored", r.Restored(t), 1.0)
+
+		stop()
+		l.flush(t)
+		r.until("the job is back", 15*time.Second, r.has("a"))
+		equal(t, "who restored", other.Restored(t), 1.0)
+		equal(t, "the report that all nodes see", r.status().Sweep, other.status().Sweep)
+	})(t)
+}
+
+func TestRestoreOnRequest(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option, func(o *ledger.Options) { o.Sweep.SecondLook = 10 * time.Second })
+		equal(t, "state", r.status().Requested.State, store.RestoreNone)
+		r.sweeping()
+		r.pass(time.Minute)
+		g := reg("elsewhere", time.Hour)
+		g.Key.Topic = "other"
+		r.add(g)
+		r.add(reg("overdue", 0))
+		r.add(reg("waiting", time.Hour))
+		noError(t, "Flush", r.Flush())
+		mark, err := l.SwapMarks(t.Context(), "")
+		noError(t, "SwapMarks", err)
+		l.flush(t)
+		_, err = l.SwapMarks(t.Context(), mark[0]) // so that nobody notices
+		noError(t, "SwapMarks", err)
+
+		run, err := r.StartRestore(t.Context(), store.RestoreOptions{Topic: "t", NotOverdue: true})
+		noError(t, "StartRestore", err)
+		equal(t, "state", run.State, store.RestoreWaiting)
+		_, err = r.StartRestore(t.Context(), store.RestoreOptions{})
+		isError(t, "StartRestore again", err, store.ErrRestoring)
+		r.until("it is running", 5*time.Second, func() bool { return r.status().Requested.State == store.RestoreRunning })
+		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
+		got := r.status().Requested
+		equal(t, "the report", got.RestoreReport, store.RestoreReport{Checked: 3, Restored: 1, Skipped: 1})
+		equal(t, "the order of times", got.StartedAt > 0 && got.EndedAt > got.StartedAt, true)
+		equal(t, "jobs", len(r.all()), 1)
+		_, err = r.StartRestore(t.Context(), store.RestoreOptions{})
+		noError(t, "StartRestore", err)
+		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
+		equal(t, "restored", r.status().Requested.Restored, int64(2))
+	})(t)
+}
+
+// Beside a store of its own a process compares when it is asked to.
+func TestRestoreOnRequestAlone(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l := &losing{}
+		r := freshRig(t, b, retention, func(o *ledger.Options) {
+			l.become(o.Store)
+			o.Store = l
+		})
+		r.sweeping()
+		r.add(reg("a", time.Hour))
+		noError(t, "Flush", r.Flush())
+		l.flush(t)
+		r.pass(10 * time.Minute)
+		equal(t, "jobs", len(r.all()), 0)
+		_, err := r.StartRestore(t.Context(), store.RestoreOptions{})
+		noError(t, "StartRestore", err)
+		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
+		equal(t, "restored", r.status().Requested.Restored, int64(1))
+		r.get("a")
+	})(t)
+}
+
+// While the journal or the store fails, the sweeper goes on trying.
+func TestSweeperOutlivesFailures(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", time.Hour))
+		noError(t, "Flush", r.Flush())
+		r.sweeping()
+		r.pass(10 * time.Second)
+		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE payload RENAME TO away"))
+		l.flush(t)
+		r.pass(10 * time.Second)
+		equal(t, "jobs", len(r.all()), 0)
+		_, err := r.StartRestore(t.Context(), store.RestoreOptions{})
+		noError(t, "StartRestore", err)
+		r.until("it failed", 10*time.Second, func() bool { return r.status().Requested.State == store.RestoreFailed })
+		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO payload"))
+		r.until("the job is back", 5*time.Second, r.has("a"))
+		noError(t, "Close", l.Close())
+		r.pass(10 * time.Second)
+		l.flush(t)
+		r.until("the job is back", 10*time.Second, r.has("a"))
+	})(t)
+}

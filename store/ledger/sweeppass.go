@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// passOptions are what one comparison is about.
+type passOptions struct {
+	store.RestoreOptions
+	requested bool // somebody asked for it
+	urgent    bool // without pauses
+}
+
+// pass is one comparison of the journal and the store.
+type pass struct {
+	progressReport
+	s      *Store
+	o      passOptions
+	began  time.Time
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// Once done.
+	ended time.Time
+	err   error
+
+	// Of the goroutine.
+	worked time.Time // when work began after the last pause
+}
+
+// startPass begins a comparison. The caller waits for done, and may cancel.
+func (s *Store) startPass(ctx context.Context, o passOptions) *pass {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
+	p.metrics = s.found
+	go func() {
+		defer close(p.done)
+		defer cancel()
+		p.err = p.compareAll(ctx)
+		p.ended = s.o.Clock.Now()
+	}()
+	return p
+}
+
+// whole reports whether it is about all jobs.
+func (p *pass) whole() bool { return p.o.Topic == "" && !p.o.NotOverdue }
+
+// compareAll compares both ways.
+func (p *pass) compareAll(ctx context.Context) error {
+	p.worked = p.began
+	w := walkers{
+		compare: p.s.compare, topic: p.o.Topic, settle: p.settle, pause: p.pause,
+		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
+	}
+	if err := w.journal(ctx); err != nil {
+		return err
+	}
+	return w.store(ctx)
+}
+
+// wanted leaves out what the request does.
+func (p *pass) wanted(found []finding) []finding {
+	if !p.o.NotOverdue {
+		return found
+	}
+	now := job.InstantOf(p.s.o.Clock.Now())
+	return slices.DeleteFunc(found, func(f finding) bool {
+		overdue := f.difference == MissingInStore && !f.entry.state.Final() && f.entry.wakeAt <= now
+		if overdue {
+			p.skipped.Add(1)
+		}
+		return overdue
+	})
+}
+
+// settle waits, looks again, and makes equal what is still different.
+func (p *pass) settle(ctx context.Context, found []finding) error {
+	if found = p.wanted(found); len(found) == 0 {
+		return nil
+	}
+	if err := job.Sleep(ctx, p.s.o.Clock, p.s.o.Sweep.SecondLook); err != nil {
+		return err
+	}
+	p.worked = p.s.o.Clock.Now()
+	return p.s.repairAll(ctx, &p.progressReport, found)
+}
+
+// pause rests after a page, unless there is haste: something is lost, or the
+// store's memory waits for the end to forget jobs.
+func (p *pass) pause(ctx context.Context) error {
+	now, o := p.s.o.Clock.Now(), &p.s.o.Sweep
+	work := now.Sub(p.worked)
+	if !p.o.urgent && now.Sub(p.began) < p.s.o.StoreRetention/4 {
+		if err := job.Sleep(ctx, p.s.o.Clock, time.Duration(float64(work)*(1/o.Share-1))); err != nil {
+			return err
+		}
+	}
+	p.worked = p.s.o.Clock.Now()
+	return ctx.Err()
+}
+
+// run is what there is to tell of the pass. A started of zero stands for the
+// time at which it began.
+func (p *pass) run(started job.Instant) store.RestoreRun {
+	r := store.RestoreRun{State: store.RestoreRunning, Options: p.o.RestoreOptions, StartedAt: started, RestoreReport: p.report()}
+	if started == 0 {
+		r.StartedAt = instant(p.began)
+	}
+	select {
+	case <-p.done:
+	default:
+		return r
+	}
+	r.State, r.EndedAt = store.RestoreDone, instant(p.ended)
+	if p.err != nil {
+		r.State = store.RestoreFailed
+	}
+	return r
+}
+
+// log tells the operator, if there is anything to tell.
+func (p *pass) log() {
+	took := p.ended.Sub(p.began)
+	if p.whole() {
+		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
+		p.metrics.seconds.Set(took.Seconds())
+	}
+	r := p.report()
+	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"
+	if r.Restored+r.Conflicts > 0 || p.o.requested {
+		level = p.s.o.Logger.Info
+	}
+	if r.Restored > 0 {
+		text = "jobs that the store lacked were put back from the journal"
+	}
+	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
+		"conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)
+}
+
+// sweepTries bounds how often writing down progress is tried when others do, too.
+const sweepTries = 10
+
+// writeSweep changes what the nodes share, if this one's turn has not ended
+// meanwhile.
+func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*sweepState)) error {
+	holder := d.state.Holder
+	for range sweepTries {
+		change(&d.state)
+		data, err := json.Marshal(&d.state)
+		if err != nil {
+			return fmt.Errorf("encode the progress of the sweep: %w", err)
+		}
+		written, err := s.PutDocument(ctx, store.Document{Kind: sweepKind, Name: sweepName, Data: data, Version: d.version})
+		if err == nil {
+			d.version = written.Version
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return fmt.Errorf("write the progress of the sweep: %w", err)
+		}
+		fresh, err := s.readSweep(ctx)
+		if err != nil {
+			return err
+		}
+		if fresh.state.Holder != holder {
+			return errTurnLost
+		}
+		*d = *fresh
+	}
+	return store.ErrConflict
+}
+
+var errTurnLost = fmt.Errorf("%w: another node compares the journal now", store.ErrConflict)
+
+func decodeSweep(data []byte, state *sweepState) error {
+	if err := json.Unmarshal(data, state); err != nil {
+		return fmt.Errorf("decode the progress of the sweep: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package ledger_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// verify gives the differences by key.
+func (r *rig) verify() map[string]ledger.Difference {
+	r.t.Helper()
+	noError(r.t, "Flush", r.Flush())
+	found := map[string]ledger.Difference{}
+	v, err := ledger.Verify(r.t.Context(), ledger.VerifyOptions{
+		URL: r.url, Store: r.o.Store, Shared: true,
+		Found: func(d ledger.Disagreement) {
+			found[d.Key.ID] = d.Difference
+			if exists := d.Journal != nil; exists != (d.Difference != ledger.MissingInJournal) {
+				r.t.Errorf("%+v", d)
+			}
+		},
+	})
+	noError(r.t, "Verify", err)
+	equal(r.t, "number of differences", v.Differences, int64(len(found)))
+	return found
+}
+
+func TestVerify(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		if b == sqliteBackend {
+			return // which one process has open at a time
+		}
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("same", time.Hour))
+		r.add(reg("delivered", 0))
+		r.add(reg("behind", 0))
+		old := l.copied(t)
+		for _, c := range r.take() {
+			kind := job.OutcomeDelivered
+			if c.Job.ID == "behind" {
+				kind = job.OutcomeFailed
+			}
+			r.settle(settlement(c, kind, time.Hour))
+		}
+		equal(t, "differences", len(r.verify()), 0)
+		l.goBack(t, old)
+		r.add(reg("lost", time.Hour))
+		lost := l.copied(t)
+		l.flush(t)
+		_, err := l.Restore(t.Context(), jobsBut(t, lost, "lost"))
+		noError(t, "Restore", err)
+		r.add(reg("ahead", time.Hour))
+		_, err = l.Update(t.Context(), key("ahead"), runAt(job.When{Delay: 2 * time.Hour}))
+		noError(t, "Update", err)
+		_, err = l.Register(t.Context(), []store.Registration{reg("unknown", time.Hour)})
+		noError(t, "Register", err)
+		want := map[string]ledger.Difference{
+			"delivered": ledger.FinishedInJournal, "behind": ledger.BehindInStore, "lost": ledger.MissingInStore,
+			"ahead": ledger.BehindInJournal, "unknown": ledger.MissingInJournal,
+		}
+		equal(t, "differences", r.verify(), want)
+		equal(t, "differences once more", r.verify(), want)
+		r.sweep()
+		equal(t, "differences after a sweep", len(r.verify()), 0)
+	})(t)
+}
+
+// jobsBut is the jobs of a store but one.
+func jobsBut(t *testing.T, from store.Store, id string) []store.RestoredJob {
+	t.Helper()
+	page, err := from.List(t.Context(), store.Query{Limit: 1000})
+	noError(t, "List", err)
+	var jobs []store.RestoredJob
+	for _, j := range page.Jobs {
+		if j.ID != id {
+			jobs = append(jobs, store.RestoredJob{Job: j})
+		}
+	}
+	return jobs
+}
+
+// The journal of a process by itself is put back into an empty store.
+func TestVerifyAlone(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.add(reg("a", time.Hour))
+		r.add(reg("b", 0))
+		r.run(job.OutcomeDelivered, 0)
+		verify := func() (ledger.Verified, error) {
+			inner := memstore.New(memstore.Options{Retention: retention})
+			defer inner.Close()
+			return ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.url, Store: inner, StoreRetention: retention})
+		}
+		if b == sqliteBackend {
+			_, err := verify()
+			isError(t, "Verify beside the process", err, ledger.ErrInUse)
+		}
+		noError(t, "Close", r.Close())
+		v, err := verify()
+		noError(t, "Verify", err)
+		equal(t, "what was found", v, ledger.Verified{Checked: 2})
+	})(t)
+}
+
+func TestVerifyRefuses(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		inner := memstore.New(memstore.Options{})
+		defer inner.Close()
+		refused := func(url, want string) {
+			t.Helper()
+			_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: url, Store: inner, Shared: true})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want one about %q", err, want)
+			}
+		}
+		refused(b.fresh(t), "there is no journal")
+		refused("nonsense", "write sqlite:path")
+		r := newRig(t, b, b.fresh(t), retention)
+		noError(t, "pretend", r.Exec(t.Context(), "UPDATE goose_db_version SET version_id = 99 WHERE version_id = "+
+			slices.Max(r.query("SELECT max(version_id) FROM goose_db_version"))))
+		noError(t, "Close", r.Close())
+		refused(r.url, "another version of duehook")
+	})(t)
+}

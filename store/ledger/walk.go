@@ -1,0 +1,107 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// windowPages is how many pages are compared before what was found is looked at
+// again.
+const windowPages = 50
+
+// walkers walk through a journal and a store, page by page, and compare.
+type walkers struct {
+	compare *comparer
+	topic   string // empty: all
+	// checked is told how many jobs were compared, settle what was found, in
+	// portions; pause comes after each page.
+	checked func(jobs int)
+	settle  func(ctx context.Context, found []finding) error
+	pause   func(ctx context.Context) error // nil: none
+}
+
+func (w *walkers) rest(ctx context.Context) error {
+	if w.pause == nil {
+		return nil
+	}
+	return w.pause(ctx)
+}
+
+func (w *walkers) settled(ctx context.Context, found []finding) error {
+	if len(found) == 0 {
+		return nil
+	}
+	return w.settle(ctx, found)
+}
+
+// journal compares what may be restored with the store.
+func (w *walkers) journal(ctx context.Context) error {
+	var last *entryRow
+	for more := true; more; {
+		var found []finding
+		for n := 0; n < windowPages && more; n++ {
+			page, err := w.compare.openPage(ctx, w.topic, last)
+			if err != nil {
+				return err
+			}
+			if more = len(page) == comparePage; more {
+				last = page[len(page)-1]
+			}
+			differ, err := w.compare.fromJournal(ctx, page)
+			if err != nil {
+				return err
+			}
+			w.checked(len(page))
+			found = append(found, differ...)
+			if err := w.rest(ctx); err != nil {
+				return err
+			}
+		}
+		if err := w.settled(ctx, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// store compares what the store would send with the journal.
+func (w *walkers) store(ctx context.Context) error {
+	var found []finding
+	q := store.Query{
+		Topic: w.topic, Limit: comparePage,
+		States: []job.State{job.Waiting, job.Retrying, job.Ready, job.Running},
+	}
+	for n := 1; ; n++ {
+		page, err := w.compare.inner.List(ctx, q)
+		if err != nil {
+			return fmt.Errorf("list the store: %w", err)
+		}
+		keys, standings := make([]job.Key, len(page.Jobs)), make([]store.Standing, len(page.Jobs))
+		for i := range page.Jobs {
+			keys[i], standings[i] = page.Jobs[i].Key, store.StandingOf(&page.Jobs[i])
+		}
+		differ, err := w.compare.fromStore(ctx, keys, standings)
+		if err != nil {
+			return err
+		}
+		w.checked(len(keys))
+		found = append(found, differ...)
+		last := page.Next == ""
+		if last || n%windowPages == 0 {
+			if err := w.settled(ctx, found); err != nil {
+				return err
+			}
+			found = nil
+		}
+		if last {
+			return nil
+		}
+		q.Cursor = page.Next
+		if err := w.rest(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package memstore
+
+import (
+	"context"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Standings tells how jobs stand.
+func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	all := make([]store.Standing, len(keys))
+	for i, key := range keys {
+		if rec := s.find(key); rec != nil {
+			all[i] = store.Standing{
+				UID: rec.uid, State: rec.state, Version: rec.version, Token: rec.token, CreatedAt: rec.createdAt,
+			}
+		}
+	}
+	return all, nil
+}
+
+// SwapMarks leaves a text and gives the one before.
+func (s *Store) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	before := s.mark
+	s.mark = strings.Clone(mark)
+	return []string{before}, nil
+}
