@@ -12,6 +12,7 @@ import (
 
 // Headers of a delivery, in the form in which net/http keeps them.
 const (
+	headerUserAgent   = "User-Agent"
 	headerID          = "Webhook-Id"
 	headerTimestamp   = "Webhook-Timestamp"
 	headerSignature   = "Webhook-Signature"
@@ -46,14 +47,29 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	if j.Spec.Traceparent != "" {
 		h.Set(headerTraceparent, j.Spec.Traceparent)
 	}
-	h.Set("User-Agent", s.agent)
-	h.Set(headerID, j.UID)
-	h.Set(headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10))
-	h.Set(headerTopic, j.Topic)
-	h.Set(headerJobID, j.ID)
-	h.Set(headerAttempt, strconv.Itoa(number))
-	h.Set(headerDueAt, dueAt(j).Time().Format(dueAtFormat))
+	setAll(h, []field{
+		{headerUserAgent, s.agent},
+		{headerID, j.UID},
+		{headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10)},
+		{headerTopic, j.Topic},
+		{headerJobID, j.ID},
+		{headerAttempt, strconv.Itoa(number)},
+		{headerDueAt, dueAt(j).Time().Format(dueAtFormat)},
+	})
 	return req, nil
+}
+
+// field is a header whose name is in the form in which net/http keeps it.
+type field struct{ name, value string }
+
+// setAll sets fields. Their values share one array: header by header, each
+// would be an allocation of its own.
+func setAll(h http.Header, fields []field) {
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		values[i] = f.value
+		h[f.name] = values[i : i+1 : i+1]
+	}
 }
 
 // sign adds the signature, if requests are signed.

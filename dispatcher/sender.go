@@ -134,12 +134,14 @@ func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *byt
 		// Its body would be the bare connection, on which no deadline works.
 		return a, nil
 	}
+	if resp.Body == http.NoBody {
+		return a, nil
+	}
 	limit := expectLimit
 	if !bodyDecides {
 		limit = drainLimit
-		enough, release := context.WithTimeout(req.Context(), drainTime)
-		defer release()
-		defer context.AfterFunc(enough, func() { _ = resp.Body.Close() })()
+		enough := time.AfterFunc(drainTime, func() { _ = resp.Body.Close() }) //nolint:forbidigo // bounds a read from the network
+		defer enough.Stop()
 	}
 	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
 		a.bodyErr = classify(req.Context(), err, phaseAnswer)

@@ -309,6 +309,11 @@ func badTargets(one string) []badCall {
 	} {
 		add(codeInvalidRequest, pointers, "GET", "/v1/jobs?"+query)
 	}
+	for query, pointer := range map[string]string{
+		"topic=": "?topic", "limit=0": "?limit", "cursor=": "?cursor", "cursor=AAAA": "?cursor", "state=dead": "?state",
+	} {
+		add(codeInvalidRequest, pointer, "GET", "/v1/dead?"+query)
+	}
 	for _, path := range []string{one, one + "/attempts", "/v1/topics", "/v1/topics/t"} {
 		add(codeInvalidRequest, "?pretty", "GET", path+"?pretty=1")
 	}

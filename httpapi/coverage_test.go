@@ -76,6 +76,7 @@ func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/jobs", "")
 	a.want(200, "GET", "/v1/jobs/t/waits", "")
 	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
+	a.want(200, "GET", "/v1/dead", "")
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")
 	a.want(200, "GET", "/livez", "")

@@ -160,6 +160,11 @@ func asAPIError(err error) *apiError {
 	switch {
 	case errors.Is(err, store.ErrBadCursor):
 		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
+	case errors.Is(err, store.ErrUnreadable):
+		return &apiError{
+			code: codeJobNotFound, cause: err,
+			detail: "What the store holds under this topic and id cannot be read as a job. Register the job anew to replace it.",
+		}
 	case errors.Is(err, store.ErrNotFound):
 		return &apiError{
 			code: codeJobNotFound, cause: err,

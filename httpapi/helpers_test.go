@@ -288,6 +288,13 @@ func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, erro
 	return f.Store.List(ctx, q)
 }
 
+func (f *faultyStore) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+	if err := f.err(); err != nil {
+		return store.DeadPage{}, err
+	}
+	return f.Store.DeadGroups(ctx, topic, limit, cursor)
+}
+
 func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {
 	if err := f.err(); err != nil {
 		return store.Depth{}, err

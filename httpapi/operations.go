@@ -241,6 +241,7 @@ type operationView struct {
 	RescheduleTo instant        `json:"reschedule_to"`
 	Rate         int            `json:"rate"`
 	State        string         `json:"state"`
+	Worker       *string        `json:"worker"`
 	Reason       *string        `json:"reason"`
 	Estimate     *int64         `json:"estimate"`
 	Matched      int64          `json:"matched"`
@@ -288,7 +289,7 @@ type previewView struct {
 func viewOperation(o *operations.Operation) operationView {
 	v := operationView{
 		ID: o.ID, Action: string(o.Action), Filter: viewFilter(&o.Filter), RescheduleTo: instant(o.To), Rate: o.Rate,
-		State: string(o.State), Reason: orNull(&o.Why), Estimate: o.Estimate,
+		State: string(o.State), Worker: orNull(&o.Owner), Reason: orNull(&o.Why), Estimate: o.Estimate,
 		Matched: o.Matched, Changed: o.Changed, Skipped: o.Skipped, Failed: o.Failed,
 		Errors:    make([]jobErrorView, len(o.Errors)),
 		StartedAt: instant(o.StartedAt), UpdatedAt: instant(o.UpdatedAt), EndedAt: instant(o.EndedAt),

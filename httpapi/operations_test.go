@@ -97,7 +97,7 @@ func TestOperation(t *testing.T) {
 	got := a.want(200, "GET", path, "")
 	const then = "2026-01-01T09:00:00.000Z"
 	want = map[string]any{
-		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "rate": 100.0, "state": "done", "reason": nil,
+		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "rate": 100.0, "state": "done", "worker": nil, "reason": nil,
 		"estimate": nil, "matched": 3.0, "changed": 3.0, "skipped": 0.0, "failed": 0.0, "errors": []any{},
 		"started_at": then, "updated_at": got["updated_at"], "ended_at": got["updated_at"],
 	}

@@ -40,6 +40,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*Server).getOperation},
 	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*Server).stopOperation},
 	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*Server).resumeOperation},
+	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, []string{"topic", "limit", "cursor"}, (*Server).listDead},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Write, bodyEmptyJSON, nil, (*Server).restoreJob},
 	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, (*Server).startRestore},
 	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, (*Server).restoreStatus},

@@ -105,3 +105,30 @@ func TestLabelsAreShownAndChanged(t *testing.T) {
 		t.Errorf("got %v", p.Errors)
 	}
 }
+
+func TestDeadLettersAreCountedByGroup(t *testing.T) {
+	a := newAPI(t)
+	for i, url := range []string{"https://a.example/1", "https://b.example/2", "https://a.example:443/3"} {
+		a.clock.advance(time.Second)
+		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":"%d","url":%q}`, i, url))
+		a.end(job.OutcomeRefused)
+	}
+	group := func(endpoint string, count float64, oldest, newest string) any {
+		return map[string]any{
+			"topic": "t", "endpoint": endpoint, "reason": job.ReasonGone, "count": count, "oldest_at": oldest, "newest_at": newest,
+		}
+	}
+	one := group("https://a.example:443", 2, "2026-01-01T09:00:01.087Z", "2026-01-01T09:00:03.261Z")
+	two := group("https://b.example:443", 1, "2026-01-01T09:00:02.174Z", "2026-01-01T09:00:02.174Z")
+	if diff := cmp.Diff(map[string]any{"data": []any{one, two}, "next_cursor": nil}, a.want(200, "GET", "/v1/dead", "")); diff != "" {
+		t.Error(diff)
+	}
+	first := a.want(200, "GET", "/v1/dead?topic=t&limit=1", "")
+	rest := a.want(200, "GET", "/v1/dead?topic=t&limit=1&cursor="+url.QueryEscape(first["next_cursor"].(string)), "")
+	if diff := cmp.Diff([]any{[]any{one}, []any{two}}, []any{first["data"], rest["data"]}); diff != "" {
+		t.Error(diff)
+	}
+	if none := a.want(200, "GET", "/v1/dead?topic=u", "")["data"]; len(none.([]any)) != 0 {
+		t.Errorf("got %v", none)
+	}
+}

@@ -96,7 +96,7 @@ func (m measures) wrap(s Store) *observed {
 		inner:    s,
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
-		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"),
+		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
 		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
@@ -116,7 +116,7 @@ type observed struct {
 
 	register, update, restore                     operation
 	get, attempts, outlook, list                  operation
-	topics, topic, depth                          operation
+	topics, topic, depth, deadGroups              operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
 	standings, swapMarks                          operation
@@ -196,6 +196,13 @@ func (s *observed) Topic(ctx context.Context, topic string) (TopicStats, error) 
 	stats, err := s.inner.Topic(ctx, topic)
 	s.topic.end(began, err)
 	return stats, err
+}
+
+func (s *observed) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error) {
+	began := s.deadGroups.begin()
+	page, err := s.inner.DeadGroups(ctx, topic, limit, cursor)
+	s.deadGroups.end(began, err)
+	return page, err
 }
 
 func (s *observed) Depth(ctx context.Context) (Depth, error) {

@@ -73,6 +73,10 @@ func (s *stub) Topic(_ context.Context, topic string) (store.TopicStats, error) 
 	return store.TopicStats{Topic: topic}, s.err
 }
 
+func (s *stub) DeadGroups(_ context.Context, topic string, _ int, cursor string) (store.DeadPage, error) {
+	return store.DeadPage{Next: topic + cursor}, s.err
+}
+
 func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
 
 func (s *stub) Shards() int { return 7 }
@@ -172,8 +176,11 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
 	"topics":   func(ctx context.Context, s store.Store) (any, error) { return s.Topics(ctx) },
 	"topic":    func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
-	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
-	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
+	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
+		return s.DeadGroups(ctx, "t", 10, "c")
+	},
+	"depth": func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
+	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })

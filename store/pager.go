@@ -18,7 +18,7 @@ type SegmentKind uint8
 // The kinds of segments.
 const (
 	SegmentLane   SegmentKind = iota // the bucket of a lane; Name is the lane
-	SegmentDead                      // a topic's dead letters; Name is the topic
+	SegmentDead                      // a group of dead letters; Name is its DeadName
 	SegmentEnded                     // a topic's other ended jobs; Name is the topic
 	SegmentBizKey                    // the jobs of a biz_key, which is Name
 )

@@ -89,7 +89,7 @@ func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State,
 	case !state.Final():
 		seg.Kind, seg.Name = store.SegmentLane, topic+"|"+endpoint
 	case state == job.Dead:
-		seg.Kind = store.SegmentDead
+		seg.Kind, seg.Name = store.SegmentDead, topic+"|"+endpoint+"|"
 	}
 	s.insert(seg, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
 	if bizKey != "" {

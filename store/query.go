@@ -80,9 +80,16 @@ func (q *Query) kinds() []SegmentKind {
 	return slices.DeleteFunc(kinds, func(k SegmentKind) bool { return !holds[k] })
 }
 
-// mayHold: only the lanes of an endpoint hold its unfinished jobs.
+// mayHold tells by the name of a segment whether jobs in it can match.
 func (q *Query) mayHold(seg Segment) bool {
-	return q.Endpoint == "" || seg.Kind != SegmentLane || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
+	switch seg.Kind {
+	case SegmentLane:
+		return q.Endpoint == "" || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
+	case SegmentDead:
+		return (q.Reason == "" || strings.HasSuffix(seg.Name, "|"+q.Reason)) &&
+			(q.Endpoint == "" || strings.Contains(seg.Name, "|"+q.Endpoint+"|"))
+	}
+	return true
 }
 
 // digest tells filters apart, so that a cursor is used with its own only. It is

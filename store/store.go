@@ -12,6 +12,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -21,6 +22,10 @@ import (
 var (
 	// ErrNotFound: there is no such job (or topic), or it is no longer kept.
 	ErrNotFound = errors.New("job not found")
+	// ErrUnreadable: something of this name is stored that is no job any more,
+	// such as a record that somebody wrote over. Registering the name anew
+	// replaces it. It is an ErrNotFound, too.
+	ErrUnreadable = fmt.Errorf("%w: what is stored of it cannot be read", ErrNotFound)
 	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
 	// again later is right. Wraps the cause.
 	ErrUnavailable = errors.New("store unavailable")
@@ -163,6 +168,9 @@ type Reader interface {
 	Topics(ctx context.Context) ([]TopicStats, error)
 	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
 	Topic(ctx context.Context, topic string) (TopicStats, error)
+	// DeadGroups pages through the groups of dead letters, of one topic or of all,
+	// by name. Its work is bounded by limit, 1..1000, however many there are.
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }

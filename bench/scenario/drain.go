@@ -128,7 +128,7 @@ func (t *drainTable) table(names []string) report.Table {
 			table.Header = append(table.Header, contender.Title(n)+" ÷ it")
 		}
 	}
-	table.Header = append(table.Header, "CPU s per 10,000: its processes", "its store", "the receiver")
+	table.Header = append(table.Header, "CPU s per 10,000: its processes", "its store", "the receiver", "all")
 	for _, n := range names {
 		row := []string{contender.Title(n), t.rates[n].String()}
 		for _, o := range own {
@@ -149,7 +149,9 @@ func (t *drainTable) cpu(key string) []string {
 	if t.store[key].Median() > 0 {
 		store = stats.Number(t.store[key].Median())
 	}
-	return []string{stats.Number(t.processes[key].Median()), store, stats.Number(t.receiver[key].Median())}
+	processes, receiver := t.processes[key].Median(), t.receiver[key].Median()
+	sum := processes + t.store[key].Median() + receiver
+	return []string{stats.Number(processes), store, stats.Number(receiver), stats.Number(sum)}
 }
 
 func (t *drainTable) chart(name, title string, names []string) chart {
@@ -253,7 +255,7 @@ func nodes(ctx context.Context, r *runner) (*result, error) {
 		}
 		return err
 	})
-	table := report.Table{Header: []string{"", "jobs/s", "÷ 1 node", "CPU s per 10,000: nodes", "Redis", "the receiver"}}
+	table := report.Table{Header: []string{"", "jobs/s", "÷ 1 node", "CPU s per 10,000: nodes", "Redis", "the receiver", "all"}}
 	for _, n := range names {
 		table.Add(append([]string{n, t.rates[n].String(), t.rates[n].Over(t.rates[names[0]]).String()}, t.cpu(n)...)...)
 	}

@@ -24,13 +24,18 @@ func restart(ctx context.Context, r *runner) (res *result, err error) {
 	if !ok {
 		return nil, errors.New("the embedded duehook is no node")
 	}
-	var seconds, memory stats.Sample
+	var seconds, cpu, memory stats.Sample
 	err = r.rounds([]string{contender.Embedded}, func(string) error {
 		began := r.clock.Now()
 		if err := node.Start(ctx); err != nil {
 			return err
 		}
 		seconds = append(seconds, r.clock.Now().Sub(began).Seconds())
+		cost, err := node.Cost()
+		if err != nil {
+			return err
+		}
+		cpu = append(cpu, cost.Processes.Seconds())
 		resident, err := system.Resident(node.Processes()[0].PID())
 		if err != nil {
 			return err
@@ -38,7 +43,7 @@ func restart(ctx context.Context, r *runner) (res *result, err error) {
 		memory = append(memory, float64(resident)/float64(r.Size.Restart))
 		return node.Stop()
 	})
-	table := report.Table{Header: []string{"waiting jobs", "seconds until it serves", "bytes of RAM per job then"}}
-	table.Add(stats.Count(r.Size.Restart), seconds.String(), memory.String())
+	table := report.Table{Header: []string{"waiting jobs", "seconds until it serves", "CPU s until then", "bytes of RAM per job then"}}
+	table.Add(stats.Count(r.Size.Restart), seconds.String(), cpu.String(), memory.String())
 	return &result{tables: []report.Table{table}}, err
 }

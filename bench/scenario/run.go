@@ -148,7 +148,7 @@ func (r *runner) open(ctx context.Context) error {
 	r.setup = contender.Setup{
 		Dir: dir, Persistence: r.Persistence, Workers: r.Workers, CertFile: filepath.Join(dir, "receiver.pem"),
 	}
-	if r.setup.Binary, err = rig.Build(dir, "duehook", "-trimpath", "-ldflags", "-s -w"); err != nil {
+	if r.setup.Binary, err = rig.Build(dir, "duehook", "-trimpath"); err != nil {
 		return err
 	}
 	self, err := os.Executable()

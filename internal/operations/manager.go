@@ -29,6 +29,7 @@ type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Topics(ctx context.Context) ([]store.TopicStats, error)
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
 }
@@ -116,6 +117,10 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 	f := o.Filter
 	f.Topic, f.States = "", nil
 	if !f.Empty() {
+		f.Endpoint, f.Reason = "", ""
+		if f.Empty() && slices.Equal(o.Filter.States, []job.State{job.Dead}) {
+			return m.estimateDead(ctx, &o.Filter)
+		}
 		return nil, nil
 	}
 	topics, err := m.store.Topics(ctx)
@@ -132,6 +137,29 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 		}
 	}
 	return &n, nil
+}
+
+// estimateDead counts dead letters of an endpoint, or for a reason; nil when
+// there are too many groups of them.
+func (m *Manager) estimateDead(ctx context.Context, f *Filter) (*int64, error) {
+	const pages, groups = 10, 1000
+	var n int64
+	cursor := ""
+	for range pages {
+		page, err := m.store.DeadGroups(ctx, f.Topic, groups, cursor)
+		if err != nil {
+			return nil, fmt.Errorf("count dead letters: %w", err)
+		}
+		for _, g := range page.Groups {
+			if (f.Endpoint == "" || f.Endpoint == g.Lane.Endpoint) && (f.Reason == "" || f.Reason == g.Reason) {
+				n += g.Count
+			}
+		}
+		if cursor = page.Next; cursor == "" {
+			return &n, nil
+		}
+	}
+	return nil, nil
 }
 
 // makeRoom forgets the oldest operation that does not run if there is no room
@@ -251,8 +279,8 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 		case o.State == to:
 			return o, nil
 		}
-		// Whoever works on it still finds its name gone, and stops.
-		o.State, o.Owner = to, ""
+		// Whoever works on it finds out, and puts away its name.
+		o.State = to
 		doc, err := o.document(version)
 		if err != nil {
 			return Operation{}, err

@@ -50,7 +50,7 @@ type Operation struct {
 	Why   string `json:"why,omitempty"` // it failed
 	// Estimate is how many jobs there were to change when it began; nil is unknown.
 	Estimate *int64     `json:"estimate,omitempty"`
-	Matched  int64      `json:"matched"` // jobs that the filter selected so far
+	Matched  int64      `json:"matched"` // jobs that have had their turn: the sum of the next three
 	Changed  int64      `json:"changed"`
 	Skipped  int64      `json:"skipped"` // they changed before their turn came
 	Failed   int64      `json:"failed"`

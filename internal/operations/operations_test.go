@@ -29,6 +29,10 @@ func TestReplayAtARate(t *testing.T) {
 		if o.Estimate == nil || *o.Estimate != 1000 {
 			t.Errorf("estimate %v", o.Estimate)
 		}
+		byReason := Operation{Filter: Filter{Reason: job.ReasonGone, States: []job.State{job.Dead}}}
+		if n, err := n.estimate(t.Context(), &byReason); err != nil || n == nil || *n < 10 {
+			t.Errorf("estimate %v, %v", n, err)
+		}
 		o = n.await(o.ID)
 		if got := counts(o); got != "done: matched 1000, changed 1000, skipped 0, failed 0" {
 			t.Error(got)
@@ -371,6 +375,8 @@ func TestPreview(t *testing.T) {
 		for want, d := range map[int64]Draft{
 			2500: {Action: "replay", All: true},
 			834:  {Action: "replay", Filter: Filter{Endpoint: "http://e0.example:80"}},
+			0:    {Action: "replay", Filter: Filter{Reason: job.ReasonBlocked}},
+			833:  {Action: "replay", Filter: Filter{Endpoint: "http://e1.example:80", DueFrom: 1}},
 			10:   {Action: "run", All: true},
 		} {
 			p, err := n.Preview(t.Context(), d)
@@ -382,7 +388,7 @@ func TestPreview(t *testing.T) {
 			t.Error("a preview changed jobs")
 		}
 		r.failWith(func(string) error { pass(previewTime); return nil })
-		if p, err := n.Preview(t.Context(), Draft{Action: "replay", All: true}); err != nil || p.Complete || p.Matched != 1000 {
+		if p, err := n.Preview(t.Context(), Draft{Action: "replay", Filter: Filter{DueFrom: 1}}); err != nil || p.Complete || p.Matched != 1000 {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})

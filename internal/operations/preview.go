@@ -30,6 +30,16 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 		return Preview{}, err
 	}
 	p := Preview{Operation: o}
+	if o.Action == Replay { // which can be done to all that its filter selects
+		known, err := m.estimate(ctx, &o)
+		if err != nil {
+			return Preview{}, err
+		}
+		if known != nil {
+			p.Matched, p.Complete = *known, true
+			return p, nil
+		}
+	}
 	until := m.clock.Now().Add(previewTime)
 	q := o.query()
 	q.Limit = previewPage

@@ -14,7 +14,7 @@ const (
 	// lease is how long a document may stay as it is before its operation is
 	// taken over. Who works on it writes it every saveEvery.
 	lease     = 10 * time.Second
-	saveEvery = time.Second
+	saveEvery = 500 * time.Millisecond
 	// lookEvery is how often a node looks for operations to take on, and
 	// sweepEvery for those to forget.
 	lookEvery  = 3 * time.Second

@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	maxPage = 500 // jobs that are listed at a time
-	atOnce  = 32  // jobs of an operation that are changed at a time
+	// Jobs that are listed at a time: those of a second, within these bounds.
+	leastPage, maxPage = 50, 500
+
+	atOnce = 32 // jobs of an operation that are changed at a time
 	// burst is the part of a second whose jobs may be changed at once after a
 	// delay, so that the rate is reached although timers are late.
 	burst = 20
@@ -109,7 +111,7 @@ func away(err error) bool {
 // page works on the jobs of one page. The cursor moves on when all are done.
 func (w *worker) page(ctx context.Context) error {
 	q := w.op.query()
-	q.Limit, q.Cursor = min(w.op.Rate, maxPage), w.op.Cursor
+	q.Limit, q.Cursor = min(max(w.op.Rate, leastPage), maxPage), w.op.Cursor
 	var page store.Page
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
 		page, err = w.m.store.List(ctx, q)
@@ -155,9 +157,6 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 			return err
 		}
 	}
-	w.mu.Lock()
-	w.op.Matched++
-	w.mu.Unlock()
 	key := j.Key
 	changes.Go(func() error {
 		w.count(key, w.change(context.WithoutCancel(ctx), ctx.Done(), key))
@@ -199,16 +198,19 @@ func skipped(err error) bool {
 	return false
 }
 
+// count writes down what became of a job's turn.
 func (w *worker) count(key job.Key, err error) {
+	if away(err) {
+		return // it is left to whoever goes on
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.op.Matched++
 	switch {
 	case err == nil:
 		w.op.Changed++
 	case skipped(err):
 		w.op.Skipped++
-	case away(err):
-		w.op.Matched-- // it is left to whoever goes on
 	default:
 		w.op.Failed++
 		w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)

@@ -175,6 +175,12 @@ func (k *link) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
 	})
 }
 
+func (k *link) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+	return call(ctx, k, "DeadGroups", func(ctx context.Context, s *recorder) (store.DeadPage, error) {
+		return s.DeadGroups(ctx, topic, limit, cursor)
+	})
+}
+
 func (k *link) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	return call(ctx, k, "Outlook "+key.String(), func(ctx context.Context, s *recorder) (store.Outlook, error) {
 		return s.Outlook(ctx, key)

@@ -185,9 +185,10 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 
 // end moves a job that was unfinished to where ended ones are kept.
 func (s *Store) end(rec *record, now job.Instant) {
+	lane := rec.lane.Lane
 	s.unplace(rec, now)
 	rec.score = endedScore(now, rec.state)
-	s.place(rec, job.Lane{}, now)
+	s.place(rec, lane, now)
 	s.forgetEnded(rec, now)
 }
 

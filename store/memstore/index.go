@@ -7,6 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // score orders entries by a time and then a state: four times the
@@ -85,15 +86,49 @@ type topic struct {
 	name   string
 	jobs   map[string]*record
 	counts counts
-	dead   *index // dead letters, by their end
-	ended  *index // other ended jobs, by their end
+	ended  *index // ended jobs but dead letters, by their end
 }
 
-func (t *topic) list(s job.State) *index {
-	if s == job.Dead {
-		return t.dead
+// deadGroup holds the dead letters of a lane that ended for one reason. It
+// lives as long as it has one.
+type deadGroup struct {
+	name string
+	jobs *index // by their end
+}
+
+// deadGroupOf finds or makes a group.
+func (s *Store) deadGroupOf(name string) *deadGroup {
+	if g, ok := s.dead.Get(name); ok {
+		return g
 	}
-	return t.ended
+	g := &deadGroup{name: name, jobs: newIndex()}
+	s.dead.Set(name, g)
+	return g
+}
+
+// placeEnded puts a record into the list of the ended jobs of its kind.
+func (s *Store) placeEnded(rec *record, l job.Lane) {
+	if rec.state != job.Dead {
+		rec.topic.ended.Set(entry{rec.score, rec})
+		return
+	}
+	x := rec.more()
+	x.dead = s.deadGroupOf(store.DeadName(l, x.reason))
+	x.dead.jobs.Set(entry{rec.score, rec})
+}
+
+// unplaceEnded takes a record out of that list.
+func (s *Store) unplaceEnded(rec *record) {
+	if rec.state != job.Dead {
+		rec.topic.ended.Delete(entry{rec.score, rec})
+		return
+	}
+	g := rec.extra.dead
+	rec.extra.dead = nil
+	g.jobs.Delete(entry{rec.score, rec})
+	if g.jobs.Len() == 0 {
+		s.dead.Delete(g.name)
+	}
 }
 
 func (s *Store) find(key job.Key) *record {
@@ -104,11 +139,11 @@ func (s *Store) find(key job.Key) *record {
 	return t.jobs[key.ID]
 }
 
-// insert takes a record into the store, in the lane given if it is unfinished.
+// insert takes a record into the store; l is the lane of its job.
 func (s *Store) insert(rec *record, key job.Key, l job.Lane, now job.Instant) {
 	t, ok := s.topics.Get(key.Topic)
 	if !ok {
-		t = &topic{name: strings.Clone(key.Topic), jobs: map[string]*record{}, dead: newIndex(), ended: newIndex()}
+		t = &topic{name: strings.Clone(key.Topic), jobs: map[string]*record{}, ended: newIndex()}
 		s.topics.Set(t.name, t)
 	}
 	rec.id, rec.topic = strings.Clone(key.ID), t
@@ -141,11 +176,11 @@ func (s *Store) unindexBizKey(rec *record) {
 }
 
 // place puts a record where its state and score say: into the bucket of lane
-// l, or into a list of its topic.
+// l, or into a list of ended jobs.
 func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
 	if rec.state.Final() {
 		rec.lane = nil
-		rec.topic.list(rec.state).Set(entry{rec.score, rec})
+		s.placeEnded(rec, l)
 		s.count(rec, 1)
 		return
 	}
@@ -159,7 +194,7 @@ func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
 func (s *Store) unplace(rec *record, now job.Instant) {
 	s.count(rec, -1)
 	if rec.lane == nil {
-		rec.topic.list(rec.state).Delete(entry{rec.score, rec})
+		s.unplaceEnded(rec)
 		return
 	}
 	rec.lane.take(rec)

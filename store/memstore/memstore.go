@@ -38,6 +38,7 @@ type Store struct {
 	closed    bool
 	topics    btree.Map[string, *topic]
 	lanes     btree.Map[string, *lane]
+	dead      btree.Map[string, *deadGroup] // by store.DeadName
 	endpoints map[string]*endpoint
 	documents map[documentKey]store.Document
 	bizKeys   *btree.BTreeG[*record]
@@ -125,6 +126,7 @@ func (s *Store) Close() error {
 	close(s.done)
 	s.topics.Clear()
 	s.lanes.Clear()
+	s.dead.Clear()
 	s.bizKeys.Clear()
 	s.line.Clear()
 	s.endpoints, s.documents, s.ready = nil, nil, nil

@@ -127,27 +127,68 @@ func (s source) Segments(ctx context.Context, kind store.SegmentKind, name strin
 	}
 	defer s.leave()
 	var segments []store.Segment
-	if kind == store.SegmentLane {
-		s.lanesOf(name, func(l *lane) { segments = append(segments, store.Segment{Kind: kind, Name: l.name}) })
-		return segments, nil
+	add := func(name string) { segments = append(segments, store.Segment{Kind: kind, Name: name}) }
+	switch kind {
+	case store.SegmentLane:
+		s.lanesOf(name, func(l *lane) { add(l.name) })
+	case store.SegmentDead:
+		s.deadOf(name, "", func(g *deadGroup) bool { add(g.name); return true })
+	default:
+		s.topics.Ascend(name, func(_ string, t *topic) bool {
+			if name != "" && t.name != name {
+				return false
+			}
+			if t.ended.Len() > 0 {
+				add(t.name)
+			}
+			return true
+		})
 	}
-	s.topics.Ascend(name, func(_ string, t *topic) bool {
-		if name != "" && t.name != name {
-			return false
-		}
-		if t.segment(kind).Len() > 0 {
-			segments = append(segments, store.Segment{Kind: kind, Name: t.name})
-		}
-		return true
-	})
 	return segments, nil
 }
 
-func (t *topic) segment(kind store.SegmentKind) *index {
-	if kind == store.SegmentDead {
-		return t.dead
+// deadOf visits the groups of dead letters of a topic, or of all when the topic
+// is empty, by name and behind the one named after, as long as visit wants.
+func (s *Store) deadOf(topic, after string, visit func(*deadGroup) bool) {
+	prefix := ""
+	if topic != "" {
+		prefix = job.Lane{Topic: topic}.String()
 	}
-	return t.ended
+	s.dead.Ascend(max(prefix, after), func(name string, g *deadGroup) bool {
+		return strings.HasPrefix(name, prefix) && (name == after || visit(g))
+	})
+}
+
+// DeadGroups pages through the groups of dead letters.
+func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+	after, err := store.ParseDeadCursor(topic, cursor)
+	if err != nil {
+		return store.DeadPage{}, err
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return store.DeadPage{}, err
+	}
+	defer s.leave()
+	var page store.DeadPage
+	last := ""
+	s.deadOf(topic, after, func(g *deadGroup) bool {
+		if len(page.Groups) == limit {
+			page.Next = store.DeadCursor(last)
+			return false
+		}
+		page.Groups, last = append(page.Groups, g.stats()), g.name
+		return true
+	})
+	return page, nil
+}
+
+func (g *deadGroup) stats() store.DeadGroup {
+	lane, reason, _ := store.ParseDeadName(g.name) // it was made by DeadName
+	oldest, _ := g.jobs.Min()
+	newest, _ := g.jobs.Max()
+	return store.DeadGroup{
+		Lane: lane, Reason: reason, Count: int64(g.jobs.Len()), Oldest: oldest.score.at(), Newest: newest.score.at(),
+	}
 }
 
 func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
@@ -186,14 +227,19 @@ func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Pos
 
 // listOf is the index that a segment names; nil when it is gone.
 func (s source) listOf(seg store.Segment) *index {
-	if seg.Kind == store.SegmentLane {
+	switch seg.Kind {
+	case store.SegmentLane:
 		if l, ok := s.lanes.Get(seg.Name); ok {
 			return l.bucket
 		}
-		return nil
-	}
-	if t, ok := s.topics.Get(seg.Name); ok {
-		return t.segment(seg.Kind)
+	case store.SegmentDead:
+		if g, ok := s.dead.Get(seg.Name); ok {
+			return g.jobs
+		}
+	default:
+		if t, ok := s.topics.Get(seg.Name); ok {
+			return t.ended
+		}
 	}
 	return nil
 }
@@ -242,10 +288,7 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 }
 
 func (s source) snapshots(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*snapshot, error) {
-	topic := seg.Name
-	if seg.Kind == store.SegmentLane {
-		topic, _, _ = strings.Cut(seg.Name, "|")
-	}
+	topic, _, _ := strings.Cut(seg.Name, "|")
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}

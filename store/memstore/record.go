@@ -48,6 +48,7 @@ type extra struct {
 	lapses  int
 	log     []job.Attempt // entries are never changed, so copies may share them
 
+	dead      *deadGroup // nil unless the job is dead
 	claim     claim
 	settled   store.Settled // what the settlement of token settledBy stored
 	settledBy uint64

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/internal/testenv"
@@ -40,7 +42,6 @@ func TestWrongAnswers(t *testing.T) {
 		{"Register", script(registerScript), text("OK"), "unexpected type", nil},
 		{"Register", script(registerScript), list(), "redisstore: ", nil},
 		{"Register", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
-		{"Register", script(registerScript), list(now, text("not a record"), text("")), "no head", errRecord},
 		{"Register", script(readScript), list(now), "read answered 1 values", nil},
 		{"Register", script(updateScript), text("yes"), "yes", nil},
 
@@ -208,6 +209,14 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	logged("a job's record cannot be read")
 
+	_, err = sc.s.Update(ctx, sc.waiting, func(*job.Job, job.Instant) error { return nil })
+	if !errors.Is(err, store.ErrUnreadable) || !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Update: %v", err)
+	}
+	if j, err := sc.s.Get(ctx, sc.dead); err != nil || j.State != job.Dead {
+		t.Errorf("%+v, %v; the job is there, only its log is not", j, err)
+	}
+
 	topic, err := sc.s.Topic(ctx, "t")
 	ok(t, "Topic", err)
 	done := topic.States[job.Delivered]
@@ -220,6 +229,56 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	if n, err := sc.s.Purge(ctx, 100); err != nil || int64(n) != done || done == 0 {
 		t.Errorf("purged %d of %d, %v", n, done, err)
+	}
+}
+
+// TestReplacingUnreadable: a name whose record cannot be read can be registered
+// anew, and nothing is left of what had it.
+func TestReplacingUnreadable(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	sc := newScene(t, r, r.URL())
+	ctx := t.Context()
+	for _, c := range []struct {
+		name string
+		key  job.Key
+	}{{"in a bucket", sc.waiting}, {"claimed", sc.claims[0].Job.Key}, {"carried", sc.hint.Key()}, {"dead", sc.dead}} {
+		t.Run(c.name, func(t *testing.T) {
+			before, err := sc.s.Topic(ctx, "t")
+			ok(t, "Topic", err)
+			sh := sc.s.shards[sc.s.shardOf(c.key)]
+			ok(t, "HSET", sc.s.db.HSet(ctx, sh.page(c.key), c.key.String(), "not a record").Err())
+			anew := store.Registration{Key: c.key, UID: ulid.Make().String(), Spec: job.Spec{URL: urlB, When: job.When{Delay: time.Hour}}}
+			out, err := sc.s.Register(ctx, []store.Registration{anew})
+			ok(t, "Register", err)
+			if out[0].Outcome != store.Created {
+				t.Fatalf("outcome %v", out[0].Outcome)
+			}
+			if j, err := sc.s.Get(ctx, c.key); err != nil || j.UID != anew.UID || j.State != job.Waiting {
+				t.Errorf("%+v, %v", j, err)
+			}
+			after, err := sc.s.Topic(ctx, "t")
+			ok(t, "Topic", err)
+			var was, is int64
+			for _, state := range job.States {
+				was, is = was+before.States[state], is+after.States[state]
+			}
+			if was != is {
+				t.Errorf("%v jobs were counted, now %v", before.States, after.States)
+			}
+			for _, old := range []string{sh.bucket("t|http://a.example:80"), sh.dead("t"), sh.ended("t")} {
+				if err := sc.s.db.ZScore(ctx, old, c.key.ID).Err(); !isNil(err) {
+					t.Errorf("still in %s: %v", old, err)
+				}
+			}
+		})
+	}
+	for _, sh := range sc.s.shards {
+		out, err := sc.s.db.HGetAll(ctx, sh.out).Result()
+		ok(t, "HGETALL", err)
+		if n := sc.s.db.ZCount(ctx, sh.bucket("t|http://a.example:80"), "-inf", "(0").Val(); out["http://a.example:80"] != fmt.Sprint(n) && n > 0 {
+			t.Errorf("%v are said to be out, %d are", out, n)
+		}
 	}
 }
 

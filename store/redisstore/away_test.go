@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/internal/testenv"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/storetest"
 )
 
 // TestAnyCommandMayFail lets each call send so many commands, and has Redis
@@ -221,4 +223,23 @@ func TestDeadline(t *testing.T) {
 	if n := sent(); n > len(calls) {
 		t.Errorf("%d commands were sent for %d calls", n, len(calls))
 	}
+}
+
+// TestWakeupsUntilDeadline: a deadline is an end like any other.
+func TestWakeupsUntilDeadline(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	s := open(t, r.URL(), storetest.Options{})
+	t.Cleanup(func() { _ = s.Close() })
+	var wg sync.WaitGroup
+	for n := range 50 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Millisecond)
+			defer cancel()
+			if err := s.Wakeups(ctx, func(int) {}); err != nil {
+				t.Errorf("after %d ms: %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -40,7 +40,7 @@ func popOptions(o *redis.UniversalOptions, shards int) *redis.UniversalOptions {
 	p := *o
 	// A retried pop would throw away what the first one took.
 	p.MaxRetries = -1
-	p.PoolSize = shards + 2
+	p.PoolSize, p.MinIdleConns = shards+2, 0
 	p.ReadTimeout = maxPopWait + time.Second
 	return &p
 }

@@ -80,8 +80,8 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 }
 
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	b := sh.newBatch(len(batch), 8, func(lane job.Lane, name string) []string {
-		return []string{sh.bucket(name), sh.dead(lane.Topic), sh.ended(lane.Topic)}
+	b := sh.newBatch(len(batch), 9, func(lane job.Lane, name string) []string {
+		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
 	for _, i := range batch {
 		t := &all[i]
@@ -92,10 +92,14 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 				return err
 			}
 		}
+		dead := 0
+		if t.To == job.Dead {
+			dead = b.other(sh.dead(store.DeadName(t.Lane, t.Reason)))
+		}
 		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled),
-			fmt.Sprintf("%d %d %d", t.Attempts, t.Snoozes, t.Lapses), t.Reason, attempt, b.index(t.BizKey))
+			fmt.Sprintf("%d %d %d", t.Attempts, t.Snoozes, t.Lapses), t.Reason, attempt, b.index(t.BizKey), dead)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type shardKeys struct {
 	lanes  string // ZSET lane -> when it next needs a look
 	counts string // HASH topic|state -> how many jobs
 	out    string // HASH endpoint -> how many of its jobs are carried or claimed
+	deads  string // ZSET names of the groups of dead letters, all with the score 0
 	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
 	ready  string // LIST of hints
 	lock   string // the carrier's
@@ -37,7 +38,7 @@ const pages = 16
 func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
 	k := shardKeys{
-		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", held: p + "held",
+		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
 	}
 	for n := range k.jobs {
@@ -51,7 +52,7 @@ func newShardKeys(tag string) shardKeys {
 func (k *shardKeys) page(key job.Key) string { return k.jobs[hashOf(key)>>24%pages] }
 
 func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
-func (k *shardKeys) dead(topic string) string  { return k.prefix + "dead:" + topic }
+func (k *shardKeys) dead(group string) string  { return k.prefix + "dead:" + group }
 func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
 func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizKey }
 

@@ -20,7 +20,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 // source shows the store's ZSETs as segments of a listing.
 type source struct{ *Store }
 
-// Segments lists lanes, or the topics with dead or otherwise ended jobs.
+// Segments lists lanes, groups of dead letters, or topics with other ended jobs.
 func (s source) Segments(ctx context.Context, kind store.SegmentKind, topic string) ([]store.Segment, error) {
 	var out []store.Segment
 	for n, sh := range s.shards {
@@ -38,9 +38,14 @@ func (s source) Segments(ctx context.Context, kind store.SegmentKind, topic stri
 	return out, nil
 }
 
+// segmentNames are the names of a shard's segments of a kind.
 func (s source) segmentNames(ctx context.Context, sh *shard, kind store.SegmentKind) ([]string, error) {
-	if kind == store.SegmentLane {
+	switch kind {
+	case store.SegmentLane:
 		return s.lanes(ctx, sh)
+	case store.SegmentDead:
+		names, err := s.db.ZRange(ctx, sh.deads, 0, -1).Result()
+		return names, s.wrap(err)
 	}
 	topics, err := s.countsOf(ctx, sh)
 	if err != nil {
@@ -48,11 +53,7 @@ func (s source) segmentNames(ctx context.Context, sh *shard, kind store.SegmentK
 	}
 	var names []string
 	for topic, states := range topics {
-		n := states[job.Dead]
-		if kind == store.SegmentEnded {
-			n = states[job.Delivered] + states[job.Cancelled] + states[job.Expired]
-		}
-		if n > 0 {
+		if states[job.Delivered]+states[job.Cancelled]+states[job.Expired] > 0 {
 			names = append(names, topic)
 		}
 	}
@@ -128,10 +129,7 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 				out = append(out, nil)
 				continue
 			}
-			j, err := r.whole()
-			if err != nil {
-				s.log.Error("a job's log cannot be read", "error", err)
-			}
+			j := s.whole(r)
 			out = append(out, &j)
 		}
 	}
@@ -144,6 +142,9 @@ func keyOf(seg store.Segment, e store.Entry) (job.Key, error) {
 		return job.ParseKey(e.ID)
 	case store.SegmentLane:
 		lane, err := job.ParseLane(seg.Name)
+		return job.Key{Topic: lane.Topic, ID: e.ID}, err
+	case store.SegmentDead:
+		lane, _, err := store.ParseDeadName(seg.Name)
 		return job.Key{Topic: lane.Topic, ID: e.ID}, err
 	}
 	return job.Key{Topic: seg.Name, ID: e.ID}, nil

@@ -38,17 +38,23 @@ func (s *Store) Listen(ctx context.Context, channel string, receive func(message
 // subscribe calls receive with each message of the channels until ctx ends,
 // and with none when a subscription begins, also one that was broken.
 func (s *Store) subscribe(ctx context.Context, channels []string, receive func(channel string, m *redis.Message)) error {
-	sub := s.db.Subscribe(ctx, channels...)
-	defer sub.Close() //nolint:errcheck // nothing is left to be done about it
-	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	// Without ctx's deadline: the connection would take it for its own, and fail
+	// just before ctx ends.
+	listening, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, cancel)
 	defer stop()
+	sub := s.db.Subscribe(listening, channels...)
+	defer sub.Close() //nolint:errcheck // nothing is left to be done about it
+	stopReading := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	defer stopReading()
 	for {
-		msg, err := sub.ReceiveTimeout(ctx, subscriptionPing)
+		msg, err := sub.ReceiveTimeout(listening, subscriptionPing)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			if isTimeout(err) && sub.Ping(ctx) == nil {
+			if isTimeout(err) && sub.Ping(listening) == nil {
 				continue
 			}
 			return s.wrap(err)

@@ -9,9 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +24,8 @@ import (
 type Options struct {
 	// URL says where Redis is: redis://[user:password@]host:port/db,
 	// rediss:// for TLS, redis-sentinel://[user:password@]master@host:port,host:port/db,
-	// redis-cluster://[user:password@]host:port,host:port.
+	// redis-cluster://[user:password@]host:port,host:port. ParseURL tells which
+	// options may follow behind a question mark.
 	URL string
 	// Namespace keeps several duehooks on one Redis apart. Default "default".
 	Namespace string
@@ -127,147 +125,6 @@ type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
 	l.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
-}
-
-// ParseURL reads the forms of Options.URL.
-func ParseURL(raw string) (*redis.UniversalOptions, error) {
-	scheme, rest, ok := strings.Cut(raw, "://")
-	if !ok {
-		return nil, errors.New("redis URL: write redis://host:port, rediss://, redis-sentinel:// or redis-cluster://")
-	}
-	var o *redis.UniversalOptions
-	var err error
-	switch scheme {
-	case "redis", "rediss":
-		o, err = parseSingle(raw)
-	case "redis-sentinel":
-		o, err = parseSentinel(rest)
-	case "redis-cluster":
-		o, err = parseCluster(rest)
-	default:
-		return nil, fmt.Errorf("redis URL: unknown scheme %q; use redis, rediss, redis-sentinel or redis-cluster", scheme)
-	}
-	if err != nil {
-		return nil, err
-	}
-	o.ContextTimeoutEnabled = true
-	o.DialTimeout = 2 * time.Second
-	// A failed command is tried again, which dials again: retries of its own
-	// would multiply the time that it takes to say that Redis is away.
-	o.DialerRetries = 1
-	o.ReadTimeout, o.WriteTimeout = callTimeout, callTimeout
-	if o.IsClusterMode {
-		o.ReadTimeout = clusterCallTimeout
-	}
-	// RESP3 pushes and client tracking are of no use to us.
-	o.Protocol = 2
-	o.DisableIdentity = true
-	return o, nil
-}
-
-func parseSingle(raw string) (*redis.UniversalOptions, error) {
-	p, err := redis.ParseURL(raw)
-	if err != nil {
-		// The cause may quote a part of the URL, and that of the password.
-		return nil, errors.New("redis URL: write redis://[user:password@]host:port/db, with special characters of the user and the password percent-encoded")
-	}
-	return &redis.UniversalOptions{
-		Addrs: []string{p.Addr}, DB: p.DB, Username: p.Username, Password: p.Password, TLSConfig: p.TLSConfig,
-		PoolSize: p.PoolSize,
-	}, nil
-}
-
-// parseSentinel reads [user:password@]master@host:port,host:port[/db]. The
-// credentials are for the master and its replicas, not for the sentinels.
-func parseSentinel(rest string) (*redis.UniversalOptions, error) {
-	rest, db, err := cutDB(rest)
-	if err != nil {
-		return nil, err
-	}
-	at := strings.LastIndexByte(rest, '@')
-	if at < 0 {
-		return nil, errors.New("redis URL: write redis-sentinel://master@host:port,host:port: the master's name is missing")
-	}
-	hosts, err := splitHosts(rest[at+1:], "26379")
-	if err != nil {
-		return nil, err
-	}
-	o := &redis.UniversalOptions{Addrs: hosts, DB: db}
-	master := rest[:at]
-	if i := strings.LastIndexByte(master, '@'); i >= 0 {
-		if o.Username, o.Password, err = credentials(master[:i]); err != nil {
-			return nil, err
-		}
-		master = master[i+1:]
-	}
-	if master == "" {
-		return nil, errors.New("redis URL: write redis-sentinel://master@host:port,host:port: the master's name is empty")
-	}
-	o.MasterName = master
-	return o, nil
-}
-
-func parseCluster(rest string) (*redis.UniversalOptions, error) {
-	rest, db, err := cutDB(rest)
-	if err != nil {
-		return nil, err
-	}
-	if db != 0 {
-		return nil, errors.New("redis URL: a Redis Cluster has no database numbers; leave /db out")
-	}
-	o := &redis.UniversalOptions{IsClusterMode: true}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		if o.Username, o.Password, err = credentials(rest[:i]); err != nil {
-			return nil, err
-		}
-		rest = rest[i+1:]
-	}
-	o.Addrs, err = splitHosts(rest, "6379")
-	return o, err
-}
-
-func cutDB(rest string) (string, int, error) {
-	rest, path, found := strings.Cut(rest, "/")
-	if !found || path == "" {
-		return rest, 0, nil
-	}
-	db := 0
-	for _, c := range path {
-		if c < '0' || c > '9' || db > 1000 {
-			return "", 0, errors.New("redis URL: what follows the slash must be a database number")
-		}
-		db = db*10 + int(c-'0')
-	}
-	return rest, db, nil
-}
-
-func splitHosts(list, port string) ([]string, error) {
-	hosts := strings.Split(list, ",")
-	for i, h := range hosts {
-		if h == "" {
-			return nil, errors.New("redis URL: a host is missing in the list")
-		}
-		host, p, err := net.SplitHostPort(h)
-		if err != nil {
-			host, p, err = net.SplitHostPort(h + ":" + port)
-		}
-		if _, bad := strconv.ParseUint(p, 10, 16); err != nil || bad != nil || host == "" {
-			return nil, errors.New("redis URL: write each host as host or host:port, an IPv6 address as [address] or [address]:port")
-		}
-		hosts[i] = net.JoinHostPort(host, p)
-	}
-	return hosts, nil
-}
-
-func credentials(s string) (user, password string, err error) {
-	user, password, _ = strings.Cut(s, ":")
-	if user, err = url.PathUnescape(user); err != nil {
-		return "", "", errors.New("redis URL: the user name is not percent-encoded properly")
-	}
-	if password, err = url.PathUnescape(password); err != nil {
-		return "", "", errors.New("redis URL: the password is not percent-encoded properly")
-	}
-	return user, password, nil
 }
 
 // Ping reports whether Redis answers, in a Cluster for all shards.

@@ -25,7 +25,16 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	if err := s.refine(ctx, sh, r); err != nil {
 		return job.Job{}, err
 	}
-	return r.whole()
+	return s.whole(r), nil
+}
+
+// whole is the job with its last attempt, without if the log cannot be read.
+func (s *Store) whole(r *record) job.Job {
+	j, err := r.whole()
+	if err != nil {
+		s.log.Error("a job's log cannot be read", "error", err)
+	}
+	return j
 }
 
 // Attempts reads a job's log.

@@ -13,6 +13,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // record is a job as Redis keeps it: one string, "<head>\n<uid><spec><log>".
@@ -129,7 +130,7 @@ func (r *record) since(t job.Instant) int64 {
 	return int64(t - r.CreatedAt)
 }
 
-var errRecord = errors.New("redisstore: unreadable record")
+var errRecord = fmt.Errorf("redisstore: unreadable record: %w", store.ErrUnreadable)
 
 // head is a head taken apart.
 type head struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -76,9 +77,16 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		var old *record
 		if raw != "" {
 			var err error
-			if old, err = s.decode(ctx, sh, reg.Key, raw); err != nil {
+			old, err = s.decode(ctx, sh, reg.Key, raw)
+			if errors.Is(err, errRecord) {
+				s.log.Error("a job's record cannot be read; it is registered anew", "error", err)
+				err, old, raw = s.forget(ctx, sh, reg.Key, raw), nil, ""
+			}
+			if err != nil {
 				return store.Registered{}, err
 			}
+		}
+		if old != nil {
 			// Our own record: the script was sent again after its reply was lost.
 			if old.UID == reg.UID {
 				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
@@ -111,4 +119,23 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		}
 	}
 	return store.Registered{}, store.ErrConflict
+}
+
+// forget removes what is left of a job whose record raw cannot be read, so that
+// its key is free: the lane that it was in is not known, so from all of its topic.
+func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, raw string) error {
+	lanes, err := s.lanes(ctx, sh)
+	if err != nil {
+		return err
+	}
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.dead(key.Topic), sh.ended(key.Topic)}
+	args := []any{key.ID, key.Topic, raw}
+	for _, lane := range lanes {
+		if strings.HasPrefix(lane, key.Topic+"|") {
+			keys = append(keys, sh.bucket(lane))
+			args = append(args, lane)
+		}
+	}
+	_, err = s.commit(ctx, sh, forgetScript, keys, args)
+	return err
 }

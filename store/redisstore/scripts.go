@@ -32,6 +32,8 @@ var (
 	documentLua string
 	//go:embed lua/entries.lua
 	entriesLua string
+	//go:embed lua/forget.lua
+	forgetLua string
 	//go:embed lua/purge.lua
 	purgeLua string
 	//go:embed lua/hold.lua
@@ -63,6 +65,7 @@ var (
 	settleScript   = script(batchLua+settleLua, runsWhenFull)
 	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
+	forgetScript   = script(forgetLua, runsWhenFull)
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)
 	unholdScript   = script(unholdLua, runsWhenFull)

@@ -67,8 +67,8 @@ func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) 
 	if err := s.refine(ctx, sh, r); err != nil {
 		return nil, err
 	}
-	r.Job, err = r.whole()
-	return r, err
+	r.Job = s.whole(r)
+	return r, nil
 }
 
 // written says what became of a put, in the words of lua/update.lua.
@@ -87,10 +87,11 @@ type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []
 func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
-	oldLane, oldBiz, uid, version := newLane, fresh.Spec.BizKey, []byte{}, ""
+	newDead := store.DeadName(fresh.Lane(), fresh.Reason)
+	oldLane, oldBiz, oldDead, uid, version := newLane, fresh.Spec.BizKey, newDead, []byte{}, ""
 	if old != nil {
 		uid, version = old.uid, strconv.FormatUint(old.Version, 10)
-		oldLane, oldBiz = old.Lane().String(), old.Spec.BizKey
+		oldLane, oldBiz, oldDead = old.Lane().String(), old.Spec.BizKey, store.DeadName(old.Lane(), old.Reason)
 	}
 	encoded, err := fresh.encode()
 	if err != nil {
@@ -101,12 +102,12 @@ func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *reco
 	}
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
-		sh.dead(key.Topic), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey),
+		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,
 		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
-		oldBiz != "" && old != nil, fresh.Spec.BizKey != "",
+		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead,
 	}
 	cmd, err := run(ctx, sh, updateScript, keys, args)
 	if err != nil {

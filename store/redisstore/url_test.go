@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseURLHosts(t *testing.T) {
@@ -55,6 +56,38 @@ func TestParseURLKeepsSecrets(t *testing.T) {
 		if _, err := Open(t.Context(), Options{URL: url}); err == nil {
 			t.Errorf("Open took %s", url)
 		}
+	}
+}
+
+// TestParseURLOptions: an option behind the question mark is honoured or
+// refused, never dropped.
+func TestParseURLOptions(t *testing.T) {
+	const all = "?pool_size=7&min_idle_conns=2&conn_max_idle_time=5m&conn_max_lifetime=1h30m&client_name=a%20b"
+	for _, url := range []string{"rediss://h:1/2", "redis-sentinel://m@h/2", "redis-cluster://h"} {
+		o, err := ParseURL(url + all)
+		if err != nil || o.PoolSize != 7 || o.MinIdleConns != 2 || o.ConnMaxIdleTime != 5*time.Minute ||
+			o.ConnMaxLifetime != 90*time.Minute || o.ClientName != "a b" || o.ReadTimeout == 0 {
+			t.Errorf("%s: %+v, %v", url, o, err)
+		}
+		if p := popOptions(o, 3); p.PoolSize != 5 || p.MinIdleConns != 0 {
+			t.Errorf("%s: connections for pops: %+v", url, p)
+		}
+	}
+	for value, want := range map[string]bool{"true": true, "false": false} {
+		if o, err := ParseURL("rediss://h?skip_verify=" + value); err != nil || o.TLSConfig.InsecureSkipVerify != want {
+			t.Errorf("skip_verify=%s: %+v, %v", value, o, err)
+		}
+	}
+	for _, query := range []string{
+		"read_timeout=1s", "db=2", "pool_size=0", "pool_size=many", "pool_size=1&pool_size=2", "min_idle_conns=-1",
+		"conn_max_idle_time=5", "conn_max_lifetime=-1s", "skip_verify=true", "protocol=3", "max_retries=0", "nonsense", "%zz", "a;b",
+	} {
+		if o, err := ParseURL("redis://h:1/2?" + query); err == nil || !strings.HasPrefix(err.Error(), "redis URL: ") {
+			t.Errorf("%s: %+v, %v", query, o, err)
+		}
+	}
+	if _, err := ParseURL("rediss://h?skip_verify=1"); err == nil {
+		t.Error("skip_verify=1 was taken")
 	}
 }
 

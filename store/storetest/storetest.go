@@ -71,5 +71,5 @@ type testCase struct {
 var cases = slices.Concat(
 	registerCases, conflictCases, updateCases, replayCases, readCases, outlookCases, listCases, cursorCases,
 	carryCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
-	restoreCases, compareCases, keepCases, documentCases, messagingCases, twiceCases, closeCases,
+	restoreCases, compareCases, deadCases, keepCases, documentCases, messagingCases, twiceCases, closeCases,
 )

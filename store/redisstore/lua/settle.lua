@@ -1,10 +1,11 @@
 -- Writes down what came of claims, for those whose token is still current.
--- KEYS lanes counts out held, then of each lane: bucket dead ended
+-- KEYS lanes counts out held deads, then of each lane: bucket ended
 -- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, then for each job:
 --      token to delay if_cancelled tries (attempts snoozes lapses) reason attempt biz (number of its index, 0 for none)
+--      dead (number of its group of dead letters, 0 unless to is dead)
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
 --   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
-local lanes, counts, out, held = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lanes, counts, out, held, deads = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 local reply = { now }
@@ -47,7 +48,7 @@ local function logged(h, rest, attempt, next)
 end
 
 -- finish stores a job that has ended.
-local function finish(j, h, rest, attempt, biz)
+local function finish(j, h, rest, attempt, biz, dead)
   local lane, state = j.lane, h[STATE]
   h[NEXT], h[ENDED] = -1, now - h[CREATED]
   write('ZREM', lane.bucket, j.id)
@@ -61,7 +62,10 @@ local function finish(j, h, rest, attempt, biz)
   end
   rest = logged(h, rest, attempt, 0)
   write_record(j, render(h, rest))
-  write('ZADD', KEYS[lane.keys + (state == DEAD and 2 or 3)], stamp(now, state - FINAL), j.id)
+  write('ZADD', state == DEAD and dead or KEYS[lane.keys + 2], stamp(now, state - FINAL), j.id)
+  if state == DEAD then
+    write('ZADD', deads, 0, lane.name .. '|' .. h[REASON])
+  end
   count(lane.name, state, 1)
 end
 
@@ -77,7 +81,7 @@ local function continue(j, h, rest, attempt, delay)
   count(lane.name, state, 1)
 end
 
-local jobs, others = batch(4, 3, 4, 11)
+local jobs, others = batch(5, 2, 4, 12)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
@@ -98,7 +102,7 @@ for _, j in ipairs(jobs) do
     h[STATE], h[TRIES], h[REASON], h[NONCE], h[VERSION] = to, ARGV[a + 5], reason, SETTLED, number(h[VERSION], 1) + 1
     local rest = string.sub(rec, h[BODY])
     if to >= FINAL then
-      finish(j, h, rest, ARGV[a + 7], others[ARGV[a + 8]])
+      finish(j, h, rest, ARGV[a + 7], others[ARGV[a + 8]], others[ARGV[a + 9]])
     else
       continue(j, h, rest, ARGV[a + 7], ARGV[a + 3])
     end

@@ -1,12 +1,13 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts out held page old_bucket new_bucket dead ended old_biz new_biz
+-- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads
 -- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      record (the new one; '' forgets the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
+--      old_group new_group (of dead letters)
 -- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there.
-local lanes, counts, out, held, page, old_bucket, new_bucket, dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
+local lanes, counts, out, held, page, old_bucket, new_bucket, old_dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local uid, version, record = ARGV[6], ARGV[7], ARGV[8]
@@ -43,7 +44,10 @@ if from then
     from = place(tonumber(s))
     redis.call('ZREM', old_bucket, id)
   elseif from == DEAD then
-    redis.call('ZREM', dead, id)
+    redis.call('ZREM', old_dead, id)
+    if redis.call('EXISTS', old_dead) == 0 then
+      redis.call('ZREM', KEYS[13], ARGV[13])
+    end
   else
     redis.call('ZREM', ended, id)
   end
@@ -65,7 +69,10 @@ if record ~= '' then
     redis.call('ZADD', new_bucket, score(state, ms), id)
     look_at(new_lane, ms)
   else
-    redis.call('ZADD', state == DEAD and dead or ended, stamp(ms, state - FINAL), id)
+    redis.call('ZADD', state == DEAD and KEYS[12] or ended, stamp(ms, state - FINAL), id)
+    if state == DEAD then
+      redis.call('ZADD', KEYS[13], 0, ARGV[14])
+    end
   end
   if ARGV[12] == '1' then
     redis.call('ZADD', KEYS[11], 0, member)

@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// deadGroups reads all pages of the groups of dead letters.
+func (f *fixture) deadGroups(topic string, limit int) []store.DeadGroup {
+	f.Helper()
+	var all []store.DeadGroup
+	cursor := ""
+	for range 1_000 {
+		page, err := f.DeadGroups(f.ctx, topic, limit, cursor)
+		f.noError("DeadGroups", err)
+		if len(page.Groups) > limit {
+			f.Fatalf("a page of %d groups, at most %d were asked for", len(page.Groups), limit)
+		}
+		all = append(all, page.Groups...)
+		if cursor = page.Next; cursor == "" {
+			return all
+		}
+	}
+	f.Fatal("the listing does not end")
+	return nil
+}
+
+// refused is the settlement of a claim that no attempt can help.
+func refused(c store.Claimed, reason string) job.Settlement {
+	return job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Reason: reason, Attempt: attempt(c, 410)}, never)
+}
+
+// grouped is what the groups must be, by name, worked out from all jobs.
+func (f *fixture) grouped(topic string) []store.DeadGroup {
+	f.Helper()
+	groups := map[string]*store.DeadGroup{}
+	var names []string
+	for _, j := range f.list(store.Query{Topic: topic, States: stateOf(job.Dead), Limit: 1_000}) {
+		name := store.DeadName(j.Lane(), j.Reason)
+		g := groups[name]
+		if g == nil {
+			g = &store.DeadGroup{Lane: j.Lane(), Reason: j.Reason, Oldest: j.EndedAt}
+			groups[name], names = g, append(names, name)
+		}
+		g.Count++
+		g.Oldest, g.Newest = min(g.Oldest, j.EndedAt), max(g.Newest, j.EndedAt)
+	}
+	out := make([]store.DeadGroup, len(names))
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		out[i] = *groups[name]
+	}
+	return out
+}
+
+// die makes dead letters of three topics, endpoints and reasons.
+func (f *fixture) die(n int) {
+	f.Helper()
+	regs := make([]store.Registration, n)
+	for i := range regs {
+		regs[i] = reg([]string{"t", "t-u", "u"}[i%3], fmt.Sprintf("job-%03d", i), to(fmt.Sprintf("http://e%d.example/", i%4)))
+	}
+	f.register(store.Created, regs...)
+	var settlements []job.Settlement
+	for i, c := range f.take() {
+		settlements = append(settlements, refused(c, []string{job.ReasonGone, job.ReasonAborted, job.ReasonBlocked}[i%3]))
+	}
+	_, err := f.Settle(f.ctx, settlements)
+	f.noError("Settle", err)
+}
+
+func deadCounted(f *fixture) {
+	equal(f, "groups of nothing", f.deadGroups("", 10), nil)
+	f.die(120)
+	all := f.deadGroups("", 1_000)
+	equal(f, "groups", all, f.grouped(""))
+	total := int64(0)
+	for _, g := range all {
+		total += g.Count
+	}
+	equal(f, "dead letters", total, int64(120))
+	for _, limit := range []int{1, 2, 7} {
+		equal(f, fmt.Sprintf("pages of %d", limit), f.deadGroups("", limit), all)
+	}
+	for _, topic := range []string{"t", "t-u", "u", "none"} {
+		equal(f, "groups of "+topic, f.deadGroups(topic, 3), f.grouped(topic))
+	}
+	// They change with the jobs, and are gone with the last.
+	jobs := f.list(store.Query{States: stateOf(job.Dead), Limit: 1_000})
+	for i, j := range jobs {
+		if i%2 == 0 {
+			f.update(j.Key, replay)
+		} else {
+			f.add(reg(j.Topic, j.ID, delay(long))) // in its place
+		}
+		if i%40 == 0 {
+			equal(f, "groups", f.deadGroups("", 100), f.grouped(""))
+		}
+	}
+	equal(f, "groups in the end", f.deadGroups("", 10), nil)
+}
+
+var deadCases = []testCase{
+	{name: "dead/groups are counted", options: Options{Retention: long}, run: deadCounted},
+	{name: "dead/groups are counted, over shards", options: Options{Shards: 3}, run: deadCounted},
+	{name: "dead/groups are put back", options: Options{}, run: func(f *fixture) {
+		f.die(12)
+		before := f.deadGroups("", 100)
+		var jobs []store.RestoredJob
+		for _, j := range f.list(store.Query{Limit: 100}) {
+			j.ID += "-again"
+			jobs = append(jobs, store.RestoredJob{Job: j})
+		}
+		_, err := f.Restore(f.ctx, jobs)
+		f.noError("Restore", err)
+		for i := range before {
+			before[i].Count *= 2
+		}
+		equal(f, "groups", f.deadGroups("", 100), before)
+	}},
+	{name: "dead/filters by endpoint and reason read no other group", options: Options{Shards: 2}, run: func(f *fixture) {
+		f.die(60)
+		for _, g := range f.deadGroups("", 100) {
+			q := store.Query{
+				Topic: g.Lane.Topic, Endpoint: g.Lane.Endpoint, Reason: g.Reason, States: stateOf(job.Dead), Limit: 1_000,
+			}
+			equal(f, describe(q), int64(len(f.list(q))), g.Count)
+		}
+	}},
+	{name: "dead/cursors that were made up are refused", options: Options{}, run: func(f *fixture) {
+		f.die(12)
+		encode := base64.RawURLEncoding.EncodeToString
+		page, err := f.DeadGroups(f.ctx, "t", 1, "")
+		f.noError("DeadGroups", err)
+		for _, c := range []string{"x", "====", "ü", encode([]byte("t")), encode([]byte("t|e")), page.Next + "!"} {
+			_, err := f.DeadGroups(f.ctx, "", 1, c)
+			f.isError("cursor "+c, err, store.ErrBadCursor)
+		}
+		_, err = f.DeadGroups(f.ctx, "u", 1, page.Next)
+		f.isError("cursor of another topic", err, store.ErrBadCursor)
+		_, err = f.DeadGroups(f.ctx, "", 1, encode([]byte("t|e|made up")))
+		f.noError("a cursor behind nothing", err)
+	}},
+}
