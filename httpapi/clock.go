@@ -10,3 +10,9 @@ func stopwatch() func() time.Duration {
 		return time.Since(start) //nolint:forbidigo // likewise
 	}
 }
+
+// deadline is when a connection has to be done with what it is given, on the
+// machine's clock, as the network's.
+func deadline(d time.Duration) time.Time {
+	return time.Now().Add(d) //nolint:forbidigo // of a connection
+}

@@ -79,6 +79,12 @@ func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/dead", "")
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")
+	if got := a.call("GET", eventsPath, ""); got.Code != 200 {
+		a.t.Errorf("GET %s: %d", eventsPath, got.Code)
+	}
+	a.server.streams.Store(maxStreams)
+	a.wantProblem(codeTooManyStreams, "GET", eventsPath, "")
+	a.server.streams.Store(0)
 	a.want(200, "GET", "/livez", "")
 	a.want(200, "GET", "/readyz", "")
 	a.want(200, "GET", "/openapi.json", "")

@@ -45,6 +45,7 @@ const (
 	codeInvalidRequest       code = "invalid_request"
 	codeDestinationBlocked   code = "destination_blocked"
 	codeRateLimited          code = "rate_limited"
+	codeTooManyStreams       code = "too_many_streams"
 	codeInternalError        code = "internal_error"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeShuttingDown         code = "shutting_down"
@@ -83,6 +84,7 @@ var codes = map[code]struct {
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
 	codeDestinationBlocked:   {http.StatusUnprocessableEntity, "The destination is blocked"},
 	codeRateLimited:          {http.StatusTooManyRequests, "Too many requests"},
+	codeTooManyStreams:       {http.StatusServiceUnavailable, "Too many streams are open"},
 	codeInternalError:        {http.StatusInternalServerError, "Internal error"},
 	codeStoreUnavailable:     {http.StatusServiceUnavailable, "The store is unavailable"},
 	codeShuttingDown:         {http.StatusServiceUnavailable, "The server is shutting down"},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
@@ -56,6 +57,7 @@ type api struct {
 	// operations changes many jobs; nothing works on them.
 	operations *operations.Manager
 	restoring  *fakeRestoring
+	events     *events.Hub
 	// token is sent by call unless the test sets the header itself.
 	token string
 
@@ -73,6 +75,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		}
 	})
 	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
+	a.events = a.newEvents()
 	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, signing.GenerateMasterKey(), "")
 	secret, err := a.signing.EnsureDefault(t.Context(), "")
 	if err != nil {
@@ -89,6 +92,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		Store:      a.faults,
 		Signing:    a.signing,
 		Operations: a.operations,
+		Events:     faultyEvents{a.events, a.faults},
 		Clock:      clock,
 		Logger:     slog.New(slog.DiscardHandler),
 		Policy:     retrypolicy.Default(),
@@ -131,6 +135,11 @@ func (a *api) call(method, target, body string, headers ...string) *httptest.Res
 
 func (a *api) do(r *http.Request, sent []byte) *httptest.ResponseRecorder {
 	a.t.Helper()
+	if r.URL.Path == eventsPath { // it would go on for ever
+		ctx, end := context.WithCancel(r.Context())
+		end()
+		r = r.WithContext(ctx)
+	}
 	got := httptest.NewRecorder()
 	a.server.Handler().ServeHTTP(got, r)
 	o, err := theContract().check(r, sent, got)

@@ -80,9 +80,12 @@ func (m *metrics) countRegistrations(outcome string, n int) {
 	m.registrations.WithLabelValues(outcome).Add(float64(n))
 }
 
-func (m *metrics) observe(route, method string, status int, d time.Duration) {
+// observe counts a request. The duration of a stream says nothing of the server.
+func (m *metrics) observe(route, method string, status int, d time.Duration, stream bool) {
 	m.requests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Inc()
-	m.seconds.WithLabelValues(route).Observe(d.Seconds())
+	if !stream {
+		m.seconds.WithLabelValues(route).Observe(d.Seconds())
+	}
 }
 
 // knownMethod keeps made-up methods from making new series.

@@ -27,7 +27,7 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok {
 			route = unmatched
 		}
-		s.metrics.observe(route, c.Request().Method, c.Response().Status, took)
+		s.metrics.observe(route, c.Request().Method, c.Response().Status, took, streams(c))
 		if ctx := c.Request().Context(); s.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 			s.logAccess(ctx, c, route, err, slog.Duration("took", took))
 		}

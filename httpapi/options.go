@@ -53,6 +53,8 @@ type Options struct {
 	Dashboard Dashboard
 	// Restoring puts back what the store lost; nil means that there is no journal.
 	Restoring store.Restoring
+	// Events are what happens to jobs; nil means that there is no stream of them.
+	Events Events
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise

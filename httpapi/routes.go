@@ -9,6 +9,8 @@ import (
 	"github.com/duehook/duehook/internal/access"
 )
 
+const eventsPath = "/v1/events"
+
 // route is one call of the API.
 type route struct {
 	method string
@@ -56,6 +58,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, (*Server).listKeys},
 	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, (*Server).createKey},
 	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, (*Server).revokeKey},
+	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, (*Server).watchEvents},
 	{http.MethodGet, "/livez", access.Public, bodyIgnored, nil, (*Server).live},
 	{http.MethodGet, "/readyz", access.Public, bodyIgnored, nil, (*Server).ready},
 	{http.MethodGet, "/metrics", access.Read, bodyIgnored, nil, (*Server).metricsPage},

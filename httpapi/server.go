@@ -38,6 +38,9 @@ type Server struct {
 	templates map[string]string // the router's paths as the document writes them
 	changes   map[string]string // calls that change something, by the router's method and path
 	draining  atomic.Bool
+	streams   atomic.Int64    // of events
+	stopping  context.Context // ends when streams have to
+	stop      context.CancelFunc
 }
 
 // New builds the API. It starts nothing.
@@ -63,6 +66,7 @@ func New(o Options) (*Server, error) {
 		templates: map[string]string{},
 		changes:   map[string]string{},
 	}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.handler = s.newRouter()
 	return s, nil
 }
@@ -81,6 +85,7 @@ func (s *Server) newRouter() *echo.Echo {
 			LogErrorFunc:        s.logPanic,
 		}),
 		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
+			Skipper:      streams,
 			Timeout:      s.opts.RequestTimeout,
 			ErrorHandler: func(err error, _ echo.Context) error { return err },
 		}),
@@ -90,6 +95,9 @@ func (s *Server) newRouter() *echo.Echo {
 	s.addDashboard(e)
 	return e
 }
+
+// streams reports whether a call lasts for as long as its client likes.
+func streams(c echo.Context) bool { return c.Path() == eventsPath }
 
 // Handler is the API without a server around it.
 func (s *Server) Handler() http.Handler { return s.handler }
@@ -133,6 +141,7 @@ func (s *Server) listen(server *http.Server, ln net.Listener) error {
 func (s *Server) drain(server *http.Server, cutOff context.CancelFunc) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.DrainTimeout)
 	defer cancel()
+	s.stop() // streams would not end by themselves
 	err := server.Shutdown(ctx)
 	if err == nil {
 		return nil

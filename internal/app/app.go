@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/internal/dashboard"
+	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -53,6 +54,7 @@ type node struct {
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
 	ledger  *ledger.Store // within store; nil: there is none
+	events  *events.Hub
 }
 
 // Run serves until ctx ends, and then stops in order: readiness ends, requests
@@ -131,7 +133,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	apiOptions := httpapi.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
-		Policy: n.policy, CheckURL: n.guard.CheckURL,
+		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events,
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
 	}
 	keyring, keyringErr := n.newKeyring(ctx)
@@ -177,7 +179,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if n.ledger != nil {
 		parts = append(parts, part{"sweeper", n.ledger.Sweep})
 	}
-	return append(parts, part{"operations", bulk.Run}, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
+	parts = append(parts, part{"events", n.events.Run}, part{"operations", bulk.Run})
+	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {
 				return err

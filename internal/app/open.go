@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
@@ -24,7 +25,8 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 			return nil, err
 		}
 	}
-	observed, err := store.Observe(s, n.metrics)
+	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
+	observed, err := store.Observe(n.events.Observe(s), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -1,0 +1,205 @@
+package events
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+)
+
+const (
+	eventsChannel = "events"
+	// watchChannel carries the word that somebody watches. Nodes tell what
+	// happens for as long as they have heard it lately.
+	watchChannel  = "watch"
+	watchEvery    = 2 * time.Second
+	watchedFor    = 3 * watchEvery
+	flushEvery    = 100 * time.Millisecond
+	retryPause    = time.Second
+	lingering     = time.Minute // for watchers that come back
+	maxPending    = 1000        // events of a node within flushEvery
+	routineShare  = maxPending * 4 / 5
+	perMessage    = 100 // with names of full length, a message is below store.MaxMessage
+	remembered    = 5000
+	publishWithin = 2 * time.Second
+)
+
+// Bus passes messages between nodes. Every store.Store is one.
+type Bus interface {
+	Publish(ctx context.Context, channel string, message []byte) error
+	Listen(ctx context.Context, channel string, receive func(message []byte)) error
+}
+
+// Options of New. Bus is required.
+type Options struct {
+	Bus    Bus
+	Clock  job.Clock    // nil: the machine's
+	Logger *slog.Logger // nil: none
+}
+
+// Hub takes the events of this node, and gives watchers those of all nodes.
+type Hub struct {
+	o    Options
+	boot string // in the IDs of this process
+
+	out outbox
+	in  inbox
+}
+
+// outbox is what this node has not told yet.
+type outbox struct {
+	mu      sync.Mutex
+	watched time.Time // until then somebody watches
+	pending []Event
+	dropped bool
+	next    uint64
+	filled  chan struct{} // told when pending is no longer empty
+}
+
+// New makes a Hub, which works while Run does.
+func New(o Options) *Hub {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Hub{o: o, boot: strings.ToLower(rand.Text()[:10])}
+	h.out.filled = make(chan struct{}, 1)
+	h.in.init()
+	return h
+}
+
+// Watched reports whether anybody watches: nothing need be emitted otherwise.
+func (h *Hub) Watched() bool {
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	return h.o.Clock.Now().Before(h.out.watched)
+}
+
+// Emit tells watchers. It never waits; when there is too much to tell, a Gap
+// stands for what is left out.
+func (h *Hub) Emit(events ...Event) {
+	if len(events) == 0 {
+		return
+	}
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	if !h.o.Clock.Now().Before(h.out.watched) {
+		return
+	}
+	for _, e := range events {
+		room := maxPending
+		if e.Type.routine() {
+			room = routineShare
+		}
+		if len(h.out.pending) >= room {
+			h.out.dropped = true
+			continue
+		}
+		h.out.pending = append(h.out.pending, h.out.identified(e, h.boot))
+	}
+	select {
+	case h.out.filled <- struct{}{}:
+	default: // it is told
+	}
+}
+
+func (o *outbox) identified(e Event, boot string) Event {
+	o.next++
+	e.ID = fmt.Sprintf("%s-%d", boot, o.next)
+	return e
+}
+
+// take empties the outbox.
+func (h *Hub) take() []Event {
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	batch := h.out.pending
+	if h.out.dropped {
+		batch = append(batch, h.out.identified(Event{Type: Gap, At: job.InstantOf(h.o.Clock.Now())}, h.boot))
+	}
+	h.out.pending, h.out.dropped = nil, false
+	return batch
+}
+
+// Run passes events on until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		h.listen(ctx, watchChannel, func(m []byte) {
+			if m != nil {
+				h.heard()
+			}
+		})
+		return nil
+	})
+	group.Go(func() error {
+		h.tell(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		h.follow(ctx)
+		return nil
+	})
+	return group.Wait()
+}
+
+func (h *Hub) heard() {
+	h.out.mu.Lock()
+	defer h.out.mu.Unlock()
+	h.out.watched = h.o.Clock.Now().Add(watchedFor)
+}
+
+// listen listens until ctx ends, also after failures.
+func (h *Hub) listen(ctx context.Context, channel string, receive func(m []byte)) {
+	for ctx.Err() == nil {
+		if err := h.o.Bus.Listen(ctx, channel, receive); err != nil {
+			h.o.Logger.DebugContext(ctx, "events of other nodes are missed", "error", err)
+			_ = job.Sleep(ctx, h.o.Clock, retryPause)
+		}
+	}
+}
+
+// tell publishes what is emitted, a few times a second.
+func (h *Hub) tell(ctx context.Context) {
+	for {
+		select {
+		case <-h.out.filled:
+		case <-ctx.Done():
+			return
+		}
+		if job.Sleep(ctx, h.o.Clock, flushEvery) != nil {
+			return
+		}
+		batch := h.take()
+		for len(batch) > 0 {
+			n := min(len(batch), perMessage)
+			h.publish(ctx, eventsChannel, batch[:n])
+			batch = batch[n:]
+		}
+	}
+}
+
+// publish is best effort: who missed something is told so when the connection
+// is back.
+func (h *Hub) publish(ctx context.Context, channel string, batch []Event) {
+	message, err := json.Marshal(batch)
+	if err != nil {
+		h.o.Logger.WarnContext(ctx, "events cannot be told", "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishWithin)
+	defer cancel()
+	if err := h.o.Bus.Publish(ctx, channel, message); err != nil {
+		h.o.Logger.DebugContext(ctx, "events were not told", "error", err)
+	}
+}

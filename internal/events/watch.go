@@ -1,0 +1,226 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// inbox is what watchers of this node may still want to see.
+type inbox struct {
+	mu       sync.Mutex
+	watchers map[*Watcher]struct{}
+	changed  chan struct{} // closed when anything below changes, and made anew
+	ready    bool          // events are being received
+	events   []Event       // the latest
+	first    uint64        // the position of events[0]
+	gaps     uint64
+}
+
+func (in *inbox) init() {
+	in.watchers, in.changed = map[*Watcher]struct{}{}, make(chan struct{})
+}
+
+// wake tells all who wait for a change. The caller has the lock.
+func (in *inbox) wake() {
+	close(in.changed)
+	in.changed = make(chan struct{})
+}
+
+// state is a look at the inbox.
+func (in *inbox) state() (watchers int, ready bool, changed <-chan struct{}) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.watchers), in.ready, in.changed
+}
+
+// Watcher receives events. It is for one goroutine, and must be closed.
+type Watcher struct {
+	hub  *Hub
+	next uint64 // position
+	gap  bool   // to be told first
+}
+
+// Watch gives the events from now on; after an ID, those since that event. It
+// returns once they are being received; an error wraps store.ErrUnavailable.
+func (h *Hub) Watch(ctx context.Context, after string) (*Watcher, error) {
+	w := &Watcher{hub: h}
+	in := &h.in
+	in.mu.Lock()
+	in.watchers[w] = struct{}{}
+	in.wake()
+	in.mu.Unlock()
+	for {
+		_, ready, changed := in.state()
+		if ready {
+			w.place(after)
+			return w, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			w.Close()
+			return nil, fmt.Errorf("%w: events of other nodes cannot be received: %w", store.ErrUnavailable, ctx.Err())
+		}
+	}
+}
+
+// place puts the watcher behind the event with the ID, or at the end.
+func (w *Watcher) place(after string) {
+	in := &w.hub.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	w.next = in.first + uint64(len(in.events))
+	if after == "" {
+		return
+	}
+	for i := range in.events {
+		if in.events[i].ID == after {
+			w.next = in.first + uint64(i) + 1
+			return
+		}
+	}
+	w.gap = true
+}
+
+// Next waits for events. It returns the cause of ctx when that ends.
+func (w *Watcher) Next(ctx context.Context) ([]Event, error) {
+	for {
+		events, changed := w.unread()
+		if len(events) > 0 {
+			return events, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (w *Watcher) unread() ([]Event, <-chan struct{}) {
+	in := &w.hub.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var events []Event
+	if w.gap || w.next < in.first { // the latter: it was too slow
+		w.gap, w.next = false, max(w.next, in.first)
+		events = append(events, Event{Type: Gap, At: job.InstantOf(w.hub.o.Clock.Now())})
+	}
+	events = append(events, in.events[w.next-in.first:]...)
+	w.next = in.first + uint64(len(in.events))
+	return events, in.changed
+}
+
+// Close ends the watching.
+func (w *Watcher) Close() {
+	in := &w.hub.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.watchers, w)
+	in.wake()
+}
+
+// follow receives the events of all nodes while there are watchers, and a while
+// longer.
+func (h *Hub) follow(ctx context.Context) {
+	for h.awaitWatchers(ctx) {
+		group, following := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			h.listen(following, eventsChannel, h.receive)
+			return nil
+		})
+		group.Go(func() error { return h.askFor(following) })
+		_ = group.Wait() // nobody watches any more, or ctx has ended
+		h.in.forget()
+	}
+}
+
+// awaitWatchers returns false when ctx has ended.
+func (h *Hub) awaitWatchers(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		watchers, _, changed := h.in.state()
+		if watchers > 0 {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+var errUnwatched = errors.New("nobody watches")
+
+// askFor lets all nodes know that somebody watches, until nobody has for a
+// while.
+func (h *Hub) askFor(ctx context.Context) error {
+	last := h.o.Clock.Now()
+	for {
+		watchers, _, _ := h.in.state()
+		now := h.o.Clock.Now()
+		if watchers > 0 {
+			last = now
+		} else if now.Sub(last) > lingering {
+			return errUnwatched
+		}
+		h.heard() // this node need not hear it from others
+		h.publish(ctx, watchChannel, []Event{})
+		if err := job.Sleep(ctx, h.o.Clock, watchEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// receive takes a message; none says that some may have been lost.
+func (h *Hub) receive(message []byte) {
+	in := &h.in
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	defer in.wake()
+	if message == nil {
+		if in.ready {
+			in.add(Event{Type: Gap, At: job.InstantOf(h.o.Clock.Now()), ID: fmt.Sprintf("%s-gap-%d", h.boot, in.gaps)})
+			in.gaps++
+		}
+		in.ready = true
+		return
+	}
+	var batch []Event
+	if err := json.Unmarshal(message, &batch); err != nil {
+		h.o.Logger.Debug("an unreadable message of another node, perhaps of another version", "error", err)
+		return
+	}
+	in.add(batch...)
+}
+
+func (in *inbox) add(events ...Event) {
+	in.events = append(in.events, events...)
+	if len(in.events) > 2*remembered { // seldom, as it copies
+		n := len(in.events) - remembered
+		in.events = slices.Clone(in.events[n:])
+		in.first += uint64(n)
+	}
+}
+
+// forget is for when nothing is received any more. Who came at that moment is
+// told.
+func (in *inbox) forget() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.first += uint64(len(in.events))
+	in.events, in.ready = nil, false
+	for w := range in.watchers {
+		w.gap = true
+	}
+	in.wake()
+}
