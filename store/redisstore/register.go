@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -128,13 +129,19 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, raw string) 
 	if err != nil {
 		return err
 	}
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.dead(key.Topic), sh.ended(key.Topic)}
-	args := []any{key.ID, key.Topic, raw}
+	groups, err := s.db.ZRange(ctx, sh.deads, 0, -1).Result()
+	if err != nil {
+		return s.wrap(err)
+	}
+	foreign := func(name string) bool { return !strings.HasPrefix(name, key.Topic+"|") }
+	lanes, groups = slices.DeleteFunc(lanes, foreign), slices.DeleteFunc(groups, foreign)
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic)}
+	args := []any{key.ID, key.Topic, raw, len(lanes)}
 	for _, lane := range lanes {
-		if strings.HasPrefix(lane, key.Topic+"|") {
-			keys = append(keys, sh.bucket(lane))
-			args = append(args, lane)
-		}
+		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
+	}
+	for _, group := range groups {
+		keys, args = append(keys, sh.dead(group)), append(args, group)
 	}
 	_, err = s.commit(ctx, sh, forgetScript, keys, args)
 	return err

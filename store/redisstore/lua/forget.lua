@@ -1,26 +1,39 @@
 -- Forgets a job whose record cannot be read, if that is still what stands there.
--- KEYS lanes counts out page dead ended, then the buckets of its topic
--- ARGV id topic record, then the lanes of the buckets
+-- KEYS lanes counts out page deads ended, then buckets of its topic, then groups of dead letters
+-- ARGV id topic record, number of buckets, then the names of their lanes and of the groups
 -- Returns 1 when nothing is left of it, 0 when something else stands there.
-local lanes, counts, out, page = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local id, topic = ARGV[1], ARGV[2]
+local lanes, counts, out, page, deads, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local id, topic, buckets = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local rec = redis.call('HGET', page, topic .. '/' .. id)
 if not rec then
   return 1
 elseif rec ~= ARGV[3] then
   return 0
 end
-for k = 5, #KEYS do
-  local s = redis.call('ZSCORE', KEYS[k], id)
+
+-- leave takes the entry out of a ZSET, and gives its state there, or nil.
+local function leave(key)
+  local s = redis.call('ZSCORE', key, id)
   if s then
-    redis.call('ZREM', KEYS[k], id)
-    local state = place(tonumber(s))
-    if k < 7 then
-      count(topic .. '|', state + FINAL, -1)
-    else
-      local lane = ARGV[k - 3]
-      count(lane, state, -1)
-      drop_lane(lanes, KEYS[k], lane)
+    redis.call('ZREM', key, id)
+    return (place(tonumber(s)))
+  end
+end
+
+local state = leave(ended)
+if state then
+  count(topic .. '|', state + FINAL, -1)
+end
+for k = 7, #KEYS do
+  local name = ARGV[k - 2]
+  state = leave(KEYS[k])
+  if state and k < 7 + buckets then
+    count(name, state, -1)
+    drop_lane(lanes, KEYS[k], name)
+  elseif state then
+    count(topic .. '|', DEAD, -1)
+    if redis.call('EXISTS', KEYS[k]) == 0 then
+      redis.call('ZREM', deads, name)
     end
   end
 end
