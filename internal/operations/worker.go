@@ -19,8 +19,9 @@ const (
 
 	atOnce = 32 // jobs of an operation that are changed at a time
 	// burst is the part of a second whose jobs may be changed at once after a
-	// delay, so that the rate is reached although timers are late.
-	burst = 20
+	// delay, so that the rate is reached although timers are late and writing
+	// progress takes a while: a quarter.
+	burst = 4
 )
 
 // Ends of a worker's work, and of a job's turn.
