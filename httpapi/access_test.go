@@ -164,7 +164,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		case strings.HasPrefix(template, "/v1/keys"), strings.Contains(template, "/signing"),
 			r.Method+" "+template == "POST /v1/restore":
 			want = access.Admin
-		case rt.method == http.MethodGet, template == "/v1/operations": // POST is a dry run's too; see TestOperationsNeedTheirScope
+		case rt.method == http.MethodGet, template == "/v1/jobs/plan", template == "/v1/operations": // POST is a dry run's too; see TestOperationsNeedTheirScope
 			want = access.Read
 		}
 		if rt.scope != want {
@@ -366,6 +366,7 @@ func TestChangesLeaveAuditLines(t *testing.T) {
 		{"POST", "/v1/signing/rotate", "", a.token, id, name, "POST /v1/signing/rotate", "", "ok"},
 		{"GET", "/v1/signing", "", a.token, "", "", "", "", ""},
 		{"GET", "/v1/jobs/t/a", "", a.token, "", "", "", "", ""},
+		{"POST", "/v1/jobs/plan", registration, a.token, "", "", "", "", ""},
 		{"GET", "/v1/keys", "", a.token, "", "", "", "", ""},
 		{"PUT", "/v1/jobs/t/a", "", a.token, "", "", "", "", ""},
 	} {

@@ -77,6 +77,8 @@ func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/jobs/t/waits", "")
 	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
 	a.want(200, "GET", "/v1/dead", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/explain", "")
+	a.want(200, "POST", "/v1/jobs/plan", fmt.Sprintf(okJob, "waits"))
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")
 	if got := a.call("GET", eventsPath, ""); got.Code != 200 {
@@ -223,6 +225,7 @@ func coverRefusals(a *keyedAPI) {
 	}
 	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/nothing", "")
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
 }
 
@@ -245,6 +248,7 @@ func coverRestore(a *keyedAPI) {
 func coverFaults(a *keyedAPI) {
 	valid := map[string]string{
 		"POST /v1/jobs":               fmt.Sprintf(okJob, "fault"),
+		"POST /v1/jobs/plan":          fmt.Sprintf(okJob, "fault"),
 		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
 		"POST /v1/keys":               `{"scope":"read"}`,
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,

@@ -290,6 +290,13 @@ func (f *faultyStore) Attempts(ctx context.Context, key job.Key) ([]job.Attempt,
 	return f.Store.Attempts(ctx, key)
 }
 
+func (f *faultyStore) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	if err := f.err(); err != nil {
+		return store.Outlook{}, err
+	}
+	return f.Store.Outlook(ctx, key)
+}
+
 func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if err := f.err(); err != nil {
 		return store.Page{}, err

@@ -77,6 +77,9 @@ type Options struct {
 	// Policy is the server's retry policy, which decides max_attempts of a job
 	// without its own.
 	Policy retrypolicy.Policy
+	// Carry is what the carriers of the store are told, by which jobs that wait
+	// are explained.
+	Carry store.CarryOptions
 	// CheckURL refuses destinations at registration, with an error for the
 	// log; nil refuses none.
 	CheckURL func(rawURL string) error

@@ -30,11 +30,13 @@ type route struct {
 var routes = []route{
 	{http.MethodPost, "/v1/jobs", access.Write, bodyJSON, nil, (*Server).register},
 	{http.MethodPost, "/v1/jobs/batch", access.Write, bodyJSON, nil, (*Server).registerBatch},
+	{http.MethodPost, planPath, access.Read, bodyJSON, nil, (*Server).planJob},
 	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*Server).listJobs},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*Server).getJob},
 	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*Server).patchJob},
 	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*Server).cancelJob},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*Server).listAttempts},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*Server).explainJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyEmptyJSON, nil, (*Server).replayJob},
 	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*Server).createOperation}, // a dry run; the rest needs Write
@@ -65,6 +67,9 @@ var routes = []route{
 	{http.MethodGet, "/openapi.json", access.Read, bodyIgnored, nil, (*Server).document},
 }
 
+// planPath is that of the POST that changes nothing.
+const planPath = "/v1/jobs/plan"
+
 // echoPath writes {name} as the router does.
 var echoPath = strings.NewReplacer("{", ":", "}", "")
 
@@ -74,7 +79,7 @@ func (s *Server) addRoutes(e *echo.Echo) {
 	for _, rt := range routes {
 		path := echoPath.Replace(rt.path)
 		s.templates[path] = rt.path
-		if rt.method != http.MethodGet {
+		if rt.method != http.MethodGet && rt.path != planPath {
 			s.changes[rt.method+" "+path] = rt.method + " " + rt.path
 		}
 		handler := s.guard(rt)

@@ -1,10 +1,6 @@
 package retrypolicy
 
-import (
-	"math"
-
-	"github.com/duehook/duehook/job"
-)
+import "github.com/duehook/duehook/job"
 
 // Window is when something happens: from Earliest to Latest, both included.
 type Window struct{ Earliest, Latest job.Instant }
@@ -64,6 +60,6 @@ func (p Policy) ForecastAfter(n int, failed Window, expires job.Instant) Forecas
 // when none does.
 func (p Policy) after(n int, failed Window) (Window, bool) {
 	shortest, more := p.Next(n, func() float64 { return 0 })
-	longest, _ := p.Next(n, func() float64 { return math.Nextafter(1, 0) })
+	longest, _ := p.Next(n, func() float64 { return 1 }) // never quite
 	return Window{failed.Earliest.Add(shortest), failed.Latest.Add(longest)}, more
 }

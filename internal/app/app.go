@@ -134,6 +134,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
 		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events,
+		Carry: store.CarryOptions{
+			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
+		},
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
 	}
 	keyring, keyringErr := n.newKeyring(ctx)
@@ -156,7 +159,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency,
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})
 	dispatchOptions := dispatcher.Options{
@@ -212,10 +215,11 @@ func (n *node) secure(o *httpapi.Options, ln net.Listener) ([]part, error) {
 	return append(parts, part{"keys", keys.Run}), nil
 }
 
-// The carrier's own defaults, written down to be stretched.
+// The carrier's own defaults, written down to be stretched and to be told others.
 const (
-	carrierLock = 15 * time.Second
-	carrierPoll = time.Second
+	carrierLock   = 15 * time.Second
+	carrierPoll   = time.Second
+	carrierProbes = 3
 )
 
 // stretched is d on a clock that runs faster than the machine's.

@@ -1,0 +1,124 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/explain"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+// explainJob answers GET /v1/jobs/{topic}/{id}/explain.
+func (s *Server) explainJob(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	o, err := s.opts.Store.Outlook(c.Request().Context(), key)
+	if err != nil {
+		return err
+	}
+	e := explain.Job(&o, s.opts.Policy, s.opts.Carry)
+	view := explanationView{
+		Now:        instant(o.Now),
+		Job:        viewJob(&o.Job, s.opts.Policy),
+		Reasons:    make([]reasonView, len(e.Reasons)),
+		ExpectedAt: instant(e.Expected),
+		Ladder:     viewLadder(&e.Forecast, e.Expires),
+	}
+	for i := range e.Reasons {
+		r := &e.Reasons[i]
+		view.Reasons[i] = reasonView{Code: r.Code, Detail: r.Detail, Until: instant(r.Until), Node: orNull(&r.Node)}
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
+// planJob answers POST /v1/jobs/plan: what would come of a registration.
+func (s *Server) planJob(c echo.Context) error {
+	reg, err := s.readRegistration(c)
+	if err != nil {
+		return err
+	}
+	now, err := s.storeNow(c, reg.Key)
+	if err != nil {
+		return err
+	}
+	j := reg.Job(now)
+	policy := s.opts.Policy.For(j.Spec.Retry)
+	forecast := policy.Forecast(1, retrypolicy.At(j.DueAt), j.ExpiresAt)
+	return writeJSON(c, http.StatusOK, planView{
+		Now:         instant(now),
+		DueAt:       instant(j.DueAt),
+		MaxAttempts: policy.MaxAttempts(),
+		Ladder:      viewLadder(&forecast, j.ExpiresAt),
+	})
+}
+
+// storeNow is the time of the store's clock, by which registrations count.
+func (s *Server) storeNow(c echo.Context, key job.Key) (job.Instant, error) {
+	o, err := s.opts.Store.Outlook(c.Request().Context(), key)
+	if errors.Is(err, store.ErrNotFound) { // as a rule
+		err = nil
+	}
+	return o.Now, err
+}
+
+// explanationView is why a job has not run, and what follows.
+type explanationView struct {
+	Now        instant      `json:"now"`
+	Reasons    []reasonView `json:"reasons"`
+	ExpectedAt instant      `json:"expected_at"`
+	Ladder     ladderView   `json:"ladder"`
+	Job        jobView      `json:"job"`
+}
+
+type reasonView struct {
+	Code   string  `json:"code"`
+	Detail string  `json:"detail"`
+	Until  instant `json:"until"`
+	Node   *string `json:"node"`
+}
+
+type planView struct {
+	Now         instant    `json:"now"`
+	DueAt       instant    `json:"due_at"`
+	MaxAttempts int        `json:"max_attempts"`
+	Ladder      ladderView `json:"ladder"`
+}
+
+// ladderView is what comes of a job whose attempts all fail.
+type ladderView struct {
+	Attempts  []plannedView `json:"attempts"`
+	DeadAt    *windowView   `json:"dead_at"`
+	ExpiresAt instant       `json:"expires_at"`
+}
+
+type windowView struct {
+	EarliestAt instant `json:"earliest_at"`
+	LatestAt   instant `json:"latest_at"`
+}
+
+type plannedView struct {
+	Number int `json:"number"`
+	windowView
+}
+
+func viewLadder(f *retrypolicy.Forecast, expires job.Instant) ladderView {
+	v := ladderView{Attempts: make([]plannedView, len(f.Attempts)), ExpiresAt: instant(expires)}
+	for i, a := range f.Attempts {
+		v.Attempts[i] = plannedView{a.Number, viewWindow(a.Window)}
+	}
+	if f.Dead != nil {
+		dead := viewWindow(*f.Dead)
+		v.DeadAt = &dead
+	}
+	return v
+}
+
+func viewWindow(w retrypolicy.Window) windowView {
+	return windowView{instant(w.Earliest), instant(w.Latest)}
+}

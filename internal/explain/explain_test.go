@@ -1,0 +1,283 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+)
+
+const now = job.Instant(1_767_258_000_000) // 2026-01-01T09:00:00Z
+
+func in(d time.Duration) job.Instant { return now.Add(d) }
+
+var (
+	policy = retrypolicy.Policy{Steps: []time.Duration{time.Minute, time.Hour}, Limit: 2}
+	carry  = store.CarryOptions{Cap: 10, EndpointLimit: 100, ProbeLimit: 3, TopicLimits: map[string]int{"slow": 5}}
+)
+
+// waiting is the outlook of a job that is due, with nothing in its way.
+func waiting(change ...func(o *store.Outlook)) *store.Outlook {
+	o := &store.Outlook{
+		Now: now, At: in(-time.Second), Look: in(-time.Second), Shards: 1,
+		Job: job.Job{
+			Key: job.Key{Topic: "t", ID: "1"}, Spec: job.Spec{URL: "https://shop.example/hook"},
+			CreatedAt: in(-time.Hour), DueAt: in(-time.Second), NextAt: in(-time.Second),
+		},
+	}
+	for _, c := range change {
+		c(o)
+	}
+	return o
+}
+
+func due(d time.Duration) func(*store.Outlook) {
+	return func(o *store.Outlook) { o.Job.NextAt, o.Job.DueAt, o.At, o.Look = in(d), in(d), in(d), in(d) }
+}
+
+// failed: two attempts have, and the next is due as reason says.
+func failed(reason string, d time.Duration) func(*store.Outlook) {
+	return func(o *store.Outlook) {
+		due(d)(o)
+		o.Job.State, o.Job.Attempts = job.Retrying, 2
+		o.Job.LastAttempt = &job.Attempt{Number: 2, Status: 503, NextAt: o.Job.NextAt, Reason: reason}
+	}
+}
+
+func running(lease time.Duration) func(*store.Outlook) {
+	return func(o *store.Outlook) { o.Job.State, o.At, o.Worker = job.Running, in(lease), "node-7" }
+}
+
+func ttl(d time.Duration) func(*store.Outlook) {
+	return func(o *store.Outlook) { o.Job.ExpiresAt = in(d) }
+}
+
+func held(d time.Duration) func(*store.Outlook) {
+	return func(o *store.Outlook) { o.Gate = store.Gate{HeldUntil: in(d), ProbedUntil: in(2 * d)} }
+}
+
+func out(n int64) func(*store.Outlook) {
+	return func(o *store.Outlook) { o.EndpointOut, o.LaneOut = n, n }
+}
+
+func topic(name string) func(*store.Outlook) { return func(o *store.Outlook) { o.Job.Topic = name } }
+
+func cancelled(o *store.Outlook) { o.Job.CancelRequested = true }
+
+func TestReasons(t *testing.T) {
+	type reason struct {
+		Code  string
+		Until job.Instant
+		Node  string
+		part  string // of the sentence
+	}
+	none := job.Instant(0)
+	tests := []struct {
+		name     string
+		o        *store.Outlook
+		expected job.Instant
+		reasons  []reason
+	}{
+		{"not due", waiting(due(time.Hour)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "Attempt 1 is due at 2026-01-01T10:00:00.000Z."}}},
+		{
+			"by the ladder", waiting(failed(job.ReasonLadder, time.Hour)), in(time.Hour),
+			[]reason{{CodeNotDue, in(time.Hour), "", "Attempt 2 failed (status 503). By the retry ladder, attempt 3 is due"}},
+		},
+		{
+			"when the receiver said", waiting(failed(job.ReasonRetryAfter, time.Hour)), in(time.Hour),
+			[]reason{{CodeNotDue, in(time.Hour), "", "the receiver asked for the next one at 2026-01-01T10"}},
+		},
+		{
+			"snoozed", waiting(failed(job.ReasonSnoozed, time.Hour)), in(time.Hour),
+			[]reason{{CodeNotDue, in(time.Hour), "", "no attempt was used"}},
+		},
+		{
+			"a client moved the retry", waiting(failed(job.ReasonLadder, time.Hour), due(time.Minute)), in(time.Minute),
+			[]reason{{CodeNotDue, in(time.Minute), "", "Attempt 3 is due at"}},
+		},
+		{
+			"the endpoint is held", waiting(held(time.Minute)), in(time.Minute),
+			[]reason{{CodeEndpointHeld, in(time.Minute), "", "https://shop.example:443 has failed"}},
+		},
+		{"held for longer than it waits", waiting(due(time.Second), held(time.Minute)), in(time.Minute), []reason{
+			{CodeNotDue, in(time.Second), "", "is due"}, {CodeEndpointHeld, in(time.Minute), "", "is held until 2026-01-01T09:01"},
+		}},
+		{"held for less long", waiting(due(time.Hour), held(time.Minute)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "is due"}}},
+		{"held, but not full", waiting(held(time.Minute), out(100)), in(time.Minute), []reason{{CodeEndpointHeld, in(time.Minute), "", ""}}},
+		{
+			"probed", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(3)), now,
+			[]reason{{CodeEndpointRecovering, none, "", "3 are under way, 3 may be"}},
+		},
+		{"probed, with a place", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(2)), now, []reason{{Code: CodeCarrierBehind}}},
+		{
+			"ramping up", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(12)), now,
+			[]reason{{CodeEndpointRecovering, none, "", "12 are under way, 12 may be"}},
+		},
+		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
+		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
+			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are under way, and no more than 100 may be. 1 job of"},
+		}},
+		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "under way in its shard, and no more than 34 may be. It is the first in line."}}},
+		{"full, but not due", waiting(due(time.Hour), out(100)), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
+		{"the topic is full", waiting(topic("slow"), out(5)), now, []reason{{CodeTopicLimit, none, "", "5 jobs of the topic slow"}}},
+		{
+			"the ready list is full", waiting(func(o *store.Outlook) { o.ReadyList, o.Ahead = 10, 17 }), now,
+			[]reason{{CodeReadyListFull, none, "", "17 jobs of its topic and endpoint were due before it"}},
+		},
+		{"ready", waiting(func(o *store.Outlook) { o.Job.State, o.At, o.ReadyList = job.Ready, in(15*time.Second), 4 }), now, []reason{
+			{CodeReady, none, "", "the ready list holds 4 hints. If none takes it by 2026-01-01T09:00:15.000Z"},
+		}},
+		{"ready, and held since", waiting(held(time.Minute), func(o *store.Outlook) { o.Job.State, o.At = job.Ready, in(15*time.Second) }), in(time.Minute), []reason{
+			{Code: CodeEndpointHeld, Until: in(time.Minute)}, {Code: CodeReady},
+		}},
+		{
+			"in flight", waiting(running(20 * time.Second)), none,
+			[]reason{{CodeInFlight, in(20 * time.Second), "node-7", "Attempt 1 is under way, leased by node node-7 until 2026-01-01T09:00:20.000Z."}},
+		},
+		{"in flight, the TTL passed", waiting(running(20*time.Second), ttl(-1)), none, []reason{{CodeInFlight, in(20 * time.Second), "node-7", ""}}},
+		{
+			"in flight somewhere", waiting(running(20*time.Second), func(o *store.Outlook) { o.Worker = "" }), none,
+			[]reason{{CodeInFlight, in(20 * time.Second), "", "leased by a node until"}},
+		},
+		{"cancelled in flight", waiting(running(20*time.Second), cancelled), none, []reason{
+			{CodeCancelNoted, none, "", "attempt 1 in flight"}, {Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
+		}},
+		{
+			"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 2 }), now,
+			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 3 of at most 10"}},
+		},
+		{
+			"the TTL ends first", waiting(due(time.Hour), ttl(time.Minute)), none,
+			[]reason{{Code: CodeNotDue, Until: in(time.Hour)}, {CodeTTLFirst, in(time.Minute), "", "it is going to expire"}},
+		},
+		{
+			"the TTL ends before the hold", waiting(held(time.Hour), ttl(time.Minute)), none,
+			[]reason{{Code: CodeEndpointHeld, Until: in(time.Hour)}, {Code: CodeTTLFirst, Until: in(time.Minute)}},
+		},
+		{"the TTL has ended", waiting(ttl(-time.Minute)), none, []reason{{CodeTTLFirst, in(-time.Minute), "", "it ends as expired"}}},
+		{"nothing keeps it", waiting(), now, []reason{
+			{CodeCarrierBehind, none, "", "due since 2026-01-01T08:59:59.000Z and is to be carried; carriers are next to look"},
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			e := Job(tc.o, policy, carry)
+			var got []reason
+			for i, r := range e.Reasons {
+				if i < len(tc.reasons) && !strings.Contains(r.Detail, tc.reasons[i].part) {
+					t.Errorf("%q does not say %q", r.Detail, tc.reasons[i].part)
+				}
+				got = append(got, reason{Code: r.Code, Until: r.Until, Node: r.Node})
+			}
+			if diff := cmp.Diff(tc.reasons, got, cmpopts.IgnoreUnexported(reason{})); diff != "" {
+				t.Error(diff)
+			}
+			if e.Expected != tc.expected {
+				t.Errorf("expected at %d, want %d", e.Expected, tc.expected)
+			}
+		})
+	}
+}
+
+func TestEnded(t *testing.T) {
+	for reason, want := range map[string]string{
+		job.ReasonDelivered:  "The receiver took it with attempt 3 (status 200).",
+		job.ReasonRetryLimit: "Attempt 3, the last one, failed (timeout).",
+		job.ReasonGone:       "answered attempt 3 with 410",
+		job.ReasonAborted:    "refused it for good with attempt 3",
+		job.ReasonBlocked:    "refused by this server's guard",
+		job.ReasonLapsed:     "Ten nodes in a row",
+		job.ReasonTTL:        "Its TTL ended",
+		job.ReasonCancelled:  "A client cancelled it.",
+	} {
+		o := waiting(func(o *store.Outlook) {
+			o.At, o.Look = 0, 0
+			o.Job.ExpiresAt = in(time.Hour)
+			o.Job.State, o.Job.Reason, o.Job.EndedAt, o.Job.Attempts = job.Dead, reason, now, 3
+			o.Job.LastAttempt = &job.Attempt{Number: 3, Status: 200}
+			if reason == job.ReasonRetryLimit {
+				o.Job.LastAttempt.Error = "timeout"
+			}
+		})
+		e := Job(o, policy, carry)
+		if len(e.Reasons) != 1 || e.Reasons[0].Code != reason || e.Expected != 0 {
+			t.Errorf("%s: %+v", reason, e)
+		}
+		if detail := e.Reasons[0].Detail; !strings.Contains(detail, want) || !strings.HasPrefix(detail, "It ended at 2026-01-01T09:00:00.000Z. ") {
+			t.Errorf("%s: %q does not say %q", reason, detail, want)
+		}
+		if diff := cmp.Diff(retrypolicy.Forecast{}, e.Forecast); diff != "" || e.Expires != 0 {
+			t.Errorf("%s: it expires at %d, and what follows: %s", reason, e.Expires, diff)
+		}
+	}
+	o := waiting(func(o *store.Outlook) { o.Job.State, o.Job.EndedAt = job.Cancelled, now })
+	if r := Job(o, policy, carry).Reasons[0]; r.Code != "cancelled" || !strings.HasSuffix(r.Detail, "It is cancelled.") {
+		t.Errorf("ended without a reason: %+v", r)
+	}
+}
+
+func TestForecast(t *testing.T) {
+	window := func(from, to time.Duration) retrypolicy.Window {
+		return retrypolicy.Window{Earliest: in(from), Latest: in(to)}
+	}
+	exactly := func(n int, d time.Duration) retrypolicy.Planned {
+		return retrypolicy.Planned{Number: n, Window: window(d, d)}
+	}
+	dead := func(from, to time.Duration) *retrypolicy.Window { w := window(from, to); return &w }
+	own := &job.Retry{Steps: []time.Duration{time.Second}}
+	tests := []struct {
+		name string
+		o    *store.Outlook
+		want retrypolicy.Forecast
+	}{
+		{"not due", waiting(due(time.Hour)), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{exactly(1, time.Hour), exactly(2, time.Hour+time.Minute), exactly(3, 2*time.Hour+time.Minute)},
+			Dead:     dead(2*time.Hour+time.Minute, 2*time.Hour+time.Minute),
+		}},
+		{"its own ladder", waiting(func(o *store.Outlook) { o.Job.Spec.Retry = own }), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{exactly(1, 0), exactly(2, time.Second)}, Dead: dead(time.Second, time.Second),
+		}},
+		{"held", waiting(failed(job.ReasonLadder, -time.Second), held(time.Minute)), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{exactly(3, time.Minute)}, Dead: dead(time.Minute, time.Minute),
+		}},
+		{"in flight", waiting(running(20*time.Second), func(o *store.Outlook) { o.Job.Attempts = 1 }), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{{Number: 3, Window: window(time.Hour, time.Hour+20*time.Second)}},
+			Dead:     dead(time.Hour, time.Hour+20*time.Second),
+		}},
+		{"the last attempt in flight", waiting(running(20*time.Second), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
+			Dead: dead(0, 20*time.Second),
+		}},
+		{"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{exactly(3, 0)}, Dead: dead(0, 0),
+		}},
+		{"cancelled in flight", waiting(running(20*time.Second), cancelled), retrypolicy.Forecast{}},
+		{"cancelled, and the lease lapsed", waiting(running(-time.Second), cancelled), retrypolicy.Forecast{}},
+		{"expires between", waiting(ttl(time.Second)), retrypolicy.Forecast{Attempts: []retrypolicy.Planned{exactly(1, 0)}}},
+		{"expires before", waiting(due(time.Hour), ttl(time.Second)), retrypolicy.Forecast{}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			e := Job(tc.o, policy, carry)
+			if diff := cmp.Diff(tc.want, e.Forecast); diff != "" {
+				t.Error(diff)
+			}
+			if e.Expires != tc.o.Job.ExpiresAt {
+				t.Errorf("it expires at %d, want %d", e.Expires, tc.o.Job.ExpiresAt)
+			}
+		})
+	}
+}
+
+// Without limits nothing is full.
+func TestNoLimits(t *testing.T) {
+	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Gate.ProbedUntil, o.Shards = 1000, in(time.Hour), 0 })
+	if e := Job(o, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
+		t.Errorf("%+v", e)
+	}
+}
