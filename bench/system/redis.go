@@ -32,7 +32,9 @@ func StartRedis(ctx context.Context, persistence string) (*Redis, error) {
 	}
 	args := []string{"--port", port, "--bind", "127.0.0.1", "--dir", dir, "--save", ""}
 	if persistence != "none" {
-		args = append(args, "--appendonly", "yes", "--appendfsync", persistence)
+		// A rewrite of the file would be a second process at work, at times that
+		// depend on how much was written before.
+		args = append(args, "--appendonly", "yes", "--appendfsync", persistence, "--auto-aof-rewrite-percentage", "0")
 	}
 	cmd := exec.Command("redis-server", args...) //nolint:gosec,noctx // arguments of ours; Close ends it
 	p, err := Start(ctx, "redis-server", cmd, func(line string) bool {
