@@ -62,6 +62,11 @@ web: $(npm_installed) ## build the dashboard from web/ into internal/dashboard, 
 	npm --prefix web run check
 	npm --prefix web run build
 
+.PHONY: screenshots
+screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data of a shop, light and dark; needs root
+	CGO_ENABLED=0 go build -o build/duehook .
+	DUEHOOK=$(CURDIR)/build/duehook scripts/screenshots
+
 .PHONY: web-test
 web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
 	npm --prefix web run check

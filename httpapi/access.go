@@ -136,6 +136,16 @@ func asRefusal(err error) *apiError {
 	return nil
 }
 
+// whoAmI answers GET /v1/whoami. Where nobody is asked for a key, everybody may
+// do what an admin may.
+func (s *Server) whoAmI(c echo.Context) error {
+	view := callerView{Scope: access.Admin.String()}
+	if caller, ok := c.Get(contextCaller).(access.Principal); ok {
+		view = callerView{KeyID: &caller.KeyID, KeyName: orNull(&caller.KeyName), Scope: caller.Scope.String()}
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
 // maxKeyRequest bounds, in bytes, the request for a new key.
 const maxKeyRequest = 16 << 10
 

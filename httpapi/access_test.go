@@ -190,6 +190,19 @@ func find(method, template string) *route {
 	return &route{path: template}
 }
 
+func TestCallersLearnWhatTheyMayDo(t *testing.T) {
+	open := newAPI(t).want(200, "GET", "/v1/whoami", "")
+	if open["scope"] != "admin" || open["key_id"] != nil || open["key_name"] != nil {
+		t.Errorf("without keys: %v", open)
+	}
+	a := newKeyedAPI(t)
+	made := a.want(201, "POST", "/v1/keys", `{"name":"wall","scope":"read"}`)
+	got := a.want(200, "GET", "/v1/whoami", "", "Authorization", "Bearer "+made["token"].(string))
+	if got["scope"] != "read" || got["key_id"] != made["id"] || got["key_name"] != "wall" {
+		t.Errorf("with a key: %v", got)
+	}
+}
+
 // The answers to unknown paths and methods are the same with and without keys.
 func TestUnknownPathsAskForNoKey(t *testing.T) {
 	a := newKeyedAPI(t)

@@ -57,6 +57,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/signing", access.Admin, bodyRefused, nil, (*Server).getDefaultSecret},
 	{http.MethodPut, "/v1/signing", access.Admin, bodyJSON, nil, (*Server).putDefaultSecret},
 	{http.MethodPost, "/v1/signing/rotate", access.Admin, bodyOptionalJSON, nil, (*Server).rotateDefaultSecret},
+	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*Server).whoAmI},
 	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, (*Server).listKeys},
 	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, (*Server).createKey},
 	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, (*Server).revokeKey},

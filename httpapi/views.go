@@ -190,6 +190,14 @@ type statusView struct {
 	Ledger string `json:"ledger,omitempty"`
 }
 
+// callerView is who is calling; both parts of the key are null where no key is
+// asked for.
+type callerView struct {
+	KeyID   *string `json:"key_id"`
+	KeyName *string `json:"key_name"`
+	Scope   string  `json:"scope"`
+}
+
 // keyView is an API key as the API shows it. A stored key that cannot be read
 // has an id only.
 type keyView struct {

@@ -1,5 +1,5 @@
 /** Every call of the API that the pages make, and what it answers. docs/api.md has the meaning of the fields. */
-import { signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
 import { address, type Query } from './address';
 
 export const states = ['waiting', 'ready', 'running', 'retrying', 'delivered', 'dead', 'cancelled', 'expired'] as const;
@@ -50,6 +50,15 @@ export interface JobPage {
   next_cursor: string | null;
 }
 
+export interface DeadGroup {
+  topic: string;
+  endpoint: string;
+  reason: string;
+  count: number;
+  oldest_at: string;
+  newest_at: string;
+}
+
 export interface TopicCounts {
   topic: string;
   states: Record<State, number>;
@@ -77,6 +86,56 @@ export interface Registration {
   ttl?: string;
   expect?: { body: string };
   on_conflict?: string;
+}
+
+export const bulkActions = ['replay', 'run', 'reschedule', 'cancel'] as const;
+export type BulkAction = (typeof bulkActions)[number];
+
+export interface BulkFilter {
+  topic?: string;
+  state?: string[];
+  biz_key?: string;
+  endpoint?: string;
+  label?: Record<string, string>;
+  reason?: string;
+  due_from?: string;
+  due_to?: string;
+}
+
+export interface BulkDraft {
+  action: BulkAction;
+  filter: BulkFilter;
+  all: boolean;
+  rate?: number;
+  delay?: string;
+}
+
+export interface DryRun {
+  matched: number;
+  complete: boolean;
+}
+
+export interface Operation {
+  id: string;
+  action: BulkAction;
+  filter: BulkFilter;
+  rate: number;
+  state: 'running' | 'stopped' | 'done' | 'failed';
+  reason: string | null;
+  estimate: number | null;
+  matched: number;
+  changed: number;
+  skipped: number;
+  failed: number;
+  errors: { job: string; message: string }[];
+  started_at: string;
+  ended_at: string | null;
+}
+
+interface Caller {
+  key_id: string | null;
+  key_name: string | null;
+  scope: 'read' | 'write' | 'admin';
 }
 
 interface Problem {
@@ -108,6 +167,12 @@ export function setKey(value: string): void {
   key.value = value;
   keyWanted.value = undefined;
 }
+
+/** Whose key it is and what it allows, once that is known. */
+export const caller = signal<Caller | undefined>(undefined);
+
+/** Whether the key allows changes. Nothing is offered that it does not. */
+export const mayChange = computed(() => caller.value !== undefined && caller.value.scope !== 'read');
 
 /** How far the server's clock is ahead of this machine's, in ms; times are the server's. */
 export const clockAhead = signal(0);
@@ -170,5 +235,14 @@ export const api = {
   replay: (a: JobName) => json<Job>('POST', job(a, 'replay')),
   topics: async (abort: AbortSignal) => (await json<{ data: TopicCounts[] }>('GET', '/v1/topics', undefined, abort)).data,
   topic: (name: string, abort: AbortSignal) => json<Topic>('GET', address(['v1', 'topics', name]), undefined, abort),
+  dead: (query: Query, abort: AbortSignal) =>
+    json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
+  dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations', { ...draft, dry_run: true }, abort),
+  operate: (draft: BulkDraft) => json<Operation>('POST', '/v1/operations', draft),
+  operations: async (abort: AbortSignal) =>
+    (await json<{ data: Operation[] }>('GET', '/v1/operations?limit=50', undefined, abort)).data,
+  stop: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'stop'])),
+  resume: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'resume'])),
+  whoAmI: () => json<Caller>('GET', '/v1/whoami'),
   metrics: async (abort: AbortSignal) => (await request('GET', '/metrics', undefined, abort)).text(),
 };

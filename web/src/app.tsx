@@ -1,12 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { keyWanted } from './api';
+import { api, ApiError, caller, key, keyWanted } from './api';
 import { KeyForm } from './components/key-form';
 import { Shell } from './components/shell';
 import { DeadPage } from './pages/dead';
 import { JobPage } from './pages/job';
 import { JobsPage } from './pages/jobs';
 import { MissingPage } from './pages/missing';
+import { OperationsPage } from './pages/operations';
 import { OverviewPage } from './pages/overview';
 import { RegisterPage } from './pages/register';
 import { TopicPage } from './pages/topic';
@@ -28,6 +29,8 @@ function page(path: string): ComponentChildren {
       return <TopicsPage />;
     case 'dead':
       return <DeadPage />;
+    case 'operations':
+      return <OperationsPage />;
     case 'register':
       return <RegisterPage />;
     default:
@@ -35,10 +38,21 @@ function page(path: string): ComponentChildren {
   }
 }
 
+/** Learns what the key allows. When that cannot be told, the pages say why. */
+async function learnScope(): Promise<void> {
+  try {
+    caller.value = await api.whoAmI();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    caller.value = undefined;
+  }
+}
+
 export function App() {
   const { path } = place.value;
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
+  useEffect(() => void learnScope(), [key.value]);
   useEffect(() => {
     document.title = `${main.current?.querySelector('h1')?.textContent ?? ''} · duehook`;
   });

@@ -46,8 +46,11 @@ export interface Resource<T> {
   error: ApiError | undefined;
 }
 
-/** Loads what `name` stands for, and again on each beat. While an answer is awaited, the one before stays. */
-export function useResource<T>(name: string, load: (abort: AbortSignal) => Promise<T>): Resource<T> {
+/**
+ * Loads what `name` stands for, and again on each beat unless told to do it once. While an answer is awaited, the one
+ * before stays.
+ */
+export function useResource<T>(name: string, load: (abort: AbortSignal) => Promise<T>, once = false): Resource<T> {
   const [held, hold] = useState<Resource<T> & { name: string }>({ name, data: undefined, error: undefined });
   const loader = useRef(load);
   loader.current = load;
@@ -71,9 +74,9 @@ export function useResource<T>(name: string, load: (abort: AbortSignal) => Promi
         asking = false;
       }
     };
-    const stop = beat.subscribe(() => void ask());
+    const stop = once ? void ask() : beat.subscribe(() => void ask());
     return () => {
-      stop();
+      stop?.();
       abort.abort();
     };
   }, [name]);

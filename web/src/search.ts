@@ -1,5 +1,6 @@
 /** The one search box of the jobs page: words such as state:dead, and the parameters that they stand for. */
 import { address, type Query } from './address';
+import type { BulkFilter } from './api';
 import { navigate } from './router';
 import { spanMs } from './text';
 
@@ -34,6 +35,30 @@ export function asked(filter: Query, nowMs: number): Query {
     const span = value === 'now' ? 0 : spanMs(value);
     return [name, span === undefined ? value : new Date(nowMs + span).toISOString()];
   });
+}
+
+/** A filter as operations on many jobs want it. */
+export function bulkFilter(filter: Query): BulkFilter {
+  const wanted: BulkFilter = {};
+  for (const [name, value] of filter) {
+    if (name === 'state') wanted.state = [...(wanted.state ?? []), value];
+    else if (name === 'label') wanted.label = { ...wanted.label, ...labelOf(value) };
+    else Object.assign(wanted, { [name]: value });
+  }
+  return wanted;
+}
+
+/** The reverse of bulkFilter. */
+export const filterOfBulk = (filter: BulkFilter): Query =>
+  Object.entries(filter).flatMap(([name, value]): [string, string][] => {
+    if (Array.isArray(value)) return value.map((one) => [name, one]);
+    if (typeof value === 'string') return [[name, value]];
+    return Object.entries(value).map(([key, one]) => [name, `${key}:${one}`]);
+  });
+
+function labelOf(written: string): Record<string, string> {
+  const [key = '', ...value] = written.split(':');
+  return { [key]: value.join(':') };
 }
 
 /** Goes where a search leads: topic/id to that job, everything else to the list. A bare word is a business key. */

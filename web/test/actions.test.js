@@ -148,6 +148,8 @@ test('dead letters are replayed', async () => {
   for (const id of ['a', 'b', 'c']) await register({ topic: 'letters', id, url: `${receiver.url}/answer/410` });
   await settled(node, 'letters', { dead: 3 });
   await go('/dead');
+  await page.locator('tr', { hasText: 'letters' }).getByRole('link').click();
+  await page.waitForURL(/reason=receiver_gone/);
   assert.ok(await button('Replay 0 selected').isDisabled());
   await page.getByRole('checkbox', { name: 'Select a', exact: true }).check();
   await page.getByRole('checkbox', { name: 'Select c', exact: true }).check();
@@ -156,6 +158,36 @@ test('dead letters are replayed', async () => {
   await says('2 jobs are on their way again.');
   await eventually('two more attempts', async () => (await node.call('GET', '/v1/jobs/letters/a/attempts')).attempts.length === 2);
   assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).attempts.length, 1);
+});
+
+test('many at once: counted, replayed, stopped and resumed', async () => {
+  const jobs = Array.from({ length: 30 }, (_, i) => ({ topic: 'bulk', id: `b${i}`, url: `${receiver.url}/ok`, delay: '1h' }));
+  await node.call('POST', '/v1/jobs/batch', { jobs });
+  await go('/jobs?topic=bulk');
+  await button('Change all of these…').click();
+  await page.getByRole('dialog').getByLabel('Action').selectOption('Run jobs now');
+  await page.getByText('30 jobs').waitFor();
+  await page.getByLabel('Jobs per second').fill('5');
+  await page.getByRole('dialog').getByRole('button', { name: 'Run jobs now' }).click();
+  await page.getByRole('heading', { name: 'Operations' }).waitFor();
+  await page.getByRole('button', { name: 'Stop' }).click();
+  await page.getByText('Stopped').waitFor();
+  const { delivered } = (await node.call('GET', '/v1/topics/bulk')).states;
+  assert.ok(delivered < 30, `${delivered} delivered when stopped`);
+  await page.getByRole('main').getByRole('button', { name: 'Resume' }).click();
+  await page.getByText('Done').waitFor();
+  await settled(node, 'bulk', { delivered: 30 });
+});
+
+test('all dead letters are replayed', async () => {
+  for (const id of ['a', 'b']) await register({ topic: 'all', id, url: `${receiver.url}/answer/410` });
+  await settled(node, 'all', { dead: 2 });
+  await go('/dead');
+  await page.locator('tr', { hasText: 'all' }).getByRole('link').click();
+  await button('Replay all…').click();
+  await page.getByRole('dialog').getByText('2 jobs').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).click();
+  await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/all/b/attempts')).attempts.length === 2);
 });
 
 test('by keyboard alone', async () => {

@@ -41,10 +41,16 @@ test('a key is asked for, and kept in the tab', async () => {
   await close();
 });
 
-test('a key to read with changes nothing', async () => {
+test('a key to read is offered nothing that changes', async () => {
   const { page, go, close } = await openPage(browser, node.base, { key: reader.token });
   await go('/jobs/orders/a');
-  await page.getByRole('button', { name: 'Run now' }).click();
+  await page.getByText('read · may look').waitFor();
+  await page.getByRole('heading', { name: 'Retry ladder' }).waitFor();
+  for (const name of ['Run now', 'Cancel job']) assert.equal(await page.getByRole('button', { name }).count(), 0);
+  assert.equal(await page.getByRole('link', { name: 'Register a job' }).count(), 0);
+  await go('/register');
+  await page.getByLabel('URL').fill('https://shop.example/a');
+  await page.getByRole('button', { name: 'Register' }).click();
   await page.getByText('Your API key does not allow this.').waitFor();
   await close();
 });

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { key, setKey } from '../api';
+import { caller, key, mayChange, setKey } from '../api';
 import { place } from '../router';
 import { language, languages, theme, themes, type Language, type Theme } from '../settings';
 import { t, type Key } from '../text';
@@ -13,6 +13,7 @@ const pages: [string, Key, IconName][] = [
   ['/jobs', 'nav.jobs', 'jobs'],
   ['/topics', 'nav.topics', 'topics'],
   ['/dead', 'nav.dead', 'dead'],
+  ['/operations', 'nav.operations', 'operations'],
 ];
 
 export function Shell({ children }: { children: ComponentChildren }) {
@@ -44,9 +45,11 @@ export function Shell({ children }: { children: ComponentChildren }) {
               </a>
             ))}
           </nav>
-          <a class="button primary" href="/register" data-page>
-            {t('register.title')}
-          </a>
+          {mayChange.value && (
+            <a class="button primary" href="/register" data-page>
+              {t('register.title')}
+            </a>
+          )}
           <Preferences />
         </div>
       </header>
@@ -85,9 +88,16 @@ function Preferences() {
         </select>
       </label>
       {key.value && (
-        <button class="quiet" onClick={() => setKey('')}>
-          {t('key.forget')}
-        </button>
+        <div class="caller">
+          {caller.value?.key_id && (
+            <span>
+              {caller.value.key_name ?? caller.value.key_id} · {t(`scope.${caller.value.scope}`)}
+            </span>
+          )}
+          <button class="quiet" onClick={() => setKey('')}>
+            {t('key.forget')}
+          </button>
+        </div>
       )}
     </div>
   );

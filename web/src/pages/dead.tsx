@@ -1,91 +1,111 @@
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, ApiError, type Job } from '../api';
-import { Dialog } from '../components/dialog';
-import { JobTable } from '../components/job-table';
-import { Empty, Loading } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
+import { api, mayChange, type DeadGroup } from '../api';
+import { BulkDialog } from '../components/bulk-dialog';
+import { Letters } from '../components/letters';
+import { Empty, Loading, Target, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
-import { refresh, useResource } from '../live';
+import { useResource } from '../live';
 import { place } from '../router';
-import { count, t } from '../text';
+import { filterOf } from '../search';
+import { count, t, word } from '../text';
 
-const perPage = '50';
-
+/** The groups of dead letters, or, when the address names one, its letters. */
 export function DeadPage() {
-  const cursor = place.value.query.get('cursor');
-  const query: Query = cursor ? [['cursor', cursor]] : [];
-  const name = address(['dead'], query);
-  const page = useResource(name, (abort) => api.jobs([['state', 'dead'], ['limit', perPage], ...query], abort));
+  const { query } = place.value;
+  const group = filterOf(query);
+  if (group.length === 0) return <Groups cursor={query.get('cursor')} />;
   return (
     <>
-      <h1>{t('nav.dead')}</h1>
-      {page.error && <ProblemNote error={page.error} />}
-      {page.data ? <Letters key={name} jobs={page.data.data} next={page.data.next_cursor} /> : !page.error && <Loading />}
+      <p class="crumb">
+        <a href="/dead" data-page>
+          {t('nav.dead')}
+        </a>
+      </p>
+      <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value)).join(' · ')}</h1>
+      <ReplayAll filter={group} />
+      <Letters group={group} cursor={query.get('cursor')} />
     </>
   );
 }
 
-function Letters({ jobs, next }: { jobs: Job[]; next: string | null }) {
-  const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
-  const [asking, ask] = useState(false);
-  const picked = jobs.filter((job) => chosen.has(job.uid));
-  const toggle = (uid: string) => {
-    const changed = new Set(chosen);
-    if (!changed.delete(uid)) changed.add(uid);
-    choose(changed);
-  };
-  if (jobs.length === 0) return <Empty text={t('dead.none')} />;
-  const all = picked.length === jobs.length;
+function Groups({ cursor }: { cursor: string | null }) {
+  const query: Query = cursor ? [['cursor', cursor]] : [];
+  const groups = useResource(address(['dead groups'], query), (abort) => api.dead(query, abort));
   return (
     <>
-      <div class="actions">
-        <button class="primary" disabled={picked.length === 0} onClick={() => ask(true)}>
-          {t('dead.replay', { n: count(picked.length) })}
-        </button>
-      </div>
-      <JobTable
-        jobs={jobs}
-        leadHead={
-          <input
-            type="checkbox"
-            aria-label={t('dead.chooseAll')}
-            checked={all}
-            onChange={() => choose(new Set(all ? [] : jobs.map(({ uid }) => uid)))}
-          />
-        }
-        lead={(job) => (
-          <input type="checkbox" aria-label={t('dead.choose', { id: job.id })} checked={chosen.has(job.uid)} onChange={() => toggle(job.uid)} />
-        )}
-      />
-      {next && (
+      <h1>{t('nav.dead')}</h1>
+      {groups.error && <ProblemNote error={groups.error} />}
+      {groups.data ? <GroupTable groups={groups.data.data} /> : !groups.error && <Loading />}
+      {groups.data?.next_cursor && (
         <nav class="pager" aria-label={t('jobs.pages')}>
-          <a class="button" href={address(['dead'], [['cursor', next]])} data-page>
+          <a class="button" href={address(['dead'], [['cursor', groups.data.next_cursor]])} data-page>
             {t('jobs.next')}
           </a>
         </nav>
       )}
-      {asking && (
-        <Dialog
-          title={t('dead.replay', { n: count(picked.length) })}
-          action={t('action.replay')}
-          onClose={() => ask(false)}
-          onSubmit={() => {
-            choose(new Set());
-            void replay(picked);
-          }}
-        >
-          <p>{t('dead.explain', { n: count(picked.length) })}</p>
-        </Dialog>
-      )}
     </>
   );
 }
 
-async function replay(jobs: Job[]): Promise<void> {
-  const results = await Promise.allSettled(jobs.map((job) => api.replay(job)));
-  const failed = results.find((result) => result.status === 'rejected');
-  if (failed?.reason instanceof ApiError) notifyError(failed.reason);
-  else notify(t('dead.replayed', { n: count(jobs.length) }));
-  refresh();
+function GroupTable({ groups }: { groups: DeadGroup[] }) {
+  if (groups.length === 0) return <Empty text={t('dead.none')} />;
+  return (
+    <>
+      <ReplayAll filter={[]} />
+      <table>
+        <thead>
+          <tr>
+            <th>{t('dead.reason')}</th>
+            <th>{t('job.topic')}</th>
+            <th>{t('job.endpoint')}</th>
+            <th class="number">{t('dead.count')}</th>
+            <th>{t('dead.oldest')}</th>
+            <th>{t('dead.newest')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {groups.map((group) => (
+            <Group key={`${group.topic} ${group.endpoint} ${group.reason}`} group={group} />
+          ))}
+        </tbody>
+      </table>
+    </>
+  );
+}
+
+function Group({ group: { topic, endpoint, reason, count: n, oldest_at, newest_at } }: { group: DeadGroup }) {
+  return (
+    <tr>
+      <td class="name">
+        <a href={address(['dead'], [['topic', topic], ['endpoint', endpoint], ['reason', reason]])} data-page>
+          {word('reason', reason)}
+        </a>
+      </td>
+      <td data-label={t('job.topic')}>{topic}</td>
+      <td data-label={t('job.endpoint')}>
+        <Target url={endpoint} />
+      </td>
+      <td data-label={t('dead.count')} class="number">
+        {count(n)}
+      </td>
+      <td data-label={t('dead.oldest')}>
+        <When at={oldest_at} />
+      </td>
+      <td data-label={t('dead.newest')}>
+        <When at={newest_at} />
+      </td>
+    </tr>
+  );
+}
+
+function ReplayAll({ filter }: { filter: Query }) {
+  const [open, setOpen] = useState(false);
+  if (!mayChange.value) return null;
+  return (
+    <div class="actions">
+      <button onClick={() => setOpen(true)}>{t('dead.replayAll')}</button>
+      {open && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={['replay']} onClose={() => setOpen(false)} />}
+    </div>
+  );
 }

@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, type Attempt, type Job } from '../api';
+import { api, mayChange, type Attempt, type Job } from '../api';
 import { AttemptList } from '../components/attempts';
 import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
@@ -34,7 +34,7 @@ function Details({ job, attempts }: { job: Job; attempts: Attempt[] }) {
           <StateMark state={job.state} />
           <Standing job={job} />
         </div>
-        <JobActions job={job} />
+        {mayChange.value && <JobActions job={job} />}
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>

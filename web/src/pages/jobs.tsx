@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, states, type Job, type JobPage, type State, type TopicCounts } from '../api';
+import { api, bulkActions, mayChange, states, type Job, type JobPage, type State, type TopicCounts } from '../api';
+import { BulkDialog } from '../components/bulk-dialog';
 import { Icon } from '../components/icon';
 import { JobTable } from '../components/job-table';
 import { Empty, Loading } from '../components/marks';
@@ -24,7 +25,10 @@ export function JobsPage() {
     <>
       <h1>{t('nav.jobs')}</h1>
       <SearchBox filter={filter} topics={topics.data ?? []} />
-      <StateTabs filter={filter} topics={topics.data ?? []} />
+      <div class="toolbar">
+        <StateTabs filter={filter} topics={topics.data ?? []} />
+        {mayChange.value && <Bulk filter={filter} />}
+      </div>
       {jobs.error && <ProblemNote error={jobs.error} />}
       {jobs.data ? (
         <Rows
@@ -70,6 +74,16 @@ function SearchBox({ filter, topics }: { filter: Query; topics: TopicCounts[] })
       </datalist>
       <button>{t('search.go')}</button>
     </form>
+  );
+}
+
+function Bulk({ filter }: { filter: Query }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <div class="actions">
+      <button onClick={() => setOpen(true)}>{t('bulk.open')}</button>
+      {open && <BulkDialog filter={filter} actions={bulkActions} onClose={() => setOpen(false)} />}
+    </div>
   );
 }
 

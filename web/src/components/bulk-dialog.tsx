@@ -1,0 +1,70 @@
+import { useState } from 'preact/hooks';
+import type { Query } from '../address';
+import { api, type BulkAction, type BulkDraft } from '../api';
+import { now, useResource } from '../live';
+import { navigate } from '../router';
+import { asked, bulkFilter, written } from '../search';
+import { count, t } from '../text';
+import { Dialog } from './dialog';
+import { notify, notifyError } from './notices';
+import { describe } from './problem';
+
+interface Props {
+  filter: Query;
+  actions: readonly BulkAction[];
+  onClose: () => void;
+}
+
+/** Does something with all jobs that a filter selects, after saying how many these are. */
+export function BulkDialog({ filter, actions, onClose }: Props) {
+  const [action, setAction] = useState<BulkAction>(actions[0] ?? 'replay');
+  const [rate, setRate] = useState('500');
+  const [delay, setDelay] = useState('1h');
+  // Spans from now in the filter are those of the moment at which it was asked.
+  const [draftFilter] = useState(() => bulkFilter(asked(filter, now.peek())));
+  const draft: BulkDraft = { action, filter: draftFilter, all: filter.length === 0 };
+  if (action === 'reschedule') draft.delay = delay;
+  // How many jobs there are does not depend on the delay, which may be half typed.
+  const counted: BulkDraft = action === 'reschedule' ? { ...draft, delay: '1h' } : draft;
+  const dry = useResource(`dry ${action}`, (abort) => api.dryRun(counted, abort), true);
+  const submit = async () => {
+    try {
+      await api.operate({ ...draft, rate: Number(rate) });
+      notify(t('bulk.begun'));
+      navigate('/operations');
+    } catch (error) {
+      notifyError(error);
+    }
+  };
+  return (
+    <Dialog title={t('bulk.title')} action={t(`bulk.${action}`)} grave={action === 'cancel'} onSubmit={() => void submit()} onClose={onClose}>
+      <p class="mono">{written(filter) || t('bulk.everything')}</p>
+      {actions.length > 1 && (
+        <label class="field">
+          <span>{t('bulk.action')}</span>
+          <select value={action} onChange={(e) => setAction(e.currentTarget.value as BulkAction)}>
+            {actions.map((one) => (
+              <option key={one} value={one}>
+                {t(`bulk.${one}`)}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {action === 'reschedule' && (
+        <label class="field">
+          <span>{t('register.delay')}</span>
+          <input required value={delay} onInput={(e) => setDelay(e.currentTarget.value)} />
+        </label>
+      )}
+      <label class="field">
+        <span>{t('bulk.rate')}</span>
+        <input type="number" required min="1" max="10000" value={rate} onInput={(e) => setRate(e.currentTarget.value)} />
+      </label>
+      <p class="big" role="status">
+        {dry.error && describe(dry.error)}
+        {dry.data && t(dry.data.complete ? 'bulk.matched' : 'bulk.matchedAtLeast', { n: count(dry.data.matched) })}
+      </p>
+    </Dialog>
+  );
+}

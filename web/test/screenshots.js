@@ -1,0 +1,85 @@
+/** Takes the pictures in docs/images. Run by scripts/screenshots, which gives the receivers their names. */
+import { once } from 'node:events';
+import { mkdir } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { launch } from './lib/browser.js';
+import { startNode } from './lib/node.js';
+import { eventually } from './lib/wait.js';
+
+const images = new URL('../../docs/images/', import.meta.url).pathname;
+
+/** How the receivers answer, by host; the others take everything. */
+const answers = {
+  'hooks.merchant.example': ({ headers, url }) =>
+    url.includes('closed') ? [410, 'this merchant has closed its shop'] : Number(headers['duehook-attempt']) < 4 ? [503, '{"error":"maintenance until 06:00"}'] : [200, 'success'],
+  'crm.example': ({ url }) => (url.includes('legacy') ? [500, '{"error":"column \\"email\\" does not exist","trace":"9f2c1e"}'] : [200, 'ok']),
+};
+
+function startReceivers() {
+  const server = createServer(async (request, response) => {
+    request.resume();
+    await once(request, 'end');
+    const [status, body] = answers[request.headers.host]?.(request) ?? [200, 'ok'];
+    setTimeout(() => response.writeHead(status).end(body), 20 + Math.random() * 120);
+  });
+  server.listen(80, '127.0.0.1');
+  return once(server, 'listening').then(() => server);
+}
+
+/** The same on every run, so that pictures change when pages do. */
+function random(seed) {
+  let state = seed;
+  return () => ((state = (state * 1_103_515_245 + 12_345) % 2 ** 31) / 2 ** 31);
+}
+
+const some = random(7);
+const between = (low, high) => Math.floor(low + some() * (high - low));
+const many = (n, make) => Array.from({ length: n }, (_, i) => make(i));
+const soon = { steps: ['1s', '2s', '4m', '10m', '30m', '1h'] };
+
+/** Seconds from now within a day, more of them in some hours than in others. */
+function inADay() {
+  for (;;) {
+    const at = some() * 86_400;
+    if (some() < 0.25 + 0.75 * Math.sin((Math.PI * at) / 86_400) ** 2) return Math.floor(at);
+  }
+}
+
+const shop = [
+  ...many(1400, (i) => ({ topic: 'order-timeout', id: `order-${8800 + i}`, biz_key: String(8800 + i), url: 'http://shop.example/hooks/timeout', delay: between(20, 1800) })),
+  ...many(900, (i) => ({ topic: 'trial-reminder', id: `trial-${2400 + i}`, url: 'http://mail.example/send', delay: inADay(), labels: { plan: 'team' } })),
+  ...many(1200, (i) => ({ topic: 'invoice-overdue', id: `inv-2026-${1100 + i}`, url: 'http://ledger.example/overdue', delay: inADay() })),
+  ...many(600, (i) => ({ topic: 'cart-abandoned', id: `cart-${51_000 + i}`, url: 'http://mail.example/send', delay: inADay() })),
+  ...many(420, (i) => ({ topic: 'payment-notify', id: `pay-${70_100 + i}`, biz_key: String(8100 + i), url: 'http://shop.example/paid', body: { paid: true } })),
+  ...many(260, (i) => ({ topic: 'crm-sync', id: `contact-${300 + i}`, url: 'http://crm.example/sync', delay: between(0, 8) })),
+  ...many(9, (i) => ({ topic: 'payment-notify', id: `pay-${71_200 + i}`, biz_key: String(9200 + i), url: 'http://hooks.merchant.example/paid', body: { payment: 71_200 + i }, retry: soon })),
+  ...many(6, (i) => ({ topic: 'payment-notify', id: `pay-${71_300 + i}`, url: 'http://hooks.merchant.example/closed', body: {} })),
+  ...many(14, (i) => ({ topic: 'crm-sync', id: `contact-${900 + i}`, url: 'http://crm.example/legacy', retry: { steps: ['1s', '1s'] } })),
+  ...many(3, (i) => ({ topic: 'invoice-overdue', id: `inv-2025-${90 + i}`, url: 'http://127.0.0.2:81/overdue', retry: { steps: ['1s'] } })),
+];
+
+const pages = { overview: '/', jobs: '/jobs?topic=payment-notify', job: '/jobs/payment-notify/pay-71204' };
+
+const receivers = await startReceivers();
+const node = await startNode(['--retry-jitter', '0', '--breaker-failures', '0']);
+const browser = await launch();
+try {
+  for (let at = 0; at < shop.length; at += 1000) await node.call('POST', '/v1/jobs/batch', { jobs: shop.slice(at, at + 1000) });
+  await eventually('the payments were tried three times', async () => (await node.call('GET', '/v1/jobs/payment-notify/pay-71204')).attempts >= 3);
+  await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
+  await mkdir(images, { recursive: true });
+  for (const colorScheme of ['light', 'dark']) {
+    const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, deviceScaleFactor: 1.5, colorScheme, locale: 'en-GB' });
+    const page = await context.newPage();
+    for (const [name, path] of Object.entries(pages)) {
+      await page.goto(node.base + path, { waitUntil: 'networkidle' });
+      await page.screenshot({ path: `${images}${name}-${colorScheme}.png` });
+    }
+    await context.close();
+  }
+} finally {
+  await browser.close();
+  await node.stop();
+  receivers.closeAllConnections();
+  receivers.close();
+}
