@@ -182,6 +182,10 @@ var calls = []call{
 	{"Topics", func(ctx context.Context, sc *scene) error { return second(sc.s.Topics(ctx)) }},
 	{"Topic", func(ctx context.Context, sc *scene) error { return second(sc.s.Topic(ctx, "t")) }},
 	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(sc.s.DeadGroups(ctx, "", 10, "")) }},
+	{"Standings", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
+	}},
+	{"SwapMarks", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapMarks(ctx, "mark")) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
@@ -218,7 +222,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "DeadGroups", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "DeadGroups", "Standings", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.
