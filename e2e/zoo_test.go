@@ -20,7 +20,7 @@ import (
 
 const (
 	zooTopic   = "zoo"
-	zooJobs    = 100             // for each kind
+	zooJobs    = 100              // for each kind
 	zooOver    = 12 * time.Second // from the first that is due to the last
 	zooTimeout = 2 * time.Second
 	// zooGrowth is how much memory a node may come to need for the zoo.

@@ -157,10 +157,10 @@ func (s *eventStream) run(ctx context.Context, w *events.Watcher) error {
 		beat, done := context.WithTimeout(ctx, eventsBeat)
 		list, err := w.Next(beat)
 		done()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil // the client has gone, or the server stops
+		case err != nil:
 			s.buffer.WriteString(": still here\n\n")
 		}
 		for i := range list {

@@ -63,6 +63,14 @@ func (r *rig) watch(hub int, after string) *Watcher {
 	return w
 }
 
+// pass lets virtual time pass.
+func (r *rig) pass(d time.Duration) {
+	r.Helper()
+	if err := job.Sleep(r.Context(), job.SystemClock(), d); err != nil {
+		r.Fatal(err)
+	}
+}
+
 // next waits for n events.
 func (r *rig) next(w *Watcher, n int) []Event {
 	r.Helper()
@@ -203,7 +211,9 @@ type settling struct{ store.Store }
 
 func (settling) Settle(context.Context, []job.Settlement) ([]store.Settled, error) {
 	return []store.Settled{
-		{Status: store.Stale}, {Status: store.Applied, To: job.Delivered}, {Status: store.Missing},
+		{Status: store.Stale},
+		{Status: store.Applied, To: job.Delivered},
+		{Status: store.Missing},
 		{Status: store.Applied, Repeated: true, To: job.Delivered},
 	}, nil
 }
@@ -224,7 +234,7 @@ func TestUnwatched(t *testing.T) {
 		}()
 		emit := func() {
 			r.hubs[0].Emit(Event{Type: Delivered})
-			time.Sleep(time.Second)
+			r.pass(time.Second)
 		}
 		emit()
 		r.equal("messages before", count.Load(), int64(0))
@@ -236,7 +246,7 @@ func TestUnwatched(t *testing.T) {
 		emit()
 		r.equal("messages while somebody watches", count.Load(), int64(1))
 		w.Close()
-		time.Sleep(lingering + watchedFor + watchEvery)
+		r.pass(lingering + watchedFor + watchEvery)
 		emit()
 		r.equal("messages after", count.Load(), int64(1))
 		r.equal("watched", r.hubs[0].Watched(), false)
@@ -280,7 +290,7 @@ func TestTooMuch(t *testing.T) {
 			for range routineShare {
 				r.hubs[0].Emit(Event{Type: Failed})
 			}
-			time.Sleep(time.Second)
+			r.pass(time.Second)
 		}
 		events, err := w.Next(r.Context())
 		if err != nil {
@@ -312,7 +322,7 @@ func (f *failing) Listen(ctx context.Context, channel string, receive func(m []b
 func TestBusDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(memstore.Options{})
-		defer mem.Close() //nolint:errcheck // nothing is in it
+		defer mem.Close()
 		bus := &failing{Bus: mem, down: make(chan struct{})}
 		h := New(Options{Bus: bus})
 		ctx, cancel := context.WithCancel(t.Context())
