@@ -45,6 +45,38 @@ export interface Job {
   version: number;
 }
 
+export interface Reason {
+  code: string;
+  /** For people, in English. */
+  detail: string;
+  until: string | null;
+  node: string | null;
+}
+
+/** A time that jitter makes a span. */
+export interface Span {
+  earliest_at: string;
+  latest_at: string;
+}
+
+export interface Forecast {
+  attempts: (Span & { number: number })[];
+  dead_at: Span | null;
+  expires_at: string | null;
+}
+
+export interface Explanation {
+  job: Job;
+  reasons: Reason[];
+  expected_at: string | null;
+  ladder: Forecast;
+}
+
+export interface Plan {
+  due_at: string;
+  ladder: Forecast;
+}
+
 export interface JobPage {
   data: Job[];
   next_cursor: string | null;
@@ -225,9 +257,10 @@ const job = (a: JobName, ...rest: string[]): string => address(['v1', 'jobs', a.
 
 export const api = {
   jobs: (query: Query, abort: AbortSignal) => json<JobPage>('GET', address(['v1', 'jobs'], query), undefined, abort),
-  job: (a: JobName, abort?: AbortSignal) => json<Job>('GET', job(a), undefined, abort),
+  explain: (a: JobName, abort: AbortSignal) => json<Explanation>('GET', job(a, 'explain'), undefined, abort),
   attempts: async (a: JobName, abort: AbortSignal) =>
     (await json<{ attempts: Attempt[] }>('GET', job(a, 'attempts'), undefined, abort)).attempts,
+  plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
   register: (draft: Registration) => json<Job>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
   cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' }>('DELETE', job(a)),
@@ -243,6 +276,7 @@ export const api = {
     (await json<{ data: Operation[] }>('GET', '/v1/operations?limit=50', undefined, abort)).data,
   stop: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'stop'])),
   resume: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'resume'])),
+  events: async (abort: AbortSignal) => (await request('GET', '/v1/events', undefined, abort)).body,
   whoAmI: () => json<Caller>('GET', '/v1/whoami'),
   metrics: async (abort: AbortSignal) => (await request('GET', '/metrics', undefined, abort)).text(),
 };

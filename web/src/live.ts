@@ -1,11 +1,21 @@
-/** Keeps what is shown up to date: pages name what they show, and it is asked for again on each beat. */
-import { computed, signal } from '@preact/signals';
+/**
+ * Keeps what is shown up to date: pages name what they show, and it is asked for again on each beat. A beat follows
+ * when the server's stream of events tells of something, and from time to time in any case.
+ */
+import { computed, effect, signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, clockAhead } from './api';
+import { api, ApiError, clockAhead, key, keyWanted } from './api';
 
-const everyMs = 3000;
-/** Answers older than this are marked, whatever the reason. */
-const staleMs = 4 * everyMs;
+/** How often to ask without a stream, and with one. */
+const pollMs = 3000;
+const pollBesideStreamMs = 15_000;
+/** Between an event and the beat for it and those that come with it. */
+const gatherMs = 400;
+/** Between two beats for events, at least: a busy server always has something to tell. */
+const restMs = 1200;
+const reconnectMs = 2000;
+/** What is older than this is marked, whatever the reason. */
+const staleMs = 12_000;
 
 export const paused = signal(false);
 
@@ -15,12 +25,15 @@ export const now = signal(Date.now());
 const beat = signal(0);
 const answeredAt = signal(Date.now());
 const failing = signal(false);
+const streaming = signal(false);
+const seen = signal(document.visibilityState === 'visible');
 
 export type Freshness = 'live' | 'paused' | 'stale';
 
 export const freshness = computed<Freshness>(() => {
   if (paused.value) return 'paused';
-  return failing.value || now.value - clockAhead.value - answeredAt.value > staleMs ? 'stale' : 'live';
+  const patience = streaming.value ? pollBesideStreamMs + staleMs : staleMs;
+  return failing.value || now.value - clockAhead.value - answeredAt.value > patience ? 'stale' : 'live';
 });
 
 /** When the last answer came, in ms of the server's time. */
@@ -28,17 +41,55 @@ export const updatedAt = computed(() => answeredAt.value + clockAhead.value);
 
 /** Asks for everything that is shown again, at once. */
 export function refresh(): void {
-  beat.value++;
+  beat.value = beat.peek() + 1;
 }
 
-function beatWhenSeen(): void {
-  if (!paused.value && document.visibilityState === 'visible') refresh();
+/** Whether somebody looks at the page and wants it to change. */
+const wanted = computed(() => seen.value && !paused.value && keyWanted.value === undefined);
+
+/** Follows the server's events until told to stop. They say that something happened; what, is asked for by pages. */
+async function follow(abort: AbortSignal): Promise<void> {
+  let due = 0;
+  const announce = () => {
+    due ||= setTimeout(() => {
+      refresh();
+      setTimeout(() => (due = 0), restMs);
+    }, gatherMs);
+  };
+  while (!abort.aborted) {
+    try {
+      const reader = (await api.events(abort))?.getReader();
+      streaming.value = true;
+      const decoder = new TextDecoder();
+      for (let chunk = await reader?.read(); chunk && !chunk.done; chunk = await reader?.read()) {
+        if (decoder.decode(chunk.value, { stream: true }).includes('data:')) announce();
+      }
+    } catch (error) {
+      if (abort.aborted) return;
+      if (!(error instanceof ApiError) && !(error instanceof TypeError)) throw error; // a TypeError is a broken connection
+    } finally {
+      streaming.value = false;
+    }
+    await new Promise((resolve) => setTimeout(resolve, reconnectMs));
+  }
 }
 
 export function start(): void {
-  setInterval(beatWhenSeen, everyMs);
-  document.addEventListener('visibilitychange', beatWhenSeen);
+  document.addEventListener('visibilitychange', () => (seen.value = document.visibilityState === 'visible'));
   setInterval(() => (now.value = Date.now() + clockAhead.value), 1000);
+  effect(() => {
+    if (!wanted.value) return undefined;
+    refresh();
+    const polling = setInterval(refresh, streaming.value ? pollBesideStreamMs : pollMs);
+    return () => clearInterval(polling);
+  });
+  effect(() => {
+    if (!wanted.value) return undefined;
+    key.value; // another key, another stream
+    const abort = new AbortController();
+    void follow(abort.signal);
+    return () => abort.abort();
+  });
 }
 
 export interface Resource<T> {

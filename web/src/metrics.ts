@@ -24,14 +24,25 @@ export function total(text: string, metric: string, labels: Record<string, strin
     .reduce((sum, sample) => sum + sample.value, 0);
 }
 
-/** The upper bound of the bucket of a histogram that holds the given share, or nothing when it is empty. */
-export function quantile(text: string, metric: string, share: number): number | undefined {
+/** How many samples of a histogram are at most each bound, over all its labels. */
+function cumulative(text: string, metric: string): [number, number][] {
   const below = new Map<number, number>();
   for (const { labels, value } of samples(text, `${metric}_bucket`)) {
     const bound = labels['le'] === '+Inf' ? Infinity : Number(labels['le']);
     below.set(bound, (below.get(bound) ?? 0) + value);
   }
-  const all = below.get(Infinity) ?? 0;
-  if (all === 0) return undefined;
-  return [...below].sort(([a], [b]) => a - b).find(([, n]) => n >= share * all)?.[0];
+  return [...below].sort(([a], [b]) => a - b);
+}
+
+/** The upper bound of the bucket of a histogram that holds the given share, or nothing when it is empty. */
+export function quantile(text: string, metric: string, share: number): number | undefined {
+  const buckets = cumulative(text, metric);
+  const all = buckets.at(-1)?.[1] ?? 0;
+  return all === 0 ? undefined : buckets.find(([, n]) => n >= share * all)?.[0];
+}
+
+/** How many samples of a histogram lie between each of these bounds, which are among its own, and the one before. */
+export function between(text: string, metric: string, bounds: number[]): number[] {
+  const below = new Map(cumulative(text, metric));
+  return bounds.map((bound, i) => (below.get(bound) ?? 0) - (below.get(bounds[i - 1] ?? -1) ?? 0));
 }

@@ -36,6 +36,18 @@ test('run, replay', async () => {
   await eventually('a second delivery', async () => (await node.call('GET', '/v1/jobs/run/a/attempts')).attempts.length === 2);
 });
 
+test('why a job waits, and its ladder to come', async () => {
+  await register({ topic: 'why', id: 'a', url: `${receiver.url}/answer/503`, retry: { steps: ['2h', '3h', '4h'] } });
+  await settled(node, 'why', { retrying: 1 });
+  await go('/jobs/why/a');
+  await page.getByText('Attempt 1 failed (http_503)').waitFor();
+  const steps = await page.locator('.ladder .step strong').allTextContents();
+  assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Given up']);
+  await page.getByText('Next step of the retry ladder').waitFor();
+  await button('Copy as curl').click();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), `curl '${node.base}/v1/jobs/why/a/explain'`);
+});
+
 test('reschedule', async () => {
   await register({ topic: 'later', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs/later/a');
@@ -84,6 +96,9 @@ test('register, first with mistakes', async () => {
   await page.getByLabel('Headers').fill('x-tenant: acme');
   await page.getByLabel('Retry steps').fill('15s 3m');
   await page.getByLabel('Retries').fill('4');
+  await button('Preview').click();
+  await page.getByText('If every attempt fails').waitFor();
+  assert.equal(await page.locator('.ladder .step').count(), 6);
   await button('Register').click();
   await page.getByRole('heading', { name: 'order-1' }).waitFor();
   const made = await node.call('GET', '/v1/jobs/form/order-1');
@@ -128,6 +143,15 @@ test('rows stay where they are until new ones are asked for', async () => {
   await page.locator('tr', { hasText: 'Delivered' }).waitFor();
   await button('Show 2 new').click();
   await eventually('all rows', async () => (await page.locator('tbody tr').count()) === 3);
+});
+
+test('events are followed', async () => {
+  const asked = page.waitForRequest(`${node.base}/v1/events`);
+  await go('/topics');
+  await asked;
+  await page.getByRole('link', { name: 'run', exact: true }).waitFor();
+  await register({ topic: 'happens', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await page.getByRole('link', { name: 'happens' }).waitFor({ timeout: 8000 }); // polls are 15 s apart
 });
 
 test('pages follow each other', async () => {

@@ -72,7 +72,8 @@ try {
     const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, deviceScaleFactor: 1.5, colorScheme, locale: 'en-GB' });
     const page = await context.newPage();
     for (const [name, path] of Object.entries(pages)) {
-      await page.goto(node.base + path, { waitUntil: 'networkidle' });
+      await page.goto(node.base + path, { waitUntil: 'load' });
+      await page.locator('.figure, tbody tr, .attempts').first().waitFor();
       await page.screenshot({ path: `${images}${name}-${colorScheme}.png` });
     }
     await context.close();

@@ -1,15 +1,30 @@
 import { count } from '../text';
 
-/** Numbers beside each other, with bars by their share of the largest. */
-export function Bars({ bars }: { bars: { label: string; n: number }[] }) {
+interface Bar {
+  label: string;
+  n: number;
+  /** Where what is counted can be seen. */
+  to?: string;
+}
+
+/** Numbers below each other, with bars by their share of the largest. */
+export function Bars({ bars }: { bars: Bar[] }) {
   const most = Math.max(1, ...bars.map(({ n }) => n));
   return (
     <dl class="bars">
-      {bars.map(({ label, n }) => (
+      {bars.map(({ label, n, to }) => (
         <div key={label}>
-          <dt>{label}</dt>
+          <dt>
+            {to ? (
+              <a href={to} data-page>
+                {label}
+              </a>
+            ) : (
+              label
+            )}
+          </dt>
           <dd>
-            <i style={{ width: `${(100 * n) / most}%` }} aria-hidden="true" />
+            <i style={{ width: `calc(${n / most} * (100% - 4.5em))` }} aria-hidden="true" />
             {count(n)}
           </dd>
         </div>

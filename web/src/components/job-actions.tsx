@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks';
-import { api, unfinished, type Job } from '../api';
+import { address } from '../address';
+import { api, key, unfinished, type Job } from '../api';
 import { refresh } from '../live';
 import { t, type Key } from '../text';
 import { Copy } from './copy';
@@ -27,11 +28,17 @@ export function JobActions({ job }: { job: Job }) {
           {t('action.replay')}
         </button>
       )}
-      <Copy label={t('copy.curl')} text={`curl '${location.origin}/v1/jobs/${job.topic}/${job.id}'`} />
+      <Copy label={t('copy.curl')} text={curl(job)} />
       {asking === 'reschedule' && <Reschedule job={job} onClose={() => ask(undefined)} />}
       {asking === 'cancel' && <Cancel job={job} onClose={() => ask(undefined)} />}
     </div>
   );
+}
+
+/** Asks the API about the job, with the key left to the shell. */
+function curl(job: Job): string {
+  const explain = `curl '${location.origin}${address(['v1', 'jobs', job.topic, job.id, 'explain'])}'`;
+  return key.value ? `${explain} -H "Authorization: Bearer $TOKEN"` : explain;
 }
 
 async function act(call: () => Promise<unknown>, done: Key): Promise<void> {

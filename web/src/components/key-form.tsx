@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
 import { setKey, type ApiError } from '../api';
-import { refresh } from '../live';
 import { t } from '../text';
 
 /** Asks for the API key, which stays in this tab. */
@@ -9,7 +8,6 @@ export function KeyForm({ why }: { why: ApiError }) {
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     setKey(value.trim());
-    refresh();
   };
   return (
     <form class="card narrow" onSubmit={submit}>

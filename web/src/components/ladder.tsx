@@ -1,16 +1,24 @@
 import type { ComponentChildren } from 'preact';
-import type { Attempt, Job } from '../api';
+import type { Attempt, Forecast, Job } from '../api';
 import { now } from '../live';
 import { clock, exact, relative, t } from '../text';
 import { Result } from './job-table';
 
-/** The attempts that were made, and those that may follow. */
-export function Ladder({ job, attempts }: { job: Job; attempts: Attempt[] }) {
-  const left = job.next_at === null ? 0 : job.max_attempts - job.attempts;
+/** More steps than these say nothing that a number would not. */
+const mostSteps = 12;
+
+interface Props {
+  job: Job;
+  attempts: Attempt[];
+  forecast: Forecast;
+}
+
+/** The attempts that were made, and those that follow if all fail. */
+export function Ladder({ job, attempts, forecast }: Props) {
   return (
     <ol class="ladder">
       <Step mark="start" title={t('ladder.registered')} at={job.created_at} />
-      {attempts.map((attempt) => (
+      {attempts.slice(-mostSteps).map((attempt) => (
         <Step
           key={attempt.started_at}
           mark={attempt.error === null ? 'good' : 'bad'}
@@ -20,37 +28,51 @@ export function Ladder({ job, attempts }: { job: Job; attempts: Attempt[] }) {
           <Result attempt={attempt} />
         </Step>
       ))}
-      {job.next_at !== null && (
-        <Step mark="next" title={t('attempt.number', { n: job.attempts + 1 })} at={job.next_at}>
-          <span class="muted">{t(job.state === 'running' ? 'state.running' : 'ladder.next')}</span>
+      {job.state === 'running' && (
+        <Step mark="next" title={t('attempt.number', { n: job.attempts + 1 })}>
+          <span class="muted">{t('state.running')}</span>
         </Step>
       )}
-      {left > 1 && (
-        <li class="step later">
-          <i class="dot" aria-hidden="true" />
-          <span class="muted">{t('ladder.left', { n: left - 1 })}</span>
-        </li>
-      )}
+      <Coming forecast={forecast} next={job.state !== 'running'} />
     </ol>
+  );
+}
+
+/** What follows if every attempt fails; the first of it may be what comes next. */
+export function Coming({ forecast: { attempts, dead_at: dead }, next }: { forecast: Forecast; next: boolean }) {
+  const hidden = attempts.length - mostSteps;
+  return (
+    <>
+      {attempts.slice(0, mostSteps).map(({ number, earliest_at, latest_at }, i) => (
+        <Step key={number} mark={next && i === 0 ? 'next' : 'later'} title={t('attempt.number', { n: number })} at={earliest_at} to={latest_at} />
+      ))}
+      {hidden > 0 && <Step mark="later" title={t('ladder.left', { n: hidden })} />}
+      {dead && <Step mark="end" title={t('ladder.dead')} at={dead.earliest_at} to={dead.latest_at} />}
+    </>
   );
 }
 
 interface StepProps {
   mark: string;
   title: string;
-  at: string;
+  at?: string;
+  /** The end of a span that begins at `at`. */
+  to?: string;
   children?: ComponentChildren;
 }
 
-function Step({ mark, title, at, children }: StepProps) {
+function Step({ mark, title, at, to, children }: StepProps) {
   return (
     <li class={`step ${mark}`}>
       <i class="dot" aria-hidden="true" />
       <strong>{title}</strong>
-      <time dateTime={at} title={exact(at)}>
-        {clock(Date.parse(at))}
-      </time>
-      <span class="muted">{relative(Date.parse(at), now.value)}</span>
+      {at && (
+        <time dateTime={at} title={exact(at)}>
+          {clock(Date.parse(at))}
+        </time>
+      )}
+      {at && to && to !== at && <span class="muted">– {clock(Date.parse(to))}</span>}
+      {at && <span class="muted">{relative(Date.parse(at), now.value)}</span>}
       {children}
     </li>
   );

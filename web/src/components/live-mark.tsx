@@ -1,4 +1,4 @@
-import { freshness, paused, refresh, updatedAt } from '../live';
+import { freshness, paused, updatedAt } from '../live';
 import { clock, t } from '../text';
 import { Icon } from './icon';
 
@@ -15,10 +15,7 @@ export function Live() {
       <button
         class="quiet"
         aria-pressed={paused.value}
-        onClick={() => {
-          paused.value = !paused.value;
-          if (!paused.value) refresh();
-        }}
+        onClick={() => (paused.value = !paused.value)}
       >
         <Icon name={paused.value ? 'play' : 'pause'} />
         {t(paused.value ? 'live.resume' : 'live.pause')}

@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, mayChange, type Attempt, type Job } from '../api';
+import { api, mayChange, type Attempt, type Explanation } from '../api';
 import { AttemptList } from '../components/attempts';
 import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
@@ -10,7 +10,7 @@ import { clock, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
   const name = { topic, id };
-  const job = useResource(address(['job', topic, id]), (abort) => api.job(name, abort));
+  const told = useResource(address(['explain', topic, id]), (abort) => api.explain(name, abort));
   const attempts = useResource(address(['attempts', topic, id]), (abort) => api.attempts(name, abort));
   return (
     <>
@@ -20,46 +20,57 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
         </a>
       </p>
       <h1>{id}</h1>
-      {job.error && <ProblemNote error={job.error} />}
-      {job.data ? <Details job={job.data} attempts={attempts.data ?? []} /> : !job.error && <Loading />}
+      {told.error && <ProblemNote error={told.error} />}
+      {told.data ? <Details told={told.data} attempts={attempts.data ?? []} /> : !told.error && <Loading />}
     </>
   );
 }
 
-function Details({ job, attempts }: { job: Job; attempts: Attempt[] }) {
+function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] }) {
+  const { job, reasons, ladder } = told;
   return (
     <>
-      <section class="card standing">
-        <div>
-          <StateMark state={job.state} />
-          <Standing job={job} />
+      <section class="card">
+        <div class="standing">
+          <div>
+            <StateMark state={job.state} />
+            <Standing told={told} />
+          </div>
+          {mayChange.value && <JobActions job={job} />}
         </div>
-        {mayChange.value && <JobActions job={job} />}
+        <ul class="reasons">
+          {reasons.map((reason) => (
+            <li key={reason.code}>
+              {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
+              <span lang="en">{reason.detail}</span>
+            </li>
+          ))}
+        </ul>
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>
-        <Ladder job={job} attempts={attempts} />
+        <Ladder job={job} attempts={attempts} forecast={ladder} />
       </section>
       <div class="columns">
         <section>
           <h2>{t('job.attempts')}</h2>
           <AttemptList job={job} attempts={attempts} />
         </section>
-        <Facts job={job} />
+        <Facts told={told} />
       </div>
     </>
   );
 }
 
 /** What the job waits for, or how it ended. */
-function Standing({ job }: { job: Job }) {
+function Standing({ told: { job, expected_at: expected } }: { told: Explanation }) {
   if (job.state === 'running') return <p class="big">{t('standing.running')}</p>;
-  if (job.next_at !== null) {
-    const left = Date.parse(job.next_at) - now.value;
+  if (expected !== null) {
+    const left = Date.parse(expected) - now.value;
     return (
       <p class="big" role="timer">
         {left > 0 ? t('standing.next', { span: span(Math.max(1000, left)) }) : t('standing.due')}
-        <span class="muted">{clock(Date.parse(job.next_at))}</span>
+        <span class="muted">{clock(Date.parse(expected))}</span>
       </p>
     );
   }
@@ -75,7 +86,7 @@ function Standing({ job }: { job: Job }) {
   );
 }
 
-function Facts({ job }: { job: Job }) {
+function Facts({ told: { job, ladder } }: { told: Explanation }) {
   return (
     <section class="card facts">
       <h2>{t('job.facts')}</h2>
@@ -94,6 +105,14 @@ function Facts({ job }: { job: Job }) {
         </dd>
         <dt>{t('job.attempts')}</dt>
         <dd>{t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })}</dd>
+        {ladder.expires_at && (
+          <>
+            <dt>{t('job.expires')}</dt>
+            <dd>
+              <When at={ladder.expires_at} />
+            </dd>
+          </>
+        )}
         {job.biz_key && (
           <>
             <dt>{t('job.bizKey')}</dt>
@@ -104,9 +123,27 @@ function Facts({ job }: { job: Job }) {
             </dd>
           </>
         )}
+        <Labels labels={job.labels} />
         <dt>webhook-id</dt>
         <dd class="mono">{job.uid}</dd>
       </dl>
     </section>
+  );
+}
+
+function Labels({ labels }: { labels: Record<string, string> }) {
+  const pairs = Object.entries(labels).map(([name, value]) => `${name}:${value}`);
+  if (pairs.length === 0) return null;
+  return (
+    <>
+      <dt>{t('job.labels')}</dt>
+      {pairs.map((pair) => (
+        <dd key={pair}>
+          <a href={address(['jobs'], [['label', pair]])} data-page>
+            {pair}
+          </a>
+        </dd>
+      ))}
+    </>
   );
 }

@@ -1,14 +1,24 @@
+import { useEffect } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, type Operation } from '../api';
 import { Empty, Loading, When } from '../components/marks';
 import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
-import { refresh, useResource } from '../live';
+import { paused, refresh, useResource } from '../live';
 import { filterOfBulk, written } from '../search';
 import { count, t } from '../text';
 
+/** Progress is written about this often, and is no event. */
+const progressMs = 1000;
+
 export function OperationsPage() {
   const operations = useResource('operations', api.operations);
+  const running = operations.data?.some(({ state }) => state === 'running') ?? false;
+  useEffect(() => {
+    if (!running || paused.value) return undefined;
+    const asking = setInterval(refresh, progressMs);
+    return () => clearInterval(asking);
+  }, [running, paused.value]);
   return (
     <>
       <h1>{t('nav.operations')}</h1>

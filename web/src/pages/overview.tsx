@@ -1,11 +1,13 @@
 import { address, type Query } from '../address';
-import { api, dueRanges, states, type State, type Topic } from '../api';
+import { api, dueRanges, states, unfinished, type State, type Topic } from '../api';
 import { Bars } from '../components/bars';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
-import { quantile, total } from '../metrics';
+import { between, quantile, total } from '../metrics';
 import { count, percent, span, t, type Key } from '../text';
+
+const latenessMetric = 'duehook_lateness_seconds';
 
 export function OverviewPage() {
   const topics = useResource('overview', async (abort) => {
@@ -37,29 +39,60 @@ function Figures({ topics, metrics }: { topics: Topic[]; metrics: string }) {
         <Figure label="overview.inFlight" value={count(held('running'))} to={address(['jobs'], [['state', 'running']])} />
         <Figure label="overview.nextHour" value={count(nextHour)} to={address(['jobs'], dueBy('1h'))} />
         <Figure label="overview.success" value={successRate(metrics)} to={address(['jobs'], [['state', 'retrying']])} />
-        <Figure label="overview.lateness" value={lateness(metrics)} to="/metrics" />
+        <Figure label="overview.lateness" value={lateness(metrics)} to="#lateness" />
         <Figure label="overview.dead" value={count(held('dead'))} to="/dead" bad={held('dead') > 0} />
         <Figure label="overview.held" value={count(total(metrics, 'duehook_held_endpoints'))} to={address(['jobs'], [['state', 'retrying']])} />
       </div>
-      <section class="card">
-        <h2>{t('overview.due')}</h2>
-        <Bars bars={dueRanges.slice(0, 6).map((range) => ({ label: t(`due.${range}`), n: due(range) }))} />
-      </section>
-      <section class="card">
-        <h2>{t('overview.states')}</h2>
-        <Bars bars={states.map((state) => ({ label: t(`state.${state}`), n: held(state) }))} />
-      </section>
+      <div class="cards">
+        <section class="card">
+          <h2>{t('overview.due')}</h2>
+          <Bars bars={dueRanges.slice(0, 6).map((range) => ({ label: t(`due.${range}`), n: due(range) }))} />
+        </section>
+        <section class="card" id="lateness">
+          <h2>{t('overview.latenessOf')}</h2>
+          <Bars bars={latenessBars(metrics)} />
+        </section>
+        <section class="card">
+          <h2>{t('overview.states')}</h2>
+          <Bars bars={states.map((state) => ({ label: t(`state.${state}`), n: held(state), to: address(['jobs'], [['state', state]]) }))} />
+        </section>
+        <section class="card">
+          <h2>{t('overview.topics')}</h2>
+          <Bars bars={topicBars(topics)} />
+        </section>
+      </div>
     </>
   );
 }
 
 function Figure({ label, value, to, bad = false }: { label: Key; value: string; to: string; bad?: boolean }) {
   return (
-    <a class={bad ? 'figure bad' : 'figure'} href={to} data-page={to === '/metrics' ? undefined : ''}>
+    <a class={bad ? 'figure bad' : 'figure'} href={to} data-page={to.startsWith('#') ? undefined : ''}>
       <span>{t(label)}</span>
       <strong>{value}</strong>
     </a>
   );
+}
+
+const mostTopics = 8;
+
+/** The topics with the most unfinished jobs. */
+function topicBars(topics: Topic[]) {
+  return topics
+    .map((one) => ({ label: one.topic, n: unfinished.reduce((sum, state) => sum + one.states[state], 0), to: address(['topics', one.topic]) }))
+    .sort((a, b) => b.n - a.n)
+    .slice(0, mostTopics);
+}
+
+/** Bounds of lateness in seconds: those that tell apart what is well, what is busy and what is wrong. */
+const latenessBounds = [0.008, 0.05, 0.25, 1, 5, 60, Infinity];
+
+function latenessBars(metrics: string): { label: string; n: number }[] {
+  const counts = between(metrics, latenessMetric, latenessBounds);
+  return latenessBounds.map((bound, i) => ({
+    label: bound === Infinity ? `> ${span(60_000)}` : `≤ ${span(bound * 1000)}`,
+    n: counts[i] ?? 0,
+  }));
 }
 
 function successRate(metrics: string): string {
@@ -69,7 +102,7 @@ function successRate(metrics: string): string {
 }
 
 function lateness(metrics: string): string {
-  const seconds = quantile(metrics, 'duehook_lateness_seconds', 0.99);
+  const seconds = quantile(metrics, latenessMetric, 0.99);
   if (seconds === undefined) return '–';
-  return Number.isFinite(seconds) ? `≤ ${span(seconds * 1000)}` : '> 30m';
+  return Number.isFinite(seconds) ? `≤ ${seconds < 1 ? span(seconds * 1000) : `${seconds}s`}` : '> 30m';
 }

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, ApiError, type Registration } from '../api';
+import { api, ApiError, type Plan, type Registration } from '../api';
+import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { navigate } from '../router';
@@ -30,16 +31,24 @@ export function RegisterPage() {
   const [draft, setDraft] = useState(blank);
   const [error, setError] = useState<ApiError>();
   const set = (name: keyof Draft) => (value: string) => setDraft({ ...draft, [name]: value });
-  const submit = async () => {
+  const [plan, setPlan] = useState<Plan>();
+  /** Asks the API, and shows at the fields what it refuses. */
+  const ask = async (call: (draft: Registration) => Promise<void>) => {
     try {
-      const job = await api.register(registration(draft));
-      notify(t('register.done'));
-      navigate(address(['jobs', job.topic, job.id]));
+      await call(registration(draft));
+      setError(undefined);
     } catch (refused) {
       if (!(refused instanceof ApiError)) throw refused;
       setError(refused);
     }
   };
+  const preview = () => ask(async (wanted) => setPlan(await api.plan(wanted)));
+  const submit = () =>
+    ask(async (wanted) => {
+      const job = await api.register(wanted);
+      notify(t('register.done'));
+      navigate(address(['jobs', job.topic, job.id]));
+    });
   const field = (name: keyof Draft, pointer: string) => ({
     value: draft[name],
     set: set(name),
@@ -80,7 +89,18 @@ export function RegisterPage() {
       </Group>
       <div class="actions">
         <button class="primary">{t('register.submit')}</button>
+        <button type="button" onClick={() => void preview()}>
+          {t('register.plan')}
+        </button>
       </div>
+      {plan && (
+        <section class="card">
+          <h2>{t('plan.title')}</h2>
+          <ol class="ladder">
+            <Coming forecast={plan.ladder} next />
+          </ol>
+        </section>
+      )}
     </form>
   );
 }
