@@ -153,14 +153,12 @@ type eventStream struct {
 // run returns no error once the stream has begun: there is nobody to tell.
 func (s *eventStream) run(ctx context.Context, w *events.Watcher) error {
 	_, _ = fmt.Fprintf(&s.buffer, "retry: %d\n\n", eventsRetry)
-	for s.flush() == nil {
+	// ctx ends when the client has gone, or the server stops.
+	for s.flush() == nil && ctx.Err() == nil {
 		beat, done := context.WithTimeout(ctx, eventsBeat)
 		list, err := w.Next(beat)
 		done()
-		switch {
-		case ctx.Err() != nil:
-			return nil // the client has gone, or the server stops
-		case err != nil:
+		if err != nil {
 			s.buffer.WriteString(": still here\n\n")
 		}
 		for i := range list {
