@@ -154,7 +154,7 @@ type eventStream struct {
 func (s *eventStream) run(ctx context.Context, w *events.Watcher) error {
 	_, _ = fmt.Fprintf(&s.buffer, "retry: %d\n\n", eventsRetry)
 	// ctx ends when the client has gone, or the server stops.
-	for s.flush() == nil && ctx.Err() == nil {
+	for ctx.Err() == nil && s.flush() == nil {
 		beat, done := context.WithTimeout(ctx, eventsBeat)
 		list, err := w.Next(beat)
 		done()
