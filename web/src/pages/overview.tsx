@@ -1,5 +1,5 @@
 import { address, type Query } from '../address';
-import { api, dueRanges, states, unfinished, type State, type Topic } from '../api';
+import { api, ApiError, dueRanges, states, unfinished, type State, type Topic, type TopicCounts } from '../api';
 import { Bars } from '../components/bars';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
@@ -9,17 +9,33 @@ import { count, percent, span, t, type Key } from '../text';
 
 const latenessMetric = 'duehook_lateness_seconds';
 
+interface Topics {
+  topics: TopicCounts[];
+  /** Those that hold jobs that have not ended, with when these are due. */
+  coming: Topic[];
+}
+
+const open = (topic: TopicCounts): number => unfinished.reduce((sum, state) => sum + topic.states[state], 0);
+
+async function loadTopics(abort: AbortSignal): Promise<Topics> {
+  const topics = await api.topics(abort);
+  const coming = await Promise.all(topics.filter(open).map(({ topic }) => api.topic(topic, abort).catch(goneSince)));
+  return { topics, coming: coming.filter((topic) => topic !== undefined) };
+}
+
+/** A topic is gone with its last job, which may be between two calls. */
+function goneSince(error: unknown): undefined {
+  if (!(error instanceof ApiError) || error.problem.status !== 404) throw error;
+}
+
 export function OverviewPage() {
-  const topics = useResource('overview', async (abort) => {
-    const names = await api.topics(abort);
-    return Promise.all(names.map(({ topic }) => api.topic(topic, abort)));
-  });
+  const topics = useResource('overview', loadTopics);
   const metrics = useResource('metrics', api.metrics);
   return (
     <>
       <h1>{t('nav.overview')}</h1>
       {topics.error && <ProblemNote error={topics.error} />}
-      {topics.data && metrics.data !== undefined ? <Figures topics={topics.data} metrics={metrics.data} /> : !topics.error && <Loading />}
+      {topics.data && metrics.data !== undefined ? <Figures {...topics.data} metrics={metrics.data} /> : !topics.error && <Loading />}
     </>
   );
 }
@@ -27,10 +43,10 @@ export function OverviewPage() {
 /** Jobs that are due by then. */
 const dueBy = (to: string): Query => [...(['waiting', 'ready', 'retrying'] as const).map((state) => ['state', state] as const), ['due_to', to]];
 
-function Figures({ topics, metrics }: { topics: Topic[]; metrics: string }) {
+function Figures({ topics, coming, metrics }: Topics & { metrics: string }) {
   if (topics.length === 0) return <Empty text={t('overview.none')} />;
   const held = (state: State) => topics.reduce((sum, topic) => sum + topic.states[state], 0);
-  const due = (range: (typeof dueRanges)[number]) => topics.reduce((sum, topic) => sum + topic.due_in[range], 0);
+  const due = (range: (typeof dueRanges)[number]) => coming.reduce((sum, topic) => sum + topic.due_in[range], 0);
   const nextHour = dueRanges.slice(0, 4).reduce((sum, range) => sum + due(range), 0);
   return (
     <>
@@ -77,9 +93,9 @@ function Figure({ label, value, to, bad = false }: { label: Key; value: string; 
 const mostTopics = 8;
 
 /** The topics with the most unfinished jobs. */
-function topicBars(topics: Topic[]) {
+function topicBars(topics: TopicCounts[]) {
   return topics
-    .map((one) => ({ label: one.topic, n: unfinished.reduce((sum, state) => sum + one.states[state], 0), to: address(['topics', one.topic]) }))
+    .map((one) => ({ label: one.topic, n: open(one), to: address(['topics', one.topic]) }))
     .sort((a, b) => b.n - a.n)
     .slice(0, mostTopics);
 }
