@@ -66,6 +66,23 @@ func TestWritesFail(t *testing.T) {
 			}
 			equal(t, "rows of it", r.queryCount(`SELECT count(*) FROM flow WHERE log IS NOT NULL`), "1")
 		},
+		"a settlement of a changed job is written once": func(t *testing.T, r *rig) {
+			r.add(reg("b", time.Hour))
+			r.readOnly(true)
+			_, err := r.Update(t.Context(), key("b"), runAt(job.When{}))
+			unavailable(t, "Update", err)
+			var settlements []job.Settlement
+			for _, c := range r.take() {
+				settlements = append(settlements, settlement(c, job.OutcomeDelivered, 0))
+			}
+			_, err = r.Settle(t.Context(), settlements)
+			unavailable(t, "Settle", err)
+			_, err = r.Settle(t.Context(), settlements)
+			unavailable(t, "Settle again", err)
+			r.readOnly(false)
+			r.settle(settlements...)
+			equal(t, "rows of them", r.queryCount(`SELECT count(*) FROM flow WHERE log IS NOT NULL`), "2")
+		},
 		"claims go on and are written later": func(t *testing.T, r *rig) {
 			r.readOnly(true)
 			c := r.takeOne()

@@ -239,7 +239,11 @@ func (w *writing) writeRepeated() error {
 		if err != nil {
 			return fmt.Errorf("look for a settlement: %w", err)
 		}
-		if older == 0 {
+		switch {
+		case older == 0:
+			continue
+		case s.change.put != nil: // written below, with what has become of it
+			w.flows = append(w.flows, s.change.repeat(s)...)
 			continue
 		}
 		if err := w.st.progress.exec(w.ctx, w.tx, s.next.row(nil, seq)); err != nil {
