@@ -266,8 +266,50 @@ func TestStoreGoesBackInTime(t *testing.T) {
 			r.sameJobs(want)
 			r.quiet()
 			equal(t, "jobs due", len(r.take()), 0)
+
+			r, want = back()
+			r.meets("a", want[key("a").String()].Job)
+			r.sameJobs(want)
+			r.quiet()
 		}))
 	}
+}
+
+// meets fails the test unless an update meets the job as it should be.
+func (r *rig) meets(id string, want job.Job) {
+	r.t.Helper()
+	var met job.Job
+	_, err := r.Update(r.t.Context(), key(id), func(j *job.Job, _ job.Instant) error {
+		met = *j
+		return errRefused
+	})
+	isError(r.t, "Update", err, errRefused)
+	equal(r.t, "state that an update meets", met.State, want.State)
+	equal(r.t, "uid that an update meets", met.UID, want.UID)
+}
+
+var errRefused = errors.New("refused")
+
+// A client is not to be told that a job is not there which will be delivered.
+func TestUpdatePutsBackWhatIsLost(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("delivered", 0))
+		r.run(job.OutcomeDelivered, 0)
+		waiting := r.add(reg("waiting", time.Hour))
+		r.add(reg("unwanted", time.Hour))
+		noError(t, "Flush", r.Flush())
+		l.flush(t)
+		r.meets("waiting", waiting)
+		r.update("unwanted", cancel)
+		for _, id := range []string{"delivered", "unheard of"} {
+			_, err := r.Update(t.Context(), key(id), cancel)
+			isError(t, "Update", err, store.ErrNotFound)
+		}
+		equal(t, "restored by the sweep", r.sweep().Restored, int64(0))
+		r.quiet()
+	})(t)
 }
 
 // What the store has that the journal was not told.

@@ -2,8 +2,11 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Reasons that the flow gives for what a client did.
@@ -13,10 +16,76 @@ const (
 	reasonCancelRequested = "cancel_requested" // an attempt is in flight
 )
 
+// updateTries bounds how often a job is put right before it is changed.
+const updateTries = 3
+
 // Update changes a job in the store, and answers once that is committed to the
 // journal. While the journal cannot be written it refuses, unless it may do
-// without.
+// without. A job that a shared store has lost, or has as it was before, is put
+// right first: nobody is to be told that it was cancelled when it was delivered.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	for range updateTries {
+		j, err := s.update(ctx, key, change)
+		right, fixed := s.putRight(ctx, key, err)
+		if fixed != nil {
+			return job.Job{}, fixed
+		}
+		if !right {
+			return j, err
+		}
+	}
+	return job.Job{}, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
+}
+
+// behindError says that the store has a job as it was before.
+type behindError struct{ finding }
+
+func (e *behindError) Error() string { return "the store has " + e.key.String() + " as it was before" }
+
+// putRight has the store stand as the journal says, if that is why an update
+// failed, and reports whether it did.
+func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (bool, error) {
+	var behind *behindError
+	switch {
+	case errors.As(failed, &behind):
+		_, repaired, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
+		s.found.add(store.RestoreReport{Conflicts: 1, Repaired: repaired})
+		return true, err
+	case s.o.Shared && errors.Is(failed, store.ErrNotFound):
+		_, restored, err := s.RestoreJob(ctx, key)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.doWithout(err) {
+			return false, nil
+		}
+		return restored, err
+	}
+	return false, nil
+}
+
+// current fails with a behindError if the journal has the job further than the
+// store.
+func (s *Store) current(ctx context.Context, j *job.Job) error {
+	if !s.o.Shared {
+		return nil
+	}
+	standing := store.StandingOf(j)
+	own, open, err := s.compare.entriesOf(ctx, []job.Key{j.Key}, []store.Standing{standing})
+	switch {
+	case s.doWithout(err):
+		return nil
+	case err != nil:
+		return err
+	case standing.State.Final() && own[0] != nil && own[0].version <= standing.Version:
+		return nil
+	}
+	d, e := judged(&standing, own[0], open[0])
+	f := finding{d, j.Key, e, standing}
+	if !f.putsForward() {
+		return nil
+	}
+	return &behindError{f}
+}
+
+func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	const rows = 3 // message, payload, flow
 	c, err := s.beginAccepting(ctx, rows)
 	if err != nil {
@@ -31,6 +100,9 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
 		from, now = j.State, at
 		c.free() // it is another try
+		if err := s.current(ctx, j); err != nil {
+			return err
+		}
 		if err := change(j, at); err != nil {
 			return err
 		}
