@@ -353,6 +353,25 @@ func TestDerived(t *testing.T) {
 	}
 }
 
+// The journal knows finished jobs at least as long as the store, and beside
+// Redis as long as backups of that are used, unless told otherwise.
+func TestLedgerRetention(t *testing.T) {
+	const redis = "--redis-url=redis://h"
+	for _, c := range []struct {
+		args []string
+		want time.Duration
+	}{
+		{[]string{"--retention=30d"}, 30 * 24 * time.Hour},
+		{[]string{redis}, 48 * time.Hour},
+		{[]string{redis, "--retention=30d"}, 30 * 24 * time.Hour},
+		{[]string{redis, "--ledger-retention=3h"}, 3 * time.Hour},
+	} {
+		if got := load(t, c.args, nil).LedgerRetention; got != c.want {
+			t.Errorf("%q: %v, want %v", c.args, got, c.want)
+		}
+	}
+}
+
 func TestLedgerURL(t *testing.T) {
 	for _, url := range []string{
 		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",

@@ -163,7 +163,7 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Retention) },
 	},
 	{
-		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "embedded: --retention; with Redis: " + job.FormatDuration(defaultLedgerRetention),
+		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "--retention; with Redis at least " + job.FormatDuration(defaultLedgerRetention),
 		help: "how long the journal keeps a finished job; set it longer than the age of any backup of Redis that may be put back, or finished jobs in that are sent again",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.LedgerRetention) },
 	},
@@ -277,7 +277,7 @@ func (c *Config) derive() {
 	if c.origins["ledger-retention"] == "" {
 		c.LedgerRetention = defaultLedgerRetention
 		c.origins["ledger-retention"] = originDefault
-		if c.Embedded() {
+		if c.Embedded() || c.Retention > defaultLedgerRetention {
 			c.LedgerRetention = c.Retention
 			c.origins["ledger-retention"] = originDefault + " (--retention)"
 		}
