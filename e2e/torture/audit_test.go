@@ -221,7 +221,7 @@ func (a *audit) judgeNumber(o *told, d receiver.Delivery, before []receiver.Deli
 	}
 	failed := slices.ContainsFunc(before, func(p receiver.Delivery) bool { return p.Attempt == d.Attempt-1 && !accepted(p) })
 	if !failed || d.Attempt-1 > o.Body.Fail {
-		a.excuse("%s (%s) came as attempt %d, which no failure led to", o.key(), o.kind, d.Attempt)
+		a.excuse("%s (%s) came as attempt %d at %s, which no failure led to; before: %s", o.key(), o.kind, d.Attempt, clockTime(d.Arrived), describe(before))
 	}
 }
 
@@ -247,6 +247,14 @@ func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.
 	last := same[len(same)-1]
 	a.excuse("%s (%s) came again as attempt %d at %s without having been in flight: it came as attempt %d at %s and was answered %d at %s; cuts: %s",
 		o.key(), o.kind, d.Attempt, clockTime(d.Arrived), last.Attempt, clockTime(last.Arrived), last.Status, clockTime(last.Answered), a.describeCuts())
+}
+
+func describe(deliveries []receiver.Delivery) string {
+	var all []string
+	for _, d := range deliveries {
+		all = append(all, fmt.Sprintf("attempt %d at %s, answered %d at %s", d.Attempt, clockTime(d.Arrived), d.Status, clockTime(d.Answered)))
+	}
+	return strings.Join(all, "; ")
 }
 
 func clockTime(t time.Time) string { return t.Format("05.000") }

@@ -59,8 +59,11 @@ type jobView struct {
 // clients are the users of a run's API: careful ones, who make a call again,
 // at another node, until they know what came of it.
 type clients struct {
-	nodes     []*rig.Node
-	lossy     bool // see row
+	nodes []*rig.Node
+	lossy bool // see row
+	// over reports whether a job that the store does not know has ended, so
+	// that it is not to be waited for; nil: the store does not forget.
+	over      func(context.Context, job.Key) bool
 	endpoints *endpoints
 	jobs      []*told
 
@@ -125,12 +128,16 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	return job.Sleep(ctx, clock, max(0, at.Sub(clock.Now())))
 }
 
-// until makes a call until it is answered, and not with 503. Only statuses
-// that are expected end it well.
-func (c *clients) until(ctx context.Context, method, path, key string, body any, expected ...int) (rig.Answer, op, error) {
+// errOver: the job had ended, and the store has forgotten it.
+var errOver = errors.New("the job is over")
+
+// until makes a call until it is answered, and not with 503, nor with 404 while
+// a store that forgets may yet get the job back. Only statuses that are
+// expected end it well.
+func (c *clients) until(ctx context.Context, j *told, method, path string, body any, expected ...int) (rig.Answer, op, error) {
 	header := map[string]string{}
-	if key != "" {
-		header["Idempotency-Key"] = key
+	if path == allJobs {
+		header["Idempotency-Key"] = j.Topic + ":" + j.ID
 	}
 	o := op{began: clock.Now()}
 	var last error
@@ -146,6 +153,10 @@ func (c *clients) until(ctx context.Context, method, path, key string, body any,
 			case err != nil:
 			case slices.Contains(expected, a.Status):
 				return a, o, nil
+			case a.Status == http.StatusNotFound && c.over != nil:
+				if last = errOver; c.over(ctx, j.key()) {
+					return a, o, errOver
+				}
 			case a.Status == http.StatusServiceUnavailable:
 				last = fmt.Errorf("503 %s", a.Body)
 			default:
@@ -158,8 +169,11 @@ func (c *clients) until(ctx context.Context, method, path, key string, body any,
 	}
 }
 
+// allJobs is where jobs are registered.
+const allJobs = "/v1/jobs"
+
 func (c *clients) register(ctx context.Context, j *told) error {
-	a, _, err := c.until(ctx, "POST", "/v1/jobs", j.Topic+":"+j.ID, j.registration, http.StatusCreated, http.StatusOK)
+	a, _, err := c.until(ctx, j, "POST", allJobs, j.registration, http.StatusCreated, http.StatusOK)
 	if err != nil {
 		return err
 	}
@@ -234,20 +248,20 @@ func (c *clients) tryBatch(ctx context.Context, jobs []*told) error {
 
 // followUp does what was planned for after the acknowledgement.
 func (c *clients) followUp(ctx context.Context, j *told) (err error) {
-	path := "/v1/jobs/" + j.Topic + "/" + j.ID
+	path := allJobs + "/" + j.Topic + "/" + j.ID
 	var a rig.Answer
-	switch j.then {
+	switch j.next(c.over != nil) {
 	case again:
-		a, j.done, err = c.until(ctx, "POST", "/v1/jobs", j.Topic+":"+j.ID, j.registration, http.StatusOK)
+		a, j.done, err = c.until(ctx, j, "POST", allJobs, j.registration, http.StatusOK)
 		if err == nil {
 			err = j.acknowledge(a)
 		}
 	case lookOnly:
-		if a, j.done, err = c.until(ctx, "GET", path, "", nil, http.StatusOK); err == nil {
+		if a, j.done, err = c.until(ctx, j, "GET", path, nil, http.StatusOK); err == nil {
 			err = j.acknowledge(a)
 		}
 	case cancel:
-		a, j.done, err = c.until(ctx, "DELETE", path, "", nil, http.StatusOK, http.StatusAccepted, http.StatusConflict)
+		a, j.done, err = c.until(ctx, j, "DELETE", path, nil, http.StatusOK, http.StatusAccepted, http.StatusConflict)
 		if err == nil && j.done.status != http.StatusConflict {
 			var v struct{ Result string }
 			err = a.Decode(&v)
@@ -255,22 +269,34 @@ func (c *clients) followUp(ctx context.Context, j *told) (err error) {
 		}
 	case patch:
 		change := map[string]any{"delay": "100ms", "body": behaviour{Patched: true}}
-		_, j.done, err = c.until(ctx, "PATCH", path, "", change, http.StatusOK, http.StatusConflict)
+		_, j.done, err = c.until(ctx, j, "PATCH", path, change, http.StatusOK, http.StatusConflict)
 	case runNow:
-		_, j.done, err = c.until(ctx, "POST", path+"/run", "", nil, http.StatusOK, http.StatusConflict)
+		_, j.done, err = c.until(ctx, j, "POST", path+"/run", nil, http.StatusOK, http.StatusConflict)
 	case replay:
 		err = c.replay(ctx, j, path)
 	}
-	if err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.unsure {
-		err = fmt.Errorf("%s was not due, but a change met a conflict", j.key())
+	switch {
+	case errors.Is(err, errOver) && (j.end == "delivered" || j.done.unsure):
+		return nil // there is nothing left to look at or to cancel
+	case err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.unsure:
+		return fmt.Errorf("%s was not due, but a change met a conflict", j.key())
 	}
 	return err
+}
+
+// next is what the client does then. A store that forgets would take in anew
+// what has ended, so there a client that would register again only looks.
+func (o *told) next(forgets bool) step {
+	if o.then == again && forgets {
+		return lookOnly
+	}
+	return o.then
 }
 
 // replay waits until the job is dead, and replays it.
 func (c *clients) replay(ctx context.Context, j *told, path string) error {
 	for {
-		a, _, err := c.until(ctx, "GET", path, "", nil, http.StatusOK)
+		a, _, err := c.until(ctx, j, "GET", path, nil, http.StatusOK)
 		if err != nil {
 			return err
 		}
@@ -288,7 +314,7 @@ func (c *clients) replay(ctx context.Context, j *told, path string) error {
 	c.endpoints.recover(j.key())
 	var err error
 	// A conflict after the first try: an earlier one went through.
-	_, j.done, err = c.until(ctx, "POST", path+"/replay", "", nil, http.StatusOK, http.StatusConflict)
+	_, j.done, err = c.until(ctx, j, "POST", path+"/replay", nil, http.StatusOK, http.StatusConflict)
 	if err == nil && j.done.status == http.StatusConflict && !j.done.unsure {
 		err = fmt.Errorf("%s is dead, but its replay met a conflict", j.key())
 	}

@@ -30,6 +30,8 @@ type row struct {
 	flags []string // of the nodes
 	// journal: beside Redis there is a ledger on PostgreSQL.
 	journal bool
+	// forgets: Redis loses jobs that it had, and gets them back from the journal.
+	forgets bool
 	// proxied: each node reaches Redis through a proxy of its own.
 	proxied bool
 	// skewed: Redis' clock can be stepped, so that times cannot be compared.
@@ -77,6 +79,8 @@ var rows = []*row{
 	{name: "sentinel-failover", about: "the master killed or frozen; Sentinel promotes a replica", nodes: 2, topology: sentinels, flags: confirmed, lossy: true, inject: failover},
 	{name: "cluster-failover", about: "a master of a Cluster killed or frozen; its replica takes over", nodes: 2, topology: cluster, flags: append([]string{"--shards", "8"}, confirmed...), lossy: true, inject: failover},
 	{name: "ledger-kill", about: "SIGKILL of PostgreSQL with the journal, beside Redis", nodes: 2, journal: true, lossy: true, inject: ledgerKill},
+	{name: "flushall", about: "FLUSHALL, once or twice, with a journal on PostgreSQL", nodes: 2, journal: true, forgets: true, short: true, inject: flushAll},
+	{name: "old-snapshot", about: "Redis is killed and starts from an old copy of its file, with a journal on PostgreSQL", nodes: 2, journal: true, forgets: true, lossy: true, inject: oldSnapshot},
 	{name: "disk-full", about: "the embedded journal cannot write", short: true, inject: diskFull},
 	{name: "clock-forward", about: "Redis' clock steps ahead by up to an hour", nodes: 2, skewed: true, inject: clockForward},
 	{name: "clock-back", about: "Redis' clock steps back by up to an hour, and to the right time again", nodes: 2, skewed: true, short: true, inject: clockBack},
@@ -276,6 +280,27 @@ func ledgerKill(r *run) {
 	if err := r.sql.Start(); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// flushAll deletes everything: what is in flight cannot be settled.
+func flushAll(r *run) {
+	for range 1 + r.rnd.IntN(2) {
+		r.cuts.During("Redis flushed", false, func() { r.command("FLUSHALL") })
+		r.pause(500*time.Millisecond, 2*time.Second)
+	}
+}
+
+// oldSnapshot copies Redis' file while it is written, and starts it from the
+// copy later.
+func oldSnapshot(r *run) {
+	r.pause(0, time.Second)
+	putBack := rig.Snapshot(r.t, r.redis)
+	r.pause(500*time.Millisecond, 2*time.Second)
+	r.cuts.During("Redis down", false, func() {
+		r.redis.Kill()
+		putBack()
+		r.redis.Start()
+	})
 }
 
 func scriptFlush(r *run) {

@@ -22,9 +22,10 @@ type endpoints struct {
 	seen      map[string]int // arrivals, by job and attempt
 }
 
-// againHold is how much longer the answer to an attempt takes that comes
+// againHold is how long the answer to an attempt takes at least that comes
 // again: its first worker may come back meanwhile, with a token that is stale.
-const againHold = time.Second
+// It leaves a busy machine some time before the timeout.
+const againHold = 1200 * time.Millisecond
 
 func startEndpoints(t testing.TB, n int) *endpoints {
 	t.Helper()
@@ -68,7 +69,7 @@ func (e *endpoints) answer(d receiver.Delivery) receiver.Answer {
 	e.mu.Unlock()
 	a := receiver.Answer{Hold: time.Duration(b.Hold) * time.Millisecond}
 	if repeated && (b.Fail == 0 || b.Status != 0) { // the others have a short timeout
-		a.Hold += againHold
+		a.Hold = max(a.Hold, againHold)
 	}
 	switch {
 	case snooze:

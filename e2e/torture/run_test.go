@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"database/sql"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -48,6 +49,7 @@ type run struct {
 	url     string         // of Redis
 	admin   *redis.Client
 	sql     *testenv.SQLServer // holds the journal beside Redis, if the row wants one
+	journal *sql.DB            // on sql
 	proxies []*testenv.Proxy   // one for each node, if the row wants them
 	skew    *skew              // of Redis' clock, if the row wants it
 	dataDir string             // of the embedded store
@@ -94,6 +96,9 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		n.Start()
 	}
 	r.clients = &clients{nodes: r.nodes, lossy: row.lossy, endpoints: r.endpoints, rnd: rand.New(rand.NewPCG(seed, 2))}
+	if row.forgets {
+		r.clients.over = r.over
+	}
 	for _, p := range newPlan(rand.New(rand.NewPCG(seed, 0)), r.endpoints.urls()) {
 		r.clients.jobs = append(r.clients.jobs, &told{planned: p})
 	}
@@ -141,6 +146,10 @@ func (r *run) startSQL() {
 			r.t.Error(err)
 		}
 	})
+	if r.journal, err = sql.Open("pgx", server.URL("postgres")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = r.journal.Close() })
 }
 
 func urlOf(scheme string, servers []*testenv.Redis) string {
@@ -231,13 +240,27 @@ func (r *run) awaitQuiet(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, quietLimit)
 	defer stop()
 	for {
-		if n, err := r.countUnfinished(ctx); err == nil && n <= distant {
+		if r.rests(ctx, distant) {
 			return true
 		}
 		if job.Sleep(ctx, clock, pollEvery) != nil {
 			return false
 		}
 	}
+}
+
+// rests reports whether no more jobs are unfinished than distant. A Redis that
+// forgets is asked only once its journal says so, and has to know as many.
+func (r *run) rests(ctx context.Context, distant int) bool {
+	journaled := -1
+	if r.row.forgets {
+		var err error
+		if journaled, err = r.countJournaled(ctx); err != nil || journaled > distant {
+			return false
+		}
+	}
+	n, err := r.countUnfinished(ctx)
+	return err == nil && n <= distant && (journaled < 0 || n == journaled)
 }
 
 func (r *run) countUnfinished(ctx context.Context) (int, error) {
