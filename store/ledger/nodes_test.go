@@ -92,14 +92,14 @@ func journalledOf(j job.Job) journalled {
 
 // agree fails the test unless the journal has every job as the store has it,
 // and nothing that may be restored besides.
-func (r *rig) agree() {
+func (r *rig) agree(but ...cmp.Option) {
 	r.t.Helper()
 	want := map[string]journalled{}
 	for k, j := range r.all() {
 		want[k] = journalledOf(j.Job)
 	}
 	got, open := r.journal(want)
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, append(but, cmpopts.EquateEmpty())...); diff != "" {
 		r.t.Errorf("the journal (-store +journal):\n%s", diff)
 	}
 	for k, n := range open {
@@ -190,7 +190,8 @@ func (r *rig) takeAny(ctx context.Context) []store.Claimed {
 }
 
 // Two nodes with several callers each make random calls about the same few
-// jobs. When all is quiet the journal has every job as the store has it.
+// jobs. When all is quiet and was compared, the journal has every job as the
+// store has it.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
@@ -215,7 +216,11 @@ func TestTwoNodes(t *testing.T) {
 				for _, r := range nodes {
 					noError(t, "Flush", r.Flush())
 				}
-				nodes[0].agree()
+				_, err := nodes[0].SweepOnce(t.Context())
+				noError(t, "SweepOnce", err)
+				// A change that is journalled after a claim by another node is not
+				// written any more: see "Known" in ADR 7.
+				nodes[0].agree(cmpopts.IgnoreFields(journalled{}, "Due"))
 			})
 		}
 	}
