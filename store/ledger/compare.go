@@ -159,8 +159,8 @@ func (s *comparer) entriesOf(ctx context.Context, keys []job.Key, standings []st
 		}
 		return rows.Err()
 	})
-	for i, e := range own {
-		if err == nil && e != nil && e.confirmed == superseded {
+	for i := range keys {
+		if e := own[i]; err == nil && e != nil && e.confirmed == superseded {
 			e.followed, err = s.followed(ctx, keys[i], &standings[i])
 		}
 	}
