@@ -280,34 +280,38 @@ func (s *comparer) fromStore(ctx context.Context, keys []job.Key, standings []st
 	return found, nil
 }
 
-// again looks a second time at what was found.
-func (s *comparer) again(ctx context.Context, found []finding) ([]finding, error) {
+// again looks a second time at what was found. moving is how many jobs the store
+// is to have from the journal, which has changed between the looks.
+func (s *comparer) again(ctx context.Context, found []finding) (still []finding, moving int, err error) {
 	keys, before := make([]job.Key, len(found)), make([]store.Standing, len(found))
 	for i := range found {
 		keys[i], before[i] = found[i].key, found[i].standing
 	}
 	own, open, err := s.entriesOf(ctx, keys, before)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	// After the journal: what the store shows is at least as late.
 	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {
-		return nil, fmt.Errorf("look jobs up in the store: %w", err)
+		return nil, 0, fmt.Errorf("look jobs up in the store: %w", err)
 	}
-	var still []finding
 	for i := range found {
 		now := finding{key: keys[i], standing: standings[i]}
 		switch {
 		case standings[i].UID != before[i].UID: // it changed
 		case open[i] != nil:
 			now.difference, now.entry = open[i].against(&standings[i]), open[i]
-		case standings[i].Exists() && !standings[i].State.Final():
+		case standings[i].Exists() && (!standings[i].State.Final() || standings[i].State == job.Dead):
 			now.difference, now.entry = judged(&standings[i], own[i], nil)
 		}
-		if now.difference != DifferentNot && now.same(&found[i]) {
+		switch {
+		case now.difference == DifferentNot:
+		case now.same(&found[i]):
 			still = append(still, now)
+		case now.putsForward():
+			moving++
 		}
 	}
-	return still, nil
+	return still, moving, nil
 }

@@ -50,7 +50,8 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 	if err := s.committer.flush(); err != nil {
 		return err
 	}
-	still, err := s.compare.again(ctx, found)
+	still, moving, err := s.compare.again(ctx, found)
+	p.moving.Add(int64(moving))
 	if err != nil || len(still) == 0 {
 		return err
 	}

@@ -222,9 +222,8 @@ func (w *sweeper) reap() {
 		return
 	}
 	w.s.setSwept(p.began)
-	if p.o.urgent {
-		w.lost = false
-	}
+	// What moved between the looks is not left to the next sweep.
+	w.lost = p.moving.Load() > 0
 	w.next = p.ended.Add(w.o.Every)
 }
 
@@ -297,6 +296,8 @@ func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
 type progressReport struct {
 	checked, restored, skipped, conflicts, repaired atomic.Int64
 	metrics                                         *sweepMetrics
+	// moving are jobs that could not be put right yet, because they changed.
+	moving atomic.Int64
 }
 
 func (p *progressReport) add(r store.RestoreReport) {

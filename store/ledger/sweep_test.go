@@ -18,6 +18,7 @@ import (
 type losing struct {
 	store.Store // nil
 	current     atomic.Pointer[store.Store]
+	looks       atomic.Int64 // calls of Standings
 }
 
 func (l *losing) now() store.Store     { return *l.current.Load() }
@@ -64,6 +65,7 @@ func (l *losing) Settle(ctx context.Context, settlements []job.Settlement) ([]st
 func (l *losing) Purge(ctx context.Context, limit int) (int, error) { return l.now().Purge(ctx, limit) }
 
 func (l *losing) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	defer l.looks.Add(1)
 	return l.now().Standings(ctx, keys)
 }
 
@@ -273,6 +275,29 @@ func TestStoreGoesBackInTime(t *testing.T) {
 			r.quiet()
 		}))
 	}
+}
+
+// A dead letter was replayed since, and is not to be listed for ever.
+func TestOldDeadLetters(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		for _, id := range []string{"replayed", "dead"} {
+			r.add(reg(id, 0))
+		}
+		for _, c := range r.take() {
+			r.settle(settlement(c, job.OutcomeFailed, -1))
+		}
+		old := l.copied(t)
+		r.update("replayed", replay)
+		r.run(job.OutcomeDelivered, 0)
+		r.quiet()
+		want := r.all()
+		l.goBack(t, old)
+		equal(t, "repaired", r.sweep().Repaired, int64(1))
+		r.sameJobs(want)
+		r.quiet()
+	})(t)
 }
 
 // meets fails the test unless an update meets the job as it should be.

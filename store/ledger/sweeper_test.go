@@ -93,6 +93,22 @@ func TestSweeperNoticesALoss(t *testing.T) {
 	})(t)
 }
 
+// A claim, say, that was on its way to the journal when the store lost the job.
+func TestSweeperComesBackToWhatMoves(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option, func(o *ledger.Options) { o.Sweep.SecondLook = 3 * time.Second })
+		r.add(reg("a", 100*time.Hour))
+		r.sweeping()
+		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
+		l.flush(t)
+		before := l.looks.Load()
+		r.until("the loss is noticed", 5*time.Second, func() bool { return l.looks.Load() > before })
+		noError(t, "change a job", r.Exec(t.Context(), "UPDATE message SET version = 2 WHERE id = 'a'"))
+		r.until("the job is back", 15*time.Second, r.has("a"))
+	})(t)
+}
+
 func TestOneNodeSweeps(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		if b == sqliteBackend {

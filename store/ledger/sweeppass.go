@@ -58,6 +58,7 @@ func (p *pass) compareAll(ctx context.Context) error {
 	p.worked = p.began
 	w := walkers{
 		compare: p.s.compare, topic: p.o.Topic, settle: p.settle, pause: p.pause,
+		dead:    p.o.urgent, // they do not change otherwise
 		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
 	}
 	if err := w.journal(ctx); err != nil {

@@ -151,7 +151,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 	}
 	for len(found) > 0 {
 		n := min(len(found), repairPage)
-		still, err := v.compare.again(ctx, found[:n])
+		still, _, err := v.compare.again(ctx, found[:n])
 		if err != nil {
 			return err
 		}

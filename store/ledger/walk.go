@@ -16,6 +16,7 @@ const windowPages = 50
 type walkers struct {
 	compare *comparer
 	topic   string // empty: all
+	dead    bool   // dead letters of the store, too
 	// checked is told how many jobs were compared, settle what was found, in
 	// portions; pause comes after each page.
 	checked func(jobs int)
@@ -73,6 +74,9 @@ func (w *walkers) store(ctx context.Context) error {
 	q := store.Query{
 		Topic: w.topic, Limit: comparePage,
 		States: []job.State{job.Waiting, job.Retrying, job.Ready, job.Running},
+	}
+	if w.dead {
+		q.States = append(q.States, job.Dead)
 	}
 	for n := 1; ; n++ {
 		page, err := w.compare.inner.List(ctx, q)
