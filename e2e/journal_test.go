@@ -125,7 +125,7 @@ func TestFlushedRedisIsRefilled(t *testing.T) {
 	})
 	registerAll(t, a, "delivered", r.URL(), ended, 0, time.Millisecond)
 	registerAll(t, a, "dead", r.URL(), dead, 0, 0)
-	registerAll(t, b, "cancelled", r.URL(), ended, 15*time.Second, 0)
+	registerAll(t, b, "cancelled", r.URL(), ended, time.Hour, 0)
 	acknowledged := registerAll(t, b, "waiting", r.URL(), waiting, time.Hour, time.Millisecond)
 	each(ended, func(id string) { expect(t, http.StatusOK, "DELETE", a+"/v1/jobs/cancelled/"+id, nil) })
 	for topic, n := range map[string]int{"delivered": ended, "dead": dead} {
@@ -140,6 +140,9 @@ func TestFlushedRedisIsRefilled(t *testing.T) {
 	testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, a, "soon", "delivered") == len(soon) }, "what came due meanwhile is delivered")
 	testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, a, "dead", "dead") == dead }, "dead letters are back")
 
+	if n := stateCount(t, a, "cancelled", "waiting"); n != 0 {
+		t.Errorf("%d cancelled jobs wait again", n)
+	}
 	for _, j := range listJobs(t, b+"/v1/jobs?topic=waiting&limit=1000") {
 		was := acknowledged[j.ID]
 		if j.UID != was.UID || !j.DueAt.Equal(was.DueAt) || j.State != "waiting" {
