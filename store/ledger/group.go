@@ -34,6 +34,7 @@ type change struct {
 	put      *message    // everything is written anew
 	force    bool        // whatever the journal says
 	holds    bool        // the store has it, even if the journal has it as replaced
+	whole    bool        // put is all that its version is, so it may overwrite that
 	adopt    *job.Job    // written if there is no message yet
 	adopted  job.Instant // when the store had that
 	born     *job.Job    // as the store registered it, if the store was first
@@ -44,6 +45,9 @@ type change struct {
 	rival    *found      // another message of its key that may be restored
 	// mayBeLate: other nodes may have written what came after.
 	mayBeLate bool
+	// overtaken: put was not written, because another node has written what came
+	// after it. That may lack what only put has.
+	overtaken bool
 }
 
 // insertion is a new registration, of which the store has not heard. It must
@@ -165,10 +169,18 @@ func (g *group) confirm(seq int64, j *job.Job) {
 }
 
 // put writes a job anew, after an update.
-func (g *group) put(m *message, from job.State, reason string) {
+func (g *group) put(m *message, from job.State, reason string) *change {
 	c := g.of(m.job.Key, m.job.UID)
 	c.put, c.progress = m, nil
 	g.flows = append(g.flows, flowRow{of: c.target, at: m.at, from: int64(from), to: m.job.State, reason: reason})
+	return c
+}
+
+// rewritten writes a job as the store has it, unless the journal is further.
+func (g *group) rewritten(m *message) *change {
+	c := g.of(m.job.Key, m.job.UID)
+	c.put, c.progress, c.whole = m, nil, true
+	return c
 }
 
 // ended writes what a job came to whose key is registered anew, unless the

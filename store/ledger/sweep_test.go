@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
@@ -297,6 +298,39 @@ func TestOldDeadLetters(t *testing.T) {
 		equal(t, "repaired", r.sweep().Repaired, int64(1))
 		r.sameJobs(want)
 		r.quiet()
+	})(t)
+}
+
+// A change may be written after what another node did to the job later. It is
+// in the journal nevertheless.
+func TestChangeIsOvertakenInTheJournal(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		if b == sqliteBackend {
+			return // which is for a single node
+		}
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		other := r.peer(l)
+		r.add(reg("a", 0))
+		resume := r.Pause()
+		changed := make(chan error)
+		go func() {
+			_, err := r.Update(t.Context(), key("a"), func(j *job.Job, _ job.Instant) error {
+				s := j.Spec
+				s.URL = "http://b.example/hook"
+				return j.Respecify(s)
+			})
+			changed <- err
+		}()
+		testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version == 2 }, "the store has the change")
+		other.run(job.OutcomeFailed, time.Hour)
+		noError(t, "Flush", other.Flush())
+		resume()
+		noError(t, "Update", <-changed)
+		want := r.all()
+		l.flush(t)
+		equal(t, "restored", r.sweep().Restored, int64(1))
+		r.sameJobs(want)
 	})(t)
 }
 

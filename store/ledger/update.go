@@ -86,8 +86,7 @@ func (s *Store) current(ctx context.Context, j *job.Job) error {
 }
 
 func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	const rows = 3 // message, payload, flow
-	c, err := s.beginAccepting(ctx, rows)
+	c, err := s.beginAccepting(ctx, rowsPerChange+rowsPerRepair)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -113,20 +112,60 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 	if err != nil {
 		return j, err
 	}
-	m, err := newMessage(j, now)
-	if err != nil {
-		return job.Job{}, err
-	}
-	add := func(g *group) { g.put(&m, from, updateReason(from, &m.job)) }
-	if s.doWithout(s.committer.owing()) {
-		c.journal(rows, len(m.job.Spec.Body), add)
-		return j, nil
-	}
-	err = s.committer.commit(&entry{rows: c.take(rows), bytes: m.size(), owed: true, add: add})
-	if err != nil && !s.doWithout(err) {
+	if err := s.writeChange(ctx, c, &j, from, now); err != nil {
 		return job.Job{}, err
 	}
 	return j, nil
+}
+
+// rowsPerChange: message, payload, flow.
+const rowsPerChange = 3
+
+// writeChange journals what an update made of a job.
+func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
+	m, err := newMessage(*j, now)
+	if err != nil {
+		return err
+	}
+	var written *change
+	add := func(g *group) { written = g.put(&m, from, updateReason(from, &m.job)) }
+	if s.doWithout(s.committer.owing()) {
+		c.journal(rowsPerChange, len(m.job.Spec.Body), add)
+		return nil
+	}
+	err = s.committer.commit(&entry{rows: c.take(rowsPerChange), bytes: m.size(), owed: true, add: add})
+	if err == nil && written.overtaken {
+		err = s.rewrite(ctx, c, j)
+	}
+	if s.doWithout(err) {
+		return nil
+	}
+	return err
+}
+
+// rewrite writes a job as the store has it now: what another node has written of
+// a later version lacks the change that made it changed.
+func (s *Store) rewrite(ctx context.Context, c *call, changed *job.Job) error {
+	for range updateTries {
+		j, err := s.inner.Get(ctx, changed.Key)
+		switch {
+		case errors.Is(err, store.ErrNotFound), err == nil && j.UID != changed.UID:
+			return nil // it is over
+		case err != nil:
+			return err
+		}
+		m, err := newMessage(j, job.InstantOf(s.o.Clock.Now()))
+		if err != nil {
+			return err
+		}
+		var written *change
+		add := func(g *group) { written = g.rewritten(&m) }
+		err = s.committer.commit(&entry{rows: c.take(rowsPerRepair), bytes: m.size(), owed: true, add: add})
+		if err != nil || !written.overtaken {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %s goes on changing", store.ErrUnavailable, changed.Key)
 }
 
 func updateReason(from job.State, j *job.Job) string {

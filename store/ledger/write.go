@@ -139,7 +139,7 @@ func (c *change) resolve(g *group, messages []found) {
 		}
 	}
 	if g.looks && own != nil && c.put != nil && c.late(own) {
-		c.put = nil
+		c.put, c.overtaken = nil, own.confirmed != superseded
 	}
 	c.rival = rival
 	c.mayBeLate = g.shared && !c.force
@@ -152,6 +152,8 @@ func (c *change) late(own *found) bool {
 		return false
 	case own.confirmed == superseded:
 		return !c.holds
+	case c.whole:
+		return own.version > int64(c.put.job.Version)
 	}
 	return own.version >= int64(c.put.job.Version)
 }
