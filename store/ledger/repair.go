@@ -185,7 +185,8 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 	err := s.committer.commit(&entry{rows: c.take(rowsPerRepair * len(messages)), add: func(g *group) {
 		g.looks = true
 		for i := range messages {
-			g.holds(&messages[i])
+			// Of equal versions that differ, too: the store's has ended.
+			g.rewritten(&messages[i]).holds = true
 		}
 	}})
 	if err != nil {

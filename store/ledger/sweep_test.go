@@ -378,6 +378,12 @@ func TestSweepWritesTheJournal(t *testing.T) {
 			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 		},
+		"ended, as the version that the journal has running": func(t *testing.T, r *rig, l *losing) {
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeDelivered, 0)})
+			noError(t, "Settle", err)
+			noError(t, "Flush", r.Flush())
+			noError(t, "count a version", r.Exec(t.Context(), "UPDATE message SET version = 3"))
+		},
 		"an attempt": func(t *testing.T, r *rig, l *losing) {
 			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeFailed, time.Hour)})
 			noError(t, "Settle", err)
