@@ -153,6 +153,9 @@ func (s *Store) rewrite(ctx context.Context, c *call, changed *job.Job) error {
 			return nil // it is over
 		case err != nil:
 			return err
+		case !j.Spec.SameContent(&changed.Spec) || j.DueAt != changed.DueAt:
+			// Changed again, or the store has lost the change meanwhile.
+			return fmt.Errorf("%w: what came of the change of %s is not known", store.ErrUnavailable, changed.Key)
 		}
 		m, err := newMessage(j, job.InstantOf(s.o.Clock.Now()))
 		if err != nil {
