@@ -218,9 +218,7 @@ func TestTwoNodes(t *testing.T) {
 				}
 				_, err := nodes[0].SweepOnce(t.Context())
 				noError(t, "SweepOnce", err)
-				// A change that is journalled after a claim by another node is not
-				// written any more: see "Known" in ADR 7.
-				nodes[0].agree(cmpopts.IgnoreFields(journalled{}, "Due"))
+				nodes[0].agree()
 			})
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/duehook/duehook/internal/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -120,7 +122,9 @@ func TestServerIsKilled(t *testing.T) {
 				noError(t, "Flush", w.r.Flush())
 			}
 			equal(t, "jobs of which the journal lacks something", workers[0].r.catchUp(), 0)
-			workers[0].r.agree()
+			// A commit without an answer may leave the times of a registration as
+			// they were guessed before the store gave them.
+			workers[0].r.agree(cmpopts.IgnoreFields(journalled{}, "Created", "Due"))
 			for _, w := range workers {
 				noError(t, "Close", w.r.Close())
 			}
