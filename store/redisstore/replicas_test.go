@@ -27,7 +27,7 @@ func aJob(id string) store.Registration {
 // the same that does not.
 func confirmed(t *testing.T, master *testenv.Redis) (safe, plain *Store) {
 	t.Helper()
-	o := Options{URL: master.URL(), Retention: time.Hour, MinReplicas: 1, ReplicaWait: 300 * time.Millisecond}
+	o := Options{URL: master.URL(), Retention: time.Hour, MinReplicas: 1, ReplicaWait: 2 * time.Second}
 	stores := [2]*Store{}
 	for i := range stores {
 		s, err := Open(t.Context(), o)
