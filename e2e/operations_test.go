@@ -219,7 +219,7 @@ func testManyDead(t *testing.T, n *node, base string, r *receiver.Receiver) {
 	if r.Count() != part {
 		t.Errorf("%d deliveries of %d jobs", r.Count(), part)
 	}
-	states := getTopic(t, base, deadTopic).States
+	states := awaitDelivered(t, base, deadTopic, part)
 	if states["dead"] != all-part || states["delivered"] != part {
 		t.Errorf("in the end: %v", states)
 	}
