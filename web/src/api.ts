@@ -211,7 +211,8 @@ export const clockAhead = signal(0);
 
 async function request(method: string, url: string, body?: unknown, abort?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = {};
-  if (key.value) headers['Authorization'] = `Bearer ${key.value}`;
+  const used = key.value;
+  if (used) headers['Authorization'] = `Bearer ${used}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let answer: Response;
   try {
@@ -223,7 +224,8 @@ async function request(method: string, url: string, body?: unknown, abort?: Abor
   noteClock(answer);
   if (answer.ok) return answer;
   const error = new ApiError(await problemOf(answer));
-  if (answer.status === 401) keyWanted.value = error;
+  // A late refusal of an earlier key says nothing of this one.
+  if (answer.status === 401 && used === key.value) keyWanted.value = error;
   throw error;
 }
 
