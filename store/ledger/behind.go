@@ -14,31 +14,14 @@ import (
 // anticipated, or their flow is written twice; so a job should have stood for a
 // while as it is.
 func (s *Store) Journal(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	total := 0
-	for len(jobs) > 0 {
-		n := min(len(jobs), restorePage)
-		written, err := s.journalPage(ctx, jobs[:n])
-		total += written
+	return inPages(jobs, func(page []store.RestoredJob) (int, error) {
+		c, _, err := s.beginPage(ctx, page)
 		if err != nil {
-			return total, err
+			return 0, err
 		}
-		jobs = jobs[n:]
-	}
-	return total, nil
-}
-
-func (s *Store) journalPage(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	keys, rows := make([]job.Key, len(jobs)), 0
-	for i := range jobs {
-		keys[i] = jobs[i].Job.Key
-		rows += 2 + len(jobs[i].Log) // message, payload, flow
-	}
-	c, err := s.begin(ctx, rows, keys...)
-	if err != nil {
-		return 0, err
-	}
-	defer c.end()
-	return c.journalBehind(jobs)
+		defer c.end()
+		return c.journalBehind(page)
+	})
 }
 
 // journalBehind is Journal for a call that holds the keys of jobs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -11,17 +12,32 @@ import (
 
 // Restore puts jobs back into the journal and the store.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	return inPages(jobs, func(page []store.RestoredJob) (int, error) { return s.putBack(ctx, page) })
+}
+
+// inPages does the work on so many jobs at a time as one transaction may have,
+// and adds up what it counts.
+func inPages(jobs []store.RestoredJob, work func(page []store.RestoredJob) (int, error)) (int, error) {
 	total := 0
-	for len(jobs) > 0 {
-		n := min(len(jobs), restorePage)
-		restored, err := s.putBack(ctx, jobs[:n])
-		total += restored
+	for page := range slices.Chunk(jobs, restorePage) {
+		n, err := work(page)
+		total += n
 		if err != nil {
 			return total, err
 		}
-		jobs = jobs[n:]
 	}
 	return total, nil
+}
+
+// beginPage begins a call that writes jobs with their logs, in so many rows.
+func (s *Store) beginPage(ctx context.Context, page []store.RestoredJob) (c *call, rows int, err error) {
+	keys := make([]job.Key, len(page))
+	for i := range page {
+		keys[i] = page[i].Job.Key
+		rows += 2 + len(page[i].Log) // message, payload, flow
+	}
+	c, err = s.begin(ctx, rows, keys...)
+	return c, rows, err
 }
 
 // lacking are jobs that the store has not, with their rows.
@@ -32,12 +48,7 @@ type lacking struct {
 }
 
 func (s *Store) putBack(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	keys, rows := make([]job.Key, len(jobs)), 0
-	for i := range jobs {
-		keys[i] = jobs[i].Job.Key
-		rows += 2 + len(jobs[i].Log) // message, payload, flow
-	}
-	c, err := s.begin(ctx, rows, keys...)
+	c, rows, err := s.beginPage(ctx, jobs)
 	if err != nil {
 		return 0, err
 	}
