@@ -60,31 +60,37 @@ func TestDemoFailsWhenAnExpectationBreaks(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		changes []string
+		limit   time.Duration // long, unless it is what ends the run
 		want    string
 	}{
 		{
 			"an order's job is due before it is paid",
 			[]string{`"placed": "3m",`, `"placed": "0s",`, `"delay": "30m"`, `"delay": "1m"`},
+			time.Minute,
 			"✗ the jobs of paid orders were cancelled",
 		},
 		{
 			"a job is refused",
 			[]string{`"id": "order-1001"`, `"id": "order 1001"`},
+			time.Minute,
 			"order 1001 was answered 422",
 		},
 		{
 			"a notification dies that should not",
 			[]string{`"retry": {"steps": ["15s", "3m", "10m"], "limit": 3}`, `"retry": {"steps": ["15s", "3m", "10m"], "limit": 2}`},
+			4 * time.Second,
 			"did not arrive in time",
 		},
 		{
 			"the merchant is content too soon",
 			[]string{`"answers": [],`, `"answers": [{"status": 200, "body": "Success "}],`},
+			4 * time.Second,
 			"did not arrive in time",
 		},
 		{
 			"a wait is not the step",
 			[]string{`"retry": {"steps": ["15s", "3m", "10m"], "limit": 3}`, `"retry": {"steps": ["15s", "3m", "10m", "1h"], "limit": 3}`},
+			time.Minute,
 			"✗ the job that ran out of steps became a dead letter",
 		},
 	} {
@@ -92,7 +98,7 @@ func TestDemoFailsWhenAnExpectationBreaks(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			jobs := definitions(t, append(tc.changes, fast...)...)
-			err := Run(t.Context(), Options{Jobs: jobs, Out: &out, Limit: 4 * time.Second})
+			err := Run(t.Context(), Options{Jobs: jobs, Out: &out, Limit: tc.limit})
 			if !errors.Is(err, ErrFailed) {
 				t.Fatalf("got %v, want ErrFailed\n%s", err, &out)
 			}
