@@ -1,6 +1,7 @@
 package carrier
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,23 +87,16 @@ func (o Options) withDefaults() Options {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
-	setDefault(&o.Cap, defaultCap)
-	setDefault(&o.Visibility, defaultVisibility)
-	setDefault(&o.EndpointLimit, defaultEndpointLimit)
-	setDefault(&o.ProbeLimit, defaultProbeLimit)
-	setDefault(&o.LockTTL, defaultLockTTL)
-	setDefault(&o.Poll, defaultPoll)
-	setDefault(&o.Lag, defaultLag)
-	setDefault(&o.PurgeSchedule, defaultPurgeSchedule)
-	setDefault(&o.DepthSchedule, defaultDepthSchedule)
+	o.Cap = cmp.Or(o.Cap, defaultCap)
+	o.Visibility = cmp.Or(o.Visibility, defaultVisibility)
+	o.EndpointLimit = cmp.Or(o.EndpointLimit, defaultEndpointLimit)
+	o.ProbeLimit = cmp.Or(o.ProbeLimit, defaultProbeLimit)
+	o.LockTTL = cmp.Or(o.LockTTL, defaultLockTTL)
+	o.Poll = cmp.Or(o.Poll, defaultPoll)
+	o.Lag = cmp.Or(o.Lag, defaultLag)
+	o.PurgeSchedule = cmp.Or(o.PurgeSchedule, defaultPurgeSchedule)
+	o.DepthSchedule = cmp.Or(o.DepthSchedule, defaultDepthSchedule)
 	return o
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (o Options) check() error {

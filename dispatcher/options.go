@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,26 +154,18 @@ func (o Options) withDefaults() Options {
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
-	orDefault(&o.Version, "dev")
-	orDefault(&o.Workers, DefaultWorkers)
-	orDefault(&o.Timeout, DefaultTimeout)
-	orDefault(&o.LeaseMargin, DefaultLeaseMargin)
-	orDefault(&o.Lease, o.Timeout+o.LeaseMargin)
-	orDefault(&o.Grace, DefaultGrace)
+	o.Version = cmp.Or(o.Version, "dev")
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.LeaseMargin = cmp.Or(o.LeaseMargin, DefaultLeaseMargin)
+	o.Lease = cmp.Or(o.Lease, o.Timeout+o.LeaseMargin)
+	o.Grace = cmp.Or(o.Grace, DefaultGrace)
 	if o.Policy.Steps == nil {
 		o.Policy = retrypolicy.Default()
 	}
-	orDefault(&o.BreakerFailures, DefaultBreakerFailures)
-	orDefault(&o.BreakerOpen, DefaultBreakerOpen)
-	orDefault(&o.BreakerProbes, DefaultBreakerProbes)
-	orDefault(&o.CatchUpRate, DefaultCatchUpRate)
+	o.BreakerFailures = cmp.Or(o.BreakerFailures, DefaultBreakerFailures)
+	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
+	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
+	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
 	return o
-}
-
-// orDefault replaces a zero value.
-func orDefault[T comparable](v *T, fallback T) {
-	var zero T
-	if *v == zero {
-		*v = fallback
-	}
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -116,16 +117,10 @@ func (o *Options) setDefaults() error {
 		}
 		o.Gatherer = gatherer
 	}
-	setDefault(&o.Limits.MaxBody, 256<<10)
-	setDefault(&o.Limits.MaxTimeout, time.Minute)
-	setDefault(&o.MaxBatchBytes, 16<<20)
-	setDefault(&o.RequestTimeout, 10*time.Second)
-	setDefault(&o.DrainTimeout, 15*time.Second)
+	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
+	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
+	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)
 	return nil
-}
-
-func setDefault[T comparable](v *T, value T) {
-	if *v == *new(T) {
-		*v = value
-	}
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -34,17 +35,11 @@ type SweepOptions struct {
 }
 
 func (o *SweepOptions) setDefaults() {
-	setDefault(&o.Every, time.Minute)
-	setDefault(&o.Look, 2*time.Second)
-	setDefault(&o.Takeover, 10*time.Second)
-	setDefault(&o.SecondLook, time.Second)
-	setDefault(&o.Share, 0.1)
-}
-
-func setDefault[T comparable](v *T, value T) {
-	if *v == *new(T) {
-		*v = value
-	}
+	o.Every = cmp.Or(o.Every, time.Minute)
+	o.Look = cmp.Or(o.Look, 2*time.Second)
+	o.Takeover = cmp.Or(o.Takeover, 10*time.Second)
+	o.SecondLook = cmp.Or(o.SecondLook, time.Second)
+	o.Share = cmp.Or(o.Share, 0.1)
 }
 
 // sweeper compares the journal and the store again and again, on one of the

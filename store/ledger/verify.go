@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
 	}
-	setDefault(&o.SecondLook, 2*time.Second)
+	o.SecondLook = cmp.Or(o.SecondLook, 2*time.Second)
 	d, err := dialectFor(o.URL)
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
