@@ -78,13 +78,13 @@ func TestDemoFailsWhenAnExpectationBreaks(t *testing.T) {
 		{
 			"a notification dies that should not",
 			[]string{`"retry": {"steps": ["15s", "3m", "10m"], "limit": 3}`, `"retry": {"steps": ["15s", "3m", "10m"], "limit": 2}`},
-			4 * time.Second,
+			15 * time.Second,
 			"did not arrive in time",
 		},
 		{
 			"the merchant is content too soon",
 			[]string{`"answers": [],`, `"answers": [{"status": 200, "body": "Success "}],`},
-			4 * time.Second,
+			15 * time.Second,
 			"did not arrive in time",
 		},
 		{
