@@ -48,11 +48,17 @@ func TestZoo(t *testing.T) {
 			var health error
 			memory := limit + 1
 			// Others allocate meanwhile, and under the race detector pools forget at
-			// random: a reading can be too high, never too low.
-			for try := 0; memory > limit && try < 10; try++ {
+			// random: a reading can be too high, never too low. And a busy machine
+			// may spend a short deadline on the handshake.
+			spent := false
+			for try := 0; (memory > limit || spent) && try < 10; try++ {
+				if spent {
+					timeout = min(2*timeout, zooSlack)
+				}
 				c := newClaim(newJob("hostile", kind.URL))
 				c.Job.Spec.ExpectBody, c.Job.Spec.Timeout = kind.Expect, timeout
 				memory = allocated(func() { o, health = s.send(t.Context(), c) })
+				spent = kind.Endless && o.Attempt != nil && o.Attempt.Error != kind.Error
 			}
 			checkFate(t, kind, o, health)
 			took := time.Duration(0)
