@@ -92,6 +92,9 @@ func checkEndpoint(t *testing.T, raw string) {
 	if again, err := job.Endpoint(endpoint); err != nil || again != endpoint {
 		t.Errorf("the endpoint of %q is %q, %v", endpoint, again, err)
 	}
+	if parsed, err := job.Endpoint(strings.ToUpper(raw[:4]) + raw[4:]); err != nil || parsed != endpoint {
+		t.Errorf("the endpoint of %q is %q, or %q (%v) when it is parsed", raw, endpoint, parsed, err)
+	}
 	if strings.ContainsAny(endpoint, "|{} \t\r\n%@?#") || strings.ToLower(endpoint) != endpoint || len(endpoint) > 300 {
 		t.Errorf("the endpoint of %q is %q", raw, endpoint)
 	}

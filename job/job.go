@@ -46,6 +46,9 @@ func ParseLane(s string) (Lane, error) {
 // shortest form of an IPv6 address and with the default port written out, so
 // that the same receiver is the same endpoint.
 func Endpoint(rawURL string) (string, error) {
+	if endpoint := plainEndpoint(rawURL); endpoint != "" {
+		return endpoint, nil
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return "", err
@@ -70,6 +73,37 @@ func Endpoint(rawURL string) (string, error) {
 		host = "[" + host + "]"
 	}
 	return scheme + "://" + host + ":" + port, nil
+}
+
+// plainEndpoint is the endpoint of a URL that needs no parser, as most do:
+// scheme and host are in lower case, and nothing is escaped. It is empty for
+// the others, be they good or bad. Each attempt asks for it, so it is quick.
+func plainEndpoint(rawURL string) string {
+	port := ":80"
+	rest, ok := strings.CutPrefix(rawURL, "http://")
+	if !ok {
+		port = ":443"
+		if rest, ok = strings.CutPrefix(rawURL, "https://"); !ok {
+			return ""
+		}
+	}
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	host, number, hasPort := strings.Cut(authority, ":")
+	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || host == "" || host[len(host)-1] == '.' ||
+		strings.ContainsFunc(rest[len(authority):], func(r rune) bool { return r == '%' || r < ' ' || r == 0x7f }) {
+		return ""
+	}
+	if hasPort {
+		if number == "" || strings.Trim(number, "0123456789") != "" {
+			return ""
+		}
+		port = ""
+	}
+	// A copy: whoever keeps it is not to keep the URL.
+	return rawURL[:len(rawURL)-len(rest)] + authority + port
 }
 
 // Header is one request header of a callback.

@@ -32,6 +32,11 @@ func TestEndpoint(t *testing.T) {
 		"HTTPS://Shop.Example":                 "https://shop.example:443",
 		"https://shop.example.:8443/x":         "https://shop.example:8443",
 		"http://10.0.0.1:80/":                  "http://10.0.0.1:80",
+		"https://shop.example./x":              "https://shop.example:443",
+		"http://shop.example:80#f":             "http://shop.example:80",
+		"https://shop.example:":                "https://shop.example:443",
+		"https://u:1@shop.example":             "https://shop.example:443",
+		"http://shop.example/a%20b":            "http://shop.example:80",
 		"http://[2001:DB8:0:0:0:0:0:1]:8080/x": "http://[2001:db8::1]:8080",
 		"https://[::FFFF:10.0.0.1]":            "https://[::ffff:10.0.0.1]:443",
 	}
