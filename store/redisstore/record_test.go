@@ -132,11 +132,14 @@ func TestWaitingIsShort(t *testing.T) {
 	plain := reg.Spec
 	full := reg.Spec
 	full.Timeout, full.TTL = 10*time.Second, 2*time.Hour
+	timed := reg.Spec
+	timed.When = job.When{At: 1_767_259_800_000}
 	for name, c := range map[string]struct {
 		spec  job.Spec
 		limit int
 	}{
 		"usual":            {plain, 43},
+		"at a time":        {timed, 49},
 		"TTL and timeout":  {full, 71},
 		"a biz_key, for 8": {job.Spec{URL: plain.URL, Body: plain.Body, BodyForm: job.BodyJSON, BizKey: "12345678"}, 70},
 	} {

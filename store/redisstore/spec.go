@@ -14,15 +14,16 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// A spec is stored as "<flags><url>[<rest>]<body>", each but the flags with its length first.
-// What most jobs have is in flags or in the record's head already; the rest is a
-// job.Spec without that, in msgpack.
+// A spec is stored as "<flags><url>[<at>][<rest>]<body>": at is When.At as a varint, the others
+// but the flags have their length first. What most jobs have is in flags or in the record's head
+// already; the rest is a job.Spec without that, in msgpack.
 const (
 	formMask  = 0x07 // the job.BodyForm
 	usualType = 0x08 // the content type is the form's default
 	headDelay = 0x10 // When is a delay, up to the due time in the head
 	headTTL   = 0x20 // TTL ends with the time in the head
 	hasRest   = 0x40
+	hasAt     = 0x80 // When is At alone
 )
 
 // encodeBody is the part of a record that scripts never look into: uid and spec.
@@ -42,6 +43,10 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 		flags |= headDelay
 		rest.When = job.When{}
 	}
+	if s.When.At > 0 && s.When.Delay == 0 {
+		flags |= hasAt
+		rest.When = job.When{}
+	}
 	if s.TTL != 0 && expires != none && s.TTL == time.Duration(expires)*time.Millisecond {
 		flags |= headTTL
 		rest.TTL = 0
@@ -56,10 +61,13 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 			return nil, fmt.Errorf("redisstore: encode spec: %w", err)
 		}
 	}
-	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+len(s.URL)+len(others)+len(s.Body))
+	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+binary.MaxVarintLen64+len(s.URL)+len(others)+len(s.Body))
 	b = append(b, id[:]...)
 	b = append(b, flags)
 	b = append(binary.AppendUvarint(b, uint64(len(s.URL))), s.URL...)
+	if flags&hasAt != 0 {
+		b = binary.AppendUvarint(b, uint64(s.When.At))
+	}
 	if flags&hasRest != 0 {
 		b = append(binary.AppendUvarint(b, uint64(len(others))), others...)
 	}
@@ -80,6 +88,12 @@ func decodeSpec(text string, h *head, s *job.Spec) error {
 	url, text, ok := cutSized(text[1:])
 	if !ok {
 		return errSpec
+	}
+	var at uint64
+	if flags&hasAt != 0 {
+		if at, text, ok = cutUvarint(text); !ok {
+			return errSpec
+		}
 	}
 	if flags&hasRest != 0 {
 		var rest string
@@ -102,6 +116,9 @@ func decodeSpec(text string, h *head, s *job.Spec) error {
 	if flags&usualType != 0 {
 		s.ContentType = s.BodyForm.ContentType()
 	}
+	if flags&hasAt != 0 {
+		s.When.At = job.Instant(at)
+	}
 	if flags&headDelay != 0 {
 		s.When.Delay = time.Duration(h.n[fieldDue]) * time.Millisecond
 	}
@@ -116,18 +133,23 @@ func decodeSpec(text string, h *head, s *job.Spec) error {
 
 // cutSized cuts a part off that its length precedes.
 func cutSized(text string) (part, rest string, ok bool) {
-	n, shift := uint64(0), 0
-	for i := range min(len(text), binary.MaxVarintLen32) {
+	n, text, ok := cutUvarint(text)
+	if !ok || n > uint64(len(text)) {
+		return "", "", false
+	}
+	return text[:n], text[n:], true
+}
+
+// cutUvarint cuts a number off.
+func cutUvarint(text string) (n uint64, rest string, ok bool) {
+	shift := 0
+	for i := range min(len(text), binary.MaxVarintLen64) {
 		n |= uint64(text[i]&0x7f) << shift
 		if shift += 7; text[i] < 0x80 {
-			text = text[i+1:]
-			if n > uint64(len(text)) {
-				return "", "", false
-			}
-			return text[:n], text[n:], true
+			return n, text[i+1:], true
 		}
 	}
-	return "", "", false
+	return 0, "", false
 }
 
 // pack encodes v in msgpack.
