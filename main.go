@@ -158,6 +158,7 @@ func printHelp(w io.Writer) error {
 }
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
+	app.KeepHeapFloor()
 	log := app.NewLogger(c, stderr)
 	// Libraries that write to the standard log, such as net/http about answers
 	// that nobody asked for, are of interest to debugging only.
