@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -48,6 +49,7 @@ type pipeline struct {
 	shard   int
 	workers int
 	slots   *slots
+	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
 	results chan result
 	pops    *outage
@@ -61,7 +63,7 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		opts:    &d.opts,
 		shard:   shard,
 		workers: workers,
-		slots:   newSlots(workers),
+		slots:   newSlots(workers, d.opts.Clock),
 		jobs:    make(chan *claim, workers), // a slot is a place in it
 		results: make(chan result, workers),
 		pops:    newOutage(d.opts, "taking from the ready list"),
@@ -74,7 +76,7 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 // given up.
 func (p *pipeline) run(ph phases) {
 	var workers, settler sync.WaitGroup
-	settler.Go(func() { newSettler(p.d, p.results).run(ph.settle) })
+	settler.Go(func() { newSettler(p.d, p.results, p.busy).run(ph.settle) })
 	for range p.workers {
 		workers.Go(func() { p.serve(ph) })
 	}
@@ -186,10 +188,16 @@ func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []*claim 
 // serve is one worker.
 func (p *pipeline) serve(ph phases) {
 	for c := range p.jobs {
+		p.sending.Add(1)
 		p.handle(ph, c)
+		p.sending.Add(-1)
 		p.slots.give(1)
 	}
 }
+
+// busy reports whether so many jobs are with workers that results of some will
+// come soon.
+func (p *pipeline) busy() bool { return p.slots.enough > 1 && int(p.sending.Load()) >= p.slots.enough }
 
 // handle sees one job through to its settlement. A panic ends here: the job's
 // lease lapses, and a job that does this each time is given up after some.

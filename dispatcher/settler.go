@@ -19,21 +19,27 @@ type result struct {
 	leaseEnd   time.Time // by our clock; the store's lease ends no earlier
 }
 
+// settleTime is how long results may wait for others while many requests are
+// under way.
+const settleTime = 2 * time.Millisecond
+
 // settler writes results down. While one batch is under way the next gathers,
-// so that batches grow with the load and nobody waits for a batch to fill.
+// so that batches grow with the load, and while many requests are under way it
+// gathers for a little longer.
 type settler struct {
 	store   Store
 	clock   job.Clock
 	log     *slog.Logger
 	metrics *metrics
 	results <-chan result
+	busy    func() bool // many requests are under way
 	outage  *outage
 }
 
-func newSettler(d *Dispatcher, results <-chan result) *settler {
+func newSettler(d *Dispatcher, results <-chan result, busy func() bool) *settler {
 	return &settler{
 		store: d.opts.Store, clock: d.opts.Clock, log: d.opts.Logger, metrics: d.metrics,
-		results: results, outage: newOutage(d.opts, "settling jobs"),
+		results: results, busy: busy, outage: newOutage(d.opts, "settling jobs"),
 	}
 }
 
@@ -43,6 +49,10 @@ func (s *settler) run(ctx context.Context) {
 	batch := make([]result, 0, maxSettle)
 	for first := range s.results {
 		batch = s.gather(append(batch[:0], first))
+		if len(batch) < mostEnough && s.busy() {
+			job.Sleep(ctx, s.clock, settleTime) //nolint:errcheck // an early end is one, too
+			batch = s.gather(batch)
+		}
 		s.settle(ctx, batch)
 	}
 }
