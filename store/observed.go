@@ -97,6 +97,7 @@ func (m measures) wrap(s Store) *observed {
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
 		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
+		backlogs: m.op("backlogs"), gates: m.op("gates"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
 		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
@@ -117,6 +118,7 @@ type observed struct {
 	register, update, restore                     operation
 	get, attempts, outlook, list                  operation
 	topics, topic, depth, deadGroups              operation
+	backlogs, gates                               operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
 	standings, swapMarks                          operation
@@ -210,6 +212,20 @@ func (s *observed) Depth(ctx context.Context) (Depth, error) {
 	d, err := s.inner.Depth(ctx)
 	s.depth.end(began, err)
 	return d, err
+}
+
+func (s *observed) Backlogs(ctx context.Context) (Backlogs, error) {
+	began := s.backlogs.begin()
+	b, err := s.inner.Backlogs(ctx)
+	s.backlogs.end(began, err)
+	return b, err
+}
+
+func (s *observed) Gates(ctx context.Context) ([]EndpointGate, error) {
+	began := s.gates.begin()
+	gates, err := s.inner.Gates(ctx)
+	s.gates.end(began, err)
+	return gates, err
 }
 
 func (s *observed) Shards() int { return s.inner.Shards() }

@@ -111,6 +111,14 @@ func (s *stub) Settle(_ context.Context, set []job.Settlement) ([]store.Settled,
 	return []store.Settled{{Reason: set[0].Key.String()}}, s.err
 }
 
+func (s *stub) Backlogs(context.Context) (store.Backlogs, error) {
+	return store.Backlogs{Now: 3}, s.err
+}
+
+func (s *stub) Gates(context.Context) ([]store.EndpointGate, error) {
+	return []store.EndpointGate{{Endpoint: "e"}}, s.err
+}
+
 func (s *stub) Hold(_ context.Context, _ string, _ time.Duration) error { return s.err }
 func (s *stub) Unhold(_ context.Context, _ string) error                { return s.err }
 func (s *stub) Purge(_ context.Context, limit int) (int, error)         { return limit, s.err }
@@ -179,8 +187,10 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
 		return s.DeadGroups(ctx, "t", 10, "c")
 	},
-	"depth": func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
-	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
+	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
+	"backlogs": func(ctx context.Context, s store.Store) (any, error) { return s.Backlogs(ctx) },
+	"gates":    func(ctx context.Context, s store.Store) (any, error) { return s.Gates(ctx) },
+	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })

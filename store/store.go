@@ -171,6 +171,11 @@ type Reader interface {
 	// DeadGroups pages through the groups of dead letters, of one topic or of all,
 	// by name. Its work is bounded by limit, 1..1000, however many there are.
 	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
+	// Backlogs tells which topics have jobs that are due and wait. Its work grows
+	// with the number of lanes, not of jobs.
+	Backlogs(ctx context.Context) (Backlogs, error)
+	// Gates lists the endpoints that are held, probed or ramping up, by name.
+	Gates(ctx context.Context) ([]EndpointGate, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }

@@ -203,6 +203,14 @@ func (k *link) Depth(ctx context.Context) (store.Depth, error) {
 	return call(ctx, k, "Depth", func(ctx context.Context, s *recorder) (store.Depth, error) { return s.Depth(ctx) })
 }
 
+func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
+	return call(ctx, k, "Backlogs", func(ctx context.Context, s *recorder) (store.Backlogs, error) { return s.Backlogs(ctx) })
+}
+
+func (k *link) Gates(ctx context.Context) ([]store.EndpointGate, error) {
+	return call(ctx, k, "Gates", func(ctx context.Context, s *recorder) ([]store.EndpointGate, error) { return s.Gates(ctx) })
+}
+
 func (k *link) Shards() int { return k.life().store.Shards() }
 
 func (k *link) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {

@@ -2,7 +2,9 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -45,6 +47,48 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 		o.Ahead = int64(l.position(rec.score) - l.out)
 	}
 	return o, rec.snapshot(), nil
+}
+
+// Backlogs counts the jobs that are due and wait.
+func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Backlogs{}, err
+	}
+	defer s.leave()
+	b := store.Backlogs{Now: now}
+	s.lanesOf("", func(l *lane) { // those of a topic follow on one another
+		n := int64(l.position(bucketScore(now+1, job.Waiting)) - l.out)
+		if n <= 0 {
+			return
+		}
+		if last := len(b.Topics) - 1; last < 0 || b.Topics[last].Topic != l.Topic {
+			b.Topics = append(b.Topics, store.Backlog{Topic: l.Topic, Oldest: now})
+		}
+		t := &b.Topics[len(b.Topics)-1]
+		t.Jobs += n
+		t.Oldest = min(t.Oldest, l.firstWaiting().score.at())
+	})
+	// A topic's lanes stand behind those of the topics whose names go on from its own.
+	slices.SortFunc(b.Topics, func(a, b store.Backlog) int { return strings.Compare(a.Topic, b.Topic) })
+	return b, nil
+}
+
+// Gates lists endpoints that are not simply open.
+func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	var gates []store.EndpointGate
+	for name, e := range s.endpoints {
+		if g := e.gate(now); g != (store.Gate{}) {
+			gates = append(gates, store.EndpointGate{Endpoint: name, Gate: g})
+		}
+	}
+	slices.SortFunc(gates, func(a, b store.EndpointGate) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	return gates, nil
 }
 
 // position is how many entries of the lane have a lower score.

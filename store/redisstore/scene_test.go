@@ -186,6 +186,8 @@ var calls = []call{
 		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
 	}},
 	{"SwapMarks", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapMarks(ctx, "mark")) }},
+	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(sc.s.Backlogs(ctx)) }},
+	{"Gates", func(ctx context.Context, sc *scene) error { return second(sc.s.Gates(ctx)) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
@@ -222,7 +224,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "DeadGroups", "Standings", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "DeadGroups", "Standings", "Backlogs", "Gates", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

@@ -75,6 +75,14 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Topics(f.ctx)
 			return err
 		},
+		"Backlogs": func() error {
+			_, err := f.Backlogs(f.ctx)
+			return err
+		},
+		"Gates": func() error {
+			_, err := f.Gates(f.ctx)
+			return err
+		},
 		"Topic": func() error {
 			_, err := f.Topic(f.ctx, key.Topic)
 			return err

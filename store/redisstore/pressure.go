@@ -1,0 +1,112 @@
+package redisstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Backlogs counts the jobs that are due and wait, lane by lane.
+func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
+	b := store.Backlogs{}
+	topics := map[string]*store.Backlog{}
+	for _, sh := range s.shards {
+		now, err := s.serverNow(ctx, sh)
+		if err != nil {
+			return b, err
+		}
+		b.Now = max(b.Now, now)
+		lanes, err := s.lanes(ctx, sh)
+		if err != nil {
+			return b, err
+		}
+		for some := range slices.Chunk(lanes, maxBatch) {
+			if err := s.addBacklogs(ctx, sh, some, now, topics); err != nil {
+				return b, err
+			}
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(topics)) {
+		b.Topics = append(b.Topics, *topics[topic])
+	}
+	return b, nil
+}
+
+// addBacklogs adds those of some lanes. What waits has a score from zero up.
+func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now job.Instant, topics map[string]*store.Backlog) error {
+	after := "(" + strconv.FormatInt(int64(now+1), 10)
+	pipe := s.db.Pipeline()
+	counts := make([]*redis.IntCmd, len(lanes))
+	for i, lane := range lanes {
+		counts[i] = pipe.ZCount(ctx, sh.bucket(lane), "0", after)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return s.wrap(err)
+	}
+	firsts := map[*store.Backlog][]*redis.ZSliceCmd{}
+	for i, lane := range lanes {
+		n := counts[i].Val()
+		if n == 0 {
+			continue
+		}
+		topic, _, _ := strings.Cut(lane, "|")
+		if topics[topic] == nil {
+			topics[topic] = &store.Backlog{Topic: topic, Oldest: now}
+		}
+		b := topics[topic]
+		b.Jobs += n
+		firsts[b] = append(firsts[b], pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{
+			Key: sh.bucket(lane), ByScore: true, Start: "0", Stop: after, Count: 1,
+		}))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return s.wrap(err)
+	}
+	for b, replies := range firsts {
+		for _, reply := range replies {
+			for _, first := range reply.Val() { // none, if it was carried meanwhile
+				_, at := place(first.Score)
+				b.Oldest = min(b.Oldest, at)
+			}
+		}
+	}
+	return nil
+}
+
+// Gates lists endpoints that are not simply open. Each shard has a gate of its
+// own; they differ for the moment in which it is changed.
+func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
+	merged := map[string]store.Gate{}
+	for _, sh := range s.shards {
+		texts, err := s.db.HGetAll(ctx, sh.held).Result()
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+		now, err := s.serverNow(ctx, sh)
+		if err != nil {
+			return nil, err
+		}
+		for endpoint, text := range texts {
+			g, m := parseGate(text, now), merged[endpoint]
+			merged[endpoint] = store.Gate{
+				HeldUntil:   max(g.HeldUntil, m.HeldUntil),
+				ProbedUntil: max(g.ProbedUntil, m.ProbedUntil),
+				RampFrom:    max(g.RampFrom, m.RampFrom),
+			}
+		}
+	}
+	var gates []store.EndpointGate
+	for _, endpoint := range slices.Sorted(maps.Keys(merged)) {
+		if g := merged[endpoint]; g != (store.Gate{}) {
+			gates = append(gates, store.EndpointGate{Endpoint: endpoint, Gate: g})
+		}
+	}
+	return gates, nil
+}

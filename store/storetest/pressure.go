@@ -1,0 +1,98 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func (f *fixture) backlogs() []store.Backlog {
+	f.Helper()
+	before := f.now()
+	b, err := f.Backlogs(f.ctx)
+	f.noError("Backlogs", err)
+	if b.Now < before || b.Now > f.now() {
+		f.Fatalf("the backlogs are of %d, not between %d and %d", b.Now, before, f.now())
+	}
+	return b.Topics
+}
+
+func (f *fixture) gates() []store.EndpointGate {
+	f.Helper()
+	gates, err := f.Gates(f.ctx)
+	f.noError("Gates", err)
+	return gates
+}
+
+// backlog is the backlog of n jobs of a topic, of which the oldest is j.
+func backlog(n int64, j job.Job) store.Backlog {
+	return store.Backlog{Topic: j.Topic, Jobs: n, Oldest: j.DueAt}
+}
+
+var pressureCases = []testCase{
+	{name: "backlog/an empty store", options: Options{Shards: 2}, run: func(f *fixture) {
+		equal(f, "backlogs", f.backlogs(), nil)
+		equal(f, "gates", f.gates(), nil)
+	}},
+	{name: "backlog/jobs that are due and wait", options: Options{Shards: 3}, run: func(f *fixture) {
+		f.add(reg("t", "later", delay(long)))
+		equal(f, "backlogs before anything is due", f.backlogs(), nil)
+		first := f.add(reg("tu", "a"))
+		f.waitPast(f.now())
+		other := f.add(reg("t", "a", to(urlB)))
+		f.waitPast(f.now())
+		f.add(reg("t", "b"))
+		f.add(reg("tu", "b", to(urlB)))
+		f.add(reg("tu", "c"))
+		equal(f, "backlogs", f.backlogs(), []store.Backlog{backlog(2, other), backlog(3, first)})
+	}},
+	{name: "backlog/jobs that came due", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(short)))
+		f.add(reg("t", "b", delay(long)))
+		f.waitPast(j.DueAt)
+		equal(f, "backlogs", f.backlogs(), []store.Backlog{backlog(1, j)})
+	}},
+	{name: "backlog/what is carried or claimed does not wait", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 3)...)
+		o := carryOptions
+		o.Cap = 2
+		f.carry(o)
+		left := f.backlogs()
+		equal(f, "waiting", left[0].Jobs, 1)
+		f.claim(f.pop(), terms())
+		equal(f, "backlogs", f.backlogs(), left)
+	}},
+	{name: "backlog/retries that are due, and jobs of a held endpoint", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		f.settle(store.Applied, failed(f.takeOne(), always))
+		f.noError("Hold", f.Hold(f.ctx, j.Lane().Endpoint, long))
+		equal(f, "backlogs", f.backlogs(), []store.Backlog{{Topic: "t", Jobs: 1, Oldest: f.get(j.Key).NextAt}})
+	}},
+	{name: "backlog/a replaced and a cancelled job", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.add(reg("t", "b"))
+		f.update(job.Key{Topic: "t", ID: "a"}, cancel)
+		f.update(job.Key{Topic: "t", ID: "b"}, func(j *job.Job, now job.Instant) error {
+			return j.Reschedule(job.When{Delay: long}, now)
+		})
+		equal(f, "backlogs", f.backlogs(), nil)
+	}},
+	{name: "gates/held, probed and ramping endpoints", options: Options{Shards: 3}, run: func(f *fixture) {
+		a, b := laneOf("", urlA).Endpoint, laneOf("", urlB).Endpoint
+		before := f.now()
+		f.noError("Hold", f.Hold(f.ctx, b, long))
+		f.holdBriefly()
+		gates := f.gates()
+		equal(f, "gates", []string{gates[0].Endpoint, gates[1].Endpoint}, []string{a, b})
+		equal(f, "gate of the probed one", gates[0].Gate, store.Gate{ProbedUntil: gates[0].Gate.ProbedUntil})
+		equal(f, "it is probed", gates[0].Gate.ProbedUntil > f.now(), true)
+		equal(f, "the other is held", gates[1].Gate.HeldUntil >= before.Add(long), true)
+		equal(f, "and probed after that", gates[1].Gate.ProbedUntil >= gates[1].Gate.HeldUntil.Add(time.Minute), true)
+
+		f.noError("Unhold", f.Unhold(f.ctx, b))
+		gates = f.gates()
+		equal(f, "gate of the ramping one", gates[1].Gate, store.Gate{RampFrom: gates[1].Gate.RampFrom})
+		equal(f, "since", gates[1].Gate.RampFrom >= before && gates[1].Gate.RampFrom <= f.now(), true)
+	}},
+}
