@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
@@ -34,6 +35,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverKeys(a)
 	coverSigning(a)
 	coverOperations(a)
+	coverAlerts(a)
 	coverRestore(a)
 	coverRefusals(a)
 	coverFaults(a)
@@ -227,7 +229,24 @@ func coverRefusals(a *keyedAPI) {
 	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/nothing", "")
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"held_endpoints","url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
+}
+
+func coverAlerts(a *keyedAPI) {
+	const rule = "/v1/alerts/rules/backlog"
+	a.want(201, "PUT", rule, `{"metric":"backlog","above":10}`)
+	a.want(200, "PUT", rule, `{"metric":"backlog","above":20}`)
+	a.want(200, "GET", rule, "")
+	a.want(200, "GET", "/v1/alerts/rules", "")
+	a.want(200, "GET", "/v1/alerts", "")
+	a.want(200, "DELETE", rule, "")
+	a.wantProblem(codeAlertRuleNotFound, "GET", rule, "")
+	a.wantProblem(codeAlertRuleNotFound, "DELETE", rule, "")
+	mine := a.server.opts.Alerts
+	a.server.opts.Alerts = alertsWith{a.alerts, alerts.ErrTooMany}
+	a.wantProblem(codeTooManyAlertRules, "PUT", rule, `{"metric":"backlog","above":10}`)
+	a.server.opts.Alerts = mine
 }
 
 func coverRestore(a *keyedAPI) {
@@ -254,7 +273,8 @@ func coverFaults(a *keyedAPI) {
 		"POST /v1/keys":               `{"scope":"read"}`,
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
 
-		"POST /v1/operations": `{"action":"run","all":true}`,
+		"POST /v1/operations":         `{"action":"run","all":true}`,
+		"PUT /v1/alerts/rules/{rule}": `{"metric":"held_endpoints"}`,
 
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
@@ -320,6 +340,8 @@ func TestErrorsHaveCodes(t *testing.T) {
 		access.ErrNoKey:           codeKeyNotFound,
 		access.ErrFixedKey:        codeKeyFixed,
 		access.ErrTooManyKeys:     codeTooManyKeys,
+		alerts.ErrNotFound:        codeAlertRuleNotFound,
+		alerts.ErrTooMany:         codeTooManyAlertRules,
 		operations.ErrNotFound:    codeOperationNotFound,
 		operations.ErrEnded:       codeOperationEnded,
 		operations.ErrTooMany:     codeTooManyOperations,

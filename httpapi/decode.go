@@ -97,6 +97,20 @@ func (f field) integer() *int {
 	return &i
 }
 
+// number is the value of a number, or nil after noting an error.
+func (f field) number() *float64 {
+	if kindOf(f.raw) != kindNumber {
+		f.wrongType(kindNumber)
+		return nil
+	}
+	n, err := strconv.ParseFloat(string(f.raw), 64)
+	if err != nil {
+		f.fail("is too large a number")
+		return nil
+	}
+	return &n
+}
+
 // boolean is the value of true or false, or false after noting an error.
 func (f field) boolean() bool {
 	switch string(f.raw) {

@@ -26,6 +26,7 @@ const (
 	codeKeyNotFound          code = "key_not_found"
 	codeSecretNotFound       code = "secret_not_found"
 	codeOperationNotFound    code = "operation_not_found"
+	codeAlertRuleNotFound    code = "alert_rule_not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
@@ -38,6 +39,7 @@ const (
 	codeMasterKeyMissing     code = "master_key_missing"
 	codeOperationEnded       code = "operation_ended"
 	codeTooManyOperations    code = "too_many_operations"
+	codeTooManyAlertRules    code = "too_many_alert_rules"
 	codeLedgerMissing        code = "ledger_missing"
 	codeRestoreRunning       code = "restore_running"
 	codeBodyTooLarge         code = "body_too_large"
@@ -65,6 +67,7 @@ var codes = map[code]struct {
 	codeKeyNotFound:          {http.StatusNotFound, "There is no such API key"},
 	codeSecretNotFound:       {http.StatusNotFound, "There is no such signing secret"},
 	codeOperationNotFound:    {http.StatusNotFound, "There is no such operation"},
+	codeAlertRuleNotFound:    {http.StatusNotFound, "There is no such alert rule"},
 	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
@@ -77,6 +80,7 @@ var codes = map[code]struct {
 	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
 	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
 	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
+	codeTooManyAlertRules:    {http.StatusConflict, "There are too many alert rules"},
 	codeLedgerMissing:        {http.StatusConflict, "The server has no ledger"},
 	codeRestoreRunning:       {http.StatusConflict, "Jobs are being restored"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -158,6 +162,9 @@ func asAPIError(err error) *apiError {
 	}
 	if operation := asOperationError(err); operation != nil {
 		return operation
+	}
+	if alert := asAlertError(err); alert != nil {
+		return alert
 	}
 	switch {
 	case errors.Is(err, store.ErrBadCursor):

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/signing"
@@ -57,6 +58,7 @@ type api struct {
 	// operations changes many jobs; nothing works on them.
 	operations *operations.Manager
 	restoring  *fakeRestoring
+	alerts     *alerts.Manager // nothing evaluates
 	events     *events.Hub
 	// token is sent by call unless the test sets the header itself.
 	token string
@@ -86,12 +88,18 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
+	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}}
+	a.alerts, err = alerts.New(alerts.Options{Store: documents, Counts: alerts.NewCounts(mem, clock, nil), ID: "node", Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
 	a.restoring = newFakeRestoring(a.faults)
 	o := Options{
 		Restoring:  a.restoring,
 		Store:      a.faults,
 		Signing:    a.signing,
 		Operations: a.operations,
+		Alerts:     a.alerts,
 		Events:     faultyEvents{a.events, a.faults},
 		Clock:      clock,
 		Logger:     slog.New(slog.DiscardHandler),

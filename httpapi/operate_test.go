@@ -47,11 +47,12 @@ func TestHead(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`)
 	operation := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)["id"].(string)
+	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"held_endpoints"}`)
 	for _, rt := range routes {
 		if rt.method != http.MethodGet {
 			continue
 		}
-		target := strings.NewReplacer("operations/{id}", "operations/"+operation, "{topic}", "t", "{id}", "a").Replace(rt.path)
+		target := strings.NewReplacer("{rule}", "r", "operations/{id}", "operations/"+operation, "{topic}", "t", "{id}", "a").Replace(rt.path)
 		r := httptest.NewRequest(http.MethodHead, target, http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+a.token)
 		if got := a.do(r, nil); got.Code != http.StatusOK {

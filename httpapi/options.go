@@ -50,6 +50,8 @@ type Options struct {
 	Signing Signing
 	// Operations changes many jobs at once; nil: nothing does.
 	Operations Operations
+	// Alerts keeps alert rules and tells what fires; nil: nothing does.
+	Alerts Alerts
 	// Dashboard serves pages for browsers beside the API; nil means none.
 	Dashboard Dashboard
 	// Restoring puts back what the store lost; nil means that there is no journal.

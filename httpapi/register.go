@@ -105,6 +105,9 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 	if err := errs.merge(err); err != nil {
 		return store.Registration{}, s.explainTooLarge(err)
 	}
+	if err := checkTopic(request.Key.Topic); err != nil {
+		return store.Registration{}, err
+	}
 	if err := s.checkDestination(request.Spec.URL); err != nil {
 		return store.Registration{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/internal/dashboard"
 	"github.com/duehook/duehook/internal/events"
@@ -55,6 +56,7 @@ type node struct {
 	store   store.Store
 	ledger  *ledger.Store // within store; nil: there is none
 	events  *events.Hub
+	counts  *alerts.Counts
 }
 
 // Run serves until ctx ends, and then stops in order: readiness ends, requests
@@ -155,6 +157,13 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if bulkErr == nil {
 		apiOptions.Operations = bulk
 	}
+	watch, watchErr := alerts.New(alerts.Options{
+		Store: n.store, Counts: n.counts, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Every: n.stretched(alerts.DefaultEvery),
+	})
+	if watchErr == nil {
+		apiOptions.Alerts = watch
+	}
 	api, apiErr := httpapi.New(apiOptions)
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
@@ -175,14 +184,14 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		keyringErr = nil
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
-	if err := errors.Join(keyringErr, pagesErr, accessErr, bulkErr, apiErr, carryErr, dispatchErr); err != nil {
+	if err := errors.Join(keyringErr, pagesErr, accessErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
 	if n.ledger != nil {
 		parts = append(parts, part{"sweeper", n.ledger.Sweep})
 	}
-	parts = append(parts, part{"events", n.events.Run}, part{"operations", bulk.Run})
+	parts = append(parts, part{"events", n.events.Run}, part{"operations", bulk.Run}, part{"alerts", watch.Run})
 	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/store"
@@ -26,7 +27,8 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 		}
 	}
 	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
-	observed, err := store.Observe(n.events.Observe(s), n.metrics)
+	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
+	observed, err := store.Observe(n.counts.Observe(n.events.Observe(s)), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

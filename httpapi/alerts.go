@@ -1,0 +1,282 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/alerts"
+	"github.com/duehook/duehook/job"
+)
+
+// Alerts is what the API needs of the alerts. An *alerts.Manager is one.
+type Alerts interface {
+	Rules(ctx context.Context) ([]alerts.Rule, error)
+	Rule(ctx context.Context, name string) (alerts.Rule, error)
+	Put(ctx context.Context, name string, d alerts.Draft) (rule alerts.Rule, created bool, err error)
+	Delete(ctx context.Context, name string) error
+	Alerts(ctx context.Context) ([]alerts.Standing, error)
+}
+
+// maxRuleRequest bounds, in bytes, the request for a rule.
+const maxRuleRequest = 16 << 10
+
+var ruleFields = newFieldSet(map[string]func(*alerts.Draft, field){
+	"metric":          func(d *alerts.Draft, f field) { setText(&d.Metric, f) },
+	"by":              func(d *alerts.Draft, f field) { setText(&d.By, f) },
+	"topic":           setRuleTopic,
+	"endpoint":        setRuleEndpoint,
+	"above":           func(d *alerts.Draft, f field) { d.Above = f.number() },
+	"window":          func(d *alerts.Draft, f field) { d.Window = f.duration() },
+	"min_attempts":    func(d *alerts.Draft, f field) { d.MinAttempts = f.integer() },
+	"for":             func(d *alerts.Draft, f field) { d.For = f.duration() },
+	"keep_firing_for": func(d *alerts.Draft, f field) { d.KeepFiring = f.duration() },
+	"repeat":          func(d *alerts.Draft, f field) { d.Repeat = f.duration() },
+	"url":             func(d *alerts.Draft, f field) { setText(&d.URL, f) },
+})
+
+func setRuleTopic(d *alerts.Draft, f field) {
+	if s := f.text(); s != nil {
+		d.Topic = f.errs.name(f.pointer(), *s)
+	}
+}
+
+func setRuleEndpoint(d *alerts.Draft, f field) {
+	if s := f.text(); s != nil {
+		d.Endpoint = f.errs.endpoint(f.pointer(), *s)
+	}
+}
+
+// listAlerts answers GET /v1/alerts.
+func (s *Server) listAlerts(c echo.Context) error {
+	all, err := s.alerts()
+	if err != nil {
+		return err
+	}
+	standings, err := all.Alerts(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	view := alertsView{Data: make([]alertView, len(standings))}
+	for i := range standings {
+		view.Data[i] = viewAlert(&standings[i])
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
+// listRules answers GET /v1/alerts/rules.
+func (s *Server) listRules(c echo.Context) error {
+	all, err := s.alerts()
+	if err != nil {
+		return err
+	}
+	rules, err := all.Rules(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	view := rulesView{Data: make([]ruleView, len(rules))}
+	for i := range rules {
+		view.Data[i] = viewRule(&rules[i])
+	}
+	return writeJSON(c, http.StatusOK, view)
+}
+
+// getRule answers GET /v1/alerts/rules/{rule}.
+func (s *Server) getRule(c echo.Context) error {
+	name, all, err := s.pathRule(c)
+	if err != nil {
+		return err
+	}
+	r, err := all.Rule(c.Request().Context(), name)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, viewRule(&r))
+}
+
+// putRule answers PUT /v1/alerts/rules/{rule}.
+func (s *Server) putRule(c echo.Context) error {
+	body, err := readJSON(c, maxRuleRequest)
+	if err != nil {
+		return err
+	}
+	defer release(body)
+	draft, errs := decodeObject(body.Bytes(), ruleFields)
+	name, all, err := s.pathRule(c)
+	if err != nil {
+		return err
+	}
+	if len(errs.fields) > 0 {
+		return errs.merge(draft.Check())
+	}
+	if err := draft.Check(); err != nil {
+		return err
+	}
+	if draft.URL != "" {
+		if err := s.checkDestination(draft.URL); err != nil {
+			return err
+		}
+	}
+	r, created, err := all.Put(c.Request().Context(), name, *draft)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return writeJSON(c, status, viewRule(&r))
+}
+
+// deleteRule answers DELETE /v1/alerts/rules/{rule}.
+func (s *Server) deleteRule(c echo.Context) error {
+	name, all, err := s.pathRule(c)
+	if err != nil {
+		return err
+	}
+	if err := all.Delete(c.Request().Context(), name); err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, deletedView{Result: "deleted"})
+}
+
+// pathRule is the name of the rule that the path names. A colon is for rules
+// that are made otherwise.
+func (s *Server) pathRule(c echo.Context) (string, Alerts, error) {
+	name, err := pathParam(c, "rule")
+	switch {
+	case err != nil:
+		return "", nil, err
+	case len(name) > alerts.MaxRuleName:
+		return "", nil, invalid("/rule", fmt.Sprintf("must have at most %d characters", alerts.MaxRuleName))
+	case strings.Contains(name, ":"):
+		return "", nil, invalid("/rule", "must not hold a colon")
+	}
+	all, err := s.alerts()
+	return name, all, err
+}
+
+// alerts are those of the server, if it has any.
+func (s *Server) alerts() (Alerts, error) {
+	if s.opts.Alerts == nil {
+		return nil, &apiError{code: codeNotFound, detail: "This server has no alerts."}
+	}
+	return s.opts.Alerts, nil
+}
+
+// checkTopic refuses the topic of alerts, whose jobs are not clients' to make.
+func checkTopic(topic string) error {
+	if topic == alerts.Topic {
+		return invalid("/topic", "is that of the webhooks of alerts, which clients cannot register")
+	}
+	return nil
+}
+
+// asAlertError is the part of asAPIError for alerts. What it does not know is
+// nil.
+func asAlertError(err error) *apiError {
+	switch {
+	case errors.Is(err, alerts.ErrNotFound):
+		return &apiError{
+			code: codeAlertRuleNotFound, cause: err,
+			detail: "No alert rule has this name. PUT makes one. Names are case-sensitive.",
+		}
+	case errors.Is(err, alerts.ErrTooMany):
+		return &apiError{
+			code: codeTooManyAlertRules, cause: err,
+			detail: fmt.Sprintf("There are %d alert rules already. Delete one first, or let one look at more topics or endpoints.", alerts.MaxRules),
+		}
+	}
+	return nil
+}
+
+// ruleView is a rule as the API shows it.
+type ruleView struct {
+	Name          string  `json:"name"`
+	Metric        string  `json:"metric"`
+	By            string  `json:"by"`
+	Topic         *string `json:"topic"`
+	Endpoint      *string `json:"endpoint"`
+	Above         float64 `json:"above"`
+	Window        *string `json:"window"`
+	MinAttempts   *int    `json:"min_attempts"`
+	For           string  `json:"for"`
+	KeepFiringFor string  `json:"keep_firing_for"`
+	Repeat        string  `json:"repeat"`
+	URL           *string `json:"url"`
+	CreatedAt     instant `json:"created_at"`
+	UpdatedAt     instant `json:"updated_at"`
+}
+
+type rulesView struct {
+	Data []ruleView `json:"data"`
+}
+
+func viewRule(r *alerts.Rule) ruleView {
+	v := ruleView{
+		Name: r.Name, Metric: string(r.Metric), By: string(r.By), Topic: orNull(&r.Topic), Endpoint: orNull(&r.Endpoint),
+		Above: r.Above, For: job.FormatDuration(r.For), KeepFiringFor: job.FormatDuration(r.KeepFiring),
+		Repeat: job.FormatDuration(r.Repeat), URL: orNull(&r.URL),
+		CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
+	}
+	if r.Window > 0 {
+		window := job.FormatDuration(r.Window)
+		v.Window = &window
+	}
+	if r.MinAttempts > 0 {
+		v.MinAttempts = &r.MinAttempts
+	}
+	return v
+}
+
+// alertView is an alert as the API shows it. Until it fires, it has no id.
+type alertView struct {
+	ID        *string     `json:"id"`
+	Rule      string      `json:"rule"`
+	Metric    string      `json:"metric"`
+	Subject   subjectView `json:"subject"`
+	Status    string      `json:"status"`
+	Value     float64     `json:"value"`
+	Threshold float64     `json:"threshold"`
+	Since     instant     `json:"since"`
+	FiredAt   instant     `json:"fired_at"`
+	ToldAt    instant     `json:"told_at"`
+	Repeat    int         `json:"repeat"`
+}
+
+type subjectView struct {
+	Topic    *string `json:"topic"`
+	Endpoint *string `json:"endpoint"`
+}
+
+type alertsView struct {
+	Data []alertView `json:"data"`
+}
+
+func viewAlert(s *alerts.Standing) alertView {
+	v := alertView{
+		ID: orNull(&s.Alert), Rule: s.Rule, Metric: string(s.Metric),
+		Subject: subjectView{orNull(&s.Topic), orNull(&s.Endpoint)}, Status: "pending",
+		Value: s.Value, Threshold: s.Above, Since: instant(s.Since), FiredAt: instant(s.FiredAt),
+		ToldAt: instant(s.ToldAt), Repeat: s.Repeats,
+	}
+	if s.Firing() {
+		v.Status = string(alerts.Firing)
+	}
+	return v
+}
+
+// duration is the value of a duration, or nil after noting an error.
+func (f field) duration() *time.Duration {
+	d, err := job.ParseDelay(f.raw)
+	if err != nil {
+		f.fail(err.Error())
+		return nil
+	}
+	return &d
+}

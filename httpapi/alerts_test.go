@@ -1,0 +1,155 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/internal/alerts"
+	"github.com/duehook/duehook/job"
+)
+
+// alertsWith are alerts whose rules cannot be put.
+type alertsWith struct {
+	*alerts.Manager
+	err error
+}
+
+func (a alertsWith) Put(context.Context, string, alerts.Draft) (alerts.Rule, bool, error) {
+	return alerts.Rule{}, false, a.err
+}
+
+func TestAlertRules(t *testing.T) {
+	a := newAPI(t)
+	const path = "/v1/alerts/rules/failing"
+	a.want(201, "PUT", path, `{"metric":"failure_rate","by":"topic","endpoint":"https://shop.example/x","above":0.25,
+		"window":120,"min_attempts":5,"for":"90s","keep_firing_for":0,"repeat":"1d","url":"https://ops.example/alerts"}`)
+	a.clock.advance(time.Minute)
+	got := a.want(200, "PUT", path, `{"metric":"failure_rate","above":5e-1,"topic":"orders","by":null,"url":null}`)
+	want := map[string]any{
+		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
+		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil,
+		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(got, a.want(200, "GET", path, "")); diff != "" {
+		t.Error(diff)
+	}
+	a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"held_endpoints"}`)
+	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
+	if len(list) != 2 || list[0].(map[string]any)["name"] != "down" {
+		t.Errorf("%v", list)
+	}
+	a.want(200, "DELETE", path, "")
+	a.wantProblem(codeAlertRuleNotFound, "GET", path, "")
+}
+
+func TestBadAlertRules(t *testing.T) {
+	a := newAPI(t)
+	for body, pointers := range map[string]string{
+		`{}`:                                  "/metric",
+		`{"metric":""}`:                       "/metric",
+		`{"metric":7}`:                        "/metric",
+		`{"metric":"weather"}`:                "/metric",
+		`{"metric":"backlog"}`:                "/above",
+		`{"metric":"backlog","above":"many"}`: "/above",
+		`{"metric":"backlog","above":1e999}`:  "/above",
+		`{"metric":"backlog","above":-1}`:     "/above",
+		`{"metric":"held_endpoints","for":"soon","repeat":true}`:                  "/for /repeat",
+		`{"metric":"held_endpoints","by":"topic"}`:                                "/by",
+		`{"metric":"held_endpoints","url":"shop.example"}`:                        "/url",
+		`{"metric":"held_endpoints","endpoint":"shop.example"}`:                   "/endpoint",
+		`{"metric":"backlog","above":1,"topic":"a b"}`:                            "/topic",
+		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                 "/topic",
+		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:                "/min_attempts",
+		`{"metric":"held_endpoints","severity":"page","above":0,"window":"many"}`: "/severity /window",
+	} {
+		p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/r", body)
+		got := map[string]bool{}
+		for _, e := range p.Errors {
+			got[e.Pointer] = true
+		}
+		for pointer := range strings.FieldsSeq(pointers) {
+			if !got[pointer] {
+				t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
+			}
+		}
+		if len(got) != len(strings.Fields(pointers)) {
+			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
+		}
+	}
+	for _, name := range []string{"a:b", "a%20b", strings.Repeat("a", 65)} {
+		a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"held_endpoints"}`)
+	}
+}
+
+// What fires and what is pending are told with all that there is to tell.
+func TestAlertsAreListed(t *testing.T) {
+	a := newAPI(t)
+	then := job.InstantOf(a.clock.Now())
+	a.server.opts.Alerts = fixedAlerts{a.alerts, []alerts.Standing{
+		{
+			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.HeldEndpoints,
+			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), Alert: "01KDWCJ2M00000000000000009", Repeats: 2,
+		},
+		{Rule: "late", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
+	}}
+	want := []any{
+		map[string]any{
+			"id": "01KDWCJ2M00000000000000009", "rule": "down", "metric": "held_endpoints",
+			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "status": "firing",
+			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
+			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
+		},
+		map[string]any{
+			"id": nil, "rule": "late", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
+			"status": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
+			"fired_at": nil, "told_at": nil, "repeat": 0.0,
+		},
+	}
+	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts", "")["data"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// fixedAlerts are alerts of which some fire.
+type fixedAlerts struct {
+	*alerts.Manager
+	all []alerts.Standing
+}
+
+func (f fixedAlerts) Alerts(context.Context) ([]alerts.Standing, error) { return f.all, nil }
+
+// The topic of alerts is not for clients to register in; its jobs are looked up
+// and steered like any other.
+func TestAlertsHaveTheirTopic(t *testing.T) {
+	a := newAPI(t)
+	const sent = `{"topic":"duehook-alerts","url":"https://shop.example/hook"}`
+	for _, path := range []string{"/v1/jobs", "/v1/jobs/plan"} {
+		if p := a.wantProblem(codeInvalidRequest, "POST", path, sent); p.Errors[0].Pointer != "/topic" {
+			t.Errorf("%s: %v", path, p.Errors)
+		}
+	}
+	results := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[`+sent+`]}`)["results"].([]any)
+	if got := results[0].(map[string]any)["status"]; got != 422.0 {
+		t.Errorf("in a batch: %v", got)
+	}
+	a.want(200, "GET", "/v1/jobs?topic=duehook-alerts", "")
+}
+
+// A server that is not told of alerts says so.
+func TestWithoutAlerts(t *testing.T) {
+	a := newAPI(t)
+	a.server.opts.Alerts = nil
+	_, err := a.server.alerts()
+	var known *apiError
+	if !errors.As(err, &known) || known.code != codeNotFound {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,249 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// slotLength is how exactly it is known when something was counted.
+	slotLength = 10 * time.Second
+	// maxLanes bounds the lanes of one slot that are counted apart.
+	maxLanes = 500
+	// countsChannel carries the counts of all nodes.
+	countsChannel = "alert-counts"
+	tellEvery     = 2 * time.Second
+	tellWithin    = 2 * time.Second
+	retryPause    = time.Second
+	perMessage    = 200 // with names of full length, a message is below store.MaxMessage
+)
+
+// Bus passes messages between nodes. Every store.Store is one.
+type Bus interface {
+	Publish(ctx context.Context, channel string, message []byte) error
+	Listen(ctx context.Context, channel string, receive func(message []byte)) error
+}
+
+// count is what happened to jobs of one lane. Lanes beyond maxLanes share one
+// without names.
+type count struct {
+	Topic    string `json:"t,omitempty"`
+	Endpoint string `json:"e,omitempty"`
+	Attempts int64  `json:"a,omitempty"`
+	Failed   int64  `json:"f,omitempty"` // of the attempts
+	Dead     int64  `json:"d,omitempty"`
+}
+
+// tally is counts by lane.
+type tally map[job.Lane]count
+
+func (t tally) add(c count) {
+	lane := job.Lane{Topic: c.Topic, Endpoint: c.Endpoint}
+	if _, known := t[lane]; !known && len(t) >= maxLanes {
+		lane = job.Lane{}
+	}
+	sum := t[lane]
+	sum.Topic, sum.Endpoint = lane.Topic, lane.Endpoint
+	sum.Attempts += c.Attempts
+	sum.Failed += c.Failed
+	sum.Dead += c.Dead
+	t[lane] = sum
+}
+
+// slot is what was counted within slotLength.
+type slot struct {
+	from  time.Time
+	tally tally
+}
+
+// Counts counts attempts and dead letters, of all nodes and for as long as
+// somebody wants to know. It works while Run does.
+type Counts struct {
+	bus   Bus
+	clock job.Clock
+	log   *slog.Logger
+	// window is how far back anybody wants to know, as a time.Duration; 0: not at all.
+	window atomic.Int64
+
+	mu      sync.Mutex
+	pending tally     // of this node, not told yet
+	slots   []slot    // of all nodes, the oldest first
+	since   time.Time // from when on nothing was missed
+}
+
+// NewCounts makes a Counts; a nil clock is the machine's, a nil logger none.
+func NewCounts(bus Bus, clock job.Clock, log *slog.Logger) *Counts {
+	if clock == nil {
+		clock = job.SystemClock()
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Counts{bus: bus, clock: clock, log: log, pending: tally{}}
+}
+
+// want sets how far back is to be known.
+func (c *Counts) want(window time.Duration) {
+	before := time.Duration(c.window.Swap(int64(window)))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case window == 0:
+		c.slots, c.pending = nil, tally{}
+	case window > before: // what is older was not counted, or is forgotten
+		c.since = c.clock.Now()
+	}
+}
+
+// Observe counts what this process settles in s.
+func (c *Counts) Observe(s store.Store) store.Store { return &counted{Store: s, counts: c} }
+
+type counted struct {
+	store.Store
+	counts *Counts
+}
+
+func (s *counted) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	settled, err := s.Store.Settle(ctx, settlements)
+	if err == nil && s.counts.window.Load() > 0 {
+		s.counts.note(settlements, settled)
+	}
+	return settled, err
+}
+
+func (c *Counts) note(settlements []job.Settlement, settled []store.Settled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range settled {
+		s, r := &settlements[i], &settled[i]
+		if r.Status != store.Applied || r.Repeated || s.Key.Topic == Topic {
+			continue
+		}
+		n := count{Topic: s.Key.Topic, Endpoint: s.Lane.Endpoint}
+		if s.Attempt != nil {
+			n.Attempts = 1
+			if r.To != job.Delivered && s.Reason != job.ReasonSnoozed {
+				n.Failed = 1
+			}
+		}
+		if r.To == job.Dead {
+			n.Dead = 1
+		}
+		if n.Attempts+n.Dead > 0 {
+			c.pending.add(n)
+		}
+	}
+}
+
+// Run passes counts on until ctx ends.
+func (c *Counts) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for ctx.Err() == nil {
+			if err := c.bus.Listen(ctx, countsChannel, c.receive); err != nil {
+				c.log.DebugContext(ctx, "counts of other nodes are missed", "error", err)
+				_ = job.Sleep(ctx, c.clock, retryPause)
+			}
+		}
+		return nil
+	})
+	group.Go(func() error {
+		for job.Sleep(ctx, c.clock, tellEvery) == nil {
+			c.tell(ctx)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// tell publishes what was counted. What cannot be told now is told later.
+func (c *Counts) tell(ctx context.Context) {
+	c.mu.Lock()
+	batch := c.pending
+	c.pending = tally{}
+	c.mu.Unlock()
+	rows := make([]count, 0, len(batch))
+	for _, n := range batch {
+		rows = append(rows, n)
+	}
+	for some := range slices.Chunk(rows, perMessage) {
+		if err := c.publish(ctx, some); err != nil {
+			c.log.DebugContext(ctx, "counts were not told", "error", err)
+			c.mu.Lock()
+			for _, n := range some {
+				c.pending.add(n)
+			}
+			c.mu.Unlock()
+		}
+	}
+}
+
+func (c *Counts) publish(ctx context.Context, rows []count) error {
+	message, err := json.Marshal(rows)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellWithin)
+	defer cancel()
+	return c.bus.Publish(ctx, countsChannel, message)
+}
+
+// receive takes the counts of a node, this one's too; nil means that some may
+// have been lost.
+func (c *Counts) receive(message []byte) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if message == nil {
+		c.since = now
+		return
+	}
+	var rows []count
+	if err := json.Unmarshal(message, &rows); err != nil {
+		c.log.Warn("counts of a node cannot be read", "error", err)
+		return
+	}
+	if n := len(c.slots); n == 0 || now.Sub(c.slots[n-1].from) >= slotLength {
+		c.forget(now)
+		c.slots = append(c.slots, slot{from: now, tally: tally{}})
+	}
+	for _, n := range rows {
+		c.slots[len(c.slots)-1].tally.add(n)
+	}
+}
+
+// forget drops slots that nobody asks about any more.
+func (c *Counts) forget(now time.Time) {
+	oldest := now.Add(-time.Duration(c.window.Load()) - slotLength)
+	c.slots = slices.DeleteFunc(c.slots, func(s slot) bool { return s.from.Before(oldest) })
+}
+
+// within gives what was counted within the window, and whether that is all
+// there was.
+func (c *Counts) within(window time.Duration) (rows []count, complete bool) {
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sum := tally{}
+	for _, s := range c.slots {
+		if now.Sub(s.from) < window+slotLength { // what is at the end of a slot counts for the whole window
+			for _, n := range s.tally {
+				sum.add(n)
+			}
+		}
+	}
+	for _, n := range sum {
+		rows = append(rows, n)
+	}
+	return rows, !c.since.IsZero() && now.Sub(c.since) >= window
+}

@@ -1,0 +1,267 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	shop   = "https://shop.example:443"
+	bank   = "https://bank.example:443"
+	opsURL = "https://ops.example/alerts"
+)
+
+// rig is a store that nodes share, in virtual time.
+type rig struct {
+	*testing.T
+	*memstore.Store
+	mu   sync.Mutex
+	fail func(call string) error
+	next int
+}
+
+func inBubble(t *testing.T, body func(r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, Store: memstore.New(memstore.Options{Retention: 24 * time.Hour})}
+		body(r)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
+
+// failWith makes calls fail; nil lets them work.
+func (r *rig) failWith(fail func(call string) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fail = fail
+}
+
+// link is a node's way to the store.
+type link struct {
+	*rig
+	mu  sync.Mutex
+	cut bool
+}
+
+func (l *link) err(call string) error {
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	l.rig.mu.Lock()
+	fail := l.rig.fail
+	l.rig.mu.Unlock()
+	switch {
+	case cut:
+		return fmt.Errorf("%w: the node is dead", store.ErrUnavailable)
+	case fail != nil:
+		return fail(call)
+	}
+	return nil
+}
+
+func (l *link) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	if err := l.err("Register"); err != nil {
+		return nil, err
+	}
+	return l.rig.Register(ctx, regs)
+}
+
+func (l *link) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if err := l.err("PutDocument " + d.Kind); err != nil {
+		return store.Document{}, err
+	}
+	return l.rig.PutDocument(ctx, d)
+}
+
+func (l *link) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	if err := l.err("ListDocuments"); err != nil {
+		return nil, err
+	}
+	return l.rig.ListDocuments(ctx, kind)
+}
+
+func (l *link) Gates(ctx context.Context) ([]store.EndpointGate, error) {
+	if err := l.err("Gates"); err != nil {
+		return nil, err
+	}
+	return l.rig.Gates(ctx)
+}
+
+// node is a node at work.
+type node struct {
+	*Manager
+	link *link
+	stop func()
+}
+
+// node starts a node; it is stopped when the test ends, at the latest.
+func (r *rig) node(id string) *node {
+	r.Helper()
+	l := &link{rig: r}
+	counts := NewCounts(r.Store, nil, nil)
+	m, err := New(Options{Store: l, Counts: counts, ID: id})
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.Error(err)
+		}
+	})
+	r.Cleanup(stop)
+	synctest.Wait() // until its first round is over
+	return &node{Manager: m, link: l, stop: stop}
+}
+
+// kill cuts a node off and stops it, so that it cannot leave in order.
+func (n *node) kill() {
+	n.link.mu.Lock()
+	n.link.cut = true
+	n.link.mu.Unlock()
+	n.stop()
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// rule makes a rule that fires and is resolved at once.
+func (n *node) rule(name string, d Draft) {
+	n.link.Helper()
+	if d.For == nil {
+		d.For = ptr(time.Duration(0))
+	}
+	if d.KeepFiring == nil {
+		d.KeepFiring = ptr(time.Duration(0))
+	}
+	if d.URL == "" {
+		d.URL = opsURL
+	}
+	if _, _, err := n.Put(context.Background(), name, d); err != nil {
+		n.link.Fatal(err)
+	}
+}
+
+// webhooks are those that were registered, in that order.
+func (r *rig) webhooks() []job.Job {
+	r.Helper()
+	page, err := r.List(context.Background(), store.Query{Topic: Topic, Limit: 1000})
+	if err != nil {
+		r.Fatal(err)
+	}
+	slices.SortStableFunc(page.Jobs, func(a, b job.Job) int { return cmp.Compare(a.CreatedAt, b.CreatedAt) })
+	return page.Jobs
+}
+
+// told are the webhooks in short: rule, status, subject, value.
+func (r *rig) told() []string {
+	r.Helper()
+	var all []string
+	for _, j := range r.webhooks() {
+		p := r.payload(&j)
+		var of []string
+		for _, part := range []*string{p.Subject.Topic, p.Subject.Endpoint} {
+			if part != nil {
+				of = append(of, *part)
+			}
+		}
+		all = append(all, fmt.Sprintf("%s %s %s %s", p.Rule, p.Status, strings.Join(of, " "), number(p.Value)))
+	}
+	return all
+}
+
+func (r *rig) payload(j *job.Job) payload {
+	r.Helper()
+	var p payload
+	if err := json.Unmarshal(j.Spec.Body, &p); err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+// add registers jobs that are due now.
+func (r *rig) add(topic, endpoint string, n int) {
+	r.Helper()
+	for range n {
+		r.next++
+		id := fmt.Sprintf("%026d", r.next)
+		_, err := r.Store.Register(context.Background(), []store.Registration{{
+			Key: job.Key{Topic: topic, ID: id}, UID: id, Spec: job.Spec{URL: endpoint + "/hook"},
+		}})
+		if err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// work attempts all jobs that are due, at a node, with one outcome.
+func (r *rig) work(n *node, kind job.OutcomeKind) {
+	r.Helper()
+	ctx := context.Background()
+	s := n.counts.Observe(r.Store)
+	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, ProbeLimit: 1000}); err != nil {
+		r.Fatal(err)
+	}
+	hints, err := s.Pop(ctx, 0, 1000, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	claimed, err := s.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(r.next, time.Now().UnixNano()), Lease: time.Hour, LeaseMargin: time.Hour})
+	if err != nil {
+		r.Fatal(err)
+	}
+	settlements := make([]job.Settlement, len(claimed))
+	for i := range claimed {
+		attempt := &job.Attempt{Number: 1, StartedAt: claimed[i].Now, Duration: time.Millisecond}
+		o := job.Outcome{Kind: kind, Attempt: attempt, Reason: job.ReasonGone, After: 24 * time.Hour}
+		if kind == job.OutcomeReleased {
+			o.Attempt = nil
+		}
+		settlements[i] = job.Settle(&claimed[i].Job, o, func(int) (time.Duration, bool) { return 24 * time.Hour, true })
+	}
+	if _, err := s.Settle(ctx, settlements); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// alerts is what fires or is pending, in short.
+func (n *node) alerts() []string {
+	n.link.Helper()
+	all, err := n.Alerts(context.Background())
+	if err != nil {
+		n.link.Fatal(err)
+	}
+	var short []string
+	for i := range all {
+		status := "pending"
+		if all[i].Firing() {
+			status = "firing"
+		}
+		short = append(short, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s",
+			all[i].Rule, status, all[i].Topic, all[i].Endpoint, number(all[i].Value))), " "))
+	}
+	return short
+}

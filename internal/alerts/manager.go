@@ -1,0 +1,232 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Store is what alerts need of a store. Every store.Store is one.
+type Store interface {
+	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
+	Backlogs(ctx context.Context) (store.Backlogs, error)
+	Gates(ctx context.Context) ([]store.EndpointGate, error)
+	Depth(ctx context.Context) (store.Depth, error)
+	store.Documents
+}
+
+// DefaultEvery is how often rules are evaluated.
+const DefaultEvery = 5 * time.Second
+
+// Options are the settings of a Manager. Store, Counts and ID have no default.
+type Options struct {
+	Store  Store
+	Counts *Counts
+	ID     string // of the node, unique to the process
+	// Alone: no other node shares the store.
+	Alone bool
+	// Clock paces evaluating and tells leases; nil is the machine's. How long a
+	// value is above its threshold goes by the store's.
+	Clock   job.Clock
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: the metric is not registered
+	// Every is how often rules are evaluated; zero: DefaultEvery.
+	Every time.Duration
+}
+
+// Manager keeps rules, tells of alerts, and evaluates. Its methods are safe for
+// concurrent use.
+type Manager struct {
+	store  Store
+	counts *Counts
+	id     string
+	alone  bool
+	clock  job.Clock
+	log    *slog.Logger
+	every  time.Duration
+	firing atomic.Pointer[map[string]int] // alerts by rule, as read last
+
+	lease  sighting // of whoever evaluates; used by Run only
+	failed bool     // the last round did; used by Run only
+}
+
+// New gives a Manager.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil || o.Counts == nil || o.ID == "" {
+		return nil, errors.New("alerts: Options.Store, Options.Counts or Options.ID is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Every == 0 {
+		o.Every = DefaultEvery
+	}
+	m := &Manager{
+		store: o.Store, counts: o.Counts, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+	}
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(firingGauge{m}); err != nil {
+			return nil, fmt.Errorf("register the alerts' metric: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Rules lists the rules by name. The error is the store's.
+func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
+	docs, err := m.store.ListDocuments(ctx, ruleKind)
+	if err != nil {
+		return nil, fmt.Errorf("list alert rules: %w", err)
+	}
+	rules := make([]Rule, 0, len(docs))
+	for _, d := range docs {
+		r, err := decodeRule(d)
+		if err != nil {
+			m.log.ErrorContext(ctx, "an alert rule cannot be read", "error", err)
+			continue
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// Rule gives one rule. Errors: ErrNotFound, or the store's.
+func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
+	doc, err := m.store.Document(ctx, ruleKind, name)
+	if err != nil {
+		return Rule{}, ofRule("read", err)
+	}
+	return decodeRule(doc)
+}
+
+// ofRule names what was done to a rule, and says that it is not there.
+func ofRule(what string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotFound
+	}
+	return fmt.Errorf("%s an alert rule: %w", what, err)
+}
+
+// maxTries bounds how often a change is begun again that another was faster than.
+const maxTries = 5
+
+// Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
+// the store's.
+func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, created bool, _ error) {
+	r, err := d.rule(name)
+	if err != nil {
+		return Rule{}, false, err
+	}
+	depth, err := m.store.Depth(ctx)
+	if err != nil {
+		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
+	}
+	for range maxTries {
+		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
+		version, err := m.place(ctx, &r)
+		if err != nil {
+			return Rule{}, false, err
+		}
+		doc, err := r.document(version)
+		if err != nil {
+			return Rule{}, false, err
+		}
+		_, err = m.store.PutDocument(ctx, doc)
+		if err == nil {
+			return r, version == 0, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return Rule{}, false, ofRule("store", err)
+		}
+	}
+	return Rule{}, false, store.ErrConflict
+}
+
+// place finds what a rule replaces, or whether there is room for it.
+func (m *Manager) place(ctx context.Context, r *Rule) (version uint64, err error) {
+	docs, err := m.store.ListDocuments(ctx, ruleKind)
+	if err != nil {
+		return 0, fmt.Errorf("list alert rules: %w", err)
+	}
+	for _, d := range docs {
+		if d.Name != r.Name {
+			continue
+		}
+		if old, err := decodeRule(d); err == nil {
+			r.CreatedAt = old.CreatedAt
+		}
+		return d.Version, nil
+	}
+	if len(docs) >= MaxRules {
+		return 0, ErrTooMany
+	}
+	return 0, nil
+}
+
+// Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,
+// or the store's.
+func (m *Manager) Delete(ctx context.Context, name string) error {
+	for range maxTries {
+		doc, err := m.store.Document(ctx, ruleKind, name)
+		if err != nil {
+			return ofRule("read", err)
+		}
+		err = m.store.DeleteDocument(ctx, ruleKind, name, doc.Version)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return ofRule("delete", err)
+		}
+	}
+	return store.ErrConflict
+}
+
+// Alerts lists what fires and what is pending, by rule and subject. The error
+// is the store's.
+func (m *Manager) Alerts(ctx context.Context) ([]Standing, error) {
+	books, err := m.books(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Standing
+	for _, b := range books {
+		all = append(all, b.Standings...)
+	}
+	slices.SortFunc(all, func(a, b Standing) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
+	})
+	return all, nil
+}
+
+// books reads what is known of all rules.
+func (m *Manager) books(ctx context.Context) (map[string]*book, error) {
+	docs, err := m.store.ListDocuments(ctx, bookKind)
+	if err != nil {
+		return nil, fmt.Errorf("list alerts: %w", err)
+	}
+	books := make(map[string]*book, len(docs))
+	for _, d := range docs {
+		b, err := decodeBook(d)
+		if err != nil {
+			m.log.ErrorContext(ctx, "alerts cannot be read", "error", err)
+			continue
+		}
+		books[d.Name] = b
+	}
+	return books, nil
+}

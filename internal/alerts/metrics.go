@@ -1,0 +1,39 @@
+package alerts
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// firingGauge tells what fires, as the node read it last.
+type firingGauge struct{ m *Manager }
+
+var firingDesc = prometheus.NewDesc("duehook_alert_firing",
+	"Alerts that fire, by rule; the same on every node.", []string{"rule"}, nil)
+
+// Describe implements prometheus.Collector.
+func (firingGauge) Describe(ch chan<- *prometheus.Desc) { ch <- firingDesc }
+
+// Collect implements prometheus.Collector.
+func (g firingGauge) Collect(ch chan<- prometheus.Metric) {
+	firing := g.m.firing.Load()
+	if firing == nil {
+		return
+	}
+	for rule, n := range *firing {
+		ch <- prometheus.MustNewConstMetric(firingDesc, prometheus.GaugeValue, float64(n), rule)
+	}
+}
+
+// show sets what the metric tells: of rules that do not fire, 0.
+func (m *Manager) show(rules []Rule, books map[string]*book) {
+	firing := make(map[string]int, len(rules))
+	for i := range rules {
+		firing[rules[i].Name] = 0
+	}
+	for name, b := range books {
+		for i := range b.Standings {
+			if b.Standings[i].Firing() {
+				firing[name]++
+			}
+		}
+	}
+	m.firing.Store(&firing)
+}

@@ -1,0 +1,182 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// deadPage is how many groups of dead letters are read at a time, deadPages
+	// how many pages at most.
+	deadPage  = 1000
+	deadPages = 20
+)
+
+// Subject is what a value is of; empty parts mean all.
+type Subject struct {
+	Topic    string `json:"topic,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+}
+
+// values are the values of a rule's subjects; of those that are missing it is 0.
+type values map[Subject]float64
+
+// reading is what rules are judged by, as far as there are rules about it.
+type reading struct {
+	now      job.Instant // by the store's clock
+	counts   func(window time.Duration) (rows []count, complete bool)
+	dead     []store.DeadGroup
+	backlogs store.Backlogs
+	gates    []store.EndpointGate
+	// targets are the endpoints that alerts go to. They are not looked at
+	// themselves: an alert that cannot be delivered would bring about the next.
+	targets map[string]bool
+}
+
+// read asks the store what the rules need.
+func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
+	depth, err := m.store.Depth(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask for the store's time: %w", err)
+	}
+	r := &reading{now: depth.Now, counts: m.counts.within, targets: map[string]bool{}}
+	needs := map[Metric]bool{}
+	for i := range rules {
+		rule := &rules[i]
+		if rule.Metric != DeadLetters || rule.Window == 0 {
+			needs[rule.Metric] = true
+		}
+		if rule.URL != "" {
+			if endpoint, err := job.Endpoint(rule.URL); err == nil {
+				r.targets[endpoint] = true
+			}
+		}
+	}
+	if needs[DeadLetters] {
+		if r.dead, err = m.readDead(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if needs[OldestDue] || needs[BacklogJobs] {
+		if r.backlogs, err = m.store.Backlogs(ctx); err != nil {
+			return nil, fmt.Errorf("read backlogs: %w", err)
+		}
+	}
+	if needs[HeldEndpoints] {
+		if r.gates, err = m.store.Gates(ctx); err != nil {
+			return nil, fmt.Errorf("read gates: %w", err)
+		}
+	}
+	return r, nil
+}
+
+func (m *Manager) readDead(ctx context.Context) ([]store.DeadGroup, error) {
+	var groups []store.DeadGroup
+	cursor := ""
+	for range deadPages {
+		page, err := m.store.DeadGroups(ctx, "", deadPage, cursor)
+		if err != nil {
+			return nil, fmt.Errorf("count dead letters: %w", err)
+		}
+		groups = append(groups, page.Groups...)
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	return groups, nil
+}
+
+// of gives the values of a rule's subjects. When they are not complete, those
+// that are there are at least as high.
+func (r *reading) of(rule *Rule) (v values, complete bool) {
+	v, complete = values{}, true
+	switch rule.Metric {
+	case OldestDue:
+		r.oldest(rule, v)
+	case BacklogJobs:
+		for _, b := range r.backlogs.Topics {
+			v.add(rule, Subject{Topic: b.Topic}, float64(b.Jobs))
+		}
+	case HeldEndpoints:
+		r.held(rule, v)
+	case DeadLetters:
+		if rule.Window > 0 {
+			return v, r.counted(rule, v)
+		}
+		for _, g := range r.dead {
+			v.add(rule, Subject{g.Lane.Topic, g.Lane.Endpoint}, float64(g.Count))
+		}
+	default:
+		return v, r.counted(rule, v)
+	}
+	return v, complete
+}
+
+// add adds what belongs to a lane, or to a part of one, to its subject.
+func (v values) add(rule *Rule, of Subject, n float64) {
+	if s, ok := rule.subject(of); ok {
+		v[s] += n
+	}
+}
+
+// subject is the subject that something belongs to, if the rule looks at it.
+func (r *Rule) subject(of Subject) (Subject, bool) {
+	if of.Topic == Topic || r.Topic != "" && r.Topic != of.Topic || r.Endpoint != "" && r.Endpoint != of.Endpoint {
+		return Subject{}, false
+	}
+	s := Subject{Topic: r.Topic, Endpoint: r.Endpoint}
+	switch r.By {
+	case ByTopic:
+		s.Topic = of.Topic
+	case ByEndpoint:
+		s.Endpoint = of.Endpoint
+	}
+	// What was counted without a name belongs to totals only.
+	return s, r.By == ByTotal || s != (Subject{})
+}
+
+func (r *reading) oldest(rule *Rule, v values) {
+	for _, b := range r.backlogs.Topics {
+		if s, ok := rule.subject(Subject{Topic: b.Topic}); ok {
+			v[s] = max(v[s], r.backlogs.Now.Sub(b.Oldest).Seconds())
+		}
+	}
+}
+
+func (r *reading) held(rule *Rule, v values) {
+	for _, g := range r.gates {
+		// Between two holds it is probed, and still not well.
+		if down := g.Gate.HeldUntil != 0 || g.Gate.ProbedUntil != 0; down && !r.targets[g.Endpoint] {
+			v.add(rule, Subject{Endpoint: g.Endpoint}, 1)
+		}
+	}
+}
+
+// counted gives the values of rules that look at what was counted.
+func (r *reading) counted(rule *Rule, v values) (complete bool) {
+	rows, complete := r.counts(rule.Window)
+	attempts := values{}
+	for _, n := range rows {
+		of := Subject{n.Topic, n.Endpoint}
+		attempts.add(rule, of, float64(n.Attempts))
+		if rule.Metric == DeadLetters {
+			v.add(rule, of, float64(n.Dead))
+		} else {
+			v.add(rule, of, float64(n.Failed))
+		}
+	}
+	if rule.Metric == FailureRate {
+		for s, n := range attempts {
+			if n < float64(rule.MinAttempts) {
+				delete(v, s)
+				continue
+			}
+			v[s] /= n
+		}
+	}
+	return complete
+}

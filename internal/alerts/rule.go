@@ -1,0 +1,259 @@
+package alerts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Topic is the topic of the webhooks that tell of alerts.
+const Topic = "duehook-alerts"
+
+// Metric is what a rule looks at.
+type Metric string
+
+// The metrics.
+const (
+	Failures      Metric = "failures"       // failed attempts within the window
+	FailureRate   Metric = "failure_rate"   // their share of all attempts within the window, 0 to 1
+	DeadLetters   Metric = "dead_letters"   // those that are kept; with a window, those that came within it
+	OldestDue     Metric = "oldest_due"     // seconds for which the oldest job has been due and waited
+	BacklogJobs   Metric = "backlog"        // jobs that are due and wait
+	HeldEndpoints Metric = "held_endpoints" // endpoints left alone because they fail
+)
+
+// By says what a rule's value is of: all jobs that it looks at, or those of each
+// topic or endpoint.
+type By string
+
+// The groupings.
+const (
+	ByTotal    By = "total"
+	ByTopic    By = "topic"
+	ByEndpoint By = "endpoint"
+)
+
+// kinds is what there is to say about each metric.
+var kinds = map[Metric]struct {
+	by       []By // the first is the default
+	endpoint bool // the rule may be about one endpoint
+	topic    bool // or about one topic
+	window   bool // it may have a window
+	always   bool // and without one the default
+	share    bool // the value is at most 1
+}{
+	Failures:      {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true},
+	FailureRate:   {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true, share: true},
+	DeadLetters:   {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true},
+	OldestDue:     {by: []By{ByTotal, ByTopic}, topic: true},
+	BacklogJobs:   {by: []By{ByTotal, ByTopic}, topic: true},
+	HeldEndpoints: {by: []By{ByEndpoint, ByTotal}, endpoint: true},
+}
+
+// Metrics are all of them, in the order in which they are told.
+var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, HeldEndpoints}
+
+// Limits and defaults of rules.
+const (
+	MaxRules           = 100
+	MaxRuleName        = 64
+	MinWindow          = slotLength
+	MaxWindow          = time.Hour
+	MaxFor             = 24 * time.Hour
+	MinRepeat          = time.Minute
+	MaxRepeat          = 7 * 24 * time.Hour
+	DefaultWindow      = 5 * time.Minute
+	DefaultFor         = time.Minute
+	DefaultRepeat      = 4 * time.Hour
+	DefaultMinAttempts = 10
+	maxMinAttempts     = 1_000_000
+	maxAbove           = 1e12
+)
+
+// Rule says when there is an alert. Its JSON is what the store keeps.
+type Rule struct {
+	Name   string `json:"-"`
+	Metric Metric `json:"metric"`
+	By     By     `json:"by"`
+	// Topic and Endpoint narrow down what is looked at.
+	Topic    string `json:"topic,omitempty"`
+	Endpoint string `json:"endpoint,omitempty"`
+	// Above is the threshold: there is an alert while the value is above it.
+	Above float64 `json:"above"`
+	// Window is how far back Failures and FailureRate count, and DeadLetters if
+	// it is not zero.
+	Window time.Duration `json:"window,omitempty"`
+	// MinAttempts is how many attempts a FailureRate needs; it is 0 below.
+	MinAttempts int `json:"min_attempts,omitempty"`
+	// For is how long the value must have been above before the alert fires,
+	// KeepFiring how long it must not be before it is resolved.
+	For        time.Duration `json:"for"`
+	KeepFiring time.Duration `json:"keep_firing_for"`
+	// Repeat is after how long an alert that still fires is told again; 0: never.
+	Repeat time.Duration `json:"repeat"`
+	// URL is where webhooks go; without one there is the metric only.
+	URL string `json:"url,omitempty"`
+
+	CreatedAt job.Instant `json:"created_at"`
+	UpdatedAt job.Instant `json:"updated_at"`
+}
+
+// Draft is a rule as somebody wishes it; what is nil or empty is the default.
+type Draft struct {
+	Metric, By, Topic, Endpoint, URL string
+	Above                            *float64
+	Window, For, KeepFiring, Repeat  *time.Duration
+	MinAttempts                      *int
+}
+
+// Check says what is wrong with the draft: nil or a *job.ValidationError.
+func (d *Draft) Check() error {
+	_, err := d.rule("")
+	return err
+}
+
+// rule is the rule that d asks for. Its error is a *job.ValidationError.
+func (d *Draft) rule(name string) (Rule, error) {
+	v := validation{}
+	r := Rule{
+		Name: name, Metric: Metric(d.Metric), By: By(d.By), Topic: d.Topic, Endpoint: d.Endpoint, URL: d.URL,
+		Window:     v.duration("/window", d.Window, 0, MinWindow, MaxWindow),
+		For:        v.duration("/for", d.For, DefaultFor, 0, MaxFor),
+		KeepFiring: v.duration("/keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
+		Repeat:     DefaultRepeat,
+	}
+	if d.Repeat != nil && *d.Repeat == 0 {
+		r.Repeat = 0
+	} else {
+		r.Repeat = v.duration("/repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
+	}
+	if d.URL != "" {
+		if err := job.CheckURL(d.URL); err != nil {
+			v.refuse("/url", err.Error())
+		}
+	}
+	if _, known := kinds[r.Metric]; known {
+		v.ofMetric(d, &r)
+	} else {
+		v.refuse("/metric", fmt.Sprintf("must be one of %s", list(Metrics)))
+	}
+	return r, v.err()
+}
+
+// validation gathers what is wrong with a draft.
+type validation struct{ fields []job.FieldError }
+
+func (v *validation) refuse(pointer, message string) {
+	v.fields = append(v.fields, job.FieldError{Pointer: pointer, Message: message})
+}
+
+func (v *validation) err() error {
+	if len(v.fields) == 0 {
+		return nil
+	}
+	return &job.ValidationError{Fields: v.fields}
+}
+
+func (v *validation) duration(pointer string, given *time.Duration, usual, least, most time.Duration) time.Duration {
+	if given == nil {
+		return usual
+	}
+	if *given < least || *given > most {
+		v.refuse(pointer, fmt.Sprintf("must be from %s to %s", job.FormatDuration(least), job.FormatDuration(most)))
+	}
+	return *given
+}
+
+// ofMetric checks and completes what depends on the metric.
+func (v *validation) ofMetric(d *Draft, r *Rule) {
+	kind := kinds[r.Metric]
+	if r.By == "" {
+		r.By = kind.by[0]
+	} else if !slices.Contains(kind.by, r.By) {
+		v.refuse("/by", fmt.Sprintf("must be one of %s with %s", list(kind.by), r.Metric))
+	}
+	for _, given := range []struct {
+		pointer string
+		is, may bool
+	}{
+		{"/topic", r.Topic != "", kind.topic},
+		{"/endpoint", r.Endpoint != "", kind.endpoint},
+		{"/window", d.Window != nil, kind.window},
+		{"/min_attempts", d.MinAttempts != nil, kind.share},
+	} {
+		if given.is && !given.may {
+			v.refuse(given.pointer, fmt.Sprintf("is impossible with %s", r.Metric))
+		}
+	}
+	if r.Topic == Topic {
+		v.refuse("/topic", "must not be that of the alerts themselves")
+	}
+	if kind.always && d.Window == nil {
+		r.Window = DefaultWindow
+	}
+	v.threshold(d, r, kind.share)
+}
+
+func (v *validation) threshold(d *Draft, r *Rule, share bool) {
+	most := maxAbove
+	if share {
+		most = 1
+		r.MinAttempts = DefaultMinAttempts
+		if d.MinAttempts != nil {
+			r.MinAttempts = *d.MinAttempts
+		}
+		if r.MinAttempts < 1 || r.MinAttempts > maxMinAttempts {
+			v.refuse("/min_attempts", fmt.Sprintf("must be from 1 to %d", maxMinAttempts))
+		}
+	}
+	switch {
+	case d.Above == nil && r.Metric == HeldEndpoints: // any is one too many
+	case d.Above == nil:
+		v.refuse("/above", "is required")
+	case *d.Above < 0 || *d.Above >= most:
+		v.refuse("/above", fmt.Sprintf("must be at least 0 and below %.f", most))
+	default:
+		r.Above = *d.Above
+	}
+}
+
+func list[T ~string](words []T) string {
+	text := ""
+	for i, w := range words {
+		if i > 0 {
+			text += ", "
+		}
+		text += string(w)
+	}
+	return text
+}
+
+// ruleKind is the kind of documents that are rules; their names are the rules'.
+const ruleKind = "alert-rule"
+
+func (r *Rule) document(version uint64) (store.Document, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return store.Document{}, fmt.Errorf("encode an alert rule: %w", err)
+	}
+	return store.Document{Kind: ruleKind, Name: r.Name, Data: data, Version: version}, nil
+}
+
+// decodeRule refuses what it does not know.
+func decodeRule(d store.Document) (Rule, error) {
+	r := Rule{Name: d.Name}
+	decoder := json.NewDecoder(bytes.NewReader(d.Data))
+	decoder.DisallowUnknownFields() // a narrower rule of a newer version must not become a wider one
+	if err := decoder.Decode(&r); err != nil {
+		return r, fmt.Errorf("decode alert rule %s: %w", d.Name, err)
+	}
+	if _, known := kinds[r.Metric]; !known {
+		return r, fmt.Errorf("decode alert rule %s: unknown metric", d.Name)
+	}
+	return r, nil
+}

@@ -1,0 +1,243 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// leaseRounds is for how many rounds the lease of the node that evaluates may
+	// stay as it is before another takes it over.
+	leaseRounds = 3
+	callTimeout = 10 * time.Second
+)
+
+// The lease is a document that the node writes in each of its rounds.
+const (
+	leaseKind = "alert-lease"
+	leaseName = "evaluator"
+)
+
+type lease struct {
+	Owner string `json:"owner"` // empty: whoever comes first
+}
+
+// sighting is a version of the lease as it was seen first.
+type sighting struct {
+	version uint64
+	at      time.Time
+}
+
+// Run counts, and evaluates as long as no other node does, until ctx ends.
+func (m *Manager) Run(ctx context.Context) error {
+	group, counting := errgroup.WithContext(ctx)
+	group.Go(func() error { return m.counts.Run(counting) })
+	for {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		err := m.round(limited)
+		cancel()
+		m.note(ctx, err)
+		if job.Sleep(ctx, m.clock, m.every) != nil {
+			break
+		}
+	}
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	m.leave(limited)
+	return group.Wait()
+}
+
+// note logs when rounds begin to fail and when they work again.
+func (m *Manager) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !m.failed:
+		m.failed = true
+		m.log.WarnContext(ctx, "alerts are not evaluated, will keep trying", "error", err)
+	case err == nil && m.failed:
+		m.failed = false
+		m.log.InfoContext(ctx, "alerts are evaluated again")
+	}
+}
+
+// round is one look at the rules, and an evaluation if it is this node's turn.
+func (m *Manager) round(ctx context.Context) error {
+	rules, err := m.Rules(ctx)
+	if err != nil {
+		return err
+	}
+	books, err := m.books(ctx)
+	if err != nil {
+		return err
+	}
+	m.counts.want(longestWindow(rules))
+	m.show(rules, books)
+	if len(rules)+len(books) == 0 {
+		return nil
+	}
+	if mine, err := m.lead(ctx); err != nil || !mine {
+		return err
+	}
+	if err := m.evaluate(ctx, rules, books); err != nil {
+		return err
+	}
+	m.show(rules, books)
+	return nil
+}
+
+func longestWindow(rules []Rule) (longest time.Duration) {
+	for i := range rules {
+		longest = max(longest, rules[i].Window)
+	}
+	return longest
+}
+
+// lead takes the lease, or keeps it; false means that another node evaluates.
+// That two do is no harm, only work: neither can write what the other has.
+func (m *Manager) lead(ctx context.Context) (bool, error) {
+	if m.alone {
+		return true, nil
+	}
+	doc, err := m.store.Document(ctx, leaseKind, leaseName)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, fmt.Errorf("read the lease: %w", err)
+	}
+	now := m.clock.Now()
+	if doc.Version != m.lease.version {
+		m.lease = sighting{version: doc.Version, at: now}
+	}
+	if owner := ownerOf(doc); owner != "" && owner != m.id && now.Sub(m.lease.at) < leaseRounds*m.every {
+		return false, nil
+	}
+	return m.take(ctx, doc.Version, m.id)
+}
+
+// ownerOf gives nobody for what cannot be read.
+func ownerOf(doc store.Document) string {
+	var l lease
+	if json.Unmarshal(doc.Data, &l) != nil {
+		return ""
+	}
+	return l.Owner
+}
+
+func (m *Manager) take(ctx context.Context, version uint64, owner string) (bool, error) {
+	data, err := json.Marshal(lease{Owner: owner})
+	if err != nil {
+		return false, fmt.Errorf("encode the lease: %w", err)
+	}
+	_, err = m.store.PutDocument(ctx, store.Document{Kind: leaseKind, Name: leaseName, Data: data, Version: version})
+	if errors.Is(err, store.ErrConflict) {
+		return false, nil // another node was faster
+	}
+	if err != nil {
+		return false, fmt.Errorf("write the lease: %w", err)
+	}
+	return true, nil
+}
+
+// leave lets another node go on at once.
+func (m *Manager) leave(ctx context.Context) {
+	if m.alone {
+		return
+	}
+	doc, err := m.store.Document(ctx, leaseKind, leaseName)
+	if err == nil && ownerOf(doc) == m.id {
+		_, _ = m.take(ctx, doc.Version, "") // or it is taken over when the lease ends
+	}
+}
+
+// evaluate brings all books up to date. What goes wrong with one rule does not
+// hold up the others.
+func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*book) error {
+	r, err := m.read(ctx, rules)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for i := range rules {
+		rule := &rules[i]
+		b := books[rule.Name]
+		if b == nil {
+			b = &book{Rule: rule.Name}
+			books[rule.Name] = b
+		}
+		v, complete := r.of(rule)
+		failed = errors.Join(failed, m.turn(ctx, b, b.step(rule, v, complete, r.now)))
+	}
+	named := make(map[string]bool, len(rules))
+	for i := range rules {
+		named[rules[i].Name] = true
+	}
+	for name, b := range books {
+		if !named[name] {
+			failed = errors.Join(failed, m.close(ctx, b, r.now))
+		}
+	}
+	return failed
+}
+
+// turn writes a book that changed, and registers its webhooks. If another node
+// was faster, that one goes on with it.
+func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
+	if changed {
+		if err := m.write(ctx, b); errors.Is(err, store.ErrConflict) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(b.Notices) == 0 {
+		return nil
+	}
+	regs := make([]store.Registration, len(b.Notices))
+	for i := range b.Notices {
+		regs[i] = b.Notices[i].registration()
+	}
+	if _, err := m.store.Register(ctx, regs); err != nil {
+		return fmt.Errorf("register webhooks of alerts: %w", err)
+	}
+	for i := range b.Notices {
+		n := &b.Notices[i]
+		m.log.WarnContext(ctx, "alert", "rule", n.Rule, "status", string(n.Status), "alert", n.Alert)
+	}
+	b.Notices = nil
+	if err := m.write(ctx, b); !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+func (m *Manager) write(ctx context.Context, b *book) error {
+	doc, err := b.document()
+	if err != nil {
+		return err
+	}
+	if doc, err = m.store.PutDocument(ctx, doc); err != nil {
+		return fmt.Errorf("store alerts: %w", err)
+	}
+	b.Version = doc.Version
+	return nil
+}
+
+// close resolves what a rule leaves behind that was deleted.
+func (m *Manager) close(ctx context.Context, b *book, now job.Instant) error {
+	changed := len(b.Standings) > 0
+	b.end(now)
+	if err := m.turn(ctx, b, changed); err != nil {
+		return err
+	}
+	err := m.store.DeleteDocument(ctx, bookKind, b.Rule, b.Version)
+	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("forget alerts: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+package alerts
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// MaxSubjects is how many subjects of one rule there can be alerts about.
+	MaxSubjects = 100
+	// refreshEvery is how often the value of an alert is written that only changes.
+	refreshEvery = 30 * time.Second
+)
+
+// Standing is how things stand with one subject whose value is above the
+// threshold, or was until a moment ago. It has what webhooks tell, so that a
+// rule can be resolved that is there no more. Its JSON is what the store keeps.
+type Standing struct {
+	Rule string `json:"-"`
+	Subject
+	Metric Metric  `json:"metric"`
+	Above  float64 `json:"above"`
+	URL    string  `json:"url,omitempty"`
+	Value  float64 `json:"value"`
+	// ValueAt is when the value was written last.
+	ValueAt job.Instant `json:"value_at"`
+	// Since is when the value was above the threshold first.
+	Since job.Instant `json:"since"`
+	// Alert is the id of the alert, and FiredAt when it fired; empty and zero
+	// while it is pending.
+	Alert   string      `json:"alert,omitempty"`
+	FiredAt job.Instant `json:"fired_at,omitempty"`
+	// ClearSince is from when on the value is not above any more.
+	ClearSince job.Instant `json:"clear_since,omitempty"`
+	ToldAt     job.Instant `json:"told_at,omitempty"` // last, by a webhook
+	Repeats    int         `json:"repeats,omitempty"`
+}
+
+// Firing reports whether the alert has fired; else it is pending.
+func (s *Standing) Firing() bool { return s.FiredAt != 0 }
+
+// book is what is known of a rule's subjects, as one document.
+type book struct {
+	Rule      string     `json:"-"`
+	Version   uint64     `json:"-"`
+	Standings []Standing `json:"standings"`
+	// Notices are the webhooks that are still to be registered.
+	Notices []Notice `json:"notices"`
+}
+
+// bookKind is the kind of documents that are books; their names are the rules'.
+const bookKind = "alert-state"
+
+func (b *book) document() (store.Document, error) {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return store.Document{}, fmt.Errorf("encode alerts: %w", err)
+	}
+	return store.Document{Kind: bookKind, Name: b.Rule, Data: data, Version: b.Version}, nil
+}
+
+// decodeBook refuses what it does not know: a newer version may mean to go on
+// from it.
+func decodeBook(d store.Document) (*book, error) {
+	b := &book{Rule: d.Name, Version: d.Version}
+	decoder := json.NewDecoder(bytes.NewReader(d.Data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(b); err != nil {
+		return b, fmt.Errorf("decode alerts of rule %s: %w", d.Name, err)
+	}
+	for i := range b.Standings {
+		b.Standings[i].Rule = d.Name
+	}
+	return b, nil
+}
+
+// step brings the book up to date with the values of a rule, and reports whether
+// anything changed. Values that are not complete resolve nothing.
+func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
+	changed := false
+	kept := b.Standings[:0]
+	for _, s := range b.Standings {
+		value := v[s.Subject]
+		delete(v, s.Subject)
+		if s.Metric != rule.Metric { // of another rule of this name
+			value = 0
+		}
+		changed = s.describe(rule) || changed
+		stays, moved := b.move(&s, rule, value, complete, now)
+		changed = changed || moved
+		if stays {
+			kept = append(kept, s)
+		}
+	}
+	b.Standings = kept
+	for _, subject := range highest(v, rule.Above, MaxSubjects-len(kept)) {
+		s := Standing{
+			Rule: rule.Name, Subject: subject, Metric: rule.Metric, Value: v[subject], ValueAt: now, Since: now,
+		}
+		s.describe(rule)
+		b.move(&s, rule, s.Value, complete, now)
+		b.Standings = append(b.Standings, s)
+		changed = true
+	}
+	return changed
+}
+
+// describe takes over what webhooks tell of the rule.
+func (s *Standing) describe(rule *Rule) (changed bool) {
+	if s.Metric != rule.Metric || s.Above == rule.Above && s.URL == rule.URL {
+		return false
+	}
+	s.Above, s.URL = rule.Above, rule.URL
+	return true
+}
+
+// move takes one standing to now.
+func (b *book) move(s *Standing, rule *Rule, value float64, complete bool, now job.Instant) (stays, changed bool) {
+	above := value > rule.Above
+	switch {
+	case above && s.ClearSince != 0:
+		s.ClearSince, changed = 0, true
+	case !above && !s.Firing():
+		return false, true
+	case !above && complete && s.ClearSince == 0:
+		s.ClearSince, changed = now, true
+	}
+	if !above && complete && s.ClearSince != 0 && now.Sub(s.ClearSince) >= rule.KeepFiring {
+		s.Value = value
+		b.tell(s, Resolved, now)
+		return false, true
+	}
+	if value != s.Value && (complete || above) && now.Sub(s.ValueAt) >= refreshEvery {
+		s.Value, s.ValueAt, changed = value, now, true
+	}
+	switch {
+	case !above:
+	case !s.Firing() && now.Sub(s.Since) >= rule.For:
+		s.fire(value, now)
+		b.tell(s, Firing, now)
+		return true, true
+	case s.Firing() && rule.Repeat > 0 && now.Sub(s.ToldAt) >= rule.Repeat:
+		s.Repeats++
+		s.Value, s.ValueAt = value, now
+		b.tell(s, Firing, now)
+		return true, true
+	}
+	return true, changed
+}
+
+// fire turns a pending standing into an alert.
+func (s *Standing) fire(value float64, now job.Instant) {
+	s.FiredAt, s.Value, s.ValueAt = now, value, now
+	s.Alert = identifier(now, s.Rule, s.Topic, s.Endpoint)
+}
+
+// end resolves all alerts of a rule that is there no more.
+func (b *book) end(now job.Instant) {
+	for i := range b.Standings {
+		if s := &b.Standings[i]; s.Firing() {
+			b.tell(s, Resolved, now)
+		}
+	}
+	b.Standings = nil
+}
+
+// highest are up to n subjects with values above the threshold, those with the
+// highest first.
+func highest(v values, above float64, n int) []Subject {
+	var all []Subject
+	for s, value := range v {
+		if value > above {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Subject) int {
+		return cmp.Or(cmp.Compare(v[b], v[a]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
+	})
+	return all[:min(len(all), max(n, 0))]
+}
