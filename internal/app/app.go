@@ -153,7 +153,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		apiOptions.Dashboard, pagesErr = dashboard.New()
 	}
 	secured, accessErr := n.secure(&apiOptions, ln)
-	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger})
+	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics})
 	if bulkErr == nil {
 		apiOptions.Operations = bulk
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -40,8 +41,9 @@ type Options struct {
 	ID    string // of the node, unique to the process
 	// Clock paces the work and tells leases; nil is the machine's. It decides
 	// nothing about jobs.
-	Clock  job.Clock
-	Logger *slog.Logger // nil: none
+	Clock   job.Clock
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: metrics are not registered
 }
 
 // Manager begins operations, tells of them, and works on them. Its methods are
@@ -52,6 +54,8 @@ type Manager struct {
 	clock job.Clock
 	log   *slog.Logger
 	kick  chan struct{} // there may be something to take on
+
+	metrics *metrics
 
 	mu      sync.Mutex
 	working map[string]context.CancelFunc // by id of the operation
@@ -68,10 +72,19 @@ func New(o Options) (*Manager, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{
+	m := &Manager{
 		store: o.Store, id: o.ID, clock: o.Clock, log: o.Logger,
 		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
-	}, nil
+	}
+	var err error
+	m.metrics, err = newMetrics(o.Metrics, m.countWorking)
+	return m, err
+}
+
+func (m *Manager) countWorking() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return float64(len(m.working))
 }
 
 // Create begins an operation. Errors: a *job.ValidationError, ErrTooMany, or the

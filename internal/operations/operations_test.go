@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -536,4 +539,41 @@ func TestOptions(t *testing.T) {
 	if _, err := New(Options{ID: "a"}); err == nil {
 		t.Error("no store is taken")
 	}
+}
+
+// Metrics tell of each job's turn, and of operations that end.
+func TestMetrics(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		registry := prometheus.NewPedanticRegistry()
+		m, err := New(Options{Store: r.Store, ID: "a", Metrics: registry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- m.Run(ctx) }()
+		r.dead("t", 3)
+		if _, err := m.Create(t.Context(), Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(1)}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Second + time.Second/2)
+		const name = "duehook_operation_working"
+		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP "+name+" Operations that this node works on.\n# TYPE "+name+" gauge\n"+name+" 1\n"), name); err != nil {
+			t.Error(err)
+		}
+		pass(time.Minute)
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if n := testutil.ToFloat64(m.metrics.jobs.WithLabelValues("replay", resultChanged)); n != 3 {
+			t.Errorf("%v jobs were changed", n)
+		}
+		if n := testutil.ToFloat64(m.metrics.ended.WithLabelValues("replay", string(Done))); n != 1 {
+			t.Errorf("%v operations are done", n)
+		}
+		if _, err := New(Options{Store: r.Store, ID: "b", Metrics: registry}); err == nil {
+			t.Error("the metrics were registered twice")
+		}
+	})
 }

@@ -207,11 +207,14 @@ func (w *worker) count(key job.Key, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.op.Matched++
+	result := resultFailed
 	switch {
 	case err == nil:
 		w.op.Changed++
+		result = resultChanged
 	case skipped(err):
 		w.op.Skipped++
+		result = resultSkipped
 	default:
 		w.op.Failed++
 		w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
@@ -219,6 +222,7 @@ func (w *worker) count(key job.Key, err error) {
 			w.op.Errors = append(w.op.Errors, JobError{Job: key.String(), Message: message(err)})
 		}
 	}
+	w.m.metrics.jobs.WithLabelValues(string(w.op.Action), result).Inc()
 }
 
 // message is what is shown of an error: it goes to clients.
@@ -297,7 +301,9 @@ func (w *worker) settle(ctx context.Context) error {
 // finish ends the operation.
 func (w *worker) finish(ctx context.Context, s State, why string) {
 	w.op.State, w.op.Why, w.op.Owner, w.op.EndedAt = s, why, "", w.now()
-	_ = w.save(ctx) // or the last page is worked on again
+	if w.save(ctx) == nil { // or the last page is worked on again
+		w.m.metrics.ended.WithLabelValues(string(w.op.Action), string(s)).Inc()
+	}
 }
 
 // leave lets another node go on at once.

@@ -1,0 +1,52 @@
+package operations
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// What became of a job's turn.
+const (
+	resultChanged = "changed"
+	resultSkipped = "skipped"
+	resultFailed  = "failed"
+)
+
+type metrics struct {
+	jobs    *prometheus.CounterVec
+	ended   *prometheus.CounterVec
+	working prometheus.GaugeFunc
+}
+
+// newMetrics registers the metrics with r, unless that is nil.
+func newMetrics(r prometheus.Registerer, working func() float64) (*metrics, error) {
+	m := &metrics{
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "duehook_operation_jobs_total", Help: "Jobs that operations came to, by what was to be done and what came of it.",
+		}, []string{"action", "result"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "duehook_operation_ended_total", Help: "Operations that this node brought to an end, by how.",
+		}, []string{"action", "state"}),
+		working: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "duehook_operation_working", Help: "Operations that this node works on.",
+		}, working),
+	}
+	for action := range states {
+		for _, result := range []string{resultChanged, resultSkipped, resultFailed} {
+			m.jobs.WithLabelValues(string(action), result)
+		}
+		for _, s := range []State{Done, Failed} {
+			m.ended.WithLabelValues(string(action), string(s))
+		}
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range []prometheus.Collector{m.jobs, m.ended, m.working} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register the operations' metrics: %w", err)
+		}
+	}
+	return m, nil
+}
