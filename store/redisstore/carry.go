@@ -90,6 +90,11 @@ func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	if now, ok := sh.clock.now(); ok {
 		return now, nil
 	}
+	return s.askNow(ctx, sh)
+}
+
+// askNow asks the server for its time.
+func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	// By a script with a key of the shard: in a Cluster a bare TIME may ask
 	// any node.
 	reply, err := s.eval(ctx, readScript, []string{sh.lock}, nil)

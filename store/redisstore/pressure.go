@@ -18,7 +18,7 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	b := store.Backlogs{}
 	topics := map[string]*store.Backlog{}
 	for _, sh := range s.shards {
-		now, err := s.serverNow(ctx, sh)
+		now, err := s.askNow(ctx, sh)
 		if err != nil {
 			return b, err
 		}
@@ -89,7 +89,7 @@ func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
 		if err != nil {
 			return nil, s.wrap(err)
 		}
-		now, err := s.serverNow(ctx, sh)
+		now, err := s.askNow(ctx, sh)
 		if err != nil {
 			return nil, err
 		}
