@@ -68,6 +68,7 @@ func BenchmarkSend(b *testing.B) {
 // instantStore has as many jobs as are wanted and takes no time.
 type instantStore struct {
 	noRetries
+	noMessages
 	url   string
 	total int
 

@@ -51,6 +51,9 @@ type breaker struct {
 	circuit  *gobreaker.TwoStepCircuitBreaker[struct{}]
 	state    atomic.Int32 // of gobreaker.State; asking the circuit could change it
 	openTill atomic.Int64 // UnixNano
+	// onTrial: somebody wants the endpoint tried before its time. The next request
+	// decides.
+	onTrial atomic.Bool
 	// Guarded by breakers.mu:
 	busy     int       // requests under way
 	failures int       // in a row
@@ -97,9 +100,34 @@ func (s *breakers) allow(endpoint string) (done func(health error), wait time.Du
 
 // finish marks the end of a request that told health.
 func (s *breakers) finish(b *breaker, health error) {
-	if since, over := s.tally(b, health); over {
+	since, over := s.tally(b, health)
+	if health == nil && b.onTrial.CompareAndSwap(true, false) {
+		s.changed(b.endpoint, time.Time{})
+	}
+	if over {
 		s.recovered(b.endpoint, since)
 	}
+}
+
+// try lets requests to an endpoint through whose breaker is open. The first one
+// that fails opens it again, and the first one that does not ends the hold.
+func (s *breakers) try(endpoint string) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.known[endpoint]
+	if !ok || !s.isOpen(e.Value.(*breaker)) {
+		return
+	}
+	// A circuit cannot be told to close, so another takes its place. What is still
+	// under way through the old one tells nothing.
+	old := e.Value.(*breaker)
+	b := s.newBreaker(endpoint)
+	b.failures, b.failing = old.failures, old.failing
+	b.onTrial.Store(true)
+	e.Value = b
 }
 
 // tally counts a request, and reports whether it ends an outage.
@@ -187,7 +215,7 @@ func (s *breakers) newBreaker(endpoint string) *breaker {
 		// it takes them to happen would never trip.
 		Interval:    0,
 		Timeout:     s.openFor,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= s.failures },
+		ReadyToTrip: func(c gobreaker.Counts) bool { return b.onTrial.Load() || c.ConsecutiveFailures >= s.failures },
 		IsExcluded:  func(err error) bool { return errors.Is(err, errExcluded) },
 		// Runs under the circuit's lock.
 		OnStateChange: func(_ string, _, to gobreaker.State) { s.note(b, to) },
@@ -199,6 +227,7 @@ func (s *breakers) note(b *breaker, to gobreaker.State) {
 	b.state.Store(int32(to))
 	switch to {
 	case gobreaker.StateOpen:
+		b.onTrial.Store(false)
 		till := s.clock.Now().Add(s.openFor)
 		b.openTill.Store(till.UnixNano())
 		s.changed(b.endpoint, till)

@@ -29,6 +29,16 @@ func (noRetries) Update(context.Context, job.Key, func(*job.Job, job.Instant) er
 	return job.Job{}, store.ErrNotFound
 }
 
+// noMessages is what a fake needs that passes none.
+type noMessages struct{}
+
+func (noMessages) Publish(context.Context, string, []byte) error { return nil }
+
+func (noMessages) Listen(ctx context.Context, _ string, _ func([]byte)) error {
+	<-ctx.Done()
+	return nil
+}
+
 // carryingAsDue carries whenever something is due, so that a bubble's clock can
 // take long steps.
 func carryingAsDue(t *testing.T, s store.Store) {

@@ -22,6 +22,7 @@ type Dispatcher struct {
 	breakers  *breakers
 	holds     *holds
 	catchUp   *catchUp
+	trials    *trials
 	metrics   *metrics
 }
 
@@ -57,6 +58,7 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 		return nil, err
 	}
 	d.catchUp = newCatchUp(o, d.breakers.fails, d.metrics.broughtForward)
+	d.trials = newTrials(o, d.breakers.try)
 	return d, nil
 }
 
@@ -75,6 +77,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	aides.Go(func() { d.limitDrain(ctx, drained, breakOff, giveUp) })
 	aides.Go(func() { d.holds.run(work) })
 	aides.Go(func() { d.catchUp.run(ctx) })
+	aides.Go(func() { d.trials.run(ctx) })
 	shards := d.opts.Store.Shards()
 	for shard := range shards {
 		p := newPipeline(d, shard, share(d.opts.Workers, shards))

@@ -46,6 +46,7 @@ func exact(steps ...time.Duration) retrypolicy.Policy {
 // the test over channels.
 type fakeStore struct {
 	noRetries
+	noMessages
 	shards    int
 	hints     chan store.Hint
 	claims    chan claimCall

@@ -47,7 +47,8 @@ const (
 var ErrLease = errors.New("lease too short")
 
 // Store is what the dispatcher needs of a store; store.Dispatching, and for the
-// last two store.Reader and store.Registrar, say what the methods promise.
+// last four store.Reader, store.Registrar and store.Messaging, say what the
+// methods promise.
 type Store interface {
 	Shards() int
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
@@ -57,6 +58,15 @@ type Store interface {
 	Unhold(ctx context.Context, endpoint string) error
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	Publish(ctx context.Context, channel string, message []byte) error
+	Listen(ctx context.Context, channel string, receive func(message []byte)) error
+}
+
+// Observer is told of each attempt that has ended, by several goroutines. It must
+// not block.
+type Observer interface {
+	// Attempted: an attempt at the endpoint was due at due; o has its log entry.
+	Attempted(endpoint string, due job.Instant, o *job.Outcome)
 }
 
 // Signer makes the webhook-signature header of one attempt.
@@ -105,6 +115,8 @@ type Options struct {
 	Resolver *net.Resolver
 	// Signer signs requests; nil: they go unsigned.
 	Signer Signer
+	// Observer is told of attempts; nil: nobody is.
+	Observer Observer
 
 	// BreakerFailures is after how many failures in a row an endpoint is left
 	// alone. Zero: DefaultBreakerFailures; negative: there are no breakers. They

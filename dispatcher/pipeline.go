@@ -246,6 +246,9 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 			p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
 		}
 		p.d.logAttempt(ph.work, c, o)
+		if p.opts.Observer != nil {
+			p.opts.Observer.Attempted(endpoint, dueAt(&c.Job), &o)
+		}
 	}
 	return o
 }

@@ -37,6 +37,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverOperations(a)
 	coverAlerts(a)
 	coverRestore(a)
+	coverEndpoints(a)
 	coverRefusals(a)
 	coverFaults(a)
 
@@ -201,6 +202,17 @@ func coverOperations(a *keyedAPI) {
 	})
 }
 
+func coverEndpoints(a *keyedAPI) {
+	a.want(200, "GET", "/v1/overview", "")
+	a.want(200, "GET", "/v1/endpoints", "")
+	a.want(200, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
+	a.want(200, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
+	a.wantProblem(codeDestinationBlocked, "POST", "/v1/endpoints/test", `{"url":"http://169.254.169.254/"}`)
+	a.server.tests.Store(maxTests)
+	a.wantProblem(codeTooManyTests, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
+	a.server.tests.Store(0)
+}
+
 // coverRefusals sends each call what it refuses before it looks at the store.
 func coverRefusals(a *keyedAPI) {
 	for _, rt := range routes {
@@ -276,6 +288,9 @@ func coverFaults(a *keyedAPI) {
 		"POST /v1/operations":         `{"action":"run","all":true}`,
 		"PUT /v1/alerts/rules/{rule}": `{"metric":"held_endpoints"}`,
 
+		"POST /v1/endpoints/try":  `{"endpoint":"https://shop.example"}`,
+		"POST /v1/endpoints/test": `{"url":"https://shop.example/hook"}`,
+
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
 	}
@@ -289,6 +304,7 @@ func coverFaults(a *keyedAPI) {
 		{codeInternalError, func() error { panic("a defect") }},
 	} {
 		a.faults.set(fault.fail)
+		a.clock.advance(overviewMost) // the last one would be shown
 		for _, rt := range routes {
 			if rt.body == bodyIgnored && rt.path != "/readyz" || rt.path == "/v1/whoami" {
 				continue // asks no store

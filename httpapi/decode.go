@@ -181,6 +181,15 @@ func newFieldSet[T any](setters map[string]func(*T, field)) fieldSet[T] {
 	return set
 }
 
+// only is the set with some of the fields.
+func (s fieldSet[T]) only(names ...string) fieldSet[T] {
+	some := fieldSet[T]{}
+	for _, name := range names {
+		some[name] = s[name]
+	}
+	return some
+}
+
 // decode fills into from the object raw; at is the pointer to the object.
 func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
 	if raw[0] != '{' {

@@ -48,6 +48,7 @@ const (
 	codeDestinationBlocked   code = "destination_blocked"
 	codeRateLimited          code = "rate_limited"
 	codeTooManyStreams       code = "too_many_streams"
+	codeTooManyTests         code = "too_many_tests"
 	codeInternalError        code = "internal_error"
 	codeStoreUnavailable     code = "store_unavailable"
 	codeShuttingDown         code = "shutting_down"
@@ -88,6 +89,7 @@ var codes = map[code]struct {
 	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
 	codeDestinationBlocked:   {http.StatusUnprocessableEntity, "The destination is blocked"},
 	codeRateLimited:          {http.StatusTooManyRequests, "Too many requests"},
+	codeTooManyTests:         {http.StatusServiceUnavailable, "Too many tests are under way"},
 	codeTooManyStreams:       {http.StatusServiceUnavailable, "Too many streams are open"},
 	codeInternalError:        {http.StatusInternalServerError, "Internal error"},
 	codeStoreUnavailable:     {http.StatusServiceUnavailable, "The store is unavailable"},

@@ -194,6 +194,7 @@ func TestExamples(t *testing.T) {
 	}
 	a := newAPI(t)
 	a.server.opts.Signing = exampleSigning{a.signing}
+	a.endpoints.answer = (&exampleAttempt{Status: 500, Error: "http_500", Body: "try later", DNS: 3, Connect: 11, TLS: 24, FirstByte: 42}).attempt()
 	if _, err := a.signing.Set(t.Context(), "", exampleDefault, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
+	"github.com/duehook/duehook/internal/recent"
 	"github.com/duehook/duehook/internal/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -60,6 +61,8 @@ type api struct {
 	restoring  *fakeRestoring
 	alerts     *alerts.Manager // nothing evaluates
 	events     *events.Hub
+	recent     *recent.Recorder
+	endpoints  *fakeEndpoints
 	// token is sent by call unless the test sets the header itself.
 	token string
 
@@ -94,12 +97,15 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		t.Fatal(err)
 	}
 	a.restoring = newFakeRestoring(a.faults)
+	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}
 	o := Options{
 		Restoring:  a.restoring,
 		Store:      a.faults,
 		Signing:    a.signing,
 		Operations: a.operations,
 		Alerts:     a.alerts,
+		Recent:     a.recent,
+		Endpoints:  a.endpoints,
 		Events:     faultyEvents{a.events, a.faults},
 		Clock:      clock,
 		Logger:     slog.New(slog.DiscardHandler),
@@ -317,6 +323,20 @@ func (f *faultyStore) DeadGroups(ctx context.Context, topic string, limit int, c
 		return store.DeadPage{}, err
 	}
 	return f.Store.DeadGroups(ctx, topic, limit, cursor)
+}
+
+func (f *faultyStore) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
+	if err := f.err(); err != nil {
+		return store.EndpointPage{}, err
+	}
+	return f.Store.Endpoints(ctx, q)
+}
+
+func (f *faultyStore) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+	if err := f.err(); err != nil {
+		return nil, err
+	}
+	return f.Store.DueCounts(ctx, bounds)
 }
 
 func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -58,6 +59,10 @@ type Options struct {
 	Restoring store.Restoring
 	// Events are what happens to jobs; nil means that there is no stream of them.
 	Events Events
+	// Endpoints tries and tests endpoints; nil: nobody can.
+	Endpoints Endpoints
+	// Recent is what was attempted lately; nil: nothing was.
+	Recent Recent
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise
@@ -118,6 +123,12 @@ func (o *Options) setDefaults() error {
 			return errors.New("httpapi: Options.Gatherer is missing, and Options.Metrics is none")
 		}
 		o.Gatherer = gatherer
+	}
+	if o.Endpoints == nil {
+		o.Endpoints = noEndpoints{}
+	}
+	if o.Recent == nil {
+		o.Recent = recent.New(recent.Options{})
 	}
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)

@@ -38,7 +38,9 @@ type Server struct {
 	templates map[string]string // the router's paths as the document writes them
 	changes   map[string]string // calls that change something, by the router's method and path
 	draining  atomic.Bool
-	streams   atomic.Int64    // of events
+	streams   atomic.Int64 // of events
+	tests     atomic.Int64 // of endpoints, under way
+	overviews *overviews
 	stopping  context.Context // ends when streams have to
 	stop      context.CancelFunc
 }
@@ -65,6 +67,7 @@ func New(o Options) (*Server, error) {
 		spec:      spec,
 		templates: map[string]string{},
 		changes:   map[string]string{},
+		overviews: newOverviews(),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.handler = s.newRouter()

@@ -172,10 +172,7 @@ type topicsView struct {
 }
 
 func viewTopic(t store.TopicStats) topicView {
-	v := topicView{Topic: t.Topic, States: make(map[string]int64, len(job.States))}
-	for _, s := range job.States {
-		v.States[s.String()] = t.States[s]
-	}
+	v := topicView{Topic: t.Topic, States: viewStates(t.States)}
 	if t.DueIn != nil {
 		v.DueIn = make(map[string]int64, len(store.DueRanges))
 		for i, r := range store.DueRanges {
@@ -183,6 +180,15 @@ func viewTopic(t store.TopicStats) topicView {
 		}
 	}
 	return v
+}
+
+// viewStates names all states, also those of no job.
+func viewStates(counts map[job.State]int64) map[string]int64 {
+	view := make(map[string]int64, len(job.States))
+	for _, s := range job.States {
+		view[s.String()] = counts[s]
+	}
+	return view
 }
 
 type statusView struct {

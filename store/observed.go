@@ -98,6 +98,7 @@ func (m measures) wrap(s Store) *observed {
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
 		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
 		backlogs: m.op("backlogs"), gates: m.op("gates"),
+		endpoints: m.op("endpoints"), dueCounts: m.op("due_counts"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
 		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
@@ -119,6 +120,7 @@ type observed struct {
 	get, attempts, outlook, list                  operation
 	topics, topic, depth, deadGroups              operation
 	backlogs, gates                               operation
+	endpoints, dueCounts                          operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
 	standings, swapMarks                          operation
@@ -205,6 +207,20 @@ func (s *observed) DeadGroups(ctx context.Context, topic string, limit int, curs
 	page, err := s.inner.DeadGroups(ctx, topic, limit, cursor)
 	s.deadGroups.end(began, err)
 	return page, err
+}
+
+func (s *observed) Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage, error) {
+	began := s.endpoints.begin()
+	page, err := s.inner.Endpoints(ctx, q)
+	s.endpoints.end(began, err)
+	return page, err
+}
+
+func (s *observed) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+	began := s.dueCounts.begin()
+	counts, err := s.inner.DueCounts(ctx, bounds)
+	s.dueCounts.end(began, err)
+	return counts, err
 }
 
 func (s *observed) Depth(ctx context.Context) (Depth, error) {

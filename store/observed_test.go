@@ -77,6 +77,14 @@ func (s *stub) DeadGroups(_ context.Context, topic string, _ int, cursor string)
 	return store.DeadPage{Next: topic + cursor}, s.err
 }
 
+func (s *stub) Endpoints(_ context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
+	return store.EndpointPage{Next: q.Cursor}, s.err
+}
+
+func (s *stub) DueCounts(_ context.Context, bounds []job.Instant) ([]int64, error) {
+	return make([]int64, len(bounds)+1), s.err
+}
+
 func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
 
 func (s *stub) Shards() int { return 7 }
@@ -191,6 +199,12 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"backlogs": func(ctx context.Context, s store.Store) (any, error) { return s.Backlogs(ctx) },
 	"gates":    func(ctx context.Context, s store.Store) (any, error) { return s.Gates(ctx) },
 	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
+	"endpoints": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Endpoints(ctx, store.EndpointQuery{Cursor: "c"})
+	},
+	"due_counts": func(ctx context.Context, s store.Store) (any, error) {
+		return s.DueCounts(ctx, []job.Instant{1, 2})
+	},
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })

@@ -176,6 +176,16 @@ type Reader interface {
 	Backlogs(ctx context.Context) (Backlogs, error)
 	// Gates lists the endpoints that are held, probed or ramping up, by name.
 	Gates(ctx context.Context) ([]EndpointGate, error)
+	// Endpoints pages, by name, through the endpoints that have unfinished jobs,
+	// are held or probed, or ramp up. What it reads grows with the number of
+	// lanes, not with that of jobs.
+	Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage, error)
+	// DueCounts counts the jobs that wait, neither carried nor claimed, by when
+	// they need attention: before bounds[0], from there before bounds[1], and so
+	// on, and from the last bound on. Bounds ascend. Lanes are counted one after
+	// the other, so a job that moves meanwhile may be missed or counted twice;
+	// the work grows with the number of lanes and bounds, hardly with that of jobs.
+	DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }
@@ -322,7 +332,8 @@ type Dispatching interface {
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
 	// Hold keeps an endpoint's lanes from being carried for d. After that they
 	// are carried up to CarryOptions.ProbeLimit until Unhold, or until as long
-	// as d (at least a minute) has passed without another Hold.
+	// as d (at least a minute) has passed without another Hold. With a d of zero,
+	// a hold ends and that begins at once; an endpoint that is not held is left alone.
 	Hold(ctx context.Context, endpoint string, d time.Duration) error
 	// Unhold lets the endpoint's lanes be carried again, if it is held or
 	// probed: up to ProbeLimit at first, twice as many each second, and after

@@ -23,6 +23,7 @@ import (
 	"github.com/duehook/duehook/internal/dashboard"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
+	"github.com/duehook/duehook/internal/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -164,7 +165,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if watchErr == nil {
 		apiOptions.Alerts = watch
 	}
-	api, apiErr := httpapi.New(apiOptions)
+	attempts := n.newRecorder()
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility),
@@ -176,7 +177,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
-		CatchUpRate: n.catchUpRate(),
+		CatchUpRate: n.catchUpRate(), Observer: attempts,
 	}
 	if keyringErr == nil {
 		dispatchOptions.Signer = keyring
@@ -184,6 +185,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		keyringErr = nil
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
+	if dispatchErr == nil {
+		apiOptions.Endpoints = dispatch
+	}
+	apiOptions.Recent = attempts
+	api, apiErr := httpapi.New(apiOptions)
 	if err := errors.Join(keyringErr, pagesErr, accessErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
@@ -199,7 +205,16 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 			}
 		}
 		return dispatch.Run(ctx)
-	}}), nil
+	}}, part{"attempts", attempts.Run}), nil
+}
+
+// newRecorder counts attempts, together with the other nodes if there can be any.
+func (n *node) newRecorder() *recent.Recorder {
+	o := recent.Options{Clock: n.Clock, Logger: n.Logger}
+	if !n.Config.Embedded() {
+		o.Documents = n.store
+	}
+	return recent.New(o)
 }
 
 // secure decides who may call the API and how, and makes the parts for it.

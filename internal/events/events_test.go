@@ -150,7 +150,8 @@ func TestChangesAreEvents(t *testing.T) {
 			r.Error(err)
 		}
 		const endpoint = "https://shop.example:443"
-		if err := errors.Join(s.Hold(r.Context(), endpoint, time.Minute), s.Unhold(r.Context(), endpoint)); err != nil {
+		err = errors.Join(s.Hold(r.Context(), endpoint, time.Minute), s.Hold(r.Context(), endpoint, 0), s.Unhold(r.Context(), endpoint))
+		if err != nil {
 			r.Error(err)
 		}
 		one := func(typ Type, id string) Event {
@@ -163,6 +164,7 @@ func TestChangesAreEvents(t *testing.T) {
 			due(one(Registered, "a"), now), due(one(Registered, "b"), now),
 			due(one(Changed, "b"), now.Add(time.Hour)), cancelled, due(one(Replayed, "b"), now),
 			{Type: EndpointHeld, At: now, Endpoint: endpoint, NextAt: now.Add(time.Minute)},
+			{Type: EndpointReleased, At: now, Endpoint: endpoint},
 			{Type: EndpointReleased, At: now, Endpoint: endpoint},
 		}
 		r.equal("events", r.next(w, len(want)), want, cmpopts.IgnoreFields(Event{}, "ID"))

@@ -120,7 +120,11 @@ func (s *observed) Hold(ctx context.Context, endpoint string, d time.Duration) e
 	err := s.Store.Hold(ctx, endpoint, d)
 	if err == nil {
 		now := job.InstantOf(s.hub.o.Clock.Now())
-		s.hub.Emit(Event{Type: EndpointHeld, At: now, Endpoint: endpoint, NextAt: now.Add(d)})
+		e := Event{Type: EndpointHeld, At: now, Endpoint: endpoint, NextAt: now.Add(d)}
+		if d <= 0 {
+			e.Type, e.NextAt = EndpointReleased, 0
+		}
+		s.hub.Emit(e)
 	}
 	return err
 }

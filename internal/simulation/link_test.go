@@ -199,6 +199,14 @@ func (k *link) Topic(ctx context.Context, topic string) (store.TopicStats, error
 	return call(ctx, k, "Topic", func(ctx context.Context, s *recorder) (store.TopicStats, error) { return s.Topic(ctx, topic) })
 }
 
+func (k *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
+	return call(ctx, k, "Endpoints", func(ctx context.Context, s *recorder) (store.EndpointPage, error) { return s.Endpoints(ctx, q) })
+}
+
+func (k *link) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) ([]int64, error) { return s.DueCounts(ctx, bounds) })
+}
+
 func (k *link) Depth(ctx context.Context) (store.Depth, error) {
 	return call(ctx, k, "Depth", func(ctx context.Context, s *recorder) (store.Depth, error) { return s.Depth(ctx) })
 }
@@ -209,6 +217,14 @@ func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
 
 func (k *link) Gates(ctx context.Context) ([]store.EndpointGate, error) {
 	return call(ctx, k, "Gates", func(ctx context.Context, s *recorder) ([]store.EndpointGate, error) { return s.Gates(ctx) })
+}
+
+// Publish and Listen: nobody asks for anything that needs them.
+func (k *link) Publish(context.Context, string, []byte) error { return nil }
+
+func (k *link) Listen(ctx context.Context, _ string, _ func([]byte)) error {
+	<-ctx.Done()
+	return nil
 }
 
 func (k *link) Shards() int { return k.life().store.Shards() }

@@ -132,6 +132,9 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 		return err
 	}
 	defer s.leave()
+	if e, ok := s.endpoints[endpoint]; d <= 0 && (!ok || now >= e.held) {
+		return nil
+	}
 	e := s.endpointOf(endpoint)
 	e.held = now.Add(d)
 	e.probed, e.ramp = e.held.Add(max(d, minProbe)), 0

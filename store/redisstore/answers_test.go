@@ -63,6 +63,10 @@ func TestWrongAnswers(t *testing.T) {
 		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
 		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
 		{"Topics", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
+		{"Endpoints", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
+		{"Endpoints", named("zcount"), text("many"), "many", store.ErrUnavailable},
+		{"DueCounts", script(dueScript), list(number(1)), "1 counts for 3 ranges", nil},
+		{"DueCounts", script(dueScript), text("many"), "", store.ErrUnavailable},
 		{"Depth", named("llen"), text("many"), "many", store.ErrUnavailable},
 
 		{"Carry", script(carryScript), list(), noTime, nil},

@@ -121,12 +121,19 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// Hold keeps an endpoint from being carried.
+// Hold keeps an endpoint from being carried. When that ends an earlier hold,
+// lanes that were put off to its end are called back.
 func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {
-		_, err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(d), millis(max(d, minProbe))).Result()
+		err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(max(d, 0)), millis(max(d, minProbe))).Err()
 		if err != nil {
 			return s.wrap(err)
+		}
+		if d > 0 {
+			continue
+		}
+		if err := s.callBack(ctx, sh, endpoint); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -142,20 +149,28 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 		if err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Err(); err != nil {
 			return s.wrap(err)
 		}
-		lanes, err := s.lanes(ctx, sh)
-		if err != nil {
+		if err := s.callBack(ctx, sh, endpoint); err != nil {
 			return err
 		}
-		var called []any
-		for _, lane := range lanes {
-			if strings.HasSuffix(lane, "|"+endpoint) {
-				called = append(called, lane)
-			}
+	}
+	return nil
+}
+
+// callBack has the endpoint's lanes looked at now.
+func (s *Store) callBack(ctx context.Context, sh *shard, endpoint string) error {
+	lanes, err := s.lanes(ctx, sh)
+	if err != nil {
+		return err
+	}
+	var called []any
+	for _, lane := range lanes {
+		if strings.HasSuffix(lane, "|"+endpoint) {
+			called = append(called, lane)
 		}
-		for batch := range slices.Chunk(called, maxBatch) {
-			if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, append([]any{sh.wake}, batch...)); err != nil {
-				return err
-			}
+	}
+	for batch := range slices.Chunk(called, maxBatch) {
+		if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, append([]any{sh.wake}, batch...)); err != nil {
+			return err
 		}
 	}
 	return nil

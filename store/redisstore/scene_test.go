@@ -182,6 +182,12 @@ var calls = []call{
 	{"Topics", func(ctx context.Context, sc *scene) error { return second(sc.s.Topics(ctx)) }},
 	{"Topic", func(ctx context.Context, sc *scene) error { return second(sc.s.Topic(ctx, "t")) }},
 	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(sc.s.DeadGroups(ctx, "", 10, "")) }},
+	{"Endpoints", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Endpoints(ctx, store.EndpointQuery{Limit: 10}))
+	}},
+	{"DueCounts", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.DueCounts(ctx, []job.Instant{1, 1 << 42}))
+	}},
 	{"Standings", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
 	}},

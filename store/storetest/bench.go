@@ -34,6 +34,22 @@ func Benchmark(b *testing.B, h Harness) {
 			f.get(key)
 		}
 	})
+	b.Run("DueCounts/lanes=1000", func(b *testing.B) {
+		f := h.open(b, Options{}, false)
+		n := 0
+		f.fill(1_000_000, func(r *store.Registration) { // of a day, spread evenly
+			n++
+			r.Key.Topic, r.Spec.When.Delay = fmt.Sprint("topic", n%1_000), time.Duration(n*8_641%86_400_000)*time.Millisecond
+		})
+		bounds := make([]job.Instant, 98)
+		for i := range bounds {
+			bounds[i] = f.now().Add(time.Duration(i) * 15 * time.Minute)
+		}
+		for b.Loop() {
+			_, err := f.DueCounts(f.ctx, bounds)
+			f.noError("DueCounts", err)
+		}
+	})
 	b.Run("List/limit=100", func(b *testing.B) {
 		f := h.open(b, Options{}, false)
 		f.fill(10_000, delay(long))

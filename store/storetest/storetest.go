@@ -69,7 +69,7 @@ type testCase struct {
 
 // cases is every test of the suite.
 var cases = slices.Concat(
-	registerCases, conflictCases, updateCases, replayCases, readCases, outlookCases, pressureCases, listCases, cursorCases,
-	carryCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
+	registerCases, conflictCases, updateCases, replayCases, readCases, outlookCases, listCases, cursorCases,
+	endpointCases, dueCases, pressureCases, carryCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
 	restoreCases, compareCases, deadCases, keepCases, documentCases, messagingCases, twiceCases, closeCases,
 )

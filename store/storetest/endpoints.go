@@ -1,0 +1,182 @@
+package storetest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// endpoints reads all pages of what q selects. Gates are told by their state.
+func (f *fixture) endpoints(q store.EndpointQuery) []endpointLine {
+	f.Helper()
+	var all []endpointLine
+	for range 1_000 {
+		page, err := f.Endpoints(f.ctx, q)
+		f.noError("Endpoints", err)
+		if len(page.Endpoints) > q.Limit {
+			f.Fatalf("a page of %d endpoints, at most %d were asked for", len(page.Endpoints), q.Limit)
+		}
+		if now := f.now(); page.Now == 0 || page.Now > now {
+			f.Fatalf("the page is of %d, and it is %d", page.Now, now)
+		}
+		for _, e := range page.Endpoints {
+			all = append(all, endpointLine{e.Endpoint, e.Gate.State(), e.Waiting, e.Ready, e.Running})
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all
+		}
+	}
+	f.Fatal("the listing does not end")
+	return nil
+}
+
+type endpointLine struct {
+	Endpoint                string
+	State                   store.GateState
+	Waiting, Ready, Running int64
+}
+
+func endpointNamed(n int) string { return fmt.Sprintf("http://e%02d.example:80", n) }
+
+func endpointsCounted(f *fixture) {
+	equal(f, "endpoints of nothing", f.endpoints(store.EndpointQuery{Limit: 10}), nil)
+	// Jobs of two topics for each of five endpoints: due, and later.
+	for n := range 5 {
+		url := to(endpointNamed(n))
+		f.register(store.Created, many("t", n+1, url, func(r *store.Registration) { r.Key.ID += endpointNamed(n)[7:10] })...)
+		f.register(store.Created, many("u", 2, url, delay(long), func(r *store.Registration) { r.Key.ID += endpointNamed(n)[7:10] })...)
+	}
+	all := make([]endpointLine, 5)
+	for n := range all {
+		all[n] = endpointLine{Endpoint: endpointNamed(n), Waiting: int64(n + 3)}
+	}
+	equal(f, "endpoints", f.endpoints(store.EndpointQuery{Limit: 1_000}), all)
+	for _, limit := range []int{1, 2, 4} {
+		equal(f, fmt.Sprintf("pages of %d", limit), f.endpoints(store.EndpointQuery{Limit: limit}), all)
+	}
+	equal(f, "one endpoint", f.endpoints(store.EndpointQuery{Endpoint: endpointNamed(3), Limit: 1}), all[3:4])
+	equal(f, "an unknown endpoint", f.endpoints(store.EndpointQuery{Endpoint: endpointNamed(9), Limit: 1}), nil)
+
+	// What is carried and claimed is not what waits.
+	f.carry(carryOptions)
+	for n := range all {
+		all[n].Waiting, all[n].Ready = 2, int64(n+1)
+	}
+	equal(f, "endpoints, carried", f.endpoints(store.EndpointQuery{Limit: 3}), all)
+	f.claim(f.pop(), terms())
+	for n := range all {
+		all[n].Ready, all[n].Running = 0, all[n].Ready
+	}
+	equal(f, "endpoints, claimed", f.endpoints(store.EndpointQuery{Limit: 3}), all)
+}
+
+func endpointsByState(f *fixture) {
+	for n := range 4 {
+		f.add(reg("t", fmt.Sprint(n), to(endpointNamed(n)), delay(long)))
+	}
+	f.noError("Hold", f.Hold(f.ctx, endpointNamed(1), long))
+	f.noError("Hold", f.Hold(f.ctx, endpointNamed(2), long))
+	for _, n := range []int{2, 2, 3, 8} { // of which only the second is held, and only once
+		f.noError("Hold", f.Hold(f.ctx, endpointNamed(n), 0))
+	}
+	f.noError("Hold", f.Hold(f.ctx, endpointNamed(7), long)) // without jobs
+	line := func(n int, s store.GateState, waiting int64) endpointLine {
+		return endpointLine{Endpoint: endpointNamed(n), State: s, Waiting: waiting}
+	}
+	closed := []endpointLine{line(0, store.GateClosed, 1), line(3, store.GateClosed, 1)}
+	open := []endpointLine{line(1, store.GateOpen, 1), line(7, store.GateOpen, 0)}
+	probed := []endpointLine{line(2, store.GateHalfOpen, 1)}
+	of := func(states ...store.GateState) []endpointLine {
+		return f.endpoints(store.EndpointQuery{States: states, Limit: 1})
+	}
+	equal(f, "closed", of(store.GateClosed), closed)
+	equal(f, "open", of(store.GateOpen), open)
+	equal(f, "half open", of(store.GateHalfOpen), probed)
+	equal(f, "open and half open", of(store.GateHalfOpen, store.GateOpen), slices.Concat(open[:1], probed, open[1:]))
+	page, err := f.Endpoints(f.ctx, store.EndpointQuery{Endpoint: endpointNamed(1), Limit: 1})
+	f.noError("Endpoints", err)
+	held := page.Endpoints[0].Gate.HeldUntil.Sub(page.Now)
+	equal(f, "it is told for how long", held > 0 && held <= long, true)
+
+	f.noError("Unhold", f.Unhold(f.ctx, endpointNamed(1)))
+	equal(f, "closed again", of(store.GateOpen), open[1:])
+	also := store.EndpointQuery{Also: []string{endpointNamed(0), endpointNamed(5)}, States: []store.GateState{store.GateClosed}, Limit: 2}
+	equal(f, "with others", f.endpoints(also), []endpointLine{
+		closed[0], line(1, store.GateClosed, 1), closed[1], line(5, store.GateClosed, 0),
+	})
+}
+
+var endpointCases = []testCase{
+	{name: "endpoints/their jobs are counted", options: Options{}, run: endpointsCounted},
+	{name: "endpoints/their jobs are counted, over shards", options: Options{Shards: 3}, run: endpointsCounted},
+	{name: "endpoints/by state", options: Options{Shards: 2}, run: endpointsByState},
+	{name: "endpoints/cursors that were made up are refused", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		for _, c := range []string{"x", "====", base64.RawURLEncoding.EncodeToString([]byte("shop"))} {
+			_, err := f.Endpoints(f.ctx, store.EndpointQuery{Limit: 1, Cursor: c})
+			f.isError("cursor "+c, err, store.ErrBadCursor)
+		}
+	}},
+	{name: "endpoints/a hold is ended for a few jobs", options: Options{Shards: 2}, run: func(f *fixture) {
+		f.register(store.Created, many("t", 12)...)
+		endpoint := laneOf("", urlA).Endpoint
+		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		equal(f, "carried while it is held", f.carry(carryOptions), nil)
+		f.noError("Hold", f.Hold(f.ctx, endpoint, 0))
+		equal(f, "held", f.depth().Held, 0)
+		o := carryOptions
+		o.ProbeLimit = 2
+		f.carryUntil(2, o)
+		equal(f, "carried beyond the probes", f.carry(o), nil)
+	}},
+}
+
+// dueCounts counts jobs that wait by their distance from an instant.
+func (f *fixture) dueCounts(from job.Instant, in ...time.Duration) []int64 {
+	f.Helper()
+	bounds := make([]job.Instant, len(in))
+	for i, d := range in {
+		bounds[i] = from.Add(d)
+	}
+	counts, err := f.DueCounts(f.ctx, bounds)
+	f.noError("DueCounts", err)
+	return counts
+}
+
+func dueCounted(f *fixture) {
+	const h = time.Hour
+	start := f.now()
+	equal(f, "counts of nothing", f.dueCounts(start, h, 2*h), []int64{0, 0, 0})
+	equal(f, "counts of nothing, without bounds", f.dueCounts(start), []int64{0})
+	// More lanes than are counted at a time, with jobs at each hour and a half.
+	for n := range 40 {
+		for at := range 5 {
+			f.add(reg(fmt.Sprintf("t%d", n%7), fmt.Sprintf("%d-%d", n, at), to(endpointNamed(n)), delay(time.Duration(at)*h+h/2)))
+		}
+	}
+	f.register(store.Created, many("now", 3)...)
+	equal(f, "without bounds", f.dueCounts(start), []int64{203})
+	equal(f, "by hours", f.dueCounts(start, 0, h, 2*h, 3*h, 4*h, 5*h, 6*h), []int64{0, 43, 40, 40, 40, 40, 0, 0})
+	equal(f, "by two", f.dueCounts(start, 2*h, 4*h), []int64{83, 80, 40})
+	equal(f, "in the end", f.dueCounts(start, h/4), []int64{3, 200})
+	f.carry(carryOptions)
+	equal(f, "carried", f.dueCounts(start, 0, h), []int64{0, 40, 160})
+	f.update(job.Key{Topic: "t0", ID: "0-0"}, cancel)
+	equal(f, "cancelled", f.dueCounts(start, 0, h), []int64{0, 39, 160})
+}
+
+var dueCases = []testCase{
+	{name: "due/jobs are counted by time", options: Options{}, run: dueCounted},
+	{name: "due/jobs are counted by time, over shards", options: Options{Shards: 3}, run: dueCounted},
+	{name: "due/a bound is the first instant behind it", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a", delay(long)))
+		equal(f, "at its instant", f.dueCounts(j.DueAt, 0), []int64{0, 1})
+		equal(f, "before it", f.dueCounts(j.DueAt, time.Millisecond), []int64{1, 0})
+		f.end(reg("u", "b"), job.Dead)
+		equal(f, "with a dead letter", f.dueCounts(j.DueAt, 0), []int64{0, 1})
+	}},
+}
