@@ -15,7 +15,7 @@ const (
 
 // bounds are those of lateness, in ms: a count is of what is above the bound
 // before and not above its own, and there is one more for what is above the last.
-var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000}
+var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000}
 
 // Bounds are those of Activity.Late, in ms.
 func Bounds() []int64 { return bounds[:] }

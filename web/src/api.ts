@@ -100,6 +100,56 @@ export interface Topic extends TopicCounts {
   due_in: Record<DueRange, number>;
 }
 
+export interface Overview {
+  as_of: string;
+  age_ms: number;
+  states: Record<State, number>;
+  due_now: number;
+  due_within_1h: number;
+  in_flight: number;
+  dead: number;
+  held_endpoints: number;
+  success_rate: number | null;
+  lateness_p99_ms: number | null;
+  due: { from: string; step_ms: number; counts: number[]; later: number };
+  recent: {
+    from: string;
+    step_ms: number;
+    delivered: number[];
+    failed: number[];
+    lateness: { bounds_ms: number[]; counts: number[][] };
+  };
+  topics: { topic: string; unfinished: number }[];
+}
+
+export const endpointStates = ['closed', 'open', 'half_open'] as const;
+export type EndpointState = (typeof endpointStates)[number];
+
+export interface Endpoint {
+  endpoint: string;
+  state: EndpointState;
+  reopens_at: string | null;
+  waiting: number;
+  ready: number;
+  in_flight: number;
+  failures: number | null;
+  last_error: string | null;
+  last_failure_at: string | null;
+  last_success_at: string | null;
+}
+
+export interface TestDraft {
+  url: string;
+  topic?: string;
+  body?: unknown;
+  body_text?: string;
+}
+
+export interface TestResult {
+  delivered: boolean;
+  attempt: Attempt;
+}
+
 export interface Registration {
   topic?: string;
   id?: string;
@@ -280,5 +330,9 @@ export const api = {
   resume: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'resume'])),
   events: async (abort: AbortSignal) => (await request('GET', '/v1/events', undefined, abort)).body,
   whoAmI: () => json<Caller>('GET', '/v1/whoami'),
-  metrics: async (abort: AbortSignal) => (await request('GET', '/metrics', undefined, abort)).text(),
+  overview: (abort: AbortSignal) => json<Overview>('GET', '/v1/overview', undefined, abort),
+  endpoints: (query: Query, abort: AbortSignal) =>
+    json<{ data: Endpoint[]; next_cursor: string | null }>('GET', address(['v1', 'endpoints'], query), undefined, abort),
+  tryEndpoint: (endpoint: string) => json<Endpoint>('POST', '/v1/endpoints/try', { endpoint }),
+  sendTest: (draft: TestDraft) => json<TestResult>('POST', '/v1/endpoints/test', draft),
 };

@@ -4,6 +4,7 @@ import { api, ApiError, caller, key, keyWanted } from './api';
 import { KeyForm } from './components/key-form';
 import { Shell } from './components/shell';
 import { DeadPage } from './pages/dead';
+import { EndpointsPage } from './pages/endpoints';
 import { JobPage } from './pages/job';
 import { JobsPage } from './pages/jobs';
 import { MissingPage } from './pages/missing';
@@ -27,6 +28,8 @@ function page(path: string): ComponentChildren {
       return <JobsPage />;
     case 'topics':
       return <TopicsPage />;
+    case 'endpoints':
+      return <EndpointsPage />;
     case 'dead':
       return <DeadPage />;
     case 'operations':

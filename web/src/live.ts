@@ -50,11 +50,18 @@ const wanted = computed(() => seen.value && !paused.value && keyWanted.value ===
 /** Follows the server's events until told to stop. They say that something happened; what, is asked for by pages. */
 async function follow(abort: AbortSignal): Promise<void> {
   let due = 0;
+  let more = false; // has happened since the last beat
   const announce = () => {
-    due ||= setTimeout(() => {
-      refresh();
-      setTimeout(() => (due = 0), restMs);
-    }, gatherMs);
+    if (due) more = true;
+    else due = setTimeout(tell, gatherMs);
+  };
+  const tell = () => {
+    more = false;
+    refresh();
+    due = setTimeout(() => {
+      due = 0;
+      if (more) announce();
+    }, restMs);
   };
   while (!abort.aborted) {
     try {
@@ -108,7 +115,9 @@ export function useResource<T>(name: string, load: (abort: AbortSignal) => Promi
   useEffect(() => {
     const abort = new AbortController();
     let asking = false;
+    let again = false; // what is being answered may be older than the last beat
     const ask = async () => {
+      again = asking;
       if (asking) return;
       asking = true;
       try {
@@ -123,6 +132,7 @@ export function useResource<T>(name: string, load: (abort: AbortSignal) => Promi
         failing.value = error.problem.status === 0 || error.problem.status >= 500;
       } finally {
         asking = false;
+        if (again && !abort.signal.aborted) void ask();
       }
     };
     const stop = once ? void ask() : beat.subscribe(() => void ask());

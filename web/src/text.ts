@@ -14,6 +14,7 @@ export function t(key: Key, given: Record<string, string | number> = {}): string
 
 /** The text for a word of the API, or the word itself where there is none. */
 export function word(kind: 'reason' | 'error' | 'why', value: string): string {
+  if (kind === 'error' && value.startsWith('http_')) return value.replace('http_', 'HTTP ');
   const key = `${kind}.${value}`;
   return key in en ? t(key as Key) : value;
 }
@@ -63,6 +64,10 @@ export function clock(ms: number): string {
   const style: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
   return new Intl.DateTimeFormat(locale(), today ? style : { ...style, day: 'numeric', month: 'short' }).format(at);
 }
+
+/** An hour of the viewer's day. */
+export const hour = (ms: number): string =>
+  new Intl.DateTimeFormat(locale(), { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }).format(ms);
 
 /** A time in full, for those who want to know exactly. */
 export const exact = (iso: string): string =>

@@ -154,6 +154,70 @@ test('events are followed', async () => {
   await page.getByRole('link', { name: 'happens' }).waitFor({ timeout: 8000 }); // polls are 15 s apart
 });
 
+test('the overview leads to its jobs', async () => {
+  await register({ topic: 'soon', id: 'a', url: 'https://shop.example/a', delay: '2h' });
+  await go('/');
+  const figure = (name) => page.locator('.figure', { hasText: name });
+  await figure('Due now').waitFor();
+  for (const [name, address] of [
+    ['Next hour', '/jobs?state=waiting&state=ready&state=retrying&due_to=1h'],
+    ['In flight', '/jobs?state=running'],
+    ['Dead letters', '/dead'],
+    ['Held endpoints', '/endpoints?state=open'],
+  ]) {
+    await figure(name).click();
+    await page.waitForURL(`**${address}`);
+    await page.goBack();
+  }
+  // The chart is for those who see and have a mouse; the table says the same.
+  const chart = page.getByRole('img', { name: /jobs wait for the next 24 hours/ });
+  await chart.locator('canvas').waitFor();
+  await page.getByText('As a table').first().click();
+  const listed = async () => {
+    const numbers = await page.locator('.hours').first().locator('li > span').allTextContents();
+    return numbers.reduce((sum, n) => sum + Number(n.replaceAll(',', '')), 0);
+  };
+  const { counts } = (await node.call('GET', '/v1/overview')).due;
+  await eventually('the table adds up', async () => (await listed()) === counts.reduce((sum, n) => sum + n, 0));
+  const box = await chart.locator('.u-over').boundingBox();
+  await page.mouse.click(box.x + box.width / 2, box.y + box.height / 2);
+  await page.waitForURL(/due_from=.*due_to=/);
+});
+
+test('a held endpoint is tried', async () => {
+  const own = await startNode(['--retry-steps', '1h', '--breaker-failures', '1', '--breaker-open', '1h']);
+  const view = await openPage(browser, own.base);
+  await own.call('POST', '/v1/jobs', { topic: 'held', id: 'fails', url: `${receiver.url}/answer/503` });
+  await view.go('/');
+  await view.page.locator('.figure.bad', { hasText: 'Held endpoints' }).click();
+  await view.page.getByText(/tried in 59m/).waitFor();
+  await own.call('POST', '/v1/jobs', { topic: 'held', id: 'waits', url: `${receiver.url}/ok` });
+  await view.page.getByRole('button', { name: 'Try now' }).click();
+  await settled(own, 'held', { delivered: 1, retrying: 1 });
+  await view.page.getByText('No endpoints.').waitFor(); // that are open
+  await view.page.getByRole('navigation', { name: 'State' }).getByText('Closed').click();
+  await view.page.locator('tr', { hasText: 'HTTP 503' }).waitFor();
+  await view.close();
+  await own.stop();
+});
+
+test('a test is sent', async () => {
+  await go('/endpoints');
+  await button('Send a test…').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('URL').fill(`${receiver.url}/answer/418`);
+  await dialog.getByLabel('Body').fill('hello');
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  const card = page.getByRole('status').filter({ hasText: 'What came of the test' });
+  await card.getByText('HTTP 418').waitFor();
+  await card.locator('pre', { hasText: 'try again later' }).waitFor();
+  await card.getByRole('button', { name: 'Close' }).click();
+  await card.waitFor({ state: 'detached' });
+  await register({ topic: 'tested', id: 'a', url: 'https://tested.example/a', delay: '1h' });
+  await button('Send a test to https://tested.example:443').click();
+  assert.equal(await dialog.getByLabel('URL').inputValue(), 'https://tested.example/');
+});
+
 test('pages follow each other', async () => {
   const jobs = Array.from({ length: 60 }, (_, i) => ({ topic: 'paged', id: `p${i}`, url: `${receiver.url}/ok`, delay: '1h' }));
   await node.call('POST', '/v1/jobs/batch', { jobs });

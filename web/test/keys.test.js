@@ -48,6 +48,9 @@ test('a key to read is offered nothing that changes', async () => {
   await page.getByRole('heading', { name: 'Retry ladder' }).waitFor();
   for (const name of ['Run now', 'Cancel job']) assert.equal(await page.getByRole('button', { name }).count(), 0);
   assert.equal(await page.getByRole('link', { name: 'Register a job' }).count(), 0);
+  await go('/endpoints');
+  await page.getByRole('link', { name: 'shop.example' }).waitFor();
+  for (const name of ['Send a test…', 'Test…']) assert.equal(await page.getByRole('button', { name }).count(), 0);
   await go('/register');
   await page.getByLabel('URL').fill('https://shop.example/a');
   await page.getByRole('button', { name: 'Register' }).click();

@@ -32,6 +32,8 @@ const pages = [
   ['/jobs/order-timeout/order-8812', 'shop.example'],
   ['/topics', 'payment-notify'],
   ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
+  ['/endpoints', 'shop.example'],
+  ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
   ['/dead?topic=payment-notify', 'paid-3'],
   ['/operations', 'topic:order-timeout'],

@@ -46,7 +46,7 @@ function inADay() {
 }
 
 const shop = [
-  ...many(1400, (i) => ({ topic: 'order-timeout', id: `order-${8800 + i}`, biz_key: String(8800 + i), url: 'http://shop.example/hooks/timeout', delay: between(20, 1800) })),
+  ...many(180, (i) => ({ topic: 'order-timeout', id: `order-${8800 + i}`, biz_key: String(8800 + i), url: 'http://shop.example/hooks/timeout', delay: between(20, 1800) })),
   ...many(900, (i) => ({ topic: 'trial-reminder', id: `trial-${2400 + i}`, url: 'http://mail.example/send', delay: inADay(), labels: { plan: 'team' } })),
   ...many(1200, (i) => ({ topic: 'invoice-overdue', id: `inv-2026-${1100 + i}`, url: 'http://ledger.example/overdue', delay: inADay() })),
   ...many(600, (i) => ({ topic: 'cart-abandoned', id: `cart-${51_000 + i}`, url: 'http://mail.example/send', delay: inADay() })),
@@ -58,22 +58,55 @@ const shop = [
   ...many(3, (i) => ({ topic: 'invoice-overdue', id: `inv-2025-${90 + i}`, url: 'http://127.0.0.2:81/overdue', retry: { steps: ['1s'] } })),
 ];
 
-const pages = { overview: '/', jobs: '/jobs?topic=payment-notify', job: '/jobs/payment-notify/pay-71204' };
+/** A warehouse that is down: its jobs fail until it is held, and then wait. */
+const warehouse = many(64, (i) => ({ topic: 'stock-sync', id: `sku-${4400 + i}`, url: 'http://warehouse.example:82/stock', retry: { steps: ['9m', '30m'] } }));
+
+/** How late attempts of a minute began, by the bounds of an overview, if all is well or if something is busy. */
+function minute(at, bounds) {
+  const busy = Math.max(0, 1 - Math.abs(at - 24) / 5);
+  const n = Math.round(60 + 40 * Math.sin(at / 7) + 160 * busy + some() * 30);
+  const middle = 1.2 + 4.5 * busy;
+  return Array.from({ length: bounds + 1 }, (_, i) => Math.round(n * Math.exp(-(((i - middle) / (1 + busy)) ** 2)) * (0.4 + some() * 0.6)));
+}
+
+/** Nobody can wait for an hour of attempts, so those of the past minutes are made up. */
+async function withAnHour(page) {
+  let past;
+  await page.route('**/v1/overview', async (route) => {
+    const answer = await route.fetch();
+    const overview = await answer.json();
+    const { delivered, failed, lateness } = overview.recent;
+    past ??= lateness.counts.map((_, at) => minute(at, lateness.bounds_ms.length));
+    lateness.counts = lateness.counts.map((counts, at) => (counts.some(Boolean) ? counts : past[at]));
+    lateness.counts.forEach((counts, at) => {
+      if (delivered[at] + failed[at] === 0) delivered[at] = counts.reduce((sum, n) => sum + n, 0);
+    });
+    const all = delivered.reduce((sum, n) => sum + n, 0);
+    overview.success_rate = all / (all + failed.reduce((sum, n) => sum + n, 0));
+    await route.fulfill({ response: answer, json: overview });
+  });
+}
+
+const pages = { overview: '/', endpoints: '/endpoints', jobs: '/jobs?topic=payment-notify', job: '/jobs/payment-notify/pay-71204' };
 
 const receivers = await startReceivers();
-const node = await startNode(['--retry-jitter', '0', '--breaker-failures', '0']);
+const node = await startNode(['--retry-jitter', '0', '--breaker-failures', '40', '--breaker-open', '5m']);
 const browser = await launch();
 try {
   for (let at = 0; at < shop.length; at += 1000) await node.call('POST', '/v1/jobs/batch', { jobs: shop.slice(at, at + 1000) });
   await eventually('the payments were tried three times', async () => (await node.call('GET', '/v1/jobs/payment-notify/pay-71204')).attempts >= 3);
   await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
+  await node.call('POST', '/v1/jobs/batch', { jobs: warehouse });
+  await eventually('the warehouse is held', async () => (await node.call('GET', '/v1/overview')).held_endpoints === 1);
   await mkdir(images, { recursive: true });
   for (const colorScheme of ['light', 'dark']) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, deviceScaleFactor: 1.5, colorScheme, locale: 'en-GB' });
     const page = await context.newPage();
+    await withAnHour(page);
     for (const [name, path] of Object.entries(pages)) {
       await page.goto(node.base + path, { waitUntil: 'load' });
-      await page.locator('.figure, tbody tr, .attempts').first().waitFor();
+      await page.locator(name === 'overview' ? '#lateness canvas' : 'tbody tr, .attempts').first().waitFor();
+      await page.waitForTimeout(300); // until the charts are painted
       await page.screenshot({ path: `${images}${name}-${colorScheme}.png` });
     }
     await context.close();

@@ -31,14 +31,32 @@ function AttemptBody({ job, attempt }: { job: Job; attempt: Attempt }) {
       <Timings attempt={attempt} />
       <h3>{t('attempt.request')}</h3>
       <pre>{requestLines(job, attempt)}</pre>
-      <h3>{t('attempt.response')}</h3>
-      {attempt.response_body === null ? <p class="muted">{t('attempt.noBody')}</p> : <pre>{attempt.response_body}</pre>}
+      <Answer attempt={attempt} />
       {attempt.reason && (
         <p class="why">
           {word('reason', attempt.reason)}
           {attempt.next_at && ` → ${clock(Date.parse(attempt.next_at))}`}
         </p>
       )}
+    </>
+  );
+}
+
+function Answer({ attempt: { response_body: body } }: { attempt: Attempt }) {
+  return (
+    <>
+      <h3>{t('attempt.response')}</h3>
+      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <pre>{body}</pre>}
+    </>
+  );
+}
+
+/** How an attempt went, without what was sent. */
+export function AttemptAnswer({ attempt }: { attempt: Attempt }) {
+  return (
+    <>
+      <Timings attempt={attempt} />
+      <Answer attempt={attempt} />
     </>
   );
 }

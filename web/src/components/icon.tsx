@@ -5,6 +5,7 @@ const shapes = {
   overview: 'M2 9h3l2-6 3 10 2-4h2',
   jobs: 'M5 4h9M5 8h9M5 12h9M2 4h.01M2 8h.01M2 12h.01',
   topics: 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3',
+  endpoints: 'M3 8a5 5 0 0 1 10 0M5.5 8a2.5 2.5 0 0 1 5 0M8 8v6M5.5 14h5',
   dead: 'M2 4h12v3H2zM3 7v6h10V7M6.5 10h3',
   operations: 'M8 2v3M8 11v3M2 8h3M11 8h3M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6',
   menu: 'M2 4h12M2 8h12M2 12h12',

@@ -12,6 +12,7 @@ const pages: [string, Key, IconName][] = [
   ['/', 'nav.overview', 'overview'],
   ['/jobs', 'nav.jobs', 'jobs'],
   ['/topics', 'nav.topics', 'topics'],
+  ['/endpoints', 'nav.endpoints', 'endpoints'],
   ['/dead', 'nav.dead', 'dead'],
   ['/operations', 'nav.operations', 'operations'],
 ];

@@ -1,0 +1,82 @@
+import type uPlot from 'uplot';
+import { useMemo, useState } from 'preact/hooks';
+import { address, type Query } from '../address';
+import type { Overview } from '../api';
+import { navigate } from '../router';
+import { count, hour, t } from '../text';
+import { Chart } from './chart';
+
+const stepsPerHour = 4;
+
+/** The unfinished jobs that are due in a span of time. */
+const dueIn = (fromMs: number, toMs: number): Query => [
+  ...(['waiting', 'retrying'] as const).map((state) => ['state', state] as const),
+  ['due_from', new Date(fromMs).toISOString()],
+  ['due_to', new Date(toMs).toISOString()],
+];
+
+/** Columns that begin at their time. */
+function bars({ paths }: typeof uPlot): Pick<uPlot.Series, 'paths'> {
+  const built = paths.bars?.({ size: [0.82, 40], align: 1, radius: 0.15 });
+  return built ? { paths: built } : {};
+}
+
+/** How many jobs are due in the next 24 hours, by quarter hours. Each leads to its jobs. */
+export function DueChart({ due }: { due: Overview['due'] }) {
+  const [pointed, point] = useState<number>();
+  const from = Date.parse(due.from);
+  const start = (step: number) => from + step * due.step_ms;
+  const data = useMemo(
+    () => [due.counts.map((_, step) => start(step) / 1000), due.counts] as [number[], number[]],
+    [due],
+  );
+  const span = (first: number, steps: number) => `${hour(start(first))} – ${hour(start(first + steps))}`;
+  const hours = Array.from({ length: due.counts.length / stepsPerHour }, (_, i) => i * stepsPerHour);
+  const total = due.counts.reduce((sum, n) => sum + n, 0);
+  return (
+    <>
+      <p class="readout" aria-hidden="true">
+        {pointed === undefined
+          ? t('due.total', { n: count(total), later: count(due.later) })
+          : t('due.column', { span: span(pointed, 1), n: count(due.counts[pointed] ?? 0) })}
+      </p>
+      <Chart
+        label={t('due.total', { n: count(total), later: count(due.later) })}
+        height={210}
+        data={data}
+        onPoint={point}
+        onPick={(step) => navigate(address(['jobs'], dueIn(start(step), start(step + 1))))}
+        options={(library, colour) => ({
+          scales: { x: { range: (chart) => [chart.data[0][0] ?? 0, (chart.data[0].at(-1) ?? 0) + due.step_ms / 1000] }, y: { range: (_, __, most) => [0, Math.max(most, 4) * 1.05] } },
+          series: [
+            {},
+            {
+              fill: () => colour('accent'),
+              stroke: () => colour('accent'),
+              width: 0,
+              points: { show: false },
+              ...bars(library),
+            },
+          ],
+          axes: [
+            { size: 30, values: (_, splits) => splits.map((at) => hour(at * 1000)) },
+            { size: 46, values: (_, splits) => splits.map((n) => (Number.isInteger(n) ? count(n) : '')) },
+          ],
+        })}
+      />
+      <details>
+        <summary>{t('chart.table')}</summary>
+        <ul class="hours">
+          {hours.map((step) => (
+            <li key={step}>
+              <a href={address(['jobs'], dueIn(start(step), start(step + stepsPerHour)))} data-page>
+                {span(step, stepsPerHour)}
+              </a>
+              <span>{count(due.counts.slice(step, step + stepsPerHour).reduce((sum, n) => sum + n, 0))}</span>
+            </li>
+          ))}
+        </ul>
+      </details>
+    </>
+  );
+}

@@ -1,0 +1,148 @@
+import { useState } from 'preact/hooks';
+import { address, type Query } from '../address';
+import { api, endpointStates, mayChange, type Endpoint, type EndpointState, type TestResult } from '../api';
+import { Empty, Loading, Target, When } from '../components/marks';
+import { notify, notifyError } from '../components/notices';
+import { ProblemNote } from '../components/problem';
+import { SendTest, TestCard } from '../components/send-test';
+import { now, refresh, useResource } from '../live';
+import { place } from '../router';
+import { count, span, t, word } from '../text';
+
+export function EndpointsPage() {
+  const { query } = place.value;
+  const filter: Query = [...query].filter(([name]) => name === 'state' || name === 'cursor');
+  const page = useResource(address(['endpoints'], filter), (abort) => api.endpoints(filter, abort));
+  const [testing, test] = useState<string>();
+  const [result, setResult] = useState<TestResult & { url: string }>();
+  return (
+    <>
+      <h1>{t('nav.endpoints')}</h1>
+      <div class="toolbar">
+        <States chosen={query.get('state')} />
+        {mayChange.value && <button onClick={() => test('')}>{t('endpoint.sendTest')}</button>}
+      </div>
+      {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
+      {page.error && <ProblemNote error={page.error} />}
+      {page.data ? <Table endpoints={page.data.data} onTest={test} /> : !page.error && <Loading />}
+      {page.data?.next_cursor && (
+        <nav class="pager" aria-label={t('jobs.pages')}>
+          <a class="button" href={address(['endpoints'], [...filter.filter(([name]) => name !== 'cursor'), ['cursor', page.data.next_cursor]])} data-page>
+            {t('jobs.next')}
+          </a>
+        </nav>
+      )}
+      {testing !== undefined && <SendTest endpoint={testing} onClose={() => test(undefined)} onResult={setResult} />}
+    </>
+  );
+}
+
+function States({ chosen }: { chosen: string | null }) {
+  return (
+    <nav class="tabs" aria-label={t('job.state')}>
+      <a href="/endpoints" data-page aria-current={chosen === null ? 'page' : undefined}>
+        {t('state.all')}
+      </a>
+      {endpointStates.map((state) => (
+        <a key={state} href={address(['endpoints'], [['state', state]])} data-page aria-current={chosen === state ? 'page' : undefined}>
+          {t(`endpoint.${state}`)}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+function Table({ endpoints, onTest }: { endpoints: Endpoint[]; onTest: (endpoint: string) => void }) {
+  if (endpoints.length === 0) return <Empty text={t('endpoints.none')} />;
+  return (
+    <table class="endpoints">
+      <thead>
+        <tr>
+          <th>{t('job.endpoint')}</th>
+          <th>{t('job.state')}</th>
+          <th class="number">{t('state.waiting')}</th>
+          <th class="number">{t('overview.inFlight')}</th>
+          <th>{t('endpoint.lastFailure')}</th>
+          <th>{t('endpoint.lastSuccess')}</th>
+          {mayChange.value && <th>{t('endpoint.actions')}</th>}
+        </tr>
+      </thead>
+      <tbody>
+        {endpoints.map((one) => (
+          <Row key={one.endpoint} endpoint={one} onTest={onTest} />
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+const jobsOf = (endpoint: string, ...states: string[]): string =>
+  address(['jobs'], [['endpoint', endpoint], ...states.map((state) => ['state', state] as const)]);
+
+function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint: string) => void }) {
+  return (
+    <tr>
+      <td class="name">
+        <a href={jobsOf(one.endpoint)} data-page>
+          <Target url={one.endpoint} />
+        </a>
+      </td>
+      <td data-label={t('job.state')}>
+        <Gate state={one.state} reopensAt={one.reopens_at} />
+      </td>
+      <td data-label={t('state.waiting')} class="number">
+        <a href={jobsOf(one.endpoint, 'waiting', 'ready', 'retrying')} data-page>
+          {count(one.waiting + one.ready)}
+        </a>
+      </td>
+      <td data-label={t('overview.inFlight')} class="number">
+        <a href={jobsOf(one.endpoint, 'running')} data-page>
+          {count(one.in_flight)}
+        </a>
+      </td>
+      <td data-label={t('endpoint.lastFailure')}>
+        {one.last_error && one.last_failure_at ? (
+          <span>
+            {word('error', one.last_error)} · <When at={one.last_failure_at} />
+            {one.failures !== null && one.failures > 1 && <span class="muted"> · {t('endpoint.failures', { n: count(one.failures) })}</span>}
+          </span>
+        ) : (
+          '–'
+        )}
+      </td>
+      <td data-label={t('endpoint.lastSuccess')}>{one.last_success_at ? <When at={one.last_success_at} /> : '–'}</td>
+      {mayChange.value && (
+        <td>
+          <div class="actions row">
+            {one.state === 'open' && <button onClick={() => void tryNow(one.endpoint)}>{t('endpoint.try')}</button>}
+            <button onClick={() => onTest(one.endpoint)} aria-label={t('endpoint.testOf', { endpoint: one.endpoint })}>
+              {t('endpoint.test')}
+            </button>
+          </div>
+        </td>
+      )}
+    </tr>
+  );
+}
+
+/** How jobs of an endpoint are sent; of a held one, until when they are not. */
+function Gate({ state, reopensAt }: { state: EndpointState; reopensAt: string | null }) {
+  const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
+  return (
+    <span class={`state gate-${state}`}>
+      <i class="dot" aria-hidden="true" />
+      {t(`endpoint.${state}`)}
+      {left > 0 && <span role="timer"> · {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}</span>}
+    </span>
+  );
+}
+
+async function tryNow(endpoint: string): Promise<void> {
+  try {
+    await api.tryEndpoint(endpoint);
+    notify(t('endpoint.tried'));
+  } catch (error) {
+    notifyError(error);
+  }
+  refresh();
+}
