@@ -29,17 +29,21 @@ func flushAll(t testing.TB, redis *testenv.Redis) {
 	noError(t, "FLUSHALL", redisClient(t, redis).FlushAll(t.Context()).Err())
 }
 
-// dumped is everything that a Redis holds, as an operator may put it back.
+// dumped is everything that a Redis holds at one moment, as an operator may put
+// it back.
 func dumped(t testing.TB, client *goredis.Client) map[string]string {
 	t.Helper()
-	keys, err := client.Keys(t.Context(), "*").Result()
-	noError(t, "KEYS", err)
+	const script = `local all = {}
+		for _, key in ipairs(redis.call('KEYS', '*')) do
+			table.insert(all, key)
+			table.insert(all, redis.call('DUMP', key))
+		end
+		return all`
+	all, err := client.Eval(t.Context(), script, nil).StringSlice()
+	noError(t, "dump", err)
 	dump := map[string]string{}
-	for _, k := range keys {
-		content, err := client.Dump(t.Context(), k).Result()
-		if err == nil { // it may be gone meanwhile
-			dump[k] = content
-		}
+	for i := 0; i < len(all); i += 2 {
+		dump[all[i]] = all[i+1]
 	}
 	return dump
 }
