@@ -47,8 +47,9 @@ type Comparing interface {
 	// Standings tells how the jobs of keys stand, in the order of keys.
 	Standings(ctx context.Context, keys []job.Key) ([]Standing, error)
 	// SwapMarks leaves a text in every shard and gives those that were there;
-	// empty: none. A shard that has not the last one has lost something, or has
-	// gone back in time.
+	// empty: none, or one that the shard's server had before it was restarted or
+	// replaced. A shard that does not give the last one may have lost something,
+	// or gone back in time.
 	SwapMarks(ctx context.Context, mark string) (before []string, err error)
 }
 

@@ -54,8 +54,7 @@ type sweeper struct {
 	seenAt   time.Time
 	broken   bool   // the last turn failed
 	mark     string // what the store's shards should have
-	tried    []string
-	lost     bool // the store has lost something, and that is not all back
+	lost     bool   // the store may have lost something, and that is not all back
 	next     time.Time
 	pass     *pass // under way, or nil
 	finished *pass // to be written down
@@ -151,11 +150,13 @@ func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
 	if errors.Is(err, errTurnLost) {
 		return false, nil
 	}
-	w.mark, w.tried, w.lost, w.next = d.state.Mark, nil, false, time.Time{}
+	w.mark, w.lost, w.next = d.state.Mark, false, time.Time{}
 	return true, err
 }
 
-// look sees whether the store has lost something since the last look.
+// look sees whether the store has lost something since the last look. A look
+// that got no answer may have been made: then it is not known what it found, and
+// the next one finds another mark than that of the last answer.
 func (w *sweeper) look(ctx context.Context) error {
 	if !w.s.o.Shared {
 		return nil
@@ -163,17 +164,15 @@ func (w *sweeper) look(ctx context.Context) error {
 	mark := rand.Text()
 	before, err := w.s.inner.SwapMarks(ctx, mark)
 	if err != nil {
-		w.tried = append(w.tried, mark) // it may be there nevertheless
 		return fmt.Errorf("look at the store: %w", err)
 	}
-	expected := append(w.tried, w.mark)
-	first := w.mark == ""
-	w.mark, w.tried = mark, nil
-	if !slices.ContainsFunc(before, func(had string) bool { return had == "" || !slices.Contains(expected, had) }) {
+	expected := w.mark
+	w.mark = mark
+	if expected != "" && !slices.ContainsFunc(before, func(had string) bool { return had != expected }) {
 		return nil
 	}
-	if !first {
-		w.s.o.Logger.Warn("the store has lost something, or went back in time; all jobs are compared with the journal")
+	if expected != "" {
+		w.s.o.Logger.Warn("the store was restarted, has lost something, or went back in time; all jobs are compared with the journal")
 	}
 	w.lost = true
 	w.cancel() // what was compared before does not count

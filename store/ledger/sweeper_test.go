@@ -93,6 +93,21 @@ func TestSweeperNoticesALoss(t *testing.T) {
 	})(t)
 }
 
+// A look that was made and got no answer does not hide what it found.
+func TestSweeperLosesAnAnswer(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", 100*time.Hour))
+		r.sweeping()
+		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
+		l.silent.Store(true)
+		l.flush(t)
+		r.until("the job is back", 10*time.Second, r.has("a"))
+		equal(t, "a look got no answer", l.silent.Load(), false)
+	})(t)
+}
+
 // A claim, say, that was on its way to the journal when the store lost the job.
 func TestSweeperComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {

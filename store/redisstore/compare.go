@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -50,18 +48,14 @@ func (s *Store) standings(ctx context.Context, sh *shard, keys []job.Key, batch 
 }
 
 // SwapMarks leaves a text in each shard and gives those before. Each shard is
-// asked at once what it had, so that what it loses meanwhile is not hidden.
+// asked at once what it had, so that what it loses meanwhile is not hidden. A
+// server that was started since, or has taken over, may lack what came after the
+// text before, so it gives none.
 func (s *Store) SwapMarks(ctx context.Context, mark string) ([]string, error) {
-	pipe := s.db.Pipeline()
-	replies := make([]*redis.StatusCmd, len(s.shards))
+	before := make([]string, len(s.shards))
 	for i, sh := range s.shards {
-		replies[i] = pipe.SetArgs(ctx, sh.swept, mark, redis.SetArgs{Get: true})
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	before := make([]string, len(replies))
-	for i, r := range replies {
-		had, err := r.Result()
-		if err != nil && !isNil(err) {
+		had, err := swapScript.Run(ctx, s.db, []string{sh.swept}, mark).Text()
+		if err != nil {
 			return nil, s.wrap(err)
 		}
 		before[i] = had

@@ -44,6 +44,8 @@ var (
 	lookLua string
 	//go:embed lua/gates.lua
 	gatesLua string
+	//go:embed lua/swap.lua
+	swapLua string
 	//go:embed lua/mark.lua
 	markLua string
 )
@@ -71,6 +73,7 @@ var (
 	unholdScript   = script(unholdLua, runsWhenFull)
 	lookScript     = script(lookLua, runsWhenFull)
 	gatesScript    = script(gatesLua, runsWhenFull)
+	swapScript     = script(swapLua, runsWhenFull)
 	markScript     = redis.NewScript("#!lua" + runsWhenFull + "\n" + markLua) // sent whole, so kept short
 )
 
