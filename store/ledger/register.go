@@ -351,7 +351,8 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 	}
 	err := s.committer.commit(&entry{rows: c.take(2 * len(adopted)), add: func(g *group) {
 		for _, in := range adopted {
-			g.restored(&in.message, nil)
+			// Another node may have written what became of it since it was looked up.
+			g.rewritten(&in.message).holds = true
 		}
 	}})
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
 )
 
 func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
@@ -106,5 +107,47 @@ func TestReplaceOfAJobInFlight(t *testing.T) {
 		want := r.add(g)
 		noError(t, "Flush", r.Flush())
 		equal(t, "the job", r.crash(retention).get("a"), want)
+	})(t)
+}
+
+// A registration got no answer, and is made again once the job has come back from
+// the journal. What another node does to the job meanwhile stays in the journal.
+func TestAdoptedJobMovesOn(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		if b == sqliteBackend {
+			return // which is for a single node
+		}
+		l, option := shared()
+		h, hooking := hook()
+		r := freshRig(t, b, retention, option, hooking)
+		other := r.peer(l)
+		g := reg("a", 0)
+		h.register = unsent[[]store.Registered]
+		_, err := r.Register(t.Context(), []store.Registration{g})
+		unavailable(t, "Register", err)
+		h.register = nil
+		equal(t, "restored", other.sweep().Restored, int64(1))
+		r.pass(ledger.HeadStart)
+		claim := other.takeOne()
+
+		resume, looked := r.Pause(), make(chan struct{})
+		h.get = func(call func() (job.Job, error)) (job.Job, error) {
+			defer close(looked)
+			h.get = nil
+			return call()
+		}
+		answered := make(chan error)
+		go func() {
+			again := g
+			again.UID = reg("a", 0).UID
+			_, err := r.Register(t.Context(), []store.Registration{again})
+			answered <- err
+		}()
+		<-looked
+		other.settle(settlement(claim, job.OutcomeDelivered, 0))
+		resume()
+		noError(t, "Register again", <-answered)
+		noError(t, "Flush", r.Flush())
+		r.agree()
 	})(t)
 }
