@@ -34,7 +34,7 @@ type change struct {
 	put      *message    // everything is written anew
 	force    bool        // whatever the journal says
 	holds    bool        // the store has it, even if the journal has it as replaced
-	whole    bool        // put is all that its version is, so it may overwrite that
+	whole    bool        // put is all that its version is, so it may overwrite that, unless it undid an end
 	adopt    *job.Job    // written if there is no message yet
 	adopted  job.Instant // when the store had that
 	born     *job.Job    // as the store registered it, if the store was first

@@ -338,6 +338,67 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 	})(t)
 }
 
+// A store may go back between a change and its way into the journal, and the job
+// be handed out as it was. Nobody is told then that it was cancelled or changed.
+func TestStoreGoesBackDuringAChange(t *testing.T) {
+	respecify := func(j *job.Job, _ job.Instant) error {
+		s := j.Spec
+		s.URL = "http://b.example/hook"
+		return j.Respecify(s)
+	}
+	for name, c := range map[string]struct {
+		meanwhile              func(t *testing.T, other *rig, l *losing)
+		cancelled, respecified error // when the client tries again
+	}{
+		"no claim yet": {meanwhile: func(*testing.T, *rig, *losing) {}, cancelled: job.ErrFinished},
+		"claimed": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
+			t.Cleanup(other.Pause())
+			other.takeOne()
+		}, cancelled: job.ErrFinished, respecified: job.ErrInFlight},
+		"claimed, as is journalled": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
+			other.takeOne()
+			noError(t, "Flush", other.Flush())
+		}, respecified: job.ErrInFlight},
+		"delivered": {meanwhile: func(t *testing.T, other *rig, l *losing) {
+			t.Cleanup(other.Pause())
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(other.takeOne(), job.OutcomeDelivered, 0)})
+			noError(t, "Settle", err)
+		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
+		"delivered, as is journalled": {meanwhile: func(_ *testing.T, other *rig, _ *losing) {
+			other.run(job.OutcomeDelivered, 0)
+		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
+	} {
+		test := func(change func(*job.Job, job.Instant) error, want error) func(t *testing.T) {
+			return onEach(func(t *testing.T, b *backend) {
+				if b == sqliteBackend {
+					return // which is for a single node
+				}
+				l, option := shared()
+				r := freshRig(t, b, retention, option)
+				other := r.peer(l)
+				r.add(reg("a", 0))
+				noError(t, "Flush", r.Flush())
+				old := l.copied(t)
+				resume := r.Pause()
+				answered := make(chan error)
+				go func() {
+					_, err := r.Update(t.Context(), key("a"), change)
+					answered <- err
+				}()
+				testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version == 2 }, "the store has the change")
+				l.goBack(t, old)
+				c.meanwhile(t, other, l)
+				resume()
+				unavailable(t, "Update", <-answered)
+				_, err := r.Update(t.Context(), key("a"), change)
+				isError(t, "Update again", err, want)
+			})
+		}
+		t.Run("cancel/"+name, test(cancel, c.cancelled))
+		t.Run("change/"+name, test(respecify, c.respecified))
+	}
+}
+
 // meets fails the test unless an update meets the job as it should be.
 func (r *rig) meets(id string, want job.Job) {
 	r.t.Helper()

@@ -134,29 +134,33 @@ func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.S
 		return nil
 	}
 	err = s.committer.commit(&entry{rows: c.take(rowsPerChange), bytes: m.size(), owed: true, add: add})
-	if err == nil && written.overtaken {
-		err = s.rewrite(ctx, c, j)
-	}
-	if s.doWithout(err) {
+	switch {
+	case s.doWithout(err):
 		return nil
+	case err != nil || !s.o.Shared:
+		return err
 	}
-	return err
+	return s.kept(ctx, c, j, written.overtaken)
 }
 
-// rewrite writes a job as the store has it now: what another node has written of
-// a later version lacks the change that made it changed.
-func (s *Store) rewrite(ctx context.Context, c *call, changed *job.Job) error {
+// kept makes sure that the store has a change which the journal has by now, or
+// which was overtaken there. A store that went back before the journal had it may
+// have handed out the job as it was: from here on, claims are checked.
+func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, overtaken bool) error {
 	for range updateTries {
 		j, err := s.inner.Get(ctx, changed.Key)
+		gone := errors.Is(err, store.ErrNotFound) || err == nil && j.UID != changed.UID
 		switch {
-		case errors.Is(err, store.ErrNotFound), err == nil && j.UID != changed.UID:
-			return nil // it is over
-		case err != nil:
+		case gone && !overtaken:
+			return nil // it is over, or comes back from the journal
+		case err != nil && !gone:
 			return err
-		case !j.Spec.SameContent(&changed.Spec) || j.DueAt != changed.DueAt:
-			// Changed again, or the store has lost the change meanwhile.
+		case gone, !stillHas(&j, changed):
 			return fmt.Errorf("%w: what came of the change of %s is not known", store.ErrUnavailable, changed.Key)
+		case !overtaken:
+			return nil
 		}
+		// What another node has written of a later version lacks the change.
 		m, err := newMessage(j, job.InstantOf(s.o.Clock.Now()))
 		if err != nil {
 			return err
@@ -164,11 +168,29 @@ func (s *Store) rewrite(ctx context.Context, c *call, changed *job.Job) error {
 		var written *change
 		add := func(g *group) { written = g.rewritten(&m) }
 		err = s.committer.commit(&entry{rows: c.take(rowsPerRepair), bytes: m.size(), owed: true, add: add})
+		if s.doWithout(err) {
+			return nil
+		}
 		if err != nil || !written.overtaken {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: %s goes on changing", store.ErrUnavailable, changed.Key)
+}
+
+// stillHas reports whether j, which the store has, came of a change. If it did
+// not, it was changed again, or the store has lost the change.
+func stillHas(j, changed *job.Job) bool {
+	now, then := store.StandingOf(j), store.StandingOf(changed)
+	switch {
+	case now.Version < then.Version, now.Version == then.Version && now.State != then.State:
+		return false
+	case changed.State.Final():
+		return now.Version == then.Version
+	case changed.CancelRequested && !j.CancelRequested && !j.State.Final():
+		return false
+	}
+	return j.Spec.SameContent(&changed.Spec) && j.DueAt == changed.DueAt
 }
 
 func updateReason(from job.State, j *job.Job) string {

@@ -152,7 +152,7 @@ func (c *change) late(own *found) bool {
 		return false
 	case own.confirmed == superseded:
 		return !c.holds
-	case c.whole:
+	case c.whole && (own.open || c.put.job.State.Final()):
 		return own.version > int64(c.put.job.Version)
 	}
 	return own.version >= int64(c.put.job.Version)
