@@ -162,7 +162,9 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 		if j.State == "dead" || j.State == "expired" {
 			a.excusable++ // its attempts took too long
 		}
-		a.lose(o, "it is %s (%s), after %d deliveries", j.State, j.Reason, len(deliveries))
+		a.lose(o, "it is %s (%s), version %d; what its client did was answered %d %s after %d tries, %s–%s; deliveries: %s; cuts: %s",
+			j.State, j.Reason, j.Version, o.done.status, o.done.result, o.done.tries, clockTime(o.done.began), clockTime(o.done.ended),
+			describe(deliveries), a.describeCuts())
 		return
 	}
 	if j.State == "delivered" && !slices.ContainsFunc(deliveries, accepted) {

@@ -53,7 +53,7 @@ func (r *run) over(ctx context.Context, key job.Key) bool {
 
 // messages: the journal knows the same jobs in the same states.
 func (a *audit) messages(ctx context.Context, db *sql.DB) error {
-	rows, err := db.QueryContext(ctx, `SELECT topic, id, uid, status, attempts FROM message ORDER BY seq DESC`)
+	rows, err := db.QueryContext(ctx, `SELECT seq, topic, id, uid, status, attempts, version FROM message ORDER BY seq DESC`)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,8 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 		var uid string
 		var state job.State
 		var attempts int
-		if err := rows.Scan(&key.Topic, &key.ID, &uid, &state, &attempts); err != nil {
+		var message, version int64
+		if err := rows.Scan(&message, &key.Topic, &key.ID, &uid, &state, &attempts, &version); err != nil {
 			return err
 		}
 		if a.abandoned(key, uid, state) {
@@ -77,7 +78,8 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 		}
 		j := a.stored[key]
 		if j.UID != uid || j.State != state.String() || j.Attempts != attempts {
-			a.fail("%s is %s with %d attempts (uid %s) in the ledger; the store showed %+v", key, state, attempts, uid, j)
+			a.fail("%s is %s with %d attempts (uid %s, version %d) in the ledger; the store showed %+v; its flow: %s",
+				key, state, attempts, uid, version, j, a.history(ctx, db, message))
 		}
 	}
 	for key := range a.stored {
