@@ -89,14 +89,14 @@ func (e *entryRow) against(s *store.Standing) Difference {
 	switch {
 	case !s.Exists():
 		return MissingInStore
+	case s.UID == e.uid && s.Version <= e.version && e.state.Final() && !s.State.Final():
+		return FinishedInJournal
 	case s.UID != e.uid && e.laterThan(s), s.UID == e.uid && s.Version < e.version:
 		return BehindInStore
 	case s.UID != e.uid, s.Version > e.version:
 		return BehindInJournal
 	case s.State.Final() && !e.state.Final():
 		return BehindInJournal
-	case e.state.Final() && !s.State.Final():
-		return FinishedInJournal
 	}
 	return DifferentNot
 }

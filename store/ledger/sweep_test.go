@@ -305,6 +305,29 @@ func TestOldDeadLetters(t *testing.T) {
 	})(t)
 }
 
+// A copy may have a job as running that died since. Its worker is not waited for.
+func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.add(reg("a", 0))
+		old := l.copied(t)
+		r.run(job.OutcomeFailed, -1)
+		noError(t, "Flush", r.Flush())
+		l.goBack(t, old)
+		_, err := l.Carry(t.Context(), 0, carryAll)
+		noError(t, "Carry", err)
+		hints, err := l.Pop(t.Context(), 0, 1, 0)
+		noError(t, "Pop", err)
+		claims, err := l.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "before", Lease: time.Hour, By: "worker"})
+		noError(t, "Claim", err)
+		equal(t, "jobs that run", len(claims), 1)
+		equal(t, "state", r.update("a", replay).State, job.Waiting)
+		r.agree()
+		r.quiet()
+	})(t)
+}
+
 // A change may be written after what another node did to the job later. It is
 // in the journal nevertheless.
 func TestChangeIsOvertakenInTheJournal(t *testing.T) {
