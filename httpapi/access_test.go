@@ -162,7 +162,8 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		want := access.Write
 		switch {
 		case strings.HasPrefix(template, "/v1/keys"), strings.Contains(template, "/signing"),
-			strings.HasPrefix(template, "/v1/alerts/") && rt.method != http.MethodGet, r.Method+" "+template == "POST /v1/restore":
+			strings.HasPrefix(template, "/v1/alerts/") && rt.method != http.MethodGet, r.Method+" "+template == "POST /v1/restore",
+			template == "/v1/topics/{topic}" && (r.Method == http.MethodPut || r.Method == http.MethodDelete):
 			want = access.Admin
 		case rt.method == http.MethodGet, template == "/v1/jobs/plan", template == "/v1/operations": // POST is a dry run's too; see TestOperationsNeedTheirScope
 			want = access.Read

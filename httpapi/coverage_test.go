@@ -34,6 +34,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverReads(a)
 	coverKeys(a)
 	coverSigning(a)
+	coverTopics(a)
 	coverOperations(a)
 	coverAlerts(a)
 	coverRestore(a)
@@ -131,6 +132,23 @@ func coverKeys(a *keyedAPI) {
 			a.wantProblem(codeStoreUnavailable, rt.method, path, "", "Authorization", "Bearer "+unlimited)
 		})
 	}
+}
+
+func coverTopics(a *keyedAPI) {
+	const topic = "/v1/topics/limited"
+	a.want(200, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"a"}`)
+	a.want(200, "DELETE", "/v1/jobs/limited/a", "")
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"b"}`)
+	a.wantProblem(codeTopicFull, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"limited","id":"c"}`)
+	a.wantProblem(codeTopicFull, "POST", "/v1/jobs/limited/a/replay", "")
+	a.want(200, "POST", topic+"/pause", "")
+	a.want(200, "POST", topic+"/drain", "{}")
+	a.wantProblem(codeTopicDraining, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"limited","id":"c"}`)
+	a.wantProblem(codeTopicDraining, "POST", "/v1/jobs/limited/a/replay", "")
+	a.want(200, "POST", topic+"/resume", "")
+	a.want(200, "DELETE", topic, "")
+	a.wantProblem(codeTopicPlain, "DELETE", topic, "")
 }
 
 func coverSigning(a *keyedAPI) {
@@ -293,6 +311,7 @@ func coverFaults(a *keyedAPI) {
 
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
+		"PUT /v1/topics/{topic}":         `{}`,
 	}
 	for _, fault := range []struct {
 		code code

@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/topics"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -28,6 +29,9 @@ const (
 	codeOperationNotFound    code = "operation_not_found"
 	codeAlertRuleNotFound    code = "alert_rule_not_found"
 	codeMethodNotAllowed     code = "method_not_allowed"
+	codeTopicPlain           code = "topic_without_settings"
+	codeTopicFull            code = "topic_full"
+	codeTopicDraining        code = "topic_draining"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
 	codeJobInFlight          code = "job_in_flight"
@@ -70,6 +74,9 @@ var codes = map[code]struct {
 	codeOperationNotFound:    {http.StatusNotFound, "There is no such operation"},
 	codeAlertRuleNotFound:    {http.StatusNotFound, "There is no such alert rule"},
 	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
+	codeTopicPlain:           {http.StatusNotFound, "The topic has no settings"},
+	codeTopicFull:            {http.StatusTooManyRequests, "The topic is full"},
+	codeTopicDraining:        {http.StatusConflict, "The topic takes no jobs in"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
 	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
@@ -181,6 +188,12 @@ func asAPIError(err error) *apiError {
 			code: codeJobNotFound, cause: err,
 			detail: "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive.",
 		}
+	case errors.Is(err, store.ErrTopicFull):
+		return &apiError{code: codeTopicFull, cause: err, detail: fullDetail}
+	case errors.Is(err, store.ErrTopicDraining):
+		return &apiError{code: codeTopicDraining, cause: err, detail: drainingDetail}
+	case errors.Is(err, topics.ErrNotFound):
+		return &apiError{code: codeTopicPlain, cause: err, detail: "The topic has no settings of its own, so there is nothing to delete."}
 	case errors.Is(err, job.ErrFinished):
 		return &apiError{
 			code: codeJobFinished, cause: err,
@@ -218,6 +231,11 @@ func asAPIError(err error) *apiError {
 	}
 	return &apiError{code: codeInternalError, cause: err, detail: internalDetail}
 }
+
+const (
+	fullDetail     = "The topic holds as many unfinished jobs as its capacity allows. Try again when one of them has ended."
+	drainingDetail = "The topic is being drained: what it holds is delivered, and nothing is taken in until it is resumed."
+)
 
 const internalDetail = "Something went wrong in the server, and was logged under this answer's X-Request-Id."
 

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/recent"
 	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/internal/topics"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -107,6 +108,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		Recent:     a.recent,
 		Endpoints:  a.endpoints,
 		Events:     faultyEvents{a.events, a.faults},
+		Topics:     a.newTopics(),
 		Clock:      clock,
 		Logger:     slog.New(slog.DiscardHandler),
 		Policy:     retrypolicy.Default(),
@@ -403,3 +405,26 @@ type heldTimer struct{ fire chan time.Time }
 
 func (t heldTimer) C() <-chan time.Time { return t.fire }
 func (heldTimer) Stop() bool            { return true }
+
+// newTopics keeps settings of topics in documents that fail when the store does.
+func (a *api) newTopics() *topics.Manager {
+	a.t.Helper()
+	manager, err := topics.New(topics.Options{Store: topicsStore{a.mem, faultyDocuments{a.mem, a.faults}}, Clock: a.clock})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return manager
+}
+
+type topicsStore struct {
+	*memstore.Store
+	documents faultyDocuments
+}
+
+func (s topicsStore) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	return s.documents.Document(ctx, kind, name)
+}
+
+func (s topicsStore) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	return s.documents.ListDocuments(ctx, kind)
+}

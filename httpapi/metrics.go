@@ -13,11 +13,13 @@ import (
 
 // outcomeNames names what became of a registration in the store.
 var outcomeNames = map[store.RegisterOutcome]string{
-	store.Created:  "created",
-	store.Same:     "same",
-	store.Kept:     "kept",
-	store.Exists:   "exists",
-	store.InFlight: "in_flight",
+	store.Created:       "created",
+	store.Same:          "same",
+	store.Kept:          "kept",
+	store.Exists:        "exists",
+	store.InFlight:      "in_flight",
+	store.TopicFull:     "topic_full",
+	store.TopicDraining: "topic_draining",
 }
 
 // The outcomes of registrations of which the store says nothing.

@@ -149,6 +149,8 @@ duehook_registrations_total{outcome="in_flight"} 0
 duehook_registrations_total{outcome="invalid"} 3
 duehook_registrations_total{outcome="kept"} 1
 duehook_registrations_total{outcome="same"} 2
+duehook_registrations_total{outcome="topic_draining"} 0
+duehook_registrations_total{outcome="topic_full"} 0
 duehook_registrations_total{outcome="unavailable"} 3
 # HELP duehook_http_requests_total Requests to the HTTP API, by route, method and status code.
 # TYPE duehook_http_requests_total counter

@@ -53,6 +53,8 @@ type Options struct {
 	Operations Operations
 	// Alerts keeps alert rules and tells what fires; nil: nothing does.
 	Alerts Alerts
+	// Topics keeps settings of topics; nil: there are none.
+	Topics Topics
 	// Dashboard serves pages for browsers beside the API; nil means none.
 	Dashboard Dashboard
 	// Restoring puts back what the store lost; nil means that there is no journal.

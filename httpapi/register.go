@@ -111,6 +111,9 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 	if err := s.checkDestination(request.Spec.URL); err != nil {
 		return store.Registration{}, err
 	}
+	if defaults := s.topicDefaults(request.Key.Topic); defaults != nil {
+		defaults.Apply(draft, &request.Spec)
+	}
 	uid, err := s.newUID()
 	if err != nil {
 		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
@@ -182,6 +185,10 @@ func conflictOf(r *store.Registered) error {
 		return &apiError{code: codeJobInFlight, detail: fmt.Sprintf(
 			"%s (uid %s) is being delivered right now, so it cannot be replaced. Try again when that attempt has ended.",
 			r.Job.Key, r.Job.UID)}
+	case store.TopicFull:
+		return store.ErrTopicFull
+	case store.TopicDraining:
+		return store.ErrTopicDraining
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 		return // the client has got an answer, or is gone
 	}
 	p := known.problem()
-	if p.Status == http.StatusServiceUnavailable {
+	if p.Status == http.StatusServiceUnavailable || known.code == codeTopicFull {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
 	}
 	if challenge := access.Challenge(err); challenge != "" {

@@ -1,23 +1,96 @@
 package httpapi
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/topics"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// listTopics answers GET /v1/topics.
+// Topics is what the API needs of the settings of topics. A *topics.Manager is
+// one.
+type Topics interface {
+	Get(ctx context.Context, topic string) (topics.Topic, error)
+	List(ctx context.Context) ([]topics.Topic, error)
+	Put(ctx context.Context, topic string, s topics.Settings) (topics.Topic, error)
+	Delete(ctx context.Context, topic string) error
+	SetStatus(ctx context.Context, topic string, s topics.Status) (topics.Topic, error)
+	Defaults(topic string) *job.Defaults
+}
+
+// maxTopicRequest bounds, in bytes, the request for a topic's settings.
+const maxTopicRequest = 64 << 10
+
+// topicDraft is a topic's settings as the client wrote them.
+type topicDraft struct {
+	topics.Settings
+	defaults job.Draft
+}
+
+var topicFields = newFieldSet(map[string]func(*topicDraft, field){
+	"capacity":    func(d *topicDraft, f field) { setFigure(&d.Capacity, f, f.integer()) },
+	"rate":        func(d *topicDraft, f field) { setFigure(&d.Rate, f, f.number()) },
+	"concurrency": func(d *topicDraft, f field) { setFigure(&d.Concurrency, f, f.integer()) },
+	"priority":    func(d *topicDraft, f field) { setFigure(&d.Priority, f, f.integer()) },
+	"retry":       func(d *topicDraft, f field) { draftFields["retry"].set(&d.defaults, f) },
+	"timeout":     func(d *topicDraft, f field) { d.defaults.Timeout = f.raw },
+	"ttl":         func(d *topicDraft, f field) { d.defaults.TTL = f.raw },
+	"headers":     func(d *topicDraft, f field) { d.defaults.Headers = f.texts() },
+})
+
+// setFigure sets a figure for which zero means none. Given as zero, it is more
+// likely a mistake.
+func setFigure[T int | float64](into *T, f field, value *T) {
+	switch {
+	case value == nil:
+	case *value == 0:
+		f.fail("must not be 0; leave it out for none")
+	default:
+		*into = *value
+	}
+}
+
+// topicDefaults are what jobs of the topic are registered with; nil: nothing.
+func (s *Server) topicDefaults(topic string) *job.Defaults {
+	if s.opts.Topics == nil {
+		return nil
+	}
+	return s.opts.Topics.Defaults(topic)
+}
+
+// listTopics answers GET /v1/topics: those that hold jobs, and those that have
+// settings.
 func (s *Server) listTopics(c echo.Context) error {
-	topics, err := s.opts.Store.Topics(c.Request().Context())
+	ctx := c.Request().Context()
+	stats, err := s.opts.Store.Topics(ctx)
 	if err != nil {
 		return err
 	}
-	view := topicsView{Data: make([]topicView, len(topics))}
-	for i, t := range topics {
-		view.Data[i] = viewTopic(t)
+	view := topicsView{Data: make([]topicView, 0, len(stats))}
+	for _, t := range stats {
+		view.Data = append(view.Data, viewTopic(t, topics.Topic{Status: topics.Active}))
+	}
+	if s.opts.Topics == nil {
+		return writeJSON(c, http.StatusOK, view)
+	}
+	special, err := s.opts.Topics.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range special {
+		i, found := slices.BinarySearchFunc(view.Data, t.Name, func(v topicView, name string) int { return cmp.Compare(v.Topic, name) })
+		if !found {
+			view.Data = slices.Insert(view.Data, i, viewTopic(store.TopicStats{Topic: t.Name}, t))
+		} else {
+			view.Data[i].describe(t)
+		}
 	}
 	return writeJSON(c, http.StatusOK, view)
 }
@@ -28,15 +101,173 @@ func (s *Server) getTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	stats, err := s.opts.Store.Topic(c.Request().Context(), topic)
-	if errors.Is(err, store.ErrNotFound) {
-		return &apiError{
-			code: codeTopicNotFound, cause: err,
-			detail: "No job that is kept now has this topic. A topic is made by the first job that names it. Names are case-sensitive.",
+	t := topics.Topic{Name: topic, Status: topics.Active}
+	if s.opts.Topics != nil {
+		if t, err = s.opts.Topics.Get(c.Request().Context(), topic); err != nil {
+			return err
 		}
 	}
+	return s.answerTopic(c, t)
+}
+
+// answerTopic answers with what a topic holds beside its settings.
+func (s *Server) answerTopic(c echo.Context, t topics.Topic) error {
+	stats, err := s.opts.Store.Topic(c.Request().Context(), t.Name)
+	plain := t.Status == topics.Active && t.Settings.Empty()
+	switch {
+	case errors.Is(err, store.ErrNotFound) && plain && slices.Contains([]string{http.MethodGet, http.MethodHead}, c.Request().Method):
+		return &apiError{
+			code: codeTopicNotFound, cause: err,
+			detail: "No job that is kept now has this topic, and it has no settings. A topic is made by the first job that names it. Names are case-sensitive.",
+		}
+	case errors.Is(err, store.ErrNotFound):
+		stats = store.TopicStats{Topic: t.Name, DueIn: make([]int64, len(store.DueRanges))}
+	case err != nil:
+		return err
+	}
+	return writeJSON(c, http.StatusOK, viewTopic(stats, t))
+}
+
+// putTopic answers PUT /v1/topics/{topic}.
+func (s *Server) putTopic(c echo.Context) error {
+	topic, err := s.settableTopic(c)
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, viewTopic(stats))
+	body, err := readJSON(c, maxTopicRequest)
+	if err != nil {
+		return err
+	}
+	defer release(body)
+	draft, errs := decodeObject(body.Bytes(), topicFields)
+	draft.Defaults, err = draft.defaults.Defaults(s.opts.Limits)
+	for _, found := range []error{err, draft.Check()} {
+		var wrong *job.ValidationError
+		if errors.As(found, &wrong) {
+			errs.fields = append(errs.fields, wrong.Fields...)
+		}
+	}
+	if err := errs.err(); err != nil {
+		return err
+	}
+	t, err := s.opts.Topics.Put(c.Request().Context(), topic, draft.Settings)
+	if err != nil {
+		return err
+	}
+	return s.answerTopic(c, t)
+}
+
+// settableTopic is the topic of the path, if there is something to keep settings
+// with.
+func (s *Server) settableTopic(c echo.Context) (string, error) {
+	if s.opts.Topics == nil {
+		return "", echo.ErrNotFound
+	}
+	return pathParam(c, "topic")
+}
+
+// deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
+func (s *Server) deleteTopic(c echo.Context) error {
+	topic, err := s.settableTopic(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Topics.Delete(c.Request().Context(), topic); err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, revokedView{Result: "deleted"})
+}
+
+func (s *Server) pauseTopic(c echo.Context) error  { return s.setTopicStatus(c, topics.Paused) }
+func (s *Server) drainTopic(c echo.Context) error  { return s.setTopicStatus(c, topics.Draining) }
+func (s *Server) resumeTopic(c echo.Context) error { return s.setTopicStatus(c, topics.Active) }
+
+// setTopicStatus answers POST /v1/topics/{topic}/pause, /drain and /resume.
+func (s *Server) setTopicStatus(c echo.Context, status topics.Status) error {
+	topic, err := s.settableTopic(c)
+	if err != nil {
+		return err
+	}
+	t, err := s.opts.Topics.SetStatus(c.Request().Context(), topic, status)
+	if err != nil {
+		return err
+	}
+	return s.answerTopic(c, t)
+}
+
+// topicView is a topic as the API shows it.
+type topicView struct {
+	Topic    string           `json:"topic"`
+	Status   topics.Status    `json:"status"`
+	Since    instant          `json:"since"`
+	Settings *settingsView    `json:"settings"`
+	States   map[string]int64 `json:"states"`
+	DueIn    map[string]int64 `json:"due_in,omitempty"`
+}
+
+type topicsView struct {
+	Data []topicView `json:"data"`
+}
+
+// settingsView is what PUT takes.
+type settingsView struct {
+	Capacity    *int              `json:"capacity"`
+	Rate        *float64          `json:"rate"`
+	Concurrency *int              `json:"concurrency"`
+	Priority    *int              `json:"priority"`
+	Retry       *retryView        `json:"retry"`
+	Timeout     *string           `json:"timeout"`
+	TTL         *string           `json:"ttl"`
+	Headers     map[string]string `json:"headers"`
+}
+
+type retryView struct {
+	Steps []string `json:"steps"`
+	Limit *int     `json:"limit"`
+}
+
+func viewTopic(stats store.TopicStats, t topics.Topic) topicView {
+	v := topicView{Topic: stats.Topic, States: viewStates(stats.States)}
+	if stats.DueIn != nil {
+		v.DueIn = make(map[string]int64, len(store.DueRanges))
+		for i, r := range store.DueRanges {
+			v.DueIn[r.Name] = stats.DueIn[i]
+		}
+	}
+	v.describe(t)
+	return v
+}
+
+// describe shows how the topic is set.
+func (v *topicView) describe(t topics.Topic) {
+	v.Status, v.Since = t.Status, instant(t.Since)
+	if !t.Settings.Empty() {
+		v.Settings = viewSettings(&t.Settings)
+	}
+}
+
+func viewSettings(s *topics.Settings) *settingsView {
+	d := &s.Defaults
+	v := &settingsView{
+		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Priority: orNull(&s.Priority),
+		Headers: make(map[string]string, len(d.Headers)),
+	}
+	for _, h := range d.Headers {
+		v.Headers[h.Name] = h.Value
+	}
+	if d.Timeout != 0 {
+		text := job.FormatDuration(d.Timeout)
+		v.Timeout = &text
+	}
+	if d.TTL != 0 {
+		text := job.FormatDuration(d.TTL)
+		v.TTL = &text
+	}
+	if d.Retry != nil {
+		v.Retry = &retryView{Limit: d.Retry.Limit}
+		for _, step := range d.Retry.Steps {
+			v.Retry.Steps = append(v.Retry.Steps, job.FormatDuration(step))
+		}
+	}
+	return v
 }

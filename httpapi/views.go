@@ -6,7 +6,6 @@ import (
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/store"
 )
 
 // timeFormat is RFC 3339 in UTC with milliseconds, always all three.
@@ -159,27 +158,6 @@ type resultsView struct {
 type cancelView struct {
 	Result  string `json:"result"`
 	Attempt int    `json:"attempt,omitempty"`
-}
-
-type topicView struct {
-	Topic  string           `json:"topic"`
-	States map[string]int64 `json:"states"`
-	DueIn  map[string]int64 `json:"due_in,omitempty"`
-}
-
-type topicsView struct {
-	Data []topicView `json:"data"`
-}
-
-func viewTopic(t store.TopicStats) topicView {
-	v := topicView{Topic: t.Topic, States: viewStates(t.States)}
-	if t.DueIn != nil {
-		v.DueIn = make(map[string]int64, len(store.DueRanges))
-		for i, r := range store.DueRanges {
-			v.DueIn[r.Name] = t.DueIn[i]
-		}
-	}
-	return v
 }
 
 // viewStates names all states, also those of no job.

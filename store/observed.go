@@ -83,7 +83,9 @@ func failed(err error) bool {
 	if err == nil {
 		return false
 	}
-	for _, answer := range []error{ErrNotFound, ErrBadCursor, ErrConflict, ErrDegraded, context.Canceled} {
+	for _, answer := range []error{
+		ErrNotFound, ErrBadCursor, ErrConflict, ErrDegraded, ErrTopicFull, ErrTopicDraining, context.Canceled,
+	} {
 		if errors.Is(err, answer) {
 			return false
 		}
@@ -107,6 +109,7 @@ func (m measures) wrap(s Store) *observed {
 		standings: m.op("standings"), swapMarks: m.op("swap_marks"),
 		document: m.op("document"), documents: m.op("list_documents"),
 		publish: m.op("publish"), listen: m.waiting("listen"),
+		setLimits: m.op("set_limits"), limits: m.op("limits"),
 		putDocument: m.op("put_document"), deleteDocument: m.op("delete_document"),
 	}
 }
@@ -127,6 +130,7 @@ type observed struct {
 	document, documents                           operation
 	putDocument, deleteDocument                   operation
 	publish, listen                               operation
+	setLimits, limits                             operation
 }
 
 func (s *observed) Register(ctx context.Context, regs []Registration) ([]Registered, error) {
@@ -393,4 +397,18 @@ func (s *observed) DeleteDocument(ctx context.Context, kind, name string, versio
 	err := s.inner.DeleteDocument(ctx, kind, name, version)
 	s.deleteDocument.end(began, err)
 	return err
+}
+
+func (s *observed) SetLimits(ctx context.Context, topic string, l Limits) error {
+	began := s.setLimits.begin()
+	err := s.inner.SetLimits(ctx, topic, l)
+	s.setLimits.end(began, err)
+	return err
+}
+
+func (s *observed) Limits(ctx context.Context) (map[string]Limits, error) {
+	began := s.limits.begin()
+	all, err := s.inner.Limits(ctx)
+	s.limits.end(began, err)
+	return all, err
 }

@@ -105,6 +105,12 @@ func (s *stub) Listen(_ context.Context, channel string, receive func([]byte)) e
 	return s.err
 }
 
+func (s *stub) SetLimits(context.Context, string, store.Limits) error { return s.err }
+
+func (s *stub) Limits(context.Context) (map[string]store.Limits, error) {
+	return map[string]store.Limits{"t": {Paused: true}}, s.err
+}
+
 func (s *stub) Locker(shard int) store.Locker { return stubLocker{s, shard} }
 
 func (s *stub) Pop(_ context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
@@ -210,6 +216,10 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
 		return shards, err
 	},
+	"set_limits": func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.SetLimits(ctx, "t", store.Limits{Paused: true})
+	},
+	"limits":  func(ctx context.Context, s store.Store) (any, error) { return s.Limits(ctx) },
 	"publish": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Publish(ctx, "c", nil) },
 	"listen": func(ctx context.Context, s store.Store) (any, error) {
 		var received []string

@@ -22,6 +22,12 @@ type Outlook struct {
 	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its lane,
 	// are carried or claimed. CarryOptions limits them.
 	EndpointOut, LaneOut int64
+	// Limits are those of the job's topic, TopicOut how many of its jobs are
+	// carried or claimed, and NextToken when its rate lets the next one go; zero
+	// when it may go now, or there is none.
+	Limits    Limits
+	TopicOut  int64
+	NextToken job.Instant
 	// ReadyList is the number of hints on the ready list.
 	ReadyList int64
 	Gate      Gate

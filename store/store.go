@@ -50,6 +50,7 @@ type Store interface {
 	Comparing
 	Documents
 	Messaging
+	Limiting
 
 	// Ping reports whether the store can serve; its error wraps ErrUnavailable if
 	// it cannot, or ErrDegraded if it can.
@@ -136,15 +137,23 @@ type RegisterOutcome uint8
 
 // The outcomes of a registration.
 const (
-	Created  RegisterOutcome = iota // a new job
-	Same                            // the same content was registered before: a safe retry
-	Kept                            // other content was registered before, and Ignore keeps that
-	Exists                          // other content was registered before: refused
-	InFlight                        // Replace met an attempt in flight: refused
+	Created       RegisterOutcome = iota // a new job
+	Same                                 // the same content was registered before: a safe retry
+	Kept                                 // other content was registered before, and Ignore keeps that
+	Exists                               // other content was registered before: refused
+	InFlight                             // Replace met an attempt in flight: refused
+	TopicFull                            // the topic holds as many unfinished jobs as it may: refused
+	TopicDraining                        // the topic takes no jobs in: refused
 )
 
+// Held reports whether an earlier registration holds the key.
+func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
+
+// Refused reports whether the topic takes no more jobs, whatever their keys.
+func (o RegisterOutcome) Refused() bool { return o == TopicFull || o == TopicDraining }
+
 // Registered is the answer to one registration: Job is the new job, or the
-// one that holds the key.
+// one that holds the key; with TopicFull and TopicDraining it is empty.
 type Registered struct {
 	Outcome RegisterOutcome
 	Job     job.Job
@@ -293,7 +302,8 @@ type CarryResult struct {
 	Carried []Carried
 	// Wait is how long nothing may be carried, by the store's clock; zero when
 	// more is due now, negative when the shard holds nothing that waits. Lanes
-	// at a limit are due when a place may have come free.
+	// at a limit are due when a place may have come free, those of a topic with a
+	// rate when it is their turn.
 	Wait time.Duration
 	// Full is set when the ready list was full while more was due: look again
 	// soon, not at once.
@@ -324,7 +334,8 @@ type Dispatching interface {
 	// at once, with ctx's error; hints popped meanwhile are lost, which is safe.
 	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
 	// Claim claims the hinted jobs that are due and not leased. The others are
-	// left out of the answer. Repeating a call with its nonce gives the claims
+	// left out of the answer; of a topic with limits, so are those that are not
+	// carried. Repeating a call with its nonce gives the claims
 	// that it made again, while their leases last. A claim from Running means
 	// that a lease lapsed, and adds one to Lapses.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +25,7 @@ import (
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/recent"
+	"github.com/duehook/duehook/internal/topics"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -58,6 +60,7 @@ type node struct {
 	ledger  *ledger.Store // within store; nil: there is none
 	events  *events.Hub
 	counts  *alerts.Counts
+	topics  atomic.Pointer[topics.Manager]
 }
 
 // Run serves until ctx ends, and then stops in order: readiness ends, requests
@@ -154,6 +157,13 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		apiOptions.Dashboard, pagesErr = dashboard.New()
 	}
 	secured, accessErr := n.secure(&apiOptions, ln)
+	topicManager, topicsErr := topics.New(topics.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+	})
+	if topicsErr == nil {
+		apiOptions.Topics = topicManager
+		n.topics.Store(topicManager)
+	}
 	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics})
 	if bulkErr == nil {
 		apiOptions.Operations = bulk
@@ -190,15 +200,20 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	}
 	apiOptions.Recent = attempts
 	api, apiErr := httpapi.New(apiOptions)
-	if err := errors.Join(keyringErr, pagesErr, accessErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
+	if err := errors.Join(keyringErr, pagesErr, accessErr, topicsErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
 	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
 	if n.ledger != nil {
 		parts = append(parts, part{"sweeper", n.ledger.Sweep})
 	}
-	parts = append(parts, part{"events", n.events.Run}, part{"operations", bulk.Run}, part{"alerts", watch.Run})
-	return append(parts, part{"carrier", carry.Run}, part{"dispatcher", func(ctx context.Context) error {
+	parts = append(parts, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"operations", bulk.Run}, part{"alerts", watch.Run})
+	return append(parts, part{"carrier", func(ctx context.Context) error {
+		if c.Embedded() { // Redis obeys limits already
+			topicManager.Load(ctx)
+		}
+		return carry.Run(ctx)
+	}}, part{"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {
 				return err

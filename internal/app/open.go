@@ -45,12 +45,22 @@ func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, 
 		URL: c.LedgerURL, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
 		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
 		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
+		BeforeRestore: n.tellTopics,
 	})
 	if err != nil {
 		return nil, errors.Join(err, inner.Close())
 	}
 	n.ledger = s
 	return s, nil
+}
+
+// tellTopics has a store that lost something obey the limits of topics again,
+// before it gets jobs back.
+func (n *node) tellTopics(ctx context.Context) error {
+	if m := n.topics.Load(); m != nil {
+		return m.Compare(ctx)
+	}
+	return nil
 }
 
 // storeRetention is how long the store keeps a finished job.

@@ -26,6 +26,7 @@ const (
 	EndpointHeld     Type = "endpoint_held" // until NextAt
 	EndpointReleased Type = "endpoint_released"
 	TopicPaused      Type = "topic_paused"
+	TopicDraining    Type = "topic_draining" // it takes no jobs in
 	TopicResumed     Type = "topic_resumed"
 	// Gap stands for events that were lost: what a watcher shows may be stale.
 	Gap Type = "gap"
@@ -34,7 +35,7 @@ const (
 // Types are all of them.
 var Types = []Type{
 	Registered, Changed, Delivered, Failed, Snoozed, Dead, Cancelled, Expired, Replayed,
-	EndpointHeld, EndpointReleased, TopicPaused, TopicResumed, Gap,
+	EndpointHeld, EndpointReleased, TopicPaused, TopicDraining, TopicResumed, Gap,
 }
 
 // routine events are left out first when there are more than can be told.

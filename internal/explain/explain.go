@@ -23,6 +23,8 @@ type Reason struct {
 
 	// stops: as long as it stands, no further attempt is to be expected.
 	stops bool
+	// from is the earliest time at which it can have ended, where Until is not known.
+	from job.Instant
 }
 
 // The codes of reasons of jobs that have not ended.
@@ -32,6 +34,9 @@ const (
 	CodeEndpointRecovering = "endpoint_recovering" // few jobs at once after a hold
 	CodeEndpointLimit      = "endpoint_limit"      // as many jobs of the endpoint are under way as may be
 	CodeTopicLimit         = "topic_limit"         // the same of the topic at that endpoint
+	CodeTopicPaused        = "topic_paused"        // somebody paused its topic
+	CodeTopicRate          = "topic_rate"          // its topic's rate lets no more go now
+	CodeTopicConcurrency   = "topic_concurrency"   // as many jobs of the topic are under way as may be
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
 	CodeReady              = "ready"               // carried; nobody has taken it yet
 	CodeInFlight           = "in_flight"           // an attempt is under way
@@ -68,7 +73,7 @@ type check func(v *view) *Reason
 // checks are all of them, in the order in which reasons are told.
 var checks = []check{
 	ended, cancelNoted, inFlight, leaseLapsed, notDue, endpointHeld,
-	endpointRecovering, endpointLimit, topicLimit, readyListFull, ready,
+	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, readyListFull, ready,
 }
 
 // Job explains the job of o. policy is the server's, carry what its carriers
@@ -81,7 +86,7 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 		if r != nil {
 			e.Reasons = append(e.Reasons, *r)
 			stopped = stopped || r.stops
-			next = max(next, r.Until)
+			next = max(next, r.Until, r.from)
 		}
 	}
 	for _, c := range checks {

@@ -66,6 +66,8 @@ func out(n int64) func(*store.Outlook) {
 	return func(o *store.Outlook) { o.EndpointOut, o.LaneOut = n, n }
 }
 
+func limited(l store.Limits) func(*store.Outlook) { return func(o *store.Outlook) { o.Limits = l } }
+
 func topic(name string) func(*store.Outlook) { return func(o *store.Outlook) { o.Job.Topic = name } }
 
 func cancelled(o *store.Outlook) { o.Job.CancelRequested = true }
@@ -126,6 +128,31 @@ func TestReasons(t *testing.T) {
 		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "under way in its shard, and no more than 34 may be. It is the first in line."}}},
 		{"full, but not due", waiting(due(time.Hour), out(100)), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{"the topic is full", waiting(topic("slow"), out(5)), now, []reason{{CodeTopicLimit, none, "", "5 jobs of the topic slow"}}},
+		{
+			"the topic is paused", waiting(limited(store.Limits{Paused: true})), none,
+			[]reason{{CodeTopicPaused, none, "", "The topic t is paused."}},
+		},
+		{"paused before it is due", waiting(due(time.Hour), limited(store.Limits{Paused: true})), none, []reason{
+			{Code: CodeNotDue, Until: in(time.Hour)}, {Code: CodeTopicPaused},
+		}},
+		{"paused in flight", waiting(running(20*time.Second), limited(store.Limits{Paused: true})), none, []reason{
+			{Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
+		}},
+		{
+			"by the topic's rate",
+			waiting(limited(store.Limits{Rate: 0.5}), func(o *store.Outlook) { o.NextToken, o.Ahead = in(time.Second), 3 }),
+			in(7 * time.Second),
+			[]reason{{CodeTopicRate, none, "", "may have 0.5 deliveries per second; the next is at 2026-01-01T09:00:01.000Z. 3 jobs"}},
+		},
+		{"the rate lets it go", waiting(limited(store.Limits{Rate: 0.5})), now, []reason{{Code: CodeCarrierBehind}}},
+		{
+			"the topic's concurrency", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 3 }), now,
+			[]reason{{CodeTopicConcurrency, none, "", "3 jobs of the topic t are under way, and no more than 3 may be."}},
+		},
+		{
+			"a place of the topic", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 2 }), now,
+			[]reason{{Code: CodeCarrierBehind}},
+		},
 		{
 			"the ready list is full", waiting(func(o *store.Outlook) { o.ReadyList, o.Ahead = 10, 17 }), now,
 			[]reason{{CodeReadyListFull, none, "", "17 jobs of its topic and endpoint were due before it"}},

@@ -93,6 +93,34 @@ func topicLimit(v *view) *Reason {
 		v.LaneOut, v.Job.Topic, v.endpoint(), v.inShard(), limit, v.line())}
 }
 
+func topicPaused(v *view) *Reason {
+	if !v.Limits.Paused || !v.pending() && v.Job.State != job.Ready {
+		return nil
+	}
+	return &Reason{Code: CodeTopicPaused, stops: true, Detail: fmt.Sprintf(
+		"The topic %s is paused. Nothing of it is delivered until somebody resumes it.", v.Job.Topic)}
+}
+
+func topicRate(v *view) *Reason {
+	rate := v.Limits.Rate
+	if !v.carriable() || rate == 0 || v.NextToken == 0 {
+		return nil
+	}
+	ahead := time.Duration(float64(v.Ahead) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
+	return &Reason{Code: CodeTopicRate, from: v.NextToken.Add(ahead), Detail: fmt.Sprintf(
+		"The topic %s may have %v deliveries per second; the next is at %s. %s", v.Job.Topic, rate, at(v.NextToken), v.line())}
+}
+
+func topicConcurrency(v *view) *Reason {
+	limit := v.part(v.Limits.Concurrency)
+	if !v.carriable() || limit == 0 || v.TopicOut < limit {
+		return nil
+	}
+	return &Reason{Code: CodeTopicConcurrency, Detail: fmt.Sprintf(
+		"%d jobs of the topic %s are under way%s, and no more than %d may be. %s",
+		v.TopicOut, v.Job.Topic, v.inShard(), limit, v.line())}
+}
+
 func (v *view) topicLimit() int64 { return v.part(v.carry.TopicLimits[v.Job.Topic]) }
 
 func (v *view) endpoint() string { return v.Job.Lane().Endpoint }

@@ -61,6 +61,9 @@ type Options struct {
 	Retention time.Duration
 	// Sweep is the pace of Store.Sweep.
 	Sweep SweepOptions
+	// BeforeRestore is called before jobs are put back into a store that has lost
+	// some, to give back first what else it lost; may be nil.
+	BeforeRestore func(ctx context.Context) error
 }
 
 // MinStoreRetention is the least Options.StoreRetention of a shared store: how

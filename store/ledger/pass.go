@@ -47,6 +47,16 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 	return s.inner.Unhold(ctx, endpoint)
 }
 
+// SetLimits is the wrapped store's. What they follow from is in documents.
+func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) error {
+	return s.inner.SetLimits(ctx, topic, l)
+}
+
+// Limits is the wrapped store's.
+func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
+	return s.inner.Limits(ctx)
+}
+
 // Standings is the wrapped store's.
 func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
 	return s.inner.Standings(ctx, keys)

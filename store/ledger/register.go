@@ -295,7 +295,7 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 				return err
 			}
 		}
-		if s.o.Shared && !in.replaces && !created {
+		if s.o.Shared && !in.replaces && in.result.Outcome.Held() {
 			m, err := newMessage(in.result.Job, now)
 			if err != nil {
 				return err

@@ -151,3 +151,44 @@ func TestAdoptedJobMovesOn(t *testing.T) {
 		r.agree()
 	})(t)
 }
+
+// What the topic's limits refuse leaves nothing in the journal.
+func TestRefusedByLimits(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.add(reg("a", time.Hour))
+		topic := reg("a", 0).Key.Topic
+		for _, tc := range []struct {
+			limits store.Limits
+			want   store.RegisterOutcome
+		}{
+			{store.Limits{Capacity: 1}, store.TopicFull},
+			{store.Limits{Draining: true}, store.TopicDraining},
+		} {
+			noError(t, "SetLimits", r.SetLimits(t.Context(), topic, tc.limits))
+			results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+			noError(t, "Register", err)
+			equal(t, "outcome", results[0].Outcome, tc.want)
+		}
+		limits, err := r.Limits(t.Context())
+		noError(t, "Limits", err)
+		equal(t, "limits", limits, map[string]store.Limits{topic: {Draining: true}})
+		noError(t, "Flush", r.Flush())
+		equal(t, "messages", r.queryCount(`SELECT count(*) FROM message`), "1")
+		equal(t, "the jobs", len(r.crash(retention).all()), 1)
+	})(t)
+}
+
+func TestRefusedByLimitsWithout(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention, without)
+		r.add(reg("a", time.Hour))
+		noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Capacity: 1}))
+		up := r.down()
+		results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+		noError(t, "Register", err)
+		equal(t, "outcome", results[0].Outcome, store.TopicFull)
+		up()
+		equal(t, "messages", r.queryCount(`SELECT count(*) FROM message`), "1")
+	})(t)
+}

@@ -56,6 +56,11 @@ func (p *pass) whole() bool { return p.o.Topic == "" && !p.o.NotOverdue }
 // compareAll compares both ways.
 func (p *pass) compareAll(ctx context.Context) error {
 	p.worked = p.began
+	if p.o.urgent && p.s.o.BeforeRestore != nil {
+		if err := p.s.o.BeforeRestore(ctx); err != nil {
+			return fmt.Errorf("before jobs are put back: %w", err)
+		}
+	}
 	w := walkers{
 		compare: p.s.compare, topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // they do not change otherwise

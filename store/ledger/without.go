@@ -24,7 +24,9 @@ func (s *Store) takeInWithout(ctx context.Context, c *call, taken []*intake) err
 	now := job.InstantOf(s.o.Clock.Now())
 	created := 0
 	for i, in := range taken {
-		in.result = stored[i]
+		if in.result = stored[i]; in.result.Outcome.Refused() {
+			continue
+		}
 		if in.message, err = newMessage(in.result.Job, now); err != nil {
 			return err
 		}
@@ -47,7 +49,10 @@ func (s *Store) takeInWithout(ctx context.Context, c *call, taken []*intake) err
 // tookWithout writes what the store made of a registration, whatever the
 // journal has of it.
 func (in *intake) tookWithout(g *group, now job.Instant) {
-	if in.result.Outcome != store.Created { // another process was faster
+	if in.result.Outcome.Refused() {
+		return
+	}
+	if in.result.Outcome.Held() { // another process was faster
 		g.holds(&in.message)
 		return
 	}

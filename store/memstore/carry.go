@@ -38,7 +38,10 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 	}
 	defer s.leave()
 
-	c := carrying{s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry)}
+	c := carrying{
+		s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry),
+		met: map[string]struct{}{}, paced: map[string]*paced{},
+	}
 	for looks := 0; c.room > 0 && looks < maxLooks; looks++ {
 		l, ok := s.line.Min()
 		if !ok || l.wake > now {
@@ -51,6 +54,8 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		l.limited = l.endpoint.nextPlaces(now)
 		s.queue(l, l.limited)
 	}
+	c.spread()
+	c.pass()
 	s.earlier = false // the caller learns it from the result
 	if len(c.carried) > 0 && s.pushed != nil {
 		close(s.pushed)
@@ -77,13 +82,28 @@ type carrying struct {
 	o                 store.CarryOptions
 	room              int // hints that may still be pushed
 	carried           []store.Carried
-	limited, unserved []*lane // lanes at a limit: those that were served, and the others
+	limited, unserved []*lane // lanes at the limit of their endpoint: those that were served, and the others
+	paced             map[string]*paced
+	met               map[string]struct{} // topics with limits whose lanes were visited
 }
 
 // visit carries a lane's share. Jobs that are out and lapsed come first: they
-// were due before, and carrying them again takes no place under the limit.
+// were due before, and carrying them again takes no place under the limits.
 func (c *carrying) visit(l *lane) {
-	share := min(c.room, quantum)
+	limits := c.s.limits[l.Topic]
+	c.s.stopWaiting(l)
+	if limits != nil {
+		c.met[l.Topic] = struct{}{}
+		if limits.Paused {
+			l.limited = c.now.Add(store.UncalledLook)
+			c.s.queue(l, l.limited)
+			return
+		}
+	}
+	share := limits.share(quantum, c.now)
+	slow := share == 0 // by the rate
+	share = min(share, c.room)
+	before := len(c.carried)
 	for ; share > 0; share-- {
 		rec := l.firstOut()
 		if rec == nil || rec.score.at() > c.now {
@@ -91,20 +111,31 @@ func (c *carrying) visit(l *lane) {
 		}
 		c.carry(rec)
 	}
-	free := min(share, l.places(c.now, c.o))
+	atEndpoint, own := l.places(c.now, c.o), l.ownPlaces(c.o)
+	free := min(atEndpoint, own, c.s.placesOf(limits, l.Topic))
 	limited := free < share
-	taken := 0
-	for ; taken < free; taken++ {
+	for range min(share, free) {
 		rec := l.firstWaiting()
 		if rec == nil || rec.score.at() > c.now {
 			break
 		}
 		c.carry(rec)
 	}
-	head := l.head()
+	taken := len(c.carried) - before
+	if limits != nil && limits.Rate > 0 {
+		limits.pace.Take(taken)
+		slow = limits.pace.Allowed(c.now) == 0
+	}
+	head := l.head(0)
 	switch {
 	case head > c.now:
 		c.s.queue(l, head)
+	case slow:
+		c.awaitTurn(l, taken > 0)
+	case limited && free < own && free < atEndpoint:
+		c.s.awaitPlace(l, c.now, store.UncalledLook)
+	case limited && free < atEndpoint:
+		c.s.awaitPlace(l, c.now, store.LaneLook)
 	case limited && taken > 0:
 		c.s.unqueue(l) // until the call ends
 		c.limited = append(c.limited, l)

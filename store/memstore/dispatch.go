@@ -85,7 +85,7 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		if _, doubled := seen[rec]; doubled {
 			continue
 		}
-		if rec.heldBy(o.Nonce, now) || s.claim(rec, o, now) {
+		if rec.heldBy(o.Nonce, now) || s.claimable(rec, now) && s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
 			taken = append(taken, rec.snapshot())
 		}
@@ -96,6 +96,23 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 // heldBy: an earlier run of the same call has claimed it.
 func (r *record) heldBy(nonce string, now job.Instant) bool {
 	return r.shown() == job.Running && r.score.at() > now && r.extra.claim.nonce == nonce
+}
+
+// claimable: the limits of its topic do not keep the job from being claimed. It
+// is given back to its bucket if the topic is paused.
+func (s *Store) claimable(rec *record, now job.Instant) bool {
+	l := s.limits[rec.topic.name]
+	switch {
+	case l == nil:
+		return true
+	case !l.Paused:
+		return rec.shown() == job.Ready
+	case rec.shown() == job.Ready && rec.state != job.Running:
+		s.rescore(rec, bucketScore(rec.wakeAt(), rec.state))
+		s.look(rec.lane, now)
+		s.placeFree(rec.lane, now)
+	}
+	return false
 }
 
 // claim takes a lease on a job that is ready, or due in its bucket; it reports
@@ -173,6 +190,7 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 		rec.nextAt = done.NextAt
 		s.rescore(rec, bucketScore(rec.wakeAt(), done.To))
 		s.look(l, now)
+		s.placeFree(l, now)
 	}
 	if st.Attempt != nil {
 		a := *st.Attempt

@@ -197,9 +197,13 @@ func (s *Store) unplace(rec *record, now job.Instant) {
 		s.unplaceEnded(rec)
 		return
 	}
-	rec.lane.take(rec)
-	s.look(rec.lane, now)
+	l := rec.lane
+	l.take(rec)
+	s.look(l, now)
 	rec.lane = nil
+	if out(rec.score.code()) {
+		s.placeFree(l, now)
+	}
 }
 
 // rescore moves a record within its bucket.

@@ -18,6 +18,7 @@ type lane struct {
 	out      int // entries that are ready or running; they come first
 
 	limited job.Instant // it was at a limit, and is not looked at before then
+	ticket  uint64      // its place among the lanes that wait for a place of their topic; 0: it does not
 
 	queued bool        // it stands in the line
 	wake   job.Instant // when it next needs a look
@@ -49,17 +50,22 @@ func (l *lane) countOut(rec *record, n int) {
 	}
 }
 
-// places is how many more jobs of the lane may go out under the limits o.
+// places is how many more jobs of the lane's endpoint may go out under the
+// limits o, and ownPlaces how many of the lane.
 func (l *lane) places(now job.Instant, o store.CarryOptions) int {
-	limit, topic := math.MaxInt, o.TopicLimits[l.Topic]
+	limit := math.MaxInt
 	if o.EndpointLimit > 0 {
-		limit = max(o.EndpointLimit, topic)
+		limit = max(o.EndpointLimit, o.TopicLimits[l.Topic])
 	}
-	free := min(limit, l.endpoint.restraint(now, o)) - l.endpoint.out
-	if topic > 0 {
-		free = min(free, topic-l.out)
+	return max(0, min(limit, l.endpoint.restraint(now, o))-l.endpoint.out)
+}
+
+func (l *lane) ownPlaces(o store.CarryOptions) int {
+	limit := o.TopicLimits[l.Topic]
+	if limit == 0 {
+		return math.MaxInt
 	}
-	return max(0, free)
+	return max(0, limit-l.out)
 }
 
 // firstOut is the job that is out and lapses first; nil if none is out.
@@ -77,16 +83,17 @@ func (l *lane) firstWaiting() *record {
 	return e.rec
 }
 
-// head is when the bucket next needs attention.
-func (l *lane) head() job.Instant {
+// head is when the bucket next needs attention, if jobs that wait are left alone
+// until limited.
+func (l *lane) head(limited job.Instant) job.Instant {
 	first, waiting := l.firstOut(), l.firstWaiting()
 	switch {
 	case first == nil:
-		return waiting.score.at()
+		return max(waiting.score.at(), limited)
 	case waiting == nil:
 		return first.score.at()
 	}
-	return min(first.score.at(), waiting.score.at())
+	return min(first.score.at(), max(waiting.score.at(), limited))
 }
 
 // endpoint is what the lanes of one endpoint share. It lives as long as it has
@@ -164,7 +171,7 @@ func (s *Store) look(l *lane, now job.Instant) {
 		s.dropLane(l, now)
 		return
 	}
-	at := max(l.head(), l.endpoint.held, l.limited)
+	at := max(l.head(l.limited), l.endpoint.held)
 	if l.queued && (at == l.wake || at <= now && l.wake <= now) {
 		return
 	}
@@ -191,6 +198,7 @@ func (s *Store) unqueue(l *lane) {
 
 func (s *Store) dropLane(l *lane, now job.Instant) {
 	s.unqueue(l)
+	s.stopWaiting(l)
 	s.lanes.Delete(l.name)
 	delete(l.endpoint.lanes, l)
 	s.forgetIdle(l.endpoint, now)

@@ -41,6 +41,8 @@ type Store struct {
 	dead      btree.Map[string, *deadGroup] // by store.DeadName
 	endpoints map[string]*endpoint
 	documents map[documentKey]store.Document
+	limits    map[string]*limits              // of topics
+	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	bizKeys   *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
@@ -67,6 +69,8 @@ func New(o Options) *Store {
 		done:      make(chan struct{}),
 		endpoints: map[string]*endpoint{},
 		documents: map[documentKey]store.Document{},
+		limits:    map[string]*limits{},
+		waiting:   map[string]*btree.BTreeG[*lane]{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
@@ -129,7 +133,7 @@ func (s *Store) Close() error {
 	s.dead.Clear()
 	s.bizKeys.Clear()
 	s.line.Clear()
-	s.endpoints, s.documents, s.ready = nil, nil, nil
+	s.endpoints, s.documents, s.limits, s.waiting, s.ready = nil, nil, nil, nil, nil
 	return nil
 }
 

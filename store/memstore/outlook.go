@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -39,6 +40,12 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 	o.Look = l.wake
 	o.EndpointOut, o.LaneOut = int64(l.endpoint.out), int64(l.out)
 	o.ReadyList = int64(len(s.ready))
+	if limits, ok := s.limits[key.Topic]; ok {
+		o.Limits, o.TopicOut = limits.Limits, int64(s.out(key.Topic))
+		if limits.Rate > 0 && limits.pace.Next > float64(now) {
+			o.NextToken = job.Instant(math.Ceil(limits.pace.Next))
+		}
+	}
 	o.Gate = l.endpoint.gate(now)
 	if rec.shown() == job.Running {
 		o.Worker = rec.extra.claim.by

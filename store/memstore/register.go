@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -36,7 +37,8 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 
 func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (store.Registered, error) {
 	j := r.Job(now)
-	if old := s.find(r.Key); old != nil {
+	old := s.find(r.Key)
+	if old != nil {
 		was := old.snapshot()
 		before, err := was.job()
 		if err != nil {
@@ -46,6 +48,13 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 			return store.Registered{Outcome: outcome, Job: before}, nil
 		}
 		j.Token = old.token // so that no worker of the old job can settle the new one
+	}
+	if old == nil || old.state.Final() {
+		if outcome := s.admits(r.Key.Topic); outcome != store.Created {
+			return store.Registered{Outcome: outcome}, nil
+		}
+	}
+	if old != nil {
 		s.remove(old, now)
 	}
 	rec := &record{uid: strings.Clone(r.UID)}
@@ -80,7 +89,8 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		stored, done, err := s.replace(ctx, rec, was.version, j, e)
 		if err != nil {
-			return job.Job{}, err
+			before, undecodable := was.job()
+			return before, errors.Join(err, undecodable)
 		}
 		if done {
 			return stored.job()
@@ -112,6 +122,11 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 	defer s.leave()
 	if s.find(j.Key) != rec || rec.version != version {
 		return snapshot{}, false, nil
+	}
+	if rec.state.Final() && !j.State.Final() {
+		if err := s.resumes(j.Topic); err != nil {
+			return rec.snapshot(), false, err
+		}
 	}
 	running, score := rec.state == job.Running, rec.score
 	s.unplace(rec, now)

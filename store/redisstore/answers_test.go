@@ -57,6 +57,8 @@ func TestWrongAnswers(t *testing.T) {
 		{"Outlook", script(outlookScript), list(now), "outlook answered 1 values", nil},
 		{"Outlook", script(outlookScript), outlookOf(nothing, nothing), "", store.ErrNotFound},
 		{"Outlook", script(outlookScript), outlookOf(text("not a record"), nothing), "no head", errRecord},
+		{"Limits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
+		{"SetLimits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
 		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
 		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
 		{"List", named("hget"), list(), "", store.ErrUnavailable},
@@ -342,5 +344,6 @@ func TestForeignEntries(t *testing.T) {
 // outlookOf is an answer of lua/outlook.lua.
 func outlookOf(record, score string) string {
 	none := number(0)
-	return list(number(1_800_000_000_000), none, none, none, none, record, score, nothing, nothing)
+	return list(number(1_800_000_000_000), none, none, none, none, record, score,
+		nothing, nothing, nothing, nothing, nothing, nothing)
 }

@@ -41,7 +41,7 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	}
 	// Lanes of one endpoint take its last places in turn.
 	rand.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] }) //nolint:gosec // no secret
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready}
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places}
 	args := []any{o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit)}
 	for _, l := range lanes {
 		lane, _ := l.Member.(string)
@@ -158,13 +158,18 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 
 // callBack has the endpoint's lanes looked at now.
 func (s *Store) callBack(ctx context.Context, sh *shard, endpoint string) error {
+	return s.callLanes(ctx, sh, func(lane string) bool { return strings.HasSuffix(lane, "|"+endpoint) })
+}
+
+// callLanes has lanes looked at that may have been put off.
+func (s *Store) callLanes(ctx context.Context, sh *shard, wanted func(lane string) bool) error {
 	lanes, err := s.lanes(ctx, sh)
 	if err != nil {
 		return err
 	}
 	var called []any
 	for _, lane := range lanes {
-		if strings.HasSuffix(lane, "|"+endpoint) {
+		if wanted(lane) {
 			called = append(called, lane)
 		}
 	}

@@ -30,7 +30,8 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out}, signed(o), millis(o.Lease), millis(o.LeaseMargin))
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.topics, sh.places},
+		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, err
@@ -99,7 +100,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled),
 			fmt.Sprintf("%d %d %d", t.Attempts, t.Snoozes, t.Lapses), t.Reason, attempt, b.index(t.BizKey), dead)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err

@@ -20,6 +20,9 @@ type shardKeys struct {
 	out    string // HASH endpoint -> how many of its jobs are carried or claimed
 	deads  string // ZSET names of the groups of dead letters, all with the score 0
 	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
+	topics string // HASH topic -> its limits, see lua/limits.lua
+	tokens string // HASH topic -> when its rate lets the next job go
+	places string // ZSET lanes that wait for a place, all with the score 0
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
@@ -39,6 +42,7 @@ func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
 	k := shardKeys{
 		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
+		topics: p + "topics", tokens: p + "tokens", places: p + "places",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
 	}
 	for n := range k.jobs {

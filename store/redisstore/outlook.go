@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -56,24 +57,28 @@ type view struct {
 	ahead, endpointOut, laneOut int64
 	ready                       int64
 	record, score, look, gate   string
+	limits, token               string
+	readyOut, runningOut        string
 }
 
 func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane) (view, error) {
 	name := lane.String()
 	reply, err := s.eval(ctx, outlookScript,
-		[]string{sh.page(key), sh.bucket(name), sh.lanes, sh.out, sh.held, sh.ready},
-		[]any{key.String(), key.ID, name})
+		[]string{sh.page(key), sh.bucket(name), sh.lanes, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.counts},
+		[]any{key.String(), key.ID, name, lane.Topic})
 	if err != nil {
 		return view{}, err
 	}
-	if len(reply) != 9 {
+	if len(reply) != 13 {
 		return view{}, fmt.Errorf("redisstore: outlook answered %d values", len(reply))
 	}
 	v := view{now: sh.clock.observe(reply[0])}
 	for i, n := range []*int64{&v.ahead, &v.endpointOut, &v.laneOut, &v.ready} {
 		*n, _ = reply[1+i].(int64)
 	}
-	for i, text := range []*string{&v.record, &v.score, &v.look, &v.gate} {
+	for i, text := range []*string{
+		&v.record, &v.score, &v.look, &v.gate, &v.limits, &v.token, &v.readyOut, &v.runningOut,
+	} {
 		*text, _ = reply[5+i].(string)
 	}
 	return v, nil
@@ -104,6 +109,24 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	o.Gate = parseGate(v.gate, v.now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
+	}
+	return v.fillLimits(o)
+}
+
+func (v *view) fillLimits(o *store.Outlook) error {
+	if v.limits == "" {
+		return nil
+	}
+	var err error
+	if o.Limits, err = parseLimits(v.limits); err != nil {
+		return err
+	}
+	for _, text := range []string{v.readyOut, v.runningOut} {
+		n, _ := strconv.ParseInt(text, 10, 64) // empty: none
+		o.TopicOut += n
+	}
+	if next, _ := strconv.ParseFloat(v.token, 64); o.Limits.Rate > 0 && next > float64(v.now) {
+		o.NextToken = job.Instant(math.Ceil(next))
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 		lane := (&job.Job{Key: r.Key, Spec: r.Spec}).Lane()
 		b.add(r.Key, lane, body, delay, int64(r.Spec.When.At), ttl, millis(r.Spec.Timeout), b.index(r.Spec.BizKey))
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held}, sh.wake)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if err != nil {
 		return err
@@ -65,12 +65,19 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(now)}
 			continue
 		}
+		if refused, ok := refusals[raw]; ok {
+			out[i] = store.Registered{Outcome: refused}
+			continue
+		}
 		if out[i], err = s.registerTaken(ctx, sh, regs[i], raw); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// refusals are what lua/register.lua answers for jobs whose topic takes no more.
+var refusals = map[string]store.RegisterOutcome{"full": store.TopicFull, "draining": store.TopicDraining}
 
 // registerTaken registers a job whose key is held by the record raw.
 func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, raw string) (store.Registered, error) {
@@ -112,10 +119,14 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}
 		written, err := s.put(ctx, s.commit, sh, old, fresh)
-		if err != nil {
+		switch {
+		case err != nil:
 			return store.Registered{}, err
-		}
-		if written != outrun {
+		case written == full:
+			return store.Registered{Outcome: store.TopicFull}, nil
+		case written == draining:
+			return store.Registered{Outcome: store.TopicDraining}, nil
+		case written != outrun:
 			return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
 		}
 	}

@@ -213,6 +213,10 @@ var calls = []call{
 	}},
 	{"Hold", func(ctx context.Context, sc *scene) error { return sc.s.Hold(ctx, endpointB, time.Minute) }},
 	{"Unhold", func(ctx context.Context, sc *scene) error { return sc.s.Unhold(ctx, endpointB) }},
+	{"SetLimits", func(ctx context.Context, sc *scene) error {
+		return sc.s.SetLimits(ctx, "limited", store.Limits{Paused: true})
+	}},
+	{"Limits", func(ctx context.Context, sc *scene) error { return second(sc.s.Limits(ctx)) }},
 	{"Purge", func(ctx context.Context, sc *scene) error { return second(sc.s.Purge(ctx, 10)) }},
 	{"Document", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))

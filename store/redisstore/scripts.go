@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 var (
@@ -16,6 +17,10 @@ var (
 	prelude string
 	//go:embed lua/batch.lua
 	batchLua string
+	//go:embed lua/limits.lua
+	limitsLua string
+	//go:embed lua/limit.lua
+	limitLua string
 	//go:embed lua/register.lua
 	registerLua string
 	//go:embed lua/read.lua
@@ -59,11 +64,11 @@ const (
 )
 
 var (
-	registerScript = script(batchLua+registerLua, refusedWhenFull)
+	registerScript = script(batchLua+limitsLua+registerLua, refusedWhenFull)
 	readScript     = script(readLua, readOnly)
-	updateScript   = script(updateLua, runsWhenFull)
-	carryScript    = script(carryLua, runsWhenFull)
-	claimScript    = script(batchLua+claimLua, runsWhenFull)
+	updateScript   = script(limitsLua+updateLua, runsWhenFull)
+	carryScript    = script(limitsLua+carryLua, runsWhenFull)
+	claimScript    = script(batchLua+limitsLua+claimLua, runsWhenFull)
 	settleScript   = script(batchLua+settleLua, runsWhenFull)
 	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
@@ -71,6 +76,7 @@ var (
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)
 	unholdScript   = script(unholdLua, runsWhenFull)
+	limitScript    = script(limitLua, runsWhenFull)
 	lookScript     = script(lookLua, runsWhenFull)
 	gatesScript    = script(gatesLua, runsWhenFull)
 	swapScript     = script(swapLua, runsWhenFull)
@@ -78,11 +84,13 @@ var (
 )
 
 // script puts a script together. The numbers of the states come from the
-// domain, so that they stand in one place.
+// domain, and what stores agree on from there, so that they stand in one place.
 func script(body, flags string) *redis.Script {
-	states := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD = %d, %d, %d, %d, %d\n",
-		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead)
-	return redis.NewScript("#!lua" + flags + "\n" + states + prelude + body)
+	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD = %d, %d, %d, %d, %d\n",
+		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead) +
+		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
+			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap))
+	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)
 }
 
 // maxBatch bounds one script's work: while it runs, Redis serves nobody else.

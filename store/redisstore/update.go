@@ -45,10 +45,14 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		fresh.Version++
 		fresh.mark = newMark()
 		written, err := s.put(ctx, s.commit, sh, old, fresh)
-		if err != nil {
+		switch {
+		case err != nil:
 			return job.Job{}, err
-		}
-		if written != outrun {
+		case written == full:
+			return old.Job, store.ErrTopicFull
+		case written == draining:
+			return old.Job, store.ErrTopicDraining
+		case written != outrun:
 			return fresh.Job, nil
 		}
 	}
@@ -75,16 +79,23 @@ func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) 
 type written int
 
 const (
-	outrun  written = iota // something else stands there
-	stored                 // it is done
-	already                // an earlier run of the same put did it
+	outrun   written = iota // something else stands there
+	stored                  // it is done
+	already                 // an earlier run of the same put did it
+	full                    // the topic takes no more
+	draining                // nor this one
 )
 
 type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error)
 
 // put stores fresh in the place of old, or of nothing when old is nil, if that
-// still stands there.
+// still stands there and the topic's limits allow it.
 func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *record) (written, error) {
+	return s.putBy(ctx, run, true, sh, old, fresh)
+}
+
+// putBy is put; obey says whether the limits count.
+func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
 	newDead := store.DeadName(fresh.Lane(), fresh.Reason)
@@ -103,11 +114,12 @@ func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *reco
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
 		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
+		sh.topics, sh.places,
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,
 		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
-		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead,
+		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead, obey,
 	}
 	cmd, err := run(ctx, sh, updateScript, keys, args)
 	if err != nil {
@@ -146,7 +158,7 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 			return restored, err
 		}
 		// Nobody is told of it: what a failover loses is found missing again.
-		written, err := s.put(ctx, s.run, sh, old, fresh)
+		written, err := s.putBy(ctx, s.run, false, sh, old, fresh)
 		if err != nil {
 			return restored, err
 		}

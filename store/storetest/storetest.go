@@ -71,5 +71,6 @@ type testCase struct {
 var cases = slices.Concat(
 	registerCases, conflictCases, updateCases, replayCases, readCases, outlookCases, listCases, cursorCases,
 	endpointCases, dueCases, pressureCases, carryCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
-	restoreCases, compareCases, deadCases, keepCases, documentCases, messagingCases, twiceCases, closeCases,
+	restoreCases, compareCases, deadCases, keepCases, documentCases, settingCases,
+	pauseCases, capacityCases, concurrencyCases, rateCases, weightCases, messagingCases, twiceCases, closeCases,
 )

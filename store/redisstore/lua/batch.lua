@@ -13,7 +13,8 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args)
   local count = tonumber(ARGV[fixed_args + 1])
   for n = 1, count do
     local name, at = ARGV[fixed_args + 1 + n], fixed_keys + (n - 1) * lane_keys
-    lanes[tostring(n)] = { name = name, prefix = string.match(name, '^[^|]*') .. '/', keys = at, bucket = KEYS[at + 1] }
+    local topic = string.match(name, '^[^|]*')
+    lanes[tostring(n)] = { name = name, topic = topic, prefix = topic .. '/', keys = at, bucket = KEYS[at + 1] }
   end
   local last = fixed_keys + count * lane_keys
   for n = 1, #KEYS - last do

@@ -1,14 +1,15 @@
 -- Moves due jobs of some lanes to the ready list. They stay in their buckets,
 -- out until their visibility deadline, so a lost hint loses nothing.
--- KEYS lanes counts out held ready, then the lanes' buckets
+-- KEYS lanes counts out held ready topics tokens places, then the lanes' buckets
 -- ARGV cap batch visibility endpoint_limit (0: none) probe_limit, then for each
 --      lane: name, limit (0: none)
 -- Returns now, when the earliest lane next needs a look (-1: there is none),
 --   1 if the ready list is full, then hint and state for each job carried.
 local lanes, counts, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local topics, tokens, places_key = KEYS[6], KEYS[7], KEYS[8]
 local cap, batch, visibility = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local endpoint_limit, probe_limit = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIRST = 6 -- of the buckets in KEYS, and of the lanes in ARGV
+local FIRST, FIRST_ARG = 9, 6 -- of the buckets in KEYS, and of the lanes in ARGV
 -- How long a lane at a limit is left alone: until a place may have come free.
 -- Lanes of one endpoint are looked at together, or one of them could take
 -- every place that comes free.
@@ -17,9 +18,50 @@ local LIMITED, RESTRAINED = 10, 100
 local STEP, STEPS = 1000, 10
 local now = now_ms()
 local room = math.min(batch, cap - redis.call('LLEN', ready))
-local quantum = math.max(1, math.ceil(room / math.max(1, #KEYS - FIRST + 1)))
-local gates = redis.call('EXISTS', held) == 1
 local reply = { now, -1, 0 }
+local special = redis.call('EXISTS', held, topics)
+local gates = special > 0 and redis.call('EXISTS', held) == 1
+
+-- The limits of the topics that have some, with what is left of them for now.
+local limits = {}
+if special > (gates and 1 or 0) then
+  local names = {}
+  for i = FIRST_ARG, #ARGV, 2 do
+    names[#names + 1] = ARGV[i]
+  end
+  limits = limits_of(topics, names)
+  for topic, of in pairs(limits) do
+    if of.concurrency > 0 then
+      local out_now = redis.call('HMGET', counts, topic .. '|' .. READY, topic .. '|' .. RUNNING)
+      of.free = math.max(0, of.concurrency - (out_now[1] or 0) - (out_now[2] or 0))
+    end
+    if of.interval > 0 then
+      of.next = tonumber(redis.call('HGET', tokens, topic) or 0)
+      if of.next < now - PACE_SLACK then
+        of.next = now
+      end
+      of.unserved, of.served = {}, {}
+    end
+  end
+end
+
+-- allowed is how many jobs a topic's rate lets go now.
+local function allowed(of)
+  if of.next > now then
+    return 0
+  end
+  return math.floor((now - of.next) / of.interval) + 1
+end
+
+-- quantum is a lane's share of the room that there was at first.
+local room_at_first, weights = room, 0
+for i = FIRST_ARG, #ARGV, 2 do
+  local of = limits[topic_of(ARGV[i])]
+  weights = weights + (of and of.weight or DEFAULT_WEIGHT)
+end
+local function quantum(of)
+  return math.max(1, math.ceil(room_at_first * (of and of.weight or DEFAULT_WEIGHT) / math.max(1, weights)))
+end
 
 -- gate gives until when an endpoint is held (or nil), and what it is limited to
 -- while it is probed or ramps up (or nil). A gate that stands open is removed.
@@ -54,22 +96,16 @@ local function out_of(endpoint)
   return outs[endpoint]
 end
 
--- places is how many more jobs of a lane may go out, nil for any number.
-local function places(lane, bucket, lane_limit, restraint)
-  local limit, free = nil, nil
+-- places is how many more jobs of a lane's endpoint may go out, nil for any number.
+local function places(lane, lane_limit, restraint)
+  local limit = nil
   if endpoint_limit > 0 then
     limit = math.max(endpoint_limit, lane_limit)
   end
   if restraint then
     limit = math.min(limit or restraint, restraint)
   end
-  if limit then
-    free = limit - out_of(endpoint_of(lane))
-  end
-  if lane_limit > 0 then
-    free = math.min(free or lane_limit, lane_limit - redis.call('ZCOUNT', bucket, '-inf', '(0'))
-  end
-  return free and math.max(0, free)
+  return limit and math.max(0, limit - out_of(endpoint_of(lane)))
 end
 
 -- take carries entries (id and score in turn) of a lane, and says how many.
@@ -96,38 +132,85 @@ local function take(lane, bucket, entries)
   return #hints
 end
 
--- serve carries a lane's share, and says when it next needs a look.
-local function serve(lane, bucket, lane_limit, restraint)
-  local share = math.min(quantum, room)
+-- await_place puts a lane where one is called from when a place comes free.
+local function await_place(lane, bucket, own)
+  redis.call('ZADD', places_key, 0, own and '=' .. lane or lane)
+  local till = now + (own and LANE_LOOK or UNCALLED)
+  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
+  local state, ms = place(tonumber(first))
+  return state >= READY and math.min(till, ms) or till
+end
+
+-- serve carries a lane's share, and says when it next needs a look; false if that
+-- is decided later.
+local function serve(lane, bucket, lane_limit, restraint, of)
+  local share = math.min(quantum(of), room)
+  local paced = of and of.next
+  if paced then
+    share = math.min(share, allowed(of))
+  end
+  local before = share
   -- What is out and lapsed comes first: it holds places of the limits.
-  share = share - take(lane, bucket, redis.call('ZRANGE', bucket, '-inf',
-    '(' .. string.format('%.0f', now + 1 - BASE), 'BYSCORE', 'LIMIT', 0, share, 'WITHSCORES'))
-  local free = places(lane, bucket, lane_limit, restraint)
-  local limited = free and free < share
-  share = math.min(share, free or share)
   if share > 0 then
-    local taken = take(lane, bucket, redis.call('ZRANGE', bucket, 0, '(' .. string.format('%.0f', now + 1), 'BYSCORE',
-      'LIMIT', 0, share, 'WITHSCORES'))
-    if free then
+    share = share - take(lane, bucket, redis.call('ZRANGE', bucket, '-inf',
+      '(' .. string.format('%.0f', now + 1 - BASE), 'BYSCORE', 'LIMIT', 0, share, 'WITHSCORES'))
+  end
+  local at_endpoint = places(lane, lane_limit, restraint)
+  local own = lane_limit > 0 and math.max(0, lane_limit - redis.call('ZCOUNT', bucket, '-inf', '(0')) or nil
+  local of_topic = of and of.free
+  local free = math.min(at_endpoint or share, own or share, of_topic or share)
+  local limited = free < share
+  local rest = math.min(share, free)
+  local taken = 0
+  if rest > 0 then
+    taken = take(lane, bucket, redis.call('ZRANGE', bucket, 0, '(' .. string.format('%.0f', now + 1), 'BYSCORE',
+      'LIMIT', 0, rest, 'WITHSCORES'))
+    if at_endpoint then
       local endpoint = endpoint_of(lane)
       outs[endpoint] = out_of(endpoint) + taken
     end
+    if of_topic then
+      of.free = of_topic - taken
+    end
+  end
+  if paced then
+    taken = taken + before - share
+    of.next = of.next + taken * of.interval
+    of.taken = (of.taken or 0) + taken
   end
   local look = next_look(bucket)
   if not look or look > now then
     return look
+  elseif paced and allowed(of) == 0 then
+    local waiting = taken > 0 and of.served or of.unserved
+    waiting[#waiting + 1] = lane
+    return false
   elseif not limited then
     return now -- more is due: to the back of the line, behind lanes that became due before
+  elseif at_endpoint ~= free and (own == free or of_topic == free) then
+    return await_place(lane, bucket, own == free)
   end
   local pause = restraint and RESTRAINED or LIMITED
   return (math.floor(now / pause) + 1) * pause
 end
 
+local function write_look(lane, look)
+  if look then
+    redis.call('ZADD', lanes, look, lane)
+  else
+    redis.call('ZREM', lanes, lane)
+  end
+end
+
 for i = 0, #KEYS - FIRST do
-  local lane, bucket, lane_limit = ARGV[FIRST + 2 * i], KEYS[FIRST + i], tonumber(ARGV[FIRST + 2 * i + 1])
+  local lane, bucket, lane_limit = ARGV[FIRST_ARG + 2 * i], KEYS[FIRST + i], tonumber(ARGV[FIRST_ARG + 2 * i + 1])
+  local of = limits[topic_of(lane)]
   local till, restraint
   if gates then
     till, restraint = gate(endpoint_of(lane))
+  end
+  if of and of.paused then
+    till = now + UNCALLED
   end
   local look
   if till then
@@ -135,7 +218,10 @@ for i = 0, #KEYS - FIRST do
       look = till
     end
   elseif room > 0 then
-    look = serve(lane, bucket, lane_limit, restraint)
+    if of and of.free then
+      redis.call('ZREM', places_key, lane)
+    end
+    look = serve(lane, bucket, lane_limit, restraint, of)
   else
     -- Not served this time: it keeps its place in the line.
     look = next_look(bucket)
@@ -143,11 +229,32 @@ for i = 0, #KEYS - FIRST do
       look = tonumber(redis.call('ZSCORE', lanes, lane) or look)
     end
   end
-  if look then
-    redis.call('ZADD', lanes, look, lane)
-  else
-    redis.call('ZREM', lanes, lane)
+  if look ~= false then
+    write_look(lane, look)
   end
+end
+
+-- Lanes that wait for the rate of their topic get their turns: one each time that
+-- it allows a job. Others are called for places that are left: whoever was called
+-- before may have had no use for one.
+for topic, of in pairs(limits) do
+  if of.taken then
+    redis.call('HSET', tokens, topic, string.format('%.3f', of.next))
+  end
+  local turn = 0
+  for _, waiting in ipairs({ of.unserved or {}, of.served or {} }) do
+    for _, lane in ipairs(waiting) do
+      local look = math.max(math.ceil(of.next + turn * of.interval), now + (of.interval < PACE_GAP and PACE_GAP or 1))
+      write_look(lane, look)
+      turn = turn + 1
+    end
+  end
+  if of.free and of.free > 0 and room > 0 then
+    call_lane(places_key, topic, now)
+  end
+end
+for lane in pairs(earlier) do
+  redis.call('ZADD', lanes, 'LT', now, lane)
 end
 write_counts(counts, out)
 local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]

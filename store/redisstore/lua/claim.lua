@@ -1,10 +1,10 @@
 -- Claims jobs that are due and not leased. Run again with the same nonce it
 -- gives the same answer.
--- KEYS lanes counts out, then of each lane: bucket
--- ARGV nonce lease margin, then for each job no more than what batch needs
+-- KEYS lanes counts out held topics places, then of each lane: bucket
+-- ARGV nonce lease margin channel, then for each job no more than what batch needs
 -- Returns now, then for each claimed job: its number (from 1), the state that
 --   it was claimed from, its head and body (without the log).
-local lanes, counts, out = KEYS[1], KEYS[2], KEYS[3]
+local lanes, counts, out, held, topics, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local reply = { now }
@@ -21,8 +21,28 @@ local function answer(n, j, from, h, rec)
   reply[i + 1], reply[i + 2], reply[i + 3] = n, from, rec
 end
 
-local jobs = batch(3, 1, 3, 3)
+local jobs = batch(6, 1, 4, 3)
 read_scores(jobs)
+local limits, gave_back = {}, false
+if redis.call('EXISTS', topics) == 1 then
+  local lanes_of_jobs = {}
+  for _, j in ipairs(jobs) do
+    lanes_of_jobs[j.lane.name] = j.lane.name
+  end
+  limits = limits_of(topics, lanes_of_jobs)
+end
+
+-- give_back puts a job that was carried where it was before.
+local function give_back(j, h)
+  local next = number(h[NEXT], h[DUE])
+  local wake = h[CREATED] + math.min(next, number(h[EXPIRES], next))
+  write('ZADD', j.lane.bucket, score(h[STATE], wake), j.id)
+  j.score = nil
+  count(j.lane.name, READY, -1)
+  count(j.lane.name, h[STATE], 1)
+  gave_back = true
+end
+
 for n, j in ipairs(jobs) do
   local rec = not seen[j.name] and j.score and records[j.name]
   local h = rec and parse(rec)
@@ -33,6 +53,12 @@ for n, j in ipairs(jobs) do
       local by, from = string.match(h[NONCE], '^(.*):(%d)$')
       if by == nonce then
         answer(n, j, tonumber(from), h, rec)
+      end
+    elseif limits[j.lane.topic] and (limits[j.lane.topic].paused or state ~= READY) then
+      -- What a limit keeps is not claimed.
+      if state == READY and h[STATE] < READY then
+        seen[j.name] = true
+        give_back(j, h)
       end
     elseif state == READY or deadline <= now then
       local from = state
@@ -61,5 +87,9 @@ for n, j in ipairs(jobs) do
 end
 write_all()
 write_counts(counts, out)
-write_lanes(lanes, nil, nil, now)
+if gave_back then
+  write_lanes(lanes, held, places, ARGV[4], now)
+else
+  write_lanes(lanes, nil, nil, nil, now)
+end
 return reply

@@ -1,10 +1,11 @@
 -- Reads at one instant what keeps a job from its next attempt.
--- KEYS page bucket lanes out held ready
--- ARGV topic/id id lane
+-- KEYS page bucket lanes out held ready topics tokens counts
+-- ARGV topic/id id lane topic
 -- Returns now, jobs of the lane due before it, jobs of the endpoint out, of the
 --   lane out, hints on the ready list, then, each false if there is none: the
 --   record, its score in the bucket, when the lane next needs a look, the
---   endpoint's gate.
+--   endpoint's gate, the topic's limits, its next token, and how many of its
+--   jobs are ready and how many running.
 local page, bucket, lanes, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local name, id, lane = ARGV[1], ARGV[2], ARGV[3]
 local endpoint = endpoint_of(lane)
@@ -23,4 +24,8 @@ return {
   s,
   redis.call('ZSCORE', lanes, lane),
   redis.call('HGET', held, endpoint),
+  redis.call('HGET', KEYS[7], ARGV[4]),
+  redis.call('HGET', KEYS[8], ARGV[4]),
+  redis.call('HGET', KEYS[9], ARGV[4] .. '|' .. READY),
+  redis.call('HGET', KEYS[9], ARGV[4] .. '|' .. RUNNING),
 }

@@ -20,9 +20,11 @@ local CREATED, DUE, EXPIRES, TIMEOUT, STATE, CANCEL, TRIES, TOKEN, VERSION, NEXT
 local FRESH = '^(%d+) (%-?%d+)\n()'
 local HEAD = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%d*) (%S*) (%S*) (%S*)\n()'
 
+local micros = 0 -- of the second: as good as a random number
 local function now_ms()
   local t = redis.call('TIME')
-  return t[1] * 1000 + math.floor(t[2] / 1000)
+  micros = tonumber(t[2])
+  return t[1] * 1000 + math.floor(micros / 1000)
 end
 
 -- parse reads the head of a record, all but the state and the body's place as
@@ -158,11 +160,48 @@ local function look_at(lane, ms)
   end
 end
 
--- write_lanes lowers the gathered lanes; held may be nil. It tells the
+-- Lanes that wait for a place, because as many jobs of their topic are out as may
+-- be, stand in places. One that waits for a place of its own stands there as
+-- '=' .. lane.
+
+-- call_lane has one lane of a topic looked at that waits for a place, any of them.
+local function call_lane(places, topic, now)
+  local first, last = '[' .. topic .. '|', '(' .. topic .. '}'
+  local waiting = redis.call('ZLEXCOUNT', places, first, last)
+  if waiting == 0 then
+    return
+  end
+  local lane = redis.call('ZRANGE', places, first, last, 'BYLEX', 'LIMIT', micros % waiting, 1)[1]
+  redis.call('ZREM', places, lane)
+  look_at(lane, now)
+end
+
+-- call_lanes has lanes looked at for places that came free, by what was counted.
+local function call_lanes(places, now)
+  for lane, states in pairs(counted) do
+    local free = -((states[READY] or 0) + (states[RUNNING] or 0))
+    if free > 0 and redis.call('ZREM', places, '=' .. lane) == 1 then
+      look_at(lane, now)
+    end
+    for _ = 1, free do
+      call_lane(places, string.match(lane, '^[^|]*'), now)
+    end
+  end
+end
+
+-- write_lanes lowers the gathered lanes; held and places may be nil. It tells the
 -- carriers (channel may be nil) when one of them is now the earliest of all.
-local function write_lanes(lanes, held, channel, now)
+local function write_lanes(lanes, held, places, channel, now)
+  local holds = false
+  if places then
+    holds = redis.call('EXISTS', held, places) > 0
+    if holds and redis.call('EXISTS', places) == 1 then
+      call_lanes(places, now)
+    end
+  elseif held then
+    holds = redis.call('EXISTS', held) == 1
+  end
   local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
-  local holds = held and redis.call('EXISTS', held) == 1
   local woken = false
   for lane, ms in pairs(earlier) do
     local till = holds and held_till(held, lane, now)

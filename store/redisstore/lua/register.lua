@@ -1,16 +1,45 @@
 -- Takes jobs in whose keys are free. Refused when Redis is full: no allow-oom.
--- KEYS lanes counts held, then of each lane: bucket
+-- KEYS lanes counts held topics, then of each lane: bucket
 -- ARGV channel, then for each job: body (uid and spec) delay at ttl timeout biz
 --      (delay -1: due at at; biz: number of its index, 0 for none)
--- Returns now, then for each job '' when it was taken in, or the record that has the key.
-local lanes, counts, held = KEYS[1], KEYS[2], KEYS[3]
+-- Returns now, then for each job '' when it was taken in, the record that has the
+--   key, or 'full' or 'draining' when its topic takes no more.
+local lanes, counts, held, topics = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(3, 1, 1, 9)
+local jobs, others = batch(4, 1, 1, 9)
+local special = redis.call('EXISTS', held, topics) > 0
+local limits, rooms = {}, {}
+if special then
+  local names = {}
+  for _, j in ipairs(jobs) do
+    names[j.lane.name] = j.lane.name
+  end
+  limits = limits_of(topics, names)
+end
+
+-- refusal is why a topic takes no job, or nil.
+local function refusal(topic)
+  local of = limits[topic]
+  if not of then
+    return nil
+  elseif of.draining then
+    return 'draining'
+  end
+  rooms[topic] = rooms[topic] or room_in(of, counts, topic)
+  if rooms[topic] then
+    if rooms[topic] <= 0 then
+      return 'full'
+    end
+    rooms[topic] = rooms[topic] - 1
+  end
+end
+
 for n, j in ipairs(jobs) do
   local existing, a = records[j.name], j.args
-  if existing then
-    reply[n + 1] = existing
+  local refused = not existing and refusal(j.lane.topic)
+  if existing or refused then
+    reply[n + 1] = existing or refused
   else
     local due, ttl, timeout, biz = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 4]), ARGV[a + 5], others[ARGV[a + 6]]
     if due < 0 then
@@ -35,5 +64,5 @@ for n, j in ipairs(jobs) do
 end
 write_all()
 write_counts(counts)
-write_lanes(lanes, held, ARGV[1], now)
+write_lanes(lanes, special and held or nil, nil, ARGV[1], now)
 return reply

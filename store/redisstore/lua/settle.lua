@@ -1,11 +1,11 @@
 -- Writes down what came of claims, for those whose token is still current.
--- KEYS lanes counts out held deads, then of each lane: bucket ended
+-- KEYS lanes counts out held deads places, then of each lane: bucket ended
 -- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, then for each job:
 --      token to delay if_cancelled tries (attempts snoozes lapses) reason attempt biz (number of its index, 0 for none)
 --      dead (number of its group of dead letters, 0 unless to is dead)
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
 --   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
-local lanes, counts, out, held, deads = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lanes, counts, out, held, deads, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 local reply = { now }
@@ -81,7 +81,7 @@ local function continue(j, h, rest, attempt, delay)
   count(lane.name, state, 1)
 end
 
-local jobs, others = batch(5, 2, 4, 12)
+local jobs, others = batch(6, 2, 4, 12)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
@@ -114,5 +114,5 @@ for lane, bucket in pairs(emptied) do
   drop_lane(lanes, bucket, lane)
 end
 write_counts(counts, out)
-write_lanes(lanes, held, ARGV[1], now)
+write_lanes(lanes, held, places, ARGV[1], now)
 return reply

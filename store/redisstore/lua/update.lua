@@ -1,12 +1,14 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads
+-- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places
 -- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      record (the new one; '' forgets the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
 --      old_group new_group (of dead letters)
--- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there.
+--      obey (1: a job that was not unfinished before is subject to the limits of its topic)
+-- Returns 1 when it is done, 2 when an earlier run did it, 0 when something else stands there,
+--   3 when the topic is full, 4 when it is draining.
 local lanes, counts, out, held, page, old_bucket, new_bucket, old_dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -27,6 +29,17 @@ if rec then
   from = h[STATE]
 elseif uid ~= '' then
   return 0
+end
+
+if ARGV[15] == '1' and state < FINAL and (not from or from >= FINAL) then
+  local topic = topic_of(new_lane)
+  local limits = limits_of(KEYS[14], { new_lane })[topic]
+  local room = limits and room_in(limits, counts, topic)
+  if limits and limits.draining then
+    return 4
+  elseif room and room <= 0 then
+    return 3
+  end
 end
 
 if record == '' then
@@ -80,5 +93,5 @@ if record ~= '' then
   count(new_lane, state, 1)
 end
 write_counts(counts, out)
-write_lanes(lanes, held, ARGV[1], now)
+write_lanes(lanes, held, KEYS[15], ARGV[1], now)
 return 1

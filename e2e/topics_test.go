@@ -1,0 +1,229 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+)
+
+// onBothBackends runs a test on an embedded node, and on two nodes with a Redis.
+func onBothBackends(t *testing.T, test func(t *testing.T, nodes []*node)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, []*node{startEmbedded(t, shipped)})
+	})
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, startNodes(t, shipped, "a b", testenv.StartRedis(t).URL()))
+	})
+}
+
+// last is another node than the first, if there is one.
+func last(nodes []*node) *node { return nodes[len(nodes)-1] }
+
+func putTopic(t testing.TB, n *node, topic string, settings map[string]any) {
+	t.Helper()
+	must(t, http.StatusOK, "PUT", n.base()+"/v1/topics/"+topic, settings)
+}
+
+func tellTopic(t testing.TB, n *node, topic, what string) {
+	t.Helper()
+	must(t, http.StatusOK, "POST", n.base()+"/v1/topics/"+topic+"/"+what, nil)
+}
+
+// registerDue registers jobs that are due now, in batches.
+func registerDue(t testing.TB, n *node, topic, url string, jobs int) {
+	t.Helper()
+	const perBatch = 500
+	for from := 0; from < jobs; from += perBatch {
+		var batch []registration
+		for i := from; i < min(jobs, from+perBatch); i++ {
+			batch = append(batch, registration{Topic: topic, ID: fmt.Sprint(i), URL: url})
+		}
+		must(t, http.StatusOK, "POST", n.base()+"/v1/jobs/batch", map[string]any{"jobs": batch})
+	}
+}
+
+func code(t testing.TB, a answer) string {
+	t.Helper()
+	var problem struct{ Code string }
+	a.into(t, &problem)
+	return problem.Code
+}
+
+// TestTopicCapacity: a topic with a capacity of 1 holds one unfinished job,
+// whoever of its nodes is asked.
+func TestTopicCapacity(t *testing.T) {
+	t.Parallel()
+	onBothBackends(t, func(t *testing.T, nodes []*node) {
+		a, b := nodes[0], last(nodes)
+		r := receiver.Start(t, receiver.Accept)
+		putTopic(t, a, "one", map[string]any{"capacity": 1})
+		first := registration{Topic: "one", ID: "first", URL: r.URL(), Delay: "1h"}
+		register(t, b.base(), first)
+		for _, n := range nodes {
+			refused := must(t, http.StatusTooManyRequests, "POST", n.base()+"/v1/jobs", registration{Topic: "one", ID: "second", URL: r.URL()})
+			if got := code(t, refused); got != "topic_full" {
+				t.Errorf("the second job is refused with %s", got)
+			}
+			must(t, http.StatusOK, "POST", n.base()+"/v1/jobs", first)
+		}
+		must(t, http.StatusOK, "POST", a.base()+"/v1/jobs/one/first/run", nil)
+		awaitDelivered(t, b.base(), "one", 1)
+		register(t, b.base(), registration{Topic: "one", ID: "second", URL: r.URL()})
+		awaitDelivered(t, a.base(), "one", 2)
+	})
+}
+
+// TestTopicDrain: a topic that is drained takes nothing in, and delivers.
+func TestTopicDrain(t *testing.T) {
+	t.Parallel()
+	onBothBackends(t, func(t *testing.T, nodes []*node) {
+		a, b := nodes[0], last(nodes)
+		r := receiver.Start(t, receiver.Accept)
+		tellTopic(t, a, "t", "pause")
+		register(t, b.base(), registration{Topic: "t", ID: "before", URL: r.URL()})
+		tellTopic(t, b, "t", "drain")
+		refused := must(t, http.StatusConflict, "POST", a.base()+"/v1/jobs", registration{Topic: "t", ID: "later", URL: r.URL()})
+		if got := code(t, refused); got != "topic_draining" {
+			t.Errorf("a job is refused with %s", got)
+		}
+		awaitDelivered(t, a.base(), "t", 1)
+		tellTopic(t, a, "t", "resume")
+		register(t, b.base(), registration{Topic: "t", ID: "later", URL: r.URL()})
+		awaitDelivered(t, a.base(), "t", 2)
+	})
+}
+
+// pauseLimit is how soon after a pause deliveries end.
+const pauseLimit = time.Second
+
+// TestTopicPause: within a second of a pause nothing of the topic arrives any
+// more, from any node, also after a restart; others go on. Resumed, all of it is
+// delivered.
+func TestTopicPause(t *testing.T) {
+	t.Parallel()
+	onBothBackends(t, func(t *testing.T, nodes []*node) {
+		const jobs = 1000
+		a, b := nodes[0], last(nodes)
+		r := receiver.Start(t, func(receiver.Delivery) receiver.Answer { return receiver.Answer{Hold: 20 * time.Millisecond} })
+		putTopic(t, b, "t", map[string]any{"concurrency": 8})
+		registerDue(t, a, "t", r.URL(), jobs)
+		testenv.Eventually(t, deliverLimit, func() bool { return r.Count() > 20 }, "deliveries are under way")
+		tellTopic(t, b, "t", "pause")
+		paused := clock.Now()
+		register(t, a.base(), registration{Topic: "t", ID: "later", URL: r.URL()})
+		register(t, a.base(), registration{Topic: "other", ID: "free", URL: r.URL()})
+		awaitDelivered(t, b.base(), "other", 1)
+		pause(t, generous*pauseLimit)
+		stood := countOf(r, "t")
+		b.stop()
+		b.start()
+		pause(t, pauseLimit)
+		if now := countOf(r, "t"); now != stood || now >= jobs {
+			t.Errorf("%d deliveries a while after the pause, %d in the end, of %d jobs", stood, now, jobs)
+		}
+		var latest time.Duration
+		for _, d := range r.Deliveries() {
+			if d.Topic == "t" {
+				latest = max(latest, d.Arrived.Sub(paused))
+			}
+		}
+		t.Logf("the last delivery came %v after the pause", latest)
+		tellTopic(t, b, "t", "resume")
+		if states := awaitDelivered(t, a.base(), "t", jobs+1); states["delivered"] != jobs+1 {
+			t.Errorf("in the end: %v", states)
+		}
+	})
+}
+
+func countOf(r *receiver.Receiver, topic string) int {
+	n := 0
+	for _, d := range r.Deliveries() {
+		if d.Topic == topic {
+			n++
+		}
+	}
+	return n
+}
+
+// openRequests counts the requests of a topic that are open at a receiver.
+type openRequests struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (o *openRequests) plan(d receiver.Delivery) receiver.Answer {
+	if d.Topic != "t" {
+		return receiver.Answer{}
+	}
+	o.mu.Lock()
+	o.now++
+	o.most = max(o.most, o.now)
+	o.mu.Unlock()
+	_ = job.Sleep(context.Background(), clock, 15*time.Millisecond)
+	o.mu.Lock()
+	o.now--
+	o.mu.Unlock()
+	return receiver.Answer{}
+}
+
+// TestTopicConcurrency: with a concurrency of 3 there is never a fourth request
+// open, over all nodes and endpoints.
+func TestTopicConcurrency(t *testing.T) {
+	t.Parallel()
+	onBothBackends(t, func(t *testing.T, nodes []*node) {
+		const jobs = 200
+		var open openRequests
+		first, second := receiver.Start(t, open.plan), receiver.Start(t, open.plan)
+		putTopic(t, nodes[0], "t", map[string]any{"concurrency": 3})
+		for i := range jobs {
+			r := []*receiver.Receiver{first, second}[i%2]
+			register(t, nodes[i%len(nodes)].base(), registration{Topic: "t", ID: fmt.Sprint(i), URL: r.URL()})
+		}
+		if states := awaitDelivered(t, nodes[0].base(), "t", jobs); states["delivered"] != jobs {
+			t.Errorf("in the end: %v", states)
+		}
+		if open.most != 3 {
+			t.Errorf("%d requests were open at a time, want 3", open.most)
+		}
+	})
+}
+
+// TestTopicRate: a rate holds over all nodes, evenly spread. How well it is used
+// depends on the machine; make test asks for half of it.
+func TestTopicRate(t *testing.T) {
+	t.Parallel()
+	onBothBackends(t, func(t *testing.T, nodes []*node) {
+		const rate = 50
+		seconds := sized(8, 30)
+		r := receiver.Start(t, receiver.Accept)
+		tellTopic(t, nodes[0], "t", "pause")
+		registerDue(t, nodes[0], "t", r.URL(), 5000)
+		putTopic(t, last(nodes), "t", map[string]any{"rate": rate})
+		tellTopic(t, last(nodes), "t", "resume")
+		pause(t, time.Duration(seconds)*time.Second)
+		tellTopic(t, nodes[0], "t", "pause")
+		all := r.Deliveries()
+		if len(all) < rate*seconds/2 {
+			t.Fatalf("%d deliveries within %d seconds at %d/s", len(all), seconds, rate)
+		}
+		took := all[len(all)-1].Arrived.Sub(all[0].Arrived)
+		if most := int(took.Seconds()*rate) + rate/2; len(all) > most {
+			t.Errorf("%d deliveries within %v at %d/s", len(all), took, rate)
+		}
+		perSecond := map[int]int{}
+		for _, d := range all {
+			perSecond[int(d.Arrived.Sub(all[0].Arrived).Seconds())]++
+		}
+		t.Logf("%d deliveries within %v, by second: %v", len(all), took, perSecond)
+	})
+}

@@ -1,0 +1,304 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/events"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	channel = "topics" // tells that a topic changed
+	// compareEvery is how often documents and limits are compared unasked.
+	compareEvery = 15 * time.Second
+	retryPause   = time.Second
+	callTimeout  = 5 * time.Second
+	// maxTries bounds how often a change is begun again because another one came
+	// in between.
+	maxTries = 10
+)
+
+// Store is what topics need of a store. Every store.Store is one.
+type Store interface {
+	store.Documents
+	store.Messaging
+	store.Limiting
+}
+
+// Options of New. Only Store has no default.
+type Options struct {
+	Store   Store
+	Clock   job.Clock             // nil: the machine's
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: nowhere
+	// Emit tells watchers; nil: nobody watches.
+	Emit func(e ...events.Event)
+}
+
+// Manager changes topics, and knows them. Its methods are safe for concurrent
+// use.
+type Manager struct {
+	o     Options
+	known atomic.Pointer[map[string]Topic]
+	// turn is held while what the store has is compared with the documents. Then
+	// unsure may be used: topics of which the store may not have done all that it
+	// was told.
+	turn   sync.Mutex
+	unsure map[string]bool
+}
+
+// New makes a Manager. It knows topics once Load has succeeded.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil {
+		return nil, errors.New("topics: Options.Store is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Emit == nil {
+		o.Emit = func(...events.Event) {}
+	}
+	m := &Manager{o: o, unsure: map[string]bool{}}
+	m.known.Store(&map[string]Topic{})
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(gauges{m}); err != nil {
+			return nil, fmt.Errorf("topics: registering metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Defaults are what the topic's jobs are registered with, as far as this node
+// knows; nil: there are none.
+func (m *Manager) Defaults(topic string) *job.Defaults {
+	t, ok := (*m.known.Load())[topic]
+	if !ok {
+		return nil
+	}
+	return &t.Settings.Defaults
+}
+
+// Get gives one topic, as it stands now.
+func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
+	t, _, err := m.read(ctx, topic)
+	return t, err
+}
+
+// List gives all topics that are not as all others are, by name. Those that
+// cannot be read, of a newer version perhaps, are left out.
+func (m *Manager) List(ctx context.Context) ([]Topic, error) {
+	all, err := m.readAll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Topic, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[name])
+	}
+	return list, nil
+}
+
+// Put replaces the settings of a topic.
+func (m *Manager) Put(ctx context.Context, topic string, s Settings) (Topic, error) {
+	if err := s.Check(); err != nil {
+		return Topic{}, err
+	}
+	return m.change(ctx, topic, func(t *Topic) { t.Settings = s })
+}
+
+// Delete forgets the settings of a topic; ErrNotFound when it has none. Its
+// status stays.
+func (m *Manager) Delete(ctx context.Context, topic string) error {
+	had := false
+	_, err := m.change(ctx, topic, func(t *Topic) {
+		had = !t.Settings.Empty()
+		t.Settings = Settings{}
+	})
+	if err == nil && !had {
+		return ErrNotFound
+	}
+	return err
+}
+
+// eventOf is what watchers are told of a status.
+var eventOf = map[Status]events.Type{
+	Active: events.TopicResumed, Paused: events.TopicPaused, Draining: events.TopicDraining,
+}
+
+// SetStatus pauses, drains or resumes a topic.
+func (m *Manager) SetStatus(ctx context.Context, topic string, s Status) (Topic, error) {
+	now := job.InstantOf(m.o.Clock.Now())
+	changed := false
+	t, err := m.change(ctx, topic, func(t *Topic) {
+		if changed = t.Status != s; !changed {
+			return
+		}
+		t.Status, t.Since = s, now
+		if s == Active {
+			t.Since = 0
+		}
+	})
+	if err == nil && changed {
+		m.o.Emit(events.Event{Type: eventOf[s], At: now, Topic: topic})
+		m.o.Logger.InfoContext(ctx, "topic", "topic", topic, "status", s)
+	}
+	return t, err
+}
+
+// change lets alter alter a topic, and has the change obeyed. It may be repeated
+// after an error.
+func (m *Manager) change(ctx context.Context, topic string, alter func(t *Topic)) (Topic, error) {
+	for range maxTries {
+		t, version, err := m.read(ctx, topic)
+		if err != nil {
+			return Topic{}, err
+		}
+		alter(&t)
+		err = m.write(ctx, &t, version)
+		if errors.Is(err, store.ErrConflict) || version != 0 && errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return Topic{}, err
+		}
+		// The store has to obey whatever became of the client.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		if err := m.Compare(ctx); err != nil {
+			return Topic{}, err
+		}
+		if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
+			m.o.Logger.WarnContext(ctx, "other nodes learn later of a change of a topic", "topic", topic, "error", err)
+		}
+		return t, nil
+	}
+	return Topic{}, store.ErrConflict
+}
+
+// write stores a topic, or that there is nothing special about it.
+func (m *Manager) write(ctx context.Context, t *Topic, version uint64) error {
+	switch {
+	case !t.plain():
+		doc, err := t.document(version)
+		if err != nil {
+			return err
+		}
+		if _, err = m.o.Store.PutDocument(ctx, doc); err != nil {
+			return fmt.Errorf("store the topic %s: %w", t.Name, err)
+		}
+	case version != 0:
+		if err := m.o.Store.DeleteDocument(ctx, documentKind, t.Name, version); err != nil {
+			return fmt.Errorf("forget the topic %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// read gives a topic with the version of its document, 0 without one.
+func (m *Manager) read(ctx context.Context, topic string) (Topic, uint64, error) {
+	doc, err := m.o.Store.Document(ctx, documentKind, topic)
+	if errors.Is(err, store.ErrNotFound) {
+		return none(topic), 0, nil
+	}
+	if err != nil {
+		return Topic{}, 0, fmt.Errorf("read the topic %s: %w", topic, err)
+	}
+	t, err := decode(doc)
+	return t, doc.Version, err
+}
+
+func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
+	docs, err := m.o.Store.ListDocuments(ctx, documentKind)
+	if err != nil {
+		return nil, fmt.Errorf("read the topics: %w", err)
+	}
+	all := make(map[string]Topic, len(docs))
+	for _, d := range docs {
+		t, err := decode(d)
+		if err != nil {
+			m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; what is known of it stays", "topic", d.Name, "error", err)
+			var known bool
+			if t, known = (*m.known.Load())[d.Name]; !known {
+				continue
+			}
+		}
+		all[d.Name] = t
+	}
+	return all, nil
+}
+
+// Compare reads the topics, and has the store obey what it does not obey yet.
+func (m *Manager) Compare(ctx context.Context) error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	// What was told on an old reading may be wrong by now, so it is read again
+	// until it has not changed meanwhile.
+	for range maxTries {
+		all, err := m.readAll(ctx)
+		if err != nil {
+			return err
+		}
+		m.known.Store(&all)
+		told, err := m.tell(ctx, all)
+		if err != nil {
+			return err
+		}
+		if !told {
+			return nil
+		}
+	}
+	return nil // they go on changing, and who changes them tells the store
+}
+
+// tell has the store obey, and reports whether it did not yet.
+func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) {
+	obeyed, err := m.o.Store.Limits(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the limits of topics: %w", err)
+	}
+	told := false
+	set := func(topic string, l store.Limits) error {
+		told, m.unsure[topic] = true, true
+		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
+			return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
+		}
+		delete(m.unsure, topic)
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t := all[name]
+		l := t.limits()
+		now, some := obeyed[name] // zero ones are not the same in all shards
+		if now != l || some && now == (store.Limits{}) || m.unsure[name] {
+			if err := set(name, l); err != nil {
+				return told, err
+			}
+		}
+		delete(obeyed, name)
+	}
+	for name := range m.unsure {
+		if _, kept := all[name]; !kept {
+			obeyed[name] = store.Limits{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(obeyed)) {
+		if err := set(name, store.Limits{}); err != nil {
+			return told, err
+		}
+	}
+	return told, nil
+}

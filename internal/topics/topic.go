@@ -1,0 +1,117 @@
+package topics
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// ErrNotFound says that the topic has no settings.
+var ErrNotFound = errors.New("the topic has no settings")
+
+// Bounds of settings.
+const (
+	MaxCapacity    = 1_000_000_000
+	MaxRate        = 100_000
+	MinRate        = 0.001 // one delivery in 1000 seconds
+	MaxConcurrency = 100_000
+	MaxPriority    = 100
+	// DefaultPriority is the priority of topics that have none.
+	DefaultPriority = store.DefaultWeight
+)
+
+// Status is whether a topic takes jobs in and delivers them.
+type Status string
+
+// The statuses.
+const (
+	Active   Status = "active"
+	Paused   Status = "paused"   // jobs are taken in, none is delivered
+	Draining Status = "draining" // jobs are delivered, none is taken in
+)
+
+// Settings are what a client wants of a topic. Zero values mean none.
+type Settings struct {
+	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
+	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
+	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
+	Priority    int          `json:"priority,omitempty"`    // weight among the lanes of all topics
+	Defaults    job.Defaults `json:"defaults"`
+}
+
+// Empty reports whether there is nothing in them.
+func (s *Settings) Empty() bool {
+	d := &s.Defaults
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 &&
+		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0
+}
+
+// Check says what is wrong with the figures; a *job.ValidationError.
+func (s *Settings) Check() error {
+	var fields []job.FieldError
+	within := func(pointer string, value, least, most float64) {
+		if value != 0 && (value < least || value > most) {
+			fields = append(fields, job.FieldError{
+				Pointer: pointer, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for none", least, most),
+			})
+		}
+	}
+	within("/capacity", float64(s.Capacity), 1, MaxCapacity)
+	within("/rate", s.Rate, MinRate, MaxRate)
+	within("/concurrency", float64(s.Concurrency), 1, MaxConcurrency)
+	within("/priority", float64(s.Priority), 1, MaxPriority)
+	if len(fields) > 0 {
+		return &job.ValidationError{Fields: fields}
+	}
+	return nil
+}
+
+// Topic is a topic that is not as all others are.
+type Topic struct {
+	Name     string   `json:"-"`
+	Settings Settings `json:"settings"`
+	Status   Status   `json:"status"`
+	// Since is when a status other than Active began, by the clock of a node.
+	Since job.Instant `json:"since,omitempty"`
+}
+
+// none is a topic as all others are.
+func none(name string) Topic { return Topic{Name: name, Status: Active} }
+
+// plain: nothing of the topic has to be kept.
+func (t *Topic) plain() bool { return t.Status == Active && t.Settings.Empty() }
+
+// limits are what the store is told.
+func (t *Topic) limits() store.Limits {
+	s := &t.Settings
+	return store.Limits{
+		Paused: t.Status == Paused, Draining: t.Status == Draining,
+		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Priority,
+	}
+}
+
+// documentKind is the kind of documents that are topics, by their names.
+const documentKind = "topic"
+
+func (t *Topic) document(version uint64) (store.Document, error) {
+	data, err := json.Marshal(t)
+	if err != nil {
+		return store.Document{}, fmt.Errorf("encode the topic %s: %w", t.Name, err)
+	}
+	return store.Document{Kind: documentKind, Name: t.Name, Data: data, Version: version}, nil
+}
+
+// decode refuses what it does not know: a newer version may mean a limit by it.
+func decode(d store.Document) (Topic, error) {
+	t := none(d.Name)
+	decoder := json.NewDecoder(bytes.NewReader(d.Data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&t); err != nil {
+		return t, fmt.Errorf("decode the topic %s: %w", d.Name, err)
+	}
+	return t, nil
+}

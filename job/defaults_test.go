@@ -1,0 +1,81 @@
+package job
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func draftOf(t *testing.T, text string) *Draft {
+	t.Helper()
+	var d Draft
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+func TestDefaults(t *testing.T) {
+	limits := Limits{MaxBody: 1000, MaxTimeout: time.Minute}
+	zero, two := 0, 2
+	defaults, err := draftOf(t, `{"retry":{"steps":["1s"],"limit":2},"timeout":"5s","ttl":"1h","headers":{"x-a":"1","x-b":"2"}}`).Defaults(limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Defaults{
+		Retry: &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
+		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}},
+	}
+	if diff := cmp.Diff(want, defaults); diff != "" {
+		t.Fatalf("(-want +got):\n%s", diff)
+	}
+	for _, tc := range []struct {
+		name, draft string
+		want        Spec
+	}{
+		{"all", `{"url":"https://a.example"}`, Spec{
+			Retry: want.Retry, Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers,
+		}},
+		{"its own win", `{"url":"https://a.example","retry":{"limit":0},"timeout":"1s","ttl":"2h","headers":{"X-b":"own","A":"own"}}`, Spec{
+			Retry: &Retry{Limit: &zero}, Timeout: time.Second, TTL: 2 * time.Hour,
+			Headers: []Header{{"A", "own"}, {"X-A", "1"}, {"X-B", "own"}},
+		}},
+		{"the server's ladder", `{"url":"https://a.example","retry":{}}`, Spec{
+			Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers,
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := draftOf(t, tc.draft)
+			request, err := d.Registration(limits, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defaults.Apply(d, &request.Spec)
+			tc.want.URL = "https://a.example"
+			if diff := cmp.Diff(tc.want, request.Spec); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if diff := cmp.Diff(want, defaults); diff != "" {
+		t.Errorf("applying changed the defaults (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaultsAreChecked(t *testing.T) {
+	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":"1h","ttl":"0s","headers":{"Host":"x"}}`).Defaults(Limits{MaxTimeout: time.Minute})
+	var invalid *ValidationError
+	if !errors.As(err, &invalid) {
+		t.Fatalf("got %v", err)
+	}
+	var pointers []string
+	for _, f := range invalid.Fields {
+		pointers = append(pointers, f.Pointer)
+	}
+	if diff := cmp.Diff([]string{"/retry/limit", "/timeout", "/ttl", "/headers/Host"}, pointers); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,227 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// limits are those of a topic, with what is kept of its rate.
+type limits struct {
+	store.Limits
+	pace store.Pace // without a rate: zero
+}
+
+// SetLimits replaces the limits of a topic.
+func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.leave()
+	old, had := s.limits[topic]
+	if had && old.Limits == l {
+		return nil
+	}
+	delete(s.limits, topic)
+	if l != (store.Limits{}) {
+		fresh := &limits{Limits: l}
+		if l.Rate > 0 {
+			fresh.pace = store.PaceOf(l.Rate, 0)
+			if had && old.Rate == l.Rate {
+				fresh.pace = old.pace
+			}
+		}
+		s.limits[strings.Clone(topic)] = fresh
+	}
+	s.lanesOf(topic, func(lane *lane) {
+		s.stopWaiting(lane)
+		lane.limited = 0
+		s.look(lane, now)
+	})
+	return nil
+}
+
+// Limits gives the limits of all topics that have some.
+func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	all := make(map[string]store.Limits, len(s.limits))
+	for topic, l := range s.limits {
+		all[topic] = l.Limits
+	}
+	return all, nil
+}
+
+// admits says whether the topic takes another unfinished job: Created if so.
+func (s *Store) admits(topic string) store.RegisterOutcome {
+	l, ok := s.limits[topic]
+	switch {
+	case !ok:
+		return store.Created
+	case l.Draining:
+		return store.TopicDraining
+	case l.Capacity > 0 && s.unfinished(topic) >= int64(l.Capacity):
+		return store.TopicFull
+	}
+	return store.Created
+}
+
+// resumes is admits for a job that has ended and is to be sent again.
+func (s *Store) resumes(topic string) error {
+	switch s.admits(topic) {
+	case store.TopicDraining:
+		return store.ErrTopicDraining
+	case store.TopicFull:
+		return store.ErrTopicFull
+	}
+	return nil
+}
+
+func (s *Store) unfinished(topic string) int64 {
+	t, ok := s.topics.Get(topic)
+	if !ok {
+		return 0
+	}
+	var n int64
+	for state, count := range t.counts {
+		if !job.State(state).Final() {
+			n += count
+		}
+	}
+	return n
+}
+
+// out is how many of the topic's jobs are ready or running.
+func (s *Store) out(topic string) int {
+	t, ok := s.topics.Get(topic)
+	if !ok {
+		return 0
+	}
+	return int(t.counts[job.Ready] + t.counts[job.Running])
+}
+
+// share is how many jobs of a lane may be carried in one turn.
+func (l *limits) share(most int, now job.Instant) int {
+	if l == nil {
+		return most
+	}
+	if l.Weight > 0 {
+		most = max(1, most*l.Weight/store.DefaultWeight)
+	}
+	if l.Rate > 0 {
+		most = min(most, l.pace.Allowed(now))
+	}
+	return most
+}
+
+// placesOf is how many more jobs of a topic may go out.
+func (s *Store) placesOf(l *limits, topic string) int {
+	if l == nil || l.Concurrency == 0 {
+		return math.MaxInt
+	}
+	return max(0, l.Concurrency-s.out(topic))
+}
+
+// Lanes whose topic, or they themselves, have as many jobs out as may be wait in
+// line until one is called by a place that came free.
+
+func (s *Store) awaitPlace(l *lane, now job.Instant, pause time.Duration) {
+	line := s.waiting[l.Topic]
+	if line == nil {
+		line = btree.NewBTreeGOptions(byTicket, btree.Options{NoLocks: true})
+		s.waiting[l.Topic] = line
+	}
+	s.turns++
+	l.ticket = s.turns
+	line.Set(l)
+	l.limited = now.Add(pause)
+	s.queue(l, l.head(l.limited))
+}
+
+func byTicket(a, b *lane) bool { return a.ticket < b.ticket }
+
+func (s *Store) stopWaiting(l *lane) {
+	if l.ticket == 0 {
+		return
+	}
+	line := s.waiting[l.Topic]
+	line.Delete(l)
+	l.ticket = 0
+	if line.Len() == 0 {
+		delete(s.waiting, l.Topic)
+	}
+}
+
+// placeFree calls the lane that waits longest for a place of l's topic, and l
+// itself, which may have waited for its own.
+func (s *Store) placeFree(l *lane, now job.Instant) {
+	line := s.waiting[l.Topic]
+	if line == nil {
+		return
+	}
+	first, _ := line.Min()
+	s.call(first, now)
+	if l.ticket != 0 {
+		s.call(l, now)
+	}
+}
+
+func (s *Store) call(l *lane, now job.Instant) {
+	s.stopWaiting(l)
+	l.limited = 0
+	s.look(l, now)
+}
+
+// pass calls other lanes of topics that still have places: whoever was called
+// for them may have had no use for one.
+func (c *carrying) pass() {
+	for _, topic := range slices.Sorted(maps.Keys(c.met)) {
+		line := c.s.waiting[topic]
+		if line == nil || c.s.placesOf(c.s.limits[topic], topic) == 0 {
+			continue
+		}
+		if l, _ := line.Min(); l != nil {
+			c.s.call(l, c.now)
+		}
+	}
+}
+
+// paced are the lanes of a topic that wait for their turn by its rate.
+type paced struct{ unserved, served []*lane }
+
+// awaitTurn puts a lane aside until the call ends.
+func (c *carrying) awaitTurn(l *lane, served bool) {
+	c.s.unqueue(l)
+	p := c.paced[l.Topic]
+	if p == nil {
+		p = &paced{}
+		c.paced[l.Topic] = p
+	}
+	if served {
+		p.served = append(p.served, l)
+	} else {
+		p.unserved = append(p.unserved, l)
+	}
+}
+
+// spread gives lanes their turns: one each time that the rate allows a job.
+func (c *carrying) spread() {
+	for _, topic := range slices.Sorted(maps.Keys(c.paced)) {
+		p, pace := c.paced[topic], &c.s.limits[topic].pace
+		for n, l := range slices.Concat(p.unserved, p.served) {
+			l.limited = pace.Look(n, c.now)
+			c.s.queue(l, l.limited)
+		}
+	}
+}
