@@ -93,6 +93,9 @@ export interface DeadGroup {
 
 export interface TopicCounts {
   topic: string;
+  /** `active`, or how it is held up since when. */
+  status: 'active' | 'paused' | 'draining';
+  since: string | null;
   states: Record<State, number>;
 }
 
@@ -320,6 +323,9 @@ export const api = {
   replay: (a: JobName) => json<Job>('POST', job(a, 'replay')),
   topics: async (abort: AbortSignal) => (await json<{ data: TopicCounts[] }>('GET', '/v1/topics', undefined, abort)).data,
   topic: (name: string, abort: AbortSignal) => json<Topic>('GET', address(['v1', 'topics', name]), undefined, abort),
+  pauseTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'pause'])),
+  drainTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'drain'])),
+  resumeTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'resume'])),
   dead: (query: Query, abort: AbortSignal) =>
     json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
   dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations', { ...draft, dry_run: true }, abort),

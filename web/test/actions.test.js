@@ -201,6 +201,21 @@ test('a held endpoint is tried', async () => {
   await own.stop();
 });
 
+test('a topic is paused, drained and resumed', async () => {
+  await register({ topic: 'steered', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/topics/steered');
+  const status = async () => (await node.call('GET', '/v1/topics/steered')).status;
+  for (const [name, says, want] of [
+    ['Pause topic', 'Paused', 'paused'],
+    ['Drain topic', 'Draining', 'draining'],
+    ['Resume topic', 'Active', 'active'],
+  ]) {
+    await button(name).click();
+    await page.locator('.toolbar .state').filter({ hasText: says }).waitFor();
+    assert.equal(await status(), want);
+  }
+});
+
 test('a test is sent', async () => {
   await go('/endpoints');
   await button('Send a test…').click();

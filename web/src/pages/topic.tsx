@@ -1,9 +1,10 @@
 import { address } from '../address';
-import { api, dueRanges, states, type Topic } from '../api';
+import { api, dueRanges, mayChange, states, type Topic } from '../api';
 import { Bars } from '../components/bars';
-import { Loading, StateMark } from '../components/marks';
+import { Loading, StateMark, When } from '../components/marks';
+import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
-import { useResource } from '../live';
+import { refresh, useResource } from '../live';
 import { t } from '../text';
 import { CountLink } from './topics';
 
@@ -17,9 +18,43 @@ export function TopicPage({ topic: name }: { topic: string }) {
         </a>
       </p>
       <h1>{name}</h1>
+      {topic.data && <Status topic={topic.data} />}
       {topic.error && <ProblemNote error={topic.error} />}
       {topic.data ? <Details topic={topic.data} /> : !topic.error && <Loading />}
     </>
+  );
+}
+
+/** Whether its jobs are sent, and what changes that. */
+function Status({ topic: { topic, status, since } }: { topic: Topic }) {
+  const steer = async (call: (name: string) => Promise<Topic>) => {
+    try {
+      await call(topic);
+    } catch (error) {
+      notifyError(error);
+    }
+    refresh();
+  };
+  return (
+    <div class="toolbar">
+      <p class={`state topic-${status}`}>
+        <i class="dot" aria-hidden="true" />
+        {t(`topic.${status}`)}
+        {since && (
+          <>
+            {' · '}
+            <When at={since} />
+          </>
+        )}
+      </p>
+      {mayChange.value && (
+        <div class="actions">
+          {status !== 'active' && <button onClick={() => void steer(api.resumeTopic)}>{t('topic.resume')}</button>}
+          {status !== 'paused' && <button onClick={() => void steer(api.pauseTopic)}>{t('topic.pause')}</button>}
+          {status !== 'draining' && <button onClick={() => void steer(api.drainTopic)}>{t('topic.drain')}</button>}
+        </div>
+      )}
+    </div>
   );
 }
 
