@@ -57,7 +57,7 @@ type Limiting interface {
 const (
 	// UncalledLook is after how long a lane is looked at that is left alone until
 	// somebody calls it: its topic is paused, or has no place for more.
-	UncalledLook = time.Minute
+	UncalledLook = 5 * time.Minute
 	// LaneLook is the same of a lane with as many jobs out as CarryOptions.TopicLimits
 	// allow: not all carriers need be told the same.
 	LaneLook = 100 * time.Millisecond
