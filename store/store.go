@@ -89,7 +89,8 @@ const (
 )
 
 // Registration is a job to be taken in. A key whose job has ended may be
-// registered anew; its old record is replaced.
+// registered anew; its old record is replaced. The new job is that of Over then,
+// so the registrations of a key can be told apart by when they were created.
 type Registration struct {
 	Key        job.Key
 	UID        string
@@ -110,6 +111,15 @@ func (r Registration) Job(now job.Instant) job.Job {
 	if r.Spec.TTL > 0 {
 		j.ExpiresAt = now.Add(r.Spec.TTL)
 	}
+	return j
+}
+
+// Over is the new job, registered at now in the place of old. It is dated after
+// that, so that it can be told of two registrations of a key which came later,
+// whatever the clock does.
+func (r Registration) Over(old *job.Job, now job.Instant) job.Job {
+	j := r.Job(now)
+	j.CreatedAt = max(now, old.CreatedAt+1)
 	return j
 }
 

@@ -124,7 +124,10 @@ func judged(s *store.Standing, own, open *entryRow) (Difference, *entryRow) {
 // the store ended. That it was replaced is said of messages, too, whose
 // registration reached the store only after that of the other.
 func (e *entryRow) ended(s *store.Standing) bool {
-	if e.confirmed == superseded && e.state == job.Cancelled {
+	switch {
+	case e.confirmed == unconfirmed: // it was withdrawn
+		return false
+	case e.confirmed == superseded && (e.followed || e.state == job.Cancelled):
 		return e.followed
 	}
 	return e.version >= s.Version

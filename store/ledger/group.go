@@ -31,20 +31,23 @@ type target struct {
 // change is what a group does to a target.
 type change struct {
 	*target
-	put      *message    // everything is written anew
-	force    bool        // whatever the journal says
-	holds    bool        // the store has it, even if the journal has it as replaced
-	whole    bool        // put is all that its version is, so it may overwrite that, unless it undid an end
-	adopt    *job.Job    // written if there is no message yet
-	adopted  job.Instant // when the store had that
-	born     *job.Job    // as the store registered it, if the store was first
-	log      []flowRow   // written as far as the journal lacks them
-	progress *progress   // what changed after that
-	replaced job.Instant // when another registration took the key; comes last
-	settled  bool        // nothing needs to be remembered
-	rival    *found      // another message of its key that may be restored
-	// mayBeLate: other nodes may have written what came after.
-	mayBeLate bool
+	put       *message    // everything is written anew
+	force     bool        // whatever the journal says
+	holds     bool        // the store has it, even if the journal has it as replaced
+	whole     bool        // put is all that its version is, so it may overwrite that, unless it undid an end
+	adopt     *job.Job    // written if there is no message yet, or none that may be restored
+	adopted   job.Instant // when the store had that
+	born      *job.Job    // as the store registered it, if the store was first
+	log       []flowRow   // written as far as the journal lacks them
+	progress  *progress   // what changed after that
+	replaced  job.Instant // when another registration took the key; comes last
+	settled   bool        // nothing needs to be remembered
+	before    []string    // uids of registrations that it is known to have followed
+	gaveWay   job.Instant // when a registration took the key that the store has not heard of
+	withdrawn job.Instant // when it was given up, if nothing shows that the store took it
+	own       *found      // its message, if that was looked up
+	beaten    bool        // the store is known to have had another registration after it
+	last      job.Instant // when the last one was registered
 	// overtaken: put was not written, because another node has written what came
 	// after it. That may lack what only put has.
 	overtaken bool
@@ -57,7 +60,8 @@ type insertion struct {
 	message *message
 	of      *target
 	at      job.Instant
-	over    []string
+	over    []predecessor
+	after   []string // uids of registrations that the store had before this one came to the journal
 	// conflict is set if there is such a message, and this one was not added.
 	conflict bool
 }
@@ -140,9 +144,12 @@ func (g *group) insert(in *insertion) {
 }
 
 // taken adds a registration that the store took first.
-func (g *group) taken(m *message) {
+func (g *group) taken(m *message, old *job.Job) {
 	c := g.of(m.job.Key, m.job.UID)
 	c.adopt, c.adopted, c.born = &m.job, m.at, &m.job
+	if old != nil {
+		c.before = []string{old.UID}
+	}
 	g.flows = append(g.flows, flowRow{of: c.target, at: m.at, to: job.Waiting})
 }
 
@@ -162,10 +169,24 @@ func (g *group) replace(key job.Key, old *job.Job, at job.Instant) {
 	}
 }
 
+// withdraw ends a registration of which it is not known whether the store took
+// it, until the store shows that it did.
+func (g *group) withdraw(key job.Key, uid string, at job.Instant) {
+	c := g.of(key, uid)
+	c.withdrawn, c.settled = at, true
+}
+
 // confirm writes the times that the store gave to a registration.
 func (g *group) confirm(seq int64, j *job.Job) {
 	g.confirms = append(g.confirms, seq, int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt),
 		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
+}
+
+// took writes that the store took a registration, as confirm does, on a journal
+// in which other nodes may have ended it meanwhile, or what came before it.
+func (g *group) took(j *job.Job, at job.Instant, before []string) {
+	c := g.of(j.Key, j.UID)
+	c.adopt, c.adopted, c.born, c.before = j, at, j, before
 }
 
 // put writes a job anew, after an update.
@@ -189,6 +210,10 @@ func (g *group) ended(m *message) {
 	c := g.of(m.job.Key, m.job.UID)
 	c.put, c.settled = m, true
 }
+
+// showed writes a job as the store had it a moment ago, unless the journal is as
+// far.
+func (g *group) showed(m *message) { g.of(m.job.Key, m.job.UID).put = m }
 
 // holds writes a job that the store has, unless the journal is as far. The
 // journal may have taken it for replaced.
@@ -267,7 +292,8 @@ func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
 // committed remembers what the next groups will want to know.
 func (g *group) committed() {
 	for _, c := range g.order {
-		if c.settled || c.seq == 0 {
+		// Other nodes may go on with what this one registered.
+		if c.settled || c.seq == 0 || g.shared && c.born != nil && c.token == 0 {
 			delete(g.known, c.key)
 		} else {
 			g.known[c.key] = c.target

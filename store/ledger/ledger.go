@@ -148,7 +148,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := d.claim(ctx, s.pools, s.o.Shared); err != nil {
 		return err
 	}
-	if s.st, err = prepare(ctx, d, s.pools.write); err != nil {
+	if s.st, err = prepare(ctx, d, s.pools.write, s.o.Shared); err != nil {
 		return err
 	}
 	if s.compare, err = newComparer(ctx, s.read, d, s.inner); err != nil {

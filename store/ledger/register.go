@@ -50,22 +50,6 @@ func rounds(regs []store.Registration) [][]int {
 	return parts
 }
 
-// intake is one registration on its way. It is no part of what the caller gets,
-// who may have changed that when the last of it is written.
-type intake struct {
-	reg    store.Registration
-	result store.Registered
-	old    *job.Job // who holds the key, if anybody
-	unsure string   // uid of an earlier registration that got no answer from the store
-	// replaces an unfinished job: only the store can tell whether it may.
-	replaces bool
-
-	message   message
-	insertion *insertion // of that, once it is on its way
-	holder    *message   // who has the key, if that is somebody else after all
-	ended     *message   // what old came to, of which the journal may not know yet
-}
-
 func (s *Store) registerRound(ctx context.Context, regs []store.Registration, round []int, results []store.Registered) error {
 	keys := make([]job.Key, len(round))
 	for i, n := range round {
@@ -167,8 +151,7 @@ func (s *Store) judge(ctx context.Context, reg store.Registration) (*intake, err
 	case err != nil:
 		return nil, err
 	}
-	in.result = store.Registered{Outcome: reg.Against(&old), Job: old}
-	in.old, in.replaces = &old, !old.State.Final()
+	in.meets(&old)
 	return in, nil
 }
 
@@ -221,17 +204,9 @@ func (s *Store) accept(c *call, taken []*intake) error {
 			}
 			continue
 		}
-		var err error
-		j := in.reg.Job(now.Add(headStart))
-		j.CreatedAt = now
-		if in.message, err = newMessage(j, now); err != nil {
+		if err := in.prepare(s.o.Shared, now); err != nil {
 			return err
 		}
-		in.message.unconfirmed = true
-		if err := in.overEnded(s.o.Shared); err != nil {
-			return err
-		}
-		in.insertion = &insertion{message: &in.message, at: now, over: in.over()}
 		fresh = append(fresh, in)
 	}
 	if len(fresh) == 0 {
@@ -239,13 +214,7 @@ func (s *Store) accept(c *call, taken []*intake) error {
 	}
 	err := s.committer.commit(&entry{rows: c.take(3 * len(fresh)), bytes: sizeOf(fresh), add: func(g *group) {
 		for _, in := range fresh {
-			if in.ended != nil {
-				g.ended(in.ended)
-			}
-			if in.unsure != "" || in.old != nil && in.old.State == job.Dead {
-				g.replace(in.reg.Key, in.old, now)
-			}
-			g.insert(in.insertion)
+			in.accept(g)
 		}
 	}})
 	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
@@ -262,47 +231,17 @@ func sizeOf(taken []*intake) int64 {
 	return n
 }
 
-// overEnded notes what the job came to that a registration follows: the node
-// that knows may not have journalled it yet.
-func (in *intake) overEnded(shared bool) error {
-	if !shared || in.old == nil {
-		return nil
-	}
-	m, err := newMessage(*in.old, in.old.EndedAt)
-	in.ended = &m
-	return err
-}
-
-// over names the messages that a registration may take the place of.
-func (in *intake) over() []string {
-	uids := []string{in.unsure}
-	if in.old != nil {
-		uids = append(uids, in.old.UID)
-	}
-	return uids
-}
-
 // confirm writes what the store made of registrations. It waits for the commit
 // if the journal says something else than the answer will.
 func (s *Store) confirm(c *call, taken []*intake) error {
 	now := job.InstantOf(s.o.Clock.Now())
 	wait := false
 	for _, in := range taken {
-		created := in.result.Outcome == store.Created
-		if in.replaces && created {
-			var err error
-			if in.message, err = newMessage(in.result.Job, now); err != nil {
-				return err
-			}
+		contested, err := in.answered(s.o.Shared, now)
+		if err != nil {
+			return err
 		}
-		if s.o.Shared && !in.replaces && in.result.Outcome.Held() {
-			m, err := newMessage(in.result.Job, now)
-			if err != nil {
-				return err
-			}
-			in.holder = &m
-		}
-		wait = wait || in.replaces == created
+		wait = wait || contested || in.replaces == (in.result.Outcome == store.Created)
 	}
 	e := &entry{rows: c.take(len(taken)), bytes: sizeOf(taken), owed: true, add: func(g *group) {
 		for _, in := range taken {
@@ -321,21 +260,6 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 	return err
 }
 
-func (in *intake) confirm(g *group, now job.Instant) {
-	switch created := in.result.Outcome == store.Created; {
-	case created && in.replaces:
-		g.replace(in.reg.Key, in.old, now)
-		g.taken(&in.message)
-	case created:
-		g.confirm(in.insertion.of.seq, &in.result.Job)
-	case !in.replaces: // another process was faster
-		g.drops = append(g.drops, in.insertion.of)
-		if in.holder != nil {
-			g.holds(in.holder)
-		}
-	}
-}
-
 // adopt writes jobs that hold the keys of registrations and of which the
 // journal may not know, because the store's answer was lost.
 func (s *Store) adopt(c *call, adopted []*intake) error {
@@ -351,6 +275,7 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 	}
 	err := s.committer.commit(&entry{rows: c.take(2 * len(adopted)), add: func(g *group) {
 		for _, in := range adopted {
+			in.settleUnsure(g, now)
 			// Another node may have written what became of it since it was looked up.
 			g.rewritten(&in.message).holds = true
 		}

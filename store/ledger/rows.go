@@ -19,6 +19,7 @@ type message struct {
 	// unconfirmed: the store has not been asked yet.
 	unconfirmed bool
 	superseded  job.Instant // when another registration took the key, if it has
+	gaveWay     job.Instant // the same, while the store may not have that one
 }
 
 func newMessage(j job.Job, at job.Instant) (message, error) {
@@ -64,10 +65,11 @@ func (m *message) row(args []any, seq int64) []any {
 func (m *message) size() int64 { return int64(len(m.job.Spec.Body) + len(m.spec)) }
 
 func (m *message) doneAt() any {
-	if m.superseded != 0 {
-		return int64(m.superseded)
+	done := doneAt(m.job.State, m.job.EndedAt)
+	if gone := max(m.superseded, m.gaveWay); done == nil && gone != 0 {
+		return int64(gone)
 	}
-	return doneAt(m.job.State, m.job.EndedAt)
+	return done
 }
 
 func (m *message) confirmed() int64 {

@@ -106,26 +106,32 @@ type statements struct {
 }
 
 // prepare prepares the statements.
-func prepare(ctx context.Context, d dialect, db *sql.DB) (*statements, error) {
+// shared: other nodes write the journal, too.
+func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statements, error) {
 	st := statements{dialect: d}
+	last := ""
+	if shared {
+		last = " OR m.confirmed = 1"
+	}
 	for _, s := range []struct {
 		into  *bulk
 		cols  []column
 		shape shape
 	}{
-		// What there is of the keys: the message of the uid if that is known, and
-		// the one that may be restored.
+		// What there is of the keys: the message of the uid if that is known, the
+		// one that may be restored, and of several nodes' the one that the store is
+		// known to have had last.
 		{&st.lookup, lookupColumns, d.selected(`SELECT v.i, m.seq, m.uid, m.created, m.version, m.confirmed,
 			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END
 			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL ORDER BY m.seq`, lookupColumns)},
+			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL`+last+` ORDER BY m.seq`, lookupColumns)},
 		{&st.add, messageColumns, d.insert("message", messageColumns, false)},
 		{&st.put, messageColumns, d.insert("message", messageColumns, true)},
 		{&st.payload, payloadColumns, d.insert("payload", payloadColumns, true)},
 		// Another node may have been faster with what happened then.
 		{&st.confirm, confirmColumns, d.update(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
-			"message.confirmed = 0", confirmColumns)},
+			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
 		{&st.progress, progressColumns, d.update(assignAll(names(progressColumns)[1:]...),
 			"message.version < v.version AND (message.done_at IS NULL OR v.done_at IS NOT NULL) AND message.confirmed < 2",
 			progressColumns)},
@@ -163,13 +169,15 @@ func (st *statements) close() error {
 
 // Statements that are rare enough to be run as they are; each ? is a parameter.
 var (
-	// A job that was replaced is cancelled; a dead letter that gave way may age.
-	// Parameters: now, now, the reason, now, seq.
-	sqlReplace = fmt.Sprintf(`UPDATE message SET done_at = ?, updated = ?, confirmed = 2,
+	// A job that was replaced is cancelled; a dead letter that gave way may age;
+	// what has ended stays as it is. MySQL assigns one after the other, so what is
+	// looked at comes last. Parameters: now, the reason, now, confirmed, now, seq.
+	sqlReplace = fmt.Sprintf(`UPDATE message SET updated = CASE WHEN done_at IS NULL THEN ? ELSE updated END,
 		reason = CASE WHEN status < %[1]d THEN ? ELSE reason END,
 		ended_at = CASE WHEN status < %[1]d THEN ? ELSE ended_at END,
-		status = CASE WHEN status < %[1]d THEN %[2]d ELSE status END
-		WHERE seq = ? AND done_at IS NULL`, job.Delivered, job.Cancelled)
+		status = CASE WHEN status < %[1]d THEN %[2]d ELSE status END,
+		confirmed = ?, done_at = coalesce(done_at, ?)
+		WHERE seq = ? AND confirmed < 2`, job.Delivered, job.Cancelled)
 )
 
 const (

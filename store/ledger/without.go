@@ -49,6 +49,7 @@ func (s *Store) takeInWithout(ctx context.Context, c *call, taken []*intake) err
 // tookWithout writes what the store made of a registration, whatever the
 // journal has of it.
 func (in *intake) tookWithout(g *group, now job.Instant) {
+	in.settleUnsure(g, now)
 	if in.result.Outcome.Refused() {
 		return
 	}
@@ -62,13 +63,15 @@ func (in *intake) tookWithout(g *group, now job.Instant) {
 	if in.old != nil && (!in.old.State.Final() || in.old.State == job.Dead) {
 		g.replace(in.reg.Key, in.old, now)
 	}
-	g.taken(&in.message)
+	g.taken(&in.message, in.old)
 }
 
 // adoptWithout is adopt for when the journal cannot be written.
 func (s *Store) adoptWithout(c *call, adopted []*intake) {
+	now := job.InstantOf(s.o.Clock.Now())
 	c.journal(2*len(adopted), int(sizeOf(adopted)), func(g *group) {
 		for _, in := range adopted {
+			in.settleUnsure(g, now)
 			g.holds(&in.message)
 		}
 	})

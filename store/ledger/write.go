@@ -15,6 +15,8 @@ type writing struct {
 	ctx context.Context
 	tx  *sql.Tx
 	st  *statements
+
+	ends []ending
 }
 
 // write makes all changes of the group.
@@ -24,9 +26,8 @@ func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
 		w.writeProgress, w.writeRepeated,
-		// Keys are freed before they are taken: of what others wrote, and of what
-		// this group does not write itself.
-		w.endRivals, w.endReplaced,
+		// Keys are freed before they are taken.
+		w.endReplaced,
 		w.writePuts, w.writeInserts, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
@@ -57,19 +58,12 @@ type found struct {
 	open                             bool // it may be restored
 }
 
-// newerThan reports whether a message was registered later than a job that the
-// store has, or had.
-func (f *found) newerThan(j *job.Job) bool {
-	created := job.Instant(f.created)
-	return created > j.CreatedAt || created == j.CreatedAt && f.uid > j.UID
-}
-
 // resolve looks up the messages that are not known, and those in the way of
 // what is to be written.
 func (w *writing) resolve() error {
 	var args []any
 	for i, c := range w.order {
-		if c.seq == 0 || c.born != nil || w.looks && c.put != nil {
+		if c.seq == 0 || c.born != nil || w.looks && c.put != nil || w.shared && c.adopt != nil {
 			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
 		}
 	}
@@ -82,12 +76,20 @@ func (w *writing) resolve() error {
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
 	}
+	rivalries := w.rivalries(byIndex)
 	changes := len(w.order) // insertions may add some
-	for i, c := range w.order {
-		c.resolve(w.group, byIndex[i])
+	for _, c := range w.order {
+		if err := c.resolve(w); err != nil {
+			return err
+		}
 	}
 	for i, in := range w.inserts {
-		in.resolve(w.group, byIndex[changes+i])
+		in.resolve(w, byIndex[changes+i], rivalries[in.of.key])
+	}
+	for _, c := range w.order[:changes] {
+		if r := rivalries[c.key]; r != nil && r.changes[0] == c { // once, in a fixed order
+			w.endLosers(r)
+		}
 	}
 	return nil
 }
@@ -113,75 +115,16 @@ func (w *writing) lookUp(args []any) (map[int][]found, error) {
 	return byIndex, err
 }
 
-// pickFound gives the message of uid, and another one of the key that may be
-// restored. Without a uid it gives the latter, or else the latest.
-func pickFound(messages []found, uid string) (own, rival *found) {
+// pickOwn gives the message of uid. Without a uid it gives the one that may be
+// restored, or else the latest.
+func pickOwn(messages []found, uid string) (own *found) {
 	for i := range messages {
 		f := &messages[i]
-		switch {
-		case uid != "" && f.uid == uid:
-			own = f
-		case uid != "" && f.open:
-			rival = f
-		case uid == "" && (own == nil || !own.open || f.open):
+		if f.uid == uid || uid == "" && (own == nil || !own.open || f.open) {
 			own = f
 		}
 	}
-	return own, rival
-}
-
-func (c *change) resolve(g *group, messages []found) {
-	own, rival := pickFound(messages, c.uid)
-	if own != nil {
-		c.seq, c.uid = own.seq, own.uid
-		if c.born != nil && own.confirmed == unconfirmed { // its node died, or got no answer to its commit
-			g.confirm(own.seq, c.born)
-		}
-	}
-	if g.looks && own != nil && c.put != nil && c.late(own) {
-		c.put, c.overtaken = nil, own.confirmed != superseded
-	}
-	c.rival = rival
-	c.mayBeLate = g.shared && !c.force
-}
-
-// late reports whether the journal is further than what is to be put anew.
-func (c *change) late(own *found) bool {
-	switch {
-	case c.force:
-		return false
-	case own.confirmed == superseded:
-		return !c.holds
-	case c.whole && (own.open || c.put.job.State.Final()):
-		return own.version > int64(c.put.job.Version)
-	}
-	return own.version >= int64(c.put.job.Version)
-}
-
-// over reports whether the message of a job that the store has, or had, gives
-// way to its rival: a late one must not come back as the job of its key. In a
-// process of its own no change is late.
-func (c *change) over(j *job.Job) bool {
-	return c.rival != nil && c.mayBeLate && c.rival.confirmed != unconfirmed && c.rival.newerThan(j)
-}
-
-func (in *insertion) resolve(g *group, messages []found) {
-	own, rival := pickFound(messages, in.of.uid)
-	if own != nil {
-		in.of.seq = own.seq // a claim by another node was faster with it
-		return
-	}
-	switch {
-	case rival == nil:
-	case g.shared && !slices.Contains(in.over, rival.uid):
-		in.conflict = true
-	default:
-		c := g.of(in.of.key, rival.uid)
-		c.seq, c.settled = rival.seq, true
-		if c.replaced == 0 {
-			c.replaced = in.at
-		}
-	}
+	return own
 }
 
 // advance makes the message what became of it, if that is later.
@@ -266,44 +209,18 @@ func (c *change) repeat(s *settlement) []flowRow {
 	return []flowRow{s.flow}
 }
 
-// endRivals ends what other nodes wrote of keys that the store has given to
-// what this group writes.
-func (w *writing) endRivals() error {
-	for _, c := range w.order {
-		j := c.adopt
-		if c.put != nil {
-			j = &c.put.job
-		}
-		if c.rival == nil || j == nil || c.seq != 0 && c.put == nil {
-			continue
-		}
-		if c.over(j) {
-			continue
-		}
-		if err := w.end(c.rival.seq, j.CreatedAt); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // endReplaced ends messages whose keys were taken, and that are not written anew.
 func (w *writing) endReplaced() error {
 	for _, c := range w.order {
-		if c.replaced == 0 || c.seq == 0 || c.put != nil {
-			continue
-		}
-		if err := w.end(c.seq, c.replaced); err != nil {
-			return err
+		if c.replaced != 0 && c.seq != 0 && c.put == nil {
+			w.ends = append(w.ends, ending{c.seq, c.replaced, superseded})
 		}
 	}
-	return nil
-}
-
-func (w *writing) end(seq int64, now job.Instant) error {
-	at := int64(now)
-	if err := w.exec(sqlReplace, at, at, reasonReplaced, at, seq); err != nil {
-		return fmt.Errorf("end a replaced message: %w", err)
+	for _, e := range w.ends {
+		at := int64(e.at)
+		if err := w.exec(sqlReplace, at, reasonReplaced, at, e.confirmed, at, e.seq); err != nil {
+			return fmt.Errorf("end a replaced message: %w", err)
+		}
 	}
 	return nil
 }
@@ -379,14 +296,14 @@ func (c *change) anew() (*message, error) {
 			return nil, err
 		}
 	}
-	over := c.over(&m.job)
 	m.advance(c.progress)
 	switch {
 	case c.replaced != 0:
 		m.supersede(c.replaced)
-	case over:
-		m.supersede(m.at)
+	case c.beaten:
+		m.supersede(c.last)
 	}
+	m.gaveWay = c.gaveWay
 	return &m, nil
 }
 

@@ -47,6 +47,7 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 		if outcome := r.Against(&before); outcome != store.Created {
 			return store.Registered{Outcome: outcome, Job: before}, nil
 		}
+		j = r.Over(&before, now)
 		j.Token = old.token // so that no worker of the old job can settle the new one
 	}
 	if old == nil || old.state.Final() {

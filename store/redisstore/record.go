@@ -122,12 +122,17 @@ func (r *record) encode() ([]byte, error) {
 	return append(b, r.log...), nil
 }
 
-// since is a time as the head keeps it.
+// since is a time as the head keeps it. A job may be due before it was created,
+// by its date; the millisecond before stands for none, so it becomes the next.
 func (r *record) since(t job.Instant) int64 {
-	if t == 0 {
+	since := int64(t - r.CreatedAt)
+	switch {
+	case t == 0:
 		return none
+	case since == none:
+		return 0
 	}
-	return int64(t - r.CreatedAt)
+	return since
 }
 
 var errRecord = fmt.Errorf("redisstore: unreadable record: %w", store.ErrUnreadable)

@@ -111,7 +111,11 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			raw = current
 			continue
 		}
-		fresh, err := newRecord(reg.Job(now), nil)
+		j := reg.Job(now)
+		if old != nil {
+			j = reg.Over(&old.Job, now)
+		}
+		fresh, err := newRecord(j, nil)
 		if err != nil {
 			return store.Registered{}, err
 		}

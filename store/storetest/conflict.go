@@ -109,6 +109,19 @@ var conflictCases = []testCase{
 			f.settle(store.Applied, delivered(f.takeOne()))
 		}
 	}},
+	{name: "conflict/each registration of a key is dated after the one before", options: Options{Retention: long}, run: func(f *fixture) {
+		before := f.add(reg("t", "a", delay(long)))
+		for range 5 { // faster than a clock of milliseconds
+			r := reg("t", "a", body(newUID()), delay(0), onConflict(store.Replace))
+			j := f.register(store.Created, r)[0]
+			if j.CreatedAt <= before.CreatedAt {
+				f.Errorf("created at %d, and the one before at %d", j.CreatedAt, before.CreatedAt)
+			}
+			equal(f, "the stored job", f.get(j.Key), j)
+			before = j
+		}
+		equal(f, "due", len(f.take()), 1)
+	}},
 	{name: "conflict/an idempotent registration finds the ended job", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range finals {
 			r := reg("t-"+state.String(), "a", idempotent)

@@ -1,0 +1,139 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// intake is one registration on its way. It is no part of what the caller gets,
+// who may have changed that when the last of it is written.
+type intake struct {
+	reg    store.Registration
+	result store.Registered
+	old    *job.Job // who holds the key, if anybody
+	unsure string   // uid of an earlier registration that got no answer from the store
+	// replaces an unfinished job: only the store can tell whether it may.
+	replaces bool
+
+	message   message
+	insertion *insertion // of that, once it is on its way
+	holder    *message   // who has the key, if that is somebody else after all
+	ended     *message   // what old came to, of which the journal may not know yet
+}
+
+// meets decides what becomes of the registration, as the store has old.
+func (in *intake) meets(old *job.Job) {
+	in.result = store.Registered{Outcome: in.reg.Against(old), Job: *old}
+	in.old, in.replaces = old, !old.State.Final()
+}
+
+// prepare makes what is committed before the store hears of the registration.
+func (in *intake) prepare(shared bool, now job.Instant) (err error) {
+	j := in.reg.Job(now.Add(headStart))
+	j.CreatedAt = now
+	if in.message, err = newMessage(j, now); err != nil {
+		return err
+	}
+	in.message.unconfirmed = true
+	in.insertion = &insertion{message: &in.message, at: now, over: in.over()}
+	return in.overEnded(shared)
+}
+
+// accept adds that.
+func (in *intake) accept(g *group) {
+	if in.ended != nil {
+		g.ended(in.ended)
+	}
+	// On a shared journal, inserting sees to what has the key.
+	if !g.shared && (in.unsure != "" || in.old != nil && in.old.State == job.Dead) {
+		g.replace(in.reg.Key, in.old, in.insertion.at)
+	}
+	g.insert(in.insertion)
+}
+
+// overEnded notes what the job came to that a registration follows: the node
+// that knows may not have journalled it yet.
+func (in *intake) overEnded(shared bool) error {
+	if !shared || in.old == nil {
+		return nil
+	}
+	m, err := newMessage(*in.old, in.old.EndedAt)
+	in.ended = &m
+	return err
+}
+
+// over names the messages that a registration may take the place of.
+func (in *intake) over() []predecessor {
+	jobs := []predecessor{{in.unsure, 1}} // nothing happened to it
+	if in.old != nil {
+		jobs = append(jobs, predecessor{in.old.UID, in.old.Version})
+	}
+	return jobs
+}
+
+// after names the registrations of the key that are known to have been in the
+// store before this one.
+func (in *intake) after() (uids []string) {
+	if in.insertion != nil {
+		uids = slices.Clip(in.insertion.after)
+	}
+	if in.old != nil {
+		uids = append(uids, in.old.UID)
+	}
+	return uids
+}
+
+// answered makes what confirm needs, now that the store has answered. contested:
+// another node may open again what had ended, and until this registration is
+// confirmed the journal would have that in its place.
+func (in *intake) answered(shared bool, now job.Instant) (contested bool, err error) {
+	created := in.result.Outcome == store.Created
+	if in.replaces && created {
+		in.message, err = newMessage(in.result.Job, now)
+	}
+	switch outcome := in.result.Outcome; {
+	case in.replaces:
+	case shared && outcome.Held():
+		in.holder = new(message)
+		*in.holder, err = newMessage(in.result.Job, now)
+	case outcome.Refused() && in.old != nil && in.old.State == job.Dead: // it had given way
+		in.holder = new(message)
+		*in.holder, err = newMessage(*in.old, now)
+	}
+	return shared && len(in.after()) > 0, err
+}
+
+// confirm writes what the store made of the registration.
+func (in *intake) confirm(g *group, now job.Instant) {
+	in.settleUnsure(g, now)
+	switch created := in.result.Outcome == store.Created; {
+	case created && in.replaces:
+		g.replace(in.reg.Key, in.old, now)
+		g.taken(&in.message, in.old)
+	case created && g.shared:
+		g.took(&in.result.Job, now, in.after())
+	case created:
+		g.confirm(in.insertion.of.seq, &in.result.Job)
+	case !in.replaces: // another process was faster
+		g.drops = append(g.drops, in.insertion.of)
+		switch {
+		case in.holder == nil:
+		case !g.shared:
+			g.restored(in.holder, nil)
+		case in.result.Outcome.Refused():
+			g.rewritten(in.holder)
+		default:
+			g.showed(in.holder)
+		}
+	}
+}
+
+// settleUnsure withdraws an earlier registration that got no answer, now that
+// the store has answered for its key.
+func (in *intake) settleUnsure(g *group, now job.Instant) {
+	if g.shared && in.unsure != "" && in.unsure != in.result.Job.UID {
+		g.withdraw(in.reg.Key, in.unsure, now)
+	}
+}

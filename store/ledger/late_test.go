@@ -1,0 +1,110 @@
+package ledger_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// threeNodes are nodes with one store and one journal; the hooks are those of
+// the first.
+func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
+	t.Helper()
+	inner := memstore.New(memstore.Options{Retention: retention})
+	t.Cleanup(func() { _ = inner.Close() }) // nothing depends on it any more
+	url := b.empty(t)
+	open := func(alter ...with) *rig {
+		return newRig(t, b, url, retention, append([]with{func(o *ledger.Options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)
+	}
+	h, option := hook()
+	return [3]*rig{open(option), open(), open()}, h
+}
+
+// A registration of one node is committed, and not in the store yet, when
+// another node opens the ended job again whose key it is to have. Whenever that
+// comes to the journal, and whatever the store says to the registration, the
+// journal has in the end what the store has.
+func TestReopenedWhileRegistering(t *testing.T) {
+	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
+		return func(r *rig) { r.update("a", change) }
+	}
+	replayed := update(replay)
+	run := func(kind job.OutcomeKind, retry time.Duration) func(r *rig) {
+		return func(r *rig) { r.run(kind, retry) }
+	}
+	replace := func(r *rig) {
+		g := reg("a", 0)
+		g.Spec.Body, g.OnConflict = []byte(`"other"`), store.Replace
+		r.add(g)
+	}
+	ended := map[string]func(r *rig){
+		"delivered": run(job.OutcomeDelivered, 0),
+		"dead":      run(job.OutcomeFailed, -1),
+	}
+	for name, calls := range map[string][]func(r *rig){
+		"replayed":                   {replayed},
+		"replayed, cancelled":        {replayed, update(cancel)},
+		"replayed, failed":           {replayed, run(job.OutcomeFailed, time.Hour)},
+		"replayed, replaced, failed": {replayed, replace, run(job.OutcomeFailed, time.Hour)},
+	} {
+		for end, endIt := range ended {
+			for told, policy := range map[string]store.ConflictPolicy{"refused": store.Reject, "replacing": store.Replace} {
+				for _, journalled := range []string{"before the store", "before the confirmation", "very late"} {
+					t.Run(name+"/"+end+"/"+told+"/"+journalled, onEachOf(servers()[:1], func(t *testing.T, b *backend) {
+						nodes, h := threeNodes(t, b)
+						nodes[0].add(reg("a", 0))
+						endIt(nodes[0])
+						reopenedWhileRegistering(nodes, h, calls, policy, journalled)
+					}))
+				}
+			}
+		}
+	}
+}
+
+func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy store.ConflictPolicy, journalled string) {
+	one, two, three := nodes[0], nodes[1], nodes[2]
+	one.t.Helper()
+	var wg sync.WaitGroup
+	var resume func()
+	written := func(when string) {
+		one.pass(10 * time.Millisecond)
+		if when == journalled {
+			resume()
+			wg.Wait()
+			noError(one.t, "Flush", two.Flush())
+		}
+	}
+	h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+		h.register = nil
+		resume = two.Pause()
+		wg.Go(func() { calls[0](two) })
+		synctest.Wait() // until it waits for the commit
+		for _, c := range calls[1:] {
+			one.pass(10 * time.Millisecond)
+			c(three)
+		}
+		written("before the store")
+		res, err := call()
+		written("before the confirmation")
+		return res, err
+	}
+	g := reg("a", 0)
+	g.Spec.Body, g.OnConflict = []byte(`"new"`), policy
+	_, err := one.Register(one.t.Context(), []store.Registration{g})
+	noError(one.t, "Register", err)
+	for _, c := range three.take() { // the second may hold the key
+		three.settle(settlement(c, job.OutcomeFailed, 0))
+	}
+	written("very late")
+	for _, r := range nodes {
+		noError(r.t, "Flush", r.Flush())
+	}
+	one.agree()
+}
