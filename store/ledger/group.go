@@ -64,6 +64,10 @@ type insertion struct {
 	after   []string // uids of registrations that the store had before this one came to the journal
 	// conflict is set if there is such a message, and this one was not added.
 	conflict bool
+	// asks: neither is it to be added after a job of its key that has ended, but
+	// ended is set to the seq of that.
+	asks  bool
+	ended int64
 }
 
 // group collects the changes of many callers for one transaction. Changes of
@@ -138,7 +142,7 @@ func (c *change) matches(uid string) bool {
 // insert adds a registration.
 func (g *group) insert(in *insertion) {
 	in.of = &target{key: in.message.job.Key, uid: in.message.job.UID}
-	in.conflict = false
+	in.conflict, in.ended = false, 0
 	g.inserts = append(g.inserts, in)
 	g.flows = append(g.flows, flowRow{of: in.of, at: in.at, to: job.Waiting})
 }

@@ -17,6 +17,10 @@ type intake struct {
 	// replaces an unfinished job: only the store can tell whether it may.
 	replaces bool
 
+	// asks: the client may repeat itself, and the store knows nothing of the key.
+	// It may have lost the job that the client means after that had ended.
+	asks bool
+
 	message   message
 	insertion *insertion // of that, once it is on its way
 	holder    *message   // who has the key, if that is somebody else after all
@@ -37,7 +41,7 @@ func (in *intake) prepare(shared bool, now job.Instant) (err error) {
 		return err
 	}
 	in.message.unconfirmed = true
-	in.insertion = &insertion{message: &in.message, at: now, over: in.over()}
+	in.insertion = &insertion{message: &in.message, at: now, over: in.over(), asks: in.asks}
 	return in.overEnded(shared)
 }
 

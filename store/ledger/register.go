@@ -60,6 +60,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		return err
 	}
 	defer c.end()
+	recalled := map[job.Key]bool{}
 	for try := 0; len(round) > 0; try++ {
 		intakes, err := s.judgeAll(ctx, regs, round)
 		if err != nil {
@@ -67,6 +68,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		}
 		var taken, adopted []*intake
 		for _, in := range intakes {
+			in.asks = in.reg.Idempotent && in.old == nil && !recalled[in.reg.Key]
 			switch {
 			case in.result.Outcome == store.Created:
 				taken = append(taken, in)
@@ -88,6 +90,9 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 			}
 		}
 		round = again
+		if err := s.recall(ctx, intakes, recalled); err != nil {
+			return err
+		}
 		if err := s.conflicted(ctx, regs, round, try); err != nil {
 			return err
 		}

@@ -229,9 +229,25 @@ func (in *insertion) resolve(w *writing, messages []found, r *rivalry) {
 	if w.shared && r != nil && r.winner != nil && r.winner.opens() {
 		in.takePlaceOf(r.winner)
 	}
+	if in.asks && w.shared && !in.conflict {
+		in.ended = lastEnded(messages)
+		in.conflict = in.ended != 0
+	}
 	if in.conflict {
 		w.ends = w.ends[:before]
 	}
+}
+
+// lastEnded is the seq of the job that the store is known to have had last, if
+// that has ended.
+func lastEnded(messages []found) (seq int64) {
+	var last *found
+	for i := range messages {
+		if f := &messages[i]; f.confirmed == confirmed && !f.open && (last == nil || f.created > last.created) {
+			last, seq = f, f.seq
+		}
+	}
+	return seq
 }
 
 // takePlace ends a message whose place the registration takes, if it may.

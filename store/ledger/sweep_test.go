@@ -40,6 +40,10 @@ func (l *losing) Restore(ctx context.Context, jobs []store.RestoredJob) (int, er
 
 func (l *losing) Get(ctx context.Context, key job.Key) (job.Job, error) { return l.now().Get(ctx, key) }
 
+func (l *losing) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	return l.now().Outlook(ctx, key)
+}
+
 func (l *losing) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
 	return l.now().Attempts(ctx, key)
 }

@@ -1,0 +1,44 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// recall puts ended jobs back into a store that has lost them before their time,
+// because a client seems to repeat the registration of one: it is to be told of
+// that job, not to get another. It notes the keys that it was asked about.
+func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.Key]bool) error {
+	var seqs []int64
+	for _, in := range intakes {
+		if in.insertion != nil && in.insertion.ended != 0 {
+			seqs = append(seqs, in.insertion.ended)
+			recalled[in.reg.Key] = true
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	messages, err := s.readMessages(ctx, seqs)
+	if err != nil {
+		return err
+	}
+	var ended []store.RestoredJob
+	for i := range messages {
+		r := &messages[i].restored
+		o, err := s.inner.Outlook(ctx, r.Job.Key)
+		switch {
+		case err == nil: // somebody else was faster
+		case !errors.Is(err, store.ErrNotFound):
+			return err
+		case r.Job.State.Final() && o.Now < r.Job.EndedAt.Add(s.o.StoreRetention):
+			ended = append(ended, *r)
+		}
+	}
+	n, err := s.restoreSpread(context.WithoutCancel(ctx), ended)
+	s.found.add(store.RestoreReport{Restored: n})
+	return err
+}
