@@ -94,8 +94,8 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 		found = append(found, f)
 	}
 	_, repaired, err := s.putForward(context.WithoutCancel(ctx), found)
-	s.found.conflicts.Add(float64(len(found)))
-	s.found.repaired.Add(float64(repaired))
+	s.metrics.conflicts.Add(float64(len(found)))
+	s.metrics.repaired.Add(float64(repaired))
 	if err != nil {
 		s.o.Logger.Error("jobs that the journal has further than the store could not be corrected", "jobs", len(found), "error", err)
 		return

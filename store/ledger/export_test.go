@@ -66,7 +66,7 @@ func (s *Store) SweepOnce(ctx context.Context) (store.RestoreReport, error) {
 // Restored is how many jobs this node put back.
 func (s *Store) Restored(t testing.TB) float64 {
 	t.Helper()
-	return testutil.ToFloat64(s.found.restored)
+	return testutil.ToFloat64(s.metrics.restored)
 }
 
 // Unchecked lets claims go unchecked from now on.

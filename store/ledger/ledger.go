@@ -86,7 +86,6 @@ type Store struct {
 	keys      keyLocks
 	compare   *comparer
 	check     claimCheck
-	found     *sweepMetrics
 	sweepNow  chan struct{} // a run was asked for
 
 	closing context.Context // ends when Close begins
@@ -158,16 +157,13 @@ func (s *Store) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.found, err = newSweepMetrics(s.o.Metrics); err != nil {
+	if err := s.metrics.register(s.o.Metrics); err != nil {
 		return err
 	}
 	if !s.o.Shared {
 		if err := s.restore(ctx); err != nil {
 			return err
 		}
-	}
-	if err := s.metrics.register(s.o.Metrics); err != nil {
-		return err
 	}
 	s.committer = startCommitter(s.pools.write, s.st, next, &s.o, s.metrics)
 	return nil

@@ -39,6 +39,6 @@ func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.
 		}
 	}
 	n, err := s.restoreSpread(context.WithoutCancel(ctx), ended)
-	s.found.add(store.RestoreReport{Restored: n})
+	s.metrics.add(store.RestoreReport{Restored: n})
 	return err
 }

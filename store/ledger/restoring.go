@@ -85,7 +85,7 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 		if restored, repaired, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
 			return job.Job{}, false, err
 		}
-		s.found.add(store.RestoreReport{Restored: restored, Conflicts: repaired, Repaired: repaired})
+		s.metrics.add(store.RestoreReport{Restored: restored, Conflicts: repaired, Repaired: repaired})
 	}
 	j, err := s.inner.Get(ctx, key)
 	return j, restored+repaired > 0, err

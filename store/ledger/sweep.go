@@ -289,7 +289,7 @@ func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
 // progressReport is a report that grows.
 type progressReport struct {
 	checked, restored, skipped, conflicts, repaired atomic.Int64
-	metrics                                         *sweepMetrics
+	metrics                                         *metrics
 	// moving are jobs that could not be put right yet, because they changed.
 	moving atomic.Int64
 }

@@ -40,7 +40,7 @@ type pass struct {
 func (s *Store) startPass(ctx context.Context, o passOptions) *pass {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
-	p.metrics = s.found
+	p.metrics = s.metrics
 	go func() {
 		defer close(p.done)
 		defer cancel()
@@ -137,7 +137,7 @@ func (p *pass) log() {
 	took := p.ended.Sub(p.began)
 	if p.whole() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
-		p.metrics.seconds.Set(took.Seconds())
+		p.metrics.passSeconds.Set(took.Seconds())
 	}
 	r := p.report()
 	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"

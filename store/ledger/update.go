@@ -49,7 +49,7 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (bool, 
 	switch {
 	case errors.As(failed, &behind):
 		_, repaired, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
-		s.found.add(store.RestoreReport{Conflicts: 1, Repaired: repaired})
+		s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: repaired})
 		return true, err
 	case s.o.Shared && errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
