@@ -117,6 +117,9 @@ type runView struct {
 	Skipped   int64   `json:"skipped"`
 	Conflicts int64   `json:"conflicts"`
 	Repaired  int64   `json:"repaired"`
+
+	Unreadable     int64    `json:"unreadable"`
+	UnreadableJobs []string `json:"unreadable_jobs"` // topic/id of the first
 }
 
 type restoreView struct {
@@ -134,5 +137,6 @@ func viewRun(r *store.RestoreRun) runView {
 		State: string(r.State), Topic: orNull(&r.Options.Topic), Expired: !r.Options.NotOverdue,
 		StartedAt: instant(r.StartedAt), EndedAt: instant(r.EndedAt),
 		Checked: r.Checked, Restored: r.Restored, Skipped: r.Skipped, Conflicts: r.Conflicts, Repaired: r.Repaired,
+		Unreadable: r.Unreadable, UnreadableJobs: append([]string{}, r.UnreadableJobs...),
 	}
 }

@@ -53,16 +53,17 @@ func TestRestore(t *testing.T) {
 	a := newAPI(t)
 	run := map[string]any{
 		"state": "waiting", "topic": "t", "expired": false, "started_at": "2026-01-01T09:00:00.000Z", "ended_at": nil,
-		"checked": 0.0, "restored": 0.0, "skipped": 0.0, "conflicts": 0.0, "repaired": 0.0,
+		"checked": 0.0, "restored": 0.0, "skipped": 0.0, "conflicts": 0.0, "repaired": 0.0, "unreadable": 0.0, "unreadable_jobs": []any{},
 	}
 	if diff := cmp.Diff(run, a.want(202, "POST", "/v1/restore", `{"topic":"t","expired":false}`)); diff != "" {
 		t.Error(diff)
 	}
 	a.restoring.status.Requested.State, a.restoring.status.Requested.EndedAt = store.RestoreDone, 1_767_258_001_000
-	a.restoring.status.Requested.RestoreReport = store.RestoreReport{Checked: 5, Restored: 4, Skipped: 3, Conflicts: 2, Repaired: 1}
+	a.restoring.status.Requested.RestoreReport = store.RestoreReport{Checked: 5, Restored: 4, Skipped: 3, Conflicts: 2, Repaired: 1, Unreadable: 1, UnreadableJobs: []string{"t/a"}}
 	got := a.want(200, "GET", "/v1/restore", "")
 	delete(got, "last_sweep")
 	run["state"], run["ended_at"] = "done", "2026-01-01T09:00:01.000Z"
+	run["unreadable"], run["unreadable_jobs"] = 1.0, []any{"t/a"}
 	run["checked"], run["restored"], run["skipped"], run["conflicts"], run["repaired"] = 5.0, 4.0, 3.0, 2.0, 1.0
 	if diff := cmp.Diff(run, got); diff != "" {
 		t.Error(diff)

@@ -112,7 +112,14 @@ type RestoreReport struct {
 	// Repaired those of them that were made equal.
 	Conflicts int64 `json:"conflicts"`
 	Repaired  int64 `json:"repaired"`
+	// Unreadable are jobs of the journal that cannot be read, and were passed over;
+	// UnreadableJobs names the first MaxUnreadableNamed of them, as topic/id.
+	Unreadable     int64    `json:"unreadable"`
+	UnreadableJobs []string `json:"unreadable_jobs,omitempty"`
 }
+
+// MaxUnreadableNamed bounds RestoreReport.UnreadableJobs.
+const MaxUnreadableNamed = 20
 
 // RestoreStatus tells of the last runs.
 type RestoreStatus struct {

@@ -37,7 +37,12 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	v, err := ledger.Verify(ctx, ledger.VerifyOptions{
 		URL: c.LedgerURL, Store: s, Shared: !c.Embedded(), StoreRetention: storeRetention(c),
 		Found: func(d ledger.Disagreement) {
-			_, failed := fmt.Fprintf(w, "%-20s %s  journal: %s  store: %s\n", d.Difference, d.Key, stands(d.Journal), stands(&d.Store))
+			var failed error
+			if d.Err != nil {
+				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s: %v\n", d.Difference, d.Key, d.Journal.UID, d.Err)
+			} else {
+				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s  store: %s\n", d.Difference, d.Key, stands(d.Journal), stands(&d.Store))
+			}
 			written = errors.Join(written, failed)
 		},
 	})

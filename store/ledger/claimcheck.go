@@ -93,13 +93,14 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 	for _, f := range stale {
 		found = append(found, f)
 	}
-	_, repaired, err := s.putForward(context.WithoutCancel(ctx), found)
+	done, err := s.putForward(context.WithoutCancel(ctx), found)
+	s.reportUnreadable(done.bad)
 	s.metrics.conflicts.Add(float64(len(found)))
-	s.metrics.repaired.Add(float64(repaired))
+	s.metrics.repaired.Add(float64(done.repaired))
 	if err != nil {
 		s.o.Logger.Error("jobs that the journal has further than the store could not be corrected", "jobs", len(found), "error", err)
 		return
 	}
 	s.o.Logger.Warn("the store had jobs as they were before; they now stand as in the journal, and were not sent",
-		"jobs", repaired, "example", found[0].key.String())
+		"jobs", done.repaired, "example", found[0].key.String())
 }

@@ -25,6 +25,9 @@ const (
 	BehindInStore Difference = "behind_in_store"
 	// BehindInJournal: the store has.
 	BehindInJournal Difference = "behind_in_journal"
+	// UnreadableInJournal: the journal has a job, or an attempt of it, that cannot
+	// be read, and so not be restored.
+	UnreadableInJournal Difference = "unreadable_in_journal"
 	// MissingInJournal: unfinished in the store, and the journal has no such job.
 	MissingInJournal Difference = "missing_in_journal"
 )
@@ -44,6 +47,11 @@ type entryRow struct {
 	// followed: another registration of its key is known to have come later than
 	// the job that the store has. Only looked up for messages that are superseded.
 	followed bool
+	bad      error // why it cannot be read; then nothing but the names is to be relied on
+}
+
+func (e *entryRow) unreadable() unreadable {
+	return unreadable{seq: e.seq, key: e.key, uid: e.uid, state: e.state, err: e.bad}
 }
 
 const (
@@ -64,8 +72,12 @@ const (
 
 func (e *entryRow) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant
-	err := scan(append(first, &e.seq, &e.key.Topic, &e.key.ID, &e.uid, &e.created, &e.state, &e.version, &e.token,
+	var state, version, token int64
+	err := scan(append(first, &e.seq, &e.key.Topic, &e.key.ID, &e.uid, &e.created, &state, &version, &token,
 		&next, &expires, &e.confirmed, &e.open)...)
+	if e.bad = checkRow(state, version, token); e.bad == nil {
+		e.state, e.version, e.token = job.State(state), uint64(version), uint64(token)
+	}
 	j := job.Job{NextAt: next, ExpiresAt: expires}
 	e.wakeAt = j.WakeAt()
 	return err
@@ -152,6 +164,9 @@ func (s *comparer) entriesOf(ctx context.Context, keys []job.Key, standings []st
 			e := &entryRow{}
 			if err := e.scan(rows.Scan, &i); err != nil {
 				return err
+			}
+			if e.bad != nil {
+				continue
 			}
 			if e.uid == standings[i].UID {
 				own[i] = e
@@ -247,6 +262,9 @@ func (f *finding) same(o *finding) bool {
 
 // fromJournal compares a page of the journal with the store.
 func (s *comparer) fromJournal(ctx context.Context, page []*entryRow) ([]finding, error) {
+	if len(page) == 0 {
+		return nil, nil
+	}
 	keys := make([]job.Key, len(page))
 	for i, e := range page {
 		keys[i] = e.key

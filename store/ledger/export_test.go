@@ -58,6 +58,7 @@ func (s *Store) SweepOnce(ctx context.Context) (store.RestoreReport, error) {
 	p := s.startPass(ctx, passOptions{urgent: true})
 	<-p.done
 	if p.err == nil {
+		p.log()
 		s.setSwept(p.began)
 	}
 	return p.report(), p.err

@@ -87,6 +87,7 @@ type Store struct {
 	compare   *comparer
 	check     claimCheck
 	sweepNow  chan struct{} // a run was asked for
+	bad       unreadables   // what could not be put back at the start
 
 	closing context.Context // ends when Close begins
 	cancel  context.CancelFunc

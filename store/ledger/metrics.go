@@ -29,7 +29,7 @@ func newMetrics() *metrics {
 		conflicts: counter("duehook_restore_conflicts_total",
 			"Jobs that this node found differently in the journal and in the store."),
 		repaired: counter("duehook_restore_repaired_total", "Jobs of these that it made equal."),
-		unreadable: gauge("duehook_ledger_unreadable_rows",
+		unreadable: gauge("duehook_restore_unreadable_jobs",
 			"Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs."),
 		lastPass: gauge("duehook_restore_last_pass_timestamp_seconds",
 			"When this node last completed a comparison of all jobs; 0 on nodes that do not sweep."),

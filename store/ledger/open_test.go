@@ -120,8 +120,6 @@ func TestOpenFails(t *testing.T) {
 		"of the wrong shape": {func(t *testing.T) string {
 			return journal(t, "ALTER TABLE message RENAME COLUMN snoozes TO naps")
 		}, "snoozes"},
-		"a spec that cannot be read": {func(t *testing.T) string { return journal(t, "UPDATE payload SET spec = x'c1'") }, "decode job t/"},
-		"a log that cannot be read":  {func(t *testing.T) string { return journal(t, "UPDATE flow SET log = x'c1' WHERE log IS NOT NULL") }, "decode an attempt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

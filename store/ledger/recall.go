@@ -22,10 +22,11 @@ func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.
 	if len(seqs) == 0 {
 		return nil
 	}
-	messages, err := s.readMessages(ctx, seqs)
+	messages, bad, err := s.readMessages(ctx, seqs)
 	if err != nil {
 		return err
 	}
+	s.reportUnreadable(bad)
 	var ended []store.RestoredJob
 	for i := range messages {
 		r := &messages[i].restored

@@ -68,8 +68,9 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 			conflicts++
 		}
 	}
-	restored, repaired, err := s.putForward(ctx, back)
-	p.add(store.RestoreReport{Restored: restored, Conflicts: conflicts, Repaired: repaired})
+	done, err := s.putForward(ctx, back)
+	p.bad.add(done.bad...)
+	p.add(store.RestoreReport{Restored: done.restored, Conflicts: conflicts, Repaired: done.repaired})
 	if err != nil {
 		return err
 	}
@@ -90,11 +91,17 @@ func (f *finding) putsForward() bool {
 	return false
 }
 
-// putForward makes jobs of the store what the journal has. It returns how many
-// the store lacked, and how many it had differently.
-func (s *Store) putForward(ctx context.Context, found []finding) (restored, repaired int64, err error) {
+// forwarded is what putForward did.
+type forwarded struct {
+	restored int64 // jobs that the store lacked
+	repaired int64 // those that it had differently
+	bad      []unreadable
+}
+
+// putForward makes jobs of the store what the journal has.
+func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded, err error) {
 	if len(found) == 0 {
-		return 0, 0, nil
+		return done, nil
 	}
 	bySeq := make(map[int64]*finding, len(found))
 	seqs := make([]int64, len(found))
@@ -102,10 +109,11 @@ func (s *Store) putForward(ctx context.Context, found []finding) (restored, repa
 		seqs[i] = found[i].entry.seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	messages, err := s.readMessages(ctx, seqs)
+	messages, bad, err := s.readMessages(ctx, seqs)
 	if err != nil {
-		return 0, 0, err
+		return done, err
 	}
+	done.bad = bad
 	var missing, other []store.RestoredJob
 	for i := range messages {
 		f, r := bySeq[messages[i].seq], &messages[i].restored
@@ -119,11 +127,11 @@ func (s *Store) putForward(ctx context.Context, found []finding) (restored, repa
 			missing = append(missing, *r)
 		}
 	}
-	if restored, err = s.restoreSpread(ctx, missing); err != nil {
-		return restored, 0, err
+	if done.restored, err = s.restoreSpread(ctx, missing); err != nil {
+		return done, err
 	}
-	repaired, err = s.restoreSpread(ctx, other)
-	return restored, repaired, err
+	done.repaired, err = s.restoreSpread(ctx, other)
+	return done, err
 }
 
 // overtake makes r come after standing: neither is a worker who holds the token
@@ -195,38 +203,26 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 	return int64(len(messages)), nil
 }
 
-// whole is a message with all that belongs to it, as it is put back.
-type whole struct {
-	seq      int64
-	restored store.RestoredJob
-}
-
-// readMessages reads messages with their logs. Those that run come back as jobs
-// that wait.
-func (s *Store) readMessages(ctx context.Context, seqs []int64) ([]whole, error) {
+// readMessages reads messages with their logs, as decode gives them.
+func (s *Store) readMessages(ctx context.Context, seqs []int64) (messages []whole, bad []unreadable, err error) {
+	if len(seqs) == 0 {
+		return nil, nil, nil
+	}
 	rows, err := s.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
 	if err != nil {
-		return nil, fmt.Errorf("read messages: %w", unavailable(err))
+		return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err tells
 	var page []stored
 	for rows.Next() {
 		var m stored
 		if err := m.scan(rows); err != nil {
-			return nil, fmt.Errorf("read messages: %w", unavailable(err))
+			return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
 		}
 		page = append(page, m)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read messages: %w", unavailable(err))
+		return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
 	}
-	jobs, err := s.decode(ctx, page)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]whole, len(jobs))
-	for i := range jobs {
-		all[i] = whole{page[i].seq, jobs[i]}
-	}
-	return all, nil
+	return s.decode(ctx, page)
 }

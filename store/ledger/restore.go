@@ -25,6 +25,7 @@ type stored struct {
 	job  job.Job
 	body []byte
 	spec []byte
+	bad  error // why the rest cannot be relied on
 }
 
 // restore puts back what the store lacks: unfinished jobs, overdue ones
@@ -44,6 +45,9 @@ func (s *Store) restore(ctx context.Context) error {
 		}
 		n += ended
 	}
+	bad := s.bad.all()
+	s.reportUnreadable(bad)
+	s.metrics.unreadable.Set(float64(len(bad)))
 	if n > 0 {
 		s.o.Logger.Info("jobs restored from the journal", "jobs", n, "took", s.o.Clock.Now().Sub(began))
 	}
@@ -63,9 +67,14 @@ func (s *Store) restoreFrom(ctx context.Context, workers int, query string, args
 	for range workers {
 		group.Go(func() error {
 			for page := range pages {
-				jobs, err := s.decode(ctx, page)
+				messages, bad, err := s.decode(ctx, page)
 				if err != nil {
 					return err
+				}
+				s.bad.add(bad...)
+				jobs := make([]store.RestoredJob, len(messages))
+				for i := range messages {
+					jobs[i] = messages[i].restored
 				}
 				n, err := s.inner.Restore(ctx, jobs)
 				if err != nil {
@@ -121,30 +130,65 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 // scan reads the columns of sqlOpen and sqlEnded.
 func (m *stored) scan(rows *sql.Rows) error {
 	j := &m.job
-	return rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &j.State,
-		&j.Attempts, &j.Snoozes, &j.Lapses, &j.Token, &j.Version, &j.CancelRequested,
+	var state, token, version, cancel int64
+	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
+		&j.Attempts, &j.Snoozes, &j.Lapses, &token, &version, &cancel,
 		&j.NextAt, &j.Reason, &j.EndedAt, &m.body, &m.spec)
+	if err != nil {
+		return err
+	}
+	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses))
+	if m.bad == nil {
+		j.State, j.Token, j.Version, j.CancelRequested = job.State(state), uint64(token), uint64(version), cancel != 0
+		m.bad = m.decodeSpec()
+	}
+	return nil
+}
+
+func (m *stored) decodeSpec() error {
+	if m.spec == nil {
+		return errPayload
+	}
+	if err := msgpack.Unmarshal(m.spec, &m.job.Spec); err != nil {
+		return fmt.Errorf("decode its spec: %w", err)
+	}
+	m.job.Spec.Body = m.body
+	return nil
+}
+
+func (m *stored) unreadable(err error) unreadable {
+	return unreadable{seq: m.seq, key: m.job.Key, uid: m.job.UID, state: m.job.State, err: err}
+}
+
+// whole is a message with all that belongs to it, as it is put back.
+type whole struct {
+	seq      int64
+	restored store.RestoredJob
 }
 
 // decode makes jobs of messages. What was running when the process died had no
 // outcome: the attempt is not charged, but a job that kills its process time
-// and again must end.
-func (s *Store) decode(ctx context.Context, page []stored) ([]store.RestoredJob, error) {
+// and again must end. What cannot be read is left out; of a job whose log cannot
+// be read, those attempts are.
+func (s *Store) decode(ctx context.Context, page []stored) (jobs []whole, bad []unreadable, err error) {
 	seqs := make([]int64, len(page))
 	for i := range page {
 		seqs[i] = page[i].seq
 	}
-	logs, err := readLogs(ctx, s.read, seqs)
+	logs, broken, err := readLogs(ctx, s.read, seqs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	jobs := make([]store.RestoredJob, len(page))
+	jobs = make([]whole, 0, len(page))
 	for i := range page {
 		m := &page[i]
-		if err := msgpack.Unmarshal(m.spec, &m.job.Spec); err != nil {
-			return nil, fmt.Errorf("decode job %s: %w", m.job.Key, err)
+		if m.bad != nil {
+			bad = append(bad, m.unreadable(m.bad))
+			continue
 		}
-		m.job.Spec.Body = m.body
+		if err := broken[m.seq]; err != nil {
+			bad = append(bad, m.unreadable(err))
+		}
 		if m.job.State == job.Running {
 			m.job.State = m.job.Pending()
 			m.job.Lapses++
@@ -153,9 +197,9 @@ func (s *Store) decode(ctx context.Context, page []stored) ([]store.RestoredJob,
 		if n := len(log); n > 0 {
 			m.job.LastAttempt = &log[n-1]
 		}
-		jobs[i] = store.RestoredJob{Job: m.job, Log: log}
+		jobs = append(jobs, whole{m.seq, store.RestoredJob{Job: m.job, Log: log}})
 	}
-	return jobs, nil
+	return jobs, bad, nil
 }
 
 // querier is a pool, or a transaction.
@@ -163,23 +207,28 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// readLogs reads the attempt logs of messages.
-func readLogs(ctx context.Context, from querier, seqs []int64) (map[int64][]job.Attempt, error) {
+// readLogs reads the attempt logs of messages. Attempts that cannot be read are
+// left out; broken tells why, by message.
+func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][]job.Attempt, broken map[int64]error, err error) {
+	if len(seqs) == 0 {
+		return nil, nil, nil
+	}
 	rows, err := from.QueryContext(ctx, sqlLogs(seqs))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err tells
-	logs := map[int64][]job.Attempt{}
+	logs, broken = map[int64][]job.Attempt{}, map[int64]error{}
 	for rows.Next() {
 		var seq int64
 		var text []byte
 		if err := rows.Scan(&seq, &text); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var a job.Attempt
 		if err := msgpack.Unmarshal(text, &a); err != nil {
-			return nil, fmt.Errorf("decode an attempt: %w", err)
+			broken[seq] = fmt.Errorf("decode an attempt of it: %w", err)
+			continue
 		}
 		logs[seq] = append(logs[seq], a)
 	}
@@ -187,5 +236,5 @@ func readLogs(ctx context.Context, from querier, seqs []int64) (map[int64][]job.
 		// One that was missing may have been written late.
 		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	}
-	return logs, rows.Err()
+	return logs, broken, rows.Err()
 }

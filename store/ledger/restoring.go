@@ -72,6 +72,8 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 		return job.Job{}, false, store.ErrNotFound
 	case err != nil:
 		return job.Job{}, false, fmt.Errorf("look a message up: %w", unavailable(err))
+	case e.bad != nil:
+		return job.Job{}, false, s.cannotRead(e.unreadable())
 	case !e.open:
 		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
 	}
@@ -80,13 +82,22 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 		return job.Job{}, false, err
 	}
 	f := finding{e.against(&standings[0]), key, e, standings[0]}
-	var restored, repaired int64
+	var done forwarded
 	if f.putsForward() {
-		if restored, repaired, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
+		if done, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
 			return job.Job{}, false, err
 		}
-		s.metrics.add(store.RestoreReport{Restored: restored, Conflicts: repaired, Repaired: repaired})
+		s.metrics.add(store.RestoreReport{Restored: done.restored, Conflicts: done.repaired, Repaired: done.repaired})
 	}
 	j, err := s.inner.Get(ctx, key)
-	return j, restored+repaired > 0, err
+	if errors.Is(err, store.ErrNotFound) && len(done.bad) > 0 {
+		err = s.cannotRead(done.bad[0])
+	}
+	return j, done.restored+done.repaired > 0, err
+}
+
+// cannotRead is the error of a job that the journal has, and cannot tell of.
+func (s *Store) cannotRead(u unreadable) error {
+	s.reportUnreadable([]unreadable{u})
+	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.key, u.err)
 }

@@ -192,7 +192,7 @@ const (
 	// What stored.scan reads.
 	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, lapses, token,
 		version, cancel, next_at, reason, ended_at, body, spec
-		FROM message m JOIN payload p ON p.seq = m.seq `
+		FROM message m LEFT JOIN payload p ON p.seq = m.seq `
 	// Unfinished jobs and dead letters, in the order of registration.
 	sqlOpen = sqlStored + `WHERE done_at IS NULL ORDER BY m.seq`
 	// Those that ended since an instant, the last first.

@@ -292,6 +292,7 @@ type progressReport struct {
 	metrics                                         *metrics
 	// moving are jobs that could not be put right yet, because they changed.
 	moving atomic.Int64
+	bad    unreadables
 }
 
 func (p *progressReport) add(r store.RestoreReport) {
@@ -304,10 +305,16 @@ func (p *progressReport) add(r store.RestoreReport) {
 }
 
 func (p *progressReport) report() store.RestoreReport {
-	return store.RestoreReport{
+	r := store.RestoreReport{
 		Checked: p.checked.Load(), Restored: p.restored.Load(), Skipped: p.skipped.Load(),
 		Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
 	}
+	bad := p.bad.all()
+	r.Unreadable = int64(len(bad))
+	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
+		r.UnreadableJobs = append(r.UnreadableJobs, u.key.String())
+	}
+	return r
 }
 
 // instant is a time for people.

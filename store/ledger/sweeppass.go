@@ -65,6 +65,7 @@ func (p *pass) compareAll(ctx context.Context) error {
 		compare: p.s.compare, topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // they do not change otherwise
 		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
+		bad:     p.bad.add,
 	}
 	if err := w.journal(ctx); err != nil {
 		return err
@@ -138,7 +139,9 @@ func (p *pass) log() {
 	if p.whole() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
 		p.metrics.passSeconds.Set(took.Seconds())
+		p.metrics.unreadable.Set(float64(len(p.bad.all())))
 	}
+	p.s.reportUnreadable(p.bad.all())
 	r := p.report()
 	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {

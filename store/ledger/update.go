@@ -48,8 +48,9 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (bool, 
 	var behind *behindError
 	switch {
 	case errors.As(failed, &behind):
-		_, repaired, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
-		s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: repaired})
+		done, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
+		s.reportUnreadable(done.bad)
+		s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: done.repaired})
 		return true, err
 	case s.o.Shared && errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)

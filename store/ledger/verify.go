@@ -42,6 +42,7 @@ type Disagreement struct {
 	// Journal is nil when the journal has no such job, or none that counts.
 	Journal *store.Standing
 	Store   store.Standing
+	Err     error // why it cannot be read, of UnreadableInJournal
 }
 
 // Verified counts what Verify found.
@@ -123,6 +124,7 @@ type verification struct {
 	Verified
 	o       VerifyOptions
 	compare *comparer
+	bad     unreadables
 }
 
 func (v *verification) run(ctx context.Context, p *pools, d dialect) (err error) {
@@ -130,19 +132,50 @@ func (v *verification) run(ctx context.Context, p *pools, d dialect) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, v.compare.close()) }()
-	if !v.o.Shared {
-		s := &Store{inner: v.o.Store, read: p.read, st: v.compare.st, o: Options{
-			Clock: v.o.Clock, Logger: slog.New(slog.DiscardHandler), StoreRetention: v.o.StoreRetention,
-		}}
-		if err := s.restore(ctx); err != nil {
-			return err
-		}
+	if err := v.read(ctx, p); err != nil {
+		return err
 	}
-	w := walkers{compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle}
+	w := walkers{
+		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
+		bad: func(...unreadable) {}, // they are known
+	}
 	if err := w.journal(ctx); err != nil {
 		return err
 	}
 	return w.store(ctx)
+}
+
+// read reads the whole journal, into the store if that is empty, and tells what
+// cannot be read.
+func (v *verification) read(ctx context.Context, p *pools) error {
+	s := &Store{inner: v.o.Store, read: p.read, st: v.compare.st, compare: v.compare, metrics: newMetrics(), o: Options{
+		Clock: v.o.Clock, Logger: slog.New(slog.DiscardHandler), StoreRetention: v.o.StoreRetention,
+	}}
+	if v.o.Shared {
+		bad, err := s.readable(ctx)
+		if err != nil {
+			return err
+		}
+		v.bad.add(bad...)
+	} else {
+		if err := s.restore(ctx); err != nil {
+			return err
+		}
+		v.bad.add(s.bad.all()...)
+	}
+	for _, u := range v.bad.all() {
+		v.tell(Disagreement{
+			Difference: UnreadableInJournal, Key: u.key, Journal: &store.Standing{UID: u.uid, State: u.state}, Err: u.err,
+		})
+	}
+	return nil
+}
+
+func (v *verification) tell(d Disagreement) {
+	v.Differences++
+	if v.o.Found != nil {
+		v.o.Found(d)
+	}
 }
 
 // settle looks a second time at what was found, and tells what is left of it.
@@ -158,9 +191,8 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 		}
 		found = found[n:]
 		for i := range still {
-			v.Differences++
-			if v.o.Found != nil {
-				v.o.Found(still[i].disagreement())
+			if e := still[i].entry; e == nil || !v.bad.has(e.seq) {
+				v.tell(still[i].disagreement())
 			}
 		}
 	}

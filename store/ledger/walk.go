@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -18,8 +19,9 @@ type walkers struct {
 	topic   string // empty: all
 	dead    bool   // dead letters of the store, too
 	// checked is told how many jobs were compared, settle what was found, in
-	// portions; pause comes after each page.
+	// portions, and bad what cannot be read; pause comes after each page.
 	checked func(jobs int)
+	bad     func(...unreadable)
 	settle  func(ctx context.Context, found []finding) error
 	pause   func(ctx context.Context) error // nil: none
 }
@@ -51,6 +53,12 @@ func (w *walkers) journal(ctx context.Context) error {
 			if more = len(page) == comparePage; more {
 				last = page[len(page)-1]
 			}
+			page = slices.DeleteFunc(page, func(e *entryRow) bool {
+				if e.bad != nil {
+					w.bad(e.unreadable())
+				}
+				return e.bad != nil
+			})
 			differ, err := w.compare.fromJournal(ctx, page)
 			if err != nil {
 				return err

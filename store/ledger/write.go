@@ -312,7 +312,7 @@ func (w *writing) unknown(seq int64, log []flowRow) ([]flowRow, error) {
 	if len(log) == 0 {
 		return nil, nil
 	}
-	known, err := readLogs(w.ctx, w.tx, []int64{seq})
+	known, _, err := readLogs(w.ctx, w.tx, []int64{seq})
 	if err != nil {
 		return nil, fmt.Errorf("look for attempts: %w", err)
 	}

@@ -1,0 +1,119 @@
+package ledger_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// spoil makes a journal with four jobs that cannot be read as they are, of which
+// one lacks an attempt only, and one that can.
+func (r *rig) spoil() {
+	r.t.Helper()
+	r.add(reg("log", 0))
+	r.run(job.OutcomeFailed, time.Hour)
+	for _, id := range []string{"good", "spec", "payload", "state"} {
+		r.add(reg(id, time.Hour))
+	}
+	noError(r.t, "Flush", r.Flush())
+	const of = "(SELECT seq FROM message WHERE id = "
+	for _, text := range []string{
+		"UPDATE flow SET log = " + r.b.hex("c1") + " WHERE log IS NOT NULL",
+		"UPDATE payload SET spec = " + r.b.hex("c1") + " WHERE seq = " + of + "'spec')",
+		"DELETE FROM payload WHERE seq = " + of + "'payload')",
+		"UPDATE message SET status = 99 WHERE id = 'state'",
+	} {
+		noError(r.t, text, r.Exec(r.t.Context(), text))
+	}
+}
+
+// observed gives an option that keeps the log, and the metrics.
+func observed() (*bytes.Buffer, *prometheus.Registry, with) {
+	log, registry := &bytes.Buffer{}, prometheus.NewRegistry()
+	return log, registry, func(o *ledger.Options) {
+		o.Logger, o.Metrics = slog.New(slog.NewTextHandler(log, nil)), registry
+	}
+}
+
+// told fails the test unless the log and the metrics tell of the spoilt jobs.
+func told(t *testing.T, log *bytes.Buffer, registry *prometheus.Registry) {
+	t.Helper()
+	for _, id := range []string{"log", "spec", "payload", "state"} {
+		if !strings.Contains(log.String(), key(id).String()) {
+			t.Errorf("%s is not named in the log: %s", id, log)
+		}
+	}
+	want := `# HELP duehook_restore_unreadable_jobs Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs.
+# TYPE duehook_restore_unreadable_jobs gauge
+duehook_restore_unreadable_jobs 4
+`
+	noError(t, "metrics", testutil.GatherAndCompare(registry, strings.NewReader(want), "duehook_restore_unreadable_jobs"))
+}
+
+// What cannot be read does not keep the rest from being put back.
+func TestSweepPassesOverWhatCannotBeRead(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		log, registry, option2 := observed()
+		r := freshRig(t, b, retention, option, option2)
+		r.spoil()
+		l.flush(t)
+		report := r.sweep()
+		equal(t, "restored", report.Restored, int64(2))
+		equal(t, "jobs that cannot be read", report.Unreadable, int64(4))
+		equal(t, "their names", strings.Join(report.UnreadableJobs, " "), "t/log t/spec t/payload t/state")
+		told(t, log, registry)
+		r.get("good")
+		equal(t, "attempts", r.get("log").Attempts, 1)
+		for _, id := range []string{"spec", "payload", "state"} {
+			if _, _, err := r.RestoreJob(t.Context(), key(id)); !errors.Is(err, store.ErrUnreadable) {
+				t.Errorf("RestoreJob %s: %v", id, err)
+			}
+		}
+		equal(t, "restored by the next sweep", r.sweep().Restored, int64(0))
+
+		if b != sqliteBackend { // which one process has open at a time
+			want := map[string]ledger.Difference{}
+			for _, id := range []string{"log", "spec", "payload", "state"} {
+				want[id] = ledger.UnreadableInJournal
+			}
+			equal(t, "differences", r.verify(), want)
+		}
+	})(t)
+}
+
+func TestStartPassesOverWhatCannotBeRead(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.spoil()
+		noError(t, "Close", r.Close())
+		inner := memstore.New(memstore.Options{Retention: retention})
+		defer inner.Close()
+		found := map[string]ledger.Difference{}
+		v, err := ledger.Verify(t.Context(), ledger.VerifyOptions{
+			URL: r.url, Store: inner, StoreRetention: retention,
+			Found: func(d ledger.Disagreement) { found[d.Key.ID] = d.Difference },
+		})
+		noError(t, "Verify", err)
+		equal(t, "differences", v.Differences, int64(4))
+		equal(t, "jobs that differ", len(found), 4)
+
+		log, registry, option := observed()
+		r = newRig(t, b, r.url, retention, option)
+		told(t, log, registry)
+		equal(t, "jobs", len(r.all()), 2)
+		equal(t, "attempts", r.get("log").Attempts, 1)
+		r.add(reg("new", time.Hour))
+	})(t)
+}
