@@ -95,11 +95,11 @@ func (x *explorer) exec(text string) {
 func (x *explorer) explore(w *world) {
 	x.t.Helper()
 	entries := x.entries()
-	if state := fmt.Sprint(describe(w.job), w.alive, w.calls, entries); x.seen[state] {
+	state := fmt.Sprint(describe(w.job), w.alive, w.calls, entries)
+	if x.seen[state] {
 		return
-	} else {
-		x.seen[state] = true
 	}
+	x.seen[state] = true
 	x.check(w, entries)
 	for i, c := range w.calls {
 		for n := range c.alternatives() {
@@ -448,7 +448,7 @@ func (u *update) look(w *world) {
 	switch u.tries++; {
 	case w.job == nil || w.job.UID != u.result.UID:
 		u.acked = true
-	case u.tries <= updateTries && w.job.Spec.SameContent(&u.result.Spec) && w.job.DueAt == u.result.DueAt:
+	case u.tries <= updateTries && stillHas(w.job, &u.result):
 		u.seen, u.at = *w.job, "rewrite"
 	}
 }
@@ -581,10 +581,16 @@ func everyThree() []orders {
 		name string
 		caller
 	}{
-		{"new", registering("new", store.Reject)}, {"replace", registering("other", store.Replace)},
-		{"replace", registering("third", store.Replace)}, {"twice", twice},
-		{"replay", replay}, {"cancel", cancel}, {"change", change},
-		{"deliver", running(job.Delivered)}, {"fail", running(job.Retrying)}, {"die", running(job.Dead)},
+		{"new", registering("new", store.Reject)},
+		{"replace", registering("other", store.Replace)},
+		{"replace", registering("third", store.Replace)},
+		{"twice", twice},
+		{"replay", replay},
+		{"cancel", cancel},
+		{"change", change},
+		{"deliver", running(job.Delivered)},
+		{"fail", running(job.Retrying)},
+		{"die", running(job.Dead)},
 	}
 	var all []orders
 	for _, begin := range []orders{

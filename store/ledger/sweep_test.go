@@ -426,6 +426,56 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 	}
 }
 
+// A change that is overtaken on its way to the journal, and lost by the store
+// before it is written, was not made: nobody is told that it was.
+func TestChangeIsOvertakenAndLost(t *testing.T) {
+	nothing := func(*rig) {}
+	run := func(other *rig) { other.run(job.OutcomeFailed, time.Hour) }
+	for name, c := range map[string]struct {
+		before func(other *rig)
+		change func(*job.Job, job.Instant) error
+		after  func(other *rig)
+	}{
+		"content": {nothing, func(j *job.Job, _ job.Instant) error {
+			s := j.Spec
+			s.URL = "http://b.example/hook"
+			return j.Respecify(s)
+		}, run},
+		"due time": {nothing, runAt(job.When{Delay: time.Millisecond}), run},
+		"cancel":   {nothing, cancel, func(other *rig) { other.update("a", replay) }},
+		"cancel in flight": {func(other *rig) { other.takeOne() }, cancel, func(other *rig) {
+			other.settle(settlement(other.last, job.OutcomeFailed, time.Hour))
+		}},
+	} {
+		t.Run(name, onEachOf(servers(), func(t *testing.T, b *backend) {
+			l, option := shared()
+			r := freshRig(t, b, retention, option)
+			other := r.peer(l)
+			r.add(reg("a", 0))
+			c.before(other)
+			noError(t, "Flush", other.Flush())
+			old, version := l.copied(t), other.get("a").Version
+			resume := r.Pause()
+			changed := make(chan error)
+			go func() {
+				_, err := r.Update(t.Context(), key("a"), c.change)
+				changed <- err
+			}()
+			testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version > version }, "the store has the change")
+			r.pass(time.Millisecond)
+			c.after(other)
+			noError(t, "Flush", other.Flush())
+			l.goBack(t, old)
+			for other.get("a").Version < version+4 { // and the job goes on there
+				_, err := l.Update(t.Context(), key("a"), func(*job.Job, job.Instant) error { return nil })
+				noError(t, "Update", err)
+			}
+			resume()
+			isError(t, "Update", <-changed, store.ErrUnavailable)
+		}))
+	}
+}
+
 // meets fails the test unless an update meets the job as it should be.
 func (r *rig) meets(id string, want job.Job) {
 	r.t.Helper()
