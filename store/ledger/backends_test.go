@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type backend struct {
 	// used are databases of tests that have ended, on a server that tests share:
 	// making tables costs more than most tests.
 	used *names
+	// template gives a file with the tables, where a copy of it is a database.
+	template func() (string, error)
 	// copied copies what is committed into another database.
 	copied func(t testing.TB, b *backend, url string) string
 	// readOnly makes writes through a connection fail, or not any more.
@@ -43,7 +46,16 @@ type backend struct {
 var sqliteBackend = &backend{
 	name:  "sqlite",
 	fresh: func(t testing.TB) string { t.Helper(); return "sqlite:" + newPath(t) },
-	open:  func(url string) (*sql.DB, error) { return sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:")) },
+	template: sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "ledger")
+		if err != nil {
+			return "", err
+		}
+		path := filepath.Join(dir, "template.db")
+		templates.push(dir)
+		return path, migrated("sqlite:" + path)
+	}),
+	open: func(url string) (*sql.DB, error) { return sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:")) },
 	copied: func(t testing.TB, _ *backend, url string) string {
 		t.Helper()
 		return "sqlite:" + snapshot(t, strings.TrimPrefix(url, "sqlite:"))
@@ -132,12 +144,12 @@ func (n *names) push(url string) {
 func (b *backend) empty(t testing.TB) string {
 	t.Helper()
 	if b.used == nil {
-		return b.fresh(t)
+		return b.fromTemplate(t)
 	}
 	url := b.used.pop()
 	if url == "" {
 		url = b.fresh(t)
-		noError(t, "make the tables", b.migrate(url))
+		noError(t, "make the tables", migrated(url))
 	} else {
 		db, err := b.open(url)
 		noError(t, "open", err)
@@ -147,8 +159,22 @@ func (b *backend) empty(t testing.TB) string {
 	return url
 }
 
-// migrate makes the tables.
-func (b *backend) migrate(url string) error {
+// templates are directories to be removed in the end.
+var templates names
+
+func (b *backend) fromTemplate(t testing.TB) string {
+	t.Helper()
+	path, err := b.template()
+	noError(t, "make the tables", err)
+	content, err := os.ReadFile(path)
+	noError(t, "read the template", err)
+	url := b.fresh(t)
+	noError(t, "copy the template", os.WriteFile(strings.TrimPrefix(url, "sqlite:"), content, 0o600))
+	return url
+}
+
+// migrated makes the tables.
+func migrated(url string) error {
 	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		return err
@@ -239,6 +265,9 @@ func (m sharedServers) Run() int {
 
 func startServers() (stop func(), err error) {
 	stop = func() {
+		for dir := templates.pop(); dir != ""; dir = templates.pop() {
+			_ = os.RemoveAll(dir) // nothing depends on it any more
+		}
 		for _, s := range []*testenv.SQLServer{postgresServer, mariadbServer} {
 			if s != nil {
 				_ = s.Close() // nothing depends on it any more

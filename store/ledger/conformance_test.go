@@ -22,6 +22,7 @@ func harness(b *backend) storetest.Harness {
 			if err != nil {
 				t.Fatal(err)
 			}
+			s.Unsynced(t)
 			return s
 		},
 		Bubble: synctest.Test,
@@ -29,8 +30,12 @@ func harness(b *backend) storetest.Harness {
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) { storetest.Run(t, harness(b)) })
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, harness(b))
+		})
 	}
 }
 

@@ -45,6 +45,24 @@ func (s *Store) Pragma(t testing.TB, name string) string {
 	return value
 }
 
+// Unsynced lets a journal in SQLite do without waiting for the disk: it survives
+// this process, as the tests have it, but no power failure.
+func (s *Store) Unsynced(t testing.TB) {
+	t.Helper()
+	d, is := s.st.dialect.(*sqlite)
+	if !is {
+		return
+	}
+	if err := s.Exec(t.Context(), "PRAGMA synchronous = OFF"); err != nil {
+		t.Fatal(err)
+	}
+	s.st.dialect = unsynced{d}
+}
+
+type unsynced struct{ *sqlite }
+
+func (unsynced) setDurable(context.Context, execer, bool) error { return nil }
+
 // Pause stops the committer, so that what is handed over meanwhile is written
 // in one transaction.
 func (s *Store) Pause() (resume func()) {

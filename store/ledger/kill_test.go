@@ -282,7 +282,10 @@ func (a *audit) killed() {
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) { testKill(t, b) })
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			testKill(t, b)
+		})
 	}
 }
 
@@ -319,7 +322,7 @@ func testKill(t *testing.T, b *backend) {
 	t.Logf("registered %d, settled %d, sent again %d", len(a.registered), len(a.settled), again)
 }
 
-// runChild runs a child and kills it after some hundred lines.
+// runChild runs a child and kills it after a few hundred lines.
 func runChild(t *testing.T, b *backend, url string, run int, a *audit) {
 	t.Helper()
 	cmd := childProcess(t, url, strconv.Itoa(run))
@@ -331,7 +334,7 @@ func runChild(t *testing.T, b *backend, url string, run int, a *audit) {
 	lines := bufio.NewScanner(out)
 	for n := 0; lines.Scan(); n++ {
 		a.hear(lines.Text())
-		if n == 500+150*run {
+		if n == 200+100*run {
 			if _, err := tryRig(t, b, url, 0); !errors.Is(err, ledger.ErrInUse) {
 				t.Errorf("Open beside the child: %v", err)
 			}

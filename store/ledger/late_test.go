@@ -49,8 +49,6 @@ func TestReopenedWhileRegistering(t *testing.T) {
 	}
 	for name, calls := range map[string][]func(r *rig){
 		"replayed":                   {replayed},
-		"replayed, cancelled":        {replayed, update(cancel)},
-		"replayed, failed":           {replayed, run(job.OutcomeFailed, time.Hour)},
 		"replayed, replaced, failed": {replayed, replace, run(job.OutcomeFailed, time.Hour)},
 	} {
 		for end, endIt := range ended {

@@ -47,7 +47,7 @@ func TestOneProcessAtATime(t *testing.T) {
 
 func TestPragmas(t *testing.T) {
 	inBubble(func(t *testing.T) {
-		r := freshRig(t, sqliteBackend, 0)
+		r := newRig(t, sqliteBackend, sqliteBackend.fresh(t), 0)
 		r.add(reg("a", 0))
 		synctest.Wait()
 		for pragma, want := range map[string]string{"journal_mode": "wal", "busy_timeout": "5000"} {

@@ -47,10 +47,12 @@ func newRig(t testing.TB, b *backend, url string, retention time.Duration, alter
 	return r
 }
 
-// freshRig opens a new ledger.
+// freshRig opens a new ledger, which does not wait for the disk.
 func freshRig(t testing.TB, b *backend, retention time.Duration, alter ...with) *rig {
 	t.Helper()
-	return newRig(t, b, b.empty(t), retention, alter...)
+	r := newRig(t, b, b.empty(t), retention, alter...)
+	r.Unsynced(t)
+	return r
 }
 
 func tryRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) (*rig, error) {
