@@ -15,7 +15,7 @@ const maxTargets = 1 << 16
 const (
 	unconfirmed int64 = iota // the store may not have it, and its times are not the store's
 	confirmed
-	superseded // another registration took its key: whatever comes yet is late
+	superseded // the store is known to have had another registration of its key later
 )
 
 // target is a message. It is remembered from the carrying of a job to its
