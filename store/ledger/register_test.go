@@ -192,3 +192,21 @@ func TestRefusedByLimitsWithout(t *testing.T) {
 		equal(t, "messages", r.queryCount(`SELECT count(*) FROM message`), "1")
 	})(t)
 }
+
+// A dead letter whose successor the topic's limits refuse stays one.
+func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
+	for name, alter := range map[string]with{"alone": func(*ledger.Options) {}, "shared": without} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			r := freshRig(t, b, retention, alter)
+			r.add(reg("a", 0))
+			r.run(job.OutcomeFailed, -1)
+			noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Draining: true}))
+			results, err := r.Register(t.Context(), []store.Registration{reg("a", time.Hour)})
+			noError(t, "Register", err)
+			equal(t, "outcome", results[0].Outcome, store.TopicDraining)
+			noError(t, "Flush", r.Flush())
+			equal(t, "messages that may be restored", r.queryCount("SELECT count(*) FROM message WHERE done_at IS NULL"), "1")
+			equal(t, "dead letters", r.queryCount("SELECT count(*) FROM message WHERE status = 5 AND confirmed = 1"), "1")
+		}))
+	}
+}
