@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -113,6 +114,8 @@ type Options struct {
 	AllowCIDRs []netip.Prefix
 	// Resolver looks names up; nil: Go's own, as the machine is set up.
 	Resolver *net.Resolver
+	// Tracer makes spans of attempts; nil makes none.
+	Tracer oteltrace.Tracer
 	// Signer signs requests; nil: they go unsigned.
 	Signer Signer
 	// Observer is told of attempts; nil: nobody is.

@@ -34,6 +34,7 @@ type sender struct {
 	timeout time.Duration
 	agent   string
 	signer  Signer
+	spans   *spans
 	log     *slog.Logger
 	bodies  sync.Pool // of *bytes.Buffer
 }
@@ -41,7 +42,7 @@ type sender struct {
 func newSender(o Options, transport http.RoundTripper) *sender {
 	return &sender{
 		client: newClient(transport), clock: o.Clock, timeout: o.Timeout,
-		agent: "duehook/" + o.Version, signer: o.Signer, log: o.Logger,
+		agent: "duehook/" + o.Version, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 	}
 }
@@ -52,6 +53,8 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
 	j, started := &c.Job, s.clock.Now()
 	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started)}
+	span := s.spans.begin(ctx, j, attempt)
+	defer func() { span.end(&o) }()
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
 	tr := newTrace(s.clock)
@@ -60,6 +63,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
+	span.inject(req.Header)
 	if err := s.sign(timed, req.Header, j, attempt.StartedAt); err != nil {
 		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded

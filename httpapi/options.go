@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/duehook/duehook/internal/access"
 	"github.com/duehook/duehook/internal/recent"
@@ -65,6 +66,8 @@ type Options struct {
 	Endpoints Endpoints
 	// Recent is what was attempted lately; nil: nothing was.
 	Recent Recent
+	// Tracer makes spans of registrations; nil makes none.
+	Tracer trace.Tracer
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
 	// address. A server on loopback without Access needs it: a page of another
 	// site can make a name of its own resolve to 127.0.0.1, and would otherwise

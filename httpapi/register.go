@@ -35,7 +35,8 @@ type origin struct {
 	traceparent    string
 }
 
-func originOf(h http.Header) (origin, error) {
+func originOf(r *http.Request) (origin, error) {
+	h := r.Header
 	key, err := singleHeader(h, headerIdempotencyKey)
 	if err != nil {
 		return origin{}, err
@@ -49,11 +50,7 @@ func originOf(h http.Header) (origin, error) {
 			return origin{}, err
 		}
 	}
-	o := origin{idempotencyKey: key}
-	if parent := h.Values(headerTraceparent); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
-		o.traceparent = parent[0]
-	}
-	return o, nil
+	return origin{idempotencyKey: key, traceparent: traceparentOf(r.Context(), h)}, nil
 }
 
 // register answers POST /v1/jobs.
@@ -81,7 +78,7 @@ func (s *Server) register(c echo.Context) error {
 }
 
 func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
-	from, err := originOf(c.Request().Header)
+	from, err := originOf(c.Request())
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -195,7 +192,7 @@ func conflictOf(r *store.Registered) error {
 
 // registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
 func (s *Server) registerBatch(c echo.Context) error {
-	from, err := batchOrigin(c.Request().Header)
+	from, err := batchOrigin(c.Request())
 	if err != nil {
 		return err
 	}
@@ -239,11 +236,11 @@ func (s *Server) registerBatch(c echo.Context) error {
 }
 
 // batchOrigin refuses an Idempotency-Key, which could stand for one job only.
-func batchOrigin(h http.Header) (origin, error) {
-	if len(h.Values(headerIdempotencyKey)) > 0 {
+func batchOrigin(r *http.Request) (origin, error) {
+	if len(r.Header.Values(headerIdempotencyKey)) > 0 {
 		return origin{}, invalid(headerIdempotencyKey, "is not taken with a batch; give each job its id")
 	}
-	return originOf(h)
+	return originOf(r)
 }
 
 func batchJobs(data []byte) ([]json.RawMessage, error) {

@@ -107,6 +107,7 @@ func (s *Server) addRoutes(e *echo.Echo) {
 
 // guard refuses what no handler should have to look at.
 func (s *Server) guard(rt route) echo.HandlerFunc {
+	handle := s.traced(rt)
 	return func(c echo.Context) error {
 		if err := s.admit(c, rt.scope); err != nil {
 			return err
@@ -126,6 +127,6 @@ func (s *Server) guard(rt route) echo.HandlerFunc {
 				return err
 			}
 		}
-		return rt.handle(s, c)
+		return handle(s, c)
 	}
 }

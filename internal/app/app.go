@@ -26,6 +26,7 @@ import (
 	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/internal/recent"
 	"github.com/duehook/duehook/internal/topics"
+	"github.com/duehook/duehook/internal/tracing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -61,6 +62,7 @@ type node struct {
 	events  *events.Hub
 	counts  *alerts.Counts
 	topics  atomic.Pointer[topics.Manager]
+	traces  *tracing.Provider // nil: nobody asks for traces
 }
 
 // Run serves until ctx ends, and then stops in order: readiness ends, requests
@@ -81,6 +83,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	n.traces, err = tracing.Open(ctx, tracing.Options{Getenv: os.Getenv, Version: n.Version, ID: n.id, Clock: n.Clock, Logger: n.Logger})
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer n.closeTraces(ctx)
 	if n.store, err = n.openStore(ctx); err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -97,6 +104,18 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Logger.Info("stopped")
 	}
 	return err
+}
+
+// tracesTimeout bounds exporting the last traces.
+const tracesTimeout = 5 * time.Second
+
+// closeTraces exports what is left. That it cannot be is no failure of the node.
+func (n *node) closeTraces(ctx context.Context) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesTimeout)
+	defer cancel()
+	if err := n.traces.Close(limited); err != nil {
+		n.Logger.Warn("traces were lost", "error", err)
+	}
 }
 
 func newNode(o Options) (*node, error) {
@@ -139,7 +158,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	apiOptions := httpapi.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
-		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events,
+		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events, Tracer: n.traces.Tracer(),
 		Carry: store.CarryOptions{
 			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
 		},
@@ -187,7 +206,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
-		CatchUpRate: n.catchUpRate(), Observer: attempts,
+		CatchUpRate: n.catchUpRate(), Observer: attempts, Tracer: n.traces.Tracer(),
 	}
 	if keyringErr == nil {
 		dispatchOptions.Signer = keyring
