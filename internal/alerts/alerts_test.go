@@ -377,6 +377,38 @@ func TestOutage(t *testing.T) {
 	})
 }
 
+// A webhook that the store does not take in is told when it does.
+func TestRefusedWebhooks(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		a.rule("down", Draft{Metric: "held_endpoints"})
+		pass(round)
+		r.failWith(func(call string) error {
+			if call == "Register" {
+				return errRefused
+			}
+			return nil
+		})
+		r.hold(shop, time.Hour)
+		pass(3 * round)
+		same(t, "webhooks", r.told(), nil)
+		r.failWith(nil)
+		pass(round)
+		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1"})
+	})
+}
+
+// What waits for the store is bounded: the latest is kept.
+func TestNoticesAreBounded(t *testing.T) {
+	b := &book{Rule: "r"}
+	for i := range maxNotices + 3 {
+		b.tell(&Standing{Rule: "r", URL: opsURL, Alert: fmt.Sprint(i)}, Firing, 1)
+	}
+	if len(b.Notices) != maxNotices || b.Notices[0].Alert != "3" {
+		t.Errorf("%d notices from %s", len(b.Notices), b.Notices[0].Alert)
+	}
+}
+
 // A rule has a bounded number of alerts: the worst.
 func TestManySubjects(t *testing.T) {
 	inBubble(t, func(r *rig) {

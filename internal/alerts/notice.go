@@ -88,7 +88,14 @@ func (b *book) tell(s *Standing, status Status, now job.Instant) {
 	b.Notices = append(b.Notices, Notice{
 		ID: id, UID: identifier(now, id), URL: s.URL, Rule: s.Rule, Alert: s.Alert, Status: status, Body: body,
 	})
+	if more := len(b.Notices) - maxNotices; more > 0 {
+		b.Notices = b.Notices[more:]
+	}
 }
+
+// maxNotices bounds the webhooks that wait for the store to take them in: the
+// latest.
+const maxNotices = 500
 
 // text is one line for people.
 func (p *payload) text() string {

@@ -202,8 +202,16 @@ func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
 	for i := range b.Notices {
 		regs[i] = b.Notices[i].registration()
 	}
-	if _, err := m.store.Register(ctx, regs); err != nil {
+	registered, err := m.store.Register(ctx, regs)
+	if err != nil {
 		return fmt.Errorf("register webhooks of alerts: %w", err)
+	}
+	for i := range registered {
+		switch registered[i].Outcome {
+		case store.Created, store.Same, store.Kept:
+		default: // they are kept, and tried again
+			return fmt.Errorf("the topic %s takes no webhook in", Topic)
+		}
 	}
 	for i := range b.Notices {
 		n := &b.Notices[i]
