@@ -23,7 +23,7 @@ type slots struct {
 // enoughShare is the part of all slots that is worth a round trip, and
 // mostEnough the largest number of them.
 const (
-	enoughShare = 4
+	enoughShare = 2
 	mostEnough  = 128
 )
 

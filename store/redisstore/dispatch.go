@@ -80,10 +80,25 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	return out, nil
 }
 
+// kind is what settlements have in common that the script is told once.
+type kind struct {
+	to, ifCancelled           job.State
+	delay                     int64
+	attempts, snoozes, lapses int
+	reason                    string
+}
+
+func (k *kind) args() []any {
+	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.lapses)
+	return []any{int(k.to), k.delay, int(k.ifCancelled), tries, k.reason}
+}
+
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	b := sh.newBatch(len(batch), 9, func(lane job.Lane, name string) []string {
+	b := sh.newBatch(len(batch), 5, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
+	args := []any{sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled, 0}
+	numbers := make(map[kind]int)
 	for _, i := range batch {
 		t := &all[i]
 		var attempt []byte
@@ -93,14 +108,24 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 				return err
 			}
 		}
+		k := kind{
+			to: t.To, ifCancelled: t.IfCancelled, delay: millis(t.Delay),
+			attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses, reason: t.Reason,
+		}
+		n, known := numbers[k]
+		if !known {
+			n = len(numbers) + 1
+			numbers[k] = n
+			args = append(args, k.args()...)
+		}
 		dead := 0
 		if t.To == job.Dead {
 			dead = b.other(sh.dead(store.DeadName(t.Lane, t.Reason)))
 		}
-		b.add(t.Key, t.Lane, t.Token, int(t.To), millis(t.Delay), int(t.IfCancelled),
-			fmt.Sprintf("%d %d %d", t.Attempts, t.Snoozes, t.Lapses), t.Reason, attempt, b.index(t.BizKey), dead)
+		b.add(t.Key, t.Lane, t.Token, n, attempt, b.index(t.BizKey), dead)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places}, sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled)
+	args[4] = len(numbers)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places}, args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err

@@ -65,12 +65,12 @@ for n, j in ipairs(jobs) do
       if h[STATE] == RUNNING then
         from = RUNNING
         local others, lapses = string.match(h[TRIES], '^(.* )(%d*)$')
-        h[TRIES] = others .. number(lapses, 0) + 1
+        h[TRIES] = others .. text(number(lapses, 0) + 1)
       end
-      h[STATE], h[NONCE] = RUNNING, nonce .. ':' .. from
+      h[STATE], h[NONCE] = RUNNING, nonce .. ':' .. text(from)
       -- No less than the time: a job that was forgotten and registered anew
       -- must not give out a token that an old worker still holds.
-      h[TOKEN], h[VERSION] = math.max(number(h[TOKEN], 0) + 1, now), number(h[VERSION], 1) + 1
+      h[TOKEN], h[VERSION] = text(math.max(number(h[TOKEN], 0) + 1, now)), text(number(h[VERSION], 1) + 1)
       local till = now + lease
       if h[TIMEOUT] ~= '' then
         till = now + h[TIMEOUT] + margin

@@ -42,9 +42,26 @@ local function parse(rec)
   return h
 end
 
--- render is the reverse: rest is everything behind the head.
-local function render(h, rest)
-  return table.concat(h, ' ', CREATED, MARK) .. '\n' .. rest
+-- text is a whole number as text, which many jobs of a batch share: Lua would
+-- write each anew, as a fraction.
+local texts = {}
+local function text(n)
+  local t = texts[n]
+  if not t then
+    t = string.format('%d', n)
+    texts[n] = t
+  end
+  return t
+end
+
+-- render is the reverse: rest is everything behind the head, and the two more
+-- parts, if given, come behind that.
+local function render(h, rest, more, last)
+  local state = h[STATE]
+  h[STATE] = text(state)
+  local head = table.concat(h, ' ', CREATED, MARK)
+  h[STATE] = state
+  return head .. '\n' .. rest .. (more or '') .. (last or '')
 end
 
 -- number is a field as a number.
@@ -76,12 +93,12 @@ local function stamp(ms, bits)
     of_bits = {}
     stamps[bits] = of_bits
   end
-  local text = of_bits[ms]
-  if not text then
-    text = string.format('%.2f', ms + bits / 4)
-    of_bits[ms] = text
+  local written = of_bits[ms]
+  if not written then
+    written = string.format('%.2f', ms + bits / 4)
+    of_bits[ms] = written
   end
-  return text
+  return written
 end
 
 -- score is that of an entry in a bucket.

@@ -1,7 +1,8 @@
 -- Writes down what came of claims, for those whose token is still current.
 -- KEYS lanes counts out held deads places, then of each lane: bucket ended
--- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, then for each job:
---      token to delay if_cancelled tries (attempts snoozes lapses) reason attempt biz (number of its index, 0 for none)
+-- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, the number of outcomes, which many
+--      jobs may share: to delay if_cancelled tries (attempts snoozes lapses) reason, then for each job:
+--      token outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 --      dead (number of its group of dead letters, 0 unless to is dead)
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
 --   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
@@ -28,29 +29,29 @@ local function answer(status, h, rec)
     status, h[STATE], next, ended, h[REASON], tonumber(h[VERSION]), uid_of(h, rec)
 end
 
--- logged is the record's rest with the attempt appended, and the oldest
--- dropped when there are too many.
-local function logged(h, rest, attempt, next)
+-- rewritten is the record with its new head and the attempt appended, and the
+-- oldest dropped when there are too many. next is when the job goes on.
+local function rewritten(h, rest, attempt, next)
   if attempt == '' then
-    return rest
+    return render(h, rest)
   end
   local logs = number(h[LOGS], 0)
   if h[SPEC] == '' then
-    h[SPEC] = #rest - 16
+    h[SPEC] = text(#rest - 16)
   elseif logs >= max_log then
     local start = 17 + h[SPEC]
     local len, from = string.match(rest, '^%-?%d+ (%d+)\n()', start)
     rest = string.sub(rest, 1, start - 1) .. string.sub(rest, from + len)
     logs = logs - 1
   end
-  h[LOGS] = logs + 1
-  return rest .. next .. ' ' .. #attempt .. '\n' .. attempt
+  h[LOGS] = text(logs + 1)
+  return render(h, rest, text(next) .. ' ' .. text(#attempt) .. '\n', attempt)
 end
 
 -- finish stores a job that has ended.
 local function finish(j, h, rest, attempt, biz, dead)
   local lane, state = j.lane, h[STATE]
-  h[NEXT], h[ENDED] = -1, now - h[CREATED]
+  h[NEXT], h[ENDED] = '-1', text(now - h[CREATED])
   write('ZREM', lane.bucket, j.id)
   emptied[lane.name] = lane.bucket
   if forget and state ~= DEAD then
@@ -60,8 +61,7 @@ local function finish(j, h, rest, attempt, biz, dead)
     end
     return
   end
-  rest = logged(h, rest, attempt, 0)
-  write_record(j, render(h, rest))
+  write_record(j, rewritten(h, rest, attempt, 0))
   write('ZADD', state == DEAD and dead or KEYS[lane.keys + 2], stamp(now, state - FINAL), j.id)
   if state == DEAD then
     write('ZADD', deads, 0, lane.name .. '|' .. h[REASON])
@@ -72,16 +72,26 @@ end
 -- continue stores one that goes on after a delay.
 local function continue(j, h, rest, attempt, delay)
   local lane, state = j.lane, h[STATE]
-  h[NEXT], h[ENDED] = now + delay - h[CREATED], ''
-  local wake = math.min(h[NEXT], number(h[EXPIRES], h[NEXT]))
-  rest = logged(h, rest, attempt, h[CREATED] + h[NEXT])
-  write_record(j, render(h, rest))
+  local next = now + delay - h[CREATED]
+  h[NEXT], h[ENDED] = text(next), ''
+  local wake = math.min(next, number(h[EXPIRES], next))
+  write_record(j, rewritten(h, rest, attempt, h[CREATED] + next))
   write('ZADD', lane.bucket, score(state, h[CREATED] + wake), j.id)
   look_at(lane.name, h[CREATED] + wake)
   count(lane.name, state, 1)
 end
 
-local jobs, others = batch(6, 2, 4, 12)
+local OUTCOMES = 5 -- where in ARGV their number is
+local outcomes = {}
+for n = 1, tonumber(ARGV[OUTCOMES]) do
+  local a = OUTCOMES + 5 * (n - 1)
+  outcomes[text(n)] = {
+    to = tonumber(ARGV[a + 1]), delay = tonumber(ARGV[a + 2]), if_cancelled = tonumber(ARGV[a + 3]),
+    tries = ARGV[a + 4], reason = ARGV[a + 5],
+  }
+end
+
+local jobs, others = batch(6, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
@@ -94,17 +104,18 @@ for _, j in ipairs(jobs) do
   elseif h[STATE] ~= RUNNING then
     answer(1, h, rec)
   else
-    local to, reason, if_cancelled = tonumber(ARGV[a + 2]), ARGV[a + 6], tonumber(ARGV[a + 4])
-    if h[CANCEL] == '1' and if_cancelled ~= to then
-      to, reason = if_cancelled, reason_cancelled
+    local outcome = outcomes[ARGV[a + 2]]
+    local to, reason = outcome.to, outcome.reason
+    if h[CANCEL] == '1' and outcome.if_cancelled ~= to then
+      to, reason = outcome.if_cancelled, reason_cancelled
     end
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
-    h[STATE], h[TRIES], h[REASON], h[NONCE], h[VERSION] = to, ARGV[a + 5], reason, SETTLED, number(h[VERSION], 1) + 1
+    h[STATE], h[TRIES], h[REASON], h[NONCE], h[VERSION] = to, outcome.tries, reason, SETTLED, text(number(h[VERSION], 1) + 1)
     local rest = string.sub(rec, h[BODY])
     if to >= FINAL then
-      finish(j, h, rest, ARGV[a + 7], others[ARGV[a + 8]], others[ARGV[a + 9]])
+      finish(j, h, rest, ARGV[a + 3], others[ARGV[a + 4]], others[ARGV[a + 5]])
     else
-      continue(j, h, rest, ARGV[a + 7], ARGV[a + 3])
+      continue(j, h, rest, ARGV[a + 3], outcome.delay)
     end
     answer(0, h, rec)
   end
