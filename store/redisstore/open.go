@@ -64,8 +64,9 @@ type Store struct {
 // shard is one part of the store, with what this process knows of it.
 type shard struct {
 	shardKeys
-	clock serverClock
-	pop   popper
+	clock  serverClock
+	pop    popper
+	intake *intake
 }
 
 var (
@@ -109,6 +110,7 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	for i := range o.Shards {
 		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}
 		sh.pop.client, sh.pop.key = s.pops, sh.ready
+		sh.intake = newIntake(func(ctx context.Context, batch []*arrival) { s.sendAll(ctx, sh, batch) })
 		s.shards = append(s.shards, sh)
 	}
 	return s, nil

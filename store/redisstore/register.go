@@ -32,19 +32,81 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) error {
-	b := sh.newBatch(len(batch), 6, nil)
-	for _, i := range batch {
-		r := &regs[i]
-		delay, ttl := millis(r.Spec.When.Delay), millis(r.Spec.TTL)
-		if r.Spec.When.At != 0 {
-			delay = none
-		}
-		body, err := encodeBody(r.UID, &r.Spec, delay, ttl)
-		if err != nil {
+	jobs := make([]newJob, len(batch))
+	for n, i := range batch {
+		var err error
+		if jobs[n], err = newJobOf(&regs[i]); err != nil {
 			return err
 		}
-		lane := (&job.Job{Key: r.Key, Spec: r.Spec}).Lane()
-		b.add(r.Key, lane, body, delay, int64(r.Spec.When.At), ttl, millis(r.Spec.Timeout), b.index(r.Spec.BizKey))
+	}
+	a, err := s.takeIn(ctx, sh, jobs)
+	if err != nil {
+		return err
+	}
+	for n, i := range batch {
+		if a.taken[n] == "" {
+			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(a.now)}
+			continue
+		}
+		if refused, ok := refusals[a.taken[n]]; ok {
+			out[i] = store.Registered{Outcome: refused}
+			continue
+		}
+		if out[i], err = s.registerTaken(ctx, sh, regs[i], a.taken[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newJobOf(r *store.Registration) (newJob, error) {
+	j := newJob{
+		key: r.Key, lane: (&job.Job{Key: r.Key, Spec: r.Spec}).Lane(), bizKey: r.Spec.BizKey,
+		delay: millis(r.Spec.When.Delay), at: int64(r.Spec.When.At), ttl: millis(r.Spec.TTL), timeout: millis(r.Spec.Timeout),
+	}
+	if j.at != 0 {
+		j.delay = none
+	}
+	var err error
+	j.body, err = encodeBody(r.UID, &r.Spec, j.delay, j.ttl)
+	return j, err
+}
+
+// takeIn takes in jobs whose keys are free, in the company of others unless
+// they are many.
+func (s *Store) takeIn(ctx context.Context, sh *shard, jobs []newJob) (*arrival, error) {
+	if len(jobs) < goesAlone {
+		return sh.intake.register(ctx, jobs)
+	}
+	a := &arrival{jobs: jobs}
+	a.err = s.sendArrivals(ctx, sh, []*arrival{a})
+	return a, a.err
+}
+
+// sendAll sends arrivals together. What Redis refuses then may be due to one of
+// them, and must not fail the others.
+func (s *Store) sendAll(ctx context.Context, sh *shard, batch []*arrival) {
+	err := s.sendArrivals(ctx, sh, batch)
+	for i, a := range batch {
+		if isReply(err) && len(batch) > 1 {
+			a.err = s.sendArrivals(ctx, sh, batch[i:i+1])
+		} else {
+			a.err = err
+		}
+	}
+}
+
+func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) error {
+	total := 0
+	for _, a := range batch {
+		total += len(a.jobs)
+	}
+	b := sh.newBatch(total, 6, nil)
+	for _, a := range batch {
+		for i := range a.jobs {
+			j := &a.jobs[i]
+			b.add(j.key, j.lane, j.body, j.delay, j.at, j.ttl, j.timeout, b.index(j.bizKey))
+		}
 	}
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
@@ -55,23 +117,16 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 	if err != nil {
 		return err
 	}
-	if len(reply) != 1+len(batch) {
-		return fmt.Errorf("redisstore: register answered %d values for %d jobs", len(reply), len(batch))
+	if len(reply) != 1+total {
+		return fmt.Errorf("redisstore: register answered %d values for %d jobs", len(reply), total)
 	}
-	now := sh.clock.observe(reply[0])
-	for n, i := range batch {
-		raw, _ := reply[1+n].(string)
-		if raw == "" {
-			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(now)}
-			continue
+	now, reply := sh.clock.observe(reply[0]), reply[1:]
+	for _, a := range batch {
+		a.now, a.taken = now, make([]string, len(a.jobs))
+		for i := range a.jobs {
+			a.taken[i], _ = reply[i].(string)
 		}
-		if refused, ok := refusals[raw]; ok {
-			out[i] = store.Registered{Outcome: refused}
-			continue
-		}
-		if out[i], err = s.registerTaken(ctx, sh, regs[i], raw); err != nil {
-			return err
-		}
+		reply = reply[len(a.jobs):]
 	}
 	return nil
 }

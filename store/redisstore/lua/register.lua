@@ -35,6 +35,16 @@ local function refusal(topic)
   end
 end
 
+-- A key of another type must fail the call before anything is written: a record
+-- without its entry would be lost.
+local checked = {}
+local function check(zset)
+  if not checked[zset] then
+    redis.call('ZCARD', zset)
+    checked[zset] = true
+  end
+end
+
 for n, j in ipairs(jobs) do
   local existing, a = records[j.name], j.args
   local refused = not existing and refusal(j.lane.topic)
@@ -52,9 +62,11 @@ for n, j in ipairs(jobs) do
     if ttl > 0 then
       wake = math.min(due, ttl)
     end
+    check(j.lane.bucket)
     write_record(j, head .. '\n' .. ARGV[a + 1])
     write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
     if biz then
+      check(biz)
       write('ZADD', biz, '0', j.name)
     end
     count(j.lane.name, WAITING, 1)
