@@ -30,9 +30,11 @@ func TestAllScenarios(t *testing.T) {
 	for _, name := range scenario.Names() {
 		fmt.Fprintf(&document, "<!-- bench %s: begin -->\n<!-- bench %s: end -->\n", name, name)
 	}
-	path := filepath.Join(docs, "benchmarks.md")
-	if err := os.WriteFile(path, []byte(document.String()), 0o600); err != nil {
-		t.Fatal(err)
+	path, sizing := filepath.Join(docs, "benchmarks.md"), filepath.Join(docs, "sizing.md")
+	for _, p := range []string{path, sizing} {
+		if err := os.WriteFile(p, []byte(document.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-size", "smoke", "-workers", "16", "-docs", docs}, &out); err != nil {
@@ -47,8 +49,17 @@ func TestAllScenarios(t *testing.T) {
 			t.Errorf("%s has written nothing", name)
 		}
 	}
-	if strings.Contains(string(written), "NaN") {
-		t.Errorf("something was not measured:\n%s", written)
+	derived, err := os.ReadFile(sizing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"drain", "registrations", "memory", "restart", "scale"} {
+		if strings.Contains(string(derived), fmt.Sprintf("<!-- bench %s: begin -->\n<!-- bench %s: end -->\n", name, name)) {
+			t.Errorf("%s has written nothing on sizing", name)
+		}
+	}
+	if strings.Contains(string(written)+string(derived), "NaN") {
+		t.Errorf("something was not measured:\n%s\n%s", written, derived)
 	}
 }
 

@@ -1,9 +1,9 @@
 package receiver
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -16,15 +16,15 @@ const (
 	prefixSize = dueAt + 13 + len(`","text":"`)
 )
 
-// Body is the body of job n, of so many bytes.
+// filler is what bodies are filled up with, from one of its first letters on.
+var filler = strings.Repeat("abcdefghijklmnopqrstuvwxyz", 64)
+
+// Body is the body of job n, of so many bytes: prefixSize at least, and hardly
+// more than the filler at most.
 func Body(n int, due time.Time, size int) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, prefix, n, due.UnixMilli())
-	for b.Len() < size-2 {
-		b.WriteByte('a' + byte((n+b.Len())%26))
-	}
-	b.WriteString(`"}`)
-	return b.Bytes()
+	b := fmt.Appendf(make([]byte, 0, size), prefix, n, due.UnixMilli())
+	b = append(b, filler[n%26:][:size-2-len(b)]...)
+	return append(b, `"}`...)
 }
 
 // parse reads what Body wrote.

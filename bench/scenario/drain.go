@@ -174,7 +174,25 @@ func drains(ctx context.Context, r *runner) (*result, error) {
 		return nil, err
 	}
 	title := fmt.Sprintf("Draining a backlog of %s jobs", stats.Count(r.Size.Backlog))
-	return &result{tables: []report.Table{t.table(names)}, charts: []chart{t.chart("drain", title, names)}}, nil
+	return &result{tables: []report.Table{t.table(names)}, charts: []chart{t.chart("drain", title, names)}, sizing: t.sizing()}, nil
+}
+
+// sizing is what a processor carries, if it does nothing else.
+func (t *drainTable) sizing() *report.Table {
+	table := &report.Table{Header: []string{"", "deliveries/s for each processor of the node", "for the one processor of Redis"}}
+	for _, n := range []string{contender.Duehook, contender.Embedded} {
+		table.Add(contender.Title(n), perProcessor(t.processes[n]), perProcessor(t.store[n]))
+	}
+	return table
+}
+
+// perProcessor is how many jobs a processor does in a second that takes so many
+// seconds for 10,000.
+func perProcessor(seconds stats.Sample) string {
+	if seconds.Median() <= 0 {
+		return "–"
+	}
+	return stats.Number(10_000 / seconds.Median())
 }
 
 func (r *runner) compareDrains(ctx context.Context, names []string, s contender.Setup, base string, failFirst bool) (*drainTable, error) {

@@ -30,6 +30,11 @@ func info(ctx context.Context, s *system.Redis, name string) (float64, error) {
 	return strconv.ParseFloat(m[1], 64)
 }
 
+const (
+	million  = 1_000_000
+	megabyte = 1_000_000 // as vendors count it
+)
+
 // memory measures what a waiting job takes in Redis.
 func memory(ctx context.Context, r *runner) (*result, error) {
 	names := r.among(contender.Limit, contender.Duehook, contender.Asynq)
@@ -37,14 +42,18 @@ func memory(ctx context.Context, r *runner) (*result, error) {
 		fmt.Sprintf("%s waiting jobs, body of %d bytes, id of 36", stats.Count(r.Size.Memory), contender.BodySize),
 		"bytes per job in Redis",
 	}}
+	sizing := &report.Table{Header: []string{"waiting jobs of that size", "memory of Redis"}}
 	for _, name := range names {
 		bytes, err := r.bytesPerJob(ctx, name, r.Size.Memory)
 		if err != nil {
 			return nil, err
 		}
 		table.Add(contender.Title(name), stats.Number(bytes))
+		if contender.Own(name) {
+			sizing.Add("1,000,000", stats.Number(bytes*million/megabyte)+" MB")
+		}
 	}
-	return &result{tables: []report.Table{table}}, nil
+	return &result{tables: []report.Table{table}, sizing: sizing}, nil
 }
 
 func (r *runner) bytesPerJob(ctx context.Context, name string, jobs int) (bytes float64, err error) {

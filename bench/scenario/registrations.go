@@ -51,8 +51,9 @@ func (r *runner) api(ctx context.Context, name string) (contender.API, error) {
 	return api, nil
 }
 
-// register counts registrations: jobs per second, by so many clients at a time.
-func (r *runner) register(ctx context.Context, base string, m manner, first int) (perSecond float64, err error) {
+// register counts registrations, in all and per second, by so many clients at a
+// time.
+func (r *runner) register(ctx context.Context, base string, m manner, first int) (n int, perSecond float64, err error) {
 	var last atomic.Int64
 	last.Store(int64(first))
 	load := r.waitingJobs(0)
@@ -73,9 +74,10 @@ func (r *runner) register(ctx context.Context, base string, m manner, first int)
 		})
 	}
 	if err := clients.Wait(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return float64(int(last.Load())-first) / r.clock.Now().Sub(began).Seconds(), nil
+	n = int(last.Load()) - first
+	return n, float64(n) / r.clock.Now().Sub(began).Seconds(), nil
 }
 
 // send registers a batch.
@@ -108,23 +110,21 @@ func (m *manner) send(client *fasthttp.Client, base string, l *contender.Load, f
 }
 
 func (m *manner) body(l *contender.Load, from int) []byte {
-	var b bytes.Buffer
-	b.WriteString(`{"jobs":[`)
+	b := []byte(`{"jobs":[`)
 	for i := range m.batch {
 		if i > 0 {
-			b.WriteByte(',')
+			b = append(b, ',')
 		}
 		j := l.Job(from + i)
-		b.Write(j.JSON())
+		b = j.AppendJSON(b)
 	}
-	b.WriteString("]}")
-	return b.Bytes()
+	return append(b, "]}"...)
 }
 
 // registrations compares duehook with an echo handler that does one EVALSHA.
 func registrations(ctx context.Context, r *runner) (*result, error) {
 	names := r.among(contender.Echo, contender.Duehook, contender.Embedded)
-	rates := map[string]stats.Sample{} // by contender and manner
+	t := newRegistrationTable()
 	err := r.rounds(names, func(name string) (err error) {
 		api, err := r.api(ctx, name)
 		if err != nil {
@@ -136,11 +136,19 @@ func registrations(ctx context.Context, r *runner) (*result, error) {
 				continue
 			}
 			const apart = 100_000_000 // no id is to come twice
-			rate, err := r.register(ctx, api.Base(), m, i*apart)
+			before, err := api.Cost()
+			if err != nil {
+				return err
+			}
+			n, rate, err := r.register(ctx, api.Base(), m, i*apart)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, m.title, err)
 			}
-			rates[name+m.title] = append(rates[name+m.title], rate)
+			after, err := api.Cost()
+			if err != nil {
+				return err
+			}
+			t.add(name+m.title, n, rate, after.Sub(before))
 		}
 		return nil
 	})
@@ -148,8 +156,9 @@ func registrations(ctx context.Context, r *runner) (*result, error) {
 		return nil, err
 	}
 	return &result{
-		tables: []report.Table{registrationTable(names, rates)},
-		charts: []chart{registrationChart(names, rates)},
+		tables: []report.Table{t.table(names)},
+		charts: []chart{t.chart(names)},
+		sizing: t.sizing(),
 	}, nil
 }
 
@@ -161,36 +170,67 @@ func titleOf(name string) string {
 	return contender.Title(name)
 }
 
-func registrationTable(names []string, rates map[string]stats.Sample) report.Table {
-	table := report.Table{Header: []string{"", "", "jobs/s", "÷ echo, single", "÷ single"}}
+// registrationTable compares ways of registering, by contender and manner.
+type registrationTable struct {
+	rates            map[string]stats.Sample
+	processes, store map[string]stats.Sample // processor time per 10,000 jobs, in seconds
+}
+
+func newRegistrationTable() *registrationTable {
+	return &registrationTable{rates: map[string]stats.Sample{}, processes: map[string]stats.Sample{}, store: map[string]stats.Sample{}}
+}
+
+func (t *registrationTable) add(key string, jobs int, rate float64, c contender.Cost) {
+	per := 10_000 / float64(jobs)
+	t.rates[key] = append(t.rates[key], rate)
+	t.processes[key] = append(t.processes[key], c.Processes.Seconds()*per)
+	t.store[key] = append(t.store[key], c.Store.Seconds()*per)
+}
+
+func (t *registrationTable) table(names []string) report.Table {
+	table := report.Table{Header: []string{"", "", "jobs/s", "÷ echo, single", "÷ single", "CPU s per 10,000: its processes", "its store"}}
 	for _, m := range manners {
 		for _, n := range names {
-			rate := rates[n+m.title]
+			rate := t.rates[n+m.title]
 			if len(rate) == 0 {
 				continue
 			}
-			single := manner{clients: m.clients, batch: 1, title: fmt.Sprintf("%d clients, single", m.clients)}
+			single := manners[1]
 			if m.clients == 1 {
-				single.title = "1 client, single"
+				single = manners[0]
 			}
-			toEcho, toSingle := "–", "–"
+			toEcho, toSingle, store := "–", "–", "–"
 			if n != contender.Echo && m.batch == 1 {
-				toEcho = rate.Over(rates[contender.Echo+m.title]).String()
+				toEcho = rate.Over(t.rates[contender.Echo+m.title]).String()
 			}
 			if m.batch > 1 {
-				toSingle = rate.Over(rates[n+single.title]).String()
+				toSingle = rate.Over(t.rates[n+single.title]).String()
 			}
-			table.Add(m.title, titleOf(n), rate.String(), toEcho, toSingle)
+			if cost := t.store[n+m.title].Median(); cost > 0 {
+				store = stats.Number(cost)
+			}
+			table.Add(m.title, titleOf(n), rate.String(), toEcho, toSingle, stats.Number(t.processes[n+m.title].Median()), store)
 		}
 	}
 	return table
 }
 
-func registrationChart(names []string, rates map[string]stats.Sample) chart {
+// sizing is what a processor carries, if it does nothing else.
+func (t *registrationTable) sizing() *report.Table {
+	table := &report.Table{Header: []string{"", "", "registrations/s for each processor of the node", "for the one processor of Redis"}}
+	for _, m := range manners[1:] {
+		for _, n := range []string{contender.Duehook, contender.Embedded} {
+			table.Add(m.title, contender.Title(n), perProcessor(t.processes[n+m.title]), perProcessor(t.store[n+m.title]))
+		}
+	}
+	return table
+}
+
+func (t *registrationTable) chart(names []string) chart {
 	const title = "Registrations over HTTP, 32 clients, one job a request"
 	bars := report.Bars{Title: title, Unit: "jobs/s; the line is the range"}
 	for _, n := range names {
-		rate := rates[n+manners[1].title]
+		rate := t.rates[n+manners[1].title]
 		low, high := rate.Range()
 		bars.Bars = append(bars.Bars, report.Bar{
 			Label: titleOf(n), Value: rate.Median(), Low: low, High: high,

@@ -45,5 +45,7 @@ func restart(ctx context.Context, r *runner) (res *result, err error) {
 	})
 	table := report.Table{Header: []string{"waiting jobs", "seconds until it serves", "CPU s until then", "bytes of RAM per job then"}}
 	table.Add(stats.Count(r.Size.Restart), seconds.String(), cpu.String(), memory.String())
-	return &result{tables: []report.Table{table}}, err
+	sizing := &report.Table{Header: []string{"waiting jobs of that size", "memory of the node", "until it serves"}}
+	sizing.Add(stats.Count(r.Size.Restart), stats.Number(memory.Median()*float64(r.Size.Restart)/megabyte)+" MB", stats.Number(seconds.Median())+" s")
+	return &result{tables: []report.Table{table}, sizing: sizing}, err
 }

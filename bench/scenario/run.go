@@ -26,9 +26,10 @@ type Options struct {
 	Size Size
 	// Only names the scenarios to run, and Without the contenders to leave out.
 	Only, Without []string
-	// Budget is after how long no further round begins; 0: never.
+	// Budget is how long all may take, more or less: each scenario runs once, and
+	// again while it has not used up its share; 0: no limit.
 	Budget time.Duration
-	// Docs is the directory of the document for the results; empty: none.
+	// Docs is the directory of the documents for the results; empty: none.
 	Docs        string
 	Persistence string
 	Workers     int
@@ -39,6 +40,10 @@ type Options struct {
 type result struct {
 	tables []report.Table
 	charts []chart
+	// sizing is for the document on sizing: what follows from the figures, with
+	// the charts if they are to be seen there, too.
+	sizing      *report.Table
+	sizingChart bool
 }
 
 // chart is a picture with the name of its file.
@@ -51,20 +56,23 @@ type scenario struct {
 	name string
 	// long: left out unless the size is long.
 	long bool
-	run  func(ctx context.Context, r *runner) (*result, error)
+	// share is the part of the budget that it may use, in percent of that of all
+	// which are not long.
+	share int
+	run   func(ctx context.Context, r *runner) (*result, error)
 }
 
 // all scenarios, the most telling first.
 var all = []scenario{
-	{name: "drain", run: drains},
-	{name: "registrations", run: registrations},
-	{name: "lateness", run: lateness},
-	{name: "memory", run: memory},
-	{name: "idle", run: idle},
-	{name: "lanes", run: lanes},
-	{name: "storm", run: storm},
-	{name: "restart", run: restart},
-	{name: "scale", run: scale},
+	{name: "drain", share: 33, run: drains},
+	{name: "registrations", share: 10, run: registrations},
+	{name: "lateness", share: 12, run: lateness},
+	{name: "memory", share: 1, run: memory},
+	{name: "idle", share: 7, run: idle},
+	{name: "lanes", share: 4, run: lanes},
+	{name: "storm", share: 8, run: storm},
+	{name: "restart", share: 12, run: restart},
+	{name: "scale", share: 13, run: scale},
 	{name: "tls", long: true, run: secure},
 	{name: "nodes", long: true, run: nodes},
 	{name: "failing", long: true, run: failing},
@@ -83,7 +91,7 @@ func Names() []string {
 type runner struct {
 	Options
 	clock    job.Clock
-	began    time.Time
+	until    time.Time // when the scenario's share of the budget is used up; zero: never
 	setup    contender.Setup
 	process  *system.Process // the receiver
 	receiver receiver.Client
@@ -96,15 +104,14 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	r := &runner{Options: o, clock: job.SystemClock()}
-	r.began = r.clock.Now()
+	start := r.clock.Now()
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.open(ctx); err != nil {
 		return err
 	}
-	for _, s := range chosen {
-		if !r.inBudget() {
-			r.printf("%s: not begun, the time is up\n", s.name)
-			continue
+	for i, s := range chosen {
+		if o.Budget > 0 {
+			r.until = start.Add(o.Budget * time.Duration(shares(chosen[:i+1])) / time.Duration(max(1, shares(chosen))))
 		}
 		r.printf("%s …\n", s.name)
 		began := r.clock.Now()
@@ -121,6 +128,13 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	return nil
+}
+
+func shares(of []scenario) (sum int) {
+	for _, s := range of {
+		sum += s.share
+	}
+	return sum
 }
 
 // choose gives the scenarios to be run.
@@ -214,7 +228,7 @@ func (r *runner) rounds(names []string, do func(name string) error) error {
 }
 
 func (r *runner) inBudget() bool {
-	return r.Budget == 0 || r.clock.Now().Sub(r.began) < r.Budget
+	return r.until.IsZero() || r.clock.Now().Before(r.until)
 }
 
 func (r *runner) printf(format string, args ...any) {
@@ -229,17 +243,26 @@ func (r *runner) write(ctx context.Context, name string, found *result) error {
 	if err := os.MkdirAll(filepath.Join(r.Docs, "benchmarks"), 0o755); err != nil { //nolint:gosec // documents are for everybody
 		return err
 	}
-	var b strings.Builder
+	var pictures strings.Builder
 	for _, c := range found.charts {
 		path := filepath.Join("benchmarks", c.name+".svg")
 		if err := os.WriteFile(filepath.Join(r.Docs, path), []byte(c.svg), 0o644); err != nil { //nolint:gosec // a document is for everybody
 			return err
 		}
-		fmt.Fprintf(&b, "\n![%s](%s)\n", c.title, filepath.ToSlash(path))
+		fmt.Fprintf(&pictures, "\n![%s](%s)\n", c.title, filepath.ToSlash(path))
 	}
+	var tables strings.Builder
 	for _, t := range found.tables {
-		b.WriteString("\n" + t.Markdown())
+		tables.WriteString("\n" + t.Markdown())
 	}
-	fmt.Fprintf(&b, "\n%s\n\n", r.made(ctx))
-	return report.Put(filepath.Join(r.Docs, "benchmarks.md"), name, b.String())
+	made := "\n" + r.made(ctx) + "\n\n"
+	err := report.Put(filepath.Join(r.Docs, "benchmarks.md"), name, pictures.String()+tables.String()+made)
+	if err != nil || found.sizing == nil {
+		return err
+	}
+	text := "\n" + found.sizing.Markdown() + made
+	if found.sizingChart {
+		text = pictures.String() + text
+	}
+	return report.Put(filepath.Join(r.Docs, "sizing.md"), name, text)
 }

@@ -23,7 +23,7 @@ func (c *stoppedClock) Now() time.Time { return c.now }
 func newTestRunner(o Options) (*runner, *stoppedClock) {
 	o.Out = io.Discard
 	clock := &stoppedClock{job.SystemClock(), time.Unix(1_000, 0)}
-	return &runner{Options: o, clock: clock, began: clock.now}, clock
+	return &runner{Options: o, clock: clock}, clock
 }
 
 func TestRoundsAlternate(t *testing.T) {
@@ -39,7 +39,8 @@ func TestRoundsAlternate(t *testing.T) {
 }
 
 func TestRoundsEndWithTheBudget(t *testing.T) {
-	r, clock := newTestRunner(Options{Size: Size{Rounds: 9}, Budget: time.Minute})
+	r, clock := newTestRunner(Options{Size: Size{Rounds: 9}})
+	r.until = clock.now.Add(time.Minute)
 	runs := 0
 	err := r.rounds([]string{"a", "b"}, func(string) error {
 		runs++

@@ -26,9 +26,6 @@ type scaled struct {
 // scaleBacklog is the share of the backlog that is drained beside waiting jobs.
 const scaleBacklog = 5
 
-// maxEmbedded is how many jobs an embedded node is asked to hold.
-const maxEmbedded = 1_000_000
-
 // scale measures again with more and more jobs waiting. The nodes of all sizes
 // run at the same time, so that rounds can alternate: waiting costs nothing.
 func scale(ctx context.Context, r *runner) (res *result, err error) {
@@ -40,7 +37,7 @@ func scale(ctx context.Context, r *runner) (res *result, err error) {
 	}()
 	for _, name := range r.among(contender.Duehook, contender.Embedded) {
 		for _, waiting := range r.Size.Waiting {
-			if name == contender.Embedded && waiting > maxEmbedded {
+			if name == contender.Embedded && waiting > r.Size.MaxEmbedded {
 				continue
 			}
 			s := &scaled{name: name, waiting: waiting}
@@ -59,6 +56,7 @@ func scale(ctx context.Context, r *runner) (res *result, err error) {
 	return &result{
 		tables: []report.Table{scaleTable(of)},
 		charts: []chart{scaleChart(r, of)},
+		sizing: scaleSizing(of), sizingChart: true,
 	}, nil
 }
 
@@ -100,7 +98,7 @@ func (r *runner) compareScaled(ctx context.Context, of []*scaled) error {
 		if !ok {
 			return fmt.Errorf("%s has no API", s.name)
 		}
-		if s.register, err = r.register(ctx, api.Base(), manners[1], s.waiting); err != nil {
+		if _, s.register, err = r.register(ctx, api.Base(), manners[1], s.waiting); err != nil {
 			return err
 		}
 	}
@@ -128,6 +126,21 @@ func scaleTable(of []*scaled) report.Table {
 	return table
 }
 
+// microsecondsPerJob turns seconds for 10,000 jobs.
+const microsecondsPerJob = 1_000_000 / 10_000
+
+func scaleSizing(of []*scaled) *report.Table {
+	table := &report.Table{Header: []string{"", "waiting", "µs of processors for a delivery: node", "Redis"}}
+	for _, s := range of {
+		store := "–"
+		if s.drained.store > 0 {
+			store = stats.Number(s.drained.store * microsecondsPerJob)
+		}
+		table.Add(contender.Title(s.name), stats.Count(s.waiting), stats.Number(s.drained.processes*microsecondsPerJob), store)
+	}
+	return table
+}
+
 // scaleChart shows what a delivery costs beside more and more waiting jobs.
 func scaleChart(r *runner, of []*scaled) chart {
 	const title = "CPU time of a delivery, node and store, beside waiting jobs"
@@ -141,7 +154,6 @@ func scaleChart(r *runner, of []*scaled) chart {
 			value := math.NaN()
 			for _, s := range of {
 				if s.name == name && s.waiting == n {
-					const microsecondsPerJob = 1_000_000 / 10_000
 					value = (s.drained.processes + s.drained.store) * microsecondsPerJob
 				}
 			}
