@@ -181,6 +181,9 @@ func (w *sweeper) look(ctx context.Context) error {
 
 // begin begins what is due.
 func (w *sweeper) begin(ctx context.Context, state *sweepState) {
+	if w.finished != nil && w.finished.o.requested {
+		return // what was asked for is done, and is to be told first
+	}
 	if r := &state.Requested; !r.State.Ended() && (w.pass == nil || !w.pass.o.requested) {
 		w.cancel()
 		w.pass = w.s.startPass(ctx, passOptions{RestoreOptions: r.Options, requested: true, urgent: true})
