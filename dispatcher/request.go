@@ -23,9 +23,6 @@ const (
 	headerTraceparent = "Traceparent"
 )
 
-// dueAtFormat is RFC 3339 with milliseconds, for times in UTC.
-const dueAtFormat = "2006-01-02T15:04:05.000Z"
-
 // newRequest makes the request of attempt number of j, which starts at at.
 func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.Instant) (*retryablehttp.Request, error) {
 	var body any // an empty []byte would be sent as a body of unknown length
@@ -54,7 +51,7 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 		{headerTopic, j.Topic},
 		{headerJobID, j.ID},
 		{headerAttempt, strconv.Itoa(number)},
-		{headerDueAt, dueAt(j).Time().Format(dueAtFormat)},
+		{headerDueAt, dueAt(j).RFC3339()},
 	})
 	return req, nil
 }

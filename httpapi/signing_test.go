@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -166,7 +167,7 @@ func TestRotation(t *testing.T) {
 			}
 			want := []any{a.described(fresh, "2026-01-01T10:00:00.000Z", "")}
 			if overlap > 0 {
-				end := a.clock.Now().Add(overlap).Format(timeFormat)
+				end := a.clock.Now().Add(overlap).Format(job.TimeFormat)
 				want = append(want, a.described(a.secret, nine, end))
 			}
 			if diff := cmp.Diff(any(want), rotated["secrets"]); diff != "" {

@@ -8,9 +8,6 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 )
 
-// timeFormat is RFC 3339 in UTC with milliseconds, always all three.
-const timeFormat = "2006-01-02T15:04:05.000Z"
-
 // instant is a job.Instant in JSON; none is null.
 type instant job.Instant
 
@@ -18,9 +15,9 @@ func (i instant) MarshalJSON() ([]byte, error) {
 	if i == 0 {
 		return []byte("null"), nil
 	}
-	b := make([]byte, 0, len(timeFormat)+2)
+	b := make([]byte, 0, len(job.TimeFormat)+2)
 	b = append(b, '"')
-	b = job.Instant(i).Time().AppendFormat(b, timeFormat)
+	b = job.Instant(i).Time().AppendFormat(b, job.TimeFormat)
 	return append(b, '"'), nil
 }
 

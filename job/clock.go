@@ -21,6 +21,13 @@ func (i Instant) Time() time.Time {
 	return time.UnixMilli(int64(i)).UTC()
 }
 
+// TimeFormat is how times are told: RFC 3339 with milliseconds, always all
+// three, for times in UTC.
+const TimeFormat = "2006-01-02T15:04:05.000Z"
+
+// RFC3339 tells the instant in TimeFormat.
+func (i Instant) RFC3339() string { return i.Time().Format(TimeFormat) }
+
 // Add moves the instant by d, cut to whole milliseconds.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Milliseconds()) }
 

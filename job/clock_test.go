@@ -22,6 +22,9 @@ func TestInstant(t *testing.T) {
 	if got := i.Add(1500*time.Millisecond + 999*time.Microsecond); got.Sub(i) != 1500*time.Millisecond {
 		t.Errorf("Add moved the instant by %v, want 1.5s", got.Sub(i))
 	}
+	if got, want := i.Add(-999*time.Millisecond).RFC3339(), "2026-01-31T01:30:00.000Z"; got != want {
+		t.Errorf("told as %s, want %s: in UTC, with all three digits", got, want)
+	}
 }
 
 func TestSystemClock(t *testing.T) {

@@ -70,12 +70,12 @@ func (b *book) tell(s *Standing, status Status, now job.Instant) {
 	p := payload{
 		Version: payloadVersion, Alert: s.Alert, Status: status, Rule: s.Rule, Metric: s.Metric,
 		Subject: subjectInBody{orNull(s.Topic), orNull(s.Endpoint)}, Value: s.Value, Threshold: s.Above,
-		Since: rfc3339(s.Since), FiredAt: rfc3339(s.FiredAt), Repeat: s.Repeats,
+		Since: s.Since.RFC3339(), FiredAt: s.FiredAt.RFC3339(), Repeat: s.Repeats,
 	}
 	id := s.Alert + "." + string(status)
 	switch {
 	case status == Resolved:
-		at := rfc3339(now)
+		at := now.RFC3339()
 		p.ResolvedAt = &at
 	case s.Repeats > 0:
 		id += "." + strconv.Itoa(s.Repeats)
@@ -142,5 +142,3 @@ func orNull(s string) *string {
 	}
 	return &s
 }
-
-func rfc3339(at job.Instant) string { return at.Time().Format("2006-01-02T15:04:05.000Z") }

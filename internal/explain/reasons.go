@@ -9,7 +9,6 @@ import (
 )
 
 // at writes a time as the API does.
-func at(i job.Instant) string { return i.Time().Format("2006-01-02T15:04:05.000Z") }
 
 // failure is what the last attempt came to.
 func failure(a *job.Attempt) string {
@@ -27,7 +26,7 @@ func notDue(v *view) *Reason {
 	if !v.pending() || j.NextAt <= v.Now {
 		return nil
 	}
-	r := &Reason{Code: CodeNotDue, Until: j.NextAt, Detail: fmt.Sprintf("Attempt %d is due at %s.", j.Attempts+1, at(j.NextAt))}
+	r := &Reason{Code: CodeNotDue, Until: j.NextAt, Detail: fmt.Sprintf("Attempt %d is due at %s.", j.Attempts+1, j.NextAt.RFC3339())}
 	last := j.LastAttempt
 	if last == nil || last.NextAt != j.NextAt { // it was rescheduled, or released
 		return r
@@ -35,12 +34,12 @@ func notDue(v *view) *Reason {
 	switch last.Reason {
 	case job.ReasonLadder:
 		r.Detail = fmt.Sprintf("Attempt %d failed (%s). By the retry ladder, attempt %d is due at %s.",
-			last.Number, failure(last), j.Attempts+1, at(j.NextAt))
+			last.Number, failure(last), j.Attempts+1, j.NextAt.RFC3339())
 	case job.ReasonRetryAfter:
 		r.Detail = fmt.Sprintf("Attempt %d failed (%s), and the receiver asked for the next one at %s.",
-			last.Number, failure(last), at(j.NextAt))
+			last.Number, failure(last), j.NextAt.RFC3339())
 	case job.ReasonSnoozed:
-		r.Detail = fmt.Sprintf("The receiver asked to be asked again at %s; no attempt was used.", at(j.NextAt))
+		r.Detail = fmt.Sprintf("The receiver asked to be asked again at %s; no attempt was used.", j.NextAt.RFC3339())
 	}
 	return r
 }
@@ -52,7 +51,7 @@ func endpointHeld(v *view) *Reason {
 		return nil
 	}
 	return &Reason{Code: CodeEndpointHeld, Until: held, Detail: fmt.Sprintf(
-		"%s has failed too often and is held until %s.", v.endpoint(), at(held))}
+		"%s has failed too often and is held until %s.", v.endpoint(), held.RFC3339())}
 }
 
 func endpointRecovering(v *view) *Reason {
@@ -108,7 +107,7 @@ func topicRate(v *view) *Reason {
 	}
 	ahead := time.Duration(float64(v.Ahead) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
 	return &Reason{Code: CodeTopicRate, from: v.NextToken.Add(ahead), Detail: fmt.Sprintf(
-		"The topic %s may have %v deliveries per second; the next is at %s. %s", v.Job.Topic, rate, at(v.NextToken), v.line())}
+		"The topic %s may have %v deliveries per second; the next is at %s. %s", v.Job.Topic, rate, v.NextToken.RFC3339(), v.line())}
 }
 
 func topicConcurrency(v *view) *Reason {
@@ -159,7 +158,7 @@ func ready(v *view) *Reason {
 	}
 	return &Reason{Code: CodeReady, Detail: fmt.Sprintf(
 		"It waits for a dispatcher with a free worker; the ready list holds %d hints. If none takes it by %s, it is put there again.",
-		v.ReadyList, at(v.At))}
+		v.ReadyList, v.At.RFC3339())}
 }
 
 func inFlight(v *view) *Reason {
@@ -167,7 +166,7 @@ func inFlight(v *view) *Reason {
 		return nil
 	}
 	return &Reason{Code: CodeInFlight, Until: v.At, Node: v.Worker, stops: true, Detail: fmt.Sprintf(
-		"Attempt %d is under way, leased by %s until %s.", v.Job.Attempts+1, v.node(), at(v.At))}
+		"Attempt %d is under way, leased by %s until %s.", v.Job.Attempts+1, v.node(), v.At.RFC3339())}
 }
 
 func leaseLapsed(v *view) *Reason {
@@ -176,7 +175,7 @@ func leaseLapsed(v *view) *Reason {
 	}
 	return &Reason{Code: CodeLeaseLapsed, Node: v.Worker, Detail: fmt.Sprintf(
 		"The lease of %s ended at %s without an outcome: it has stopped, hangs or is cut off. Another is to take the job; no attempt is used. This is lapse %d of at most %d in a row.",
-		v.node(), at(v.At), v.Job.Lapses+1, job.MaxLapses)}
+		v.node(), v.At.RFC3339(), v.Job.Lapses+1, job.MaxLapses)}
 }
 
 func (v *view) node() string {
@@ -202,9 +201,9 @@ func (v *view) ttlFirst(next job.Instant) *Reason {
 	}
 	r := &Reason{Code: CodeTTLFirst, stops: true, Until: expires}
 	if expires <= v.Now {
-		r.Detail = fmt.Sprintf("Its TTL ended at %s: when it is taken next, it ends as expired.", at(expires))
+		r.Detail = fmt.Sprintf("Its TTL ended at %s: when it is taken next, it ends as expired.", expires.RFC3339())
 	} else {
-		r.Detail = fmt.Sprintf("Its TTL ends at %s, before its next attempt: it is going to expire.", at(expires))
+		r.Detail = fmt.Sprintf("Its TTL ends at %s, before its next attempt: it is going to expire.", expires.RFC3339())
 	}
 	return r
 }
@@ -212,7 +211,7 @@ func (v *view) ttlFirst(next job.Instant) *Reason {
 func (v *view) carrierBehind() *Reason {
 	return &Reason{Code: CodeCarrierBehind, Detail: fmt.Sprintf(
 		"It has been due since %s and is to be carried; carriers are next to look at its topic and endpoint at %s. %s",
-		at(v.Job.WakeAt()), at(v.Look), v.line())}
+		v.Job.WakeAt().RFC3339(), v.Look.RFC3339(), v.line())}
 }
 
 // endings are sentences on how jobs end, by reason; %n is the last attempt's
@@ -238,5 +237,5 @@ func ended(v *view) *Reason {
 		code, sentence = j.State.String(), "It is "+j.State.String()+"."
 	}
 	sentence = strings.NewReplacer("%n", fmt.Sprint(j.Attempts), "%f", failure(j.LastAttempt)).Replace(sentence)
-	return &Reason{Code: code, stops: true, Detail: "It ended at " + at(j.EndedAt) + ". " + sentence}
+	return &Reason{Code: code, stops: true, Detail: "It ended at " + j.EndedAt.RFC3339() + ". " + sentence}
 }
