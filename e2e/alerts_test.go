@@ -58,26 +58,27 @@ func startPager(t *testing.T) *pager {
 	return p
 }
 
-// webhooks are those that came, by their status.
+// webhooks are those that came, by their rule and status.
 func (p *pager) webhooks() map[string][]alertBody {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string][]alertBody{}
 	for _, body := range p.got {
-		all[body.Status] = append(all[body.Status], body)
+		all[body.Rule+" "+body.Status] = append(all[body.Rule+" "+body.Status], body)
 	}
 	return all
 }
 
-func (p *pager) await(t *testing.T, status string) alertBody {
+func (p *pager) await(t *testing.T, what string) alertBody {
 	t.Helper()
-	testenv.Eventually(t, deliverLimit, func() bool { return len(p.webhooks()[status]) > 0 }, "a webhook says "+status)
-	return p.webhooks()[status][0]
+	testenv.Eventually(t, deliverLimit, func() bool { return len(p.webhooks()[what]) > 0 }, "a webhook says "+what)
+	return p.webhooks()[what][0]
 }
 
 // alertView is an alert as the API shows it.
 type alertView struct {
 	ID, Rule, Status string
+	SetIn            string `json:"set_in"`
 	Subject          struct{ Endpoint string }
 	Value            float64
 }
@@ -94,6 +95,7 @@ var alertFlags = []string{"--breaker-failures", "3", "--breaker-open", "1s", "--
 
 // TestAnEndpointThatGoesDown: its alert comes once and is resolved once,
 // although it is held and probed again and again, and all nodes die meanwhile.
+// So does that of a topic's threshold.
 func TestAnEndpointThatGoesDown(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"embedded", "redis"} {
@@ -128,21 +130,31 @@ func testAlert(t *testing.T, nodes []*node) {
 	must(t, http.StatusCreated, "PUT", base+"/v1/alerts/rules/down", map[string]any{
 		"metric": "held_endpoints", "for": 0, "keep_firing_for": "30s", "url": p.url,
 	})
+	// The topic's own threshold goes by what is kept.
+	must(t, http.StatusOK, "PUT", base+"/v1/topics/fragile", map[string]any{
+		"alerts": map[string]any{"dead_letters": 0, "for": 0, "keep_firing_for": 0, "url": p.url},
+	})
+	register(t, base, registration{Topic: "fragile", ID: "one", URL: shop.URL(), Retry: map[string]any{"limit": 0}})
 	for i := range jobs {
 		register(t, base, registration{
 			Topic: "orders", ID: fmt.Sprint(i), URL: shop.URL(), Retry: map[string]any{"steps": []string{"1s"}, "limit": 1000},
 		})
 	}
-	fired := p.await(t, "firing")
+	fired := p.await(t, "down firing")
 	endpoint := strings.TrimSuffix(shop.URL(), "/hook")
+	lost := p.await(t, "fragile:dead_letters firing")
+	if lost.Subject.Topic == nil || *lost.Subject.Topic != "fragile" {
+		t.Errorf("the topic's webhook is %+v", lost)
+	}
 	if fired.Rule != "down" || fired.Metric != "held_endpoints" || fired.Subject.Endpoint == nil || *fired.Subject.Endpoint != endpoint {
 		t.Errorf("the webhook is %+v", fired)
 	}
 	for _, n := range nodes {
 		testenv.Eventually(t, deliverLimit, func() bool {
 			all := listAlerts(t, n.base())
-			return len(all) == 1 && all[0].Status == "firing" && all[0].ID == fired.Alert && all[0].Subject.Endpoint == endpoint
-		}, "the alert is listed")
+			return len(all) == 2 && all[0].Status == "firing" && all[0].ID == fired.Alert && all[0].Subject.Endpoint == endpoint &&
+				all[1].Status == "firing" && all[1].ID == lost.Alert && all[1].SetIn == "/v1/topics/fragile"
+		}, "the alerts are listed")
 		testenv.Eventually(t, deliverLimit, func() bool {
 			page := string(must(t, http.StatusOK, "GET", n.base()+"/metrics", nil).body)
 			return strings.Contains(page, `duehook_alert_firing{rule="down"} 1`)
@@ -157,20 +169,26 @@ func testAlert(t *testing.T, nodes []*node) {
 	pause(t, 3*time.Second) // of which it is held and probed some more
 	up.Store(true)
 	awaitDelivered(t, base, "orders", jobs)
-	if resolved := p.await(t, "resolved"); resolved.Alert != fired.Alert {
+	if resolved := p.await(t, "down resolved"); resolved.Alert != fired.Alert {
 		t.Errorf("%+v fired, and %+v was resolved", fired, resolved)
+	}
+	must(t, http.StatusOK, "POST", base+"/v1/jobs/fragile/one/replay", nil)
+	if resolved := p.await(t, "fragile:dead_letters resolved"); resolved.Alert != lost.Alert {
+		t.Errorf("%+v fired, and %+v was resolved", lost, resolved)
 	}
 	if all := listAlerts(t, base); len(all) > 0 {
 		t.Errorf("what fires after that: %+v", all)
 	}
 	pause(t, 6*time.Second) // another evaluation
 	got := p.webhooks()
-	if len(got["firing"]) != 1 || len(got["resolved"]) != 1 || len(got) != 2 {
-		t.Errorf("webhooks: %+v", got)
+	for _, what := range []string{"down firing", "down resolved", "fragile:dead_letters firing", "fragile:dead_letters resolved"} {
+		if len(got[what]) != 1 || len(got) != 4 {
+			t.Errorf("%s: %+v of %+v", what, got[what], got)
+		}
 	}
 	testenv.Eventually(t, deliverLimit, func() bool {
-		return maps.Equal(getTopic(t, base, "duehook-alerts").nonZero(), map[string]int{"delivered": 2})
-	}, "both webhooks are written down as delivered")
+		return maps.Equal(getTopic(t, base, "duehook-alerts").nonZero(), map[string]int{"delivered": 4})
+	}, "all webhooks are written down as delivered")
 }
 
 // nonZero are the states that jobs are in.

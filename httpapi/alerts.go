@@ -88,7 +88,11 @@ func (s *Server) listRules(c echo.Context) error {
 
 // getRule answers GET /v1/alerts/rules/{rule}.
 func (s *Server) getRule(c echo.Context) error {
-	name, all, err := s.pathRule(c)
+	name, err := ruleName(c)
+	if err != nil {
+		return err
+	}
+	all, err := s.alerts()
 	if err != nil {
 		return err
 	}
@@ -145,21 +149,38 @@ func (s *Server) deleteRule(c echo.Context) error {
 	return writeJSON(c, http.StatusOK, deletedView{Result: "deleted"})
 }
 
-// pathRule is the name of the rule that the path names. A colon is for rules
-// that are made otherwise.
-func (s *Server) pathRule(c echo.Context) (string, Alerts, error) {
+// ruleName is the name of the rule that the path names.
+func ruleName(c echo.Context) (string, error) {
 	name, err := pathParam(c, "rule")
-	switch {
-	case err != nil:
+	if err != nil {
+		return "", err
+	}
+	if alerts.TopicOf(name) == "" && len(name) > alerts.MaxRuleName {
+		return "", invalid("/rule", fmt.Sprintf("must have at most %d characters", alerts.MaxRuleName))
+	}
+	return name, nil
+}
+
+// pathRule is the name of the rule that the path names, and that can be changed
+// there. Those of topics, which have a colon, cannot.
+func (s *Server) pathRule(c echo.Context) (string, Alerts, error) {
+	name, err := ruleName(c)
+	if err != nil {
 		return "", nil, err
-	case len(name) > alerts.MaxRuleName:
-		return "", nil, invalid("/rule", fmt.Sprintf("must have at most %d characters", alerts.MaxRuleName))
-	case strings.Contains(name, ":"):
-		return "", nil, invalid("/rule", "must not hold a colon")
+	}
+	if strings.Contains(name, ":") {
+		message := "must not hold a colon"
+		if topic := alerts.TopicOf(name); topic != "" {
+			message += fmt.Sprintf(": such rules are those of a topic, and follow from alerts of PUT %s", topicPath(topic))
+		}
+		return "", nil, invalid("/rule", message)
 	}
 	all, err := s.alerts()
 	return name, all, err
 }
+
+// topicPath is where the settings of a topic are.
+func topicPath(topic string) string { return "/v1/topics/" + topic }
 
 // alerts are those of the server, if it has any.
 func (s *Server) alerts() (Alerts, error) {
@@ -191,6 +212,11 @@ func asAlertError(err error) *apiError {
 			code: codeTooManyAlertRules, cause: err,
 			detail: fmt.Sprintf("There are %d alert rules already. Delete one first, or let one look at more topics or endpoints.", alerts.MaxRules),
 		}
+	case errors.Is(err, alerts.ErrTooManyTopics):
+		return &apiError{
+			code: codeTooManyAlertRules, cause: err,
+			detail: fmt.Sprintf("There are %d topics with alerts already. A rule of its own can look at all topics, with by: topic.", alerts.MaxTopics),
+		}
 	}
 	return nil
 }
@@ -209,6 +235,7 @@ type ruleView struct {
 	KeepFiringFor string  `json:"keep_firing_for"`
 	Repeat        string  `json:"repeat"`
 	URL           *string `json:"url"`
+	SetIn         *string `json:"set_in"`
 	CreatedAt     instant `json:"created_at"`
 	UpdatedAt     instant `json:"updated_at"`
 }
@@ -221,7 +248,7 @@ func viewRule(r *alerts.Rule) ruleView {
 	v := ruleView{
 		Name: r.Name, Metric: string(r.Metric), By: string(r.By), Topic: orNull(&r.Topic), Endpoint: orNull(&r.Endpoint),
 		Above: r.Above, For: job.FormatDuration(r.For), KeepFiringFor: job.FormatDuration(r.KeepFiring),
-		Repeat: job.FormatDuration(r.Repeat), URL: orNull(&r.URL),
+		Repeat: job.FormatDuration(r.Repeat), URL: orNull(&r.URL), SetIn: setIn(r.Name),
 		CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
 	}
 	if r.Window > 0 {
@@ -234,10 +261,21 @@ func viewRule(r *alerts.Rule) ruleView {
 	return v
 }
 
+// setIn is where a rule follows from, if it was not made by itself.
+func setIn(rule string) *string {
+	topic := alerts.TopicOf(rule)
+	if topic == "" {
+		return nil
+	}
+	path := topicPath(topic)
+	return &path
+}
+
 // alertView is an alert as the API shows it. Until it fires, it has no id.
 type alertView struct {
 	ID        *string     `json:"id"`
 	Rule      string      `json:"rule"`
+	SetIn     *string     `json:"set_in"`
 	Metric    string      `json:"metric"`
 	Subject   subjectView `json:"subject"`
 	Status    string      `json:"status"`
@@ -260,7 +298,7 @@ type alertsView struct {
 
 func viewAlert(s *alerts.Standing) alertView {
 	v := alertView{
-		ID: orNull(&s.Alert), Rule: s.Rule, Metric: string(s.Metric),
+		ID: orNull(&s.Alert), Rule: s.Rule, SetIn: setIn(s.Rule), Metric: string(s.Metric),
 		Subject: subjectView{orNull(&s.Topic), orNull(&s.Endpoint)}, Status: "pending",
 		Value: s.Value, Threshold: s.Above, Since: instant(s.Since), FiredAt: instant(s.FiredAt),
 		ToldAt: instant(s.ToldAt), Repeat: s.Repeats,

@@ -32,7 +32,7 @@ func TestAlertRules(t *testing.T) {
 	got := a.want(200, "PUT", path, `{"metric":"failure_rate","above":5e-1,"topic":"orders","by":null,"url":null}`)
 	want := map[string]any{
 		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
-		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil,
+		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil, "set_in": nil,
 		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -84,9 +84,39 @@ func TestBadAlertRules(t *testing.T) {
 			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
 		}
 	}
-	for _, name := range []string{"a:b", "a%20b", strings.Repeat("a", 65)} {
+	for _, name := range []string{"a:b", ":b", "a%20b", strings.Repeat("a", 65)} {
 		a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"held_endpoints"}`)
 	}
+}
+
+// The thresholds of topics are rules that are changed with their topic only.
+func TestRulesOfTopics(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"held_endpoints"}`)
+	a.want(200, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
+	const path = "/v1/alerts/rules/orders:oldest_due"
+	want := map[string]any{
+		"name": "orders:oldest_due", "metric": "oldest_due", "by": "total", "topic": "orders", "endpoint": nil, "above": 90.0,
+		"window": nil, "min_attempts": nil, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": "https://ops.example/a",
+		"set_in": "/v1/topics/orders", "created_at": nil, "updated_at": nil,
+	}
+	got := a.want(200, "GET", path, "")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
+	if len(list) != 2 || cmp.Diff(got, list[0]) != "" {
+		t.Errorf("listed are %v", list)
+	}
+	for _, method := range []string{"PUT", "DELETE"} {
+		body := map[string]string{"PUT": `{"metric":"held_endpoints"}`}[method]
+		p := a.wantProblem(codeInvalidRequest, method, path, body)
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "PUT /v1/topics/orders") {
+			t.Errorf("%s: %v", method, p.Errors)
+		}
+	}
+	a.want(200, "DELETE", "/v1/topics/orders", "")
+	a.wantProblem(codeAlertRuleNotFound, "GET", path, "")
 }
 
 // What fires and what is pending are told with all that there is to tell.
@@ -98,17 +128,17 @@ func TestAlertsAreListed(t *testing.T) {
 			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.HeldEndpoints,
 			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), Alert: "01KDWCJ2M00000000000000009", Repeats: 2,
 		},
-		{Rule: "late", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
+		{Rule: "t:oldest_due", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
 	}}
 	want := []any{
 		map[string]any{
-			"id": "01KDWCJ2M00000000000000009", "rule": "down", "metric": "held_endpoints",
+			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "held_endpoints",
 			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "status": "firing",
 			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
 			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
 		},
 		map[string]any{
-			"id": nil, "rule": "late", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
+			"id": nil, "rule": "t:oldest_due", "set_in": "/v1/topics/t", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
 			"status": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
 			"fired_at": nil, "told_at": nil, "repeat": 0.0,
 		},

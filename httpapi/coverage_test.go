@@ -277,6 +277,11 @@ func coverAlerts(a *keyedAPI) {
 	a.server.opts.Alerts = alertsWith{a.alerts, alerts.ErrTooMany}
 	a.wantProblem(codeTooManyAlertRules, "PUT", rule, `{"metric":"backlog","above":10}`)
 	a.server.opts.Alerts = mine
+	for i := range alerts.MaxTopics {
+		a.want(200, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
+	}
+	a.wantProblem(codeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
+	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
 }
 
 func coverRestore(a *keyedAPI) {
@@ -377,6 +382,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		access.ErrTooManyKeys:     codeTooManyKeys,
 		alerts.ErrNotFound:        codeAlertRuleNotFound,
 		alerts.ErrTooMany:         codeTooManyAlertRules,
+		alerts.ErrTooManyTopics:   codeTooManyAlertRules,
 		operations.ErrNotFound:    codeOperationNotFound,
 		operations.ErrEnded:       codeOperationEnded,
 		operations.ErrTooMany:     codeTooManyOperations,

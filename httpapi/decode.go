@@ -40,13 +40,20 @@ func (e *fieldErrors) merge(err error) error {
 	case len(e.fields) == 0:
 		return err
 	case errors.As(err, &more) && !e.has(""):
-		for _, f := range more.Fields {
-			if !e.has(f.Pointer) {
-				e.add(f.Pointer, f.Message)
-			}
-		}
+		e.addNew(more.Fields)
 	}
 	return e.err()
+}
+
+// addNew adds what is wrong with fields of which nothing is known to be wrong,
+// nor of a part of them.
+func (e *fieldErrors) addNew(fields []job.FieldError) {
+	for _, f := range fields {
+		part := func(known job.FieldError) bool { return strings.HasPrefix(known.Pointer, f.Pointer+"/") }
+		if !e.has(f.Pointer) && !slices.ContainsFunc(e.fields, part) {
+			e.add(f.Pointer, f.Message)
+		}
+	}
 }
 
 func (e *fieldErrors) has(pointer string) bool {

@@ -93,7 +93,8 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		t.Fatal(err)
 	}
 	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}}
-	a.alerts, err = alerts.New(alerts.Options{Store: documents, Counts: alerts.NewCounts(mem, clock, nil), ID: "node", Clock: clock})
+	settings := a.newTopics()
+	a.alerts, err = alerts.New(alerts.Options{Store: documents, Counts: alerts.NewCounts(mem, clock, nil), Topics: settings, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		Recent:     a.recent,
 		Endpoints:  a.endpoints,
 		Events:     faultyEvents{a.events, a.faults},
-		Topics:     a.newTopics(),
+		Topics:     settings,
 		Clock:      clock,
 		Logger:     slog.New(slog.DiscardHandler),
 		Policy:     retrypolicy.Default(),

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/topics"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -43,6 +45,24 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	"timeout":     func(d *topicDraft, f field) { d.defaults.Timeout = f.raw },
 	"ttl":         func(d *topicDraft, f field) { d.defaults.TTL = f.raw },
 	"headers":     func(d *topicDraft, f field) { d.defaults.Headers = f.texts() },
+	"alerts": func(d *topicDraft, f field) {
+		d.Alerts = &alerts.Thresholds{}
+		thresholdFields.decode(f.raw, f.pointer(), d.Alerts, f.errs)
+	},
+})
+
+var thresholdFields = newFieldSet(map[string]func(*alerts.Thresholds, field){
+	"failures":        func(t *alerts.Thresholds, f field) { t.Failures = f.number() },
+	"failure_rate":    func(t *alerts.Thresholds, f field) { t.FailureRate = f.number() },
+	"dead_letters":    func(t *alerts.Thresholds, f field) { t.DeadLetters = f.number() },
+	"backlog":         func(t *alerts.Thresholds, f field) { t.Backlog = f.number() },
+	"oldest_due":      func(t *alerts.Thresholds, f field) { t.OldestDue = f.duration() },
+	"window":          func(t *alerts.Thresholds, f field) { t.Window = f.duration() },
+	"min_attempts":    func(t *alerts.Thresholds, f field) { t.MinAttempts = f.integer() },
+	"for":             func(t *alerts.Thresholds, f field) { t.For = f.duration() },
+	"keep_firing_for": func(t *alerts.Thresholds, f field) { t.KeepFiring = f.duration() },
+	"repeat":          func(t *alerts.Thresholds, f field) { t.Repeat = f.duration() },
+	"url":             func(t *alerts.Thresholds, f field) { setText(&t.URL, f) },
 })
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
@@ -141,14 +161,19 @@ func (s *Server) putTopic(c echo.Context) error {
 	defer release(body)
 	draft, errs := decodeObject(body.Bytes(), topicFields)
 	draft.Defaults, err = draft.defaults.Defaults(s.opts.Limits)
-	for _, found := range []error{err, draft.Check()} {
+	for _, found := range []error{err, draft.Check(topic)} {
 		var wrong *job.ValidationError
 		if errors.As(found, &wrong) {
-			errs.fields = append(errs.fields, wrong.Fields...)
+			errs.addNew(wrong.Fields)
 		}
 	}
 	if err := errs.err(); err != nil {
 		return err
+	}
+	if draft.Alerts != nil && draft.Alerts.URL != "" {
+		if err := s.checkDestination(draft.Alerts.URL); err != nil {
+			return err
+		}
 	}
 	t, err := s.opts.Topics.Put(c.Request().Context(), topic, draft.Settings)
 	if err != nil {
@@ -219,6 +244,21 @@ type settingsView struct {
 	Timeout     *string           `json:"timeout"`
 	TTL         *string           `json:"ttl"`
 	Headers     map[string]string `json:"headers"`
+	Alerts      *thresholdsView   `json:"alerts"`
+}
+
+type thresholdsView struct {
+	Failures    *float64 `json:"failures"`
+	FailureRate *float64 `json:"failure_rate"`
+	DeadLetters *float64 `json:"dead_letters"`
+	Backlog     *float64 `json:"backlog"`
+	OldestDue   *string  `json:"oldest_due"`
+	Window      *string  `json:"window"`
+	MinAttempts *int     `json:"min_attempts"`
+	For         *string  `json:"for"`
+	KeepFiring  *string  `json:"keep_firing_for"`
+	Repeat      *string  `json:"repeat"`
+	URL         *string  `json:"url"`
 }
 
 type retryView struct {
@@ -255,19 +295,28 @@ func viewSettings(s *topics.Settings) *settingsView {
 	for _, h := range d.Headers {
 		v.Headers[h.Name] = h.Value
 	}
-	if d.Timeout != 0 {
-		text := job.FormatDuration(d.Timeout)
-		v.Timeout = &text
-	}
-	if d.TTL != 0 {
-		text := job.FormatDuration(d.TTL)
-		v.TTL = &text
-	}
+	v.Timeout, v.TTL = formatted(orNull(&d.Timeout)), formatted(orNull(&d.TTL))
 	if d.Retry != nil {
 		v.Retry = &retryView{Limit: d.Retry.Limit}
 		for _, step := range d.Retry.Steps {
 			v.Retry.Steps = append(v.Retry.Steps, job.FormatDuration(step))
 		}
 	}
+	if a := s.Alerts; a != nil {
+		v.Alerts = &thresholdsView{
+			Failures: a.Failures, FailureRate: a.FailureRate, DeadLetters: a.DeadLetters, Backlog: a.Backlog,
+			OldestDue: formatted(a.OldestDue), Window: formatted(a.Window), MinAttempts: a.MinAttempts,
+			For: formatted(a.For), KeepFiring: formatted(a.KeepFiring), Repeat: formatted(a.Repeat), URL: orNull(&a.URL),
+		}
+	}
 	return v
+}
+
+// formatted is a duration as the API shows it, or null.
+func formatted(d *time.Duration) *string {
+	if d == nil {
+		return nil
+	}
+	text := job.FormatDuration(*d)
+	return &text
 }

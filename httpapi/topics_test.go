@@ -14,7 +14,8 @@ import (
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
 	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"priority":20,"retry":{"steps":["1s","2m"],"limit":5},` +
-		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"}}`
+		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
+		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
 	put := a.want(200, "PUT", "/v1/topics/t", all)
 	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Errorf("PUT and GET differ:\n%s", diff)
@@ -48,15 +49,29 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"priority":101,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[]}`)
+		`{"capacity":-1,"rate":100001,"concurrency":0,"priority":101,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
 	var got []string
 	for _, f := range p.Errors {
 		got = append(got, f.Pointer)
 	}
 	slices.Sort(got)
-	want := []string{"/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/timeout"}
+	want := []string{
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/timeout",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for body, pointer := range map[string]string{
+		`{"alerts":{}}`: "/alerts", `{"alerts":[]}`: "/alerts", `{"alerts":{"url":"https://ops.example/a"}}`: "/alerts",
+		`{"alerts":{"failures":null}}`: "/alerts", `{"alerts":{"failures":"5"}}`: "/alerts/failures",
+	} {
+		if p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t", body); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %v", body, p.Errors)
+		}
+	}
+	if p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/duehook-alerts", `{"alerts":{"failures":5}}`); p.Errors[0].Pointer != "/topic" {
+		t.Errorf("the alerts' own topic: %v", p.Errors)
 	}
 	for _, body := range []string{`{"rate":"50"}`, `{"rate":1e999}`, `{"capacity":1.5}`, `{"capacity":"1"}`} {
 		a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t", body)

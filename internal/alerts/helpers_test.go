@@ -35,6 +35,32 @@ type rig struct {
 	mu   sync.Mutex
 	fail func(call string) error
 	next int
+	// topics have thresholds; unknown: nodes know none of them by themselves.
+	topics  map[string]*Thresholds
+	unknown bool
+}
+
+// setTopics gives topics their thresholds, in place of those they had.
+func (r *rig) setTopics(all map[string]*Thresholds, unknown bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.topics, r.unknown = all, unknown
+}
+
+func (l *link) Thresholds(context.Context) (map[string]*Thresholds, error) {
+	err := l.err("Thresholds")
+	l.rig.mu.Lock()
+	defer l.rig.mu.Unlock()
+	return l.topics, err
+}
+
+func (l *link) KnownThresholds() map[string]*Thresholds {
+	l.rig.mu.Lock()
+	defer l.rig.mu.Unlock()
+	if l.unknown {
+		return nil
+	}
+	return l.topics
 }
 
 func inBubble(t *testing.T, body func(r *rig)) {
@@ -128,7 +154,7 @@ func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
 	counts := NewCounts(r.Store, nil, nil)
-	m, err := New(Options{Store: l, Counts: counts, ID: id})
+	m, err := New(Options{Store: l, Counts: counts, Topics: l, ID: id})
 	if err != nil {
 		r.Fatal(err)
 	}

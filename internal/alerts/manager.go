@@ -26,6 +26,15 @@ type Store interface {
 	store.Documents
 }
 
+// Topics tell which topics have thresholds of their own.
+type Topics interface {
+	// Thresholds are those of all topics that have some, by name, as they are
+	// stored. The error is the store's.
+	Thresholds(ctx context.Context) (map[string]*Thresholds, error)
+	// KnownThresholds are the same as this node knows them, which asks nobody.
+	KnownThresholds() map[string]*Thresholds
+}
+
 // DefaultEvery is how often rules are evaluated.
 const DefaultEvery = 5 * time.Second
 
@@ -34,6 +43,7 @@ type Options struct {
 	Store  Store
 	Counts *Counts
 	ID     string // of the node, unique to the process
+	Topics Topics // nil: no topic has thresholds
 	// Alone: no other node shares the store.
 	Alone bool
 	// Clock paces evaluating and tells leases; nil is the machine's. How long a
@@ -50,6 +60,7 @@ type Options struct {
 type Manager struct {
 	store  Store
 	counts *Counts
+	topics Topics
 	id     string
 	alone  bool
 	clock  job.Clock
@@ -76,7 +87,7 @@ func New(o Options) (*Manager, error) {
 		o.Every = DefaultEvery
 	}
 	m := &Manager{
-		store: o.Store, counts: o.Counts, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+		store: o.Store, counts: o.Counts, topics: o.Topics, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {
@@ -86,8 +97,37 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Rules lists the rules by name. The error is the store's.
+// Rules lists the rules by name, those of topics included. The error is the
+// store's.
 func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
+	rules, err := m.stored(ctx)
+	if err != nil || m.topics == nil {
+		return rules, err
+	}
+	thresholds, err := m.topics.Thresholds(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the thresholds of topics: %w", err)
+	}
+	rules = append(rules, m.ofTopics(ctx, thresholds)...)
+	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
+	return rules, nil
+}
+
+// ofTopics are the rules that follow from thresholds.
+func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Thresholds) (all []Rule) {
+	for topic, t := range thresholds {
+		rules, err := t.rules(topic)
+		if err != nil { // it was checked before it was stored
+			m.log.ErrorContext(ctx, "the thresholds of a topic cannot be used", "topic", topic, "error", err)
+			continue
+		}
+		all = append(all, rules...)
+	}
+	return all
+}
+
+// stored lists the rules that were made by themselves.
+func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	docs, err := m.store.ListDocuments(ctx, ruleKind)
 	if err != nil {
 		return nil, fmt.Errorf("list alert rules: %w", err)
@@ -106,6 +146,16 @@ func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 
 // Rule gives one rule. Errors: ErrNotFound, or the store's.
 func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
+	if TopicOf(name) != "" {
+		rules, err := m.Rules(ctx)
+		if err != nil {
+			return Rule{}, err
+		}
+		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
+			return rules[i], nil
+		}
+		return Rule{}, ErrNotFound
+	}
 	doc, err := m.store.Document(ctx, ruleKind, name)
 	if err != nil {
 		return Rule{}, ofRule("read", err)

@@ -43,7 +43,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	r := &reading{now: depth.Now, counts: m.counts.within, targets: map[string]bool{}}
+	r := &reading{now: depth.Now, counts: remembered(m.counts.within), targets: map[string]bool{}}
 	needs := map[Metric]bool{}
 	for i := range rules {
 		rule := &rules[i]
@@ -72,6 +72,23 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 		}
 	}
 	return r, nil
+}
+
+// remembered adds the counts of a window up once, however many rules ask.
+func remembered(within func(time.Duration) ([]count, bool)) func(time.Duration) ([]count, bool) {
+	type sum struct {
+		rows     []count
+		complete bool
+	}
+	sums := map[time.Duration]sum{}
+	return func(window time.Duration) ([]count, bool) {
+		s, known := sums[window]
+		if !known {
+			s.rows, s.complete = within(window)
+			sums[window] = s
+		}
+		return s.rows, s.complete
+	}
 }
 
 func (m *Manager) readDead(ctx context.Context) ([]store.DeadGroup, error) {

@@ -70,12 +70,15 @@ func (m *Manager) note(ctx context.Context, err error) {
 
 // round is one look at the rules, and an evaluation if it is this node's turn.
 func (m *Manager) round(ctx context.Context) error {
-	rules, err := m.Rules(ctx)
+	rules, err := m.stored(ctx)
 	if err != nil {
 		return err
 	}
 	books, err := m.books(ctx)
 	if err != nil {
+		return err
+	}
+	if rules, err = m.withTopics(ctx, rules, books); err != nil {
 		return err
 	}
 	m.counts.want(longestWindow(rules))
@@ -91,6 +94,32 @@ func (m *Manager) round(ctx context.Context) error {
 	}
 	m.show(rules, books)
 	return nil
+}
+
+// withTopics adds the rules of topics as this node knows them. It may not know
+// of some yet, whose alerts must not be resolved for that: then the store is
+// asked.
+func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[string]*book) ([]Rule, error) {
+	if m.topics == nil {
+		return stored, nil
+	}
+	rules := m.ofTopics(ctx, m.topics.KnownThresholds())
+	known := make(map[string]bool, len(rules))
+	for i := range rules {
+		known[rules[i].Name] = true
+	}
+	for name := range books {
+		if TopicOf(name) == "" || known[name] {
+			continue
+		}
+		thresholds, err := m.topics.Thresholds(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
+		}
+		rules = m.ofTopics(ctx, thresholds)
+		break
+	}
+	return append(stored, rules...), nil
 }
 
 func longestWindow(rules []Rule) (longest time.Duration) {

@@ -188,7 +188,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		apiOptions.Operations = bulk
 	}
 	watch, watchErr := alerts.New(alerts.Options{
-		Store: n.store, Counts: n.counts, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Counts: n.counts, Topics: topicManager, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Every: n.stretched(alerts.DefaultEvery),
 	})
 	if watchErr == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -112,10 +113,40 @@ func (m *Manager) List(ctx context.Context) ([]Topic, error) {
 	return list, nil
 }
 
-// Put replaces the settings of a topic.
+// Thresholds are those of all topics that have some, by name. The error is the
+// store's.
+func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
+	all, err := m.readAll(ctx)
+	return thresholds(all), err
+}
+
+// KnownThresholds are Thresholds as this node knows them.
+func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(*m.known.Load()) }
+
+func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
+	some := map[string]*alerts.Thresholds{}
+	for name, t := range all {
+		if t.Settings.Alerts != nil {
+			some[name] = t.Settings.Alerts
+		}
+	}
+	return some
+}
+
+// Put replaces the settings of a topic. Errors: a *job.ValidationError,
+// alerts.ErrTooManyTopics, or the store's.
 func (m *Manager) Put(ctx context.Context, topic string, s Settings) (Topic, error) {
-	if err := s.Check(); err != nil {
+	if err := s.Check(topic); err != nil {
 		return Topic{}, err
+	}
+	if s.Alerts != nil {
+		others, err := m.Thresholds(ctx)
+		if err != nil {
+			return Topic{}, err
+		}
+		if delete(others, topic); len(others) >= alerts.MaxTopics {
+			return Topic{}, alerts.ErrTooManyTopics
+		}
 	}
 	return m.change(ctx, topic, func(t *Topic) { t.Settings = s })
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -41,17 +42,19 @@ type Settings struct {
 	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
 	Priority    int          `json:"priority,omitempty"`    // weight among the lanes of all topics
 	Defaults    job.Defaults `json:"defaults"`
+	// Alerts say when something is wrong with the topic; nil: its own settings do not.
+	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
 }
 
 // Empty reports whether there is nothing in them.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
-	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 &&
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 && s.Alerts == nil &&
 		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0
 }
 
-// Check says what is wrong with the figures; a *job.ValidationError.
-func (s *Settings) Check() error {
+// Check says what is wrong with the figures of a topic; a *job.ValidationError.
+func (s *Settings) Check(topic string) error {
 	var fields []job.FieldError
 	within := func(pointer string, value, least, most float64) {
 		if value != 0 && (value < least || value > most) {
@@ -64,6 +67,17 @@ func (s *Settings) Check() error {
 	within("/rate", s.Rate, MinRate, MaxRate)
 	within("/concurrency", float64(s.Concurrency), 1, MaxConcurrency)
 	within("/priority", float64(s.Priority), 1, MaxPriority)
+	if s.Alerts != nil {
+		var wrong *job.ValidationError
+		if errors.As(s.Alerts.Check(topic), &wrong) {
+			for _, f := range wrong.Fields {
+				if f.Pointer != "/topic" {
+					f.Pointer = "/alerts" + f.Pointer
+				}
+				fields = append(fields, f)
+			}
+		}
+	}
 	if len(fields) > 0 {
 		return &job.ValidationError{Fields: fields}
 	}

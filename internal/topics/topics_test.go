@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/internal/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -359,5 +360,55 @@ func TestMetrics(t *testing.T) {
 		if _, err := New(Options{}); err == nil {
 			t.Error("New took no store")
 		}
+	})
+}
+
+// Thresholds are settings like others: other nodes learn of them, and they alone
+// are something to keep.
+func TestThresholds(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.node(), r.node()
+		stop := r.running(b)
+		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), For: new(time.Duration)}}
+		_, err := a.Put(r.Context(), "t", set)
+		r.ok(err)
+		_, err = a.Put(r.Context(), "u", Settings{Rate: 1})
+		r.ok(err)
+		synctest.Wait()
+		want := map[string]*alerts.Thresholds{"t": set.Alerts}
+		stored, err := b.Thresholds(r.Context())
+		r.ok(err)
+		for what, got := range map[string]map[string]*alerts.Thresholds{"known": b.KnownThresholds(), "stored": stored} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", what, diff)
+			}
+		}
+		_, err = a.Put(r.Context(), "t", Settings{})
+		r.ok(err)
+		synctest.Wait()
+		if got := b.KnownThresholds(); len(got) != 0 {
+			t.Errorf("they are gone, but %v are known", got)
+		}
+		stop()
+	})
+}
+
+func TestTopicsWithThresholdsAreBounded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.node()
+		s := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64)}}
+		for i := range alerts.MaxTopics {
+			doc, err := (&Topic{Name: fmt.Sprint("t", i), Settings: s, Status: Active}).document(0)
+			r.ok(err)
+			_, err = r.Store.PutDocument(r.Context(), doc)
+			r.ok(err)
+		}
+		if _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
+			t.Errorf("one more: %v", err)
+		}
+		_, err := m.Put(r.Context(), "t7", s)
+		r.ok(err)
+		_, err = m.Put(r.Context(), "more", Settings{Rate: 1})
+		r.ok(err)
 	})
 }
