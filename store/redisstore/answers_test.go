@@ -42,18 +42,23 @@ func TestWrongAnswers(t *testing.T) {
 		{"Register", script(registerScript), text("OK"), "unexpected type", nil},
 		{"Register", script(registerScript), list(), "redisstore: ", nil},
 		{"Register", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
-		{"Register", script(readScript), list(now), "read answered 1 values", nil},
+		{"Register", script(registerScript), list(now, text("busy"), text("")), `register answered "busy"`, nil},
+		{"Register", script(registerScript), list(now, nothing, text("")), "register answered <nil> for a job", nil},
+		{"Register", script(registerScript), list(now, list(nothing), text("")), "1 values for a record", nil},
+		{"Register", script(readScript), list(now), "0 values for a record", nil},
 		{"Register", script(updateScript), text("yes"), "yes", nil},
 
-		{"Update", script(readScript), list(now, nothing), "", store.ErrNotFound},
-		{"Update", script(readScript), list(now, text("not a record")), "no head", errRecord},
+		{"Update", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
+		{"Update", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
 		{"Update", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
 		{"Restore", script(updateScript), nothing, "nil", store.ErrUnavailable},
 
-		{"Get", named("hget"), nothing, "", store.ErrNotFound},
-		{"Get", named("hget"), text("1 2 3\n"), "3 fields in its head", errRecord},
-		{"Attempts", named("hget"), text("not a record"), "no head", errRecord},
-		{"Outlook", script(readScript), list(now, nothing), "", store.ErrNotFound},
+		{"Get", named("hmget"), list(nothing, nothing), "", store.ErrNotFound},
+		{"Get", named("hmget"), list(nothing), "1 values for a record", nil},
+		{"Get", named("hmget"), list(text("1 2 3\n"), nothing), "3 fields in its head", errRecord},
+		{"Get", named("hmget"), list(nothing, text("1 2 3\n")), "no head", errRecord},
+		{"Attempts", named("hmget"), list(text("not a record"), nothing), "no head", errRecord},
+		{"Outlook", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
 		{"Outlook", script(outlookScript), list(now), "outlook answered 1 values", nil},
 		{"Outlook", script(outlookScript), outlookOf(nothing, nothing), "", store.ErrNotFound},
 		{"Outlook", script(outlookScript), outlookOf(text("not a record"), nothing), "no head", errRecord},
@@ -61,7 +66,8 @@ func TestWrongAnswers(t *testing.T) {
 		{"SetLimits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
 		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
 		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
-		{"List", named("hget"), list(), "", store.ErrUnavailable},
+		{"List", named("hmget"), text("many"), "", store.ErrUnavailable},
+		{"List", named("hmget"), list(), "0 values for a record", nil},
 		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
 		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
 		{"Topics", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
@@ -81,8 +87,8 @@ func TestWrongAnswers(t *testing.T) {
 		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
 		{"Pop", named("client"), text("me"), "me", store.ErrUnavailable},
 		{"Claim", script(claimScript), list(now, number(1)), "claim answered 2 values", nil},
-		{"Claim", script(claimScript), list(now, number(2), number(2), text("")), "claim answered for job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, nothing, number(2), text("")), "claim answered for job 0 of 1", nil},
+		{"Claim", script(claimScript), list(now, number(2), number(2), text(""), text("")), "claim answered for job 2 of 1", nil},
+		{"Claim", script(claimScript), list(now, nothing, number(2), text(""), text("")), "claim answered for job 0 of 1", nil},
 		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
 		{
 			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text(""), number(2), text("")),
@@ -90,7 +96,7 @@ func TestWrongAnswers(t *testing.T) {
 		},
 		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
 		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
-		{"Purge", named("hget"), list(), "", store.ErrUnavailable},
+		{"Purge", named("hmget"), text("many"), "", store.ErrUnavailable},
 
 		{"Document", named("hget"), text("first\ndata"), "unreadable document", errDocument},
 		{"Document", named("hget"), text("1"), "unreadable document", errDocument},
@@ -168,12 +174,13 @@ func TestUnreadableRecords(t *testing.T) {
 		}
 		log.Reset()
 	}
-	spoil := func(key job.Key, change func(record string) string) {
+	const registration, progress = 0, 1
+	spoil := func(key job.Key, part int, change func(text string) string) {
 		t.Helper()
-		page := sc.s.shards[sc.s.shardOf(key)].page(key)
-		raw, err := sc.s.db.HGet(ctx, page, key.String()).Result()
+		page, field := sc.s.shards[sc.s.shardOf(key)].page(key), fieldsOf(key)[part]
+		text, err := sc.s.db.HGet(ctx, page, field).Result()
 		ok(t, "HGET", err)
-		ok(t, "HSET", sc.s.db.HSet(ctx, page, key.String(), change(raw)).Err())
+		ok(t, "HSET", sc.s.db.HSet(ctx, page, field, change(text)).Err())
 	}
 	garble := func(raw string) string {
 		head, rest, _ := strings.Cut(raw, "\n")
@@ -186,7 +193,7 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	all := count()
 
-	spoil(sc.waiting, garble)
+	spoil(sc.waiting, registration, garble)
 	if n := count(); n != all-1 {
 		t.Errorf("%d jobs are listed, want %d", n, all-1)
 	}
@@ -195,7 +202,7 @@ func TestUnreadableRecords(t *testing.T) {
 		t.Errorf("Get: %v", err)
 	}
 
-	spoil(sc.dead, func(raw string) string { return raw[:len(raw)-1] })
+	spoil(sc.dead, progress, func(raw string) string { return raw[:len(raw)-1] })
 	if n := count(); n != all-1 {
 		t.Errorf("%d jobs are listed, want %d: only the log is cut short", n, all-1)
 	}
@@ -230,7 +237,7 @@ func TestUnreadableRecords(t *testing.T) {
 		ids, err := sc.s.db.ZRange(ctx, sc.s.shards[shard].ended("t"), 0, -1).Result()
 		ok(t, "ZRANGE", err)
 		for _, id := range ids {
-			spoil(job.Key{Topic: "t", ID: id}, garble)
+			spoil(job.Key{Topic: "t", ID: id}, registration, garble)
 		}
 	}
 	if n, err := sc.s.Purge(ctx, 100); err != nil || int64(n) != done || done == 0 {
@@ -245,15 +252,29 @@ func TestReplacingUnreadable(t *testing.T) {
 	r := testenv.StartRedis(t)
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
+	write := func(part int) func(*testing.T, *Store, string, []string) {
+		return func(t *testing.T, s *Store, page string, fields []string) {
+			ok(t, "HSET", s.db.HSet(t.Context(), page, fields[part], "not a record").Err())
+		}
+	}
+	lose := func(t *testing.T, s *Store, page string, fields []string) {
+		ok(t, "HDEL", s.db.HDel(t.Context(), page, fields[0]).Err())
+	}
 	for _, c := range []struct {
-		name string
-		key  job.Key
-	}{{"in a bucket", sc.waiting}, {"claimed", sc.claims[0].Job.Key}, {"carried", sc.hint.Key()}, {"dead", sc.dead}} {
+		name  string
+		key   job.Key
+		spoil func(t *testing.T, s *Store, page string, fields []string)
+	}{
+		{"in a bucket", sc.waiting, write(0)},
+		{"claimed, only its progress", sc.claims[0].Job.Key, write(1)},
+		{"carried", sc.hint.Key(), write(0)},
+		{"dead, and only its progress is there", sc.dead, lose},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			before, err := sc.s.Topic(ctx, "t")
 			ok(t, "Topic", err)
 			sh := sc.s.shards[sc.s.shardOf(c.key)]
-			ok(t, "HSET", sc.s.db.HSet(ctx, sh.page(c.key), c.key.String(), "not a record").Err())
+			c.spoil(t, sc.s, sh.page(c.key), fieldsOf(c.key))
 			anew := store.Registration{Key: c.key, UID: ulid.Make().String(), Spec: job.Spec{URL: urlB, When: job.When{Delay: time.Hour}}}
 			out, err := sc.s.Register(ctx, []store.Registration{anew})
 			ok(t, "Register", err)
@@ -290,11 +311,19 @@ func TestReplacingUnreadable(t *testing.T) {
 	}
 }
 
-// TestSpoiledHead: a record without a head is claimed by nobody, and holds up
-// no other job of its batch.
+// TestSpoiledHead: a record of which a part has no head is claimed by nobody,
+// and holds up no other job of its batch.
 func TestSpoiledHead(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
+	const registration, progress = 0, 1
+	spoiledHead(t, r, registration, "not a record")
+	spoiledHead(t, r, progress, "not a record")
+	spoiledHead(t, r, progress, "1 2"+strings.Repeat(" ", headFields-2)+"\nof another's uid")
+}
+
+func spoiledHead(t *testing.T, r *testenv.Redis, part int, text string) {
+	t.Helper()
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	_, err := sc.s.Carry(ctx, 0, carryAll)
@@ -305,7 +334,7 @@ func TestSpoiledHead(t *testing.T) {
 		t.Fatalf("popped %v, want two", hints)
 	}
 	spoiled := hints[0].Key()
-	ok(t, "HSET", sc.s.db.HSet(ctx, sc.s.shards[0].page(spoiled), spoiled.String(), "not a record").Err())
+	ok(t, "HSET", sc.s.db.HSet(ctx, sc.s.shards[0].page(spoiled), fieldsOf(spoiled)[part], text).Err())
 	claims, err := sc.s.Claim(ctx, 0, hints, terms())
 	ok(t, "Claim", err)
 	if len(claims) != 1 || claims[0].Job.Key != hints[1].Key() {
@@ -344,6 +373,6 @@ func TestForeignEntries(t *testing.T) {
 // outlookOf is an answer of lua/outlook.lua.
 func outlookOf(record, score string) string {
 	none := number(0)
-	return list(number(1_800_000_000_000), none, none, none, none, record, score,
+	return list(number(1_800_000_000_000), none, none, none, none, record, nothing, score,
 		nothing, nothing, nothing, nothing, nothing, nothing)
 }

@@ -36,19 +36,23 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if err != nil {
 		return nil, err
 	}
-	if len(reply)%3 != 1 {
+	if len(reply)%4 != 1 {
 		return nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
 	now := sh.clock.observe(reply[0])
-	out := make([]store.Claimed, 0, len(reply)/3)
-	for i := 1; i < len(reply); i += 3 {
+	out := make([]store.Claimed, 0, len(reply)/4)
+	for i := 1; i < len(reply); i += 4 {
 		at, _ := reply[i].(int64)
 		from, _ := reply[i+1].(int64)
-		raw, _ := reply[i+2].(string)
+		progressHead, _ := reply[i+2].(string)
+		registration, _ := reply[i+3].(string)
 		if at < 1 || int(at) > len(hints) {
 			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d", at, len(hints))
 		}
-		r, err := decodeRecord(hints[at-1].Key(), raw)
+		r, err := decodeRegistration(hints[at-1].Key(), registration)
+		if err == nil {
+			err = r.proceed(progressHead)
+		}
 		if err != nil {
 			// The others must not suffer; this one's lease lapses until it is
 			// given up.
@@ -164,10 +168,10 @@ func settled(reply []any, now job.Instant) (store.Settled, error) {
 	r.Repeated = status == 1
 	r.To = job.State(state)
 	r.Reason = reason
-	if next != none {
+	if next >= 0 {
 		r.NextAt = job.Instant(next)
 	}
-	if ended != none {
+	if ended >= 0 {
 		r.EndedAt = job.Instant(ended)
 	}
 	version, _ := reply[5].(int64)

@@ -31,12 +31,12 @@ type intake struct {
 
 // arrival is what one caller has to register, and what became of it.
 type arrival struct {
-	jobs  []newJob
-	until time.Time     // the caller's deadline; zero: none
-	done  chan struct{} // closed when the rest may be read
-	now   job.Instant
-	taken []string // for each job nothing, the record that has its key, or one of refusals
-	err   error
+	jobs     []newJob
+	until    time.Time     // the caller's deadline; zero: none
+	done     chan struct{} // closed when the rest may be read
+	now      job.Instant
+	verdicts []verdict // for each job
+	err      error
 }
 
 // newJob is what the script is told of a registration.

@@ -23,7 +23,7 @@ var outlookScript = script(outlookLua, readOnly)
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	sh := s.shards[s.shardOf(key)]
 	o := store.Outlook{Shards: len(s.shards)}
-	raw, now, err := s.read(ctx, sh, key)
+	w, now, err := s.read(ctx, sh, key)
 	o.Now = now
 	// Which lane it is in only its record tells, and that may change meanwhile.
 	for range maxTries {
@@ -31,7 +31,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 			return o, err
 		}
 		var r *record
-		if r, err = decodeRecord(key, raw); err != nil {
+		if r, err = decodeRecord(key, w); err != nil {
 			return o, err
 		}
 		lane := r.Lane()
@@ -39,11 +39,11 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		if v, err = s.view(ctx, sh, key, lane); err != nil {
 			return o, err
 		}
-		o.Now, raw = v.now, v.record
-		if raw == "" {
+		o.Now, w = v.now, v.record
+		if w.missing() {
 			return o, store.ErrNotFound
 		}
-		if r, err = decodeRecord(key, raw); err == nil && r.Lane() == lane {
+		if r, err = decodeRecord(key, w); err == nil && r.Lane() == lane {
 			err = v.fill(&o, r)
 			return o, err
 		}
@@ -56,7 +56,8 @@ type view struct {
 	now                         job.Instant
 	ahead, endpointOut, laneOut int64
 	ready                       int64
-	record, score, look, gate   string
+	record                      raw
+	score, look, gate           string
 	limits, token               string
 	readyOut, runningOut        string
 }
@@ -69,7 +70,7 @@ func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane)
 	if err != nil {
 		return view{}, err
 	}
-	if len(reply) != 13 {
+	if len(reply) != 14 {
 		return view{}, fmt.Errorf("redisstore: outlook answered %d values", len(reply))
 	}
 	v := view{now: sh.clock.observe(reply[0])}
@@ -77,7 +78,7 @@ func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane)
 		*n, _ = reply[1+i].(int64)
 	}
 	for i, text := range []*string{
-		&v.record, &v.score, &v.look, &v.gate, &v.limits, &v.token, &v.readyOut, &v.runningOut,
+		&v.record.registration, &v.record.progress, &v.score, &v.look, &v.gate, &v.limits, &v.token, &v.readyOut, &v.runningOut,
 	} {
 		*text, _ = reply[5+i].(string)
 	}

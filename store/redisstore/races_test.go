@@ -32,7 +32,7 @@ func TestReplacingWhatChanges(t *testing.T) {
 		sh := sc.sure.shards[0]
 		r, err := sc.sure.load(t.Context(), sh, sc.waiting)
 		ok(t, "load", err)
-		ok(t, "HDEL", sc.sure.db.HDel(t.Context(), sh.page(sc.waiting), sc.waiting.String()).Err())
+		ok(t, "HDEL", sc.sure.db.HDel(t.Context(), sh.page(sc.waiting), fieldsOf(sc.waiting)...).Err())
 		ok(t, "ZREM", sc.sure.db.ZRem(t.Context(), sh.bucket(r.Lane().String()), sc.waiting.ID).Err())
 	}
 	once, always := 1, maxTries+1

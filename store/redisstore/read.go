@@ -47,35 +47,42 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 }
 
 func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, error) {
-	raw, err := s.db.HGet(ctx, sh.page(key), key.String()).Result()
-	if isNil(err) {
-		return nil, store.ErrNotFound
-	}
+	values, err := s.db.HMGet(ctx, sh.page(key), fieldsOf(key)...).Result()
 	if err != nil {
 		return nil, s.wrap(err)
 	}
-	return decodeRecord(key, raw)
+	w, err := rawOf(values)
+	if err != nil {
+		return nil, err
+	}
+	if w.missing() {
+		return nil, store.ErrNotFound
+	}
+	return decodeRecord(key, w)
 }
 
 // records reads several records of a shard at once; nil for those that are
 // missing or cannot be read: the others must not suffer for those.
 func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
 	pipe := s.db.Pipeline()
-	raw := make([]*redis.StringCmd, len(keys))
+	values := make([]*redis.SliceCmd, len(keys))
 	for i, key := range keys {
-		raw[i] = pipe.HGet(ctx, sh.page(key), key.String())
+		values[i] = pipe.HMGet(ctx, sh.page(key), fieldsOf(key)...)
 	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	out := make([]*record, len(keys))
 	for i, key := range keys {
-		text, err := raw[i].Result()
-		if isNil(err) {
-			continue
-		}
-		if err != nil {
+		if err := values[i].Err(); err != nil {
 			return nil, s.wrap(err)
 		}
-		if out[i], err = decodeRecord(key, text); err != nil {
+		w, err := rawOf(values[i].Val())
+		if err != nil {
+			return nil, err
+		}
+		if w.missing() {
+			continue
+		}
+		if out[i], err = decodeRecord(key, w); err != nil {
 			s.log.Error("a job's record cannot be read", "error", err)
 		}
 	}

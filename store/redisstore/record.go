@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -16,8 +15,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// record is a job as Redis keeps it: one string, "<head>\n<uid><spec><log>".
-// lua/prelude.lua reads and writes the same head, and says more of it.
+// record is a job as Redis keeps it. lua/prelude.lua says how, and reads and
+// writes the same.
 type record struct {
 	job.Job
 	uid   []byte // as stored
@@ -27,38 +26,35 @@ type record struct {
 	mark  string // of the update that wrote it: tells two equal changes apart
 }
 
-const (
-	uidLen = 16
-	none   = -1 // of a time in the head
-)
+// raw is a record in writing, in its two parts.
+type raw struct {
+	registration string // "<head>\n<uid><spec>": what was asked for
+	progress     string // "<head>\n<uid><log>": what has happened since; empty if nothing
+}
 
-// The fields of a head, in their order. A head of the first two only is that of
-// a job to which nothing has happened yet.
-const (
-	fieldCreated = iota
-	fieldDue
-	fieldExpires
-	fieldTimeout
-	fieldState
-	fieldCancel
-	fieldAttempts
-	fieldSnoozes
-	fieldLapses
-	fieldToken
-	fieldVersion
-	fieldNext
-	fieldEnded
-	fieldSpec
-	fieldLogs
-	fieldNonce
-	fieldReason
-	fieldMark
-	headFields
-)
+const uidLen = 16
 
-// absent is what a field means that is empty, where that is not 0. An empty
-// fieldNext is as fieldDue, an empty fieldSpec is up to the end.
-var absent = [fieldNonce]int64{fieldExpires: none, fieldVersion: 1, fieldEnded: none, fieldSpec: none}
+// progressSign follows the name of a job in that of the field of its progress. No
+// name holds it.
+const progressSign = "+"
+
+// fieldsOf are the fields of a job's two parts in its page.
+func fieldsOf(key job.Key) []string {
+	name := key.String()
+	return []string{name, name + progressSign}
+}
+
+// rawOf takes a record from the values of its fields, which may be missing.
+func rawOf(values []any) (raw, error) {
+	if len(values) != 2 {
+		return raw{}, fmt.Errorf("redisstore: %d values for a record", len(values))
+	}
+	registration, _ := values[0].(string)
+	progress, _ := values[1].(string)
+	return raw{registration, progress}, nil
+}
+
+func (w raw) missing() bool { return w == raw{} }
 
 // newRecord prepares a job that no record exists of.
 func newRecord(j job.Job, log []job.Attempt) (*record, error) {
@@ -79,155 +75,111 @@ func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 	return r, nil
 }
 
-// encode is the record as a string.
-func (r *record) encode() ([]byte, error) {
-	due, expires := r.since(r.DueAt), r.since(r.ExpiresAt)
-	body, err := encodeBody(r.UID, &r.Spec, due, expires)
+// encode is the record in writing.
+func (r *record) encode() (raw, error) {
+	h := r.head()
+	body, err := encodeBody(r.UID, &r.Spec, h.n[fieldDue], h.n[fieldExpires])
 	if err != nil {
-		return nil, err
+		return raw{}, err
 	}
-	n := [fieldNonce]int64{
-		fieldCreated: int64(r.CreatedAt), fieldDue: due, fieldExpires: expires, fieldTimeout: millis(r.Spec.Timeout),
-		fieldState: int64(r.State), fieldAttempts: int64(r.Attempts), fieldSnoozes: int64(r.Snoozes),
-		fieldLapses: int64(r.Lapses), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
-		fieldNext: r.since(r.NextAt), fieldEnded: r.since(r.EndedAt), fieldSpec: none, fieldLogs: int64(r.logs),
+	fields := fieldState
+	if h.n[fieldExpires] == none && h.n[fieldTimeout] == 0 {
+		fields = fieldDue + 1
 	}
-	if r.CancelRequested {
-		n[fieldCancel] = 1
+	b := append(h.append(make([]byte, 0, 64+len(body)), fields), '\n')
+	w := raw{registration: string(append(b, body...))}
+	b = h.append(make([]byte, 0, 128+len(r.log)), headFields)
+	if start := h.append(nil, fieldState); len(r.log) > 0 || len(bytes.TrimRight(b, " ")) > len(start) {
+		b = append(append(b, '\n'), body[:uidLen]...)
+		w.progress = string(append(b, r.log...))
 	}
-	if len(r.log) > 0 {
-		n[fieldSpec] = int64(len(body) - uidLen)
-	}
-	b := make([]byte, 0, 96+len(body)+len(r.log))
-	for i, v := range n {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		empty := absent[i]
-		if i == fieldNext {
-			empty = due
-		}
-		if v != empty || i <= fieldDue {
-			b = strconv.AppendInt(b, v, 10)
-		}
-	}
-	for _, text := range []string{r.nonce, r.Reason, r.mark} {
-		b = append(append(b, ' '), text...)
-	}
-	if fresh := bytes.TrimRight(b, " "); bytes.Count(fresh, []byte{' '}) == fieldDue {
-		b = fresh
-	}
-	b = append(b, '\n')
-	b = append(b, body...)
-	return append(b, r.log...), nil
+	return w, nil
 }
 
-// since is a time as the head keeps it. A job may be due before it was created,
-// by its date; the millisecond before stands for none, so it becomes the next.
-func (r *record) since(t job.Instant) int64 {
-	since := int64(t - r.CreatedAt)
-	switch {
-	case t == 0:
-		return none
-	case since == none:
-		return 0
+func (r *record) head() head {
+	h := head{nonce: r.nonce, reason: r.Reason, mark: r.mark}
+	h.n = [fieldNonce]int64{
+		fieldCreated: int64(r.CreatedAt), fieldDue: int64(r.DueAt - r.CreatedAt), fieldExpires: r.since(r.ExpiresAt),
+		fieldTimeout: millis(r.Spec.Timeout), fieldState: int64(r.State), fieldAttempts: int64(r.Attempts),
+		fieldSnoozes: int64(r.Snoozes), fieldLapses: int64(r.Lapses), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
+		fieldNext: r.since(r.NextAt), fieldEnded: r.since(r.EndedAt), fieldLogs: int64(r.logs),
 	}
-	return since
+	if r.CancelRequested {
+		h.n[fieldCancel] = 1
+	}
+	return h
+}
+
+// since is a time as the head keeps it, which may be before the job was created.
+func (r *record) since(t job.Instant) int64 {
+	if t == 0 {
+		return none
+	}
+	return int64(t - r.CreatedAt)
 }
 
 var errRecord = fmt.Errorf("redisstore: unreadable record: %w", store.ErrUnreadable)
 
-// head is a head taken apart.
-type head struct {
-	n                   [fieldNonce]int64
-	nonce, reason, mark string
+// decodeRecord is the reverse of encode.
+func decodeRecord(key job.Key, w raw) (*record, error) {
+	r, err := decodeRegistration(key, w.registration)
+	if err != nil || w.progress == "" {
+		return r, err
+	}
+	text, rest, ok := strings.Cut(w.progress, "\n")
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%w of %s: no head of its progress", errRecord, key)
+	case !strings.HasPrefix(rest, string(r.uid)):
+		return nil, fmt.Errorf("%w of %s: its progress is another job's", errRecord, key)
+	}
+	r.log = []byte(rest[uidLen:])
+	return r, r.proceed(text)
 }
 
-func decodeHead(text string) (head, error) {
-	h := head{n: absent}
-	fields := 0
-	for more := true; more; fields++ {
-		var field string
-		field, text, more = strings.Cut(text, " ")
-		switch {
-		case fields == fieldNonce:
-			h.nonce = field
-		case fields == fieldReason:
-			h.reason = field
-		case fields == fieldMark:
-			h.mark = field
-		case fields >= headFields:
-			return h, errors.New("too many fields in its head")
-		case field == "" && fields == fieldNext:
-			h.n[fieldNext] = h.n[fieldDue]
-		case field != "" || fields <= fieldDue:
-			v, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				return h, err
-			}
-			h.n[fields] = v
-		}
-	}
-	switch fields {
-	case fieldDue + 1:
-		h.n[fieldNext] = h.n[fieldDue]
-	case headFields:
-	default:
-		return h, fmt.Errorf("%d fields in its head", fields)
-	}
-	return h, nil
-}
-
-// instant is the time in a field.
-func (h *head) instant(field int) job.Instant {
-	if h.n[field] == none {
-		return 0
-	}
-	return job.Instant(h.n[fieldCreated] + h.n[field])
-}
-
-// decodeRecord is the reverse of encode. The log may be missing at the end.
-func decodeRecord(key job.Key, raw string) (*record, error) {
-	text, rest, ok := strings.Cut(raw, "\n")
+// decodeRegistration reads a job to which nothing has happened.
+func decodeRegistration(key job.Key, registration string) (*record, error) {
+	text, rest, ok := strings.Cut(registration, "\n")
 	if !ok {
 		return nil, fmt.Errorf("%w of %s: no head", errRecord, key)
 	}
-	h, err := decodeHead(text)
+	h, err := decodeRegistered(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
-	size := h.n[fieldSpec]
-	if size == none {
-		size = int64(len(rest) - uidLen)
-	}
-	if size < 0 || size > int64(len(rest)-uidLen) {
+	if len(rest) < uidLen {
 		return nil, fmt.Errorf("%w of %s: cut short", errRecord, key)
 	}
-	specEnd := uidLen + int(size)
 	uid := []byte(rest[:uidLen])
-	r := &record{
-		Job: job.Job{
-			Key: key, UID: ulid.ULID(uid).String(),
-			State: job.State(h.n[fieldState]), CancelRequested: h.n[fieldCancel] == 1,
-			Attempts: int(h.n[fieldAttempts]), Snoozes: int(h.n[fieldSnoozes]), Lapses: int(h.n[fieldLapses]),
-			Token: uint64(h.n[fieldToken]), Version: uint64(h.n[fieldVersion]),
-			CreatedAt: job.Instant(h.n[fieldCreated]), DueAt: h.instant(fieldDue), NextAt: h.instant(fieldNext),
-			ExpiresAt: h.instant(fieldExpires), EndedAt: h.instant(fieldEnded),
-		},
-		uid:   uid,
-		nonce: h.nonce,
-		mark:  h.mark,
-		logs:  int(h.n[fieldLogs]),
-		log:   []byte(rest[specEnd:]),
+	r := &record{Job: job.Job{Key: key, UID: ulid.ULID(uid).String()}, uid: uid}
+	r.stand(&h)
+	if err := decodeSpec(rest[uidLen:], &h, &r.Spec); err != nil {
+		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
+	return r, nil
+}
+
+// proceed puts the job where the head of its progress says that it stands.
+func (r *record) proceed(progressHead string) error {
+	h, err := decodeProgressed(progressHead)
+	if err != nil {
+		return fmt.Errorf("%w of %s: %w", errRecord, r.Key, err)
+	}
+	r.stand(&h)
+	return nil
+}
+
+func (r *record) stand(h *head) {
+	r.State, r.CancelRequested = job.State(h.n[fieldState]), h.n[fieldCancel] == 1
+	r.Attempts, r.Snoozes, r.Lapses = int(h.n[fieldAttempts]), int(h.n[fieldSnoozes]), int(h.n[fieldLapses])
+	r.Token, r.Version = uint64(h.n[fieldToken]), uint64(h.n[fieldVersion])
+	r.CreatedAt, r.DueAt = job.Instant(h.n[fieldCreated]), job.Instant(h.n[fieldCreated]+h.n[fieldDue])
+	r.NextAt, r.ExpiresAt, r.EndedAt = h.instant(fieldNext), h.instant(fieldExpires), h.instant(fieldEnded)
+	r.nonce, r.mark, r.logs = h.nonce, h.mark, int(h.n[fieldLogs])
 	// An unfinished job's is of its last settlement, for a repetition of that.
 	if r.State.Final() {
 		r.Reason = h.reason
 	}
-	if err := decodeSpec(rest[uidLen:specEnd], &h, &r.Spec); err != nil {
-		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
-	}
-	return r, nil
 }
 
 // attempts decodes the log.

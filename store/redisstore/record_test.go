@@ -3,7 +3,6 @@ package redisstore
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,11 +84,11 @@ func TestRecordRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := r.encode()
+		w, err := r.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, err := decodeRecord(j.Key, string(raw))
+		back, err := decodeRecord(j.Key, w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +139,7 @@ func TestWaitingIsShort(t *testing.T) {
 	}{
 		"usual":            {plain, 43},
 		"at a time":        {timed, 49},
-		"TTL and timeout":  {full, 71},
+		"TTL and timeout":  {full, 57},
 		"a biz_key, for 8": {job.Spec{URL: plain.URL, Body: plain.Body, BodyForm: job.BodyJSON, BizKey: "12345678"}, 70},
 	} {
 		reg.Spec = c.spec
@@ -148,12 +147,12 @@ func TestWaitingIsShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raw, err := r.encode()
+		w, err := r.encode()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(raw) - len(c.spec.URL) - len(c.spec.Body); n > c.limit {
-			t.Errorf("%s: %d bytes besides URL and body, want %d at most", name, n, c.limit)
+		if n := len(w.registration) - len(c.spec.URL) - len(c.spec.Body); n > c.limit || w.progress != "" {
+			t.Errorf("%s: %d bytes besides URL and body and a progress of %q, want %d at most and none", name, n, w.progress, c.limit)
 		}
 	}
 }
@@ -189,20 +188,21 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	raw, err := r.encode()
+	w, err := r.encode()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(string(raw))
-	f.Add(string(raw[:len(raw)-1]))
-	f.Add("")
-	f.Add("1 0\n0123456789abcdef\x00\x00\x00")
-	f.Add("1 0\n0123456789abcdef\x40\x00\x01\x80\x00")
-	f.Add("0 0            99999999999    \n")
-	f.Add("0 0            9223372036854775807    \n")
-	f.Add("0 0            1 -1   \n0123456789abcdef\xc0")
-	f.Fuzz(func(_ *testing.T, raw string) {
-		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
+	const waiting = "1 0\n0123456789abcdef\x00\x00\x00"
+	f.Add(w.registration, w.progress)
+	f.Add(w.registration, w.progress[:len(w.progress)-1])
+	f.Add(w.registration[:len(w.registration)-1], w.progress)
+	f.Add("", "")
+	f.Add(waiting, "")
+	f.Add("1 0\n0123456789abcdef\x40\x00\x01\x80\x00", "")
+	f.Add("1 0  9223372036854775807\n0123456789abcdef\x00\x00\x00", "")
+	f.Add(waiting, "1 0           9223372036854775807   \n0123456789abcdef1 -1\n")
+	f.Fuzz(func(_ *testing.T, registration, progress string) {
+		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw{registration, progress})
 		if err != nil {
 			return
 		}
@@ -271,53 +271,59 @@ func TestParseURL(t *testing.T) {
 // TestSpoiledRecord: a record that somebody cut or wrote over is told from a
 // good one, wherever that can be told.
 func TestSpoiledRecord(t *testing.T) {
-	r, err := newRecord(job.Job{UID: ulid.ULID{}.String(), CreatedAt: 1}, []job.Attempt{{Number: 1}})
+	r, err := newRecord(job.Job{UID: ulid.ULID{1}.String(), CreatedAt: 1, Spec: job.Spec{TTL: time.Second}}, []job.Attempt{{Number: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := r.encode()
+	good, err := r.encode()
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, rest, _ := strings.Cut(string(raw), "\n")
-	fields := strings.Split(head, " ")
+	key := job.Key{Topic: "t", ID: "i"}
+	head, rest, _ := strings.Cut(good.registration, "\n")
+	uid, spec := rest[:uidLen], rest[uidLen:]
+	progressHead, since, _ := strings.Cut(good.progress, "\n")
+	fields := strings.Split(progressHead, " ")
 	with := func(field int, value string) string {
 		changed := slices.Clone(fields)
 		changed[field] = value
-		return strings.Join(changed, " ") + "\n" + rest
+		return strings.Join(changed, " ") + "\n" + since
 	}
-	specLen, err := strconv.Atoi(fields[fieldSpec])
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := uidLen + specLen // in rest
-	for name, raw := range map[string]string{
-		"nothing":              "",
-		"no head":              head,
-		"a field less":         strings.Join(fields[1:], " ") + "\n" + rest,
-		"a field more":         "0 " + head + "\n" + rest,
-		"a word for a number":  with(fieldAttempts, "many"),
-		"a number too large":   with(fieldCreated, "9223372036854775808"),
-		"a spec of less":       with(fieldSpec, "-2"),
-		"a spec of too much":   with(fieldSpec, strconv.Itoa(len(rest)-uidLen+1)),
-		"a spec of the utmost": with(fieldSpec, "9223372036854775807"),
-		"a spec cut short":     with(fieldSpec, strconv.Itoa(specLen-1)),
-		"no uid":               head + "\n" + rest[:uidLen-1],
-		"another spec":         head + "\n" + rest[:uidLen] + strings.Repeat("\xc1", len(rest)-uidLen),
+	for name, w := range map[string]raw{
+		"nothing":                  {},
+		"no registration":          {"", good.progress},
+		"no head":                  {head, ""},
+		"one field":                {"1\n" + rest, ""},
+		"three fields":             {"1 0 0\n" + rest, ""},
+		"a word for a number":      {"1 soon\n" + rest, ""},
+		"a number too large":       {"9223372036854775808 0\n" + rest, ""},
+		"a progress in its place":  {good.progress, ""},
+		"no uid":                   {head + "\n" + rest[:uidLen-1], ""},
+		"no spec":                  {head + "\n" + uid, ""},
+		"a spec cut short":         {head + "\n" + rest[:len(rest)-1], ""},
+		"a spec with more":         {head + "\n" + rest + "x", ""},
+		"another spec":             {head + "\n" + uid + strings.Repeat("\xc1", len(spec)), ""},
+		"a progress without head":  {good.registration, progressHead},
+		"a progress of few fields": {good.registration, head + "\n" + since},
+		"a field less":             {good.registration, strings.Join(fields[1:], " ") + "\n" + since},
+		"a field more":             {good.registration, "0 " + good.progress},
+		"a word in the progress":   {good.registration, with(fieldAttempts, "many")},
+		"the progress of another":  {good.registration, progressHead + "\n" + strings.Repeat("\x02", uidLen) + since[uidLen:]},
+		"a progress without a uid": {good.registration, progressHead + "\n" + since[:uidLen-1]},
 	} {
-		if got, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw); !errors.Is(err, errRecord) {
+		if got, err := decodeRecord(key, w); !errors.Is(err, errRecord) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	for name, raw := range map[string]string{
-		"a log cut short":        head + "\n" + rest[:len(rest)-1],
-		"a log without an end":   head + "\n" + rest[:log] + "0 5",
-		"an entry of words":      head + "\n" + rest[:log] + "some text\n",
-		"an entry of less":       head + "\n" + rest[:log] + "0 -1\n",
-		"an entry of the utmost": head + "\n" + rest[:log] + "0 9223372036854775807\n",
-		"an entry of nothing":    head + "\n" + rest[:log] + "0 0\n",
+	for name, progress := range map[string]string{
+		"a log cut short":        good.progress[:len(good.progress)-1],
+		"a log without an end":   progressHead + "\n" + uid + "0 5",
+		"an entry of words":      progressHead + "\n" + uid + "some text\n",
+		"an entry of less":       progressHead + "\n" + uid + "0 -1\n",
+		"an entry of the utmost": progressHead + "\n" + uid + "0 9223372036854775807\n",
+		"an entry of nothing":    progressHead + "\n" + uid + "0 0\n",
 	} {
-		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw)
+		r, err := decodeRecord(key, raw{good.registration, progress})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -327,7 +333,7 @@ func TestSpoiledRecord(t *testing.T) {
 		}
 	}
 	for _, logs := range []string{"-1", "9223372036854775807"} {
-		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, with(fieldLogs, logs))
+		r, err := decodeRecord(key, raw{good.registration, with(fieldLogs, logs)})
 		if err != nil {
 			t.Fatal(err)
 		}

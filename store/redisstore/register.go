@@ -44,16 +44,15 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 		return err
 	}
 	for n, i := range batch {
-		if a.taken[n] == "" {
+		switch v := &a.verdicts[n]; {
+		case v.refused:
+			out[i] = store.Registered{Outcome: v.outcome}
+		case v.by.missing():
 			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(a.now)}
-			continue
-		}
-		if refused, ok := refusals[a.taken[n]]; ok {
-			out[i] = store.Registered{Outcome: refused}
-			continue
-		}
-		if out[i], err = s.registerTaken(ctx, sh, regs[i], a.taken[n]); err != nil {
-			return err
+		default:
+			if out[i], err = s.registerTaken(ctx, sh, regs[i], v.by); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -65,7 +64,7 @@ func newJobOf(r *store.Registration) (newJob, error) {
 		delay: millis(r.Spec.When.Delay), at: int64(r.Spec.When.At), ttl: millis(r.Spec.TTL), timeout: millis(r.Spec.Timeout),
 	}
 	if j.at != 0 {
-		j.delay = none
+		j.delay = -1
 	}
 	var err error
 	j.body, err = encodeBody(r.UID, &r.Spec, j.delay, j.ttl)
@@ -122,28 +121,53 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 	}
 	now, reply := sh.clock.observe(reply[0]), reply[1:]
 	for _, a := range batch {
-		a.now, a.taken = now, make([]string, len(a.jobs))
+		a.now, a.verdicts = now, make([]verdict, len(a.jobs))
 		for i := range a.jobs {
-			a.taken[i], _ = reply[i].(string)
+			if a.verdicts[i], err = verdictOf(reply[i]); err != nil {
+				return err
+			}
 		}
 		reply = reply[len(a.jobs):]
 	}
 	return nil
 }
 
+// verdict says why a job was not taken in, if it was not.
+type verdict struct {
+	by      raw // the record that has its key
+	refused bool
+	outcome store.RegisterOutcome // if refused
+}
+
+// verdictOf reads the answer of lua/register.lua for a job.
+func verdictOf(reply any) (v verdict, err error) {
+	switch r := reply.(type) {
+	case string:
+		v.outcome, v.refused = refusals[r]
+		if r != "" && !v.refused {
+			err = fmt.Errorf("redisstore: register answered %q", r)
+		}
+	case []any:
+		v.by, err = rawOf(r)
+	default:
+		err = fmt.Errorf("redisstore: register answered %T for a job", r)
+	}
+	return v, err
+}
+
 // refusals are what lua/register.lua answers for jobs whose topic takes no more.
 var refusals = map[string]store.RegisterOutcome{"full": store.TopicFull, "draining": store.TopicDraining}
 
-// registerTaken registers a job whose key is held by the record raw.
-func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, raw string) (store.Registered, error) {
+// registerTaken registers a job whose key is held by the record w.
+func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, w raw) (store.Registered, error) {
 	for range maxTries {
 		var old *record
-		if raw != "" {
+		if !w.missing() {
 			var err error
-			old, err = s.decode(ctx, sh, reg.Key, raw)
+			old, err = s.decode(ctx, sh, reg.Key, w)
 			if errors.Is(err, errRecord) {
 				s.log.Error("a job's record cannot be read; it is registered anew", "error", err)
-				err, old, raw = s.forget(ctx, sh, reg.Key, raw), nil, ""
+				err, old, w = s.forget(ctx, sh, reg.Key, w), nil, raw{}
 			}
 			if err != nil {
 				return store.Registered{}, err
@@ -162,8 +186,8 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return store.Registered{}, err
 		}
-		if current != raw {
-			raw = current
+		if current != w {
+			w = current
 			continue
 		}
 		j := reg.Job(now)
@@ -192,9 +216,9 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 	return store.Registered{}, store.ErrConflict
 }
 
-// forget removes what is left of a job whose record raw cannot be read, so that
+// forget removes what is left of a job whose record w cannot be read, so that
 // its key is free: the lane that it was in is not known, so from all of its topic.
-func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, raw string) error {
+func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error {
 	lanes, err := s.lanes(ctx, sh)
 	if err != nil {
 		return err
@@ -206,7 +230,7 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, raw string) 
 	foreign := func(name string) bool { return !strings.HasPrefix(name, key.Topic+"|") }
 	lanes, groups = slices.DeleteFunc(lanes, foreign), slices.DeleteFunc(groups, foreign)
 	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic)}
-	args := []any{key.ID, key.Topic, raw, len(lanes)}
+	args := []any{key.ID, key.Topic, w.registration, w.progress, len(lanes)}
 	for _, lane := range lanes {
 		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // encodeBody is the part of a record that scripts never look into: uid and spec.
-// due and expires are the times of the head, none when they are not known yet.
+// due and expires are the times of the head, below zero when they are not known yet.
 func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 	id, err := ulid.ParseStrict(uid)
 	if err != nil {
@@ -39,7 +39,7 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 		flags |= usualType
 		rest.ContentType = ""
 	}
-	if s.When.At == 0 && due != none && s.When.Delay == time.Duration(due)*time.Millisecond {
+	if s.When.At == 0 && due >= 0 && s.When.Delay == time.Duration(due)*time.Millisecond {
 		flags |= headDelay
 		rest.When = job.When{}
 	}
@@ -47,7 +47,7 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 		flags |= hasAt
 		rest.When = job.When{}
 	}
-	if s.TTL != 0 && expires != none && s.TTL == time.Duration(expires)*time.Millisecond {
+	if s.TTL != 0 && expires >= 0 && s.TTL == time.Duration(expires)*time.Millisecond {
 		flags |= headTTL
 		rest.TTL = 0
 	}

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"strconv"
 
@@ -21,16 +20,16 @@ const maxTries = 20
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	sh := s.shards[s.shardOf(key)]
 	for range maxTries {
-		raw, now, err := s.read(ctx, sh, key)
+		w, now, err := s.read(ctx, sh, key)
 		if err != nil {
 			return job.Job{}, err
 		}
-		old, err := s.decode(ctx, sh, key, raw)
+		old, err := s.decode(ctx, sh, key, w)
 		if err != nil {
 			return job.Job{}, err
 		}
 		// Decoded again, not copied: change may write into what old holds.
-		fresh, err := decodeRecord(key, raw)
+		fresh, err := decodeRecord(key, w)
 		if err != nil {
 			return job.Job{}, err
 		}
@@ -63,8 +62,8 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 func newMark() string { return strconv.FormatUint(rand.Uint64(), 36) } //nolint:gosec // no secret
 
 // decode reads a record with all that is known of the job.
-func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, raw string) (*record, error) {
-	r, err := decodeRecord(key, raw)
+func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, w raw) (*record, error) {
+	r, err := decodeRecord(key, w)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +108,7 @@ func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old
 		return outrun, err
 	}
 	if s.retention == 0 && fresh.State.Final() && fresh.State != job.Dead {
-		encoded = nil
+		encoded = raw{}
 	}
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
@@ -118,7 +117,7 @@ func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,
-		uid, version, encoded, int(fresh.State), fresh.placeMillis(),
+		uid, version, encoded.registration, encoded.progress, int(fresh.State), fresh.placeMillis(),
 		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead, obey,
 	}
 	cmd, err := run(ctx, sh, updateScript, keys, args)
@@ -186,20 +185,17 @@ func (s *Store) replaced(ctx context.Context, sh *shard, r *store.RestoredJob) (
 }
 
 // read gives the record and the server's time.
-func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (string, job.Instant, error) {
+func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
 	reply, err := s.eval(ctx, readScript, []string{sh.page(key)}, []any{key.String()})
 	if err != nil {
-		return "", 0, err
-	}
-	if len(reply) != 2 {
-		return "", 0, fmt.Errorf("redisstore: read answered %d values", len(reply))
+		return raw{}, 0, err
 	}
 	now := sh.clock.observe(reply[0])
-	raw, ok := reply[1].(string)
-	if !ok {
-		return "", now, store.ErrNotFound
+	w, err := rawOf(reply[1:])
+	if err == nil && w.missing() {
+		err = store.ErrNotFound
 	}
-	return raw, now, nil
+	return w, now, err
 }
 
 // refine looks up in its bucket whether an unfinished job was carried.

@@ -5,10 +5,11 @@
 --
 -- Records are read with one command for each page before anything is decided, and
 -- what changes is written with one command for each key at the end.
-local records = {} -- by topic/id; false for none
+local registrations, progresses = {}, {} -- by topic/id; false for none
 
--- batch gives the jobs, and what the numbers of pages and indexes stand for.
-local function batch(fixed_keys, lane_keys, fixed_args, job_args)
+-- batch gives the jobs, and what the numbers of pages and indexes stand for. It
+-- reads their progress, and their registrations only if these are wanted.
+local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_too)
   local lanes, others, jobs, wanted = {}, {}, {}, {}
   local count = tonumber(ARGV[fixed_args + 1])
   for n = 1, count do
@@ -23,18 +24,28 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args)
   for a = fixed_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
     local name = lane.prefix .. id
-    jobs[#jobs + 1] = { id = id, name = name, lane = lane, page = page, args = a + 2, score = nil }
-    local names = wanted[page]
-    if not names then
-      names = {}
-      wanted[page] = names
+    local field = progress_field(name)
+    jobs[#jobs + 1] = { id = id, name = name, field = field, lane = lane, page = page, args = a + 2, score = nil }
+    local of = wanted[page]
+    if not of then
+      of = { names = {}, fields = {} }
+      wanted[page] = of
     end
-    names[#names + 1] = name
+    of.names[#of.names + 1] = name
+    of.fields[#of.fields + 1] = field
+    if registrations_too then
+      of.fields[#of.fields + 1] = name
+    end
   end
-  for page, names in pairs(wanted) do
-    local found = redis.call('HMGET', page, unpack(names))
-    for n, name in ipairs(names) do
-      records[name] = found[n]
+  for page, of in pairs(wanted) do
+    local found, at = redis.call('HMGET', page, unpack(of.fields)), 1
+    for _, name in ipairs(of.names) do
+      progresses[name] = found[at]
+      at = at + 1
+      if registrations_too then
+        registrations[name] = found[at]
+        at = at + 1
+      end
     end
   end
   return jobs, others
@@ -76,14 +87,19 @@ local function write(command, key, a, b)
   args[#args + 1] = b
 end
 
-local function write_record(j, rec)
-  records[j.name] = rec
-  write('HSET', j.page, j.name, rec)
+local function write_registration(j, registration)
+  registrations[j.name] = registration
+  write('HSET', j.page, j.name, registration)
+end
+
+local function write_progress(j, progress)
+  progresses[j.name] = progress
+  write('HSET', j.page, j.field, progress)
 end
 
 local function forget_record(j)
-  records[j.name] = false
-  write('HDEL', j.page, j.name)
+  registrations[j.name], progresses[j.name] = false, false
+  write('HDEL', j.page, j.name, j.field)
 end
 
 local function write_all()

@@ -3,7 +3,7 @@
 -- KEYS lanes counts out held topics places, then of each lane: bucket
 -- ARGV nonce lease margin channel, then for each job no more than what batch needs
 -- Returns now, then for each claimed job: its number (from 1), the state that
---   it was claimed from, its head and body (without the log).
+--   it was claimed from, the head of its progress, its registration.
 local lanes, counts, out, held, topics, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
@@ -12,16 +12,13 @@ local reply = { now }
 -- A job may have been hinted at twice; it is claimed once.
 local seen = {}
 
-local function answer(n, j, from, h, rec)
+local function answer(n, j, from, head)
   seen[j.name] = true
-  if h[SPEC] ~= '' then
-    rec = string.sub(rec, 1, string.find(rec, '\n', 1, true) + 16 + h[SPEC])
-  end
   local i = #reply
-  reply[i + 1], reply[i + 2], reply[i + 3] = n, from, rec
+  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, registrations[j.name]
 end
 
-local jobs = batch(6, 1, 4, 3)
+local jobs = batch(6, 1, 4, 3, true)
 read_scores(jobs)
 local limits, gave_back = {}, false
 if redis.call('EXISTS', topics) == 1 then
@@ -44,15 +41,15 @@ local function give_back(j, h)
 end
 
 for n, j in ipairs(jobs) do
-  local rec = not seen[j.name] and j.score and records[j.name]
-  local h = rec and parse(rec)
+  local registration, progress = registrations[j.name], progresses[j.name]
+  local h = not seen[j.name] and j.score and parse(registration, progress)
   if h then -- one spoiled record must not fail the others
     local state, deadline = place(j.score)
     if state == RUNNING and deadline > now then
       -- The nonce is kept with the state that the job was claimed from.
       local by, from = string.match(h[NONCE], '^(.*):(%d)$')
       if by == nonce then
-        answer(n, j, tonumber(from), h, rec)
+        answer(n, j, tonumber(from), render(h))
       end
     elseif limits[j.lane.topic] and (limits[j.lane.topic].paused or state ~= READY) then
       -- What a limit keeps is not claimed.
@@ -75,13 +72,13 @@ for n, j in ipairs(jobs) do
       if h[TIMEOUT] ~= '' then
         till = now + h[TIMEOUT] + margin
       end
-      rec = render(h, string.sub(rec, h[BODY]))
-      write_record(j, rec)
+      local head = render(h)
+      write_progress(j, head .. '\n' .. (progress and string.sub(progress, h[BODY]) or uid_of(h, registration)))
       write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
       look_at(j.lane.name, till)
       count(j.lane.name, state, -1)
       count(j.lane.name, RUNNING, 1)
-      answer(n, j, from, h, rec)
+      answer(n, j, from, head)
     end
   end
 end

@@ -1,13 +1,14 @@
 -- Forgets a job whose record cannot be read, if that is still what stands there.
 -- KEYS lanes counts out page deads ended, then buckets of its topic, then groups of dead letters
--- ARGV id topic record, number of buckets, then the names of their lanes and of the groups
+-- ARGV id topic registration progress ('' for none), number of buckets, then the names of their lanes and of the groups
 -- Returns 1 when nothing is left of it, 0 when something else stands there.
 local lanes, counts, out, page, deads, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local id, topic, buckets = ARGV[1], ARGV[2], tonumber(ARGV[4])
-local rec = redis.call('HGET', page, topic .. '/' .. id)
-if not rec then
+local id, topic, buckets = ARGV[1], ARGV[2], tonumber(ARGV[5])
+local name = topic .. '/' .. id
+local old = redis.call('HMGET', page, name, progress_field(name))
+if not old[1] and not old[2] then
   return 1
-elseif rec ~= ARGV[3] then
+elseif (old[1] or '') ~= ARGV[3] or (old[2] or '') ~= ARGV[4] then
   return 0
 end
 
@@ -25,18 +26,18 @@ if state then
   count(topic .. '|', state + FINAL, -1)
 end
 for k = 7, #KEYS do
-  local name = ARGV[k - 2]
+  local group = ARGV[k - 1]
   state = leave(KEYS[k])
   if state and k < 7 + buckets then
-    count(name, state, -1)
-    drop_lane(lanes, KEYS[k], name)
+    count(group, state, -1)
+    drop_lane(lanes, KEYS[k], group)
   elseif state then
     count(topic .. '|', DEAD, -1)
     if redis.call('EXISTS', KEYS[k]) == 0 then
-      redis.call('ZREM', deads, name)
+      redis.call('ZREM', deads, group)
     end
   end
 end
-redis.call('HDEL', page, topic .. '/' .. id)
+redis.call('HDEL', page, name, progress_field(name))
 write_counts(counts, out)
 return 1

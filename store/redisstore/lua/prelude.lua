@@ -1,12 +1,15 @@
 -- Shared by every script. Go puts the numbers of the states above this text.
 --
--- A job's record is one string in a page, a hash topic/id -> record:
--- "<head>\n<uid><spec><log>". The head is text, so that it can be read with
--- HGET; scripts never look behind it. Its fields stand in the order of render.
--- Times are milliseconds after created, -1 for none. An empty field is the
--- usual value: 0; 1 for version; due for next; none for expires and ended; up to
--- the end for the length of the spec. A job to which nothing has happened yet,
--- without a TTL or a timeout of its own, has the first two only.
+-- A job's record is two fields of a page, which is a hash. What was asked for stands
+-- under topic/id, "<head>\n<uid><spec>", and is not written again unless a client
+-- changes it. What has happened since, if anything, stands under topic/id+,
+-- "<head>\n<uid><log>": its progress. So bodies are not handled over and over.
+-- Heads are text, so that they can be read with HGET; scripts never look behind
+-- them but for the uid. Their fields stand in the order of render: all of them in
+-- that of the progress, which counts if there is one; the first four in that of
+-- the registration, or two, without a TTL or a timeout.
+-- Times are milliseconds after created, or before. An empty field is the usual
+-- value: 0; 1 for version; due for next, whose NONE is a sign; none for expires and ended.
 --
 -- A bucket's entry is scored by when it next needs attention, with its state in
 -- the fraction: ms + state/4. Entries that are out (ready or running) are shifted
@@ -15,10 +18,12 @@
 local BASE = 10000000000000
 -- Fields of a head as parse gives them; TRIES is three: attempts, snoozes, lapses.
 -- BODY is where the uid starts.
-local CREATED, DUE, EXPIRES, TIMEOUT, STATE, CANCEL, TRIES, TOKEN, VERSION, NEXT, ENDED, SPEC, LOGS, NONCE, REASON, MARK, BODY =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17
-local FRESH = '^(%d+) (%-?%d+)\n()'
-local HEAD = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%d*) (%S*) (%S*) (%S*)\n()'
+local CREATED, DUE, EXPIRES, TIMEOUT, STATE, CANCEL, TRIES, TOKEN, VERSION, NEXT, ENDED, LOGS, NONCE, REASON, MARK, BODY =
+  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
+local NONE = '-'
+local SHORT = '^(%d+) (%-?%d+)\n()'
+local LONG = '^(%d+) (%-?%d+) (%-?%d*) (%d*)\n()'
+local PROGRESS = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%S*) (%S*) (%S*)\n()'
 
 local micros = 0 -- of the second: as good as a random number
 local function now_ms()
@@ -27,18 +32,50 @@ local function now_ms()
   return t[1] * 1000 + math.floor(micros / 1000)
 end
 
--- parse reads the head of a record, all but the state and the body's place as
--- text. It gives nil for what is no record.
-local function parse(rec)
-  local h = { string.match(rec, HEAD) }
+-- progress_field is where the progress of a job named topic/id is: no name holds
+-- the sign.
+local function progress_field(name)
+  return name .. '+'
+end
+
+-- parse_progress reads the head of a job's progress, all but the state and the
+-- body's place as text. It gives nil for what is none.
+local function parse_progress(progress)
+  local h = { string.match(progress, PROGRESS) }
   if not h[BODY] then
-    local created, due, body = string.match(rec, FRESH)
-    if not body then
-      return nil
-    end
-    h = { created, due, '', '', '', '', '  ', '', '', '', '', '', '', '', '', '', body }
+    return nil
   end
   h[STATE] = tonumber(h[STATE]) or WAITING
+  return h
+end
+
+-- uid_of is the uid in a registration or a progress whose head is h.
+local function uid_of(h, part)
+  return string.sub(part, h[BODY], h[BODY] + 15)
+end
+
+-- parse reads the head of a job from its registration and its progress, of
+-- which either may be missing. It gives nil for what is no record.
+local function parse(registration, progress)
+  if not registration then
+    return nil
+  end
+  local expires, timeout = '', ''
+  local created, due, body = string.match(registration, SHORT)
+  if not body then
+    created, due, expires, timeout, body = string.match(registration, LONG)
+  end
+  if not body then
+    return nil
+  end
+  local h = { created, due, expires, timeout, WAITING, '', '  ', '', '', '', '', '', '', '', '', body }
+  if progress then
+    local since = parse_progress(progress)
+    if not since or uid_of(since, progress) ~= uid_of(h, registration) then
+      return nil
+    end
+    return since
+  end
   return h
 end
 
@@ -54,24 +91,18 @@ local function text(n)
   return t
 end
 
--- render is the reverse: rest is everything behind the head, and the two more
--- parts, if given, come behind that.
-local function render(h, rest, more, last)
+-- render gives the head of a progress.
+local function render(h)
   local state = h[STATE]
   h[STATE] = text(state)
   local head = table.concat(h, ' ', CREATED, MARK)
   h[STATE] = state
-  return head .. '\n' .. rest .. (more or '') .. (last or '')
+  return head
 end
 
 -- number is a field as a number.
 local function number(field, usual)
   return tonumber(field) or usual
-end
-
--- uid_of is the uid of a record.
-local function uid_of(h, rec)
-  return string.sub(rec, h[BODY], h[BODY] + 15)
 end
 
 -- place takes a bucket's score apart: the state, and the time that it stands for.

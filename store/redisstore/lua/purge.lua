@@ -12,9 +12,10 @@ for k = 3, #KEYS, 2 do
     local state, ms = place(tonumber(s))
     if ms + ARGV[1] <= now then
       redis.call('ZREM', KEYS[2], id)
-      redis.call('HDEL', KEYS[k], topic .. '/' .. id)
+      local name = topic .. '/' .. id
+      redis.call('HDEL', KEYS[k], name, progress_field(name))
       if ARGV[a + 1] == '1' then
-        redis.call('ZREM', KEYS[k + 1], topic .. '/' .. id)
+        redis.call('ZREM', KEYS[k + 1], name)
       end
       count(topic .. '|', state + FINAL, -1)
       purged = purged + 1

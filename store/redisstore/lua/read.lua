@@ -1,9 +1,10 @@
 -- Reads records together with the time.
 -- KEYS page of each
 -- ARGV topic/id of each; none to read the time only
--- Returns now, then each record or false.
+-- Returns now, then registration and progress of each, false for none.
 local reply = { now_ms() }
 for i = 1, #ARGV do
-  reply[i + 1] = redis.call('HGET', KEYS[i], ARGV[i])
+  local found = redis.call('HMGET', KEYS[i], ARGV[i], progress_field(ARGV[i]))
+  reply[2 * i], reply[2 * i + 1] = found[1], found[2]
 end
 return reply

@@ -2,12 +2,12 @@
 -- KEYS lanes counts held topics, then of each lane: bucket
 -- ARGV channel, then for each job: body (uid and spec) delay at ttl timeout biz
 --      (delay -1: due at at; biz: number of its index, 0 for none)
--- Returns now, then for each job '' when it was taken in, the record that has the
---   key, or 'full' or 'draining' when its topic takes no more.
+-- Returns now, then for each job '' when it was taken in, 'full' or 'draining' when
+--   its topic takes no more, or registration and progress of the job that has the key.
 local lanes, counts, held, topics = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(4, 1, 1, 9)
+local jobs, others = batch(4, 1, 1, 9, true)
 local special = redis.call('EXISTS', held, topics) > 0
 local limits, rooms = {}, {}
 if special then
@@ -46,10 +46,13 @@ local function check(zset)
 end
 
 for n, j in ipairs(jobs) do
-  local existing, a = records[j.name], j.args
+  local registration, progress, a = registrations[j.name], progresses[j.name], j.args
+  local existing = registration or progress
   local refused = not existing and refusal(j.lane.topic)
-  if existing or refused then
-    reply[n + 1] = existing or refused
+  if existing then
+    reply[n + 1] = { registration, progress }
+  elseif refused then
+    reply[n + 1] = refused
   else
     local due, ttl, timeout, biz = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 4]), ARGV[a + 5], others[ARGV[a + 6]]
     if due < 0 then
@@ -57,13 +60,13 @@ for n, j in ipairs(jobs) do
     end
     local head, wake = now .. ' ' .. due, due
     if ttl > 0 or timeout ~= '0' then
-      head = head .. ' ' .. (ttl > 0 and ttl or '') .. ' ' .. (timeout ~= '0' and timeout or '') .. string.rep(' ', 14)
+      head = head .. ' ' .. (ttl > 0 and ttl or '') .. ' ' .. (timeout ~= '0' and timeout or '')
     end
     if ttl > 0 then
       wake = math.min(due, ttl)
     end
     check(j.lane.bucket)
-    write_record(j, head .. '\n' .. ARGV[a + 1])
+    write_registration(j, head .. '\n' .. ARGV[a + 1])
     write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
     if biz then
       check(biz)

@@ -13,45 +13,43 @@ local reply = { now }
 local emptied = {}
 local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 
-local function answer(status, h, rec)
+local function answer(status, h, progress)
   local i = #reply
   if not h then
     reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5], reply[i + 6], reply[i + 7] = status, 0, -1, -1, '', 0, ''
     return
   end
-  local next, ended = -1, number(h[ENDED], -1)
-  if ended >= 0 then
-    ended = h[CREATED] + ended
+  local next, ended = -1, -1
+  if h[ENDED] ~= '' then
+    ended = h[CREATED] + h[ENDED]
   else
     next = h[CREATED] + number(h[NEXT], h[DUE])
   end
   reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5], reply[i + 6], reply[i + 7] =
-    status, h[STATE], next, ended, h[REASON], tonumber(h[VERSION]), uid_of(h, rec)
+    status, h[STATE], next, ended, h[REASON], tonumber(h[VERSION]), uid_of(h, progress)
 end
 
--- rewritten is the record with its new head and the attempt appended, and the
--- oldest dropped when there are too many. next is when the job goes on.
+-- rewritten is the progress with its new head and the attempt appended, and the
+-- oldest dropped when there are too many. rest is uid and log, next is when the
+-- job goes on.
 local function rewritten(h, rest, attempt, next)
   if attempt == '' then
-    return render(h, rest)
+    return render(h) .. '\n' .. rest
   end
   local logs = number(h[LOGS], 0)
-  if h[SPEC] == '' then
-    h[SPEC] = text(#rest - 16)
-  elseif logs >= max_log then
-    local start = 17 + h[SPEC]
-    local len, from = string.match(rest, '^%-?%d+ (%d+)\n()', start)
-    rest = string.sub(rest, 1, start - 1) .. string.sub(rest, from + len)
+  if logs >= max_log then
+    local len, from = string.match(rest, '^%-?%d+ (%d+)\n()', 17)
+    rest = string.sub(rest, 1, 16) .. string.sub(rest, from + len)
     logs = logs - 1
   end
   h[LOGS] = text(logs + 1)
-  return render(h, rest, text(next) .. ' ' .. text(#attempt) .. '\n', attempt)
+  return render(h) .. '\n' .. rest .. text(next) .. ' ' .. text(#attempt) .. '\n' .. attempt
 end
 
 -- finish stores a job that has ended.
 local function finish(j, h, rest, attempt, biz, dead)
   local lane, state = j.lane, h[STATE]
-  h[NEXT], h[ENDED] = '-1', text(now - h[CREATED])
+  h[NEXT], h[ENDED] = NONE, text(now - h[CREATED])
   write('ZREM', lane.bucket, j.id)
   emptied[lane.name] = lane.bucket
   if forget and state ~= DEAD then
@@ -61,7 +59,7 @@ local function finish(j, h, rest, attempt, biz, dead)
     end
     return
   end
-  write_record(j, rewritten(h, rest, attempt, 0))
+  write_progress(j, rewritten(h, rest, attempt, 0))
   write('ZADD', state == DEAD and dead or KEYS[lane.keys + 2], stamp(now, state - FINAL), j.id)
   if state == DEAD then
     write('ZADD', deads, 0, lane.name .. '|' .. h[REASON])
@@ -75,7 +73,7 @@ local function continue(j, h, rest, attempt, delay)
   local next = now + delay - h[CREATED]
   h[NEXT], h[ENDED] = text(next), ''
   local wake = math.min(next, number(h[EXPIRES], next))
-  write_record(j, rewritten(h, rest, attempt, h[CREATED] + next))
+  write_progress(j, rewritten(h, rest, attempt, h[CREATED] + next))
   write('ZADD', lane.bucket, score(state, h[CREATED] + wake), j.id)
   look_at(lane.name, h[CREATED] + wake)
   count(lane.name, state, 1)
@@ -95,14 +93,14 @@ local jobs, others = batch(6, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
-  local rec = records[j.name]
-  local h = rec and parse(rec)
+  local progress = progresses[j.name]
+  local h = progress and parse_progress(progress)
   if not h then
-    answer(3)
+    answer(redis.call('HEXISTS', j.page, j.name) == 1 and 2 or 3)
   elseif h[TOKEN] ~= ARGV[a + 1] or h[STATE] ~= RUNNING and h[NONCE] ~= SETTLED then
     answer(2)
   elseif h[STATE] ~= RUNNING then
-    answer(1, h, rec)
+    answer(1, h, progress)
   else
     local outcome = outcomes[ARGV[a + 2]]
     local to, reason = outcome.to, outcome.reason
@@ -111,13 +109,13 @@ for _, j in ipairs(jobs) do
     end
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
     h[STATE], h[TRIES], h[REASON], h[NONCE], h[VERSION] = to, outcome.tries, reason, SETTLED, text(number(h[VERSION], 1) + 1)
-    local rest = string.sub(rec, h[BODY])
+    local rest = string.sub(progress, h[BODY])
     if to >= FINAL then
       finish(j, h, rest, ARGV[a + 3], others[ARGV[a + 4]], others[ARGV[a + 5]])
     else
       continue(j, h, rest, ARGV[a + 3], outcome.delay)
     end
-    answer(0, h, rec)
+    answer(0, h, progress)
   end
 end
 write_all()

@@ -2,7 +2,7 @@
 -- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places
 -- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
---      record (the new one; '' forgets the job)
+--      registration progress (the new ones; '' for none: both forget the job)
 --      state (the new one) place (ms of the bucket's or list's score; '' leaves the entry where it is)
 --      old_biz? new_biz? (1: the job is in that index)
 --      old_group new_group (of dead letters)
@@ -12,18 +12,19 @@
 local lanes, counts, out, held, page, old_bucket, new_bucket, old_dead, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4],
   KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local id, member, old_lane, new_lane = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local uid, version, record = ARGV[6], ARGV[7], ARGV[8]
-local state, ms = tonumber(ARGV[9]), tonumber(ARGV[10])
+local uid, version, registration, progress = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local state, ms = tonumber(ARGV[10]), tonumber(ARGV[11])
 
 local now = now_ms()
-local rec = redis.call('HGET', page, member)
-if rec == record then
-  return 2 -- records of two updates differ at least in their marks
+local member_since = progress_field(member)
+local old = redis.call('HMGET', page, member, member_since)
+if old[1] == registration and (old[2] or '') == progress then
+  return 2 -- two updates differ at least in their marks
 end
 local from = nil
-if rec then
-  local h = parse(rec)
-  if not h or number(h[VERSION], 1) ~= tonumber(version) or uid_of(h, rec) ~= uid then
+if old[1] or old[2] then
+  local h = parse(old[1], old[2])
+  if not h or number(h[VERSION], 1) ~= tonumber(version) or uid_of(h, old[2] or old[1]) ~= uid then
     return 0
   end
   from = h[STATE]
@@ -31,7 +32,7 @@ elseif uid ~= '' then
   return 0
 end
 
-if ARGV[15] == '1' and state < FINAL and (not from or from >= FINAL) then
+if ARGV[16] == '1' and state < FINAL and (not from or from >= FINAL) then
   local topic = topic_of(new_lane)
   local limits = limits_of(KEYS[14], { new_lane })[topic]
   local room = limits and room_in(limits, counts, topic)
@@ -42,10 +43,13 @@ if ARGV[15] == '1' and state < FINAL and (not from or from >= FINAL) then
   end
 end
 
-if record == '' then
-  redis.call('HDEL', page, member)
+if registration == '' then
+  redis.call('HDEL', page, member, member_since)
+elseif progress == '' then
+  redis.call('HDEL', page, member_since)
+  redis.call('HSET', page, member, registration)
 else
-  redis.call('HSET', page, member, record)
+  redis.call('HSET', page, member, registration, member_since, progress)
 end
 if not ms then
   return 1
@@ -59,12 +63,12 @@ if from then
   elseif from == DEAD then
     redis.call('ZREM', old_dead, id)
     if redis.call('EXISTS', old_dead) == 0 then
-      redis.call('ZREM', KEYS[13], ARGV[13])
+      redis.call('ZREM', KEYS[13], ARGV[14])
     end
   else
     redis.call('ZREM', ended, id)
   end
-  if ARGV[11] == '1' then
+  if ARGV[12] == '1' then
     redis.call('ZREM', KEYS[10], member)
   end
   count(old_lane, from, -1)
@@ -77,17 +81,17 @@ if from then
     redis.call('ZADD', lanes, 'XX', 'GT', look, old_lane)
   end
 end
-if record ~= '' then
+if registration ~= '' then
   if state < FINAL then
     redis.call('ZADD', new_bucket, score(state, ms), id)
     look_at(new_lane, ms)
   else
     redis.call('ZADD', state == DEAD and KEYS[12] or ended, stamp(ms, state - FINAL), id)
     if state == DEAD then
-      redis.call('ZADD', KEYS[13], 0, ARGV[14])
+      redis.call('ZADD', KEYS[13], 0, ARGV[15])
     end
   end
-  if ARGV[12] == '1' then
+  if ARGV[13] == '1' then
     redis.call('ZADD', KEYS[11], 0, member)
   end
   count(new_lane, state, 1)
