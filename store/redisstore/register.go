@@ -194,6 +194,9 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			j = reg.Over(&old.Job, now)
 		}
+		if j.DueAt == j.CreatedAt-1 { // which the record cannot tell from none
+			j.DueAt, j.NextAt = j.CreatedAt, j.CreatedAt
+		}
 		fresh, err := newRecord(j, nil)
 		if err != nil {
 			return store.Registered{}, err

@@ -120,6 +120,7 @@ var conflictCases = []testCase{
 			equal(f, "the stored job", f.get(j.Key), j)
 			before = j
 		}
+		f.waitPast(before.NextAt)
 		equal(f, "due", len(f.take()), 1)
 	}},
 	{name: "conflict/an idempotent registration finds the ended job", options: Options{Retention: long}, run: func(f *fixture) {
