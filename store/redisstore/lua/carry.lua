@@ -53,10 +53,16 @@ local function allowed(of)
   return math.floor((now - of.next) / of.interval) + 1
 end
 
+-- limits_for gives the limits of a lane's topic, or nil.
+local any_limits = next(limits) ~= nil
+local function limits_for(lane)
+  return any_limits and limits[topic_of(lane)] or nil
+end
+
 -- quantum is a lane's share of the room that there was at first.
 local room_at_first, weights = room, 0
 for i = FIRST_ARG, #ARGV, 2 do
-  local of = limits[topic_of(ARGV[i])]
+  local of = limits_for(ARGV[i])
   weights = weights + (of and of.weight or DEFAULT_WEIGHT)
 end
 local function quantum(of)
@@ -108,42 +114,95 @@ local function places(lane, lane_limit, restraint)
   return limit and math.max(0, limit - out_of(endpoint_of(lane)))
 end
 
--- take carries entries (id and score in turn) of a lane, and says how many.
+-- A bucket that holds no more than FEW entries is read at once, and what this
+-- call makes of them is known without reading it again.
+local FEW = 3
+local function read_bucket(key)
+  local first = redis.call('ZRANGE', key, 0, FEW, 'WITHSCORES')
+  for i = 2, #first, 2 do
+    first[i] = tonumber(first[i])
+  end
+  return { key = key, first = first, whole = #first <= 2 * FEW }
+end
+
+-- range gives entries (id and score in turn) that are scored from low (nil: no
+-- bound) to below high.
+local function range(bucket, low, high, limit)
+  if not bucket.whole then
+    return redis.call('ZRANGE', bucket.key, low or '-inf', '(' .. string.format('%.0f', high), 'BYSCORE',
+      'LIMIT', 0, limit, 'WITHSCORES')
+  end
+  local found, first = {}, bucket.first
+  for i = 1, #first, 2 do
+    if #found < 2 * limit and first[i + 1] < high and first[i + 1] >= (low or first[i + 1]) then
+      found[#found + 1], found[#found + 2] = first[i], first[i + 1]
+    end
+  end
+  return found
+end
+
+-- next_of is when a bucket next needs a look; nil when it is empty.
+local function next_of(bucket)
+  if not bucket.whole then
+    return next_look(bucket.key)
+  end
+  local earliest = nil
+  for i = 2, #bucket.first, 2 do
+    local _, ms = place(bucket.first[i])
+    earliest = math.min(earliest or ms, ms)
+  end
+  return earliest
+end
+
+local out_score = score(READY, now + visibility)
+local function rescore(bucket, id)
+  for i = 1, #bucket.first, 2 do
+    if bucket.first[i] == id then
+      bucket.first[i + 1] = tonumber(out_score)
+    end
+  end
+end
+
+-- take carries entries of a lane, and says how many. The hints are pushed at the end.
+local hints = {}
 local function take(lane, bucket, entries)
   if #entries == 0 then
     return 0
   end
-  local rescored, hints = {}, {}
-  local till = score(READY, now + visibility)
+  local rescored = {}
   for i = 1, #entries, 2 do
-    local state = place(tonumber(entries[i + 1]))
-    local hint = lane .. '|' .. entries[i]
-    rescored[#rescored + 1] = till
-    rescored[#rescored + 1] = entries[i]
+    local id, state = entries[i], place(tonumber(entries[i + 1]))
+    local hint = lane .. '|' .. id
+    rescored[#rescored + 1] = out_score
+    rescored[#rescored + 1] = id
+    if bucket.whole then
+      rescore(bucket, id)
+    end
     hints[#hints + 1] = hint
     reply[#reply + 1] = hint
     reply[#reply + 1] = state
     count(lane, state, -1)
     count(lane, READY, 1)
   end
-  redis.call('ZADD', bucket, unpack(rescored))
-  redis.call('RPUSH', ready, unpack(hints))
-  room = room - #hints
-  return #hints
+  redis.call('ZADD', bucket.key, unpack(rescored))
+  local taken = #entries / 2
+  room = room - taken
+  return taken
 end
 
 -- await_place puts a lane where one is called from when a place comes free.
 local function await_place(lane, bucket, own)
   redis.call('ZADD', places_key, 0, own and '=' .. lane or lane)
   local till = now + (own and LANE_LOOK or UNCALLED)
-  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
+  local first = redis.call('ZRANGE', bucket.key, 0, 0, 'WITHSCORES')[2]
   local state, ms = place(tonumber(first))
   return state >= READY and math.min(till, ms) or till
 end
 
 -- serve carries a lane's share, and says when it next needs a look; false if that
 -- is decided later.
-local function serve(lane, bucket, lane_limit, restraint, of)
+local function serve(lane, key, lane_limit, restraint, of)
+  local bucket = read_bucket(key)
   local share = math.min(quantum(of), room)
   local paced = of and of.next
   if paced then
@@ -151,20 +210,19 @@ local function serve(lane, bucket, lane_limit, restraint, of)
   end
   local before = share
   -- What is out and lapsed comes first: it holds places of the limits.
-  if share > 0 then
-    share = share - take(lane, bucket, redis.call('ZRANGE', bucket, '-inf',
-      '(' .. string.format('%.0f', now + 1 - BASE), 'BYSCORE', 'LIMIT', 0, share, 'WITHSCORES'))
+  local lapsed = now + 1 - BASE
+  if share > 0 and bucket.first[2] and bucket.first[2] < lapsed then
+    share = share - take(lane, bucket, range(bucket, nil, lapsed, share))
   end
   local at_endpoint = places(lane, lane_limit, restraint)
-  local own = lane_limit > 0 and math.max(0, lane_limit - redis.call('ZCOUNT', bucket, '-inf', '(0')) or nil
+  local own = lane_limit > 0 and math.max(0, lane_limit - redis.call('ZCOUNT', key, '-inf', '(0')) or nil
   local of_topic = of and of.free
   local free = math.min(at_endpoint or share, own or share, of_topic or share)
   local limited = free < share
   local rest = math.min(share, free)
   local taken = 0
   if rest > 0 then
-    taken = take(lane, bucket, redis.call('ZRANGE', bucket, 0, '(' .. string.format('%.0f', now + 1), 'BYSCORE',
-      'LIMIT', 0, rest, 'WITHSCORES'))
+    taken = take(lane, bucket, range(bucket, 0, now + 1, rest))
     if at_endpoint then
       local endpoint = endpoint_of(lane)
       outs[endpoint] = out_of(endpoint) + taken
@@ -178,7 +236,7 @@ local function serve(lane, bucket, lane_limit, restraint, of)
     of.next = of.next + taken * of.interval
     of.taken = (of.taken or 0) + taken
   end
-  local look = next_look(bucket)
+  local look = next_of(bucket)
   if not look or look > now then
     return look
   elseif paced and allowed(of) == 0 then
@@ -194,40 +252,37 @@ local function serve(lane, bucket, lane_limit, restraint, of)
   return (math.floor(now / pause) + 1) * pause
 end
 
+-- When lanes next need a look is written once for all.
+local looks, without_jobs = {}, {}
 local function write_look(lane, look)
   if look then
-    redis.call('ZADD', lanes, look, lane)
+    looks[#looks + 1] = text(look)
+    looks[#looks + 1] = lane
   else
-    redis.call('ZREM', lanes, lane)
+    without_jobs[#without_jobs + 1] = lane
   end
 end
 
 for i = 0, #KEYS - FIRST do
+  if room <= 0 then
+    break -- the others keep their places in the line
+  end
   local lane, bucket, lane_limit = ARGV[FIRST_ARG + 2 * i], KEYS[FIRST + i], tonumber(ARGV[FIRST_ARG + 2 * i + 1])
-  local of = limits[topic_of(lane)]
-  local till, restraint
+  local of = limits_for(lane)
+  local look, till, restraint
   if gates then
     till, restraint = gate(endpoint_of(lane))
   end
   if of and of.paused then
     till = now + UNCALLED
   end
-  local look
-  if till then
-    if redis.call('EXISTS', bucket) == 1 then
-      look = till
-    end
-  elseif room > 0 then
+  if not till then
     if of and of.free then
       redis.call('ZREM', places_key, lane)
     end
     look = serve(lane, bucket, lane_limit, restraint, of)
-  else
-    -- Not served this time: it keeps its place in the line.
-    look = next_look(bucket)
-    if look and look <= now then
-      look = tonumber(redis.call('ZSCORE', lanes, lane) or look)
-    end
+  elseif redis.call('EXISTS', bucket) == 1 then
+    look = till
   end
   if look ~= false then
     write_look(lane, look)
@@ -253,8 +308,17 @@ for topic, of in pairs(limits) do
     call_lane(places_key, topic, now)
   end
 end
+if #looks > 0 then
+  redis.call('ZADD', lanes, unpack(looks))
+end
+if #without_jobs > 0 then
+  redis.call('ZREM', lanes, unpack(without_jobs))
+end
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)
+end
+if #hints > 0 then
+  redis.call('RPUSH', ready, unpack(hints))
 end
 write_counts(counts, out)
 local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]

@@ -163,11 +163,31 @@ local function count(lane, state, n)
   states[state] = (states[state] or 0) + n
 end
 
+-- add_counts adds to many fields of a hash with three commands at most.
 local function add_counts(key, gathered)
+  local fields, sums, gone = {}, {}, {}
   for field, n in pairs(gathered) do
-    if n ~= 0 and redis.call('HINCRBY', key, field, n) <= 0 then
-      redis.call('HDEL', key, field)
+    if n ~= 0 then
+      fields[#fields + 1] = field
     end
+  end
+  if #fields == 0 then
+    return
+  end
+  for i, before in ipairs(redis.call('HMGET', key, unpack(fields))) do
+    local sum = (before or 0) + gathered[fields[i]]
+    if sum > 0 then
+      sums[#sums + 1] = fields[i]
+      sums[#sums + 1] = text(sum)
+    elseif before then
+      gone[#gone + 1] = fields[i]
+    end
+  end
+  if #sums > 0 then
+    redis.call('HSET', key, unpack(sums))
+  end
+  if #gone > 0 then
+    redis.call('HDEL', key, unpack(gone))
   end
 end
 
@@ -250,14 +270,19 @@ local function write_lanes(lanes, held, places, channel, now)
     holds = redis.call('EXISTS', held) == 1
   end
   local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
-  local woken = false
+  head = head and tonumber(head)
+  local woken, looks = false, {}
   for lane, ms in pairs(earlier) do
     local till = holds and held_till(held, lane, now)
     if till and till > ms then
       ms = till
     end
-    redis.call('ZADD', lanes, 'LT', ms, lane)
-    woken = woken or not head or ms < tonumber(head)
+    looks[#looks + 1] = text(ms)
+    looks[#looks + 1] = lane
+    woken = woken or not head or ms < head
+  end
+  if #looks > 0 then
+    redis.call('ZADD', lanes, 'LT', unpack(looks))
   end
   if channel and woken then
     redis.call('PUBLISH', channel, '')
