@@ -48,7 +48,8 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := writeJSON(e.NewContext(r, discard{}), http.StatusOK, viewJob(&j, retrypolicy.Default())); err != nil {
+		view := viewJob(&j, retrypolicy.Default())
+		if err := writeAppended(e.NewContext(r, discard{}), http.StatusOK, &view); err != nil {
 			b.Fatal(err)
 		}
 	}

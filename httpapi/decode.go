@@ -246,7 +246,7 @@ var (
 		"method":       func(d *job.Draft, f field) { d.Method = f.text() },
 		"delay":        func(d *job.Draft, f field) { d.Delay = f.raw },
 		"at":           func(d *job.Draft, f field) { d.At = f.text() },
-		"body":         func(d *job.Draft, f field) { d.Body = f.raw },
+		"body":         func(d *job.Draft, f field) { d.Body, d.BodyChecked = f.raw, true },
 		"body_text":    func(d *job.Draft, f field) { d.BodyText = f.text() },
 		"body_base64":  func(d *job.Draft, f field) { d.BodyBase64 = f.text() },
 		"content_type": func(d *job.Draft, f field) { d.ContentType = f.text() },

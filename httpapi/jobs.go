@@ -134,7 +134,8 @@ func (s *Server) update(ctx context.Context, key job.Key, change func(*job.Job, 
 }
 
 func (s *Server) writeJob(c echo.Context, j *job.Job) error {
-	return writeJSON(c, http.StatusOK, viewJob(j, s.opts.Policy))
+	view := viewJob(j, s.opts.Policy)
+	return writeAppended(c, http.StatusOK, &view)
 }
 
 // listJobs answers GET /v1/jobs.
@@ -151,5 +152,5 @@ func (s *Server) listJobs(c echo.Context) error {
 	for i := range page.Jobs {
 		view.Data[i] = viewJob(&page.Jobs[i], s.opts.Policy)
 	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeAppended(c, http.StatusOK, view)
 }

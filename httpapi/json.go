@@ -25,6 +25,9 @@ func checkJSON(data []byte) error {
 	if !utf8.Valid(data) {
 		return malformed(fmt.Sprintf("The request body is not valid UTF-8 at byte %d.", invalidUTF8At(data)))
 	}
+	if quickJSON(data) {
+		return nil
+	}
 	if !json.Valid(data) {
 		return malformed(describeSyntaxError(data))
 	}
@@ -107,7 +110,14 @@ func skipSpace(data []byte, i int) int {
 
 // stringEnd is the index after the string that starts at data[i].
 func stringEnd(data []byte, i int) int {
-	for i++; data[i] != '"'; i++ {
+	i++
+	// Most have no escapes, and end with the next quote.
+	end := i + bytes.IndexByte(data[i:], '"')
+	escape := bytes.IndexByte(data[i:end], '\\')
+	if escape < 0 {
+		return end + 1
+	}
+	for i += escape; data[i] != '"'; i++ {
 		if data[i] == '\\' {
 			i++
 		}

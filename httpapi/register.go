@@ -74,7 +74,8 @@ func (s *Server) register(c echo.Context) error {
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/v1/jobs/"+r.Job.Key.String())
 	}
-	return writeJSON(c, status, viewJob(&r.Job, s.opts.Policy))
+	view := viewJob(&r.Job, s.opts.Policy)
+	return writeAppended(c, status, &view)
 }
 
 func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
@@ -232,7 +233,7 @@ func (s *Server) registerBatch(c echo.Context) error {
 			results[positions[n]] = s.result(&registered[n])
 		}
 	}
-	return writeJSON(c, http.StatusOK, resultsView{Results: results})
+	return writeAppended(c, http.StatusOK, resultsView{Results: results})
 }
 
 // batchOrigin refuses an Idempotency-Key, which could stand for one job only.

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -16,29 +15,32 @@ const mimeProblem = "application/problem+json"
 
 var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// writeJSON answers with v. URLs and bodies are shown as they are, so & and <
-// stay unescaped; the content type and nosniff keep browsers from reading HTML
-// into them.
+// releaseAnswer keeps an answer's buffer for the next one.
+func releaseAnswer(b *bytes.Buffer) {
+	if b.Cap() <= keptBuffer {
+		b.Reset()
+		answers.Put(b)
+	}
+}
+
+// writeJSON answers with v.
 func writeJSON(c echo.Context, status int, v any) error {
 	return writeAs(c, echo.MIMEApplicationJSON, status, v)
 }
 
 func writeAs(c echo.Context, mediaType string, status int, v any) error {
 	b := answers.Get().(*bytes.Buffer)
-	defer func() {
-		if b.Cap() <= keptBuffer {
-			b.Reset()
-			answers.Put(b)
-		}
-	}()
-	encoder := json.NewEncoder(b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
+	defer releaseAnswer(b)
+	if err := encode(b, v); err != nil {
 		return err
 	}
+	return writeBytes(c, mediaType, status, b.Bytes())
+}
+
+func writeBytes(c echo.Context, mediaType string, status int, text []byte) error {
 	c.Response().Header().Set(echo.HeaderContentType, mediaType)
 	c.Response().WriteHeader(status)
-	_, err := c.Response().Write(b.Bytes())
+	_, err := c.Response().Write(text)
 	return err
 }
 

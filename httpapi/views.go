@@ -12,13 +12,7 @@ import (
 type instant job.Instant
 
 func (i instant) MarshalJSON() ([]byte, error) {
-	if i == 0 {
-		return []byte("null"), nil
-	}
-	b := make([]byte, 0, len(job.TimeFormat)+2)
-	b = append(b, '"')
-	b = job.Instant(i).Time().AppendFormat(b, job.TimeFormat)
-	return append(b, '"'), nil
+	return i.append(make([]byte, 0, len(job.TimeFormat)+2)), nil
 }
 
 // jobView is a job as the API shows it.

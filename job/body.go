@@ -66,7 +66,7 @@ func (f *findings) bodyContent(d *Draft) (BodyForm, []byte) {
 		f.check(pointer, err)
 	}
 	if given(d.Body) {
-		take("/body", BodyJSON, func() ([]byte, error) { return jsonBody(d.Body) })
+		take("/body", BodyJSON, func() ([]byte, error) { return d.jsonBody() })
 	}
 	if d.BodyText != nil {
 		take("/body_text", BodyText, func() ([]byte, error) { return textBody(*d.BodyText) })
@@ -80,14 +80,15 @@ func (f *findings) bodyContent(d *Draft) (BodyForm, []byte) {
 	return form, content
 }
 
-func jsonBody(raw json.RawMessage) ([]byte, error) {
+func (d *Draft) jsonBody() ([]byte, error) {
 	switch {
-	case !utf8.Valid(raw):
+	case d.BodyChecked:
+	case !utf8.Valid(d.Body):
 		return nil, errors.New("must be valid UTF-8")
-	case !json.Valid(raw):
+	case !json.Valid(d.Body):
 		return nil, errors.New("must be a JSON value")
 	}
-	return raw, nil
+	return d.Body, nil
 }
 
 func textBody(s string) ([]byte, error) {

@@ -27,6 +27,9 @@ type Draft struct {
 	Expect      *DraftExpect      `json:"expect"`
 	OnConflict  *string           `json:"on_conflict"`
 	Labels      map[string]string `json:"labels"`
+
+	// BodyChecked says that Body is known to be one JSON value in UTF-8.
+	BodyChecked bool `json:"-"`
 }
 
 // DraftRetry is the retry policy of a Draft.

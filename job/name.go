@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
-
-// Names are used in keys of stores and in paths of the API, so they hold none
-// of their separators.
-const nameChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@-"
 
 // CheckName says what is wrong with a topic, an id or a biz_key. A name is 1
 // to MaxName bytes of A-Z a-z 0-9 . _ : @ - and is neither "." nor "..", which
-// clients and proxies take out of paths.
+// clients and proxies take out of paths. Names are used in keys of stores and in
+// paths of the API, so they hold none of their separators.
 func CheckName(s string) error {
 	switch {
 	case s == "":
@@ -27,4 +25,10 @@ func CheckName(s string) error {
 	return nil
 }
 
-func notNameRune(r rune) bool { return !strings.ContainsRune(nameChars, r) }
+func notNameRune(r rune) bool {
+	switch r {
+	case '.', '_', ':', '@', '-':
+		return false
+	}
+	return r >= utf8.RuneSelf || !isAlphanumeric(byte(r))
+}

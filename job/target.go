@@ -100,8 +100,16 @@ func checkHost(host string) error {
 }
 
 func isLabel(l string) bool {
-	const chars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	return l != "" && len(l) <= 63 && l[0] != '-' && l[len(l)-1] != '-' && strings.Trim(l, chars) == ""
+	for i := range len(l) {
+		if !isAlphanumeric(l[i]) && l[i] != '-' && l[i] != '_' {
+			return false
+		}
+	}
+	return l != "" && len(l) <= 63 && l[0] != '-' && l[len(l)-1] != '-'
+}
+
+func isAlphanumeric(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 func looksNumeric(label string) bool {

@@ -1,0 +1,31 @@
+package httpapi
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestViewsAreWrittenAsByEncodingJSON compares what views write themselves with
+// what encoding/json makes of them.
+func TestViewsAreWrittenAsByEncodingJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		results := resultsView{Results: rapid.SliceOfN(rapid.Make[resultView](), 0, 3).Draw(t, "results")}
+		page := pageView{
+			Data:       rapid.SliceOfN(rapid.Make[jobView](), 0, 3).Draw(t, "data"),
+			NextCursor: rapid.Make[*string]().Draw(t, "cursor"),
+		}
+		for _, v := range []appender{results, page} {
+			var want bytes.Buffer
+			if err := encode(&want, v); err != nil {
+				t.Fatal(err)
+			}
+			got, err := v.appendJSON(nil)
+			if diff := cmp.Diff(want.String(), string(got)+"\n"); err != nil || diff != "" {
+				t.Fatalf("error %v, written (-encoding/json +views):\n%s", err, diff)
+			}
+		}
+	})
+}
