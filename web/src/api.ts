@@ -96,7 +96,77 @@ export interface TopicCounts {
   /** `active`, or how it is held up since when. */
   status: 'active' | 'paused' | 'draining';
   since: string | null;
+  settings: TopicSettings | null;
   states: Record<State, number>;
+}
+
+export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const;
+
+/** When a topic is in trouble, and who is told. */
+export interface TopicAlerts extends Record<Exclude<(typeof thresholds)[number], 'oldest_due'>, number | null> {
+  oldest_due: string | null;
+  window: string | null;
+  min_attempts: number | null;
+  for: string | null;
+  keep_firing_for: string | null;
+  repeat: string | null;
+  url: string | null;
+}
+
+export interface TopicSettings {
+  capacity: number | null;
+  rate: number | null;
+  concurrency: number | null;
+  priority: number | null;
+  retry: { steps: string[] | null; limit: number | null } | null;
+  timeout: string | null;
+  ttl: string | null;
+  headers: Record<string, string>;
+  alerts: TopicAlerts | null;
+}
+
+/** Settings as they are typed: what is empty is left out, and the API refuses what is wrong. */
+export type TopicDraft = Record<string, unknown>;
+
+export interface Signing {
+  /** Stands in the answer to the request that set it only. */
+  secret?: string;
+  source: 'topic' | 'default' | 'settings';
+  secrets: { id: string; created_at: string; ends_at: string | null }[];
+}
+
+export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'held_endpoints'] as const;
+export type AlertMetric = (typeof alertMetrics)[number];
+export type AlertBy = 'total' | 'topic' | 'endpoint';
+
+export interface AlertRule {
+  name: string;
+  metric: AlertMetric;
+  by: AlertBy;
+  topic: string | null;
+  endpoint: string | null;
+  above: number;
+  window: string | null;
+  min_attempts: number | null;
+  for: string;
+  keep_firing_for: string;
+  repeat: string;
+  url: string | null;
+  /** Where the rule follows from, if it cannot be changed by itself. */
+  set_in: string | null;
+}
+
+export interface Alert {
+  id: string | null;
+  rule: string;
+  set_in: string | null;
+  metric: AlertMetric;
+  subject: { topic: string | null; endpoint: string | null };
+  status: 'pending' | 'firing';
+  value: number;
+  threshold: number;
+  since: string;
+  told_at: string | null;
 }
 
 export interface Topic extends TopicCounts {
@@ -153,6 +223,12 @@ export interface TestResult {
   attempt: Attempt;
 }
 
+/** A ladder as it is asked for. What is typed as a number and is none goes as it is, for the API to refuse. */
+export interface Retry {
+  steps?: string[];
+  limit?: number | string;
+}
+
 export interface Registration {
   topic?: string;
   id?: string;
@@ -166,7 +242,7 @@ export interface Registration {
   body_text?: string;
   content_type?: string;
   headers?: Record<string, string>;
-  retry?: { steps?: string[]; limit?: number };
+  retry?: Retry;
   timeout?: string;
   ttl?: string;
   expect?: { body: string };
@@ -259,6 +335,9 @@ export const caller = signal<Caller | undefined>(undefined);
 /** Whether the key allows changes. Nothing is offered that it does not. */
 export const mayChange = computed(() => caller.value !== undefined && caller.value.scope !== 'read');
 
+/** Whether the key allows to change how the server works. */
+export const mayAdmin = computed(() => caller.value?.scope === 'admin');
+
 /** How far the server's clock is ahead of this machine's, in ms; times are the server's. */
 export const clockAhead = signal(0);
 
@@ -326,6 +405,17 @@ export const api = {
   pauseTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'pause'])),
   drainTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'drain'])),
   resumeTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'resume'])),
+  putTopic: (name: string, draft: TopicDraft) => json<Topic>('PUT', address(['v1', 'topics', name]), draft),
+  deleteTopic: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name])),
+  signing: (name: string, abort: AbortSignal) => json<Signing>('GET', address(['v1', 'topics', name, 'signing']), undefined, abort),
+  rotateSecret: (name: string, draft: { secret?: string; overlap: string }) =>
+    json<Signing>('POST', address(['v1', 'topics', name, 'signing', 'rotate']), draft),
+  deleteSecret: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name, 'signing'])),
+  alerts: async (abort: AbortSignal) => (await json<{ data: Alert[] }>('GET', '/v1/alerts', undefined, abort)).data,
+  rules: async (abort: AbortSignal) => (await json<{ data: AlertRule[] }>('GET', '/v1/alerts/rules', undefined, abort)).data,
+  rule: (name: string, abort: AbortSignal) => json<AlertRule>('GET', address(['v1', 'alerts', 'rules', name]), undefined, abort),
+  putRule: (name: string, draft: Record<string, unknown>) => json<AlertRule>('PUT', address(['v1', 'alerts', 'rules', name]), draft),
+  deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
   dead: (query: Query, abort: AbortSignal) =>
     json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
   dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations', { ...draft, dry_run: true }, abort),

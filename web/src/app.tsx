@@ -3,6 +3,8 @@ import { useEffect, useRef } from 'preact/hooks';
 import { api, ApiError, caller, key, keyWanted } from './api';
 import { KeyForm } from './components/key-form';
 import { Shell } from './components/shell';
+import { AlertFormPage } from './pages/alert-form';
+import { AlertsPage } from './pages/alerts';
 import { DeadPage } from './pages/dead';
 import { EndpointsPage } from './pages/endpoints';
 import { JobPage } from './pages/job';
@@ -12,13 +14,16 @@ import { OperationsPage } from './pages/operations';
 import { OverviewPage } from './pages/overview';
 import { RegisterPage } from './pages/register';
 import { TopicPage } from './pages/topic';
+import { TopicFormPage } from './pages/topic-form';
 import { TopicsPage } from './pages/topics';
 import { parts, place } from './router';
 
 /** internal/dashboard serves the index at these paths. */
-function page(path: string): ComponentChildren {
+function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
   const [first, second, third, ...rest] = parts(path) ?? ['?'];
   if (rest.length > 0) return <MissingPage />;
+  if (first === 'topics' && second && third === 'edit') return <TopicFormPage topic={second} key={path} />;
+  if (first === 'alerts' && second && !third) return <AlertFormPage rule={second} key={path} />;
   if (first === undefined) return <OverviewPage />;
   if (first === 'jobs' && second && third) return <JobPage topic={second} id={third} key={path} />;
   if (first === 'topics' && second && !third) return <TopicPage topic={second} key={path} />;
@@ -27,9 +32,11 @@ function page(path: string): ComponentChildren {
     case 'jobs':
       return <JobsPage />;
     case 'topics':
-      return <TopicsPage />;
+      return query.has('new') ? <TopicFormPage key="new" /> : <TopicsPage />;
     case 'endpoints':
       return <EndpointsPage />;
+    case 'alerts':
+      return query.has('new') ? <AlertFormPage key="new" /> : <AlertsPage />;
     case 'dead':
       return <DeadPage />;
     case 'operations':
@@ -52,7 +59,8 @@ async function learnScope(): Promise<void> {
 }
 
 export function App() {
-  const { path } = place.value;
+  const { path, query } = place.value;
+  const making = query.has('new');
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   useEffect(() => void learnScope(), [key.value]);
@@ -63,11 +71,11 @@ export function App() {
   useEffect(() => {
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
-  }, [path]);
+  }, [path, making]);
   return (
     <Shell>
       <main id="main" tabIndex={-1} ref={main}>
-        {keyWanted.value ? <KeyForm why={keyWanted.value} /> : page(path)}
+        {keyWanted.value ? <KeyForm why={keyWanted.value} /> : page(place.value)}
       </main>
     </Shell>
   );

@@ -99,6 +99,16 @@ export function start(): void {
   });
 }
 
+/** Asks for what is shown more often than events do, as long as that is of use. */
+export function useBeat(everyMs: number, useful = true): void {
+  const asking = useful && wanted.value;
+  useEffect(() => {
+    if (!asking) return undefined;
+    const timer = setInterval(refresh, everyMs);
+    return () => clearInterval(timer);
+  }, [asking, everyMs]);
+}
+
 export interface Resource<T> {
   data: T | undefined;
   error: ApiError | undefined;

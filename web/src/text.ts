@@ -1,15 +1,35 @@
 /** Texts in the viewer's language, and how numbers and times are written in it. */
+import { effect, signal } from '@preact/signals';
 import en from './i18n/en.json';
-import zh from './i18n/zh.json';
 import { language, type Language } from './settings';
 
 export type Key = keyof typeof en;
 
-const tables: Record<Language, Record<Key, string>> = { en, zh };
+type Table = Record<Key, string>;
+
+/** English is there at once; others are fetched when they are chosen. */
+const tables = signal<Partial<Record<Language, Table>>>({ en });
+
+const others: Partial<Record<Language, () => Promise<{ default: Table }>>> = { zh: () => import('./i18n/zh.json') };
+
+async function learn(chosen: Language): Promise<void> {
+  try {
+    const table = await others[chosen]?.();
+    if (table) tables.value = { ...tables.value, [chosen]: table.default };
+  } catch {
+    // The server is gone, which the pages will tell, in English.
+  }
+}
+
+/** Knows the language that is chosen, and follows when another one is. */
+export async function start(): Promise<void> {
+  await learn(language.value);
+  effect(() => void learn(language.value));
+}
 
 /** The text of a key, with {name} replaced by what is given for it. */
 export function t(key: Key, given: Record<string, string | number> = {}): string {
-  return tables[language.value][key].replace(/\{(\w+)\}/g, (whole, name: string) => String(given[name] ?? whole));
+  return (tables.value[language.value] ?? en)[key].replace(/\{(\w+)\}/g, (whole, name: string) => String(given[name] ?? whole));
 }
 
 /** The text for a word of the API, or the word itself where there is none. */
@@ -33,14 +53,21 @@ const units: [string, number][] = [
   ['s', 1000],
 ];
 
+/** How units are written; none stands for ms. */
+const unitNames: Record<Language, Record<string, string>> = {
+  en: { d: 'd', h: 'h', m: 'm', s: 's', '': 'ms' },
+  zh: { d: '天', h: '小时', m: '分', s: '秒', '': '毫秒' },
+};
+
 /** A span of time by its two largest units, such as 4m 12s; less than a second in ms. */
 export function span(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)}ms`;
+  const named = unitNames[language.value];
+  if (ms < 1000) return `${Math.round(ms)}${named['']}`;
   const first = units.findIndex(([, size]) => ms >= size);
   const [name, size] = units[first] ?? ['s', 1000];
   const next = units[first + 1];
   const rest = next ? Math.floor((ms % size) / next[1]) : 0;
-  return `${Math.floor(ms / size)}${name}${next && rest ? ` ${rest}${next[0]}` : ''}`;
+  return `${Math.floor(ms / size)}${named[name]}${next && rest ? ` ${rest}${named[next[0]]}` : ''}`;
 }
 
 /** The ms of a span such as 1d12h or 30m, or nothing when it is none. */
@@ -64,6 +91,10 @@ export function clock(ms: number): string {
   const style: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
   return new Intl.DateTimeFormat(locale(), today ? style : { ...style, day: 'numeric', month: 'short' }).format(at);
 }
+
+/** A text of the API with the times in it as those of the viewer's clock. */
+export const localTimes = (text: string): string =>
+  text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => clock(Date.parse(iso)));
 
 /** An hour of the viewer's day. */
 export const hour = (ms: number): string =>

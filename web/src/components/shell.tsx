@@ -14,6 +14,7 @@ const pages: [string, Key, IconName][] = [
   ['/topics', 'nav.topics', 'topics'],
   ['/endpoints', 'nav.endpoints', 'endpoints'],
   ['/dead', 'nav.dead', 'dead'],
+  ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
 ];
 

@@ -23,8 +23,9 @@ export function DeadPage() {
         </a>
       </p>
       <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value)).join(' · ')}</h1>
-      <ReplayAll filter={group} />
-      <Letters group={group} cursor={query.get('cursor')} />
+      <Letters group={group} cursor={query.get('cursor')}>
+        <ReplayAll filter={group} />
+      </Letters>
     </>
   );
 }
@@ -52,7 +53,9 @@ function GroupTable({ groups }: { groups: DeadGroup[] }) {
   if (groups.length === 0) return <Empty text={t('dead.none')} />;
   return (
     <>
-      <ReplayAll filter={[]} />
+      <div class="actions">
+        <ReplayAll filter={[]} />
+      </div>
       <table>
         <thead>
           <tr>
@@ -103,9 +106,9 @@ function ReplayAll({ filter }: { filter: Query }) {
   const [open, setOpen] = useState(false);
   if (!mayChange.value) return null;
   return (
-    <div class="actions">
+    <>
       <button onClick={() => setOpen(true)}>{t('dead.replayAll')}</button>
       {open && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={['replay']} onClose={() => setOpen(false)} />}
-    </div>
+    </>
   );
 }

@@ -7,7 +7,7 @@ import { ProblemNote } from '../components/problem';
 import { SendTest, TestCard } from '../components/send-test';
 import { now, refresh, useResource } from '../live';
 import { place } from '../router';
-import { count, span, t, word } from '../text';
+import { count, endpointOf, span, t, word } from '../text';
 
 export function EndpointsPage() {
   const { query } = place.value;
@@ -32,7 +32,7 @@ export function EndpointsPage() {
           </a>
         </nav>
       )}
-      {testing !== undefined && <SendTest endpoint={testing} onClose={() => test(undefined)} onResult={setResult} />}
+      {testing !== undefined && <SendTest first={testing ? { url: `${endpointOf(testing)}/` } : {}} onClose={() => test(undefined)} onResult={setResult} />}
     </>
   );
 }
@@ -100,7 +100,7 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
           {count(one.in_flight)}
         </a>
       </td>
-      <td data-label={t('endpoint.lastFailure')}>
+      <td data-label={t('endpoint.lastFailure')} class={one.last_failure_at ? undefined : 'none'}>
         {one.last_error && one.last_failure_at ? (
           <span>
             {word('error', one.last_error)} · <When at={one.last_failure_at} />
@@ -110,7 +110,9 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
           '–'
         )}
       </td>
-      <td data-label={t('endpoint.lastSuccess')}>{one.last_success_at ? <When at={one.last_success_at} /> : '–'}</td>
+      <td data-label={t('endpoint.lastSuccess')} class={one.last_success_at ? undefined : 'none'}>
+        {one.last_success_at ? <When at={one.last_success_at} /> : '–'}
+      </td>
       {mayChange.value && (
         <td>
           <div class="actions row">

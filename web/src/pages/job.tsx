@@ -6,7 +6,7 @@ import { Ladder } from '../components/ladder';
 import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { now, useResource } from '../live';
-import { clock, span, t, word } from '../text';
+import { clock, localTimes, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
   const name = { topic, id };
@@ -42,7 +42,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] })
           {reasons.map((reason) => (
             <li key={reason.code}>
               {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
-              <span lang="en">{reason.detail}</span>
+              <span lang="en">{localTimes(reason.detail)}</span>
             </li>
           ))}
         </ul>

@@ -1,10 +1,9 @@
-import { useEffect } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, type Operation } from '../api';
 import { Empty, Loading, When } from '../components/marks';
 import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
-import { paused, refresh, useResource } from '../live';
+import { refresh, useBeat, useResource } from '../live';
 import { filterOfBulk, written } from '../search';
 import { count, t } from '../text';
 
@@ -14,11 +13,7 @@ const progressMs = 1000;
 export function OperationsPage() {
   const operations = useResource('operations', api.operations);
   const running = operations.data?.some(({ state }) => state === 'running') ?? false;
-  useEffect(() => {
-    if (!running || paused.value) return undefined;
-    const asking = setInterval(refresh, progressMs);
-    return () => clearInterval(asking);
-  }, [running, paused.value]);
+  useBeat(progressMs, running);
   return (
     <>
       <h1>{t('nav.operations')}</h1>

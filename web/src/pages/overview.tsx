@@ -10,11 +10,13 @@ import { count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
+  const alerts = useResource('alerts', api.alerts);
+  const firing = alerts.data?.filter(({ status }) => status === 'firing').length;
   return (
     <>
       <h1>{t('nav.overview')}</h1>
       {overview.error && <ProblemNote error={overview.error} />}
-      {overview.data ? <Figures view={overview.data} /> : !overview.error && <Loading />}
+      {overview.data ? <Figures view={overview.data} firing={firing} /> : !overview.error && <Loading />}
     </>
   );
 }
@@ -22,7 +24,7 @@ export function OverviewPage() {
 /** Jobs that are due by then. */
 const dueBy = (to: string): Query => [...(['waiting', 'ready', 'retrying'] as const).map((state) => ['state', state] as const), ['due_to', to]];
 
-function Figures({ view }: { view: Overview }) {
+function Figures({ view, firing }: { view: Overview; firing: number | undefined }) {
   if (states.every((state) => view.states[state] === 0) && view.success_rate === null) return <Empty text={t('overview.none')} />;
   return (
     <>
@@ -34,6 +36,7 @@ function Figures({ view }: { view: Overview }) {
         <Figure label="overview.lateness" value={lateness(view)} to="#lateness" />
         <Figure label="overview.dead" value={count(view.dead)} to="/dead" bad={view.dead > 0} />
         <Figure label="overview.held" value={count(view.held_endpoints)} to={address(['endpoints'], [['state', 'open']])} bad={view.held_endpoints > 0} />
+        <Figure label="overview.alerts" value={firing === undefined ? '–' : count(firing)} to="/alerts" bad={Boolean(firing)} />
       </div>
       <section class="card">
         <h2>{t('overview.due')}</h2>

@@ -1,11 +1,11 @@
 import { address } from '../address';
-import { api, dueRanges, mayChange, states, type Topic } from '../api';
+import { api, dueRanges, mayAdmin, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
 import { Bars } from '../components/bars';
 import { Loading, StateMark, When } from '../components/marks';
 import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { refresh, useResource } from '../live';
-import { t } from '../text';
+import { count, t, type Key } from '../text';
 import { CountLink } from './topics';
 
 export function TopicPage({ topic: name }: { topic: string }) {
@@ -77,10 +77,62 @@ function Details({ topic }: { topic: Topic }) {
           </a>
         </p>
       </section>
-      <section class="card">
-        <h2>{t('topic.due')}</h2>
-        <Bars bars={dueRanges.map((range) => ({ label: t(`due.${range}`), n: topic.due_in[range] }))} />
-      </section>
+      <div class="cards">
+        <section class="card">
+          <h2>{t('topic.due')}</h2>
+          <Bars bars={dueRanges.map((range) => ({ label: t(`due.${range}`), n: topic.due_in[range] }))} />
+        </section>
+        <section class="card facts settings">
+          <div class="standing">
+            <h2>{t('topic.settings')}</h2>
+            {mayAdmin.value && (
+              <a class="button" href={address(['topics', topic.topic, 'edit'])} data-page>
+                {t('action.edit')}
+              </a>
+            )}
+          </div>
+          {topic.settings ? <Settings settings={topic.settings} /> : <p class="muted">{t('topic.noSettings')}</p>}
+        </section>
+      </div>
     </>
+  );
+}
+
+const headersText = (headers: Record<string, string>): string =>
+  Object.entries(headers)
+    .map(([name, value]) => `${name}: ${value}`)
+    .join(', ');
+
+/** What is set of a topic, in words. */
+function Settings({ settings }: { settings: TopicSettings }) {
+  const { retry, headers, alerts } = settings;
+  const shown = (value: string | number) => (typeof value === 'number' ? count(value) : value);
+  const set = (name: string, value: string | number | null | undefined): [Key, string][] =>
+    value === null || value === undefined || value === '' ? [] : [[`setting.${name}` as Key, shown(value)]];
+  const facts = [
+    ...set('capacity', settings.capacity),
+    ...set('rate', settings.rate),
+    ...set('concurrency', settings.concurrency),
+    ...set('priority', settings.priority),
+    ...set('steps', retry?.steps?.join(' ')),
+    ...set('limit', retry?.limit),
+    ...set('timeout', settings.timeout),
+    ...set('ttl', settings.ttl),
+    ...set('headers', headersText(headers)),
+    ...thresholds.flatMap((name) => set(name, alerts?.[name])),
+    ...set('window', alerts?.window),
+    ...set('min_attempts', alerts?.min_attempts),
+    ...set('for', alerts?.for),
+    ...set('url', alerts?.url),
+  ];
+  return (
+    <dl>
+      {facts.map(([label, value]) => (
+        <div key={label}>
+          <dt>{t(label)}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
   );
 }

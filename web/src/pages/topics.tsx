@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, states, type TopicCounts } from '../api';
+import { api, mayAdmin, states, type TopicCounts } from '../api';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
@@ -10,6 +10,13 @@ export function TopicsPage() {
   return (
     <>
       <h1>{t('nav.topics')}</h1>
+      {mayAdmin.value && (
+        <div class="actions">
+          <a class="button" href="/topics?new" data-page>
+            {t('topic.new')}
+          </a>
+        </div>
+      )}
       {topics.error && <ProblemNote error={topics.error} />}
       {topics.data ? <TopicTable topics={topics.data} /> : !topics.error && <Loading />}
     </>
@@ -37,9 +44,15 @@ function TopicTable({ topics }: { topics: TopicCounts[] }) {
               <a href={address(['topics', one.topic])} data-page>
                 {one.topic}
               </a>
+              {one.status !== 'active' && (
+                <span class={`state topic-${one.status}`}>
+                  <i class="dot" aria-hidden="true" />
+                  {t(`topic.short_${one.status}`)}
+                </span>
+              )}
             </td>
             {states.map((state) => (
-              <td key={state} class="number" data-label={t(`state.${state}`)}>
+              <td key={state} class={one.states[state] === 0 ? 'number none' : 'number'} data-label={t(`state.${state}`)}>
                 <CountLink topic={one} state={state} />
               </td>
             ))}

@@ -30,12 +30,14 @@ export async function openPage(browser, base, options = {}) {
   });
   if (key) await page.addInitScript((value) => sessionStorage.setItem('duehook.key', value), key);
   page.setDefaultTimeout(10_000);
+  const check = () => assert.deepEqual(wrong.splice(0), [], 'nothing unwanted happened');
   return {
     page,
     go: (path) => page.goto(base + path),
+    check,
     async close() {
       await context.close();
-      assert.deepEqual(wrong, [], 'nothing unwanted happened');
+      check();
     },
   };
 }

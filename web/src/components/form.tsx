@@ -1,0 +1,223 @@
+/** What forms are made of: fields as typed, with what the API says is wrong with each. */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { ApiError, type Retry } from '../api';
+import { t } from '../text';
+import { describe } from './problem';
+
+export interface FieldProps {
+  label: string;
+  value: string;
+  set: (value: string) => void;
+  wrong: string[] | undefined;
+}
+
+interface FormState<Name extends string> {
+  draft: Record<Name, string>;
+  error: ApiError | undefined;
+  /** The properties of the field for what the API calls `pointer`. */
+  field: (name: Name, pointer: string, label: string) => FieldProps;
+  /** Asks the API, and shows at the fields what it refuses. */
+  ask: (call: () => Promise<void>) => Promise<void>;
+}
+
+export function useForm<Name extends string>(initial: Record<Name, string>): FormState<Name> {
+  const [draft, setDraft] = useState(initial);
+  const [error, setError] = useState<ApiError>();
+  return {
+    draft,
+    error,
+    field: (name, pointer, label) => ({
+      value: draft[name],
+      set: (value) => setDraft({ ...draft, [name]: value }),
+      label,
+      wrong: wrongAt(error, pointer),
+    }),
+    async ask(call) {
+      try {
+        await call();
+        setError(undefined);
+      } catch (refused) {
+        if (!(refused instanceof ApiError)) throw refused;
+        setError(refused);
+      }
+    },
+  };
+}
+
+/** What is wrong with a field or a part of it. */
+const wrongAt = (error: ApiError | undefined, pointer: string): string[] | undefined =>
+  error?.problem.errors.filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`)).map((one) => one.message);
+
+/** What is typed of a whole form, without what is empty. */
+export const given = <T extends Record<string, string>>(draft: T): Partial<T> =>
+  Object.fromEntries(Object.entries(draft).filter(([, value]) => value.trim())) as Partial<T>;
+
+/** A number as typed; what is none is left to the API to refuse. */
+export const figure = (typed: string): number | string => (Number.isNaN(Number(typed)) ? typed : Number(typed));
+
+/** A ladder as typed: its steps apart from each other by spaces or commas. */
+export const retryOf = (steps: string, limit: string): Retry => ({
+  ...(steps.trim() ? { steps: steps.split(/[\s,]+/).filter(Boolean) } : {}),
+  ...(limit.trim() ? { limit: figure(limit) } : {}),
+});
+
+/** Headers as typed, one per line. */
+export const headersOf = (typed: string): Record<string, string> =>
+  Object.fromEntries(
+    typed
+      .split('\n')
+      .filter((line) => line.trim())
+      .map((line) => {
+        const [name = '', ...value] = line.split(':');
+        return [name.trim(), value.join(':').trim()];
+      }),
+  );
+
+interface FormProps {
+  title: string;
+  error: ApiError | undefined;
+  onSubmit: () => void;
+  children: ComponentChildren;
+}
+
+/** A page that is a form. What is refused gets the focus. */
+export function Form({ title, error, onSubmit, children }: FormProps) {
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => {
+    if (error) form.current?.querySelector<HTMLElement>('[aria-invalid="true"]')?.focus();
+  }, [error]);
+  return (
+    <form
+      ref={form}
+      class="register"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSubmit();
+      }}
+    >
+      <h1>{title}</h1>
+      {error && (
+        <p class="problem" role="alert">
+          {error.problem.errors.length > 0 ? t('form.wrong') : describe(error)}
+        </p>
+      )}
+      {children}
+    </form>
+  );
+}
+
+interface GroupProps {
+  title: string;
+  hint?: string;
+  /** What is wrong with the group as a whole. */
+  wrong?: string[] | undefined;
+  children: ComponentChildren;
+}
+
+export function Group({ title, hint, wrong, children }: GroupProps) {
+  return (
+    <fieldset class="card">
+      <legend>{title}</legend>
+      {hint && <p class="hint wide">{hint}</p>}
+      <Wrong messages={wrong} />
+      {children}
+    </fieldset>
+  );
+}
+
+function Wrong({ messages, id }: { messages: string[] | undefined; id?: string }) {
+  if (!messages?.length) return null;
+  return (
+    <p class="wrong wide" id={id}>
+      {messages.join('; ')}
+    </p>
+  );
+}
+
+/** What a field's control says of itself to those who do not see what stands around it. */
+interface Control {
+  id: string;
+  'aria-invalid': boolean;
+  'aria-describedby': string | undefined;
+}
+
+interface FrameProps extends Pick<FieldProps, 'label' | 'wrong'> {
+  wide?: boolean;
+  children: (control: Control) => ComponentChildren;
+}
+
+function Field({ label, wrong, wide = false, children }: FrameProps) {
+  const id = useId();
+  const bad = Boolean(wrong?.length);
+  return (
+    <div class={wide ? 'field wide' : 'field'}>
+      <label for={id}>{label}</label>
+      {children({ id, 'aria-invalid': bad, 'aria-describedby': bad ? `${id}-wrong` : undefined })}
+      <Wrong messages={wrong} id={`${id}-wrong`} />
+    </div>
+  );
+}
+
+interface InputProps extends FieldProps {
+  placeholder?: string;
+  required?: boolean;
+  wide?: boolean;
+}
+
+export function Input({ value, set, required = false, placeholder = '', ...frame }: InputProps) {
+  return (
+    <Field {...frame}>
+      {(control) => (
+        <input
+          {...control}
+          value={value}
+          onInput={(e) => set(e.currentTarget.value)}
+          required={required}
+          placeholder={placeholder}
+          spellcheck={false}
+          autocomplete="off"
+        />
+      )}
+    </Field>
+  );
+}
+
+export function Moment({ value, set, ...frame }: FieldProps) {
+  return <Field {...frame}>{(control) => <input {...control} type="datetime-local" step="1" value={value} onInput={(e) => set(e.currentTarget.value)} />}</Field>;
+}
+
+export function Area({ value, set, placeholder, ...frame }: FieldProps & { placeholder: string }) {
+  return (
+    <Field {...frame} wide>
+      {(control) => (
+        <textarea {...control} rows={3} value={value} onInput={(e) => set(e.currentTarget.value)} spellcheck={false} placeholder={placeholder} />
+      )}
+    </Field>
+  );
+}
+
+interface ChoiceProps extends FieldProps {
+  options: readonly string[];
+  /** How an option is shown, unless as it is. */
+  show?: (option: string) => string;
+  /** There is no default to choose. */
+  required?: boolean;
+}
+
+export function Choice({ value, set, options, show = (option) => option, required = false, ...frame }: ChoiceProps) {
+  return (
+    <Field {...frame}>
+      {(control) => (
+        <select {...control} value={value} onChange={(e) => set(e.currentTarget.value)}>
+          {!required && <option value="">{t('register.default')}</option>}
+          {options.map((option) => (
+            <option key={option} value={option}>
+              {show(option)}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}

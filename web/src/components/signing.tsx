@@ -1,0 +1,115 @@
+import { useState } from 'preact/hooks';
+import { address } from '../address';
+import { api, type Signing as Signs } from '../api';
+import { refresh, useResource } from '../live';
+import { t } from '../text';
+import { Copy } from './copy';
+import { Dialog } from './dialog';
+import { When } from './marks';
+import { notify, notifyError } from './notices';
+import { ProblemNote } from './problem';
+
+/** Which secrets sign the deliveries of a topic. They can be set, but not seen. */
+export function Signing({ topic }: { topic: string }) {
+  const signing = useResource(address(['signing', topic]), (abort) => api.signing(topic, abort));
+  const [asking, ask] = useState<'set' | 'delete'>();
+  const [made, setMade] = useState<string>();
+  if (signing.error) return <ProblemNote error={signing.error} />;
+  if (!signing.data) return null;
+  const { source, secrets } = signing.data;
+  const done = (text: string) => {
+    notify(text);
+    refresh();
+  };
+  const remove = async () => {
+    try {
+      await api.deleteSecret(topic);
+      setMade(undefined);
+      done(t('signing.deleted'));
+    } catch (error) {
+      notifyError(error);
+    }
+  };
+  return (
+    <section class="card signing">
+      <h2>{t('signing.title')}</h2>
+      <p class="muted">{t(source === 'topic' ? 'signing.own' : 'signing.default')}</p>
+      <ul>
+        {secrets.map(({ id, created_at, ends_at }) => (
+          <li key={id}>
+            <code class="mono">{id}</code>{' '}
+            <span class="muted">
+              {t('signing.since')} <When at={created_at} />
+              {ends_at && (
+                <>
+                  {' · '}
+                  {t('signing.ends')} <When at={ends_at} />
+                </>
+              )}
+            </span>
+          </li>
+        ))}
+      </ul>
+      {made && (
+        <div role="status">
+          <p>{t('signing.made')}</p>
+          <pre>{made}</pre>
+          <Copy text={made} label={t('signing.copy')} />
+        </div>
+      )}
+      <div class="actions">
+        <button onClick={() => ask('set')}>{t('signing.set')}</button>
+        {source === 'topic' && (
+          <button class="grave" onClick={() => ask('delete')}>
+            {t('signing.delete')}
+          </button>
+        )}
+      </div>
+      {asking === 'set' && (
+        <SetSecret
+          topic={topic}
+          onClose={() => ask(undefined)}
+          onSet={({ secret }, given) => {
+            setMade(given ? undefined : secret);
+            done(t('signing.done'));
+          }}
+        />
+      )}
+      {asking === 'delete' && (
+        <Dialog title={t('signing.delete')} action={t('signing.delete')} grave onSubmit={() => void remove()} onClose={() => ask(undefined)}>
+          <p>{t('signing.deleteExplain')}</p>
+        </Dialog>
+      )}
+    </section>
+  );
+}
+
+interface SetProps {
+  topic: string;
+  onSet: (signing: Signs, given: boolean) => void;
+  onClose: () => void;
+}
+
+function SetSecret({ topic, onSet, onClose }: SetProps) {
+  const [secret, setSecret] = useState('');
+  const [overlap, setOverlap] = useState('1d');
+  const submit = async () => {
+    try {
+      onSet(await api.rotateSecret(topic, { ...(secret ? { secret } : {}), overlap }), secret !== '');
+    } catch (error) {
+      notifyError(error);
+    }
+  };
+  return (
+    <Dialog title={t('signing.set')} action={t('signing.set')} onSubmit={() => void submit()} onClose={onClose}>
+      <label class="field">
+        <span>{t('signing.secret')}</span>
+        <input type="password" autocomplete="off" placeholder={t('signing.makeOne')} value={secret} onInput={(e) => setSecret(e.currentTarget.value)} />
+      </label>
+      <label class="field">
+        <span>{t('signing.overlap')}</span>
+        <input required value={overlap} onInput={(e) => setOverlap(e.currentTarget.value)} />
+      </label>
+    </Dialog>
+  );
+}

@@ -1,0 +1,109 @@
+import { address } from '../address';
+import { alertMetrics, api, mayAdmin, type AlertBy, type AlertMetric, type AlertRule } from '../api';
+import { Choice, figure, Form, given, Group, Input, useForm } from '../components/form';
+import { Empty, Loading } from '../components/marks';
+import { notify } from '../components/notices';
+import { ProblemNote } from '../components/problem';
+import { useResource } from '../live';
+import { navigate } from '../router';
+import { t } from '../text';
+
+/** What there is to say about each metric. */
+const kinds: Record<AlertMetric, { by: AlertBy[]; topic?: true; endpoint?: true; window?: true; share?: true }> = {
+  failures: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true },
+  failure_rate: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true, share: true },
+  dead_letters: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true },
+  oldest_due: { by: ['total', 'topic'], topic: true },
+  backlog: { by: ['total', 'topic'], topic: true },
+  held_endpoints: { by: ['endpoint', 'total'], endpoint: true },
+};
+
+/** The form's fields, as typed. */
+const blank = {
+  name: '',
+  metric: 'held_endpoints',
+  above: '',
+  by: '',
+  topic: '',
+  endpoint: '',
+  window: '',
+  min_attempts: '',
+  for: '',
+  keep_firing_for: '',
+  repeat: '',
+  url: '',
+};
+type Draft = typeof blank;
+
+/** Makes an alert rule, or changes one. */
+export function AlertFormPage({ rule }: { rule?: string }) {
+  return (
+    <>
+      <p class="crumb">
+        <a href="/alerts" data-page>
+          {t('nav.alerts')}
+        </a>
+      </p>
+      {rule === undefined ? <RuleForm /> : <Stored rule={rule} />}
+    </>
+  );
+}
+
+/** What is typed is not overwritten by what changes meanwhile, so it is read once. */
+function Stored({ rule }: { rule: string }) {
+  const found = useResource(address(['alert rule', rule]), (abort) => api.rule(rule, abort), true);
+  if (found.error) return <ProblemNote error={found.error} />;
+  return found.data ? <RuleForm rule={found.data} /> : <Loading />;
+}
+
+function RuleForm({ rule }: { rule?: AlertRule }) {
+  const form = useForm(typed(rule));
+  const kind = kinds[form.draft.metric as AlertMetric];
+  const field = (name: keyof Draft) => form.field(name, name === 'name' ? '/rule' : `/${name}`, t(`setting.${name}`));
+  const submit = () =>
+    form.ask(async () => {
+      await api.putRule(rule?.name ?? form.draft.name.trim(), asked(form.draft));
+      notify(t('alert.saved'));
+      navigate('/alerts');
+    });
+  if (!mayAdmin.value) return <Empty text={t('admin.only')} />;
+  return (
+    <Form title={rule?.name ?? t('alert.new')} error={form.error} onSubmit={() => void submit()}>
+      <Group title={t('alert.when')}>
+        {!rule && <Input {...field('name')} required wide placeholder="endpoint-down" />}
+        <Choice {...field('metric')} options={alertMetrics} show={(metric) => t(`metric.${metric as AlertMetric}`)} required />
+        <Input {...field('above')} placeholder={kind.share ? '0.5' : '0'} />
+        <Choice {...field('by')} options={kind.by} show={(by) => t(`alert.by_${by as AlertBy}`)} />
+        {kind.topic && <Input {...field('topic')} placeholder={t('alert.everyTopic')} />}
+        {kind.endpoint && <Input {...field('endpoint')} placeholder="https://shop.example" />}
+        {kind.window && <Input {...field('window')} placeholder="5m" />}
+        {kind.share && <Input {...field('min_attempts')} placeholder="10" />}
+        <Input {...field('for')} placeholder="1m" />
+      </Group>
+      <Group title={t('alert.who')} hint={t('alert.whoHint')}>
+        <Input {...field('url')} wide placeholder="https://ops.example/alerts" />
+        <Input {...field('repeat')} placeholder="4h" />
+        <Input {...field('keep_firing_for')} placeholder="1m" />
+      </Group>
+      <div class="actions">
+        <button class="primary">{t('action.save')}</button>
+      </div>
+    </Form>
+  );
+}
+
+/** A rule as it is typed. */
+const typed = (rule: AlertRule | undefined): Draft =>
+  rule === undefined ? blank : (Object.fromEntries(Object.keys(blank).map((name) => [name, String(rule[name as keyof AlertRule] ?? '')])) as Draft);
+
+/** What the form says, as the API wants it. What is empty, or is not of the metric, is left out. */
+function asked({ name: _, above, topic, endpoint, window, min_attempts, by, ...texts }: Draft): Record<string, unknown> {
+  const kind = kinds[texts.metric as AlertMetric];
+  return {
+    ...given(texts),
+    ...(above.trim() ? { above: figure(above) } : {}),
+    ...(kind.by.includes(by as AlertBy) ? { by } : {}),
+    ...given({ ...(kind.topic && { topic }), ...(kind.endpoint && { endpoint }), ...(kind.window && { window }) }),
+    ...(kind.share && min_attempts.trim() ? { min_attempts: figure(min_attempts) } : {}),
+  };
+}

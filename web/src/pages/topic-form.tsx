@@ -1,0 +1,199 @@
+import { useState } from 'preact/hooks';
+import { address } from '../address';
+import { api, ApiError, mayAdmin, thresholds, type TopicDraft, type TopicSettings } from '../api';
+import { Dialog } from '../components/dialog';
+import { Area, figure, Form, given, Group, headersOf, Input, retryOf, useForm } from '../components/form';
+import { Empty, Loading } from '../components/marks';
+import { notify, notifyError } from '../components/notices';
+import { ProblemNote } from '../components/problem';
+import { Signing } from '../components/signing';
+import { useResource } from '../live';
+import { navigate } from '../router';
+import { t } from '../text';
+
+const limits = ['capacity', 'rate', 'concurrency', 'priority'] as const;
+const durations = ['window', 'for', 'keep_firing_for', 'repeat'] as const;
+
+/** The form's fields, as typed. */
+const blank = {
+  name: '',
+  capacity: '',
+  rate: '',
+  concurrency: '',
+  priority: '',
+  steps: '',
+  limit: '',
+  timeout: '',
+  ttl: '',
+  headers: '',
+  failures: '',
+  failure_rate: '',
+  dead_letters: '',
+  backlog: '',
+  oldest_due: '',
+  min_attempts: '',
+  window: '',
+  for: '',
+  keep_firing_for: '',
+  repeat: '',
+  url: '',
+};
+type Draft = typeof blank;
+
+/** Makes a topic, or changes the settings of one. */
+export function TopicFormPage({ topic }: { topic?: string }) {
+  return (
+    <>
+      <p class="crumb">
+        <a href={topic ? address(['topics', topic]) : '/topics'} data-page>
+          {topic ?? t('nav.topics')}
+        </a>
+      </p>
+      {topic === undefined ? <TopicForm settings={null} /> : <Stored topic={topic} />}
+    </>
+  );
+}
+
+/** What is typed is not overwritten by what changes meanwhile, so it is read once. */
+function Stored({ topic }: { topic: string }) {
+  const found = useResource(address(['edit', topic]), (abort) => settingsOf(topic, abort), true);
+  if (found.error) return <ProblemNote error={found.error} />;
+  if (!found.data) return <Loading />;
+  return (
+    <>
+      <TopicForm topic={topic} settings={found.data.settings} />
+      {mayAdmin.value && <Signing topic={topic} />}
+      {mayAdmin.value && found.data.settings && <Reset topic={topic} />}
+    </>
+  );
+}
+
+async function settingsOf(topic: string, abort: AbortSignal): Promise<{ settings: TopicSettings | null }> {
+  try {
+    return await api.topic(topic, abort);
+  } catch (error) {
+    if (error instanceof ApiError && error.problem.status === 404) return { settings: null };
+    throw error;
+  }
+}
+
+function TopicForm({ topic, settings }: { topic?: string; settings: TopicSettings | null }) {
+  const form = useForm(typed(settings));
+  const field = (name: keyof Draft, pointer = `/${name}`) => form.field(name, pointer, t(`setting.${name}`));
+  const alert = (name: keyof Draft) => field(name, `/alerts/${name}`);
+  const submit = () =>
+    form.ask(async () => {
+      const name = topic ?? form.draft.name.trim();
+      await api.putTopic(name, asked(form.draft));
+      notify(t('topic.saved'));
+      navigate(address(['topics', name]));
+    });
+  if (!mayAdmin.value) return <Empty text={t('admin.only')} />;
+  return (
+    <Form title={topic ? t('topic.edit', { topic }) : t('topic.new')} error={form.error} onSubmit={() => void submit()}>
+      {topic === undefined && (
+        <Group title={t('job.topic')}>
+          <Input {...field('name', '/topic')} required wide placeholder="order-timeout" />
+        </Group>
+      )}
+      <Group title={t('topic.limits')} hint={t('topic.limitsHint')}>
+        <Input {...field('capacity')} placeholder={t('setting.none')} />
+        <Input {...field('rate')} placeholder={t('setting.none')} />
+        <Input {...field('concurrency')} placeholder={t('setting.none')} />
+        <Input {...field('priority')} placeholder="10" />
+      </Group>
+      <Group title={t('topic.defaults')} hint={t('topic.defaultsHint')}>
+        <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
+        <Input {...field('limit', '/retry/limit')} placeholder="3" />
+        <Input {...field('timeout')} placeholder="10s" />
+        <Input {...field('ttl')} placeholder="2h" />
+        <Area {...field('headers')} placeholder="x-tenant: acme" />
+      </Group>
+      <Group
+        title={t('nav.alerts')}
+        hint={t('topic.alertsHint')}
+        wrong={ofAlerts(form.error, topic)}
+      >
+        <Input {...alert('dead_letters')} placeholder="0" />
+        <Input {...alert('oldest_due')} placeholder="5m" />
+        <Input {...alert('backlog')} placeholder="1000" />
+        <Input {...alert('failures')} placeholder="20" />
+        <Input {...alert('failure_rate')} placeholder="0.5" />
+        <Input {...alert('min_attempts')} placeholder="10" />
+        <Input {...alert('window')} placeholder="5m" />
+        <Input {...alert('for')} placeholder="1m" />
+        <Input {...alert('keep_firing_for')} placeholder="1m" />
+        <Input {...alert('repeat')} placeholder="4h" />
+        <Input {...alert('url')} wide placeholder="https://ops.example/alerts" />
+      </Group>
+      <div class="actions">
+        <button class="primary">{t('action.save')}</button>
+      </div>
+    </Form>
+  );
+}
+
+/** What is wrong with the thresholds as a whole: there is none, or the name of a topic that is there is too long for them. */
+const ofAlerts = (error: ApiError | undefined, topic: string | undefined): string[] | undefined =>
+  error?.problem.errors
+    .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
+    .map(({ message }) => message);
+
+/** Settings as they are typed. */
+function typed(settings: TopicSettings | null): Draft {
+  if (!settings) return blank;
+  const { retry, headers, alerts } = settings;
+  const text = (value: string | number | null | undefined) => String(value ?? '');
+  const same = [...limits, 'timeout', 'ttl'] as const;
+  const alerting = [...thresholds, ...durations, 'min_attempts', 'url'] as const;
+  return {
+    ...blank,
+    ...Object.fromEntries(same.map((name) => [name, text(settings[name])])),
+    ...Object.fromEntries(alerting.map((name) => [name, text(alerts?.[name])])),
+    steps: (retry?.steps ?? []).join(' '),
+    limit: text(retry?.limit),
+    headers: Object.entries(headers)
+      .map(([name, value]) => `${name}: ${value}`)
+      .join('\n'),
+  };
+}
+
+/** What the form says, as the API wants it. Fields that are empty are left out. */
+function asked(draft: Draft): TopicDraft {
+  const { capacity, rate, concurrency, priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
+  const { failures, failure_rate, dead_letters, backlog, min_attempts, ...texts } = alerts;
+  const numbers = (some: Record<string, string>) => Object.fromEntries(Object.entries(given(some)).map(([name, value]) => [name, figure(value ?? '')]));
+  const alerting = { ...numbers({ failures, failure_rate, dead_letters, backlog, min_attempts }), ...given(texts) };
+  return {
+    ...numbers({ capacity, rate, concurrency, priority }),
+    ...given({ timeout, ttl }),
+    ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
+    ...(headers.trim() ? { headers: headersOf(headers) } : {}),
+    ...(Object.keys(alerting).length > 0 ? { alerts: alerting } : {}),
+  };
+}
+
+function Reset({ topic }: { topic: string }) {
+  const [asking, ask] = useState(false);
+  const reset = async () => {
+    try {
+      await api.deleteTopic(topic);
+      notify(t('topic.wasReset'));
+      navigate(address(['topics', topic]));
+    } catch (error) {
+      notifyError(error);
+    }
+  };
+  return (
+    <div class="actions">
+      <button class="grave" onClick={() => ask(true)}>
+        {t('topic.reset')}
+      </button>
+      {asking && (
+        <Dialog title={t('topic.resetTitle', { topic })} action={t('topic.reset')} grave onSubmit={() => void reset()} onClose={() => ask(false)}>
+          <p>{t('topic.resetExplain')}</p>
+        </Dialog>
+      )}
+    </div>
+  );
+}
