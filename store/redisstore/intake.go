@@ -41,11 +41,12 @@ type arrival struct {
 
 // newJob is what the script is told of a registration.
 type newJob struct {
-	key                     job.Key
-	lane                    job.Lane
-	body                    []byte
-	delay, at, ttl, timeout int64
-	bizKey                  string
+	key    job.Key
+	lane   job.Lane
+	body   []byte
+	due    int64  // a delay in milliseconds, or a time below zero
+	terms  string // "<TTL> <timeout>" in milliseconds, empty without either
+	bizKey string
 }
 
 var errNoAnswer = errors.New("redisstore: registering ended without an answer")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -61,14 +62,26 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 func newJobOf(r *store.Registration) (newJob, error) {
 	j := newJob{
 		key: r.Key, lane: (&job.Job{Key: r.Key, Spec: r.Spec}).Lane(), bizKey: r.Spec.BizKey,
-		delay: millis(r.Spec.When.Delay), at: int64(r.Spec.When.At), ttl: millis(r.Spec.TTL), timeout: millis(r.Spec.Timeout),
+		due: millis(r.Spec.When.Delay),
 	}
-	if j.at != 0 {
-		j.delay = -1
+	due, ttl, timeout := j.due, millis(r.Spec.TTL), millis(r.Spec.Timeout)
+	if at := int64(r.Spec.When.At); at != 0 {
+		j.due, due = -at, none
+	}
+	if ttl > 0 || timeout > 0 {
+		j.terms = orEmpty(ttl) + " " + orEmpty(timeout)
 	}
 	var err error
-	j.body, err = encodeBody(r.UID, &r.Spec, j.delay, j.ttl)
+	j.body, err = encodeBody(r.UID, &r.Spec, due, ttl)
 	return j, err
+}
+
+// orEmpty is a number as text, empty for zero.
+func orEmpty(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // takeIn takes in jobs whose keys are free, in the company of others unless
@@ -100,11 +113,11 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 	for _, a := range batch {
 		total += len(a.jobs)
 	}
-	b := sh.newBatch(total, 6, nil)
+	b := sh.newBatch(total, 4, nil)
 	for _, a := range batch {
 		for i := range a.jobs {
 			j := &a.jobs[i]
-			b.add(j.key, j.lane, j.body, j.delay, j.at, j.ttl, j.timeout, b.index(j.bizKey))
+			b.add(j.key, j.lane, j.body, j.due, j.terms, b.index(j.bizKey))
 		}
 	}
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics}, sh.wake)

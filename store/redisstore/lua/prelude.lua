@@ -126,7 +126,7 @@ local function stamp(ms, bits)
   end
   local written = of_bits[ms]
   if not written then
-    written = string.format('%.2f', ms + bits / 4)
+    written = bits == 0 and string.format('%d', ms) or string.format('%.2f', ms + bits / 4)
     of_bits[ms] = written
   end
   return written

@@ -1,13 +1,14 @@
 -- Takes jobs in whose keys are free. Refused when Redis is full: no allow-oom.
 -- KEYS lanes counts held topics, then of each lane: bucket
--- ARGV channel, then for each job: body (uid and spec) delay at ttl timeout biz
---      (delay -1: due at at; biz: number of its index, 0 for none)
+-- ARGV channel, then for each job: body (uid and spec), due (a delay, or a time
+--      below zero), its TTL and timeout ("<TTL> <timeout>", empty without either),
+--      biz (number of its index, 0 for none)
 -- Returns now, then for each job '' when it was taken in, 'full' or 'draining' when
 --   its topic takes no more, or registration and progress of the job that has the key.
 local lanes, counts, held, topics = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(4, 1, 1, 9, true)
+local jobs, others = batch(4, 1, 1, 7, true)
 local special = redis.call('EXISTS', held, topics) > 0
 local limits, rooms = {}, {}
 if special then
@@ -45,6 +46,7 @@ local function check(zset)
   end
 end
 
+local created = text(now) .. ' '
 for n, j in ipairs(jobs) do
   local registration, progress, a = registrations[j.name], progresses[j.name], j.args
   local existing = registration or progress
@@ -54,16 +56,14 @@ for n, j in ipairs(jobs) do
   elseif refused then
     reply[n + 1] = refused
   else
-    local due, ttl, timeout, biz = tonumber(ARGV[a + 2]), tonumber(ARGV[a + 4]), ARGV[a + 5], others[ARGV[a + 6]]
+    local due, terms, biz = tonumber(ARGV[a + 2]), ARGV[a + 3], others[ARGV[a + 4]]
     if due < 0 then
-      due = math.max(0, ARGV[a + 3] - now)
+      due = math.max(0, -due - now)
     end
-    local head, wake = now .. ' ' .. due, due
-    if ttl > 0 or timeout ~= '0' then
-      head = head .. ' ' .. (ttl > 0 and ttl or '') .. ' ' .. (timeout ~= '0' and timeout or '')
-    end
-    if ttl > 0 then
-      wake = math.min(due, ttl)
+    local head, wake = created .. text(due), due
+    if terms ~= '' then
+      head = head .. ' ' .. terms
+      wake = math.min(due, tonumber(string.match(terms, '^%d+')) or due)
     end
     check(j.lane.bucket)
     write_registration(j, head .. '\n' .. ARGV[a + 1])
