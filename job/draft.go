@@ -27,6 +27,7 @@ type Draft struct {
 	Expect      *DraftExpect      `json:"expect"`
 	OnConflict  *string           `json:"on_conflict"`
 	Labels      map[string]string `json:"labels"`
+	Priority    *int              `json:"priority"`
 
 	// BodyChecked says that Body is known to be one JSON value in UTF-8.
 	BodyChecked bool `json:"-"`

@@ -112,7 +112,7 @@ func FuzzDraft(f *testing.F) {
 	for _, doc := range []string{
 		`{"url":"http://a"}`, `{"url":"http://a","delay":"30m","body":{"a":[1]},"headers":{"x-tenant":"acme"}}`,
 		`{"url":"https://[::1]:8443/x","at":"2027-01-15T16:00:00+08:00","body_text":"x","content_type":"text/csv"}`,
-		`{"topic":"t","id":"i","biz_key":"b","url":"http://a","method":"PUT","body_base64":"AP8=","timeout":"10s","ttl":"2h",
+		`{"priority":9,"topic":"t","id":"i","biz_key":"b","url":"http://a","method":"PUT","body_base64":"AP8=","timeout":"10s","ttl":"2h",
 			"retry":{"steps":["15s",3,"PT10M"],"limit":3},"expect":{"body":" ok "},"on_conflict":"replace"}`,
 		`{"url":"http://a","headers":{"host":"a","a b":"","\u0000":"\n","X":"1","x":"2","a~/b":""}}`,
 		`{"url":"http://a","body":null,"delay":-1,"retry":{"steps":[null,0]},"ttl":1e99,"timeout":[]}`,

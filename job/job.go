@@ -25,22 +25,6 @@ func ParseKey(s string) (Key, error) {
 	return Key{Topic: topic, ID: id}, nil
 }
 
-// Lane is the jobs of one topic for one endpoint. Each lane has a bucket of
-// its own, so that a dead endpoint cannot hold up another.
-type Lane struct{ Topic, Endpoint string }
-
-// String is "topic|endpoint". Names cannot hold a bar, nor can an endpoint.
-func (l Lane) String() string { return l.Topic + "|" + l.Endpoint }
-
-// ParseLane is the reverse of Lane.String.
-func ParseLane(s string) (Lane, error) {
-	topic, endpoint, ok := strings.Cut(s, "|")
-	if !ok {
-		return Lane{}, errors.New("a lane is written topic|endpoint")
-	}
-	return Lane{Topic: topic, Endpoint: endpoint}, nil
-}
-
 // Endpoint is scheme://host:port of a callback URL: what a breaker and a
 // concurrency cap guard. It is in lower case, without a final dot, with the
 // shortest form of an IPv6 address and with the default port written out, so
@@ -160,6 +144,7 @@ type Spec struct {
 	Headers     []Header      `msgpack:"h,omitempty"` // sorted by name
 	Body        []byte        `msgpack:"p,omitempty"` // sent byte for byte
 	BodyForm    BodyForm      `msgpack:"f,omitempty"`
+	Priority    Priority      `msgpack:"o,omitempty"`
 	When        When          `msgpack:"w,omitempty"`
 	Retry       *Retry        `msgpack:"r,omitempty"`
 	Timeout     time.Duration `msgpack:"t,omitempty"` // of one attempt; zero means the server's
@@ -174,7 +159,7 @@ type Spec struct {
 func (s *Spec) SameContent(o *Spec) bool {
 	return s.URL == o.URL && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
 		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
-		s.BodyForm == o.BodyForm && bytes.Equal(s.Body, o.Body) &&
+		s.BodyForm == o.BodyForm && bytes.Equal(s.Body, o.Body) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
 		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels)
 }
@@ -238,7 +223,7 @@ func (j *Job) Lane() Lane {
 	if err != nil {
 		endpoint = "invalid://"
 	}
-	return Lane{Topic: j.Topic, Endpoint: endpoint}
+	return Lane{Topic: j.Topic, Endpoint: endpoint, Priority: j.Spec.Priority}
 }
 
 // WakeAt is when the job next needs attention while it waits: its next

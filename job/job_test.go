@@ -21,8 +21,32 @@ func TestKeysAndLanes(t *testing.T) {
 	if got, err := job.ParseLane(lane.String()); err != nil || got != lane {
 		t.Errorf("ParseLane(%q) = %v, %v", lane, got, err)
 	}
-	if got, err := job.ParseLane("a"); err == nil {
-		t.Errorf("ParseLane without a bar = %v", got)
+	for _, bad := range []string{"a", "a|5|http://b:80", "a| |http://b:80", "a||http://b:80", "a|AB|http://b:80"} {
+		if got, err := job.ParseLane(bad); err == nil {
+			t.Errorf("ParseLane(%q) = %v", bad, got)
+		}
+	}
+}
+
+func TestPrioritiesOfLanes(t *testing.T) {
+	last := ""
+	for n := job.MaxPriority; n >= job.MinPriority; n-- {
+		p := job.PriorityOf(n)
+		if p.Number() != n {
+			t.Errorf("priority %d is read back as %d", n, p.Number())
+		}
+		j := job.Job{Key: job.Key{Topic: "a:b"}, Spec: job.Spec{URL: "http://c", Priority: p}}
+		name := j.Lane().String()
+		if got, err := job.ParseLane(name); err != nil || got != j.Lane() {
+			t.Errorf("ParseLane(%q) = %v, %v", name, got, err)
+		}
+		if name <= last {
+			t.Errorf("%q goes after %q, but sorts before it", name, last)
+		}
+		last = name
+		if got := j.Lane().Plain().String(); got != "a:b|http://c:80" {
+			t.Errorf("without its priority %q is %q", name, got)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	var f findings
 	f.refuseFixed(d)
 	if d.changesNothing() && len(f.fields) == 0 {
-		f.add("", "must change something: delay, at, url, headers, body, body_text, body_base64, content_type, retry, ttl or labels")
+		f.add("", "must change something: delay, at, url, headers, body, body_text, body_base64, content_type, retry, ttl, labels or priority")
 	}
 	s := j.Spec
 	w := f.when(d, now)
@@ -32,6 +32,9 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	}
 	if d.Labels != nil {
 		s.Labels = f.labels("/labels", d.Labels)
+	}
+	if d.Priority != nil {
+		s.Priority = f.priority(d.Priority)
 	}
 	f.body(d, &s, l)
 	if err := f.err(); err != nil {
@@ -65,5 +68,5 @@ func (f *findings) refuseFixed(d *Draft) {
 func (d *Draft) changesNothing() bool {
 	return !given(d.Delay) && d.At == nil && d.URL == nil && d.Headers == nil &&
 		!given(d.Body) && d.BodyText == nil && d.BodyBase64 == nil && d.ContentType == nil &&
-		d.Retry == nil && !given(d.TTL) && d.Labels == nil
+		d.Retry == nil && !given(d.TTL) && d.Labels == nil && d.Priority == nil
 }

@@ -17,7 +17,7 @@ func registered() job.Job {
 		URL: "http://a", Method: "PUT", BizKey: "b", ContentType: "text/csv", Body: []byte("x"), BodyForm: job.BodyText,
 		Headers: []job.Header{{Name: "X-A", Value: "1"}}, When: job.When{At: now + 5},
 		Retry: &job.Retry{Limit: ptr(3)}, Timeout: time.Second, TTL: time.Hour, ExpectBody: "ok", Traceparent: "00-x",
-		Labels: []job.Label{{Key: "shop", Value: "7"}},
+		Labels: []job.Label{{Key: "shop", Value: "7"}}, Priority: 8,
 	}
 	return j
 }
@@ -38,6 +38,8 @@ func TestPatch(t *testing.T) {
 		{`{"retry":{}}`, func(s *job.Spec) { s.Retry = nil }, nil},
 		{`{"labels":{"b":"2","a":"1"}}`, func(s *job.Spec) { s.Labels = []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}} }, nil},
 		{`{"labels":{}}`, func(s *job.Spec) { s.Labels = nil }, nil},
+		{`{"priority":1}`, func(s *job.Spec) { s.Priority = 1 }, nil},
+		{`{"priority":5}`, func(s *job.Spec) { s.Priority = 0 }, nil},
 		{`{"ttl":"2h"}`, func(s *job.Spec) { s.TTL = 2 * time.Hour }, nil},
 		// A type that was given stays with its form, and goes with it.
 		{`{"body_text":"y"}`, func(s *job.Spec) { s.Body = []byte("y") }, nil},
@@ -86,6 +88,7 @@ func TestPatchRefuses(t *testing.T) {
 		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"/at": "beside delay"},
 		`{"at":"2030-01-15T08:00:00Z"}`:           {"/at": "at most 366d ahead"},
 		`{"retry":{"steps":[]}}`:                  {"/retry/steps": "1 to 64"},
+		`{"priority":-1}`:                         {"/priority": "from 1 to 9"},
 		`{"body":1,"body_text":"x"}`:              {"/body_text": "beside another form"},
 		`{"content_type":"x"}`:                    {"/content_type": "media type"},
 	} {

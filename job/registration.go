@@ -38,13 +38,14 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 		Key:        Key{Topic: f.name("/topic", d.Topic, DefaultTopic), ID: f.name("/id", d.ID, "")},
 		OnConflict: f.onConflict(d.OnConflict),
 		Spec: Spec{
-			BizKey:  f.name("/biz_key", d.BizKey, ""),
-			Method:  f.method(d.Method),
-			Headers: f.headers(d.Headers),
-			Retry:   f.retry(d.Retry),
-			Timeout: f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
-			TTL:     f.ttl(d),
-			Labels:  f.labels("/labels", d.Labels),
+			BizKey:   f.name("/biz_key", d.BizKey, ""),
+			Method:   f.method(d.Method),
+			Headers:  f.headers(d.Headers),
+			Retry:    f.retry(d.Retry),
+			Timeout:  f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+			TTL:      f.ttl(d),
+			Labels:   f.labels("/labels", d.Labels),
+			Priority: f.priority(d.Priority),
 		},
 	}
 	if d.URL == nil {

@@ -38,7 +38,7 @@ func TestRegistration(t *testing.T) {
 			"method":"PUT","delay":"30m","body":{"order_id": 8812},"content_type":"application/cloudevents+json",
 			"headers":{"x-tenant":"acme","Authorization":"Bearer x","x-empty":"","X-A":"grüße\t!"},
 			"retry":{"steps":["15s",180,"PT10M"],"limit":5},"timeout":"1500ms","ttl":7200,
-			"expect":{"body":" success\n"},"on_conflict":"replace","labels":{"shop":"7","env.x_1-":"größe: 1","a":""}}`, job.Request{
+			"expect":{"body":" success\n"},"on_conflict":"replace","labels":{"shop":"7","env.x_1-":"größe: 1","a":""},"priority":9}`, job.Request{
 			Key: job.Key{Topic: "order-timeout", ID: "order-8812"}, OnConflict: job.ConflictReplace,
 			Spec: job.Spec{
 				URL: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
@@ -53,16 +53,20 @@ func TestRegistration(t *testing.T) {
 				When:    job.When{Delay: 30 * time.Minute},
 				Retry:   &job.Retry{Steps: []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute}, Limit: ptr(5)},
 				Timeout: 1500 * time.Millisecond, TTL: 2 * time.Hour, ExpectBody: "success",
-				Labels: []job.Label{{Key: "a"}, {Key: "env.x_1-", Value: "größe: 1"}, {Key: "shop", Value: "7"}},
+				Labels:   []job.Label{{Key: "a"}, {Key: "env.x_1-", Value: "größe: 1"}, {Key: "shop", Value: "7"}},
+				Priority: 9,
 			},
 		}},
 		{"null is absent", `{"url":"http://a","topic":null,"id":null,"biz_key":null,"method":null,"delay":null,"at":null,
 			"body":null,"body_text":null,"body_base64":null,"content_type":null,"headers":null,"retry":null,
-			"timeout":null,"ttl":null,"expect":null,"on_conflict":null,"labels":null}`, job.Request{
+			"timeout":null,"ttl":null,"expect":null,"on_conflict":null,"labels":null,"priority":null}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
 		}},
 		{"empty groups say nothing", `{"url":"http://a","method":"POST","headers":{},"retry":{"steps":null},"expect":{"body":null},"on_conflict":"ignore"}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictIgnore, Spec: job.Spec{URL: "http://a"},
+		}},
+		{"the usual priority", `{"url":"http://a","priority":5}`, job.Request{
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
 		}},
 		{"retry by limit only", `{"url":"http://a","retry":{"limit":0}}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
@@ -195,6 +199,8 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`"retry":{"steps":["30d1ms"]}`, "/retry/steps/0", "from 1ms to 30d"},
 		{`"retry":{"limit":-1}`, "/retry/limit", "from 0 to 1000"},
 		{`"retry":{"limit":1001}`, "/retry/limit", "from 0 to 1000"},
+		{`"priority":0`, "/priority", "from 1 to 9"},
+		{`"priority":10`, "/priority", "from 1 to 9"},
 		{`"timeout":"99ms"`, "/timeout", "from 100ms to 1m"},
 		{`"timeout":"60001ms"`, "/timeout", "from 100ms to 1m"},
 		{`"timeout":"soon"`, "/timeout", "is not a duration"},

@@ -8,7 +8,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// DeadGroup counts the dead letters of one lane that gave up for one reason.
+// DeadGroup counts the dead letters of one topic and endpoint that gave up for
+// one reason; Lane is the plain one, whatever their priorities.
 type DeadGroup struct {
 	Lane   job.Lane
 	Reason string
@@ -19,7 +20,7 @@ type DeadGroup struct {
 
 // DeadName names the group of a dead letter: "topic|endpoint|reason". Stores
 // keep dead letters by it, each group in the order in which its jobs ended.
-func DeadName(lane job.Lane, reason string) string { return lane.String() + "|" + reason }
+func DeadName(lane job.Lane, reason string) string { return lane.Plain().String() + "|" + reason }
 
 // ParseDeadName is the reverse of DeadName.
 func ParseDeadName(name string) (lane job.Lane, reason string, err error) {

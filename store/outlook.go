@@ -19,8 +19,11 @@ type Outlook struct {
 	// Ahead is how many jobs of its lane wait and are due before it, if it
 	// waits itself.
 	Ahead int64
-	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its lane,
-	// are carried or claimed. CarryOptions limits them.
+	// Higher is how many jobs of its topic that have a higher priority are due now
+	// and wait, if it waits itself.
+	Higher int64
+	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its topic
+	// at that, are carried or claimed. CarryOptions limits them.
 	EndpointOut, LaneOut int64
 	// Limits are those of the job's topic, TopicOut how many of its jobs are
 	// carried or claimed, and NextToken when its rate lets the next one go; zero

@@ -261,8 +261,10 @@ type Depth struct {
 type Carrying interface {
 	// Shards is the number of independent parts, each carried on its own.
 	Shards() int
-	// Carry moves due jobs of one shard to its ready list, visiting lanes in
-	// turn. It is safe with any number of callers.
+	// Carry moves due jobs of one shard to its ready list, visiting topics and
+	// endpoints in turn. Of what is due in a topic those with a higher priority go
+	// first, and then those that were due first: of one endpoint always, of several
+	// as far as they are looked at together. It is safe with any number of callers.
 	Carry(ctx context.Context, shard int, o CarryOptions) (CarryResult, error)
 	// Wakeups calls wake whenever a job may be due earlier than all others of
 	// its shard, until ctx ends (then nil) or the source fails. A hint only:
@@ -292,8 +294,8 @@ type CarryOptions struct {
 	// EndpointLimit is the most carried and claimed jobs of one endpoint,
 	// whatever their topics; 0: no limit.
 	EndpointLimit int
-	// TopicLimits are the most carried and claimed jobs of one lane, for topics
-	// that have a limit of their own. One above EndpointLimit replaces it for
+	// TopicLimits are the most carried and claimed jobs of a topic at one endpoint,
+	// for topics that have a limit of their own. One above EndpointLimit replaces it for
 	// the topic's jobs.
 	TopicLimits map[string]int
 	// ProbeLimit is the EndpointLimit of an endpoint whose hold has just ended.

@@ -87,20 +87,33 @@ type carrying struct {
 	met               map[string]struct{} // topics with limits whose lanes were visited
 }
 
-// visit carries a lane's share. Jobs that are out and lapsed come first: they
-// were due before, and carrying them again takes no place under the limits.
+// visit carries a lane's share, or what goes before it in its topic.
 func (c *carrying) visit(l *lane) {
 	limits := c.s.limits[l.Topic]
+	share := limits.weighted(quantum)
+	if r := c.s.ranked[l.Topic]; r != nil {
+		if share = c.letRivalsGoFirst(r, l, limits, share); share == 0 {
+			c.s.queue(l, c.now) // to the end of the line
+			return
+		}
+	}
+	c.serve(l, limits, share)
+}
+
+// serve carries up to a share of a lane, and says how many that were and whether
+// more might have been with a larger one. Jobs that are out and lapsed come first: they
+// were due before, and carrying them again takes no place under the limits.
+func (c *carrying) serve(l *lane, limits *limits, share int) (taken int, more bool) {
 	c.s.stopWaiting(l)
 	if limits != nil {
 		c.met[l.Topic] = struct{}{}
 		if limits.Paused {
 			l.limited = c.now.Add(store.UncalledLook)
 			c.s.queue(l, l.limited)
-			return
+			return 0, false
 		}
 	}
-	share := limits.share(quantum, c.now)
+	share = limits.paced(share, c.now)
 	slow := share == 0 // by the rate
 	share = min(share, c.room)
 	before := len(c.carried)
@@ -111,7 +124,7 @@ func (c *carrying) visit(l *lane) {
 		}
 		c.carry(rec)
 	}
-	atEndpoint, own := l.places(c.now, c.o), l.ownPlaces(c.o)
+	atEndpoint, own := l.places(c.now, c.o), c.s.ownPlaces(l, c.o)
 	free := min(atEndpoint, own, c.s.placesOf(limits, l.Topic))
 	limited := free < share
 	for range min(share, free) {
@@ -121,7 +134,7 @@ func (c *carrying) visit(l *lane) {
 		}
 		c.carry(rec)
 	}
-	taken := len(c.carried) - before
+	taken = len(c.carried) - before
 	if limits != nil && limits.Rate > 0 {
 		limits.pace.Take(taken)
 		slow = limits.pace.Allowed(c.now) == 0
@@ -144,7 +157,9 @@ func (c *carrying) visit(l *lane) {
 		c.unserved = append(c.unserved, l)
 	default:
 		c.s.queue(l, c.now) // to the end of the line
+		more = true
 	}
+	return taken, more
 }
 
 func (c *carrying) carry(rec *record) {

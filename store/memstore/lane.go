@@ -51,7 +51,7 @@ func (l *lane) countOut(rec *record, n int) {
 }
 
 // places is how many more jobs of the lane's endpoint may go out under the
-// limits o, and ownPlaces how many of the lane.
+// limits o, and ownPlaces how many of the lane and its siblings.
 func (l *lane) places(now job.Instant, o store.CarryOptions) int {
 	limit := math.MaxInt
 	if o.EndpointLimit > 0 {
@@ -60,12 +60,12 @@ func (l *lane) places(now job.Instant, o store.CarryOptions) int {
 	return max(0, min(limit, l.endpoint.restraint(now, o))-l.endpoint.out)
 }
 
-func (l *lane) ownPlaces(o store.CarryOptions) int {
+func (s *Store) ownPlaces(l *lane, o store.CarryOptions) int {
 	limit := o.TopicLimits[l.Topic]
 	if limit == 0 {
 		return math.MaxInt
 	}
-	return max(0, limit-l.out)
+	return max(0, limit-s.outOf(l))
 }
 
 // firstOut is the job that is out and lapses first; nil if none is out.
@@ -140,10 +140,11 @@ func (s *Store) laneOf(name job.Lane) *lane {
 		return l
 	}
 	e := s.endpointOf(name.Endpoint)
-	name = job.Lane{Topic: strings.Clone(name.Topic), Endpoint: e.name}
+	name = job.Lane{Topic: strings.Clone(name.Topic), Endpoint: e.name, Priority: name.Priority}
 	l := &lane{Lane: name, name: str, endpoint: e, bucket: newIndex()}
 	e.lanes[l] = struct{}{}
 	s.lanes.Set(str, l)
+	s.rank(l)
 	return l
 }
 
@@ -200,6 +201,7 @@ func (s *Store) dropLane(l *lane, now job.Instant) {
 	s.unqueue(l)
 	s.stopWaiting(l)
 	s.lanes.Delete(l.name)
+	s.unrank(l)
 	delete(l.endpoint.lanes, l)
 	s.forgetIdle(l.endpoint, now)
 }

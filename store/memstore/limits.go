@@ -111,18 +111,21 @@ func (s *Store) out(topic string) int {
 	return int(t.counts[job.Ready] + t.counts[job.Running])
 }
 
-// share is how many jobs of a lane may be carried in one turn.
-func (l *limits) share(most int, now job.Instant) int {
-	if l == nil {
+// weighted is how many jobs of a lane may be carried in one turn, most of a lane
+// with the default weight.
+func (l *limits) weighted(most int) int {
+	if l == nil || l.Weight == 0 {
 		return most
 	}
-	if l.Weight > 0 {
-		most = max(1, most*l.Weight/store.DefaultWeight)
+	return max(1, most*l.Weight/store.DefaultWeight)
+}
+
+// paced is how many of most jobs the rate lets go now.
+func (l *limits) paced(most int, now job.Instant) int {
+	if l == nil || l.Rate == 0 {
+		return most
 	}
-	if l.Rate > 0 {
-		most = min(most, l.pace.Allowed(now))
-	}
-	return most
+	return min(most, l.pace.Allowed(now))
 }
 
 // placesOf is how many more jobs of a topic may go out.
@@ -149,7 +152,13 @@ func (s *Store) awaitPlace(l *lane, now job.Instant, pause time.Duration) {
 	s.queue(l, l.head(l.limited))
 }
 
-func byTicket(a, b *lane) bool { return a.ticket < b.ticket }
+// byTicket has those wait first that go first.
+func byTicket(a, b *lane) bool {
+	if a.Priority != b.Priority {
+		return goesFirst(a, b) < 0
+	}
+	return a.ticket < b.ticket
+}
 
 func (s *Store) stopWaiting(l *lane) {
 	if l.ticket == 0 {
@@ -163,8 +172,8 @@ func (s *Store) stopWaiting(l *lane) {
 	}
 }
 
-// placeFree calls the lane that waits longest for a place of l's topic, and l
-// itself, which may have waited for its own.
+// placeFree calls the lane that is first in line for a place of l's topic, and l
+// and its siblings, which may have waited for their own.
 func (s *Store) placeFree(l *lane, now job.Instant) {
 	line := s.waiting[l.Topic]
 	if line == nil {
@@ -174,6 +183,11 @@ func (s *Store) placeFree(l *lane, now job.Instant) {
 	s.call(first, now)
 	if l.ticket != 0 {
 		s.call(l, now)
+	}
+	for _, o := range s.siblings(l) {
+		if o.ticket != 0 {
+			s.call(o, now)
+		}
 	}
 }
 
@@ -219,8 +233,13 @@ func (c *carrying) awaitTurn(l *lane, served bool) {
 func (c *carrying) spread() {
 	for _, topic := range slices.Sorted(maps.Keys(c.paced)) {
 		p, pace := c.paced[topic], &c.s.limits[topic].pace
-		for n, l := range slices.Concat(p.unserved, p.served) {
+		lanes := slices.Concat(p.unserved, p.served)
+		slices.SortStableFunc(lanes, goesFirst)
+		for n, l := range lanes {
 			l.limited = pace.Look(n, c.now)
+			if l.Priority != lanes[0].Priority {
+				l.limited++ // not before one that goes first, and may have its next turn then
+			}
 			c.s.queue(l, l.limited)
 		}
 	}

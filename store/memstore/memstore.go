@@ -43,6 +43,7 @@ type Store struct {
 	documents map[documentKey]store.Document
 	limits    map[string]*limits              // of topics
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
+	ranked    map[string]*ranked              // of topics
 	bizKeys   *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
@@ -71,6 +72,7 @@ func New(o Options) *Store {
 		documents: map[documentKey]store.Document{},
 		limits:    map[string]*limits{},
 		waiting:   map[string]*btree.BTreeG[*lane]{},
+		ranked:    map[string]*ranked{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
@@ -133,7 +135,7 @@ func (s *Store) Close() error {
 	s.dead.Clear()
 	s.bizKeys.Clear()
 	s.line.Clear()
-	s.endpoints, s.documents, s.limits, s.waiting, s.ready = nil, nil, nil, nil, nil
+	s.endpoints, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
 	return nil
 }
 

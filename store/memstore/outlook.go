@@ -38,7 +38,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 	}
 	o.At = rec.score.at()
 	o.Look = l.wake
-	o.EndpointOut, o.LaneOut = int64(l.endpoint.out), int64(l.out)
+	o.EndpointOut, o.LaneOut = int64(l.endpoint.out), int64(s.outOf(l))
 	o.ReadyList = int64(len(s.ready))
 	if limits, ok := s.limits[key.Topic]; ok {
 		o.Limits, o.TopicOut = limits.Limits, int64(s.out(key.Topic))
@@ -51,7 +51,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 		o.Worker = rec.extra.claim.by
 	}
 	if !out(rec.shown()) {
-		o.Ahead = int64(l.position(rec.score) - l.out)
+		o.Ahead, o.Higher = int64(l.position(rec.score)-l.out), s.higher(l, now)
 	}
 	return o, rec.snapshot(), nil
 }

@@ -36,6 +36,7 @@ func RunModel(t *testing.T, h Harness) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"":           m.check,
 			"Register":   m.register,
+			"Backlog":    m.backlog,
 			"Carry":      m.carry,
 			"CarryShort": m.carryShort,
 			"Pop":        m.pop,
@@ -88,7 +89,11 @@ type modelJob struct {
 	version                  uint64
 }
 
-func (j *modelJob) lane(key job.Key) job.Lane { return laneOf(key.Topic, j.spec.URL) }
+func (j *modelJob) lane(key job.Key) job.Lane {
+	lane := laneOf(key.Topic, j.spec.URL)
+	lane.Priority = j.spec.Priority
+	return lane
+}
 
 func (j *modelJob) pending() job.State {
 	if j.attempts > 0 {
@@ -127,7 +132,7 @@ func (m *model) toCarry(o store.CarryOptions) (n int, candidates map[job.Key]boo
 	lanes, endpoints := map[job.Lane]load{}, map[string]load{}
 	candidates = map[job.Key]bool{}
 	for key, j := range m.jobs {
-		lane := j.lane(key)
+		lane := j.lane(key).Plain()
 		l, e := lanes[lane], endpoints[lane.Endpoint]
 		isOut := j.state == job.Ready || j.state == job.Running
 		if isOut {
@@ -170,7 +175,7 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 		return store.Created
 	}
 	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.URL == r.Spec.URL &&
-		old.spec.BizKey == r.Spec.BizKey && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
+		old.spec.BizKey == r.Spec.BizKey && old.spec.Priority == r.Spec.Priority && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
 	switch {
 	case same && (!old.state.Final() || r.Idempotent):
 		return store.Same
@@ -189,6 +194,7 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 // seen is what check compares of a job.
 type seen struct {
 	UID, URL, BizKey         string
+	Priority                 job.Priority
 	State                    job.State
 	Attempts, Lapses, Logged int
 	Cancel                   bool
@@ -201,7 +207,7 @@ func (m *model) check(*rapid.T) {
 	var ofBizKey []job.Job
 	for key, j := range m.jobs {
 		want[key] = seen{
-			j.uid, j.spec.URL, j.spec.BizKey, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
+			j.uid, j.spec.URL, j.spec.BizKey, j.spec.Priority, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
 		}
 		if counts[key.Topic] == nil {
 			counts[key.Topic] = map[job.State]int64{}
@@ -219,7 +225,7 @@ func (m *model) check(*rapid.T) {
 			logged = 1
 		}
 		got[j.Key] = seen{
-			j.UID, j.Spec.URL, j.Spec.BizKey, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
+			j.UID, j.Spec.URL, j.Spec.BizKey, j.Spec.Priority, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
 		}
 		m.checkTimes(j)
 	}

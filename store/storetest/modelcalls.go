@@ -35,6 +35,7 @@ func (m *model) register(t *rapid.T) {
 			URL: pick(t, "url", urlA, urlA, urlB), BizKey: pick(t, "biz_key", "", "b"),
 			Body: []byte(pick(t, "body", "1", "2")),
 			When: job.When{Delay: pick(t, "delay", 0, long)}, TTL: pick(t, "ttl", 0, 0, 0, moment),
+			Priority: pick[job.Priority](t, "priority", 0, 0, 9, 1),
 		},
 	}
 	want := m.outcomeOf(r)
@@ -50,6 +51,13 @@ func (m *model) register(t *rapid.T) {
 	if rapid.Bool().Draw(t, "again") {
 		r.UID = newUID()
 		equal(m.fixture, "uid of the same job", m.fixture.register(store.Same, r)[0].UID, j.UID)
+	}
+}
+
+// backlog registers several, so that there is a choice.
+func (m *model) backlog(t *rapid.T) {
+	for range 4 {
+		m.register(t)
 	}
 }
 
@@ -71,11 +79,28 @@ func (m *model) carry(t *rapid.T) {
 	n, candidates := m.toCarry(o)
 	n = min(n, max(0, o.Cap-len(m.ready)))
 	carried := m.carryUntil(n, o)
-	for _, c := range carried {
+	for i, c := range carried {
 		key := c.Hint.Key()
 		equal(m.fixture, key.String()+" is due and not held", candidates[key], true)
 		delete(candidates, key) // carried once
 		m.carried(c, false)
+		if c.From == job.Waiting || c.From == job.Retrying {
+			m.goesFirst(c.Hint, candidates, carried[i+1:])
+		}
+	}
+}
+
+// goesFirst: no job that was due beside h, for the same topic and endpoint, had a
+// higher priority.
+func (m *model) goesFirst(h store.Hint, due map[job.Key]bool, later []store.Carried) {
+	for key := range due {
+		j := m.jobs[key]
+		lane := j.lane(key)
+		if j.state != job.Ready && j.state != job.Running && lane.Plain() == h.Lane.Plain() &&
+			lane.Priority.Number() > h.Lane.Priority.Number() {
+			m.Fatalf("%v of priority %d was carried before %v of priority %d, and then %v",
+				h.Key(), h.Lane.Priority.Number(), key, lane.Priority.Number(), later)
+		}
 	}
 }
 
@@ -138,7 +163,9 @@ func (m *model) claim(t *rapid.T) {
 	}
 	if rapid.Bool().Draw(t, "a hint made up") {
 		key := pick(t, "key", modelKeys...)
-		hints = append(hints, popped{Hint: store.Hint{Lane: laneOf(key.Topic, pick(t, "url", urlA, urlB)), ID: key.ID}})
+		lane := laneOf(key.Topic, pick(t, "url", urlA, urlB))
+		lane.Priority = pick[job.Priority](t, "priority", 0, 9)
+		hints = append(hints, popped{Hint: store.Hint{Lane: lane, ID: key.ID}})
 	}
 	var want []string
 	for _, h := range hints {
@@ -278,6 +305,9 @@ var modelChanges = []modelChange{
 	}},
 	{"other url", respecify(func(s *job.Spec) { s.URL = otherURL(s.URL) }), changeSpec(func(s *job.Spec) {
 		s.URL = otherURL(s.URL)
+	})},
+	{"other priority", respecify(func(s *job.Spec) { s.Priority = 9 - s.Priority }), changeSpec(func(s *job.Spec) {
+		s.Priority = 9 - s.Priority
 	})},
 	{"other biz_key", respecify(func(s *job.Spec) { s.BizKey = "b" }), changeSpec(func(s *job.Spec) { s.BizKey = "b" })},
 	{"no biz_key", respecify(func(s *job.Spec) { s.BizKey = "" }), changeSpec(func(s *job.Spec) { s.BizKey = "" })},
