@@ -41,19 +41,39 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	}
 	// Lanes of one endpoint take its last places in turn.
 	rand.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] }) //nolint:gosec // no secret
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places}
-	args := []any{o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit)}
-	for _, l := range lanes {
-		lane, _ := l.Member.(string)
-		topic, _, _ := strings.Cut(lane, "|")
-		keys = append(keys, sh.bucket(lane))
-		args = append(args, lane, s.part(o.TopicLimits[topic]))
+	names := make([]any, len(lanes))
+	for i, l := range lanes {
+		names[i] = l.Member
 	}
-	reply, err := s.eval(ctx, carryScript, keys, args)
-	if err != nil {
-		return store.CarryResult{}, err
+	return s.carryFrom(ctx, sh, names, o)
+}
+
+// maxAsks is how often the script may answer that lanes are missing. What it is
+// told of then may have rivals, too.
+const maxAsks = 2
+
+// carryFrom carries from lanes that are due, and from those that go before them.
+func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.CarryOptions) (store.CarryResult, error) {
+	for asks := 0; ; asks++ {
+		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks}
+		args := []any{
+			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit), asks < maxAsks,
+		}
+		for _, l := range lanes {
+			lane, _ := l.(string)
+			topic, _, _ := strings.Cut(lane, "|")
+			keys = append(keys, sh.bucket(lane))
+			args = append(args, lane, s.part(o.TopicLimits[topic]))
+		}
+		reply, err := s.eval(ctx, carryScript, keys, args)
+		if err != nil {
+			return store.CarryResult{}, err
+		}
+		if len(reply) <= 3 || reply[2] != int64(2) || asks == maxAsks {
+			return sh.carried(reply)
+		}
+		lanes = append(lanes, reply[3:]...)
 	}
-	return sh.carried(reply)
 }
 
 // part is a shard's part of a limit on the whole store, rounded up; 0 is no limit.

@@ -129,7 +129,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		b.add(t.Key, t.Lane, t.Token, n, attempt, b.index(t.BizKey), dead)
 	}
 	args[4] = len(numbers)
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places}, args...)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks}, args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func (s *Store) endpointsOf(ctx context.Context, sh *shard, now job.Instant) (en
 		return part, err
 	}
 	for _, lane := range lanes {
-		_, name, _ := strings.Cut(lane, "|")
+		name := lane[strings.LastIndexByte(lane, '|')+1:]
 		part.lanes[name] = append(part.lanes[name], lane)
 	}
 	return part, nil

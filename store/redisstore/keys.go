@@ -23,6 +23,7 @@ type shardKeys struct {
 	topics string // HASH topic -> its limits, see lua/limits.lua
 	tokens string // HASH topic -> when its rate lets the next job go
 	places string // ZSET lanes that wait for a place, all with the score 0
+	ranks  string // ZSET lanes with a priority, all with the score 0
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
@@ -42,7 +43,7 @@ func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
 	k := shardKeys{
 		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
-		topics: p + "topics", tokens: p + "tokens", places: p + "places",
+		topics: p + "topics", tokens: p + "tokens", places: p + "places", ranks: p + "ranks",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
 	}
 	for n := range k.jobs {
@@ -76,8 +77,7 @@ func hashOf(key job.Key) uint32 {
 	return h.Sum32()
 }
 
-// A hint on the ready list is "topic|endpoint|id". None of the parts can hold
-// a bar.
+// A hint on the ready list is "lane|id". None of the parts can hold a bar.
 func parseHint(s string) (store.Hint, error) {
 	at := strings.LastIndexByte(s, '|')
 	if at < 0 {

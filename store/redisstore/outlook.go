@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -44,11 +46,53 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 			return o, store.ErrNotFound
 		}
 		if r, err = decodeRecord(key, w); err == nil && r.Lane() == lane {
-			err = v.fill(&o, r)
+			if err = v.fill(&o, r); err == nil && o.At != 0 {
+				err = s.addRivals(ctx, sh, lane, &o)
+			}
 			return o, err
 		}
 	}
 	return o, store.ErrConflict
+}
+
+// addRivals adds the jobs of higher priority, and what is out of sibling lanes, if
+// the topic has priorities. These figures are of a moment later.
+func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
+	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+lane.Topic+"|", "("+lane.Topic+"}").Result()
+	if err != nil || with == 0 {
+		return s.wrap(err)
+	}
+	lanes, err := s.lanes(ctx, sh)
+	if err != nil {
+		return err
+	}
+	pipe := s.db.Pipeline()
+	var higher, out []*redis.IntCmd
+	for _, name := range lanes {
+		other, err := job.ParseLane(name)
+		if err != nil || other.Topic != lane.Topic {
+			continue
+		}
+		if other.Priority.Number() > lane.Priority.Number() && (o.Job.State == job.Waiting || o.Job.State == job.Retrying) {
+			higher = append(higher, pipe.ZCount(ctx, sh.bucket(name), "0", "("+strconv.FormatInt(int64(o.Now+1), 10)))
+		}
+		if other.Endpoint == lane.Endpoint && other != lane {
+			out = append(out, pipe.ZCount(ctx, sh.bucket(name), "-inf", "(0"))
+		}
+	}
+	if len(higher)+len(out) == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return s.wrap(err)
+	}
+	for _, n := range higher {
+		o.Higher += n.Val()
+	}
+	for _, n := range out {
+		o.LaneOut += n.Val()
+	}
+	return nil
 }
 
 // view is what lua/outlook.lua answers; texts are empty where there is nothing.

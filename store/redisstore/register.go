@@ -120,7 +120,7 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 			b.add(j.key, j.lane, j.body, j.due, j.terms, b.index(j.bizKey))
 		}
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics}, sh.wake)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics, sh.ranks}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error
 	}
 	foreign := func(name string) bool { return !strings.HasPrefix(name, key.Topic+"|") }
 	lanes, groups = slices.DeleteFunc(lanes, foreign), slices.DeleteFunc(groups, foreign)
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic)}
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic), sh.ranks}
 	args := []any{key.ID, key.Topic, w.registration, w.progress, len(lanes)}
 	for _, lane := range lanes {
 		keys, args = append(keys, sh.bucket(lane)), append(args, lane)

@@ -27,6 +27,8 @@ var (
 	readLua string
 	//go:embed lua/update.lua
 	updateLua string
+	//go:embed lua/priority.lua
+	priorityLua string
 	//go:embed lua/carry.lua
 	carryLua string
 	//go:embed lua/claim.lua
@@ -67,7 +69,7 @@ var (
 	registerScript = script(batchLua+limitsLua+registerLua, refusedWhenFull)
 	readScript     = script(readLua, readOnly)
 	updateScript   = script(limitsLua+updateLua, runsWhenFull)
-	carryScript    = script(limitsLua+carryLua, runsWhenFull)
+	carryScript    = script(limitsLua+priorityLua+carryLua, runsWhenFull)
 	claimScript    = script(batchLua+limitsLua+claimLua, runsWhenFull)
 	settleScript   = script(batchLua+settleLua, runsWhenFull)
 	documentScript = script(documentLua, runsWhenFull)

@@ -113,7 +113,7 @@ func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
 		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
-		sh.topics, sh.places,
+		sh.topics, sh.places, sh.ranks,
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,

@@ -9,8 +9,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-func priority(p job.Priority) func(*store.Registration) {
-	return func(r *store.Registration) { r.Spec.Priority = p }
+func priority(number int) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.Priority = job.PriorityOf(number) }
 }
 
 // ofPriorities is a registration due now for each of numbers, named after it and
@@ -19,7 +19,7 @@ func ofPriorities(topic string, numbers []int, with ...func(*store.Registration)
 	regs := make([]store.Registration, len(numbers))
 	seen := map[int]int{}
 	for i, n := range numbers {
-		regs[i] = reg(topic, fmt.Sprintf("%d-%d", n, seen[n]), append(with, priority(job.PriorityOf(n)))...)
+		regs[i] = reg(topic, fmt.Sprintf("%d-%d", n, seen[n]), append(with, priority(n))...)
 		seen[n]++
 	}
 	return regs
@@ -158,7 +158,7 @@ var priorityCases = []testCase{
 	}},
 	{name: "priority/no more for the topic than others get", options: Options{}, run: func(f *fixture) {
 		for n := job.MinPriority; n <= job.MaxPriority; n++ {
-			f.register(store.Created, many("t", 50, priority(job.PriorityOf(n)), func(r *store.Registration) {
+			f.register(store.Created, many("t", 50, priority(n), func(r *store.Registration) {
 				r.Key.ID += fmt.Sprint("-", n)
 			})...)
 		}
@@ -217,11 +217,12 @@ var priorityCases = []testCase{
 		r := reg("t", "a", delay(long), priority(9))
 		j := f.add(r)
 		equal(f, "priority", j.Spec.Priority, 9)
+		r.UID = newUID()
 		f.register(store.Same, r)
 		other := r
 		other.Spec.Priority = 0
 		f.register(store.Exists, other)
-		other.OnConflict, other.UID = store.Replace, newUID()
+		other.OnConflict = store.Replace
 		f.register(store.Created, other)
 		equal(f, "priority", f.get(r.Key).Spec.Priority, 0)
 	}},

@@ -1,15 +1,16 @@
 -- Moves due jobs of some lanes to the ready list. They stay in their buckets,
 -- out until their visibility deadline, so a lost hint loses nothing.
--- KEYS lanes counts out held ready topics tokens places, then the lanes' buckets
--- ARGV cap batch visibility endpoint_limit (0: none) probe_limit, then for each
---      lane: name, limit (0: none)
+-- KEYS lanes counts out held ready topics tokens places ranks, then the lanes' buckets
+-- ARGV cap batch visibility endpoint_limit (0: none) probe_limit
+--      ask (1: tell which lanes are missing, if any), then for each lane: name, limit (0: none)
 -- Returns now, when the earliest lane next needs a look (-1: there is none),
 --   1 if the ready list is full, then hint and state for each job carried.
+-- Or now, -1, 2, then lanes that may go before those given; nothing is done then.
 local lanes, counts, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local topics, tokens, places_key = KEYS[6], KEYS[7], KEYS[8]
+local topics, tokens, places_key, ranks = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local cap, batch, visibility = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local endpoint_limit, probe_limit = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIRST, FIRST_ARG = 9, 6 -- of the buckets in KEYS, and of the lanes in ARGV
+local FIRST, FIRST_ARG = 10, 7 -- of the buckets in KEYS, and of the lanes in ARGV
 -- How long a lane at a limit is left alone: until a place may have come free.
 -- Lanes of one endpoint are looked at together, or one of them could take
 -- every place that comes free.
@@ -19,12 +20,13 @@ local STEP, STEPS = 1000, 10
 local now = now_ms()
 local room = math.min(batch, cap - redis.call('LLEN', ready))
 local reply = { now, -1, 0 }
-local special = redis.call('EXISTS', held, topics)
-local gates = special > 0 and redis.call('EXISTS', held) == 1
+-- A key is counted as often as it is named, so this tells all three apart.
+local special = redis.call('EXISTS', held, topics, topics, ranks, ranks, ranks, ranks)
+local gates, ranked = special % 2 == 1, special >= 4
 
 -- The limits of the topics that have some, with what is left of them for now.
 local limits = {}
-if special > (gates and 1 or 0) then
+if special % 4 >= 2 then
   local names = {}
   for i = FIRST_ARG, #ARGV, 2 do
     names[#names + 1] = ARGV[i]
@@ -59,15 +61,26 @@ local function limits_for(lane)
   return any_limits and limits[topic_of(lane)] or nil
 end
 
--- quantum is a lane's share of the room that there was at first.
+if ranked and ARGV[6] == '1' then
+  local missing = missing_rivals(lanes, ranks, places_key, limits, now)
+  if #missing > 0 then
+    return { now, -1, 2, unpack(missing) }
+  end
+end
+
+-- quantum is the share of a topic's lane in the room that there was at first;
+-- siblings have one among them.
 local room_at_first, weights = room, 0
 for i = FIRST_ARG, #ARGV, 2 do
-  local of = limits_for(ARGV[i])
-  weights = weights + (of and of.weight or DEFAULT_WEIGHT)
+  if not ranked or first_sibling(ARGV[i]) then
+    local of = limits_for(ARGV[i])
+    weights = weights + (of and of.weight or DEFAULT_WEIGHT)
+  end
 end
 local function quantum(of)
   return math.max(1, math.ceil(room_at_first * (of and of.weight or DEFAULT_WEIGHT) / math.max(1, weights)))
 end
+local order = ranked and by_priority() or nil
 
 -- gate gives until when an endpoint is held (or nil), and what it is limited to
 -- while it is probed or ramps up (or nil). A gate that stands open is removed.
@@ -203,7 +216,8 @@ end
 -- is decided later.
 local function serve(lane, key, lane_limit, restraint, of)
   local bucket = read_bucket(key)
-  local share = math.min(quantum(of), room)
+  local among = ranked and common_of(lane)
+  local share = math.min(among and share_among(among, lane, quantum(of)) or quantum(of), room)
   local paced = of and of.next
   if paced then
     share = math.min(share, allowed(of))
@@ -215,7 +229,7 @@ local function serve(lane, key, lane_limit, restraint, of)
     share = share - take(lane, bucket, range(bucket, nil, lapsed, share))
   end
   local at_endpoint = places(lane, lane_limit, restraint)
-  local own = lane_limit > 0 and math.max(0, lane_limit - redis.call('ZCOUNT', key, '-inf', '(0')) or nil
+  local own = lane_limit > 0 and math.max(0, lane_limit - out_of_lane(among, lane, key)) or nil
   local of_topic = of and of.free
   local free = math.min(at_endpoint or share, own or share, of_topic or share)
   local limited = free < share
@@ -231,10 +245,13 @@ local function serve(lane, key, lane_limit, restraint, of)
       of.free = of_topic - taken
     end
   end
+  taken = taken + before - share
   if paced then
-    taken = taken + before - share
     of.next = of.next + taken * of.interval
     of.taken = (of.taken or 0) + taken
+  end
+  if among then
+    among.left = among.left - taken
   end
   local look = next_of(bucket)
   if not look or look > now then
@@ -244,7 +261,12 @@ local function serve(lane, key, lane_limit, restraint, of)
     waiting[#waiting + 1] = lane
     return false
   elseif not limited then
+    if among then
+      among.cut = among.cut or rank_of(lane)
+    end
     return now -- more is due: to the back of the line, behind lanes that became due before
+  elseif among and own == free and at_endpoint ~= free and of_topic ~= free then
+    return (math.floor(now / LIMITED) + 1) * LIMITED -- a place that a sibling frees is no call for this lane
   elseif at_endpoint ~= free and (own == free or of_topic == free) then
     return await_place(lane, bucket, own == free)
   end
@@ -263,10 +285,11 @@ local function write_look(lane, look)
   end
 end
 
-for i = 0, #KEYS - FIRST do
+for n = 0, #KEYS - FIRST do
   if room <= 0 then
     break -- the others keep their places in the line
   end
+  local i = order and order[n] or n
   local lane, bucket, lane_limit = ARGV[FIRST_ARG + 2 * i], KEYS[FIRST + i], tonumber(ARGV[FIRST_ARG + 2 * i + 1])
   local of = limits_for(lane)
   local look, till, restraint
@@ -296,13 +319,17 @@ for topic, of in pairs(limits) do
   if of.taken then
     redis.call('HSET', tokens, topic, string.format('%.3f', of.next))
   end
-  local turn = 0
-  for _, waiting in ipairs({ of.unserved or {}, of.served or {} }) do
-    for _, lane in ipairs(waiting) do
-      local look = math.max(math.ceil(of.next + turn * of.interval), now + (of.interval < PACE_GAP and PACE_GAP or 1))
-      write_look(lane, look)
-      turn = turn + 1
+  local waiting = of.unserved or {}
+  for _, lane in ipairs(of.served or {}) do
+    waiting[#waiting + 1] = lane
+  end
+  local first = ranked and first_to_go(waiting) or nil
+  for turn, lane in ipairs(waiting) do
+    local look = math.max(math.ceil(of.next + (turn - 1) * of.interval), now + (of.interval < PACE_GAP and PACE_GAP or 1))
+    if first and rank_of(lane) ~= first then
+      look = look + 1 -- not before one that goes first, and may have its next turn then
     end
+    write_look(lane, look)
   end
   if of.free and of.free > 0 and room > 0 then
     call_lane(places_key, topic, now)
@@ -313,6 +340,9 @@ if #looks > 0 then
 end
 if #without_jobs > 0 then
   redis.call('ZREM', lanes, unpack(without_jobs))
+  if ranked then
+    redis.call('ZREM', ranks, unpack(without_jobs))
+  end
 end
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)

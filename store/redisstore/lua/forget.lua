@@ -1,8 +1,8 @@
 -- Forgets a job whose record cannot be read, if that is still what stands there.
--- KEYS lanes counts out page deads ended, then buckets of its topic, then groups of dead letters
+-- KEYS lanes counts out page deads ended ranks, then buckets of its topic, then groups of dead letters
 -- ARGV id topic registration progress ('' for none), number of buckets, then the names of their lanes and of the groups
 -- Returns 1 when nothing is left of it, 0 when something else stands there.
-local lanes, counts, out, page, deads, ended = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lanes, counts, out, page, deads, ended, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local id, topic, buckets = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local name = topic .. '/' .. id
 local old = redis.call('HMGET', page, name, progress_field(name))
@@ -25,12 +25,12 @@ local state = leave(ended)
 if state then
   count(topic .. '|', state + FINAL, -1)
 end
-for k = 7, #KEYS do
-  local group = ARGV[k - 1]
+for k = 8, #KEYS do
+  local group = ARGV[k - 2]
   state = leave(KEYS[k])
-  if state and k < 7 + buckets then
+  if state and k < 8 + buckets then
     count(group, state, -1)
-    drop_lane(lanes, KEYS[k], group)
+    drop_lane(lanes, ranks, KEYS[k], group)
   elseif state then
     count(topic .. '|', DEAD, -1)
     if redis.call('EXISTS', KEYS[k]) == 0 then

@@ -140,12 +140,23 @@ local function score(state, ms)
   return stamp(ms, state)
 end
 
+-- A lane is topic|endpoint, or topic|letter|endpoint if its jobs have a priority.
+-- Of the lanes of a topic those that go first sort first. The latter stand in ranks.
+local function has_priority(lane)
+  return string.find(lane, '|%a|') ~= nil
+end
+
+-- plain_of is the lane of the same topic and endpoint without a priority.
+local function plain_of(lane)
+  return (string.gsub(lane, '|%a|', '|', 1))
+end
+
 -- endpoint_of is the endpoint of a lane.
 local endpoints = {}
 local function endpoint_of(lane)
   local endpoint = endpoints[lane]
   if not endpoint then
-    endpoint = string.match(lane, '|(.*)$')
+    endpoint = string.match(lane, '[^|]*$')
     endpoints[lane] = endpoint
   end
   return endpoint
@@ -196,7 +207,7 @@ end
 local function write_counts(counts, out)
   local by_state, by_endpoint = {}, {}
   for lane, states in pairs(counted) do
-    local topic, endpoint = string.match(lane, '^([^|]*)|(.*)$')
+    local topic, endpoint = string.match(lane, '^([^|]*)|.-([^|]*)$')
     for state, n in pairs(states) do
       local field = topic .. '|' .. state
       by_state[field] = (by_state[field] or 0) + n
@@ -257,9 +268,10 @@ local function call_lanes(places, now)
   end
 end
 
--- write_lanes lowers the gathered lanes; held and places may be nil. It tells the
--- carriers (channel may be nil) when one of them is now the earliest of all.
-local function write_lanes(lanes, held, places, channel, now)
+-- write_lanes lowers the gathered lanes; held and places may be nil, and ranks if
+-- none of them is new. It tells the carriers (channel may be nil) when one of them
+-- is now the earliest of all.
+local function write_lanes(lanes, held, places, channel, now, ranks)
   local holds = false
   if places then
     holds = redis.call('EXISTS', held, places) > 0
@@ -279,6 +291,9 @@ local function write_lanes(lanes, held, places, channel, now)
     end
     looks[#looks + 1] = text(ms)
     looks[#looks + 1] = lane
+    if ranks and has_priority(lane) then
+      redis.call('ZADD', ranks, 0, lane)
+    end
     woken = woken or not head or ms < head
   end
   if #looks > 0 then
@@ -306,10 +321,18 @@ local function next_look(bucket)
   return ms
 end
 
+-- forget_lane forgets a lane without jobs.
+local function forget_lane(lanes, ranks, lane)
+  redis.call('ZREM', lanes, lane)
+  if has_priority(lane) then
+    redis.call('ZREM', ranks, lane)
+  end
+end
+
 -- drop_lane forgets a lane whose bucket is empty.
-local function drop_lane(lanes, bucket, lane)
+local function drop_lane(lanes, ranks, bucket, lane)
   if redis.call('EXISTS', bucket) == 0 then
-    redis.call('ZREM', lanes, lane)
+    forget_lane(lanes, ranks, lane)
     earlier[lane] = nil
   end
 end

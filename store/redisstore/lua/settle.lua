@@ -1,12 +1,12 @@
 -- Writes down what came of claims, for those whose token is still current.
--- KEYS lanes counts out held deads places, then of each lane: bucket ended
+-- KEYS lanes counts out held deads places ranks, then of each lane: bucket ended
 -- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, the number of outcomes, which many
 --      jobs may share: to delay if_cancelled tries (attempts snoozes lapses) reason, then for each job:
 --      token outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 --      dead (number of its group of dead letters, 0 unless to is dead)
 -- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
 --   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
-local lanes, counts, out, held, deads, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local lanes, counts, out, held, deads, places, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 local reply = { now }
@@ -62,7 +62,7 @@ local function finish(j, h, rest, attempt, biz, dead)
   write_progress(j, rewritten(h, rest, attempt, 0))
   write('ZADD', state == DEAD and dead or KEYS[lane.keys + 2], stamp(now, state - FINAL), j.id)
   if state == DEAD then
-    write('ZADD', deads, 0, lane.name .. '|' .. h[REASON])
+    write('ZADD', deads, 0, plain_of(lane.name) .. '|' .. h[REASON])
   end
   count(lane.name, state, 1)
 end
@@ -89,7 +89,7 @@ for n = 1, tonumber(ARGV[OUTCOMES]) do
   }
 end
 
-local jobs, others = batch(6, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
+local jobs, others = batch(7, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
@@ -120,7 +120,7 @@ for _, j in ipairs(jobs) do
 end
 write_all()
 for lane, bucket in pairs(emptied) do
-  drop_lane(lanes, bucket, lane)
+  drop_lane(lanes, ranks, bucket, lane)
 end
 write_counts(counts, out)
 write_lanes(lanes, held, places, ARGV[1], now)

@@ -1,5 +1,5 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places
+-- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places ranks
 -- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      registration progress (the new ones; '' for none: both forget the job)
@@ -76,7 +76,7 @@ if from then
   -- waits for its turn, or is held, stays where it is.
   local look = next_look(old_bucket)
   if not look then
-    redis.call('ZREM', lanes, old_lane)
+    forget_lane(lanes, KEYS[16], old_lane)
   elseif s and look > now then
     redis.call('ZADD', lanes, 'XX', 'GT', look, old_lane)
   end
@@ -97,5 +97,5 @@ if registration ~= '' then
   count(new_lane, state, 1)
 end
 write_counts(counts, out)
-write_lanes(lanes, held, KEYS[15], ARGV[1], now)
+write_lanes(lanes, held, KEYS[15], ARGV[1], now, KEYS[16])
 return 1
