@@ -63,7 +63,7 @@ web: $(npm_installed) ## build the dashboard from web/ into internal/dashboard, 
 	npm --prefix web run build
 
 .PHONY: screenshots
-screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data of a shop, light and dark; needs root
+screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data of a shop, light and dark; needs root and pngquant
 	CGO_ENABLED=0 go build -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook scripts/screenshots
 

@@ -56,7 +56,7 @@ const units: [string, number][] = [
 /** How units are written; none stands for ms. */
 const unitNames: Record<Language, Record<string, string>> = {
   en: { d: 'd', h: 'h', m: 'm', s: 's', '': 'ms' },
-  zh: { d: '天', h: '小时', m: '分', s: '秒', '': '毫秒' },
+  zh: { d: '天', h: '小时', m: '分', s: '秒', '': 'ms' },
 };
 
 /** A span of time by its two largest units, such as 4m 12s; less than a second in ms. */

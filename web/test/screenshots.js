@@ -87,17 +87,35 @@ async function withAnHour(page) {
   });
 }
 
-const pages = { overview: '/', endpoints: '/endpoints', jobs: '/jobs?topic=payment-notify', job: '/jobs/payment-notify/pay-71204' };
+/** What the shop wants of its topics, and wants to be told. */
+const told = 'http://ops.example/alerts';
+const wishes = [
+  ['/v1/topics/payment-notify', { capacity: 100_000, concurrency: 256, timeout: '5s', headers: { 'X-Tenant': 'acme' }, alerts: { dead_letters: 0, oldest_due: '2m', for: 0, url: told } }],
+  ['/v1/alerts/rules/endpoint-down', { metric: 'held_endpoints', for: 0, url: told }],
+  ['/v1/alerts/rules/failing', { metric: 'failure_rate', by: 'topic', above: 0.9, for: '5m', url: told }],
+  ['/v1/alerts/rules/late', { metric: 'oldest_due', above: 300, for: '2m', url: told }],
+];
+
+const pages = {
+  overview: '/',
+  endpoints: '/endpoints',
+  jobs: '/jobs?topic=payment-notify',
+  job: '/jobs/payment-notify/pay-71204',
+  alerts: '/alerts',
+  topic: '/topics/payment-notify',
+};
 
 const receivers = await startReceivers();
 const node = await startNode(['--retry-jitter', '0', '--breaker-failures', '40', '--breaker-open', '5m']);
 const browser = await launch();
 try {
+  for (const [path, wish] of wishes) await node.call('PUT', path, wish);
   for (let at = 0; at < shop.length; at += 1000) await node.call('POST', '/v1/jobs/batch', { jobs: shop.slice(at, at + 1000) });
   await eventually('the payments were tried three times', async () => (await node.call('GET', '/v1/jobs/payment-notify/pay-71204')).attempts >= 3);
   await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
   await node.call('POST', '/v1/jobs/batch', { jobs: warehouse });
   await eventually('the warehouse is held', async () => (await node.call('GET', '/v1/overview')).held_endpoints === 1);
+  await eventually('two alerts fire', async () => (await node.call('GET', '/v1/alerts')).data.filter(({ status }) => status === 'firing').length === 2);
   await mkdir(images, { recursive: true });
   for (const colorScheme of ['light', 'dark']) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, deviceScaleFactor: 1.5, colorScheme, locale: 'en-GB' });
@@ -105,7 +123,7 @@ try {
     await withAnHour(page);
     for (const [name, path] of Object.entries(pages)) {
       await page.goto(node.base + path, { waitUntil: 'load' });
-      await page.locator(name === 'overview' ? '#lateness canvas' : 'tbody tr, .attempts').first().waitFor();
+      await page.locator(name === 'overview' ? '#lateness canvas' : 'tbody tr, .attempts, .settings').first().waitFor();
       await page.waitForTimeout(300); // until the charts are painted
       await page.screenshot({ path: `${images}${name}-${colorScheme}.png` });
     }

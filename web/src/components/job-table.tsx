@@ -23,7 +23,7 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
           <th>{t('job.state')}</th>
           <th>{t('job.when')}</th>
           <th>{t('job.endpoint')}</th>
-          <th>{t('job.attempts')}</th>
+          <th class="number">{t('job.attempts')}</th>
           <th>{t('job.last')}</th>
         </tr>
       </thead>

@@ -107,8 +107,9 @@ const headersText = (headers: Record<string, string>): string =>
 function Settings({ settings }: { settings: TopicSettings }) {
   const { retry, headers, alerts } = settings;
   const shown = (value: string | number) => (typeof value === 'number' ? count(value) : value);
-  const set = (name: string, value: string | number | null | undefined): [Key, string][] =>
-    value === null || value === undefined || value === '' ? [] : [[`setting.${name}` as Key, shown(value)]];
+  const fact = (label: Key, value: string | number | null | undefined): [Key, string][] =>
+    value === null || value === undefined || value === '' ? [] : [[label, shown(value)]];
+  const set = (name: string, value: string | number | null | undefined) => fact(`setting.${name}` as Key, value);
   const facts = [
     ...set('capacity', settings.capacity),
     ...set('rate', settings.rate),
@@ -118,7 +119,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('limit', retry?.limit),
     ...set('timeout', settings.timeout),
     ...set('ttl', settings.ttl),
-    ...set('headers', headersText(headers)),
+    ...fact('topic.headers', headersText(headers)),
     ...thresholds.flatMap((name) => set(name, alerts?.[name])),
     ...set('window', alerts?.window),
     ...set('min_attempts', alerts?.min_attempts),
