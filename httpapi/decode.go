@@ -255,6 +255,7 @@ var (
 		"ttl":          func(d *job.Draft, f field) { d.TTL = f.raw },
 		"on_conflict":  func(d *job.Draft, f field) { d.OnConflict = f.text() },
 		"labels":       func(d *job.Draft, f field) { d.Labels = f.texts() },
+		"priority":     func(d *job.Draft, f field) { d.Priority = f.integer() },
 		"retry": func(d *job.Draft, f field) {
 			d.Retry = &job.DraftRetry{}
 			retryFields.decode(f.raw, f.pointer(), d.Retry, f.errs)

@@ -93,6 +93,7 @@ func (v *jobView) appendJSON(b []byte) ([]byte, error) {
 	w.text(`,"url":`, v.URL)
 	w.text(`,"method":`, v.Method)
 	w.text(`,"state":`, v.State)
+	w.integer(`,"priority":`, v.Priority)
 	w.instant(`,"due_at":`, v.DueAt)
 	w.instant(`,"created_at":`, v.CreatedAt)
 	w.instant(`,"next_at":`, v.NextAt)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,7 +16,7 @@ import (
 // jobQuery are the query parameters of the listing of jobs, repeatable those of
 // them that may be given several times.
 var (
-	jobQuery   = []string{"topic", "state", "biz_key", "endpoint", "label", "reason", "due_from", "due_to", "limit", "cursor"}
+	jobQuery   = []string{"topic", "state", "biz_key", "endpoint", "label", "priority", "reason", "due_from", "due_to", "limit", "cursor"}
 	repeatable = []string{"state", "label"}
 )
 
@@ -50,6 +51,12 @@ func readParameter(q *store.Query, pointer string, values []string, errs *fieldE
 		q.Reason = errs.reason(pointer, value)
 	case "?label":
 		q.Labels = errs.labels(pointer, values)
+	case "?priority":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			n = -1
+		}
+		q.Priority = errs.priority(pointer, n)
 	case "?due_from":
 		q.DueFrom = errs.time(pointer, value)
 	case "?due_to":
@@ -113,6 +120,13 @@ func (e *fieldErrors) labels(pointer string, values []string) []job.Label {
 		list = append(list, l)
 	}
 	return list
+}
+
+func (e *fieldErrors) priority(pointer string, n int) int {
+	if n < job.MinPriority || n > job.MaxPriority {
+		e.add(pointer, fmt.Sprintf("must be a whole number from %d to %d", job.MinPriority, job.MaxPriority))
+	}
+	return n
 }
 
 func (e *fieldErrors) time(pointer, value string) job.Instant {

@@ -54,6 +54,7 @@ var (
 		"reason":   ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.Reason = e.reason(at, s) }),
 		"due_from": ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.DueFrom = e.time(at, s) }),
 		"due_to":   ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.DueTo = e.time(at, s) }),
+		"priority": setPriority,
 		"state":    setStates,
 		"label":    setLabels,
 	})
@@ -85,6 +86,12 @@ func setStates(q *operations.Filter, f field) {
 		if s := one.text(); s != nil {
 			q.States = append(q.States, f.errs.state(one.pointer(), *s))
 		}
+	}
+}
+
+func setPriority(q *operations.Filter, f field) {
+	if n := f.integer(); n != nil {
+		q.Priority = f.errs.priority(f.pointer(), *n)
 	}
 }
 
@@ -266,6 +273,7 @@ type filterView struct {
 	BizKey   string            `json:"biz_key,omitempty"`
 	Endpoint string            `json:"endpoint,omitempty"`
 	Label    map[string]string `json:"label,omitempty"`
+	Priority int               `json:"priority,omitempty"`
 	Reason   string            `json:"reason,omitempty"`
 	DueFrom  *instant          `json:"due_from,omitempty"`
 	DueTo    *instant          `json:"due_to,omitempty"`
@@ -303,7 +311,7 @@ func viewOperation(o *operations.Operation) operationView {
 func viewFilter(f *operations.Filter) filterView {
 	v := filterView{
 		Topic: f.Topic, State: make([]string, len(f.States)), BizKey: f.BizKey, Endpoint: f.Endpoint,
-		Label: viewLabels(f.Labels), Reason: f.Reason,
+		Label: viewLabels(f.Labels), Priority: f.Priority, Reason: f.Reason,
 	}
 	for i, s := range f.States {
 		v.State[i] = s.String()

@@ -41,10 +41,10 @@ func TestSearch(t *testing.T) {
 	}
 	register("dead", `"url":"https://a.example/1","labels":{"shop":"7","env":"x:y"}`)
 	a.end(job.OutcomeRefused)
-	register("delivered", `"url":"https://a.example:443/2","labels":{"shop":"7"}`)
+	register("delivered", `"priority":9,"url":"https://a.example:443/2","labels":{"shop":"7"}`)
 	a.end(job.OutcomeDelivered)
 	register("soon", `"url":"https://A.example/3","delay":"1h","labels":{"shop":"8"}`)
-	register("late", `"url":"http://a.example/4","delay":"2h"`)
+	register("late", `"url":"http://a.example/4","delay":"2h","priority":9`)
 	register("later", `"url":"https://b.example/5","delay":"3h"`)
 	in := func(d time.Duration) string {
 		return url.QueryEscape(a.clock.Now().Add(d).Format("2006-01-02T15:04:05.000-07:00"))
@@ -59,6 +59,10 @@ func TestSearch(t *testing.T) {
 		"endpoint=http://a.example:80":                     "late",
 		"label=shop:7":                                     "dead delivered",
 		"label=shop:7&label=env:x:y":                       "dead",
+		"priority=9":                                       "delivered late",
+		"priority=5":                                       "dead later soon",
+		"priority=9&state=waiting":                         "late",
+		"priority=1":                                       "",
 		"label=shop:7&label=shop:8":                        "",
 		"label=shop:":                                      "",
 		"reason=" + job.ReasonGone:                         "dead",
@@ -103,6 +107,31 @@ func TestLabelsAreShownAndChanged(t *testing.T) {
 	p := a.wantProblem(codeInvalidRequest, "PATCH", "/v1/jobs/t/a", `{"labels":{"Shop":"8"}}`)
 	if p.Errors[0].Pointer != "/labels/Shop" {
 		t.Errorf("got %v", p.Errors)
+	}
+}
+
+func TestPrioritiesAreShownAndChanged(t *testing.T) {
+	a := newAPI(t)
+	const registration = `{"topic":"t","id":"a","url":"https://a.example/","delay":60,"priority":9}`
+	for _, status := range []int{201, 200} {
+		if got := a.want(status, "POST", "/v1/jobs", registration)["priority"]; got != 9.0 {
+			t.Errorf("%d: registered with %v", status, got)
+		}
+	}
+	a.wantProblem(codeJobExists, "POST", "/v1/jobs", strings.Replace(registration, "9", "8", 1))
+	a.want(200, "POST", "/v1/jobs/plan", registration)
+	for _, change := range []struct {
+		body string
+		want float64
+	}{{`{"delay":90}`, 9}, {`{"priority":1}`, 1}, {`{"priority":5}`, 5}} {
+		if got := a.want(200, "PATCH", "/v1/jobs/t/a", change.body)["priority"]; got != change.want {
+			t.Errorf("after %s: %v, want %v", change.body, got, change.want)
+		}
+	}
+	a.wantProblem(codeInvalidRequest, "PATCH", "/v1/jobs/t/a", `{"priority":10}`)
+	batch := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"topic":"t","id":"b","url":"https://a.example/","delay":60,"priority":2}]}`)
+	if got := batch["results"].([]any)[0].(map[string]any)["job"].(map[string]any)["priority"]; got != 2.0 {
+		t.Errorf("registered in a batch with %v", got)
 	}
 }
 

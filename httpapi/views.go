@@ -25,6 +25,7 @@ type jobView struct {
 	URL         string            `json:"url"`
 	Method      string            `json:"method"`
 	State       string            `json:"state"`
+	Priority    int               `json:"priority"`
 	DueAt       instant           `json:"due_at"`
 	CreatedAt   instant           `json:"created_at"`
 	NextAt      instant           `json:"next_at"`
@@ -73,6 +74,7 @@ func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
 		URL:         j.Spec.URL,
 		Method:      j.Spec.HTTPMethod(),
 		State:       j.State.String(),
+		Priority:    j.Spec.Priority.Number(),
 		DueAt:       instant(j.DueAt),
 		CreatedAt:   instant(j.CreatedAt),
 		NextAt:      instant(j.NextAt),

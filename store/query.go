@@ -19,6 +19,7 @@ type Query struct {
 	Endpoint string
 	Reason   string      // why the job ended
 	Labels   []job.Label // all of them
+	Priority int         `json:",omitempty"` // its number
 	// DueFrom and DueTo (exclusive) are about when the next attempt is due, or
 	// of an ended job, when the first one was.
 	DueFrom, DueTo job.Instant
@@ -34,6 +35,7 @@ func (q *Query) Matches(j *job.Job) bool {
 		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
 		(q.Reason == "" || q.Reason == j.Reason) &&
 		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint) &&
+		(q.Priority == 0 || q.Priority == j.Spec.Priority.Number()) &&
 		j.Spec.HasLabels(q.Labels) && q.inWindow(j)
 }
 
@@ -54,7 +56,7 @@ func (q *Query) selectsAll() bool {
 
 // looksInside: whether a job matches is known only when its record is read.
 func (q *Query) looksInside() bool {
-	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.DueFrom != 0 || q.DueTo != 0
+	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0
 }
 
 // kinds are the segments in which jobs can match q.
@@ -84,6 +86,11 @@ func (q *Query) kinds() []SegmentKind {
 func (q *Query) mayHold(seg Segment) bool {
 	switch seg.Kind {
 	case SegmentLane:
+		if q.Priority != 0 {
+			if lane, err := job.ParseLane(seg.Name); err != nil || lane.Priority.Number() != q.Priority {
+				return false
+			}
+		}
 		return q.Endpoint == "" || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
 	case SegmentDead:
 		return (q.Reason == "" || strings.HasSuffix(seg.Name, "|"+q.Reason)) &&

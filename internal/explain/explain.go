@@ -37,6 +37,7 @@ const (
 	CodeTopicPaused        = "topic_paused"        // somebody paused its topic
 	CodeTopicRate          = "topic_rate"          // its topic's rate lets no more go now
 	CodeTopicConcurrency   = "topic_concurrency"   // as many jobs of the topic are under way as may be
+	CodeHigherPriority     = "higher_priority"     // jobs of its topic that go first are due, too
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
 	CodeReady              = "ready"               // carried; nobody has taken it yet
 	CodeInFlight           = "in_flight"           // an attempt is under way
@@ -73,7 +74,7 @@ type check func(v *view) *Reason
 // checks are all of them, in the order in which reasons are told.
 var checks = []check{
 	ended, cancelNoted, inFlight, leaseLapsed, notDue, endpointHeld,
-	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, readyListFull, ready,
+	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 
 // Job explains the job of o. policy is the server's, carry what its carriers

@@ -154,6 +154,20 @@ func TestReasons(t *testing.T) {
 			[]reason{{Code: CodeCarrierBehind}},
 		},
 		{
+			"jobs go first", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut, o.Higher = 3, 2 }), now,
+			[]reason{
+				{CodeTopicConcurrency, none, "", "Of its priority it is the first in line."},
+				{CodeHigherPriority, none, "", "2 jobs of its topic have a higher priority and are due, too: they go first."},
+			},
+		},
+		{
+			"a job goes first by the rate",
+			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Higher, o.Shards = in(time.Second), 1, 1, 2 }),
+			in(5 * time.Second),
+			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 job of its topic in its shard has a higher"}},
+		},
+		{"jobs go first, but it is not due", waiting(due(time.Hour), func(o *store.Outlook) { o.Higher = 2 }), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
+		{
 			"the ready list is full", waiting(func(o *store.Outlook) { o.ReadyList, o.Ahead = 10, 17 }), now,
 			[]reason{{CodeReadyListFull, none, "", "17 jobs of its topic and endpoint were due before it"}},
 		},

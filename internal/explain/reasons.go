@@ -105,7 +105,7 @@ func topicRate(v *view) *Reason {
 	if !v.carriable() || rate == 0 || v.NextToken == 0 {
 		return nil
 	}
-	ahead := time.Duration(float64(v.Ahead) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
+	ahead := time.Duration(float64(v.Ahead+v.Higher) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
 	return &Reason{Code: CodeTopicRate, from: v.NextToken.Add(ahead), Detail: fmt.Sprintf(
 		"The topic %s may have %v deliveries per second; the next is at %s. %s", v.Job.Topic, rate, v.NextToken.RFC3339(), v.line())}
 }
@@ -132,10 +132,24 @@ func (v *view) inShard() string {
 	return ""
 }
 
+func higherPriority(v *view) *Reason {
+	if !v.carriable() || v.Higher == 0 {
+		return nil
+	}
+	detail := fmt.Sprintf("%d jobs of its topic%s have a higher priority and are due, too: they go first.", v.Higher, v.inShard())
+	if v.Higher == 1 {
+		detail = fmt.Sprintf("1 job of its topic%s has a higher priority and is due, too: it goes first.", v.inShard())
+	}
+	return &Reason{Code: CodeHigherPriority, Detail: detail}
+}
+
 // line tells the job's place in its lane.
 func (v *view) line() string {
 	switch v.Ahead {
 	case 0:
+		if v.Higher > 0 {
+			return "Of its priority it is the first in line."
+		}
 		return "It is the first in line."
 	case 1:
 		return "1 job of its topic and endpoint was due before it."

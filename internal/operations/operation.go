@@ -79,6 +79,7 @@ type Filter struct {
 	Endpoint string      `json:"endpoint,omitempty"`
 	Reason   string      `json:"reason,omitempty"`
 	Labels   []job.Label `json:"labels,omitempty"`
+	Priority int         `json:"priority,omitempty"` // 0: any
 	DueFrom  job.Instant `json:"due_from,omitempty"`
 	DueTo    job.Instant `json:"due_to,omitempty"`
 }
@@ -86,7 +87,7 @@ type Filter struct {
 // Empty reports whether the filter selects every job.
 func (f *Filter) Empty() bool {
 	return f.Topic == "" && len(f.States) == 0 && f.BizKey == "" && f.Endpoint == "" && f.Reason == "" &&
-		len(f.Labels) == 0 && f.DueFrom == 0 && f.DueTo == 0
+		len(f.Labels) == 0 && f.Priority == 0 && f.DueFrom == 0 && f.DueTo == 0
 }
 
 // query is the listing of the jobs that the operation may change.
@@ -94,7 +95,7 @@ func (o *Operation) query() store.Query {
 	f := &o.Filter
 	return store.Query{
 		Topic: f.Topic, States: f.States, BizKey: f.BizKey, Endpoint: f.Endpoint,
-		Reason: f.Reason, Labels: f.Labels, DueFrom: f.DueFrom, DueTo: f.DueTo,
+		Reason: f.Reason, Labels: f.Labels, Priority: f.Priority, DueFrom: f.DueFrom, DueTo: f.DueTo,
 	}
 }
 

@@ -22,7 +22,7 @@ func (f *fixture) populate(n int) []job.Job {
 		for i := range regs {
 			url := fmt.Sprintf("http://e%d.example/hook", i%5)
 			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("%s-%d", prefix, i), to(url), biz(fmt.Sprintf("b%d", i%7)),
-				labelled("env", fmt.Sprintf("e%d", i%4), "shop", fmt.Sprintf("s%d", i%11)))
+				labelled("env", fmt.Sprintf("e%d", i%4), "shop", fmt.Sprintf("s%d", i%11)), priority(1+i%9))
 			for _, w := range with {
 				w(&regs[i])
 			}
@@ -90,6 +90,10 @@ func filters(now job.Instant) []store.Query {
 		{Labels: []job.Label{shop}, Topic: "t0", States: stateOf(job.Waiting)},
 		{Labels: []job.Label{{Key: "env", Value: "none"}}},
 		{Labels: []job.Label{{Key: "none"}}},
+		{Priority: 9},
+		{Priority: 5, States: stateOf(job.Waiting)},
+		{Priority: 1, Topic: "t0", States: stateOf(job.Dead)},
+		{Priority: 3, Endpoint: "http://e1.example:80"},
 		{Reason: job.ReasonRetryLimit},
 		{Reason: job.ReasonTTL, Topic: "t2"},
 		{Reason: job.ReasonCancelled, States: stateOf(job.Dead)},
@@ -107,8 +111,8 @@ func filters(now job.Instant) []store.Query {
 }
 
 func describe(q store.Query) string {
-	return fmt.Sprintf("topic %q states %v biz_key %q endpoint %q reason %q labels %v due %d-%d limit %d",
-		q.Topic, q.States, q.BizKey, q.Endpoint, q.Reason, q.Labels, q.DueFrom, q.DueTo, q.Limit)
+	return fmt.Sprintf("topic %q states %v biz_key %q endpoint %q reason %q labels %v priority %d due %d-%d limit %d",
+		q.Topic, q.States, q.BizKey, q.Endpoint, q.Reason, q.Labels, q.Priority, q.DueFrom, q.DueTo, q.Limit)
 }
 
 // matching is what a filter selects.
@@ -120,6 +124,7 @@ func matching(jobs []job.Job, q store.Query) []job.Job {
 		}
 		return q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
 			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
+			q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
 			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||
 			slices.ContainsFunc(q.Labels, func(l job.Label) bool { return !slices.Contains(j.Spec.Labels, l) })
 	})
