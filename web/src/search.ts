@@ -56,7 +56,8 @@ export const filterOfBulk = (filter: BulkFilter): Query =>
     return Object.entries(value).map(([key, one]) => [name, `${key}:${one}`]);
   });
 
-function labelOf(written: string): Record<string, string> {
+/** A label as it is written in a search. */
+export function labelOf(written: string): Record<string, string> {
   const [key = '', ...value] = written.split(':');
   return { [key]: value.join(':') };
 }

@@ -89,6 +89,7 @@ test('register, first with mistakes', async () => {
   await page.getByLabel('URL').fill(`${receiver.url}/ok`);
   await page.getByLabel('Topic').fill('form');
   await page.getByLabel('Id', { exact: true }).fill('order-1');
+  await page.getByLabel('Labels').fill('shop:north plan:team');
   await page.getByLabel('Delay').fill('2h');
   await page.getByLabel('Body').fill('{"order_id": 1}');
   await page.getByLabel('Headers').fill('x-tenant: acme');
@@ -100,7 +101,7 @@ test('register, first with mistakes', async () => {
   await button('Register').click();
   await page.getByRole('heading', { name: 'order-1' }).waitFor();
   const made = await node.call('GET', '/v1/jobs/form/order-1');
-  assert.deepEqual([made.state, made.max_attempts], ['waiting', 5]);
+  assert.deepEqual([made.state, made.max_attempts, made.labels], ['waiting', 5, { shop: 'north', plan: 'team' }]);
 });
 
 test('search and filters are in the address', async () => {

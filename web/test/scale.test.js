@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { launch, openPage } from './lib/browser.js';
 import { startNode } from './lib/node.js';
+import { eventually } from './lib/wait.js';
 
 const jobs = 100_000;
 const perBatch = 1000;
@@ -13,7 +14,7 @@ before(async () => {
   const batch = (at) =>
     node.call('POST', '/v1/jobs/batch', {
       jobs: Array.from({ length: perBatch }, (_, i) => ({
-        topic: `topic-${i % 20}`,
+        topic: `topic-${i % 120}`,
         id: `job-${at + i}`,
         url: `https://shop-${i % 50}.example/hooks`,
         delay: 3600 + ((at + i) % 86_400),
@@ -37,6 +38,19 @@ for (const path of ['/', '/jobs', '/topics', '/jobs?state=waiting&due_to=2h']) {
     assert.ok(best.rows < 200, `${path}: ${best.rows} rows`);
   });
 }
+
+test('of many topics, one is found by its name', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  const rows = (n) => eventually(`${n} topics`, async () => (await page.locator('tbody tr').count()) === n);
+  await go('/topics');
+  await page.getByText('20 more are not shown.').waitFor();
+  await rows(100);
+  await page.getByLabel('Find a topic').fill('topic-11');
+  await rows(11);
+  await page.getByLabel('Find a topic').fill('nowhere');
+  await page.getByText('No topic has this in its name.').waitFor();
+  await close();
+});
 
 async function load(path) {
   const { page, go, close } = await openPage(browser, node.base);

@@ -1,7 +1,7 @@
 /** Small things that are shown in many places. */
 import type { State } from '../api';
 import { now } from '../live';
-import { endpointOf, exact, relative, t } from '../text';
+import { count, endpointOf, exact, relative, t } from '../text';
 
 export function StateMark({ state }: { state: State }) {
   return (
@@ -38,6 +38,15 @@ export function Loading() {
       {t('loading')}
     </p>
   );
+}
+
+/** How many rows a list has at most that is not cut into pages by the API. */
+export const mostRows = 100;
+
+/** Says how many rows of such a list are left out. */
+export function More({ of }: { of: number }) {
+  if (of <= mostRows) return null;
+  return <p class="muted">{t('list.more', { n: count(of - mostRows) })}</p>;
 }
 
 export function Empty({ text }: { text: string }) {

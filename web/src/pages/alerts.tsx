@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayAdmin, mayChange, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
-import { Empty, Loading, Target, When } from '../components/marks';
+import { Empty, Loading, More, mostRows, Target, When } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { SendTest, TestCard } from '../components/send-test';
@@ -35,11 +35,13 @@ export function AlertsPage() {
         <>
           <section>
             <h2>{t('alert.now')}</h2>
-            {alerts.data.length > 0 ? <Firing alerts={alerts.data} /> : <Empty text={t('alert.quiet')} />}
+            {alerts.data.length > 0 ? <Firing alerts={alerts.data.slice(0, mostRows)} /> : <Empty text={t('alert.quiet')} />}
+            <More of={alerts.data.length} />
           </section>
           <section>
             <h2>{t('alert.rules')}</h2>
-            {rules.data.length > 0 ? <Rules rules={rules.data} alerts={alerts.data} /> : <Empty text={t('alert.none')} />}
+            {rules.data.length > 0 ? <Rules rules={rules.data.slice(0, mostRows)} alerts={alerts.data} /> : <Empty text={t('alert.none')} />}
+            <More of={rules.data.length} />
           </section>
         </>
       ) : (

@@ -41,7 +41,7 @@ function Card({ operation }: { operation: Operation }) {
       </div>
       <p>
         <a class="mono" href={address(['jobs'], filter)} data-page>
-          {written(filter)}
+          {written(filter) || t('bulk.everything')}
         </a>
       </p>
       <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={state === 'done' ? Math.max(1, estimate ?? matched) : matched} />

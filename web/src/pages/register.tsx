@@ -5,6 +5,7 @@ import { Area, Choice, Form, given, Group, headersOf, Input, Moment, retryOf, us
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
 import { navigate } from '../router';
+import { labelOf } from '../search';
 import { t } from '../text';
 
 /** The form's fields, as typed. */
@@ -13,6 +14,7 @@ const blank = {
   topic: '',
   id: '',
   biz_key: '',
+  labels: '',
   delay: '',
   at: '',
   body: '',
@@ -44,6 +46,7 @@ export function RegisterPage() {
         <Input {...field('topic', '/topic')} placeholder="default" />
         <Input {...field('id', '/id')} />
         <Input {...field('biz_key', '/biz_key')} />
+        <Input {...field('labels', '/labels')} wide placeholder="region:eu plan:team" />
       </Group>
       <Group title={t('register.when')}>
         <Input {...field('delay', '/delay')} placeholder="30m" />
@@ -81,15 +84,23 @@ export function RegisterPage() {
 
 /** What the form says, as the API wants it. Fields that are empty are left out. */
 function registration(draft: Draft): Registration {
-  const { at, expect, headers, steps, limit, body, url, ...plain } = draft;
+  const { at, expect, headers, steps, limit, body, url, labels, ...plain } = draft;
   const wanted: Registration = { url, ...given(plain) };
   if (at) wanted.at = new Date(at).toISOString();
   if (expect) wanted.expect = { body: expect };
   if (headers.trim()) wanted.headers = headersOf(headers);
+  if (labels.trim()) wanted.labels = labelsOf(labels);
   if (steps || limit) wanted.retry = retryOf(steps, limit);
   if (body) Object.assign(wanted, bodyOf(body));
   return wanted;
 }
+
+/** Labels as typed, apart from each other by spaces. */
+const labelsOf = (typed: string): Record<string, string> =>
+  typed
+    .split(/\s+/)
+    .filter(Boolean)
+    .reduce((all, label) => ({ ...all, ...labelOf(label) }), {});
 
 /** What is JSON is sent as JSON, everything else as text. */
 function bodyOf(typed: string): Pick<Registration, 'body' | 'body_text'> {

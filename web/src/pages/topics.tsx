@@ -1,30 +1,48 @@
+import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayAdmin, states, type TopicCounts } from '../api';
-import { Empty, Loading } from '../components/marks';
+import { Empty, Loading, More, mostRows } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
 import { count, t } from '../text';
 
+/** Of so many, one is found without searching. */
+const fewTopics = 12;
+
 export function TopicsPage() {
   const topics = useResource('topics', api.topics);
+  const [find, setFind] = useState('');
   return (
     <>
       <h1>{t('nav.topics')}</h1>
-      {mayAdmin.value && (
-        <div class="actions">
+      <div class="toolbar">
+        {(topics.data?.length ?? 0) > fewTopics && (
+          <input type="search" class="find" aria-label={t('topics.find')} placeholder={t('topics.find')} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
+        )}
+        {mayAdmin.value && (
           <a class="button" href="/topics?new" data-page>
             {t('topic.new')}
           </a>
-        </div>
-      )}
+        )}
+      </div>
       {topics.error && <ProblemNote error={topics.error} />}
-      {topics.data ? <TopicTable topics={topics.data} /> : !topics.error && <Loading />}
+      {topics.data ? <TopicTable topics={topics.data} find={find} /> : !topics.error && <Loading />}
     </>
   );
 }
 
-function TopicTable({ topics }: { topics: TopicCounts[] }) {
-  if (topics.length === 0) return <Empty text={t('topics.none')} />;
+function TopicTable({ topics, find }: { topics: TopicCounts[]; find: string }) {
+  const found = topics.filter(({ topic }) => topic.includes(find.trim()));
+  if (found.length === 0) return <Empty text={t(topics.length === 0 ? 'topics.none' : 'topics.noMatch')} />;
+  return (
+    <>
+      <Table topics={found.slice(0, mostRows)} />
+      <More of={found.length} />
+    </>
+  );
+}
+
+function Table({ topics }: { topics: TopicCounts[] }) {
   return (
     <table class="counts">
       <thead>
