@@ -31,6 +31,7 @@ func TestWrongAnswers(t *testing.T) {
 		return func(cmd []string) bool { return strings.EqualFold(cmd[0], name) }
 	}
 	const noTime = "does not begin with the time"
+	heads := list(text("0" + strings.Repeat(" ", progressFields-1)))
 	for _, c := range []struct {
 		call   string
 		of     func(cmd []string) bool
@@ -86,12 +87,16 @@ func TestWrongAnswers(t *testing.T) {
 		{"Carry", named("zrange"), list(text("lane")), "", store.ErrUnavailable},
 		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
 		{"Pop", named("client"), text("me"), "me", store.ErrUnavailable},
-		{"Claim", script(claimScript), list(now, number(1)), "claim answered 2 values", nil},
-		{"Claim", script(claimScript), list(now, number(2), number(2), text(""), text("")), "claim answered for job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, nothing, number(2), text(""), text("")), "claim answered for job 0 of 1", nil},
-		{"Settle", script(settleScript), list(now, number(0)), "settle answered 2 values for 1 jobs", nil},
+		{"Claim", script(claimScript), list(now, list(), number(1)), "claim answered 3 values", nil},
+		{"Claim", script(claimScript), list(now, heads, text("1"), number(2), number(1), text("")), "claim answered for job 0 of 1", nil},
+		{"Claim", script(claimScript), list(now, heads, number(2), number(2), number(1), text("")), "claim answered for job 2 of 1", nil},
+		{"Claim", script(claimScript), list(now, heads, nothing, number(2), number(1), text("")), "claim answered for job 0 of 1", nil},
+		{"Claim", script(claimScript), list(now, heads, number(1), number(2), number(2), text("")), "with head 2 of 1", nil},
+		{"Settle", script(settleScript), list(now, list(), number(0)), "settle answered 3 values for 1 jobs", nil},
+		{"Settle", script(settleScript), list(now, list(number(0)), number(0), number(0), text("")), "1 values for how jobs stand", nil},
+		{"Settle", script(settleScript), list(now, list(), number(0), number(1), text("")), "settle answered standing 1 of 0", nil},
 		{
-			"Settle", script(settleScript), list(now, text("0"), number(4), number(-1), number(-1), text(""), number(2), text("")),
+			"Settle", script(settleScript), list(now, list(), text("0"), number(0), text("")),
 			"settle answered string for a status", nil,
 		},
 		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
@@ -319,7 +324,7 @@ func TestSpoiledHead(t *testing.T) {
 	const registration, progress = 0, 1
 	spoiledHead(t, r, registration, "not a record")
 	spoiledHead(t, r, progress, "not a record")
-	spoiledHead(t, r, progress, "1 2"+strings.Repeat(" ", headFields-2)+"\nof another's uid")
+	spoiledHead(t, r, progress, "0"+strings.Repeat(" ", progressFields-1)+"\nof another's uid")
 }
 
 func spoiledHead(t *testing.T, r *testenv.Redis, part int, text string) {

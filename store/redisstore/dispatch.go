@@ -36,22 +36,23 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if err != nil {
 		return nil, err
 	}
-	if len(reply)%4 != 1 {
+	if len(reply)%4 != 2 {
 		return nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
 	now := sh.clock.observe(reply[0])
+	heads := decodeProgressHeads(reply[1])
 	out := make([]store.Claimed, 0, len(reply)/4)
-	for i := 1; i < len(reply); i += 4 {
+	for i := 2; i < len(reply); i += 4 {
 		at, _ := reply[i].(int64)
 		from, _ := reply[i+1].(int64)
-		progressHead, _ := reply[i+2].(string)
+		head, _ := reply[i+2].(int64)
 		registration, _ := reply[i+3].(string)
-		if at < 1 || int(at) > len(hints) {
-			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d", at, len(hints))
+		if at < 1 || int(at) > len(hints) || head < 1 || int(head) > len(heads) {
+			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d, with head %d of %d", at, len(hints), head, len(heads))
 		}
 		r, err := decodeRegistration(hints[at-1].Key(), registration)
 		if err == nil {
-			err = r.proceed(progressHead)
+			err = r.proceed(heads[head-1])
 		}
 		if err != nil {
 			// The others must not suffer; this one's lease lapses until it is
@@ -62,6 +63,17 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		out = append(out, store.Claimed{Job: r.Job, Now: now, From: job.State(from)})
 	}
 	return out, nil
+}
+
+// decodeProgressHeads reads the heads that claimed jobs share.
+func decodeProgressHeads(reply any) []progressHead {
+	texts, _ := reply.([]any)
+	heads := make([]progressHead, len(texts))
+	for i := range texts {
+		text, _ := texts[i].(string)
+		heads[i] = decodeProgressHead(text)
+	}
+	return heads
 }
 
 // Settle writes outcomes down, in one script call for each shard and batch.
@@ -134,49 +146,63 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	if err != nil {
 		return err
 	}
-	if len(reply) != 1+7*len(batch) {
+	if len(reply) != 2+3*len(batch) {
 		return fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
 	}
-	now := sh.clock.observe(reply[0])
+	standings, err := decodeStandings(reply[1], sh.clock.observe(reply[0]))
+	if err != nil {
+		return err
+	}
 	for n, i := range batch {
-		var err error
-		if out[i], err = settled(reply[1+7*n:1+7*n+7], now); err != nil {
+		if out[i], err = settled(reply[2+3*n:2+3*n+3], standings); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func settled(reply []any, now job.Instant) (store.Settled, error) {
+// decodeStandings reads how settled jobs stand; the first is for those that are
+// not.
+func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
+	const fields = 5
+	values, _ := reply.([]any)
+	if len(values)%fields != 0 {
+		return nil, fmt.Errorf("redisstore: settle answered %d values for how jobs stand", len(values))
+	}
+	all := append(make([]store.Settled, 0, 1+len(values)/fields), store.Settled{Now: now})
+	for ; len(values) > 0; values = values[fields:] {
+		state, _ := values[0].(int64)
+		next, _ := values[1].(int64)
+		ended, _ := values[2].(int64)
+		reason, _ := values[3].(string)
+		version, _ := values[4].(int64)
+		all = append(all, store.Settled{
+			To: job.State(state), NextAt: job.Instant(max(next, 0)), EndedAt: job.Instant(max(ended, 0)),
+			Reason: reason, Now: now, Version: uint64(version),
+		})
+	}
+	return all, nil
+}
+
+// settled reads the answer for one job.
+func settled(reply []any, standings []store.Settled) (store.Settled, error) {
 	status, ok := reply[0].(int64)
 	if !ok {
 		return store.Settled{}, fmt.Errorf("redisstore: settle answered %T for a status", reply[0])
 	}
-	state, _ := reply[1].(int64)
-	next, _ := reply[2].(int64)
-	ended, _ := reply[3].(int64)
-	reason, _ := reply[4].(string)
-	r := store.Settled{Now: now}
+	standing, _ := reply[1].(int64)
+	if standing < 0 || int(standing) >= len(standings) {
+		return store.Settled{}, fmt.Errorf("redisstore: settle answered standing %d of %d", standing, len(standings)-1)
+	}
+	r := standings[standing]
 	switch status {
 	case 2:
 		r.Status = store.Stale
-		return r, nil
 	case 3:
 		r.Status = store.Missing
-		return r, nil
 	}
 	r.Repeated = status == 1
-	r.To = job.State(state)
-	r.Reason = reason
-	if next >= 0 {
-		r.NextAt = job.Instant(next)
-	}
-	if ended >= 0 {
-		r.EndedAt = job.Instant(ended)
-	}
-	version, _ := reply[5].(int64)
-	r.Version = uint64(version)
-	if uid, _ := reply[6].(string); len(uid) == uidLen {
+	if uid, _ := reply[2].(string); len(uid) == uidLen {
 		r.UID = ulid.ULID([]byte(uid)).String()
 	}
 	return r, nil

@@ -10,131 +10,123 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// The fields of a head, in their order. That of a progress has all of them, that
-// of a registration those before fieldState, or the first two.
-const (
-	fieldCreated = iota
-	fieldDue
-	fieldExpires
-	fieldTimeout
-	fieldState
-	fieldCancel
-	fieldAttempts
-	fieldSnoozes
-	fieldLapses
-	fieldToken
-	fieldVersion
-	fieldNext
-	fieldEnded
-	fieldLogs
-	fieldNonce
-	fieldReason
-	fieldMark
-	headFields
-)
-
-// absent is what a field means that is empty, where that is not 0. An empty
-// fieldNext is as fieldDue.
-var absent = [fieldNonce]int64{fieldExpires: none, fieldVersion: 1, fieldEnded: none}
-
-// none is no time; in writing a sign, where empty means something else.
-const (
-	none     = math.MinInt64
-	noneSign = "-"
-)
-
-// head is a head taken apart.
-type head struct {
-	n                   [fieldNonce]int64
-	nonce, reason, mark string
+// registeredHead is the head of a registration. Times are milliseconds, due and
+// expires after created.
+type registeredHead struct {
+	created, due int64
+	expires      int64 // or never
+	timeout      int64 // 0: none of its own
 }
 
-// append appends the first so many fields in writing.
-func (h *head) append(b []byte, fields int) []byte {
-	for i := range fields {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		switch i {
-		case fieldNonce:
-			b = append(b, h.nonce...)
-		case fieldReason:
-			b = append(b, h.reason...)
-		case fieldMark:
-			b = append(b, h.mark...)
-		default:
-			b = h.appendNumber(b, i)
-		}
+const never = math.MinInt64
+
+func (h *registeredHead) append(b []byte) []byte {
+	b = strconv.AppendInt(b, h.created, 10)
+	b = strconv.AppendInt(append(b, ' '), h.due, 10)
+	if h.expires == never && h.timeout == 0 {
+		return b
+	}
+	b = append(b, ' ')
+	if h.expires != never {
+		b = strconv.AppendInt(b, h.expires, 10)
+	}
+	b = append(b, ' ')
+	if h.timeout != 0 {
+		b = strconv.AppendInt(b, h.timeout, 10)
 	}
 	return b
 }
 
-func (h *head) appendNumber(b []byte, field int) []byte {
-	n, empty := h.n[field], absent[field]
-	if field == fieldNext {
-		empty = h.n[fieldDue]
+func decodeRegisteredHead(text string) (h registeredHead, err error) {
+	fields := strings.Split(text, " ")
+	if len(fields) != 2 && len(fields) != 4 {
+		return h, fmt.Errorf("%d fields in its head", len(fields))
 	}
-	switch {
-	case n == empty && field > fieldDue:
-		return b
-	case n == none:
-		return append(b, noneSign...)
+	h.expires = never
+	for i, n := range []*int64{&h.created, &h.due, &h.expires, &h.timeout}[:len(fields)] {
+		if i >= 2 && fields[i] == "" {
+			continue
+		}
+		if *n, err = strconv.ParseInt(fields[i], 10, 64); err != nil {
+			return h, err
+		}
 	}
-	return strconv.AppendInt(b, n, 10)
+	return h, nil
 }
 
-func decodeHead(text string) (h head, fields int, err error) {
-	h.n = absent
+// The fields of the head of a progress, in their order; render in
+// lua/prelude.lua. All but the last three are numbers.
+const (
+	fieldState = iota
+	fieldToken
+	fieldVersion
+	fieldCancel
+	fieldAttempts
+	fieldSnoozes
+	fieldLapses
+	fieldNext
+	fieldEnded
+	fieldExpires // for scripts
+	fieldLogs
+	fieldNonce
+	fieldReason
+	fieldMark
+	progressFields
+)
+
+// progressHead is the head of a progress. A field that has its usual value is
+// empty in writing; version 1 and 0 of the others.
+type progressHead struct {
+	n                   [fieldNonce]int64
+	nonce, reason, mark string
+	err                 error // it cannot be read
+}
+
+// fresh is the head of a job to which nothing has happened.
+var fresh = progressHead{n: [fieldNonce]int64{fieldVersion: 1}}
+
+func (h *progressHead) append(b []byte) []byte {
+	for field, n := range h.n {
+		if n != fresh.n[field] || field == fieldState {
+			b = strconv.AppendInt(b, n, 10)
+		}
+		b = append(b, ' ')
+	}
+	b = append(append(b, h.nonce...), ' ')
+	b = append(append(b, h.reason...), ' ')
+	return append(b, h.mark...)
+}
+
+func decodeProgressHead(text string) progressHead {
+	h := fresh
+	fields := 0
 	for more := true; more; fields++ {
 		var field string
 		field, text, more = strings.Cut(text, " ")
-		switch {
-		case fields == fieldNonce:
+		switch fields {
+		case fieldNonce:
 			h.nonce = field
-		case fields == fieldReason:
+		case fieldReason:
 			h.reason = field
-		case fields == fieldMark:
+		case fieldMark:
 			h.mark = field
-		case fields >= headFields:
-			return h, fields, errors.New("too many fields in its head")
-		case field == "" && fields == fieldNext:
-			h.n[fieldNext] = h.n[fieldDue]
-		case field == noneSign && fields == fieldNext:
-			h.n[fieldNext] = none
-		case field != "" || fields <= fieldDue:
-			v, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				return h, fields, err
+		case progressFields:
+			h.err = errors.New("too many fields in the head of its progress")
+			return h
+		default:
+			if field == "" {
+				continue
 			}
-			h.n[fields] = v
+			if h.n[fields], h.err = strconv.ParseInt(field, 10, 64); h.err != nil {
+				return h
+			}
 		}
 	}
-	return h, fields, nil
-}
-
-// decodeRegistered reads the head of a registration.
-func decodeRegistered(text string) (head, error) {
-	h, fields, err := decodeHead(text)
-	if err == nil && fields != fieldDue+1 && fields != fieldState {
-		err = fmt.Errorf("%d fields in its head", fields)
+	if fields != progressFields {
+		h.err = fmt.Errorf("%d fields in the head of its progress", fields)
 	}
-	h.n[fieldNext] = h.n[fieldDue]
-	return h, err
-}
-
-// decodeProgressed reads the head of a progress.
-func decodeProgressed(text string) (head, error) {
-	h, fields, err := decodeHead(text)
-	if err == nil && fields != headFields {
-		err = fmt.Errorf("%d fields in the head of its progress", fields)
-	}
-	return h, err
+	return h
 }
 
 // instant is the time in a field.
-func (h *head) instant(field int) job.Instant {
-	if h.n[field] == none {
-		return 0
-	}
-	return job.Instant(h.n[fieldCreated] + h.n[field])
-}
+func (h *progressHead) instant(field int) job.Instant { return job.Instant(h.n[field]) }

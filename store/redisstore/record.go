@@ -77,45 +77,45 @@ func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 
 // encode is the record in writing.
 func (r *record) encode() (raw, error) {
-	h := r.head()
-	body, err := encodeBody(r.UID, &r.Spec, h.n[fieldDue], h.n[fieldExpires])
+	registered, since := r.heads()
+	body, err := encodeBody(r.UID, &r.Spec, registered.due, registered.expires)
 	if err != nil {
 		return raw{}, err
 	}
-	fields := fieldState
-	if h.n[fieldExpires] == none && h.n[fieldTimeout] == 0 {
-		fields = fieldDue + 1
-	}
-	b := append(h.append(make([]byte, 0, 64+len(body)), fields), '\n')
+	b := append(registered.append(make([]byte, 0, 64+len(body))), '\n')
 	w := raw{registration: string(append(b, body...))}
-	b = h.append(make([]byte, 0, 128+len(r.log)), headFields)
-	if start := h.append(nil, fieldState); len(r.log) > 0 || len(bytes.TrimRight(b, " ")) > len(start) {
-		b = append(append(b, '\n'), body[:uidLen]...)
+	if len(r.log) > 0 || since != r.untouched() {
+		b = append(since.append(make([]byte, 0, 128+len(r.log))), '\n')
+		b = append(b, body[:uidLen]...)
 		w.progress = string(append(b, r.log...))
 	}
 	return w, nil
 }
 
-func (r *record) head() head {
-	h := head{nonce: r.nonce, reason: r.Reason, mark: r.mark}
-	h.n = [fieldNonce]int64{
-		fieldCreated: int64(r.CreatedAt), fieldDue: int64(r.DueAt - r.CreatedAt), fieldExpires: r.since(r.ExpiresAt),
-		fieldTimeout: millis(r.Spec.Timeout), fieldState: int64(r.State), fieldAttempts: int64(r.Attempts),
-		fieldSnoozes: int64(r.Snoozes), fieldLapses: int64(r.Lapses), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
-		fieldNext: r.since(r.NextAt), fieldEnded: r.since(r.EndedAt), fieldLogs: int64(r.logs),
+func (r *record) heads() (registeredHead, progressHead) {
+	registered := registeredHead{
+		created: int64(r.CreatedAt), due: int64(r.DueAt - r.CreatedAt), expires: never, timeout: millis(r.Spec.Timeout),
+	}
+	if r.ExpiresAt != 0 {
+		registered.expires = int64(r.ExpiresAt - r.CreatedAt)
+	}
+	since := progressHead{nonce: r.nonce, reason: r.Reason, mark: r.mark}
+	since.n = [fieldNonce]int64{
+		fieldState: int64(r.State), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
+		fieldAttempts: int64(r.Attempts), fieldSnoozes: int64(r.Snoozes), fieldLapses: int64(r.Lapses),
+		fieldNext: int64(r.NextAt), fieldEnded: int64(r.EndedAt), fieldExpires: int64(r.ExpiresAt), fieldLogs: int64(r.logs),
 	}
 	if r.CancelRequested {
-		h.n[fieldCancel] = 1
+		since.n[fieldCancel] = 1
 	}
-	return h
+	return registered, since
 }
 
-// since is a time as the head keeps it, which may be before the job was created.
-func (r *record) since(t job.Instant) int64 {
-	if t == 0 {
-		return none
-	}
-	return int64(t - r.CreatedAt)
+// untouched is the head of the job's progress if nothing has happened to it.
+func (r *record) untouched() progressHead {
+	h := fresh
+	h.n[fieldNext], h.n[fieldExpires] = int64(r.DueAt), int64(r.ExpiresAt)
+	return h
 }
 
 var errRecord = fmt.Errorf("redisstore: unreadable record: %w", store.ErrUnreadable)
@@ -134,7 +134,7 @@ func decodeRecord(key job.Key, w raw) (*record, error) {
 		return nil, fmt.Errorf("%w of %s: its progress is another job's", errRecord, key)
 	}
 	r.log = []byte(rest[uidLen:])
-	return r, r.proceed(text)
+	return r, r.proceed(decodeProgressHead(text))
 }
 
 // decodeRegistration reads a job to which nothing has happened.
@@ -143,7 +143,7 @@ func decodeRegistration(key job.Key, registration string) (*record, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w of %s: no head", errRecord, key)
 	}
-	h, err := decodeRegistered(text)
+	h, err := decodeRegisteredHead(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
@@ -151,35 +151,37 @@ func decodeRegistration(key job.Key, registration string) (*record, error) {
 		return nil, fmt.Errorf("%w of %s: cut short", errRecord, key)
 	}
 	uid := []byte(rest[:uidLen])
-	r := &record{Job: job.Job{Key: key, UID: ulid.ULID(uid).String()}, uid: uid}
-	r.stand(&h)
+	due := job.Instant(h.created + h.due)
+	r := &record{uid: uid, Job: job.Job{
+		Key: key, UID: ulid.ULID(uid).String(), Version: 1, CreatedAt: job.Instant(h.created), DueAt: due, NextAt: due,
+	}}
+	if h.expires != never {
+		r.ExpiresAt = job.Instant(h.created + h.expires)
+	}
 	if err := decodeSpec(rest[uidLen:], &h, &r.Spec); err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
 	return r, nil
 }
 
-// proceed puts the job where the head of its progress says that it stands.
-func (r *record) proceed(progressHead string) error {
-	h, err := decodeProgressed(progressHead)
-	if err != nil {
-		return fmt.Errorf("%w of %s: %w", errRecord, r.Key, err)
+// proceed puts the job where its progress says that it stands.
+func (r *record) proceed(h progressHead) error {
+	if h.err != nil {
+		return fmt.Errorf("%w of %s: %w", errRecord, r.Key, h.err)
 	}
-	r.stand(&h)
-	return nil
-}
-
-func (r *record) stand(h *head) {
 	r.State, r.CancelRequested = job.State(h.n[fieldState]), h.n[fieldCancel] == 1
 	r.Attempts, r.Snoozes, r.Lapses = int(h.n[fieldAttempts]), int(h.n[fieldSnoozes]), int(h.n[fieldLapses])
 	r.Token, r.Version = uint64(h.n[fieldToken]), uint64(h.n[fieldVersion])
-	r.CreatedAt, r.DueAt = job.Instant(h.n[fieldCreated]), job.Instant(h.n[fieldCreated]+h.n[fieldDue])
-	r.NextAt, r.ExpiresAt, r.EndedAt = h.instant(fieldNext), h.instant(fieldExpires), h.instant(fieldEnded)
+	if h.n[fieldNext] != 0 || r.State.Final() {
+		r.NextAt = h.instant(fieldNext)
+	}
+	r.EndedAt = h.instant(fieldEnded)
 	r.nonce, r.mark, r.logs = h.nonce, h.mark, int(h.n[fieldLogs])
 	// An unfinished job's is of its last settlement, for a repetition of that.
 	if r.State.Final() {
 		r.Reason = h.reason
 	}
+	return nil
 }
 
 // attempts decodes the log.

@@ -33,7 +33,7 @@ func drawJob(t *rapid.T) job.Job {
 			Timeout: time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "timeout")) * time.Millisecond,
 		},
 		State:     job.State(rapid.IntRange(0, int(job.Expired)).Draw(t, "state")),
-		CreatedAt: created, DueAt: later("due"), NextAt: later("next"), ExpiresAt: later("expires"), EndedAt: later("ended"),
+		CreatedAt: created, DueAt: later("due"), NextAt: created + 1, ExpiresAt: later("expires"), EndedAt: later("ended"),
 		Attempts: rapid.IntRange(0, 2000).Draw(t, "attempts"), Snoozes: rapid.IntRange(0, 100).Draw(t, "snoozes"),
 		Lapses: rapid.IntRange(0, 10).Draw(t, "lapses"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
 		Version: rapid.Uint64Range(0, 1<<40).Draw(t, "version"), CancelRequested: rapid.Bool().Draw(t, "cancel"),
@@ -41,6 +41,7 @@ func drawJob(t *rapid.T) job.Job {
 	switch rapid.IntRange(0, 2).Draw(t, "when") {
 	case 0: // as it is registered
 		j.DueAt = created.Add(j.Spec.When.Delay)
+		j.NextAt = j.DueAt
 	case 1:
 		j.Spec.When = job.When{At: created + 1}
 	}
@@ -53,6 +54,7 @@ func drawJob(t *rapid.T) job.Job {
 	j.Spec.BodyForm = job.BodyForm(rapid.IntRange(0, 9).Draw(t, "form"))
 	j.Spec.ContentType = rapid.SampledFrom([]string{"", "application/json", "text/plain; charset=utf-8", "a/b"}).Draw(t, "type")
 	if j.State.Final() {
+		j.NextAt = 0
 		j.Reason = rapid.SampledFrom([]string{"", job.ReasonGone, job.ReasonTTL}).Draw(t, "reason")
 	}
 	if rapid.Bool().Draw(t, "retry") {
@@ -200,7 +202,7 @@ func FuzzDecodeRecord(f *testing.F) {
 	f.Add(waiting, "")
 	f.Add("1 0\n0123456789abcdef\x40\x00\x01\x80\x00", "")
 	f.Add("1 0  9223372036854775807\n0123456789abcdef\x00\x00\x00", "")
-	f.Add(waiting, "1 0           9223372036854775807   \n0123456789abcdef1 -1\n")
+	f.Add(waiting, "1          9223372036854775807   \n0123456789abcdef1 -1\n")
 	f.Fuzz(func(_ *testing.T, registration, progress string) {
 		r, err := decodeRecord(job.Key{Topic: "t", ID: "i"}, raw{registration, progress})
 		if err != nil {

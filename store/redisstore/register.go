@@ -66,7 +66,7 @@ func newJobOf(r *store.Registration) (newJob, error) {
 	}
 	due, ttl, timeout := j.due, millis(r.Spec.TTL), millis(r.Spec.Timeout)
 	if at := int64(r.Spec.When.At); at != 0 {
-		j.due, due = -at, none
+		j.due, due = -at, -1
 	}
 	if ttl > 0 || timeout > 0 {
 		j.terms = orEmpty(ttl) + " " + orEmpty(timeout)

@@ -79,8 +79,8 @@ var (
 	errSpec = errors.New("unreadable spec")
 )
 
-// decodeSpec is the reverse; h is the record's head.
-func decodeSpec(text string, h *head, s *job.Spec) error {
+// decodeSpec is the reverse; h is the head of the registration.
+func decodeSpec(text string, h *registeredHead, s *job.Spec) error {
 	if text == "" {
 		return errSpec
 	}
@@ -120,13 +120,13 @@ func decodeSpec(text string, h *head, s *job.Spec) error {
 		s.When.At = job.Instant(at)
 	}
 	if flags&headDelay != 0 {
-		s.When.Delay = time.Duration(h.n[fieldDue]) * time.Millisecond
+		s.When.Delay = time.Duration(h.due) * time.Millisecond
 	}
 	if flags&headTTL != 0 {
-		s.TTL = time.Duration(h.n[fieldExpires]) * time.Millisecond
+		s.TTL = time.Duration(h.expires) * time.Millisecond
 	}
 	if s.Timeout == 0 {
-		s.Timeout = time.Duration(h.n[fieldTimeout]) * time.Millisecond
+		s.Timeout = time.Duration(h.timeout) * time.Millisecond
 	}
 	return nil
 }

@@ -5,7 +5,7 @@
 --
 -- Records are read with one command for each page before anything is decided, and
 -- what changes is written with one command for each key at the end.
-local registrations, progresses = {}, {} -- by topic/id; false for none
+local registrations, progresses = {}, {} -- by the field of the progress; false for none
 
 -- batch gives the jobs, and what the numbers of pages and indexes stand for. It
 -- reads their progress, and their registrations only if these are wanted.
@@ -23,32 +23,33 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
   end
   for a = fixed_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
-    local name = lane.prefix .. id
-    local field = progress_field(name)
-    jobs[#jobs + 1] = { id = id, name = name, field = field, lane = lane, page = page, args = a + 2, score = nil }
-    local of = wanted[page]
-    if not of then
-      of = { names = {}, fields = {} }
-      wanted[page] = of
+    local field = progress_field(lane.prefix .. id)
+    jobs[#jobs + 1] = { id = id, field = field, lane = lane, page = page, args = a + 2, score = nil }
+    local fields = wanted[page]
+    if not fields then
+      fields = {}
+      wanted[page] = fields
     end
-    of.names[#of.names + 1] = name
-    of.fields[#of.fields + 1] = field
+    fields[#fields + 1] = field
     if registrations_too then
-      of.fields[#of.fields + 1] = name
+      fields[#fields + 1] = lane.prefix .. id
     end
   end
-  for page, of in pairs(wanted) do
-    local found, at = redis.call('HMGET', page, unpack(of.fields)), 1
-    for _, name in ipairs(of.names) do
-      progresses[name] = found[at]
-      at = at + 1
+  for page, fields in pairs(wanted) do
+    local found = redis.call('HMGET', page, unpack(fields))
+    for n = 1, #fields, registrations_too and 2 or 1 do
+      progresses[fields[n]] = found[n]
       if registrations_too then
-        registrations[name] = found[at]
-        at = at + 1
+        registrations[fields[n]] = found[n + 1]
       end
     end
   end
   return jobs, others
+end
+
+-- name_of is topic/id.
+local function name_of(j)
+  return j.lane.prefix .. j.id
 end
 
 -- read_scores gives each job its score in its lane's bucket, nil for none.
@@ -88,18 +89,18 @@ local function write(command, key, a, b)
 end
 
 local function write_registration(j, registration)
-  registrations[j.name] = registration
-  write('HSET', j.page, j.name, registration)
+  registrations[j.field] = registration
+  write('HSET', j.page, name_of(j), registration)
 end
 
 local function write_progress(j, progress)
-  progresses[j.name] = progress
+  progresses[j.field] = progress
   write('HSET', j.page, j.field, progress)
 end
 
 local function forget_record(j)
-  registrations[j.name], progresses[j.name] = false, false
-  write('HDEL', j.page, j.name, j.field)
+  registrations[j.field], progresses[j.field] = false, false
+  write('HDEL', j.page, name_of(j), j.field)
 end
 
 local function write_all()

@@ -1,82 +1,36 @@
 -- Shared by every script. Go puts the numbers of the states above this text.
 --
 -- A job's record is two fields of a page, which is a hash. What was asked for stands
--- under topic/id, "<head>\n<uid><spec>", and is not written again unless a client
--- changes it. What has happened since, if anything, stands under topic/id+,
--- "<head>\n<uid><log>": its progress. So bodies are not handled over and over.
--- Heads are text, so that they can be read with HGET; scripts never look behind
--- them but for the uid. Their fields stand in the order of render: all of them in
--- that of the progress, which counts if there is one; the first four in that of
--- the registration, or two, without a TTL or a timeout.
--- Times are milliseconds after created, or before. An empty field is the usual
--- value: 0; 1 for version; due for next, whose NONE is a sign; none for expires and ended.
+-- under topic/id: "<head>\n<uid><spec>", its registration, which is not written again
+-- unless a client changes it. What has happened since, if anything, stands under
+-- topic/id+: "<head>\n<uid><log>", its progress. So bodies are not handled over and
+-- over. Heads are text, so that they can be read with HGET; scripts never look behind
+-- them but for the uid.
+--
+-- A registration's head is "<created> <due>", or with a TTL or a timeout
+-- "<created> <due> <expires> <timeout>": due and expires in ms after created (empty
+-- for none), or before.
+--
+-- A progress's head has the fields of render. Times are ms since 1970. An empty field
+-- is the usual value: 0; 1 for version; none for times; but next, the time of the next
+-- attempt, is then when the job was due at first, unless it has ended. Jobs that are
+-- claimed or settled together mostly have the same head, which is read and written
+-- once for all of them.
 --
 -- A bucket's entry is scored by when it next needs attention, with its state in
 -- the fraction: ms + state/4. Entries that are out (ready or running) are shifted
 -- below zero by BASE, so that how many there are, and which of them lapsed, are
 -- both one look at the ZSET.
 local BASE = 10000000000000
--- Fields of a head as parse gives them; TRIES is three: attempts, snoozes, lapses.
--- BODY is where the uid starts.
-local CREATED, DUE, EXPIRES, TIMEOUT, STATE, CANCEL, TRIES, TOKEN, VERSION, NEXT, ENDED, LOGS, NONCE, REASON, MARK, BODY =
-  1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16
-local NONE = '-'
-local SHORT = '^(%d+) (%-?%d+)\n()'
-local LONG = '^(%d+) (%-?%d+) (%-?%d*) (%d*)\n()'
-local PROGRESS = '^(%d+) (%-?%d+) (%-?%d*) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%-?%d*) (%-?%d*) (%d*) (%S*) (%S*) (%S*)\n()'
+local SHORT = '^%d+ %-?%d+\n(................)' -- the uid
+local LONG = '^(%d+) %-?%d+ (%-?%d*) (%d*)\n(................)'
+local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
 
 local micros = 0 -- of the second: as good as a random number
 local function now_ms()
   local t = redis.call('TIME')
   micros = tonumber(t[2])
   return t[1] * 1000 + math.floor(micros / 1000)
-end
-
--- progress_field is where the progress of a job named topic/id is: no name holds
--- the sign.
-local function progress_field(name)
-  return name .. '+'
-end
-
--- parse_progress reads the head of a job's progress, all but the state and the
--- body's place as text. It gives nil for what is none.
-local function parse_progress(progress)
-  local h = { string.match(progress, PROGRESS) }
-  if not h[BODY] then
-    return nil
-  end
-  h[STATE] = tonumber(h[STATE]) or WAITING
-  return h
-end
-
--- uid_of is the uid in a registration or a progress whose head is h.
-local function uid_of(h, part)
-  return string.sub(part, h[BODY], h[BODY] + 15)
-end
-
--- parse reads the head of a job from its registration and its progress, of
--- which either may be missing. It gives nil for what is no record.
-local function parse(registration, progress)
-  if not registration then
-    return nil
-  end
-  local expires, timeout = '', ''
-  local created, due, body = string.match(registration, SHORT)
-  if not body then
-    created, due, expires, timeout, body = string.match(registration, LONG)
-  end
-  if not body then
-    return nil
-  end
-  local h = { created, due, expires, timeout, WAITING, '', '  ', '', '', '', '', '', '', '', '', body }
-  if progress then
-    local since = parse_progress(progress)
-    if not since or uid_of(since, progress) ~= uid_of(h, registration) then
-      return nil
-    end
-    return since
-  end
-  return h
 end
 
 -- text is a whole number as text, which many jobs of a batch share: Lua would
@@ -91,18 +45,87 @@ local function text(n)
   return t
 end
 
--- render gives the head of a progress.
-local function render(h)
-  local state = h[STATE]
-  h[STATE] = text(state)
-  local head = table.concat(h, ' ', CREATED, MARK)
-  h[STATE] = state
-  return head
-end
-
 -- number is a field as a number.
 local function number(field, usual)
   return tonumber(field) or usual
+end
+
+-- progress_field is where the progress of a job named topic/id is: no name holds
+-- the sign.
+local function progress_field(name)
+  return name .. '+'
+end
+
+-- render gives a head its text.
+local function render(h)
+  h.text = table.concat({
+    text(h.state), h.token, h.version, h.cancel, h.tries, h.next, h.ended, h.expires, h.logs, h.nonce, h.reason, h.mark,
+  }, ' ')
+  return h
+end
+
+-- changed gives a copy of a head with new values for some of its fields.
+local function changed(h, with)
+  local new = {}
+  for _, from in ipairs({ h, with }) do
+    for field, value in pairs(from) do
+      new[field] = value
+    end
+  end
+  return render(new)
+end
+
+-- FRESH is the head of a job to which nothing has happened.
+local FRESH = render({
+  state = WAITING, token = '', version = '', cancel = '', tries = '  ', next = '', ended = '', expires = '', logs = '',
+  nonce = '', reason = '', mark = '',
+})
+
+-- head_of reads the head of a progress: all but the state as text, tries is
+-- attempts, snoozes and lapses. It gives false for what is no progress. Heads may
+-- be those of several jobs, so none is changed.
+local heads = {}
+local function head_of(progress)
+  local written = string.match(progress, '^[^\n]*')
+  local h = heads[written]
+  if h == nil then
+    local state, token, version, cancel, tries, next, ended, expires, logs, nonce, reason, mark = string.match(written, PROGRESS)
+    h = mark and {
+      state = tonumber(state), token = token, version = version, cancel = cancel, tries = tries, next = next, ended = ended,
+      expires = expires, logs = logs, nonce = nonce, reason = reason, mark = mark, text = written,
+    } or false
+    heads[written] = h
+  end
+  return h
+end
+
+-- uid_of is the uid in a progress whose head is h.
+local function uid_of(h, progress)
+  return string.sub(progress, #h.text + 2, #h.text + 17)
+end
+
+-- parse gives head and uid of a job, of which a part may be missing, and its timeout
+-- if it has one of its own. It gives nil for what is no record.
+local function parse(registration, progress)
+  if not registration then
+    return nil
+  end
+  local uid, created, expires, timeout = string.match(registration, SHORT), nil, '', ''
+  if not uid then
+    created, expires, timeout, uid = string.match(registration, LONG)
+  end
+  if not uid then
+    return nil
+  elseif progress then
+    local h = head_of(progress)
+    if not h or uid_of(h, progress) ~= uid then
+      return nil
+    end
+    return h, uid, tonumber(timeout)
+  elseif expires ~= '' then
+    return changed(FRESH, { expires = text(created + expires) }), uid, tonumber(timeout)
+  end
+  return FRESH, uid, tonumber(timeout)
 end
 
 -- place takes a bucket's score apart: the state, and the time that it stands for.

@@ -48,7 +48,7 @@ end
 
 local created = text(now) .. ' '
 for n, j in ipairs(jobs) do
-  local registration, progress, a = registrations[j.name], progresses[j.name], j.args
+  local registration, progress, a = registrations[j.field], progresses[j.field], j.args
   local existing = registration or progress
   local refused = not existing and refusal(j.lane.topic)
   if existing then
@@ -70,7 +70,7 @@ for n, j in ipairs(jobs) do
     write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
     if biz then
       check(biz)
-      write('ZADD', biz, '0', j.name)
+      write('ZADD', biz, '0', name_of(j))
     end
     count(j.lane.name, WAITING, 1)
     look_at(j.lane.name, now + wake)

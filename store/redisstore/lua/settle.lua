@@ -4,79 +4,105 @@
 --      jobs may share: to delay if_cancelled tries (attempts snoozes lapses) reason, then for each job:
 --      token outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 --      dead (number of its group of dead letters, 0 unless to is dead)
--- Returns now, then for each job: 0 applied, 1 applied by an earlier run,
---   2 stale, 3 missing; and for 0 and 1 what stands there: state, next, ended, reason, version, uid.
+-- Returns now, how jobs stand (state, next, ended, reason and version; -1 for no time), then for each job
+--   0 applied, 1 applied by an earlier run, 2 stale, 3 missing, and for 0 and 1 the number of how it stands
+--   (from 1), and its uid.
 local lanes, counts, out, held, deads, places, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
-local reply = { now }
+local standings = {}
+local reply = { now, standings }
 local emptied = {}
 local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 
+local numbers = {}
 local function answer(status, h, progress)
+  local standing = 0
+  if h then
+    standing = numbers[h]
+    if not standing then
+      local i = #standings
+      standing = i / 5 + 1
+      numbers[h] = standing
+      standings[i + 1], standings[i + 2], standings[i + 3], standings[i + 4], standings[i + 5] =
+        h.state, tonumber(h.next) or -1, tonumber(h.ended) or -1, h.reason, tonumber(h.version)
+    end
+  end
   local i = #reply
-  if not h then
-    reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5], reply[i + 6], reply[i + 7] = status, 0, -1, -1, '', 0, ''
-    return
-  end
-  local next, ended = -1, -1
-  if h[ENDED] ~= '' then
-    ended = h[CREATED] + h[ENDED]
-  else
-    next = h[CREATED] + number(h[NEXT], h[DUE])
-  end
-  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4], reply[i + 5], reply[i + 6], reply[i + 7] =
-    status, h[STATE], next, ended, h[REASON], tonumber(h[VERSION]), uid_of(h, progress)
+  reply[i + 1], reply[i + 2], reply[i + 3] = status, standing, h and uid_of(h, progress) or ''
 end
 
--- rewritten is the progress with its new head and the attempt appended, and the
--- oldest dropped when there are too many. rest is uid and log, next is when the
--- job goes on.
-local function rewritten(h, rest, attempt, next)
+-- settled is the head that an outcome gives to jobs with the head h, of which some
+-- have an attempt to be logged.
+local function settled(h, outcome, logged)
+  local successors = logged and outcome.logged or outcome.unlogged
+  local new = successors[h]
+  if new then
+    return new
+  end
+  local to, reason = outcome.to, outcome.reason
+  if h.cancel == '1' and outcome.if_cancelled ~= to then
+    to, reason = outcome.if_cancelled, reason_cancelled
+  end
+  local next, ended, logs = '', '', h.logs
+  if to >= FINAL then
+    ended = text(now)
+  else
+    next = text(now + outcome.delay)
+  end
+  if logged then
+    logs = text(math.min(number(logs, 0) + 1, max_log))
+  end
+  new = changed(h, {
+    state = to, tries = outcome.tries, reason = reason, nonce = SETTLED, version = text(number(h.version, 1) + 1),
+    next = next, ended = ended, logs = logs,
+  })
+  successors[h] = new
+  return new
+end
+
+-- rewritten is a progress with its new head and the attempt appended, and the
+-- oldest dropped when there are too many.
+local function rewritten(progress, h, new, attempt)
+  local rest = string.sub(progress, #h.text + 2)
   if attempt == '' then
-    return render(h) .. '\n' .. rest
+    return new.text .. '\n' .. rest
   end
-  local logs = number(h[LOGS], 0)
-  if logs >= max_log then
-    local len, from = string.match(rest, '^%-?%d+ (%d+)\n()', 17)
+  if number(h.logs, 0) >= max_log then
+    local len, from = string.match(rest, '^%d+ (%d+)\n()', 17)
     rest = string.sub(rest, 1, 16) .. string.sub(rest, from + len)
-    logs = logs - 1
   end
-  h[LOGS] = text(logs + 1)
-  return render(h) .. '\n' .. rest .. text(next) .. ' ' .. text(#attempt) .. '\n' .. attempt
+  return new.text .. '\n' .. rest .. (new.next == '' and '0' or new.next) .. ' ' .. text(#attempt) .. '\n' .. attempt
 end
 
 -- finish stores a job that has ended.
-local function finish(j, h, rest, attempt, biz, dead)
-  local lane, state = j.lane, h[STATE]
-  h[NEXT], h[ENDED] = NONE, text(now - h[CREATED])
+local function finish(j, h, progress, biz, dead)
+  local lane, state = j.lane, h.state
   write('ZREM', lane.bucket, j.id)
   emptied[lane.name] = lane.bucket
   if forget and state ~= DEAD then
     forget_record(j)
     if biz then
-      write('ZREM', biz, j.name)
+      write('ZREM', biz, name_of(j))
     end
     return
   end
-  write_progress(j, rewritten(h, rest, attempt, 0))
+  write_progress(j, progress)
   write('ZADD', state == DEAD and dead or KEYS[lane.keys + 2], stamp(now, state - FINAL), j.id)
   if state == DEAD then
-    write('ZADD', deads, 0, plain_of(lane.name) .. '|' .. h[REASON])
+    write('ZADD', deads, 0, plain_of(lane.name) .. '|' .. h.reason)
   end
   count(lane.name, state, 1)
 end
 
--- continue stores one that goes on after a delay.
-local function continue(j, h, rest, attempt, delay)
-  local lane, state = j.lane, h[STATE]
-  local next = now + delay - h[CREATED]
-  h[NEXT], h[ENDED] = text(next), ''
-  local wake = math.min(next, number(h[EXPIRES], next))
-  write_progress(j, rewritten(h, rest, attempt, h[CREATED] + next))
-  write('ZADD', lane.bucket, score(state, h[CREATED] + wake), j.id)
-  look_at(lane.name, h[CREATED] + wake)
-  count(lane.name, state, 1)
+-- continue stores one that goes on.
+local function continue(j, h, progress)
+  local lane, next = j.lane, tonumber(h.next)
+  local wake = math.min(next, number(h.expires, next))
+  write_progress(j, progress)
+  write('ZADD', lane.bucket, score(h.state, wake), j.id)
+  look_at(lane.name, wake)
+  count(lane.name, h.state, 1)
 end
 
 local OUTCOMES = 5 -- where in ARGV their number is
@@ -85,7 +111,7 @@ for n = 1, tonumber(ARGV[OUTCOMES]) do
   local a = OUTCOMES + 5 * (n - 1)
   outcomes[text(n)] = {
     to = tonumber(ARGV[a + 1]), delay = tonumber(ARGV[a + 2]), if_cancelled = tonumber(ARGV[a + 3]),
-    tries = ARGV[a + 4], reason = ARGV[a + 5],
+    tries = ARGV[a + 4], reason = ARGV[a + 5], logged = {}, unlogged = {},
   }
 end
 
@@ -93,29 +119,25 @@ local jobs, others = batch(7, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local a = j.args
-  local progress = progresses[j.name]
-  local h = progress and parse_progress(progress)
+  local progress = progresses[j.field]
+  local h = progress and head_of(progress)
   if not h then
-    answer(redis.call('HEXISTS', j.page, j.name) == 1 and 2 or 3)
-  elseif h[TOKEN] ~= ARGV[a + 1] or h[STATE] ~= RUNNING and h[NONCE] ~= SETTLED then
+    answer(redis.call('HEXISTS', j.page, name_of(j)) == 1 and 2 or 3)
+  elseif h.token ~= ARGV[a + 1] or h.state ~= RUNNING and h.nonce ~= SETTLED then
     answer(2)
-  elseif h[STATE] ~= RUNNING then
+  elseif h.state ~= RUNNING then
     answer(1, h, progress)
   else
-    local outcome = outcomes[ARGV[a + 2]]
-    local to, reason = outcome.to, outcome.reason
-    if h[CANCEL] == '1' and outcome.if_cancelled ~= to then
-      to, reason = outcome.if_cancelled, reason_cancelled
-    end
+    local attempt = ARGV[a + 3]
+    local new = settled(h, outcomes[ARGV[a + 2]], attempt ~= '')
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
-    h[STATE], h[TRIES], h[REASON], h[NONCE], h[VERSION] = to, outcome.tries, reason, SETTLED, text(number(h[VERSION], 1) + 1)
-    local rest = string.sub(progress, h[BODY])
-    if to >= FINAL then
-      finish(j, h, rest, ARGV[a + 3], others[ARGV[a + 4]], others[ARGV[a + 5]])
+    progress = rewritten(progress, h, new, attempt)
+    if new.state >= FINAL then
+      finish(j, new, progress, others[ARGV[a + 4]], others[ARGV[a + 5]])
     else
-      continue(j, h, rest, ARGV[a + 3], outcome.delay)
+      continue(j, new, progress)
     end
-    answer(0, h, progress)
+    answer(0, new, progress)
   end
 end
 write_all()

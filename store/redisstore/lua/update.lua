@@ -23,11 +23,11 @@ if old[1] == registration and (old[2] or '') == progress then
 end
 local from = nil
 if old[1] or old[2] then
-  local h = parse(old[1], old[2])
-  if not h or number(h[VERSION], 1) ~= tonumber(version) or uid_of(h, old[2] or old[1]) ~= uid then
+  local h, uid_there = parse(old[1], old[2])
+  if not h or number(h.version, 1) ~= tonumber(version) or uid_there ~= uid then
     return 0
   end
-  from = h[STATE]
+  from = h.state
 elseif uid ~= '' then
   return 0
 end
