@@ -63,32 +63,44 @@ func Endpoint(rawURL string) (string, error) {
 // scheme and host are in lower case, and nothing is escaped. It is empty for
 // the others, be they good or bad. Each attempt asks for it, so it is quick.
 func plainEndpoint(rawURL string) string {
-	port := ":80"
-	rest, ok := strings.CutPrefix(rawURL, "http://")
-	if !ok {
-		port = ":443"
-		if rest, ok = strings.CutPrefix(rawURL, "https://"); !ok {
+	port, at := ":80", len("http://")
+	if !strings.HasPrefix(rawURL, "http://") {
+		port, at = ":443", len("https://")
+		if !strings.HasPrefix(rawURL, "https://") {
 			return ""
 		}
 	}
-	authority := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority = rest[:end]
-	}
-	host, number, hasPort := strings.Cut(authority, ":")
-	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || host == "" || host[len(host)-1] == '.' ||
-		strings.ContainsFunc(rest[len(authority):], func(r rune) bool { return r == '%' || r < ' ' || r == 0x7f }) {
+	end := after(rawURL, at, plainHost)
+	if end == at || rawURL[end-1] == '.' {
 		return ""
 	}
-	if hasPort {
-		if number == "" || strings.Trim(number, "0123456789") != "" {
+	if end < len(rawURL) && rawURL[end] == ':' {
+		first := end + 1
+		if end = after(rawURL, first, digit); end == first {
 			return ""
 		}
 		port = ""
 	}
-	// A copy: whoever keeps it is not to keep the URL.
-	return rawURL[:len(rawURL)-len(rest)] + authority + port
+	if end < len(rawURL) && !strings.ContainsRune("/?#", rune(rawURL[end])) || after(rawURL, end, unescaped) < len(rawURL) {
+		return ""
+	}
+	if port == "" {
+		return strings.Clone(rawURL[:end]) // whoever keeps it is not to keep the URL
+	}
+	return rawURL[:end] + port
 }
+
+// after is where the run of such bytes ends that begins at from.
+func after(s string, from int, such func(byte) bool) int {
+	for from < len(s) && such(s[from]) {
+		from++
+	}
+	return from
+}
+
+func digit(c byte) bool     { return '0' <= c && c <= '9' }
+func plainHost(c byte) bool { return 'a' <= c && c <= 'z' || digit(c) || c == '.' || c == '-' }
+func unescaped(c byte) bool { return c >= ' ' && c != 0x7f && c != '%' }
 
 // Header is one request header of a callback.
 type Header struct {
