@@ -57,7 +57,7 @@ type Options struct {
 
 	// PurgeSchedule and DepthSchedule say when ended jobs are purged and when
 	// the depth metrics are sampled, as cron expressions of five fields or
-	// such as "@every 30s": "@every 30s" and "@every 15s".
+	// such as "@every 30s": "@every 30s" and "@every 30s".
 	PurgeSchedule string
 	DepthSchedule string
 }
@@ -71,7 +71,7 @@ const (
 	defaultPoll          = time.Second
 	defaultLag           = 40 * time.Millisecond
 	defaultPurgeSchedule = "@every 30s"
-	defaultDepthSchedule = "@every 15s"
+	defaultDepthSchedule = "@every 30s"
 
 	minLockTTL = 100 * time.Millisecond
 	minPoll    = 10 * time.Millisecond

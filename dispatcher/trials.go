@@ -60,18 +60,10 @@ func newTrials(o Options, try func(endpoint string)) *trials {
 
 // run hears until ctx ends.
 func (t *trials) run(ctx context.Context) {
-	for {
-		err := t.store.Listen(ctx, triedChannel, func(message []byte) {
-			t.outage.worked()
-			if message != nil {
-				t.try(string(message))
-			}
-		})
-		if err != nil {
-			t.outage.failed(ctx, err)
+	store.Follow(ctx, t.store, triedChannel, func(message []byte) {
+		t.outage.worked()
+		if message != nil {
+			t.try(string(message))
 		}
-		if ctx.Err() != nil {
-			return
-		}
-	}
+	}, func(ctx context.Context, err error) { t.outage.failed(ctx, err) })
 }

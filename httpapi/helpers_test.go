@@ -88,11 +88,11 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		t.Fatal(err)
 	}
 	a.secret = secret
-	a.operations, err = operations.New(operations.Options{Store: operationsStore{a.faults, faultyDocuments{mem, a.faults}}, ID: "node", Clock: clock})
+	a.operations, err = operations.New(operations.Options{Store: operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}}
+	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}
 	settings := a.newTopics()
 	a.alerts, err = alerts.New(alerts.Options{Store: documents, Counts: alerts.NewCounts(mem, clock, nil), Topics: settings, ID: "node", Clock: clock})
 	if err != nil {
@@ -254,6 +254,7 @@ func (a *api) held() []job.Job {
 type operationsStore struct {
 	*faultyStore
 	store.Documents
+	store.Messaging
 }
 
 // faultyStore is a Store that can be told to fail, or to panic.

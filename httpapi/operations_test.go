@@ -46,7 +46,7 @@ func (a *api) work(id string) {
 	a.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem}, ID: "worker"})
+	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem, a.mem}, ID: "worker"})
 	if err != nil {
 		a.t.Fatal(err)
 	}

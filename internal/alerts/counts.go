@@ -20,11 +20,11 @@ const (
 	slotLength = 10 * time.Second
 	// maxLanes bounds the lanes of one slot that are counted apart.
 	maxLanes = 500
-	// countsChannel carries the counts of all nodes.
+	// countsChannel carries the counts of all nodes. Whatever comes through it
+	// means that there are rules.
 	countsChannel = "alert-counts"
 	tellEvery     = 2 * time.Second
 	tellWithin    = 2 * time.Second
-	retryPause    = time.Second
 	perMessage    = 200 // with names of full length, a message is below store.MaxMessage
 )
 
@@ -74,6 +74,8 @@ type Counts struct {
 	log   *slog.Logger
 	// window is how far back anybody wants to know, as a time.Duration; 0: not at all.
 	window atomic.Int64
+	// heard is set when there may be rules that this node does not know.
+	heard atomic.Bool
 
 	mu      sync.Mutex
 	pending tally     // of this node, not told yet
@@ -149,12 +151,7 @@ func (c *Counts) note(settlements []job.Settlement, settled []store.Settled) {
 func (c *Counts) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		for ctx.Err() == nil {
-			if err := c.bus.Listen(ctx, countsChannel, c.receive); err != nil {
-				c.log.DebugContext(ctx, "counts of other nodes are missed", "error", err)
-				_ = job.Sleep(ctx, c.clock, retryPause)
-			}
-		}
+		store.Follow(ctx, c.bus, countsChannel, c.receive, store.PauseBetween(c.clock, c.log, "what other nodes counted"))
 		return nil
 	})
 	group.Go(func() error {
@@ -188,6 +185,14 @@ func (c *Counts) tell(ctx context.Context) {
 	}
 }
 
+// announce tells all nodes, this one too, that a rule was made.
+func (c *Counts) announce(ctx context.Context) {
+	c.heard.Store(true)
+	if err := c.publish(ctx, []count{}); err != nil {
+		c.log.DebugContext(ctx, "other nodes learn of a rule later", "error", err)
+	}
+}
+
 func (c *Counts) publish(ctx context.Context, rows []count) error {
 	message, err := json.Marshal(rows)
 	if err != nil {
@@ -201,6 +206,7 @@ func (c *Counts) publish(ctx context.Context, rows []count) error {
 // receive takes the counts of a node, this one's too; nil means that some may
 // have been lost.
 func (c *Counts) receive(message []byte) {
+	c.heard.Store(true)
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -70,6 +70,7 @@ type Manager struct {
 
 	lease  sighting // of whoever evaluates; used by Run only
 	failed bool     // the last round did; used by Run only
+	idle   int      // rounds left in which nobody looks for rules; used by Run only
 }
 
 // New gives a Manager.
@@ -197,6 +198,7 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 		}
 		_, err = m.store.PutDocument(ctx, doc)
 		if err == nil {
+			m.counts.announce(ctx)
 			return r, version == 0, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {

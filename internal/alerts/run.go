@@ -17,6 +17,9 @@ const (
 	// leaseRounds is for how many rounds the lease of the node that evaluates may
 	// stay as it is before another takes it over.
 	leaseRounds = 3
+	// idleRounds is for how many rounds nobody looks for rules while there are none:
+	// who makes one announces it, which may get lost.
+	idleRounds  = 6
 	callTimeout = 10 * time.Second
 )
 
@@ -70,6 +73,12 @@ func (m *Manager) note(ctx context.Context, err error) {
 
 // round is one look at the rules, and an evaluation if it is this node's turn.
 func (m *Manager) round(ctx context.Context) error {
+	thresholds := m.topics != nil && len(m.topics.KnownThresholds()) > 0
+	if !m.counts.heard.Swap(false) && m.idle > 0 && !thresholds {
+		m.idle--
+		return nil
+	}
+	m.idle = 0
 	rules, err := m.stored(ctx)
 	if err != nil {
 		return err
@@ -84,6 +93,7 @@ func (m *Manager) round(ctx context.Context) error {
 	m.counts.want(longestWindow(rules))
 	m.show(rules, books)
 	if len(rules)+len(books) == 0 {
+		m.idle = idleRounds - 1
 		return nil
 	}
 	if mine, err := m.lead(ctx); err != nil || !mine {

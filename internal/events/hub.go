@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 const (
@@ -23,7 +24,6 @@ const (
 	watchEvery    = 2 * time.Second
 	watchedFor    = 3 * watchEvery
 	flushEvery    = 100 * time.Millisecond
-	retryPause    = time.Second
 	lingering     = time.Minute // for watchers that come back
 	maxPending    = 1000        // events of a node within flushEvery
 	routineShare  = maxPending * 4 / 5
@@ -161,12 +161,7 @@ func (h *Hub) heard() {
 
 // listen listens until ctx ends, also after failures.
 func (h *Hub) listen(ctx context.Context, channel string, receive func(m []byte)) {
-	for ctx.Err() == nil {
-		if err := h.o.Bus.Listen(ctx, channel, receive); err != nil {
-			h.o.Logger.DebugContext(ctx, "events of other nodes are missed", "error", err)
-			_ = job.Sleep(ctx, h.o.Clock, retryPause)
-		}
-	}
+	store.Follow(ctx, h.o.Bus, channel, receive, store.PauseBetween(h.o.Clock, h.o.Logger, "what happens on other nodes"))
 }
 
 // tell publishes what is emitted, a few times a second.

@@ -33,6 +33,7 @@ type Store interface {
 	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
+	store.Messaging
 }
 
 // Options are the settings of a Manager. Store and ID have no default.
@@ -112,7 +113,7 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	if _, err := m.store.PutDocument(ctx, doc); err != nil {
 		return Operation{}, fmt.Errorf("store an operation: %w", err)
 	}
-	m.wake()
+	m.announce(ctx)
 	return o, nil
 }
 
@@ -307,6 +308,14 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 		}
 	}
 	return Operation{}, store.ErrConflict
+}
+
+// announce has all nodes look for operations to take on, this one in any case.
+func (m *Manager) announce(ctx context.Context) {
+	m.wake()
+	if err := m.store.Publish(ctx, channel, []byte(m.id)); err != nil {
+		m.log.DebugContext(ctx, "other nodes learn of an operation later", "error", err)
+	}
 }
 
 func (m *Manager) wake() {

@@ -15,9 +15,13 @@ const (
 	// taken over. Who works on it writes it every saveEvery.
 	lease     = 10 * time.Second
 	saveEvery = 500 * time.Millisecond
-	// lookEvery is how often a node looks for operations to take on, and
-	// sweepEvery for those to forget.
+	// lookEvery is how often a node looks for operations to take on while some are
+	// at work, and idleLook while none is: who begins one or gives one up says so
+	// over the channel, which may get lost. sweepEvery is how often it looks for
+	// those to forget.
 	lookEvery  = 3 * time.Second
+	idleLook   = 30 * time.Second
+	channel    = "operations"
 	sweepEvery = time.Minute
 	// maxWorking is how many operations a node works on at a time.
 	maxWorking = 8
@@ -31,25 +35,32 @@ const (
 func (m *Manager) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	workers.Go(func() {
+		store.Follow(ctx, m.store, channel, func([]byte) { m.wake() },
+			store.PauseBetween(m.clock, m.log, "operations that other nodes begin or give up"))
+	})
 	seen := map[string]sighting{}
 	var swept time.Time
 	for ctx.Err() == nil {
+		pause := lookEvery
 		docs, err := m.store.ListDocuments(ctx, documentKind)
 		if err == nil {
-			m.take(ctx, docs, seen, &workers)
+			if m.take(ctx, docs, seen, &workers) == 0 {
+				pause = idleLook
+			}
 			if now := m.clock.Now(); now.Sub(swept) >= sweepEvery {
 				swept = now
 				m.sweep(ctx, docs)
 			}
 		}
-		m.rest(ctx)
+		m.rest(ctx, pause)
 	}
 	return nil
 }
 
-// rest waits until there may be something to do.
-func (m *Manager) rest(ctx context.Context) {
-	timer := m.clock.NewTimer(lookEvery)
+// rest waits until there may be something to do, for pause at most.
+func (m *Manager) rest(ctx context.Context, pause time.Duration) {
+	timer := m.clock.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -64,8 +75,9 @@ type sighting struct {
 	at      time.Time
 }
 
-// take begins to work on operations that nobody works on.
-func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[string]sighting, workers *sync.WaitGroup) {
+// take begins to work on operations that nobody works on, and says how many are
+// at work or should be.
+func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[string]sighting, workers *sync.WaitGroup) (running int) {
 	there := make(map[string]bool, len(docs))
 	now := m.clock.Now()
 	for _, d := range docs {
@@ -74,7 +86,11 @@ func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[stri
 			seen[d.Name] = sighting{version: d.Version, at: now}
 		}
 		o, err := decode(d)
-		if err != nil || o.State != Running || m.busyWith(d.Name) {
+		if err != nil || o.State != Running {
+			continue
+		}
+		running++
+		if m.busyWith(d.Name) {
 			continue
 		}
 		if o.Owner != "" && now.Sub(seen[d.Name].at) < lease {
@@ -87,6 +103,7 @@ func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[stri
 			delete(seen, name)
 		}
 	}
+	return running
 }
 
 // busyWith reports whether this node works on an operation, or can take no other.

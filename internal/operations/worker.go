@@ -311,5 +311,7 @@ func (w *worker) leave(ctx context.Context) {
 	w.op.Owner = ""
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_ = w.save(limited) // or it is taken over when the lease ends
+	if w.save(limited) == nil { // or it is taken over when the lease ends
+		w.m.announce(limited)
+	}
 }

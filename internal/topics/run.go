@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Load compares until that has succeeded once. A store that forgets limits with
@@ -36,18 +37,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	look := make(chan struct{}, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		for ctx.Err() == nil {
-			err := m.o.Store.Listen(ctx, channel, func([]byte) {
-				select {
-				case look <- struct{}{}:
-				default: // it is told
-				}
-			})
-			if err != nil {
-				m.o.Logger.DebugContext(ctx, "changes of topics are learned of later", "error", err)
-				_ = job.Sleep(ctx, m.o.Clock, retryPause)
+		store.Follow(ctx, m.o.Store, channel, func([]byte) {
+			select {
+			case look <- struct{}{}:
+			default: // it is told
 			}
-		}
+		}, store.PauseBetween(m.o.Clock, m.o.Logger, "changes of topics"))
 		return nil
 	})
 	group.Go(func() error {
