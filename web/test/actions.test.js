@@ -373,6 +373,8 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   await node.call('POST', '/v1/jobs/batch', { jobs });
   await go('/jobs?topic=bulk');
   await button('Change all of these…').click();
+  await page.getByText('0 jobs', { exact: true }).waitFor(); // that could be replayed
+  assert.ok(await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).isDisabled());
   await page.getByRole('dialog').getByLabel('Action').selectOption('Run jobs now');
   await page.getByText('30 jobs').waitFor();
   await page.getByLabel('Jobs per second').fill('5');

@@ -37,7 +37,14 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
     }
   };
   return (
-    <Dialog title={t('bulk.title')} action={t(`bulk.${action}`)} grave={action === 'cancel'} onSubmit={() => void submit()} onClose={onClose}>
+    <Dialog
+      title={t('bulk.title')}
+      action={t(`bulk.${action}`)}
+      grave={action === 'cancel'}
+      disabled={dry.data?.matched === 0}
+      onSubmit={() => void submit()}
+      onClose={onClose}
+    >
       <p class="mono">{written(filter) || t('bulk.everything')}</p>
       {actions.length > 1 && (
         <label class="field">

@@ -7,13 +7,15 @@ interface Props {
   action: string;
   /** The action destroys or cannot be undone. */
   grave?: boolean;
+  /** There is nothing to do. */
+  disabled?: boolean;
   onSubmit: () => void;
   onClose: () => void;
   children?: ComponentChildren;
 }
 
 /** Asks before something is done. */
-export function Dialog({ title, action, grave = false, onSubmit, onClose, children }: Props) {
+export function Dialog({ title, action, grave = false, disabled = false, onSubmit, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => dialog.current?.showModal(), []);
   return (
@@ -31,7 +33,7 @@ export function Dialog({ title, action, grave = false, onSubmit, onClose, childr
           <button type="button" onClick={() => dialog.current?.close()}>
             {t('action.back')}
           </button>
-          <button class={grave ? 'grave' : 'primary'}>
+          <button class={grave ? 'grave' : 'primary'} disabled={disabled}>
             {action}
           </button>
         </div>

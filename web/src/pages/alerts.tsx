@@ -118,7 +118,13 @@ function Firing({ alerts }: { alerts: Alert[] }) {
 }
 
 function Subject({ alert: { subject } }: { alert: Alert }) {
-  if (subject.endpoint) return <Target url={subject.endpoint} />;
+  if (subject.endpoint) {
+    return (
+      <a href={address(['jobs'], [['endpoint', subject.endpoint]])} data-page>
+        <Target url={subject.endpoint} />
+      </a>
+    );
+  }
   if (!subject.topic) return <span class="muted">{t('alert.everything')}</span>;
   return (
     <a href={address(['topics', subject.topic])} data-page>

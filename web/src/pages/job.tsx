@@ -76,14 +76,13 @@ function Standing({ told: { job, expected_at: expected } }: { told: Explanation 
       </p>
     );
   }
+  if (job.ended_at === null) return <p class="big">{t('standing.held')}</p>;
   return (
     <p class="big">
       {job.reason && word('reason', job.reason)}
-      {job.ended_at && (
-        <span class="muted">
-          <When at={job.ended_at} />
-        </span>
-      )}
+      <span class="muted">
+        <When at={job.ended_at} />
+      </span>
     </p>
   );
 }
