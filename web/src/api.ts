@@ -34,6 +34,7 @@ export interface Job {
   url: string;
   method: string;
   state: State;
+  priority: number;
   due_at: string;
   created_at: string;
   next_at: string | null;
@@ -246,6 +247,7 @@ export interface Registration {
   timeout?: string;
   ttl?: string;
   expect?: { body: string };
+  priority?: number | string;
   on_conflict?: string;
 }
 
@@ -258,6 +260,7 @@ export interface BulkFilter {
   biz_key?: string;
   endpoint?: string;
   label?: Record<string, string>;
+  priority?: number | string;
   reason?: string;
   due_from?: string;
   due_to?: string;

@@ -1,6 +1,7 @@
 /** The one search box of the jobs page: words such as state:dead, and the parameters that they stand for. */
 import { address, type Query } from './address';
 import type { BulkFilter } from './api';
+import { figure } from './components/form';
 import { navigate } from './router';
 import { spanMs } from './text';
 
@@ -11,6 +12,7 @@ const parameters: Record<string, string> = {
   biz: 'biz_key',
   endpoint: 'endpoint',
   label: 'label',
+  priority: 'priority',
   reason: 'reason',
   from: 'due_from',
   to: 'due_to',
@@ -43,6 +45,7 @@ export function bulkFilter(filter: Query): BulkFilter {
   for (const [name, value] of filter) {
     if (name === 'state') wanted.state = [...(wanted.state ?? []), value];
     else if (name === 'label') wanted.label = { ...wanted.label, ...labelOf(value) };
+    else if (name === 'priority') wanted.priority = figure(value);
     else Object.assign(wanted, { [name]: value });
   }
   return wanted;
@@ -52,7 +55,7 @@ export function bulkFilter(filter: Query): BulkFilter {
 export const filterOfBulk = (filter: BulkFilter): Query =>
   Object.entries(filter).flatMap(([name, value]): [string, string][] => {
     if (Array.isArray(value)) return value.map((one) => [name, one]);
-    if (typeof value === 'string') return [[name, value]];
+    if (typeof value !== 'object') return [[name, String(value)]];
     return Object.entries(value).map(([key, one]) => [name, `${key}:${one}`]);
   });
 

@@ -95,18 +95,19 @@ test('register, first with mistakes', async () => {
   await page.getByLabel('Headers').fill('x-tenant: acme');
   await page.getByLabel('Retry steps').fill('15s 3m');
   await page.getByLabel('Retries').fill('4');
+  await page.getByLabel('Priority').fill('9');
   await button('Preview').click();
   await page.getByText('If every attempt fails').waitFor();
   assert.equal(await page.locator('.ladder .step').count(), 6);
   await button('Register').click();
   await page.getByRole('heading', { name: 'order-1' }).waitFor();
   const made = await node.call('GET', '/v1/jobs/form/order-1');
-  assert.deepEqual([made.state, made.max_attempts, made.labels], ['waiting', 5, { shop: 'north', plan: 'team' }]);
+  assert.deepEqual([made.state, made.max_attempts, made.priority, made.labels], ['waiting', 5, 9, { shop: 'north', plan: 'team' }]);
 });
 
 test('search and filters are in the address', async () => {
   await register({ topic: 'find', id: 'a', biz_key: 'k1', labels: { region: 'eu' }, url: 'https://shop.example/a', delay: '1h' });
-  await register({ topic: 'find', id: 'b', url: 'https://bank.example/b', delay: '3h' });
+  await register({ topic: 'find', id: 'b', priority: 2, url: 'https://bank.example/b', delay: '3h' });
   await go('/jobs');
   const box = page.getByLabel('Search jobs');
   for (const [typed, address, found] of [
@@ -115,6 +116,7 @@ test('search and filters are in the address', async () => {
     ['topic:find to:2h', '?topic=find&due_to=2h', ['a']],
     ['endpoint:https://bank.example', '?endpoint=https%3A%2F%2Fbank.example', ['b']],
     ['label:region:eu', '?label=region%3Aeu', ['a']],
+    ['topic:find priority:2', '?topic=find&priority=2', ['b']],
   ]) {
     await box.fill(typed);
     await box.press('Enter');
@@ -122,7 +124,7 @@ test('search and filters are in the address', async () => {
     await eventually(`${typed} finds ${found}`, async () => (await page.locator('td.name a').allTextContents()).sort().join() === found.join());
   }
   await page.goBack();
-  await eventually('back', async () => (await box.inputValue()) === 'endpoint:https://bank.example');
+  await eventually('back', async () => (await box.inputValue()) === 'label:region:eu');
   await go('/jobs?topic=find');
   await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
   await page.getByText('No jobs match.').waitFor();

@@ -106,6 +106,8 @@ function Facts({ told: { job, ladder } }: { told: Explanation }) {
         </dd>
         <dt>{t('job.attempts')}</dt>
         <dd>{t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })}</dd>
+        <dt>{t('job.priority')}</dt>
+        <dd>{job.priority}</dd>
         {ladder.expires_at && (
           <>
             <dt>{t('job.expires')}</dt>

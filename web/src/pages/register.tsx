@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, type Plan, type Registration } from '../api';
-import { Area, Choice, Form, given, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
+import { Area, Choice, figure, Form, given, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
 import { navigate } from '../router';
@@ -24,6 +24,7 @@ const blank = {
   timeout: '',
   ttl: '',
   expect: '',
+  priority: '',
   on_conflict: '',
 };
 type Draft = typeof blank;
@@ -62,6 +63,7 @@ export function RegisterPage() {
         <Input {...field('timeout', '/timeout')} placeholder="10s" />
         <Input {...field('ttl', '/ttl')} placeholder="2h" />
         <Input {...field('expect', '/expect')} placeholder="success" />
+        <Input {...field('priority', '/priority')} placeholder="5" />
         <Choice {...field('on_conflict', '/on_conflict')} options={['reject', 'ignore', 'replace']} />
       </Group>
       <div class="actions">
@@ -84,10 +86,11 @@ export function RegisterPage() {
 
 /** What the form says, as the API wants it. Fields that are empty are left out. */
 function registration(draft: Draft): Registration {
-  const { at, expect, headers, steps, limit, body, url, labels, ...plain } = draft;
+  const { at, expect, headers, steps, limit, priority, body, url, labels, ...plain } = draft;
   const wanted: Registration = { url, ...given(plain) };
   if (at) wanted.at = new Date(at).toISOString();
   if (expect) wanted.expect = { body: expect };
+  if (priority) wanted.priority = figure(priority);
   if (headers.trim()) wanted.headers = headersOf(headers);
   if (labels.trim()) wanted.labels = labelsOf(labels);
   if (steps || limit) wanted.retry = retryOf(steps, limit);
