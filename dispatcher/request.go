@@ -21,6 +21,8 @@ const (
 	headerAttempt     = "Duehook-Attempt"
 	headerDueAt       = "Duehook-Due-At"
 	headerTraceparent = "Traceparent"
+
+	ownHeaders = 12 // at most, with those that have no name here
 )
 
 // newRequest makes the request of attempt number of j, which starts at at.
@@ -33,7 +35,8 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	if err != nil {
 		return nil, err
 	}
-	h := req.Header
+	h := make(http.Header, len(j.Spec.Headers)+ownHeaders)
+	req.Header = h
 	for _, user := range j.Spec.Headers {
 		h.Set(user.Name, user.Value)
 	}

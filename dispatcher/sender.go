@@ -71,6 +71,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 
 	body := s.bodies.Get().(*bytes.Buffer)
 	defer s.recycle(body)
+	tr.header, req.Header = req.Header, http.Header{}
 	a, err := s.exchange(req, j.Spec.ExpectBody != "", body)
 	timings, reached := tr.end()
 	if errors.Is(err, ErrBlocked) {

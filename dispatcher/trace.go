@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"net/http/httptrace"
 	"sync"
 	"time"
@@ -29,8 +30,9 @@ const (
 // several goroutines, and goes on connecting after the request has been given
 // another's connection, or has ended: by then end has copied what counts.
 type trace struct {
-	clock job.Clock
-	hooks httptrace.ClientTrace
+	clock  job.Clock
+	hooks  httptrace.ClientTrace
+	header http.Header // of the request, until it comes to the transport
 
 	mu      sync.Mutex
 	reused  bool

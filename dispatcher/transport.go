@@ -54,15 +54,25 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 	}
 }
 
+// shielded is a transport without CloseIdleConnections, which the client calls
+// after every failure: one dead endpoint would cost all the others their
+// connections. And requests get their headers here, for the client copies those
+// that it sees, for redirects which are not followed.
+type shielded struct{ transport http.RoundTripper }
+
+func (s shielded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if t, ok := req.Context().Value(traceKey{}).(*trace); ok {
+		req.Header = t.header
+	}
+	return s.transport.RoundTrip(req)
+}
+
 // newClient makes the client that sends each request once: a job's retries are
 // kept in the store, where they outlive us.
 func newClient(transport http.RoundTripper) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			// The wrapper hides CloseIdleConnections, which the client calls
-			// after every failure: one dead endpoint would cost all the others
-			// their connections.
-			Transport:     struct{ http.RoundTripper }{transport},
+			Transport:     shielded{transport},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		RetryMax:     0,
