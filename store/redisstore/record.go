@@ -227,18 +227,6 @@ func (r *record) whole() (job.Job, error) {
 	return j, nil
 }
 
-// encodeAttempt leaves NextAt out: the settling script writes it before the
-// entry, because only it knows the time.
-func encodeAttempt(a *job.Attempt) ([]byte, error) {
-	c := *a
-	c.NextAt = 0
-	b, err := pack(&c)
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: encode attempt: %w", err)
-	}
-	return b, nil
-}
-
 // outShift sets bucket entries that are out (ready, running) below zero; BASE
 // in lua/prelude.lua.
 const outShift = 10_000_000_000_000

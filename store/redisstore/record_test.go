@@ -1,7 +1,9 @@
 package redisstore
 
 import (
+	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -181,6 +183,42 @@ func TestAttemptIsShort(t *testing.T) {
 		}
 		if len(b) > c.limit {
 			t.Errorf("%s: %d bytes, want %d at most", name, len(b), c.limit)
+		}
+	}
+}
+
+// TestAttemptIsEncodedWhole: by hand comes the same as by reflection, also of
+// fields that an attempt will have one day.
+func TestAttemptIsEncodedWhole(t *testing.T) {
+	fill := func(v reflect.Value, but int) {
+		for i := range v.NumField() {
+			f := v.Field(i)
+			switch {
+			case i == but:
+			case f.CanInt():
+				f.SetInt(1 << (7 * i))
+			case f.Kind() == reflect.String:
+				f.SetString(strings.Repeat("x", 40*i))
+			case f.Kind() == reflect.Bool:
+				f.SetBool(true)
+			}
+		}
+	}
+	for but := -1; but < 10; but++ {
+		for timed := -1; timed < 6; timed++ {
+			var a job.Attempt
+			fill(reflect.ValueOf(&a).Elem(), but)
+			if timed >= 0 {
+				fill(reflect.ValueOf(&a.Timings).Elem(), timed)
+			}
+			got, err := encodeAttempt(&a)
+			ok(t, "encodeAttempt", err)
+			a.NextAt = 0
+			want, err := pack(&a)
+			ok(t, "pack", err)
+			if !bytes.Equal(got, want) {
+				t.Errorf("without %d and %d: %q, want %q", but, timed, got, want)
+			}
 		}
 	}
 }
