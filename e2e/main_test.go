@@ -49,8 +49,11 @@ func (m tests) Run() int {
 // with the race detector, which makes a node exit with an error on a race.
 var (
 	shipped = sync.OnceValues(func() (string, error) { return build("duehook") })
-	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race") })
+	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race", notInSQLite) })
 )
+
+// notInSQLite is as in the Makefile.
+const notInSQLite = "-gcflags=modernc.org/...=-race=false -d=checkptr=0"
 
 func build(name string, flags ...string) (string, error) { return rig.Build(buildDir, name, flags...) }
 
