@@ -102,6 +102,9 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 		c.journal(2*applied, bytes, add) // there is nothing to wait for
 		return settled, nil
 	}
+	if !s.o.Shared {
+		defer s.keys.unwritten(keys)()
+	}
 	done := s.committer.submit(&entry{rows: c.take(2 * applied), bytes: int64(bytes), owed: true, add: add})
 	c.free()
 	if err := <-done; err != nil && !s.o.Shared {

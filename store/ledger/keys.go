@@ -12,6 +12,13 @@ import (
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[job.Key]chan struct{} // closed when the key is given back
+	owed map[job.Key]*owed
+}
+
+// owed are changes of a job that are not committed yet, although its key was given back.
+type owed struct {
+	changes   int
+	committed chan struct{} // closed when there are none left
 }
 
 // lock takes all of keys at once, so that no two callers can wait for each
@@ -56,4 +63,52 @@ func (l *keyLocks) unlock(keys []job.Key, done chan struct{}) {
 		delete(l.held, k)
 	}
 	close(done)
+}
+
+// unwritten notes that changes of keys, which the caller holds, outlast that. They
+// are committed, or given up, when the returned function is called.
+func (l *keyLocks) unwritten(keys []job.Key) (written func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owed == nil {
+		l.owed = map[job.Key]*owed{}
+	}
+	for _, k := range keys {
+		if l.owed[k] == nil {
+			l.owed[k] = &owed{committed: make(chan struct{})}
+		}
+		l.owed[k].changes++
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, k := range keys {
+			if l.owed[k].changes--; l.owed[k].changes == 0 {
+				close(l.owed[k].committed)
+				delete(l.owed, k)
+			}
+		}
+	}
+}
+
+// lockWritten takes a key of which all changes are committed.
+func (l *keyLocks) lockWritten(ctx context.Context, key job.Key) (unlock func(), err error) {
+	for {
+		unlock, err := l.lock(ctx, []job.Key{key})
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		o := l.owed[key]
+		l.mu.Unlock()
+		if o == nil {
+			return unlock, nil
+		}
+		unlock()
+		select {
+		case <-o.committed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
