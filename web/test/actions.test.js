@@ -197,7 +197,7 @@ test('a held endpoint is tried', async () => {
   await view.page.getByRole('button', { name: 'Try now' }).click();
   await settled(own, 'held', { delivered: 1, retrying: 1 });
   await view.page.getByText('No endpoints.').waitFor(); // that are open
-  await view.page.getByRole('navigation', { name: 'State' }).getByText('Delivering').click();
+  await view.page.getByRole('navigation', { name: 'State' }).getByText('Not held').click();
   await view.page.locator('tr', { hasText: 'HTTP 503' }).waitFor();
   await view.close();
   await own.stop();

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, endpointStates, mayChange, type Endpoint, type EndpointState, type TestResult } from '../api';
+import { api, endpointStates, mayChange, type Endpoint, type TestResult } from '../api';
 import { Empty, Loading, Target, When } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
@@ -88,7 +88,7 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
         </a>
       </td>
       <td data-label={t('job.state')}>
-        <Gate state={one.state} reopensAt={one.reopens_at} />
+        <Gate endpoint={one} />
       </td>
       <td data-label={t('state.waiting')} class="number">
         <a href={jobsOf(one.endpoint, 'waiting', 'ready', 'retrying')} data-page>
@@ -128,10 +128,11 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
 }
 
 /** How jobs of an endpoint are sent; of a held one, until when they are not. */
-function Gate({ state, reopensAt }: { state: EndpointState; reopensAt: string | null }) {
+function Gate({ endpoint: { state, reopens_at: reopensAt, failures } }: { endpoint: Endpoint }) {
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
+  const failing = state === 'closed' && failures !== null && failures > 0;
   return (
-    <span class={`state gate-${state}`}>
+    <span class={`state gate-${failing ? 'failing' : state}`}>
       <i class="dot" aria-hidden="true" />
       {t(`endpoint.${state}`)}
       {left > 0 && <span role="timer"> · {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}</span>}
