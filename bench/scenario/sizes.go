@@ -47,7 +47,7 @@ var sizes = map[string]Size{
 	// What can be waited for.
 	"default": {
 		Rounds: 3, Backlog: 100_000, Lanes: 10_000, Memory: 100_000, Idle: 10_000, Watch: 5 * time.Second,
-		Waiting: []int{10_000, 1_000_000}, MaxEmbedded: 10_000, Rates: []int{1000}, Span: 8 * time.Second, MinAhead: time.Second, MaxAhead: 10 * time.Second,
+		Waiting: []int{10_000, 1_000_000}, MaxEmbedded: 10_000, Rates: []int{1000}, Span: 6 * time.Second, MinAhead: time.Second, MaxAhead: 10 * time.Second,
 		Registering: 2 * time.Second, Storm: 1_000_000, Restart: 1_000_000,
 	},
 	"long": {
