@@ -197,7 +197,7 @@ local function count(lane, state, n)
   states[state] = (states[state] or 0) + n
 end
 
--- add_counts adds to many fields of a hash with three commands at most.
+-- add_counts adds to fields of a hash, with three commands at most to many.
 local function add_counts(key, gathered)
   local fields, sums, gone = {}, {}, {}
   for field, n in pairs(gathered) do
@@ -205,7 +205,12 @@ local function add_counts(key, gathered)
       fields[#fields + 1] = field
     end
   end
-  if #fields == 0 then
+  if #fields <= 2 then
+    for _, field in ipairs(fields) do
+      if redis.call('HINCRBY', key, field, gathered[field]) <= 0 then
+        redis.call('HDEL', key, field)
+      end
+    end
     return
   end
   for i, before in ipairs(redis.call('HMGET', key, unpack(fields))) do
