@@ -44,6 +44,7 @@ func (w *world) audit() {
 	}
 	a.checkStore()
 	a.checkCounts()
+	a.checkLimits()
 }
 
 type auditor struct {

@@ -105,6 +105,9 @@ func (c *client) newJob() *owned {
 	if r.IntN(6) == 0 {
 		spec["expect"] = map[string]string{"body": "success"}
 	}
+	if c.w.priorities && r.IntN(2) == 0 {
+		spec["priority"] = job.MinPriority + r.IntN(job.MaxPriority)
+	}
 	text, err := json.Marshal(spec)
 	if err != nil {
 		panic(err)
@@ -123,6 +126,9 @@ type view struct {
 	Results []struct {
 		Status int   `json:"status"`
 		Job    *view `json:"job"`
+		Error  struct {
+			Code string `json:"code"`
+		} `json:"error"`
 	} `json:"results"`
 }
 
@@ -135,7 +141,13 @@ func (c *client) register(over context.Context, o *owned) {
 	case http.StatusCreated, http.StatusOK:
 		c.acked(o, v.UID, began)
 	case 0, http.StatusServiceUnavailable:
+	case http.StatusTooManyRequests:
+		c.full(o.key)
 	case http.StatusConflict:
+		if v.Code == drainingCode {
+			c.draining(o.key)
+			return
+		}
 		// It was patched, so the content is another now.
 		if !o.touched {
 			c.w.Errorf("%s: registering it again: %d %s", o.key, status, v.Code)
@@ -162,7 +174,15 @@ func (c *client) registerBatch(over context.Context) {
 		return
 	}
 	for i, r := range v.Results {
-		if r.Job == nil {
+		switch {
+		case r.Job != nil:
+		case r.Status == http.StatusTooManyRequests:
+			c.full(jobs[i].key)
+			continue
+		case r.Status == http.StatusConflict && r.Error.Code == drainingCode:
+			c.draining(jobs[i].key)
+			continue
+		default:
 			c.w.Errorf("%s: in a batch: %d", jobs[i].key, r.Status)
 			continue
 		}
@@ -213,7 +233,7 @@ func (c *client) lift(o *owned) {
 func (c *client) patch(over context.Context, o *owned) {
 	o.touched = true
 	change := oneOf(c.rand, `{"delay":"5s"}`, `{"delay":"100s"}`, `{"url":"`+endpoints[0]+`/hook"}`,
-		`{"body":"other"}`, `{"retry":{"limit":1}}`, `{"ttl":"60s"}`)
+		`{"body":"other"}`, `{"retry":{"limit":1}}`, `{"ttl":"60s"}`, `{"priority":9}`)
 	c.expect(over, o, http.MethodPatch, "", change)
 }
 
@@ -233,6 +253,8 @@ func (c *client) look(over context.Context, o *owned) {
 func (c *client) expect(over context.Context, o *owned, method, call, body string) {
 	switch status, v := c.insist(over, method, path(o, call), body); status {
 	case 0, http.StatusOK, http.StatusConflict, http.StatusNotFound, http.StatusServiceUnavailable:
+	case http.StatusTooManyRequests: // a replay
+		c.full(o.key)
 	default:
 		c.w.Errorf("%s %s: %d %s", method, path(o, call), status, v.Code)
 	}

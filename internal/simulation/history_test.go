@@ -24,6 +24,8 @@ type history struct {
 	requests []*request
 	lines    []line
 	counts   map[string]int
+	limits   map[string][]limit // of topics, in the order in which they were set
+	carries  []carried
 	uids     map[string]string // uid to a name that is the same in each run
 	clients  []*client
 }
@@ -37,6 +39,7 @@ type line struct {
 // change is one change that the store made; one of its parts is set.
 type change struct {
 	life   *life
+	at     time.Duration
 	key    job.Key
 	uid    string
 	birth  *job.Job
@@ -73,7 +76,7 @@ type update struct {
 }
 
 func newHistory(start time.Time) *history {
-	return &history{start: start, claims: map[claimID]*claim{}, counts: map[string]int{}, uids: map[string]string{}}
+	return &history{start: start, claims: map[claimID]*claim{}, counts: map[string]int{}, limits: map[string][]limit{}, uids: map[string]string{}}
 }
 
 func (h *history) note(format string, args ...any) {
@@ -141,7 +144,7 @@ func (r *recorder) Register(ctx context.Context, regs []store.Registration) ([]s
 	for i := range done {
 		if j := &done[i].Job; done[i].Outcome == store.Created {
 			h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
-			h.changes = append(h.changes, change{life: r.life, key: j.Key, uid: j.UID, birth: j})
+			h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: j})
 			h.line(fmt.Sprintf("%s registered %s due %d", r.life.name, j.Key, j.DueAt))
 		}
 	}
@@ -161,17 +164,21 @@ func (r *recorder) Update(ctx context.Context, key job.Key, alter func(*job.Job,
 	h := r.history()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.changes = append(h.changes, change{life: r.life, key: key, uid: after.UID, update: u})
+	h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: key, uid: after.UID, update: u})
 	h.line(fmt.Sprintf("%s updated %s to %v next %d", r.life.name, key, after.State, after.NextAt))
 	return after, nil
 }
 
 func (r *recorder) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	done, err := r.Store.Carry(ctx, shard, o)
+	h := r.history()
 	for i := range done.Carried {
 		c := &done.Carried[i]
-		r.history().note("%s carried %s from %v", r.life.name, c.Hint.Key(), c.From)
+		h.note("%s carried %s from %v", r.life.name, c.Hint.Key(), c.From)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.carries = append(h.carries, carried{at: r.life.n.w.now(), jobs: done.Carried})
 	return done, err
 }
 
@@ -192,7 +199,7 @@ func (r *recorder) Claim(ctx context.Context, shard int, hints []store.Hint, o s
 		}
 		c := &claim{Claimed: done[i], life: r.life, lease: done[i].Now.Add(lease), at: clock.Now().Sub(h.start)}
 		h.claims[id] = c
-		h.changes = append(h.changes, change{life: r.life, key: j.Key, uid: j.UID, claim: c})
+		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, claim: c})
 		h.line(fmt.Sprintf("%s claimed %s from %v attempts %d", r.life.name, j.Key, c.From, j.Attempts))
 	}
 	return done, err
@@ -210,7 +217,7 @@ func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]
 		case s.done.Status == store.Stale:
 			h.counts["stale settlements"]++
 		case s.done.Status == store.Applied && !s.done.Repeated:
-			h.changes = append(h.changes, change{life: r.life, key: s.Key, settle: s})
+			h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: s.Key, settle: s})
 		}
 	}
 	return done, err

@@ -24,6 +24,10 @@ type plan struct {
 	carrier   carrier.Options
 	dispatch  dispatcher.Options
 
+	// priorities and operator: jobs have priorities, and somebody sets limits of
+	// topics, while there are faults.
+	priorities, operator bool
+
 	direct bool // calls to the store take no time
 	// rough is how long there are faults, calm how long there are none after.
 	rough, calm time.Duration
@@ -105,6 +109,7 @@ func newPlan(seed uint64, shards int) *plan {
 		CatchUpRate: oneOf(r, -1, 2, 100), Policy: p.policy,
 	}
 	p.events = newEvents(r, p)
+	p.priorities, p.operator = r.IntN(2) == 0, r.IntN(2) == 0
 	return p
 }
 

@@ -71,6 +71,10 @@ func (w *world) run() {
 		w.history.clients = append(w.history.clients, c)
 		w.group.Go(func() { c.run(over) })
 	}
+	if w.operator {
+		o := &operator{w: w, rand: source(w.seed, "operator", 0)}
+		w.group.Go(func() { o.run(over) })
+	}
 	for _, e := range w.events {
 		w.group.Go(func() { w.happen(over, e) })
 	}

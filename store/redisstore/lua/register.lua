@@ -63,7 +63,8 @@ for n, j in ipairs(jobs) do
     local head, wake = created .. text(due), due
     if terms ~= '' then
       head = head .. ' ' .. terms
-      wake = math.min(due, tonumber(string.match(terms, '^%d+')) or due)
+      local ttl = string.match(terms, '^%d+')
+      wake = ttl and math.min(due, tonumber(ttl)) or due
     end
     check(j.lane.bucket)
     write_registration(j, head .. '\n' .. ARGV[a + 1])
