@@ -73,7 +73,7 @@ func (r *runner) scaleUp(ctx context.Context, s *scaled) error {
 	if s.drained, err = r.drainLoaded(ctx, s, jobs, false); err != nil {
 		return err
 	}
-	s.quiet, err = r.quiet(ctx, s)
+	s.quiet, err = r.quiet(ctx, s.Contender)
 	return err
 }
 
