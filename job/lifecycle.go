@@ -178,7 +178,9 @@ func (j *Job) Cancel(now Instant) (inFlight bool, err error) {
 		return true, nil
 	}
 	j.State, j.Reason = Cancelled, ReasonCancelled
-	j.NextAt, j.EndedAt = 0, now
+	// A job that took the place of another at the same instant was registered a
+	// little later than now. Which came last can be told by when they ended.
+	j.NextAt, j.EndedAt = 0, max(now, j.CreatedAt)
 	return false, nil
 }
 

@@ -91,6 +91,23 @@ func TestRestart(t *testing.T) {
 			c := r.takeOne()
 			equal(t, "before the attempt", c.Job.Before(c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
 		},
+		"of jobs that took each other's place at one instant, the last": func(t *testing.T, r *rig) {
+			for _, end := range []func(){
+				func() { r.update("a", cancel) },
+				func() { r.run(job.OutcomeDelivered, 0) },
+			} {
+				for range 3 {
+					g := reg("a", 0)
+					g.OnConflict = store.Replace
+					g.Spec.Body = []byte(g.UID)
+					r.add(g)
+				}
+				end()
+				want := r.get("a")
+				r = r.restart(retention)
+				equal(t, "the job", r.get("a"), want)
+			}
+		},
 		"a retrying job keeps its ladder and its log": func(t *testing.T, r *rig) {
 			r.add(reg("a", 0))
 			r.run(job.OutcomeFailed, time.Minute)

@@ -182,8 +182,8 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 	done.UID, done.Version = rec.uid, rec.version
 	x.claim = claim{}
 	if done.To.Final() {
-		done.EndedAt = now
-		rec.nextAt, x.endedAt, x.reason = 0, now, done.Reason
+		done.EndedAt = max(now, rec.createdAt) // as in job.Job.Cancel
+		rec.nextAt, x.endedAt, x.reason = 0, done.EndedAt, done.Reason
 		s.end(rec, now)
 	} else {
 		done.NextAt = now.Add(st.Delay)
