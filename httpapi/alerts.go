@@ -26,19 +26,30 @@ type Alerts interface {
 // maxRuleRequest bounds, in bytes, the request for a rule.
 const maxRuleRequest = 16 << 10
 
-var ruleFields = newFieldSet(map[string]func(*alerts.Draft, field){
-	"metric":          func(d *alerts.Draft, f field) { setText(&d.Metric, f) },
-	"by":              func(d *alerts.Draft, f field) { setText(&d.By, f) },
-	"topic":           setRuleTopic,
-	"endpoint":        setRuleEndpoint,
-	"above":           func(d *alerts.Draft, f field) { d.Above = f.number() },
-	"window":          func(d *alerts.Draft, f field) { d.Window = f.duration() },
-	"min_attempts":    func(d *alerts.Draft, f field) { d.MinAttempts = f.integer() },
-	"for":             func(d *alerts.Draft, f field) { d.For = f.duration() },
-	"keep_firing_for": func(d *alerts.Draft, f field) { d.KeepFiring = f.duration() },
-	"repeat":          func(d *alerts.Draft, f field) { d.Repeat = f.duration() },
-	"url":             func(d *alerts.Draft, f field) { setText(&d.URL, f) },
-})
+var ruleFields = newFieldSet(withTerms(map[string]func(*alerts.Draft, field){
+	"metric":   func(d *alerts.Draft, f field) { setText(&d.Metric, f) },
+	"by":       func(d *alerts.Draft, f field) { setText(&d.By, f) },
+	"topic":    setRuleTopic,
+	"endpoint": setRuleEndpoint,
+	"above":    func(d *alerts.Draft, f field) { d.Above = f.number() },
+}, func(d *alerts.Draft) *alerts.Terms { return &d.Terms }))
+
+var termFields = map[string]func(*alerts.Terms, field){
+	"window":          func(t *alerts.Terms, f field) { t.Window = f.duration() },
+	"min_attempts":    func(t *alerts.Terms, f field) { t.MinAttempts = f.integer() },
+	"for":             func(t *alerts.Terms, f field) { t.For = f.duration() },
+	"keep_firing_for": func(t *alerts.Terms, f field) { t.KeepFiring = f.duration() },
+	"repeat":          func(t *alerts.Terms, f field) { t.Repeat = f.duration() },
+	"url":             func(t *alerts.Terms, f field) { setText(&t.URL, f) },
+}
+
+// withTerms adds the fields of the terms that are a part of T.
+func withTerms[T any](fields map[string]func(*T, field), terms func(*T) *alerts.Terms) map[string]func(*T, field) {
+	for name, set := range termFields {
+		fields[name] = func(into *T, f field) { set(terms(into), f) }
+	}
+	return fields
+}
 
 func setRuleTopic(d *alerts.Draft, f field) {
 	if s := f.text(); s != nil {
@@ -115,16 +126,11 @@ func (s *Server) putRule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(errs.fields) > 0 {
-		return errs.merge(draft.Check())
-	}
-	if err := draft.Check(); err != nil {
+	if err := errs.merge(draft.Check()); err != nil {
 		return err
 	}
-	if draft.URL != "" {
-		if err := s.checkDestination(draft.URL); err != nil {
-			return err
-		}
+	if err := s.checkTerms(&draft.Terms); err != nil {
+		return err
 	}
 	r, created, err := all.Put(c.Request().Context(), name, *draft)
 	if err != nil {
@@ -135,6 +141,14 @@ func (s *Server) putRule(c echo.Context) error {
 		status = http.StatusCreated
 	}
 	return writeJSON(c, status, viewRule(&r))
+}
+
+// checkTerms refuses a URL that the server must not call.
+func (s *Server) checkTerms(t *alerts.Terms) error {
+	if t.URL == "" {
+		return nil
+	}
+	return s.checkDestination(t.URL)
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
@@ -223,21 +237,33 @@ func asAlertError(err error) *apiError {
 
 // ruleView is a rule as the API shows it.
 type ruleView struct {
-	Name          string  `json:"name"`
-	Metric        string  `json:"metric"`
-	By            string  `json:"by"`
-	Topic         *string `json:"topic"`
-	Endpoint      *string `json:"endpoint"`
-	Above         float64 `json:"above"`
+	Name     string  `json:"name"`
+	Metric   string  `json:"metric"`
+	By       string  `json:"by"`
+	Topic    *string `json:"topic"`
+	Endpoint *string `json:"endpoint"`
+	Above    float64 `json:"above"`
+	termsView
+	SetIn     *string `json:"set_in"`
+	CreatedAt instant `json:"created_at"`
+	UpdatedAt instant `json:"updated_at"`
+}
+
+// termsView are terms as the API shows them, and takes them.
+type termsView struct {
 	Window        *string `json:"window"`
 	MinAttempts   *int    `json:"min_attempts"`
-	For           string  `json:"for"`
-	KeepFiringFor string  `json:"keep_firing_for"`
-	Repeat        string  `json:"repeat"`
+	For           *string `json:"for"`
+	KeepFiringFor *string `json:"keep_firing_for"`
+	Repeat        *string `json:"repeat"`
 	URL           *string `json:"url"`
-	SetIn         *string `json:"set_in"`
-	CreatedAt     instant `json:"created_at"`
-	UpdatedAt     instant `json:"updated_at"`
+}
+
+func viewTerms(t *alerts.Terms) termsView {
+	return termsView{
+		Window: formatted(t.Window), MinAttempts: t.MinAttempts, For: formatted(t.For),
+		KeepFiringFor: formatted(t.KeepFiring), Repeat: formatted(t.Repeat), URL: orNull(&t.URL),
+	}
 }
 
 type rulesView struct {
@@ -245,20 +271,13 @@ type rulesView struct {
 }
 
 func viewRule(r *alerts.Rule) ruleView {
-	v := ruleView{
-		Name: r.Name, Metric: string(r.Metric), By: string(r.By), Topic: orNull(&r.Topic), Endpoint: orNull(&r.Endpoint),
-		Above: r.Above, For: job.FormatDuration(r.For), KeepFiringFor: job.FormatDuration(r.KeepFiring),
-		Repeat: job.FormatDuration(r.Repeat), URL: orNull(&r.URL), SetIn: setIn(r.Name),
-		CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
+	return ruleView{
+		Name: r.Name, Metric: string(r.Metric), By: string(r.By), Topic: orNull(&r.Topic), Endpoint: orNull(&r.Endpoint), Above: r.Above,
+		termsView: viewTerms(&alerts.Terms{
+			Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
+		}),
+		SetIn: setIn(r.Name), CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
 	}
-	if r.Window > 0 {
-		window := job.FormatDuration(r.Window)
-		v.Window = &window
-	}
-	if r.MinAttempts > 0 {
-		v.MinAttempts = &r.MinAttempts
-	}
-	return v
 }
 
 // setIn is where a rule follows from, if it was not made by itself.

@@ -51,19 +51,13 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	},
 })
 
-var thresholdFields = newFieldSet(map[string]func(*alerts.Thresholds, field){
-	"failures":        func(t *alerts.Thresholds, f field) { t.Failures = f.number() },
-	"failure_rate":    func(t *alerts.Thresholds, f field) { t.FailureRate = f.number() },
-	"dead_letters":    func(t *alerts.Thresholds, f field) { t.DeadLetters = f.number() },
-	"backlog":         func(t *alerts.Thresholds, f field) { t.Backlog = f.number() },
-	"oldest_due":      func(t *alerts.Thresholds, f field) { t.OldestDue = f.duration() },
-	"window":          func(t *alerts.Thresholds, f field) { t.Window = f.duration() },
-	"min_attempts":    func(t *alerts.Thresholds, f field) { t.MinAttempts = f.integer() },
-	"for":             func(t *alerts.Thresholds, f field) { t.For = f.duration() },
-	"keep_firing_for": func(t *alerts.Thresholds, f field) { t.KeepFiring = f.duration() },
-	"repeat":          func(t *alerts.Thresholds, f field) { t.Repeat = f.duration() },
-	"url":             func(t *alerts.Thresholds, f field) { setText(&t.URL, f) },
-})
+var thresholdFields = newFieldSet(withTerms(map[string]func(*alerts.Thresholds, field){
+	"failures":     func(t *alerts.Thresholds, f field) { t.Failures = f.number() },
+	"failure_rate": func(t *alerts.Thresholds, f field) { t.FailureRate = f.number() },
+	"dead_letters": func(t *alerts.Thresholds, f field) { t.DeadLetters = f.number() },
+	"backlog":      func(t *alerts.Thresholds, f field) { t.Backlog = f.number() },
+	"oldest_due":   func(t *alerts.Thresholds, f field) { t.OldestDue = f.duration() },
+}, func(t *alerts.Thresholds) *alerts.Terms { return &t.Terms }))
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
@@ -170,8 +164,8 @@ func (s *Server) putTopic(c echo.Context) error {
 	if err := errs.err(); err != nil {
 		return err
 	}
-	if draft.Alerts != nil && draft.Alerts.URL != "" {
-		if err := s.checkDestination(draft.Alerts.URL); err != nil {
+	if draft.Alerts != nil {
+		if err := s.checkTerms(&draft.Alerts.Terms); err != nil {
 			return err
 		}
 	}
@@ -253,12 +247,7 @@ type thresholdsView struct {
 	DeadLetters *float64 `json:"dead_letters"`
 	Backlog     *float64 `json:"backlog"`
 	OldestDue   *string  `json:"oldest_due"`
-	Window      *string  `json:"window"`
-	MinAttempts *int     `json:"min_attempts"`
-	For         *string  `json:"for"`
-	KeepFiring  *string  `json:"keep_firing_for"`
-	Repeat      *string  `json:"repeat"`
-	URL         *string  `json:"url"`
+	termsView
 }
 
 type retryView struct {
@@ -305,8 +294,7 @@ func viewSettings(s *topics.Settings) *settingsView {
 	if a := s.Alerts; a != nil {
 		v.Alerts = &thresholdsView{
 			Failures: a.Failures, FailureRate: a.FailureRate, DeadLetters: a.DeadLetters, Backlog: a.Backlog,
-			OldestDue: formatted(a.OldestDue), Window: formatted(a.Window), MinAttempts: a.MinAttempts,
-			For: formatted(a.For), KeepFiring: formatted(a.KeepFiring), Repeat: formatted(a.Repeat), URL: orNull(&a.URL),
+			OldestDue: formatted(a.OldestDue), termsView: viewTerms(&a.Terms),
 		}
 	}
 	return v

@@ -182,18 +182,18 @@ func (n *node) kill() {
 
 func ptr[T any](v T) *T { return &v }
 
-// rule makes a rule that fires and is resolved at once.
+// atOnce are terms by which alerts fire and are resolved at once, unless t says
+// otherwise.
+func atOnce(t Terms) Terms {
+	none := time.Duration(0)
+	t.For, t.KeepFiring, t.URL = cmp.Or(t.For, &none), cmp.Or(t.KeepFiring, &none), cmp.Or(t.URL, opsURL)
+	return t
+}
+
+// rule makes a rule whose alerts fire and are resolved at once.
 func (n *node) rule(name string, d Draft) {
 	n.link.Helper()
-	if d.For == nil {
-		d.For = ptr(time.Duration(0))
-	}
-	if d.KeepFiring == nil {
-		d.KeepFiring = ptr(time.Duration(0))
-	}
-	if d.URL == "" {
-		d.URL = opsURL
-	}
+	d.Terms = atOnce(d.Terms)
 	if _, _, err := n.Put(context.Background(), name, d); err != nil {
 		n.link.Fatal(err)
 	}

@@ -105,10 +105,20 @@ type Rule struct {
 
 // Draft is a rule as somebody wishes it; what is nil or empty is the default.
 type Draft struct {
-	Metric, By, Topic, Endpoint, URL string
-	Above                            *float64
-	Window, For, KeepFiring, Repeat  *time.Duration
-	MinAttempts                      *int
+	Metric, By, Topic, Endpoint string
+	Above                       *float64
+	Terms
+}
+
+// Terms are the part of a rule that says over how long a value is judged, and
+// how its alerts are told. What is nil or empty is the default.
+type Terms struct {
+	Window      *time.Duration `json:"window,omitempty"`
+	MinAttempts *int           `json:"min_attempts,omitempty"`
+	For         *time.Duration `json:"for,omitempty"`
+	KeepFiring  *time.Duration `json:"keep_firing_for,omitempty"`
+	Repeat      *time.Duration `json:"repeat,omitempty"`
+	URL         string         `json:"url,omitempty"`
 }
 
 // Check says what is wrong with the draft: nil or a *job.ValidationError.

@@ -31,13 +31,9 @@ type Thresholds struct {
 	Backlog     *float64 `json:"backlog,omitempty"`
 	// OldestDue is the threshold of the metric of that name, which is in seconds.
 	OldestDue *time.Duration `json:"oldest_due,omitempty"`
-	// Window and MinAttempts are of Failures and FailureRate, and the others of all.
-	Window      *time.Duration `json:"window,omitempty"`
-	MinAttempts *int           `json:"min_attempts,omitempty"`
-	For         *time.Duration `json:"for,omitempty"`
-	KeepFiring  *time.Duration `json:"keep_firing_for,omitempty"`
-	Repeat      *time.Duration `json:"repeat,omitempty"`
-	URL         string         `json:"url,omitempty"`
+	// Of Terms, Window and MinAttempts are of Failures and FailureRate, and the
+	// others of all.
+	Terms
 }
 
 // above are the thresholds by metric.
@@ -92,15 +88,12 @@ var thresholdNames = slices.DeleteFunc(slices.Clone(Metrics), func(m Metric) boo
 
 // draft is the rule about one metric.
 func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {
-	d := &Draft{
-		Metric: string(metric), Topic: topic, Above: above,
-		For: t.For, KeepFiring: t.KeepFiring, Repeat: t.Repeat, URL: t.URL,
+	d := &Draft{Metric: string(metric), Topic: topic, Above: above, Terms: t.Terms}
+	if !kinds[metric].always {
+		d.Window = nil
 	}
-	if kinds[metric].always {
-		d.Window = t.Window
-	}
-	if kinds[metric].share {
-		d.MinAttempts = t.MinAttempts
+	if !kinds[metric].share {
+		d.MinAttempts = nil
 	}
 	return d
 }

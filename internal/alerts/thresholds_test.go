@@ -14,17 +14,13 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// atOnce are thresholds that are told and resolved at once.
-func atOnce(t Thresholds) *Thresholds {
-	t.For, t.KeepFiring, t.URL = ptr(time.Duration(0)), ptr(time.Duration(0)), opsURL
-	return &t
-}
-
 func TestThresholdsBecomeRules(t *testing.T) {
 	all := Thresholds{
 		Failures: ptr(5.0), FailureRate: ptr(0.5), DeadLetters: ptr(0.0), Backlog: ptr(100.0), OldestDue: ptr(90 * time.Second),
-		Window: ptr(time.Minute), MinAttempts: ptr(3), For: ptr(time.Second), KeepFiring: ptr(2 * time.Second),
-		Repeat: ptr(time.Hour), URL: opsURL,
+		Terms: Terms{
+			Window: ptr(time.Minute), MinAttempts: ptr(3), For: ptr(time.Second), KeepFiring: ptr(2 * time.Second),
+			Repeat: ptr(time.Hour), URL: opsURL,
+		},
 	}
 	rules, err := all.rules("a:b")
 	if err != nil {
@@ -51,12 +47,12 @@ func TestThresholdsBecomeRules(t *testing.T) {
 
 func TestBadThresholds(t *testing.T) {
 	for pointers, bad := range map[string]Thresholds{
-		"":                                   {URL: opsURL},
+		"":                                   {Terms: Terms{URL: opsURL}},
 		"/failure_rate /failures":            {Failures: ptr(-1.0), FailureRate: ptr(1.0)},
-		"/for /keep_firing_for /repeat /url": {DeadLetters: ptr(1.0), Backlog: ptr(1.0), For: ptr(48 * time.Hour), KeepFiring: ptr(-time.Second), Repeat: ptr(time.Second), URL: "ftp://x"},
-		"/window":                            {DeadLetters: ptr(1.0), Window: ptr(time.Minute)},
-		"/min_attempts":                      {Failures: ptr(1.0), MinAttempts: ptr(3)},
-		"/min_attempts /oldest_due /window":  {FailureRate: ptr(0.5), MinAttempts: ptr(0), OldestDue: ptr(-time.Second), Window: ptr(time.Second)},
+		"/for /keep_firing_for /repeat /url": {DeadLetters: ptr(1.0), Backlog: ptr(1.0), Terms: Terms{For: ptr(48 * time.Hour), KeepFiring: ptr(-time.Second), Repeat: ptr(time.Second), URL: "ftp://x"}},
+		"/window":                            {DeadLetters: ptr(1.0), Terms: Terms{Window: ptr(time.Minute)}},
+		"/min_attempts":                      {Failures: ptr(1.0), Terms: Terms{MinAttempts: ptr(3)}},
+		"/min_attempts /oldest_due /window":  {FailureRate: ptr(0.5), OldestDue: ptr(-time.Second), Terms: Terms{MinAttempts: ptr(0), Window: ptr(time.Second)}},
 	} {
 		got := pointersOf(t, bad.Check("t"))
 		same(t, fmt.Sprintf("wrong with %+v", bad), got, strings.Split(pointers, " "))
@@ -93,8 +89,8 @@ func TestThresholdsAreEvaluated(t *testing.T) {
 		a := r.node("a")
 		a.rule("all", Draft{Metric: "dead_letters", Above: ptr(100.0)})
 		r.setTopics(map[string]*Thresholds{
-			"t": atOnce(Thresholds{DeadLetters: ptr(1.0), Failures: ptr(2.0), OldestDue: ptr(time.Hour)}),
-			"u": atOnce(Thresholds{DeadLetters: ptr(0.0)}),
+			"t": {DeadLetters: ptr(1.0), Failures: ptr(2.0), OldestDue: ptr(time.Hour), Terms: atOnce(Terms{})},
+			"u": {DeadLetters: ptr(0.0), Terms: atOnce(Terms{})},
 		}, false)
 		pass(round)
 		r.add("t", shop, 3)
@@ -117,7 +113,7 @@ func TestThresholdsAreEvaluated(t *testing.T) {
 		if _, err := a.Rule(t.Context(), "u:backlog"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a threshold that is not set: %v", err)
 		}
-		r.setTopics(map[string]*Thresholds{"t": atOnce(Thresholds{Failures: ptr(2.0)})}, false)
+		r.setTopics(map[string]*Thresholds{"t": {Failures: ptr(2.0), Terms: atOnce(Terms{})}}, false)
 		pass(round)
 		same(t, "alerts after one went", a.alerts(), []string{"t:failures firing t 3"})
 		r.setTopics(nil, false)
@@ -134,7 +130,7 @@ func TestThresholdsAreEvaluated(t *testing.T) {
 // nothing for that, not even when it cannot ask.
 func TestThresholdsThatANodeDoesNotKnow(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		all := map[string]*Thresholds{"t": atOnce(Thresholds{Backlog: ptr(0.0)})}
+		all := map[string]*Thresholds{"t": {Backlog: ptr(0.0), Terms: atOnce(Terms{})}}
 		r.setTopics(all, false)
 		a := r.node("a")
 		r.add("t", shop, 1)

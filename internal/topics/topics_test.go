@@ -369,7 +369,7 @@ func TestThresholds(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
-		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), For: new(time.Duration)}}
+		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), Terms: alerts.Terms{For: new(time.Duration)}}}
 		_, err := a.Put(r.Context(), "t", set)
 		r.ok(err)
 		_, err = a.Put(r.Context(), "u", Settings{Rate: 1})
