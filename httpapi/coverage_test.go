@@ -82,6 +82,7 @@ func coverReads(a *keyedAPI) {
 	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
 	a.want(200, "GET", "/v1/dead", "")
 	a.want(200, "GET", "/v1/jobs/t/waits/explain", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/registration", "")
 	a.want(200, "POST", "/v1/jobs/plan", fmt.Sprintf(okJob, "waits"))
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")

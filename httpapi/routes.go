@@ -37,6 +37,7 @@ var routes = []route{
 	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*Server).cancelJob},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*Server).listAttempts},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*Server).explainJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*Server).getRegistration}, // shows headers and body
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyEmptyJSON, nil, (*Server).replayJob},
 	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*Server).createOperation}, // a dry run; the rest needs Write

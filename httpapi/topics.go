@@ -279,17 +279,11 @@ func viewSettings(s *topics.Settings) *settingsView {
 	d := &s.Defaults
 	v := &settingsView{
 		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Priority: orNull(&s.Priority),
-		Headers: make(map[string]string, len(d.Headers)),
-	}
-	for _, h := range d.Headers {
-		v.Headers[h.Name] = h.Value
+		Headers: viewHeaders(d.Headers),
 	}
 	v.Timeout, v.TTL = formatted(orNull(&d.Timeout)), formatted(orNull(&d.TTL))
 	if d.Retry != nil {
-		v.Retry = &retryView{Limit: d.Retry.Limit}
-		for _, step := range d.Retry.Steps {
-			v.Retry.Steps = append(v.Retry.Steps, job.FormatDuration(step))
-		}
+		v.Retry = &retryView{Steps: viewSteps(d.Retry.Steps), Limit: d.Retry.Limit}
 	}
 	if a := s.Alerts; a != nil {
 		v.Alerts = &thresholdsView{

@@ -46,6 +46,23 @@ func viewLabels(list []job.Label) map[string]string {
 	return view
 }
 
+func viewHeaders(list []job.Header) map[string]string {
+	view := make(map[string]string, len(list))
+	for _, h := range list {
+		view[h.Name] = h.Value
+	}
+	return view
+}
+
+// viewSteps gives the delays of a ladder; of none, nil.
+func viewSteps(steps []time.Duration) []string {
+	var view []string
+	for _, step := range steps {
+		view = append(view, job.FormatDuration(step))
+	}
+	return view
+}
+
 // attemptView is an attempt as the API shows it. Status is null when no
 // answer came, a phase's time when it was not reached or not needed.
 type attemptView struct {
