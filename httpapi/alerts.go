@@ -129,7 +129,7 @@ func (s *Server) putRule(c echo.Context) error {
 	if err := errs.merge(draft.Check()); err != nil {
 		return err
 	}
-	if err := s.checkTerms(&draft.Terms); err != nil {
+	if err := s.checkTerms("/url", &draft.Terms); err != nil {
 		return err
 	}
 	r, created, err := all.Put(c.Request().Context(), name, *draft)
@@ -143,12 +143,12 @@ func (s *Server) putRule(c echo.Context) error {
 	return writeJSON(c, status, viewRule(&r))
 }
 
-// checkTerms refuses a URL that the server must not call.
-func (s *Server) checkTerms(t *alerts.Terms) error {
+// checkTerms refuses a URL, which stands at pointer, that the server must not call.
+func (s *Server) checkTerms(pointer string, t *alerts.Terms) error {
 	if t.URL == "" {
 		return nil
 	}
-	return s.checkDestination(t.URL)
+	return s.checkDestination(pointer, t.URL)
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.

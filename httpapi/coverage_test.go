@@ -282,7 +282,10 @@ func coverAlerts(a *keyedAPI) {
 		a.want(200, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
 	}
 	a.wantProblem(codeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
-	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
+	p := a.wantProblem(codeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
+	if got := p.Errors[0].Pointer; got != "/alerts/url" {
+		a.t.Errorf("the refused URL is said to be at %s", got)
+	}
 }
 
 func coverRestore(a *keyedAPI) {

@@ -96,8 +96,12 @@ func (f field) integer() *int {
 		return nil
 	}
 	n, err := strconv.ParseFloat(string(f.raw), 64)
-	if err != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
+	if n != math.Trunc(n) { // not so of those that are beyond any float64
 		f.fail("must be a whole number")
+		return nil
+	}
+	if err != nil || math.Abs(n) > math.MaxInt32 {
+		f.fail("is too large a number")
 		return nil
 	}
 	i := int(n)

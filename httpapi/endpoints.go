@@ -186,7 +186,7 @@ func (s *Server) readTest(c echo.Context) (store.Registration, error) {
 	if err := errs.merge(err); err != nil {
 		return store.Registration{}, s.explainTooLarge(err)
 	}
-	if err := s.checkDestination(request.Spec.URL); err != nil {
+	if err := s.checkDestination("/url", request.Spec.URL); err != nil {
 		return store.Registration{}, err
 	}
 	uid, err := s.newUID()

@@ -61,7 +61,7 @@ func (s *Server) patchJob(c echo.Context) error {
 		return err
 	}
 	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {
-		if err := s.checkDestination(*draft.URL); err != nil {
+		if err := s.checkDestination("/url", *draft.URL); err != nil {
 			return err
 		}
 	}

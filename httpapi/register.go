@@ -106,7 +106,7 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 	if err := checkTopic(request.Key.Topic); err != nil {
 		return store.Registration{}, err
 	}
-	if err := s.checkDestination(request.Spec.URL); err != nil {
+	if err := s.checkDestination("/url", request.Spec.URL); err != nil {
 		return store.Registration{}, err
 	}
 	if defaults := s.topicDefaults(request.Key.Topic); defaults != nil {
@@ -142,9 +142,10 @@ func ownBody(s job.Spec) job.Spec {
 	return s
 }
 
-// checkDestination asks the guard. Why it refuses is for the log: a client
-// could learn from it how the network around this server is built.
-func (s *Server) checkDestination(rawURL string) error {
+// checkDestination asks the guard about the URL at pointer. Why it refuses is
+// for the log: a client could learn from it how the network around this server
+// is built.
+func (s *Server) checkDestination(pointer, rawURL string) error {
 	if s.opts.CheckURL == nil {
 		return nil
 	}
@@ -153,7 +154,7 @@ func (s *Server) checkDestination(rawURL string) error {
 		return &apiError{
 			code: codeDestinationBlocked, cause: err,
 			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
-			fields: []job.FieldError{{Pointer: "/url", Message: message}},
+			fields: []job.FieldError{{Pointer: pointer, Message: message}},
 		}
 	}
 	return nil

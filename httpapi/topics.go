@@ -165,7 +165,7 @@ func (s *Server) putTopic(c echo.Context) error {
 		return err
 	}
 	if draft.Alerts != nil {
-		if err := s.checkTerms(&draft.Alerts.Terms); err != nil {
+		if err := s.checkTerms("/alerts/url", &draft.Alerts.Terms); err != nil {
 			return err
 		}
 	}

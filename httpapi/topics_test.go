@@ -73,8 +73,14 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	if p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/duehook-alerts", `{"alerts":{"failures":5}}`); p.Errors[0].Pointer != "/topic" {
 		t.Errorf("the alerts' own topic: %v", p.Errors)
 	}
-	for _, body := range []string{`{"rate":"50"}`, `{"rate":1e999}`, `{"capacity":1.5}`, `{"capacity":"1"}`} {
-		a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t", body)
+	for body, message := range map[string]string{
+		`{"rate":"50"}`: "must be a number, not a string", `{"rate":1e999}`: "is too large a number",
+		`{"capacity":"1"}`: "must be a whole number, not a string", `{"capacity":1.5}`: "must be a whole number",
+		`{"capacity":3000000000}`: "is too large a number", `{"capacity":1e999}`: "is too large a number",
+	} {
+		if p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t", body); p.Errors[0].Message != message {
+			t.Errorf("%s: %s", body, p.Errors[0].Message)
+		}
 	}
 	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/t", "")
 }
