@@ -331,6 +331,27 @@ func TestFailures(t *testing.T) {
 	})
 }
 
+// A job whose topic has no room is no defect: its error says what is wrong.
+func TestATopicWithoutRoom(t *testing.T) {
+	for err, text := range map[error]string{store.ErrTopicFull: "its capacity allows", store.ErrTopicDraining: "is drained"} {
+		inBubble(t, func(r *rig) {
+			n := r.node("a")
+			defer n.end()
+			r.dead("t", 1)
+			r.failWith(func(call string) error {
+				if call != "Update" {
+					return nil
+				}
+				return fmt.Errorf("ledger: %w", err)
+			})
+			o := n.await(n.create(Draft{Action: "replay", All: true}).ID)
+			if o.Failed != 1 || !strings.Contains(o.Errors[0].Message, text) {
+				t.Errorf("%v: failed %d, errors %v", err, o.Failed, o.Errors)
+			}
+		})
+	}
+}
+
 // Jobs that change between the listing and their turn are passed over.
 func TestSkips(t *testing.T) {
 	inBubble(t, func(r *rig) {

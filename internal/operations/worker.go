@@ -217,20 +217,29 @@ func (w *worker) count(key job.Key, err error) {
 		result = resultSkipped
 	default:
 		w.op.Failed++
-		w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
+		text, known := message(err)
+		if !known {
+			w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
+		}
 		if len(w.op.Errors) < maxErrors {
-			w.op.Errors = append(w.op.Errors, JobError{Job: key.String(), Message: message(err)})
+			w.op.Errors = append(w.op.Errors, JobError{Job: key.String(), Message: text})
 		}
 	}
 	w.m.metrics.jobs.WithLabelValues(string(w.op.Action), result).Inc()
 }
 
-// message is what is shown of an error: it goes to clients.
-func message(err error) string {
-	if errors.Is(err, store.ErrConflict) {
-		return "The job went on changing."
+// message is what is shown of an error, as it goes to clients, and whether that
+// says all there is.
+func message(err error) (text string, known bool) {
+	switch {
+	case errors.Is(err, store.ErrTopicFull):
+		return "Its topic holds as many unfinished jobs as its capacity allows.", true
+	case errors.Is(err, store.ErrTopicDraining):
+		return "Its topic is drained, so it takes no more jobs.", true
+	case errors.Is(err, store.ErrConflict):
+		return "The job went on changing.", false
 	}
-	return "The job cannot be changed; the log says more."
+	return "The job cannot be changed; the log says more.", false
 }
 
 // saveIfDue writes the document when the last time was saveEvery ago. No job is
