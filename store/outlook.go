@@ -16,8 +16,8 @@ type Outlook struct {
 	// Look is when carriers next look at the job's lane; in the past when they
 	// are behind.
 	Look job.Instant
-	// Ahead is how many jobs of its lane wait and are due before it, if it
-	// waits itself.
+	// Ahead is how many jobs of its lane wait and go before it, if it waits
+	// itself: those that are due before, and of one time those of lower ids.
 	Ahead int64
 	// Higher is how many jobs of its topic that have a higher priority are due now
 	// and wait, if it waits itself.

@@ -51,7 +51,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 		o.Worker = rec.extra.claim.by
 	}
 	if !out(rec.shown()) {
-		o.Ahead, o.Higher = int64(l.position(rec.score)-l.out), s.higher(l, now)
+		o.Ahead, o.Higher = int64(l.place(rec)-l.out), s.higher(l, now)
 	}
 	return o, rec.snapshot(), nil
 }
@@ -103,6 +103,15 @@ func (l *lane) position(sc score) int {
 	return sort.Search(l.bucket.Len(), func(n int) bool {
 		e, _ := l.bucket.GetAt(n)
 		return e.score >= sc
+	})
+}
+
+// place is how many entries of the lane come before rec's.
+func (l *lane) place(rec *record) int {
+	mine := entry{rec.score, rec}
+	return sort.Search(l.bucket.Len(), func(n int) bool {
+		e, _ := l.bucket.GetAt(n)
+		return !l.bucket.Less(e, mine)
 	})
 }
 

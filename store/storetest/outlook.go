@@ -61,6 +61,13 @@ var outlookCases = []testCase{
 		for id, want := range map[string]int64{"c": 0, "a": 1, "b": 2} {
 			equal(f, "ahead of "+id, f.outlook(job.Key{Topic: "t", ID: id}).Ahead, want)
 		}
+		at := f.now().Add(short)
+		for _, id := range []string{"y", "x", "z"} {
+			f.add(reg("v", id, func(r *store.Registration) { r.Spec.When = job.When{At: at} }))
+		}
+		for id, want := range map[string]int64{"x": 0, "y": 1, "z": 2} {
+			equal(f, "ahead of "+id+", due with others", f.outlook(job.Key{Topic: "v", ID: id}).Ahead, want)
+		}
 		f.add(reg("t", "now"))
 		f.carry(carryOptions)
 		equal(f, "ahead of b when another is out", f.outlook(job.Key{Topic: "t", ID: "b"}).Ahead, 2)

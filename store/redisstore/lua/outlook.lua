@@ -1,7 +1,7 @@
 -- Reads at one instant what keeps a job from its next attempt.
 -- KEYS page bucket lanes out held ready topics tokens counts
 -- ARGV topic/id id lane topic
--- Returns now, jobs of the lane due before it, jobs of the endpoint out, of the
+-- Returns now, jobs of the lane that go before it, jobs of the endpoint out, of the
 --   lane out, hints on the ready list, then, each false if there is none: its
 --   registration, its progress, its score in the bucket, when the lane next needs a look, the
 --   endpoint's gate, the topic's limits, its next token, and how many of its
@@ -12,7 +12,7 @@ local endpoint = endpoint_of(lane)
 local s = redis.call('ZSCORE', bucket, id)
 local ahead = 0
 if s and tonumber(s) >= 0 then
-  ahead = redis.call('ZCOUNT', bucket, 0, '(' .. s)
+  ahead = redis.call('ZRANK', bucket, id) - redis.call('ZCOUNT', bucket, '-inf', '(0')
 end
 local record = redis.call('HMGET', page, name, progress_field(name))
 return {
