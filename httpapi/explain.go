@@ -31,8 +31,7 @@ func (s *Server) explainJob(c echo.Context) error {
 		Ladder:     viewLadder(&e.Forecast, e.Expires),
 	}
 	for i := range e.Reasons {
-		r := &e.Reasons[i]
-		view.Reasons[i] = reasonView{Code: r.Code, Detail: r.Detail, Until: instant(r.Until), Node: orNull(&r.Node)}
+		view.Reasons[i] = viewReason(&e.Reasons[i])
 	}
 	return writeJSON(c, http.StatusOK, view)
 }
@@ -77,10 +76,30 @@ type explanationView struct {
 }
 
 type reasonView struct {
-	Code   string  `json:"code"`
-	Detail string  `json:"detail"`
-	Until  instant `json:"until"`
-	Node   *string `json:"node"`
+	Code      string         `json:"code"`
+	Detail    string         `json:"detail"`
+	Sentences []sentenceView `json:"sentences"`
+	Until     instant        `json:"until"`
+	Node      *string        `json:"node"`
+}
+
+// sentenceView is a sentence of a reason's detail, for those who word it in
+// another language.
+type sentenceView struct {
+	Code   string         `json:"code"`
+	Params explain.Params `json:"params"`
+}
+
+func viewReason(r *explain.Reason) reasonView {
+	v := reasonView{Code: r.Code, Detail: r.Detail(), Until: instant(r.Until), Node: orNull(&r.Node)}
+	for _, s := range r.Sentences {
+		params := s.Params
+		if params == nil {
+			params = explain.Params{}
+		}
+		v.Sentences = append(v.Sentences, sentenceView{s.Code, params})
+	}
+	return v
 }
 
 type planView struct {

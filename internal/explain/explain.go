@@ -4,6 +4,8 @@
 package explain
 
 import (
+	"strings"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -14,8 +16,8 @@ import (
 type Reason struct {
 	// Code is one of the Code constants, or the reason for which the job ended.
 	Code string
-	// Detail is a sentence for people.
-	Detail string
+	// Sentences say it for people; there is at least one.
+	Sentences []Sentence
 	// Until is when it ends at the latest; zero: nobody knows.
 	Until job.Instant
 	// Node is who leases the job, for CodeInFlight and CodeLeaseLapsed.
@@ -25,6 +27,15 @@ type Reason struct {
 	stops bool
 	// from is the earliest time at which it can have ended, where Until is not known.
 	from job.Instant
+}
+
+// Detail is all that the reason says, in English.
+func (r *Reason) Detail() string {
+	texts := make([]string, len(r.Sentences))
+	for i, s := range r.Sentences {
+		texts[i] = s.String()
+	}
+	return strings.Join(texts, " ")
 }
 
 // The codes of reasons of jobs that have not ended.

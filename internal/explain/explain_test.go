@@ -89,11 +89,11 @@ func TestReasons(t *testing.T) {
 		{"not due", waiting(due(time.Hour)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "Attempt 1 is due at 2026-01-01T10:00:00.000Z."}}},
 		{
 			"by the ladder", waiting(failed(job.ReasonLadder, time.Hour)), in(time.Hour),
-			[]reason{{CodeNotDue, in(time.Hour), "", "Attempt 2 failed (status 503). By the retry ladder, attempt 3 is due"}},
+			[]reason{{CodeNotDue, in(time.Hour), "", "Attempt 2 failed (http_503). By the retry ladder, attempt 3 is due"}},
 		},
 		{
 			"when the receiver said", waiting(failed(job.ReasonRetryAfter, time.Hour)), in(time.Hour),
-			[]reason{{CodeNotDue, in(time.Hour), "", "the receiver asked for the next one at 2026-01-01T10"}},
+			[]reason{{CodeNotDue, in(time.Hour), "", "The receiver asked for attempt 3 at 2026-01-01T10"}},
 		},
 		{
 			"snoozed", waiting(failed(job.ReasonSnoozed, time.Hour)), in(time.Hour),
@@ -114,18 +114,18 @@ func TestReasons(t *testing.T) {
 		{"held, but not full", waiting(held(time.Minute), out(100)), in(time.Minute), []reason{{CodeEndpointHeld, in(time.Minute), "", ""}}},
 		{
 			"probed", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(3)), now,
-			[]reason{{CodeEndpointRecovering, none, "", "3 are under way, 3 may be"}},
+			[]reason{{CodeEndpointRecovering, none, "", "3 under way, 3 at most"}},
 		},
 		{"probed, with a place", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(2)), now, []reason{{Code: CodeCarrierBehind}}},
 		{
 			"ramping up", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(12)), now,
-			[]reason{{CodeEndpointRecovering, none, "", "12 are under way, 12 may be"}},
+			[]reason{{CodeEndpointRecovering, none, "", "12 under way, 12 at most"}},
 		},
 		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
 		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
 			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are under way, and no more than 100 may be. 1 job of"},
 		}},
-		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "under way in its shard, and no more than 34 may be. It is the first in line."}}},
+		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "under way, and no more than 34 may be. It is the first in line. These figures are those of its shard."}}},
 		{"full, but not due", waiting(due(time.Hour), out(100)), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{"the topic is full", waiting(topic("slow"), out(5)), now, []reason{{CodeTopicLimit, none, "", "5 jobs of the topic slow"}}},
 		{
@@ -164,7 +164,7 @@ func TestReasons(t *testing.T) {
 			"a job goes first by the rate",
 			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Higher, o.Shards = in(time.Second), 1, 1, 2 }),
 			in(5 * time.Second),
-			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 job of its topic in its shard has a higher"}},
+			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 job of its topic has a higher priority and is due, too: it goes first. These figures are"}},
 		},
 		{"jobs go first, but it is not due", waiting(due(time.Hour), func(o *store.Outlook) { o.Higher = 2 }), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{
@@ -172,19 +172,19 @@ func TestReasons(t *testing.T) {
 			[]reason{{CodeReadyListFull, none, "", "17 jobs of its topic and endpoint were due before it"}},
 		},
 		{"ready", waiting(func(o *store.Outlook) { o.Job.State, o.At, o.ReadyList = job.Ready, in(15*time.Second), 4 }), now, []reason{
-			{CodeReady, none, "", "the ready list holds 4 hints. If none takes it by 2026-01-01T09:00:15.000Z"},
+			{CodeReady, none, "", "If none takes it by 2026-01-01T09:00:15.000Z, it is put on the ready list again. The ready list holds 4 hints."},
 		}},
 		{"ready, and held since", waiting(held(time.Minute), func(o *store.Outlook) { o.Job.State, o.At = job.Ready, in(15*time.Second) }), in(time.Minute), []reason{
 			{Code: CodeEndpointHeld, Until: in(time.Minute)}, {Code: CodeReady},
 		}},
 		{
 			"in flight", waiting(running(20 * time.Second)), none,
-			[]reason{{CodeInFlight, in(20 * time.Second), "node-7", "Attempt 1 is under way, leased by node node-7 until 2026-01-01T09:00:20.000Z."}},
+			[]reason{{CodeInFlight, in(20 * time.Second), "node-7", "Attempt 1 is under way, leased until 2026-01-01T09:00:20.000Z. The lease is that of node node-7."}},
 		},
 		{"in flight, the TTL passed", waiting(running(20*time.Second), ttl(-1)), none, []reason{{CodeInFlight, in(20 * time.Second), "node-7", ""}}},
 		{
 			"in flight somewhere", waiting(running(20*time.Second), func(o *store.Outlook) { o.Worker = "" }), none,
-			[]reason{{CodeInFlight, in(20 * time.Second), "", "leased by a node until"}},
+			[]reason{{CodeInFlight, in(20 * time.Second), "", "leased until 2026-01-01T09:00:20.000Z."}},
 		},
 		{"cancelled in flight", waiting(running(20*time.Second), cancelled), none, []reason{
 			{CodeCancelNoted, none, "", "attempt 1 in flight"}, {Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
@@ -211,8 +211,12 @@ func TestReasons(t *testing.T) {
 			e := Job(tc.o, policy, carry)
 			var got []reason
 			for i, r := range e.Reasons {
-				if i < len(tc.reasons) && !strings.Contains(r.Detail, tc.reasons[i].part) {
-					t.Errorf("%q does not say %q", r.Detail, tc.reasons[i].part)
+				detail := r.Detail()
+				if i < len(tc.reasons) && !strings.Contains(detail, tc.reasons[i].part) {
+					t.Errorf("%q does not say %q", detail, tc.reasons[i].part)
+				}
+				if detail == "" || strings.ContainsAny(detail, "{}") {
+					t.Errorf("%s: a sentence lacks its words or a parameter: %q", r.Code, detail)
 				}
 				got = append(got, reason{Code: r.Code, Until: r.Until, Node: r.Node})
 			}
@@ -228,7 +232,7 @@ func TestReasons(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	for reason, want := range map[string]string{
-		job.ReasonDelivered:  "The receiver took it with attempt 3 (status 200).",
+		job.ReasonDelivered:  "The receiver took it with attempt 3 (http_200).",
 		job.ReasonRetryLimit: "Attempt 3, the last one, failed (timeout).",
 		job.ReasonGone:       "answered attempt 3 with 410",
 		job.ReasonAborted:    "refused it for good with attempt 3",
@@ -250,7 +254,7 @@ func TestEnded(t *testing.T) {
 		if len(e.Reasons) != 1 || e.Reasons[0].Code != reason || e.Expected != 0 {
 			t.Errorf("%s: %+v", reason, e)
 		}
-		if detail := e.Reasons[0].Detail; !strings.Contains(detail, want) || !strings.HasPrefix(detail, "It ended at 2026-01-01T09:00:00.000Z. ") {
+		if detail := e.Reasons[0].Detail(); !strings.Contains(detail, want) || !strings.HasPrefix(detail, "It ended at 2026-01-01T09:00:00.000Z. ") || strings.Contains(detail, "{") {
 			t.Errorf("%s: %q does not say %q", reason, detail, want)
 		}
 		if diff := cmp.Diff(retrypolicy.Forecast{}, e.Forecast); diff != "" || e.Expires != 0 {
@@ -258,7 +262,7 @@ func TestEnded(t *testing.T) {
 		}
 	}
 	o := waiting(func(o *store.Outlook) { o.Job.State, o.Job.EndedAt = job.Cancelled, now })
-	if r := Job(o, policy, carry).Reasons[0]; r.Code != "cancelled" || !strings.HasSuffix(r.Detail, "It is cancelled.") {
+	if r := Job(o, policy, carry).Reasons[0]; r.Code != "cancelled" || !strings.HasSuffix(r.Detail(), "It is cancelled.") {
 		t.Errorf("ended without a reason: %+v", r)
 	}
 }

@@ -46,10 +46,17 @@ export interface Job {
   version: number;
 }
 
+/** What a reason says, to be worded in the viewer's language. */
+export interface Sentence {
+  code: string;
+  params: Record<string, string | number>;
+}
+
 export interface Reason {
   code: string;
-  /** For people, in English. */
+  /** All of the sentences, in English. */
   detail: string;
+  sentences: Sentence[];
   until: string | null;
   node: string | null;
 }

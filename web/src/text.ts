@@ -1,5 +1,6 @@
 /** Texts in the viewer's language, and how numbers and times are written in it. */
 import { effect, signal } from '@preact/signals';
+import type { Reason, Sentence } from './api';
 import en from './i18n/en.json';
 import { language, type Language } from './settings';
 
@@ -37,6 +38,29 @@ export function word(kind: 'reason' | 'error' | 'why', value: string): string {
   if (kind === 'error' && value.startsWith('http_')) return value.replace('http_', 'HTTP ');
   const key = `${kind}.${value}`;
   return key in en ? t(key as Key) : value;
+}
+
+/** A sentence of the API in the viewer's language, if there are words for it. */
+function sentence({ code, params }: Sentence): string | undefined {
+  const key = `says.${code}`;
+  const one = `${key}.one`;
+  const chosen = params['count'] === 1 && one in en ? one : key;
+  if (!(chosen in en)) return undefined;
+  return t(chosen as Key, Object.fromEntries(Object.entries(params).map(([name, value]) => [name, parameter(name, value)])));
+}
+
+function parameter(name: string, value: string | number): string {
+  if (typeof value === 'number') return count(value);
+  if (name === 'at' || name === 'since') return clock(Date.parse(value));
+  if (name === 'outcome') return word('error', value);
+  const state = `state.${value}`;
+  return name === 'state' && state in en ? t(state as Key) : value;
+}
+
+/** What a reason says, or nothing where a sentence of it is not known here. */
+export function said({ sentences }: Reason): string | undefined {
+  const all = sentences.map(sentence);
+  return all.includes(undefined) ? undefined : all.join(language.value === 'zh' ? '' : ' ');
 }
 
 const locale = (): string => (language.value === 'zh' ? 'zh-CN' : 'en-GB');

@@ -38,7 +38,7 @@ test('why a job waits, and its ladder to come', async () => {
   await register({ topic: 'why', id: 'a', url: `${receiver.url}/answer/503`, retry: { steps: ['2h', '3h', '4h'] } });
   await settled(node, 'why', { retrying: 1 });
   await go('/jobs/why/a');
-  await page.getByText('Attempt 1 failed (http_503)').waitFor();
+  await page.getByText('Attempt 1 failed (HTTP 503)').waitFor();
   const steps = await page.locator('.ladder .step strong').allTextContents();
   assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Given up']);
   await page.getByText('Next step of the retry ladder').waitFor();

@@ -30,7 +30,7 @@ after(async () => {
 const pages = [
   ['/', 'en:Due in the next 24 hours', 'zh:未来 24 小时到期'],
   ['/jobs', 'order-8812'],
-  ['/jobs/payment-notify/paid-2', 'HTTP 503'],
+  ['/jobs/payment-notify/paid-2', 'en:(HTTP 503). By the retry ladder', 'zh:（HTTP 503）。按重试阶梯'],
   ['/jobs/order-timeout/order-8812', 'shop.example'],
   ['/topics', 'payment-notify'],
   ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
@@ -75,6 +75,19 @@ test('what an endpoint answers is shown as text', async () => {
   await page.locator('pre', { hasText: hostileBody }).waitFor();
   assert.equal(await page.locator('main img, main script').count(), 0);
   assert.notEqual(await page.title(), 'owned');
+  await close();
+});
+
+test('what there are no words for is shown as the API says it', async () => {
+  const { page, go, close } = await openPage(browser, node.base, { language: 'zh' });
+  await page.route('**/explain', async (route) => {
+    const response = await route.fetch();
+    const told = await response.json();
+    told.reasons[0].sentences[1].code = 'of_a_newer_server';
+    await route.fulfill({ response, json: told });
+  });
+  await go('/jobs/payment-notify/paid-2');
+  await page.locator('.reasons [lang=en]', { hasText: 'Attempt 1 failed (http_503). By the retry ladder' }).waitFor();
   await close();
 });
 

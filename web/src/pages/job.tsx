@@ -6,8 +6,7 @@ import { Ladder } from '../components/ladder';
 import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { now, useResource } from '../live';
-import { language } from '../settings';
-import { clock, localTimes, span, t, word } from '../text';
+import { clock, localTimes, said, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
   const name = { topic, id };
@@ -43,8 +42,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] })
           {reasons.map((reason) => (
             <li key={reason.code}>
               {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
-              {language.value !== 'en' && reason.until && `${t('why.until', { time: clock(Date.parse(reason.until)) })} `}
-              <span lang="en">{localTimes(reason.detail)}</span>
+              {said(reason) ?? <span lang="en">{localTimes(reason.detail)}</span>}
             </li>
           ))}
         </ul>
