@@ -75,6 +75,8 @@ test('what an endpoint answers is shown as text', async () => {
   await page.locator('pre', { hasText: hostileBody }).waitFor();
   assert.equal(await page.locator('main img, main script').count(), 0);
   assert.notEqual(await page.title(), 'owned');
+  await page.setViewportSize(narrow); // where it scrolls
+  await accessible(page, 'a long answer');
   await close();
 });
 

@@ -46,7 +46,7 @@ function Answer({ attempt: { response_body: body } }: { attempt: Attempt }) {
   return (
     <>
       <h3>{t('attempt.response')}</h3>
-      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <pre>{body}</pre>}
+      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <pre tabIndex={0}>{body}</pre>}
     </>
   );
 }

@@ -16,7 +16,7 @@ export async function startReceiver(port = 0) {
       return;
     }
     if (kind === 'hostile') {
-      response.writeHead(500, { 'Content-Type': 'text/html' }).end(hostileBody);
+      response.writeHead(500, { 'Content-Type': 'text/html' }).end(hostileBody.padEnd(4000, ' and on'));
       return;
     }
     response.writeHead(kind === 'answer' ? Number(status) : 200).end(kind === 'answer' ? '{"error":"try again later"}' : 'success');
