@@ -65,17 +65,18 @@ export function labelOf(written: string): Record<string, string> {
   return { [key]: value.join(':') };
 }
 
-/** Goes where a search leads: topic/id to that job, everything else to the list. A bare word is a business key. */
+/** Goes where a search leads: topic/id to that job, everything else to the list. A URL is its endpoint's jobs, another bare word a business key. */
 export function search(typed: string): void {
   const filter: [string, string][] = [];
   for (const word of typed.split(/\s+/).filter(Boolean)) {
-    const [, topic, id] = /^([^/:]+)\/([^/]+)$/.exec(word) ?? [];
-    if (topic && id) {
+    const [, name = '', value = ''] = /^(\w+):(.+)$/.exec(word) ?? [];
+    const [, topic, id] = /^([^/]+)\/([^/]+)$/.exec(word) ?? [];
+    if (parameters[name]) filter.push([parameters[name], value]);
+    else if (/^https?:\/\//i.test(word)) filter.push(['endpoint', word]);
+    else if (topic && id) {
       navigate(address(['jobs', topic, id]));
       return;
-    }
-    const [, name = '', value = ''] = /^(\w+):(.+)$/.exec(word) ?? [];
-    filter.push([parameters[name] ?? 'biz_key', parameters[name] ? value : word]);
+    } else filter.push(['biz_key', word]);
   }
   navigate(address(['jobs'], filter));
 }

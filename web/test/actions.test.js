@@ -115,6 +115,7 @@ test('search and filters are in the address', async () => {
     ['topic:find', '?topic=find', ['a', 'b']],
     ['topic:find to:2h', '?topic=find&due_to=2h', ['a']],
     ['endpoint:https://bank.example', '?endpoint=https%3A%2F%2Fbank.example', ['b']],
+    ['https://bank.example/b?x=1', '?endpoint=https%3A%2F%2Fbank.example%2Fb%3Fx%3D1', ['b']],
     ['label:region:eu', '?label=region%3Aeu', ['a']],
     ['topic:find priority:2', '?topic=find&priority=2', ['b']],
   ]) {
@@ -127,10 +128,20 @@ test('search and filters are in the address', async () => {
   await eventually('back', async () => (await box.inputValue()) === 'label:region:eu');
   await go('/jobs?topic=find');
   await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
-  await page.getByText('No jobs match.').waitFor();
-  await box.fill('find/b');
+  await page.getByText('No jobs match.', { exact: true }).waitFor();
+  await box.fill('b');
   await box.press('Enter');
-  await page.getByRole('heading', { name: 'b', exact: true }).waitFor();
+  await page.getByText('No jobs match. To find a job by its id, write topic/id.').waitFor();
+  await register({ topic: 'find:more', id: 'c', url: 'https://bank.example/c', delay: '1h' });
+  for (const [typed, id] of [
+    ['find/b', 'b'],
+    ['find:more/c', 'c'],
+  ]) {
+    await go('/jobs');
+    await box.fill(typed);
+    await box.press('Enter');
+    await page.getByRole('heading', { name: id, exact: true }).waitFor();
+  }
 });
 
 test('rows stay where they are until new ones are asked for', async () => {

@@ -34,6 +34,7 @@ export function JobsPage() {
         <Rows
           key={name}
           page={jobs.data}
+          byKey={filter.some(([parameter]) => parameter === 'biz_key')}
           first={cursor && address(['jobs'], filter)}
           next={jobs.data.next_cursor && address(['jobs'], page(jobs.data.next_cursor))}
         />
@@ -117,13 +118,15 @@ function StateTabs({ filter, topics }: { filter: Query; topics: TopicCounts[] })
 
 interface RowsProps {
   page: JobPage;
+  /** A business key was asked for, which a word alone is taken for. */
+  byKey: boolean;
   /** Where the first page and the next are, unless this is that. */
   first: string | null;
   next: string | null;
 }
 
 /** Rows stay where they are while someone reads them: they change, but none comes or goes until asked for. */
-function Rows({ page, first, next }: RowsProps) {
+function Rows({ page, byKey, first, next }: RowsProps) {
   const shown = useRef(page.data);
   const [, redraw] = useState(0);
   const latest = new Map(page.data.map((job) => [job.uid, job]));
@@ -143,7 +146,7 @@ function Rows({ page, first, next }: RowsProps) {
           {t('jobs.fresh', { n: count(fresh) })}
         </button>
       )}
-      <List jobs={shown.current} gone={gone} />
+      <List jobs={shown.current} gone={gone} byKey={byKey} />
       <nav class="pager" aria-label={t('jobs.pages')}>
         {first && (
           <a class="button" href={first} data-page>
@@ -160,7 +163,7 @@ function Rows({ page, first, next }: RowsProps) {
   );
 }
 
-function List({ jobs, gone }: { jobs: Job[]; gone: Set<string> }) {
-  if (jobs.length === 0) return <Empty text={t('jobs.none')} />;
+function List({ jobs, gone, byKey }: { jobs: Job[]; gone: Set<string>; byKey: boolean }) {
+  if (jobs.length === 0) return <Empty text={byKey ? `${t('jobs.none')} ${t('jobs.byId')}` : t('jobs.none')} />;
   return <JobTable jobs={jobs} gone={gone} />;
 }
