@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gofrs/flock"
@@ -60,9 +61,10 @@ func openSQLite(ctx context.Context, path string) (*pools, error) {
 	}
 	// busy_timeout is for people who look into the file with other tools. The
 	// journal is written back into the file every wal_autocheckpoint pages, by
-	// the commit that fills it.
+	// the commit that fills it. temp_store is where statements keep pages as they
+	// were before, which otherwise were written to files.
 	write, err := openPool(name, 1, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)",
-		"cache_size(-32768)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)")
+		"cache_size(-32768)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return nil, err
 	}
@@ -118,20 +120,27 @@ func (d *sqlite) probe(ctx context.Context, tx *sql.Tx) error {
 
 func (d *sqlite) turn(context.Context, *sql.Tx, bool) (int64, error) { return 0, nil }
 
-// sqliteSizes: more rows at a time are slower again, for the driver searches all
-// parameters for each.
-var sqliteSizes = []int{16, 4, 1}
+// sqliteSizes are the numbers of rows at a time of so many columns. More are
+// slower again, for the driver searches all parameters for each.
+func sqliteSizes(cols int) []int {
+	most := max(4, 96/cols)
+	return slices.Compact([]int{most, most / 4, 1})
+}
+
+// orFail: a statement that fails need not undo what it did before, as the
+// transaction is rolled back then. So no pages are copied for that.
+const orFail = " OR FAIL "
 
 func (d *sqlite) insert(table string, cols []column, upsert bool) shape {
-	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
+	s := "INSERT" + orFail + "INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
 	if upsert {
 		s += " ON CONFLICT (seq) DO UPDATE SET " + assignments(cols, "{} = excluded.{}")
 	}
-	return shape{text: s, sizes: sqliteSizes, rows: func(n int) string { return placeholders(n, len(cols)) }}
+	return shape{text: s, sizes: sqliteSizes(len(cols)), rows: func(n int) string { return placeholders(n, len(cols)) }}
 }
 
 func (d *sqlite) update(assign []string, where string, cols []column) shape {
-	return d.selected("UPDATE message SET "+strings.Join(assign, ", ")+" FROM {rows} WHERE message.seq = v.seq AND "+where, cols)
+	return d.selected("UPDATE"+orFail+"message SET "+strings.Join(assign, ", ")+" FROM {rows} WHERE message.seq = v.seq AND "+where, cols)
 }
 
 func (d *sqlite) selected(text string, cols []column) shape {
@@ -139,7 +148,7 @@ func (d *sqlite) selected(text string, cols []column) shape {
 	for i, c := range cols {
 		named[i] = fmt.Sprintf("column%d AS %s", i+1, c.name)
 	}
-	return shape{text: text, sizes: sqliteSizes, rows: func(n int) string {
+	return shape{text: text, sizes: sqliteSizes(len(cols)), rows: func(n int) string {
 		return "(SELECT " + strings.Join(named, ", ") + " FROM (VALUES " + placeholders(n, len(cols)) + ")) AS v"
 	}}
 }

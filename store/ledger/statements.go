@@ -102,7 +102,7 @@ var (
 // and the rest in the words of its server.
 type statements struct {
 	dialect
-	lookup, add, put, payload, confirm, progress, flow bulk
+	lookup, add, addPayload, put, putPayload, confirm, progress, flow bulk
 }
 
 // prepare prepares the statements.
@@ -126,8 +126,9 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
 			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL`+last+` ORDER BY m.seq`, lookupColumns)},
 		{&st.add, messageColumns, d.insert("message", messageColumns, false)},
+		{&st.addPayload, payloadColumns, d.insert("payload", payloadColumns, false)},
 		{&st.put, messageColumns, d.insert("message", messageColumns, true)},
-		{&st.payload, payloadColumns, d.insert("payload", payloadColumns, true)},
+		{&st.putPayload, payloadColumns, d.insert("payload", payloadColumns, true)},
 		// Another node may have been faster with what happened then.
 		{&st.confirm, confirmColumns, d.update(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
@@ -161,7 +162,7 @@ func newer(column string) string {
 
 func (st *statements) close() error {
 	var errs []error
-	for _, b := range []*bulk{&st.lookup, &st.add, &st.put, &st.payload, &st.confirm, &st.progress, &st.flow} {
+	for _, b := range []*bulk{&st.lookup, &st.add, &st.addPayload, &st.put, &st.putPayload, &st.confirm, &st.progress, &st.flow} {
 		errs = append(errs, b.close())
 	}
 	return errors.Join(errs...)

@@ -226,27 +226,26 @@ func (w *writing) endReplaced() error {
 }
 
 // rows collects rows of message and payload.
-type rows struct{ added, put, payloads []any }
+type rows struct{ added, addedPayloads, put, putPayloads []any }
 
 func (r *rows) add(m *message, seq int64) {
 	r.added = m.row(r.added, seq)
-	r.payloads = m.payload(r.payloads, seq)
+	r.addedPayloads = m.payload(r.addedPayloads, seq)
 }
 
 func (r *rows) overwrite(m *message, seq int64) {
 	r.put = m.row(r.put, seq)
-	r.payloads = m.payload(r.payloads, seq)
+	r.putPayloads = m.payload(r.putPayloads, seq)
 }
 
 func (w *writing) writeRows(r *rows) error {
-	if err := w.st.put.exec(w.ctx, w.tx, r.put); err != nil {
-		return fmt.Errorf("write messages: %w", err)
-	}
-	if err := w.st.add.exec(w.ctx, w.tx, r.added); err != nil {
-		return fmt.Errorf("add messages: %w", err)
-	}
-	if err := w.st.payload.exec(w.ctx, w.tx, r.payloads); err != nil {
-		return fmt.Errorf("write payloads: %w", err)
+	for _, part := range []struct {
+		of   *bulk
+		args []any
+	}{{&w.st.put, r.put}, {&w.st.putPayload, r.putPayloads}, {&w.st.add, r.added}, {&w.st.addPayload, r.addedPayloads}} {
+		if err := part.of.exec(w.ctx, w.tx, part.args); err != nil {
+			return fmt.Errorf("write messages: %w", err)
+		}
 	}
 	return nil
 }
