@@ -55,6 +55,28 @@ func BenchmarkEncodeJob(b *testing.B) {
 	}
 }
 
+// BenchmarkDecodeBatch is of 100 jobs.
+func BenchmarkDecodeBatch(b *testing.B) {
+	s := newAPI(b).server
+	data := []byte(`{"jobs":[` + strings.Repeat(typicalJob+",", 99) + typicalJob + `]}`)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := checkJSON(data); err != nil {
+			b.Fatal(err)
+		}
+		jobs, err := batchJobs(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, raw := range jobs {
+			if _, err := s.registration(raw, origin{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
 // BenchmarkRegister is a whole request but for the connection and the store.
 func BenchmarkRegister(b *testing.B) {
 	a := newAPI(b, func(o *Options) { o.Logger = nil; o.Store = nullStore{o.Store} })

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -308,7 +309,7 @@ type batch struct{ jobs []json.RawMessage }
 // data: what is kept of them must be copied. Fields with errors are absent.
 func decodeObject[T any](data []byte, fields fieldSet[T]) (*T, *fieldErrors) {
 	into, errs := new(T), new(fieldErrors)
-	fields.decode(data[skipSpace(data, 0):], "", into, errs)
+	fields.decode(bytes.TrimLeft(data, space), "", into, errs)
 	return into, errs
 }
 
