@@ -17,6 +17,7 @@ type hooked struct {
 	settle   func(call func() ([]store.Settled, error)) ([]store.Settled, error)
 	restore  func(call func() (int, error)) (int, error)
 	get      func(call func() (job.Job, error)) (job.Job, error)
+	change   func() // before an update's change is called, with what was read
 }
 
 // hook gives an option that wraps the memstore, and what it is wrapped in.
@@ -53,6 +54,15 @@ func (h *hooked) Restore(ctx context.Context, jobs []store.RestoredJob) (int, er
 
 func (h *hooked) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return through(h.get, func() (job.Job, error) { return h.Store.Get(ctx, key) })
+}
+
+func (h *hooked) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	return h.Store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+		if h.change != nil {
+			h.change()
+		}
+		return change(j, now)
+	})
 }
 
 // errLost is what a call gives whose answer was lost.

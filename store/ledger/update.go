@@ -16,25 +16,35 @@ const (
 	reasonCancelRequested = "cancel_requested" // an attempt is in flight
 )
 
-// updateTries bounds how often a job is put right before it is changed.
-const updateTries = 3
+// How often a job is put right before it is changed, and how often a change is
+// begun again because another one came in between.
+const (
+	updateTries = 3
+	maxTries    = 20
+)
 
 // Update changes a job in the store, and answers once that is committed to the
 // journal. While the journal cannot be written it refuses, unless it may do
 // without. A job that a shared store has lost, or has as it was before, is put
 // right first: nobody is to be told that it was cancelled when it was delivered.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	for range updateTries {
+	puts := 0
+	for range maxTries {
 		j, err := s.update(ctx, key, change)
-		right, fixed := s.putRight(ctx, key, err)
-		if fixed != nil {
+		again, put, fixed := s.putRight(ctx, key, err)
+		switch {
+		case fixed != nil:
 			return job.Job{}, fixed
-		}
-		if !right {
+		case !again:
 			return j, err
+		case put:
+			puts++
+		}
+		if puts == updateTries {
+			return job.Job{}, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
 		}
 	}
-	return job.Job{}, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
+	return job.Job{}, store.ErrConflict
 }
 
 // behindError says that the store has a job as it was before.
@@ -43,23 +53,27 @@ type behindError struct{ finding }
 func (e *behindError) Error() string { return "the store has " + e.key.String() + " as it was before" }
 
 // putRight has the store stand as the journal says, if that is why an update
-// failed, and reports whether it did.
-func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (bool, error) {
+// failed, which may be tried again then. It reports whether anything was put
+// right: if not, the journal was ahead of what the update had read, and not of the store.
+func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again, put bool, err error) {
 	var behind *behindError
 	switch {
 	case errors.As(failed, &behind):
 		done, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
 		s.reportUnreadable(done.bad)
-		s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: done.repaired})
-		return true, err
+		put = done.repaired > 0 || len(done.bad) > 0
+		if put {
+			s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: done.repaired})
+		}
+		return true, put, err
 	case s.o.Shared && errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.doWithout(err) {
-			return false, nil
+			return false, false, nil
 		}
-		return restored, err
+		return restored, true, err
 	}
-	return false, nil
+	return false, false, nil
 }
 
 // current fails with a behindError if the journal has the job further than the

@@ -1,0 +1,39 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// What an update has read is old when another node's update comes to the store
+// and to the journal meanwhile. The store is not to be taken for one that went
+// back then.
+func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
+	for name, test := range map[string]struct {
+		others int // how many updates of the other node come in between
+		want   error
+	}{
+		"for a while": {8, nil},
+		"for good":    {1000, store.ErrConflict},
+	} {
+		t.Run(name, onEachOf(servers()[:1], func(t *testing.T, b *backend) {
+			nodes, h := threeNodes(t, b)
+			nodes[0].add(reg("a", time.Hour))
+			left := test.others
+			h.change = func() {
+				if left > 0 {
+					left--
+					nodes[1].update("a", runAt(job.When{Delay: time.Duration(left) * time.Minute}))
+				}
+			}
+			_, err := nodes[0].Update(t.Context(), key("a"), cancel)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("Update: %v, want %v", err, test.want)
+			}
+		}))
+	}
+}
