@@ -258,6 +258,15 @@ export interface Registration {
   on_conflict?: string;
 }
 
+/** A job as it can be registered again. The text is what the API answers: parsing changes JSON bodies. */
+export interface Stored {
+  text: string;
+  headers?: Record<string, string>;
+  content_type?: string;
+  body_text?: string;
+  body_base64?: string;
+}
+
 export const bulkActions = ['replay', 'run', 'reschedule', 'cancel'] as const;
 export type BulkAction = (typeof bulkActions)[number];
 
@@ -404,6 +413,10 @@ export const api = {
   explain: (a: JobName, abort: AbortSignal) => json<Explanation>('GET', job(a, 'explain'), undefined, abort),
   attempts: async (a: JobName, abort: AbortSignal) =>
     (await json<{ attempts: Attempt[] }>('GET', job(a, 'attempts'), undefined, abort)).attempts,
+  stored: async (a: JobName, abort: AbortSignal): Promise<Stored> => {
+    const text = await (await request('GET', job(a, 'registration'), undefined, abort)).text();
+    return { ...(JSON.parse(text) as Omit<Stored, 'text'>), text: text.trim() };
+  },
   plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
   register: (draft: Registration) => json<Job>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),

@@ -115,10 +115,10 @@ export interface Resource<T> {
 }
 
 /**
- * Loads what `name` stands for, and again on each beat unless told to do it once. While an answer is awaited, the one
- * before stays.
+ * Loads what `name` stands for, and again on each beat unless told to do it once, or once for each of some numbers.
+ * While an answer is awaited, the one before stays.
  */
-export function useResource<T>(name: string, load: (abort: AbortSignal) => Promise<T>, once = false): Resource<T> {
+export function useResource<T>(name: string, load: (abort: AbortSignal) => Promise<T>, once: boolean | number = false): Resource<T> {
   const [held, hold] = useState<Resource<T> & { name: string }>({ name, data: undefined, error: undefined });
   const loader = useRef(load);
   loader.current = load;
@@ -150,6 +150,6 @@ export function useResource<T>(name: string, load: (abort: AbortSignal) => Promi
       stop?.();
       abort.abort();
     };
-  }, [name]);
+  }, [name, once]);
   return held.name === name ? held : { data: undefined, error: undefined };
 }

@@ -1,5 +1,6 @@
 /** Everything that can be done from the pages, by mouse and by keyboard. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, afterEach, before, test } from 'node:test';
 import { launch, openPage } from './lib/browser.js';
 import { startNode } from './lib/node.js';
@@ -42,8 +43,58 @@ test('why a job waits, and its ladder to come', async () => {
   const steps = await page.locator('.ladder .step strong').allTextContents();
   assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Given up']);
   await page.getByText('Next step of the retry ladder').waitFor();
-  await button('Copy as curl').click();
-  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), `curl '${node.base}/v1/jobs/why/a/explain'`);
+});
+
+/** JSON that loses something when a program reads and writes it. */
+const exactBody = '{ "n": 12345678901234567890, "list": [[], {}, "a,]}\\"", {"body": 1.50}], "who": "it\'s 日本 $HOME `id`" }';
+
+test('the whole request of an attempt, and of one to come', async () => {
+  const headers = { 'x-tenant': 'acme' };
+  const sent = JSON.stringify({ topic: 'request', id: 'a', url: `${receiver.url}/answer/410`, headers, body: 0 }).replace(':0}', `:${exactBody}}`);
+  await fetch(`${node.base}/v1/jobs`, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: sent });
+  await settled(node, 'request', { dead: 1 });
+  await go('/jobs/request/a');
+  await page.locator('pre', { hasText: 'X-Tenant: acme' }).waitFor();
+  const [{ started_at }] = (await node.call('GET', '/v1/jobs/request/a/attempts')).attempts;
+  const { uid } = await node.call('GET', '/v1/jobs/request/a');
+  assert.deepEqual((await page.locator('pre').first().textContent()).split('\n'), [
+    `POST ${receiver.url}/answer/410`,
+    'X-Tenant: acme',
+    'Content-Type: application/json',
+    `webhook-id: ${uid}`,
+    `webhook-timestamp: ${Math.floor(Date.parse(started_at) / 1000)}`,
+    'Duehook-Topic: request',
+    'Duehook-Job-Id: a',
+    'Duehook-Attempt: 1',
+  ]);
+  const body = page.locator('pre').nth(1);
+  assert.equal(await body.textContent(), exactBody);
+  await button('Indent').click();
+  await page.locator('[aria-pressed=true]').waitFor();
+  const lines = ['{', '  "n": 12345678901234567890,', '  "list": [', '    [],', '    {},', '    "a,]}\\"",', '    {', '      "body": 1.50', '    }', '  ],'];
+  assert.deepEqual((await body.textContent()).split('\n').slice(0, lines.length), lines);
+
+  await register({ topic: 'request', id: 'long', url: `${receiver.url}/ok`, delay: '1h', body_text: '<b>'.repeat(2000) });
+  await go('/jobs/request/long');
+  await page.getByText('The first 4,000 characters. The body has 6,000.').waitFor();
+  assert.equal((await page.locator('pre').nth(1).textContent()).length, 4000);
+  assert.equal(await page.locator('main b').count(), 0);
+});
+
+test('the curl command registers another job', async () => {
+  for (const body_text of ["it's\n日本 \"$HOME\" `id` \\n !", "'".repeat(200_000)]) {
+    const topic = `curl${body_text.length}`;
+    await register({ topic, id: 'a', url: `${receiver.url}/ok?it='s`, delay: '2h', headers: { 'x-who': "o'neill é" }, labels: { id: 'b' }, body_text });
+    await go(`/jobs/${topic}/a`);
+    await button('Copy as curl').click();
+    await says('Copied.');
+    const command = await page.evaluate(() => navigator.clipboard.readText());
+    const made = JSON.parse(execFileSync('sh', { input: command, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }));
+    assert.deepEqual([made.topic, made.state, made.labels], [topic, 'waiting', { id: 'b' }]);
+    assert.notEqual(made.id, 'a');
+    const [first, second] = await Promise.all(['a', made.id].map((id) => node.call('GET', `/v1/jobs/${topic}/${id}/registration`)));
+    assert.deepEqual({ ...second, id: 'a' }, first);
+  }
 });
 
 test('reschedule', async () => {

@@ -41,13 +41,31 @@ test('a key is asked for, and kept in the tab', async () => {
   await close();
 });
 
+test('the curl command leaves the key to the shell', async () => {
+  const { page, go, close } = await openPage(browser, node.base, { key: admin.token });
+  await go('/jobs/orders/a');
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await page.getByText('Copied.').waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  assert.ok(!command.includes(admin.token));
+  const env = { ...process.env, TOKEN: admin.token };
+  const { id } = JSON.parse(execFileSync('sh', { input: command, env, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] }));
+  await go(`/jobs/orders/${id}`);
+  await page.getByRole('heading', { name: id }).waitFor();
+  await close();
+});
+
 test('a key to read is offered nothing that changes', async () => {
   const { page, go, close } = await openPage(browser, node.base, { key: reader.token });
+  const refused = [];
+  page.on('response', (answer) => answer.status() === 403 && refused.push(answer.url()));
   await go('/jobs/orders/a');
   await page.getByText('read · may look').waitFor();
   await page.getByRole('heading', { name: 'Retry ladder' }).waitFor();
-  for (const name of ['Run now', 'Cancel job']) assert.equal(await page.getByRole('button', { name }).count(), 0);
+  await page.getByText('Headers and body may hold secrets').waitFor();
+  for (const name of ['Run now', 'Cancel job', 'Copy as curl']) assert.equal(await page.getByRole('button', { name }).count(), 0);
   assert.equal(await page.getByRole('link', { name: 'Register a job' }).count(), 0);
+  assert.deepEqual(refused, [], 'nothing is asked for that the key may not see');
   await go('/endpoints');
   await page.getByRole('link', { name: 'shop.example' }).waitFor();
   for (const name of ['Send a test…', 'Test…']) assert.equal(await page.getByRole('button', { name }).count(), 0);

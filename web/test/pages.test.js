@@ -12,7 +12,7 @@ before(async () => {
   const jobs = [
     { topic: 'order-timeout', id: 'order-8812', biz_key: '8812', url: 'https://shop.example/hooks/timeout', delay: '30m' },
     { topic: 'payment-notify', id: 'paid-1', url: `${receiver.url}/ok` },
-    { topic: 'payment-notify', id: 'paid-2', url: `${receiver.url}/answer/503` },
+    { topic: 'payment-notify', id: 'paid-2', url: `${receiver.url}/answer/503`, headers: { 'x-tenant': 'acme' }, body: { paid: [true], note: 'x'.repeat(5000) } },
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
   ];
   await node.call('POST', '/v1/jobs/batch', { jobs });

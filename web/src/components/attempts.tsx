@@ -1,36 +1,67 @@
-import type { Attempt, Job } from '../api';
+import { useState } from 'preact/hooks';
+import type { Attempt, Job, Stored } from '../api';
 import { clock, span, t, word, type Key } from '../text';
 import { Result } from './job-table';
-import { Empty } from './marks';
+import { Empty, Loading, Verbatim } from './marks';
+import { Request } from './request';
 
-/** The attempts, latest first; the latest is open. */
-export function AttemptList({ job, attempts }: { job: Job; attempts: Attempt[] }) {
-  if (attempts.length === 0) return <Empty text={t('attempts.none')} />;
+interface ListProps {
+  job: Job;
+  stored: Stored | undefined;
+  /** Nothing until they are known. */
+  attempts: Attempt[] | undefined;
+}
+
+/** The attempts, latest first; the latest is open. Before the first, what it is going to send. */
+export function AttemptList({ job, stored, attempts }: ListProps) {
+  if (!attempts) return <Loading />;
   return (
     <div class="attempts">
       {attempts.toReversed().map((attempt, i) => (
-        <details key={attempt.started_at} class="card" open={i === 0}>
-          <summary>
-            <strong>{t('attempt.number', { n: attempt.number })}</strong>
-            <Result attempt={attempt} />
-            <span class="muted">
-              {clock(Date.parse(attempt.started_at))} · {span(attempt.duration_ms)}
-            </span>
-          </summary>
-          <AttemptBody job={job} attempt={attempt} />
-        </details>
+        <AttemptCard key={attempt.started_at} job={job} stored={stored} attempt={attempt} latest={i === 0} />
       ))}
+      {attempts.length === 0 && (
+        <>
+          <Empty text={t('attempts.none')} />
+          <div class="card">
+            <Request job={job} stored={stored} />
+          </div>
+        </>
+      )}
     </div>
   );
 }
 
-function AttemptBody({ job, attempt }: { job: Job; attempt: Attempt }) {
+interface CardProps {
+  job: Job;
+  stored: Stored | undefined;
+  attempt: Attempt;
+}
+
+/** Closed ones are empty: there may be many, and bodies may be long. */
+function AttemptCard({ latest, ...shown }: CardProps & { latest: boolean }) {
+  const { attempt } = shown;
+  const [open, setOpen] = useState(latest);
+  return (
+    <details class="card" open={latest} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <strong>{t('attempt.number', { n: attempt.number })}</strong>
+        <Result attempt={attempt} />
+        <span class="muted">
+          {clock(Date.parse(attempt.started_at))} · {span(attempt.duration_ms)}
+        </span>
+      </summary>
+      {open && <AttemptBody {...shown} />}
+    </details>
+  );
+}
+
+function AttemptBody({ job, stored, attempt }: CardProps) {
   return (
     <>
       {attempt.error && !attempt.error.startsWith('http_') && <p>{word('error', attempt.error)}</p>}
       <Timings attempt={attempt} />
-      <h3>{t('attempt.request')}</h3>
-      <pre>{requestLines(job, attempt)}</pre>
+      <Request job={job} stored={stored} attempt={attempt} />
       <Answer attempt={attempt} />
       {attempt.reason && (
         <p class="why">
@@ -46,7 +77,7 @@ function Answer({ attempt: { response_body: body } }: { attempt: Attempt }) {
   return (
     <>
       <h3>{t('attempt.response')}</h3>
-      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <pre tabIndex={0}>{body}</pre>}
+      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <Verbatim text={body} />}
     </>
   );
 }
@@ -59,17 +90,6 @@ export function AttemptAnswer({ attempt }: { attempt: Attempt }) {
       <Answer attempt={attempt} />
     </>
   );
-}
-
-/** What identifies the request to its receiver. */
-function requestLines(job: Job, attempt: Attempt): string {
-  return [
-    `${job.method} ${job.url}`,
-    `webhook-id: ${job.uid}`,
-    `Duehook-Topic: ${job.topic}`,
-    `Duehook-Job-Id: ${job.id}`,
-    `Duehook-Attempt: ${attempt.number}`,
-  ].join('\n');
 }
 
 const phases: [keyof Attempt & `${string}_ms`, Key][] = [

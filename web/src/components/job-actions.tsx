@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
-import { address } from '../address';
-import { api, key, unfinished, type Job } from '../api';
+import { api, unfinished, type Job, type Stored } from '../api';
+import { curl } from '../curl';
 import { refresh } from '../live';
 import { t, type Key } from '../text';
 import { Copy } from './copy';
@@ -10,7 +10,7 @@ import { notify, notifyError } from './notices';
 type Asking = 'cancel' | 'reschedule' | undefined;
 
 /** What can be done with a job as it stands. */
-export function JobActions({ job }: { job: Job }) {
+export function JobActions({ job, stored }: { job: Job; stored: Stored | undefined }) {
   const [asking, ask] = useState<Asking>();
   const open = unfinished.includes(job.state);
   const waiting = open && job.state !== 'running';
@@ -28,17 +28,11 @@ export function JobActions({ job }: { job: Job }) {
           {t('action.replay')}
         </button>
       )}
-      <Copy label={t('copy.curl')} text={curl(job)} />
+      {stored && <Copy label={t('copy.curl')} text={curl(stored)} />}
       {asking === 'reschedule' && <Reschedule job={job} onClose={() => ask(undefined)} />}
       {asking === 'cancel' && <Cancel job={job} onClose={() => ask(undefined)} />}
     </div>
   );
-}
-
-/** Asks the API about the job, with the key left to the shell. */
-function curl(job: Job): string {
-  const explain = `curl '${location.origin}${address(['v1', 'jobs', job.topic, job.id, 'explain'])}'`;
-  return key.value ? `${explain} -H "Authorization: Bearer $TOKEN"` : explain;
 }
 
 async function act(call: () => Promise<unknown>, done: Key): Promise<void> {

@@ -32,6 +32,12 @@ export function Target({ url, whole = false }: { url: string; whole?: boolean })
   );
 }
 
+/** A text as it is. One that may need scrolling, on a phone at least, can be reached by keyboard. */
+export function Verbatim({ text }: { text: string }) {
+  const long = text.length > 200 || text.split('\n').length > 8;
+  return <pre tabIndex={long ? 0 : undefined}>{text}</pre>;
+}
+
 export function Loading() {
   return (
     <p class="loading" role="status">

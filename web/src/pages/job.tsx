@@ -1,11 +1,11 @@
 import { address } from '../address';
-import { api, mayChange, type Attempt, type Explanation } from '../api';
+import { api, mayChange, type Attempt, type Explanation, type Job, type Stored } from '../api';
 import { AttemptList } from '../components/attempts';
 import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
 import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
-import { now, useResource } from '../live';
+import { now, useResource, type Resource } from '../live';
 import { clock, localTimes, said, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
@@ -21,13 +21,14 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
       </p>
       <h1>{id}</h1>
       {told.error && <ProblemNote error={told.error} />}
-      {told.data ? <Details told={told.data} attempts={attempts.data ?? []} /> : !told.error && <Loading />}
+      {told.data ? <Details told={told.data} attempts={attempts.data} /> : !told.error && <Loading />}
     </>
   );
 }
 
-function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] }) {
+function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | undefined }) {
   const { job, reasons, ladder } = told;
+  const stored = useStored(job).data;
   return (
     <>
       <section class="card">
@@ -36,7 +37,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] })
             <StateMark state={job.state} />
             <Standing told={told} />
           </div>
-          {mayChange.value && <JobActions job={job} />}
+          {mayChange.value && <JobActions job={job} stored={stored} />}
         </div>
         <ul class="reasons">
           {reasons.map((reason) => (
@@ -49,17 +50,24 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] })
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>
-        <Ladder job={job} attempts={attempts} forecast={ladder} />
+        <Ladder job={job} attempts={attempts ?? []} forecast={ladder} />
       </section>
       <div class="columns">
         <section>
           <h2>{t('job.attempts')}</h2>
-          <AttemptList job={job} attempts={attempts} />
+          <AttemptList job={job} stored={stored} attempts={attempts} />
         </section>
         <Facts told={told} />
       </div>
     </>
   );
+}
+
+/** The headers and the body, asked for whenever the job has changed; nothing where the key may not see them. */
+function useStored(job: Job): Resource<Stored | undefined> {
+  const may = mayChange.value;
+  const name = address(['registration', job.topic, job.id, String(may)]);
+  return useResource(name, async (abort) => (may ? api.stored(job, abort) : undefined), job.version);
 }
 
 /** What the job waits for, or how it ended. */

@@ -1,0 +1,63 @@
+import { useState } from 'preact/hooks';
+import { caller, mayChange, type Attempt, type Job, type Stored } from '../api';
+import { indented, member } from '../json';
+import { count, t } from '../text';
+import { Verbatim } from './marks';
+
+/** How many characters of a body are shown. */
+const mostShown = 4000;
+
+interface Props {
+  job: Job;
+  /** Headers and body, unless the key may not see them. */
+  stored: Stored | undefined;
+  /** The one whose request it is; none for those to come. */
+  attempt?: Attempt;
+}
+
+/** What is sent to the receiver. */
+export function Request({ job, stored, attempt }: Props) {
+  return (
+    <>
+      <h3>{t('attempt.request')}</h3>
+      <Verbatim text={head(job, stored, attempt)} />
+      {stored && <Body stored={stored} />}
+      {stored && <p class="muted">{t('attempt.asNow')}</p>}
+      {caller.value && !mayChange.value && <p class="muted">{t('attempt.secret')}</p>}
+    </>
+  );
+}
+
+function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined): string {
+  const headers: Record<string, string | number> = { ...stored?.headers };
+  if (stored?.content_type) headers['Content-Type'] = stored.content_type;
+  headers['webhook-id'] = job.uid;
+  if (attempt) headers['webhook-timestamp'] = Math.floor(Date.parse(attempt.started_at) / 1000);
+  headers['Duehook-Topic'] = job.topic;
+  headers['Duehook-Job-Id'] = job.id;
+  if (attempt) headers['Duehook-Attempt'] = attempt.number;
+  return [`${job.method} ${job.url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n');
+}
+
+/** A body is text, whatever it claims to be. */
+function Body({ stored }: { stored: Stored }) {
+  const [indent, setIndent] = useState(false);
+  const json = member(stored.text, 'body');
+  const body = json ?? stored.body_text ?? stored.body_base64;
+  if (!body) return null;
+  const text = indent && json ? indented(json, mostShown) : body;
+  return (
+    <>
+      <div class="body-head">
+        <h3>{t(stored.body_base64 ? 'attempt.base64' : 'attempt.body')}</h3>
+        {json && /[[{]/.test(json) && (
+          <button aria-pressed={indent} onClick={() => setIndent(!indent)}>
+            {t('attempt.indent')}
+          </button>
+        )}
+      </div>
+      <Verbatim text={text.slice(0, mostShown)} />
+      {text.length > mostShown && <p class="muted">{t('attempt.cut', { shown: count(mostShown), n: count(body.length) })}</p>}
+    </>
+  );
+}
