@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/duehook/duehook/internal/outage"
 )
 
 const (
@@ -69,7 +71,7 @@ func (c *Carrier) keepHouse(ctx context.Context) {
 	var entries []cron.EntryID
 	for _, ch := range c.chores {
 		log := c.log.With("chore", ch.name)
-		health := newOutage(log, ch.name)
+		health := outage.New(ch.name, c.clock, log, c.opts.Random)
 		// A panic would keep SkipIfStillRunning's place for ever if Recover
 		// were not inside it.
 		guarded := cron.NewChain(
@@ -77,10 +79,10 @@ func (c *Carrier) keepHouse(ctx context.Context) {
 			cron.Recover(cronLog{log, slog.LevelError}),
 		).Then(cron.FuncJob(func() {
 			if err := ch.do(ctx); err != nil {
-				health.failed(ctx, err)
+				health.Note(ctx, err)
 				return
 			}
-			health.worked()
+			health.Worked()
 		}))
 		entries = append(entries, runner.Schedule(ch.schedule, guarded))
 	}

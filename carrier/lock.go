@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -25,7 +26,7 @@ type keeper struct {
 	log   *slog.Logger
 	// moved is called when the loop should look because it need no longer lag.
 	moved  func()
-	health *outage
+	health *outage.Outage
 	gauge  prometheus.Gauge
 
 	mine   bool        // the lock may be ours; used by run only
@@ -39,7 +40,7 @@ func (c *Carrier) newKeeper(shard int, log *slog.Logger, moved func()) *keeper {
 		clock:  c.clock,
 		log:    log,
 		moved:  moved,
-		health: newOutage(log, "taking the carrier's lock"),
+		health: outage.New("taking the carrier's lock", c.clock, log, c.opts.Random),
 		gauge:  c.metrics.lockHeld(shard),
 	}
 	k.behind.Store(true) // until the first answer
@@ -64,9 +65,9 @@ func (k *keeper) try(ctx context.Context) {
 	defer cancel()
 	held, err := k.extendOrTake(call)
 	if err != nil {
-		k.health.failed(ctx, err)
+		k.health.Note(ctx, err)
 	} else {
-		k.health.worked()
+		k.health.Worked()
 	}
 	k.gauge.Set(0)
 	if held {

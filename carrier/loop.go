@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/store"
 )
 
@@ -26,13 +27,13 @@ type loop struct {
 	lock  *keeper
 	// woken holds at most one wake-up: any number of them means "look".
 	woken  chan struct{}
-	health *outage
+	health *outage.Outage
 	began  time.Time // when the last round began
 }
 
 func (c *Carrier) newLoop(shard int) *loop {
 	log := c.log.With("shard", shard)
-	l := &loop{Carrier: c, shard: shard, woken: make(chan struct{}, 1), health: newOutage(log, "carrying")}
+	l := &loop{Carrier: c, shard: shard, woken: make(chan struct{}, 1), health: outage.New("carrying", c.clock, log, c.opts.Random)}
 	l.lock = c.newKeeper(shard, log, l.wake)
 	return l
 }
@@ -46,17 +47,13 @@ func (l *loop) wake() {
 }
 
 func (l *loop) run(ctx context.Context) {
-	backoff := newBackoff()
 	for ctx.Err() == nil {
 		result, err := l.round(ctx)
 		if err != nil {
-			l.health.failed(ctx, err)
-			l.rest(ctx, backoff)
+			l.health.Rest(ctx, err)
 			continue
 		}
-		if l.health.worked() {
-			backoff = newBackoff()
-		}
+		l.health.Worked()
 		l.sleep(ctx, l.pause(result))
 	}
 }

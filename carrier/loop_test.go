@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -244,9 +245,9 @@ func TestBriefOutageIsSoonOver(t *testing.T) {
 		}
 		s.fail(errDown)
 		s.add(0, true)
-		pass(minBackoff / 2)
+		pass(outage.FirstPause / 2)
 		s.fail(nil)
-		pass(minBackoff)
+		pass(outage.FirstPause)
 		if n := len(s.late()); n != 1 {
 			t.Error("the job was not carried at the second try")
 		}

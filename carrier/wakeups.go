@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/duehook/duehook/internal/outage"
 )
 
 // settled is how long a subscription must have lasted to count as having
@@ -15,14 +17,13 @@ var errSourceEnded = errors.New("the source of wake-ups ended")
 // listen passes the store's wake-ups on to the loops. They are hints: while
 // none can be had, the loops poll.
 func (c *Carrier) listen(ctx context.Context, loops []*loop) {
-	health := newOutage(c.log, "listening for wake-ups")
+	health := outage.New("listening for wake-ups", c.clock, c.log, c.opts.Random)
 	wake := func(shard int) {
-		health.worked()
+		health.Worked()
 		if shard >= 0 && shard < len(loops) {
 			loops[shard].wake()
 		}
 	}
-	backoff := newBackoff()
 	for {
 		began := c.clock.Now()
 		err := c.store.Wakeups(ctx, wake)
@@ -33,11 +34,9 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 			err = errSourceEnded
 		}
 		if c.clock.Now().Sub(began) >= settled {
-			health.worked()
-			backoff = newBackoff()
+			health.Worked()
 		}
-		health.failed(ctx, err)
-		c.rest(ctx, backoff)
+		health.Rest(ctx, err)
 		// Wake-ups may have been lost meanwhile.
 		for _, l := range loops {
 			l.wake()

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -39,7 +40,7 @@ type catchUp struct {
 	policy  retrypolicy.Policy
 	rate    int // jobs per second and endpoint
 	fails   func(endpoint string) bool
-	outage  *outage
+	outage  *outage.Outage
 	brought prometheus.Counter
 	wake    chan struct{} // holds a signal once there is a recovery
 
@@ -60,7 +61,7 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 	return &catchUp{
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
-		outage: newOutage(o, "bringing retries forward"),
+		outage: outage.New("bringing retries forward", o.Clock, o.Logger, o.Random),
 		wake:   make(chan struct{}, 1), fresh: map[string]time.Time{},
 	}
 }
@@ -102,10 +103,10 @@ func (c *catchUp) run(ctx context.Context) {
 			}
 			done, err := c.serve(ctx, endpoint, r)
 			if err != nil {
-				c.outage.failed(ctx, err)
+				c.outage.Rest(ctx, err)
 				break
 			}
-			c.outage.worked()
+			c.outage.Worked()
 			if done {
 				delete(active, endpoint)
 				if r.total > 0 {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 )
 
@@ -16,7 +17,7 @@ type holds struct {
 	store  Store
 	clock  job.Clock
 	log    *slog.Logger
-	outage *outage
+	outage *outage.Outage
 	wake   chan struct{} // holds a signal once there is a wish
 
 	mu     sync.Mutex
@@ -28,7 +29,7 @@ func newHolds(o Options) *holds {
 		store:  o.Store,
 		clock:  o.Clock,
 		log:    o.Logger,
-		outage: newOutage(o, "holding endpoints"),
+		outage: outage.New("holding endpoints", o.Clock, o.Logger, o.Random),
 		wake:   make(chan struct{}, 1),
 		wishes: map[string]time.Time{},
 	}
@@ -78,10 +79,10 @@ func (h *holds) fulfil(ctx context.Context, endpoint string, until time.Time) {
 	for !h.replaced(endpoint) {
 		err := h.tell(ctx, endpoint, until)
 		if err == nil {
-			h.outage.worked()
+			h.outage.Worked()
 			return
 		}
-		if !h.outage.failed(ctx, err) {
+		if !h.outage.Rest(ctx, err) {
 			return
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -52,8 +53,8 @@ type pipeline struct {
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
 	results chan result
-	pops    *outage
-	claims  *outage
+	pops    *outage.Outage
+	claims  *outage.Outage
 	seen    map[job.Key]struct{} // the hints of one batch
 }
 
@@ -66,8 +67,8 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		slots:   newSlots(workers, d.opts.Clock),
 		jobs:    make(chan *claim, workers), // a slot is a place in it
 		results: make(chan result, workers),
-		pops:    newOutage(d.opts, "taking from the ready list"),
-		claims:  newOutage(d.opts, "claiming jobs"),
+		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
+		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		seen:    map[job.Key]struct{}{},
 	}
 }
@@ -107,10 +108,10 @@ func (p *pipeline) feed(ph phases) {
 func (p *pipeline) fetch(ph phases, n int) []*claim {
 	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, popWait)
 	if err != nil {
-		p.pops.failed(ph.take, err)
+		p.pops.Rest(ph.take, err)
 		return nil
 	}
-	p.pops.worked()
+	p.pops.Worked()
 	if len(hints) == 0 {
 		return nil
 	}
@@ -135,13 +136,13 @@ func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOption
 	for try := 1; ; try++ {
 		claimed, err := p.opts.Store.Claim(ph.work, p.shard, hints, o)
 		if err == nil {
-			p.claims.worked()
+			p.claims.Worked()
 			return p.newClaims(claimed, asked)
 		}
 		if try >= claimTries && !errors.Is(err, store.ErrUnavailable) {
 			return p.claimEach(ph, hints, o, asked, err)
 		}
-		if !p.claims.failed(ph.take, err) {
+		if !p.claims.Rest(ph.take, err) {
 			return nil
 		}
 	}

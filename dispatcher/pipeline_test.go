@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -158,7 +159,7 @@ func TestClaimIsRepeatedWithItsNonce(t *testing.T) {
 		if nonce := next(t, s.claims, "claim").o.Nonce; nonce == first {
 			t.Error("another claim has the same nonce")
 		}
-		if l.count("the store fails") != 1 || l.count("the store works again") != 1 {
+		if l.count("failing, will keep trying") != 1 || l.count("working again") != 1 {
 			t.Errorf("want one line for the outage and one for its end:\n%s", l.buf.String())
 		}
 	})
@@ -211,10 +212,10 @@ func TestPoppingGoesOnAfterFailures(t *testing.T) {
 		}
 		up.Store(true)
 		next(t, s.settled, "settlement")
-		if took := time.Since(began) - time.Minute; took > longPause {
+		if took := time.Since(began) - time.Minute; took > outage.LongPause {
 			t.Errorf("resumed after %v", took)
 		}
-		if l.count("the store fails") != 1 || l.count("the store works again") != 1 {
+		if l.count("failing, will keep trying") != 1 || l.count("working again") != 1 {
 			t.Errorf("want one line for the outage and one for its end:\n%s", l.buf.String())
 		}
 	})
@@ -257,7 +258,7 @@ func TestSettlingGoesOnWhileTheStoreIsUnavailable(t *testing.T) {
 		if got := next(t, s.settled, "settlement"); got.To != job.Delivered {
 			t.Errorf("%+v", got)
 		}
-		if l.count("the store fails") != 1 {
+		if l.count("failing, will keep trying") != 1 {
 			t.Errorf("want one line for the outage:\n%s", l.buf.String())
 		}
 	})
@@ -294,7 +295,7 @@ func TestOutcomeThatTheStoreCannotTakeHoldsUpNoOther(t *testing.T) {
 		if diff := cmp.Diff(map[string]bool{"first": true, "before": true, "after": true}, settled); diff != "" {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}
-		pass(t, DefaultTimeout+DefaultLeaseMargin+longPause)
+		pass(t, DefaultTimeout+DefaultLeaseMargin+outage.LongPause)
 		if n := testutil.ToFloat64(d.metrics.dropped); n != 1 || l.count("could not be settled") != 1 {
 			t.Errorf("%v outcomes dropped:\n%s", n, l.buf.String())
 		}

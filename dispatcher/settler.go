@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -33,13 +34,13 @@ type settler struct {
 	metrics *metrics
 	results <-chan result
 	busy    func() bool // many requests are under way
-	outage  *outage
+	outage  *outage.Outage
 }
 
 func newSettler(d *Dispatcher, results <-chan result, busy func() bool) *settler {
 	return &settler{
 		store: d.opts.Store, clock: d.opts.Clock, log: d.opts.Logger, metrics: d.metrics,
-		results: results, busy: busy, outage: newOutage(d.opts, "settling jobs"),
+		results: results, busy: busy, outage: outage.New("settling jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 	}
 }
 
@@ -85,7 +86,7 @@ func (s *settler) settle(ctx context.Context, batch []result) {
 	for {
 		settled, err := s.store.Settle(ctx, settlements)
 		if err == nil {
-			s.outage.worked()
+			s.outage.Worked()
 			s.account(settlements, settled)
 			return
 		}
@@ -97,7 +98,7 @@ func (s *settler) settle(ctx context.Context, batch []result) {
 			return
 		}
 		lapsed := !s.clock.Now().Before(batch[0].leaseEnd)
-		if !unavailable && lapsed || !s.outage.failed(ctx, err) {
+		if !unavailable && lapsed || !s.outage.Rest(ctx, err) {
 			s.drop(settlements, err)
 			return
 		}

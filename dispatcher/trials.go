@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -51,19 +52,19 @@ func (d *Dispatcher) Test(ctx context.Context, c store.Claimed, limit time.Durat
 type trials struct {
 	store  Store
 	try    func(endpoint string)
-	outage *outage
+	outage *outage.Outage
 }
 
 func newTrials(o Options, try func(endpoint string)) *trials {
-	return &trials{store: o.Store, try: try, outage: newOutage(o, "hearing of endpoints to be tried")}
+	return &trials{store: o.Store, try: try, outage: outage.New("hearing of endpoints to be tried", o.Clock, o.Logger, o.Random)}
 }
 
 // run hears until ctx ends.
 func (t *trials) run(ctx context.Context) {
 	store.Follow(ctx, t.store, triedChannel, func(message []byte) {
-		t.outage.worked()
+		t.outage.Worked()
 		if message != nil {
 			t.try(string(message))
 		}
-	}, func(ctx context.Context, err error) { t.outage.failed(ctx, err) })
+	}, func(ctx context.Context, err error) { t.outage.Rest(ctx, err) })
 }

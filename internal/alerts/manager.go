@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -66,11 +68,11 @@ type Manager struct {
 	clock  job.Clock
 	log    *slog.Logger
 	every  time.Duration
+	outage *outage.Outage
 	firing atomic.Pointer[map[string]int] // alerts by rule, as read last
 
-	lease  sighting // of whoever evaluates; used by Run only
-	failed bool     // the last round did; used by Run only
-	idle   int      // rounds left in which nobody looks for rules; used by Run only
+	lease sighting // of whoever evaluates; used by Run only
+	idle  int      // rounds left in which nobody looks for rules; used by Run only
 }
 
 // New gives a Manager.
@@ -88,7 +90,8 @@ func New(o Options) (*Manager, error) {
 		o.Every = DefaultEvery
 	}
 	m := &Manager{
-		store: o.Store, counts: o.Counts, topics: o.Topics, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
+		store:  o.Store, counts: o.Counts, topics: o.Topics, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {

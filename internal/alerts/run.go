@@ -47,7 +47,11 @@ func (m *Manager) Run(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		err := m.round(limited)
 		cancel()
-		m.note(ctx, err)
+		if err != nil {
+			m.outage.Note(ctx, err)
+		} else {
+			m.outage.Worked()
+		}
 		if job.Sleep(ctx, m.clock, m.every) != nil {
 			break
 		}
@@ -56,19 +60,6 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer cancel()
 	m.leave(limited)
 	return group.Wait()
-}
-
-// note logs when rounds begin to fail and when they work again.
-func (m *Manager) note(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() != nil:
-	case err != nil && !m.failed:
-		m.failed = true
-		m.log.WarnContext(ctx, "alerts are not evaluated, will keep trying", "error", err)
-	case err == nil && m.failed:
-		m.failed = false
-		m.log.InfoContext(ctx, "alerts are evaluated again")
-	}
 }
 
 // round is one look at the rules, and an evaluation if it is this node's turn.

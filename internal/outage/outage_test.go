@@ -1,0 +1,70 @@
+package outage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+var errDown = errors.New("down")
+
+func digging(log io.Writer) *Outage {
+	return New("digging", job.SystemClock(), slog.New(slog.NewTextHandler(log, nil)), func() float64 { return 0.5 })
+}
+
+func TestOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		o := digging(&log)
+		for range 2 { // the pauses that one outage grew are not the next one's
+			began := time.Now()
+			for i, want := range []time.Duration{18, 54, 126, 270, 558, 1134, 2034, 2934} {
+				if !o.Rest(t.Context(), errDown) {
+					t.Fatal("there is to be no next try")
+				}
+				o.Note(t.Context(), errDown)
+				if got := time.Since(began).Milliseconds(); got != int64(want) {
+					t.Errorf("try %d came after %d ms, want %d", i+2, got, want)
+				}
+			}
+			o.Worked()
+			o.Worked()
+		}
+		for line, want := range map[string]int{
+			`level=WARN msg="failing, will keep trying" what=digging error=down`: 2, `level=INFO msg="working again" what=digging`: 2, "\n": 4,
+		} {
+			if n := strings.Count(log.String(), line); n != want {
+				t.Errorf("%q was logged %d times, want %d:\n%s", line, n, want, log.String())
+			}
+		}
+	})
+}
+
+func TestEndedContextIsNoOutage(t *testing.T) {
+	var log bytes.Buffer
+	o := digging(&log)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	o.Note(ended, ended.Err())
+	if o.Rest(ended, ended.Err()) {
+		t.Error("there is to be another try")
+	}
+	if o.Worked(); log.Len() > 0 {
+		t.Errorf("logged %s", log.String())
+	}
+	synctest.Test(t, func(t *testing.T) { // it may end during the pause, too
+		ctx, cancel := context.WithTimeout(t.Context(), FirstPause/2)
+		defer cancel()
+		if digging(io.Discard).Rest(ctx, errDown) {
+			t.Error("there is to be another try")
+		}
+	})
+}
