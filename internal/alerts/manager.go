@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/lease"
 	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -71,8 +72,8 @@ type Manager struct {
 	outage *outage.Outage
 	firing atomic.Pointer[map[string]int] // alerts by rule, as read last
 
-	lease sighting // of whoever evaluates; used by Run only
-	idle  int      // rounds left in which nobody looks for rules; used by Run only
+	lease *lease.Lease // of whoever evaluates; used by Run only
+	idle  int          // rounds left in which nobody looks for rules; used by Run only
 }
 
 // New gives a Manager.
@@ -90,6 +91,7 @@ func New(o Options) (*Manager, error) {
 		o.Every = DefaultEvery
 	}
 	m := &Manager{
+		lease:  lease.New(o.Store, leaseKind, leaseName, o.ID, o.Clock, leaseRounds*o.Every),
 		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
 		store:  o.Store, counts: o.Counts, topics: o.Topics, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}

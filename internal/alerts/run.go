@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -29,16 +28,6 @@ const (
 	leaseName = "evaluator"
 )
 
-type lease struct {
-	Owner string `json:"owner"` // empty: whoever comes first
-}
-
-// sighting is a version of the lease as it was seen first.
-type sighting struct {
-	version uint64
-	at      time.Time
-}
-
 // Run counts, and evaluates as long as no other node does, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, counting := errgroup.WithContext(ctx)
@@ -56,9 +45,11 @@ func (m *Manager) Run(ctx context.Context) error {
 			break
 		}
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	m.leave(limited)
+	if !m.alone {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		m.lease.Leave(limited)
+	}
 	return group.Wait()
 }
 
@@ -130,59 +121,13 @@ func longestWindow(rules []Rule) (longest time.Duration) {
 	return longest
 }
 
-// lead takes the lease, or keeps it; false means that another node evaluates.
-// That two do is no harm, only work: neither can write what the other has.
+// lead reports whether this node is to evaluate. That two do is no harm, only
+// work: neither can write what the other has.
 func (m *Manager) lead(ctx context.Context) (bool, error) {
 	if m.alone {
 		return true, nil
 	}
-	doc, err := m.store.Document(ctx, leaseKind, leaseName)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return false, fmt.Errorf("read the lease: %w", err)
-	}
-	now := m.clock.Now()
-	if doc.Version != m.lease.version {
-		m.lease = sighting{version: doc.Version, at: now}
-	}
-	if owner := ownerOf(doc); owner != "" && owner != m.id && now.Sub(m.lease.at) < leaseRounds*m.every {
-		return false, nil
-	}
-	return m.take(ctx, doc.Version, m.id)
-}
-
-// ownerOf gives nobody for what cannot be read.
-func ownerOf(doc store.Document) string {
-	var l lease
-	if json.Unmarshal(doc.Data, &l) != nil {
-		return ""
-	}
-	return l.Owner
-}
-
-func (m *Manager) take(ctx context.Context, version uint64, owner string) (bool, error) {
-	data, err := json.Marshal(lease{Owner: owner})
-	if err != nil {
-		return false, fmt.Errorf("encode the lease: %w", err)
-	}
-	_, err = m.store.PutDocument(ctx, store.Document{Kind: leaseKind, Name: leaseName, Data: data, Version: version})
-	if errors.Is(err, store.ErrConflict) {
-		return false, nil // another node was faster
-	}
-	if err != nil {
-		return false, fmt.Errorf("write the lease: %w", err)
-	}
-	return true, nil
-}
-
-// leave lets another node go on at once.
-func (m *Manager) leave(ctx context.Context) {
-	if m.alone {
-		return
-	}
-	doc, err := m.store.Document(ctx, leaseKind, leaseName)
-	if err == nil && ownerOf(doc) == m.id {
-		_, _ = m.take(ctx, doc.Version, "") // or it is taken over when the lease ends
-	}
+	return m.lease.Hold(ctx)
 }
 
 // evaluate brings all books up to date. What goes wrong with one rule does not

@@ -238,7 +238,7 @@ func TestTakeover(t *testing.T) {
 		defer b.end()
 		a.kill()
 		before := r.changed()
-		pass(lease - time.Second)
+		pass(leaseTime - time.Second)
 		if n := r.changed(); n > before+1 {
 			t.Errorf("%d jobs were changed within the lease of a dead node", n-before)
 		}

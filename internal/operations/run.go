@@ -6,14 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/lease"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// lease is how long a document may stay as it is before its operation is
+	// leaseTime is how long a document may stay as it is before its operation is
 	// taken over. Who works on it writes it every saveEvery.
-	lease     = 10 * time.Second
+	leaseTime = 10 * time.Second
 	saveEvery = 500 * time.Millisecond
 	// lookEvery is how often a node looks for operations to take on while some are
 	// at work, and idleLook while none is: who begins one or gives one up says so
@@ -39,13 +40,13 @@ func (m *Manager) Run(ctx context.Context) error {
 		store.Follow(ctx, m.store, channel, func([]byte) { m.wake() },
 			store.PauseBetween(m.clock, m.log, "operations that other nodes begin or give up"))
 	})
-	seen := map[string]sighting{}
+	watch := lease.NewWatch(m.clock, leaseTime)
 	var swept time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
 		docs, err := m.store.ListDocuments(ctx, documentKind)
 		if err == nil {
-			if m.take(ctx, docs, seen, &workers) == 0 {
+			if m.take(ctx, docs, watch.Lapsed(docs...), &workers) == 0 {
 				pause = idleLook
 			}
 			if now := m.clock.Now(); now.Sub(swept) >= sweepEvery {
@@ -69,22 +70,10 @@ func (m *Manager) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// sighting is a document as it was seen first.
-type sighting struct {
-	version uint64
-	at      time.Time
-}
-
 // take begins to work on operations that nobody works on, and says how many are
 // at work or should be.
-func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[string]sighting, workers *sync.WaitGroup) (running int) {
-	there := make(map[string]bool, len(docs))
-	now := m.clock.Now()
+func (m *Manager) take(ctx context.Context, docs []store.Document, lapsed map[string]bool, workers *sync.WaitGroup) (running int) {
 	for _, d := range docs {
-		there[d.Name] = true
-		if s, ok := seen[d.Name]; !ok || s.version != d.Version {
-			seen[d.Name] = sighting{version: d.Version, at: now}
-		}
 		o, err := decode(d)
 		if err != nil || o.State != Running {
 			continue
@@ -93,15 +82,10 @@ func (m *Manager) take(ctx context.Context, docs []store.Document, seen map[stri
 		if m.busyWith(d.Name) {
 			continue
 		}
-		if o.Owner != "" && now.Sub(seen[d.Name].at) < lease {
+		if o.Owner != "" && !lapsed[d.Name] {
 			continue
 		}
 		m.begin(ctx, o, d.Version, workers)
-	}
-	for name := range seen {
-		if !there[name] {
-			delete(seen, name)
-		}
 	}
 	return running
 }
