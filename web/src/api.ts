@@ -25,6 +25,9 @@ export interface Attempt {
   reason: string | null;
 }
 
+/** What a job has that asks for no other priority. */
+export const usualPriority = 5;
+
 export interface Job {
   uid: string;
   topic: string;

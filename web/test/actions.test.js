@@ -178,6 +178,8 @@ test('search and filters are in the address', async () => {
   await page.goBack();
   await eventually('back', async () => (await box.inputValue()) === 'label:region:eu');
   await go('/jobs?topic=find');
+  await page.locator('tr', { has: page.getByRole('link', { name: 'b', exact: true }) }).getByText('Priority 2').waitFor();
+  assert.equal(await page.getByText('Priority 5').count(), 0, 'which most have');
   await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
   await page.getByText('No jobs match.', { exact: true }).waitFor();
   await box.fill('b');

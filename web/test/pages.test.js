@@ -10,7 +10,7 @@ let node, receiver, browser;
 before(async () => {
   [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
   const jobs = [
-    { topic: 'order-timeout', id: 'order-8812', biz_key: '8812', url: 'https://shop.example/hooks/timeout', delay: '30m' },
+    { topic: 'order-timeout', id: 'order-8812', biz_key: '8812', priority: 9, url: 'https://shop.example/hooks/timeout', delay: '30m' },
     { topic: 'payment-notify', id: 'paid-1', url: `${receiver.url}/ok` },
     { topic: 'payment-notify', id: 'paid-2', url: `${receiver.url}/answer/503`, headers: { 'x-tenant': 'acme' }, body: { paid: [true], note: 'x'.repeat(5000) } },
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },

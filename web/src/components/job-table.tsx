@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { address } from '../address';
-import type { Attempt, Job } from '../api';
+import { usualPriority, type Attempt, type Job } from '../api';
 import { t, word } from '../text';
 import { StateMark, Target, When } from './marks';
 
@@ -35,6 +35,7 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
               <a href={address(['jobs', job.topic, job.id])} data-page>
                 {job.id}
               </a>
+              <PriorityMark job={job} />
               <span class="muted">
                 {job.topic}
                 {job.biz_key && ` · ${job.biz_key}`}
@@ -61,6 +62,12 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
       </tbody>
     </table>
   );
+}
+
+/** The priority of a job that does not go along with most others. */
+function PriorityMark({ job: { priority } }: { job: Job }) {
+  if (priority === usualPriority) return null;
+  return <span class="tag">{t('job.priorityOf', { n: priority })}</span>;
 }
 
 /** What came of an attempt, in a few words. */
