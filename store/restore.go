@@ -125,4 +125,6 @@ const MaxUnreadableNamed = 20
 type RestoreStatus struct {
 	Requested RestoreRun // State none: none was asked for
 	Sweep     RestoreRun // the last complete one; State none: none yet
+	// Lost: the store may have lost jobs that are not all back.
+	Lost bool
 }

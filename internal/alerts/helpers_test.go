@@ -38,6 +38,32 @@ type rig struct {
 	// topics have thresholds; unknown: nodes know none of them by themselves.
 	topics  map[string]*Thresholds
 	unknown bool
+	// gone: the store lacks its dead letters; lost: which is known.
+	gone, lost bool
+}
+
+// lose has the store lack its dead letters, which may be known.
+func (r *rig) lose(gone, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone, r.lost = gone, known
+}
+
+func (l *link) RestoreStatus(context.Context) (store.RestoreStatus, error) {
+	err := l.err("RestoreStatus")
+	l.rig.mu.Lock()
+	defer l.rig.mu.Unlock()
+	return store.RestoreStatus{Lost: l.lost}, err
+}
+
+func (l *link) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+	l.rig.mu.Lock()
+	gone := l.gone
+	l.rig.mu.Unlock()
+	if gone {
+		return store.DeadPage{}, nil
+	}
+	return l.rig.DeadGroups(ctx, topic, limit, cursor)
 }
 
 // setTopics gives topics their thresholds, in place of those they had.
@@ -153,8 +179,21 @@ type node struct {
 func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
+	return r.start(l, Options{ID: id, Store: l, Topics: l})
+}
+
+// journalled starts a node with a journal.
+func (r *rig) journalled(id string) *node {
+	r.Helper()
+	l := &link{rig: r}
+	return r.start(l, Options{ID: id, Store: l, Topics: l, Journal: l})
+}
+
+func (r *rig) start(l *link, o Options) *node {
+	r.Helper()
 	counts := NewCounts(r.Store, nil, nil)
-	m, err := New(Options{Store: l, Counts: counts, Topics: l, ID: id})
+	o.Counts = counts
+	m, err := New(o)
 	if err != nil {
 		r.Fatal(err)
 	}

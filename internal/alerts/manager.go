@@ -38,6 +38,12 @@ type Topics interface {
 	KnownThresholds() map[string]*Thresholds
 }
 
+// Journal is what alerts need of one that puts back what the store loses. A
+// store.Restoring is one.
+type Journal interface {
+	RestoreStatus(ctx context.Context) (store.RestoreStatus, error)
+}
+
 // DefaultEvery is how often rules are evaluated.
 const DefaultEvery = 5 * time.Second
 
@@ -47,6 +53,9 @@ type Options struct {
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
+	// Journal tells when the store has lost jobs that come back; nil: those that it
+	// loses do not.
+	Journal Journal
 	// Alone: no other node shares the store.
 	Alone bool
 	// Clock paces evaluating and tells leases; nil is the machine's. How long a
@@ -61,16 +70,17 @@ type Options struct {
 // Manager keeps rules, tells of alerts, and evaluates. Its methods are safe for
 // concurrent use.
 type Manager struct {
-	store  Store
-	counts *Counts
-	topics Topics
-	id     string
-	alone  bool
-	clock  job.Clock
-	log    *slog.Logger
-	every  time.Duration
-	outage *outage.Outage
-	firing atomic.Pointer[map[string]int] // alerts by rule, as read last
+	store   Store
+	counts  *Counts
+	topics  Topics
+	journal Journal
+	id      string
+	alone   bool
+	clock   job.Clock
+	log     *slog.Logger
+	every   time.Duration
+	outage  *outage.Outage
+	firing  atomic.Pointer[map[string]int] // alerts by rule, as read last
 
 	lease *lease.Lease // of whoever evaluates; used by Run only
 	idle  int          // rounds left in which nobody looks for rules; used by Run only
@@ -93,7 +103,7 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		lease:  lease.New(o.Store, leaseKind, leaseName, o.ID, o.Clock, leaseRounds*o.Every),
 		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
-		store:  o.Store, counts: o.Counts, topics: o.Topics, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+		store:  o.Store, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {

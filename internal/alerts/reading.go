@@ -28,6 +28,7 @@ type values map[Subject]float64
 // reading is what rules are judged by, as far as there are rules about it.
 type reading struct {
 	now      job.Instant // by the store's clock
+	lost     bool        // the store lacks jobs that are being put back
 	counts   func(window time.Duration) (rows []count, complete bool)
 	dead     []store.DeadGroup
 	backlogs store.Backlogs
@@ -47,7 +48,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 	needs := map[Metric]bool{}
 	for i := range rules {
 		rule := &rules[i]
-		if rule.Metric != DeadLetters || rule.Window == 0 {
+		if !rule.counts() {
 			needs[rule.Metric] = true
 		}
 		if rule.URL != "" {
@@ -55,6 +56,13 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 				r.targets[endpoint] = true
 			}
 		}
+	}
+	if m.journal != nil && len(needs) > 0 {
+		status, err := m.journal.RestoreStatus(ctx) // first: what is read next may come back meanwhile
+		if err != nil {
+			return nil, fmt.Errorf("ask whether jobs are lost: %w", err)
+		}
+		r.lost = status.Lost
 	}
 	if needs[DeadLetters] {
 		if r.dead, err = m.readDead(ctx); err != nil {
@@ -107,10 +115,16 @@ func (m *Manager) readDead(ctx context.Context) ([]store.DeadGroup, error) {
 	return groups, nil
 }
 
+// counts reports whether the rule looks at what is counted, not at the store.
+func (r *Rule) counts() bool { return r.Window > 0 }
+
 // of gives the values of a rule's subjects. When they are not complete, those
 // that are there are at least as high.
 func (r *reading) of(rule *Rule) (v values, complete bool) {
-	v, complete = values{}, true
+	v, complete = values{}, !r.lost
+	if rule.counts() {
+		return v, r.counted(rule, v)
+	}
 	switch rule.Metric {
 	case OldestDue:
 		r.oldest(rule, v)
@@ -121,14 +135,9 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 	case HeldEndpoints:
 		r.held(rule, v)
 	case DeadLetters:
-		if rule.Window > 0 {
-			return v, r.counted(rule, v)
-		}
 		for _, g := range r.dead {
 			v.add(rule, Subject{g.Lane.Topic, g.Lane.Endpoint}, float64(g.Count))
 		}
-	default:
-		return v, r.counted(rule, v)
 	}
 	return v, complete
 }

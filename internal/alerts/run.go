@@ -18,7 +18,10 @@ const (
 	leaseRounds = 3
 	// idleRounds is for how many rounds nobody looks for rules while there are none:
 	// who makes one announces it, which may get lost.
-	idleRounds  = 6
+	idleRounds = 6
+	// lossNoticed is how late it may be known that the store has lost jobs: it is
+	// looked at every two seconds, by a node that another one replaces after ten.
+	lossNoticed = 15 * time.Second
 	callTimeout = 10 * time.Second
 )
 
@@ -144,6 +147,9 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		if b == nil {
 			b = &book{Rule: rule.Name}
 			books[rule.Name] = b
+		}
+		if m.journal != nil && !rule.counts() {
+			rule.KeepFiring = max(rule.KeepFiring, lossNoticed)
 		}
 		v, complete := r.of(rule)
 		failed = errors.Join(failed, m.turn(ctx, b, b.step(rule, v, complete, r.now)))

@@ -187,8 +187,12 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if bulkErr == nil {
 		apiOptions.Operations = bulk
 	}
+	var journal alerts.Journal // a store of the process's own loses nothing
+	if n.ledger != nil && !c.Embedded() {
+		journal = n.ledger
+	}
 	watch, watchErr := alerts.New(alerts.Options{
-		Store: n.store, Counts: n.counts, Topics: topicManager, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Counts: n.counts, Topics: topicManager, Journal: journal, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Every: n.stretched(alerts.DefaultEvery),
 	})
 	if watchErr == nil {

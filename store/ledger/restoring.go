@@ -52,7 +52,7 @@ func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) 
 	if err != nil {
 		return store.RestoreStatus{}, err
 	}
-	return store.RestoreStatus{Requested: d.state.Requested, Sweep: d.state.Sweep}, nil
+	return store.RestoreStatus{Requested: d.state.Requested, Sweep: d.state.Sweep, Lost: d.state.Lost}, nil
 }
 
 // RestoreJob puts one job back, at once.

@@ -239,6 +239,7 @@ func (w *sweeper) stop() { w.cancel() }
 // again, on a later state.
 func (w *sweeper) report(state *sweepState) {
 	state.Beat++
+	state.Lost = w.lost
 	if !w.lost {
 		state.Mark = w.mark
 	}
@@ -260,6 +261,7 @@ type sweepState struct {
 	Holder    string           `json:"holder"` // the name of the sweeper whose turn it is
 	Beat      uint64           `json:"beat"`   // grows while that is at work
 	Mark      string           `json:"mark"`   // that every shard had when nothing was missing
+	Lost      bool             `json:"lost"`   // the store may have lost something, and that is not all back
 	Sweep     store.RestoreRun `json:"sweep"`
 	Requested store.RestoreRun `json:"requested"`
 }
