@@ -166,6 +166,12 @@ func TestReasons(t *testing.T) {
 			in(5 * time.Second),
 			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 job of its topic has a higher priority and is due, too: it goes first. These figures are"}},
 		},
+		{
+			"jobs for other endpoints take turns by the rate",
+			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Beside = in(time.Second), 1, 3 }),
+			in(5 * time.Second),
+			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}},
+		},
 		{"jobs go first, but it is not due", waiting(due(time.Hour), func(o *store.Outlook) { o.Higher = 2 }), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{
 			"the ready list is full", waiting(func(o *store.Outlook) { o.ReadyList, o.Ahead = 10, 17 }), now,

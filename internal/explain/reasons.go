@@ -89,7 +89,7 @@ func topicRate(v *view) *Reason {
 	if !v.carriable() || rate == 0 || v.NextToken == 0 {
 		return nil
 	}
-	ahead := time.Duration(float64(v.Ahead+v.Higher) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
+	ahead := time.Duration(float64(v.Ahead+v.Higher+v.Beside) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
 	r := reason(CodeTopicRate, says("topic_rate", Params{"topic": v.Job.Topic, "rate": rate, "at": v.NextToken.RFC3339()}), v.line())
 	r.from = v.NextToken.Add(ahead)
 	return r

@@ -52,8 +52,22 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 	}
 	if !out(rec.shown()) {
 		o.Ahead, o.Higher = int64(l.place(rec)-l.out), s.higher(l, now)
+		if o.Limits.Rate > 0 && o.At <= now {
+			o.Beside = s.beside(l, o.Ahead, now)
+		}
 	}
 	return o, rec.snapshot(), nil
+}
+
+// beside is Outlook.Beside of a job of l with ahead before it there.
+func (s *Store) beside(l *lane, ahead int64, now job.Instant) int64 {
+	var due []int64
+	s.lanesOf(l.Topic, func(o *lane) {
+		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.gate(now).HeldUntil == 0 {
+			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.out))
+		}
+	})
+	return store.Turns(ahead, due)
 }
 
 // Backlogs counts the jobs that are due and wait.

@@ -55,11 +55,13 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 	return o, store.ErrConflict
 }
 
-// addRivals adds the jobs of higher priority, and what is out of sibling lanes, if
-// the topic has priorities. These figures are of a moment later.
+// addRivals adds what other lanes of the topic have to do with the job, if it has
+// priorities or a rate. These figures are of a moment later.
 func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
 	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+lane.Topic+"|", "("+lane.Topic+"}").Result()
-	if err != nil || with == 0 {
+	waits := o.Job.State == job.Waiting || o.Job.State == job.Retrying
+	paced := waits && o.Limits.Rate > 0 && o.At <= o.Now
+	if err != nil || (with == 0 && !paced) {
 		return s.wrap(err)
 	}
 	lanes, err := s.lanes(ctx, sh)
@@ -67,20 +69,28 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 		return err
 	}
 	pipe := s.db.Pipeline()
+	due := func(name string) *redis.IntCmd {
+		return pipe.ZCount(ctx, sh.bucket(name), "0", "("+strconv.FormatInt(int64(o.Now+1), 10))
+	}
+	held := pipe.HGetAll(ctx, sh.held)
 	var higher, out []*redis.IntCmd
+	beside := map[*redis.IntCmd]string{}
 	for _, name := range lanes {
 		other, err := job.ParseLane(name)
 		if err != nil || other.Topic != lane.Topic {
 			continue
 		}
-		if other.Priority.Number() > lane.Priority.Number() && (o.Job.State == job.Waiting || o.Job.State == job.Retrying) {
-			higher = append(higher, pipe.ZCount(ctx, sh.bucket(name), "0", "("+strconv.FormatInt(int64(o.Now+1), 10)))
+		if waits && other.Priority.Number() > lane.Priority.Number() {
+			higher = append(higher, due(name))
 		}
 		if other.Endpoint == lane.Endpoint && other != lane {
 			out = append(out, pipe.ZCount(ctx, sh.bucket(name), "-inf", "(0"))
 		}
+		if paced && other.Endpoint != lane.Endpoint && other.Priority == lane.Priority {
+			beside[due(name)] = other.Endpoint
+		}
 	}
-	if len(higher)+len(out) == 0 {
+	if len(higher)+len(out)+len(beside) == 0 {
 		return nil
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -92,6 +102,13 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	for _, n := range out {
 		o.LaneOut += n.Val()
 	}
+	var turns []int64
+	for n, endpoint := range beside {
+		if parseGate(held.Val()[endpoint], o.Now).HeldUntil == 0 {
+			turns = append(turns, n.Val())
+		}
+	}
+	o.Beside = store.Turns(o.Ahead, turns)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -71,6 +72,24 @@ var outlookCases = []testCase{
 		f.add(reg("t", "now"))
 		f.carry(carryOptions)
 		equal(f, "ahead of b when another is out", f.outlook(job.Key{Topic: "t", ID: "b"}).Ahead, 2)
+	}},
+	{name: "outlook/jobs for other endpoints take turns with those of a paced topic", options: Options{}, run: func(f *fixture) {
+		f.limit("t", store.Limits{Rate: 0.001})
+		for i := range 5 {
+			f.add(reg("t", fmt.Sprint("a", i)))
+			f.add(reg("t", fmt.Sprint("b", i), to(urlB)))
+		}
+		f.add(reg("t", "c", to("https://c.example/")))
+		f.add(reg("t", "held", to("https://held.example/")))
+		f.add(reg("t", "later", delay(long)))
+		f.add(reg("u", "other", to(urlB)))
+		f.noError("Hold", f.Hold(f.ctx, "https://held.example:443", long))
+		// As many of b as go before it in its own lane, and all of c.
+		equal(f, "beside a3", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 4)
+		equal(f, "beside a0", f.outlook(job.Key{Topic: "t", ID: "a0"}).Beside, 1)
+		equal(f, "beside one that is not due", f.outlook(job.Key{Topic: "t", ID: "later"}).Beside, 0)
+		f.limit("t", store.Limits{})
+		equal(f, "beside a3 without a rate", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 0)
 	}},
 	{name: "outlook/a job that was carried", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
