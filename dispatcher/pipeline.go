@@ -52,6 +52,7 @@ type pipeline struct {
 	slots   *slots
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
+	ahead   chan struct{} // holds a signal when jobs were left without a worker
 	results chan result
 	pops    *outage.Outage
 	claims  *outage.Outage
@@ -59,13 +60,15 @@ type pipeline struct {
 }
 
 func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
+	slots := newSlots(workers, d.opts.Clock)
 	return &pipeline{
 		d:       d,
 		opts:    &d.opts,
 		shard:   shard,
 		workers: workers,
-		slots:   newSlots(workers, d.opts.Clock),
-		jobs:    make(chan *claim, workers), // a slot is a place in it
+		slots:   slots,
+		jobs:    make(chan *claim, workers+slots.mostAhead), // a slot is a place in it
+		ahead:   make(chan struct{}, 1),
 		results: make(chan result, workers),
 		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
@@ -76,12 +79,15 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 // run works until ph.take ends and everything claimed has been settled or
 // given up.
 func (p *pipeline) run(ph phases) {
-	var workers, settler sync.WaitGroup
+	var workers, relief, settler sync.WaitGroup
 	settler.Go(func() { newSettler(p.d, p.results, p.busy).run(ph.settle) })
 	for range p.workers {
 		workers.Go(func() { p.serve(ph) })
 	}
+	relief.Go(func() { p.relieve(ph.take) })
 	p.feed(ph)
+	relief.Wait()
+	p.giveBack(0, job.ReasonShutdown)
 	close(p.jobs)
 	workers.Wait()
 	close(p.results)
@@ -99,7 +105,8 @@ func (p *pipeline) feed(ph phases) {
 		for _, c := range claims {
 			p.jobs <- c
 		}
-		p.slots.give(n - len(claims))
+		p.slots.fetched(n, len(claims))
+		p.callRelief()
 	}
 }
 
@@ -192,7 +199,7 @@ func (p *pipeline) serve(ph phases) {
 		p.sending.Add(1)
 		p.handle(ph, c)
 		p.sending.Add(-1)
-		p.slots.give(1)
+		p.slots.end()
 	}
 }
 
@@ -209,7 +216,11 @@ func (p *pipeline) handle(ph phases, c *claim) {
 				"topic", c.Job.Topic, "id", c.Job.ID, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	o := p.deliver(ph, c)
+	p.conclude(c, p.deliver(ph, c))
+}
+
+// conclude hands what came of a claim to the settler.
+func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.d.metrics.outcomes[o.Kind].Inc()
 	policy := p.opts.Policy.For(c.Job.Spec.Retry)
 	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
