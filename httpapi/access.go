@@ -170,11 +170,7 @@ func (s *Server) listKeys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := keysView{Data: make([]keyView, len(keys))}
-	for i := range keys {
-		view.Data[i] = viewKey(&keys[i])
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, keysView{each(keys, viewKey)})
 }
 
 // createKey answers POST /v1/keys.

@@ -73,11 +73,7 @@ func (s *Server) listAlerts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := alertsView{Data: make([]alertView, len(standings))}
-	for i := range standings {
-		view.Data[i] = viewAlert(&standings[i])
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, alertsView{each(standings, viewAlert)})
 }
 
 // listRules answers GET /v1/alerts/rules.
@@ -90,11 +86,7 @@ func (s *Server) listRules(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := rulesView{Data: make([]ruleView, len(rules))}
-	for i := range rules {
-		view.Data[i] = viewRule(&rules[i])
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, rulesView{each(rules, viewRule)})
 }
 
 // getRule answers GET /v1/alerts/rules/{rule}.

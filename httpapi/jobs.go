@@ -38,11 +38,7 @@ func (s *Server) listAttempts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := attemptsView{Attempts: make([]attemptView, len(attempts))}
-	for i := range attempts {
-		view.Attempts[i] = viewAttempt(&attempts[i])
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, attemptsView{each(attempts, viewAttempt)})
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.

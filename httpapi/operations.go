@@ -176,11 +176,7 @@ func (s *Server) listOperations(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	view := operationsView{Data: make([]operationView, len(page.Operations)), NextCursor: orNull(&page.Next)}
-	for i := range page.Operations {
-		view.Data[i] = viewOperation(&page.Operations[i])
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, operationsView{each(page.Operations, viewOperation), orNull(&page.Next)})
 }
 
 // getOperation answers GET /v1/operations/{id}.

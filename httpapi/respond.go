@@ -23,6 +23,15 @@ func releaseAnswer(b *bytes.Buffer) {
 	}
 }
 
+// each is what the API shows of all.
+func each[T, V any](all []T, view func(*T) V) []V {
+	views := make([]V, len(all))
+	for i := range all {
+		views[i] = view(&all[i])
+	}
+	return views
+}
+
 // writeJSON answers with v.
 func writeJSON(c echo.Context, status int, v any) error {
 	return writeAs(c, echo.MIMEApplicationJSON, status, v)

@@ -1,6 +1,12 @@
 package store
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
 
 // Document is a small piece of configuration that all nodes share, such as
 // the settings of a topic. Its content means nothing to the store.
@@ -10,6 +16,31 @@ type Document struct {
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
+}
+
+// Decode decodes a content that is JSON. It refuses fields that are not known: a
+// newer version means something by them.
+func (d *Document) Decode(into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(d.Data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("decode the %s %s: %w", d.Kind, d.Name, err)
+	}
+	return nil
+}
+
+// documentTries bounds how often a change is begun again.
+const documentTries = 10
+
+// ChangeDocument runs once, which reads a document and writes another version of
+// it, again as long as somebody else was faster. Then the error is ErrConflict.
+func ChangeDocument(once func() error) (err error) {
+	for range documentTries {
+		if err = once(); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+	return err
 }
 
 // Documents keeps documents. There are few of them, and they change seldom.

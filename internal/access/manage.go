@@ -156,9 +156,7 @@ func encodeKey(k *Key) store.Document {
 // key for more than a newer one meant it to be.
 func decodeKey(d store.Document) (Key, error) {
 	var r record
-	decoder := json.NewDecoder(strings.NewReader(string(d.Data)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
+	if d.Decode(&r) != nil {
 		return Key{}, errors.New("it is no JSON of this version") // the cause may show a digest
 	}
 	k := Key{Name: r.Name, Namespace: r.Namespace, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, Stored: true}

@@ -22,7 +22,7 @@ import (
 // Store is what alerts need of a store. Every store.Store is one.
 type Store interface {
 	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
+	store.DeadLetters
 	Backlogs(ctx context.Context) (store.Backlogs, error)
 	Gates(ctx context.Context) ([]store.EndpointGate, error)
 	Depth(ctx context.Context) (store.Depth, error)
@@ -187,9 +187,6 @@ func ofRule(what string, err error) error {
 	return fmt.Errorf("%s an alert rule: %w", what, err)
 }
 
-// maxTries bounds how often a change is begun again that another was faster than.
-const maxTries = 5
-
 // Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
 // the store's.
 func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, created bool, _ error) {
@@ -201,26 +198,27 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 	if err != nil {
 		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	for range maxTries {
+	err = store.ChangeDocument(func() error {
 		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
 		version, err := m.place(ctx, &r)
 		if err != nil {
-			return Rule{}, false, err
+			return err
 		}
+		created = version == 0
 		doc, err := r.document(version)
 		if err != nil {
-			return Rule{}, false, err
+			return err
 		}
-		_, err = m.store.PutDocument(ctx, doc)
-		if err == nil {
-			m.counts.announce(ctx)
-			return r, version == 0, nil
+		if _, err = m.store.PutDocument(ctx, doc); err != nil {
+			return fmt.Errorf("store an alert rule: %w", err)
 		}
-		if !errors.Is(err, store.ErrConflict) {
-			return Rule{}, false, ofRule("store", err)
-		}
+		return nil
+	})
+	if err != nil {
+		return Rule{}, false, err
 	}
-	return Rule{}, false, store.ErrConflict
+	m.counts.announce(ctx)
+	return r, created, nil
 }
 
 // place finds what a rule replaces, or whether there is room for it.
@@ -247,20 +245,16 @@ func (m *Manager) place(ctx context.Context, r *Rule) (version uint64, err error
 // Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,
 // or the store's.
 func (m *Manager) Delete(ctx context.Context, name string) error {
-	for range maxTries {
+	return store.ChangeDocument(func() error {
 		doc, err := m.store.Document(ctx, ruleKind, name)
 		if err != nil {
 			return ofRule("read", err)
 		}
-		err = m.store.DeleteDocument(ctx, ruleKind, name, doc.Version)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
+		if err := m.store.DeleteDocument(ctx, ruleKind, name, doc.Version); err != nil {
 			return ofRule("delete", err)
 		}
-	}
-	return store.ErrConflict
+		return nil
+	})
 }
 
 // Alerts lists what fires and what is pending, by rule and subject. The error

@@ -9,12 +9,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-const (
-	// deadPage is how many groups of dead letters are read at a time, deadPages
-	// how many pages at most.
-	deadPage  = 1000
-	deadPages = 20
-)
+// deadPages bounds how many pages of groups of dead letters are read.
+const deadPages = 20
 
 // Subject is what a value is of; empty parts mean all.
 type Subject struct {
@@ -65,7 +61,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 		r.lost = status.Lost
 	}
 	if needs[DeadLetters] {
-		if r.dead, err = m.readDead(ctx); err != nil {
+		if r.dead, _, err = store.ReadDeadGroups(ctx, m.store, "", deadPages); err != nil {
 			return nil, err
 		}
 	}
@@ -97,22 +93,6 @@ func remembered(within func(time.Duration) ([]count, bool)) func(time.Duration) 
 		}
 		return s.rows, s.complete
 	}
-}
-
-func (m *Manager) readDead(ctx context.Context) ([]store.DeadGroup, error) {
-	var groups []store.DeadGroup
-	cursor := ""
-	for range deadPages {
-		page, err := m.store.DeadGroups(ctx, "", deadPage, cursor)
-		if err != nil {
-			return nil, fmt.Errorf("count dead letters: %w", err)
-		}
-		groups = append(groups, page.Groups...)
-		if cursor = page.Next; cursor == "" {
-			break
-		}
-	}
-	return groups, nil
 }
 
 // counts reports whether the rule looks at what is counted, not at the store.

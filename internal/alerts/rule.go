@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -257,10 +256,8 @@ func (r *Rule) document(version uint64) (store.Document, error) {
 // decodeRule refuses what it does not know.
 func decodeRule(d store.Document) (Rule, error) {
 	r := Rule{Name: d.Name}
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	decoder.DisallowUnknownFields() // a narrower rule of a newer version must not become a wider one
-	if err := decoder.Decode(&r); err != nil {
-		return r, fmt.Errorf("decode alert rule %s: %w", d.Name, err)
+	if err := d.Decode(&r); err != nil { // a narrower rule of a newer version must not become a wider one
+		return r, err
 	}
 	if _, known := kinds[r.Metric]; !known {
 		return r, fmt.Errorf("decode alert rule %s: unknown metric", d.Name)

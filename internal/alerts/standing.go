@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -70,10 +69,8 @@ func (b *book) document() (store.Document, error) {
 // from it.
 func decodeBook(d store.Document) (*book, error) {
 	b := &book{Rule: d.Name, Version: d.Version}
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(b); err != nil {
-		return b, fmt.Errorf("decode alerts of rule %s: %w", d.Name, err)
+	if err := d.Decode(b); err != nil {
+		return b, err
 	}
 	for i := range b.Standings {
 		b.Standings[i].Rule = d.Name

@@ -30,7 +30,7 @@ type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Topics(ctx context.Context) ([]store.TopicStats, error)
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
+	store.DeadLetters
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
 	store.Messaging
@@ -156,24 +156,18 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 // estimateDead counts dead letters of an endpoint, or for a reason; nil when
 // there are too many groups of them.
 func (m *Manager) estimateDead(ctx context.Context, f *Filter) (*int64, error) {
-	const pages, groups = 10, 1000
+	const pages = 10
+	groups, all, err := store.ReadDeadGroups(ctx, m.store, f.Topic, pages)
+	if err != nil || !all {
+		return nil, err
+	}
 	var n int64
-	cursor := ""
-	for range pages {
-		page, err := m.store.DeadGroups(ctx, f.Topic, groups, cursor)
-		if err != nil {
-			return nil, fmt.Errorf("count dead letters: %w", err)
-		}
-		for _, g := range page.Groups {
-			if (f.Endpoint == "" || f.Endpoint == g.Lane.Endpoint) && (f.Reason == "" || f.Reason == g.Reason) {
-				n += g.Count
-			}
-		}
-		if cursor = page.Next; cursor == "" {
-			return &n, nil
+	for _, g := range groups {
+		if (f.Endpoint == "" || f.Endpoint == g.Lane.Endpoint) && (f.Reason == "" || f.Reason == g.Reason) {
+			n += g.Count
 		}
 	}
-	return nil, nil
+	return &n, nil
 }
 
 // makeRoom forgets the oldest operation that does not run if there is no room
@@ -277,37 +271,31 @@ func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
 	return o, err
 }
 
-// maxTries bounds how often a change of a document is begun again because a
-// worker wrote its progress meanwhile.
-const maxTries = 10
-
-// turn changes whether an operation runs.
-func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, error) {
-	for range maxTries {
-		o, version, err := m.read(ctx, id)
+// turn changes whether an operation runs. Its worker may write progress meanwhile.
+func (m *Manager) turn(ctx context.Context, id string, to State) (o Operation, err error) {
+	err = store.ChangeDocument(func() error {
+		var version uint64
+		o, version, err = m.read(ctx, id)
 		switch {
 		case err != nil:
-			return Operation{}, err
+			return err
 		case o.State.Ended():
-			return o, ErrEnded
+			return ErrEnded
 		case o.State == to:
-			return o, nil
+			return nil
 		}
 		// Whoever works on it finds out, and puts away its name.
 		o.State = to
 		doc, err := o.document(version)
 		if err != nil {
-			return Operation{}, err
+			return err
 		}
-		_, err = m.store.PutDocument(ctx, doc)
-		if err == nil {
-			return o, nil
+		if _, err = m.store.PutDocument(ctx, doc); err != nil {
+			return fmt.Errorf("store an operation: %w", err)
 		}
-		if !errors.Is(err, store.ErrConflict) {
-			return Operation{}, fmt.Errorf("store an operation: %w", err)
-		}
-	}
-	return Operation{}, store.ErrConflict
+		return nil
+	})
+	return o, err
 }
 
 // announce has all nodes look for operations to take on, this one in any case.

@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -156,10 +155,8 @@ func (o *Operation) document(version uint64) (store.Document, error) {
 // decode refuses what it does not know.
 func decode(d store.Document) (Operation, error) {
 	o := Operation{ID: d.Name}
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	decoder.DisallowUnknownFields() // a filter of a newer version means something
-	if err := decoder.Decode(&o); err != nil {
-		return o, fmt.Errorf("decode operation %s: %w", d.Name, err)
+	if err := d.Decode(&o); err != nil {
+		return o, err
 	}
 	if _, ok := states[o.Action]; !ok {
 		return o, fmt.Errorf("decode operation %s: unknown action", d.Name)

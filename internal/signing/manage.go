@@ -13,12 +13,8 @@ import (
 // MaxOverlap bounds how long replaced secrets can go on signing.
 const MaxOverlap = 30 * 24 * time.Hour
 
-const (
-	// changeTimeout bounds all that one change asks of the store.
-	changeTimeout = 5 * time.Second
-	// changeTries is how often a change starts over because another came first.
-	changeTries = 10
-)
+// changeTimeout bounds all that one change asks of the store.
+const changeTimeout = 5 * time.Second
 
 // ErrConfigured says that the default secret comes from the settings, so that
 // it is changed there.
@@ -249,13 +245,7 @@ func (k *Keyring) change(ctx context.Context, once func(ctx context.Context) err
 		return fmt.Errorf("changing signing secrets: %w", err)
 	}
 	defer k.turn.pass()
-	var err error
-	for range changeTries {
-		if err = once(ctx); !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return err
+	return store.ChangeDocument(func() error { return once(ctx) })
 }
 
 // effective is the topic's own document (of version zero if there is none),

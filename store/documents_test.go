@@ -1,0 +1,75 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/store"
+)
+
+func TestDocumentDecode(t *testing.T) {
+	var into struct{ Rate int }
+	d := store.Document{Kind: "topic", Name: "t", Data: []byte(`{"rate":5}`)}
+	if err := d.Decode(&into); err != nil || into.Rate != 5 {
+		t.Errorf("got %+v, error %v", into, err)
+	}
+	for _, data := range []string{``, `{"rate":"5"}`, `{"rate":5,"capacity":1}`} {
+		d.Data = []byte(data)
+		if err := d.Decode(&into); err == nil {
+			t.Errorf("%s is taken", data)
+		}
+	}
+}
+
+func TestChangeDocument(t *testing.T) {
+	other := errors.New("another")
+	for _, c := range []struct {
+		conflicts int
+		last      error
+		want      error
+	}{
+		{0, nil, nil}, {9, nil, nil}, {9, other, other}, {10, nil, store.ErrConflict},
+	} {
+		tries := 0
+		err := store.ChangeDocument(func() error {
+			if tries++; tries <= c.conflicts {
+				return fmt.Errorf("write: %w", store.ErrConflict)
+			}
+			return c.last
+		})
+		if !errors.Is(err, c.want) || tries != min(c.conflicts+1, 10) {
+			t.Errorf("%+v: %d tries, error %v", c, tries, err)
+		}
+	}
+}
+
+// groups gives one group of dead letters a page.
+type groups []store.DeadGroup
+
+func (g groups) DeadGroups(_ context.Context, _ string, _ int, cursor string) (store.DeadPage, error) {
+	if len(g) == 0 {
+		return store.DeadPage{}, store.ErrUnavailable
+	}
+	page := store.DeadPage{Groups: g[len(cursor):][:1]}
+	if len(cursor)+1 < len(g) {
+		page.Next = cursor + "."
+	}
+	return page, nil
+}
+
+func TestReadDeadGroups(t *testing.T) {
+	there := groups{{Count: 1}, {Count: 2}, {Count: 3}}
+	for pages, want := range map[int][]store.DeadGroup{2: there[:2], 3: there, 4: there} {
+		got, all, err := store.ReadDeadGroups(t.Context(), there, "", pages)
+		if diff := cmp.Diff(want, got); diff != "" || all != (pages > 2) || err != nil {
+			t.Errorf("%d pages: all is %v, error %v (-want +got):\n%s", pages, all, err, diff)
+		}
+	}
+	if _, _, err := store.ReadDeadGroups(t.Context(), groups{}, "", 1); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+}
