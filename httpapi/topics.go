@@ -45,6 +45,8 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	"timeout":     func(d *topicDraft, f field) { d.defaults.Timeout = f.raw },
 	"ttl":         func(d *topicDraft, f field) { d.defaults.TTL = f.raw },
 	"headers":     func(d *topicDraft, f field) { d.defaults.Headers = f.texts() },
+	// Of its jobs, whose own field is taken by the topic's weight.
+	"job_priority": func(d *topicDraft, f field) { d.defaults.Priority = f.integer() },
 	"alerts": func(d *topicDraft, f field) {
 		d.Alerts = &alerts.Thresholds{}
 		thresholdFields.decode(f.raw, f.pointer(), d.Alerts, f.errs)
@@ -238,6 +240,7 @@ type settingsView struct {
 	Timeout     *string           `json:"timeout"`
 	TTL         *string           `json:"ttl"`
 	Headers     map[string]string `json:"headers"`
+	JobPriority *int              `json:"job_priority"`
 	Alerts      *thresholdsView   `json:"alerts"`
 }
 
@@ -280,6 +283,10 @@ func viewSettings(s *topics.Settings) *settingsView {
 	v := &settingsView{
 		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Priority: orNull(&s.Priority),
 		Headers: viewHeaders(d.Headers),
+	}
+	if d.Priority != 0 {
+		number := d.Priority.Number()
+		v.JobPriority = &number
 	}
 	v.Timeout, v.TTL = formatted(orNull(&d.Timeout)), formatted(orNull(&d.TTL))
 	if d.Retry != nil {

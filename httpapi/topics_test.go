@@ -14,7 +14,7 @@ import (
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
 	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"priority":20,"retry":{"steps":["1s","2m"],"limit":5},` +
-		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
+		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"job_priority":7,"alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
 		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
 	put := a.want(200, "PUT", "/v1/topics/t", all)
 	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
@@ -40,6 +40,9 @@ func TestTopicSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want(200, "PUT", "/v1/topics/t", string(back))
+	if got := a.want(200, "PUT", "/v1/topics/t", `{"job_priority":9}`); got["settings"] == nil {
+		t.Errorf("put one default, got %v", got)
+	}
 	if got := a.want(200, "PUT", "/v1/topics/t", `{"rate":null}`); got["settings"] != nil {
 		t.Errorf("put nothing, got %v", got)
 	}
@@ -49,7 +52,7 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"priority":101,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		`{"capacity":-1,"rate":100001,"concurrency":0,"priority":101,"job_priority":0,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
 		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
 	var got []string
 	for _, f := range p.Errors {
@@ -57,7 +60,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/timeout",
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/job_priority", "/priority", "/rate", "/retry/limit", "/timeout",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -74,6 +77,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 		t.Errorf("the alerts' own topic: %v", p.Errors)
 	}
 	for body, message := range map[string]string{
+		`{"job_priority":10}`: "must be from 1 to 9", `{"job_priority":"high"}`: "must be a whole number, not a string",
 		`{"rate":"50"}`: "must be a number, not a string", `{"rate":1e999}`: "is too large a number",
 		`{"capacity":"1"}`: "must be a whole number, not a string", `{"capacity":1.5}`: "must be a whole number",
 		`{"capacity":3000000000}`: "is too large a number", `{"capacity":1e999}`: "is too large a number",
@@ -87,14 +91,14 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 
 func TestTopicDefaults(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"}}`)
+	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"job_priority":8}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","headers":{"x-a":"own"},"timeout":"7s"}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"u","id":"a"}`)
 	j, err := a.mem.Get(t.Context(), job.Key{Topic: "t", ID: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if j.Spec.Timeout.Seconds() != 7 || j.Spec.TTL.Hours() != 1 || *j.Spec.Retry.Limit != 1 {
+	if j.Spec.Timeout.Seconds() != 7 || j.Spec.TTL.Hours() != 1 || *j.Spec.Retry.Limit != 1 || j.Spec.Priority != 8 {
 		t.Errorf("got %+v", j.Spec)
 	}
 	if diff := cmp.Diff([]job.Header{{Name: "X-A", Value: "own"}, {Name: "X-B", Value: "topic"}}, j.Spec.Headers); diff != "" {

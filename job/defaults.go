@@ -9,21 +9,24 @@ import (
 // Defaults are what the jobs of a topic are registered with if they do not say
 // otherwise themselves.
 type Defaults struct {
-	Retry   *Retry        `json:"retry,omitempty"`
-	Timeout time.Duration `json:"timeout,omitempty"`
-	TTL     time.Duration `json:"ttl,omitempty"`
-	Headers []Header      `json:"headers,omitempty"` // sorted by name
+	Retry    *Retry        `json:"retry,omitempty"`
+	Timeout  time.Duration `json:"timeout,omitempty"`
+	TTL      time.Duration `json:"ttl,omitempty"`
+	Headers  []Header      `json:"headers,omitempty"` // sorted by name
+	Priority Priority      `json:"priority,omitempty"`
 }
 
-// Defaults reads what the draft says of retry, timeout, ttl and headers, and
-// nothing else. Errors are those of Registration.
+// Defaults reads what the draft says of retry, timeout, ttl, headers and
+// priority, and nothing else. Errors are those of Registration, but point to
+// /job_priority: beside defaults, /priority is the weight of a topic.
 func (d *Draft) Defaults(l Limits) (Defaults, error) {
 	var f findings
 	v := Defaults{
-		Retry:   f.retry(d.Retry),
-		Timeout: f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
-		TTL:     f.ttl(d),
-		Headers: f.headers(d.Headers),
+		Retry:    f.retry(d.Retry),
+		Timeout:  f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+		TTL:      f.ttl(d),
+		Headers:  f.headers(d.Headers),
+		Priority: f.priority("/job_priority", d.Priority),
 	}
 	return v, f.err()
 }
@@ -40,6 +43,9 @@ func (v *Defaults) Apply(d *Draft, s *Spec) {
 	}
 	if s.TTL == 0 {
 		s.TTL = v.TTL
+	}
+	if d.Priority == nil {
+		s.Priority = v.Priority
 	}
 	own := s.Headers
 	for _, h := range v.Headers {

@@ -21,13 +21,13 @@ func draftOf(t *testing.T, text string) *Draft {
 func TestDefaults(t *testing.T) {
 	limits := Limits{MaxBody: 1000, MaxTimeout: time.Minute}
 	zero, two := 0, 2
-	defaults, err := draftOf(t, `{"retry":{"steps":["1s"],"limit":2},"timeout":"5s","ttl":"1h","headers":{"x-a":"1","x-b":"2"}}`).Defaults(limits)
+	defaults, err := draftOf(t, `{"retry":{"steps":["1s"],"limit":2},"timeout":"5s","ttl":"1h","headers":{"x-a":"1","x-b":"2"},"priority":7}`).Defaults(limits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Defaults{
 		Retry: &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
-		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}},
+		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}}, Priority: 7,
 	}
 	if diff := cmp.Diff(want, defaults); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
@@ -37,13 +37,13 @@ func TestDefaults(t *testing.T) {
 		want        Spec
 	}{
 		{"all", `{"url":"https://a.example"}`, Spec{
-			Retry: want.Retry, Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers,
+			Retry: want.Retry, Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers, Priority: 7,
 		}},
-		{"its own win", `{"url":"https://a.example","retry":{"limit":0},"timeout":"1s","ttl":"2h","headers":{"X-b":"own","A":"own"}}`, Spec{
+		{"its own win", `{"url":"https://a.example","retry":{"limit":0},"timeout":"1s","ttl":"2h","headers":{"X-b":"own","A":"own"},"priority":1}`, Spec{
 			Retry: &Retry{Limit: &zero}, Timeout: time.Second, TTL: 2 * time.Hour,
-			Headers: []Header{{"A", "own"}, {"X-A", "1"}, {"X-B", "own"}},
+			Headers: []Header{{"A", "own"}, {"X-A", "1"}, {"X-B", "own"}}, Priority: 1,
 		}},
-		{"the server's ladder", `{"url":"https://a.example","retry":{}}`, Spec{
+		{"the server's ladder, and the usual priority", `{"url":"https://a.example","retry":{},"priority":5}`, Spec{
 			Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers,
 		}},
 	} {
@@ -66,7 +66,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestDefaultsAreChecked(t *testing.T) {
-	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":"1h","ttl":"0s","headers":{"Host":"x"}}`).Defaults(Limits{MaxTimeout: time.Minute})
+	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":"1h","ttl":"0s","headers":{"Host":"x"},"priority":10}`).Defaults(Limits{MaxTimeout: time.Minute})
 	var invalid *ValidationError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("got %v", err)
@@ -75,7 +75,7 @@ func TestDefaultsAreChecked(t *testing.T) {
 	for _, f := range invalid.Fields {
 		pointers = append(pointers, f.Pointer)
 	}
-	if diff := cmp.Diff([]string{"/retry/limit", "/timeout", "/ttl", "/headers/Host"}, pointers); diff != "" {
+	if diff := cmp.Diff([]string{"/retry/limit", "/timeout", "/ttl", "/headers/Host", "/job_priority"}, pointers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -34,7 +34,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.Labels = f.labels("/labels", d.Labels)
 	}
 	if d.Priority != nil {
-		s.Priority = f.priority(d.Priority)
+		s.Priority = f.priority("/priority", d.Priority)
 	}
 	f.body(d, &s, l)
 	if err := f.err(); err != nil {

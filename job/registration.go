@@ -45,7 +45,7 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 			Timeout:  f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
 			TTL:      f.ttl(d),
 			Labels:   f.labels("/labels", d.Labels),
-			Priority: f.priority(d.Priority),
+			Priority: f.priority("/priority", d.Priority),
 		},
 	}
 	if d.URL == nil {

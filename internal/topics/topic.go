@@ -50,7 +50,7 @@ type Settings struct {
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
 	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 && s.Alerts == nil &&
-		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0
+		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0
 }
 
 // Check says what is wrong with the figures of a topic; a *job.ValidationError.

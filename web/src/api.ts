@@ -133,6 +133,7 @@ export interface TopicSettings {
   timeout: string | null;
   ttl: string | null;
   headers: Record<string, string>;
+  job_priority: number | null;
   alerts: TopicAlerts | null;
 }
 

@@ -291,6 +291,7 @@ test('a topic is set up, changed and reset', async () => {
   await field('Name').fill('set up');
   await field('Deliveries per second').fill('fast');
   await field('Timeout').fill('soon');
+  await field('Priority of its jobs, 9 first, 1 last').fill('10');
   await field('URL that is told').fill(`${receiver.url}/ok`);
   await button('Save').click();
   await page.getByRole('alert').filter({ hasText: 'Not saved' }).waitFor();
@@ -298,12 +299,14 @@ test('a topic is set up, changed and reset', async () => {
   await button('Save').click();
   await wrong('Deliveries per second').filter({ hasText: 'must be a number' }).waitFor();
   await wrong('Timeout').filter({ hasText: 'is not a duration' }).waitFor();
+  await wrong('Priority of its jobs').filter({ hasText: 'must be from 1 to 9' }).waitFor();
   await page.getByRole('group', { name: 'Alerts' }).getByText('must have a threshold').waitFor();
   assert.ok(await page.evaluate(() => document.activeElement.matches('[aria-invalid=true]')), 'what is wrong has the focus');
   await field('Deliveries per second').fill('2.5');
   await field('Timeout').fill('5s');
   await field('Retry steps').fill('1m, 2m');
   await field('Headers, one per line').fill('X-Tenant: acme');
+  await field('Priority of its jobs, 9 first, 1 last').fill('7');
   await field('Dead letters above').fill('0');
   await field('Oldest job due for longer than').fill('5m');
   await button('Save').click();
@@ -311,8 +314,8 @@ test('a topic is set up, changed and reset', async () => {
   await page.getByText('2.5', { exact: true }).waitFor();
   const { settings } = await node.call('GET', '/v1/topics/set-up');
   assert.deepEqual(
-    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.alerts.dead_letters, settings.alerts.oldest_due],
-    [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 0, '5m'],
+    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.job_priority, settings.alerts.dead_letters, settings.alerts.oldest_due],
+    [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 7, 0, '5m'],
   );
 
   await page.getByRole('link', { name: 'Edit' }).click();

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, ApiError, mayAdmin, thresholds, type TopicDraft, type TopicSettings } from '../api';
+import { api, ApiError, mayAdmin, thresholds, usualPriority, type TopicDraft, type TopicSettings } from '../api';
 import { Dialog } from '../components/dialog';
 import { Area, figure, Form, given, Group, headersOf, Input, retryOf, useForm } from '../components/form';
 import { Empty, Loading } from '../components/marks';
@@ -26,6 +26,7 @@ const blank = {
   timeout: '',
   ttl: '',
   headers: '',
+  job_priority: '',
   failures: '',
   failure_rate: '',
   dead_letters: '',
@@ -107,6 +108,7 @@ function TopicForm({ topic, settings }: { topic?: string; settings: TopicSetting
         <Input {...field('limit', '/retry/limit')} placeholder="3" />
         <Input {...field('timeout')} placeholder="10s" />
         <Input {...field('ttl')} placeholder="2h" />
+        <Input {...field('job_priority')} placeholder={String(usualPriority)} />
         <Area {...field('headers')} placeholder="x-tenant: acme" />
       </Group>
       <Group
@@ -144,7 +146,7 @@ function typed(settings: TopicSettings | null): Draft {
   if (!settings) return blank;
   const { retry, headers, alerts } = settings;
   const text = (value: string | number | null | undefined) => String(value ?? '');
-  const same = [...limits, 'timeout', 'ttl'] as const;
+  const same = [...limits, 'timeout', 'ttl', 'job_priority'] as const;
   const alerting = [...thresholds, ...durations, 'min_attempts', 'url'] as const;
   return {
     ...blank,
@@ -160,12 +162,12 @@ function typed(settings: TopicSettings | null): Draft {
 
 /** What the form says, as the API wants it. Fields that are empty are left out. */
 function asked(draft: Draft): TopicDraft {
-  const { capacity, rate, concurrency, priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
+  const { capacity, rate, concurrency, priority, job_priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
   const { failures, failure_rate, dead_letters, backlog, min_attempts, ...texts } = alerts;
   const numbers = (some: Record<string, string>) => Object.fromEntries(Object.entries(given(some)).map(([name, value]) => [name, figure(value ?? '')]));
   const alerting = { ...numbers({ failures, failure_rate, dead_letters, backlog, min_attempts }), ...given(texts) };
   return {
-    ...numbers({ capacity, rate, concurrency, priority }),
+    ...numbers({ capacity, rate, concurrency, priority, job_priority }),
     ...given({ timeout, ttl }),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
     ...(headers.trim() ? { headers: headersOf(headers) } : {}),

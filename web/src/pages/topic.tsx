@@ -119,6 +119,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('limit', retry?.limit),
     ...set('timeout', settings.timeout),
     ...set('ttl', settings.ttl),
+    ...set('job_priority', settings.job_priority),
     ...fact('topic.headers', headersText(headers)),
     ...thresholds.flatMap((name) => set(name, alerts?.[name])),
     ...set('window', alerts?.window),
