@@ -98,19 +98,21 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 
 // kind is what settlements have in common that the script is told once.
 type kind struct {
+	token                     uint64
 	to, ifCancelled           job.State
 	delay                     int64
 	attempts, snoozes, lapses int
 	reason                    string
+	dead                      int // number of the group of dead letters, if any
 }
 
 func (k *kind) args() []any {
 	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.lapses)
-	return []any{int(k.to), k.delay, int(k.ifCancelled), tries, k.reason}
+	return []any{k.token, int(k.to), k.delay, int(k.ifCancelled), tries, k.reason, k.dead}
 }
 
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
-	b := sh.newBatch(len(batch), 5, func(lane job.Lane, name string) []string {
+	b := sh.newBatch(len(batch), 3, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
 	args := []any{sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled, 0}
@@ -125,8 +127,11 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			}
 		}
 		k := kind{
-			to: t.To, ifCancelled: t.IfCancelled, delay: millis(t.Delay),
+			token: t.Token, to: t.To, ifCancelled: t.IfCancelled, delay: millis(t.Delay),
 			attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses, reason: t.Reason,
+		}
+		if t.To == job.Dead {
+			k.dead = b.other(sh.dead(store.DeadName(t.Lane, t.Reason)))
 		}
 		n, known := numbers[k]
 		if !known {
@@ -134,11 +139,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			numbers[k] = n
 			args = append(args, k.args()...)
 		}
-		dead := 0
-		if t.To == job.Dead {
-			dead = b.other(sh.dead(store.DeadName(t.Lane, t.Reason)))
-		}
-		b.add(t.Key, t.Lane, t.Token, n, attempt, b.index(t.BizKey), dead)
+		b.add(t.Key, t.Lane, n, attempt, b.index(t.BizKey))
 	}
 	args[4] = len(numbers)
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks}, args...)

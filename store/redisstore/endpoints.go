@@ -65,15 +65,10 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 }
 
 func (s *Store) endpointsOf(ctx context.Context, sh *shard, now job.Instant) (endpointsOf, error) {
-	part := endpointsOf{lanes: map[string][]string{}, gates: map[string]store.Gate{}}
-	held, err := s.db.HGetAll(ctx, sh.held).Result()
-	if err != nil {
-		return part, s.wrap(err)
-	}
-	for name, raw := range held {
-		if gate := parseGate(raw, now); gate != (store.Gate{}) {
-			part.gates[name] = gate
-		}
+	part := endpointsOf{lanes: map[string][]string{}}
+	var err error
+	if part.gates, err = s.gatesOf(ctx, sh, now); err != nil {
+		return part, err
 	}
 	lanes, err := s.lanes(ctx, sh)
 	if err != nil {

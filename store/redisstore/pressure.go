@@ -85,16 +85,16 @@ func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now 
 func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
 	merged := map[string]store.Gate{}
 	for _, sh := range s.shards {
-		texts, err := s.db.HGetAll(ctx, sh.held).Result()
-		if err != nil {
-			return nil, s.wrap(err)
-		}
 		now, err := s.askNow(ctx, sh)
 		if err != nil {
 			return nil, err
 		}
-		for endpoint, text := range texts {
-			g, m := parseGate(text, now), merged[endpoint]
+		gates, err := s.gatesOf(ctx, sh, now)
+		if err != nil {
+			return nil, err
+		}
+		for endpoint, g := range gates {
+			m := merged[endpoint]
 			merged[endpoint] = store.Gate{
 				HeldUntil:   max(g.HeldUntil, m.HeldUntil),
 				ProbedUntil: max(g.ProbedUntil, m.ProbedUntil),
@@ -104,8 +104,21 @@ func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
 	}
 	var gates []store.EndpointGate
 	for _, endpoint := range slices.Sorted(maps.Keys(merged)) {
-		if g := merged[endpoint]; g != (store.Gate{}) {
-			gates = append(gates, store.EndpointGate{Endpoint: endpoint, Gate: g})
+		gates = append(gates, store.EndpointGate{Endpoint: endpoint, Gate: merged[endpoint]})
+	}
+	return gates, nil
+}
+
+// gatesOf gives the gates of a shard that are not simply open, by endpoint.
+func (s *Store) gatesOf(ctx context.Context, sh *shard, now job.Instant) (map[string]store.Gate, error) {
+	texts, err := s.db.HGetAll(ctx, sh.held).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	gates := map[string]store.Gate{}
+	for endpoint, text := range texts {
+		if gate := parseGate(text, now); gate != (store.Gate{}) {
+			gates[endpoint] = gate
 		}
 	}
 	return gates, nil

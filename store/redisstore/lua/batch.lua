@@ -5,6 +5,9 @@
 --
 -- Records are read with one command for each page before anything is decided, and
 -- what changes is written with one command for each key at the end.
+--
+-- Long lists are counted, in n, where each job adds to them: Lua searches for the end
+-- of a list whenever it is asked for its length.
 local registrations, progresses = {}, {} -- by the field of the progress; false for none
 
 -- batch gives the jobs, and what the numbers of pages and indexes stand for. It
@@ -14,7 +17,7 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
   local count = tonumber(ARGV[fixed_args + 1])
   for n = 1, count do
     local name, at = ARGV[fixed_args + 1 + n], fixed_keys + (n - 1) * lane_keys
-    local topic = string.match(name, '^[^|]*')
+    local topic = topic_of(name)
     lanes[tostring(n)] = { name = name, topic = topic, prefix = topic .. '/', keys = at, bucket = KEYS[at + 1] }
   end
   local last = fixed_keys + count * lane_keys
@@ -23,8 +26,9 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
   end
   for a = fixed_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
-    local field = progress_field(lane.prefix .. id)
-    jobs[#jobs + 1] = { id = id, field = field, lane = lane, page = page, args = a + 2, score = nil }
+    local name = lane.prefix .. id
+    local field = progress_field(name)
+    jobs[#jobs + 1] = { id = id, name = name, field = field, lane = lane, page = page, args = a + 2, score = nil }
     local fields = wanted[page]
     if not fields then
       fields = {}
@@ -32,7 +36,7 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
     end
     fields[#fields + 1] = field
     if registrations_too then
-      fields[#fields + 1] = lane.prefix .. id
+      fields[#fields + 1] = name
     end
   end
   for page, fields in pairs(wanted) do
@@ -45,11 +49,6 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
     end
   end
   return jobs, others
-end
-
--- name_of is topic/id.
-local function name_of(j)
-  return j.lane.prefix .. j.id
 end
 
 -- read_scores gives each job its score in its lane's bucket, nil for none.
@@ -90,7 +89,7 @@ end
 
 local function write_registration(j, registration)
   registrations[j.field] = registration
-  write('HSET', j.page, name_of(j), registration)
+  write('HSET', j.page, j.name, registration)
 end
 
 local function write_progress(j, progress)
@@ -100,7 +99,7 @@ end
 
 local function forget_record(j)
   registrations[j.field], progresses[j.field] = false, false
-  write('HDEL', j.page, name_of(j), j.field)
+  write('HDEL', j.page, j.name, j.field)
 end
 
 local function write_all()

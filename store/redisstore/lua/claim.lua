@@ -51,11 +51,7 @@ local jobs = batch(6, 1, 4, 3, true)
 read_scores(jobs)
 local limits, gave_back = {}, false
 if redis.call('EXISTS', topics) == 1 then
-  local lanes_of_jobs = {}
-  for _, j in ipairs(jobs) do
-    lanes_of_jobs[j.lane.name] = j.lane.name
-  end
-  limits = limits_of(topics, lanes_of_jobs)
+  limits = limits_of_jobs(topics, jobs)
 end
 
 -- give_back puts a job that was carried where it was before.

@@ -3,10 +3,6 @@
 -- flags: p paused, d draining, - neither. The numbers are the shard's part, 0 for
 -- none; interval is that between two jobs, in milliseconds.
 
-local function topic_of(lane)
-  return string.match(lane, '^[^|]*')
-end
-
 local function parse_limits(text)
   local flags, capacity, interval, concurrency, weight = string.match(text, '^(%S+) (%d+) (%S+) (%d+) (%d+) ')
   if not flags then
@@ -34,6 +30,15 @@ local function limits_of(topics, lanes)
     found[topic] = texts[n] and parse_limits(texts[n]) or nil
   end
   return found
+end
+
+-- limits_of_jobs reads the limits of the topics of a batch's jobs, by topic.
+local function limits_of_jobs(topics, jobs)
+  local lanes = {}
+  for _, j in ipairs(jobs) do
+    lanes[j.lane.name] = j.lane.name
+  end
+  return limits_of(topics, lanes)
 end
 
 -- room_in is how many more unfinished jobs a topic may have, nil for any number.

@@ -174,6 +174,10 @@ local function plain_of(lane)
   return (string.gsub(lane, '|%a|', '|', 1))
 end
 
+local function topic_of(lane)
+  return string.match(lane, '^[^|]*')
+end
+
 -- endpoint_of is the endpoint of a lane.
 local endpoints = {}
 local function endpoint_of(lane)
@@ -291,7 +295,7 @@ local function call_lanes(places, now)
       look_at(lane, now)
     end
     for _ = 1, free do
-      call_lane(places, string.match(lane, '^[^|]*'), now)
+      call_lane(places, topic_of(lane), now)
     end
   end
 end

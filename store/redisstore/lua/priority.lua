@@ -34,7 +34,7 @@ local function missing_rivals(lanes, ranks, places, limits, now)
   end
   for i = LANES_FROM, #ARGV, 2 do
     local lane = ARGV[i]
-    local topic = string.match(lane, '^[^|]*')
+    local topic = topic_of(lane)
     local first, last = '[' .. topic .. '|', '(' .. topic .. '}'
     if asked[topic] == nil then
       local of = limits[topic]
@@ -69,7 +69,7 @@ end
 -- What the lanes of a topic with priorities have among them, by topic.
 local common = {}
 local function common_of(lane)
-  return common[string.match(lane, '^[^|]*')]
+  return common[topic_of(lane)]
 end
 
 -- by_priority gives the numbers of the lanes in the order in which they are served:
@@ -78,7 +78,7 @@ local function by_priority()
   local order, topics, met = {}, {}, {}
   for n = 0, #KEYS - BUCKETS_FROM do
     local lane = ARGV[LANES_FROM + 2 * n]
-    local topic, rank = string.match(lane, '^[^|]*'), rank_of(lane)
+    local topic, rank = topic_of(lane), rank_of(lane)
     local of = topics[topic]
     if not of then
       of = { numbers = {}, siblings = 0, waiting = {}, with_priority = false }

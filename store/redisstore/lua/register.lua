@@ -12,11 +12,7 @@ local jobs, others = batch(5, 1, 1, 7, true)
 local special = redis.call('EXISTS', held, topics) > 0
 local limits, rooms = {}, {}
 if special then
-  local names = {}
-  for _, j in ipairs(jobs) do
-    names[j.lane.name] = j.lane.name
-  end
-  limits = limits_of(topics, names)
+  limits = limits_of_jobs(topics, jobs)
 end
 
 -- refusal is why a topic takes no job, or nil.
@@ -71,7 +67,7 @@ for n, j in ipairs(jobs) do
     write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
     if biz then
       check(biz)
-      write('ZADD', biz, '0', name_of(j))
+      write('ZADD', biz, '0', j.name)
     end
     count(j.lane.name, WAITING, 1)
     look_at(j.lane.name, now + wake)

@@ -1,9 +1,9 @@
 -- Writes down what came of claims, for those whose token is still current.
 -- KEYS lanes counts out held deads places ranks, then of each lane: bucket ended
 -- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, the number of outcomes, which many
---      jobs may share: to delay if_cancelled tries (attempts snoozes lapses) reason, then for each job:
---      token outcome (its number, from 1) attempt biz (number of its index, 0 for none)
---      dead (number of its group of dead letters, 0 unless to is dead)
+--      jobs may share: token to delay if_cancelled tries (attempts snoozes lapses) reason
+--      dead (number of the group of dead letters, 0 unless to is dead), then for each job:
+--      outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 -- Returns now, how jobs stand (state, next, ended, reason and version; -1 for no time), then for each job
 --   0 applied, 1 applied by an earlier run, 2 stale, 3 missing, and for 0 and 1 the number of how it stands
 --   (from 1), and its uid.
@@ -83,7 +83,7 @@ local function finish(j, h, progress, biz, dead)
   if forget and state ~= DEAD then
     forget_record(j)
     if biz then
-      write('ZREM', biz, name_of(j))
+      write('ZREM', biz, j.name)
     end
     return
   end
@@ -108,32 +108,31 @@ end
 local OUTCOMES = 5 -- where in ARGV their number is
 local outcomes = {}
 for n = 1, tonumber(ARGV[OUTCOMES]) do
-  local a = OUTCOMES + 5 * (n - 1)
+  local a = OUTCOMES + 7 * (n - 1)
   outcomes[text(n)] = {
-    to = tonumber(ARGV[a + 1]), delay = tonumber(ARGV[a + 2]), if_cancelled = tonumber(ARGV[a + 3]),
-    tries = ARGV[a + 4], reason = ARGV[a + 5], logged = {}, unlogged = {},
+    token = ARGV[a + 1], to = tonumber(ARGV[a + 2]), delay = tonumber(ARGV[a + 3]), if_cancelled = tonumber(ARGV[a + 4]),
+    tries = ARGV[a + 5], reason = ARGV[a + 6], dead = ARGV[a + 7], logged = {}, unlogged = {},
   }
 end
 
-local jobs, others = batch(7, 2, OUTCOMES + 5 * ARGV[OUTCOMES], 8)
+local jobs, others = batch(7, 2, OUTCOMES + 7 * ARGV[OUTCOMES], 6)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
-  local a = j.args
+  local outcome, attempt, biz = outcomes[ARGV[j.args + 1]], ARGV[j.args + 2], ARGV[j.args + 3]
   local progress = progresses[j.field]
   local h = progress and head_of(progress)
   if not h then
-    answer(redis.call('HEXISTS', j.page, name_of(j)) == 1 and 2 or 3)
-  elseif h.token ~= ARGV[a + 1] or h.state ~= RUNNING and h.nonce ~= SETTLED then
+    answer(redis.call('HEXISTS', j.page, j.name) == 1 and 2 or 3)
+  elseif h.token ~= outcome.token or h.state ~= RUNNING and h.nonce ~= SETTLED then
     answer(2)
   elseif h.state ~= RUNNING then
     answer(1, h, progress)
   else
-    local attempt = ARGV[a + 3]
-    local new = settled(h, outcomes[ARGV[a + 2]], attempt ~= '')
+    local new = settled(h, outcome, attempt ~= '')
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
     progress = rewritten(progress, h, new, attempt)
     if new.state >= FINAL then
-      finish(j, new, progress, others[ARGV[a + 4]], others[ARGV[a + 5]])
+      finish(j, new, progress, others[biz], others[outcome.dead])
     else
       continue(j, new, progress)
     end
