@@ -378,16 +378,17 @@ async function request(method: string, url: string, body?: unknown, abort?: Abor
   }
   noteClock(answer);
   if (answer.ok) return answer;
-  const error = new ApiError(await problemOf(answer));
+  const error = new ApiError(await problemOf(answer, abort));
   // A late refusal of an earlier key says nothing of this one.
   if (answer.status === 401 && used === key.value) keyWanted.value = error;
   throw error;
 }
 
-async function problemOf(answer: Response): Promise<Problem> {
+async function problemOf(answer: Response, abort?: AbortSignal): Promise<Problem> {
   try {
     return (await answer.json()) as Problem;
-  } catch {
+  } catch (cause) {
+    if (abort?.aborted) throw cause;
     // A proxy in between answers in its own way.
     return { title: answer.statusText, status: answer.status, detail: `HTTP ${answer.status}`, code: 'unreachable', errors: [] };
   }

@@ -41,6 +41,37 @@ test('a key is asked for, and kept in the tab', async () => {
   await close();
 });
 
+test('why a key is wanted outlasts an answer that is given up', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  // The answer to the page itself has begun when another one asks for a key, and is given up before it is read.
+  await page.addInitScript(() => {
+    const { fetch } = globalThis;
+    const { json } = Response.prototype;
+    const until = async (holds) => {
+      while (!holds()) await new Promise(requestAnimationFrame);
+    };
+    let given, begun;
+    globalThis.fetch = (url, options) => {
+      if (url.endsWith('/v1/topics')) given = options.signal;
+      return fetch(url, options);
+    };
+    Response.prototype.json = async function () {
+      if (!this.url.endsWith('/v1/topics')) {
+        await until(() => begun);
+        return json.call(this);
+      }
+      begun = true;
+      await until(() => given.aborted);
+      setTimeout(() => (globalThis.givenUp = true));
+      throw new DOMException('The request was given up.', 'AbortError');
+    };
+  });
+  await go('/topics');
+  await page.waitForFunction(() => globalThis.givenUp);
+  await page.getByText('The request has no API key').waitFor();
+  await close();
+});
+
 test('the curl command leaves the key to the shell', async () => {
   const { page, go, close } = await openPage(browser, node.base, { key: admin.token });
   await go('/jobs/orders/a');
