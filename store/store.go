@@ -99,6 +99,11 @@ type Registration struct {
 	// Idempotent makes equal content the same job even after it has ended, as
 	// long as it is kept: the client sent an Idempotency-Key.
 	Idempotent bool
+	// At is when the job is registered, if the caller has looked at the store's
+	// clock: a journal may have written that down. Zero is the store's now. Only
+	// a store in the memory of its process obeys it; those that processes share
+	// date registrations themselves.
+	At job.Instant
 }
 
 // Job is the new job, registered at now.

@@ -35,14 +35,40 @@ func (in *intake) meets(old *job.Job) {
 
 // prepare makes what is committed before the store hears of the registration.
 func (in *intake) prepare(shared bool, now job.Instant) (err error) {
-	j := in.reg.Job(now.Add(headStart))
-	j.CreatedAt = now
-	if in.message, err = newMessage(j, now); err != nil {
+	if in.message, err = newMessage(in.expected(shared, now), now); err != nil {
 		return err
 	}
-	in.message.unconfirmed = true
+	in.message.unconfirmed = shared
 	in.insertion = &insertion{message: &in.message, at: now, over: in.over(), asks: in.asks}
 	return in.overEnded(shared)
+}
+
+// expected is the job that the store will make of the registration: one of this
+// process makes it as of now, and a shared one as of some time soon.
+func (in *intake) expected(shared bool, now job.Instant) job.Job {
+	if shared {
+		j := in.reg.Job(now.Add(headStart))
+		j.CreatedAt = now
+		return j
+	}
+	in.reg.At = now
+	if in.old == nil {
+		return in.reg.Job(now)
+	}
+	j := in.reg.Over(in.old, now)
+	j.Token = in.old.Token
+	return j
+}
+
+// asExpected reports whether the store made of the registration what is
+// committed already.
+func (in *intake) asExpected() bool {
+	if in.insertion == nil || in.message.unconfirmed || in.result.Outcome != store.Created {
+		return false
+	}
+	want, got := &in.message.job, &in.result.Job
+	return got.CreatedAt == want.CreatedAt && got.DueAt == want.DueAt && got.ExpiresAt == want.ExpiresAt &&
+		got.NextAt == want.NextAt && got.Token == want.Token && got.Version == want.Version
 }
 
 // accept adds that.
@@ -94,7 +120,7 @@ func (in *intake) after() (uids []string) {
 // confirmed the journal would have that in its place.
 func (in *intake) answered(shared bool, now job.Instant) (contested bool, err error) {
 	created := in.result.Outcome == store.Created
-	if in.replaces && created {
+	if created && (in.replaces || !shared) {
 		in.message, err = newMessage(in.result.Job, now)
 	}
 	switch outcome := in.result.Outcome; {
@@ -119,7 +145,7 @@ func (in *intake) confirm(g *group, now job.Instant) {
 	case created && g.shared:
 		g.took(&in.result.Job, now, in.after())
 	case created:
-		g.confirm(in.insertion.of.seq, &in.result.Job)
+		g.restored(&in.message, nil)
 	case !in.replaces: // another process was faster
 		g.drops = append(g.drops, in.insertion.of)
 		switch {

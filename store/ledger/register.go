@@ -13,10 +13,11 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// headStart is how much later than it should be a job is due if the process
-// dies between the commit of its registration and that of the times which the
-// store gave it, a moment later. A job must not come before its time, and how
-// long the first commit will take is not known when its rows are made.
+// headStart is how much later than it should be a job of a shared store is due
+// if that is lost, and the process died between the commit of its registration
+// and that of the times which the store gave it, a moment later. A job must not
+// come before its time, and how long the first commit will take is not known when
+// its rows are made. A store of this process alone is told the time.
 const headStart = 2 * time.Second
 
 // rowsPerRegistration: message, payload, flow, and the confirmation. One that
@@ -188,6 +189,7 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 	for i, in := range taken {
 		in.result = stored[i]
 	}
+	taken = slices.DeleteFunc(taken, (*intake).asExpected)
 	return s.confirm(c, taken)
 }
 
@@ -239,6 +241,9 @@ func sizeOf(taken []*intake) int64 {
 // confirm writes what the store made of registrations. It waits for the commit
 // if the journal says something else than the answer will.
 func (s *Store) confirm(c *call, taken []*intake) error {
+	if len(taken) == 0 {
+		return nil
+	}
 	now := job.InstantOf(s.o.Clock.Now())
 	wait := false
 	for _, in := range taken {

@@ -418,3 +418,21 @@ func TestTheClockIsTheOneGiven(t *testing.T) {
 		t.Errorf("Pop: %v, %v", hints, err)
 	}
 }
+
+// A registration that tells when it was made is dated so, if that is after the
+// job whose place it takes.
+func TestARegistrationTellsItsTime(t *testing.T) {
+	now := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
+	s := New(Options{Clock: stillClock{now}})
+	r := newReg("a", job.Spec{When: job.When{Delay: time.Hour}, TTL: 2 * time.Hour})
+	r.At, r.OnConflict = job.InstantOf(now).Add(-time.Minute), store.Replace
+	for _, created := range []job.Instant{r.At, r.At + 1} {
+		results, err := s.Register(t.Context(), []store.Registration{r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := results[0].Job
+		same(t, "times", []job.Instant{j.CreatedAt, j.DueAt, j.ExpiresAt}, []job.Instant{created, r.At.Add(time.Hour), r.At.Add(2 * time.Hour)})
+		r.Spec.BizKey = "other"
+	}
+}

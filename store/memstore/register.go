@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -36,7 +37,8 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (store.Registered, error) {
-	j := r.Job(now)
+	at := cmp.Or(r.At, now)
+	j := r.Job(at)
 	old := s.find(r.Key)
 	if old != nil {
 		was := old.snapshot()
@@ -47,7 +49,7 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 		if outcome := r.Against(&before); outcome != store.Created {
 			return store.Registered{Outcome: outcome, Job: before}, nil
 		}
-		j = r.Over(&before, now)
+		j = r.Over(&before, at)
 		j.Token = old.token // so that no worker of the old job can settle the new one
 	}
 	if old == nil || old.state.Final() {
