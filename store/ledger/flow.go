@@ -34,7 +34,11 @@ func (s *Store) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if err := s.committer.flush(); err != nil {
 		return nil, err
 	}
-	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlFlow), key.Topic, key.ID)
+	host := s.o.Host
+	if s.o.Shared {
+		host = "" // that of some node
+	}
+	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlFlow), key.Topic, key.ID, host, key.Topic, key.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
 	}

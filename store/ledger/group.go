@@ -144,7 +144,15 @@ func (g *group) insert(in *insertion) {
 	in.of = &target{key: in.message.job.Key, uid: in.message.job.UID}
 	in.conflict, in.ended = false, 0
 	g.inserts = append(g.inserts, in)
-	g.flows = append(g.flows, flowRow{of: in.of, at: in.at, to: job.Waiting})
+	g.registered(in.of, in.at)
+}
+
+// registered adds a row for a registration, whose host says which of several
+// nodes made it. In the journal of one process the message says all.
+func (g *group) registered(of *target, at job.Instant) {
+	if g.shared {
+		g.flows = append(g.flows, flowRow{of: of, at: at, to: job.Waiting})
+	}
 }
 
 // taken adds a registration that the store took first.
@@ -154,7 +162,7 @@ func (g *group) taken(m *message, old *job.Job) {
 	if old != nil {
 		c.before = []string{old.UID}
 	}
-	g.flows = append(g.flows, flowRow{of: c.target, at: m.at, to: job.Waiting})
+	g.registered(c.target, m.at)
 }
 
 // replace ends a message whose key a new one takes. old is the job as the

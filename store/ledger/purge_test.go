@@ -49,7 +49,7 @@ func TestPurge(t *testing.T) {
 		equal(t, "rows", r.rows()["message"], "10")
 		r.pass(time.Second)
 		equal(t, "purged", r.purge(2), 2)
-		equal(t, "rows", r.rows(), map[string]string{"message": "2", "payload": "2", "flow": "5"})
+		equal(t, "rows", r.rows(), map[string]string{"message": "2", "payload": "2", "flow": "3"})
 		equal(t, "purged", r.purge(100), 5)
 		want := r.all()
 		equal(t, "jobs", r.restart(retention).all(), want)
