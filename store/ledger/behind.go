@@ -31,13 +31,7 @@ func (c *call) journalBehind(jobs []store.RestoredJob) (int, error) {
 	var rows int
 	var bytes int64
 	for i := range jobs {
-		var err error
-		if messages[i], err = newMessage(jobs[i].Job, now); err != nil {
-			return 0, err
-		}
-		if logs[i], err = logRows(jobs[i].Log, jobs[i].Job.State); err != nil {
-			return 0, err
-		}
+		messages[i], logs[i] = newMessage(jobs[i].Job, now), logRows(jobs[i].Log, jobs[i].Job.State)
 		rows += 2 + len(logs[i])
 		bytes += messages[i].size()
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/duehook/duehook/job"
@@ -82,9 +81,9 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if err != nil {
 		return nil, err
 	}
-	logs, applied, err := encodeLogs(settlements, settled)
-	if err != nil || applied == 0 {
-		return settled, err
+	logs, applied := encodeLogs(settlements, settled)
+	if applied == 0 {
+		return settled, nil
 	}
 	settlements = slices.Clone(settlements) // still wanted after an error
 	add := func(g *group) {
@@ -115,7 +114,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 
 // encodeLogs gives the log entries of the applied settlements, and the number
 // of these.
-func encodeLogs(settlements []job.Settlement, settled []store.Settled) (logs [][]byte, applied int, err error) {
+func encodeLogs(settlements []job.Settlement, settled []store.Settled) (logs [][]byte, applied int) {
 	logs = make([][]byte, len(settled))
 	for i := range settled {
 		if settled[i].Status != store.Applied {
@@ -127,9 +126,7 @@ func encodeLogs(settlements []job.Settlement, settled []store.Settled) (logs [][
 		}
 		a := *settlements[i].Attempt
 		a.NextAt = settled[i].NextAt
-		if logs[i], err = encode(&a); err != nil {
-			return nil, 0, fmt.Errorf("encode an attempt of %s: %w", settlements[i].Key, err)
-		}
+		logs[i] = encodeAttempt(&a)
 	}
-	return logs, applied, nil
+	return logs, applied
 }

@@ -34,13 +34,11 @@ func (in *intake) meets(old *job.Job) {
 }
 
 // prepare makes what is committed before the store hears of the registration.
-func (in *intake) prepare(shared bool, now job.Instant) (err error) {
-	if in.message, err = newMessage(in.expected(shared, now), now); err != nil {
-		return err
-	}
+func (in *intake) prepare(shared bool, now job.Instant) {
+	in.message = newMessage(in.expected(shared, now), now)
 	in.message.unconfirmed = shared
 	in.insertion = &insertion{message: &in.message, at: now, over: in.over(), asks: in.asks}
-	return in.overEnded(shared)
+	in.overEnded(shared)
 }
 
 // expected is the job that the store will make of the registration: one of this
@@ -85,13 +83,11 @@ func (in *intake) accept(g *group) {
 
 // overEnded notes what the job came to that a registration follows: the node
 // that knows may not have journalled it yet.
-func (in *intake) overEnded(shared bool) error {
-	if !shared || in.old == nil {
-		return nil
+func (in *intake) overEnded(shared bool) {
+	if shared && in.old != nil {
+		m := newMessage(*in.old, in.old.EndedAt)
+		in.ended = &m
 	}
-	m, err := newMessage(*in.old, in.old.EndedAt)
-	in.ended = &m
-	return err
 }
 
 // over names the messages that a registration may take the place of.
@@ -118,21 +114,21 @@ func (in *intake) after() (uids []string) {
 // answered makes what confirm needs, now that the store has answered. contested:
 // another node may open again what had ended, and until this registration is
 // confirmed the journal would have that in its place.
-func (in *intake) answered(shared bool, now job.Instant) (contested bool, err error) {
+func (in *intake) answered(shared bool, now job.Instant) (contested bool) {
 	created := in.result.Outcome == store.Created
 	if created && (in.replaces || !shared) {
-		in.message, err = newMessage(in.result.Job, now)
+		in.message = newMessage(in.result.Job, now)
 	}
 	switch outcome := in.result.Outcome; {
 	case in.replaces:
 	case shared && outcome.Held():
-		in.holder = new(message)
-		*in.holder, err = newMessage(in.result.Job, now)
+		m := newMessage(in.result.Job, now)
+		in.holder = &m
 	case outcome.Refused() && in.old != nil && in.old.State == job.Dead: // it had given way
-		in.holder = new(message)
-		*in.holder, err = newMessage(*in.old, now)
+		m := newMessage(*in.old, now)
+		in.holder = &m
 	}
-	return shared && len(in.after()) > 0, err
+	return shared && len(in.after()) > 0
 }
 
 // confirm writes what the store made of the registration.

@@ -323,10 +323,7 @@ func (r *registration) judge(w *world) {
 }
 
 func (r *registration) adopt(x *explorer) error {
-	m, err := newMessage(*r.in.old, stillNow)
-	if err != nil {
-		return err
-	}
+	m := newMessage(*r.in.old, stillNow)
 	r.acked, r.at = r.in.result.Outcome == store.Same, ""
 	return x.commit(func(g *group) {
 		r.in.settleUnsure(g, stillNow)
@@ -335,9 +332,7 @@ func (r *registration) adopt(x *explorer) error {
 }
 
 func (r *registration) accept(x *explorer) error {
-	if err := r.in.prepare(true, stillNow); err != nil {
-		return err
-	}
+	r.in.prepare(true, stillNow)
 	err := x.commit(r.in.accept)
 	if !r.in.insertion.conflict {
 		r.at = "store"
@@ -362,10 +357,7 @@ func (r *registration) store(w *world, me int) error {
 	if created {
 		w.job, w.alive, r.in.result.Job = &j, me, j
 	}
-	contested, err := r.in.answered(true, stillNow)
-	if err != nil {
-		return err
-	}
+	contested := r.in.answered(true, stillNow)
 	r.at = "confirm"
 	r.acked = created && !r.in.replaces && !contested
 	return nil
@@ -430,12 +422,9 @@ func (u *update) store(w *world, me int) {
 }
 
 func (u *update) write(x *explorer, j *job.Job, add func(*group, *message) *change) error {
-	m, err := newMessage(*j, stillNow)
-	if err != nil {
-		return err
-	}
+	m := newMessage(*j, stillNow)
 	var written *change
-	err = x.commit(func(g *group) { written = add(g, &m) })
+	err := x.commit(func(g *group) { written = add(g, &m) })
 	u.at, u.acked = "", true
 	if err == nil && written.overtaken {
 		u.at, u.acked = "look", false

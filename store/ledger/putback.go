@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/duehook/duehook/job"
@@ -86,25 +85,15 @@ func (s *Store) lacking(ctx context.Context, jobs []store.RestoredJob) (*lacking
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
-		if err := l.add(r, now); err != nil {
-			return nil, fmt.Errorf("restore %s: %w", r.Job.Key, err)
-		}
+		l.add(r, now)
 	}
 	return l, nil
 }
 
-func (l *lacking) add(r store.RestoredJob, now job.Instant) error {
+func (l *lacking) add(r store.RestoredJob, now job.Instant) {
 	if !r.Job.State.Final() {
 		r.Job.State = r.Job.Pending()
 	}
-	m, err := newMessage(r.Job, now)
-	if err != nil {
-		return err
-	}
-	log, err := logRows(r.Log, r.Job.State)
-	if err != nil {
-		return err
-	}
-	l.jobs, l.messages, l.logs = append(l.jobs, r), append(l.messages, m), append(l.logs, log)
-	return nil
+	l.jobs, l.messages = append(l.jobs, r), append(l.messages, newMessage(r.Job, now))
+	l.logs = append(l.logs, logRows(r.Log, r.Job.State))
 }

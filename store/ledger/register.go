@@ -211,9 +211,7 @@ func (s *Store) accept(c *call, taken []*intake) error {
 			}
 			continue
 		}
-		if err := in.prepare(s.o.Shared, now); err != nil {
-			return err
-		}
+		in.prepare(s.o.Shared, now)
 		fresh = append(fresh, in)
 	}
 	if len(fresh) == 0 {
@@ -247,10 +245,7 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 	now := job.InstantOf(s.o.Clock.Now())
 	wait := false
 	for _, in := range taken {
-		contested, err := in.answered(s.o.Shared, now)
-		if err != nil {
-			return err
-		}
+		contested := in.answered(s.o.Shared, now)
 		wait = wait || contested || in.replaces == (in.result.Outcome == store.Created)
 	}
 	e := &entry{rows: c.take(len(taken)), bytes: sizeOf(taken), owed: true, add: func(g *group) {
@@ -278,10 +273,7 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 	}
 	now := job.InstantOf(s.o.Clock.Now())
 	for _, in := range adopted {
-		var err error
-		if in.message, err = newMessage(*in.old, now); err != nil {
-			return err
-		}
+		in.message = newMessage(*in.old, now)
 	}
 	err := s.committer.commit(&entry{rows: c.take(2 * len(adopted)), add: func(g *group) {
 		for _, in := range adopted {

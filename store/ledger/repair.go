@@ -181,11 +181,7 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 		if err != nil || !found[i].standing.Of(&j) { // it changes
 			continue
 		}
-		m, err := newMessage(j, now)
-		if err != nil {
-			return 0, err
-		}
-		messages = append(messages, m)
+		messages = append(messages, newMessage(j, now))
 	}
 	if len(messages) == 0 {
 		return 0, nil

@@ -149,10 +149,10 @@ func (c *change) opens() bool {
 
 // resolve decides what is to be written of a change, now that it is known what
 // the journal has.
-func (c *change) resolve(w *writing) error {
+func (c *change) resolve(w *writing) {
 	own := c.own
 	if own == nil {
-		return nil
+		return
 	}
 	c.seq, c.uid = own.seq, own.uid
 	if c.withdrawn != 0 && own.confirmed == unconfirmed && own.open {
@@ -164,15 +164,11 @@ func (c *change) resolve(w *writing) error {
 	switch {
 	case c.put != nil || c.adopt == nil:
 	case w.shared && c.reopens():
-		m, err := newMessage(*c.adopt, c.adopted)
-		if err != nil {
-			return err
-		}
+		m := newMessage(*c.adopt, c.adopted)
 		c.put = &m
 	case own.confirmed == unconfirmed && (w.shared || c.born != nil): // its node died, or got no answer to its commit
 		w.confirm(own.seq, c.adopt)
 	}
-	return nil
 }
 
 // reopens reports whether a job that goes on in the store has to be written

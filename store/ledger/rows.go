@@ -1,12 +1,8 @@
 package ledger
 
 import (
-	"bytes"
-	"fmt"
-
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // message is a job in the form of its rows, worked out by the caller so that
@@ -22,29 +18,17 @@ type message struct {
 	gaveWay     job.Instant // the same, while the store may not have that one
 }
 
-func newMessage(j job.Job, at job.Instant) (message, error) {
-	spec, err := encodeSpec(j.Spec)
-	if err != nil {
-		return message{}, fmt.Errorf("encode job %s: %w", j.Key, err)
-	}
-	return message{job: j, at: at, endpoint: j.Lane().Endpoint, spec: spec}, nil
+func newMessage(j job.Job, at job.Instant) message {
+	return message{job: j, at: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec)}
 }
 
-func encodeSpec(s job.Spec) ([]byte, error) {
+func encodeSpec(s job.Spec) []byte {
 	s.Body = nil
-	return encode(&s)
+	return encoding.AppendSpec(make([]byte, 0, 96+len(s.URL)), &s)
 }
 
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(&b)
-	e.UseCompactInts(true)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+func encodeAttempt(a *job.Attempt) []byte {
+	return encoding.AppendAttempt(make([]byte, 0, 64+len(a.ResponseBody)), a)
 }
 
 // row is the parameters of the statement put.
@@ -145,21 +129,17 @@ func (f *flowRow) row(args []any, host string) []any {
 
 // logRows are the flow rows of an attempt log, of a job that now stands in
 // state.
-func logRows(log []job.Attempt, state job.State) ([]flowRow, error) {
+func logRows(log []job.Attempt, state job.State) []flowRow {
 	rows := make([]flowRow, len(log))
 	for i := range log {
 		a := &log[i]
-		text, err := encode(a)
-		if err != nil {
-			return nil, fmt.Errorf("encode an attempt: %w", err)
-		}
 		rows[i] = flowRow{
 			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
-			attempt: a.Number, reason: a.Reason, log: text, entry: a,
+			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a), entry: a,
 		}
 	}
 	if n := len(rows); n > 0 && state.Final() {
 		rows[n-1].to = state
 	}
-	return rows, nil
+	return rows
 }

@@ -138,17 +138,14 @@ const rowsPerChange = 3
 
 // writeChange journals what an update made of a job.
 func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
-	m, err := newMessage(*j, now)
-	if err != nil {
-		return err
-	}
+	m := newMessage(*j, now)
 	var written *change
 	add := func(g *group) { written = g.put(&m, from, updateReason(from, &m.job)) }
 	if s.doWithout(s.committer.owing()) {
 		c.journal(rowsPerChange, len(m.job.Spec.Body), add)
 		return nil
 	}
-	err = s.committer.commit(&entry{rows: c.take(rowsPerChange), bytes: m.size(), owed: true, add: add})
+	err := s.committer.commit(&entry{rows: c.take(rowsPerChange), bytes: m.size(), owed: true, add: add})
 	switch {
 	case s.doWithout(err):
 		return nil
@@ -176,10 +173,7 @@ func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, overtaken b
 			return nil
 		}
 		// What another node has written of a later version lacks the change.
-		m, err := newMessage(j, job.InstantOf(s.o.Clock.Now()))
-		if err != nil {
-			return err
-		}
+		m := newMessage(j, job.InstantOf(s.o.Clock.Now()))
 		var written *change
 		add := func(g *group) { written = g.rewritten(&m) }
 		err = s.committer.commit(&entry{rows: c.take(rowsPerRepair), bytes: m.size(), owed: true, add: add})

@@ -27,12 +27,8 @@ func (s *Store) takeInWithout(ctx context.Context, c *call, taken []*intake) err
 		if in.result = stored[i]; in.result.Outcome.Refused() {
 			continue
 		}
-		if in.message, err = newMessage(in.result.Job, now); err != nil {
-			return err
-		}
-		if err := in.overEnded(in.old != nil && in.old.State.Final()); err != nil {
-			return err
-		}
+		in.message = newMessage(in.result.Job, now)
+		in.overEnded(in.old != nil && in.old.State.Final())
 		if in.result.Outcome == store.Created {
 			created++
 		}

@@ -79,9 +79,7 @@ func (w *writing) resolve() error {
 	rivalries := w.rivalries(byIndex)
 	changes := len(w.order) // insertions may add some
 	for _, c := range w.order {
-		if err := c.resolve(w); err != nil {
-			return err
-		}
+		c.resolve(w)
 	}
 	for i, in := range w.inserts {
 		in.resolve(w, byIndex[changes+i], rivalries[in.of.key])
@@ -256,15 +254,13 @@ func (w *writing) writeRows(r *rows) error {
 func (w *writing) writePuts() error {
 	var r rows
 	for _, c := range w.order {
-		m, err := c.anew()
-		if err != nil {
-			return err
-		}
+		m := c.anew()
 		if m == nil {
 			continue
 		}
 		log := c.log
 		if c.seq != 0 {
+			var err error
 			if log, err = w.unknown(c.seq, log); err != nil {
 				return err
 			}
@@ -282,18 +278,15 @@ func (w *writing) writePuts() error {
 }
 
 // anew is the message that a change writes, or nil, with all that came after.
-func (c *change) anew() (*message, error) {
+func (c *change) anew() *message {
 	var m message
 	switch {
 	case c.put != nil:
 		m = *c.put
 	case c.adopt == nil || c.seq != 0:
-		return nil, nil
+		return nil
 	default:
-		var err error
-		if m, err = newMessage(*c.adopt, c.adopted); err != nil {
-			return nil, err
-		}
+		m = newMessage(*c.adopt, c.adopted)
 	}
 	m.advance(c.progress)
 	switch {
@@ -303,7 +296,7 @@ func (c *change) anew() (*message, error) {
 		m.supersede(c.last)
 	}
 	m.gaveWay = c.gaveWay
-	return &m, nil
+	return &m
 }
 
 // unknown are the rows of a log that a message does not have.

@@ -139,14 +139,14 @@ func (s *Store) find(key job.Key) *record {
 	return t.jobs[key.ID]
 }
 
-// insert takes a record into the store; l is the lane of its job.
-func (s *Store) insert(rec *record, key job.Key, l job.Lane, now job.Instant) {
-	t, ok := s.topics.Get(key.Topic)
+// insert takes a record into the store, as one of the topic's; l is the lane of its job.
+func (s *Store) insert(rec *record, name string, l job.Lane, now job.Instant) {
+	t, ok := s.topics.Get(name)
 	if !ok {
-		t = &topic{name: strings.Clone(key.Topic), jobs: map[string]*record{}, ended: newIndex()}
+		t = &topic{name: strings.Clone(name), jobs: map[string]*record{}, ended: newIndex()}
 		s.topics.Set(t.name, t)
 	}
-	rec.id, rec.topic = strings.Clone(key.ID), t
+	rec.topic = t
 	t.jobs[rec.id] = rec
 	s.indexBizKey(rec)
 	s.place(rec, l, now)

@@ -1,17 +1,16 @@
 package memstore
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // record is a job as it is kept: there may be millions that only wait, so what
@@ -105,20 +104,24 @@ type encoded struct {
 	lane    job.Lane
 }
 
-func encode(key job.Key, spec job.Spec) (encoded, error) {
-	var text bytes.Buffer
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(&text)
-	e.UseCompactInts(true)
-	if err := e.Encode(&spec); err != nil {
-		return encoded{}, fmt.Errorf("encode job %s: %w", key, err)
-	}
-	j := job.Job{Key: key, Spec: spec}
+// encoder encodes the jobs of one call, one after the other.
+type encoder struct{ text []byte }
+
+// encode gives strings that share one piece of memory, for there may be millions.
+func (e *encoder) encode(key job.Key, spec *job.Spec) encoded {
+	e.text = encoding.AppendSpec(append(e.text[:0], spec.BizKey...), spec)
+	text, n := string(e.text), len(spec.BizKey)
 	timeout := min(max(spec.Timeout, 0).Milliseconds(), math.MaxInt32)
-	return encoded{
-		spec: text.String(), bizKey: strings.Clone(spec.BizKey), timeout: int32(timeout), lane: j.Lane(),
-	}, nil
+	j := job.Job{Key: key, Spec: *spec}
+	return encoded{spec: text[n:], bizKey: text[:n], timeout: int32(timeout), lane: j.Lane()}
+}
+
+// newRecord makes a record for a job.
+func newRecord(j *job.Job, e encoded) *record {
+	names, n := j.ID+j.UID, len(j.ID)
+	rec := &record{id: names[:n], uid: names[n:]}
+	rec.assign(j, e)
+	return rec
 }
 
 // assign stores everything of j but its log. The bucket is the caller's part.

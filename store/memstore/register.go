@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -16,11 +15,9 @@ const maxTries = 20
 // Register takes jobs in.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	specs := make([]encoded, len(regs))
+	var to encoder
 	for i := range regs {
-		var err error
-		if specs[i], err = encode(regs[i].Key, regs[i].Spec); err != nil {
-			return nil, err
-		}
+		specs[i] = to.encode(regs[i].Key, &regs[i].Spec)
 	}
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -60,10 +57,9 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 	if old != nil {
 		s.remove(old, now)
 	}
-	rec := &record{uid: strings.Clone(r.UID)}
-	rec.assign(&j, e)
+	rec := newRecord(&j, e)
 	rec.score = bucketScore(j.WakeAt(), j.State)
-	s.insert(rec, r.Key, e.lane, now)
+	s.insert(rec, r.Key.Topic, e.lane, now)
 	return store.Registered{Outcome: store.Created, Job: j}, nil
 }
 
@@ -86,11 +82,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return before, refused
 		}
 		j.Version = was.version + 1
-		e, err := encode(key, j.Spec)
-		if err != nil {
-			return job.Job{}, err
-		}
-		stored, done, err := s.replace(ctx, rec, was.version, j, e)
+		stored, done, err := s.replace(ctx, rec, was.version, j, new(encoder).encode(key, &j.Spec))
 		if err != nil {
 			before, undecodable := was.job()
 			return before, errors.Join(err, undecodable)
@@ -154,11 +146,9 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 // Restore puts jobs back whose keys are free, or held by what they are to replace.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	specs := make([]encoded, len(jobs))
+	var to encoder
 	for i := range jobs {
-		var err error
-		if specs[i], err = encode(jobs[i].Job.Key, jobs[i].Job.Spec); err != nil {
-			return 0, err
-		}
+		specs[i] = to.encode(jobs[i].Job.Key, &jobs[i].Job.Spec)
 	}
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -182,8 +172,7 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 
 func (s *Store) restore(r *store.RestoredJob, e encoded, now job.Instant) {
 	j := &r.Job
-	rec := &record{uid: strings.Clone(j.UID)}
-	rec.assign(j, e)
+	rec := newRecord(j, e)
 	if len(r.Log) > 0 || j.LastAttempt != nil {
 		rec.more().restoreLog(r.Log, j.LastAttempt)
 	}
@@ -193,5 +182,5 @@ func (s *Store) restore(r *store.RestoredJob, e encoded, now job.Instant) {
 		rec.state = j.Pending()
 		rec.score = bucketScore(j.WakeAt(), rec.state)
 	}
-	s.insert(rec, j.Key, e.lane, now)
+	s.insert(rec, j.Topic, e.lane, now)
 }

@@ -1,0 +1,117 @@
+// Package encoding writes parts of a job in msgpack, as the tags of their fields
+// say. The library that goes by the tags reads what is written here; writing, it
+// takes five times as long and eight times as many pieces of memory, for each
+// of a million jobs when an embedded node starts.
+package encoding
+
+import (
+	"github.com/tinylib/msgp/msgp"
+
+	"github.com/duehook/duehook/job"
+)
+
+// AppendSpec appends a Spec to b.
+func AppendSpec(b []byte, s *job.Spec) []byte {
+	return appendMap(b, func(w *writer) {
+		w.always("u", s.URL)
+		w.text("m", s.Method)
+		w.text("b", s.BizKey)
+		w.text("c", s.ContentType)
+		w.headers("h", s.Headers)
+		if len(s.Body) > 0 {
+			w.b = msgp.AppendBytes(w.key("p"), s.Body)
+		}
+		w.integer("f", int64(s.BodyForm))
+		w.integer("o", int64(s.Priority))
+		w.when("w", s.When)
+		w.retry("r", s.Retry)
+		w.integer("t", int64(s.Timeout))
+		w.integer("l", int64(s.TTL))
+		w.text("e", s.ExpectBody)
+		w.text("x", s.Traceparent)
+		w.labels("g", s.Labels)
+	})
+}
+
+// AppendAttempt appends an Attempt to b.
+func AppendAttempt(b []byte, a *job.Attempt) []byte {
+	return appendMap(b, func(w *writer) {
+		w.b = appendInt(w.key("n"), int64(a.Number))
+		w.b = appendInt(w.key("s"), int64(a.StartedAt))
+		w.b = appendInt(w.key("d"), int64(a.Duration))
+		w.timings("t", a.Timings)
+		w.integer("c", int64(a.Status))
+		w.text("e", a.Error)
+		w.text("b", a.ResponseBody)
+		w.integer("a", int64(a.NextAt))
+		w.text("r", a.Reason)
+	})
+}
+
+func (w *writer) when(name string, t job.When) {
+	if t == (job.When{}) {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.integer("a", int64(t.At))
+		w.integer("d", int64(t.Delay))
+	})
+}
+
+func (w *writer) retry(name string, r *job.Retry) {
+	if r == nil {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		if len(r.Steps) > 0 {
+			w.array("s", len(r.Steps))
+			for _, step := range r.Steps {
+				w.b = appendInt(w.b, int64(step))
+			}
+		}
+		if r.Limit != nil {
+			w.b = appendInt(w.key("l"), int64(*r.Limit))
+		}
+	})
+}
+
+func (w *writer) headers(name string, headers []job.Header) {
+	if len(headers) == 0 {
+		return
+	}
+	w.array(name, len(headers))
+	for _, h := range headers {
+		w.b = appendMap(w.b, func(w *writer) {
+			w.always("n", h.Name)
+			w.always("v", h.Value)
+		})
+	}
+}
+
+func (w *writer) labels(name string, labels []job.Label) {
+	if len(labels) == 0 {
+		return
+	}
+	w.array(name, len(labels))
+	for _, l := range labels {
+		w.b = appendMap(w.b, func(w *writer) {
+			w.always("k", l.Key)
+			w.text("v", l.Value)
+		})
+	}
+}
+
+func (w *writer) timings(name string, t job.Timings) {
+	if t == (job.Timings{}) {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.integer("d", int64(t.DNS))
+		w.integer("c", int64(t.Connect))
+		w.integer("t", int64(t.TLS))
+		w.integer("f", int64(t.FirstByte))
+		if t.Reused {
+			w.b = msgp.AppendBool(w.key("r"), true)
+		}
+	})
+}
