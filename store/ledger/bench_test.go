@@ -75,10 +75,18 @@ func onEachServer(b *testing.B, run func(b *testing.B, kind *backend)) {
 }
 
 // BenchmarkRegister counts jobs: one at a time by so many callers at once.
-func BenchmarkRegister(b *testing.B) { onEachServer(b, benchmarkRegister) }
+func BenchmarkRegister(b *testing.B) {
+	onEachServer(b, func(b *testing.B, kind *backend) { benchmarkRegister(b, kind, 1, 1, 32, 256) })
+}
 
-func benchmarkRegister(b *testing.B, kind *backend) {
-	for _, callers := range []int{1, 32, 256} {
+// BenchmarkRegisterBatch counts jobs, registered a hundred at a time.
+func BenchmarkRegisterBatch(b *testing.B) {
+	onEachServer(b, func(b *testing.B, kind *backend) { benchmarkRegister(b, kind, 100, 1, 32) })
+}
+
+func benchmarkRegister(b *testing.B, kind *backend, batch int, callers ...int) {
+	b.Helper()
+	for _, callers := range callers {
 		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
 			s := benchStore(b, kind.fresh(b))
 			defer s.Close()
@@ -89,11 +97,11 @@ func benchmarkRegister(b *testing.B, kind *backend) {
 			for range callers {
 				wg.Go(func() {
 					for {
-						i := int(next.Add(1))
-						if i > b.N {
+						i := int(next.Add(int64(batch)))
+						if i-batch >= b.N {
 							return
 						}
-						benchRegister(b, s, i, 1, time.Hour)
+						benchRegister(b, s, i, batch, time.Hour)
 					}
 				})
 			}
@@ -101,20 +109,6 @@ func benchmarkRegister(b *testing.B, kind *backend) {
 			report(b, cpu)
 		})
 	}
-}
-
-// BenchmarkRegisterBatch counts jobs, registered a hundred at a time.
-func BenchmarkRegisterBatch(b *testing.B) { onEachServer(b, benchmarkRegisterBatch) }
-
-func benchmarkRegisterBatch(b *testing.B, kind *backend) {
-	s := benchStore(b, kind.fresh(b))
-	defer s.Close()
-	b.ResetTimer()
-	cpu := cpuTime(b)
-	for i := 0; i < b.N; i += 100 {
-		benchRegister(b, s, i, 100, time.Hour)
-	}
-	report(b, cpu)
 }
 
 // BenchmarkDrain counts jobs that are carried, claimed, and settled a hundred
