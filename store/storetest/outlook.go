@@ -62,7 +62,7 @@ var outlookCases = []testCase{
 		for id, want := range map[string]int64{"c": 0, "a": 1, "b": 2} {
 			equal(f, "ahead of "+id, f.outlook(job.Key{Topic: "t", ID: id}).Ahead, want)
 		}
-		at := f.now().Add(short)
+		at := f.now().Add(long)
 		for _, id := range []string{"y", "x", "z"} {
 			f.add(reg("v", id, func(r *store.Registration) { r.Spec.When = job.When{At: at} }))
 		}
