@@ -24,9 +24,18 @@ type owed struct {
 // lock takes all of keys at once, so that no two callers can wait for each
 // other; keys may name one twice. unlock gives them back.
 func (l *keyLocks) lock(ctx context.Context, keys []job.Key) (unlock func(), err error) {
+	return l.wait(ctx, keys, false)
+}
+
+// lockWritten takes a key of which all changes are committed.
+func (l *keyLocks) lockWritten(ctx context.Context, key job.Key) (unlock func(), err error) {
+	return l.wait(ctx, []job.Key{key}, true)
+}
+
+func (l *keyLocks) wait(ctx context.Context, keys []job.Key, written bool) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
-		busy := l.tryLock(keys, done)
+		busy := l.tryLock(keys, done, written)
 		if busy == nil {
 			return func() { l.unlock(keys, done) }, nil
 		}
@@ -38,13 +47,17 @@ func (l *keyLocks) lock(ctx context.Context, keys []job.Key) (unlock func(), err
 	}
 }
 
-// tryLock takes all of keys, or gives the channel of one that is held.
-func (l *keyLocks) tryLock(keys []job.Key, done chan struct{}) (busy <-chan struct{}) {
+// tryLock takes all of keys, or gives a channel that is closed when one that is
+// held, or of which changes are not committed if these matter, may be free.
+func (l *keyLocks) tryLock(keys []job.Key, done chan struct{}, written bool) (busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range keys {
 		if held, ok := l.held[k]; ok {
 			return held
+		}
+		if o, ok := l.owed[k]; ok && written {
+			return o.committed
 		}
 	}
 	if l.held == nil {
@@ -87,28 +100,6 @@ func (l *keyLocks) unwritten(keys []job.Key) (written func()) {
 				close(l.owed[k].committed)
 				delete(l.owed, k)
 			}
-		}
-	}
-}
-
-// lockWritten takes a key of which all changes are committed.
-func (l *keyLocks) lockWritten(ctx context.Context, key job.Key) (unlock func(), err error) {
-	for {
-		unlock, err := l.lock(ctx, []job.Key{key})
-		if err != nil {
-			return nil, err
-		}
-		l.mu.Lock()
-		o := l.owed[key]
-		l.mu.Unlock()
-		if o == nil {
-			return unlock, nil
-		}
-		unlock()
-		select {
-		case <-o.committed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
 		}
 	}
 }
