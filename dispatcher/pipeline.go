@@ -17,7 +17,7 @@ import (
 
 const (
 	// maxBatch is how many jobs are popped and claimed at a time.
-	maxBatch = 256
+	maxBatch = 500
 	// popWait is how long a pop waits for the first hint. It only sets how
 	// often an idle dispatcher asks.
 	popWait = 5 * time.Second

@@ -39,7 +39,7 @@ const aheadShare = 2
 
 func newSlots(n int, clock job.Clock) *slots {
 	return &slots{
-		clock: clock, enough: max(1, min(n/enoughShare, mostEnough)), mostAhead: min(n, maxBatch),
+		clock: clock, enough: max(1, min(n/enoughShare, mostEnough)), mostAhead: min(aheadShare*n, maxBatch),
 		free: n, ready: make(chan struct{}, 1),
 	}
 }

@@ -48,12 +48,13 @@ func TestJobsAreTakenAheadWhileWorkersComeFreeQuickly(t *testing.T) {
 		taken int // at once, or when the time for gathering is over
 		ahead bool
 	}{
-		"quickly":                     {ended: 64, whole: true, taken: 64 + 128, ahead: true},
-		"more quickly":                {ended: 100, whole: true, taken: 100 + 156, ahead: true},
-		"not quickly enough":          {ended: 63, whole: true, taken: 63},
-		"slowly":                      {ended: 1, whole: true, taken: 1},
-		"not at all":                  {ended: 0, whole: true, taken: 0},
-		"quickly, with nothing to do": {ended: 64, whole: false, taken: 65},
+		"quickly":                       {ended: 64, whole: true, taken: 64 + 128, ahead: true},
+		"more quickly":                  {ended: 100, whole: true, taken: 100 + 200, ahead: true},
+		"so quickly that most is taken": {ended: 128, whole: true, taken: 128 + 256, ahead: true},
+		"not quickly enough":            {ended: 63, whole: true, taken: 63},
+		"slowly":                        {ended: 1, whole: true, taken: 1},
+		"not at all":                    {ended: 0, whole: true, taken: 0},
+		"quickly, with nothing to do":   {ended: 64, whole: false, taken: 65},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
