@@ -56,13 +56,28 @@ func (r *runner) drain(ctx context.Context, name string, s contender.Setup, l *c
 	if err := c.Load(ctx, l); err != nil {
 		return d, err
 	}
-	return r.drainLoaded(ctx, c, l.Jobs, failFirst)
+	return r.drainLoaded(ctx, c, l.Jobs, failFirst, fromStart)
 }
 
+// costs says from when on the cost of a drain counts.
+type costs int
+
+const (
+	fromStart costs = iota
+	// fromReady leaves out what an embedded node takes to put back its waiting jobs,
+	// and the few that are delivered until it is seen to be ready.
+	fromReady
+)
+
 // drainLoaded starts a contender that has been loaded.
-func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs int, failFirst bool) (d drained, err error) {
+func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs int, failFirst bool, from costs) (d drained, err error) {
 	if err := r.receiver.Expect(ctx, jobs, failFirst); err != nil {
 		return d, err
+	}
+	if from == fromReady {
+		if err := c.Start(ctx); err != nil {
+			return d, err
+		}
 	}
 	before, err := c.Cost()
 	if err != nil {
@@ -72,8 +87,10 @@ func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs in
 	if err != nil {
 		return d, err
 	}
-	if err := c.Start(ctx); err != nil {
-		return d, err
+	if from == fromStart {
+		if err := c.Start(ctx); err != nil {
+			return d, err
+		}
 	}
 	got, err := r.receiver.Report(ctx, arrivalLimit)
 	if err != nil {

@@ -70,7 +70,7 @@ func (r *runner) scaleUp(ctx context.Context, s *scaled) error {
 		return err
 	}
 	var err error
-	if s.drained, err = r.drainLoaded(ctx, s, jobs, false); err != nil {
+	if s.drained, err = r.drainLoaded(ctx, s, jobs, false, fromReady); err != nil {
 		return err
 	}
 	s.quiet, err = r.quiet(ctx, s.Contender)
