@@ -17,15 +17,20 @@ const (
 
 // getJob answers GET /v1/jobs/{topic}/{id}.
 func (s *Server) getJob(c echo.Context) error {
-	key, err := pathKey(c)
-	if err != nil {
-		return err
-	}
-	j, err := s.opts.Store.Get(c.Request().Context(), key)
+	j, err := s.pathJob(c)
 	if err != nil {
 		return err
 	}
 	return s.writeJob(c, &j)
+}
+
+// pathJob is the job that the path names.
+func (s *Server) pathJob(c echo.Context) (job.Job, error) {
+	key, err := pathKey(c)
+	if err != nil {
+		return job.Job{}, err
+	}
+	return s.opts.Store.Get(c.Request().Context(), key)
 }
 
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.

@@ -12,11 +12,7 @@ import (
 // getRegistration answers GET /v1/jobs/{topic}/{id}/registration. Headers and
 // body may be secret, so the call needs the scope that could have set them.
 func (s *Server) getRegistration(c echo.Context) error {
-	key, err := pathKey(c)
-	if err != nil {
-		return err
-	}
-	j, err := s.opts.Store.Get(c.Request().Context(), key)
+	j, err := s.pathJob(c)
 	if err != nil {
 		return err
 	}
