@@ -72,7 +72,6 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	due := func(name string) *redis.IntCmd {
 		return pipe.ZCount(ctx, sh.bucket(name), "0", "("+strconv.FormatInt(int64(o.Now+1), 10))
 	}
-	held := pipe.HGetAll(ctx, sh.held)
 	var higher, out []*redis.IntCmd
 	beside := map[*redis.IntCmd]string{}
 	for _, name := range lanes {
@@ -102,9 +101,16 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	for _, n := range out {
 		o.LaneOut += n.Val()
 	}
+	if len(beside) == 0 {
+		return nil
+	}
+	gates, err := s.gatesOf(ctx, sh, o.Now)
+	if err != nil {
+		return err
+	}
 	var turns []int64
 	for n, endpoint := range beside {
-		if parseGate(held.Val()[endpoint], o.Now).HeldUntil == 0 {
+		if gates[endpoint].HeldUntil == 0 {
 			turns = append(turns, n.Val())
 		}
 	}
