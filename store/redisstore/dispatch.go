@@ -121,10 +121,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		t := &all[i]
 		var attempt []byte
 		if t.Attempt != nil {
-			var err error
-			if attempt, err = encodeAttempt(t.Attempt); err != nil {
-				return err
-			}
+			attempt = encodeAttempt(t.Attempt)
 		}
 		k := kind{
 			token: t.Token, to: t.To, ifCancelled: t.IfCancelled, delay: millis(t.Delay),

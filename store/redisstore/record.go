@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // record is a job as Redis keeps it. lua/prelude.lua says how, and reads and
@@ -57,13 +58,10 @@ func rawOf(values []any) (raw, error) {
 func (w raw) missing() bool { return w == raw{} }
 
 // newRecord prepares a job that no record exists of.
-func newRecord(j job.Job, log []job.Attempt) (*record, error) {
+func newRecord(j job.Job, log []job.Attempt) *record {
 	r := &record{Job: j}
 	for i := range log {
-		entry, err := encodeAttempt(&log[i])
-		if err != nil {
-			return nil, err
-		}
+		entry := encodeAttempt(&log[i])
 		next := int64(log[i].NextAt)
 		r.log = strconv.AppendInt(r.log, next, 10)
 		r.log = append(r.log, ' ')
@@ -72,7 +70,15 @@ func newRecord(j job.Job, log []job.Attempt) (*record, error) {
 		r.log = append(r.log, entry...)
 		r.logs++
 	}
-	return r, nil
+	return r
+}
+
+// encodeAttempt is an entry of the log, without NextAt: the settling script writes
+// it before the entry, because only it knows the time.
+func encodeAttempt(a *job.Attempt) []byte {
+	entry := *a
+	entry.NextAt = 0
+	return encoding.AppendAttempt(make([]byte, 0, 96+len(a.ResponseBody)), &entry)
 }
 
 // encode is the record in writing.

@@ -210,10 +210,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if j.DueAt == j.CreatedAt-1 { // which the record cannot tell from none
 			j.DueAt, j.NextAt = j.CreatedAt, j.CreatedAt
 		}
-		fresh, err := newRecord(j, nil)
-		if err != nil {
-			return store.Registered{}, err
-		}
+		fresh := newRecord(j, nil)
 		if old != nil {
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}

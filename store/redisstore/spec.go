@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // A spec is stored as "<flags><url>[<at>][<rest>]<body>": at is When.At as a varint, the others
@@ -57,9 +57,7 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 	var others []byte
 	if !reflect.ValueOf(&rest).Elem().IsZero() {
 		flags |= hasRest
-		if others, err = pack(&rest); err != nil {
-			return nil, fmt.Errorf("redisstore: encode spec: %w", err)
-		}
+		others = encoding.AppendSpec(nil, &rest)
 	}
 	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+binary.MaxVarintLen64+len(s.URL)+len(others)+len(s.Body))
 	b = append(b, id[:]...)
@@ -150,17 +148,4 @@ func cutUvarint(text string) (n uint64, rest string, ok bool) {
 		}
 	}
 	return 0, "", false
-}
-
-// pack encodes v in msgpack.
-func pack(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(&b)
-	e.UseCompactInts(true) // or each duration takes eight bytes
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
 }

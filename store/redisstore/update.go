@@ -144,10 +144,7 @@ func (r *record) placeMillis() string {
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	restored := 0
 	for i := range jobs {
-		fresh, err := newRecord(jobs[i].Job, jobs[i].Log)
-		if err != nil {
-			return restored, err
-		}
+		fresh := newRecord(jobs[i].Job, jobs[i].Log)
 		if !fresh.State.Final() {
 			fresh.State = fresh.Pending()
 		}
