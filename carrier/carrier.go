@@ -53,6 +53,9 @@ func New(o Options) (*Carrier, error) {
 		},
 		metrics: newMetrics(),
 	}
+	if o.LongestLease > 0 {
+		c.terms.Longest = max(o.LongestLease, o.Visibility)
+	}
 	var err error
 	if c.chores, err = c.newChores(); err != nil {
 		return nil, err

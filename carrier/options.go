@@ -35,6 +35,9 @@ type Options struct {
 	// Visibility is how long a carried job may wait to be claimed before it is
 	// due again: 15 s.
 	Visibility time.Duration
+	// LongestLease is the longest lease that a claim of any node may get: unknown. It
+	// bounds what a clock of the store that was ahead may have put off.
+	LongestLease time.Duration
 	// EndpointLimit is the most carried and claimed jobs of one endpoint: 256. A
 	// negative one means no limit.
 	EndpointLimit int

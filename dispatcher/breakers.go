@@ -87,7 +87,8 @@ func (s *breakers) allow(endpoint string) (done func(health error), wait time.Du
 	case errors.Is(err, gobreaker.ErrOpenState):
 		s.release(b)
 		left := time.Unix(0, b.openTill.Load()).Sub(s.clock.Now())
-		return nil, max(left, minHeld)
+		// No longer than it is ever open: the clock may have gone back.
+		return nil, max(min(left, s.openFor), minHeld)
 	case err != nil: // ErrTooManyRequests
 		s.release(b)
 		return nil, probePause

@@ -366,3 +366,25 @@ func TestBreakersTellTheEndOfAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// behind is a clock that can be set back.
+type behind struct {
+	job.Clock
+	by time.Duration
+}
+
+func (c *behind) Now() time.Time { return c.Clock.Now().Round(0).Add(-c.by) }
+
+func TestAClockThatGoesBackKeepsNoBreakerOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clock := &behind{Clock: job.SystemClock()}
+		var c changes
+		o := Options{BreakerFailures: 1, BreakerOpen: 10 * time.Second, Clock: clock}.withDefaults()
+		s := newBreakers(o, c.add, c.over)
+		try(s, shop, errEndpoint)
+		clock.by = time.Hour
+		if done, wait := s.allow(shop); done != nil || wait > o.BreakerOpen {
+			t.Errorf("it says to wait for %v", wait)
+		}
+	})
+}

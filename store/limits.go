@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -79,16 +80,25 @@ type Pace struct {
 // PaceOf is the pace of a rate per second, next going on from what it was.
 func PaceOf(rate, next float64) Pace { return Pace{Interval: 1000 / rate, Next: next} }
 
-// Allowed is how many jobs may go at now. After a rest that is one.
+// Allowed is how many jobs may go at now. After a rest that is one, as it is when
+// the next turn is further ahead than a pace gives: a clock has gone back since.
 func (p *Pace) Allowed(now job.Instant) int {
-	t := float64(now)
-	if p.Next < t-float64(PaceSlack.Milliseconds()) {
+	t, slack := float64(now), float64(PaceSlack.Milliseconds())
+	if p.Next < t-slack || p.Next > t+p.Interval+slack {
 		p.Next = t
 	}
 	if p.Next > t {
 		return 0
 	}
 	return int((t-p.Next)/p.Interval) + 1
+}
+
+// Turn is when the next job may go; zero when it may at now.
+func (p Pace) Turn(now job.Instant) job.Instant {
+	if p.Allowed(now) > 0 {
+		return 0
+	}
+	return job.Instant(math.Ceil(p.Next))
 }
 
 // Take lets n jobs go.

@@ -296,6 +296,10 @@ type Locker interface {
 type CarryOptions struct {
 	Cap        int           // most hints on the shard's ready list
 	Visibility time.Duration // until a carried job that nobody claims is due again
+	// Longest is how long the longest visibility deadline and the longest lease last.
+	// What ends later when the store's clock went back was stored by a clock that was
+	// ahead, and ends then. Zero: all may.
+	Longest time.Duration
 	// EndpointLimit is the most carried and claimed jobs of one endpoint,
 	// whatever their topics; 0: no limit.
 	EndpointLimit int

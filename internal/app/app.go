@@ -201,7 +201,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	attempts := n.newRecorder()
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
-		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility),
+		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
 		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})

@@ -38,6 +38,9 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 	}
 	defer s.leave()
 
+	if s.wentBack {
+		s.afterStep(now, o.Longest)
+	}
 	c := carrying{
 		s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry),
 		met: map[string]struct{}{}, paced: map[string]*paced{},

@@ -54,7 +54,9 @@ type Store struct {
 	inboxes   map[*inbox]struct{}        // one for each caller of Listen
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
-	mark      string // of SwapMarks
+	mark      string      // of SwapMarks
+	latest    job.Instant // that the clock said, but before it went back
+	wentBack  bool        // the clock; the next call of Carry sees to it
 }
 
 var _ store.Store = (*Store)(nil)
@@ -95,7 +97,13 @@ func (s *Store) enter(ctx context.Context) (job.Instant, error) {
 		return 0, errClosed
 	}
 	s.earlier = false
-	return job.InstantOf(s.clock.Now()), nil
+	now := job.InstantOf(s.clock.Now())
+	if s.latest.Sub(now) > clockSlack {
+		s.wentBack = true
+		s.latest = now
+	}
+	s.latest = max(s.latest, now)
+	return now, nil
 }
 
 // leave wakes the carriers if the call made a lane the earliest, and gives the

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -42,8 +41,8 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 	o.ReadyList = int64(len(s.ready))
 	if limits, ok := s.limits[key.Topic]; ok {
 		o.Limits, o.TopicOut = limits.Limits, int64(s.out(key.Topic))
-		if limits.Rate > 0 && limits.pace.Next > float64(now) {
-			o.NextToken = job.Instant(math.Ceil(limits.pace.Next))
+		if limits.Rate > 0 {
+			o.NextToken = limits.pace.Turn(now)
 		}
 	}
 	o.Gate = l.endpoint.gate(now)

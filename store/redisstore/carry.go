@@ -32,6 +32,10 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	if err != nil {
 		return store.CarryResult{}, err
 	}
+	if by := sh.clock.wentBack(); by > 0 {
+		// The lanes are read anew in the next round.
+		return store.CarryResult{}, s.afterStep(ctx, sh, by, o)
+	}
 	if wait := job.Instant(lanes[0].Score).Sub(now); wait > 0 {
 		return store.CarryResult{Wait: wait}, nil
 	}

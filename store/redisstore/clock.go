@@ -14,11 +14,16 @@ type serverClock struct {
 	mu     sync.Mutex
 	server job.Instant
 	local  time.Time // with its monotonic reading, so a step of our clock does no harm
+	back   time.Duration
 }
 
 // clockAge is how long an estimate is trusted: the longest that a step of the
 // server's clock can go unnoticed.
 const clockAge = 10 * time.Second
+
+// clockSlack is how far behind the estimate a time may be without the clock having
+// gone back: replies may be late, and overtake each other.
+const clockSlack = 5 * time.Second
 
 // observe takes the time from a script's reply.
 func (c *serverClock) observe(reply any) job.Instant {
@@ -26,8 +31,31 @@ func (c *serverClock) observe(reply any) job.Instant {
 	now := job.Instant(ms)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.server, c.local = now, job.SystemClock().Now()
+	at := job.SystemClock().Now()
+	if c.server != 0 {
+		if by := c.server.Add(at.Sub(c.local)).Sub(now); by > clockSlack {
+			c.back = max(c.back, by)
+		}
+	}
+	c.server, c.local = now, at
 	return now
+}
+
+// wentBack is by how much the server's clock was seen to go back, as when it was
+// ahead; zero if it was not. It is told once.
+func (c *serverClock) wentBack() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := c.back
+	c.back = 0
+	return by
+}
+
+// again has wentBack tell once more.
+func (c *serverClock) again(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.back = max(c.back, by)
 }
 
 // now is the estimate; false when there is none that can be trusted.

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
@@ -46,7 +45,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 			return o, store.ErrNotFound
 		}
 		if r, err = decodeRecord(key, w); err == nil && r.Lane() == lane {
-			if err = v.fill(&o, r); err == nil && o.At != 0 {
+			if err = v.fill(&o, r, len(s.shards)); err == nil && o.At != 0 {
 				err = s.addRivals(ctx, sh, lane, &o)
 			}
 			return o, err
@@ -153,9 +152,9 @@ func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane)
 }
 
 // fill puts into o what v says of the job r.
-func (v *view) fill(o *store.Outlook, r *record) error {
+func (v *view) fill(o *store.Outlook, r *record, shards int) error {
 	if !r.State.Final() && v.score != "" {
-		if err := v.fillUnfinished(o, r); err != nil {
+		if err := v.fillUnfinished(o, r, shards); err != nil {
 			return err
 		}
 	}
@@ -164,7 +163,7 @@ func (v *view) fill(o *store.Outlook, r *record) error {
 	return err
 }
 
-func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
+func (v *view) fillUnfinished(o *store.Outlook, r *record, shards int) error {
 	score, scoreErr := strconv.ParseFloat(v.score, 64)
 	look, lookErr := strconv.ParseFloat(v.look, 64)
 	if err := errors.Join(scoreErr, lookErr); err != nil {
@@ -178,10 +177,10 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
 	}
-	return v.fillLimits(o)
+	return v.fillLimits(o, shards)
 }
 
-func (v *view) fillLimits(o *store.Outlook) error {
+func (v *view) fillLimits(o *store.Outlook, shards int) error {
 	if v.limits == "" {
 		return nil
 	}
@@ -193,8 +192,9 @@ func (v *view) fillLimits(o *store.Outlook) error {
 		n, _ := strconv.ParseInt(text, 10, 64) // empty: none
 		o.TopicOut += n
 	}
-	if next, _ := strconv.ParseFloat(v.token, 64); o.Limits.Rate > 0 && next > float64(v.now) {
-		o.NextToken = job.Instant(math.Ceil(next))
+	if o.Limits.Rate > 0 {
+		next, _ := strconv.ParseFloat(v.token, 64) // empty: none was taken
+		o.NextToken = store.PaceOf(o.Limits.Rate/float64(shards), next).Turn(v.now)
 	}
 	return nil
 }

@@ -47,6 +47,8 @@ var (
 	holdLua string
 	//go:embed lua/unhold.lua
 	unholdLua string
+	//go:embed lua/back.lua
+	backLua string
 	//go:embed lua/look.lua
 	lookLua string
 	//go:embed lua/gates.lua
@@ -79,6 +81,7 @@ var (
 	holdScript     = script(holdLua, runsWhenFull)
 	unholdScript   = script(unholdLua, runsWhenFull)
 	limitScript    = script(limitLua, runsWhenFull)
+	backScript     = script(backLua, runsWhenFull)
 	lookScript     = script(lookLua, runsWhenFull)
 	gatesScript    = script(gatesLua, runsWhenFull)
 	swapScript     = script(swapLua, runsWhenFull)

@@ -39,7 +39,7 @@ if special % 4 >= 2 then
     end
     if of.interval > 0 then
       of.next = tonumber(redis.call('HGET', tokens, topic) or 0)
-      if of.next < now - PACE_SLACK then
+      if of.next < now - PACE_SLACK or of.next > now + of.interval + PACE_SLACK then
         of.next = now
       end
       of.unserved, of.served = {}, {}
@@ -97,7 +97,7 @@ local function gate(endpoint)
       return nil, probe_limit
     end
   else
-    local step = math.floor((now - v) / STEP)
+    local step = math.max(0, math.floor((now - v) / STEP)) -- a clock may have gone back
     local limit = probe_limit * 2 ^ step
     if step < STEPS and (endpoint_limit == 0 or limit < endpoint_limit) then
       return nil, limit
