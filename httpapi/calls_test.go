@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +13,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 func (a *api) stored(topic, id string) job.Job {
@@ -218,7 +217,7 @@ func TestConcurrentUIDs(t *testing.T) {
 	for w := range made {
 		wg.Go(func() {
 			for range each {
-				uid, err := u.next()
+				uid, err := u.next(job.Key{Topic: "t", ID: "a"})
 				if err != nil {
 					t.Error(err)
 				}
@@ -241,24 +240,26 @@ func TestConcurrentUIDs(t *testing.T) {
 	}
 }
 
-// Where a uid cannot grow any more, one that does not grow will do.
-func TestUIDsRunOver(t *testing.T) {
+// A uid tells where its job is, also if it is the job's id.
+func TestUIDsAreBound(t *testing.T) {
 	u := newUIDs(&testClock{now: time.Unix(1, 0)})
-	most := bytes.NewReader(bytes.Repeat([]byte{0xff}, 1<<10))
-	u.entropy.MonotonicReader = ulid.Monotonic(most, 0)
-	first, err := u.next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := u.next()
-	if err != nil || second == first || len(second) != len(first) {
-		t.Errorf("after %s: %q, %v", first, second, err)
+	for _, key := range []job.Key{{Topic: "t", ID: "a"}, {Topic: "t"}} {
+		uid, err := u.next(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key.ID == "" {
+			key.ID = uid
+		}
+		if hash, ok := store.UIDHash(uid); !ok || hash != store.KeyHash(key) {
+			t.Errorf("%s of %s: %d, %v, want %d", uid, key, hash, ok, store.KeyHash(key))
+		}
 	}
 }
 
 func TestNoUIDs(t *testing.T) {
 	a := newAPI(t)
-	a.server.newUID = func() (string, error) { return "", errors.New("no entropy") }
+	a.server.newUID = func(job.Key) (string, error) { return "", errors.New("no entropy") }
 	a.wantProblem(codeInternalError, "POST", "/v1/jobs", `{"url":"https://shop.example/hook"}`)
 	a.wantProblem(codeInternalError, "POST", "/v1/jobs/batch", `{"jobs":[{},{"url":"https://shop.example/hook"}]}`)
 	if n := len(a.held()); n != 0 {

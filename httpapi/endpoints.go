@@ -189,7 +189,7 @@ func (s *Server) readTest(c echo.Context) (store.Registration, error) {
 	if err := s.checkDestination("/url", request.Spec.URL); err != nil {
 		return store.Registration{}, err
 	}
-	uid, err := s.newUID()
+	uid, err := s.newUID(job.Key{Topic: request.Key.Topic})
 	if err != nil {
 		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
 	}

@@ -199,7 +199,7 @@ func TestExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := 0
-	a.server.newUID = func() (string, error) {
+	a.server.newUID = func(job.Key) (string, error) {
 		made++
 		return fmt.Sprintf("01KDWCJ2M0%016d", made), nil
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -16,7 +17,10 @@ import (
 // jobQuery are the query parameters of the listing of jobs, repeatable those of
 // them that may be given several times.
 var (
-	jobQuery   = []string{"topic", "state", "biz_key", "endpoint", "label", "priority", "reason", "due_from", "due_to", "limit", "cursor"}
+	jobQuery = []string{
+		"topic", "state", "biz_key", "id", "uid", "endpoint", "label", "priority", "reason",
+		"due_from", "due_to", "created_from", "created_to", "limit", "cursor",
+	}
 	repeatable = []string{"state", "label"}
 )
 
@@ -30,6 +34,9 @@ func readQuery(c echo.Context) (store.Query, error) {
 		if values, ok := params[name]; ok {
 			readParameter(&q, "?"+name, values, &errs)
 		}
+	}
+	if q.IDPrefix != "" && q.Topic == "" {
+		errs.add("?id", "is looked for within a topic: give ?topic=, too")
 	}
 	return q, errs.err()
 }
@@ -61,6 +68,14 @@ func readParameter(q *store.Query, pointer string, values []string, errs *fieldE
 		q.DueFrom = errs.time(pointer, value)
 	case "?due_to":
 		q.DueTo = errs.time(pointer, value)
+	case "?created_from":
+		q.CreatedFrom = errs.time(pointer, value)
+	case "?created_to":
+		q.CreatedTo = errs.time(pointer, value)
+	case "?id":
+		q.IDPrefix = errs.name(pointer, value)
+	case "?uid":
+		q.UID = errs.uid(pointer, value)
 	case "?limit":
 		q.Limit = errs.limit(pointer, value)
 	case "?cursor":
@@ -76,6 +91,14 @@ func (e *fieldErrors) name(pointer, value string) string {
 		e.add(pointer, err.Error())
 	}
 	return value
+}
+
+func (e *fieldErrors) uid(pointer, value string) string {
+	uid := strings.ToUpper(value)
+	if _, err := ulid.ParseStrict(uid); err != nil {
+		e.add(pointer, "must be the uid of a job, which receivers get as webhook-id: a ULID of 26 characters")
+	}
+	return uid
 }
 
 func (e *fieldErrors) state(pointer, value string) job.State {

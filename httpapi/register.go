@@ -112,25 +112,25 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 	if defaults := s.topicDefaults(request.Key.Topic); defaults != nil {
 		defaults.Apply(draft, &request.Spec)
 	}
-	uid, err := s.newUID()
+	key := request.Key
+	if key.ID == "" {
+		key.ID = from.idempotencyKey
+	}
+	uid, err := s.newUID(key)
 	if err != nil {
 		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
 	}
+	if key.ID == "" {
+		key.ID = uid
+	}
 	reg := store.Registration{
-		Key:        request.Key,
+		Key:        key,
 		UID:        uid,
 		Spec:       ownBody(request.Spec),
 		OnConflict: conflictPolicies[request.OnConflict],
 		Idempotent: from.idempotencyKey != "",
 	}
 	reg.Spec.Traceparent = from.traceparent
-	switch {
-	case reg.Key.ID != "":
-	case from.idempotencyKey != "":
-		reg.Key.ID = from.idempotencyKey
-	default:
-		reg.Key.ID = uid
-	}
 	return reg, nil
 }
 

@@ -46,6 +46,7 @@ func TestSearch(t *testing.T) {
 	register("soon", `"url":"https://A.example/3","delay":"1h","labels":{"shop":"8"}`)
 	register("late", `"url":"http://a.example/4","delay":"2h","priority":9`)
 	register("later", `"url":"https://b.example/5","delay":"3h"`)
+	uid := a.stored("t", "late").UID
 	in := func(d time.Duration) string {
 		return url.QueryEscape(a.clock.Now().Add(d).Format("2006-01-02T15:04:05.000-07:00"))
 	}
@@ -67,6 +68,17 @@ func TestSearch(t *testing.T) {
 		"label=shop:":                                      "",
 		"reason=" + job.ReasonGone:                         "dead",
 		"reason=" + job.ReasonDelivered + "&topic=t":       "delivered",
+		"topic=t&id=la":                                    "late later",
+		"topic=t&id=late&state=waiting":                    "late later",
+		"topic=t&id=none":                                  "",
+		"uid=" + uid:                                       "late",
+		"uid=" + strings.ToLower(uid):                      "late",
+		"uid=" + uid + "&topic=u":                          "",
+		"uid=01KDWCJ2M00000000000000001":                   "",
+		"created_from=" + in(-time.Hour):                   "dead delivered late later soon",
+		"created_from=" + in(time.Minute):                  "",
+		"created_to=" + in(time.Minute):                    "dead delivered late later soon",
+		"created_to=" + in(-time.Hour):                     "",
 		"due_from=" + in(90*time.Minute):                   "late later",
 		"due_to=" + in(90*time.Minute):                     "dead delivered soon",
 		"due_from=" + in(time.Hour) + "&due_to=" + in(2*time.Hour) + "&topic=t": "soon",

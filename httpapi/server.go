@@ -30,7 +30,7 @@ const (
 type Server struct {
 	opts      Options
 	metrics   *metrics
-	newUID    func() (string, error)
+	newUID    func(key job.Key) (string, error)
 	origins   *http.CrossOriginProtection
 	handler   http.Handler
 	exporter  http.Handler

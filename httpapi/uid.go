@@ -1,34 +1,64 @@
 package httpapi
 
 import (
-	"bufio"
 	"crypto/rand"
+	"encoding/binary"
+	"sync"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
-// uids makes the ids of registrations: ULIDs that grow within a millisecond,
-// so that they sort in the order of registration. Safe for concurrent use.
+// uids makes the ids of registrations: ULIDs that grow within a millisecond, so
+// that they sort in the order of registration. Safe for concurrent use.
 type uids struct {
-	clock   job.Clock
-	entropy ulid.LockedMonotonicReader
+	clock job.Clock
+
+	mu     sync.Mutex
+	ms     uint64 // of the last one
+	chance uint64 // of the last one: the bits between time and key
 }
 
-func newUIDs(clock job.Clock) *uids {
-	return &uids{clock: clock, entropy: ulid.LockedMonotonicReader{
-		MonotonicReader: ulid.Monotonic(bufio.NewReader(rand.Reader), 0),
-	}}
-}
+// What of a ULID's 80 random bits are chance: store.BindUID writes over the rest. The
+// highest is zero at first, so that there is room to grow.
+const (
+	chanceBits = 45
+	boundBits  = 80 - chanceBits
+)
 
-func (u *uids) next() (string, error) {
-	ms := ulid.Timestamp(u.clock.Now())
-	id, err := ulid.New(ms, &u.entropy)
+func newUIDs(clock job.Clock) *uids { return &uids{clock: clock} }
+
+// next makes the uid of a job with this key. One without an id gets the uid as its id.
+func (u *uids) next(key job.Key) (string, error) {
+	ms, chance, err := u.draw()
 	if err != nil {
-		// Growing ran over the end of the range, which chance all but rules
-		// out: an id that does not grow does as well.
-		id, err = ulid.New(ms, rand.Reader)
+		return "", err
 	}
-	return id.String(), err
+	var id ulid.ULID
+	if err := id.SetTime(ms); err != nil {
+		return "", err
+	}
+	binary.BigEndian.PutUint16(id[6:], uint16(chance>>(64-boundBits)))
+	binary.BigEndian.PutUint64(id[8:], chance<<boundBits)
+	return store.BindUID(id.String(), key), nil
+}
+
+// draw gives a time and bits that are together greater than those before.
+func (u *uids) draw() (ms, chance uint64, err error) {
+	var random [8]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return 0, 0, err
+	}
+	bits := binary.BigEndian.Uint64(random[:])
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	ms = ulid.Timestamp(u.clock.Now())
+	if ms == u.ms {
+		u.chance += 1 + bits%(1<<20) // there is room for millions
+	} else {
+		u.ms, u.chance = ms, bits%(1<<(chanceBits-1))
+	}
+	return u.ms, u.chance, nil
 }

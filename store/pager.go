@@ -12,7 +12,7 @@ import (
 )
 
 // SegmentKind tells the parts of a listing apart. They are listed in this
-// order; a listing by biz_key has only that one.
+// order; a listing by biz_key or by uid has only that one.
 type SegmentKind uint8
 
 // The kinds of segments.
@@ -21,6 +21,7 @@ const (
 	SegmentDead                      // a group of dead letters; Name is its DeadName
 	SegmentEnded                     // a topic's other ended jobs; Name is the topic
 	SegmentBizKey                    // the jobs of a biz_key, which is Name
+	SegmentUID                       // the job with a uid, which is Name; only in cursors
 )
 
 // Segment is an ordered part of a listing that a store holds as one index.
@@ -64,6 +65,11 @@ type Source interface {
 	// Jobs reads the jobs of entries of one segment; the result has one element
 	// for each entry, nil when the job is gone.
 	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
+	// FindUID looks for the job with a uid; nil when it found none. Then next is
+	// where to go on, as after, or empty when there is no such job. Each call
+	// examines a bounded part of the store, from the start when after is empty. An
+	// after that no call gave is an ErrBadCursor, or harmless.
+	FindUID(ctx context.Context, uid, after string) (found *job.Job, next string, err error)
 }
 
 // Bounds of one page, so that a filter that matches nothing cannot keep a
@@ -87,6 +93,9 @@ func List(ctx context.Context, src Source, q Query) (Page, error) {
 	if err != nil {
 		return Page{}, err
 	}
+	if q.UID != "" {
+		return lookUp(ctx, src, q, from)
+	}
 	for _, kind := range q.kinds() {
 		if kind < from.Segment.Kind {
 			continue
@@ -100,6 +109,25 @@ func List(ctx context.Context, src Source, q Query) (Page, error) {
 		}
 	}
 	return w.page()
+}
+
+// lookUp reads a page of the listing by uid, which holds one job at most.
+func lookUp(ctx context.Context, src Source, q Query, from place) (Page, error) {
+	after := ""
+	if from.After != nil {
+		after = from.After.ID
+	}
+	found, next, err := src.FindUID(ctx, q.UID, after)
+	switch {
+	case err != nil:
+		return Page{}, err
+	case found != nil && q.Matches(found):
+		return Page{Jobs: []job.Job{*found}}, nil
+	case found != nil || next == "":
+		return Page{}, nil
+	}
+	cursor, err := encodeCursor(q, place{Segment: Segment{Kind: SegmentUID, Name: q.UID}, After: &Position{ID: next}})
+	return Page{Next: cursor}, err
 }
 
 // walk collects one page.
@@ -181,7 +209,7 @@ func (w *walk) ends() bool { return len(w.jobs) > w.limit || w.budget <= 0 }
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
 func (w *walk) chunk() int {
-	if len(w.q.States) > 0 || w.q.BizKey != "" || w.q.looksInside() {
+	if w.q.looksAtEntries() || w.q.BizKey != "" || w.q.looksInside() {
 		return maxChunk
 	}
 	return w.missing()
@@ -201,8 +229,8 @@ func (w *walk) batch() int {
 // take adds the matching jobs of entries to the page until it is full.
 func (w *walk) take(ctx context.Context, entries []Entry) error {
 	seg := w.last.Segment
-	if len(w.q.States) > 0 && seg.Kind != SegmentBizKey {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wants(e.State) })
+	if w.q.looksAtEntries() && seg.Kind != SegmentBizKey {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wantsEntry(e) })
 	}
 	for len(entries) > 0 && w.missing() > 0 {
 		batch := entries[:min(len(entries), w.batch())]

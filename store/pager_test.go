@@ -21,6 +21,7 @@ import (
 type fakeSource struct {
 	segments map[store.Segment][]store.Entry // in order
 	jobs     map[job.Key]*job.Job
+	uids     []*job.Job
 
 	fetches, examined, loaded int
 	fail                      map[string]error
@@ -66,6 +67,19 @@ func (s *fakeSource) Jobs(_ context.Context, seg store.Segment, entries []store.
 		jobs[i] = s.jobs[keyIn(seg, e.ID)]
 	}
 	return jobs, s.fail["Jobs"]
+}
+
+// FindUID looks at one job a call, whose number after is.
+func (s *fakeSource) FindUID(_ context.Context, uid, after string) (*job.Job, string, error) {
+	s.loaded++
+	n := len(after)
+	if n < len(s.uids) && s.uids[n].UID == uid {
+		return s.uids[n], "", s.fail["FindUID"]
+	}
+	if n+1 >= len(s.uids) {
+		return nil, "", s.fail["FindUID"]
+	}
+	return nil, after + "x", s.fail["FindUID"]
 }
 
 func keyIn(seg store.Segment, id string) job.Key {
@@ -426,5 +440,33 @@ func TestListBoundsTheJobsItReads(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// A look-up by uid goes on from page to page until the job is found.
+func TestLookUp(t *testing.T) {
+	s := &fakeSource{}
+	for i := range 5 {
+		s.uids = append(s.uids, &job.Job{Key: job.Key{Topic: "t", ID: fmt.Sprint(i)}, UID: fmt.Sprint("u", i)})
+	}
+	for uid, want := range map[string]string{"u0": "t/0", "u3": "t/3", "u9": ""} {
+		jobs, _ := all(t, s, store.Query{UID: uid, Limit: 10})
+		if got := strings.Join(jobs, " "); got != want {
+			t.Errorf("by %s: %q, want %q", uid, got, want)
+		}
+	}
+	if jobs, pages := all(t, s, store.Query{UID: "u3", Topic: "u", Limit: 10}); len(jobs) != 0 || pages != 4 {
+		t.Errorf("of another topic: %v after %d pages", jobs, pages)
+	}
+	page, err := store.List(t.Context(), s, store.Query{UID: "u3"})
+	if err != nil || page.Next == "" {
+		t.Fatalf("first page: %+v, %v", page, err)
+	}
+	if _, err := store.List(t.Context(), s, store.Query{UID: "u4", Cursor: page.Next}); !errors.Is(err, store.ErrBadCursor) {
+		t.Errorf("with another uid: %v, want ErrBadCursor", err)
+	}
+	s.fail = map[string]error{"FindUID": errors.New("down")}
+	if _, err := store.List(t.Context(), s, store.Query{UID: "u3"}); !errors.Is(err, s.fail["FindUID"]) {
+		t.Errorf("of a store that fails: %v", err)
 	}
 }

@@ -23,6 +23,11 @@ type Query struct {
 	// DueFrom and DueTo (exclusive) are about when the next attempt is due, or
 	// of an ended job, when the first one was.
 	DueFrom, DueTo job.Instant
+	// CreatedFrom and CreatedTo (exclusive) are about when the job was registered.
+	CreatedFrom, CreatedTo job.Instant `json:",omitempty"`
+	IDPrefix               string      `json:",omitempty"` // with what the id begins
+	// UID selects one job at most, by its uid, which was made by BindUID.
+	UID string `json:",omitempty"`
 
 	Limit  int    // 1..1000
 	Cursor string // from the page before, or empty
@@ -30,7 +35,7 @@ type Query struct {
 
 // Matches reports whether the query selects the job.
 func (q *Query) Matches(j *job.Job) bool {
-	return (q.Topic == "" || q.Topic == j.Topic) &&
+	return (q.Topic == "" || q.Topic == j.Topic) && strings.HasPrefix(j.ID, q.IDPrefix) && (q.UID == "" || q.UID == j.UID) &&
 		q.wants(j.State) &&
 		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
 		(q.Reason == "" || q.Reason == j.Reason) &&
@@ -46,22 +51,34 @@ func (q *Query) inWindow(j *job.Job) bool {
 	if j.State.Final() {
 		due = j.DueAt
 	}
-	return due >= q.DueFrom && (q.DueTo == 0 || due < q.DueTo)
+	return due >= q.DueFrom && (q.DueTo == 0 || due < q.DueTo) &&
+		j.CreatedAt >= q.CreatedFrom && (q.CreatedTo == 0 || j.CreatedAt < q.CreatedTo)
 }
 
 // selectsAll: there is no filter at all.
 func (q *Query) selectsAll() bool {
-	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && !q.looksInside()
+	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && q.IDPrefix == "" && q.UID == "" && !q.looksInside()
+}
+
+// looksAtEntries: entries of a segment tell that some jobs do not match.
+func (q *Query) looksAtEntries() bool { return len(q.States) > 0 || q.IDPrefix != "" }
+
+func (q *Query) wantsEntry(e Entry) bool {
+	return q.wants(e.State) && strings.HasPrefix(e.ID, q.IDPrefix)
 }
 
 // looksInside: whether a job matches is known only when its record is read.
 func (q *Query) looksInside() bool {
-	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0
+	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
+		q.CreatedFrom != 0 || q.CreatedTo != 0
 }
 
 // kinds are the segments in which jobs can match q.
 func (q *Query) kinds() []SegmentKind {
-	if q.BizKey != "" {
+	switch {
+	case q.UID != "":
+		return []SegmentKind{SegmentUID}
+	case q.BizKey != "":
 		return []SegmentKind{SegmentBizKey}
 	}
 	holds := map[SegmentKind]bool{}

@@ -92,7 +92,8 @@ const (
 // registered anew; its old record is replaced. The new job is that of Over then,
 // so the registrations of a key can be told apart by when they were created.
 type Registration struct {
-	Key        job.Key
+	Key job.Key
+	// UID is a ULID made by BindUID; by any other, List may not find the job.
 	UID        string
 	Spec       job.Spec // Spec.When says when it is due, by the store's clock
 	OnConflict ConflictPolicy

@@ -70,6 +70,13 @@ func byBizKey(a, b *record) bool {
 	) < 0
 }
 
+// byUID orders the index of uids. Those that BindUID made are all different.
+func byUID(a, b *record) bool {
+	return cmp.Or(
+		strings.Compare(a.uid, b.uid), strings.Compare(a.topic.name, b.topic.name), strings.Compare(a.id, b.id),
+	) < 0
+}
+
 // counts holds how many jobs there are, by state.
 type counts [8]int64
 
@@ -148,6 +155,7 @@ func (s *Store) insert(rec *record, name string, l job.Lane, now job.Instant) {
 	}
 	rec.topic = t
 	t.jobs[rec.id] = rec
+	s.uids.Set(rec)
 	s.indexBizKey(rec)
 	s.place(rec, l, now)
 }
@@ -156,6 +164,7 @@ func (s *Store) insert(rec *record, name string, l job.Lane, now job.Instant) {
 func (s *Store) remove(rec *record, now job.Instant) {
 	s.unplace(rec, now)
 	s.unindexBizKey(rec)
+	s.uids.Delete(rec)
 	t := rec.topic
 	delete(t.jobs, rec.id)
 	if len(t.jobs) == 0 {

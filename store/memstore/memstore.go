@@ -45,6 +45,7 @@ type Store struct {
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	ranked    map[string]*ranked              // of topics
 	bizKeys   *btree.BTreeG[*record]
+	uids      *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
 	turns     uint64               // the last place given in the line
@@ -76,6 +77,7 @@ func New(o Options) *Store {
 		waiting:   map[string]*btree.BTreeG[*lane]{},
 		ranked:    map[string]*ranked{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
+		uids:      btree.NewBTreeGOptions(byUID, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
 		inboxes:   map[*inbox]struct{}{},
@@ -142,6 +144,7 @@ func (s *Store) Close() error {
 	s.lanes.Clear()
 	s.dead.Clear()
 	s.bizKeys.Clear()
+	s.uids.Clear()
 	s.line.Clear()
 	s.endpoints, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
 	return nil

@@ -309,3 +309,28 @@ func (s source) snapshots(ctx context.Context, seg store.Segment, entries []stor
 	}
 	return found, nil
 }
+
+// FindUID finds the job with a uid at once.
+func (s source) FindUID(ctx context.Context, uid, _ string) (*job.Job, string, error) {
+	snap, err := s.byUID(ctx, uid)
+	if snap == nil || err != nil {
+		return nil, "", err
+	}
+	j, err := snap.job()
+	return &j, "", err
+}
+
+func (s source) byUID(ctx context.Context, uid string) (found *snapshot, err error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	s.uids.Ascend(&record{uid: uid, topic: &topic{}}, func(rec *record) bool {
+		if rec.uid == uid {
+			snap := rec.snapshot()
+			found = &snap
+		}
+		return false
+	})
+	return found, nil
+}

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"errors"
-	"hash/fnv"
 	"strconv"
 	"strings"
 
@@ -54,7 +53,9 @@ func newShardKeys(tag string) shardKeys {
 
 // page is where the job's record is, under key.String(). Other bits of the hash
 // choose the shard.
-func (k *shardKeys) page(key job.Key) string { return k.jobs[hashOf(key)>>24%pages] }
+func (k *shardKeys) page(key job.Key) string { return k.pageOf(store.KeyHash(key)) }
+
+func (k *shardKeys) pageOf(hash uint32) string { return k.jobs[hash>>24%pages] }
 
 func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
 func (k *shardKeys) dead(group string) string  { return k.prefix + "dead:" + group }
@@ -66,16 +67,10 @@ func (s *Store) shardOf(key job.Key) int {
 	if len(s.shards) == 1 {
 		return 0
 	}
-	return int(hashOf(key) % uint32(len(s.shards)))
+	return s.shardOfHash(store.KeyHash(key))
 }
 
-func hashOf(key job.Key) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(key.Topic)) // a hash's Write never fails
-	_, _ = h.Write([]byte{'/'})
-	_, _ = h.Write([]byte(key.ID))
-	return h.Sum32()
-}
+func (s *Store) shardOfHash(hash uint32) int { return int(hash % uint32(len(s.shards))) }
 
 // A hint on the ready list is "lane|id". None of the parts can hold a bar.
 func parseHint(s string) (store.Hint, error) {

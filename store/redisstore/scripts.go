@@ -39,6 +39,8 @@ var (
 	documentLua string
 	//go:embed lua/entries.lua
 	entriesLua string
+	//go:embed lua/find.lua
+	findLua string
 	//go:embed lua/forget.lua
 	forgetLua string
 	//go:embed lua/purge.lua
@@ -76,6 +78,7 @@ var (
 	settleScript   = script(batchLua+settleLua, runsWhenFull)
 	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
+	findScript     = script(findLua, readOnly)
 	forgetScript   = script(forgetLua, runsWhenFull)
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)

@@ -50,6 +50,18 @@ func Benchmark(b *testing.B, h Harness) {
 			f.noError("DueCounts", err)
 		}
 	})
+	for _, jobs := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("List/uid/jobs=%d", jobs), func(b *testing.B) {
+			f := h.open(b, Options{}, false)
+			f.fill(jobs, delay(long))
+			j := f.add(benchJob(jobs, delay(long)))
+			for b.Loop() {
+				page, err := f.List(f.ctx, store.Query{UID: j.UID})
+				f.noError("List", err)
+				equal(f, "jobs found", len(page.Jobs), 1)
+			}
+		})
+	}
 	b.Run("List/limit=100", func(b *testing.B) {
 		f := h.open(b, Options{}, false)
 		f.fill(10_000, delay(long))

@@ -97,8 +97,11 @@ func (f *fixture) eventually(what string, cond func() bool) {
 
 var lastUID atomic.Int64
 
-// newUID is a valid ULID that no other registration has.
-func newUID() string { return fmt.Sprintf("%026d", lastUID.Add(1)) }
+// newUID is a valid ULID that no other registration has, also when it is bound to a key.
+func newUID() string { return fmt.Sprintf("%019d%07d", lastUID.Add(1), 0) }
+
+// uidFor is such a uid, by which the job of a key is found.
+func uidFor(topic, id string) string { return store.BindUID(newUID(), job.Key{Topic: topic, ID: id}) }
 
 const (
 	urlA = "http://a.example:8080/hook"
@@ -113,7 +116,7 @@ func laneOf(topic, url string) job.Lane {
 // reg is a registration that is due now, with a body of its own.
 func reg(topic, id string, with ...func(*store.Registration)) store.Registration {
 	r := store.Registration{
-		Key: job.Key{Topic: topic, ID: id}, UID: newUID(),
+		Key: job.Key{Topic: topic, ID: id}, UID: uidFor(topic, id),
 		Spec: job.Spec{URL: urlA, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
 	}
 	for _, w := range with {

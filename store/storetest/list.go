@@ -103,6 +103,9 @@ func filters(now job.Instant) []store.Query {
 		{DueTo: soon},
 		{DueFrom: soon, DueTo: late, States: stateOf(job.Waiting)},
 		{DueFrom: late, DueTo: soon},
+		{IDPrefix: "waiting-1", Topic: "t0"},
+		{IDPrefix: "ended-2", States: stateOf(job.Dead)},
+		{CreatedTo: now.Add(long)},
 	}
 	for _, s := range job.States {
 		queries = append(queries, store.Query{States: stateOf(s)})
@@ -122,7 +125,7 @@ func matching(jobs []job.Job, q store.Query) []job.Job {
 		if due == 0 {
 			due = j.DueAt
 		}
-		return q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
+		return !strings.HasPrefix(j.ID, q.IDPrefix) || q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
 			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
 			q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
 			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||

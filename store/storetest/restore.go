@@ -14,7 +14,7 @@ const past job.Instant = 900_000_000_000
 // restorable is a job with a past, due since long if it is unfinished.
 func restorable(topic, id string, state job.State) job.Job {
 	j := job.Job{
-		Key: job.Key{Topic: topic, ID: id}, UID: newUID(), State: state,
+		Key: job.Key{Topic: topic, ID: id}, UID: uidFor(topic, id), State: state,
 		Spec:      job.Spec{URL: urlA, BizKey: "b", Body: []byte("x")},
 		CreatedAt: past, DueAt: past + 1, NextAt: past + 7_000, Token: 5, Version: 9,
 	}

@@ -1,0 +1,66 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds on the look-up of a uid: on the work of one script (2 ms), and on the
+// scripts of one call. A shard of a million jobs is looked through in one call.
+const (
+	findRecords = 1_000
+	findBytes   = 1 << 20
+	findCalls   = 150
+)
+
+// FindUID looks for a uid in the page that it names: there is no index of uids, as
+// that would take a tenth more memory for each job. What it gives to go on is the
+// cursor of an HSCAN. After a failover a cursor can miss the job.
+func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, string, error) {
+	hash, bound := store.UIDHash(uid)
+	id, err := ulid.ParseStrict(uid)
+	if !bound || err != nil {
+		return nil, "", nil //nolint:nilerr // no job has such a uid
+	}
+	cursor := cmp.Or(after, "0")
+	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
+		return nil, "", fmt.Errorf("%w: %w", store.ErrBadCursor, err)
+	}
+	sh := s.shards[s.shardOfHash(hash)]
+	for range findCalls {
+		reply, err := findScript.Run(ctx, s.db, []string{sh.pageOf(hash)}, cursor, id[:], findRecords, findBytes).StringSlice()
+		switch {
+		case err != nil:
+			return nil, "", s.wrap(err)
+		case len(reply) != 2:
+			return nil, "", fmt.Errorf("redisstore: find answered %d values", len(reply))
+		case reply[1] != "":
+			return s.found(ctx, reply[1], uid)
+		case reply[0] == "0":
+			return nil, "", nil
+		}
+		cursor = reply[0]
+	}
+	return nil, cursor, nil
+}
+
+// found is the job of a name, unless it is gone or another one's by now.
+func (s source) found(ctx context.Context, name, uid string) (*job.Job, string, error) {
+	key, err := job.ParseKey(name)
+	if err != nil {
+		return nil, "", fmt.Errorf("redisstore: record %q: %w", name, err)
+	}
+	j, err := s.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) || err == nil && j.UID != uid {
+		return nil, "", nil
+	}
+	return &j, "", err
+}
