@@ -353,3 +353,64 @@ func replayedOnce(t *testing.T, base string, jobs int, r *receiver.Receiver, c *
 	}
 	t.Logf("%d attempts were in flight at the kill", cutOff)
 }
+
+// TestCancelLeavesNoneBehindEmbedded and TestCancelLeavesNoneBehindOnRedis: due
+// jobs, whose receiver takes long to fail, are cancelled while they are sent.
+// Each ends as cancelled, whether it was waiting or in flight at its turn.
+func TestCancelLeavesNoneBehindEmbedded(t *testing.T) {
+	t.Parallel()
+	n := startEmbedded(t, shipped, noBreaker...)
+	testCancelLeavesNone(t, n.base())
+}
+
+func TestCancelLeavesNoneBehindOnRedis(t *testing.T) {
+	t.Parallel()
+	nodes := startNodes(t, shipped, "a b", testenv.StartRedis(t).URL(), append([]string{"--shards", "2"}, noBreaker...)...)
+	testCancelLeavesNone(t, nodes[0].base())
+}
+
+// noBreaker has a node go on with an endpoint that fails.
+var noBreaker = []string{"--breaker-failures", "0"}
+
+func testCancelLeavesNone(t *testing.T, base string) {
+	t.Helper()
+	const topic, batches, perBatch = "cancelled", 8, 500
+	r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
+		return receiver.Answer{Status: http.StatusInternalServerError, Hold: 3 * time.Second}
+	})
+	due := clock.Now().Add(4 * time.Second).Format(time.RFC3339Nano)
+	for b := range batches {
+		jobs := make([]map[string]any, perBatch)
+		for i := range jobs {
+			jobs[i] = map[string]any{
+				"topic": topic, "id": fmt.Sprintf("job-%04d", b*perBatch+i), "url": r.URL(), "at": due,
+				"retry": map[string]any{"steps": []string{"2s"}, "limit": 100},
+			}
+		}
+		must(t, http.StatusOK, "POST", base+"/v1/jobs/batch", map[string]any{"jobs": jobs})
+	}
+	testenv.Eventually(t, deliverLimit, func() bool { return r.Count() > 0 }, "jobs are sent")
+	o := operation(t, "POST", base+"/v1/operations", http.StatusAccepted, map[string]any{
+		"action": "cancel", "filter": map[string]any{"topic": topic}, "rate": 500,
+	})
+	o = awaitOperation(t, base+"/v1/operations/"+o.ID, deliverLimit, func(o operationView) bool { return o.State != "running" })
+	if want := fmt.Sprintf("done: matched %[1]d, changed %[1]d, skipped 0, failed 0", batches*perBatch); o.counts() != want {
+		t.Errorf("%s, want %s", o.counts(), want)
+	}
+	testenv.Eventually(t, deliverLimit, func() bool {
+		return getTopic(t, base, topic).States["cancelled"] == batches*perBatch
+	}, "every job is cancelled")
+	// An attempt that a worker had claimed by then may have begun a little later.
+	after := map[string]int{}
+	for _, d := range r.Deliveries() {
+		if d.Arrived.After(*o.EndedAt) {
+			after[d.ID]++
+		}
+	}
+	for id, times := range after {
+		if times > 1 {
+			t.Errorf("%s was sent %d times after the operation had ended", id, times)
+		}
+	}
+	t.Logf("%d deliveries, %d of them begun after the operation had ended", r.Count(), len(after))
+}

@@ -26,11 +26,14 @@ type Draft struct {
 	At    job.Instant
 }
 
+// unfinished are the states between which carriers and workers move jobs.
+var unfinished = []job.State{job.Waiting, job.Ready, job.Running, job.Retrying}
+
 // states are those in which an action can be done to a job. A replay is of dead
 // letters unless the filter says otherwise: nobody means to send again what has
 // been delivered.
 var states = map[Action]struct{ may, normal []job.State }{
-	Cancel:     {may: []job.State{job.Waiting, job.Ready, job.Running, job.Retrying}},
+	Cancel:     {may: unfinished},
 	Run:        {may: []job.State{job.Waiting, job.Ready, job.Retrying}},
 	Reschedule: {may: []job.State{job.Waiting, job.Ready, job.Retrying}},
 	Replay: {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -223,6 +224,49 @@ func (r *rig) end(kind job.OutcomeKind) (n int) {
 		if len(result.Carried) == 0 {
 			return n
 		}
+	}
+}
+
+// deliver delivers what is due to a receiver that takes hold to fail, places
+// requests at a time, until ctx ends. A failed job is due again after retry. It
+// gives the times at which jobs were sent.
+func (r *rig) deliver(ctx context.Context, places int, hold, retry time.Duration) (sent func() map[job.Key][]job.Instant) {
+	var mu sync.Mutex
+	all := map[job.Key][]job.Instant{}
+	var calls int
+	for range places {
+		go func() {
+			for job.Sleep(ctx, job.SystemClock(), 50*time.Millisecond) == nil {
+				_, _ = r.Carry(ctx, 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, ProbeLimit: places})
+				hints, _ := r.Pop(ctx, 0, 1, 0)
+				mu.Lock()
+				calls++
+				nonce := fmt.Sprint("deliver-", calls)
+				mu.Unlock()
+				claims, _ := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Hour})
+				for _, c := range claims {
+					outcome := c.Job.Before(c.Now)
+					if outcome == nil {
+						mu.Lock()
+						all[c.Job.Key] = append(all[c.Job.Key], c.Now)
+						mu.Unlock()
+						pass(hold)
+						outcome = &job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{
+							Number: c.Job.Attempts + 1, StartedAt: c.Now, Duration: hold, Status: 500,
+						}}
+					}
+					s := job.Settle(&c.Job, *outcome, func(int) (time.Duration, bool) { return retry, true })
+					if _, err := r.Settle(context.WithoutCancel(ctx), []job.Settlement{s}); err != nil {
+						r.Error(err)
+					}
+				}
+			}
+		}()
+	}
+	return func() map[job.Key][]job.Instant {
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(all)
 	}
 }
 

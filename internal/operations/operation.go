@@ -3,6 +3,7 @@ package operations
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -90,32 +91,88 @@ func (f *Filter) Empty() bool {
 }
 
 // query is the listing of the jobs that the operation may change.
-func (o *Operation) query() store.Query {
-	f := &o.Filter
+func (f *Filter) query() store.Query {
 	return store.Query{
 		Topic: f.Topic, States: f.States, BizKey: f.BizKey, Endpoint: f.Endpoint,
 		Reason: f.Reason, Labels: f.Labels, Priority: f.Priority, DueFrom: f.DueFrom, DueTo: f.DueTo,
 	}
 }
 
-// selects reports whether there is something to do with the job. What happened
+// listing is the query to walk by. Carriers and workers change the state and the
+// time of unfinished jobs meanwhile, so selects judges these by itself.
+func (o *Operation) listing() store.Query {
+	q := o.Filter.query()
+	if o.ofEnded() {
+		return q
+	}
+	q.States, q.DueFrom, q.DueTo = unfinished, 0, 0
+	return q
+}
+
+// ofEnded: the action is for jobs that have ended. They stay where they are
+// listed, so one pass meets all of them.
+func (o *Operation) ofEnded() bool { return o.Action == Replay }
+
+// selects reports whether there is something to do with the job: the filter
+// selected it when the operation began, and it was not done yet. What happened
 // to it after the operation began puts it out of reach: a job that is dead again
 // is not replayed again, and one that was run and failed waits for its retry.
 func (o *Operation) selects(j *job.Job, now job.Instant) bool {
-	q := o.query()
-	if j.CreatedAt > o.StartedAt || !q.Matches(j) {
+	before, q := o.before(j), o.Filter.query()
+	if j.CreatedAt > o.StartedAt || !q.Matches(&before) {
 		return false
 	}
 	switch o.Action {
 	case Cancel:
-		return !j.CancelRequested
+		return !j.State.Final() && !j.CancelRequested
 	case Replay:
 		return j.EndedAt <= o.StartedAt
 	}
-	if j.LastAttempt != nil && j.LastAttempt.StartedAt > o.StartedAt {
+	// A time that has passed is not set a second time: the job may have been
+	// attempted because of the first.
+	if j.State.Final() || j.State == job.Running || o.claimed(j) && o.when().Due(now) == now {
 		return false
 	}
 	return max(j.NextAt, now) != o.when().Due(now)
+}
+
+// claimed reports whether a worker took the job after the operation began. A
+// token is never less than the time of its claim.
+func (o *Operation) claimed(j *job.Job) bool {
+	return j.Token > uint64(o.StartedAt) || o.attempted(j)
+}
+
+// attempted reports whether the last attempt began after the operation did.
+func (o *Operation) attempted(j *job.Job) bool {
+	return j.LastAttempt != nil && j.LastAttempt.StartedAt > o.StartedAt
+}
+
+// before is the job with the state and the time that it had when the operation
+// began, as far as what it went through since tells. Whether it waited then or
+// was carried cannot be told: it counts as what the filter is for.
+func (o *Operation) before(j *job.Job) job.Job {
+	was, last := *j, j.LastAttempt
+	if j.State.Final() {
+		return was
+	}
+	was.State = j.Pending()
+	if last != nil && last.StartedAt.Add(last.Duration) > o.StartedAt { // it was due for this attempt then, or for one before
+		was.NextAt = last.StartedAt
+		if j.Attempts <= 1 || j.DueAt > o.StartedAt {
+			was.State, was.NextAt = job.Waiting, j.DueAt
+		}
+		if !o.attempted(j) {
+			was.State = job.Running
+		}
+		return was
+	}
+	switch {
+	case j.State == job.Running && !o.claimed(j):
+		was.State = job.Running
+	case (j.State == job.Ready || j.State == job.Running) && slices.Contains(o.Filter.States, job.Ready):
+		was.State = job.Ready
+	}
+	return was
 }
 
 // when is when Run and Reschedule make jobs due.

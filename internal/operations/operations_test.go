@@ -175,6 +175,87 @@ func TestCancelInFlight(t *testing.T) {
 	})
 }
 
+// Jobs that are sent while they are walked stand behind the cursor for a while.
+// None is left behind: after the operation, none is sent again.
+func TestCancelWhileJobsAreSent(t *testing.T) {
+	const places = 128
+	for name, f := range map[string]Filter{
+		"topic":   {Topic: "t"},
+		"waiting": {Topic: "t", States: []job.State{job.Waiting}},
+		"due":     {Topic: "t", DueTo: job.InstantOf(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(r *rig) {
+				n := r.node("a")
+				defer n.end()
+				keys := r.register("t", 2000)
+				later := r.register("u", 100, func(reg *store.Registration) { reg.Spec.When.Delay = 4 * time.Second })
+				ctx, stop := context.WithCancel(r.Context())
+				sent := r.deliver(ctx, places, 3*time.Second, 2*time.Second)
+				pass(time.Second)
+				o := n.create(Draft{Action: "cancel", Filter: f, Rate: ptr(500)})
+				o = n.await(o.ID)
+				want := map[bool]int64{false: 2000, true: 2000 - places}[name == "waiting"]
+				if o.Failed != 0 || o.Changed != want {
+					r.Errorf("%s, want %d", counts(o), want)
+				}
+				ended := o.EndedAt
+				pass(20 * time.Second)
+				stop()
+				pass(20 * time.Second) // workers end
+				for key, at := range sent() {
+					// What was running when the operation began did not wait.
+					meant := key.Topic == "t" && (name != "waiting" || at[0] > o.StartedAt)
+					if last := at[len(at)-1]; meant && last > ended {
+						r.Fatalf("%s was sent %v after the operation had ended", key, last.Sub(ended))
+					}
+				}
+				for _, key := range later {
+					if len(sent()[key]) == 0 {
+						r.Fatalf("%s, which was not meant, was not sent", key)
+					}
+				}
+				if diff := cmp.Diff(map[job.State]int64{job.Cancelled: int64(len(keys))}, r.states("t")); diff != "" && name != "waiting" {
+					r.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// Nor does a reschedule leave a job behind, unless it is in flight when the
+// operation begins or ends.
+func TestRescheduleWhileJobsAreSent(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		n := r.node("a")
+		defer n.end()
+		keys := r.register("t", 2000)
+		ctx, stop := context.WithCancel(r.Context())
+		r.deliver(ctx, 128, 3*time.Second, 2*time.Second)
+		pass(time.Second)
+		o := n.create(Draft{Action: "reschedule", Filter: Filter{Topic: "t"}, Delay: ptr(time.Hour)})
+		o = n.await(o.ID)
+		left := 0
+		for _, key := range keys {
+			j, err := r.Get(r.Context(), key)
+			switch {
+			case err != nil:
+				r.Error(err)
+			case j.NextAt == o.To:
+			case j.State == job.Running || j.LastAttempt.StartedAt < o.StartedAt: // now, or when it began
+				left++
+			default:
+				r.Errorf("%s is %v, due at %d, want %d", key, j.State, j.NextAt, o.To)
+			}
+		}
+		stop()
+		pass(20 * time.Second)
+		if o.Failed > 0 || left > 2*128 {
+			r.Errorf("%s, %d left", counts(o), left)
+		}
+	})
+}
+
 func TestStopAndResume(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node("a"), r.node("b")

@@ -41,7 +41,7 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 		}
 	}
 	until := m.clock.Now().Add(previewTime)
-	q := o.query()
+	q := o.listing()
 	q.Limit = previewPage
 	for {
 		page, err := m.store.List(ctx, q)

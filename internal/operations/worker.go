@@ -30,6 +30,9 @@ var (
 	errPassedOver = errors.New("the job is not meant any more")
 )
 
+// unknown is a number of jobs.
+const unknown = -1
+
 // worker works on one operation. Its run alone writes the document; changes of
 // jobs run beside it and count under the lock.
 type worker struct {
@@ -38,6 +41,9 @@ type worker struct {
 	saved   time.Time
 	pace    *rate.Limiter
 	ahead   time.Duration // of the store's clock before the node's
+	// before is how many jobs were changed when this pass began; not known of a
+	// pass that another worker began.
+	before int64
 
 	mu sync.Mutex
 	op Operation
@@ -45,7 +51,7 @@ type worker struct {
 
 func newWorker(m *Manager, o Operation, version uint64) *worker {
 	now, full := m.clock.Now(), max(1, o.Rate/burst)
-	w := &worker{m: m, op: o, version: version, saved: now, pace: rate.NewLimiter(rate.Limit(o.Rate), full)}
+	w := &worker{m: m, op: o, version: version, saved: now, pace: rate.NewLimiter(rate.Limit(o.Rate), full), before: unknown}
 	w.pace.ReserveN(now, full) // nothing is due to it yet
 	return w
 }
@@ -111,7 +117,7 @@ func away(err error) bool {
 
 // page works on the jobs of one page. The cursor moves on when all are done.
 func (w *worker) page(ctx context.Context) error {
-	q := w.op.query()
+	q := w.op.listing()
 	q.Limit, q.Cursor = min(max(w.op.Rate, leastPage), maxPage), w.op.Cursor
 	var page store.Page
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
@@ -133,10 +139,26 @@ func (w *worker) page(ctx context.Context) error {
 		return err
 	}
 	w.op.Cursor = page.Next
-	if page.Next == "" {
+	if page.Next == "" && !w.passAgain() {
 		return errDone
 	}
 	return w.saveIfDue(ctx)
+}
+
+// passAgain begins another pass, unless this one changed nothing: a job that is
+// carried, claimed or put off while the listing is walked may move to a place
+// behind the cursor. Each job is changed once, so the passes come to an end. Jobs
+// that could not be changed have another turn.
+func (w *worker) passAgain() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.op.ofEnded() || w.op.Changed == w.before {
+		return false
+	}
+	w.before = w.op.Changed
+	w.op.Matched -= w.op.Failed
+	w.op.Failed, w.op.Errors = 0, nil
+	return true
 }
 
 // next changes a job when its turn has come.

@@ -201,6 +201,37 @@ var listCases = []testCase{
 			equal(f, "times that "+key.String()+" was listed", seen[key], 1)
 		}
 	}},
+	{name: "list/another pass meets what moved, and tells that it did", options: Options{Shards: 2}, run: func(f *fixture) {
+		regs := make([]store.Registration, 60)
+		for i := range regs {
+			regs[i] = reg(fmt.Sprintf("t%d", i%2), fmt.Sprintf("job-%02d", i))
+		}
+		f.register(store.Created, regs...)
+		q := store.Query{Limit: 10}
+		page, err := f.List(f.ctx, q)
+		f.noError("List", err)
+		began := f.now()
+		f.waitPast(began)
+		for i, c := range f.take() {
+			if i%2 == 0 {
+				f.settle(store.Applied, failed(c, after(long)))
+			}
+		}
+		for q.Cursor = page.Next; q.Cursor != ""; q.Cursor = page.Next {
+			page, err = f.List(f.ctx, q)
+			f.noError("List", err)
+		}
+		all := f.list(store.Query{Limit: 10})
+		f.once(all, len(regs))
+		for _, j := range all {
+			switch {
+			case j.State == job.Running && j.Token > uint64(began):
+			case j.State == job.Retrying && j.Token > uint64(began) && j.LastAttempt != nil && j.LastAttempt.StartedAt > began:
+			default:
+				f.Errorf("%s is %v, token %d, last attempt %+v, claimed after %d", j.Key, j.State, j.Token, j.LastAttempt, began)
+			}
+		}
+	}},
 	{name: "list/jobs of a biz_key that change state are listed once", options: Options{Retention: long}, run: func(f *fixture) {
 		for i := range 20 {
 			f.add(reg("t", fmt.Sprintf("job-%02d", i), biz("b"), delay(long)))
