@@ -20,6 +20,7 @@ var outcomeNames = map[store.RegisterOutcome]string{
 	store.InFlight:      "in_flight",
 	store.TopicFull:     "topic_full",
 	store.TopicDraining: "topic_draining",
+	store.StoreFull:     outcomeUnavailable,
 }
 
 // The outcomes of registrations of which the store says nothing.

@@ -167,8 +167,13 @@ func (s *Server) store(ctx context.Context, regs []store.Registration) ([]store.
 		s.metrics.countRegistrations(outcomeUnavailable, len(regs))
 		return nil, err
 	}
+	full := false
 	for i := range registered {
 		s.metrics.countRegistrations(outcomeNames[registered[i].Outcome], 1)
+		full = full || registered[i].Outcome == store.StoreFull
+	}
+	if full { // the client repeats them all
+		return nil, store.ErrFull
 	}
 	return registered, nil
 }

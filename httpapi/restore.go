@@ -115,6 +115,7 @@ type runView struct {
 	Checked   int64   `json:"checked"`
 	Restored  int64   `json:"restored"`
 	Skipped   int64   `json:"skipped"`
+	NoRoom    int64   `json:"no_room"`
 	Conflicts int64   `json:"conflicts"`
 	Repaired  int64   `json:"repaired"`
 
@@ -136,7 +137,7 @@ func viewRun(r *store.RestoreRun) runView {
 	return runView{
 		State: string(r.State), Topic: orNull(&r.Options.Topic), Expired: !r.Options.NotOverdue,
 		StartedAt: instant(r.StartedAt), EndedAt: instant(r.EndedAt),
-		Checked: r.Checked, Restored: r.Restored, Skipped: r.Skipped, Conflicts: r.Conflicts, Repaired: r.Repaired,
+		Checked: r.Checked, Restored: r.Restored, Skipped: r.Skipped, NoRoom: r.NoRoom, Conflicts: r.Conflicts, Repaired: r.Repaired,
 		Unreadable: r.Unreadable, UnreadableJobs: append([]string{}, r.UnreadableJobs...),
 	}
 }

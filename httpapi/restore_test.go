@@ -53,7 +53,7 @@ func TestRestore(t *testing.T) {
 	a := newAPI(t)
 	run := map[string]any{
 		"state": "waiting", "topic": "t", "expired": false, "started_at": "2026-01-01T09:00:00.000Z", "ended_at": nil,
-		"checked": 0.0, "restored": 0.0, "skipped": 0.0, "conflicts": 0.0, "repaired": 0.0, "unreadable": 0.0, "unreadable_jobs": []any{},
+		"checked": 0.0, "restored": 0.0, "skipped": 0.0, "no_room": 0.0, "conflicts": 0.0, "repaired": 0.0, "unreadable": 0.0, "unreadable_jobs": []any{},
 	}
 	if diff := cmp.Diff(run, a.want(202, "POST", "/v1/restore", `{"topic":"t","expired":false}`)); diff != "" {
 		t.Error(diff)

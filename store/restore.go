@@ -108,6 +108,9 @@ type RestoreReport struct {
 	Checked  int64 `json:"checked"`  // jobs of the journal and of the store that were compared
 	Restored int64 `json:"restored"` // the store lacked them, and has them again
 	Skipped  int64 `json:"skipped"`  // the store lacks them; they were left out because they are overdue
+	// NoRoom are jobs that the store lacks and is too full for. They stay in the
+	// journal, and the next run tries again.
+	NoRoom int64 `json:"no_room"`
 	// Conflicts are jobs that the store and the journal had differently, and
 	// Repaired those of them that were made equal.
 	Conflicts int64 `json:"conflicts"`

@@ -29,6 +29,9 @@ var (
 	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
 	// again later is right. Wraps the cause.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrFull: the store has no room for more jobs; it goes on with those that it
+	// has. It is an ErrUnavailable, too.
+	ErrFull = fmt.Errorf("%w: it has no room for more jobs", ErrUnavailable)
 	// ErrDegraded: the store can serve, but something of it is missing, which the
 	// error tells.
 	ErrDegraded = errors.New("store degraded")
@@ -62,7 +65,8 @@ type Store interface {
 // Registrar takes jobs in and changes them.
 type Registrar interface {
 	// Register registers each of regs; results stand in the same order. An
-	// error means that nothing is known of any of them.
+	// error means that nothing is known of any of them. A store that is full says
+	// so in outcomes, since what it refused is known not to be there.
 	Register(ctx context.Context, regs []Registration) ([]Registered, error)
 	// Update reads the job, lets change alter it, and stores it if nobody else
 	// changed it meanwhile; otherwise it starts over, a bounded number of times
@@ -73,7 +77,8 @@ type Registrar interface {
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	// Restore puts jobs back as they stand, whatever their state, unless their
 	// key exists with something else than RestoredJob.Over; running and ready ones
-	// come back as Pending. It returns how many it put back.
+	// come back as Pending. It returns how many it put back. A store that has no
+	// room for a key that it lacks fails with ErrFull.
 	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
 }
 
@@ -160,16 +165,20 @@ const (
 	InFlight                             // Replace met an attempt in flight: refused
 	TopicFull                            // the topic holds as many unfinished jobs as it may: refused
 	TopicDraining                        // the topic takes no jobs in: refused
+	StoreFull                            // the store has no room for it: refused
 )
 
 // Held reports whether an earlier registration holds the key.
 func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
 
-// Refused reports whether the topic takes no more jobs, whatever their keys.
-func (o RegisterOutcome) Refused() bool { return o == TopicFull || o == TopicDraining }
+// Refused reports whether the topic, or the store, takes no more jobs, whatever
+// their keys.
+func (o RegisterOutcome) Refused() bool {
+	return o == TopicFull || o == TopicDraining || o == StoreFull
+}
 
 // Registered is the answer to one registration: Job is the new job, or the
-// one that holds the key; with TopicFull and TopicDraining it is empty.
+// one that holds the key; when it was refused, it is empty.
 type Registered struct {
 	Outcome RegisterOutcome
 	Job     job.Job

@@ -190,6 +190,8 @@ func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
 	for i := range registered {
 		switch registered[i].Outcome {
 		case store.Created, store.Same, store.Kept:
+		case store.StoreFull:
+			return fmt.Errorf("register webhooks of alerts: %w", store.ErrFull)
 		default: // they are kept, and tried again
 			return fmt.Errorf("the topic %s takes no webhook in", Topic)
 		}

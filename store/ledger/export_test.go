@@ -90,3 +90,6 @@ func (s *Store) Restored(t testing.TB) float64 {
 
 // Unchecked lets claims go unchecked from now on.
 func (s *Store) Unchecked() { s.check.notBefore.Store(math.MaxInt64) }
+
+// MayForget reports whether the store may forget what has ended.
+func (s *Store) MayForget() bool { return s.mayForget() }

@@ -17,6 +17,7 @@ type metrics struct {
 
 	restored, conflicts, repaired     prometheus.Counter
 	unreadable, lastPass, passSeconds prometheus.Gauge
+	noRoom                            prometheus.Gauge
 }
 
 func newMetrics() *metrics {
@@ -31,6 +32,8 @@ func newMetrics() *metrics {
 		repaired: counter("duehook_restore_repaired_total", "Jobs of these that it made equal."),
 		unreadable: gauge("duehook_restore_unreadable_jobs",
 			"Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs."),
+		noRoom: gauge("duehook_restore_no_room_jobs",
+			"Jobs of the journal that the store lacked and had no room for when this node last completed a comparison of all jobs."),
 		lastPass: gauge("duehook_restore_last_pass_timestamp_seconds",
 			"When this node last completed a comparison of all jobs; 0 on nodes that do not sweep."),
 		passSeconds: gauge("duehook_restore_pass_seconds", "How long that took, with its pauses."),
@@ -53,7 +56,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.down, m.waiting, m.accepted, m.dropped,
-		m.restored, m.conflicts, m.repaired, m.unreadable, m.lastPass, m.passSeconds,
+		m.restored, m.conflicts, m.repaired, m.unreadable, m.noRoom, m.lastPass, m.passSeconds,
 	} {
 		errs = append(errs, r.Register(c))
 	}

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -68,15 +70,27 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 			conflicts++
 		}
 	}
+	back = p.withRoom(back)
 	done, err := s.putForward(ctx, back)
 	p.bad.add(done.bad...)
-	p.add(store.RestoreReport{Restored: done.restored, Conflicts: conflicts, Repaired: done.repaired})
+	p.add(store.RestoreReport{Restored: done.restored, Conflicts: conflicts, Repaired: done.repaired, NoRoom: done.noRoom})
 	if err != nil {
 		return err
 	}
 	n, err := s.catchUp(ctx, c, ahead)
 	p.add(store.RestoreReport{Repaired: n})
 	return err
+}
+
+// withRoom leaves out what the store lacks, once it has had no room for some: the
+// next comparison tries again.
+func (p *progressReport) withRoom(found []finding) []finding {
+	if p.noRoom.Load() == 0 {
+		return found
+	}
+	there := slices.DeleteFunc(found, func(f finding) bool { return f.difference == MissingInStore })
+	p.noRoom.Add(int64(len(found) - len(there)))
+	return there
 }
 
 // putsForward reports whether the store is to have what the journal has. Of a
@@ -95,6 +109,7 @@ func (f *finding) putsForward() bool {
 type forwarded struct {
 	restored int64 // jobs that the store lacked
 	repaired int64 // those that it had differently
+	noRoom   int64 // those that it lacks and is too full for
 	bad      []unreadable
 }
 
@@ -127,7 +142,11 @@ func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded
 			missing = append(missing, *r)
 		}
 	}
-	if done.restored, err = s.restoreSpread(ctx, missing); err != nil {
+	done.restored, err = s.restoreSpread(ctx, missing)
+	if errors.Is(err, store.ErrFull) {
+		done.noRoom, err = int64(len(missing))-done.restored, nil
+	}
+	if err != nil {
 		return done, err
 	}
 	done.repaired, err = s.restoreSpread(ctx, other)

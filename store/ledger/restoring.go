@@ -88,6 +88,9 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 			return job.Job{}, false, err
 		}
 		s.metrics.add(store.RestoreReport{Restored: done.restored, Conflicts: done.repaired, Repaired: done.repaired})
+		if done.noRoom > 0 {
+			return job.Job{}, false, store.ErrFull
+		}
 	}
 	j, err := s.inner.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) && len(done.bad) > 0 {

@@ -55,6 +55,7 @@ type sweeper struct {
 	broken   bool   // the last turn failed
 	mark     string // what the store's shards should have
 	lost     bool   // the store may have lost something, and that is not all back
+	full     bool   // the store had no room for all that it lacks
 	next     time.Time
 	pass     *pass // under way, or nil
 	finished *pass // to be written down
@@ -150,7 +151,7 @@ func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
 	if errors.Is(err, errTurnLost) {
 		return false, nil
 	}
-	w.mark, w.lost, w.next = d.state.Mark, false, time.Time{}
+	w.mark, w.lost, w.full, w.next = d.state.Mark, false, d.state.Sweep.NoRoom > 0, time.Time{}
 	return true, err
 }
 
@@ -219,9 +220,23 @@ func (w *sweeper) reap() {
 		return
 	}
 	w.s.setSwept(p.began)
-	// What moved between the looks is not left to the next sweep.
+	// What moved between the looks is not left to the next sweep. What there was
+	// no room for is: there is none sooner for asking.
 	w.lost = p.moving.Load() > 0
+	w.noticeFull(p.noRoom.Load())
 	w.next = p.ended.Add(w.o.Every)
+}
+
+// noticeFull tells, once, that jobs wait for room in the store.
+func (w *sweeper) noticeFull(jobs int64) {
+	was := w.full
+	w.full = jobs > 0
+	switch {
+	case w.full && !was:
+		w.s.o.Logger.Warn("the store is too full for all jobs that it lacks; they wait in the journal until there is room", "jobs", jobs)
+	case was && !w.full:
+		w.s.o.Logger.Info("the store has room again for the jobs that it lacked")
+	}
 }
 
 // cancel ends the pass under way without an outcome.
@@ -239,7 +254,7 @@ func (w *sweeper) stop() { w.cancel() }
 // again, on a later state.
 func (w *sweeper) report(state *sweepState) {
 	state.Beat++
-	state.Lost = w.lost
+	state.Lost = w.lost || w.full
 	if !w.lost {
 		state.Mark = w.mark
 	}
@@ -293,8 +308,9 @@ func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
 
 // progressReport is a report that grows.
 type progressReport struct {
-	checked, restored, skipped, conflicts, repaired atomic.Int64
-	metrics                                         *metrics
+	checked, restored, skipped, noRoom, conflicts, repaired atomic.Int64
+
+	metrics *metrics
 	// moving are jobs that could not be put right yet, because they changed.
 	moving atomic.Int64
 	bad    unreadables
@@ -304,6 +320,7 @@ func (p *progressReport) add(r store.RestoreReport) {
 	p.checked.Add(r.Checked)
 	p.restored.Add(r.Restored)
 	p.skipped.Add(r.Skipped)
+	p.noRoom.Add(r.NoRoom)
 	p.conflicts.Add(r.Conflicts)
 	p.repaired.Add(r.Repaired)
 	p.metrics.add(r)
@@ -312,7 +329,7 @@ func (p *progressReport) add(r store.RestoreReport) {
 func (p *progressReport) report() store.RestoreReport {
 	r := store.RestoreReport{
 		Checked: p.checked.Load(), Restored: p.restored.Load(), Skipped: p.skipped.Load(),
-		Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
+		NoRoom: p.noRoom.Load(), Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
 	}
 	bad := p.bad.all()
 	r.Unreadable = int64(len(bad))

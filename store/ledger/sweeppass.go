@@ -140,6 +140,7 @@ func (p *pass) log() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
 		p.metrics.passSeconds.Set(took.Seconds())
 		p.metrics.unreadable.Set(float64(len(p.bad.all())))
+		p.metrics.noRoom.Set(float64(p.noRoom.Load()))
 	}
 	p.s.reportUnreadable(p.bad.all())
 	r := p.report()
@@ -151,7 +152,7 @@ func (p *pass) log() {
 		text = "jobs that the store lacked were put back from the journal"
 	}
 	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
-		"conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)
+		"no_room", r.NoRoom, "conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)
 }
 
 // sweepTries bounds how often writing down progress is tried when others do, too.

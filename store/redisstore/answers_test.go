@@ -47,12 +47,12 @@ func TestWrongAnswers(t *testing.T) {
 		{"Register", script(registerScript), list(now, nothing, text("")), "register answered <nil> for a job", nil},
 		{"Register", script(registerScript), list(now, list(nothing), text("")), "1 values for a record", nil},
 		{"Register", script(readScript), list(now), "0 values for a record", nil},
-		{"Register", script(updateScript), text("yes"), "yes", nil},
+		{"Register", script(takeScript), text("yes"), "yes", nil},
 
 		{"Update", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
 		{"Update", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
 		{"Update", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
-		{"Restore", script(updateScript), nothing, "nil", store.ErrUnavailable},
+		{"Restore", script(takeScript), nothing, "nil", store.ErrUnavailable},
 
 		{"Get", named("hmget"), list(nothing, nothing), "", store.ErrNotFound},
 		{"Get", named("hmget"), list(nothing), "1 values for a record", nil},

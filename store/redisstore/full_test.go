@@ -34,9 +34,7 @@ func TestFullRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if _, err := s.Register(ctx, []store.Registration{aJob("new")}); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("registering: %v", err)
-	}
+	outcomes(t, s, []store.Registration{aJob("new"), aJob("newer")}, store.StoreFull, store.StoreFull)
 	carry := func() int {
 		t.Helper()
 		r, err := s.Carry(ctx, 0, o)
@@ -81,5 +79,89 @@ func TestFullRedis(t *testing.T) {
 	}
 	if _, err := s.Purge(ctx, 10); err != nil {
 		t.Error("purging:", err)
+	}
+}
+
+// outcomes registers jobs and checks what becomes of each.
+func outcomes(t *testing.T, s *Store, regs []store.Registration, want ...store.RegisterOutcome) {
+	t.Helper()
+	registered, err := s.Register(t.Context(), regs)
+	if err != nil {
+		t.Fatal("registering:", err)
+	}
+	for i := range registered {
+		if got := registered[i].Outcome; got != want[i] {
+			t.Errorf("registering %s: outcome %v, want %v", regs[i].Key, got, want[i])
+		}
+	}
+}
+
+// fullRedis is a store that holds what fill registers, and then takes no more.
+func fullRedis(t *testing.T, fill func(s *Store)) *Store {
+	t.Helper()
+	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
+	s, err := Open(t.Context(), Options{URL: server.URL(), Retention: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	fill(s)
+	if err := s.db.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestFullRedisKnowsWhatItHas: what a full Redis refuses is not there, whatever
+// has the key otherwise, and what is there it does not refuse. An earlier try of
+// the client library may have taken a job in and lost its reply.
+func TestFullRedisKnowsWhatItHas(t *testing.T) {
+	there, ended := aJob("there"), aJob("ended")
+	s := fullRedis(t, func(s *Store) {
+		outcomes(t, s, []store.Registration{there, ended}, store.Created, store.Created)
+		_, err := s.Update(t.Context(), ended.Key, func(j *job.Job, now job.Instant) error {
+			_, err := j.Cancel(now)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	outcomes(t, s, []store.Registration{there}, store.Created) // the same call, sent again
+	again := aJob("there")
+	again.Spec = there.Spec
+	other := aJob("there")
+	other.Spec.Body = []byte("other")
+	outcomes(t, s, []store.Registration{again, aJob("new")}, store.Same, store.StoreFull)
+	outcomes(t, s, []store.Registration{other}, store.Exists)
+	replacing := other
+	replacing.OnConflict = store.Replace
+	outcomes(t, s, []store.Registration{replacing}, store.StoreFull)
+	outcomes(t, s, []store.Registration{aJob("ended")}, store.StoreFull)
+	if _, err := s.Get(t.Context(), job.Key{Topic: "t", ID: "new"}); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("what was refused: %v", err)
+	}
+	if j, err := s.Get(t.Context(), ended.Key); err != nil || j.UID != ended.UID {
+		t.Errorf("the job whose place another would have taken: %+v, %v", j, err)
+	}
+}
+
+// TestFullRedisRestores: a full Redis gets no job back that it lacks, and is put
+// right in those that it has.
+func TestFullRedisRestores(t *testing.T) {
+	there, lost := aJob("there"), aJob("lost")
+	s := fullRedis(t, func(s *Store) { outcomes(t, s, []store.Registration{there}, store.Created) })
+	missing := store.RestoredJob{Job: lost.Job(1)}
+	if n, err := s.Restore(t.Context(), []store.RestoredJob{missing}); n != 0 || !errors.Is(err, store.ErrFull) {
+		t.Errorf("putting back what is missing: %d, %v", n, err)
+	}
+	j, err := s.Get(t.Context(), there.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	standing := store.StandingOf(&j)
+	j.State, j.Version, j.EndedAt = job.Delivered, j.Version+1, j.CreatedAt
+	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j, Over: &standing}}); n != 1 || err != nil {
+		t.Errorf("putting right what is there: %d, %v", n, err)
 	}
 }

@@ -44,10 +44,10 @@ func TestReplacingWhatChanges(t *testing.T) {
 		want   error
 	}{
 		{"it changes before it is read", readScript, change, once, nil},
-		{"it changes before it is replaced", updateScript, change, once, nil},
+		{"it changes before it is replaced", takeScript, change, once, nil},
 		{"it is forgotten before it is read", readScript, forget, once, nil},
-		{"it is forgotten before it is replaced", updateScript, forget, once, nil},
-		{"it changes all the time", updateScript, change, always, store.ErrConflict},
+		{"it is forgotten before it is replaced", takeScript, forget, once, nil},
+		{"it changes all the time", takeScript, change, always, store.ErrConflict},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -92,7 +92,7 @@ func TestBrokenOffBatch(t *testing.T) {
 	failing := func(script *redis.Script) {
 		l.tell(func(cmd []string) string {
 			if runs(cmd, script) && slices.Contains(cmd, sc.s.shards[1].lanes) {
-				return refusal("OOM command not allowed when used memory > 'maxmemory'.")
+				return refusal("BUSY Redis is busy running a script.")
 			}
 			return truth
 		})

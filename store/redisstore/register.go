@@ -122,6 +122,9 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 	}
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics, sh.ranks}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
+	if refuses(err) {
+		return s.refused(ctx, sh, batch, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -214,8 +217,10 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}
-		written, err := s.put(ctx, s.commit, sh, old, fresh)
+		written, err := s.put(ctx, putting{run: s.commit, script: takeScript, obey: true}, sh, old, fresh)
 		switch {
+		case refuses(err):
+			return s.refusedOver(ctx, sh, reg, w, err)
 		case err != nil:
 			return store.Registered{}, err
 		case written == full:

@@ -58,8 +58,11 @@ func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, 
 	marked := markScript.Eval(ctx, pipe, []string{mark})
 	confirmed := pipe.Do(ctx, "wait", c.replicas, c.wait.Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
-	if err := cmp.Or(cmd.Err(), marked.Err(), confirmed.Err()); err != nil {
+	if err := cmd.Err(); err != nil {
 		return nil, err
+	}
+	if err := cmp.Or(marked.Err(), confirmed.Err()); err != nil {
+		return nil, &unconfirmedError{err}
 	}
 	n, err := confirmed.Int()
 	if err != nil {
@@ -70,6 +73,12 @@ func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, 
 	}
 	return cmd, nil
 }
+
+// unconfirmedError is why it is not known whether replicas have what a script
+// did. It hides its cause, which says nothing about the script.
+type unconfirmedError struct{ cause error }
+
+func (e *unconfirmedError) Error() string { return "wait for replicas: " + e.cause.Error() }
 
 // run runs a script.
 func (s *Store) run(ctx context.Context, _ *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {

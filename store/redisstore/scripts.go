@@ -73,6 +73,7 @@ var (
 	registerScript = script(batchLua+limitsLua+registerLua, refusedWhenFull)
 	readScript     = script(readLua, readOnly)
 	updateScript   = script(limitsLua+updateLua, runsWhenFull)
+	takeScript     = script(limitsLua+updateLua, refusedWhenFull) // the same for jobs that it does not have yet
 	carryScript    = script(limitsLua+priorityLua+carryLua, runsWhenFull)
 	claimScript    = script(batchLua+limitsLua+claimLua, runsWhenFull)
 	settleScript   = script(batchLua+settleLua, runsWhenFull)

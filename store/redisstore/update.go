@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 
@@ -43,7 +44,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		fresh.Version++
 		fresh.mark = newMark()
-		written, err := s.put(ctx, s.commit, sh, old, fresh)
+		written, err := s.put(ctx, putting{run: s.commit, script: updateScript, obey: true}, sh, old, fresh)
 		switch {
 		case err != nil:
 			return job.Job{}, err
@@ -87,14 +88,16 @@ const (
 
 type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error)
 
-// put stores fresh in the place of old, or of nothing when old is nil, if that
-// still stands there and the topic's limits allow it.
-func (s *Store) put(ctx context.Context, run runner, sh *shard, old, fresh *record) (written, error) {
-	return s.putBy(ctx, run, true, sh, old, fresh)
+// putting says how a record is put.
+type putting struct {
+	run    runner
+	script *redis.Script // updateScript, or takeScript if a full Redis is to refuse it
+	obey   bool          // the topic's limits count
 }
 
-// putBy is put; obey says whether the limits count.
-func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old, fresh *record) (written, error) {
+// put stores fresh in the place of old, or of nothing when old is nil, if that
+// still stands there.
+func (s *Store) put(ctx context.Context, p putting, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
 	newDead := store.DeadName(fresh.Lane(), fresh.Reason)
@@ -118,9 +121,9 @@ func (s *Store) putBy(ctx context.Context, run runner, obey bool, sh *shard, old
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,
 		uid, version, encoded.registration, encoded.progress, int(fresh.State), fresh.placeMillis(),
-		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead, obey,
+		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead, p.obey,
 	}
-	cmd, err := run(ctx, sh, updateScript, keys, args)
+	cmd, err := p.run(ctx, sh, p.script, keys, args)
 	if err != nil {
 		return outrun, err
 	}
@@ -154,7 +157,14 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 			return restored, err
 		}
 		// Nobody is told of it: what a failover loses is found missing again.
-		written, err := s.putBy(ctx, s.run, false, sh, old, fresh)
+		p := putting{run: s.run, script: updateScript}
+		if old == nil {
+			p.script = takeScript
+		}
+		written, err := s.put(ctx, p, sh, old, fresh)
+		if redis.HasErrorPrefix(err, outOfMemory) {
+			return restored, fmt.Errorf("%w: %w", store.ErrFull, err)
+		}
 		if err != nil {
 			return restored, err
 		}

@@ -1,0 +1,111 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// limited is a node on a Redis of its own, whose memory limit sets.
+func limited(t *testing.T, b *backend) (r *rig, client *goredis.Client, limit func(bytes int64)) {
+	t.Helper()
+	redis := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
+	client = redisClient(t, redis)
+	return node(t, b, redis.URL(), newName(), b.fresh(t), quick), client, func(bytes int64) {
+		t.Helper()
+		noError(t, "CONFIG SET maxmemory", client.ConfigSet(t.Context(), "maxmemory", fmt.Sprint(bytes)).Err())
+	}
+}
+
+// heavy is a registration that takes some memory.
+func heavy(id string) store.Registration {
+	g := reg(id, 100*time.Hour)
+	g.UID = fmt.Sprintf("01%024d", rand.Uint64())
+	g.Spec.Body = make([]byte, 4<<10)
+	return g
+}
+
+const openMessages = "SELECT id FROM message WHERE done_at IS NULL ORDER BY id"
+
+// What a full Redis refuses leaves nothing in the journal that a sweep would put
+// back later, and takes nothing from what was there.
+func TestFullRedisRefuses(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			r, client, limit := limited(t, b)
+			r.add(heavy("a"))
+			r.add(reg("dead", 0))
+			r.run(job.OutcomeFailed, -1)
+			r.add(heavy("ended"))
+			r.update("ended", cancel)
+			want := r.all()
+			limit(1)
+			for _, g := range []store.Registration{heavy("b"), heavy("c"), heavy("dead"), heavy("ended")} {
+				r.register(store.StoreFull, g)
+			}
+			replacing := heavy("a")
+			replacing.OnConflict, replacing.Spec.URL = store.Replace, "http://a.example/other"
+			r.register(store.StoreFull, replacing)
+			equal(t, "open messages", r.query(openMessages), []string{"a", "dead"})
+			limit(0)
+			report, err := r.SweepOnce(t.Context())
+			noError(t, "SweepOnce", err)
+			equal(t, "restored", report.Restored, int64(0))
+			equal(t, "jobs", r.all(), want)
+			r.agree()
+
+			// After all has been lost, what was acknowledged comes back, and no more.
+			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
+			_, err = r.SweepOnce(t.Context())
+			noError(t, "SweepOnce", err)
+			equal(t, "unfinished", r.unfinished(), 1)
+			if _, err := r.Get(t.Context(), key("b")); !errors.Is(err, store.ErrNotFound) {
+				t.Errorf("what was refused: %v", err)
+			}
+			equal(t, "the dead letter", r.get("dead").State, job.Dead)
+		})
+	}
+}
+
+// What was acknowledged and lost waits in the journal for room in the store,
+// which goes on forgetting what has ended so that there is some.
+func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			r, client, limit := limited(t, b)
+			const jobs = 40
+			for n := range jobs {
+				r.add(heavy(fmt.Sprint(n)))
+			}
+			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
+			limit(1)
+			report, err := r.SweepOnce(t.Context())
+			noError(t, "SweepOnce", err)
+			equal(t, "report", report, store.RestoreReport{Checked: jobs, NoRoom: jobs})
+			equal(t, "jobs in the store", len(r.all()), 0)
+			if _, _, err := r.RestoreJob(t.Context(), key("1")); !errors.Is(err, store.ErrFull) {
+				t.Errorf("RestoreJob: %v", err)
+			}
+			equal(t, "that the store may forget", r.MayForget(), true)
+
+			r.sweeping()
+			testenv.Eventually(t, outageLimit, func() bool { return r.status().Sweep.NoRoom == jobs }, "the sweep tells of it")
+			equal(t, "lost", r.status().Lost, true)
+			limit(0)
+			testenv.Eventually(t, outageLimit, func() bool { return r.unfinished() == jobs }, "the jobs are back")
+			testenv.Eventually(t, outageLimit, func() bool { s := r.status(); return !s.Lost && s.Sweep.NoRoom == 0 }, "nothing is missing")
+		})
+	}
+}

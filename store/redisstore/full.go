@@ -1,0 +1,76 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/store"
+)
+
+const outOfMemory = "OOM" // how a full Redis begins what it says
+
+// refuses reports whether Redis refused to run a script that writes: it is out
+// of memory, cannot write its file, or lacks replicas that it must have.
+func refuses(err error) bool {
+	for _, prefix := range []string{outOfMemory, "MISCONF", "NOREPLICAS"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// refused gives the verdicts on jobs that Redis refused with cause. The client
+// library may have sent them before and lost the reply, so it is looked what is
+// there.
+func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause error) error {
+	pipe := s.db.Pipeline()
+	var there []*redis.BoolCmd
+	for _, a := range batch {
+		for i := range a.jobs {
+			key := a.jobs[i].key
+			there = append(there, pipe.HExists(ctx, sh.page(key), key.String()))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return s.wrap(err)
+	}
+	for _, a := range batch {
+		a.verdicts = make([]verdict, len(a.jobs))
+		for i := range a.jobs {
+			v := &a.verdicts[i]
+			if !there[i].Val() {
+				v.refused, v.outcome = true, store.StoreFull
+				continue
+			}
+			if s.confirm != nil {
+				return cause // whether replicas have it, too, is not known
+			}
+			var err error
+			v.by, _, err = s.read(ctx, sh, a.jobs[i].key)
+			if errors.Is(err, store.ErrNotFound) { // it has just been forgotten
+				v.refused, v.outcome, err = true, store.StoreFull, nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		there = there[len(a.jobs):]
+	}
+	return nil
+}
+
+// refusedOver is what becomes of a registration that Redis refused with cause,
+// in the place of the record w.
+func (s *Store) refusedOver(ctx context.Context, sh *shard, reg store.Registration, w raw, cause error) (store.Registered, error) {
+	current, _, err := s.read(ctx, sh, reg.Key)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return store.Registered{}, err
+	case current != w: // an earlier try may have put it there
+		return store.Registered{}, cause
+	}
+	return store.Registered{Outcome: store.StoreFull}, nil
+}
