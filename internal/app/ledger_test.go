@@ -1,13 +1,56 @@
 package app
 
 import (
+	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/duehook/duehook/internal/testenv"
 )
+
+// schema makes a schema and gives its URL: each namespace has a journal of its own.
+func schema(t *testing.T, server *testenv.SQLServer, name string) string {
+	t.Helper()
+	url := server.URL("postgres")
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE SCHEMA IF NOT EXISTS "+name); err != nil {
+		t.Fatal(err)
+	}
+	return url + "&search_path=" + name + "&application_name=" + name
+}
+
+// TestOneNamespaceForALedger: a second namespace on a journal is told what to do,
+// instead of having all jobs delivered twice.
+func TestOneNamespaceForALedger(t *testing.T) {
+	server, err := testenv.StartPostgres(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
+	redis := testenv.StartRedis(t)
+	args := func(namespace, journal string) []string {
+		return []string{"--addr=127.0.0.1:0", "--redis-url", redis.URL(), "--namespace", namespace, "--ledger-url", schema(t, server, journal)}
+	}
+	shop := start(t, load(t, args("shop", "one")...))
+	err = Run(t.Context(), Options{Config: load(t, args("mail", "one")...), Logger: slog.New(slog.DiscardHandler)})
+	const want = `it keeps the jobs of "shop", not of "mail"; give each namespace a schema or database of its own (--ledger-url)`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("a second namespace: %v", err)
+	}
+	mail := start(t, load(t, args("mail", "two")...))
+	for _, r := range []*running{mail, shop} {
+		if err := r.shutdown(); err != nil {
+			t.Error("stopping:", err)
+		}
+	}
+}
 
 // TestLedgerDown: while the ledger's server is away, registrations are refused
 // with a time to come back, or accepted if that is the setting. Deliveries go on
@@ -30,7 +73,7 @@ func TestLedgerDown(t *testing.T) {
 		t.Run(tc.setting, func(t *testing.T) {
 			url, ids := hook(t)
 			r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--redis-url", redis.URL(),
-				"--namespace", tc.setting, "--ledger-url", server.URL("postgres")+"&application_name="+tc.setting, "--ledger-down", tc.setting))
+				"--namespace", tc.setting, "--ledger-url", schema(t, server, tc.setting), "--ledger-down", tc.setting))
 			register := func(id, delay string, want int) {
 				t.Helper()
 				status, header, body := r.call(http.MethodPost, "/v1/jobs",

@@ -42,7 +42,7 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
 	c := n.Config
 	s, err := ledger.Open(ctx, ledger.Options{
-		URL: c.LedgerURL, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
 		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
 		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
 		BeforeRestore: n.tellTopics,

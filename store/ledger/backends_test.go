@@ -150,11 +150,10 @@ func (b *backend) empty(t testing.TB) string {
 	if url == "" {
 		url = b.fresh(t)
 		noError(t, "make the tables", migrated(url))
-	} else {
-		db, err := b.open(url)
-		noError(t, "open", err)
-		execAll(t, db, emptied())
 	}
+	db, err := b.open(url)
+	noError(t, "open", err)
+	execAll(t, db, emptied())
 	t.Cleanup(func() { b.used.push(url) })
 	return url
 }

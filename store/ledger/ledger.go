@@ -11,6 +11,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -36,6 +37,9 @@ type Options struct {
 	// Store is the store to wrap. Closing the ledger closes it; when Open fails,
 	// it stays the caller's.
 	Store store.Store
+	// Namespace is whose jobs these are, DefaultNamespace if empty. A journal
+	// belongs to one, the first that opens it.
+	Namespace string
 	// Shared: the wrapped store is one that other processes use and that outlives
 	// this one, such as Redis. They write the same journal, and nothing is put
 	// back at the start. Not set, the journal is this process's alone.
@@ -129,6 +133,7 @@ func (o *Options) setDefaults() {
 	if o.Host == "" {
 		o.Host, _ = os.Hostname() // the flow is as good without
 	}
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	o.Retention = max(o.Retention, o.StoreRetention)
 	o.Sweep.setDefaults()
 }
@@ -145,7 +150,14 @@ func (s *Store) open(ctx context.Context) error {
 	if err := s.migrate(ctx, d); err != nil {
 		return err
 	}
+	// Before the claim, which may take the journal from others.
+	if err := checkNamespace(ctx, s.pools, d, s.o.Namespace); err != nil {
+		return err
+	}
 	if err := d.claim(ctx, s.pools, s.o.Shared); err != nil {
+		return err
+	}
+	if err := belong(ctx, s.pools, d, s.o.Namespace); err != nil {
 		return err
 	}
 	if s.st, err = prepare(ctx, d, s.pools.write, s.o.Shared); err != nil {

@@ -136,11 +136,46 @@ func (d *mariadb) claim(ctx context.Context, p *pools, shared bool) error {
 		return err
 	}
 	if shared {
-		if err := releaseLock(ctx, conn, mariadbInUse); err != nil {
-			return err
-		}
+		err = releaseLock(ctx, conn, mariadbInUse)
+	} else {
+		err = unusedByNodes(ctx, conn)
+	}
+	if err != nil {
+		return err
 	}
 	return d.set(ctx, p.write, d, shared)
+}
+
+// sweepWait is how long nodes that share a store, and of which one writes every
+// 2 seconds how far it has compared, are waited for, in seconds.
+const sweepWait = 6
+
+// unusedByNodes refuses a journal that nodes on Redis use, which hold no lock.
+// They would go on delivering what this process puts back.
+func unusedByNodes(ctx context.Context, conn *sql.Conn) error {
+	var owner string
+	if err := conn.QueryRowContext(ctx, "SELECT owner FROM writer").Scan(&owner); err != nil || owner != "" {
+		return err
+	}
+	swept := func() (version uint64, err error) {
+		var data []byte
+		err = conn.QueryRowContext(ctx, sqlDocument, sweepKind, sweepName).Scan(&version, &data)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		return version, err
+	}
+	before, err := swept()
+	if err != nil || before == 0 {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("DO SLEEP(%d)", sweepWait)); err != nil {
+		return err
+	}
+	if now, err := swept(); err != nil || now == before {
+		return err
+	}
+	return errJournalInUse
 }
 
 func getLock(ctx context.Context, conn *sql.Conn, name string, seconds int) error {

@@ -22,6 +22,8 @@ type VerifyOptions struct {
 	URL string
 	// Store is what to hold it against; it stays the caller's.
 	Store store.Store
+	// Namespace is as in Options.
+	Namespace string
 	// Shared: nodes may be at work on both. Not set, the store is empty, and the
 	// journal is first put back into it, as a node does that starts.
 	Shared bool
@@ -62,7 +64,7 @@ func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
 	}
-	p, err := openToRead(ctx, d)
+	p, err := openToRead(ctx, d, cmp.Or(o.Namespace, DefaultNamespace))
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
 	}
@@ -75,7 +77,7 @@ func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 }
 
 // openToRead opens a journal that is there, and neither makes nor changes it.
-func openToRead(ctx context.Context, d dialect) (*pools, error) {
+func openToRead(ctx context.Context, d dialect, namespace string) (*pools, error) {
 	if file, is := d.(*sqlite); is {
 		if _, err := os.Stat(file.path); err != nil {
 			return nil, fmt.Errorf("there is no journal: %w", err)
@@ -85,7 +87,11 @@ func openToRead(ctx context.Context, d dialect) (*pools, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkVersion(ctx, p, d); err != nil {
+	err = checkVersion(ctx, p, d)
+	if err == nil {
+		err = checkNamespace(ctx, p, d, namespace)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil

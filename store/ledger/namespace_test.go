@@ -1,0 +1,97 @@
+package ledger_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+func of(namespace string) with { return func(o *ledger.Options) { o.Namespace = namespace } }
+
+// Two namespaces on one journal would each have the jobs of the other put back,
+// and deliver all of them twice.
+func TestOneNamespaceForAJournal(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			refused := func(r *rig, namespace string, alter ...with) {
+				t.Helper()
+				_, err := tryRig(t, b, r.url, retention, append([]with{of(namespace)}, alter...)...)
+				if !errors.Is(err, ledger.ErrOtherNamespace) {
+					t.Fatalf("Open for %s: %v", namespace, err)
+				}
+				for _, part := range []string{`"shop"`, `"` + namespace + `"`, "--ledger-url"} {
+					if !strings.Contains(err.Error(), part) {
+						t.Errorf("the error does not name %s: %v", part, err)
+					}
+				}
+			}
+			_, option := shared()
+			r := newRig(t, b, b.fresh(t), retention, option, of("shop"))
+			r.add(reg("a", time.Hour))
+			if b != sqliteBackend {
+				refused(r, "other", func(o *ledger.Options) { o.Shared = true })
+				newRig(t, b, r.url, retention, of("shop"), func(o *ledger.Options) { o.Shared = true })
+			}
+			noError(t, "Close", r.Close())
+
+			verify := func(namespace string) error {
+				inner := memstore.New(memstore.Options{})
+				defer inner.Close()
+				_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.url, Store: inner, Namespace: namespace})
+				return err
+			}
+			isError(t, "Verify for another", verify("other"), ledger.ErrOtherNamespace)
+		})
+	}
+}
+
+// A journal from before, which says nothing, is that of who opens it first.
+func TestAJournalGetsItsNamespace(t *testing.T) {
+	t.Parallel()
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, b, b.fresh(t), retention)
+			r.add(reg("a", time.Hour))
+			noError(t, "forget the namespace", r.Exec(t.Context(), "DELETE FROM document WHERE kind = 'journal'"))
+			noError(t, "Close", r.Close())
+			again := newRig(t, b, r.url, retention, of("shop"))
+			again.get("a")
+			noError(t, "Close", again.Close())
+			_, err := tryRig(t, b, r.url, retention)
+			isError(t, "Open for another", err, ledger.ErrOtherNamespace)
+		})
+	}
+}
+
+// A process by itself keeps off a journal that nodes on Redis use: both would
+// deliver its jobs.
+func TestNodesKeepAProcessOut(t *testing.T) {
+	t.Parallel()
+	for _, b := range servers() {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			_, option := shared()
+			r := newRig(t, b, b.fresh(t), retention, option, quick)
+			r.add(reg("a", time.Hour))
+			stop := r.sweeping()
+			testenv.Eventually(t, outageLimit, func() bool { return r.status().Sweep.State == store.RestoreDone }, "a sweep is written down")
+			_, err := tryRig(t, b, r.url, retention)
+			isError(t, "Open beside the nodes", err, ledger.ErrInUse)
+			r.add(reg("b", time.Hour)) // they have not been overtaken
+			stop()
+			noError(t, "Close", r.Close())
+			alone := newRig(t, b, r.url, retention)
+			alone.get("a")
+			alone.get("b")
+		})
+	}
+}
