@@ -14,8 +14,8 @@ import (
 )
 
 // load is a stream of registrations by careful clients: a call that was not
-// answered for certain, or with 503, is made again, at another node and with
-// the same Idempotency-Key, until it is.
+// answered for certain, or with 503, is made again, at another node, until it
+// is.
 type load struct {
 	topic string
 	url   string // of the receiver
@@ -105,7 +105,7 @@ func (l *load) register(ctx context.Context, r registration) error {
 	for tries := 1; ; tries++ {
 		base := l.pick()
 		if base != "" {
-			a, err := call(ctx, "POST", base+"/v1/jobs", map[string]string{"Idempotency-Key": r.ID}, r)
+			a, err := call(ctx, "POST", base+"/v1/jobs", nil, r)
 			last = err
 			switch {
 			case err != nil:

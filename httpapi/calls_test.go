@@ -38,7 +38,7 @@ func TestRegister(t *testing.T) {
 	uid := a.stored("order-timeout", "order-8812").UID
 	want := `{"uid":"` + uid + `","topic":"order-timeout","id":"order-8812","biz_key":"8812","labels":{},"url":"https://shop.example/hooks/timeout?a=1&b=<2>",` +
 		`"method":"POST","state":"waiting","priority":5,"due_at":"2026-01-01T09:30:00.000Z","created_at":"2026-01-01T09:00:00.000Z","next_at":"2026-01-01T09:30:00.000Z",` +
-		`"attempts":0,"max_attempts":4,"last_attempt":null,"ended_at":null,"reason":null,"version":1}` + "\n"
+		`"attempts":0,"max_attempts":4,"last_attempt":null,"ended_at":null,"reason":null,"version":1,"result":"created"}` + "\n"
 	if diff := cmp.Diff(want, got.Body.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -122,8 +122,8 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// A retry of a registration finds its job, also when the job has ended and
-// the client sent an Idempotency-Key.
+// A retry of a registration finds its job, also when the job has ended, with or
+// without an Idempotency-Key, alone or in a batch.
 func TestRepeatedRegistrations(t *testing.T) {
 	a := newAPI(t)
 	const body = `{"url":"https://shop.example/hook","topic":"t","id":"a"}`
@@ -139,8 +139,15 @@ func TestRepeatedRegistrations(t *testing.T) {
 	if got := a.want(200, "POST", "/v1/jobs", body, "Idempotency-Key", "x"); got["uid"] != uid || got["state"] != "delivered" {
 		t.Errorf("a retry with a key after the end: %v", got)
 	}
-	if got := a.want(201, "POST", "/v1/jobs", body)["uid"]; got == uid {
-		t.Errorf("registered anew, the job kept its uid")
+	if got := a.want(200, "POST", "/v1/jobs", body); got["uid"] != uid || got["result"] != "same" {
+		t.Errorf("a retry after the end: %v", got)
+	}
+	batch := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[`+body+`]}`)["results"].([]any)[0].(map[string]any)
+	if got := batch["job"].(map[string]any)["uid"]; got != uid || batch["status"] != 200.0 || batch["result"] != "same" {
+		t.Errorf("a retry in a batch after the end: %v", batch)
+	}
+	if got := a.want(201, "POST", "/v1/jobs", strings.TrimSuffix(body, "}")+`,"on_conflict":"replace"}`); got["uid"] == uid || got["result"] != "created" {
+		t.Errorf("with replace: %v", got)
 	}
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"b"}`, "Traceparent", "00-zz")
 	if got := a.stored("t", "b").Spec.Traceparent; got != "" {
@@ -180,6 +187,44 @@ func TestConflicts(t *testing.T) {
 	a.settle(claimed[0], job.OutcomeDelivered, job.Attempt{Status: 200})
 	if r := register("3h", "reject"); r.Code != 201 {
 		t.Errorf("after the end: %d %s", r.Code, r.Body)
+	}
+	kept := uid(register("3h", "reject"))
+	for _, move := range []struct{ delay, policy, result, due string }{
+		{"4h", "sooner", "kept", "2026-01-01T12:00:00."},
+		{"4h", "later", "moved", "2026-01-01T13:00:00."},
+		{"4h", "later", "kept", "2026-01-01T13:00:00."},
+		{"1h", "sooner", "moved", "2026-01-01T10:00:00."},
+		{"0s", "sooner", "moved", "2026-01-01T09:00:00."},
+	} {
+		r := register(move.delay, move.policy)
+		var got struct {
+			Result string
+			DueAt  string `json:"due_at"`
+		}
+		if err := json.Unmarshal(r.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		if r.Code != 200 || uid(r) != kept || got.Result != move.result || !strings.HasPrefix(got.DueAt, move.due) {
+			t.Errorf("%+v: %d %s", move, r.Code, r.Body)
+		}
+	}
+	claimed = a.claim()
+	for _, policy := range []string{"later", "sooner"} {
+		if p := decodeProblem(register("3h", policy)); p.Code != codeJobInFlight {
+			t.Errorf("%s in flight: %+v", policy, p)
+		}
+	}
+	a.settle(claimed[0], job.OutcomeRefused, job.Attempt{Status: 410})
+	for _, policy := range []string{"reject", "ignore", "later", "sooner"} {
+		if p := decodeProblem(register("5h", policy)); p.Code != codeJobDead || !strings.Contains(p.Detail, kept) {
+			t.Errorf("%s over a dead letter: %+v", policy, p)
+		}
+	}
+	if r := register("3h", "reject"); r.Code != 200 || uid(r) != kept {
+		t.Errorf("the same content as that of the dead letter: %d %s", r.Code, r.Body)
+	}
+	if r := register("3h", "replace"); r.Code != 201 || uid(r) == kept {
+		t.Errorf("in the place of the dead letter: %d %s", r.Code, r.Body)
 	}
 }
 

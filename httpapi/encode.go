@@ -46,12 +46,24 @@ const typicalResult = 512
 func (v *resultView) appendJSON(b []byte) ([]byte, error) {
 	b = strconv.AppendInt(append(b, `{"status":`...), int64(v.Status), 10)
 	var err error
-	if v.Job != nil {
+	if v.Result != "" {
+		b, err = appendText(append(b, `,"result":`...), v.Result)
+	}
+	if err == nil && v.Job != nil {
 		b, err = v.Job.appendJSON(append(b, `,"job":`...))
 	}
 	if err == nil && v.Error != nil {
 		b, err = appendAny(append(b, `,"error":`...), v.Error)
 	}
+	return append(b, '}'), err
+}
+
+func (v *registeredView) appendJSON(b []byte) ([]byte, error) {
+	b, err := v.jobView.appendJSON(b)
+	if err != nil {
+		return b, err
+	}
+	b, err = appendText(append(b[:len(b)-1], `,"result":`...), v.Result)
 	return append(b, '}'), err
 }
 

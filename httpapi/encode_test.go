@@ -17,7 +17,8 @@ func TestViewsAreWrittenAsByEncodingJSON(t *testing.T) {
 			Data:       rapid.SliceOfN(rapid.Make[jobView](), 0, 3).Draw(t, "data"),
 			NextCursor: rapid.Make[*string]().Draw(t, "cursor"),
 		}
-		for _, v := range []appender{results, page} {
+		registered := rapid.Make[registeredView]().Draw(t, "registered")
+		for _, v := range []appender{results, page, &registered} {
 			var want bytes.Buffer
 			if err := encode(&want, v); err != nil {
 				t.Fatal(err)

@@ -34,6 +34,7 @@ const (
 	codeTopicDraining        code = "topic_draining"
 	codeJobExists            code = "job_exists"
 	codeJobFinished          code = "job_finished"
+	codeJobDead              code = "job_dead"
 	codeJobInFlight          code = "job_in_flight"
 	codeKeyFixed             code = "key_fixed"
 	codeTooManyKeys          code = "too_many_keys"
@@ -79,6 +80,7 @@ var codes = map[code]struct {
 	codeTopicDraining:        {http.StatusConflict, "The topic takes no jobs in"},
 	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
+	codeJobDead:              {http.StatusConflict, "A dead letter has this topic and id"},
 	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
 	codeKeyFixed:             {http.StatusConflict, "The API key is in the settings"},
 	codeTooManyKeys:          {http.StatusConflict, "There are too many API keys"},

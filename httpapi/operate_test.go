@@ -144,10 +144,12 @@ func TestMetrics(t *testing.T) {
 # HELP duehook_registrations_total Jobs that clients asked to register, by outcome.
 # TYPE duehook_registrations_total counter
 duehook_registrations_total{outcome="created"} 1
+duehook_registrations_total{outcome="dead"} 0
 duehook_registrations_total{outcome="exists"} 1
 duehook_registrations_total{outcome="in_flight"} 0
 duehook_registrations_total{outcome="invalid"} 3
 duehook_registrations_total{outcome="kept"} 1
+duehook_registrations_total{outcome="moved"} 0
 duehook_registrations_total{outcome="same"} 2
 duehook_registrations_total{outcome="topic_draining"} 0
 duehook_registrations_total{outcome="topic_full"} 0

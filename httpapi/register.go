@@ -27,6 +27,8 @@ var conflictPolicies = map[job.OnConflict]store.ConflictPolicy{
 	job.ConflictReject:  store.Reject,
 	job.ConflictIgnore:  store.Ignore,
 	job.ConflictReplace: store.Replace,
+	job.ConflictLater:   store.Later,
+	job.ConflictSooner:  store.Sooner,
 }
 
 // origin is what the headers of a request say of the jobs registered by it.
@@ -74,8 +76,7 @@ func (s *Server) register(c echo.Context) error {
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/v1/jobs/"+r.Job.Key.String())
 	}
-	view := viewJob(&r.Job, s.opts.Policy)
-	return writeAppended(c, status, &view)
+	return writeAppended(c, status, &registeredView{viewJob(&r.Job, s.opts.Policy), outcomeNames[r.Outcome]})
 }
 
 func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
@@ -128,7 +129,6 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 		UID:        uid,
 		Spec:       ownBody(request.Spec),
 		OnConflict: conflictPolicies[request.OnConflict],
-		Idempotent: from.idempotencyKey != "",
 	}
 	reg.Spec.Traceparent = from.traceparent
 	return reg, nil
@@ -162,7 +162,7 @@ func (s *Server) checkDestination(pointer, rawURL string) error {
 
 // store hands registrations to the store and counts what became of them.
 func (s *Server) store(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	registered, err := s.opts.Store.Register(ctx, regs)
+	registered, err := store.Register(ctx, s.opts.Store, regs)
 	if err != nil {
 		s.metrics.countRegistrations(outcomeUnavailable, len(regs))
 		return nil, err
@@ -187,7 +187,11 @@ func conflictOf(r *store.Registered) error {
 			r.Job.Key, r.Job.UID, r.Job.State)}
 	case store.InFlight:
 		return &apiError{code: codeJobInFlight, detail: fmt.Sprintf(
-			"%s (uid %s) is being delivered right now, so it cannot be replaced. Try again when that attempt has ended.",
+			"%s (uid %s) is being delivered right now, so it can neither be replaced nor moved. Try again when that attempt has ended.",
+			r.Job.Key, r.Job.UID)}
+	case store.DeadLetter:
+		return &apiError{code: codeJobDead, detail: fmt.Sprintf(
+			"%s (uid %s) is a dead letter, which nothing but on_conflict replace puts another job in the place of. Replay or discard it, choose another id, or say replace.",
 			r.Job.Key, r.Job.UID)}
 	case store.TopicFull:
 		return store.ErrTopicFull
@@ -274,7 +278,7 @@ func (s *Server) result(r *store.Registered) resultView {
 		status = http.StatusCreated
 	}
 	view := viewJob(&r.Job, s.opts.Policy)
-	return resultView{Status: status, Job: &view}
+	return resultView{Status: status, Result: outcomeNames[r.Outcome], Job: &view}
 }
 
 func failedResult(err error) resultView {

@@ -90,6 +90,7 @@ func TestRestoreRefuses(t *testing.T) {
 func TestRestoreJob(t *testing.T) {
 	a := newAPI(t)
 	want := a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h"}`)
+	delete(want, "result")
 	if diff := cmp.Diff(map[string]any{"restored": true, "job": want}, a.want(200, "POST", "/v1/jobs/t/a/restore", "")); diff != "" {
 		t.Error(diff)
 	}

@@ -153,9 +153,17 @@ type pageView struct {
 	NextCursor *string   `json:"next_cursor"`
 }
 
+// registeredView is the answer to a registration: the job that has the topic and
+// id now, and what became of the registration.
+type registeredView struct {
+	jobView
+	Result string `json:"result"`
+}
+
 // resultView is the answer to one job of a batch: the job, or what is wrong.
 type resultView struct {
 	Status int      `json:"status"`
+	Result string   `json:"result,omitempty"`
 	Job    *jobView `json:"job,omitempty"`
 	Error  *problem `json:"error,omitempty"`
 }

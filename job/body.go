@@ -125,3 +125,30 @@ func isHeaderASCII(s string) bool {
 	return strings.Trim(s, " \t") == s &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' })
 }
+
+// sameJSON reports whether two JSON values are equal but for white space between
+// their tokens. Two tokens never touch without a sign of JSON's own between them,
+// so it is enough to leave out what is not in a string.
+func sameJSON(a, b []byte) bool {
+	inString, escaped := false, false
+	for {
+		if !inString {
+			a, b = trimLeftJSON(a), trimLeftJSON(b)
+		}
+		if len(a) == 0 || len(b) == 0 {
+			return len(a) == len(b)
+		}
+		if a[0] != b[0] {
+			return false
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case inString && a[0] == '\\':
+			escaped = true
+		case a[0] == '"':
+			inString = !inString
+		}
+		a, b = a[1:], b[1:]
+	}
+}

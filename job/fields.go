@@ -45,7 +45,16 @@ func given(raw json.RawMessage) bool {
 }
 
 // trimJSON takes off what JSON counts as white space.
-func trimJSON(raw json.RawMessage) json.RawMessage { return bytes.Trim(raw, " \t\r\n") }
+func trimJSON(raw json.RawMessage) json.RawMessage { return bytes.Trim(raw, jsonSpace) }
+
+func trimLeftJSON(raw []byte) []byte {
+	for len(raw) > 0 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\r' || raw[0] == '\n') {
+		raw = raw[1:]
+	}
+	return raw
+}
+
+const jsonSpace = " \t\r\n"
 
 // duration reads a field that may be absent, which is zero, and otherwise must
 // lie between least and most.

@@ -167,13 +167,18 @@ type Spec struct {
 }
 
 // SameContent reports whether two registrations ask for the same thing. The
-// trace context does not count: a client's retry runs under a new span.
+// trace context does not count: a client's retry runs under a new span. Nor does
+// white space between the tokens of a JSON body: its encoder may have changed.
 func (s *Spec) SameContent(o *Spec) bool {
 	return s.URL == o.URL && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
 		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
-		s.BodyForm == o.BodyForm && bytes.Equal(s.Body, o.Body) && s.Priority == o.Priority &&
+		s.BodyForm == o.BodyForm && s.sameBody(o) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
 		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels)
+}
+
+func (s *Spec) sameBody(o *Spec) bool {
+	return bytes.Equal(s.Body, o.Body) || s.BodyForm == BodyJSON && sameJSON(s.Body, o.Body)
 }
 
 func (r *Retry) same(o *Retry) bool {

@@ -116,6 +116,18 @@ func TestSameContent(t *testing.T) {
 		"default method":    func(s *job.Spec) { s.Method = "POST" },
 		"another limit ptr": func(s *job.Spec) { s.Retry.Limit = ptr(2) },
 	}
+	for body, again := range map[string]string{
+		`{"a":[1,2,"x y"],"b":{}}`:  "{ \"a\" : [1,\t2 , \"x y\"]\r\n,\n\"b\":{ }\n}",
+		`"a\\"`:                     "\"a\\\\\" ",
+		`{"\"\\":"\"","c":" \" {"}`: `{"\"\\" : "\"", "c" : " \" {"}`,
+		`1`:                         ` 1`,
+	} {
+		a, b := base(), base()
+		a.Body, b.Body = []byte(body), []byte(again)
+		if !a.SameContent(&b) || !b.SameContent(&a) {
+			t.Errorf("%s and %s are other content", body, again)
+		}
+	}
 	for name, change := range same {
 		a, b := base(), base()
 		if change(&b); !a.SameContent(&b) || !b.SameContent(&a) {
@@ -139,6 +151,27 @@ func TestSameContent(t *testing.T) {
 		"ttl":          func(s *job.Spec) { s.TTL = 2 },
 		"expect":       func(s *job.Spec) { s.ExpectBody = "f" },
 		"labels":       func(s *job.Spec) { s.Labels = []job.Label{{Key: "a", Value: "1"}} },
+	}
+	for _, body := range [][2]string{
+		{`"a b"`, `"ab"`},
+		{`"a b"`, `"a  b"`},
+		{`[1,2]`, `[12]`},
+		{`{"a":1,"b":2}`, `{"b":2,"a":1}`},
+		{`1.0`, `1`},
+		{`"a\" "`, `"a\""`},
+		{`[1]`, `[1,1]`},
+		{`"\u0061"`, `"a"`},
+	} {
+		a, b := base(), base()
+		a.Body, b.Body = []byte(body[0]), []byte(body[1])
+		if a.SameContent(&b) || b.SameContent(&a) {
+			t.Errorf("%s and %s are taken for the same content", body[0], body[1])
+		}
+	}
+	a, b := base(), base()
+	a.BodyForm, b.BodyForm, b.Body = job.BodyText, job.BodyText, []byte("{} ")
+	if a.SameContent(&b) {
+		t.Error("white space counts in a text")
 	}
 	for name, change := range other {
 		a, b := base(), base()

@@ -198,6 +198,19 @@ func (j *Job) Reschedule(w When, now Instant) error {
 	return nil
 }
 
+// MoveDue makes the next attempt due at w if that is later than it is now due, or
+// sooner, as later says, and reports whether it did. Otherwise nothing changes.
+func (j *Job) MoveDue(w When, later bool, now Instant) (moved bool, err error) {
+	if err := j.mayChange(); err != nil {
+		return false, err
+	}
+	due := w.Due(now)
+	if later && due <= max(j.NextAt, now) || !later && due >= j.NextAt {
+		return false, nil
+	}
+	return true, j.Reschedule(w, now)
+}
+
 // BringForward makes a retry due now, or leastWait after the failure if that is
 // later, because its endpoint works again: after an outage since an instant in
 // which the last attempt failed, and which was longer than firstStep of the

@@ -419,3 +419,53 @@ func TestBefore(t *testing.T) {
 		})
 	}
 }
+
+func TestMoveDue(t *testing.T) {
+	const now = 1000
+	for _, tt := range []struct {
+		state    job.State
+		attempts int
+		next     job.Instant
+		later    bool
+		due      job.Instant
+		moved    bool
+		want     job.State
+	}{
+		{job.Waiting, 0, 2000, true, 3000, true, job.Waiting},
+		{job.Waiting, 0, 2000, true, 2000, false, job.Waiting},
+		{job.Waiting, 0, 2000, true, 1500, false, job.Waiting},
+		{job.Waiting, 0, 2000, false, 1500, true, job.Waiting},
+		{job.Waiting, 0, 2000, false, 2000, false, job.Waiting},
+		{job.Waiting, 0, 2000, false, 3000, false, job.Waiting},
+		{job.Retrying, 1, 2000, true, 3000, true, job.Retrying},
+		{job.Retrying, 1, 2000, false, 1500, true, job.Retrying},
+		{job.Ready, 0, 900, true, 2000, true, job.Waiting},
+		{job.Ready, 0, 900, true, now, false, job.Ready}, // it is as late as now already
+		{job.Ready, 1, 900, true, 2000, true, job.Retrying},
+		{job.Ready, 0, 900, false, 2000, false, job.Ready},
+		{job.Ready, 0, 900, false, now, false, job.Ready},
+	} {
+		j := job.Job{State: tt.state, Attempts: tt.attempts, DueAt: 900, NextAt: tt.next}
+		want := j
+		want.State = tt.want
+		if tt.moved {
+			want.NextAt = tt.due
+			if tt.attempts == 0 {
+				want.DueAt = tt.due
+			}
+		}
+		moved, err := j.MoveDue(job.When{At: tt.due}, tt.later, now)
+		if err != nil || moved != tt.moved || !gocmp.Equal(j, want) {
+			t.Errorf("%+v: %v, %v, %+v", tt, moved, err, j)
+		}
+	}
+	for state, want := range map[job.State]error{
+		job.Running: job.ErrInFlight, job.Delivered: job.ErrFinished, job.Dead: job.ErrFinished,
+		job.Cancelled: job.ErrFinished, job.Expired: job.ErrFinished,
+	} {
+		j := job.Job{State: state}
+		if moved, err := j.MoveDue(job.When{At: 2000}, true, now); moved || !errors.Is(err, want) {
+			t.Errorf("%v: %v, %v", state, moved, err)
+		}
+	}
+}

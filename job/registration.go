@@ -9,15 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// OnConflict says what a registration does when its key is taken by an
-// unfinished job with other content.
+// OnConflict says what a registration does when its key is taken.
 type OnConflict string
 
 // The conflict policies, as the API writes them; ConflictReject is the default.
 const (
 	ConflictReject  OnConflict = "reject"  // refuse
-	ConflictIgnore  OnConflict = "ignore"  // keep and return the old job
+	ConflictIgnore  OnConflict = "ignore"  // keep and return the unfinished job
 	ConflictReplace OnConflict = "replace" // put the new one in its place, unless it is in flight
+	ConflictLater   OnConflict = "later"   // keep the unfinished job, and move its due time later
+	ConflictSooner  OnConflict = "sooner"  // or sooner
 )
 
 // Request is what a valid draft asks to register.
@@ -71,10 +72,10 @@ func (f *findings) onConflict(s *string) OnConflict {
 		return ConflictReject
 	}
 	switch p := OnConflict(*s); p {
-	case ConflictReject, ConflictIgnore, ConflictReplace:
+	case ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner:
 		return p
 	}
-	f.add("/on_conflict", `must be "reject", "ignore" or "replace"`)
+	f.add("/on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
 	return ""
 }
 

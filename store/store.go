@@ -82,29 +82,28 @@ type Registrar interface {
 	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
 }
 
-// ConflictPolicy says what a registration does when its key is taken by an
-// unfinished job with other content.
+// ConflictPolicy says what a registration does when its key is taken by another
+// job. Against has the rule.
 type ConflictPolicy uint8
 
 // The policies; Reject is the default.
 const (
 	Reject  ConflictPolicy = iota // refuse
-	Ignore                        // keep and return the old job
+	Ignore                        // keep and return the unfinished job
 	Replace                       // put the new one in its place, unless it is in flight
+	Later                         // keep the unfinished job, and move its due time later
+	Sooner                        // or sooner
 )
 
-// Registration is a job to be taken in. A key whose job has ended may be
-// registered anew; its old record is replaced. The new job is that of Over then,
-// so the registrations of a key can be told apart by when they were created.
+// Registration is a job to be taken in. A job that gives way is replaced with its
+// record. The new job is that of Over then, so the registrations of a key can be
+// told apart by when they were created.
 type Registration struct {
 	Key job.Key
 	// UID is a ULID made by BindUID; by any other, List may not find the job.
 	UID        string
 	Spec       job.Spec // Spec.When says when it is due, by the store's clock
 	OnConflict ConflictPolicy
-	// Idempotent makes equal content the same job even after it has ended, as
-	// long as it is kept: the client sent an Idempotency-Key.
-	Idempotent bool
 	// At is when the job is registered, if the caller has looked at the store's
 	// clock: a journal may have written that down. Zero is the store's now. Only
 	// a store in the memory of its process obeys it; those that processes share
@@ -135,14 +134,22 @@ func (r Registration) Over(old *job.Job, now job.Instant) job.Job {
 }
 
 // Against decides what becomes of a registration whose key is taken by old.
-// Created means that old gives way: it has ended, or is to be replaced.
+// Created means that old gives way. Equal content is the same job for as long as
+// that is kept, so that a client may repeat itself, and an ended job makes room
+// for other content. There are three exceptions: a cancelled job makes room for
+// equal content, too; a dead letter gives way to Replace only, or it would vanish
+// unseen; and with Replace, Later and Sooner something happened anew, so that the
+// content of an ended job does not count.
 func (r Registration) Against(old *job.Job) RegisterOutcome {
-	same := r.Spec.SameContent(&old.Spec)
 	switch {
-	case same && (r.Idempotent || !old.State.Final()):
-		return Same
 	case old.State.Final():
-		return Created
+		return r.againstEnded(old)
+	case r.moves() && old.State == job.Running:
+		return InFlight
+	case r.moves():
+		return Moves
+	case r.Spec.SameContent(&old.Spec):
+		return Same
 	case r.OnConflict == Ignore:
 		return Kept
 	case r.OnConflict == Reject:
@@ -153,6 +160,25 @@ func (r Registration) Against(old *job.Job) RegisterOutcome {
 	return Created
 }
 
+func (r Registration) againstEnded(old *job.Job) RegisterOutcome {
+	switch {
+	case r.OnConflict == Replace, old.State == job.Cancelled:
+		return Created
+	case r.Repeats() && r.Spec.SameContent(&old.Spec):
+		return Same
+	case old.State == job.Dead:
+		return DeadLetter
+	}
+	return Created
+}
+
+// moves reports whether the registration moves the due time of an unfinished job.
+func (r Registration) moves() bool { return r.OnConflict == Later || r.OnConflict == Sooner }
+
+// Repeats reports whether the registration may be the repetition of one whose job
+// has ended.
+func (r Registration) Repeats() bool { return r.OnConflict == Reject || r.OnConflict == Ignore }
+
 // RegisterOutcome says what became of a registration.
 type RegisterOutcome uint8
 
@@ -160,9 +186,12 @@ type RegisterOutcome uint8
 const (
 	Created       RegisterOutcome = iota // a new job
 	Same                                 // the same content was registered before: a safe retry
-	Kept                                 // other content was registered before, and Ignore keeps that
+	Kept                                 // an unfinished job holds the key and stays as it is
+	Moves                                // an unfinished job holds the key: Register moves its due time
+	Moved                                // Register has moved it
 	Exists                               // other content was registered before: refused
-	InFlight                             // Replace met an attempt in flight: refused
+	InFlight                             // Replace, Later or Sooner met an attempt in flight: refused
+	DeadLetter                           // a dead letter holds the key: refused
 	TopicFull                            // the topic holds as many unfinished jobs as it may: refused
 	TopicDraining                        // the topic takes no jobs in: refused
 	StoreFull                            // the store has no room for it: refused

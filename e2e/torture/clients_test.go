@@ -135,17 +135,13 @@ var errOver = errors.New("the job is over")
 // a store that forgets may yet get the job back. Only statuses that are
 // expected end it well.
 func (c *clients) until(ctx context.Context, j *told, method, path string, body any, expected ...int) (rig.Answer, op, error) {
-	header := map[string]string{}
-	if path == allJobs {
-		header["Idempotency-Key"] = j.Topic + ":" + j.ID
-	}
 	o := op{began: clock.Now()}
 	var last error
 	for {
 		if base := c.node(); base != "" {
 			o.tries++
 			try, stop := context.WithTimeout(ctx, callTimeout)
-			a, err := rig.Call(try, method, base+path, header, body)
+			a, err := rig.Call(try, method, base+path, nil, body)
 			stop()
 			o.unsure = c.lossy || o.tries > 1
 			o.ended, o.status, last = clock.Now(), a.Status, err
@@ -194,8 +190,7 @@ func (o *told) acknowledge(a rig.Answer) error {
 }
 
 // batch registers jobs with one call. When its outcome is unknown they are
-// registered one by one: a batch has no Idempotency-Key, so one that has been
-// delivered meanwhile would be registered anew.
+// registered again one by one, though they may have been delivered meanwhile.
 func (c *clients) batch(ctx context.Context, began time.Time, jobs []*told) {
 	register := c.register
 	if sleepUntil(ctx, began.Add(jobs[0].at)) == nil && c.tryBatch(ctx, jobs) == nil {

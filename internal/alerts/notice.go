@@ -128,7 +128,7 @@ func identifier(at job.Instant, parts ...string) string {
 // registration is the job that tells.
 func (n *Notice) registration() store.Registration {
 	return store.Registration{
-		Key: job.Key{Topic: Topic, ID: n.ID}, UID: n.UID, Idempotent: true, OnConflict: store.Ignore,
+		Key: job.Key{Topic: Topic, ID: n.ID}, UID: n.UID, OnConflict: store.Ignore,
 		Spec: job.Spec{
 			URL: n.URL, BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
 			Labels: []job.Label{{Key: "rule", Value: n.Rule}, {Key: "status", Value: string(n.Status)}},

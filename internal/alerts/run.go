@@ -189,7 +189,7 @@ func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
 	}
 	for i := range registered {
 		switch registered[i].Outcome {
-		case store.Created, store.Same, store.Kept:
+		case store.Created, store.Same, store.Kept, store.DeadLetter:
 		case store.StoreFull:
 			return fmt.Errorf("register webhooks of alerts: %w", store.ErrFull)
 		default: // they are kept, and tried again

@@ -133,7 +133,7 @@ type view struct {
 }
 
 // register registers a job until it is told that it is. The same job again is
-// one job while the first has not ended.
+// one job for as long as that is kept.
 func (c *client) register(over context.Context, o *owned) {
 	c.lift(o)
 	began := c.w.now()

@@ -64,9 +64,9 @@ type insertion struct {
 	after   []string // uids of registrations that the store had before this one came to the journal
 	// conflict is set if there is such a message, and this one was not added.
 	conflict bool
-	// asks: neither is it to be added after a job of its key that has ended, but
-	// ended is set to the seq of that.
-	asks  bool
+	// asks: neither is it to be added after a job of its key that has ended since
+	// then, but ended is set to the seq of that. Zero: it does not ask.
+	asks  job.Instant
 	ended int64
 }
 

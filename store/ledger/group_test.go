@@ -41,7 +41,7 @@ func TestOneTransaction(t *testing.T) {
 		"failed, failed, delivered": {fail(0), fail(0), deliver},
 		"delivered, replayed":       {deliver, update(replay)},
 		"delivered, registered":     {deliver, register(store.Reject)},
-		"dead, registered":          {fail(-1), register(store.Reject)},
+		"dead, replaced":            {fail(-1), register(store.Replace)},
 		"dead, replayed":            {fail(-1), update(replay)},
 	} {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {

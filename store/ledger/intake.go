@@ -17,9 +17,9 @@ type intake struct {
 	// replaces an unfinished job: only the store can tell whether it may.
 	replaces bool
 
-	// asks: the client may repeat itself, and the store knows nothing of the key.
-	// It may have lost the job that the client means after that had ended.
-	asks bool
+	// asks: the store knows nothing of the key, and may have lost the job that the
+	// client repeats after that had ended.
+	asks job.Instant // if it ended since then; zero: it does not ask
 
 	message   message
 	insertion *insertion // of that, once it is on its way

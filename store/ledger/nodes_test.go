@@ -148,9 +148,9 @@ func (r *rig) nodeStep(random *rand.Rand) {
 	case 0, 1, 2:
 		g := reg(id, time.Duration(random.IntN(3))*20*time.Millisecond)
 		g.UID = uid(random)
-		g.OnConflict = store.ConflictPolicy(random.IntN(3))
+		g.OnConflict = store.ConflictPolicy(random.IntN(5))
 		g.Spec.Body = fmt.Append(nil, random.IntN(3))
-		_, err = r.Register(ctx, []store.Registration{g})
+		_, err = store.Register(ctx, r, []store.Registration{g})
 	case 3:
 		change := []func(*job.Job, job.Instant) error{
 			cancel, replay, runAt(job.When{Delay: 20 * time.Millisecond}), runAt(job.When{}),

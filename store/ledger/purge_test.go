@@ -38,7 +38,7 @@ func TestPurge(t *testing.T) {
 		r.run(job.OutcomeFailed, -1)
 		r.add(reg("taken", 0))
 		r.run(job.OutcomeFailed, -1)
-		r.add(reg("taken", 0)) // over a dead letter, which may age now
+		r.add(replacing("taken", 0)) // over a dead letter, which may age now
 		r.run(job.OutcomeDelivered, 0)
 		r.add(reg("cancelled", time.Hour))
 		r.update("cancelled", cancel)

@@ -20,13 +20,12 @@ func (r *rig) step(choose func(n int) int) {
 	switch choose(9) {
 	case 0, 1:
 		g := reg(id, delay)
-		g.OnConflict = store.ConflictPolicy(choose(3))
-		g.Idempotent = choose(2) == 0
+		g.OnConflict = store.ConflictPolicy(choose(5))
 		g.Spec.Body = fmt.Append(nil, choose(2))
 		if choose(3) == 0 {
 			g.Spec.TTL = time.Minute
 		}
-		_, err := r.Register(ctx, []store.Registration{g, reg("x"+id, delay)})
+		_, err := store.Register(ctx, r, []store.Registration{g, reg("x"+id, delay)})
 		noError(r.t, "Register", err)
 	case 2:
 		change := []func(*job.Job, job.Instant) error{

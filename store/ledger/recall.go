@@ -3,10 +3,24 @@ package ledger
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
+
+// clockSlack is by how much the clocks of this node and of the store may differ
+// before a repeated registration is not recognised.
+const clockSlack = time.Minute
+
+// keptSince is since when a job must have ended to be still kept by the store,
+// more or less; zero: the store keeps none.
+func (s *Store) keptSince() job.Instant {
+	if s.o.StoreRetention <= 0 {
+		return 0
+	}
+	return job.InstantOf(s.o.Clock.Now()).Add(-s.o.StoreRetention - clockSlack)
+}
 
 // recall puts ended jobs back into a store that has lost them before their time,
 // because a client seems to repeat the registration of one: it is to be told of

@@ -28,27 +28,12 @@ const rowsPerRegistration = 4
 // written it refuses, unless it may do without.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	results := make([]store.Registered, len(regs))
-	for _, round := range rounds(regs) {
+	for _, round := range store.KeysApart(regs) {
 		if err := s.registerRound(ctx, regs, round, results); err != nil {
 			return nil, err
 		}
 	}
 	return results, nil
-}
-
-// rounds parts the indexes of regs so that no key comes twice in a part.
-func rounds(regs []store.Registration) [][]int {
-	var parts [][]int
-	seen := make(map[job.Key]int, len(regs))
-	for i := range regs {
-		n := seen[regs[i].Key]
-		seen[regs[i].Key]++
-		if n == len(parts) {
-			parts = append(parts, nil)
-		}
-		parts[n] = append(parts[n], i)
-	}
-	return parts
 }
 
 func (s *Store) registerRound(ctx context.Context, regs []store.Registration, round []int, results []store.Registered) error {
@@ -69,7 +54,9 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		}
 		var taken, adopted []*intake
 		for _, in := range intakes {
-			in.asks = in.reg.Idempotent && in.old == nil && !recalled[in.reg.Key]
+			if in.reg.Repeats() && in.old == nil && !recalled[in.reg.Key] {
+				in.asks = s.keptSince()
+			}
 			switch {
 			case in.result.Outcome == store.Created:
 				taken = append(taken, in)

@@ -201,7 +201,7 @@ func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
 			r.add(reg("a", 0))
 			r.run(job.OutcomeFailed, -1)
 			noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Draining: true}))
-			results, err := r.Register(t.Context(), []store.Registration{reg("a", time.Hour)})
+			results, err := r.Register(t.Context(), []store.Registration{replacing("a", time.Hour)})
 			noError(t, "Register", err)
 			equal(t, "outcome", results[0].Outcome, store.TopicDraining)
 			noError(t, "Flush", r.Flush())

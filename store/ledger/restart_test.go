@@ -198,7 +198,7 @@ func TestRestart(t *testing.T) {
 		"a dead letter whose key was taken does not come back": func(t *testing.T, r *rig) {
 			r.add(reg("a", 0))
 			r.run(job.OutcomeFailed, -1)
-			r.add(reg("a", 0))
+			r.add(replacing("a", 0))
 			r.run(job.OutcomeDelivered, 0)
 			r = r.restart(retention)
 			equal(t, "state", r.get("a").State, job.Delivered)
@@ -209,7 +209,7 @@ func TestRestart(t *testing.T) {
 		},
 		"of several registrations of a key the last counts": func(t *testing.T, r *rig) {
 			for range 3 {
-				r.add(reg("a", 0))
+				r.add(replacing("a", 0))
 				r.run(job.OutcomeDelivered, 0)
 			}
 			want := r.get("a")

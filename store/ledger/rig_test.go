@@ -136,6 +136,13 @@ func reg(id string, delay time.Duration) store.Registration {
 	}
 }
 
+// replacing is reg for the place of another job.
+func replacing(id string, delay time.Duration) store.Registration {
+	g := reg(id, delay)
+	g.OnConflict = store.Replace
+	return g
+}
+
 func (r *rig) register(want store.RegisterOutcome, regs ...store.Registration) []job.Job {
 	r.t.Helper()
 	results, err := r.Register(r.t.Context(), regs)

@@ -225,8 +225,8 @@ func (in *insertion) resolve(w *writing, messages []found, r *rivalry) {
 	if w.shared && r != nil && r.winner != nil && r.winner.opens() {
 		in.takePlaceOf(r.winner)
 	}
-	if in.asks && w.shared && !in.conflict {
-		in.ended = lastEnded(messages)
+	if in.asks != 0 && w.shared && !in.conflict {
+		in.ended = lastEnded(messages, in.asks)
 		in.conflict = in.ended != 0
 	}
 	if in.conflict {
@@ -235,15 +235,18 @@ func (in *insertion) resolve(w *writing, messages []found, r *rivalry) {
 }
 
 // lastEnded is the seq of the job that the store is known to have had last, if
-// that has ended.
-func lastEnded(messages []found) (seq int64) {
+// that has ended since then.
+func lastEnded(messages []found, since job.Instant) (seq int64) {
 	var last *found
 	for i := range messages {
 		if f := &messages[i]; f.confirmed == confirmed && !f.open && (last == nil || f.created > last.created) {
-			last, seq = f, f.seq
+			last = f
 		}
 	}
-	return seq
+	if last == nil || job.Instant(last.done) < since {
+		return 0
+	}
+	return last.seq
 }
 
 // takePlace ends a message whose place the registration takes, if it may.

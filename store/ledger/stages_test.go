@@ -38,7 +38,7 @@ func TestCrashWhileRegistering(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.add(reg("a", 0))
 		r.run(job.OutcomeFailed, -1)
-		next := reg("a", time.Hour)
+		next := replacing("a", time.Hour)
 		var crashed *rig
 		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			crashed = r.crash(retention)

@@ -122,7 +122,7 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 		// one that may be restored, and of several nodes' the one that the store is
 		// known to have had last.
 		{&st.lookup, lookupColumns, d.selected(`SELECT v.i, m.seq, m.uid, m.created, m.version, m.confirmed,
-			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END
+			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)
 			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
 			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL`+last+` ORDER BY m.seq`, lookupColumns)},
 		{&st.add, messageColumns, d.insert("message", messageColumns, false)},

@@ -44,13 +44,8 @@ func (r *rig) down() (up func()) {
 func TestAcceptWithout(t *testing.T) {
 	register := func(r *rig) { r.add(reg("a", time.Hour)) }
 	due := func(r *rig) { r.add(reg("a", 0)) }
-	replacing := func(delay time.Duration) func(r *rig) {
-		return func(r *rig) {
-			g := reg("a", delay)
-			g.OnConflict = store.Replace
-			r.add(g)
-		}
-	}
+	anew := func(r *rig) { g := reg("a", 0); g.Spec.Body = []byte(`"another"`); r.add(g) }
+	replaced := func(delay time.Duration) func(r *rig) { return func(r *rig) { r.add(replacing("a", delay)) } }
 	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
 		return func(r *rig) { r.update("a", change) }
 	}
@@ -66,22 +61,22 @@ func TestAcceptWithout(t *testing.T) {
 		"delivered":                  {nothing, due, deliver},
 		"dead":                       {nothing, due, die},
 		"dead, replayed":             {nothing, due, die, update(replay)},
-		"dead, registered anew":      {nothing, due, die, register},
+		"dead, replaced":             {nothing, due, die, replaced(time.Hour)},
 		"failed, claimed":            {nothing, due, run(job.OutcomeFailed, 0), take},
-		"delivered, registered anew": {nothing, due, deliver, due, deliver, register},
+		"delivered, registered anew": {nothing, due, deliver, anew, deliver, register},
 		"rescheduled":                {nothing, register, update(runAt(job.When{Delay: time.Minute}))},
 		"cancelled":                  {nothing, register, update(cancel)},
 		"cancelled in flight":        {nothing, due, take, update(cancel)},
-		"replaced":                   {nothing, register, replacing(time.Minute)},
-		"replaced twice":             {nothing, register, replacing(time.Minute), replacing(0), take},
-		"rescheduled, replaced":      {nothing, register, update(runAt(job.When{Delay: time.Minute})), replacing(0)},
+		"replaced":                   {nothing, register, replaced(time.Minute)},
+		"replaced twice":             {nothing, register, replaced(time.Minute), replaced(0), take},
+		"rescheduled, replaced":      {nothing, register, update(runAt(job.When{Delay: time.Minute})), replaced(0)},
 		"an old one rescheduled":     {register, update(runAt(job.When{Delay: time.Minute}))},
-		"an old one replaced":        {register, replacing(0), take},
+		"an old one replaced":        {register, replaced(0), take},
 		"an old one rescheduled and replaced": {
-			register, update(runAt(job.When{Delay: time.Minute})), replacing(time.Minute), replacing(0), deliver,
+			register, update(runAt(job.When{Delay: time.Minute})), replaced(time.Minute), replaced(0), deliver,
 		},
 		"an old one cancelled, registered anew": {register, update(cancel), due, deliver},
-		"an old dead one registered anew":       {func(r *rig) { due(r); die(r) }, register},
+		"an old dead one replaced":              {func(r *rig) { due(r); die(r) }, replaced(time.Hour)},
 		"an old dead one replayed":              {func(r *rig) { due(r); die(r) }, update(replay), deliver},
 		"an old one that ended":                 {func(r *rig) { due(r); deliver(r) }, register},
 	} {

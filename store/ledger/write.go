@@ -55,7 +55,8 @@ func (w *writing) exec(text string, args ...any) error {
 type found struct {
 	seq, created, version, confirmed int64
 	uid                              string
-	open                             bool // it may be restored
+	open                             bool  // it may be restored
+	done                             int64 // from when its age counts, or zero
 }
 
 // resolve looks up the messages that are not known, and those in the way of
@@ -103,7 +104,7 @@ func (w *writing) lookUp(args []any) (map[int][]found, error) {
 		for rows.Next() {
 			var i int
 			var f found
-			if err := rows.Scan(&i, &f.seq, &f.uid, &f.created, &f.version, &f.confirmed, &f.open); err != nil {
+			if err := rows.Scan(&i, &f.seq, &f.uid, &f.created, &f.version, &f.confirmed, &f.open, &f.done); err != nil {
 				return err
 			}
 			byIndex[i] = append(byIndex[i], f)

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -36,7 +38,7 @@ var conflictCases = []testCase{
 		for _, other := range []store.Registration{
 			reg("t", "a"), reg("t", "a", delay(long), body("x")), reg("t", "a", delay(long), to(urlB)),
 			reg("t", "a", delay(long), biz("b")), reg("t", "a", delay(long), ttl(long)),
-			reg("t", "a", delay(long), idempotent, body("x")),
+			reg("t", "a", delay(long), body(`{"id": "A"}`)),
 		} {
 			equal(f, "the old job", f.register(store.Exists, other)[0], before)
 			other.OnConflict = store.Ignore
@@ -92,22 +94,123 @@ var conflictCases = []testCase{
 		f.register(store.Created, reg("t", "a", body("new"), delay(long), onConflict(store.Replace)))
 		f.unchangedBy(delivered(lapsed))
 	}},
-	{name: "conflict/an ended job is registered anew", options: Options{Retention: long}, run: func(f *fixture) {
+	{name: "conflict/equal content is the same job after its end", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range finals {
-			topic := "t-" + state.String()
-			old := f.end(reg(topic, "a", biz("old")), state)
-			equal(f, "state", old.State, state)
-			fresh := reg(topic, "a", biz("old"), delay(0))
-			j := f.register(store.Created, fresh)[0]
-			equal(f, "uid", j.UID, fresh.UID)
-			equal(f, "state", j.State, job.Waiting)
-			equal(f, "the stored job", f.get(j.Key), j)
-			equal(f, "log", f.attempts(j.Key), nil)
-			equal(f, "counts", f.states(topic), map[job.State]int64{job.Waiting: 1})
-			equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: topic, States: stateOf(state)})), nil)
-			equal(f, "jobs", keys(f.list(store.Query{Topic: topic, Limit: 5})), []string{topic + "/a"})
-			f.settle(store.Applied, delivered(f.takeOne()))
+			r := reg("t-"+state.String(), "a", biz("b"))
+			old := f.end(r, state)
+			for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore} {
+				again := r
+				again.UID, again.OnConflict, again.Spec.Body = newUID(), p, []byte("{ \"id\" :\n\t\"a\"\r}")
+				if state == job.Cancelled {
+					equal(f, "uid", f.add(again).UID, again.UID)
+					f.update(r.Key, cancel)
+					continue
+				}
+				log := f.attempts(r.Key)
+				equal(f, "the job", f.register(store.Same, again)[0], old)
+				equal(f, "the stored job", f.get(r.Key), old)
+				equal(f, "log", f.attempts(r.Key), log)
+			}
+			equal(f, "counts", f.states(r.Key.Topic), map[job.State]int64{state: 1})
 		}
+		equal(f, "jobs to send", claimedKeys(f.take()), nil)
+	}},
+	{name: "conflict/an ended job makes room for other content", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, state := range []job.State{job.Delivered, job.Cancelled, job.Expired} {
+			topic := "t-" + state.String()
+			for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Later, store.Sooner} {
+				old := f.end(reg(topic, "a", biz("old"), body(newUID())), state)
+				equal(f, "state", old.State, state)
+				f.givesWay(old, reg(topic, "a", biz("old"), delay(0), onConflict(p)))
+			}
+		}
+	}},
+	{name: "conflict/a dead letter makes no room", options: Options{Retention: long}, run: func(f *fixture) {
+		r := reg("t", "a", biz("old"))
+		old := f.end(r, job.Dead)
+		log := f.attempts(r.Key)
+		for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Later, store.Sooner} {
+			for _, content := range []string{"x", string(r.Spec.Body)} {
+				other := reg("t", "a", biz("old"), body(content), onConflict(p))
+				if other.Repeats() && content != "x" {
+					continue // the same job
+				}
+				equal(f, "the old job", f.register(store.DeadLetter, other)[0], old)
+				equal(f, "the stored job", f.get(r.Key), old)
+				equal(f, "log", f.attempts(r.Key), log)
+			}
+		}
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Dead: 1})
+	}},
+	{name: "conflict/with replace each ended job makes room", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, state := range finals {
+			for _, content := range []string{"x", `{"id":"a"}`} {
+				topic := "t-" + state.String()
+				old := f.end(reg(topic, "a", biz("old"), onConflict(store.Replace)), state)
+				f.givesWay(old, reg(topic, "a", biz("old"), body(content), onConflict(store.Replace)))
+			}
+		}
+	}},
+	{name: "conflict/later and sooner move the due time of an unfinished job", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", delay(2*long)))
+		before := f.get(job.Key{Topic: "t", ID: "a"})
+		for _, move := range []struct {
+			p    store.ConflictPolicy
+			to   time.Duration
+			want store.RegisterOutcome
+		}{
+			{store.Later, 3 * long, store.Moved},
+			{store.Later, long, store.Kept},
+			{store.Sooner, 3*long + short, store.Kept},
+			{store.Sooner, long, store.Moved},
+			{store.Later, 2 * long, store.Moved},
+		} {
+			r := reg("t", "a", body(newUID()), delay(move.to), onConflict(move.p))
+			equal(f, "the old job", f.register(store.Moves, r)[0], f.get(r.Key))
+			from := f.now()
+			results, err := store.Register(f.ctx, f, []store.Registration{r, r})
+			f.noError("Register", err)
+			equal(f, "outcome", results[0].Outcome, move.want)
+			if got := results[1].Outcome; got != store.Moved && got != store.Kept {
+				f.Fatalf("the second time: %v", got)
+			}
+			j := f.get(r.Key)
+			equal(f, "the job", results[1].Job, j)
+			if move.want == store.Moved {
+				f.between("due", j.DueAt, from.Add(move.to), f.now().Add(move.to))
+				before.DueAt, before.NextAt, before.Version = j.DueAt, j.DueAt, j.Version
+			}
+			equal(f, "what it was, but for its due time", j, before)
+		}
+		results, err := store.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(store.Sooner))})
+		f.noError("Register", err)
+		equal(f, "outcome", results[0].Outcome, store.Moved)
+		equal(f, "claimed", f.takeOne().Job.UID, before.UID)
+	}},
+	{name: "conflict/later takes back a job that was carried", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		results, err := store.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(store.Later))})
+		f.noError("Register", err)
+		equal(f, "outcome", results[0].Outcome, store.Moved)
+		equal(f, "state", f.get(hints[0].Key()).State, job.Waiting)
+		equal(f, "claimed", claimedKeys(f.claim(hints, terms())), nil)
+	}},
+	{name: "conflict/later and sooner meet a job in flight", options: Options{Retention: long}, run: func(f *fixture) {
+		r := reg("t", "a")
+		f.add(r)
+		c := f.takeOne()
+		for _, p := range []store.ConflictPolicy{store.Later, store.Sooner} {
+			again := reg("t", "a", delay(long), onConflict(p))
+			equal(f, "uid", f.register(store.InFlight, again)[0].UID, r.UID)
+		}
+		f.settle(store.Applied, delivered(c))
+		// What happened since is to be told.
+		next := r
+		next.UID, next.OnConflict = newUID(), store.Later
+		equal(f, "uid", f.add(next).UID, next.UID)
+		equal(f, "claimed", f.takeOne().Job.UID, next.UID)
 	}},
 	{name: "conflict/each registration of a key is dated after the one before", options: Options{Retention: long}, run: func(f *fixture) {
 		before := f.add(reg("t", "a", delay(long)))
@@ -123,24 +226,12 @@ var conflictCases = []testCase{
 		f.waitPast(before.NextAt)
 		equal(f, "due", len(f.take()), 1)
 	}},
-	{name: "conflict/an idempotent registration finds the ended job", options: Options{Retention: long}, run: func(f *fixture) {
-		for _, state := range finals {
-			r := reg("t-"+state.String(), "a", idempotent)
-			old := f.end(r, state)
-			again := r
-			again.UID = newUID()
-			equal(f, "the job", f.register(store.Same, again)[0], old)
-			again.Spec.Body = []byte("other")
-			equal(f, "uid", f.register(store.Created, again)[0].UID, again.UID)
-			f.update(r.Key, cancel)
-		}
-	}},
 	{name: "conflict/a worker of the job before is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		lapsed := f.lapse(f.pop())[0]
 		f.settle(store.Applied, delivered(f.takeOne()))
-		f.add(reg("t", "a"))
+		f.add(reg("t", "a", body("new")))
 		second := f.takeOne()
 		f.unchangedBy(delivered(lapsed))
 		f.settle(store.Applied, delivered(second))
@@ -157,6 +248,24 @@ var conflictCases = []testCase{
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		f.settle(store.Applied, delivered(second))
 	}},
+}
+
+// givesWay registers fresh, which is due, expects it to take the place of old,
+// which has ended, and delivers it.
+func (f *fixture) givesWay(old job.Job, fresh store.Registration) {
+	f.Helper()
+	j := f.add(fresh)
+	equal(f, "uid", j.UID, fresh.UID)
+	equal(f, "state", j.State, job.Waiting)
+	equal(f, "the stored job", f.get(j.Key), j)
+	equal(f, "log", f.attempts(j.Key), nil)
+	equal(f, "counts", f.states(j.Topic), map[job.State]int64{job.Waiting: 1})
+	equal(f, "still listed as it ended", keys(f.list(store.Query{Topic: j.Topic, States: stateOf(old.State)})), nil)
+	equal(f, "jobs", keys(f.list(store.Query{Topic: j.Topic, Limit: 5})), []string{j.Key.String()})
+	f.waitPast(j.NextAt)
+	f.settle(store.Applied, delivered(f.takeOne()))
+	f.update(j.Key, replay)
+	f.update(j.Key, cancel) // so that its key is free
 }
 
 // unchangedBy expects that a settlement is stale and changes nothing.

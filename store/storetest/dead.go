@@ -94,7 +94,7 @@ func deadCounted(f *fixture) {
 		if i%2 == 0 {
 			f.update(j.Key, replay)
 		} else {
-			f.add(reg(j.Topic, j.ID, delay(long))) // in its place
+			f.add(reg(j.Topic, j.ID, delay(long), onConflict(store.Replace))) // in its place
 		}
 		if i%40 == 0 {
 			equal(f, "groups", f.deadGroups("", 100), f.grouped(""))

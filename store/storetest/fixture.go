@@ -163,8 +163,6 @@ func timeout(d time.Duration) func(*store.Registration) {
 	return func(r *store.Registration) { r.Spec.Timeout = d }
 }
 
-func idempotent(r *store.Registration) { r.Idempotent = true }
-
 // Calling the store.
 
 // register registers and expects every outcome to be want.

@@ -176,11 +176,23 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 	}
 	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.URL == r.Spec.URL &&
 		old.spec.BizKey == r.Spec.BizKey && old.spec.Priority == r.Spec.Priority && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
+	again := r.OnConflict == store.Reject || r.OnConflict == store.Ignore
 	switch {
-	case same && (!old.state.Final() || r.Idempotent):
+	case old.state.Final() && (r.OnConflict == store.Replace || old.state == job.Cancelled):
+		return store.Created
+	case old.state.Final() && same && again:
 		return store.Same
+	case old.state == job.Dead:
+		return store.DeadLetter
 	case old.state.Final():
 		return store.Created
+	case same && (again || r.OnConflict == store.Replace):
+		return store.Same
+	case r.OnConflict == store.Later || r.OnConflict == store.Sooner:
+		if old.state == job.Running {
+			return store.InFlight
+		}
+		return store.Moves
 	case r.OnConflict == store.Ignore:
 		return store.Kept
 	case r.OnConflict == store.Reject:

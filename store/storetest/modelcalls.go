@@ -29,8 +29,7 @@ func pick[T any](t *rapid.T, what string, from ...T) T {
 func (m *model) register(t *rapid.T) {
 	r := store.Registration{
 		Key: pick(t, "key", modelKeys...), UID: newUID(),
-		OnConflict: pick(t, "policy", store.Reject, store.Ignore, store.Replace, store.Replace),
-		Idempotent: rapid.Bool().Draw(t, "idempotent"),
+		OnConflict: pick(t, "policy", store.Reject, store.Ignore, store.Replace, store.Replace, store.Later, store.Sooner),
 		Spec: job.Spec{
 			URL: pick(t, "url", urlA, urlA, urlB), BizKey: pick(t, "biz_key", "", "b"),
 			Body: []byte(pick(t, "body", "1", "2")),
@@ -49,7 +48,7 @@ func (m *model) register(t *rapid.T) {
 		m.expire(r.Key, j)
 	}
 	if rapid.Bool().Draw(t, "again") {
-		r.UID = newUID()
+		r.UID, r.OnConflict = newUID(), pick(t, "policy of the second", store.Reject, store.Ignore, store.Replace)
 		equal(m.fixture, "uid of the same job", m.fixture.register(store.Same, r)[0].UID, j.UID)
 	}
 }
