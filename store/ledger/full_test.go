@@ -50,12 +50,11 @@ func TestFullRedisRefuses(t *testing.T) {
 			r.update("ended", cancel)
 			want := r.all()
 			limit(1)
-			for _, g := range []store.Registration{heavy("b"), heavy("c"), heavy("dead"), heavy("ended")} {
+			over, dead := heavy("a"), heavy("dead")
+			over.OnConflict, over.Spec.URL, dead.OnConflict = store.Replace, "http://a.example/other", store.Replace
+			for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
 				r.register(store.StoreFull, g)
 			}
-			replacing := heavy("a")
-			replacing.OnConflict, replacing.Spec.URL = store.Replace, "http://a.example/other"
-			r.register(store.StoreFull, replacing)
 			equal(t, "open messages", r.query(openMessages), []string{"a", "dead"})
 			limit(0)
 			report, err := r.SweepOnce(t.Context())
