@@ -180,6 +180,10 @@ func asAPIError(err error) *apiError {
 	switch {
 	case errors.Is(err, store.ErrBadCursor):
 		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
+	case errors.Is(err, store.ErrBadOrder):
+		return asAPIError(invalid("?order", badOrder))
+	case errors.Is(err, store.ErrTooManyToSort):
+		return asAPIError(invalid("?order", tooManyToSort))
 	case errors.Is(err, store.ErrUnreadable):
 		return &apiError{
 			code: codeJobNotFound, cause: err,

@@ -19,10 +19,17 @@ import (
 var (
 	jobQuery = []string{
 		"topic", "state", "biz_key", "id", "uid", "endpoint", "label", "priority", "reason",
-		"due_from", "due_to", "created_from", "created_to", "limit", "cursor",
+		"due_from", "due_to", "created_from", "created_to", "order", "limit", "cursor",
 	}
 	repeatable = []string{"state", "label"}
 )
+
+// What is wrong with an order. A store decides which it has.
+const badOrder = "must be one of due, -due, created and -created, with ?topic= and one ?state="
+
+var tooManyToSort = fmt.Sprintf("is sorted for every page, of at most %d jobs (those of the topic that have not ended, "+
+	"its dead letters, or its other ended jobs) for %d endpoints; narrow it with ?endpoint= or ?priority=, or leave it out. "+
+	"Any number of waiting or retrying jobs for these endpoints can be listed by due or -due", store.MaxSorted, store.MaxSortedGroups)
 
 // readQuery reads the filters of a listing. One that is given has a value: an
 // empty one is more likely a mistake than a wish for everything.
@@ -76,6 +83,10 @@ func readParameter(q *store.Query, pointer string, values []string, errs *fieldE
 		q.IDPrefix = errs.name(pointer, value)
 	case "?uid":
 		q.UID = errs.uid(pointer, value)
+	case "?order":
+		if q.Order = store.Order(value); value == "" {
+			errs.add(pointer, badOrder)
+		}
 	case "?limit":
 		q.Limit = errs.limit(pointer, value)
 	case "?cursor":

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // search is the ids that a search finds, over all its pages.
@@ -88,6 +89,52 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: (-want +got)\n%s", query, diff)
 		}
 	}
+}
+
+func TestOrder(t *testing.T) {
+	a := newAPI(t)
+	for i, delay := range []string{"2h", "1h", "3h", "1h"} {
+		a.clock.advance(time.Second)
+		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":"%d","url":"https://a.example/","delay":%q}`, i, delay))
+	}
+	for order, want := range map[string]string{"due": "1302", "-due": "2031", "created": "0123", "-created": "3210"} {
+		path, got, cursor := "/v1/jobs?topic=t&state=waiting&limit=3&order="+order, "", ""
+		for range 2 {
+			page := a.want(200, "GET", path+cursor, "")
+			for _, j := range page["data"].([]any) {
+				got += j.(map[string]any)["id"].(string)
+			}
+			if next, more := page["next_cursor"].(string); more {
+				cursor = "&cursor=" + url.QueryEscape(next)
+			}
+		}
+		if got != want {
+			t.Errorf("by %s: %s, want %s", order, got, want)
+		}
+		a.wantProblem(codeInvalidRequest, "GET", "/v1/jobs?topic=t&state=waiting&limit=3"+cursor, "")
+	}
+}
+
+func TestTooManyToSort(t *testing.T) {
+	a := newAPI(t)
+	for n := range 11 {
+		regs := make([]store.Registration, 1_000)
+		for i := range regs {
+			regs[i] = store.Registration{
+				Key: job.Key{Topic: "t", ID: fmt.Sprint(n, "-", i)}, UID: fmt.Sprintf("%026d", n*1_000+i),
+				Spec: job.Spec{URL: "https://a.example/", When: job.When{Delay: time.Hour}},
+			}
+		}
+		if _, err := a.mem.Register(t.Context(), regs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := a.wantProblem(codeInvalidRequest, "GET", "/v1/jobs?topic=t&state=waiting&order=created", "")
+	if p.Errors[0].Pointer != "?order" || !strings.Contains(p.Errors[0].Message, "10000 jobs") {
+		t.Errorf("got %v", p.Errors)
+	}
+	a.want(200, "GET", "/v1/jobs?topic=t&state=waiting&order=-due", "")
+	a.want(200, "GET", "/v1/jobs?topic=t&state=running&order=created", "")
 }
 
 func TestLabelsAreShownAndChanged(t *testing.T) {

@@ -50,6 +50,18 @@ type Entry struct {
 	State job.State
 }
 
+func (p Position) compare(o Position) int {
+	return cmp.Or(cmp.Compare(p.Score, o.Score), cmp.Compare(p.ID, o.ID))
+}
+
+// Span is a part of a segment: the N entries after a position, or from the start when
+// After is nil. With Back they are those before it, or from the end, the last one first.
+type Span struct {
+	After *Position
+	N     int
+	Back  bool
+}
+
 // Source is what List needs of a store. Its methods may each see another
 // moment of the store.
 type Source interface {
@@ -59,12 +71,16 @@ type Source interface {
 	Segments(ctx context.Context, kind SegmentKind, topic string) ([]Segment, error)
 	// BizKeySegments lists the segments that may hold jobs of a biz_key.
 	BizKeySegments(ctx context.Context, bizKey string) ([]Segment, error)
-	// Entries lists the first n entries of a segment that come after a
-	// position, or from the start when after is nil, by (score, id).
-	Entries(ctx context.Context, seg Segment, after *Position, n int) ([]Entry, error)
+	// Entries lists entries of a segment, by (score, id). In a lane, jobs that wait are in
+	// the order of when they need attention, behind those in flight. It is not asked to go
+	// back in a SegmentBizKey.
+	Entries(ctx context.Context, seg Segment, span Span) ([]Entry, error)
 	// Jobs reads the jobs of entries of one segment; the result has one element
 	// for each entry, nil when the job is gone.
 	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
+	// Times reads the times of the jobs of entries, as Jobs does. It may refuse records
+	// that are large together with ErrTooManyToSort.
+	Times(ctx context.Context, seg Segment, entries []Entry) ([]Times, error)
 	// FindUID looks for the job with a uid; nil when it found none. Then next is
 	// where to go on, as after, or empty when there is no such job. Each call
 	// examines a bounded part of the store, from the start when after is empty. An
@@ -89,12 +105,21 @@ const (
 // Reader.List.
 func List(ctx context.Context, src Source, q Query) (Page, error) {
 	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined}
+	if err := q.checkOrder(); err != nil {
+		return Page{}, err
+	}
 	from, err := decodeCursor(q)
 	if err != nil {
 		return Page{}, err
 	}
 	if q.UID != "" {
 		return lookUp(ctx, src, q, from)
+	}
+	if q.Order != "" {
+		if err := w.ordered(ctx, from); err != nil {
+			return Page{}, err
+		}
+		return w.page()
 	}
 	for _, kind := range q.kinds() {
 		if kind < from.Segment.Kind {
@@ -185,7 +210,7 @@ func (w *walk) segments(ctx context.Context, kind SegmentKind) ([]Segment, error
 func (w *walk) segment(ctx context.Context) (bool, error) {
 	for !w.ends() {
 		n := w.chunk()
-		entries, err := w.src.Entries(ctx, w.last.Segment, w.last.After, n)
+		entries, err := w.src.Entries(ctx, w.last.Segment, Span{After: w.last.After, N: n})
 		if err != nil {
 			return false, err
 		}

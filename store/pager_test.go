@@ -47,14 +47,18 @@ func comparePositions(a, b store.Position) int {
 	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.ID, b.ID))
 }
 
-func (s *fakeSource) Entries(_ context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
-	entries := s.segments[seg]
-	if after != nil {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool {
-			return comparePositions(e.Position, *after) <= 0
+func (s *fakeSource) Entries(_ context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
+	entries, sign := slices.Clone(s.segments[seg]), 1
+	if span.Back {
+		slices.Reverse(entries)
+		sign = -1
+	}
+	if span.After != nil {
+		entries = slices.DeleteFunc(entries, func(e store.Entry) bool {
+			return sign*comparePositions(e.Position, *span.After) <= 0
 		})
 	}
-	entries = entries[:min(n, len(entries))]
+	entries = entries[:min(span.N, len(entries))]
 	s.fetches++
 	s.examined += len(entries)
 	return entries, s.fail["Entries"]
@@ -67,6 +71,16 @@ func (s *fakeSource) Jobs(_ context.Context, seg store.Segment, entries []store.
 		jobs[i] = s.jobs[keyIn(seg, e.ID)]
 	}
 	return jobs, s.fail["Jobs"]
+}
+
+func (s *fakeSource) Times(_ context.Context, seg store.Segment, entries []store.Entry) ([]store.Times, error) {
+	times := make([]store.Times, len(entries))
+	for i, e := range entries {
+		if j := s.jobs[keyIn(seg, e.ID)]; j != nil {
+			times[i] = store.TimesOf(j)
+		}
+	}
+	return times, s.fail["Times"]
 }
 
 // FindUID looks at one job a call, whose number after is.
@@ -97,7 +111,7 @@ func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State,
 		s.segments, s.jobs = map[store.Segment][]store.Entry{}, map[job.Key]*job.Job{}
 	}
 	key := job.Key{Topic: topic, ID: id}
-	s.jobs[key] = &job.Job{Key: key, State: state, Spec: job.Spec{BizKey: bizKey}}
+	s.jobs[key] = &job.Job{Key: key, State: state, Spec: job.Spec{BizKey: bizKey}, CreatedAt: 1}
 	seg := store.Segment{Kind: store.SegmentEnded, Name: topic, Shard: shard}
 	switch {
 	case !state.Final():

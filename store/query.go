@@ -29,6 +29,10 @@ type Query struct {
 	// UID selects one job at most, by its uid, which was made by BindUID.
 	UID string `json:",omitempty"`
 
+	// Order is that of the jobs; empty for the order that costs least. It needs a topic
+	// and one state.
+	Order Order `json:",omitempty"`
+
 	Limit  int    // 1..1000
 	Cursor string // from the page before, or empty
 }
@@ -41,23 +45,19 @@ func (q *Query) Matches(j *job.Job) bool {
 		(q.Reason == "" || q.Reason == j.Reason) &&
 		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint) &&
 		(q.Priority == 0 || q.Priority == j.Spec.Priority.Number()) &&
-		j.Spec.HasLabels(q.Labels) && q.inWindow(j)
+		j.Spec.HasLabels(q.Labels) && q.within(TimesOf(j))
 }
 
 func (q *Query) wants(s job.State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
 
-func (q *Query) inWindow(j *job.Job) bool {
-	due := j.NextAt
-	if j.State.Final() {
-		due = j.DueAt
-	}
-	return due >= q.DueFrom && (q.DueTo == 0 || due < q.DueTo) &&
-		j.CreatedAt >= q.CreatedFrom && (q.CreatedTo == 0 || j.CreatedAt < q.CreatedTo)
+func (q *Query) within(t Times) bool {
+	return t.Due >= q.DueFrom && (q.DueTo == 0 || t.Due < q.DueTo) &&
+		t.Created >= q.CreatedFrom && (q.CreatedTo == 0 || t.Created < q.CreatedTo)
 }
 
 // selectsAll: there is no filter at all.
 func (q *Query) selectsAll() bool {
-	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && q.IDPrefix == "" && q.UID == "" && !q.looksInside()
+	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && q.IDPrefix == "" && q.UID == "" && q.Order == "" && !q.looksInside()
 }
 
 // looksAtEntries: entries of a segment tell that some jobs do not match.
@@ -70,7 +70,7 @@ func (q *Query) wantsEntry(e Entry) bool {
 // looksInside: whether a job matches is known only when its record is read.
 func (q *Query) looksInside() bool {
 	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
-		q.CreatedFrom != 0 || q.CreatedTo != 0
+		q.CreatedFrom != 0 || q.CreatedTo != 0 || q.BizKey != "" && q.Order != ""
 }
 
 // kinds are the segments in which jobs can match q.
@@ -78,7 +78,7 @@ func (q *Query) kinds() []SegmentKind {
 	switch {
 	case q.UID != "":
 		return []SegmentKind{SegmentUID}
-	case q.BizKey != "":
+	case q.BizKey != "" && q.Order == "":
 		return []SegmentKind{SegmentBizKey}
 	}
 	holds := map[SegmentKind]bool{}

@@ -195,13 +195,13 @@ func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segmen
 	return []store.Segment{{Kind: store.SegmentBizKey, Name: bizKey}}, nil
 }
 
-func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
+func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
 	if seg.Kind == store.SegmentBizKey {
-		return s.bizEntries(seg.Name, after, n), nil
+		return s.bizEntries(seg.Name, span.After, span.N), nil
 	}
 	list := s.listOf(seg)
 	if list == nil {
@@ -209,18 +209,23 @@ func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Pos
 	}
 	var entries []store.Entry
 	add := func(e entry) bool {
-		if after != nil && float64(e.score) == after.Score && e.rec.id == after.ID {
+		if span.After != nil && float64(e.score) == span.After.Score && e.rec.id == span.After.ID {
 			return true
 		}
 		entries = append(entries, store.Entry{
 			Position: store.Position{Score: float64(e.score), ID: e.rec.id}, State: e.rec.shown(),
 		})
-		return len(entries) < n
+		return len(entries) < span.N
 	}
-	if after == nil {
+	switch {
+	case span.After == nil && span.Back:
+		list.Reverse(add)
+	case span.After == nil:
 		list.Scan(add)
-	} else {
-		list.Ascend(entry{score(after.Score), &record{id: after.ID}}, add)
+	case span.Back:
+		list.Descend(entry{score(span.After.Score), &record{id: span.After.ID}}, add)
+	default:
+		list.Ascend(entry{score(span.After.Score), &record{id: span.After.ID}}, add)
 	}
 	return entries, nil
 }
@@ -333,4 +338,20 @@ func (s source) byUID(ctx context.Context, uid string) (found *snapshot, err err
 		return false
 	})
 	return found, nil
+}
+
+// Times reads the times of the jobs of entries.
+func (s source) Times(ctx context.Context, seg store.Segment, entries []store.Entry) ([]store.Times, error) {
+	topic, _, _ := strings.Cut(seg.Name, "|")
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	times := make([]store.Times, len(entries))
+	for i, e := range entries {
+		if rec := s.find(job.Key{Topic: topic, ID: e.ID}); rec != nil {
+			times[i] = store.TimesOf(&job.Job{State: rec.state, CreatedAt: rec.createdAt, DueAt: rec.dueAt, NextAt: rec.nextAt})
+		}
+	}
+	return times, nil
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,15 +71,15 @@ func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segmen
 }
 
 // Entries reads a part of a segment's ZSET.
-func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Position, n int) ([]store.Entry, error) {
+func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
 	sh := s.shards[seg.Shard]
 	key := map[store.SegmentKind]string{
 		store.SegmentLane: sh.bucket(seg.Name), store.SegmentDead: sh.dead(seg.Name),
 		store.SegmentEnded: sh.ended(seg.Name), store.SegmentBizKey: sh.biz(seg.Name),
 	}[seg.Kind]
-	args := []any{n}
-	if after != nil {
-		args = append(args, strconv.FormatFloat(after.Score, 'f', -1, 64), after.ID)
+	args := []any{span.N, span.Back}
+	if span.After != nil {
+		args = append(args, strconv.FormatFloat(span.After.Score, 'f', -1, 64), span.After.ID)
 	}
 	reply, err := entriesScript.Run(ctx, s.db, []string{key}, args...).StringSlice()
 	if err != nil {
@@ -96,6 +97,9 @@ func (s source) Entries(ctx context.Context, seg store.Segment, after *store.Pos
 			state += job.Delivered
 		}
 		out = append(out, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
+	}
+	if span.Back {
+		slices.Reverse(out)
 	}
 	return out, nil
 }

@@ -43,6 +43,8 @@ var (
 	findLua string
 	//go:embed lua/forget.lua
 	forgetLua string
+	//go:embed lua/times.lua
+	timesLua string
 	//go:embed lua/purge.lua
 	purgeLua string
 	//go:embed lua/hold.lua
@@ -80,6 +82,7 @@ var (
 	documentScript = script(documentLua, runsWhenFull)
 	entriesScript  = script(entriesLua, readOnly)
 	findScript     = script(findLua, readOnly)
+	timesScript    = script(timesLua, readOnly)
 	forgetScript   = script(forgetLua, runsWhenFull)
 	purgeScript    = script(purgeLua, runsWhenFull)
 	holdScript     = script(holdLua, runsWhenFull)

@@ -62,6 +62,16 @@ func Benchmark(b *testing.B, h Harness) {
 			}
 		})
 	}
+	for _, order := range []store.Order{store.OrderDue, store.OrderCreated} {
+		b.Run(fmt.Sprintf("List/order=%s/jobs=%d", order, store.MaxSorted), func(b *testing.B) {
+			f := h.open(b, Options{}, false)
+			f.fill(store.MaxSorted, delay(long))
+			for b.Loop() {
+				_, err := f.List(f.ctx, store.Query{Topic: "order-timeout", States: stateOf(job.Waiting), Order: order, Limit: 100})
+				f.noError("List", err)
+			}
+		})
+	}
 	b.Run("List/limit=100", func(b *testing.B) {
 		f := h.open(b, Options{}, false)
 		f.fill(10_000, delay(long))

@@ -1,0 +1,348 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Order is an order in which List gives the jobs of one topic and one state.
+type Order string
+
+// The orders. Due is Query.DueFrom's time; of jobs that wait it is the time at which
+// they next need attention, so the end of their TTL if that comes first. Jobs of the
+// same time are in the order of their ids. Orders with a - are the other way round.
+const (
+	OrderDue         Order = "due"
+	OrderDueBack     Order = "-due"
+	OrderCreated     Order = "created"
+	OrderCreatedBack Order = "-created"
+)
+
+// Orders are all of them.
+var Orders = []Order{OrderDue, OrderDueBack, OrderCreated, OrderCreatedBack}
+
+// Errors of a listing in an order.
+var (
+	// ErrBadOrder: there is no such order, or not of what the query selects.
+	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one topic and one state")
+	// ErrTooManyToSort: no index has the order, and a page would take too much work.
+	ErrTooManyToSort = errors.New("too many jobs to sort for a page")
+)
+
+// Bounds of a listing in an order that no index has: what is looked at for a page. Of
+// one that indexes have, the number of these.
+const (
+	MaxSorted       = 10_000 // jobs
+	MaxSortedGroups = 500    // lanes or groups of dead letters
+)
+
+// check refuses an order of what cannot be listed in it.
+func (q *Query) checkOrder() error {
+	if q.Order != "" && (!slices.Contains(Orders, q.Order) || q.Topic == "" || len(q.States) != 1) {
+		return ErrBadOrder
+	}
+	return nil
+}
+
+func (o Order) back() bool { return strings.HasPrefix(string(o), "-") }
+
+// indexed: the jobs wait in the order in which they are due.
+func (q *Query) indexed() bool {
+	waits := q.States[0] == job.Waiting || q.States[0] == job.Retrying
+	return waits && (q.Order == OrderDue || q.Order == OrderDueBack)
+}
+
+// before reports whether a comes before b.
+func (o Order) before(a, b Position) bool {
+	if o.back() {
+		a, b = b, a
+	}
+	return a.compare(b) < 0
+}
+
+// Times are what listings sort jobs by. They are zero for a job that is gone.
+type Times struct {
+	Created job.Instant
+	Due     job.Instant // see Query.DueFrom
+}
+
+// TimesOf are the times of a job.
+func TimesOf(j *job.Job) Times {
+	if j.State.Final() {
+		return Times{j.CreatedAt, j.DueAt}
+	}
+	return Times{j.CreatedAt, j.NextAt}
+}
+
+// candidate is an entry that may be one of a page, with its position in the order.
+type candidate struct {
+	seg   Segment
+	entry Entry
+	at    Position
+}
+
+// candidates gives them in their order, at most n at a time. There are no more when it
+// gives none.
+type candidates interface {
+	take(ctx context.Context, n int) ([]candidate, error)
+}
+
+// ordered collects the page that comes after from.
+func (w *walk) ordered(ctx context.Context, from place) error {
+	kind := w.q.kinds()[0]
+	segments, err := w.src.Segments(ctx, kind, w.q.Topic)
+	if err != nil {
+		return err
+	}
+	segments = slices.DeleteFunc(segments, func(s Segment) bool { return !w.q.mayHold(s) })
+	if len(segments) > MaxSortedGroups {
+		return fmt.Errorf("%w: they are in %d groups", ErrTooManyToSort, len(segments))
+	}
+	all := Segment{Kind: kind, Name: w.q.Topic} // in cursors
+	w.last = place{Segment: all, After: from.After}
+	var next candidates
+	if w.q.indexed() {
+		next = newMerge(w, segments, from.After)
+	} else if next, err = w.sorted(ctx, segments, from.After); err != nil {
+		return err
+	}
+	for !w.ends() {
+		batch, err := next.take(ctx, w.batch())
+		if err != nil || len(batch) == 0 {
+			return err
+		}
+		if err := w.choose(ctx, all, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose adds the matching jobs of a batch to the page.
+func (w *walk) choose(ctx context.Context, all Segment, batch []candidate) error {
+	jobs, err := w.read(ctx, batch)
+	if err != nil {
+		return err
+	}
+	for i, j := range jobs {
+		if w.missing() == 0 {
+			return nil
+		}
+		w.last = place{Segment: all, After: &batch[i].at}
+		if j == nil || !w.q.Matches(j) {
+			w.budget -= missCost
+			continue
+		}
+		w.jobs = append(w.jobs, *j)
+		w.at = append(w.at, w.last)
+	}
+	return nil
+}
+
+// read reads the jobs of candidates, segment by segment.
+func (w *walk) read(ctx context.Context, batch []candidate) ([]*job.Job, error) {
+	places := map[Segment][]int{}
+	for i, c := range batch {
+		places[c.seg] = append(places[c.seg], i)
+	}
+	jobs := make([]*job.Job, len(batch))
+	for seg, indexes := range places {
+		entries := make([]Entry, len(indexes))
+		for n, i := range indexes {
+			entries[n] = batch[i].entry
+		}
+		found, err := w.src.Jobs(ctx, seg, entries)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range indexes {
+			jobs[i] = found[n]
+		}
+	}
+	return jobs, nil
+}
+
+// sortedList is all candidates that are left, sorted.
+type sortedList []candidate
+
+func (s *sortedList) take(_ context.Context, n int) ([]candidate, error) {
+	batch := (*s)[:min(n, len(*s))]
+	*s = (*s)[len(batch):]
+	return batch, nil
+}
+
+// sorted reads the times of all jobs of segments, and sorts those after a position.
+func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) (*sortedList, error) {
+	var list sortedList
+	left := MaxSorted
+	for _, seg := range segments {
+		entries, err := w.every(ctx, seg, &left)
+		if err != nil {
+			return nil, err
+		}
+		times, err := w.src.Times(ctx, seg, entries)
+		if err != nil {
+			return nil, err
+		}
+		for i, t := range times {
+			if t == (Times{}) || !w.q.within(t) {
+				continue
+			}
+			at := Position{Score: float64(t.Due), ID: entries[i].ID}
+			if w.q.Order == OrderCreated || w.q.Order == OrderCreatedBack {
+				at.Score = float64(t.Created)
+			}
+			if after == nil || w.q.Order.before(*after, at) {
+				list = append(list, candidate{seg, entries[i], at})
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int {
+		if w.q.Order.back() {
+			a, b = b, a
+		}
+		return a.at.compare(b.at)
+	})
+	return &list, nil
+}
+
+// every reads the entries of a segment that may match; left is how many entries more
+// may be looked at.
+func (w *walk) every(ctx context.Context, seg Segment, left *int) ([]Entry, error) {
+	inFlight := w.q.States[0] == job.Ready || w.q.States[0] == job.Running
+	var all []Entry
+	var after *Position
+	for {
+		entries, err := w.src.Entries(ctx, seg, Span{After: after, N: maxChunk})
+		if err != nil {
+			return nil, err
+		}
+		for i, e := range entries {
+			if inFlight && (e.State == job.Waiting || e.State == job.Retrying) {
+				return all, nil // they come first
+			}
+			if *left--; *left < 0 {
+				return nil, ErrTooManyToSort
+			}
+			if w.q.wantsEntry(e) {
+				all = append(all, e)
+			}
+			after = &entries[i].Position
+		}
+		if len(entries) < maxChunk {
+			return all, nil
+		}
+	}
+}
+
+// merge merges segments that have the order each.
+type merge struct {
+	w    *walk
+	runs []*run
+}
+
+// run is what is left of a segment.
+type run struct {
+	seg     Segment
+	after   *Position // of the last entry fetched
+	entries []Entry   // fetched and not taken
+	chunk   int
+	fetched bool // at least once
+	done    bool // to the end
+}
+
+// leastChunk is how many entries of a segment are fetched at first.
+const leastChunk = 16
+
+func newMerge(w *walk, segments []Segment, after *Position) *merge {
+	m := &merge{w: w}
+	for _, seg := range segments {
+		chunk := min(max(leastChunk, 2*w.missing()/len(segments)), maxChunk)
+		m.runs = append(m.runs, &run{seg: seg, after: after, chunk: chunk})
+	}
+	return m
+}
+
+func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
+	var batch []candidate
+	for len(batch) < n {
+		r, err := m.first(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if r == nil {
+			break
+		}
+		batch = append(batch, candidate{r.seg, r.entries[0], r.entries[0].Position})
+		r.entries = r.entries[1:]
+	}
+	return batch, nil
+}
+
+// first is the run whose next entry comes first. It is nil when there are no more, or
+// when the budget is used up: then the page ends where all runs have been looked at.
+func (m *merge) first(ctx context.Context) (*run, error) {
+	for {
+		first, behind, err := m.look(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case behind == nil, first != nil && m.w.q.Order.before(first.entries[0].Position, *behind.after):
+			return first, nil
+		case m.w.budget <= 0:
+			m.w.last.After = behind.after
+			return nil, nil
+		}
+		if err := m.fetch(ctx, behind); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look gives of the runs with entries the one that comes first, and of those that have
+// to be fetched on, the one that is least far. Each run is fetched once for a page at
+// least, so that there is always some progress.
+func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
+	order := m.w.q.Order
+	for _, r := range m.runs {
+		if !r.fetched {
+			if err := m.fetch(ctx, r); err != nil {
+				return nil, nil, err
+			}
+		}
+		switch {
+		case len(r.entries) > 0:
+			if first == nil || order.before(r.entries[0].Position, first.entries[0].Position) {
+				first = r
+			}
+		case !r.done && (behind == nil || order.before(*r.after, *behind.after)):
+			behind = r
+		}
+	}
+	return first, behind, nil
+}
+
+// fetch fetches entries of a run that has none.
+func (m *merge) fetch(ctx context.Context, r *run) error {
+	entries, err := m.w.src.Entries(ctx, r.seg, Span{After: r.after, N: r.chunk, Back: m.w.q.Order.back()})
+	if err != nil {
+		return err
+	}
+	m.w.budget -= len(entries) + fetchCost
+	r.fetched, r.done = true, len(entries) < r.chunk
+	if n := len(entries); n > 0 {
+		r.after = &entries[n-1].Position
+	}
+	for _, e := range entries {
+		if m.w.q.wantsEntry(e) {
+			r.entries = append(r.entries, e)
+		}
+	}
+	r.chunk = min(2*r.chunk, maxChunk)
+	return nil
+}
