@@ -37,6 +37,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverTopics(a)
 	coverOperations(a)
 	coverAlerts(a)
+	coverNewer(a)
 	coverRestore(a)
 	coverEndpoints(a)
 	coverRefusals(a)
@@ -376,6 +377,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		store.ErrNotFound:         codeJobNotFound,
 		store.ErrUnavailable:      codeStoreUnavailable,
 		store.ErrBadCursor:        codeInvalidRequest,
+		store.ErrNewer:            codeNewerVersion,
 		store.ErrConflict:         codeStoreUnavailable,
 		job.ErrFinished:           codeJobFinished,
 		job.ErrInFlight:           codeJobInFlight,

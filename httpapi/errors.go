@@ -45,6 +45,7 @@ const (
 	codeOperationEnded       code = "operation_ended"
 	codeTooManyOperations    code = "too_many_operations"
 	codeTooManyAlertRules    code = "too_many_alert_rules"
+	codeNewerVersion         code = "newer_version"
 	codeLedgerMissing        code = "ledger_missing"
 	codeRestoreRunning       code = "restore_running"
 	codeBodyTooLarge         code = "body_too_large"
@@ -91,6 +92,7 @@ var codes = map[code]struct {
 	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
 	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
 	codeTooManyAlertRules:    {http.StatusConflict, "There are too many alert rules"},
+	codeNewerVersion:         {http.StatusConflict, "A newer version wrote what is stored"},
 	codeLedgerMissing:        {http.StatusConflict, "The server has no ledger"},
 	codeRestoreRunning:       {http.StatusConflict, "Jobs are being restored"},
 	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
@@ -167,6 +169,12 @@ func asAPIError(err error) *apiError {
 	}
 	if refused := asRefusal(err); refused != nil {
 		return refused
+	}
+	if errors.Is(err, store.ErrNewer) {
+		return &apiError{
+			code: codeNewerVersion, cause: err,
+			detail: "What is stored cannot be read by this version of duehook, so it is neither shown nor changed. What follows from it, such as a topic's pause and limits, stays in force. Ask a node of the version that wrote it.",
+		}
 	}
 	if secret := asSigningError(err); secret != nil {
 		return secret

@@ -1,11 +1,8 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 )
 
 // Document is a small piece of configuration that all nodes share, such as
@@ -16,17 +13,6 @@ type Document struct {
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
-}
-
-// Decode decodes a content that is JSON. It refuses fields that are not known: a
-// newer version means something by them.
-func (d *Document) Decode(into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("decode the %s %s: %w", d.Kind, d.Name, err)
-	}
-	return nil
 }
 
 // documentTries bounds how often a change is begun again.

@@ -11,20 +11,6 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-func TestDocumentDecode(t *testing.T) {
-	var into struct{ Rate int }
-	d := store.Document{Kind: "topic", Name: "t", Data: []byte(`{"rate":5}`)}
-	if err := d.Decode(&into); err != nil || into.Rate != 5 {
-		t.Errorf("got %+v, error %v", into, err)
-	}
-	for _, data := range []string{``, `{"rate":"5"}`, `{"rate":5,"capacity":1}`} {
-		d.Data = []byte(data)
-		if err := d.Decode(&into); err == nil {
-			t.Errorf("%s is taken", data)
-		}
-	}
-}
-
 func TestChangeDocument(t *testing.T) {
 	other := errors.New("another")
 	for _, c := range []struct {

@@ -152,8 +152,11 @@ func encodeKey(k *Key) store.Document {
 	return store.Document{Kind: documentKind, Name: k.ID, Data: data}
 }
 
-// decodeKey refuses what it does not know: an older duehook must not take a
-// key for more than a newer one meant it to be.
+// Exact says that an older duehook must not take a key for more than a newer one meant
+// it to be.
+func (*record) Exact() {}
+
+// decodeKey reads a stored key.
 func decodeKey(d store.Document) (Key, error) {
 	var r record
 	if d.Decode(&r) != nil {

@@ -530,39 +530,6 @@ duehook_alert_firing{rule="late"} 0
 	})
 }
 
-// A document of a newer version is left alone.
-func TestUnknownDocuments(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
-		for _, d := range []store.Document{
-			{Kind: ruleKind, Name: "new", Data: []byte(`{"metric":"weather"}`)},
-			{Kind: ruleKind, Name: "newer", Data: []byte(`{"metric":"backlog","unless":"night"}`)},
-			{Kind: bookKind, Name: "newest", Data: []byte(`{"standings":[],"notices":[],"silenced":true}`)},
-			{Kind: leaseKind, Name: leaseName, Data: []byte(`?`)},
-		} {
-			if old, err := r.Store.Document(t.Context(), d.Kind, d.Name); err == nil {
-				d.Version = old.Version
-			}
-			if _, err := r.Store.PutDocument(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
-		}
-		r.hold(shop, time.Hour)
-		pass(2 * round)
-		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1"})
-		if _, err := r.Store.Document(t.Context(), bookKind, "newest"); err != nil {
-			t.Error(err)
-		}
-		if rules, err := a.Rules(t.Context()); err != nil || len(rules) != 1 {
-			t.Errorf("%d rules, error %v", len(rules), err)
-		}
-		if _, err := a.Rule(t.Context(), "new"); err == nil {
-			t.Error("a rule was read that is not understood")
-		}
-	})
-}
-
 func TestTooManyRules(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")

@@ -117,21 +117,29 @@ func New(o Options) (*Manager, error) {
 // store's.
 func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 	rules, err := m.stored(ctx)
-	if err != nil || m.topics == nil {
-		return rules, err
-	}
-	thresholds, err := m.topics.Thresholds(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list the thresholds of topics: %w", err)
+		return nil, err
 	}
-	rules = append(rules, m.ofTopics(ctx, thresholds)...)
+	if m.topics != nil {
+		thresholds, err := m.topics.Thresholds(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
+		}
+		rules = append(rules, m.ofTopics(ctx, thresholds)...)
+	}
+	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
 	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
 	return rules, nil
 }
 
-// ofTopics are the rules that follow from thresholds.
+// ofTopics are the rules that follow from thresholds. Those of topics that cannot be
+// read are not known.
 func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Thresholds) (all []Rule) {
 	for topic, t := range thresholds {
+		if t == nil {
+			all = append(all, Rule{Name: topic + separator, Newer: true})
+			continue
+		}
 		rules, err := t.rules(topic)
 		if err != nil { // it was checked before it was stored
 			m.log.ErrorContext(ctx, "the thresholds of a topic cannot be used", "topic", topic, "error", err)
@@ -142,7 +150,7 @@ func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Threshold
 	return all
 }
 
-// stored lists the rules that were made by themselves.
+// stored lists the rules that were made by themselves, with those that cannot be read.
 func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	docs, err := m.store.ListDocuments(ctx, ruleKind)
 	if err != nil {
@@ -152,8 +160,8 @@ func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	for _, d := range docs {
 		r, err := decodeRule(d)
 		if err != nil {
-			m.log.ErrorContext(ctx, "an alert rule cannot be read", "error", err)
-			continue
+			m.log.ErrorContext(ctx, "an alert rule cannot be read; its alerts stay as they are", "error", err)
+			r = Rule{Name: d.Name, Newer: true}
 		}
 		rules = append(rules, r)
 	}
@@ -188,7 +196,7 @@ func ofRule(what string, err error) error {
 }
 
 // Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
-// the store's.
+// the store's, such as store.ErrNewer: what cannot be read is not written over.
 func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, created bool, _ error) {
 	r, err := d.rule(name)
 	if err != nil {
@@ -200,13 +208,12 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 	}
 	err = store.ChangeDocument(func() error {
 		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
-		version, err := m.place(ctx, &r)
+		doc, err := m.place(ctx, &r)
 		if err != nil {
 			return err
 		}
-		created = version == 0
-		doc, err := r.document(version)
-		if err != nil {
+		created = doc.Version == 0
+		if doc, _, err = doc.Encode(&r); err != nil {
 			return err
 		}
 		if _, err = m.store.PutDocument(ctx, doc); err != nil {
@@ -222,24 +229,23 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 }
 
 // place finds what a rule replaces, or whether there is room for it.
-func (m *Manager) place(ctx context.Context, r *Rule) (version uint64, err error) {
+func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, error) {
 	docs, err := m.store.ListDocuments(ctx, ruleKind)
 	if err != nil {
-		return 0, fmt.Errorf("list alert rules: %w", err)
+		return store.Document{}, fmt.Errorf("list alert rules: %w", err)
 	}
 	for _, d := range docs {
 		if d.Name != r.Name {
 			continue
 		}
-		if old, err := decodeRule(d); err == nil {
-			r.CreatedAt = old.CreatedAt
-		}
-		return d.Version, nil
+		old, err := decodeRule(d)
+		r.CreatedAt = old.CreatedAt
+		return d, err
 	}
 	if len(docs) >= MaxRules {
-		return 0, ErrTooMany
+		return store.Document{}, ErrTooMany
 	}
-	return 0, nil
+	return store.Document{Kind: ruleKind, Name: r.Name}, nil
 }
 
 // Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,

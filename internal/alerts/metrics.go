@@ -26,7 +26,9 @@ func (g firingGauge) Collect(ch chan<- prometheus.Metric) {
 func (m *Manager) show(rules []Rule, books map[string]*book) {
 	firing := make(map[string]int, len(rules))
 	for i := range rules {
-		firing[rules[i].Name] = 0
+		if !rules[i].Newer {
+			firing[rules[i].Name] = 0
+		}
 	}
 	for name, b := range books {
 		for i := range b.Standings {

@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -100,6 +99,9 @@ type Rule struct {
 
 	CreatedAt job.Instant `json:"created_at"`
 	UpdatedAt job.Instant `json:"updated_at"`
+
+	// Newer: it cannot be read. Its name is known, or of rules of a topic the topic's.
+	Newer bool `json:"-"`
 }
 
 // Draft is a rule as somebody wishes it; what is nil or empty is the default.
@@ -245,22 +247,14 @@ func list[T ~string](words []T) string {
 // ruleKind is the kind of documents that are rules; their names are the rules'.
 const ruleKind = "alert-rule"
 
-func (r *Rule) document(version uint64) (store.Document, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return store.Document{}, fmt.Errorf("encode an alert rule: %w", err)
-	}
-	return store.Document{Kind: ruleKind, Name: r.Name, Data: data, Version: version}, nil
-}
-
-// decodeRule refuses what it does not know.
+// decodeRule reads a rule. An error wraps store.ErrNewer.
 func decodeRule(d store.Document) (Rule, error) {
 	r := Rule{Name: d.Name}
-	if err := d.Decode(&r); err != nil { // a narrower rule of a newer version must not become a wider one
+	if err := d.Decode(&r); err != nil {
 		return r, err
 	}
 	if _, known := kinds[r.Metric]; !known {
-		return r, fmt.Errorf("decode alert rule %s: unknown metric", d.Name)
+		return r, fmt.Errorf("%w: the alert rule %s has the metric %q", store.ErrNewer, d.Name, r.Metric)
 	}
 	return r, nil
 }

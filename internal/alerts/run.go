@@ -104,7 +104,7 @@ func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[strin
 		known[rules[i].Name] = true
 	}
 	for name := range books {
-		if TopicOf(name) == "" || known[name] {
+		if TopicOf(name) == "" || known[name] || known[TopicOf(name)+separator] {
 			continue
 		}
 		thresholds, err := m.topics.Thresholds(ctx)
@@ -143,9 +143,12 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 	var failed error
 	for i := range rules {
 		rule := &rules[i]
+		if rule.Newer {
+			continue
+		}
 		b := books[rule.Name]
 		if b == nil {
-			b = &book{Rule: rule.Name}
+			b = newBook(rule.Name)
 			books[rule.Name] = b
 		}
 		if m.journal != nil && !rule.counts() {
@@ -159,7 +162,7 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		named[rules[i].Name] = true
 	}
 	for name, b := range books {
-		if !named[name] {
+		if topic := TopicOf(name); !named[name] && (topic == "" || !named[topic+separator]) {
 			failed = errors.Join(failed, m.close(ctx, b, r.now))
 		}
 	}
@@ -208,14 +211,14 @@ func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
 }
 
 func (m *Manager) write(ctx context.Context, b *book) error {
-	doc, err := b.document()
+	doc, _, err := b.doc.Encode(b)
 	if err != nil {
 		return err
 	}
 	if doc, err = m.store.PutDocument(ctx, doc); err != nil {
 		return fmt.Errorf("store alerts: %w", err)
 	}
-	b.Version = doc.Version
+	b.doc = doc
 	return nil
 }
 
@@ -226,7 +229,7 @@ func (m *Manager) close(ctx context.Context, b *book, now job.Instant) error {
 	if err := m.turn(ctx, b, changed); err != nil {
 		return err
 	}
-	err := m.store.DeleteDocument(ctx, bookKind, b.Rule, b.Version)
+	err := m.store.DeleteDocument(ctx, bookKind, b.Rule, b.doc.Version)
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("forget alerts: %w", err)
 	}

@@ -2,8 +2,6 @@ package alerts
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -47,9 +45,9 @@ func (s *Standing) Firing() bool { return s.FiredAt != 0 }
 
 // book is what is known of a rule's subjects, as one document.
 type book struct {
-	Rule      string     `json:"-"`
-	Version   uint64     `json:"-"`
-	Standings []Standing `json:"standings"`
+	Rule      string         `json:"-"`
+	doc       store.Document // that it was read from
+	Standings []Standing     `json:"standings"`
 	// Notices are the webhooks that are still to be registered.
 	Notices []Notice `json:"notices"`
 }
@@ -57,18 +55,13 @@ type book struct {
 // bookKind is the kind of documents that are books; their names are the rules'.
 const bookKind = "alert-state"
 
-func (b *book) document() (store.Document, error) {
-	data, err := json.Marshal(b)
-	if err != nil {
-		return store.Document{}, fmt.Errorf("encode alerts: %w", err)
-	}
-	return store.Document{Kind: bookKind, Name: b.Rule, Data: data, Version: b.Version}, nil
+func newBook(rule string) *book {
+	return &book{Rule: rule, doc: store.Document{Kind: bookKind, Name: rule}}
 }
 
-// decodeBook refuses what it does not know: a newer version may mean to go on
-// from it.
+// decodeBook reads a book. An error wraps store.ErrNewer.
 func decodeBook(d store.Document) (*book, error) {
-	b := &book{Rule: d.Name, Version: d.Version}
+	b := &book{Rule: d.Name, doc: d}
 	if err := d.Decode(b); err != nil {
 		return b, err
 	}

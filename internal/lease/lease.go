@@ -9,7 +9,6 @@ package lease
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -60,7 +59,7 @@ type Lease struct {
 	watch            *Watch
 }
 
-// content is what the document holds. Nobody owns one that cannot be read.
+// content is what the document holds. One that cannot be read is another node's.
 type content struct {
 	Owner string `json:"owner"`
 }
@@ -103,13 +102,20 @@ func (l *Lease) read(ctx context.Context) (store.Document, string, error) {
 	}
 	doc.Kind, doc.Name = l.kind, l.name
 	var c content
-	_ = json.Unmarshal(doc.Data, &c)
+	if doc.Version != 0 {
+		if err := doc.Decode(&c); err != nil {
+			c.Owner = unknown
+		}
+	}
 	return doc, c.Owner, nil
 }
 
+// unknown is the owner of a lease of a newer version. No node is called that.
+const unknown = "?"
+
 func (l *Lease) write(ctx context.Context, doc store.Document, owner string) (err error) {
-	if doc.Data, err = json.Marshal(content{Owner: owner}); err != nil {
-		return fmt.Errorf("encode a lease: %w", err)
+	if doc, _, err = doc.Encode(content{Owner: owner}); err != nil {
+		return err
 	}
 	if _, err := l.docs.PutDocument(ctx, doc); err != nil {
 		return fmt.Errorf("write a lease: %w", err)

@@ -182,7 +182,7 @@ func (m *Manager) makeRoom(ctx context.Context) error {
 			return nil
 		}
 		o, err := decode(d)
-		if err == nil && !o.State.Ended() {
+		if err != nil || !o.State.Ended() {
 			continue
 		}
 		err = m.store.DeleteDocument(ctx, documentKind, d.Name, d.Version)

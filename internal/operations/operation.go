@@ -209,14 +209,18 @@ func (o *Operation) document(version uint64) (store.Document, error) {
 	return store.Document{Kind: documentKind, Name: o.ID, Data: data, Version: version}, nil
 }
 
-// decode refuses what it does not know.
+// Exact says that without a part of its filter, or of what it does, an operation
+// would change jobs that it was not meant to. A node that knows all of it works on it.
+func (*Operation) Exact() {}
+
+// decode reads an operation. An error wraps store.ErrNewer.
 func decode(d store.Document) (Operation, error) {
 	o := Operation{ID: d.Name}
 	if err := d.Decode(&o); err != nil {
 		return o, err
 	}
 	if _, ok := states[o.Action]; !ok {
-		return o, fmt.Errorf("decode operation %s: unknown action", d.Name)
+		return o, fmt.Errorf("%w: the operation %s has the action %q", store.ErrNewer, d.Name, o.Action)
 	}
 	return o, nil
 }

@@ -232,12 +232,21 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		}
 		attempt(b, job.OutcomeDelivered, at(time.Minute), 0)
 		pass(t, publishEvery)
-		if n := names(); n != 4 {
-			t.Errorf("%d documents of two nodes, want 4: the unreadable one is gone", n)
+		if n := names(); n != 5 {
+			t.Errorf("%d documents of three nodes, want 5: one cannot be read", n)
 		}
-		for i := range tidyEvery {
-			attempt(b, job.OutcomeDelivered, at(2*keptFor+time.Duration(i)*ms), 0)
-			pass(t, publishEvery)
+		live := func() {
+			for i := range tidyEvery {
+				attempt(b, job.OutcomeDelivered, at(2*keptFor+time.Duration(i)*ms), 0)
+				pass(t, publishEvery)
+			}
+		}
+		live()
+		if n := names(); n != 3 {
+			t.Errorf("%d documents are left, want those of the node that lives, and of the one that may", n)
+		}
+		for range keptFor / (tidyEvery * publishEvery) {
+			live()
 		}
 		if n := names(); n != 2 {
 			t.Errorf("%d documents are left, want those of the node that lives", n)

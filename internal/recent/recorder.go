@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/lease"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -48,7 +49,9 @@ type Recorder struct {
 	latest    job.Instant // the beginning of the last attempt
 	changed   bool        // since the last publication
 
-	versions map[string]uint64 // of this node's documents, by kind; Run's own
+	// By kind; Run's own.
+	versions map[string]uint64       // of this node's documents
+	watches  map[string]*lease.Watch // over those that cannot be read
 }
 
 // New makes a Recorder, which shares what it counts while Run does.
@@ -62,6 +65,7 @@ func New(o Options) *Recorder {
 	return &Recorder{
 		o: o, name: strings.ToLower(rand.Text()), log: o.Logger,
 		endpoints: endpoints{}, versions: map[string]uint64{},
+		watches: map[string]*lease.Watch{rowsKind: lease.NewWatch(o.Clock, keptFor), healthKind: lease.NewWatch(o.Clock, keptFor)},
 	}
 }
 
@@ -116,7 +120,7 @@ func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) 
 			continue
 		}
 		var s shared
-		if err := json.Unmarshal(d.Data, &s); err != nil {
+		if err := d.Decode(&s); err != nil {
 			r.log.Debug("a node's figures cannot be read; perhaps it is of another version", "error", err)
 			continue
 		}
@@ -200,9 +204,10 @@ func (r *Recorder) tidy(ctx context.Context) {
 			r.log.Debug("figures of other nodes are not tidied up", "error", err)
 			return
 		}
+		still := r.watches[kind].Lapsed(docs...)
 		for _, d := range docs {
 			var s shared
-			if err := json.Unmarshal(d.Data, &s); err == nil && s.Latest >= old {
+			if err := d.Decode(&s); err == nil && s.Latest >= old || err != nil && !still[d.Name] {
 				continue
 			}
 			// Whoever was faster, it is gone or new.

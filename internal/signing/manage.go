@@ -287,7 +287,11 @@ func (k *Keyring) own(ctx context.Context, topic string) (store.Document, ring, 
 
 // put writes r in the place of d.
 func (k *Keyring) put(ctx context.Context, topic string, d store.Document, r ring) error {
-	plain, err := r.encode()
+	var old []byte
+	if d.Version != 0 {
+		old, _ = k.sealer.open(d.Kind, d.Name, d.Data) // what cannot be opened is given up
+	}
+	plain, err := r.encode(old)
 	if err != nil {
 		return err
 	}

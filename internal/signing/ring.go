@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // MaxSecrets is how many secrets can sign at the same time: the current one and
@@ -99,18 +99,21 @@ type keptSecret struct {
 	Ends    job.Instant `json:"ends,omitempty"`
 }
 
-func (r ring) encode() ([]byte, error) {
+// encode is how r is kept in the place of old (nil: of nothing).
+func (r ring) encode(old []byte) ([]byte, error) {
 	kept := make([]keptSecret, len(r))
 	for i, s := range r {
 		kept[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
 	}
-	return json.Marshal(kept) //nolint:gosec // it is sealed before it leaves the package
+	d, _, err := store.Document{Data: old}.Encode(kept) // it is sealed before it leaves the package
+	return d.Data, err
 }
 
 // decodeRing reads what encode wrote.
 func decodeRing(plain []byte) (ring, error) {
 	var kept []keptSecret
-	if err := json.Unmarshal(plain, &kept); err != nil {
+	d := store.Document{Data: plain}
+	if err := d.Decode(&kept); err != nil {
 		return nil, fmt.Errorf("%w: no list of secrets", ErrDamaged) // the cause could quote a secret
 	}
 	var r ring

@@ -37,7 +37,7 @@ func TestDecodeRingRefuses(t *testing.T) {
 func FuzzDecodeRing(f *testing.F) {
 	var r ring
 	for range 3 {
-		plain, err := r.encode()
+		plain, err := r.encode(nil)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func FuzzDecodeRing(f *testing.F) {
 		if signatures, err := r.sign("id", job.Instant(1<<62).Time(), nil); err != nil || signatures == "" {
 			t.Errorf("%q signs %q, %v", plain, signatures, err)
 		}
-		text, err := r.encode()
+		text, err := r.encode(nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -13,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/duehook/duehook/store"
 )
 
 // Errors of secrets that cannot be stored, or not be opened.
@@ -139,9 +140,8 @@ func (s sealer) upToDate(data []byte) bool {
 
 func parseSealed(data []byte) (sealed, error) {
 	var box sealed
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&box); err != nil {
+	d := store.Document{Data: data}
+	if err := d.Decode(&box); err != nil {
 		return sealed{}, fmt.Errorf("%w: not in a known form", ErrDamaged)
 	}
 	if box.Form != sealedForm {

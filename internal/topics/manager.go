@@ -57,6 +57,8 @@ type Manager struct {
 	// was told.
 	turn   sync.Mutex
 	unsure map[string]bool
+	// held are the limits of topics that cannot be read, by name.
+	held map[string]held
 }
 
 // New makes a Manager. It knows topics once Load has succeeded.
@@ -73,7 +75,7 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	m := &Manager{o: o, unsure: map[string]bool{}}
+	m := &Manager{o: o, unsure: map[string]bool{}, held: map[string]held{}}
 	m.known.Store(&map[string]Topic{})
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(gauges{m}); err != nil {
@@ -96,11 +98,13 @@ func (m *Manager) Defaults(topic string) *job.Defaults {
 // Get gives one topic, as it stands now.
 func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	t, _, err := m.read(ctx, topic)
-	return t, err
+	if err != nil {
+		return Topic{}, err
+	}
+	return t, nil
 }
 
-// List gives all topics that are not as all others are, by name. Those that
-// cannot be read, of a newer version perhaps, are left out.
+// List gives all topics that are not as all others are, by name.
 func (m *Manager) List(ctx context.Context) ([]Topic, error) {
 	all, err := m.readAll(ctx)
 	if err != nil {
@@ -113,8 +117,8 @@ func (m *Manager) List(ctx context.Context) ([]Topic, error) {
 	return list, nil
 }
 
-// Thresholds are those of all topics that have some, by name. The error is the
-// store's.
+// Thresholds are those of all topics that have some, by name; nil for topics of
+// which that cannot be read. The error is the store's.
 func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
 	all, err := m.readAll(ctx)
 	return thresholds(all), err
@@ -126,7 +130,7 @@ func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thres
 func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 	some := map[string]*alerts.Thresholds{}
 	for name, t := range all {
-		if t.Settings.Alerts != nil {
+		if t.Settings.Alerts != nil || t.Newer {
 			some[name] = t.Settings.Alerts
 		}
 	}
@@ -134,7 +138,8 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 }
 
 // Put replaces the settings of a topic. Errors: a *job.ValidationError,
-// alerts.ErrTooManyTopics, or the store's.
+// alerts.ErrTooManyTopics, or the store's, such as store.ErrNewer: what cannot be
+// read is not written over.
 func (m *Manager) Put(ctx context.Context, topic string, s Settings) (Topic, error) {
 	if err := s.Check(topic); err != nil {
 		return Topic{}, err
@@ -194,13 +199,13 @@ func (m *Manager) SetStatus(ctx context.Context, topic string, s Status) (Topic,
 // after an error.
 func (m *Manager) change(ctx context.Context, topic string, alter func(t *Topic)) (Topic, error) {
 	for range maxTries {
-		t, version, err := m.read(ctx, topic)
+		t, doc, err := m.read(ctx, topic)
 		if err != nil {
 			return Topic{}, err
 		}
 		alter(&t)
-		err = m.write(ctx, &t, version)
-		if errors.Is(err, store.ErrConflict) || version != 0 && errors.Is(err, store.ErrNotFound) {
+		err = m.write(ctx, &t, doc)
+		if errors.Is(err, store.ErrConflict) || doc.Version != 0 && errors.Is(err, store.ErrNotFound) {
 			continue
 		}
 		if err != nil {
@@ -220,36 +225,35 @@ func (m *Manager) change(ctx context.Context, topic string, alter func(t *Topic)
 	return Topic{}, store.ErrConflict
 }
 
-// write stores a topic, or that there is nothing special about it.
-func (m *Manager) write(ctx context.Context, t *Topic, version uint64) error {
+// write stores a topic in the place of old, or that there is nothing special about it.
+func (m *Manager) write(ctx context.Context, t *Topic, old store.Document) error {
+	doc, more, err := old.Encode(t)
 	switch {
-	case !t.plain():
-		doc, err := t.document(version)
-		if err != nil {
-			return err
-		}
+	case err != nil:
+		return err
+	case !t.plain() || more:
 		if _, err = m.o.Store.PutDocument(ctx, doc); err != nil {
 			return fmt.Errorf("store the topic %s: %w", t.Name, err)
 		}
-	case version != 0:
-		if err := m.o.Store.DeleteDocument(ctx, documentKind, t.Name, version); err != nil {
+	case old.Version != 0:
+		if err := m.o.Store.DeleteDocument(ctx, documentKind, t.Name, old.Version); err != nil {
 			return fmt.Errorf("forget the topic %s: %w", t.Name, err)
 		}
 	}
 	return nil
 }
 
-// read gives a topic with the version of its document, 0 without one.
-func (m *Manager) read(ctx context.Context, topic string) (Topic, uint64, error) {
+// read gives a topic with its document, which has the version 0 if there is none.
+func (m *Manager) read(ctx context.Context, topic string) (Topic, store.Document, error) {
 	doc, err := m.o.Store.Document(ctx, documentKind, topic)
 	if errors.Is(err, store.ErrNotFound) {
-		return none(topic), 0, nil
+		return none(topic), store.Document{Kind: documentKind, Name: topic}, nil
 	}
 	if err != nil {
-		return Topic{}, 0, fmt.Errorf("read the topic %s: %w", topic, err)
+		return Topic{}, doc, fmt.Errorf("read the topic %s: %w", topic, err)
 	}
 	t, err := decode(doc)
-	return t, doc.Version, err
+	return t, doc, err
 }
 
 func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
@@ -261,10 +265,12 @@ func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
 	for _, d := range docs {
 		t, err := decode(d)
 		if err != nil {
-			m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; what is known of it stays", "topic", d.Name, "error", err)
-			var known bool
-			if t, known = (*m.known.Load())[d.Name]; !known {
-				continue
+			known, ok := (*m.known.Load())[d.Name]
+			if !known.Newer {
+				m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; its limits stay", "topic", d.Name, "error", err)
+			}
+			if ok {
+				t, t.Newer = known, true
 			}
 		}
 		all[d.Name] = t
@@ -314,6 +320,15 @@ func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) 
 		t := all[name]
 		l := t.limits()
 		now, some := obeyed[name] // zero ones are not the same in all shards
+		if t.Newer {
+			delete(obeyed, name)
+			if l, lost := m.holdOn(&t, now, some); lost {
+				if err := set(name, l); err != nil {
+					return told, err
+				}
+			}
+			continue
+		}
 		if now != l || some && now == (store.Limits{}) || m.unsure[name] {
 			if err := set(name, l); err != nil {
 				return told, err
@@ -321,6 +336,7 @@ func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) 
 		}
 		delete(obeyed, name)
 	}
+	maps.DeleteFunc(m.held, func(name string, _ held) bool { return !all[name].Newer })
 	for name := range m.unsure {
 		if _, kept := all[name]; !kept {
 			obeyed[name] = store.Limits{}
@@ -332,4 +348,29 @@ func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) 
 		}
 	}
 	return told, nil
+}
+
+// held is what the store obeyed of a topic that cannot be read.
+type held struct {
+	limits store.Limits
+	// guessed: it obeyed nothing, and what can be read of the topic was set. Once,
+	// as a node that can read all of it may know better.
+	guessed bool
+}
+
+// holdOn says which limits a topic that cannot be read has lost, if it has: those
+// that the store obeyed until now, or as far as they can be read. Others are not touched.
+func (m *Manager) holdOn(t *Topic, now store.Limits, some bool) (_ store.Limits, lost bool) {
+	h, seen := m.held[t.Name]
+	switch {
+	case some && !h.guessed:
+		m.held[t.Name] = held{limits: now}
+		return now, false
+	case some || h.guessed:
+		return now, false
+	case seen:
+		return h.limits, true
+	}
+	m.held[t.Name] = held{guessed: true}
+	return t.limits(), t.limits() != store.Limits{}
 }

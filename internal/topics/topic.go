@@ -1,10 +1,10 @@
 package topics
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/internal/alerts"
 	"github.com/duehook/duehook/job"
@@ -34,6 +34,8 @@ const (
 	Paused   Status = "paused"   // jobs are taken in, none is delivered
 	Draining Status = "draining" // jobs are delivered, none is taken in
 )
+
+var statuses = []Status{Active, Paused, Draining}
 
 // Settings are what a client wants of a topic. Zero values mean none.
 type Settings struct {
@@ -91,6 +93,8 @@ type Topic struct {
 	Status   Status   `json:"status"`
 	// Since is when a status other than Active began, by the clock of a node.
 	Since job.Instant `json:"since,omitempty"`
+	// Newer: the rest is what is known of it, or can be read; a newer version wrote it.
+	Newer bool `json:"-"`
 }
 
 // none is a topic as all others are.
@@ -111,21 +115,19 @@ func (t *Topic) limits() store.Limits {
 // documentKind is the kind of documents that are topics, by their names.
 const documentKind = "topic"
 
-func (t *Topic) document(version uint64) (store.Document, error) {
-	data, err := json.Marshal(t)
-	if err != nil {
-		return store.Document{}, fmt.Errorf("encode the topic %s: %w", t.Name, err)
-	}
-	return store.Document{Kind: documentKind, Name: t.Name, Data: data, Version: version}, nil
-}
-
-// decode refuses what it does not know: a newer version may mean a limit by it.
+// decode reads what the store has of a topic. With an error, which wraps
+// store.ErrNewer, it gives what can be read; who knows no status does not deliver.
 func decode(d store.Document) (Topic, error) {
 	t := none(d.Name)
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&t); err != nil {
-		return t, fmt.Errorf("decode the topic %s: %w", d.Name, err)
+	err := d.Decode(&t)
+	if err == nil && !slices.Contains(statuses, t.Status) {
+		err = fmt.Errorf("%w: the topic %s has the status %q", store.ErrNewer, d.Name, t.Status)
 	}
-	return t, nil
+	if err != nil {
+		t.Newer = true
+		if !json.Valid(d.Data) || !slices.Contains(statuses, t.Status) {
+			t.Status = Paused
+		}
+	}
+	return t, err
 }

@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -324,23 +325,138 @@ func TestLoadWaitsForTheStore(t *testing.T) {
 	})
 }
 
-// A document of a newer version must not end a pause that is known.
-func TestUnreadableTopics(t *testing.T) {
+// put stores a document in the place of whatever there is.
+func (r *rig) put(name, data string) {
+	r.Helper()
+	d, err := r.Store.Document(r.Context(), documentKind, name)
+	if errors.Is(err, store.ErrNotFound) {
+		d, err = store.Document{Kind: documentKind, Name: name}, nil
+	}
+	r.ok(err)
+	d.Data = []byte(data)
+	_, err = r.Store.PutDocument(r.Context(), d)
+	r.ok(err)
+}
+
+// kept expects what is stored of a topic.
+func (r *rig) kept(name, want string) {
+	r.Helper()
+	d, err := r.Store.Document(r.Context(), documentKind, name)
+	r.ok(err)
+	var got, wanted map[string]any
+	r.ok(json.Unmarshal(d.Data, &got))
+	r.ok(json.Unmarshal([]byte(want), &wanted))
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		r.Errorf("stored (-want +got):\n%s", diff)
+	}
+}
+
+// unreadable is a document of a newer version, which has other rates.
+const unreadable = `{"status":"paused","settings":{"capacity":9,"rate":{"per_hour":3},"defaults":{"TTL":60000000000}}}`
+
+// What cannot be read lifts no limit, whether a node knew the topic before or not,
+// and is not written over.
+func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		m := r.node()
-		_, err := m.SetStatus(r.Context(), "t", Paused)
+		knows := r.node()
+		_, err := knows.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
-		for name, version := range map[string]uint64{"t": 1, "new": 0} {
-			_, err := r.Store.PutDocument(r.Context(), store.Document{
-				Kind: documentKind, Name: name, Version: version, Data: []byte(`{"quota":1}`),
-			})
-			r.ok(err)
+		for _, name := range []string{"t", "new"} {
+			r.put(name, unreadable)
+			r.ok(r.Store.SetLimits(r.Context(), name, store.Limits{Paused: true, Rate: 0.001}))
 		}
+		want := map[string]store.Limits{"t": {Paused: true, Rate: 0.001}, "new": {Paused: true, Rate: 0.001}}
+		fresh := r.node()
+		for _, m := range []*Manager{knows, fresh} {
+			r.ok(m.Compare(r.Context()))
+			r.limits(want)
+			if _, err := m.Get(r.Context(), "t"); !errors.Is(err, store.ErrNewer) {
+				t.Errorf("it was read: %v", err)
+			}
+			for what, change := range map[string]func() error{
+				"put":    func() error { _, err := m.Put(r.Context(), "t", Settings{Rate: 7}); return err },
+				"resume": func() error { _, err := m.SetStatus(r.Context(), "t", Active); return err },
+				"delete": func() error { return m.Delete(r.Context(), "t") },
+			} {
+				if err := change(); !errors.Is(err, store.ErrNewer) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		}
+		r.kept("t", unreadable)
+		r.limits(want)
+		// The store forgets them, and nodes do not.
+		for _, name := range []string{"t", "new"} {
+			r.ok(r.Store.SetLimits(r.Context(), name, store.Limits{}))
+		}
+		r.ok(knows.Compare(r.Context()))
+		r.limits(want)
+		// A newer node that changes them is obeyed.
+		r.ok(r.Store.SetLimits(r.Context(), "new", store.Limits{Rate: 3}))
+		want["new"] = store.Limits{Rate: 3}
+		r.ok(knows.Compare(r.Context()))
+		r.ok(fresh.Compare(r.Context()))
+		r.limits(want)
+		// It can be read at last.
+		r.put("new", `{"status":"active","settings":{"rate":4}}`)
+		r.ok(fresh.Compare(r.Context()))
+		want["new"] = store.Limits{Rate: 4}
+		r.limits(want)
+	})
+}
+
+// A store that knows no limits, as one in memory that has just started, obeys what
+// can be read; without a status that is known, nothing is delivered.
+func TestWhatCanBeReadIsObeyed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.put("t", unreadable)
+		r.put("asleep", `{"status":"asleep","settings":{"rate":2}}`)
+		r.put("torn", `{"status":"act`)
+		m := r.node()
 		r.ok(m.Compare(r.Context()))
-		r.limits(map[string]store.Limits{"t": {Paused: true}})
-		if _, err := m.Get(r.Context(), "t"); err == nil {
-			t.Error("it was read")
+		want := map[string]store.Limits{"t": {Paused: true, Capacity: 9}, "asleep": {Paused: true, Rate: 2}, "torn": {Paused: true}}
+		r.limits(want)
+		if d := m.Defaults("t"); d == nil || d.TTL != time.Minute {
+			t.Errorf("defaults: %+v", d)
 		}
+		if th, err := m.Thresholds(r.Context()); err != nil || len(th) != 3 || th["t"] != nil {
+			t.Errorf("thresholds: %v, %v", th, err)
+		}
+		all, err := m.List(r.Context())
+		r.ok(err)
+		if len(all) != 3 || !all[0].Newer {
+			t.Errorf("list: %+v", all)
+		}
+		// Once: another node may know better.
+		r.ok(r.Store.SetLimits(r.Context(), "asleep", store.Limits{}))
+		delete(want, "asleep")
+		r.ok(m.Compare(r.Context()))
+		r.limits(want)
+	})
+}
+
+// An older node changes a topic, and what it does not know of it stays.
+func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.put("t", `{"status":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
+		m := r.node()
+		r.ok(m.Compare(r.Context()))
+		r.limits(map[string]store.Limits{"t": {Rate: 5}})
+		_, err := m.Put(r.Context(), "t", Settings{Rate: 6})
+		r.ok(err)
+		topic, err := m.Get(r.Context(), "t")
+		r.ok(err)
+		defaults, err := json.Marshal(topic.Settings.Defaults)
+		r.ok(err)
+		var d map[string]any
+		r.ok(json.Unmarshal(defaults, &d))
+		d["Tries"] = 3.0
+		defaults, err = json.Marshal(d)
+		r.ok(err)
+		r.kept("t", `{"status":"active","quota":1,"settings":{"burst":2,"rate":6,"defaults":`+string(defaults)+`}}`)
+		r.ok(m.Delete(r.Context(), "t"))
+		r.kept("t", `{"status":"active","quota":1,"settings":{"burst":2,"defaults":`+string(defaults)+`}}`)
+		r.limits(map[string]store.Limits{})
 	})
 }
 
@@ -398,10 +514,9 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 		m := r.node()
 		s := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64)}}
 		for i := range alerts.MaxTopics {
-			doc, err := (&Topic{Name: fmt.Sprint("t", i), Settings: s, Status: Active}).document(0)
+			data, err := json.Marshal(&Topic{Settings: s, Status: Active})
 			r.ok(err)
-			_, err = r.Store.PutDocument(r.Context(), doc)
-			r.ok(err)
+			r.put(fmt.Sprint("t", i), string(data))
 		}
 		if _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
 			t.Errorf("one more: %v", err)

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -26,11 +25,7 @@ func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store
 			return d.state.Requested, store.ErrRestoring
 		}
 		d.state.Requested = run
-		data, err := json.Marshal(&d.state)
-		if err != nil {
-			return store.RestoreRun{}, fmt.Errorf("encode a request to restore: %w", err)
-		}
-		_, err = s.PutDocument(ctx, store.Document{Kind: sweepKind, Name: sweepName, Data: data, Version: d.version})
+		err = s.putSweep(ctx, d)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}

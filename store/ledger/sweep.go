@@ -282,8 +282,8 @@ type sweepState struct {
 }
 
 type sweepDocument struct {
-	state   sweepState
-	version uint64
+	state sweepState
+	doc   store.Document // that it was read from
 }
 
 const (
@@ -296,14 +296,26 @@ func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
 	d, err := s.Document(ctx, sweepKind, sweepName)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return &sweepDocument{state: sweepState{
+		return &sweepDocument{doc: store.Document{Kind: sweepKind, Name: sweepName}, state: sweepState{
 			Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone},
 		}}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the progress of the sweep: %w", err)
 	}
-	r := &sweepDocument{version: d.Version}
-	return r, decodeSweep(d.Data, &r.state)
+	r := &sweepDocument{doc: d}
+	return r, d.Decode(&r.state)
+}
+
+// putSweep writes what stands in d, in the place of what it was read from.
+func (s *Store) putSweep(ctx context.Context, d *sweepDocument) error {
+	doc, _, err := d.doc.Encode(&d.state)
+	if err != nil {
+		return err
+	}
+	if doc, err = s.PutDocument(ctx, doc); err == nil {
+		d.doc = doc
+	}
+	return err
 }
 
 // progressReport is a report that grows.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -164,13 +163,8 @@ func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*s
 	holder := d.state.Holder
 	for range sweepTries {
 		change(&d.state)
-		data, err := json.Marshal(&d.state)
-		if err != nil {
-			return fmt.Errorf("encode the progress of the sweep: %w", err)
-		}
-		written, err := s.PutDocument(ctx, store.Document{Kind: sweepKind, Name: sweepName, Data: data, Version: d.version})
+		err := s.putSweep(ctx, d)
 		if err == nil {
-			d.version = written.Version
 			return nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -189,10 +183,3 @@ func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*s
 }
 
 var errTurnLost = fmt.Errorf("%w: another node compares the journal now", store.ErrConflict)
-
-func decodeSweep(data []byte, state *sweepState) error {
-	if err := json.Unmarshal(data, state); err != nil {
-		return fmt.Errorf("decode the progress of the sweep: %w", err)
-	}
-	return nil
-}

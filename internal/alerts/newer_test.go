@@ -1,0 +1,102 @@
+package alerts
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// A document of a newer version that cannot be read is left alone, and so is what
+// followed from it.
+func TestUnreadableDocuments(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("new", Draft{Metric: "held_endpoints"})
+		r.hold(shop, time.Hour)
+		pass(2 * round)
+		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1", "new firing " + shop + " 1"})
+		unreadable := `{"metric":"weather"}`
+		for _, d := range []store.Document{
+			{Kind: ruleKind, Name: "new", Data: []byte(unreadable)},
+			{Kind: bookKind, Name: "newest", Data: []byte(`{"standings":7,"notices":[]}`)},
+		} {
+			if old, err := r.Store.Document(t.Context(), d.Kind, d.Name); err == nil {
+				d.Version = old.Version
+			}
+			if _, err := r.Store.PutDocument(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(3 * round)
+		if _, _, err := a.Put(t.Context(), "new", Draft{Metric: "held_endpoints"}); !errors.Is(err, store.ErrNewer) {
+			t.Errorf("it was written over: %v", err)
+		}
+		if d, err := r.Store.Document(t.Context(), ruleKind, "new"); err != nil || string(d.Data) != unreadable {
+			t.Errorf("%s, error %v", d.Data, err)
+		}
+		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1", "new firing " + shop + " 1"})
+		if _, err := r.Store.Document(t.Context(), bookKind, "newest"); err != nil {
+			t.Error(err)
+		}
+		if rules, err := a.Rules(t.Context()); err != nil || len(rules) != 1 {
+			t.Errorf("%d rules, error %v", len(rules), err)
+		}
+		if _, err := a.Rule(t.Context(), "new"); err == nil {
+			t.Error("a rule was read that is not understood")
+		}
+	})
+}
+
+// Fields that only a newer version knows are kept when this one writes.
+func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		a.rule("down", Draft{Metric: "held_endpoints"})
+		add := func(kind, name, field string) {
+			t.Helper()
+			d, err := r.Store.Document(t.Context(), kind, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Data = append([]byte(`{"`+field+`":7,`), d.Data[1:]...)
+			if _, err := r.Store.PutDocument(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add(ruleKind, "down", "weight")
+		r.hold(shop, time.Hour)
+		pass(round)
+		add(bookKind, "down", "silenced")
+		pass(2 * round)
+		a.rule("down", Draft{Metric: "held_endpoints", Terms: Terms{URL: "https://new.example/"}})
+		pass(2 * round)
+		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1"})
+		for kind, want := range map[string]string{ruleKind: `"weight":7`, bookKind: `"silenced":7`} {
+			d, err := r.Store.Document(t.Context(), kind, "down")
+			if err != nil || !strings.Contains(string(d.Data), want) || !strings.Contains(string(d.Data), "new.example") {
+				t.Errorf("%s: %s, error %v", kind, d.Data, err)
+			}
+		}
+	})
+}
+
+// Of a topic whose settings cannot be read the alerts stay as they are.
+func TestAlertsOfAnUnreadableTopic(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		r.setTopics(map[string]*Thresholds{"t": {Backlog: ptr(0.0), Terms: atOnce(Terms{})}}, false)
+		r.add("t", shop, 3)
+		pass(2 * round)
+		want := a.alerts()
+		if len(want) != 1 {
+			t.Fatalf("alerts: %v", want)
+		}
+		r.setTopics(map[string]*Thresholds{"t": nil}, false)
+		pass(3 * round)
+		same(t, "alerts", a.alerts(), want)
+	})
+}

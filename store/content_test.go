@@ -1,0 +1,109 @@
+package store_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/store"
+)
+
+type shape struct {
+	Rate  int              `json:"rate,omitempty"`
+	Inner *inner           `json:"inner,omitempty"`
+	Named map[string]inner `json:"named,omitempty"`
+	List  []inner          `json:"list,omitempty"`
+	At    time.Time        `json:"at,omitzero"`
+	Local string           `json:"-"`
+	Plain int
+	outer
+}
+
+type inner struct {
+	A int `json:"a"`
+}
+
+type outer struct {
+	Promoted string `json:"promoted,omitempty"`
+}
+
+type exact struct {
+	Rate int `json:"rate"`
+}
+
+func (exact) Exact() {}
+
+func TestDecodeTakesFieldsOfNewerVersions(t *testing.T) {
+	d := store.Document{Kind: "topic", Name: "t", Data: []byte(`{"rate":5,"burst":2,"inner":{"a":1,"b":2}}`)}
+	var s shape
+	if err := d.Decode(&s); err != nil || s.Rate != 5 || s.Inner.A != 1 {
+		t.Errorf("got %+v, error %v", s, err)
+	}
+	var e exact
+	if err := d.Decode(&e); !errors.Is(err, store.ErrNewer) {
+		t.Errorf("what has to be known exactly: %v", err)
+	}
+	for _, data := range []string{``, `[]`, `{"rate":"5","inner":{"a":7}}`} {
+		d.Data, s = []byte(data), shape{}
+		if err := d.Decode(&s); !errors.Is(err, store.ErrNewer) {
+			t.Errorf("%s: %v", data, err)
+		}
+	}
+	if s.Inner == nil || s.Inner.A != 7 {
+		t.Errorf("what can be read was not: %+v", s)
+	}
+}
+
+func TestEncodeKeepsWhatItDoesNotKnow(t *testing.T) {
+	for name, c := range map[string]struct {
+		old   string
+		value any
+		want  string
+		more  bool
+	}{
+		"nothing before":          {``, shape{Rate: 1}, `{"rate":1,"Plain":0}`, false},
+		"nothing unknown":         {`{"rate":5,"plain":3,"promoted":"x"}`, shape{Rate: 1}, `{"rate":1,"Plain":0}`, false},
+		"a field":                 {`{"rate":5,"burst":{"n":[1.50]}}`, &shape{}, `{"Plain":0,"burst":{"n":[1.50]}}`, true},
+		"within a field":          {`{"inner":{"a":1,"b":2}}`, shape{Inner: &inner{A: 3}}, `{"Plain":0,"inner":{"a":3,"b":2}}`, true},
+		"within one that is gone": {`{"inner":{"a":1,"b":2}}`, shape{}, `{"Plain":0}`, false},
+		"within a map": {
+			`{"named":{"x":{"a":1,"b":2},"y":{"a":1,"b":2}}}`,
+			shape{Named: map[string]inner{"x": {A: 3}}},
+			`{"Plain":0,"named":{"x":{"a":3,"b":2}}}`, true,
+		},
+		"within a list": {
+			`{"list":[{"a":1,"b":2},{"a":2,"b":3}]}`,
+			shape{List: []inner{{A: 9}, {A: 2}}},
+			`{"Plain":0,"list":[{"a":9},{"a":2,"b":3}]}`, true,
+		},
+		"a field of another type": {`{"inner":7,"list":{},"at":{"x":1}}`, shape{Inner: &inner{}}, `{"inner":{"a":0},"Plain":0}`, false},
+		"no JSON":                 {`?`, shape{}, `{"Plain":0}`, false},
+		"a list":                  {`[{"a":1,"b":2}]`, []inner{{A: 1}, {A: 5}}, `[{"a":1,"b":2},{"a":5}]`, true},
+	} {
+		d, more, err := store.Document{Data: []byte(c.old), Version: 7}.Encode(c.value)
+		if diff := cmp.Diff(decoded(t, c.want), decoded(t, string(d.Data))); diff != "" || more != c.more || err != nil || d.Version != 7 {
+			t.Errorf("%s: more %v, error %v (-want +got):\n%s", name, more, err, diff)
+		}
+	}
+	if _, _, err := (store.Document{}).Encode(func() {}); err == nil {
+		t.Error("a function has a JSON")
+	}
+}
+
+// decoded is JSON in a form to be compared, with numbers as they are written.
+func decoded(t *testing.T, text string) map[string]json.RawMessage {
+	t.Helper()
+	var list []json.RawMessage
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(text), &list); err == nil {
+		all["list"] = json.RawMessage(text)
+		return all
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
