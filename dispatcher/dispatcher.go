@@ -10,9 +10,9 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// settleGrace is how long settling may still take once requests have been
-// broken off.
-const settleGrace = 5 * time.Second
+// settleTimeOf is the part of a grace that is left for settling once requests have
+// been broken off.
+func settleTimeOf(grace time.Duration) time.Duration { return min(grace/5, 2*time.Second) }
 
 // Dispatcher delivers due jobs.
 type Dispatcher struct {
@@ -63,9 +63,9 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 }
 
 // Run delivers jobs until ctx ends, then shuts down in good order: it takes no
-// more jobs, gives back those not begun, lets requests under way finish for
-// Grace, breaks off the rest, and settles everything. Jobs given back or
-// broken off have used no attempt. It returns nil when nothing is left to do.
+// more jobs, gives back those not begun, lets requests under way finish, breaks
+// off the rest in time, and settles everything, all within Grace. Jobs given back
+// or broken off have used no attempt. It returns nil.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	lasting := context.WithoutCancel(ctx)
 	work, breakOff := context.WithCancel(lasting)
@@ -96,20 +96,21 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // share divides n over parts, rounding up.
 func share(n, parts int) int { return (n + parts - 1) / parts }
 
-// limitDrain sets the pace of a shutdown: when ctx has ended, requests are
-// broken off after Grace, and settling is given up some time later.
+// limitDrain sets the pace of a shutdown: when ctx has ended, requests are broken
+// off shortly before the end of Grace, and settling is given up then.
 func (d *Dispatcher) limitDrain(ctx context.Context, drained <-chan struct{}, breakOff, giveUp func()) {
 	select {
 	case <-ctx.Done():
 	case <-drained:
 		return
 	}
-	if waitFor(drained, d.opts.Grace) {
+	settle := settleTimeOf(d.opts.Grace)
+	if waitFor(drained, d.opts.Grace-settle) {
 		return
 	}
 	d.opts.Logger.Warn("requests still under way are broken off; no attempt is used", "grace", d.opts.Grace)
 	breakOff()
-	if !waitFor(drained, settleGrace) {
+	if !waitFor(drained, settle) {
 		giveUp()
 	}
 }

@@ -100,8 +100,9 @@ type Options struct {
 	// Policy is the retry policy of jobs without one of their own. Without
 	// steps: retrypolicy.Default.
 	Policy retrypolicy.Policy
-	// Grace is how long requests may go on once Run was told to stop. Zero:
-	// DefaultGrace.
+	// Grace is how long Run may take to end once it was told to stop. Requests that
+	// are under way a fifth of it before the end, 2 s at most, are broken off, so
+	// that what came of all can be settled. Zero: DefaultGrace.
 	Grace time.Duration
 
 	// Transport makes the requests in place of the network, and without the

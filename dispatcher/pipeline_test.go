@@ -525,7 +525,7 @@ func TestGraceEndsWithoutUsingAnAttempt(t *testing.T) {
 		next(t, began, "request")
 		stopped := time.Now()
 		r.stop()
-		if took := time.Since(stopped); took != 15*time.Second {
+		if took := time.Since(stopped); took != 13*time.Second {
 			t.Errorf("stopping took %v", took)
 		}
 		got := next(t, s.settled, "settlement")
@@ -546,7 +546,7 @@ func TestStopEndsEvenIfTheStoreDoesNotReturn(t *testing.T) {
 		synctest.Wait()
 		stopped := time.Now()
 		r.stop()
-		if took := time.Since(stopped); took != time.Second+settleGrace {
+		if took := time.Since(stopped); took != time.Second {
 			t.Errorf("stopping took %v", took)
 		}
 		if l.count("could not be settled") != 1 {

@@ -107,7 +107,7 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers requests on ln until ctx ends. Then /readyz turns to 503, and
 // after the drain delay no new requests are taken; those under way get the
-// drain timeout to end, and are cut off past it, which is an error. It closes ln.
+// drain timeout to end, and are cut off past it. It closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	// Requests under way are not to end with ctx.
 	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
@@ -149,8 +149,9 @@ func (s *Server) drain(server *http.Server, cutOff context.CancelFunc) error {
 	if err == nil {
 		return nil
 	}
+	s.opts.Logger.Warn("requests to the API still under way are cut off; their clients get no answer", "after", s.opts.DrainTimeout)
 	cutOff()
-	return errors.Join(fmt.Errorf("requests under way were cut off after %v: %w", s.opts.DrainTimeout, err), server.Close())
+	return server.Close()
 }
 
 func (s *Server) httpServer(base context.Context) *http.Server {

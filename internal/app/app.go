@@ -63,16 +63,18 @@ type node struct {
 	counts  *alerts.Counts
 	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces
+	by      *deadline
 }
 
-// Run serves until ctx ends, and then stops in order: readiness ends, requests
-// to the API that are under way are answered, the carrier stops, the
-// dispatcher drains, the store is closed.
+// Run serves until ctx ends, and then stops in order: nothing more is carried or
+// claimed, readiness ends, requests to the API and to receivers that are under
+// way end, the store is closed. All of that has one deadline.
 func Run(ctx context.Context, o Options) (err error) {
 	n, err := newNode(o)
 	if err != nil {
 		return err
 	}
+	defer n.by.stop()
 	// First of all, so that a port in use is told before a journal is touched.
 	var listen net.ListenConfig
 	ln, err := listen.Listen(ctx, "tcp", o.Config.Addr)
@@ -91,7 +93,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if n.store, err = n.openStore(ctx); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	defer func() { err = errors.Join(err, n.store.Close()) }()
+	defer func() { err = errors.Join(err, n.closeStore()) }()
 	parts, err := n.build(ctx, ln)
 	if err != nil {
 		return errors.Join(err, ln.Close())
@@ -99,20 +101,39 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Ready != nil {
 		o.Ready(n.baseURL(ln.Addr()))
 	}
-	err = runParts(ctx, o.Logger, parts...)
+	err = runParts(ctx, o.Logger, n.by, parts...)
 	if err == nil {
 		o.Logger.Info("stopped")
 	}
 	return err
 }
 
-// tracesTimeout bounds exporting the last traces.
-const tracesTimeout = 5 * time.Second
+// closing is the part of the grace that is left for the end: for the journal to
+// be written and the store to be closed.
+func closing(grace time.Duration) time.Duration { return min(grace/10, time.Second) }
 
-// closeTraces exports what is left. That it cannot be is no failure of the node.
+// closeStore closes the store. What that has not written by the deadline is left
+// to the end of the process.
+func (n *node) closeStore() error {
+	var err error
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		err = n.store.Close()
+	}()
+	if !n.by.wait(closed) {
+		return fmt.Errorf("the store was not closed within %v of the signal to stop", n.by.limit)
+	}
+	return err
+}
+
+// closeTraces exports what is left, by the deadline. That it cannot be is no failure
+// of the node.
 func (n *node) closeTraces(ctx context.Context) {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), tracesTimeout)
+	n.by.start()
+	limited, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	defer context.AfterFunc(n.by.ctx, cancel)()
 	if err := n.traces.Close(limited); err != nil {
 		n.Logger.Warn("traces were lost", "error", err)
 	}
@@ -125,7 +146,7 @@ func newNode(o Options) (*node, error) {
 	if o.Speed == 0 {
 		o.Speed = 1
 	}
-	n := &node{Options: o, metrics: prometheus.NewRegistry()}
+	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + o.Config.Grace)}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
 	var err error
 	if n.host, err = os.Hostname(); err != nil {
@@ -152,9 +173,11 @@ func (n *node) buildInfo() prometheus.Collector {
 	return info
 }
 
-// build makes the parts, in the order in which they are to be stopped.
-func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
+// build makes the parts, in the stages in which they are to be stopped: first what
+// takes in and sends jobs or changes them, then what that needs.
+func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	c := n.Config
+	grace := c.Grace - closing(c.Grace)
 	apiOptions := httpapi.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
@@ -162,7 +185,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 		Carry: store.CarryOptions{
 			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
 		},
-		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: c.Grace,
+		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: grace,
 	}
 	keyring, keyringErr := n.newKeyring(ctx)
 	if keyringErr == nil {
@@ -208,7 +231,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	dispatchOptions := dispatcher.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
-		Policy: n.policy, Grace: c.Grace, AllowCIDRs: c.AllowCIDRs,
+		Policy: n.policy, Grace: c.DrainDelay + grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
 		CatchUpRate: n.catchUpRate(), Observer: attempts, Tracer: n.traces.Tracer(),
 	}
@@ -226,24 +249,24 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([]part, error) {
 	if err := errors.Join(keyringErr, pagesErr, accessErr, topicsErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err
 	}
-	parts := append([]part{{"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}}, secured...)
-	if n.ledger != nil {
-		parts = append(parts, part{"sweeper", n.ledger.Sweep})
-	}
-	parts = append(parts, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"operations", bulk.Run}, part{"alerts", watch.Run})
-	return append(parts, part{"carrier", func(ctx context.Context) error {
+	working := []part{{"carrier", func(ctx context.Context) error {
 		if c.Embedded() { // Redis obeys limits already
 			topicManager.Load(ctx)
 		}
 		return carry.Run(ctx)
-	}}, part{"dispatcher", func(ctx context.Context) error {
+	}}, {"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {
 				return err
 			}
 		}
 		return dispatch.Run(ctx)
-	}}, part{"attempts", attempts.Run}), nil
+	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"alerts", watch.Run}}
+	if n.ledger != nil {
+		working = append(working, part{"sweeper", n.ledger.Sweep})
+	}
+	serving := append(secured, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"attempts", attempts.Run})
+	return [][]part{working, serving}, nil
 }
 
 // newRecorder counts attempts, together with the other nodes if there can be any.

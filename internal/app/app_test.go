@@ -247,3 +247,35 @@ func TestReplicasReachTheStore(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStopBesideSlowClients: a client that does not finish its request, and a
+// receiver that does not answer, share the grace, and are no failure.
+func TestStopBesideSlowClients(t *testing.T) {
+	began, release := make(chan struct{}, 1), make(chan struct{})
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		began <- struct{}{}
+		<-release
+	}))
+	defer receiver.Close()
+	defer close(release)
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--grace=1s", "--data-dir", t.TempDir()))
+	if status, _, body := r.call(http.MethodPost, "/v1/jobs", `{"topic":"t","id":"slow","url":"`+receiver.URL+`"}`); status != http.StatusCreated {
+		t.Fatal(status, body)
+	}
+	<-began
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const half = "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+	if _, err := io.WriteString(conn, half); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.shutdown(); err != nil {
+		t.Errorf("stopping: %v", err)
+	}
+	if len(began) > 0 {
+		t.Error("a request was begun while stopping")
+	}
+}

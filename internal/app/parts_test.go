@@ -8,8 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/duehook/duehook/job"
 )
 
 // A pool of the Redis client that could not connect tries again once a second,
@@ -42,22 +46,72 @@ func (r *recorder) part(name string, running *sync.WaitGroup) part {
 	}}
 }
 
-func TestPartsStopOneAfterTheOther(t *testing.T) {
+// soon is a deadline that no test comes near.
+func soon(t *testing.T) *deadline {
+	d := newDeadline(time.Hour)
+	t.Cleanup(d.stop)
+	return d
+}
+
+// TestStagesStopOneAfterTheOther: the parts of a stage are stopped together. None
+// goes on working while another one drains.
+func TestStagesStopOneAfterTheOther(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var r recorder
-	var running sync.WaitGroup
-	parts := []part{r.part("api", &running), r.part("carrier", &running), r.part("dispatcher", &running)}
+	var running, stopping sync.WaitGroup
+	together := func(name string) part {
+		running.Add(1)
+		stopping.Add(1)
+		return part{name, func(ctx context.Context) error {
+			running.Done()
+			<-ctx.Done()
+			stopping.Done()
+			stopping.Wait() // for ever, if the other one was not told to stop
+			r.note("a part of the first stage drained")
+			return nil
+		}}
+	}
 	go func() {
 		running.Wait()
 		cancel()
 	}()
-	if err := runParts(ctx, slog.New(slog.DiscardHandler), parts...); err != nil {
+	err := runParts(ctx, slog.New(slog.DiscardHandler), soon(t),
+		[]part{together("api"), together("dispatcher")}, []part{r.part("events", &running)})
+	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"api stops", "api drained", "carrier stops", "carrier drained", "dispatcher stops", "dispatcher drained"}
+	want := []string{"a part of the first stage drained", "a part of the first stage drained", "events stops", "events drained"}
 	if !slices.Equal(r.events, want) {
 		t.Errorf("%v, want %v", r.events, want)
 	}
+}
+
+// TestDeadlineOfParts: what does not stop in time is named, and does not keep the
+// process from ending. All stages share the time.
+func TestDeadlineOfParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		release := make(chan struct{})
+		stuck := func(name string) part {
+			return part{name, func(context.Context) error { <-release; return nil }}
+		}
+		slow := part{"slow", func(ctx context.Context) error {
+			<-ctx.Done()
+			return job.Sleep(context.WithoutCancel(ctx), job.SystemClock(), 4*time.Second)
+		}}
+		by := newDeadline(6 * time.Second)
+		defer by.stop()
+		cancel()
+		began := time.Now()
+		err := runParts(ctx, slog.New(slog.DiscardHandler), by, []part{slow}, []part{stuck("events"), stuck("topics")})
+		if err == nil || !strings.Contains(err.Error(), "not stopped within 6s: events, topics") {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(began); took != 6*time.Second {
+			t.Errorf("stopping took %v", took)
+		}
+		close(release)
+	})
 }
 
 func TestFailureOfAPartStopsTheOthers(t *testing.T) {
@@ -69,7 +123,7 @@ func TestFailureOfAPartStopsTheOthers(t *testing.T) {
 		running.Wait()
 		return boom
 	}}
-	err := runParts(t.Context(), slog.New(slog.DiscardHandler), api, carrier, dispatcher)
+	err := runParts(t.Context(), slog.New(slog.DiscardHandler), soon(t), []part{api}, []part{carrier}, []part{dispatcher})
 	if !errors.Is(err, boom) {
 		t.Errorf("got %v, want the part's error", err)
 	}
@@ -82,8 +136,8 @@ func TestFailureOfAPartStopsTheOthers(t *testing.T) {
 func TestPartThatEndsByItselfIsAFailure(t *testing.T) {
 	var r recorder
 	var running sync.WaitGroup
-	err := runParts(t.Context(), slog.New(slog.DiscardHandler),
-		r.part("api", &running), part{"carrier", func(context.Context) error { return nil }})
+	err := runParts(t.Context(), slog.New(slog.DiscardHandler), soon(t),
+		[]part{r.part("api", &running), {"carrier", func(context.Context) error { return nil }}})
 	if err == nil || !strings.Contains(err.Error(), "carrier ended by itself") {
 		t.Errorf("got %v", err)
 	}

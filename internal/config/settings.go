@@ -109,7 +109,7 @@ var settings = []setting{
 	},
 	{
 		name: "grace", group: groupAPI, hint: "duration", def: job.FormatDuration(dispatcher.DefaultGrace),
-		help: "how long requests under way, to the API and to receivers, may take to end at shutdown",
+		help: "how long a shutdown may take, in which requests under way, to the API and to receivers, end; with --drain-delay that much longer",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Grace) },
 	},
 	{
