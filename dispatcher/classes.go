@@ -29,6 +29,7 @@ const (
 	classInvalid     = "invalid_response"
 	classUnexpected  = "unexpected_body"
 	classBadSnooze   = "snooze_without_retry_after"
+	classSnoozeLimit = job.ErrorSnoozeLimit
 	classBlocked     = job.ReasonBlocked // the API has one word for it
 	classBadRequest  = "invalid_request"
 )

@@ -21,7 +21,7 @@ var classNames = map[string]string{
 	"classTimeout": classTimeout, "classRefused": classRefused, "classReset": classReset,
 	"classUnreachable": classUnreachable, "classDNS": classDNS, "classTLS": classTLS,
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
-	"classBadSnooze": classBadSnooze, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
+	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
 }
 
 // TestClassesAreDocumented: clients rely on the set being closed.

@@ -95,7 +95,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		health = errEndpoint
 	}
 	o.Attempt = attempt
-	return o, health
+	return o.Charged(j), health
 }
 
 // aborted is the outcome of an attempt that we broke off.

@@ -250,7 +250,7 @@ var (
 		"url":          func(d *job.Draft, f field) { d.URL = f.text() },
 		"method":       func(d *job.Draft, f field) { d.Method = f.text() },
 		"delay":        func(d *job.Draft, f field) { d.Delay = f.raw },
-		"at":           func(d *job.Draft, f field) { d.At = f.text() },
+		"at":           func(d *job.Draft, f field) { d.At = f.raw },
 		"body":         func(d *job.Draft, f field) { d.Body, d.BodyChecked = f.raw, true },
 		"body_text":    func(d *job.Draft, f field) { d.BodyText = f.text() },
 		"body_base64":  func(d *job.Draft, f field) { d.BodyBase64 = f.text() },

@@ -42,8 +42,9 @@ var (
 		"rate":    func(d *operationDraft, f field) { d.Rate = f.integer() },
 		"delay":   setDelay,
 		"at": func(d *operationDraft, f field) {
-			if s := f.text(); s != nil {
-				d.At = f.errs.time(f.pointer(), *s)
+			var err error
+			if d.At, err = job.ParseAt(f.raw); err != nil {
+				f.fail(err.Error())
 			}
 		},
 	})

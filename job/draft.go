@@ -15,7 +15,7 @@ type Draft struct {
 	URL         *string           `json:"url"`
 	Method      *string           `json:"method"`
 	Delay       json.RawMessage   `json:"delay"` // a number of whole seconds, or a duration string
-	At          *string           `json:"at"`
+	At          json.RawMessage   `json:"at"`    // an RFC 3339 string, or Unix time as a number
 	Body        json.RawMessage   `json:"body"`
 	BodyText    *string           `json:"body_text"`
 	BodyBase64  *string           `json:"body_base64"`

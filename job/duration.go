@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,23 +23,24 @@ var (
 )
 
 type unit struct {
-	name string
-	size time.Duration
+	name  string
+	size  time.Duration
+	words []string // that mean it, too
 }
 
 // Each list runs from the largest unit to the smallest, the order in which
 // they must be written.
 var (
 	compactUnits = []unit{
-		{"w", 7 * day},
-		{"d", day},
-		{"h", time.Hour},
-		{"m", time.Minute},
-		{"s", time.Second},
-		{"ms", time.Millisecond},
+		{"w", 7 * day, []string{"week", "weeks"}},
+		{"d", day, []string{"day", "days"}},
+		{"h", time.Hour, []string{"hr", "hrs", "hour", "hours"}},
+		{"m", time.Minute, []string{"min", "mins", "minute", "minutes"}},
+		{"s", time.Second, []string{"sec", "secs", "second", "seconds"}},
+		{"ms", time.Millisecond, []string{"millisecond", "milliseconds"}},
 	}
-	isoDateUnits = []unit{{"W", 7 * day}, {"D", day}}
-	isoTimeUnits = []unit{{"H", time.Hour}, {"M", time.Minute}, {"S", time.Second}}
+	isoDateUnits = []unit{{name: "W", size: 7 * day}, {name: "D", size: day}}
+	isoTimeUnits = []unit{{name: "H", size: time.Hour}, {name: "M", size: time.Minute}, {name: "S", size: time.Second}}
 )
 
 // ParseDelay reads a duration as the API takes it: a JSON number of whole
@@ -74,10 +76,10 @@ func ParseDelay(raw json.RawMessage) (time.Duration, error) {
 }
 
 // ParseDuration reads a duration of whole milliseconds in one of two forms:
-// compact, with the units w, d, h, m, s and ms ("1d12h", "1500ms"), or ISO 8601
-// without years and months ("P1DT12H"). Units stand largest first, each at most
-// once; only seconds may have decimals ("1.5s", "PT1.5S"). A bare "0" is
-// understood too, other bare numbers are not.
+// compact, with the units w, d, h, m, s and ms or their names ("1d12h", "1500ms",
+// "1h 30m", "30 minutes"), or ISO 8601 without years and months ("P1DT12H"). Units
+// stand largest first, each at most once, and may have decimals ("0.5h",
+// "PT1.5S"). A bare "0" is understood too, other bare numbers are not.
 func ParseDuration(s string) (time.Duration, error) {
 	switch {
 	case s == "":
@@ -89,7 +91,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	case s[0] == 'P':
 		return parseISO(s[1:])
 	}
-	return parseUnits(s, compactUnits)
+	return parseUnits(s, compactUnits, " ")
 }
 
 func parseISO(s string) (time.Duration, error) {
@@ -103,23 +105,24 @@ func parseISO(s string) (time.Duration, error) {
 	if strings.Contains(s, "-") {
 		return 0, errNegative
 	}
-	days, err := parseUnits(date, isoDateUnits)
+	days, err := parseUnits(date, isoDateUnits, "")
 	if err != nil {
 		return 0, err
 	}
-	rest, err := parseUnits(clock, isoTimeUnits)
+	rest, err := parseUnits(clock, isoTimeUnits, "")
 	if err != nil {
 		return 0, err
 	}
 	return addDurations(days, rest)
 }
 
-// parseUnits adds up pairs of a number and a unit; an empty s is zero.
-func parseUnits(s string, units []unit) (time.Duration, error) {
+// parseUnits adds up pairs of a number and a unit, between which may be any of
+// space; an empty s is zero.
+func parseUnits(s string, units []unit, space string) (time.Duration, error) {
 	var total time.Duration
 	for s != "" {
 		number, rest := span(s, "0123456789.")
-		name, rest := span(rest, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+		name, rest := span(strings.TrimLeft(rest, space), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 		i := indexUnit(units, name)
 		if i < 0 {
 			return 0, errDuration
@@ -131,7 +134,9 @@ func parseUnits(s string, units []unit) (time.Duration, error) {
 		if total, err = addDurations(total, d); err != nil {
 			return 0, err
 		}
-		units, s = units[i+1:], rest
+		if units, s = units[i+1:], strings.TrimLeft(rest, space); s == "" && rest != "" {
+			return 0, errDuration
+		}
 	}
 	return total, nil
 }
@@ -144,25 +149,21 @@ func span(s, set string) (head, rest string) {
 
 func indexUnit(units []unit, name string) int {
 	for i, u := range units {
-		if u.name == name {
+		if u.name == name || slices.Contains(u.words, name) {
 			return i
 		}
 	}
 	return -1
 }
 
+// maxDecimals is as many as a duration of whole milliseconds can need: a week has
+// 2^10 milliseconds times something odd.
+const maxDecimals = 10
+
 func parseAmount(number string, size time.Duration) (time.Duration, error) {
 	whole, decimals, hasDecimals := strings.Cut(number, ".")
-	if hasDecimals {
-		if size != time.Second || whole == "" || decimals == "" || strings.Contains(decimals, ".") {
-			return 0, errDuration
-		}
-		decimals = strings.TrimRight(decimals, "0")
-		if len(decimals) > 3 {
-			return 0, errPrecision
-		}
-		// With three decimals and no point, seconds are milliseconds.
-		whole, size = whole+(decimals + "000")[:3], time.Millisecond
+	if hasDecimals && (whole == "" || decimals == "" || strings.Contains(decimals, ".")) {
+		return 0, errDuration
 	}
 	n, err := strconv.ParseInt(whole, 10, 64)
 	switch {
@@ -173,7 +174,28 @@ func parseAmount(number string, size time.Duration) (time.Duration, error) {
 	case n > int64(math.MaxInt64/size):
 		return 0, errTooLong
 	}
-	return time.Duration(n) * size, nil
+	part, err := parseDecimals(strings.TrimRight(decimals, "0"), size)
+	if err != nil {
+		return 0, err
+	}
+	return addDurations(time.Duration(n)*size, part)
+}
+
+// parseDecimals is the part of a size that decimals say. It counts in
+// milliseconds, so that nothing overflows.
+func parseDecimals(decimals string, size time.Duration) (time.Duration, error) {
+	if len(decimals) > maxDecimals {
+		return 0, errPrecision
+	}
+	n, scale := size.Milliseconds(), int64(1)
+	var part int64
+	for _, digit := range []byte(decimals) {
+		part, scale = 10*part+int64(digit-'0'), 10*scale
+	}
+	if part*n%scale != 0 {
+		return 0, errPrecision
+	}
+	return time.Duration(part*n/scale) * time.Millisecond, nil
 }
 
 // addDurations adds two durations that are not negative.

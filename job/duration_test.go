@@ -28,6 +28,11 @@ func TestParseDelay(t *testing.T) {
 		`"1.5s"`:          1500 * time.Millisecond, `"1h0m0.001000s"`: time.Hour + time.Millisecond,
 		`"\u0039s"`: 9 * time.Second,
 		`"PT30M"`:   30 * time.Minute, `"P1DT12H"`: 36 * time.Hour, `"P2W"`: 14 * day, `"PT48H"`: 48 * time.Hour,
+		`"0.5h"`: 30 * time.Minute, `"1.5h"`: 90 * time.Minute, `"0.25d"`: 6 * time.Hour, `"1.5h30m"`: 2 * time.Hour, `"PT0.5H"`: 30 * time.Minute, `"P1.5D"`: 36 * time.Hour,
+		`"0.0009765625w"`: 590625 * time.Millisecond, `"1.000000000000h"`: time.Hour, `"2.0ms"`: 2 * time.Millisecond,
+		`"1h 30m"`: 90 * time.Minute, `"1 h  30 m"`: 90 * time.Minute, `"5 s"`: 5 * time.Second, `"30 minutes"`: 30 * time.Minute, `"1 minute"`: time.Minute,
+		`"2 weeks 1 day 1 hour 1 min 3 sec 4 milliseconds"`: 15*day + time.Hour + time.Minute + 3*time.Second + 4*time.Millisecond,
+		`"90seconds"`: 90 * time.Second, `"2hrs"`: 2 * time.Hour, `"0 s"`: 0,
 		`"PT1.5S"`: 1500 * time.Millisecond, `"P1D"`: day, `"PT0S"`: 0,
 	}
 	for raw, want := range tests {
@@ -52,8 +57,8 @@ func TestParseDelayRefuses(t *testing.T) {
 			`"9223372037s"`, `"99999999999999999999s"`, `"9223372036854776.5s"`, `"9223372036.9s"`, `"15251w"`, `"30501w"`, `"P15251W"`, `"P106751DT24H"`, `"106751d23h48m"`,
 		},
 		"years or months":             {`"P1M"`, `"P1Y"`, `"P1Y2M10DT2H"`},
-		"not be finer":                {`"1.0005s"`, `"PT0.0001S"`},
-		`is not a duration such as "`: {`""`, `" "`, `"5"`, `"5 s"`, `" 5s"`, `"5s "`, `"s"`, `"5S"`, `"5x"`, `"5µs"`, `"5us"`, `"5ns"`, `"h5"`, `"1h1h"`, `"1m1h"`, `"1ms1s"`, `"1.5h"`, `"1.s"`, `".5s"`, `"1..5s"`, `"1.2.3s"`, `"1,5s"`, `"+5s"`, `"0x5s"`, `"P"`, `"PT"`, `"P1DT"`, `"P1H"`, `"PT1D"`, `"PT1M1H"`, `"pt1m"`, `"PT1m"`, `"P1.5D"`, `"PPT1S"`, `"PT1ST1S"`, `"1dPT1S"`, `"５s"`, `"forever"`},
+		"not be finer":                {`"1.0005s"`, `"PT0.0001S"`, `"0.5ms"`, `"0.3333333h"`, `"0.00000000001w"`},
+		`is not a duration such as "`: {`""`, `" "`, `"5"`, `" 5s"`, `"5s "`, `"s"`, `"5S"`, `"5x"`, `"5µs"`, `"5us"`, `"5ns"`, `"h5"`, `"1h1h"`, `"1m1h"`, `"1ms1s"`, `"1.s"`, `".5s"`, `"1..5s"`, `"1.2.3s"`, `"1,5s"`, `"+5s"`, `"0x5s"`, `"P"`, `"PT"`, `"P1DT"`, `"P1H"`, `"PT1D"`, `"PT1M1H"`, `"pt1m"`, `"PT1m"`, `"P1 D"`, `"PT1H 30M"`, `"PT 1H"`, `"P1DT "`, `"1h,30m"`, `"1h and 30m"`, `"30 Minutes"`, `"1h 30"`, `"1 h m"`, `"1\u00a0h"`, `"1h\t30m"`, `"3 months"`, `"1 year"`, `"PPT1S"`, `"PT1ST1S"`, `"1dPT1S"`, `"５s"`, `"forever"`},
 	}
 	for want, raws := range tests {
 		for _, raw := range raws {

@@ -150,6 +150,9 @@ const (
 	ReasonEndpointHeld = "endpoint_held"       // the endpoint's breaker is open; no attempt used
 )
 
+// ErrorSnoozeLimit is the error of an attempt answered "snooze" once too often.
+const ErrorSnoozeLimit = "snooze_limit"
+
 // Errors of commands that the lifecycle refuses.
 var (
 	ErrFinished = errors.New("the job has ended")
@@ -343,16 +346,29 @@ func (j *Job) Before(now Instant) *Outcome {
 	return nil
 }
 
+// Charged is what the outcome is for the job: a snooze beyond MaxSnoozes is a
+// failure like any other. Its Attempt is a copy then.
+func (o Outcome) Charged(j *Job) Outcome {
+	if o.Kind != OutcomeSnoozed || j.Snoozes < MaxSnoozes && o.After > 0 {
+		return o
+	}
+	o.Kind, o.After = OutcomeFailed, 0
+	if j.Snoozes >= MaxSnoozes && o.Attempt != nil {
+		a := *o.Attempt
+		a.Error = ErrorSnoozeLimit
+		o.Attempt = &a
+	}
+	return o
+}
+
 // Settle works out what outcome o makes of the claimed job j. retry gives the
 // delay after the n-th counted attempt, or false when n was the last.
 func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settlement {
+	o = o.Charged(j)
 	s := Settlement{
 		Key: j.Key, Lane: j.Lane(), Token: j.Token, BizKey: j.Spec.BizKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled,
-	}
-	if o.Kind == OutcomeSnoozed && (j.Snoozes >= MaxSnoozes || o.After <= 0) {
-		o.Kind = OutcomeFailed
 	}
 	switch o.Kind {
 	case OutcomeDelivered:

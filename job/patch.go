@@ -66,7 +66,7 @@ func (f *findings) refuseFixed(d *Draft) {
 }
 
 func (d *Draft) changesNothing() bool {
-	return !given(d.Delay) && d.At == nil && d.URL == nil && d.Headers == nil &&
+	return !given(d.Delay) && !given(d.At) && d.URL == nil && d.Headers == nil &&
 		!given(d.Body) && d.BodyText == nil && d.BodyBase64 == nil && d.ContentType == nil &&
 		d.Retry == nil && !given(d.TTL) && d.Labels == nil && d.Priority == nil
 }

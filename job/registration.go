@@ -1,9 +1,11 @@
 package job
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -99,13 +101,13 @@ func (f *findings) method(s *string) string {
 // the registration must have equal content.
 func (f *findings) when(d *Draft, now Instant) *When {
 	delay := f.duration("/delay", d.Delay, 0, MaxDelay)
-	if d.At == nil {
+	if !given(d.At) {
 		if !given(d.Delay) {
 			return nil
 		}
 		return &When{Delay: delay}
 	}
-	at, err := ParseTime(*d.At)
+	at, err := ParseAt(d.At)
 	switch {
 	case err != nil:
 	case given(d.Delay):
@@ -115,6 +117,30 @@ func (f *findings) when(d *Draft, now Instant) *When {
 	}
 	f.check("/at", err)
 	return &When{At: at}
+}
+
+// ParseAt reads a time as the API takes it: a JSON string for ParseTime, or Unix
+// time as a JSON number of 10 digits, in seconds, or of 13, in milliseconds.
+func ParseAt(raw json.RawMessage) (Instant, error) {
+	raw = trimJSON(raw)
+	if len(raw) == 0 || raw[0] != '"' && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
+		return 0, errors.New(`must be a time such as "2026-01-31T09:30:00Z" (RFC 3339), or Unix time as a number`)
+	}
+	if raw[0] == '"' {
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			s = ""
+		}
+		return ParseTime(s)
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	switch {
+	case err == nil && n > 0 && len(raw) == 10:
+		return Instant(1000 * n), nil
+	case err == nil && n > 0 && len(raw) == 13:
+		return Instant(n), nil
+	}
+	return 0, errors.New("is no Unix time: as a number it must have 10 digits, for seconds, or 13, for milliseconds")
 }
 
 // rfc3339 is the form that time.Parse is too lenient about: it takes a comma,

@@ -91,16 +91,47 @@ func TestSettle(t *testing.T) {
 }
 
 func TestSnoozesAreCounted(t *testing.T) {
-	for snoozes, want := range map[int]job.Settlement{
-		job.MaxSnoozes - 1: {To: job.Waiting, Reason: job.ReasonSnoozed, Snoozes: job.MaxSnoozes, Delay: time.Minute},
-		job.MaxSnoozes:     {To: job.Retrying, Reason: job.ReasonRetryAfter, Snoozes: job.MaxSnoozes, Delay: time.Minute, Attempts: 1},
+	answered := job.Attempt{Number: 1, Status: 202}
+	logged := func(reason, class string) *job.Attempt {
+		a := answered
+		a.Reason, a.Error = reason, class
+		return &a
+	}
+	type row struct {
+		snoozes int
+		more    bool
+		want    job.Settlement
+	}
+	for _, tt := range []row{
+		{job.MaxSnoozes - 1, true, job.Settlement{
+			To: job.Waiting, Reason: job.ReasonSnoozed, Snoozes: job.MaxSnoozes, Delay: time.Minute, Attempt: logged(job.ReasonSnoozed, ""),
+		}},
+		// From here on by the ladder, and not when the receiver says.
+		{job.MaxSnoozes, true, job.Settlement{
+			To: job.Retrying, Reason: job.ReasonLadder, Snoozes: job.MaxSnoozes, Delay: 15 * time.Second, Attempts: 1,
+			Attempt: logged(job.ReasonLadder, job.ErrorSnoozeLimit),
+		}},
+		{job.MaxSnoozes, false, job.Settlement{
+			To: job.Dead, Reason: job.ReasonRetryLimit, Snoozes: job.MaxSnoozes, Attempts: 1,
+			Attempt: logged(job.ReasonRetryLimit, job.ErrorSnoozeLimit),
+		}},
 	} {
 		j := jobIn(job.Running, 0)
-		j.Snoozes = snoozes
-		got := job.Settle(&j, job.Outcome{Kind: job.OutcomeSnoozed, After: time.Minute}, fixedRetry(true))
-		got = job.Settlement{To: got.To, Reason: got.Reason, Snoozes: got.Snoozes, Delay: got.Delay, Attempts: got.Attempts}
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("after %d snoozes:\n%s", snoozes, diff)
+		j.Snoozes = tt.snoozes
+		attempt := answered
+		o := job.Outcome{Kind: job.OutcomeSnoozed, After: time.Minute, Attempt: &attempt}
+		got := job.Settle(&j, o, fixedRetry(tt.more))
+		if diff := gocmp.Diff(got, job.Settle(&j, o.Charged(&j), fixedRetry(tt.more))); diff != "" {
+			t.Errorf("charged twice:\n%s", diff)
+		}
+		got = job.Settlement{
+			To: got.To, Reason: got.Reason, Snoozes: got.Snoozes, Delay: got.Delay, Attempts: got.Attempts, Attempt: got.Attempt,
+		}
+		if diff := gocmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("after %d snoozes:\n%s", tt.snoozes, diff)
+		}
+		if attempt != answered {
+			t.Error("Settle changed the caller's attempt")
 		}
 	}
 }
