@@ -193,7 +193,7 @@ func coverSigning(a *keyedAPI) {
 		all(codeMasterKeyMissing, changesOfTopic...)
 	})
 	a.withSigning(nil, func() {
-		all(codeMasterKeyMissing, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic, "DELETE "+topic)...)...)
+		all(codeSigningOff, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic, "DELETE "+topic)...)...)
 	})
 	a.withSigning(a.newSigning(documents, signing.GenerateMasterKey(), ""), func() {
 		all(codeSecretUnreadable, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic)...)...)

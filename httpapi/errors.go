@@ -42,6 +42,7 @@ const (
 	codeTooManySecrets       code = "too_many_secrets"
 	codeSecretUnreadable     code = "secret_unreadable"
 	codeMasterKeyMissing     code = "master_key_missing"
+	codeSigningOff           code = "signing_off"
 	codeOperationEnded       code = "operation_ended"
 	codeTooManyOperations    code = "too_many_operations"
 	codeTooManyAlertRules    code = "too_many_alert_rules"
@@ -89,6 +90,7 @@ var codes = map[code]struct {
 	codeTooManySecrets:       {http.StatusConflict, "Too many signing secrets overlap"},
 	codeSecretUnreadable:     {http.StatusConflict, "The stored signing secrets cannot be read"},
 	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
+	codeSigningOff:           {http.StatusConflict, "The server does not sign deliveries"},
 	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
 	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
 	codeTooManyAlertRules:    {http.StatusConflict, "There are too many alert rules"},

@@ -186,8 +186,8 @@ func (s *Server) checkSigning() error {
 		return nil
 	}
 	return &apiError{
-		code:   codeMasterKeyMissing,
-		detail: "This server does not sign deliveries, and has no master key to keep signing secrets with. Start all servers with the same --master-key.",
+		code:   codeSigningOff,
+		detail: "This server runs with --signing off. Start all servers without that setting to sign deliveries.",
 	}
 }
 
@@ -213,7 +213,7 @@ func asSigningError(err error) *apiError {
 	case errors.Is(err, signing.ErrNoMasterKey):
 		return &apiError{
 			code: codeMasterKeyMissing, cause: err,
-			detail: "This server has no master key to keep signing secrets with. Start all servers with the same --master-key.",
+			detail: "This server signs with the secret of its settings, and has no master key to keep other secrets with. Start all servers with the same --master-key.",
 		}
 	case errors.Is(err, signing.ErrMasterKey):
 		return &apiError{

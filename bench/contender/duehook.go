@@ -154,6 +154,7 @@ func fill(ctx context.Context, s store.Store, l *Load) error {
 type onRedis struct {
 	duehookNodes
 	redis *system.Redis
+	dir   string // of what the nodes share besides: the master key
 }
 
 func newOnRedis(ctx context.Context, s *Setup) (Contender, error) {
@@ -161,7 +162,11 @@ func newOnRedis(ctx context.Context, s *Setup) (Contender, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &onRedis{duehookNodes{setup: s, storage: []string{"--redis-url", r.URL()}}, r}, nil
+	dir, err := os.MkdirTemp(s.Dir, "data-")
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return &onRedis{duehookNodes{setup: s, storage: []string{"--redis-url", r.URL(), "--data-dir", dir}}, r, dir}, nil
 }
 
 func (c *onRedis) Load(ctx context.Context, l *Load) error {
@@ -176,7 +181,7 @@ func (c *onRedis) Redis() *system.Redis { return c.redis }
 
 func (c *onRedis) Cost() (Cost, error) { return redisCost(c.processes, c.redis) }
 
-func (c *onRedis) Close() error { return errors.Join(c.Stop(), c.redis.Close()) }
+func (c *onRedis) Close() error { return errors.Join(c.Stop(), c.redis.Close(), os.RemoveAll(c.dir)) }
 
 // embedded is duehook with its jobs in its process, and their journal in SQLite.
 type embedded struct {

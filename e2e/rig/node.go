@@ -41,6 +41,9 @@ type Node struct {
 	exited  chan struct{} // closed when cmd has been waited for
 }
 
+// masterKey of all nodes seals the signing secrets that they share.
+const masterKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
 // NewNode is a node that is not started yet; it ends with the test. flags come
 // on top of those that every test needs.
 func NewNode(t testing.TB, binary, name string, flags ...string) *Node {
@@ -49,7 +52,8 @@ func NewNode(t testing.TB, binary, name string, flags ...string) *Node {
 	n.Args = append([]string{
 		"serve", "--addr", "127.0.0.1:0", "--allow-cidrs", "127.0.0.0/8", "--log-format", "json",
 	}, flags...)
-	n.Env = withoutSettings(os.Environ())
+	// As if each node ran on a machine of its own, where it was given the key.
+	n.Env = append(withoutSettings(os.Environ()), "DUEHOOK_MASTER_KEY="+masterKey)
 	t.Cleanup(n.cleanUp)
 	return n
 }
@@ -94,7 +98,7 @@ func (n *Node) launch() {
 		n.t.Fatal(err)
 	}
 	cmd := exec.Command(n.binary, n.Args...)
-	cmd.Env = n.Env
+	cmd.Env, cmd.Dir = n.Env, filepath.Dir(n.log)
 	cmd.SysProcAttr = procAttr() // no clean-up runs when the test panics
 	stderr, err := cmd.StderrPipe()
 	if err == nil {

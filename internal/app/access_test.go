@@ -69,7 +69,7 @@ func (r *running) status(client *http.Client, path, token string, change ...func
 func TestKeysAreSharedByTheNodes(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	token, line := newKey(t, "--scope=admin")
-	settings := []string{"--addr=127.0.0.1:0", "--workers=8", "--redis-url", redis.URL(), "--api-keys", line}
+	settings := []string{"--addr=127.0.0.1:0", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--api-keys", line}
 	a, b := start(t, load(t, settings...)), start(t, load(t, settings...))
 
 	manage := func(method, path, body string, want int) string {

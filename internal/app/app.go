@@ -188,7 +188,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: grace,
 	}
 	keyring, keyringErr := n.newKeyring(ctx)
-	if keyringErr == nil {
+	if keyring != nil {
 		apiOptions.Signing = keyring
 	}
 	if n.ledger != nil {
@@ -235,10 +235,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
 		CatchUpRate: n.catchUpRate(), Observer: attempts, Tracer: n.traces.Tracer(),
 	}
-	if keyringErr == nil {
+	if keyring != nil {
 		dispatchOptions.Signer = keyring
-	} else if errors.Is(keyringErr, errUnsigned) {
-		keyringErr = nil
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
 	if dispatchErr == nil {

@@ -21,30 +21,37 @@ const patience = time.Minute
 
 // running is a duehook under test.
 type running struct {
-	t    *testing.T
-	base string
-	stop context.CancelFunc
-	done chan error
+	t     *testing.T
+	base  string
+	stop  context.CancelFunc
+	ready chan string
+	done  chan error
 }
 
 // start runs duehook until stop is called or the test ends.
 func start(t *testing.T, c *config.Config) *running {
 	t.Helper()
+	r := launch(t, c)
+	select {
+	case r.base = <-r.ready:
+	case err := <-r.done:
+		r.stop()
+		t.Fatalf("duehook did not start: %v", err)
+	}
+	return r
+}
+
+// launch is start without waiting for the API.
+func launch(t *testing.T, c *config.Config) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, stop: cancel, done: make(chan error, 1)}
-	ready := make(chan string, 1)
+	r := &running{t: t, stop: cancel, ready: make(chan string, 1), done: make(chan error, 1)}
 	go func() {
 		r.done <- Run(ctx, Options{
 			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test",
-			Ready: func(base string) { ready <- base },
+			Ready: func(base string) { r.ready <- base },
 		})
 	}()
-	select {
-	case r.base = <-ready:
-	case err := <-r.done:
-		cancel()
-		t.Fatalf("duehook did not start: %v", err)
-	}
 	t.Cleanup(func() {
 		cancel()
 		http.DefaultClient.CloseIdleConnections()
@@ -198,7 +205,7 @@ func TestRedisDownAtStart(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	redis.Kill()
 	url, ids := hook(t)
-	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--redis-url", redis.URL()))
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL()))
 
 	if status, _, body := r.call(http.MethodGet, "/livez", ""); status != http.StatusOK {
 		t.Errorf("not alive: %d %s", status, body)
@@ -228,7 +235,7 @@ func TestRedisDownAtStart(t *testing.T) {
 
 // TestOldRedisAtStart: what will never do is not waited for.
 func TestOldRedisAtStart(t *testing.T) {
-	c := load(t, "--addr=127.0.0.1:0", "--redis-url=redis://"+testenv.PretendRedis(t, "redis_version:6.2.14\r\n"))
+	c := load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url=redis://"+testenv.PretendRedis(t, "redis_version:6.2.14\r\n"))
 	err := Run(t.Context(), Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
 	if want := "Redis 6.2.14 is too old"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Run gives %v, want %q", err, want)
@@ -238,7 +245,7 @@ func TestOldRedisAtStart(t *testing.T) {
 // TestReplicasReachTheStore: without the replicas that have to confirm a
 // registration there is none, and with a 503 the client knows.
 func TestReplicasReachTheStore(t *testing.T) {
-	r := start(t, load(t, "--addr=127.0.0.1:0", "--redis-url", testenv.StartRedis(t).URL(), "--redis-min-replicas=1", "--redis-replica-wait=1ms"))
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", testenv.StartRedis(t).URL(), "--redis-min-replicas=1", "--redis-replica-wait=1ms"))
 	status, header, body := r.call("POST", "/v1/jobs", `{"url":"https://example.com/","delay":60}`)
 	if status != http.StatusServiceUnavailable || header.Get("Retry-After") == "" {
 		t.Errorf("registering gives %d %v %s", status, header, body)

@@ -72,7 +72,7 @@ func TestLedgerDown(t *testing.T) {
 	} {
 		t.Run(tc.setting, func(t *testing.T) {
 			url, ids := hook(t)
-			r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--redis-url", redis.URL(),
+			r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(),
 				"--namespace", tc.setting, "--ledger-url", schema(t, server, tc.setting), "--ledger-down", tc.setting))
 			register := func(id, delay string, want int) {
 				t.Helper()
@@ -82,6 +82,8 @@ func TestLedgerDown(t *testing.T) {
 					t.Errorf("registering %s: %d, Retry-After %q: %s", id, status, header.Get("Retry-After"), body)
 				}
 			}
+			register("first", "0s", http.StatusCreated)
+			await(t, ids, "first") // the signing secret is known
 			register("before", "3s", http.StatusCreated)
 			if err := server.Kill(); err != nil {
 				t.Fatal(err)

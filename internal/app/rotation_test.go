@@ -197,8 +197,7 @@ const givenMasterKey = "--master-key=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 
 func onRedis(t *testing.T, redis *testenv.Redis, args ...string) *config.Config {
 	t.Helper()
-	return load(t, append(args, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8",
-		"--data-dir="+t.TempDir(), "--redis-url="+redis.URL())...)
+	return inDir(t, redis, t.TempDir(), args...)
 }
 
 // A secret that is set on one node signs on the others, too.
@@ -229,20 +228,22 @@ func TestSecretsAreSharedByTheNodes(t *testing.T) {
 	}
 }
 
-// Without a master key, nodes would keep secrets that no other one could open.
-func TestSecretsNeedAMasterKeyOnRedis(t *testing.T) {
+// Without a master key, nodes would keep secrets that no other node can open;
+// without signing, secrets that sign nothing.
+func TestSecretsThatCannotBeKept(t *testing.T) {
 	t.Parallel()
 	redis, s := testenv.StartRedis(t), newSender(t)
 	for name, tc := range map[string]struct {
-		args   []string
+		arg    string
 		get    int
-		code   string // of changing the default
+		def    string // code of changing the default
+		topic  string // code of changing a topic's
 		signed bool
 	}{
-		"neither":        {nil, http.StatusConflict, "master_key_missing", false},
-		"signing secret": {[]string{"--signing-secret=" + givenSecret}, http.StatusOK, "secret_fixed", true},
+		"off":            {"--signing=off", http.StatusConflict, "signing_off", "signing_off", false},
+		"signing secret": {"--signing-secret=" + givenSecret, http.StatusOK, "secret_fixed", "master_key_missing", true},
 	} {
-		r := start(t, onRedis(t, redis, tc.args...))
+		r := start(t, onRedis(t, redis, tc.arg))
 		refused := func(want, method, path, body string) {
 			t.Helper()
 			var p struct{ Code string }
@@ -254,10 +255,10 @@ func TestSecretsNeedAMasterKeyOnRedis(t *testing.T) {
 		if status, _, answer := r.call(http.MethodGet, "/v1/signing", ""); status != tc.get {
 			t.Errorf("%s: %d %s", name, status, answer)
 		}
-		refused(tc.code, http.MethodPut, "/v1/signing", "{}")
-		refused(tc.code, http.MethodPost, "/v1/signing/rotate", "")
-		refused("master_key_missing", http.MethodPut, "/v1/topics/t/signing", "{}")
-		refused("master_key_missing", http.MethodPost, "/v1/topics/t/signing/rotate", "")
+		refused(tc.def, http.MethodPut, "/v1/signing", "{}")
+		refused(tc.def, http.MethodPost, "/v1/signing/rotate", "")
+		refused(tc.topic, http.MethodPut, "/v1/topics/t/signing", "{}")
+		refused(tc.topic, http.MethodPost, "/v1/topics/t/signing/rotate", "")
 		d := s.send(r, "t")
 		if tc.signed != (d.header.Get("webhook-signature") != "") || tc.signed && !d.signedBy(t, givenSecret) {
 			t.Errorf("%s: signed with %q", name, d.header.Get("webhook-signature"))

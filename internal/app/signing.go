@@ -24,34 +24,17 @@ const (
 // be reached for the signing secret.
 const secretPause = time.Second
 
-// errUnsigned: deliveries go unsigned.
-var errUnsigned = errors.New("no signing secret")
-
-// newKeyring makes what signs deliveries, or gives errUnsigned: on Redis, nodes
-// can only share a secret that they are given, or a master key. It knows the
+// newKeyring makes what signs deliveries; nil with --signing off. It knows the
 // secret of the settings already, so that the API cannot change that.
 func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	c := n.Config
-	texts := c.MasterKeys()
-	switch {
-	case len(texts) > 0:
-	case c.Embedded():
-		text, err := keptMasterKey(filepath.Join(c.DataDir, masterKeyFile))
-		if err != nil {
-			return nil, err
-		}
-		texts = []string{text}
-	case c.SigningSecret != "": // a master key of our own would seal what no other node can open
-	default:
-		n.Logger.Warn("deliveries are not signed: on Redis, set --signing-secret or --master-key, the same on every node")
-		return nil, errUnsigned
+	if !c.Signed() {
+		n.Logger.Warn("deliveries are not signed", "setting", "--signing off")
+		return nil, nil //nolint:nilnil // nothing signs
 	}
-	keys := make([]signing.MasterKey, len(texts))
-	for i, text := range texts {
-		var err error
-		if keys[i], err = signing.ParseMasterKey(text); err != nil {
-			return nil, err
-		}
+	keys, err := n.masterKeys()
+	if err != nil {
+		return nil, err
 	}
 	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
 	keyring, err := signing.New(signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger})
@@ -62,25 +45,83 @@ func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	return keyring, err
 }
 
-// keptMasterKey reads the master key of the embedded default, or makes it.
-func keptMasterKey(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err == nil {
-		return string(text), nil
+// masterKeys are those of the settings, or else the one in the data directory.
+// That is made unless there is one, if the store keeps the default secret; with
+// a secret of the settings, a key of one node's own would only seal secrets
+// that other nodes cannot open.
+func (n *node) masterKeys() ([]signing.MasterKey, error) {
+	c := n.Config
+	texts := c.MasterKeys()
+	if len(texts) == 0 {
+		path := filepath.Join(c.DataDir, masterKeyFile)
+		text, err := readMasterKey(path)
+		if text == "" && err == nil && (c.Embedded() || c.SigningSecret == "") {
+			text, err = n.makeMasterKey(path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if text != "" {
+			texts = []string{text}
+		}
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read the master key: %w", err)
+	keys := make([]signing.MasterKey, len(texts))
+	for i, text := range texts {
+		var err error
+		if keys[i], err = signing.ParseMasterKey(text); err != nil {
+			return nil, err
+		}
 	}
-	fresh := signing.GenerateMasterKey()
-	if err := os.WriteFile(path, []byte(fresh+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("keep the master key: %w", err)
-	}
-	return fresh, nil
+	return keys, nil
 }
 
-// ensureSecret sees to it that there is a secret to sign with, and that the
-// first master key seals what is kept, however long the store cannot be
-// reached. It returns early when ctx ends.
+// readMasterKey reads the master key at path; empty when there is none.
+func readMasterKey(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read the master key: %w", err)
+	}
+	return string(text), nil
+}
+
+// makeMasterKey makes the master key at path. Of several nodes that start in
+// one data directory at the same time, all get the key of the first.
+func (n *node) makeMasterKey(path string) (string, error) {
+	err := createWhole(path, signing.GenerateMasterKey()+"\n")
+	switch {
+	case errors.Is(err, fs.ErrExist):
+	case err != nil:
+		return "", fmt.Errorf("keep a master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
+	case n.Config.Embedded():
+		n.Logger.Info("a master key was made; keep a copy", "file", path)
+	default:
+		n.Logger.Info("a master key was made; keep a copy, and give each node on another machine one", "file", path)
+	}
+	return readMasterKey(path)
+}
+
+// createWhole makes a file for the owner alone, with its directory. Nobody sees
+// it before it is whole. The error is fs.ErrExist if there is one already.
+func createWhole(path, content string) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	draft, err := os.CreateTemp(dir, filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(draft.Name()) }() // the link stays
+	_, err = draft.WriteString(content)
+	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
+		return err
+	}
+	return os.Link(draft.Name(), path)
+}
+
+// ensureSecret waits until there is a secret to sign with, and the first master
+// key seals what is kept, however long the store cannot be reached. From then
+// on signing does not depend on the store. It returns early when ctx ends.
 func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
 	if n.Config.SigningSecret == "" { // or newKeyring has seen to it
 		err := untilAvailable(ctx, func() error {
@@ -90,9 +131,16 @@ func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error
 			}
 			return n.handOut(made)
 		})
+		if errors.Is(err, signing.ErrMasterKey) {
+			return fmt.Errorf("signing secret: %w; copy %s from the node that made it, or set --master-key, the same on every node; "+
+				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile)
+		}
 		if err != nil {
 			return fmt.Errorf("signing secret: %w", err)
 		}
+	}
+	if err := untilAvailable(ctx, func() error { return keyring.Load(ctx) }); err != nil {
+		return fmt.Errorf("signing secrets: %w", err)
 	}
 	if len(n.Config.MasterKeys()) > 1 {
 		n.reseal(ctx, keyring)
@@ -122,7 +170,8 @@ func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 func untilAvailable(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		err := do()
-		if err == nil || ctx.Err() == nil && !errors.Is(err, store.ErrUnavailable) {
+		again := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		if err == nil || ctx.Err() == nil && !again {
 			return err
 		}
 		_ = job.Sleep(ctx, job.SystemClock(), secretPause) // the loop looks at ctx

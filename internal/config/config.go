@@ -45,6 +45,7 @@ type Config struct {
 	RedisMinReplicas int
 	RedisReplicaWait time.Duration
 
+	Signing       string // on or off
 	SigningSecret string // of deliveries; empty: made and kept
 	MasterKey     string // seals the secrets that are kept
 
@@ -80,6 +81,9 @@ func (c *Config) Embedded() bool { return c.RedisURL == "" }
 
 // AcceptWithoutLedger reports whether jobs are taken while the ledger is down.
 func (c *Config) AcceptWithoutLedger() bool { return c.LedgerDown == ledgerAccept }
+
+// Signed reports whether deliveries are signed.
+func (c *Config) Signed() bool { return c.Signing == signingOn }
 
 // Open reports whether the API asks nobody for a key.
 func (c *Config) Open() bool { return len(c.APIKeys) == 0 }

@@ -48,7 +48,7 @@ func TestDefaults(t *testing.T) {
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second, Dashboard: true,
 		DataDir: "./duehook-data", LedgerURL: "sqlite:duehook-data/duehook.db", LedgerDown: "refuse",
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: time.Hour,
-		Timeout: 10 * time.Second, MaxTimeout: time.Minute,
+		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
 		EndpointConcurrency: 256, CatchUpRate: 100, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: "auto",
@@ -109,7 +109,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
-		"signing-secret": testSecret, "master-key": testMasterKey,
+		"signing": "off", "signing-secret": testSecret, "master-key": testMasterKey,
 	}
 	for i := range settings {
 		s := &settings[i]
@@ -254,6 +254,10 @@ func TestRefused(t *testing.T) {
 		{name: "port range", args: []string{"--addr=:65536"}, want: "the port must be a number"},
 		{name: "beyond loopback without keys", args: []string{"--addr=:7788"}, want: `--addr ":7788" can be reached from other machines, and there are no API keys`},
 		{name: "signing secret", args: []string{"--signing-secret=hunter2"}, want: "--signing-secret: "},
+		{name: "signing", args: []string{"--signing=no"}, want: "write one of on, off"},
+		{name: "a secret that signs nothing", args: []string{"--signing=off", "--signing-secret=" + testSecret}, want: "--signing off uses neither"},
+		{name: "a master key that seals nothing", args: []string{"--signing=off", "--master-key=" + testMasterKey}, want: "--signing off uses neither"},
+		{name: "no directory for the master key", args: []string{"--data-dir=", "--redis-url=redis://h"}, want: "--data-dir is empty"},
 		{name: "master key", args: []string{"--master-key=" + testMasterKey + ",hunter2"}, want: "--master-key: a master key must"},
 		{name: "keys that are not wanted", args: []string{"--insecure-no-api-keys", "--api-keys=" + keyLine}, want: "contradict each other"},
 		{name: "not yes or no", env: []string{"DUEHOOK_INSECURE_NO_API_KEYS=perhaps"}, want: `DUEHOOK_INSECURE_NO_API_KEYS: "perhaps": write true or false`},

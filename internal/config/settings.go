@@ -60,6 +60,12 @@ const (
 	ledgerAccept = "accept"
 )
 
+// The choices of --signing.
+const (
+	signingOn  = "on"
+	signingOff = "off"
+)
+
 // ledgerFile is the embedded store's journal in the data directory.
 const ledgerFile = "duehook.db"
 
@@ -119,7 +125,7 @@ var settings = []setting{
 	},
 	{
 		name: "data-dir", group: groupStorage, hint: "directory", def: "./duehook-data",
-		help: "where the embedded store keeps its journal; made with access for the owner only",
+		help: "where the embedded store keeps its journal, and any node the master key and the signing secret that it made; made with access for the owner only",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.DataDir) },
 	},
 	{
@@ -173,12 +179,17 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*cidrsValue)(&c.AllowCIDRs) },
 	},
 	{
-		name: "signing-secret", group: groupDelivery, hint: "secret", shown: "made on first run; on Redis without --master-key: none", secret: true,
+		name: "signing", group: groupDelivery, hint: "on|off", def: signingOn,
+		help: "whether deliveries are signed; off is for receivers that need no proof of who calls",
+		bind: func(c *Config) pflag.Value { return &choiceValue{&c.Signing, []string{signingOn, signingOff}} },
+	},
+	{
+		name: "signing-secret", group: groupDelivery, hint: "secret", shown: "made on first run, <data-dir>/signing-secret", secret: true,
 		help: "what deliveries are signed with (Standard Webhooks, whsec_…); new,old signs with both",
 		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.SigningSecret) },
 	},
 	{
-		name: "master-key", group: groupDelivery, hint: "key,…", shown: "embedded: made on first run, <data-dir>/master.key; with Redis: none", secret: true,
+		name: "master-key", group: groupDelivery, hint: "key,…", shown: "made on first run, <data-dir>/master.key", secret: true,
 		help: "encrypts the signing secrets that are kept: 32 bytes or more in base64; the same on every node; of several, the first encrypts",
 		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.MasterKey) },
 	},

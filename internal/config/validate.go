@@ -62,7 +62,7 @@ func (c *Config) validateAPI(p *problems) {
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 
 func (c *Config) validateStorage(p *problems) {
-	p.check(c.DataDir != "" || !c.Embedded(), "--data-dir is empty; name a directory, or keep jobs in Redis with --redis-url")
+	p.check(c.DataDir != "", "--data-dir is empty; name a directory")
 	if c.RedisURL != "" {
 		if _, err := redisstore.ParseURL(c.RedisURL); err != nil {
 			p.check(false, "--redis-url: %w", err)
@@ -88,6 +88,8 @@ func (c *Config) validateStorage(p *problems) {
 }
 
 func (c *Config) validateSigning(p *problems) {
+	p.check(c.Signed() || c.SigningSecret == "" && c.MasterKey == "",
+		"--signing off uses neither --signing-secret nor --master-key; leave them out, or --signing off")
 	if c.SigningSecret != "" {
 		_, err := signing.ParseSecrets(c.SigningSecret)
 		p.check(err == nil, "--signing-secret: %w", err)

@@ -124,6 +124,13 @@ func (d *documents) DeleteDocument(ctx context.Context, kind, name string, versi
 	return nil
 }
 
+// lose forgets all documents.
+func (d *documents) lose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.docs)
+}
+
 // overwrite replaces what all documents of a kind hold.
 func (d *documents) overwrite(kind string, data func(name string, old []byte) []byte) {
 	d.mu.Lock()

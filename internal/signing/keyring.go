@@ -127,6 +127,17 @@ func (k *Keyring) Sign(ctx context.Context, topic, id string, at time.Time, body
 	return r.sign(id, at, body)
 }
 
+// Load reads the secrets. Once it has, Sign works while the store cannot be
+// read.
+func (k *Keyring) Load(ctx context.Context) error {
+	if err := k.turn.take(ctx); err != nil {
+		return err
+	}
+	defer k.turn.pass()
+	_, err := k.refresh(ctx, k.known.Load())
+	return err
+}
+
 // ringOf is the ring that signs for a topic. Secrets that cannot be opened are
 // an error: receivers of the topic do not know the default.
 func (k *Keyring) ringOf(known *snapshot, topic string) (ring, error) {
@@ -222,8 +233,38 @@ func (k *Keyring) read(ctx context.Context, old map[string]knownRing) (map[strin
 		rings[""] = k.know(ctx, def, "", old[""])
 	case !errors.Is(err, store.ErrNotFound):
 		return nil, fmt.Errorf("reading the default signing secret: %w", err)
+	case old[""].data != nil:
+		return k.putBack(ctx, old, rings)
 	}
 	return rings, nil
+}
+
+// putBack writes what the store lost, and adds it to rings. Nobody deletes the
+// default: a store without it lost its documents, those of topics included.
+func (k *Keyring) putBack(ctx context.Context, old, rings map[string]knownRing) (map[string]knownRing, error) {
+	for topic, known := range old {
+		if _, there := rings[topic]; there {
+			continue
+		}
+		d := documentOf(topic)
+		d.Data = known.data
+		// After a conflict, the next reading shows what another node put back.
+		if _, err := k.documents.PutDocument(ctx, d); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, fmt.Errorf("putting back signing secrets that the store lost: %w", err)
+		}
+		rings[topic] = known
+	}
+	k.log.WarnContext(ctx, "the store lost signing secrets; this node put back those that it knows")
+	return rings, nil
+}
+
+// documentOf is the document of a topic's secrets, or of the default's, which
+// is the topic "", before its first version.
+func documentOf(topic string) store.Document {
+	if topic == "" {
+		return store.Document{Kind: kindDefault, Name: nameDefault}
+	}
+	return store.Document{Kind: kindTopic, Name: topic}
 }
 
 // know opens a document, unless old is of the same content. If it cannot be

@@ -416,3 +416,57 @@ func BenchmarkSign(b *testing.B) {
 		})
 	}
 }
+
+// A store that lost its documents gets them back from any node that knows them,
+// so that a restart finds the secrets that receivers have.
+func TestLostSecretsArePutBack(t *testing.T) {
+	nodes, docs, c := cluster(t, 2)
+	own, _, err := nodes[0].Rotate(t.Context(), "own", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		n.header("own", c.Now()) // reads them
+	}
+	docs.lose()
+	docs.fail(errDown, "put")
+	c.advance(toBeSeen)
+	nodes[0].wantSigned("t", c.Now(), nodes[0].made) // what is known stays in use
+	docs.hook(nil)
+	c.advance(toBeSeen)
+	for _, n := range nodes {
+		n.wantSigned("t", c.Now(), nodes[0].made)
+		n.wantSigned("own", c.Now(), own)
+	}
+	if info, err := nodes[1].Info(t.Context(), "own"); err != nil || info.Source != signing.SourceTopic {
+		t.Errorf("the topic's: %+v, %v", info, err)
+	}
+	if made, err := nodes[1].EnsureDefault(t.Context(), ""); err != nil || made != "" {
+		t.Errorf("another default was made: %t, %v", made != "", err)
+	}
+	// A topic's secrets that somebody deleted stay away.
+	if err := nodes[0].Delete(t.Context(), "own"); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(toBeSeen)
+	for _, n := range nodes {
+		n.wantSigned("own", c.Now(), nodes[0].made)
+	}
+}
+
+// Once the secrets were loaded, a store that cannot be read keeps nobody from
+// signing.
+func TestLoadedSecretsSignWithoutTheStore(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	docs.fail(errDown, "list")
+	if err := nodes[0].Load(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("loading from a store that is down: %v", err)
+	}
+	docs.hook(nil)
+	if err := nodes[0].Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	docs.fail(errDown, "list", "get")
+	c.advance(time.Hour)
+	nodes[0].wantSigned("t", c.Now(), nodes[0].made)
+}

@@ -270,13 +270,10 @@ func (k *Keyring) effective(ctx context.Context, topic string) (store.Document, 
 // own reads and opens a topic's document. If there is none, it is one of
 // version zero, which can be put.
 func (k *Keyring) own(ctx context.Context, topic string) (store.Document, ring, error) {
-	kind, name := kindTopic, topic
-	if topic == "" {
-		kind, name = kindDefault, nameDefault
-	}
-	d, err := k.documents.Document(ctx, kind, name)
+	missing := documentOf(topic)
+	d, err := k.documents.Document(ctx, missing.Kind, missing.Name)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Document{Kind: kind, Name: name}, nil, nil
+		return missing, nil, nil
 	}
 	if err != nil {
 		return d, nil, fmt.Errorf("reading signing secrets: %w", err)
