@@ -110,7 +110,8 @@ var (
 // foreign are flags of other programs.
 var foreign = []string{
 	"--appendonly", "--appendfsync", "--maxmemory-policy", // redis-server
-	"--build", // docker compose
+	"--always", "--tags", // git
+	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--restart", "--rm", "--stop-timeout", "--volumes", // docker
 }
 
 func TestSettingsExist(t *testing.T) {
