@@ -329,6 +329,11 @@ func badTargets(one string) []badCall {
 	} {
 		add(codeInvalidRequest, pointer, "GET", "/v1/dead?"+query)
 	}
+	for query, pointer := range map[string]string{
+		"q=": "?q", "q=a%20b": "?q", "q=a&q=b": "?q", "limit=0": "?limit", "limit=1001": "?limit", "cursor=": "?cursor", "cursor=AAAA": "?cursor",
+	} {
+		add(codeInvalidRequest, pointer, "GET", "/v1/topics?"+query)
+	}
 	for _, path := range []string{one, one + "/attempts", "/v1/topics", "/v1/topics/t"} {
 		add(codeInvalidRequest, "?pretty", "GET", path+"?pretty=1")
 	}

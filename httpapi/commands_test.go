@@ -183,7 +183,7 @@ func TestCursorOfAnotherListing(t *testing.T) {
 
 func TestTopics(t *testing.T) {
 	a := newAPI(t)
-	if got := a.call("GET", "/v1/topics", "").Body.String(); got != "{\"data\":[]}\n" {
+	if got := a.call("GET", "/v1/topics", "").Body.String(); got != "{\"data\":[],\"next_cursor\":null}\n" {
 		t.Errorf("of nothing: %s", got)
 	}
 	for i, delay := range []string{"0s", "30s", "5m", "20m", "45m", "3h", "12h", "3d", "10d", "100d"} {
@@ -194,9 +194,20 @@ func TestTopics(t *testing.T) {
 	states := map[string]any{"waiting": 9.0, "ready": 0.0, "running": 0.0, "retrying": 0.0, "delivered": 0.0, "dead": 0.0, "cancelled": 1.0, "expired": 0.0}
 	want := map[string]any{"topic": "t", "status": "active", "since": nil, "settings": nil, "states": states, "due_in": map[string]any{
 		"0_1min": 2.0, "1_10min": 1.0, "10_30min": 1.0, "30min_1h": 1.0, "1_6h": 1.0, "6h_1day": 1.0, "1_7day": 1.0, "7_30day": 1.0, "30day_more": 0.0,
-	}}
+	}, "due_in_partial": false}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Error(diff)
+	}
+	page := a.want(200, "GET", "/v1/topics?limit=1", "")
+	if list := page["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "s" {
+		t.Errorf("first page: %v", page)
+	}
+	page = a.want(200, "GET", "/v1/topics?limit=1&cursor="+page["next_cursor"].(string), "")
+	if list := page["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "t" || page["next_cursor"] != nil {
+		t.Errorf("second page: %v", page)
+	}
+	if list := a.want(200, "GET", "/v1/topics?q=T", "")["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "t" {
+		t.Errorf("found: %v", list)
 	}
 	list := a.want(200, "GET", "/v1/topics", "")["data"].([]any)
 	if len(list) != 2 || object(list[0])["topic"] != "s" || !cmp.Equal(object(list[1])["states"], any(states)) {

@@ -336,9 +336,9 @@ func (f *faultyStore) Endpoints(ctx context.Context, q store.EndpointQuery) (sto
 	return f.Store.Endpoints(ctx, q)
 }
 
-func (f *faultyStore) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+func (f *faultyStore) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
 	if err := f.err(); err != nil {
-		return nil, err
+		return store.DueCounts{}, err
 	}
 	return f.Store.DueCounts(ctx, bounds)
 }
@@ -350,11 +350,18 @@ func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {
 	return f.Store.Depth(ctx)
 }
 
-func (f *faultyStore) Topics(ctx context.Context) ([]store.TopicStats, error) {
+func (f *faultyStore) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	if err := f.err(); err != nil {
+		return store.TopicPage{}, err
+	}
+	return f.Store.Topics(ctx, q)
+}
+
+func (f *faultyStore) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
 	if err := f.err(); err != nil {
 		return nil, err
 	}
-	return f.Store.Topics(ctx)
+	return f.Store.Busiest(ctx, n)
 }
 
 func (f *faultyStore) Topic(ctx context.Context, topic string) (store.TopicStats, error) {

@@ -112,9 +112,9 @@ func (hangingStore) Ping(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
 }
 
-func (hangingStore) Topics(ctx context.Context) ([]store.TopicStats, error) {
+func (hangingStore) Topics(ctx context.Context, _ store.TopicQuery) (store.TopicPage, error) {
 	<-ctx.Done()
-	return nil, ctx.Err()
+	return store.TopicPage{}, ctx.Err()
 }
 
 func TestRequestsEndInTime(t *testing.T) {

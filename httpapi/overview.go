@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -85,7 +84,7 @@ func (s *Server) countOverview(ctx context.Context) (*overviewView, error) {
 	if err != nil {
 		return nil, err
 	}
-	topics, err := s.opts.Store.Topics(ctx)
+	topics, err := s.opts.Store.Busiest(ctx, busiestTopics)
 	if err != nil {
 		return nil, err
 	}
@@ -132,8 +131,12 @@ func newAgenda(now job.Instant) agenda {
 	return a
 }
 
-func (a *agenda) fill(view *overviewView, counts []int64) {
-	view.Due = dueView{From: instant(a.from), StepMS: dueStep.Milliseconds(), Counts: make([]int64, dueSteps), Later: counts[len(a.bounds)]}
+func (a *agenda) fill(view *overviewView, due store.DueCounts) {
+	counts := due.Counts
+	view.Due = dueView{
+		From: instant(a.from), StepMS: dueStep.Milliseconds(), Counts: make([]int64, dueSteps), Later: counts[len(a.bounds)],
+		PartialFrom: instant(due.PartialFrom),
+	}
 	view.DueNow = counts[0]
 	for n, bound := range a.bounds {
 		if bound <= a.hour {
@@ -163,10 +166,11 @@ type overviewView struct {
 }
 
 type dueView struct {
-	From   instant `json:"from"`
-	StepMS int64   `json:"step_ms"`
-	Counts []int64 `json:"counts"`
-	Later  int64   `json:"later"`
+	From        instant `json:"from"`
+	StepMS      int64   `json:"step_ms"`
+	Counts      []int64 `json:"counts"`
+	Later       int64   `json:"later"`
+	PartialFrom instant `json:"partial_from"`
 }
 
 type recentView struct {
@@ -194,20 +198,10 @@ func viewActivity(a *recent.Activity) recentView {
 	}
 }
 
-// viewBusiest gives the topics with the most unfinished jobs.
-func viewBusiest(topics []store.TopicStats) []busyTopicView {
-	busy := make([]busyTopicView, 0, len(topics))
-	for _, t := range topics {
-		var n int64
-		for state, held := range t.States {
-			if !state.Final() {
-				n += held
-			}
-		}
-		if n > 0 {
-			busy = append(busy, busyTopicView{t.Topic, n})
-		}
+func viewBusiest(topics []store.BusyTopic) []busyTopicView {
+	busy := make([]busyTopicView, len(topics))
+	for i, t := range topics {
+		busy[i] = busyTopicView(t)
 	}
-	slices.SortStableFunc(busy, func(a, b busyTopicView) int { return cmp.Compare(b.Unfinished, a.Unfinished) })
-	return busy[:min(len(busy), busiestTopics)]
+	return busy
 }

@@ -91,7 +91,7 @@ func TestAgenda(t *testing.T) {
 			counts[i] = 1
 		}
 		var view overviewView
-		a.fill(&view, counts)
+		a.fill(&view, store.DueCounts{Counts: counts})
 		total := view.DueNow + view.Due.Later
 		for _, n := range view.Due.Counts {
 			if n == 0 {
@@ -113,7 +113,7 @@ type slowStore struct {
 	n     atomic.Int64
 }
 
-func (s *slowStore) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+func (s *slowStore) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
 	s.n.Add(1)
 	s.clock.advance(s.takes)
 	return s.Store.DueCounts(ctx, bounds)

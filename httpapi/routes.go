@@ -53,7 +53,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*Server).listEndpoints},
 	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*Server).tryEndpoint},
 	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*Server).testEndpoint},
-	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, nil, (*Server).listTopics},
+	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, topicQuery, (*Server).listTopics},
 	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*Server).getTopic},
 	{http.MethodPut, "/v1/topics/{topic}", access.Admin, bodyJSON, nil, (*Server).putTopic},
 	{http.MethodDelete, "/v1/topics/{topic}", access.Admin, bodyRefused, nil, (*Server).deleteTopic},

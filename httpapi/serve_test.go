@@ -27,13 +27,13 @@ type gate struct {
 	open    chan struct{}
 }
 
-func (g *gate) Topics(ctx context.Context) ([]store.TopicStats, error) {
+func (g *gate) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
 	g.entered <- struct{}{}
 	select {
 	case <-g.open:
-		return g.Store.Topics(ctx)
+		return g.Store.Topics(ctx, q)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return store.TopicPage{}, ctx.Err()
 	}
 }
 

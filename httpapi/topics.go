@@ -1,9 +1,9 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -20,7 +20,9 @@ import (
 // one.
 type Topics interface {
 	Get(ctx context.Context, topic string) (topics.Topic, error)
-	List(ctx context.Context) ([]topics.Topic, error)
+	// Known are the topics that are not as all others are, by name, as far as this
+	// node knows. The map is not to be changed.
+	Known() map[string]topics.Topic
 	Put(ctx context.Context, topic string, s topics.Settings) (topics.Topic, error)
 	Delete(ctx context.Context, topic string) error
 	SetStatus(ctx context.Context, topic string, s topics.Status) (topics.Topic, error)
@@ -81,34 +83,53 @@ func (s *Server) topicDefaults(topic string) *job.Defaults {
 	return s.opts.Topics.Defaults(topic)
 }
 
-// listTopics answers GET /v1/topics: those that hold jobs, and those that have
-// settings.
+var topicQuery = []string{"q", "limit", "cursor"}
+
+// listTopics answers GET /v1/topics: a page of those that hold jobs, and of those
+// that have settings.
 func (s *Server) listTopics(c echo.Context) error {
-	ctx := c.Request().Context()
-	stats, err := s.opts.Store.Topics(ctx)
+	q, err := readTopicQuery(c)
 	if err != nil {
 		return err
 	}
-	view := topicsView{Data: make([]topicView, 0, len(stats))}
-	for _, t := range stats {
-		view.Data = append(view.Data, viewTopic(t, topics.Topic{Status: topics.Active}))
+	var special map[string]topics.Topic
+	if s.opts.Topics != nil {
+		special = s.opts.Topics.Known()
+		q.Also = slices.Collect(maps.Keys(special))
 	}
-	if s.opts.Topics == nil {
-		return writeJSON(c, http.StatusOK, view)
-	}
-	special, err := s.opts.Topics.List(ctx)
+	page, err := s.opts.Store.Topics(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}
-	for _, t := range special {
-		i, found := slices.BinarySearchFunc(view.Data, t.Name, func(v topicView, name string) int { return cmp.Compare(v.Topic, name) })
-		if !found {
-			view.Data = slices.Insert(view.Data, i, viewTopic(store.TopicStats{Topic: t.Name}, t))
-		} else {
-			view.Data[i].describe(t)
+	view := topicsView{Data: make([]topicView, len(page.Topics)), NextCursor: orNull(&page.Next)}
+	for i, stats := range page.Topics {
+		t, ok := special[stats.Topic]
+		if !ok {
+			t.Status = topics.Active
 		}
+		view.Data[i] = viewTopic(stats, t)
 	}
 	return writeJSON(c, http.StatusOK, view)
+}
+
+func readTopicQuery(c echo.Context) (store.TopicQuery, error) {
+	q := store.TopicQuery{Limit: defaultPage}
+	var errs fieldErrors
+	for _, name := range topicQuery {
+		values, ok := c.QueryParams()[name]
+		if !ok {
+			continue
+		}
+		switch pointer := "?" + name; name {
+		case "q":
+			q.Part = errs.name(pointer, values[0])
+		case "limit":
+			q.Limit = errs.limit(pointer, values[0])
+		case "cursor":
+			q.Cursor = errs.cursor(pointer, values[0])
+		}
+	}
+	return q, errs.err()
 }
 
 // getTopic answers GET /v1/topics/{topic}.
@@ -224,10 +245,13 @@ type topicView struct {
 	Settings *settingsView    `json:"settings"`
 	States   map[string]int64 `json:"states"`
 	DueIn    map[string]int64 `json:"due_in,omitempty"`
+	// DueInPartial is there with DueIn.
+	DueInPartial *bool `json:"due_in_partial,omitempty"`
 }
 
 type topicsView struct {
-	Data []topicView `json:"data"`
+	Data       []topicView `json:"data"`
+	NextCursor *string     `json:"next_cursor"`
 }
 
 // settingsView is what PUT takes.
@@ -265,17 +289,13 @@ func viewTopic(stats store.TopicStats, t topics.Topic) topicView {
 		for i, r := range store.DueRanges {
 			v.DueIn[r.Name] = stats.DueIn[i]
 		}
+		v.DueInPartial = &stats.DuePartial
 	}
-	v.describe(t)
-	return v
-}
-
-// describe shows how the topic is set.
-func (v *topicView) describe(t topics.Topic) {
 	v.Status, v.Since = t.Status, instant(t.Since)
 	if !t.Settings.Empty() {
 		v.Settings = viewSettings(&t.Settings)
 	}
+	return v
 }
 
 func viewSettings(s *topics.Settings) *settingsView {

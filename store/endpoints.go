@@ -1,8 +1,8 @@
 package store
 
 import (
-	"encoding/base64"
-	"fmt"
+	"context"
+	"maps"
 	"slices"
 
 	"github.com/duehook/duehook/job"
@@ -66,46 +66,54 @@ type EndpointPage struct {
 	Next      string
 }
 
-// Pick gives the endpoints of the page that q asks for, of all that a store
-// knows by name and gate, and the cursor of the next one. It is for stores. names
-// may be changed.
-func (q *EndpointQuery) Pick(names []string, gate func(endpoint string) Gate) ([]EndpointStats, string, error) {
-	after, err := q.after()
+// Pick gives the endpoints of the page that q asks for, and the cursor of the next
+// one. gates are those that are not simply open; next gives a store's
+// endpoints with unfinished jobs. It is for stores.
+func (q *EndpointQuery) Pick(ctx context.Context, gates map[string]Gate, next NextNames) ([]EndpointStats, string, error) {
+	from, err := decodeName(endpointCursor, q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	names = append(names, q.Also...)
-	slices.Sort(names)
-	from, found := slices.BinarySearch(names, after)
-	if found {
-		from++
+	walk := nameWalk{
+		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(gates)), from: from, limit: q.Limit, chunk: q.Limit + 1,
+		matches: func(name string) bool {
+			g := gates[name]
+			return len(q.States) == 0 || slices.Contains(q.States, g.State())
+		},
 	}
-	var page []EndpointStats
-	for _, name := range slices.Compact(names[from:]) {
-		g := gate(name)
-		if name == after || q.Endpoint != "" && q.Endpoint != name || len(q.States) > 0 && !slices.Contains(q.States, g.State()) {
-			continue
-		}
-		if len(page) == q.Limit {
-			last := page[len(page)-1].Endpoint
-			return page, base64.RawURLEncoding.EncodeToString([]byte(last)), nil
-		}
-		page = append(page, EndpointStats{Endpoint: name, Gate: g})
+	if !q.wantsClosed() {
+		walk.next = func(context.Context, string, int) ([]string, error) { return nil, nil }
 	}
-	return page, "", nil
+	if q.Endpoint != "" {
+		if walk, err = q.only(ctx, walk); err != nil {
+			return nil, "", err
+		}
+	}
+	names, last, err := walk.page(ctx)
+	page := make([]EndpointStats, len(names))
+	for i, name := range names {
+		page[i] = EndpointStats{Endpoint: name, Gate: gates[name]}
+	}
+	return page, encodeName(endpointCursor, last), err
 }
 
-// after is the endpoint behind which the page begins.
-func (q *EndpointQuery) after() (string, error) {
-	name, err := base64.RawURLEncoding.Strict().DecodeString(q.Cursor)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrBadCursor, err)
+// wantsClosed: endpoints without a gate may be among those selected.
+func (q *EndpointQuery) wantsClosed() bool {
+	return len(q.States) == 0 || slices.Contains(q.States, GateClosed)
+}
+
+// only narrows a walk down to one endpoint.
+func (q *EndpointQuery) only(ctx context.Context, walk nameWalk) (nameWalk, error) {
+	name := q.Endpoint
+	others := func(other string) bool { return other != name }
+	if !slices.Contains(walk.also, name) {
+		found, err := walk.next(ctx, name, 1)
+		if err != nil {
+			return walk, err
+		}
+		walk.also = append(walk.also, found...)
 	}
-	if q.Cursor == "" {
-		return "", nil
-	}
-	if endpoint, err := job.Endpoint(string(name)); err != nil || endpoint != string(name) {
-		return "", fmt.Errorf("%w: it names no endpoint", ErrBadCursor)
-	}
-	return string(name), nil
+	walk.also = slices.DeleteFunc(walk.also, others)
+	walk.next = func(context.Context, string, int) ([]string, error) { return nil, nil }
+	return walk, nil
 }

@@ -98,7 +98,7 @@ func (m measures) wrap(s Store) *observed {
 		inner:    s,
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
-		topics: m.op("topics"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
+		topics: m.op("topics"), busiest: m.op("busiest"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
 		backlogs: m.op("backlogs"), gates: m.op("gates"),
 		endpoints: m.op("endpoints"), dueCounts: m.op("due_counts"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
@@ -121,7 +121,7 @@ type observed struct {
 
 	register, update, restore                     operation
 	get, attempts, outlook, list                  operation
-	topics, topic, depth, deadGroups              operation
+	topics, busiest, topic, depth, deadGroups     operation
 	backlogs, gates                               operation
 	endpoints, dueCounts                          operation
 	carry, wakeups, lock, extend, unlock          operation
@@ -192,11 +192,18 @@ func (s *observed) List(ctx context.Context, q Query) (Page, error) {
 	return page, err
 }
 
-func (s *observed) Topics(ctx context.Context) ([]TopicStats, error) {
+func (s *observed) Topics(ctx context.Context, q TopicQuery) (TopicPage, error) {
 	began := s.topics.begin()
-	stats, err := s.inner.Topics(ctx)
+	page, err := s.inner.Topics(ctx, q)
 	s.topics.end(began, err)
-	return stats, err
+	return page, err
+}
+
+func (s *observed) Busiest(ctx context.Context, n int) ([]BusyTopic, error) {
+	began := s.busiest.begin()
+	topics, err := s.inner.Busiest(ctx, n)
+	s.busiest.end(began, err)
+	return topics, err
 }
 
 func (s *observed) Topic(ctx context.Context, topic string) (TopicStats, error) {
@@ -220,7 +227,7 @@ func (s *observed) Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage
 	return page, err
 }
 
-func (s *observed) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+func (s *observed) DueCounts(ctx context.Context, bounds []job.Instant) (DueCounts, error) {
 	began := s.dueCounts.begin()
 	counts, err := s.inner.DueCounts(ctx, bounds)
 	s.dueCounts.end(began, err)

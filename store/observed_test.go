@@ -65,8 +65,12 @@ func (s *stub) List(_ context.Context, q store.Query) (store.Page, error) {
 	return store.Page{Next: q.Cursor}, s.err
 }
 
-func (s *stub) Topics(context.Context) ([]store.TopicStats, error) {
-	return []store.TopicStats{{Topic: "t"}}, s.err
+func (s *stub) Topics(_ context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	return store.TopicPage{Topics: []store.TopicStats{{Topic: "t"}}, Next: q.Cursor}, s.err
+}
+
+func (s *stub) Busiest(_ context.Context, n int) ([]store.BusyTopic, error) {
+	return make([]store.BusyTopic, n), s.err
 }
 
 func (s *stub) Topic(_ context.Context, topic string) (store.TopicStats, error) {
@@ -81,8 +85,8 @@ func (s *stub) Endpoints(_ context.Context, q store.EndpointQuery) (store.Endpoi
 	return store.EndpointPage{Next: q.Cursor}, s.err
 }
 
-func (s *stub) DueCounts(_ context.Context, bounds []job.Instant) ([]int64, error) {
-	return make([]int64, len(bounds)+1), s.err
+func (s *stub) DueCounts(_ context.Context, bounds []job.Instant) (store.DueCounts, error) {
+	return store.DueCounts{Counts: make([]int64, len(bounds)+1)}, s.err
 }
 
 func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
@@ -196,8 +200,11 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"attempts": func(ctx context.Context, s store.Store) (any, error) { return s.Attempts(ctx, key) },
 	"outlook":  func(ctx context.Context, s store.Store) (any, error) { return s.Outlook(ctx, key) },
 	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
-	"topics":   func(ctx context.Context, s store.Store) (any, error) { return s.Topics(ctx) },
-	"topic":    func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
+	"topics": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Topics(ctx, store.TopicQuery{Cursor: "c"})
+	},
+	"busiest": func(ctx context.Context, s store.Store) (any, error) { return s.Busiest(ctx, 3) },
+	"topic":   func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
 	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
 		return s.DeadGroups(ctx, "t", 10, "c")
 	},

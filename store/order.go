@@ -95,13 +95,9 @@ type candidates interface {
 // ordered collects the page that comes after from.
 func (w *walk) ordered(ctx context.Context, from place) error {
 	kind := w.q.kinds()[0]
-	segments, err := w.src.Segments(ctx, kind, w.q.Topic)
+	segments, err := w.groups(ctx, kind)
 	if err != nil {
 		return err
-	}
-	segments = slices.DeleteFunc(segments, func(s Segment) bool { return !w.q.mayHold(s) })
-	if len(segments) > MaxSortedGroups {
-		return fmt.Errorf("%w: they are in %d groups", ErrTooManyToSort, len(segments))
 	}
 	all := Segment{Kind: kind, Name: w.q.Topic} // in cursors
 	w.last = place{Segment: all, After: from.After}
@@ -121,6 +117,29 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 		}
 	}
 	return nil
+}
+
+// groups gives the segments in which jobs can match, if these are not too many.
+func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) {
+	var all []Segment
+	for from := (Segment{}); ; {
+		segments, err := w.segments(ctx, kind, from)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range segments {
+			if w.q.mayHold(s) {
+				all = append(all, s)
+			}
+		}
+		if len(all) > MaxSortedGroups {
+			return nil, fmt.Errorf("%w: they are in more than %d groups", ErrTooManyToSort, MaxSortedGroups)
+		}
+		if kind == SegmentBizKey || len(segments) < maxSegments {
+			return all, nil
+		}
+		from = segments[len(segments)-1].following()
+	}
 }
 
 // choose adds the matching jobs of a batch to the page.

@@ -35,6 +35,12 @@ func (s Segment) compare(o Segment) int {
 	return cmp.Or(cmp.Compare(s.Kind, o.Kind), cmp.Compare(s.Name, o.Name), cmp.Compare(s.Shard, o.Shard))
 }
 
+// following is the first segment that can come behind s.
+func (s Segment) following() Segment {
+	s.Shard++
+	return s
+}
+
 // Position is where an entry stands in its segment. What a score means is the
 // store's business; it must be finite.
 type Position struct {
@@ -65,10 +71,9 @@ type Span struct {
 // Source is what List needs of a store. Its methods may each see another
 // moment of the store.
 type Source interface {
-	// Segments lists the segments of a kind, in any order: those of one topic,
-	// or of all topics when the topic is empty. It is not asked for
-	// SegmentBizKey.
-	Segments(ctx context.Context, kind SegmentKind, topic string) ([]Segment, error)
+	// Segments lists the first n of some segments, by name and shard; fewer when
+	// there are no more.
+	Segments(ctx context.Context, of SegmentQuery, n int) ([]Segment, error)
 	// BizKeySegments lists the segments that may hold jobs of a biz_key.
 	BizKeySegments(ctx context.Context, bizKey string) ([]Segment, error)
 	// Entries lists entries of a segment, by (score, id). In a lane, jobs that wait are in
@@ -88,12 +93,38 @@ type Source interface {
 	FindUID(ctx context.Context, uid, after string) (found *job.Job, next string, err error)
 }
 
+// SegmentQuery selects segments of a listing.
+type SegmentQuery struct {
+	Kind  SegmentKind // not SegmentBizKey
+	Topic string      // empty: of all topics
+	// Endpoint may be left out of account, since segments are told apart by their names.
+	Endpoint string
+	// From is the first one that may be listed; the zero value for the start.
+	From Segment
+}
+
+// FirstSegments gives the first n segments that stand in the order of names at From or
+// behind it. names are of a shard, in any order. It is for stores.
+func (q *SegmentQuery) FirstSegments(names [][]string, n int) []Segment {
+	var out []Segment
+	for shard, of := range names {
+		for _, name := range of {
+			if seg := (Segment{Kind: q.Kind, Name: name, Shard: shard}); seg.compare(q.From) >= 0 {
+				out = append(out, seg)
+			}
+		}
+	}
+	slices.SortFunc(out, Segment.compare)
+	return out[:min(n, len(out))]
+}
+
 // Bounds of one page, so that a filter that matches nothing cannot keep a
 // store busy: the entries that it examines, and what counts for entries besides:
-// fetching a chunk of them, so that many small segments are bounded as well, and
-// reading a job for nothing.
+// fetching a chunk of them, so that many small segments are bounded as well,
+// reading a job for nothing, and passing over a segment.
 const (
 	maxExamined = 10_000
+	maxSegments = 1_000 // listed at once
 	fetchCost   = 10
 	missCost    = 4
 	maxChunk    = 1_000
@@ -176,38 +207,49 @@ type place struct {
 
 // kind walks all segments of a kind; it reports whether the page ends in them.
 func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, error) {
-	segments, err := w.segments(ctx, kind)
-	if err != nil {
-		return false, err
+	if from.Segment.Kind != kind {
+		from = place{}
 	}
-	slices.SortFunc(segments, Segment.compare)
-	for _, seg := range segments {
-		order := seg.compare(from.Segment)
-		if order < 0 || !w.q.mayHold(seg) {
-			continue
+	for {
+		segments, err := w.segments(ctx, kind, from.Segment)
+		if err != nil {
+			return false, err
 		}
-		w.last = place{Segment: seg}
-		if order == 0 {
-			w.last.After = from.After
+		for _, seg := range segments {
+			w.last = place{Segment: seg}
+			if seg == from.Segment {
+				w.last.After = from.After
+			}
+			ends, err := w.segment(ctx)
+			if err != nil || ends {
+				return ends, err
+			}
 		}
-		ends, err := w.segment(ctx)
-		if err != nil || ends {
-			return ends, err
+		if kind == SegmentBizKey || len(segments) < maxSegments {
+			return false, nil
 		}
+		from = place{Segment: segments[len(segments)-1].following()}
 	}
-	return false, nil
 }
 
-func (w *walk) segments(ctx context.Context, kind SegmentKind) ([]Segment, error) {
+// segments gives the next segments of a kind.
+func (w *walk) segments(ctx context.Context, kind SegmentKind, from Segment) ([]Segment, error) {
 	if kind == SegmentBizKey {
-		return w.src.BizKeySegments(ctx, w.q.BizKey)
+		segments, err := w.src.BizKeySegments(ctx, w.q.BizKey)
+		segments = slices.DeleteFunc(segments, func(s Segment) bool { return s.compare(from) < 0 })
+		slices.SortFunc(segments, Segment.compare)
+		return segments, err
 	}
-	return w.src.Segments(ctx, kind, w.q.Topic)
+	return w.src.Segments(ctx, SegmentQuery{Kind: kind, Topic: w.q.Topic, Endpoint: w.q.Endpoint, From: from}, maxSegments)
 }
 
 // segment walks on from w.last to the end of its segment; it reports whether
 // the page ends before that.
 func (w *walk) segment(ctx context.Context) (bool, error) {
+	if !w.q.mayHold(w.last.Segment) {
+		w.budget--
+		return w.ends(), nil
+	}
 	for !w.ends() {
 		n := w.chunk()
 		entries, err := w.src.Entries(ctx, w.last.Segment, Span{After: w.last.After, N: n})

@@ -27,14 +27,14 @@ type fakeSource struct {
 	fail                      map[string]error
 }
 
-func (s *fakeSource) Segments(_ context.Context, kind store.SegmentKind, topic string) ([]store.Segment, error) {
-	var out []store.Segment
+func (s *fakeSource) Segments(_ context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
+	names := make([][]string, 3)  // of shards
 	for seg := range s.segments { // in random order
-		if seg.Kind == kind && (topic == "" || seg.Name == topic || strings.HasPrefix(seg.Name, topic+"|")) {
-			out = append(out, seg)
+		if seg.Kind == q.Kind && (q.Topic == "" || seg.Name == q.Topic || strings.HasPrefix(seg.Name, q.Topic+"|")) {
+			names[seg.Shard] = append(names[seg.Shard], seg.Name)
 		}
 	}
-	return out, s.fail["Segments"]
+	return q.FirstSegments(names, n), s.fail["Segments"]
 }
 
 func (s *fakeSource) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {

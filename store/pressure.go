@@ -15,6 +15,8 @@ type Backlog struct {
 type Backlogs struct {
 	Topics []Backlog
 	Now    job.Instant
+	// Partial is set when not all lanes were counted: there are at least so many.
+	Partial bool
 }
 
 // EndpointGate is an endpoint that is held, probed or ramping up.

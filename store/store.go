@@ -227,28 +227,33 @@ type Reader interface {
 	// may hold fewer jobs than asked for, even none, and still have a next
 	// cursor: a page examines a bounded number of jobs.
 	List(ctx context.Context, q Query) (Page, error)
-	// Topics lists every topic that holds a job, by name.
-	Topics(ctx context.Context) ([]TopicStats, error)
+	// Topics pages, by name, through the topics that hold a job. Its work is
+	// bounded by the page, however many there are.
+	Topics(ctx context.Context, q TopicQuery) (TopicPage, error)
+	// Busiest gives the n topics with the most unfinished jobs, those with more first.
+	// n is 100 at most. With several shards a topic that is among the first 100 of none
+	// may be missing.
+	Busiest(ctx context.Context, n int) ([]BusyTopic, error)
 	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
 	Topic(ctx context.Context, topic string) (TopicStats, error)
 	// DeadGroups pages through the groups of dead letters, of one topic or of all,
 	// by name. Its work is bounded by limit, 1..1000, however many there are.
 	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
 	// Backlogs tells which topics have jobs that are due and wait. Its work grows
-	// with the number of lanes, not of jobs.
+	// with the number of lanes that have such jobs or may be put off, and is bounded
+	// by MaxLanes.
 	Backlogs(ctx context.Context) (Backlogs, error)
 	// Gates lists the endpoints that are held, probed or ramping up, by name.
 	Gates(ctx context.Context) ([]EndpointGate, error)
 	// Endpoints pages, by name, through the endpoints that have unfinished jobs,
-	// are held or probed, or ramp up. What it reads grows with the number of
-	// lanes, not with that of jobs.
+	// are held or probed, or ramp up. Its work is bounded by the page and by how many
+	// are held.
 	Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage, error)
 	// DueCounts counts the jobs that wait, neither carried nor claimed, by when
-	// they need attention: before bounds[0], from there before bounds[1], and so
-	// on, and from the last bound on. Bounds ascend. Lanes are counted one after
-	// the other, so a job that moves meanwhile may be missed or counted twice;
-	// the work grows with the number of lanes and bounds, hardly with that of jobs.
-	DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error)
+	// they need attention. Bounds ascend. Lanes are counted one after the other, those
+	// first that need attention first, so a job that moves meanwhile may be missed or
+	// counted twice. Its work is bounded; with many lanes the last of them are left out.
+	DueCounts(ctx context.Context, bounds []job.Instant) (DueCounts, error)
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }
@@ -279,13 +284,16 @@ var DueRanges = []struct {
 	{"30day_more", 0},
 }
 
-// TopicStats counts the jobs that a topic holds now.
-type TopicStats struct {
-	Topic  string
-	States map[job.State]int64 // missing means 0
-	// DueIn counts unfinished jobs by DueRanges, in that order; overdue ones
-	// and those being worked on are in the first. Nil in listings of topics.
-	DueIn []int64
+// DueCounts counts jobs by when they need attention.
+type DueCounts struct {
+	// Counts are of those before bounds[0], from there before bounds[1], and so on,
+	// and from the last bound on.
+	Counts []int64
+	// PartialFrom is zero when all lanes were counted. Otherwise it is when the first
+	// lane that was left out needs attention: of jobs that are due then or later some
+	// are missing, and of earlier ones only those whose lane is put off, for example to
+	// the end of its endpoint's hold.
+	PartialFrom job.Instant
 }
 
 // Depth is the store in figures.

@@ -107,8 +107,10 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 	}
 	switch rule.Metric {
 	case OldestDue:
+		complete = complete && !r.backlogs.Partial
 		r.oldest(rule, v)
 	case BacklogJobs:
+		complete = complete && !r.backlogs.Partial
 		for _, b := range r.backlogs.Topics {
 			v.add(rule, Subject{Topic: b.Topic}, float64(b.Jobs))
 		}

@@ -29,7 +29,7 @@ const (
 type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
-	Topics(ctx context.Context) ([]store.TopicStats, error)
+	Topic(ctx context.Context, topic string) (store.TopicStats, error)
 	store.DeadLetters
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
@@ -137,20 +137,28 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 		}
 		return nil, nil
 	}
-	topics, err := m.store.Topics(ctx)
+	states, err := m.counts(ctx, o.Filter.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("count jobs: %w", err)
 	}
 	var n int64
-	for _, t := range topics {
-		if o.Filter.Topic != "" && o.Filter.Topic != t.Topic {
-			continue
-		}
-		for _, s := range o.Filter.States {
-			n += t.States[s]
-		}
+	for _, s := range o.Filter.States {
+		n += states[s]
 	}
 	return &n, nil
+}
+
+// counts are how many jobs there are by state, of one topic or of all.
+func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64, error) {
+	if topic == "" {
+		depth, err := m.store.Depth(ctx)
+		return depth.States, err
+	}
+	stats, err := m.store.Topic(ctx, topic)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	return stats.States, err
 }
 
 // estimateDead counts dead letters of an endpoint, or for a reason; nil when

@@ -356,10 +356,11 @@ func (a *auditor) checkCounts() {
 			break
 		}
 	}
-	counted, err := a.w.store.Topics(ctx)
+	topics, err := a.w.store.Topics(ctx, store.TopicQuery{Limit: 1_000})
 	if err != nil {
 		a.w.Errorf("Topics: %v", err)
 	}
+	counted := topics.Topics
 	if len(counted) != len(listed) {
 		a.w.Errorf("%d topics counted, %d listed", len(counted), len(listed))
 	}

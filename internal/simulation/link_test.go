@@ -191,8 +191,12 @@ func (k *link) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return call(ctx, k, "List", func(ctx context.Context, s *recorder) (store.Page, error) { return s.List(ctx, q) })
 }
 
-func (k *link) Topics(ctx context.Context) ([]store.TopicStats, error) {
-	return call(ctx, k, "Topics", func(ctx context.Context, s *recorder) ([]store.TopicStats, error) { return s.Topics(ctx) })
+func (k *link) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	return call(ctx, k, "Topics", func(ctx context.Context, s *recorder) (store.TopicPage, error) { return s.Topics(ctx, q) })
+}
+
+func (k *link) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
+	return call(ctx, k, "Busiest", func(ctx context.Context, s *recorder) ([]store.BusyTopic, error) { return s.Busiest(ctx, n) })
 }
 
 func (k *link) Topic(ctx context.Context, topic string) (store.TopicStats, error) {
@@ -203,8 +207,8 @@ func (k *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.Endp
 	return call(ctx, k, "Endpoints", func(ctx context.Context, s *recorder) (store.EndpointPage, error) { return s.Endpoints(ctx, q) })
 }
 
-func (k *link) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
-	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) ([]int64, error) { return s.DueCounts(ctx, bounds) })
+func (k *link) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
+	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) (store.DueCounts, error) { return s.DueCounts(ctx, bounds) })
 }
 
 func (k *link) Depth(ctx context.Context) (store.Depth, error) {

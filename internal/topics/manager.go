@@ -104,18 +104,9 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	return t, nil
 }
 
-// List gives all topics that are not as all others are, by name.
-func (m *Manager) List(ctx context.Context) ([]Topic, error) {
-	all, err := m.readAll(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]Topic, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, all[name])
-	}
-	return list, nil
-}
+// Known are the topics that are not as all others are, by name, as far as this
+// node knows. The map is not to be changed.
+func (m *Manager) Known() map[string]Topic { return *m.known.Load() }
 
 // Thresholds are those of all topics that have some, by name; nil for topics of
 // which that cannot be read. The error is the store's.

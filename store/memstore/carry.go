@@ -181,10 +181,11 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 		return err
 	}
 	defer s.leave()
-	if e, ok := s.endpoints[endpoint]; d <= 0 && (!ok || now >= e.held) {
+	if e, ok := s.endpoints.Get(endpoint); d <= 0 && (!ok || now >= e.held) {
 		return nil
 	}
 	e := s.endpointOf(endpoint)
+	s.gated[e] = struct{}{}
 	e.held = now.Add(d)
 	e.probed, e.ramp = e.held.Add(max(d, minProbe)), 0
 	s.lookAll(e, now)
@@ -198,7 +199,7 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 		return err
 	}
 	defer s.leave()
-	e, ok := s.endpoints[endpoint]
+	e, ok := s.endpoints.Get(endpoint)
 	if !ok || now >= e.probed {
 		return nil
 	}

@@ -10,61 +10,62 @@ import (
 
 // Endpoints pages through endpoints by name.
 func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	now, err := s.enter(ctx)
+	gates, now, err := s.gates(ctx)
 	if err != nil {
 		return store.EndpointPage{}, err
 	}
-	defer s.leave()
-	names := make([]string, 0, len(s.endpoints))
-	for name, e := range s.endpoints {
-		if len(e.lanes) > 0 || e.gate(now) != (store.Gate{}) {
-			names = append(names, name)
-		}
-	}
 	page := store.EndpointPage{Now: now}
-	page.Endpoints, page.Next, err = q.Pick(names, func(name string) store.Gate {
-		if e, ok := s.endpoints[name]; ok {
-			return e.gate(now)
-		}
-		return store.Gate{}
-	})
+	page.Endpoints, page.Next, err = q.Pick(ctx, gates, s.nextEndpoints)
+	if err != nil {
+		return page, err
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return page, err
+	}
+	defer s.leave()
 	for i := range page.Endpoints {
 		st := &page.Endpoints[i]
-		if e, ok := s.endpoints[st.Endpoint]; ok {
-			e.addTo(st)
+		if e, ok := s.endpoints.Get(st.Endpoint); ok {
+			st.Waiting, st.Ready, st.Running = e.jobs[job.Waiting]+e.jobs[job.Retrying], e.jobs[job.Ready], e.jobs[job.Running]
 		}
 	}
-	return page, err
+	return page, nil
 }
 
-// addTo counts the endpoint's jobs.
-func (e *endpoint) addTo(st *store.EndpointStats) {
-	for l := range e.lanes {
-		st.Waiting += int64(l.bucket.Len() - l.out)
-		left := l.out
-		l.bucket.Scan(func(en entry) bool {
-			if left--; left < 0 {
-				return false
-			}
-			if en.score.code() == job.Running {
-				st.Running++
-			} else {
-				st.Ready++
-			}
-			return true
-		})
+// gates gives the gates that are not simply open.
+func (s *Store) gates(ctx context.Context) (map[string]store.Gate, job.Instant, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, 0, err
 	}
+	defer s.leave()
+	gates := map[string]store.Gate{}
+	for e := range s.gated {
+		if g := e.gate(now); g != (store.Gate{}) {
+			gates[e.name] = g
+		}
+	}
+	return gates, now, nil
+}
+
+// nextEndpoints is a store.NextNames.
+func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return nextNames(&s.endpoints, from, n, func(e *endpoint) bool { return len(e.lanes) > 0 }), nil
 }
 
 // lanesPerCount is how many lanes are counted before others have the store.
 const lanesPerCount = 16
 
 // DueCounts counts jobs that wait.
-func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, error) {
+func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
 	counts := make([]int64, len(bounds)+1)
 	for last, more := "", true; more; {
 		if _, err := s.enter(ctx); err != nil {
-			return nil, err
+			return store.DueCounts{}, err
 		}
 		left := lanesPerCount
 		more = false
@@ -82,7 +83,7 @@ func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) ([]int64, e
 		})
 		s.leave()
 	}
-	return counts, nil
+	return store.DueCounts{Counts: counts}, nil
 }
 
 // countDue adds the entries from a place before another to counts. By halves, so

@@ -93,7 +93,13 @@ type topic struct {
 	name   string
 	jobs   map[string]*record
 	counts counts
-	ended  *index // ended jobs but dead letters, by their end
+	ended  *index      // ended jobs but dead letters, by their end
+	ending job.Instant // its place in Store.endings: the first of them ended no earlier
+}
+
+// byEnding orders topics by when their first job may have ended.
+func byEnding(a, b *topic) bool {
+	return cmp.Or(cmp.Compare(a.ending, b.ending), strings.Compare(a.name, b.name)) < 0
 }
 
 // deadGroup holds the dead letters of a lane that ended for one reason. It
@@ -117,6 +123,9 @@ func (s *Store) deadGroupOf(name string) *deadGroup {
 func (s *Store) placeEnded(rec *record, l job.Lane) {
 	if rec.state != job.Dead {
 		rec.topic.ended.Set(entry{rec.score, rec})
+		if rec.topic.ended.Len() == 1 || rec.score.at() < rec.topic.ending {
+			s.noteEnding(rec.topic)
+		}
 		return
 	}
 	x := rec.more()
@@ -128,6 +137,9 @@ func (s *Store) placeEnded(rec *record, l job.Lane) {
 func (s *Store) unplaceEnded(rec *record) {
 	if rec.state != job.Dead {
 		rec.topic.ended.Delete(entry{rec.score, rec})
+		if rec.topic.ended.Len() == 0 {
+			s.endings.Delete(rec.topic)
+		}
 		return
 	}
 	g := rec.extra.dead

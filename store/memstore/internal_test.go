@@ -335,8 +335,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatalf("purged %d, %v", n, err)
 		}
 		same(t, "what is left", []int{
-			s.topics.Len(), s.lanes.Len(), s.bizKeys.Len(), s.line.Len(), len(s.endpoints), len(s.ready), len(s.wakers),
-		}, make([]int, 7))
+			s.topics.Len(), s.lanes.Len(), s.bizKeys.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready), len(s.wakers),
+			len(s.gated), s.endings.Len(),
+		}, make([]int, 9))
 		same(t, "counts", s.counts, counts{})
 	})
 }

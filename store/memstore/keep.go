@@ -16,24 +16,44 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	for _, e := range s.endpoints {
+	for e := range s.gated {
 		s.forgetIdle(e, now)
 	}
-	var old []*record
-	s.topics.Scan(func(_ string, t *topic) bool {
-		t.ended.Scan(func(e entry) bool {
-			if len(old) >= limit || e.score.at().Add(s.retention) >= now {
-				return false
-			}
-			old = append(old, e.rec)
-			return true
-		})
-		return len(old) < limit
-	})
-	for _, rec := range old {
-		s.remove(rec, now)
+	purged := 0
+	for purged < limit {
+		t, ok := s.endings.Min()
+		if !ok || t.ending.Add(s.retention) >= now {
+			break
+		}
+		old := s.oldJobs(t, now, limit-purged)
+		for _, rec := range old {
+			s.remove(rec, now)
+		}
+		purged += len(old)
+		s.noteEnding(t)
 	}
-	return len(old), nil
+	return purged, nil
+}
+
+// oldJobs are up to limit jobs of a topic that are to be forgotten.
+func (s *Store) oldJobs(t *topic, now job.Instant, limit int) (old []*record) {
+	t.ended.Scan(func(e entry) bool {
+		if len(old) == limit || e.score.at().Add(s.retention) >= now {
+			return false
+		}
+		old = append(old, e.rec)
+		return true
+	})
+	return old
+}
+
+// noteEnding notes when the first of a topic's jobs ended, if there is one.
+func (s *Store) noteEnding(t *topic) {
+	s.endings.Delete(t)
+	if first, ok := t.ended.Min(); ok {
+		t.ending = first.score.at()
+		s.endings.Set(t)
+	}
 }
 
 // lock is the carriers' lock.

@@ -44,7 +44,9 @@ func (l *lane) take(rec *record) {
 }
 
 func (l *lane) countOut(rec *record, n int) {
-	if out(rec.score.code()) {
+	state := rec.score.code()
+	l.endpoint.jobs[state] += int64(n)
+	if out(state) {
 		l.out += n
 		l.endpoint.out += n
 	}
@@ -101,7 +103,8 @@ func (l *lane) head(limited job.Instant) job.Instant {
 type endpoint struct {
 	name  string
 	lanes map[*lane]struct{}
-	out   int // entries of its lanes that are ready or running
+	out   int                  // entries of its lanes that are ready or running
+	jobs  [job.Delivered]int64 // entries of its lanes by state
 	// held is until when its lanes are not carried, probed until when they are
 	// carried with restraint after that; ramp is when an end was put to that.
 	// They are zero when the lanes are free.
@@ -149,18 +152,23 @@ func (s *Store) laneOf(name job.Lane) *lane {
 }
 
 func (s *Store) endpointOf(name string) *endpoint {
-	e, ok := s.endpoints[name]
+	e, ok := s.endpoints.Get(name)
 	if !ok {
 		e = &endpoint{name: strings.Clone(name), lanes: map[*lane]struct{}{}}
-		s.endpoints[name] = e
+		s.endpoints.Set(e.name, e)
 	}
 	return e
 }
 
-// forgetIdle forgets the endpoint if nothing needs it.
+// forgetIdle forgets the endpoint if nothing needs it, or that it may have a gate.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
-	if len(e.lanes) == 0 && e.probed <= now && !e.rampsUp(now) {
-		delete(s.endpoints, e.name)
+	if e.probed > now || e.rampsUp(now) {
+		return
+	}
+	delete(s.gated, e)
+	e.held, e.probed, e.ramp = 0, 0, 0 // the clock may go back
+	if len(e.lanes) == 0 {
+		s.endpoints.Delete(e.name)
 	}
 }
 

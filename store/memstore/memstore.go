@@ -39,7 +39,9 @@ type Store struct {
 	topics    btree.Map[string, *topic]
 	lanes     btree.Map[string, *lane]
 	dead      btree.Map[string, *deadGroup] // by store.DeadName
-	endpoints map[string]*endpoint
+	endpoints btree.Map[string, *endpoint]
+	gated     map[*endpoint]struct{} // those that may be held, probed or ramping up
+	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended
 	documents map[documentKey]store.Document
 	limits    map[string]*limits              // of topics
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
@@ -71,7 +73,8 @@ func New(o Options) *Store {
 		clock:     o.Clock,
 		retention: o.Retention,
 		done:      make(chan struct{}),
-		endpoints: map[string]*endpoint{},
+		gated:     map[*endpoint]struct{}{},
+		endings:   btree.NewBTreeGOptions(byEnding, btree.Options{NoLocks: true}),
 		documents: map[documentKey]store.Document{},
 		limits:    map[string]*limits{},
 		waiting:   map[string]*btree.BTreeG[*lane]{},
@@ -146,7 +149,9 @@ func (s *Store) Close() error {
 	s.bizKeys.Clear()
 	s.uids.Clear()
 	s.line.Clear()
-	s.endpoints, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
+	s.endpoints.Clear()
+	s.endings.Clear()
+	s.gated, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
 	return nil
 }
 

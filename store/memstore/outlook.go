@@ -102,9 +102,9 @@ func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
 	}
 	defer s.leave()
 	var gates []store.EndpointGate
-	for name, e := range s.endpoints {
+	for e := range s.gated {
 		if g := e.gate(now); g != (store.Gate{}) {
-			gates = append(gates, store.EndpointGate{Endpoint: name, Gate: g})
+			gates = append(gates, store.EndpointGate{Endpoint: e.name, Gate: g})
 		}
 	}
 	slices.SortFunc(gates, func(a, b store.EndpointGate) int { return strings.Compare(a.Endpoint, b.Endpoint) })

@@ -1,10 +1,13 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/tidwall/btree"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -28,18 +31,80 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 	return slices.Clone(found.extra.log), nil
 }
 
-// Topics lists the topics by name.
-func (s *Store) Topics(ctx context.Context) ([]store.TopicStats, error) {
+// Topics pages through the topics.
+func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	names, next, err := q.Pick(ctx, s.nextTopics)
+	if err != nil {
+		return store.TopicPage{}, err
+	}
+	if _, err := s.enter(ctx); err != nil {
+		return store.TopicPage{}, err
+	}
+	defer s.leave()
+	page := store.TopicPage{Next: next}
+	for _, name := range names {
+		if t, ok := s.topics.Get(name); ok {
+			page.Topics = append(page.Topics, store.TopicStats{Topic: name, States: t.counts.byState()})
+		} else if slices.Contains(q.Also, name) {
+			page.Topics = append(page.Topics, store.TopicStats{Topic: name, States: map[job.State]int64{}})
+		}
+	}
+	return page, nil
+}
+
+// nextTopics is a store.NextNames.
+func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	topics := make([]store.TopicStats, 0, s.topics.Len())
-	s.topics.Scan(func(name string, t *topic) bool {
-		topics = append(topics, store.TopicStats{Topic: name, States: t.counts.byState()})
-		return true
+	return nextNames(&s.topics, from, n, func(*topic) bool { return true }), nil
+}
+
+// nextNames gives the first n names of a map from one on, of what is wanted.
+func nextNames[T any](of *btree.Map[string, T], from string, n int, wanted func(T) bool) []string {
+	var names []string
+	of.Ascend(from, func(name string, v T) bool {
+		if wanted(v) {
+			names = append(names, name)
+		}
+		return len(names) < n
 	})
-	return topics, nil
+	return names
+}
+
+// topicsAtOnce is how many topics are looked at before others have the store.
+const topicsAtOnce = 1_000
+
+// Busiest gives the topics with the most unfinished jobs. It looks at all, a part at
+// a time: the price of not keeping them in that order.
+func (s *Store) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
+	var busy []store.BusyTopic
+	more := func(a, b store.BusyTopic) int {
+		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), strings.Compare(a.Topic, b.Topic))
+	}
+	for from, left := "", 0; left == 0; {
+		if _, err := s.enter(ctx); err != nil {
+			return nil, err
+		}
+		left = topicsAtOnce
+		s.topics.Ascend(from, func(name string, t *topic) bool {
+			var sum int64
+			for _, held := range t.counts[:job.Delivered] {
+				sum += held
+			}
+			if sum > 0 {
+				busy = append(busy, store.BusyTopic{Topic: name, Unfinished: sum})
+			}
+			from = name + "\x00"
+			left--
+			return left > 0
+		})
+		s.leave()
+		slices.SortFunc(busy, more)
+		busy = busy[:min(n, len(busy))]
+	}
+	return busy, nil
 }
 
 // Topic gives the figures of one topic.
@@ -103,7 +168,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	if l, ok := s.line.Min(); ok {
 		d.OldestDue = l.wake
 	}
-	for _, e := range s.endpoints {
+	for e := range s.gated {
 		if e.held > now {
 			d.Held++
 		}
@@ -121,30 +186,32 @@ type source struct{ *Store }
 
 var _ store.Source = source{}
 
-func (s source) Segments(ctx context.Context, kind store.SegmentKind, name string) ([]store.Segment, error) {
+func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	var segments []store.Segment
-	add := func(name string) { segments = append(segments, store.Segment{Kind: kind, Name: name}) }
-	switch kind {
-	case store.SegmentLane:
-		s.lanesOf(name, func(l *lane) { add(l.name) })
-	case store.SegmentDead:
-		s.deadOf(name, "", func(g *deadGroup) bool { add(g.name); return true })
-	default:
-		s.topics.Ascend(name, func(_ string, t *topic) bool {
-			if name != "" && t.name != name {
-				return false
-			}
-			if t.ended.Len() > 0 {
-				add(t.name)
-			}
-			return true
-		})
+	var names []string
+	add := func(name string) bool { names = append(names, name); return len(names) <= n }
+	prefix := ""
+	if q.Topic != "" {
+		prefix = job.Lane{Topic: q.Topic}.String()
 	}
-	return segments, nil
+	switch {
+	case q.Kind == store.SegmentLane:
+		s.lanes.Ascend(max(prefix, q.From.Name), func(name string, _ *lane) bool {
+			return strings.HasPrefix(name, prefix) && add(name)
+		})
+	case q.Kind == store.SegmentDead:
+		s.dead.Ascend(max(prefix, q.From.Name), func(name string, _ *deadGroup) bool {
+			return strings.HasPrefix(name, prefix) && add(name)
+		})
+	case q.Topic != "":
+		add(q.Topic)
+	default:
+		s.topics.Ascend(q.From.Name, func(name string, t *topic) bool { return t.ended.Len() == 0 || add(name) })
+	}
+	return q.FirstSegments([][]string{names}, n), nil
 }
 
 // deadOf visits the groups of dead letters of a topic, or of all when the topic

@@ -71,10 +71,10 @@ func TestWrongAnswers(t *testing.T) {
 		{"List", named("hmget"), list(), "0 values for a record", nil},
 		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
 		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
-		{"Topics", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
+		{"Topics", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
 		{"Endpoints", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
-		{"Endpoints", named("zcount"), text("many"), "many", store.ErrUnavailable},
-		{"DueCounts", script(dueScript), list(number(1)), "1 counts for 3 ranges", nil},
+		{"Endpoints", script(endpointsScript), text("many"), "", store.ErrUnavailable},
+		{"DueCounts", script(dueScript), list(number(1), number(1), number(1)), "1 counts for 3 ranges", nil},
 		{"DueCounts", script(dueScript), text("many"), "", store.ErrUnavailable},
 		{"Depth", named("llen"), text("many"), "many", store.ErrUnavailable},
 
@@ -354,18 +354,18 @@ func TestForeignEntries(t *testing.T) {
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	sh := sc.s.shards[0]
-	topics, err := sc.s.Topics(ctx)
+	topics, err := sc.s.Topics(ctx, store.TopicQuery{Limit: 10})
 	ok(t, "Topics", err)
 	ok(t, "HSET", sc.s.db.HSet(ctx, sh.counts, "t|many", 1, "t|300", 1, "other|1", "many", "t|6", "many").Err())
-	again, err := sc.s.Topics(ctx)
+	again, err := sc.s.Topics(ctx, store.TopicQuery{Limit: 10})
 	ok(t, "Topics", err)
-	if len(topics) != 1 || len(again) != 1 || len(again[0].States) != len(topics[0].States) {
+	if len(topics.Topics) != 1 || len(again.Topics) != 1 || len(again.Topics[0].States) != len(topics.Topics[0].States) {
 		t.Errorf("topics %v, then %v", topics, again)
 	}
 	stats, err := sc.s.Topic(ctx, "t")
 	ok(t, "Topic", err)
-	if stats.States[job.Cancelled] != topics[0].States[job.Cancelled] {
-		t.Errorf("topic %v, want %v", stats, topics[0])
+	if stats.States[job.Cancelled] != topics.Topics[0].States[job.Cancelled] {
+		t.Errorf("topic %v, want %v", stats, topics.Topics[0])
 	}
 
 	ok(t, "LPUSH", sc.s.db.LPush(ctx, sh.ready, "no hint", "a|b").Err())

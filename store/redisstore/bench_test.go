@@ -50,8 +50,8 @@ func BenchmarkMemory(b *testing.B) {
 				ok(b, "mem_clients_normal", err)
 				return all - clients
 			}
-			_, err := s.Topics(context.Background())
-			ok(b, "Topics", err)
+			_, err := s.Depth(context.Background())
+			ok(b, "Depth", err)
 			before := used()
 			for b.Loop() {
 				for from := 0; from < n; from += maxBatch {

@@ -59,7 +59,7 @@ const maxAsks = 2
 // carryFrom carries from lanes that are due, and from those that go before them.
 func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.CarryOptions) (store.CarryResult, error) {
 	for asks := 0; ; asks++ {
-		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks}
+		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index}
 		args := []any{
 			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit), asks < maxAsks,
 		}
@@ -182,31 +182,24 @@ func (s *Store) Unhold(ctx context.Context, endpoint string) error {
 
 // callBack has the endpoint's lanes looked at now.
 func (s *Store) callBack(ctx context.Context, sh *shard, endpoint string) error {
-	return s.callLanes(ctx, sh, func(lane string) bool { return strings.HasSuffix(lane, "|"+endpoint) })
+	return s.callLanes(ctx, sh, sh.lanesAt(endpoint, ""))
 }
 
 // callLanes has lanes looked at that may have been put off.
-func (s *Store) callLanes(ctx context.Context, sh *shard, wanted func(lane string) bool) error {
-	lanes, err := s.lanes(ctx, sh)
-	if err != nil {
-		return err
-	}
-	var called []any
-	for _, lane := range lanes {
-		if wanted(lane) {
-			called = append(called, lane)
-		}
-	}
-	for batch := range slices.Chunk(called, maxBatch) {
-		if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, append([]any{sh.wake}, batch...)); err != nil {
+func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
+	for {
+		lanes, err := s.names(ctx, of, maxBatch)
+		if err != nil || len(lanes) == 0 {
 			return err
 		}
+		args := make([]any, 1, 1+len(lanes))
+		args[0] = sh.wake
+		for _, lane := range lanes {
+			args = append(args, lane)
+		}
+		if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, args); err != nil {
+			return err
+		}
+		of = of.from(lanes[len(lanes)-1] + "\x00")
 	}
-	return nil
-}
-
-// lanes lists a shard's lanes by name.
-func (s *Store) lanes(ctx context.Context, sh *shard) ([]string, error) {
-	lanes, err := s.db.ZRange(ctx, sh.lanes, 0, -1).Result()
-	return lanes, s.wrap(err)
 }

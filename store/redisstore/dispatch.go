@@ -139,7 +139,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		b.add(t.Key, t.Lane, n, attempt, b.index(t.BizKey))
 	}
 	args[4] = len(numbers)
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks}, args...)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks, sh.index, sh.busy, sh.ends}, args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return err

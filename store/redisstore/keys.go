@@ -15,7 +15,7 @@ type shardKeys struct {
 	prefix string // "duehook:{tag}:"
 
 	lanes  string // ZSET lane -> when it next needs a look
-	counts string // HASH topic|state -> how many jobs
+	counts string // HASH topic|state -> how many jobs; also |state of all, and =endpoint|state of unfinished ones
 	out    string // HASH endpoint -> how many of its jobs are carried or claimed
 	deads  string // ZSET names of the groups of dead letters, all with the score 0
 	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
@@ -23,6 +23,9 @@ type shardKeys struct {
 	tokens string // HASH topic -> when its rate lets the next job go
 	places string // ZSET lanes that wait for a place, all with the score 0
 	ranks  string // ZSET lanes with a priority, all with the score 0
+	index  string // ZSET t<topic>, d<topic>, l<lane> and e<endpoint> <lane>, all with the score 0: what is found by name
+	busy   string // ZSET topic -> its unfinished jobs
+	ends   string // ZSET topic -> no later than the first of its ended jobs, but for dead letters
 	ready  string // LIST of hints
 	lock   string // the carrier's
 	wake   string // channel: an earlier job arrived
@@ -43,6 +46,7 @@ func newShardKeys(tag string) shardKeys {
 	k := shardKeys{
 		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
 		topics: p + "topics", tokens: p + "tokens", places: p + "places", ranks: p + "ranks",
+		index: p + "index", busy: p + "busy", ends: p + "endings",
 		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
 	}
 	for n := range k.jobs {

@@ -26,7 +26,7 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		}
 		// Lanes may have been put off by what held before, also when an earlier run
 		// of this call was broken off here.
-		if err := s.callLanes(ctx, sh, func(lane string) bool { return strings.HasPrefix(lane, topic+"|") }); err != nil {
+		if err := s.callLanes(ctx, sh, sh.lanesOf(topic)); err != nil {
 			return err
 		}
 	}

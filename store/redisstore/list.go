@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,43 +21,37 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 type source struct{ *Store }
 
 // Segments lists lanes, groups of dead letters, or topics with other ended jobs.
-func (s source) Segments(ctx context.Context, kind store.SegmentKind, topic string) ([]store.Segment, error) {
-	var out []store.Segment
-	for n, sh := range s.shards {
-		names, err := s.segmentNames(ctx, sh, kind)
-		if err != nil {
+func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
+	names := make([][]string, len(s.shards))
+	for i, sh := range s.shards {
+		var err error
+		if names[i], err = s.segmentNames(ctx, sh, q, n); err != nil {
 			return nil, err
 		}
-		for _, name := range names {
-			if topic != "" && name != topic && !strings.HasPrefix(name, topic+"|") {
-				continue
-			}
-			out = append(out, store.Segment{Kind: kind, Name: name, Shard: n})
-		}
 	}
-	return out, nil
+	return q.FirstSegments(names, n), nil
 }
 
-// segmentNames are the names of a shard's segments of a kind.
-func (s source) segmentNames(ctx context.Context, sh *shard, kind store.SegmentKind) ([]string, error) {
-	switch kind {
-	case store.SegmentLane:
-		return s.lanes(ctx, sh)
-	case store.SegmentDead:
-		names, err := s.db.ZRange(ctx, sh.deads, 0, -1).Result()
-		return names, s.wrap(err)
+// segmentNames are the names of the first segments of a shard. One of them more than
+// is asked for, since the first may be before the one to begin with.
+func (s source) segmentNames(ctx context.Context, sh *shard, q store.SegmentQuery, n int) ([]string, error) {
+	switch {
+	case q.Kind == store.SegmentDead:
+		return s.names(ctx, sh.deadsOf(q.Topic).from(q.From.Name), n+1)
+	case q.Kind == store.SegmentEnded:
+		return s.endedTopics(ctx, sh, q, n+1)
+	case q.Endpoint != "":
+		return s.names(ctx, sh.lanesAt(q.Endpoint, q.Topic).from(q.From.Name), n+1)
 	}
-	topics, err := s.countsOf(ctx, sh)
-	if err != nil {
-		return nil, err
+	return s.names(ctx, sh.lanesOf(q.Topic).from(q.From.Name), n+1)
+}
+
+// endedTopics are topics of a shard that may have ended jobs.
+func (s source) endedTopics(ctx context.Context, sh *shard, q store.SegmentQuery, n int) ([]string, error) {
+	if q.Topic != "" {
+		return []string{q.Topic}, nil
 	}
-	var names []string
-	for topic, states := range topics {
-		if states[job.Delivered]+states[job.Cancelled]+states[job.Expired] > 0 {
-			names = append(names, topic)
-		}
-	}
-	return names, nil
+	return s.names(ctx, sh.allOf(ofEnded).from(q.From.Name), n)
 }
 
 // BizKeySegments is every shard: any of them may hold jobs of a biz_key.

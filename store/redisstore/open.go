@@ -53,6 +53,7 @@ type Store struct {
 	confirm   *confirming           // nil: replicas are not waited for
 	shards    []*shard
 	retention time.Duration
+	dueBudget int64 // of commands, for each shard, that DueCounts may take
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
@@ -101,6 +102,7 @@ func Open(_ context.Context, o Options) (*Store, error) {
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
 		retention: o.Retention,
+		dueBudget: dueBudget,
 		log:       o.Logger,
 	}
 	if o.MinReplicas > 0 {

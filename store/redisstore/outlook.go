@@ -63,7 +63,7 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	if err != nil || (with == 0 && !paced) {
 		return s.wrap(err)
 	}
-	lanes, err := s.lanes(ctx, sh)
+	lanes, _, err := s.allNames(ctx, sh.lanesOf(lane.Topic), store.MaxLanes)
 	if err != nil {
 		return err
 	}

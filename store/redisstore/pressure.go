@@ -23,10 +23,11 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 			return b, err
 		}
 		b.Now = max(b.Now, now)
-		lanes, err := s.lanes(ctx, sh)
+		lanes, more, err := s.lanesDue(ctx, sh, now)
 		if err != nil {
 			return b, err
 		}
+		b.Partial = b.Partial || more
 		for some := range slices.Chunk(lanes, maxBatch) {
 			if err := s.addBacklogs(ctx, sh, some, now, topics); err != nil {
 				return b, err
@@ -37,6 +38,62 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 		b.Topics = append(b.Topics, *topics[topic])
 	}
 	return b, nil
+}
+
+// lanesDue gives the lanes that may have jobs that are due, store.MaxLanes at most,
+// and whether there are more: those that are to be looked at, and those that are put
+// off, because their endpoint is held or their topic has limits. Others are put off
+// for store.LaneLook.
+func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes []string, more bool, err error) {
+	all := map[string]struct{}{}
+	add := func(names []string) {
+		for _, name := range names {
+			all[name] = struct{}{}
+		}
+	}
+	due, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: sh.lanes, ByScore: true, Start: "-inf", Stop: int64(now.Add(store.LaneLook)), Count: store.MaxLanes + 1,
+	}).Result()
+	if err != nil {
+		return nil, false, s.wrap(err)
+	}
+	add(due)
+	sections, err := s.putOff(ctx, sh, now)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, of := range sections {
+		if len(all) > store.MaxLanes {
+			break
+		}
+		names, cut, err := s.allNames(ctx, of, store.MaxLanes)
+		if err != nil {
+			return nil, false, err
+		}
+		add(names)
+		more = more || cut
+	}
+	lanes = slices.Sorted(maps.Keys(all))
+	return lanes[:min(len(lanes), store.MaxLanes)], more || len(lanes) > store.MaxLanes, nil
+}
+
+// putOff gives the lanes of held endpoints, and of topics with limits.
+func (s *Store) putOff(ctx context.Context, sh *shard, now job.Instant) ([]section, error) {
+	gates, err := s.gatesOf(ctx, sh, now)
+	if err != nil {
+		return nil, err
+	}
+	var all []section
+	for endpoint, gate := range gates {
+		if gate.HeldUntil > 0 {
+			all = append(all, sh.lanesAt(endpoint, ""))
+		}
+	}
+	topics, err := s.db.HKeys(ctx, sh.topics).Result()
+	for _, topic := range topics {
+		all = append(all, sh.lanesOf(topic))
+	}
+	return all, s.wrap(err)
 }
 
 // addBacklogs adds those of some lanes. What waits has a score from zero up.

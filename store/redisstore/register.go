@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -120,7 +118,7 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 			b.add(j.key, j.lane, j.body, j.due, j.terms, b.index(j.bizKey))
 		}
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics, sh.ranks}, sh.wake)
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics, sh.ranks, sh.index, sh.busy}, sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if refuses(err) {
 		return s.refused(ctx, sh, batch, err)
@@ -237,17 +235,15 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 // forget removes what is left of a job whose record w cannot be read, so that
 // its key is free: the lane that it was in is not known, so from all of its topic.
 func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error {
-	lanes, err := s.lanes(ctx, sh)
+	lanes, _, err := s.allNames(ctx, sh.lanesOf(key.Topic), 0)
 	if err != nil {
 		return err
 	}
-	groups, err := s.db.ZRange(ctx, sh.deads, 0, -1).Result()
+	groups, _, err := s.allNames(ctx, sh.deadsOf(key.Topic), 0)
 	if err != nil {
-		return s.wrap(err)
+		return err
 	}
-	foreign := func(name string) bool { return !strings.HasPrefix(name, key.Topic+"|") }
-	lanes, groups = slices.DeleteFunc(lanes, foreign), slices.DeleteFunc(groups, foreign)
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic), sh.ranks}
+	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic), sh.ranks, sh.index, sh.busy}
 	args := []any{key.ID, key.Topic, w.registration, w.progress, len(lanes)}
 	for _, lane := range lanes {
 		keys, args = append(keys, sh.bucket(lane)), append(args, lane)

@@ -179,7 +179,10 @@ var calls = []call{
 	{"List of a biz_key", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.List(ctx, store.Query{BizKey: "b", Limit: 100}))
 	}},
-	{"Topics", func(ctx context.Context, sc *scene) error { return second(sc.s.Topics(ctx)) }},
+	{"Topics", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Topics(ctx, store.TopicQuery{Limit: 10}))
+	}},
+	{"Busiest", func(ctx context.Context, sc *scene) error { return second(sc.s.Busiest(ctx, 10)) }},
 	{"Topic", func(ctx context.Context, sc *scene) error { return second(sc.s.Topic(ctx, "t")) }},
 	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(sc.s.DeadGroups(ctx, "", 10, "")) }},
 	{"Endpoints", func(ctx context.Context, sc *scene) error {
@@ -234,7 +237,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Topic", "DeadGroups", "Standings", "Backlogs", "Gates", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest", "Topic", "DeadGroups", "Standings", "Backlogs", "Gates", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

@@ -98,8 +98,8 @@ var (
 // script puts a script together. The numbers of the states come from the
 // domain, and what stores agree on from there, so that they stand in one place.
 func script(body, flags string) *redis.Script {
-	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD = %d, %d, %d, %d, %d\n",
-		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead) +
+	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
+		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
 			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap))
 	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)

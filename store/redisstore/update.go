@@ -116,7 +116,7 @@ func (s *Store) put(ctx context.Context, p putting, sh *shard, old, fresh *recor
 	keys := []string{
 		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
 		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
-		sh.topics, sh.places, sh.ranks,
+		sh.topics, sh.places, sh.ranks, sh.index, sh.busy, sh.ends,
 	}
 	args := []any{
 		sh.wake, key.ID, key.String(), oldLane, newLane,

@@ -72,7 +72,11 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			return err
 		},
 		"Topics": func() error {
-			_, err := f.Topics(f.ctx)
+			_, err := f.Topics(f.ctx, store.TopicQuery{Limit: 1})
+			return err
+		},
+		"Busiest": func() error {
+			_, err := f.Busiest(f.ctx, 1)
 			return err
 		},
 		"Backlogs": func() error {

@@ -480,12 +480,34 @@ func (f *fixture) list(q store.Query) []job.Job {
 	}
 }
 
+// topics reads all pages of topics, by a few at a time.
+func (f *fixture) topics() []store.TopicStats {
+	f.Helper()
+	return f.topicsOf(store.TopicQuery{Limit: 3})
+}
+
+func (f *fixture) topicsOf(q store.TopicQuery) []store.TopicStats {
+	f.Helper()
+	var all []store.TopicStats
+	for range 1_000 {
+		page, err := f.Topics(f.ctx, q)
+		f.noError("Topics", err)
+		if len(page.Topics) > q.Limit {
+			f.Fatalf("a page of %d topics, at most %d were asked for", len(page.Topics), q.Limit)
+		}
+		all = append(all, page.Topics...)
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return all
+		}
+	}
+	f.Fatal("the listing does not end")
+	return nil
+}
+
 // states are a topic's counts without zeros; nil when there is no such topic.
 func (f *fixture) states(topic string) map[job.State]int64 {
 	f.Helper()
-	topics, err := f.Topics(f.ctx)
-	f.noError("Topics", err)
-	for _, t := range topics {
+	for _, t := range f.topics() {
 		if t.Topic == topic {
 			return nonZero(t.States)
 		}

@@ -243,14 +243,61 @@ func (m *model) check(*rapid.T) {
 	}
 	equal(m.fixture, "jobs", got, want)
 	equal(m.fixture, "jobs by biz_key", keys(m.list(store.Query{BizKey: "b", Limit: 100})), keys(ofBizKey))
-	topics, err := m.Topics(m.ctx)
-	m.noError("Topics", err)
 	counted := map[string]map[job.State]int64{}
-	for _, t := range topics {
+	for _, t := range m.topics() {
 		counted[t.Topic] = nonZero(t.States)
 	}
 	equal(m.fixture, "counts", counted, counts)
+	m.checkSums(counts)
 	equal(m.fixture, "hints on the ready list", m.depth().ReadyList, int64(len(m.ready)))
+}
+
+// checkSums: what is summed up is the sum of the jobs.
+func (m *model) checkSums(counts map[string]map[job.State]int64) {
+	all := map[job.State]int64{}
+	unfinished := map[string]int64{}
+	for topic, states := range counts {
+		for state, n := range states {
+			all[state] += n
+			if !state.Final() {
+				unfinished[topic] += n
+			}
+		}
+	}
+	equal(m.fixture, "jobs of all topics", nonZero(m.depth().States), all)
+	busiest, err := m.Busiest(m.ctx, 100)
+	m.noError("Busiest", err)
+	busy := map[string]int64{}
+	for _, t := range busiest {
+		busy[t.Topic] = t.Unfinished
+	}
+	equal(m.fixture, "unfinished jobs by topic", busy, unfinished)
+	at := map[string]endpointLine{}
+	for _, j := range m.jobs {
+		if j.state.Final() {
+			continue
+		}
+		name := laneOf("t", j.spec.URL).Endpoint
+		e := at[name]
+		e.Endpoint = name
+		switch j.state {
+		case job.Ready:
+			e.Ready++
+		case job.Running:
+			e.Running++
+		default:
+			e.Waiting++
+		}
+		at[name] = e
+	}
+	listed := map[string]endpointLine{}
+	for _, e := range m.endpoints(store.EndpointQuery{Limit: 100}) {
+		if e.State = store.GateClosed; e.Waiting+e.Ready+e.Running > 0 {
+			listed[e.Endpoint] = e
+		}
+	}
+	equal(m.fixture, "jobs by endpoint", listed, at)
+	equal(m.fixture, "jobs that wait", m.dueCounts(0)[0], all[job.Waiting]+all[job.Retrying])
 }
 
 // checkTimes: a job ends exactly when it is final, and versions only grow.

@@ -1,18 +1,33 @@
--- Counts the entries of buckets that wait, by when they need attention.
+-- Counts the entries of buckets that wait, by when they need attention, until all are
+-- counted or it has taken too many commands.
 -- KEYS buckets
--- ARGV bounds, ascending
--- Returns how many lie before the first bound, from there before the second, and
---   so on, and from the last bound on.
-local counts = {}
-for i = 1, #ARGV + 1 do
-  counts[i] = 0
+-- ARGV most commands, then bounds, ascending
+-- Returns how many buckets it counted, and with how many commands; then how many
+--   entries lie before the first bound, from there before the second, and so on, and
+--   from the last bound on.
+local most, bounds, used = tonumber(ARGV[1]), #ARGV - 1, 0
+local counts, at = {}, {}
+for i = 1, bounds + 1 do
+  counts[i], at[i] = 0, tonumber(ARGV[i + 1])
 end
 
--- tally adds the entries from a score before another, between which lie the
--- bounds first to last. By halves, so that few ranges are counted where there are
--- few entries.
-local function tally(bucket, first, last, from, to)
-  local n = redis.call('ZCOUNT', bucket, from, to)
+-- range_of is in which range a score lies: how many bounds it has reached, and one.
+local function range_of(score)
+  local low, high = 1, bounds + 1
+  while low < high do
+    local half = math.floor((low + high) / 2)
+    if score < at[half] then
+      high = half
+    else
+      low = half + 1
+    end
+  end
+  return low
+end
+
+-- tally adds n entries from a score before another, between which lie the bounds
+-- first to last. By halves, so that few ranges are counted where there are few entries.
+local function tally(bucket, n, first, last, from, to)
   if n == 0 then
     return
   elseif first > last then
@@ -20,11 +35,31 @@ local function tally(bucket, first, last, from, to)
     return
   end
   local half = math.floor((first + last) / 2)
-  tally(bucket, first, half - 1, from, '(' .. ARGV[half])
-  tally(bucket, half + 1, last, ARGV[half], to)
+  local bound = ARGV[half + 1]
+  used = used + 1
+  local before = redis.call('ZCOUNT', bucket, from, '(' .. bound)
+  tally(bucket, before, first, half - 1, from, '(' .. bound)
+  tally(bucket, n - before, half + 1, last, bound, to)
 end
 
+-- What has few entries is read at once.
+local FEW = 8
+local done = 0
 for _, bucket in ipairs(KEYS) do
-  tally(bucket, 1, #ARGV, '0', '+inf')
+  local entries = redis.call('ZRANGE', bucket, 0, '+inf', 'BYSCORE', 'LIMIT', 0, FEW + 1, 'WITHSCORES')
+  used = used + 1
+  if #entries <= 2 * FEW then
+    for i = 2, #entries, 2 do
+      local range = range_of(tonumber(entries[i]))
+      counts[range] = counts[range] + 1
+    end
+  else
+    used = used + 1
+    tally(bucket, redis.call('ZCOUNT', bucket, '0', '+inf'), 1, bounds, '0', '+inf')
+  end
+  done = done + 1
+  if used >= most then
+    break
+  end
 end
-return counts
+return { done, used, unpack(counts) }

@@ -1,8 +1,9 @@
 -- Forgets a job whose record cannot be read, if that is still what stands there.
--- KEYS lanes counts out page deads ended ranks, then buckets of its topic, then groups of dead letters
+-- KEYS lanes counts out page deads ended ranks index busy, then buckets of its topic, then groups of dead letters
 -- ARGV id topic registration progress ('' for none), number of buckets, then the names of their lanes and of the groups
 -- Returns 1 when nothing is left of it, 0 when something else stands there.
 local lanes, counts, out, page, deads, ended, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local index, busy = KEYS[8], KEYS[9]
 local id, topic, buckets = ARGV[1], ARGV[2], tonumber(ARGV[5])
 local name = topic .. '/' .. id
 local old = redis.call('HMGET', page, name, progress_field(name))
@@ -25,12 +26,12 @@ local state = leave(ended)
 if state then
   count(topic .. '|', state + FINAL, -1)
 end
-for k = 8, #KEYS do
-  local group = ARGV[k - 2]
+for k = 10, #KEYS do
+  local group = ARGV[k - 4]
   state = leave(KEYS[k])
-  if state and k < 8 + buckets then
+  if state and k < 10 + buckets then
     count(group, state, -1)
-    drop_lane(lanes, ranks, KEYS[k], group)
+    drop_lane(lanes, ranks, index, KEYS[k], group)
   elseif state then
     count(topic .. '|', DEAD, -1)
     if redis.call('EXISTS', KEYS[k]) == 0 then
@@ -39,5 +40,7 @@ for k = 8, #KEYS do
   end
 end
 redis.call('HDEL', page, name, progress_field(name))
-write_counts(counts, out)
+local _, gone = write_counts(counts, out)
+write_busy(busy)
+drop_topics(counts, index, gone)
 return 1

@@ -201,9 +201,10 @@ local function count(lane, state, n)
   states[state] = (states[state] or 0) + n
 end
 
--- add_counts adds to fields of a hash, with three commands at most to many.
+-- add_counts adds to fields of a hash, with three commands at most to many. It
+-- gives the fields that are new, and those that are gone.
 local function add_counts(key, gathered)
-  local fields, sums, gone = {}, {}, {}
+  local fields, sums, new, gone = {}, {}, {}, {}
   for field, n in pairs(gathered) do
     if n ~= 0 then
       fields[#fields + 1] = field
@@ -211,19 +212,27 @@ local function add_counts(key, gathered)
   end
   if #fields <= 2 then
     for _, field in ipairs(fields) do
-      if redis.call('HINCRBY', key, field, gathered[field]) <= 0 then
+      local sum = redis.call('HINCRBY', key, field, gathered[field])
+      if sum <= 0 then
         redis.call('HDEL', key, field)
+        gone[#gone + 1] = field
+      elseif sum == gathered[field] then
+        new[#new + 1] = field
       end
     end
-    return
+    return new, gone
   end
   for i, before in ipairs(redis.call('HMGET', key, unpack(fields))) do
-    local sum = (before or 0) + gathered[fields[i]]
+    local field = fields[i]
+    local sum = (before or 0) + gathered[field]
     if sum > 0 then
-      sums[#sums + 1] = fields[i]
+      sums[#sums + 1] = field
       sums[#sums + 1] = text(sum)
+      if not before then
+        new[#new + 1] = field
+      end
     elseif before then
-      gone[#gone + 1] = fields[i]
+      gone[#gone + 1] = field
     end
   end
   if #sums > 0 then
@@ -232,25 +241,96 @@ local function add_counts(key, gathered)
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
   end
+  return new, gone
 end
 
--- write_counts writes the gathered counts; out may be nil when nothing that
--- was out moved.
+local function add(sums, field, n)
+  sums[field] = (sums[field] or 0) + n
+end
+
+-- write_counts writes the gathered counts: topic|state, |state of all topics, and
+-- =endpoint|state of unfinished jobs. out may be nil when nothing that was out
+-- moved. It gives the fields that are new, and those that are gone.
 local function write_counts(counts, out)
-  local by_state, by_endpoint = {}, {}
+  local sums, by_endpoint = {}, {}
   for lane, states in pairs(counted) do
     local topic, endpoint = string.match(lane, '^([^|]*)|.-([^|]*)$')
     for state, n in pairs(states) do
-      local field = topic .. '|' .. state
-      by_state[field] = (by_state[field] or 0) + n
+      add(sums, topic .. '|' .. state, n)
+      add(sums, '|' .. state, n)
+      if state < FINAL then
+        add(sums, '=' .. endpoint .. '|' .. state, n)
+      end
       if state == READY or state == RUNNING then
-        by_endpoint[endpoint] = (by_endpoint[endpoint] or 0) + n
+        add(by_endpoint, endpoint, n)
       end
     end
   end
-  add_counts(counts, by_state)
   if out then
     add_counts(out, by_endpoint)
+  end
+  return add_counts(counts, sums)
+end
+
+-- write_busy adds what was counted to busy, where topics are scored by their
+-- unfinished jobs.
+local function write_busy(busy)
+  local sums, topics, before, scored, gone = {}, {}, {}, {}, {}
+  for lane, states in pairs(counted) do
+    local n = 0
+    for state, of_state in pairs(states) do
+      n = n + (state < FINAL and of_state or 0)
+    end
+    add(sums, topic_of(lane), n)
+  end
+  for topic, n in pairs(sums) do
+    if n ~= 0 then
+      topics[#topics + 1] = topic
+    end
+  end
+  if #topics > 0 then
+    before = redis.call('ZMSCORE', busy, unpack(topics))
+  end
+  for i, topic in ipairs(topics) do
+    local sum = (before[i] or 0) + sums[topic]
+    if sum > 0 then
+      scored[#scored + 1] = text(sum)
+      scored[#scored + 1] = topic
+    else
+      gone[#gone + 1] = topic
+    end
+  end
+  if #scored > 0 then
+    redis.call('ZADD', busy, unpack(scored))
+  end
+  if #gone > 0 then
+    redis.call('ZREM', busy, unpack(gone))
+  end
+end
+
+-- Names stand in index, each with the score 0, behind a letter that says of what:
+-- t<topic> of each topic that holds a job, d<topic> of each that may hold ended ones other
+-- than dead letters, l<lane> and e<endpoint> <lane> of each lane.
+-- drop_topics takes out topics that hold no job any more; gone is what
+-- write_counts gave.
+local function drop_topics(counts, index, gone)
+  local seen = {}
+  for _, field in ipairs(gone) do
+    local topic = string.match(field, '^([^|=]+)|')
+    if topic and not seen[topic] then
+      seen[topic] = true
+      local fields = {}
+      for state = 0, LAST do
+        fields[state + 1] = topic .. '|' .. state
+      end
+      local left = false
+      for _, n in ipairs(redis.call('HMGET', counts, unpack(fields))) do
+        left = left or n
+      end
+      if not left then
+        redis.call('ZREM', index, 't' .. topic)
+      end
+    end
   end
 end
 
@@ -300,10 +380,22 @@ local function call_lanes(places, now)
   end
 end
 
--- write_lanes lowers the gathered lanes; held and places may be nil, and ranks if
--- none of them is new. It tells the carriers (channel may be nil) when one of them
--- is now the earliest of all.
-local function write_lanes(lanes, held, places, channel, now, ranks)
+-- index_lanes puts lanes (each behind its score) into the index, with their topics.
+local function index_lanes(index, looks)
+  local names = {}
+  for i = 2, #looks, 2 do
+    local lane, n = looks[i], #names
+    names[n + 1], names[n + 2] = 0, 'l' .. lane
+    names[n + 3], names[n + 4] = 0, 'e' .. endpoint_of(lane) .. ' ' .. lane
+    names[n + 5], names[n + 6] = 0, 't' .. topic_of(lane)
+  end
+  redis.call('ZADD', index, unpack(names))
+end
+
+-- write_lanes lowers the gathered lanes; held and places may be nil, and ranks and
+-- index if none of them is new. It tells the carriers (channel may be nil) when one
+-- of them is now the earliest of all.
+local function write_lanes(lanes, held, places, channel, now, ranks, index)
   local holds = false
   if places then
     holds = redis.call('EXISTS', held, places) > 0
@@ -328,8 +420,8 @@ local function write_lanes(lanes, held, places, channel, now, ranks)
     end
     woken = woken or not head or ms < head
   end
-  if #looks > 0 then
-    redis.call('ZADD', lanes, 'LT', unpack(looks))
+  if #looks > 0 and redis.call('ZADD', lanes, 'LT', unpack(looks)) > 0 and index then
+    index_lanes(index, looks)
   end
   if channel and woken then
     redis.call('PUBLISH', channel, '')
@@ -354,17 +446,18 @@ local function next_look(bucket)
 end
 
 -- forget_lane forgets a lane without jobs.
-local function forget_lane(lanes, ranks, lane)
+local function forget_lane(lanes, ranks, index, lane)
   redis.call('ZREM', lanes, lane)
+  redis.call('ZREM', index, 'l' .. lane, 'e' .. endpoint_of(lane) .. ' ' .. lane)
   if has_priority(lane) then
     redis.call('ZREM', ranks, lane)
   end
 end
 
 -- drop_lane forgets a lane whose bucket is empty.
-local function drop_lane(lanes, ranks, bucket, lane)
+local function drop_lane(lanes, ranks, index, bucket, lane)
   if redis.call('EXISTS', bucket) == 0 then
-    forget_lane(lanes, ranks, lane)
+    forget_lane(lanes, ranks, index, lane)
     earlier[lane] = nil
   end
 end

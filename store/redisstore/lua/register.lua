@@ -1,14 +1,14 @@
 -- Takes jobs in whose keys are free. Refused when Redis is full: no allow-oom.
--- KEYS lanes counts held topics ranks, then of each lane: bucket
+-- KEYS lanes counts held topics ranks index busy, then of each lane: bucket
 -- ARGV channel, then for each job: body (uid and spec), due (a delay, or a time
 --      below zero), its TTL and timeout ("<TTL> <timeout>", empty without either),
 --      biz (number of its index, 0 for none)
 -- Returns now, then for each job '' when it was taken in, 'full' or 'draining' when
 --   its topic takes no more, or registration and progress of the job that has the key.
-local lanes, counts, held, topics, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local lanes, counts, held, topics, ranks, index, busy = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(5, 1, 1, 7, true)
+local jobs, others = batch(7, 1, 1, 7, true)
 local special = redis.call('EXISTS', held, topics) > 0
 local limits, rooms = {}, {}
 if special then
@@ -76,5 +76,6 @@ for n, j in ipairs(jobs) do
 end
 write_all()
 write_counts(counts)
-write_lanes(lanes, special and held or nil, nil, ARGV[1], now, ranks)
+write_busy(busy)
+write_lanes(lanes, special and held or nil, nil, ARGV[1], now, ranks, index)
 return reply

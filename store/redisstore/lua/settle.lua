@@ -1,5 +1,5 @@
 -- Writes down what came of claims, for those whose token is still current.
--- KEYS lanes counts out held deads places ranks, then of each lane: bucket ended
+-- KEYS lanes counts out held deads places ranks index busy endings, then of each lane: bucket ended
 -- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, the number of outcomes, which many
 --      jobs may share: token to delay if_cancelled tries (attempts snoozes lapses) reason
 --      dead (number of the group of dead letters, 0 unless to is dead), then for each job:
@@ -8,6 +8,7 @@
 --   0 applied, 1 applied by an earlier run, 2 stale, 3 missing, and for 0 and 1 the number of how it stands
 --   (from 1), and its uid.
 local lanes, counts, out, held, deads, places, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+local index, busy, endings = KEYS[8], KEYS[9], KEYS[10]
 local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
 local now = now_ms()
 local standings = {}
@@ -105,6 +106,19 @@ local function continue(j, h, progress)
   count(lane.name, h.state, 1)
 end
 
+-- note_endings notes topics whose first jobs have ended, of which purging is to know.
+-- Where there were others of the same state, it knows already.
+local function note_endings(endings, new, now)
+  for _, field in ipairs(new) do
+    local topic, state = string.match(field, '^([^|=]+)|(%d)$')
+    state = tonumber(state)
+    if state and state >= FINAL and state ~= DEAD then
+      redis.call('ZADD', endings, 'NX', now, topic)
+      redis.call('ZADD', index, 0, 'd' .. topic)
+    end
+  end
+end
+
 local OUTCOMES = 5 -- where in ARGV their number is
 local outcomes = {}
 for n = 1, tonumber(ARGV[OUTCOMES]) do
@@ -115,7 +129,7 @@ for n = 1, tonumber(ARGV[OUTCOMES]) do
   }
 end
 
-local jobs, others = batch(7, 2, OUTCOMES + 7 * ARGV[OUTCOMES], 6)
+local jobs, others = batch(10, 2, OUTCOMES + 7 * ARGV[OUTCOMES], 6)
 read_scores(jobs)
 for _, j in ipairs(jobs) do
   local outcome, attempt, biz = outcomes[ARGV[j.args + 1]], ARGV[j.args + 2], ARGV[j.args + 3]
@@ -141,8 +155,14 @@ for _, j in ipairs(jobs) do
 end
 write_all()
 for lane, bucket in pairs(emptied) do
-  drop_lane(lanes, ranks, bucket, lane)
+  drop_lane(lanes, ranks, index, bucket, lane)
 end
-write_counts(counts, out)
+local new, gone = write_counts(counts, out)
+write_busy(busy)
+if forget then
+  drop_topics(counts, index, gone)
+else
+  note_endings(endings, new, now)
+end
 write_lanes(lanes, held, places, ARGV[1], now)
 return reply

@@ -1,5 +1,5 @@
 -- Puts a new record in the place of one that nobody has changed meanwhile.
--- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places ranks
+-- KEYS lanes counts out held page old_bucket new_bucket old_dead ended old_biz new_biz new_dead deads topics places ranks index busy endings
 -- ARGV channel id member (topic/id) old_lane new_lane
 --      uid version (what must stand there; uid '' means: no record may)
 --      registration progress (the new ones; '' for none: both forget the job)
@@ -76,7 +76,7 @@ if from then
   -- waits for its turn, or is held, stays where it is.
   local look = next_look(old_bucket)
   if not look then
-    forget_lane(lanes, KEYS[16], old_lane)
+    forget_lane(lanes, KEYS[16], KEYS[17], old_lane)
   elseif s and look > now then
     redis.call('ZADD', lanes, 'XX', 'GT', look, old_lane)
   end
@@ -87,8 +87,12 @@ if registration ~= '' then
     look_at(new_lane, ms)
   else
     redis.call('ZADD', state == DEAD and KEYS[12] or ended, stamp(ms, state - FINAL), id)
+    redis.call('ZADD', KEYS[17], 0, 't' .. topic_of(new_lane))
     if state == DEAD then
       redis.call('ZADD', KEYS[13], 0, ARGV[15])
+    else
+      redis.call('ZADD', KEYS[19], 'LT', ms, topic_of(new_lane))
+      redis.call('ZADD', KEYS[17], 0, 'd' .. topic_of(new_lane))
     end
   end
   if ARGV[13] == '1' then
@@ -96,6 +100,10 @@ if registration ~= '' then
   end
   count(new_lane, state, 1)
 end
-write_counts(counts, out)
-write_lanes(lanes, held, KEYS[15], ARGV[1], now, KEYS[16])
+local _, gone = write_counts(counts, out)
+write_busy(KEYS[18])
+if registration == '' then
+  drop_topics(counts, KEYS[17], gone)
+end
+write_lanes(lanes, held, KEYS[15], ARGV[1], now, KEYS[16], KEYS[17])
 return 1

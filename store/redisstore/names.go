@@ -1,0 +1,160 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/store"
+)
+
+// The index of a shard holds names behind a letter that says of what.
+const (
+	ofTopics    = "t" // topic
+	ofEnded     = "d" // topic with ended jobs other than dead letters, perhaps
+	ofLanes     = "l" // lane
+	ofEndpoints = "e" // endpoint lane; a blank, so that endpoints are sorted by their names
+)
+
+// namesAtOnce is how many names are read at once: some ten KB.
+const namesAtOnce = 1_000
+
+//go:embed lua/endpoints.lua
+var endpointsLua string
+
+var endpointsScript = script(endpointsLua, readOnly)
+
+// section is a range of names in a ZSET whose scores are all the same.
+type section struct {
+	key, prefix string // of the names, not given back
+	begin, end  string // with their prefixes; end is behind the last
+}
+
+// allOf is the section of an index with all names of a kind.
+func (k *shardKeys) allOf(kind string) section {
+	return section{key: k.index, prefix: kind, begin: kind, end: next(kind)}
+}
+
+// lanesOf are the lanes of a topic, or all without one.
+func (k *shardKeys) lanesOf(topic string) section {
+	s := k.allOf(ofLanes)
+	if topic != "" {
+		s.begin, s.end = ofLanes+topic+"|", ofLanes+topic+"}"
+	}
+	return s
+}
+
+// lanesAt are the lanes of an endpoint, of one topic or all.
+func (k *shardKeys) lanesAt(endpoint, topic string) section {
+	prefix := ofEndpoints + endpoint + " "
+	s := section{key: k.index, prefix: prefix, begin: prefix, end: next(prefix)}
+	if topic != "" {
+		s.begin, s.end = prefix+topic+"|", prefix+topic+"}"
+	}
+	return s
+}
+
+// deadsOf are the groups of dead letters of a topic, or all without one.
+func (k *shardKeys) deadsOf(topic string) section {
+	s := section{key: k.deads, begin: "", end: "\xff"}
+	if topic != "" {
+		s.begin, s.end = topic+"|", topic+"}"
+	}
+	return s
+}
+
+// next is the first text that is greater than all that begin with prefix.
+func next(prefix string) string {
+	last := len(prefix) - 1
+	return prefix[:last] + string(rune(prefix[last]+1))
+}
+
+// from narrows a section down to names that are not less than one.
+func (s section) from(name string) section {
+	s.begin = max(s.begin, s.prefix+name)
+	return s
+}
+
+// names gives the first n names of a section.
+func (s *Store) names(ctx context.Context, of section, n int) ([]string, error) {
+	names, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: of.key, ByLex: true, Start: "[" + of.begin, Stop: "(" + of.end, Count: int64(n),
+	}).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	for i, name := range names {
+		names[i] = strings.TrimPrefix(name, of.prefix)
+	}
+	return names, nil
+}
+
+// allNames gives the names of a section, the first limit of them unless that is 0,
+// and whether there are more.
+func (s *Store) allNames(ctx context.Context, of section, limit int) (all []string, more bool, err error) {
+	for {
+		names, err := s.names(ctx, of, namesAtOnce)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, names...)
+		if limit > 0 && len(all) > limit {
+			return all[:limit], true, nil
+		}
+		if len(names) < namesAtOnce {
+			return all, false, nil
+		}
+		of = of.from(names[len(names)-1] + "\x00")
+	}
+}
+
+// merged gives the first n names of all shards from one on; of gives those of one shard.
+func (s *Store) merged(n int, of func(sh *shard) ([]string, error)) ([]string, error) {
+	var all []string
+	for _, sh := range s.shards {
+		names, err := of(sh)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, names...)
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(n, len(all))], nil
+}
+
+// nextTopics is a store.NextNames.
+func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
+	return s.merged(n, func(sh *shard) ([]string, error) { return s.names(ctx, sh.allOf(ofTopics).from(from), n) })
+}
+
+var _ store.NextNames = (*Store)(nil).nextTopics
+
+// endpointsAtOnce is how many endpoints one script call looks for.
+const endpointsAtOnce = 500
+
+// nextEndpoints is a store.NextNames.
+func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
+	if name, behind := strings.CutSuffix(from, "\x00"); behind {
+		from = name + "!" // the sign behind the blank
+	}
+	return s.merged(n, func(sh *shard) ([]string, error) {
+		var all []string
+		for from := from; len(all) < n; {
+			want := min(n-len(all), endpointsAtOnce)
+			names, err := endpointsScript.Run(ctx, s.db, []string{sh.index}, ofEndpoints+from, next(ofEndpoints), want).StringSlice()
+			if err != nil {
+				return nil, s.wrap(err)
+			}
+			all = append(all, names...)
+			if len(names) < want {
+				break
+			}
+			from = names[len(names)-1] + "!"
+		}
+		return all, nil
+	})
+}

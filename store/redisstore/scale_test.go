@@ -1,0 +1,223 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+// trips counts round trips to Redis.
+type trips struct{ n atomic.Int64 }
+
+func (*trips) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { c.n.Add(1); return next(ctx, cmd) }
+}
+
+func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(1); return next(ctx, cmds) }
+}
+
+// commands is how many commands Redis has run since the last call, those of scripts included.
+func commands(t testing.TB, s *Store) (n int) {
+	t.Helper()
+	stats, err := s.db.Info(t.Context(), "commandstats").Result()
+	ok(t, "INFO", err)
+	for line := range strings.Lines(stats) {
+		var of int
+		if _, figures, found := strings.Cut(line, ":calls="); found {
+			_, err := fmt.Sscanf(figures, "%d,", &of)
+			ok(t, line, err)
+			n += of
+		}
+	}
+	ok(t, "CONFIG RESETSTAT", s.db.ConfigResetStat(t.Context()).Err())
+	return n
+}
+
+// withTopics is a store with so many topics, each with a job of its own that is due
+// within a day or, if ended, has been delivered.
+func withTopics(t testing.TB, r *testenv.Redis, topics int, ended bool) (*Store, *trips) {
+	t.Helper()
+	s := open(t, r.URL(), storetest.Options{Retention: time.Millisecond})
+	t.Cleanup(func() { _ = s.Close() })
+	regs := make([]store.Registration, topics)
+	for n := range regs {
+		regs[n] = waitingJob(n)
+		regs[n].Key.Topic = fmt.Sprintf("topic-%06d", n)
+		regs[n].Spec.When.Delay = time.Duration(n*8_641%86_400_000) * time.Millisecond
+		if ended {
+			regs[n].Spec.When.Delay = 0
+		}
+	}
+	_, err := s.Register(t.Context(), regs)
+	ok(t, "Register", err)
+	for done := 0; ended && done < topics; {
+		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: maxBatch, Visibility: time.Hour, ProbeLimit: 1})
+		ok(t, "Carry", err)
+		hints, err := s.Pop(t.Context(), 0, maxBatch, 0)
+		ok(t, "Pop", err)
+		claims, err := s.Claim(t.Context(), 0, hints, terms())
+		ok(t, "Claim", err)
+		settlements := make([]job.Settlement, len(claims))
+		for i, c := range claims {
+			settlements[i] = outcome(c, job.OutcomeDelivered)
+		}
+		_, err = s.Settle(t.Context(), settlements)
+		ok(t, "Settle", err)
+		done += len(claims)
+	}
+	c := &trips{}
+	s.db.AddHook(c)
+	commands(t, s)
+	c.n.Store(0)
+	return s, c
+}
+
+// What is asked for often takes as much with many topics as with few.
+func TestManyTopicsAreNoMoreWork(t *testing.T) {
+	t.Parallel()
+	questions := map[string]struct {
+		most int // commands
+		ask  func(ctx context.Context, s *Store) error
+	}{
+		"Depth":   {10, func(ctx context.Context, s *Store) error { return second(s.Depth(ctx)) }},
+		"Busiest": {10, func(ctx context.Context, s *Store) error { return second(s.Busiest(ctx, 10)) }},
+		"Topics":  {10, func(ctx context.Context, s *Store) error { return second(s.Topics(ctx, store.TopicQuery{Limit: 100})) }},
+		"Topics by a part": {20, func(ctx context.Context, s *Store) error {
+			return second(s.Topics(ctx, store.TopicQuery{Part: "c-00", Limit: 100}))
+		}},
+		"Topic": {20, func(ctx context.Context, s *Store) error { return second(s.Topic(ctx, "topic-000007")) }},
+		"Endpoints": {10, func(ctx context.Context, s *Store) error {
+			return second(s.Endpoints(ctx, store.EndpointQuery{Limit: 100}))
+		}},
+		"Backlogs": {20, func(ctx context.Context, s *Store) error { return second(s.Backlogs(ctx)) }},
+		"Gates":    {10, func(ctx context.Context, s *Store) error { return second(s.Gates(ctx)) }},
+		"Outlook": {20, func(ctx context.Context, s *Store) error {
+			return second(s.Outlook(ctx, job.Key{Topic: "topic-000007", ID: waitingJob(7).Key.ID}))
+		}},
+		"List of a topic": {20, func(ctx context.Context, s *Store) error {
+			return second(s.List(ctx, store.Query{Topic: "topic-000007", Limit: 100}))
+		}},
+		"SetLimits": {20, func(ctx context.Context, s *Store) error {
+			return s.SetLimits(ctx, "topic-000007", store.Limits{Paused: true})
+		}},
+		"Unhold": {20, func(ctx context.Context, s *Store) error { return s.Unhold(ctx, endpointB) }},
+		"Purge":  {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
+		// The budget was cut to that; it may be overstepped by what one script takes.
+		"DueCounts": {1_000 + dueLanes + 10, func(ctx context.Context, s *Store) error { return second(s.DueCounts(ctx, []job.Instant{1, 2})) }},
+	}
+	s, _ := withTopics(t, testenv.StartRedis(t), 5_000, false)
+	s.dueBudget = 1_000
+	for name, q := range questions {
+		ok(t, name, q.ask(t.Context(), s))
+		commands(t, s)
+		ok(t, name, q.ask(t.Context(), s))
+		if n := commands(t, s); n > q.most {
+			t.Errorf("%s: %d commands with 5,000 topics, want %d at most", name, n, q.most)
+		}
+	}
+}
+
+// Lanes that are not counted are told of.
+func TestDueCountsArePartial(t *testing.T) {
+	t.Parallel()
+	s, _ := withTopics(t, testenv.StartRedis(t), 1_000, false)
+	now, err := s.askNow(t.Context(), s.shards[0])
+	ok(t, "askNow", err)
+	all, err := s.DueCounts(t.Context(), []job.Instant{now.Add(time.Hour)})
+	ok(t, "DueCounts", err)
+	if all.PartialFrom != 0 || all.Counts[0]+all.Counts[1] != 1_000 {
+		t.Errorf("of 1,000 jobs are counted %v", all)
+	}
+	s.dueBudget = 400
+	some, err := s.DueCounts(t.Context(), []job.Instant{now.Add(time.Hour)})
+	ok(t, "DueCounts", err)
+	counted := some.Counts[0] + some.Counts[1]
+	if counted < 400 || counted > 600 || some.PartialFrom == 0 {
+		t.Fatalf("with a budget of 400 are counted %v", some)
+	}
+	// What is before the first lane that was left out is complete.
+	before, err := s.DueCounts(t.Context(), []job.Instant{some.PartialFrom})
+	ok(t, "DueCounts", err)
+	s.dueBudget = dueBudget
+	want, err := s.DueCounts(t.Context(), []job.Instant{some.PartialFrom})
+	ok(t, "DueCounts", err)
+	if before.Counts[0] != want.Counts[0] || want.Counts[0] != counted {
+		t.Errorf("before %d are counted %v, then %v, then %v", some.PartialFrom, some, before, want)
+	}
+}
+
+// Purging goes by batches over topics.
+func TestPurgeOfManyTopics(t *testing.T) {
+	t.Parallel()
+	const topics = 2_000
+	s, c := withTopics(t, testenv.StartRedis(t), topics, true)
+	since, err := s.askNow(t.Context(), s.shards[0])
+	ok(t, "askNow", err)
+	for now := since; now < since+3; now, err = s.askNow(t.Context(), s.shards[0]) { // the retention has passed
+		ok(t, "askNow", err)
+	}
+	c.n.Store(0)
+	purged := 0
+	for {
+		n, err := s.Purge(t.Context(), 500)
+		ok(t, "Purge", err)
+		if purged += n; n == 0 {
+			break
+		}
+	}
+	if most := int64(topics / 100 * 10); purged != topics || c.n.Load() > most {
+		t.Errorf("purged %d jobs in %d round trips, want %d in %d at most", purged, c.n.Load(), topics, most)
+	}
+	page, err := s.Topics(t.Context(), store.TopicQuery{Limit: 10})
+	ok(t, "Topics", err)
+	keys, err := s.db.Keys(t.Context(), "*").Result()
+	ok(t, "KEYS", err)
+	if len(page.Topics) != 0 || len(keys) != 0 {
+		t.Errorf("left are %v and %v", page.Topics, keys)
+	}
+}
+
+// What purging reads at once is bounded by bytes.
+func TestPurgeOfLargeJobs(t *testing.T) {
+	t.Parallel()
+	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{Retention: time.Millisecond})
+	t.Cleanup(func() { _ = s.Close() })
+	const n = 12
+	jobs := make([]job.Key, n)
+	for i := range jobs {
+		r := waitingJob(i)
+		r.Spec.Body, r.Spec.BizKey = make([]byte, 300<<10), fmt.Sprint("biz-", i%2)
+		jobs[i] = r.Key
+		_, err := s.Register(t.Context(), []store.Registration{r})
+		ok(t, "Register", err)
+	}
+	c := &trips{}
+	s.db.AddHook(c)
+	biz, err := s.bizKeys(t.Context(), s.shards[0], jobs)
+	ok(t, "bizKeys", err)
+	for i := range biz {
+		if biz[i] != fmt.Sprint("biz-", i%2) {
+			t.Fatalf("biz_keys: %v", biz)
+		}
+	}
+	// Sizes, then three registrations at a time, and what a new connection takes.
+	if trips := c.n.Load(); trips < 1+n/3 || trips >= n {
+		t.Errorf("%d round trips", trips)
+	}
+}
