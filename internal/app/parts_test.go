@@ -71,12 +71,12 @@ func TestStagesStopOneAfterTheOther(t *testing.T) {
 			return nil
 		}}
 	}
+	first, second := []part{together("api"), together("dispatcher")}, []part{r.part("events", &running)}
 	go func() {
 		running.Wait()
 		cancel()
 	}()
-	err := runParts(ctx, slog.New(slog.DiscardHandler), soon(t),
-		[]part{together("api"), together("dispatcher")}, []part{r.part("events", &running)})
+	err := runParts(ctx, slog.New(slog.DiscardHandler), soon(t), first, second)
 	if err != nil {
 		t.Fatal(err)
 	}
