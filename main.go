@@ -167,7 +167,8 @@ func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
 	v := app.Version(version)
 	return app.Run(ctx, app.Options{
 		Config: c, Logger: log, Version: v,
-		Ready: func(base string) { app.Announce(c, v, base, stderr, log) },
+		Ready:   func(base string) { app.Announce(c, v, base, stderr, log) },
+		Waiting: func(base string, err error) { app.AnnounceWaiting(c, v, base, log, err) },
 	})
 }
 

@@ -38,8 +38,12 @@ type Options struct {
 	Config  *config.Config // required
 	Logger  *slog.Logger   // required
 	Version string
-	// Ready is called once the API is served, with its address as a URL.
+	// Ready is called once the API is served and the store answers, with the API's
+	// address as a URL.
 	Ready func(base string)
+	// Waiting is called instead when the API is served and the store does not answer
+	// yet: err tells why. Ready follows. Nil: Ready does not wait.
+	Waiting func(base string, err error)
 
 	// Clock replaces the machine's. Speed says how many times as fast it runs
 	// (zero: as fast): what guards against slow machines and networks, such as
@@ -64,6 +68,7 @@ type node struct {
 	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces
 	by      *deadline
+	away    error // why Redis did not answer at the start; nil: it did
 }
 
 // Run serves until ctx ends, and then stops in order: nothing more is carried or
@@ -98,15 +103,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	if o.Ready != nil {
-		o.Ready(n.baseURL(ln.Addr()))
-	}
+	parts = append(parts, n.tell(n.baseURL(ln.Addr())))
 	err = runParts(ctx, o.Logger, n.by, parts...)
 	if err == nil {
 		o.Logger.Info("stopped")
 	}
 	return err
 }
+
+// leastStop is how long what does not stop by itself is waited for at least: with a
+// shorter grace, parts stop in time, but a slow disk is no failure.
+const leastStop = 5 * time.Second
 
 // closing is the part of the grace that is left for the end: for the journal to
 // be written and the store to be closed.
@@ -146,7 +153,7 @@ func newNode(o Options) (*node, error) {
 	if o.Speed == 0 {
 		o.Speed = 1
 	}
-	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + o.Config.Grace)}
+	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop))}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
 	var err error
 	if n.host, err = os.Hostname(); err != nil {

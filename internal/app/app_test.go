@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/duehook/duehook/internal/config"
 	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/store"
 )
 
 // patience is how long a test waits for what is sure to come.
@@ -284,5 +286,47 @@ func TestStopBesideSlowClients(t *testing.T) {
 	}
 	if len(began) > 0 {
 		t.Error("a request was begun while stopping")
+	}
+}
+
+// TestWaitsForRedis: a node does not say that it serves before Redis answers.
+func TestWaitsForRedis(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	redis.Kill()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := make(chan string, 2)
+	done := make(chan error, 1)
+	go func() {
+		done <- Run(ctx, Options{
+			Config: load(t, "--addr=127.0.0.1:0", "--redis-url", redis.URL()), Logger: slog.New(slog.DiscardHandler),
+			Ready: func(string) { told <- "ready" },
+			Waiting: func(_ string, err error) {
+				if !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("waiting because of %v", err)
+				}
+				told <- "waiting"
+			},
+		})
+	}()
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-told:
+			if got != want {
+				t.Fatalf("told %q, want %q", got, want)
+			}
+		case err := <-done:
+			t.Fatalf("it ended: %v", err)
+		case <-time.After(patience):
+			t.Fatalf("not told %q", want)
+		}
+	}
+	next("waiting")
+	redis.Start()
+	next("ready")
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("stopping: %v", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/config"
 )
 
-// Announce tells, once the API is at base, where everything is and how to
+// Announce tells, once the node serves and its API is at base, where everything is and how to
 // begin: as a banner for people, or as one log line.
 func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Logger) {
 	if TextLogs(c, w) {
@@ -22,6 +22,13 @@ func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Log
 		log.Warn("the API does not ask who is calling: whoever reaches it can register, read and cancel jobs; "+
 			"let a firewall or proxy guard it, or replace --insecure-no-api-keys by --api-keys", "addr", c.Addr)
 	}
+}
+
+// AnnounceWaiting tells that the API is at base, and that the node cannot serve
+// before Redis answers; err tells why it does not.
+func AnnounceWaiting(c *config.Config, version, base string, log *slog.Logger, err error) {
+	log.Warn("duehook waits for Redis: until it answers, no job is taken in or delivered",
+		"version", version, "api", base, "jobs", jobsAre(c), "error", err)
 }
 
 // Banner is what people see when duehook serves.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/duehook/duehook/internal/config"
 )
@@ -98,6 +99,20 @@ func TestAnnounceInJSONIsOneLine(t *testing.T) {
 	}
 }
 
+func TestAnnounceWaiting(t *testing.T) {
+	var out bytes.Buffer
+	c := load(t, "--redis-url=redis://bob:hunter2@db:6379/2")
+	AnnounceWaiting(c, "1.2.3", "http://x", NewLogger(c, &out), errors.New("connection refused"))
+	var line map[string]any
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
+		t.Fatalf("%v: %s", err, &out)
+	}
+	if line["msg"] == "duehook is serving" || line["api"] != "http://x" || line["error"] != "connection refused" ||
+		!strings.Contains(line["jobs"].(string), "in redis://") || strings.Contains(out.String(), "hunter2") {
+		t.Errorf("got %v", line)
+	}
+}
+
 func TestOnlyTheInsecureIsWarnedOf(t *testing.T) {
 	for _, tc := range []struct {
 		args []string
@@ -125,6 +140,18 @@ func TestLogsHideSecrets(t *testing.T) {
 		log.Info("to https://u:hunter2@shop.example/?hunter2", "error", errors.New("Get https://shop.example/?hunter2: EOF"), slog.Group("g", "secret", "whsec_hunter2"))
 		if out.Len() == 0 || strings.Contains(out.String(), "hunter2") {
 			t.Errorf("got %s", &out)
+		}
+	}
+}
+
+// A duration says its unit, whoever reads it.
+func TestLogsShowUnits(t *testing.T) {
+	for format, want := range map[string]string{"json": `"took":"1.5s"`, "text": "took=1.5s"} {
+		var out bytes.Buffer
+		log := NewLogger(load(t, "--log-format="+format), &out)
+		log.With("took", 1500*time.Millisecond).Info("done", slog.Group("g", "took", 1500*time.Millisecond))
+		if got := strings.Count(out.String(), "took"); got != 2 || strings.Count(out.String(), "1.5s") != 2 || !strings.Contains(out.String(), want) {
+			t.Errorf("%s: %s", format, &out)
 		}
 	}
 }

@@ -12,9 +12,14 @@ import (
 )
 
 // NewLogger writes text or JSON lines to w, as the settings say. They show no
-// secrets.
+// secrets, and durations with their unit.
 func NewLogger(c *config.Config, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: access.RedactAttr}
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration { // which JSON would have as a number of nanoseconds
+			return slog.String(a.Key, a.Value.Duration().String())
+		}
+		return access.RedactAttr(groups, a)
+	}}
 	if TextLogs(c, w) {
 		return slog.New(slog.NewTextHandler(w, options))
 	}

@@ -88,7 +88,7 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 	ping, cancel := context.WithTimeout(ctx, redisLook)
 	defer cancel()
 	var tooOld *redisstore.VersionError
-	if errors.As(s.Ping(ping), &tooOld) {
+	if n.away = s.Ping(ping); errors.As(n.away, &tooOld) {
 		return nil, errors.Join(tooOld, s.Close())
 	}
 	return s, nil
