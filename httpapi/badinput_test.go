@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -444,5 +446,42 @@ func TestUndeclaredLengths(t *testing.T) {
 		if got := send(c.method, c.target, c.body); got.Code != c.status {
 			t.Errorf("%s %s %s: got %d, want %d: %s", c.method, c.target, shorten(c.body), got.Code, c.status, got.Body)
 		}
+	}
+}
+
+// A name that is misspelt is told beside the one that may be meant.
+func TestMisspeltNames(t *testing.T) {
+	a := newAPI(t)
+	for _, tt := range []struct{ method, path, body, pointer, meant string }{
+		{"POST", "/v1/jobs", `{"url":"https://shop.example/hook","dealy":60}`, "/dealy", "delay"},
+		{"POST", "/v1/jobs", `{"url":"https://shop.example/hook","bizKey":"a"}`, "/bizKey", "biz_key"},
+		{"POST", "/v1/jobs", `{"url":"https://shop.example/hook","retry":{"step":["1s"]}}`, "/retry/step", "steps"},
+		{"POST", "/v1/jobs", `{"url":"https://shop.example/hook","colour":"blue"}`, "/colour", ""},
+		{"POST", "/v1/jobs/batch", `{"job":[]}`, "/job", "jobs"},
+		{"PATCH", "/v1/jobs/t/a", `{"prio":1,"priorty":2}`, "/priorty", "priority"},
+		{"POST", "/v1/operations", `{"action":"run","filter":{"topics":"t"}}`, "/filter/topics", "topic"},
+		{"PUT", "/v1/topics/t", `{"rates":"1/s"}`, "/rates", "rate"},
+		{"GET", "/v1/jobs?stat=dead", "", "?stat", "?state"},
+		{"GET", "/v1/jobs?limits=1", "", "?limits", "?limit"},
+		{"GET", "/v1/jobs?x=1", "", "?x", ""},
+	} {
+		p := a.wantProblem(codeInvalidRequest, tt.method, tt.path, tt.body)
+		at := slices.IndexFunc(p.Errors, func(f problemField) bool { return f.Pointer == tt.pointer })
+		if at < 0 {
+			t.Errorf("%s %s %s: %+v", tt.method, tt.path, tt.body, p.Errors)
+			continue
+		}
+		_, hint, _ := strings.Cut(p.Errors[at].Message, "; did you mean ")
+		if strings.TrimSuffix(hint, "?") != tt.meant {
+			t.Errorf("%s: %s", tt.body+tt.path, p.Errors[at].Message)
+		}
+	}
+	var b strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&b, `"topik%d":1,`, i)
+	}
+	p := a.wantProblem(codeInvalidRequest, "POST", "/v1/jobs", "{"+b.String()[:1<<19]+`":1}`)
+	if len(p.Errors) > maxFieldErrors {
+		t.Errorf("%d errors", len(p.Errors))
 	}
 }

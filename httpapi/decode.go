@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/nearest"
 	"github.com/duehook/duehook/job"
 )
 
@@ -22,6 +25,13 @@ type fieldErrors struct{ fields []job.FieldError }
 func (e *fieldErrors) add(pointer, message string) {
 	if len(e.fields) < maxFieldErrors {
 		e.fields = append(e.fields, job.FieldError{Pointer: pointer, Message: message})
+	}
+}
+
+// unknown notes a name that is not one of known, with the one that may be meant.
+func (e *fieldErrors) unknown(pointer, message, name string, known iter.Seq[string], prefix string) {
+	if len(e.fields) < maxFieldErrors { // looking for it takes a while
+		e.add(pointer, message+nearest.Hint(name, slices.Collect(known), prefix))
 	}
 }
 
@@ -214,7 +224,7 @@ func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
 		f := field{raw: value, parent: at, name: known.name, errs: errs}
 		switch {
 		case !ok:
-			f.fail("is not a field of this object")
+			errs.unknown(f.pointer(), "is not a field of this object", known.name, maps.Keys(s), "")
 		case seen&known.bit != 0:
 			f.fail("is given twice")
 		default:

@@ -185,7 +185,7 @@ func checkQuery(u *url.URL, known []string) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(known, name):
-			errs.add("?"+shorten(name), "is not a query parameter of this call")
+			errs.unknown("?"+shorten(name), "is not a query parameter of this call", name, slices.Values(known), "?")
 		case repeats(query, name):
 			errs.add("?"+name, "is given more than once")
 		}

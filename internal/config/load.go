@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/duehook/duehook/internal/nearest"
 )
 
 // ErrHelp is what Load returns when the flags ask for help.
@@ -119,7 +121,7 @@ func fromFlags(args []string) (source, string, error) {
 	case errors.Is(err, pflag.ErrHelp):
 		return nil, "", ErrHelp
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		return nil, "", usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean(unknown.GetSpecifiedName(), flagNames(), "--"))
+		return nil, "", usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), nearest.Hint(unknown.GetSpecifiedName(), flagNames(), "--"))
 	case err != nil:
 		return nil, "", usagef("%v", err)
 	case fs.NArg() > 0:
@@ -168,7 +170,7 @@ func fromEnv(environ []string) (source, string, error) {
 			}
 			problems = append(problems, found.add(byEnv[base], given{strings.TrimSpace(string(content)), originEnv + name}))
 		default:
-			problems = append(problems, fmt.Errorf("unknown setting %s in the environment%s", name, didYouMean(name, envNames(), "")))
+			problems = append(problems, fmt.Errorf("unknown setting %s in the environment%s", name, nearest.Hint(name, envNames(), "")))
 		}
 	}
 	return found, path, errors.Join(problems...)
