@@ -261,11 +261,12 @@ func badCalls() []badCall {
 		add(codeInvalidRequest, "", "POST", jobs+"/batch", body)
 		add(codeInvalidRequest, "", "POST", one+"/run", body)
 	}
-	for _, field := range []string{"topic", "id", "biz_key", "method", "on_conflict"} {
+	for _, field := range []string{"topic", "id", "method", "on_conflict"} {
 		add(codeInvalidRequest, "/"+field, "PATCH", one, `{"`+field+`":"x"}`)
 	}
-	add(codeInvalidRequest, "/timeout", "PATCH", one, `{"timeout":"5s"}`)
-	add(codeInvalidRequest, "/expect", "PATCH", one, `{"expect":{"body":"ok"}}`)
+	add(codeInvalidRequest, "/timeout", "PATCH", one, `{"timeout":"5h"}`)
+	add(codeInvalidRequest, "/expect/body", "PATCH", one, `{"expect":{"body":" "}}`)
+	add(codeInvalidRequest, "/biz_key", "PATCH", one, `{"biz_key":"a b"}`)
 	add(codeInvalidRequest, "/state", "PATCH", one, `{"state":"dead"}`)
 	add(codeInvalidRequest, "", "PATCH", one, `{}`)
 	add(codeInvalidRequest, "", "PATCH", one, `{"delay":null}`)
@@ -287,6 +288,11 @@ func badCalls() []badCall {
 		add(codeInvalidRequest, "Idempotency-Key", "POST", jobs, good, "Idempotency-Key", key)
 	}
 	add(codeInvalidRequest, "Idempotency-Key", "POST", jobs, good, "Idempotency-Key", "a", "Idempotency-Key", "a")
+
+	for _, match := range []string{" , ", "a", `"a`, `a"`, `"a" "b"`, `w/"a"`, `*, "a"`, `"a",*`, `"a b"`, `W/"a`} {
+		add(codeInvalidRequest, "If-Match", "DELETE", one, "", "If-Match", match)
+		add(codeInvalidRequest, "If-Match", "PATCH", one, `{"delay":1}`, "If-Match", match)
+	}
 
 	for _, target := range []string{jobs, jobs + "/batch", one + "/run", one + "/replay"} {
 		for _, mediaType := range []string{"", "text/plain", "application/json, text/plain", "application/x-www-form-urlencoded", "application/merge-patch+json", "application/json; charset=latin1", "application/json; charset", "multipart/form-data; boundary=x", "json"} {

@@ -50,6 +50,109 @@ func TestPatchMeetsAnotherChange(t *testing.T) {
 	}
 }
 
+// What a registration says of attempts and searches can be changed, too.
+func TestPatchOfTheRest(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h","biz_key":"one","expect":{"body":"ok"}}`)
+	got := a.want(200, "PATCH", "/v1/jobs/t/a", `{"method":"PUT","timeout":"7s","expect":{"body":"done"},"biz_key":"two"}`)
+	if got["method"] != "PUT" || got["biz_key"] != "two" {
+		t.Errorf("got %v", got)
+	}
+	if j := a.stored("t", "a"); j.Spec.Timeout != 7*time.Second || j.Spec.ExpectBody != "done" {
+		t.Errorf("stored %+v", j.Spec)
+	}
+	if one, _ := a.pages("biz_key=one"); one != nil {
+		t.Errorf("by the biz_key of before: %v", one)
+	}
+	if two, _ := a.pages("biz_key=two"); !slices.Equal(two, []string{"a"}) {
+		t.Errorf("by biz_key: %v", two)
+	}
+	got = a.want(200, "PATCH", "/v1/jobs/t/a", `{"expect":null,"biz_key":null,"method":null}`)
+	if j := a.stored("t", "a"); got["biz_key"] != nil || got["method"] != "PUT" || j.Spec.ExpectBody != "" {
+		t.Errorf("got %v, stored %+v", got, j.Spec)
+	}
+	if two, _ := a.pages("biz_key=two"); two != nil {
+		t.Errorf("by the biz_key that is gone: %v", two)
+	}
+	for change, pointer := range map[string]string{
+		`{"method":"GET"}`: "/method", `{"timeout":"1h"}`: "/timeout", `{"expect":{"body":""}}`: "/expect/body",
+		`{"expect":{"status":200}}`: "/expect/status", `{"biz_key":""}`: "/biz_key", `{"method":null}`: "", `{"on_conflict":"reject"}`: "/on_conflict",
+	} {
+		if p := a.wantProblem(codeInvalidRequest, "PATCH", "/v1/jobs/t/a", change); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", change, p.Errors)
+		}
+	}
+}
+
+// dead registers a job, and has its receiver refuse it.
+func (a *api) dead(registration string) map[string]any {
+	a.t.Helper()
+	j := a.want(201, "POST", "/v1/jobs", registration)
+	a.end(job.OutcomeRefused)
+	return a.want(200, "GET", fmt.Sprintf("/v1/jobs/%s/%s", j["topic"], j["id"]), "")
+}
+
+func TestDiscard(t *testing.T) {
+	a := newAPI(t)
+	dead := a.dead(`{"url":"https://shop.example/hook","topic":"t","id":"a"}`)
+	if diff := cmp.Diff(map[string]any{"result": "discarded"}, a.want(200, "DELETE", "/v1/jobs/t/a", "")); diff != "" {
+		t.Error(diff)
+	}
+	j := a.want(200, "GET", "/v1/jobs/t/a", "")
+	if j["state"] != "cancelled" || j["reason"] != "discarded" || j["attempts"] != dead["attempts"] || j["uid"] != dead["uid"] {
+		t.Errorf("discarded: %v", j)
+	}
+	if p := a.wantProblem(codeJobFinished, "DELETE", "/v1/jobs/t/a", ""); !strings.Contains(p.Detail, "was discarded") {
+		t.Errorf("a second time: %s", p.Detail)
+	}
+	if groups := a.want(200, "GET", "/v1/dead", "")["data"].([]any); len(groups) != 0 {
+		t.Errorf("dead letters: %v", groups)
+	}
+	if found, _ := a.pages("reason=discarded"); !slices.Equal(found, []string{"a"}) {
+		t.Errorf("by reason: %v", found)
+	}
+	if got := a.want(200, "GET", "/v1/jobs/t/a/explain", ""); !strings.Contains(fmt.Sprint(got["reasons"]), "It is cancelled.") {
+		t.Errorf("explained: %v", got["reasons"])
+	}
+	if j := a.want(200, "POST", "/v1/jobs/t/a/replay", ""); j["state"] != "waiting" {
+		t.Errorf("replayed: %v", j)
+	}
+}
+
+func TestReplayWithChanges(t *testing.T) {
+	a := newAPI(t)
+	dead := a.dead(`{"url":"https://shop.example/hook","topic":"t","id":"a","body":{"a":1},"headers":{"x-a":"1"},"ttl":"1h","biz_key":"one"}`)
+	a.clock.advance(time.Minute)
+	for change, pointer := range map[string]string{
+		`{"url":"nowhere"}`: "/url", `{"topic":"u"}`: "/topic", `{"colour":1}`: "/colour", `{"retry":{"steps":[]}}`: "/retry/steps",
+		`{"delay":1,"at":"2026-01-01T10:00:00Z"}`: "/at", `[]`: "",
+	} {
+		p := a.wantProblem(codeInvalidRequest, "POST", "/v1/jobs/t/a/replay", change)
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", change, p.Errors)
+		}
+	}
+	if diff := cmp.Diff(dead, a.want(200, "GET", "/v1/jobs/t/a", "")); diff != "" {
+		t.Errorf("refusals changed the job:\n%s", diff)
+	}
+	j := a.want(200, "POST", "/v1/jobs/t/a/replay", `{"url":"https://other.example/hook","body":{"a":2},"headers":{},"retry":{"limit":1},"ttl":"2h","delay":"10m","biz_key":null}`)
+	if j["uid"] != dead["uid"] || j["state"] != "waiting" || j["url"] != "https://other.example/hook" || j["max_attempts"] != 2.0 ||
+		j["due_at"] != "2026-01-01T09:11:00.087Z" || j["next_at"] != j["due_at"] || j["biz_key"] != nil || j["attempts"] != 0.0 {
+		t.Errorf("replayed: %v", j)
+	}
+	stored := a.stored("t", "a")
+	if string(stored.Spec.Body) != `{"a":2}` || stored.Spec.Headers != nil || stored.ExpiresAt != stored.DueAt.Add(-10*time.Minute+2*time.Hour) {
+		t.Errorf("stored: %+v", stored)
+	}
+	a.wantProblem(codeJobInFlight, "POST", "/v1/jobs/t/a/replay", `{"url":"https://third.example/hook"}`)
+	a.clock.advance(10 * time.Minute)
+	a.end(job.OutcomeRefused)
+	// Null means absent, for these.
+	if j := a.want(200, "POST", "/v1/jobs/t/a/replay", `{"url":null,"delay":null}`); j["url"] != "https://other.example/hook" || j["attempts"] != 0.0 {
+		t.Errorf("replayed as it was: %v", j)
+	}
+}
+
 func TestCancel(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"waits","delay":"1h"}`)

@@ -68,6 +68,10 @@ func coverRegistrations(a *keyedAPI) {
 func coverStates(a *keyedAPI) {
 	const waits, flies, over = "/v1/jobs/t/waits", "/v1/jobs/t/flies", "/v1/jobs/t/over"
 	a.want(200, "PATCH", waits, `{"delay":"1h"}`)
+	for _, call := range []string{"PATCH " + waits, "DELETE " + waits, "POST " + waits + "/run", "POST " + over + "/replay"} {
+		method, path, _ := strings.Cut(call, " ")
+		a.wantProblem(codeVersionChanged, method, path, map[bool]string{true: `{"delay":"1h"}`}[method == "PATCH"], "If-Match", `"none"`)
+	}
 	a.wantProblem(codeJobInFlight, "PATCH", flies, `{"delay":"1h"}`)
 	a.wantProblem(codeJobFinished, "PATCH", over, `{"delay":"1h"}`)
 	a.want(200, "POST", waits+"/run", "")

@@ -185,13 +185,14 @@ func (f field) texts() map[string]string {
 }
 
 // fieldSet is how the members of an object become a T. A member that is not
-// in it is an error; one that is null counts as absent.
+// in it is an error; one that is null counts as absent, unless it says otherwise.
 type fieldSet[T any] map[string]knownField[T]
 
 type knownField[T any] struct {
 	name string
 	bit  uint32 // marks the field as seen
 	set  func(*T, field)
+	null func(*T) // what null means; nil: absent
 }
 
 // newFieldSet numbers the fields. There are fewer than 32 in any object.
@@ -201,6 +202,16 @@ func newFieldSet[T any](setters map[string]func(*T, field)) fieldSet[T] {
 		set[name] = knownField[T]{name: name, bit: 1 << len(set), set: setter}
 	}
 	return set
+}
+
+// withNull gives null a meaning where a field must be taken away by it.
+func (s fieldSet[T]) withNull(meanings map[string]func(*T)) fieldSet[T] {
+	for name, meaning := range meanings {
+		known := s[name]
+		known.null = meaning
+		s[name] = known
+	}
+	return s
 }
 
 // only is the set with some of the fields.
@@ -231,6 +242,8 @@ func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
 			seen |= known.bit
 			if kindOf(value) != kindNull {
 				known.set(into, f)
+			} else if known.null != nil {
+				known.null(into)
 			}
 		}
 	}
@@ -279,6 +292,9 @@ var (
 			d.Expect = &job.DraftExpect{}
 			expectFields.decode(f.raw, f.pointer(), d.Expect, f.errs)
 		},
+	}).withNull(map[string]func(*job.Draft){
+		"biz_key": func(d *job.Draft) { d.NoBizKey = true },
+		"expect":  func(d *job.Draft) { d.NoExpect = true },
 	})
 	retryFields = newFieldSet(map[string]func(*job.DraftRetry, field){
 		"steps": func(r *job.DraftRetry, f field) { r.Steps = f.list() },

@@ -36,6 +36,7 @@ const (
 	codeJobFinished          code = "job_finished"
 	codeJobDead              code = "job_dead"
 	codeJobInFlight          code = "job_in_flight"
+	codeVersionChanged       code = "version_changed"
 	codeKeyFixed             code = "key_fixed"
 	codeTooManyKeys          code = "too_many_keys"
 	codeSecretFixed          code = "secret_fixed"
@@ -84,6 +85,7 @@ var codes = map[code]struct {
 	codeJobFinished:          {http.StatusConflict, "The job has ended"},
 	codeJobDead:              {http.StatusConflict, "A dead letter has this topic and id"},
 	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
+	codeVersionChanged:       {http.StatusPreconditionFailed, "There is another version"},
 	codeKeyFixed:             {http.StatusConflict, "The API key is in the settings"},
 	codeTooManyKeys:          {http.StatusConflict, "There are too many API keys"},
 	codeSecretFixed:          {http.StatusConflict, "The signing secret is in the settings"},
@@ -260,7 +262,11 @@ func withState(err error, j *job.Job) error {
 	known := *asAPIError(err)
 	switch known.code {
 	case codeJobFinished:
-		known.detail = fmt.Sprintf("%s ended as %s, so it can no longer be changed or cancelled. Replay it, or register it anew.", j.Key, j.State)
+		ended := "ended as " + j.State.String()
+		if j.Reason == job.ReasonDiscarded {
+			ended = "was discarded as a dead letter"
+		}
+		known.detail = fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it anew.", j.Key, ended)
 	case codeJobInFlight:
 		known.detail = fmt.Sprintf("%s is %s. ", j.Key, j.State) + known.detail
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -57,16 +56,11 @@ func (s *Server) patchJob(c echo.Context) error {
 		return err
 	}
 	defer release(body)
-	draft, errs := decodeObject(body.Bytes(), draftFields)
-	if err := errs.err(); err != nil {
+	draft, err := s.readChange(body.Bytes())
+	if err != nil {
 		return err
 	}
-	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {
-		if err := s.checkDestination("/url", *draft.URL); err != nil {
-			return err
-		}
-	}
-	j, err := s.update(c.Request().Context(), key, func(j *job.Job, now job.Instant) error {
+	return s.command(c, key, func(j *job.Job, now job.Instant) error {
 		spec, when, err := draft.Patch(j, s.opts.Limits, now)
 		if err != nil {
 			return s.explainTooLarge(err)
@@ -76,58 +70,115 @@ func (s *Server) patchJob(c echo.Context) error {
 		}
 		return j.Reschedule(*when, now)
 	})
-	if err != nil {
-		return err
-	}
-	return s.writeJob(c, &j)
 }
 
-// cancelJob answers DELETE /v1/jobs/{topic}/{id}.
+// readChange reads the change of a job, as far as it can be judged without the job.
+func (s *Server) readChange(data []byte) (*job.Draft, error) {
+	draft, errs := decodeObject(data, draftFields)
+	if err := errs.err(); err != nil {
+		return nil, err
+	}
+	return draft, s.checkChange("", draft)
+}
+
+// checkChange refuses a URL that the server must not call in the draft at pointer.
+func (s *Server) checkChange(pointer string, draft *job.Draft) error {
+	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {
+		return s.checkDestination(pointer+"/url", *draft.URL)
+	}
+	return nil
+}
+
+// cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
+// the dead letter.
 func (s *Server) cancelJob(c echo.Context) error {
 	key, err := pathKey(c)
 	if err != nil {
 		return err
 	}
-	var inFlight bool
-	j, err := s.update(c.Request().Context(), key, func(j *job.Job, now job.Instant) (err error) {
+	var inFlight, discarded bool
+	j, err := s.update(c, key, func(j *job.Job, now job.Instant) (err error) {
+		inFlight, discarded = false, j.State == job.Dead
+		if discarded {
+			return j.Discard(now)
+		}
 		inFlight, err = j.Cancel(now)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	setETag(c, jobTag(&j))
+	switch {
 	case inFlight:
 		return writeJSON(c, http.StatusAccepted, cancelView{Result: "in_flight", Attempt: j.Attempts + 1})
+	case discarded:
+		return writeJSON(c, http.StatusOK, cancelView{Result: "discarded"})
 	}
 	return writeJSON(c, http.StatusOK, cancelView{Result: "cancelled"})
 }
 
 // runJob answers POST /v1/jobs/{topic}/{id}/run.
 func (s *Server) runJob(c echo.Context) error {
-	return s.command(c, func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
-}
-
-// replayJob answers POST /v1/jobs/{topic}/{id}/replay.
-func (s *Server) replayJob(c echo.Context) error {
-	return s.command(c, (*job.Job).Replay)
-}
-
-// command changes the job that the path names, and answers with it.
-func (s *Server) command(c echo.Context, change func(*job.Job, job.Instant) error) error {
 	key, err := pathKey(c)
 	if err != nil {
 		return err
 	}
-	j, err := s.update(c.Request().Context(), key, change)
+	return s.command(c, key, func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
+}
+
+// replayJob answers POST /v1/jobs/{topic}/{id}/replay, with changes if there are some.
+func (s *Server) replayJob(c echo.Context) error {
+	key, err := pathKey(c)
+	if err != nil {
+		return err
+	}
+	body, err := readOptionalJSON(c, s.maxRequest())
+	if err != nil {
+		return err
+	}
+	if body == nil {
+		return s.command(c, key, (*job.Job).Replay)
+	}
+	defer release(body)
+	draft, err := s.readChange(body.Bytes())
+	if err != nil {
+		return err
+	}
+	if draft.Empty() {
+		return s.command(c, key, (*job.Job).Replay)
+	}
+	return s.command(c, key, func(j *job.Job, now job.Instant) error {
+		spec, when, err := draft.Patch(j, s.opts.Limits, now)
+		if err != nil {
+			return s.explainTooLarge(err)
+		}
+		return j.ReplayAs(ownBody(spec), when, now)
+	})
+}
+
+// command changes a job, and answers with it.
+func (s *Server) command(c echo.Context, key job.Key, change func(*job.Job, job.Instant) error) error {
+	j, err := s.update(c, key, change)
 	if err != nil {
 		return err
 	}
 	return s.writeJob(c, &j)
 }
 
-// update changes a job. A refusal by the lifecycle says how the job stands.
-func (s *Server) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	j, err := s.opts.Store.Update(ctx, key, change)
+// update changes a job, if it has the version that the request asks for. A
+// refusal by the lifecycle says how the job stands.
+func (s *Server) update(c echo.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	wanted, err := ifMatch(c.Request())
+	if err != nil {
+		return job.Job{}, err
+	}
+	j, err := s.opts.Store.Update(c.Request().Context(), key, func(j *job.Job, now job.Instant) error {
+		if err := wanted.check(jobTag(j)); err != nil {
+			return err
+		}
+		return change(j, now)
+	})
 	if err != nil {
 		return j, withState(err, &j)
 	}
@@ -135,6 +186,7 @@ func (s *Server) update(ctx context.Context, key job.Key, change func(*job.Job, 
 }
 
 func (s *Server) writeJob(c echo.Context, j *job.Job) error {
+	setETag(c, jobTag(j))
 	view := viewJob(j, s.opts.Policy)
 	return writeAppended(c, http.StatusOK, &view)
 }

@@ -76,6 +76,7 @@ func (s *Server) register(c echo.Context) error {
 		status = http.StatusCreated
 		c.Response().Header().Set(echo.HeaderLocation, "/v1/jobs/"+r.Job.Key.String())
 	}
+	setETag(c, jobTag(&r.Job))
 	return writeAppended(c, status, &registeredView{viewJob(&r.Job, s.opts.Policy), outcomeNames[r.Outcome]})
 }
 

@@ -16,6 +16,7 @@ func (s *Server) getRegistration(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	setETag(c, jobTag(&j))
 	return writeAppended(c, http.StatusOK, registrationView{&j})
 }
 

@@ -39,7 +39,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*Server).explainJob},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*Server).getRegistration}, // shows headers and body
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyEmptyJSON, nil, (*Server).replayJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*Server).replayJob},
 	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*Server).createOperation}, // a dry run; the rest needs Write
 	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, []string{"limit", "cursor"}, (*Server).listOperations},
 	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*Server).getOperation},

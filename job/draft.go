@@ -29,6 +29,10 @@ type Draft struct {
 	Labels      map[string]string `json:"labels"`
 	Priority    *int              `json:"priority"`
 
+	// NoBizKey and NoExpect take these away in a change, where they were null.
+	NoBizKey bool `json:"no_biz_key,omitempty"`
+	NoExpect bool `json:"no_expect,omitempty"`
+
 	// BodyChecked says that Body is known to be one JSON value in UTF-8.
 	BodyChecked bool `json:"-"`
 }

@@ -17,8 +17,8 @@ const (
 	Ready                  // carried to the ready list
 	Running                // claimed by a dispatcher
 	Delivered              // the receiver took it
-	Dead                   // the policy gave up; kept until replayed or purged
-	Cancelled              // the client withdrew it
+	Dead                   // the policy gave up; kept until replayed or discarded
+	Cancelled              // the client withdrew it, or discarded it as a dead letter
 	Expired                // its TTL passed
 )
 
@@ -63,9 +63,10 @@ const (
 	Cancel                  // the client withdrew it
 	Reschedule              // the client changed it or its due time; "run now" too
 	Replay                  // the client wants an ended job sent again
+	Discard                 // the client gives a dead letter up
 )
 
-var eventNames = [...]string{"carry", "claim", "deliver", "fail", "give_up", "expire", "release", "cancel", "reschedule", "replay"}
+var eventNames = [...]string{"carry", "claim", "deliver", "fail", "give_up", "expire", "release", "cancel", "reschedule", "replay", "discard"}
 
 func (e Event) String() string {
 	if int(e) < len(eventNames) {
@@ -108,6 +109,7 @@ var Lifecycle = []Step{
 	{Running, Cancel, []State{Running, Cancelled}}, // in flight: noted, and done when the attempt ends
 	{Delivered, Replay, []State{Waiting}},
 	{Dead, Replay, []State{Waiting}},
+	{Dead, Discard, []State{Cancelled}},
 	{Cancelled, Replay, []State{Waiting}},
 	{Expired, Replay, []State{Waiting}},
 }
@@ -142,6 +144,7 @@ const (
 	ReasonLapsed       = "lease_lapsed"        // ten workers in a row died with it
 	ReasonTTL          = "ttl_passed"          // expired
 	ReasonCancelled    = "cancelled"           // the client withdrew it
+	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
 	ReasonDelivered    = "delivered"           // the receiver took it
 	ReasonLadder       = "ladder"              // next step of the retry ladder
 	ReasonRetryAfter   = "retry_after"         // the receiver named the time
@@ -158,6 +161,8 @@ var (
 	ErrFinished = errors.New("the job has ended")
 	ErrInFlight = errors.New("the job is in flight")
 	ErrNotEnded = errors.New("the job has not ended")
+	// ErrNotDead: only dead letters are discarded.
+	ErrNotDead = errors.New("the job is no dead letter")
 	// ErrKeepsSchedule: an outage that is over is no reason to try it earlier.
 	ErrKeepsSchedule = errors.New("the job keeps its schedule")
 )
@@ -267,17 +272,36 @@ func (j *Job) mayChange() error {
 
 // Replay sends an ended job again now, with the ladder from its start. A TTL
 // counts anew, or the replayed job would expire at once.
-func (j *Job) Replay(now Instant) error {
+func (j *Job) Replay(now Instant) error { return j.ReplayAs(j.Spec, nil, now) }
+
+// ReplayAs is Replay with what the client asks for now, as Draft.Patch gives it;
+// it is due at w unless that is nil.
+func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 	if !j.State.Final() {
 		return ErrNotEnded
 	}
+	j.Spec = s
 	j.State, j.Reason = Waiting, ""
 	j.Attempts, j.Snoozes, j.Lapses = 0, 0, 0
 	j.CancelRequested = false
-	j.EndedAt, j.DueAt, j.NextAt = 0, now, now
-	if j.Spec.TTL > 0 {
-		j.ExpiresAt = now.Add(j.Spec.TTL)
+	j.EndedAt, j.DueAt, j.NextAt, j.ExpiresAt = 0, now, now, 0
+	if w != nil {
+		j.DueAt = w.Due(now)
+		j.NextAt = j.DueAt
 	}
+	if s.TTL > 0 {
+		j.ExpiresAt = now.Add(s.TTL)
+	}
+	return nil
+}
+
+// Discard gives a dead letter up. From now on it is as if it had been cancelled:
+// it is kept for the retention, and what its attempts met stays in its log.
+func (j *Job) Discard(now Instant) error {
+	if j.State != Dead {
+		return ErrNotDead
+	}
+	j.State, j.Reason, j.EndedAt = Cancelled, ReasonDiscarded, max(now, j.EndedAt)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 
 var events = []job.Event{
 	job.Carry, job.Claim, job.Deliver, job.Fail, job.GiveUp, job.Expire,
-	job.Release, job.Cancel, job.Reschedule, job.Replay,
+	job.Release, job.Cancel, job.Reschedule, job.Replay, job.Discard,
 }
 
 // now is when the tests take place.
@@ -115,8 +115,9 @@ func TestLifecycleTable(t *testing.T) {
 					t.Errorf("Allowed(%v, %v, %v) = %v, the table says %v", from, on, to, got, want)
 				}
 			}
-			if to := rows[cell{from, on}]; from.Final() && (on == job.Replay) != (len(to) > 0) {
-				t.Errorf("%v on %v leads to %v: an ended job can be replayed and nothing else", from, on, to)
+			may := on == job.Replay || on == job.Discard && from == job.Dead
+			if to := rows[cell{from, on}]; from.Final() && may != (len(to) > 0) {
+				t.Errorf("%v on %v leads to %v: an ended job can be replayed, a dead letter discarded, and nothing else", from, on, to)
 			}
 		}
 	}
@@ -170,6 +171,10 @@ func commandArrows(t *testing.T, from job.State, attempts int) []arrow {
 		{job.Reschedule, func(j *job.Job) error { return j.Reschedule(job.When{Delay: time.Minute}, now) }},
 		{job.Reschedule, func(j *job.Job) error { return j.Respecify(job.Spec{URL: "http://other"}) }},
 		{job.Replay, func(j *job.Job) error { return j.Replay(now) }},
+		{job.Replay, func(j *job.Job) error {
+			return j.ReplayAs(job.Spec{URL: "http://other"}, &job.When{Delay: time.Minute}, now)
+		}},
+		{job.Discard, func(j *job.Job) error { return j.Discard(now) }},
 	}
 	var made []arrow
 	for _, c := range commands {
@@ -466,6 +471,46 @@ func TestMoveDue(t *testing.T) {
 		j := job.Job{State: state}
 		if moved, err := j.MoveDue(job.When{At: 2000}, true, now); moved || !errors.Is(err, want) {
 			t.Errorf("%v: %v, %v", state, moved, err)
+		}
+	}
+}
+
+// A replay with a change starts anew with what it asks for.
+func TestReplayAs(t *testing.T) {
+	j := jobIn(job.Dead, 4)
+	j.Spec.TTL, j.ExpiresAt = time.Hour, now-100
+	spec := job.Spec{URL: "http://other", TTL: 2 * time.Hour}
+	if err := j.ReplayAs(spec, &job.When{Delay: time.Minute}, now); err != nil {
+		t.Fatal(err)
+	}
+	want := jobIn(job.Waiting, 0)
+	want.Spec, want.DueAt, want.NextAt, want.ExpiresAt = spec, now.Add(time.Minute), now.Add(time.Minute), now.Add(2*time.Hour)
+	if diff := gocmp.Diff(want, j); diff != "" {
+		t.Error(diff)
+	}
+	j = jobIn(job.Expired, 0)
+	j.Spec.TTL, j.ExpiresAt = time.Hour, now-100
+	spec.TTL = 0
+	if err := j.ReplayAs(spec, nil, now); err != nil || j.ExpiresAt != 0 || j.NextAt != now {
+		t.Errorf("without a TTL: %v, expires at %d, next at %d", err, j.ExpiresAt, j.NextAt)
+	}
+}
+
+// What a discarded dead letter went through stays.
+func TestDiscard(t *testing.T) {
+	j := jobIn(job.Dead, 4)
+	want := j
+	want.State, want.Reason, want.EndedAt = job.Cancelled, job.ReasonDiscarded, now
+	if err := j.Discard(now); err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(want, j); diff != "" {
+		t.Error(diff)
+	}
+	for _, s := range job.States {
+		j := jobIn(s, 0)
+		if err := j.Discard(now); s != job.Dead && !errors.Is(err, job.ErrNotDead) {
+			t.Errorf("%v: %v", s, err)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func (l *life) move(t *rapid.T, on job.Event, change func() error) error {
 
 func (l *life) client(t *rapid.T) {
 	when := job.When{Delay: time.Duration(rapid.IntRange(0, 5000).Draw(t, "delay")) * time.Millisecond}
-	switch rapid.SampledFrom([]string{"cancel", "reschedule", "respecify", "replay"}).Draw(t, "command") {
+	switch rapid.SampledFrom([]string{"cancel", "reschedule", "respecify", "replay", "discard"}).Draw(t, "command") {
 	case "cancel":
 		_ = l.move(t, job.Cancel, func() error { _, err := l.j.Cancel(l.now); return err })
 	case "reschedule":
@@ -167,6 +167,8 @@ func (l *life) client(t *rapid.T) {
 		s := l.j.Spec
 		s.TTL = time.Duration(rapid.IntRange(0, 20_000).Draw(t, "ttl")) * time.Millisecond
 		_ = l.move(t, job.Reschedule, func() error { return l.j.Respecify(s) })
+	case "discard":
+		_ = l.move(t, job.Discard, func() error { return l.j.Discard(l.now) })
 	case "replay":
 		if l.move(t, job.Replay, func() error { return l.j.Replay(l.now) }) == nil {
 			l.counted = 0

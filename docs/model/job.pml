@@ -57,7 +57,8 @@
 #define CANCEL 7
 #define RESCHEDULE 8    /* any change: PATCH, run now, a retry brought forward */
 #define REPLAY 9
-#define REGISTER 10     /* no event of the job: another takes its place */
+#define DISCARD 10
+#define REGISTER 11     /* no event of the job: another takes its place */
 
 /* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which scripts/model
  * writes into this file. */
@@ -67,7 +68,7 @@
 mtype:property = {
 	KEPT,             /* a job is unfinished exactly while it is in a bucket: its lane's, which carriers look at */
 	NO_STALE_WRITE,   /* only the latest claim settles, once, and while the job is its own */
-	FINAL_STAYS,      /* an ended job changes by a replay or a registration only */
+	FINAL_STAYS,      /* an ended job changes by a replay, by being discarded or by a registration only */
 	NO_LOST_CHANGE,   /* a change takes the place of the record that it was worked out from */
 	EXCLUSIVE,        /* no request begins while another is under way whose lease lasts */
 	CANCEL_HOLDS,     /* no request begins on a claim from before a cancel or change that was done,
@@ -432,7 +433,7 @@ inline put() { /* update.lua; register.lua where nothing is */
 	:: !REPEATED && COMPARED ->
 		done = true;
 		MUST(!was || !outrun[me], NO_LOST_CHANGE);
-		MUST(!was || !FINAL(rec.state) || command == REPLAY || command == REGISTER, FINAL_STAYS);
+		MUST(!was || !FINAL(rec.state) || command == REPLAY || command == DISCARD || command == REGISTER, FINAL_STAYS);
 		MUST(command == REGISTER || NOTED || MAY_MOVE(STATE, command, next.state), BY_THE_TABLE);
 		rec.there = next.there;
 		rec.uid = next.uid;
@@ -491,6 +492,8 @@ inline decide() { /* the methods of job.Job, and Registration.Against */
 		next.cancel = false;
 		next.attempts = 0;
 		next.lapses = 0
+	:: command == DISCARD && ENDED && shown == DEAD ->
+		next.state = CANCELLED
 	:: command == REGISTER && (!was || shown != RUNNING) ->
 		uids++;
 		next.there = true;
@@ -536,6 +539,7 @@ end:	atomic { commands > 0 -> commands-- };
 			:: command == NONE -> command = CANCEL
 			:: command == NONE -> command = RESCHEDULE
 			:: command == NONE -> command = REPLAY
+			:: command == NONE -> command = DISCARD
 			:: command == NONE -> command = REGISTER
 			:: command == NONE -> forget_command(); goto end /* nothing */
 			fi;

@@ -84,6 +84,29 @@ func TestFlow(t *testing.T) {
 	})(t)
 }
 
+// The journal keeps a dead letter that was discarded, and that it was.
+func TestFlowOfADiscardedJob(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.add(reg("a", 0))
+		r.run(job.OutcomeRefused, 0)
+		discard := func(j *job.Job, now job.Instant) error { return j.Discard(now) }
+		r.update("a", discard)
+		want := []string{
+			">waiting 0   0",
+			"waiting>ready 0 carrier  0",
+			"ready>running 1 worker  0",
+			"running>dead 1 worker  0",
+			"dead>cancelled 0  discarded 0",
+		}
+		equal(t, "the flow", show(r.flow("a")), want)
+		r = r.crash(retention)
+		equal(t, "the flow after a crash", show(r.flow("a")), want)
+		r.add(reg("a", time.Hour))
+		equal(t, "the flow after another registration", show(r.flow("a")), append(want, ">waiting 0   0"))
+	})(t)
+}
+
 // A claim whose answer was lost is given again, and is one claim.
 func TestFlowOfARepeatedClaim(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {

@@ -558,6 +558,7 @@ type orders struct {
 func everyThree() []orders {
 	replay := updating("replay", func(j *job.Job, now job.Instant) error { return j.Replay(now) })
 	cancel := updating("cancel", func(j *job.Job, now job.Instant) error { _, err := j.Cancel(now); return err })
+	discard := updating("discard", func(j *job.Job, now job.Instant) error { return j.Discard(now) })
 	change := updating("change", func(j *job.Job, _ job.Instant) error {
 		s := j.Spec
 		s.Body = []byte("changed")
@@ -576,6 +577,7 @@ func everyThree() []orders {
 		{"twice", twice},
 		{"replay", replay},
 		{"cancel", cancel},
+		{"discard", discard},
 		{"change", change},
 		{"deliver", running(job.Delivered)},
 		{"fail", running(job.Retrying)},

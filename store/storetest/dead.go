@@ -91,9 +91,12 @@ func deadCounted(f *fixture) {
 	// They change with the jobs, and are gone with the last.
 	jobs := f.list(store.Query{States: stateOf(job.Dead), Limit: 1_000})
 	for i, j := range jobs {
-		if i%2 == 0 {
+		switch i % 3 {
+		case 0:
 			f.update(j.Key, replay)
-		} else {
+		case 1:
+			f.update(j.Key, discard)
+		default:
 			f.add(reg(j.Topic, j.ID, delay(long), onConflict(store.Replace))) // in its place
 		}
 		if i%40 == 0 {
@@ -106,6 +109,57 @@ func deadCounted(f *fixture) {
 var deadCases = []testCase{
 	{name: "dead/groups are counted", options: Options{Retention: long}, run: deadCounted},
 	{name: "dead/groups are counted, over shards", options: Options{Shards: 3}, run: deadCounted},
+	{name: "dead/a discarded one is kept like a cancelled job", options: Options{Retention: short}, run: func(f *fixture) {
+		was := f.end(reg("t", "a", biz("b")), job.Dead)
+		f.end(reg("t", "stays", biz("b")), job.Dead)
+		before := f.now()
+		j := f.update(was.Key, discard)
+		equal(f, "state", j.State, job.Cancelled)
+		equal(f, "reason", j.Reason, job.ReasonDiscarded)
+		equal(f, "attempts", j.Attempts, was.Attempts)
+		f.between("ended at", j.EndedAt, before, f.now())
+		equal(f, "the stored job", f.get(j.Key), j)
+		equal(f, "attempts in the log", len(f.attempts(j.Key)), 1)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Cancelled: 1, job.Dead: 1})
+		equal(f, "dead letters", keys(f.list(store.Query{States: stateOf(job.Dead)})), []string{"t/stays"})
+		equal(f, "discarded", keys(f.list(store.Query{Reason: job.ReasonDiscarded})), []string{"t/a"})
+		equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b"})), 2)
+		equal(f, "groups", f.deadGroups("", 10), f.grouped(""))
+		f.waitPast(j.EndedAt.Add(short))
+		f.purge(1, 10)
+		f.notFound(j.Key)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Dead: 1})
+	}},
+	{name: "dead/a discarded one is forgotten when nothing is retained", options: Options{}, run: func(f *fixture) {
+		key := f.end(reg("t", "a", biz("b")), job.Dead).Key
+		equal(f, "state", f.update(key, discard).State, job.Cancelled)
+		f.notFound(key)
+		equal(f, "counts", f.states("t"), nil)
+		equal(f, "groups", f.deadGroups("", 10), nil)
+		f.add(reg("t", "a"))
+	}},
+	{name: "dead/another job than a dead letter is not discarded", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, s := range []job.State{job.Delivered, job.Cancelled, job.Expired} {
+			was := f.end(reg("t-"+s.String(), "a"), s)
+			j, err := f.Update(f.ctx, was.Key, discard)
+			f.isError("Update", err, job.ErrNotDead)
+			equal(f, "the job as it stands", j, was)
+		}
+	}},
+	{name: "dead/one is replayed with changes", options: Options{Shards: 2}, run: func(f *fixture) {
+		was := f.end(reg("t", "a", biz("one"), body("wrong")), job.Dead)
+		s := was.Spec
+		s.URL, s.BizKey, s.Body, s.Priority = urlB, "two", []byte("right"), 2
+		j := f.update(was.Key, func(j *job.Job, now job.Instant) error { return j.ReplayAs(s, nil, now) })
+		equal(f, "the stored job", f.get(j.Key), j)
+		equal(f, "groups", f.deadGroups("", 10), nil)
+		equal(f, "by the biz_key of before", keys(f.list(store.Query{BizKey: "one"})), nil)
+		equal(f, "by biz_key", keys(f.list(store.Query{BizKey: "two"})), []string{"t/a"})
+		c := f.takeOne()
+		equal(f, "uid", c.Job.UID, was.UID)
+		equal(f, "claimed", c.Job.Spec, s)
+		f.settle(store.Applied, delivered(c))
+	}},
 	{name: "dead/groups are put back", options: Options{}, run: func(f *fixture) {
 		f.die(12)
 		before := f.deadGroups("", 100)

@@ -339,7 +339,7 @@ func (f *fixture) end(r store.Registration, s job.State) job.Job {
 // finals are the states in which a job ends.
 var finals = []job.State{job.Delivered, job.Dead, job.Cancelled, job.Expired}
 
-// cancel, runNow, later and replay are changes for update.
+// cancel, runNow, later, replay and discard are changes for update.
 func cancel(j *job.Job, now job.Instant) error {
 	_, err := j.Cancel(now)
 	return err
@@ -350,6 +350,8 @@ func runNow(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{},
 func later(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{Delay: long}, now) }
 
 func replay(j *job.Job, now job.Instant) error { return j.Replay(now) }
+
+func discard(j *job.Job, now job.Instant) error { return j.Discard(now) }
 
 // respecify changes the job's spec.
 func respecify(change func(*job.Spec)) func(*job.Job, job.Instant) error {

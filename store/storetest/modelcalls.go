@@ -302,6 +302,26 @@ var modelChanges = []modelChange{
 		j.wait(true)
 		return nil
 	}},
+	{"discard", discard, func(m *model, key job.Key, j *modelJob) error {
+		if j.state != job.Dead {
+			return job.ErrNotDead
+		}
+		m.finish(key, job.Cancelled)
+		return nil
+	}},
+	{"replay as another", func(j *job.Job, now job.Instant) error {
+		s := j.Spec
+		s.URL, s.BizKey = otherURL(s.URL), "b"
+		return j.ReplayAs(s, &job.When{Delay: long}, now)
+	}, func(_ *model, _ job.Key, j *modelJob) error {
+		if !j.state.Final() {
+			return job.ErrNotEnded
+		}
+		j.attempts, j.lapses, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
+		j.spec.URL, j.spec.BizKey = otherURL(j.spec.URL), "b"
+		j.wait(false)
+		return nil
+	}},
 	{"other url", respecify(func(s *job.Spec) { s.URL = otherURL(s.URL) }), changeSpec(func(s *job.Spec) {
 		s.URL = otherURL(s.URL)
 	})},

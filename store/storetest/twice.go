@@ -119,6 +119,9 @@ var twiceRows = []twiceRow{
 	{"replay", func(f *fixture) func() any {
 		return f.updating(f.end(reg("t", "a"), job.Dead).Key, replay, job.ErrNotEnded)
 	}},
+	{"discard", func(f *fixture) func() any {
+		return f.updating(f.end(reg("t", "a"), job.Dead).Key, discard, job.ErrNotDead)
+	}},
 	{"hold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
 		return func() any { return f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long) }

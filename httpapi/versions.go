@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/job"
+)
+
+const (
+	headerETag    = "ETag"
+	headerIfMatch = "If-Match"
+)
+
+// jobTag is the version of a job, as a strong entity tag. A job that is registered
+// anew counts from the beginning, so the uid is a part of it.
+func jobTag(j *job.Job) string { return `"` + j.UID + "-" + strconv.FormatUint(j.Version, 10) + `"` }
+
+func setETag(c echo.Context, tag string) { c.Response().Header().Set(headerETag, tag) }
+
+// precondition is what If-Match asks for; nil: nothing.
+type precondition struct {
+	any  bool     // that there is something
+	tags []string // that it has one of these versions; strong ones, with their quotes
+}
+
+// ifMatch reads the If-Match of a request (RFC 9110, section 13.1.1). Its tags are
+// compared strongly, so weak ones are left out.
+func ifMatch(r *http.Request) (*precondition, error) {
+	values := r.Header.Values(headerIfMatch)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	text := strings.Join(values, ",")
+	if strings.Trim(text, " \t") == "*" {
+		return &precondition{any: true}, nil
+	}
+	p := &precondition{}
+	given := false
+	for rest := text; ; {
+		rest = strings.TrimLeft(rest, ", \t")
+		if rest == "" {
+			break
+		}
+		strong, weak := strings.CutPrefix(rest, "W/")
+		tag, after, ok := cutTag(strong)
+		after = strings.TrimLeft(after, " \t")
+		if !ok || after != "" && after[0] != ',' {
+			return nil, invalid(headerIfMatch, `must be * or a list of versions in quotes, each as an ETag gave it, such as "01KDWCJ2M00000000000000001-2"`)
+		}
+		if given = true; !weak {
+			p.tags = append(p.tags, tag)
+		}
+		rest = after
+	}
+	if !given {
+		return nil, invalid(headerIfMatch, "must not be empty; leave it out if any version will do")
+	}
+	return p, nil
+}
+
+// cutTag cuts a quoted tag off the beginning of a text.
+func cutTag(text string) (tag, rest string, ok bool) {
+	if text == "" || text[0] != '"' {
+		return "", "", false
+	}
+	end := strings.IndexByte(text[1:], '"') + 2
+	if end < 2 || strings.ContainsFunc(text[1:end-1], func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return "", "", false
+	}
+	return text[:end], text[end:], true
+}
+
+// check refuses a change of what has another version than asked for; an empty
+// tag is of nothing.
+func (p *precondition) check(tag string) error {
+	switch {
+	case p == nil, p.any && tag != "", slices.Contains(p.tags, tag):
+		return nil
+	case tag == "":
+		return &apiError{code: codeVersionChanged, detail: "If-Match asks for a version, but there is nothing of this name. Leave If-Match out to make it."}
+	}
+	return &apiError{
+		code:   codeVersionChanged,
+		detail: "It has the version " + tag + " now, and If-Match asks for another one. Nothing was changed. Look it up, and decide again.",
+	}
+}
