@@ -23,6 +23,7 @@ type Dispatcher struct {
 	holds     *holds
 	catchUp   *catchUp
 	trials    *trials
+	suspects  suspects
 	metrics   *metrics
 }
 
@@ -51,6 +52,7 @@ func New(o Options) (*Dispatcher, error) {
 // newDispatcher takes checked options with their defaults filled in.
 func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) {
 	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
+	d.suspects.clock = o.Clock
 	d.holds = newHolds(o)
 	d.breakers = newBreakers(o, d.holds.wish, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
 	var err error

@@ -16,8 +16,10 @@ import (
 )
 
 const (
-	// maxBatch is how many jobs are popped and claimed at a time.
+	// maxBatch is how many jobs are popped and claimed at a time at most.
 	maxBatch = 500
+	// leftBatch is how many hints that a claim left go into another.
+	leftBatch = 64
 	// popWait is how long a pop waits for the first hint. It only sets how
 	// often an idle dispatcher asks.
 	popWait = 5 * time.Second
@@ -57,6 +59,10 @@ type pipeline struct {
 	pops    *outage.Outage
 	claims  *outage.Outage
 	seen    map[job.Key]struct{} // the hints of one batch
+
+	most     int          // how many are claimed at a time: fewer when the store does not answer in time
+	left     []store.Hint // for another claim: the last ones were large enough without them
+	leftNext bool         // their turn is next
 }
 
 func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
@@ -73,6 +79,7 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		seen:    map[job.Key]struct{}{},
+		most:    maxBatch,
 	}
 }
 
@@ -97,7 +104,7 @@ func (p *pipeline) run(ph phases) {
 // feed is the pop loop.
 func (p *pipeline) feed(ph phases) {
 	for {
-		n := p.slots.take(ph.take, maxBatch)
+		n := p.slots.take(ph.take, p.most)
 		if n == 0 {
 			return
 		}
@@ -110,18 +117,39 @@ func (p *pipeline) feed(ph phases) {
 	}
 }
 
-// fetch pops and claims up to n jobs; none after a failure, or when there are
-// none.
+// fetch claims up to n jobs; none after a failure, or when there are none. Jobs that
+// were left take turns with those of the ready list, so that large ones do not keep
+// the rest waiting.
 func (p *pipeline) fetch(ph phases, n int) []*claim {
-	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, popWait)
+	wait := popWait
+	if len(p.left) > 0 {
+		wait = 0
+		if p.leftNext || len(p.left) >= maxBatch {
+			return p.claimLeft(ph, n)
+		}
+	}
+	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, wait)
 	if err != nil {
 		p.pops.Rest(ph.take, err)
 		return nil
 	}
 	p.pops.Worked()
+	p.leftNext = true
 	if len(hints) == 0 {
+		return p.claimLeft(ph, n)
+	}
+	return p.claim(ph, hints)
+}
+
+// claimLeft claims jobs that were left, if there are any.
+func (p *pipeline) claimLeft(ph phases, n int) []*claim {
+	p.leftNext = false
+	n = min(n, len(p.left), leftBatch)
+	if n == 0 {
 		return nil
 	}
+	hints := slices.Clone(p.left[:n])
+	p.left = slices.Delete(p.left, 0, n)
 	return p.claim(ph, hints)
 }
 
@@ -129,22 +157,31 @@ func (p *pipeline) fetch(ph phases, n int) []*claim {
 func (p *pipeline) claim(ph phases, hints []store.Hint) []*claim {
 	o := store.ClaimOptions{
 		Nonce: rand.Text(), Lease: p.opts.Lease, LeaseMargin: p.opts.LeaseMargin, By: p.opts.ID,
+		Left: func(hints []store.Hint) { p.left = append(p.left, hints...) },
 	}
 	return p.claimUnder(ph, p.unique(hints), o, p.opts.Clock.Now())
 }
 
 // claimUnder claims under the terms o, first asked for at asked. A failed claim
 // may have gone through, so it is repeated under its nonce, which gives the
-// same claims: for ever while the store is unavailable, otherwise a few times
-// and then job by job, so that one that the store cannot give does not hold up
-// the rest. What is given up comes due again, when it is no longer carried or
-// leased.
+// same claims: for ever while the store is unavailable, in halves when it did not
+// answer in time, otherwise a few times and then job by job, so that one that the
+// store cannot give does not hold up the rest. What is given up comes due again,
+// when it is no longer carried or leased.
 func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time) []*claim {
 	for try := 1; ; try++ {
 		claimed, err := p.opts.Store.Claim(ph.work, p.shard, hints, o)
 		if err == nil {
 			p.claims.Worked()
+			if len(hints) >= p.most {
+				p.most = min(2*p.most, maxBatch)
+			}
 			return p.newClaims(claimed, asked)
+		}
+		if timedOut(err) && len(hints) > 1 {
+			p.claims.Note(ph.take, err)
+			p.most = (len(hints) + 1) / 2
+			return p.claimParts(ph, hints, p.most, o, asked)
 		}
 		if try >= claimTries && !errors.Is(err, store.ErrUnavailable) {
 			return p.claimEach(ph, hints, o, asked, err)
@@ -155,15 +192,26 @@ func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOption
 	}
 }
 
+// timedOut reports whether the store was too slow, so that less may be better.
+func timedOut(err error) bool {
+	var slow interface{ Timeout() bool }
+	return errors.As(err, &slow) && slow.Timeout()
+}
+
 // claimEach claims jobs one by one when claiming them together failed with err.
 func (p *pipeline) claimEach(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time, err error) []*claim {
 	if len(hints) == 1 {
 		p.opts.Logger.Error("a job cannot be claimed", "topic", hints[0].Lane.Topic, "id", hints[0].ID, "error", err)
 		return nil
 	}
+	return p.claimParts(ph, hints, 1, o, asked)
+}
+
+// claimParts claims jobs in parts of a size.
+func (p *pipeline) claimParts(ph phases, hints []store.Hint, size int, o store.ClaimOptions, asked time.Time) []*claim {
 	var claims []*claim
-	for i := range hints {
-		claims = append(claims, p.claimUnder(ph, hints[i:i+1], o, asked)...)
+	for part := range slices.Chunk(hints, size) {
+		claims = append(claims, p.claimUnder(ph, part, o, asked)...)
 	}
 	return claims
 }
@@ -232,7 +280,7 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 // deliver decides what to do with a claimed job, and does it.
 func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	now := p.opts.Clock.Now()
-	if o := c.Job.Before(c.instant(now)); o != nil {
+	if o := c.Job.Before(c.From, c.instant(now)); o != nil {
 		return *o
 	}
 	if ph.take.Err() != nil {
@@ -241,6 +289,14 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	if p.tooLate(c, now) {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLapsed}
 	}
+	if c.Job.Suspect() {
+		return p.sendAlone(ph, c)
+	}
+	return p.send(ph, c)
+}
+
+// send makes the attempt, if the endpoint's breaker allows it.
+func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 	endpoint := c.Job.Lane().Endpoint
 	done, wait := p.d.breakers.allow(endpoint)
 	if done == nil {
@@ -248,7 +304,7 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	}
 	health := errExcluded // if sending panics
 	defer func() { done(health) }()
-	p.d.metrics.observeStart(&c.Job, c.instant(now))
+	p.d.metrics.observeStart(&c.Job, c.instant(p.opts.Clock.Now()))
 	p.d.metrics.inFlight.Inc()
 	defer p.d.metrics.inFlight.Dec()
 	var o job.Outcome

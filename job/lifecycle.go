@@ -129,11 +129,9 @@ func Allowed(from State, e Event, to State) bool {
 	return false
 }
 
-// Limits of a job's life that are no setting.
-const (
-	MaxLapses  = 10  // leases in a row that may lapse before the job is given up
-	MaxSnoozes = 100 // answers "snooze" that use no attempt; the next one counts as a failure
-)
+// MaxSnoozes is how many answers "snooze" use no attempt. The next one counts as a
+// failure.
+const MaxSnoozes = 100
 
 // Reasons for which jobs end or attempts are followed by a certain next time.
 const (
@@ -141,7 +139,7 @@ const (
 	ReasonGone         = "receiver_gone"       // the receiver answered 410
 	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
 	ReasonBlocked      = "destination_blocked" // the address guard refused the target
-	ReasonLapsed       = "lease_lapsed"        // ten workers in a row died with it
+	ReasonLapsed       = "lease_lapsed"        // ten leases in a row expired, the last ones alone
 	ReasonTTL          = "ttl_passed"          // expired
 	ReasonCancelled    = "cancelled"           // the client withdrew it
 	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
@@ -151,6 +149,7 @@ const (
 	ReasonSnoozed      = "snoozed"             // the receiver asked to be asked again
 	ReasonShutdown     = "shutdown"            // the node stopped; no attempt used
 	ReasonEndpointHeld = "endpoint_held"       // the endpoint's breaker is open; no attempt used
+	ReasonQuarantined  = "quarantined"         // a suspect waits for its turn to go alone; no attempt used
 )
 
 // ErrorSnoozeLimit is the error of an attempt answered "snooze" once too often.
@@ -330,7 +329,7 @@ const (
 	OutcomeReleased                     // given back by us; no attempt used
 	OutcomeExpired                      // the TTL had passed
 	OutcomeCancelled                    // a cancel had been noted before the attempt
-	OutcomeLapsed                       // too many workers died with it
+	OutcomeLapsed                       // too many leases expired, the last ones while it was sent alone
 )
 
 // Settlement is the change that an outcome makes, worked out by Settle and
@@ -356,9 +355,9 @@ type Settlement struct {
 	BizKey  string // so that stores can forget the job at once
 }
 
-// Before decides what to do with a claimed job before any request is made:
-// nil means go ahead.
-func (j *Job) Before(now Instant) *Outcome {
+// Before decides what to do with a job claimed from a state before any request is
+// made: nil means go ahead.
+func (j *Job) Before(from State, now Instant) *Outcome {
 	switch {
 	case j.CancelRequested:
 		return &Outcome{Kind: OutcomeCancelled}
@@ -366,6 +365,8 @@ func (j *Job) Before(now Instant) *Outcome {
 		return &Outcome{Kind: OutcomeLapsed}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
 		return &Outcome{Kind: OutcomeExpired}
+	case from == Running && j.Suspect():
+		return &Outcome{Kind: OutcomeReleased, Reason: ReasonQuarantined, After: j.quarantine()}
 	}
 	return nil
 }

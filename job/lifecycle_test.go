@@ -395,6 +395,15 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// justLapsed is a job claimed from an expired lease, after so many lapses.
+func justLapsed(lapses int) func(j *job.Job) {
+	return func(j *job.Job) { j.State, j.Lapses = job.Running, lapses }
+}
+
+func quarantined(d time.Duration) *job.Outcome {
+	return &job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonQuarantined, After: d}
+}
+
 func TestBefore(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -403,22 +412,37 @@ func TestBefore(t *testing.T) {
 	}{
 		{"go ahead", func(*job.Job) {}, nil},
 		{"cancelled", func(j *job.Job) { j.CancelRequested = true }, &job.Outcome{Kind: job.OutcomeCancelled}},
-		{"one lapse less", func(j *job.Job) { j.Lapses = job.MaxLapses - 1 }, nil},
-		{"lapsed", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLapsed}},
+		{"lapsed less often", func(j *job.Job) { j.Lapses = job.SuspectAfter - 1 }, nil},
+		{"just lapsed less often", justLapsed(job.SuspectAfter - 1), nil},
+		{"a suspect's turn", func(j *job.Job) { j.Lapses = job.SuspectAfter }, nil},
+		{"a suspect's last turn", func(j *job.Job) { j.Lapses = job.MaxLapses - 1 }, nil},
+		{"a suspect just lapsed", justLapsed(job.SuspectAfter), quarantined(time.Minute)},
+		{"a suspect lapsed again", justLapsed(job.SuspectAfter + 1), quarantined(5 * time.Minute)},
+		{"a suspect lapsed for the last time but one", justLapsed(job.MaxLapses - 1), quarantined(4 * time.Hour)},
+		{"lapsed too often", justLapsed(job.MaxLapses), &job.Outcome{Kind: job.OutcomeLapsed}},
+		{"lapsed too often, and was put back", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLapsed}},
 		{"not expired yet", func(j *job.Job) { j.ExpiresAt = now + 1 }, nil},
 		{"expired now", func(j *job.Job) { j.ExpiresAt = now }, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"cancelled comes first", func(j *job.Job) {
-			j.CancelRequested, j.Lapses, j.ExpiresAt = true, 99, 1
+			j.State, j.CancelRequested, j.Lapses, j.ExpiresAt = job.Running, true, 99, 1
 		}, &job.Outcome{Kind: job.OutcomeCancelled}},
+		{"expired comes before a quarantine", func(j *job.Job) {
+			j.State, j.Lapses, j.ExpiresAt = job.Running, job.SuspectAfter, now
+		}, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"lapsed comes before expired", func(j *job.Job) {
 			j.Lapses, j.ExpiresAt = 99, 1
 		}, &job.Outcome{Kind: job.OutcomeLapsed}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			j := jobIn(job.Running, 1)
+			j := jobIn(job.Ready, 1)
 			tt.change(&j)
-			if diff := gocmp.Diff(tt.want, j.Before(now)); diff != "" {
+			from := j.State
+			if from != job.Running {
+				from = job.Ready
+			}
+			j.State = job.Running
+			if diff := gocmp.Diff(tt.want, j.Before(from, now)); diff != "" {
 				t.Error(diff)
 			}
 		})

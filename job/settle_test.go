@@ -140,8 +140,9 @@ func TestSnoozesAreCounted(t *testing.T) {
 type life struct {
 	j       job.Job
 	now     job.Instant
-	limit   int // retries
-	counted int // attempts that must count
+	limit   int       // retries
+	counted int       // attempts that must count
+	from    job.State // of the last claim
 }
 
 func (l *life) move(t *rapid.T, on job.Event, change func() error) error {
@@ -188,9 +189,10 @@ func (l *life) claim(t *rapid.T) {
 	if l.j.State.Final() {
 		t.Skip("ended")
 	}
+	l.from = l.j.State
 	_ = l.move(t, job.Claim, func() error {
 		if l.j.State == job.Running {
-			l.j.Lapses++
+			l.j.Lapses = job.LapsesAfter(l.j.Lapses)
 		}
 		l.j.State = job.Running
 		l.j.Token++
@@ -203,7 +205,7 @@ func (l *life) settle(t *rapid.T) {
 		t.Skip("not running")
 	}
 	o := rapid.SampledFrom(outcomes).Draw(t, "outcome")
-	if decided := l.j.Before(l.now); decided != nil {
+	if decided := l.j.Before(l.from, l.now); decided != nil {
 		o = *decided
 	}
 	s := job.Settle(&l.j, o, func(n int) (time.Duration, bool) { return time.Second, n <= l.limit })

@@ -404,8 +404,9 @@ type Dispatching interface {
 	// Claim claims the hinted jobs that are due and not leased. The others are
 	// left out of the answer; of a topic with limits, so are those that are not
 	// carried. Repeating a call with its nonce gives the claims
-	// that it made again, while their leases last. A claim from Running means
-	// that a lease lapsed, and adds one to Lapses.
+	// that it made again, while their leases last, and later makes them anew. A claim
+	// from Running means that a lease lapsed, unless it is such a repetition, and adds
+	// one to Lapses as long as the job is no suspect.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
 	// Settle applies settlements; results stand in the same order.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
@@ -429,6 +430,10 @@ type ClaimOptions struct {
 	LeaseMargin time.Duration
 	// By names the worker: in Outlook, and in stores that keep a journal.
 	By string
+	// Left is told of hints that were left because the claims are large enough
+	// without them: BatchBytes. Their jobs may be claimed by the next call. Nil: the
+	// call claims them all, a batch after the other.
+	Left func(hints []Hint)
 }
 
 // Claimed is a claimed job. Job.State is Running, Job.Token the claim's. A

@@ -53,6 +53,7 @@ const (
 	CodeReady              = "ready"               // carried; nobody has taken it yet
 	CodeInFlight           = "in_flight"           // an attempt is under way
 	CodeLeaseLapsed        = "lease_lapsed"        // whoever took it gave no outcome
+	CodeQuarantined        = "quarantined"         // that happened several times in a row: it waits to be sent alone
 	CodeCancelNoted        = "cancel_noted"        // it ends with the attempt under way
 	CodeTTLFirst           = "ttl_first"           // it expires before its next attempt
 	CodeCarrierBehind      = "carrier_behind"      // due, and nothing else keeps it
@@ -84,7 +85,7 @@ type check func(v *view) *Reason
 
 // checks are all of them, in the order in which reasons are told.
 var checks = []check{
-	ended, cancelNoted, inFlight, leaseLapsed, notDue, endpointHeld,
+	ended, cancelNoted, inFlight, leaseLapsed, quarantined, notDue, endpointHeld,
 	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 

@@ -8,7 +8,7 @@ import (
 
 func notDue(v *view) *Reason {
 	j := &v.Job
-	if !v.pending() || j.NextAt <= v.Now {
+	if !v.pending() || j.NextAt <= v.Now || j.Suspect() {
 		return nil
 	}
 	at, next := j.NextAt.RFC3339(), j.Attempts+1
@@ -161,8 +161,18 @@ func leaseLapsed(v *view) *Reason {
 	if v.Job.State != job.Running || v.leased() {
 		return nil
 	}
-	lapsed := says("lease_lapsed", Params{"at": v.At.RFC3339(), "lapse": v.Job.Lapses + 1, "limit": job.MaxLapses})
+	lapsed := says("lease_lapsed", Params{"at": v.At.RFC3339(), "lapse": job.LapsesAfter(v.Job.Lapses), "limit": job.MaxLapses})
 	return v.leasedBy(reason(CodeLeaseLapsed, lapsed))
+}
+
+func quarantined(v *view) *Reason {
+	j := &v.Job
+	if !v.pending() || j.NextAt <= v.Now || !j.Suspect() {
+		return nil
+	}
+	r := reason(CodeQuarantined, says("quarantined", Params{"lapse": j.Lapses, "limit": job.MaxLapses, "at": j.NextAt.RFC3339()}))
+	r.Until = j.NextAt
+	return r
 }
 
 // leasedBy says whose lease it is, if that is known.

@@ -66,6 +66,8 @@ var english = map[string]wording{
 	"in_flight":       {many: "Attempt {attempt} is under way, leased until {at}."},
 	"lease_lapsed": {many: "Its lease ended at {at} without an outcome: whoever had it has stopped, hangs or is cut off. " +
 		"Another node is to take the job; no attempt is used. This is lapse {lapse} of at most {limit} in a row."},
+	"quarantined": {many: "Its lease has expired {lapse} times in a row without an outcome, so it may be what brings nodes down. " +
+		"From {at} on it is sent alone; after {limit} times it is given up."},
 	"leased_by":    {many: "The lease is that of node {node}."},
 	"cancel_noted": {many: "A cancel met attempt {attempt} in flight. If that does not deliver it, the job ends as cancelled; no attempt follows."},
 	"ttl_ended":    {many: "Its TTL ended at {at}: when it is taken next, it ends as expired."},
@@ -79,7 +81,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonGone):       {many: "The receiver answered attempt {attempt} with 410: it wants no more of it. It is kept as a dead letter."},
 	endedBy(job.ReasonAborted):    {many: "The receiver refused it for good with attempt {attempt} ({outcome}). It is kept as a dead letter."},
 	endedBy(job.ReasonBlocked):    {many: "Deliveries to its address are refused by this server's guard. It is kept as a dead letter."},
-	endedBy(job.ReasonLapsed):     {many: "Ten nodes in a row took it and gave no outcome. It is kept as a dead letter."},
+	endedBy(job.ReasonLapsed):     {many: "Its lease expired ten times in a row without an outcome, the last times while it was sent alone. It is kept as a dead letter."},
 	endedBy(job.ReasonTTL):        {many: "Its TTL ended before it was delivered."},
 	endedBy(job.ReasonCancelled):  {many: "A client cancelled it."},
 	"ended_as":                    {many: "It is {state}."},

@@ -99,8 +99,11 @@ func (a *auditor) followClaim(m *model, c *claim) {
 	if c.Job.Attempts != m.Attempts || c.Job.Snoozes != m.Snoozes {
 		a.wrong(m.Key, "claimed with %d attempts and %d snoozes, but has %d and %d", c.Job.Attempts, c.Job.Snoozes, m.Attempts, m.Snoozes)
 	}
-	if m.held {
-		m.Lapses++
+	switch {
+	case m.held && m.claim.nonce == c.nonce:
+		a.h.counts["claims made anew"]++
+	case m.held:
+		m.Lapses = job.LapsesAfter(m.Lapses)
 		a.h.counts["leases that lapsed"]++
 	}
 	if c.Job.Lapses != m.Lapses {

@@ -58,6 +58,7 @@ type claim struct {
 	store.Claimed
 	life    *life
 	lease   job.Instant // its end
+	nonce   string
 	at      time.Duration
 	request *request
 	settled *settlement
@@ -197,7 +198,7 @@ func (r *recorder) Claim(ctx context.Context, shard int, hints []store.Hint, o s
 		if j.Spec.Timeout > 0 {
 			lease = j.Spec.Timeout + o.LeaseMargin
 		}
-		c := &claim{Claimed: done[i], life: r.life, lease: done[i].Now.Add(lease), at: clock.Now().Sub(h.start)}
+		c := &claim{Claimed: done[i], life: r.life, lease: done[i].Now.Add(lease), nonce: o.Nonce, at: clock.Now().Sub(h.start)}
 		h.claims[id] = c
 		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, claim: c})
 		h.line(fmt.Sprintf("%s claimed %s from %v attempts %d", r.life.name, j.Key, c.From, j.Attempts))

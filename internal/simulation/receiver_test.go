@@ -21,6 +21,8 @@ type receivers struct {
 	moods map[string]string // event by endpoint
 	// always is what all receivers answer, if it is set.
 	always *answer
+	// kills is the job that brings down the process which sends it.
+	kills job.Key
 }
 
 func newReceivers(w *world) *receivers { return &receivers{w: w, moods: map[string]string{}} }
@@ -137,6 +139,10 @@ func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
 		q.spread = between(dice, 0, 100*time.Microsecond)
 	}
 	w.history.request(q)
+	if q.key == w.receivers.kills {
+		l.crash()
+		return nil, errGone
+	}
 	if !w.isCalm.Load() && dice.IntN(1000) < w.plan.crash {
 		l.crashSoon(dice) // after the receiver got it
 		return nil, errGone

@@ -71,17 +71,39 @@ func TestRestart(t *testing.T) {
 				t.Errorf("token %d and version %d came after %d and %d", after.Token, after.Version, before.Token, before.Version)
 			}
 		},
-		"a job that kills its process every time ends": func(t *testing.T, r *rig) {
+		"a job that kills its process every time goes alone, later and later, and ends": func(t *testing.T, r *rig) {
 			r.add(reg("a", 0))
-			for range job.MaxLapses {
+			waited := time.Duration(0)
+			for n := range job.MaxLapses {
 				c := r.takeOne()
-				equal(t, "before the attempt", c.Job.Before(c.Now), (*job.Outcome)(nil))
+				equal(t, "before the attempt", c.Job.Before(c.From, c.Now), (*job.Outcome)(nil))
+				if c.Job.Suspect() {
+					r.update("a", func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) })
+				}
 				r = r.restart(retention)
+				if j := r.get("a"); j.Lapses < job.MaxLapses {
+					equal(t, "lapses", j.Lapses, n+1)
+					waited += j.NextAt.Sub(j.DueAt)
+					r.update("a", func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
+				}
+			}
+			if waited < 6*time.Hour {
+				t.Errorf("it had to wait for %v in all", waited)
 			}
 			c := r.takeOne()
-			equal(t, "before the attempt", c.Job.Before(0), &job.Outcome{Kind: job.OutcomeLapsed})
+			equal(t, "before the attempt", c.Job.Before(c.From, 0), &job.Outcome{Kind: job.OutcomeLapsed})
 			r.settle(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLapsed}, nil))
 			equal(t, "reason", r.restart(retention).get("a").Reason, job.ReasonLapsed)
+		},
+		"a crash loop gives nothing up": func(t *testing.T, r *rig) {
+			r.add(reg("a", 0))
+			for range 5 * job.MaxLapses {
+				r.take() // nothing when it is in quarantine
+				r = r.restart(retention)
+			}
+			j := r.get("a")
+			equal(t, "state", j.State, job.Waiting)
+			equal(t, "lapses", j.Lapses, job.SuspectAfter)
 		},
 		"a cancel in flight holds": func(t *testing.T, r *rig) {
 			r.add(reg("a", 0))
@@ -89,7 +111,7 @@ func TestRestart(t *testing.T) {
 			r.update("a", cancel)
 			r = r.restart(retention)
 			c := r.takeOne()
-			equal(t, "before the attempt", c.Job.Before(c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
+			equal(t, "before the attempt", c.Job.Before(c.From, c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
 		},
 		"of jobs that took each other's place at one instant, the last": func(t *testing.T, r *rig) {
 			for _, end := range []func(){

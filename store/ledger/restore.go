@@ -180,6 +180,7 @@ func (s *Store) decode(ctx context.Context, page []stored) (jobs []whole, bad []
 		return nil, nil, err
 	}
 	jobs = make([]whole, 0, len(page))
+	now := job.InstantOf(s.o.Clock.Now())
 	for i := range page {
 		m := &page[i]
 		if m.bad != nil {
@@ -190,8 +191,7 @@ func (s *Store) decode(ctx context.Context, page []stored) (jobs []whole, bad []
 			bad = append(bad, m.unreadable(err))
 		}
 		if m.job.State == job.Running {
-			m.job.State = m.job.Pending()
-			m.job.Lapses++
+			m.job.Lapse(now)
 		}
 		log := logs[m.seq]
 		if n := len(log); n > 0 {

@@ -14,6 +14,7 @@ const (
 	reasonChanged         = "changed"          // PATCH, or run now
 	reasonReplayed        = "replayed"         // an ended job is sent again
 	reasonCancelRequested = "cancel_requested" // an attempt is in flight
+	reasonLapseCharged    = "lapse_charged"    // a suspect is about to be sent
 )
 
 // How often a job is put right before it is changed, and how often a change is
@@ -208,8 +209,10 @@ func updateReason(from job.State, j *job.Job) string {
 		return j.Reason
 	case from.Final():
 		return reasonReplayed
-	case j.State == job.Running:
+	case j.State == job.Running && j.CancelRequested:
 		return reasonCancelRequested
+	case j.State == job.Running:
+		return reasonLapseCharged
 	}
 	return reasonChanged
 }

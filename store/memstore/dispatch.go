@@ -52,9 +52,12 @@ func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pu
 
 // Claim claims hinted jobs.
 func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	taken, err := s.claimAll(ctx, hints, o)
+	taken, left, err := s.claimAll(ctx, hints, o)
 	if err != nil {
 		return nil, err
+	}
+	if len(left) > 0 {
+		o.Left(left)
 	}
 	claims := make([]store.Claimed, len(taken))
 	for i := range taken {
@@ -68,15 +71,16 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	return claims, nil
 }
 
-func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) ([]snapshot, error) {
+func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) (taken []snapshot, left []store.Hint, err error) {
 	now, err := s.enter(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer s.leave()
 	o.Nonce, o.By = strings.Clone(o.Nonce), strings.Clone(o.By)
-	taken := make([]snapshot, 0, len(hints))
+	taken = make([]snapshot, 0, len(hints))
 	seen := make(map[*record]struct{}, len(hints))
+	bytes := 0
 	for _, h := range hints {
 		rec := s.find(h.Key())
 		if rec == nil || rec.lane == nil || rec.lane.Lane != h.Lane {
@@ -85,12 +89,17 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		if _, doubled := seen[rec]; doubled {
 			continue
 		}
+		if o.Left != nil && bytes >= store.BatchBytes && len(rec.spec) > store.SmallRecord {
+			left = append(left, h)
+			continue
+		}
 		if rec.heldBy(o.Nonce, now) || s.claimable(rec, now) && s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
 			taken = append(taken, rec.snapshot())
+			bytes += len(rec.spec)
 		}
 	}
-	return taken, nil
+	return taken, left, nil
 }
 
 // heldBy: an earlier run of the same call has claimed it.
@@ -123,9 +132,12 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 		return false
 	}
 	x := rec.more()
-	if rec.state == job.Running { // and its lease has lapsed, whether it was carried again or not
-		from = job.Running
-		x.lapses++
+	switch {
+	case rec.state != job.Running:
+	case x.claim.nonce == o.Nonce: // nobody else has had it since
+		from = x.claim.from
+	default: // its lease has expired, whether it was carried again or not
+		from, x.lapses = job.Running, job.LapsesAfter(x.lapses)
 	}
 	// A token is never less than the time of its claim, so that even one of a
 	// job that was forgotten in between is not given out again.

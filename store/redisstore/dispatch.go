@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/oklog/ulid/v2"
 
@@ -15,17 +16,23 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 	var out []store.Claimed
 	for len(hints) > 0 {
 		batch := hints[:min(len(hints), maxBatch)]
-		hints = hints[len(batch):]
-		claimed, err := s.claimBatch(ctx, s.shards[n], batch, o)
+		rest := hints[len(batch):]
+		claimed, left, err := s.claimBatch(ctx, s.shards[n], batch, o)
 		if err != nil {
 			return out, err
 		}
 		out = append(out, claimed...)
+		hints = slices.Concat(left, rest)
+		if len(left) > 0 && o.Left != nil {
+			o.Left(hints)
+			break
+		}
 	}
 	return out, nil
 }
 
-func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+// claimBatch claims a batch, as far as its bytes allow; the others are left.
+func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) (claimed []store.Claimed, left []store.Hint, err error) {
 	b := sh.newBatch(len(hints), 0, nil)
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
@@ -34,15 +41,29 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(reply)%4 != 2 {
-		return nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
+	if len(reply)%4 != 3 {
+		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
+	numbers, _ := reply[2].([]any)
+	for _, number := range numbers {
+		at, _ := number.(int64)
+		if at < 1 || int(at) > len(hints) {
+			return nil, nil, fmt.Errorf("redisstore: claim left job %d of %d", at, len(hints))
+		}
+		left = append(left, hints[at-1])
+	}
+	claimed, err = s.decodeClaims(sh, hints, reply)
+	return claimed, left, err
+}
+
+// decodeClaims reads what lua/claim.lua answers for the jobs that it claimed.
+func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
 	heads := decodeProgressHeads(reply[1])
 	out := make([]store.Claimed, 0, len(reply)/4)
-	for i := 2; i < len(reply); i += 4 {
+	for i := 3; i < len(reply); i += 4 {
 		at, _ := reply[i].(int64)
 		from, _ := reply[i+1].(int64)
 		head, _ := reply[i+2].(int64)
@@ -55,8 +76,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 			err = r.proceed(heads[head-1])
 		}
 		if err != nil {
-			// The others must not suffer; this one's lease lapses until it is
-			// given up.
+			// The others must not suffer; this one is claimed again and again.
 			s.log.Error("a job's record cannot be read", "error", err)
 			continue
 		}
@@ -86,11 +106,12 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	}
 	for n, indexes := range perShard {
 		for len(indexes) > 0 {
-			batch := indexes[:min(len(indexes), maxBatch)]
-			indexes = indexes[len(batch):]
-			if err := s.settleBatch(ctx, s.shards[n], settlements, batch, out); err != nil {
+			size := store.Batch(len(indexes), maxBatch, func(i int) int { return attemptSize(&settlements[indexes[i]]) })
+			left, err := s.settleBatch(ctx, s.shards[n], settlements, indexes[:size], out)
+			if err != nil {
 				return nil, err
 			}
+			indexes = append(left, indexes[size:]...)
 		}
 	}
 	return out, nil
@@ -111,7 +132,17 @@ func (k *kind) args() []any {
 	return []any{k.token, int(k.to), k.delay, int(k.ifCancelled), tries, k.reason, k.dead}
 }
 
-func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) error {
+// attemptSize is about what a settlement takes of a call.
+func attemptSize(t *job.Settlement) int {
+	if t.Attempt == nil {
+		return 0
+	}
+	return len(t.Attempt.ResponseBody)
+}
+
+// settleBatch settles a batch, as far as the bytes of its logs allow; the others
+// are left.
+func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
 	b := sh.newBatch(len(batch), 3, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
@@ -142,21 +173,24 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks, sh.index, sh.busy, sh.ends}, args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(reply) != 2+3*len(batch) {
-		return fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
+		return nil, fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
 	}
 	standings, err := decodeStandings(reply[1], sh.clock.observe(reply[0]))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for n, i := range batch {
-		if out[i], err = settled(reply[2+3*n:2+3*n+3], standings); err != nil {
-			return err
+		answer := reply[2+3*n : 2+3*n+3]
+		if answer[0] == statusLeft {
+			left = append(left, i)
+		} else if out[i], err = settled(answer, standings); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // decodeStandings reads how settled jobs stand; the first is for those that are
@@ -181,6 +215,9 @@ func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 	}
 	return all, nil
 }
+
+// statusLeft is what lua/settle.lua answers for a job that is left for another call.
+const statusLeft = int64(4)
 
 // settled reads the answer for one job.
 func settled(reply []any, standings []store.Settled) (store.Settled, error) {

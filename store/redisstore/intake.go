@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 const (
@@ -37,6 +38,15 @@ type arrival struct {
 	now      job.Instant
 	verdicts []verdict // for each job
 	err      error
+}
+
+// bytes is about what the arrival takes of a call.
+func (a *arrival) bytes() int {
+	bytes := 0
+	for i := range a.jobs {
+		bytes += len(a.jobs[i].body)
+	}
+	return bytes
 }
 
 // newJob is what the script is told of a registration.
@@ -97,11 +107,11 @@ func (in *intake) take(a *arrival) []*arrival {
 	if !slices.Contains(in.queue, a) {
 		return nil
 	}
-	batch, jobs := []*arrival{a}, len(a.jobs)
+	batch, jobs, bytes := []*arrival{a}, len(a.jobs), a.bytes()
 	in.queue = slices.DeleteFunc(in.queue, func(other *arrival) bool {
-		fits := other != a && jobs+len(other.jobs) <= maxBatch
+		fits := other != a && jobs+len(other.jobs) <= maxBatch && bytes+other.bytes() <= store.BatchBytes
 		if fits {
-			batch, jobs = append(batch, other), jobs+len(other.jobs)
+			batch, jobs, bytes = append(batch, other), jobs+len(other.jobs), bytes+other.bytes()
 		}
 		return fits || other == a
 	})

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -58,28 +59,46 @@ func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, erro
 	return decodeRecord(key, w)
 }
 
-// records reads several records of a shard at once; nil for those that are
-// missing or cannot be read: the others must not suffer for those.
+// records reads several records of a shard; nil for those that are missing or
+// cannot be read: the others must not suffer for those. It asks for as many at a
+// time as their bytes allow.
 func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
-	pipe := s.db.Pipeline()
-	values := make([]*redis.SliceCmd, len(keys))
-	for i, key := range keys {
-		values[i] = pipe.HMGet(ctx, sh.page(key), fieldsOf(key)...)
-	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	out := make([]*record, len(keys))
-	for i, key := range keys {
-		if err := values[i].Err(); err != nil {
-			return nil, s.wrap(err)
+	out := make([]*record, 0, len(keys))
+	for len(keys) > 0 {
+		some, err := s.someRecords(ctx, sh, keys[:min(len(keys), maxRead)])
+		if err != nil {
+			return nil, err
 		}
-		w, err := rawOf(values[i].Val())
+		out, keys = append(out, some...), keys[len(some):]
+	}
+	return out, nil
+}
+
+// someRecords reads the first records of several, one at least.
+func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
+	inPages, names := make([]string, len(keys)), make([]any, len(keys))
+	for i, key := range keys {
+		inPages[i], names[i] = sh.page(key), key.String()
+	}
+	reply, err := s.eval(ctx, readScript, inPages, names)
+	if err != nil {
+		return nil, err
+	}
+	sh.clock.observe(reply[0])
+	reply = reply[1:]
+	if len(reply)%2 != 0 || len(reply) == 0 || len(reply) > 2*len(keys) {
+		return nil, fmt.Errorf("redisstore: %d values for %d records", len(reply), len(keys))
+	}
+	out := make([]*record, len(reply)/2)
+	for i := range out {
+		w, err := rawOf(reply[2*i : 2*i+2])
 		if err != nil {
 			return nil, err
 		}
 		if w.missing() {
 			continue
 		}
-		if out[i], err = decodeRecord(key, w); err != nil {
+		if out[i], err = decodeRecord(keys[i], w); err != nil {
 			s.log.Error("a job's record cannot be read", "error", err)
 		}
 	}

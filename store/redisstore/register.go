@@ -20,41 +20,45 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 	}
 	for n, indexes := range perShard {
 		for len(indexes) > 0 {
-			batch := indexes[:min(len(indexes), maxBatch)]
-			indexes = indexes[len(batch):]
-			if err := s.registerBatch(ctx, s.shards[n], regs, batch, out); err != nil {
+			size := store.Batch(len(indexes), maxBatch, func(i int) int { return len(regs[indexes[i]].Spec.Body) })
+			left, err := s.registerBatch(ctx, s.shards[n], regs, indexes[:size], out)
+			if err != nil {
 				return nil, err
 			}
+			indexes = append(left, indexes[size:]...)
 		}
 	}
 	return out, nil
 }
 
-func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) error {
+// registerBatch registers a batch, as far as the bytes of jobs allow that have the
+// keys already; the others are left.
+func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) (left []int, err error) {
 	jobs := make([]newJob, len(batch))
 	for n, i := range batch {
-		var err error
 		if jobs[n], err = newJobOf(&regs[i]); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	a, err := s.takeIn(ctx, sh, jobs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for n, i := range batch {
 		switch v := &a.verdicts[n]; {
+		case v.left:
+			left = append(left, i)
 		case v.refused:
 			out[i] = store.Registered{Outcome: v.outcome}
 		case v.by.missing():
 			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(a.now)}
 		default:
 			if out[i], err = s.registerTaken(ctx, sh, regs[i], v.by); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	return nil
+	return left, nil
 }
 
 func newJobOf(r *store.Registration) (newJob, error) {
@@ -151,6 +155,7 @@ type verdict struct {
 	by      raw // the record that has its key
 	refused bool
 	outcome store.RegisterOutcome // if refused
+	left    bool                  // for another call: this one has read enough
 }
 
 // verdictOf reads the answer of lua/register.lua for a job.
@@ -158,7 +163,8 @@ func verdictOf(reply any) (v verdict, err error) {
 	switch r := reply.(type) {
 	case string:
 		v.outcome, v.refused = refusals[r]
-		if r != "" && !v.refused {
+		v.left = r == "left"
+		if r != "" && !v.refused && !v.left {
 			err = fmt.Errorf("redisstore: register answered %q", r)
 		}
 	case []any:

@@ -101,7 +101,8 @@ func script(body, flags string) *redis.Script {
 	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
-			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap))
+			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap)) +
+		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER = %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter)
 	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,6 +113,47 @@ var claimCases = []testCase{
 		}
 		equal(f, "jobs left", f.sum("t"), 0)
 	}},
+	{name: "claim/leaves what would make the answer too large", options: Options{}, run: func(f *fixture) {
+		const large, small = 20, 40
+		for n := range large {
+			f.add(reg("large", fmt.Sprint(n), body(strings.Repeat("x", store.BatchBytes/4))))
+		}
+		f.register(store.Created, many("small", small)...)
+		f.carry(carryOptions)
+		hints := f.pop()
+		claimed := map[string]int{}
+		for call := 0; len(hints) > 0; call++ {
+			var left []popped
+			o := terms()
+			o.Left = func(hints []store.Hint) {
+				left = nil // it may have been called twice
+				for _, h := range hints {
+					left = append(left, popped{Hint: h})
+				}
+			}
+			bytes := 0
+			claims := f.claim(hints, o)
+			for _, c := range claims {
+				claimed[c.Job.Topic]++
+				bytes += len(c.Job.Spec.Body)
+			}
+			if bytes > 4*store.BatchBytes || len(claims) == 0 || len(claims)+len(left) != len(hints) {
+				f.Fatalf("call %d: %d hints, %d claims of %d bytes, %d left", call, len(hints), len(claims), bytes, len(left))
+			}
+			if call == 0 {
+				equal(f, "small jobs claimed by the first call", claimed["small"], small)
+			}
+			hints = left
+		}
+		equal(f, "large jobs claimed", claimed["large"], large)
+	}},
+	{name: "claim/all of large jobs when nobody asks what is left", options: Options{}, run: func(f *fixture) {
+		const n = 20
+		for i := range n {
+			f.add(reg("t", fmt.Sprint(i), body(strings.Repeat("x", store.BatchBytes/4))))
+		}
+		equal(f, "claims", len(f.take()), n)
+	}},
 	{name: "claim/of many at once one gets the job", options: Options{}, run: func(f *fixture) {
 		const n, callers = 50, 4
 		f.register(store.Created, many("t", n)...)
@@ -177,23 +219,59 @@ var leaseCases = []testCase{
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		f.unchangedBy(failed(first, always))
 	}},
-	{name: "lease/ten in a row give the job up", options: Options{}, run: func(f *fixture) {
+	{name: "lease/those of a suspect are not counted by claims", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		var last store.Claimed
-		for n := range job.MaxLapses {
+		for n := range job.SuspectAfter + 3 {
 			f.carry(carryOptions)
-			last = f.lapse(f.pop())[0]
-			equal(f, "lapses", last.Job.Lapses, n)
-			equal(f, "before", last.Job.Before(last.Now), nil)
+			equal(f, "lapses", f.lapse(f.pop())[0].Job.Lapses, min(n, job.SuspectAfter))
 		}
-		last = f.takeOne()
-		equal(f, "before", last.Job.Before(last.Now), &job.Outcome{Kind: job.OutcomeLapsed})
-		s := job.Settle(&last.Job, *last.Job.Before(last.Now), always)
-		equal(f, "settled to", f.settle(store.Applied, s).To, job.Dead)
-		j := f.get(last.Job.Key)
+	}},
+	{name: "lease/a suspect is given up for lapses that were charged", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		for range job.SuspectAfter {
+			f.carry(carryOptions)
+			f.lapse(f.pop())
+		}
+		for {
+			c := f.takeOne()
+			f.from(c, job.Running)
+			o := *c.Job.Before(c.From, c.Now)
+			if o.Kind == job.OutcomeLapsed {
+				equal(f, "settled to", f.settle(store.Applied, job.Settle(&c.Job, o, always)).To, job.Dead)
+				break
+			}
+			equal(f, "reason", o.Reason, job.ReasonQuarantined)
+			f.settle(store.Applied, released(c, 0)) // and not after o.After
+			f.carry(carryOptions)
+			hints := f.pop()
+			c = f.lapse(hints)[0]
+			equal(f, "before", c.Job.Before(c.From, c.Now), nil)
+			charged := f.update(key, func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) })
+			equal(f, "lapses", charged.Lapses, c.Job.Lapses+1)
+			equal(f, "the stored job", f.get(key), charged)
+		}
+		j := f.get(key)
 		equal(f, "reason", j.Reason, job.ReasonLapsed)
 		equal(f, "lapses", j.Lapses, job.MaxLapses)
 		equal(f, "attempts", j.Attempts, 0)
+	}},
+	{name: "lease/an outcome takes a charged lapse back", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		for range job.SuspectAfter {
+			f.carry(carryOptions)
+			f.lapse(f.pop())
+		}
+		c := f.takeOne()
+		charge := func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) }
+		f.update(key, charge)
+		f.settle(store.Applied, released(c, 0))
+		equal(f, "lapses after a release", f.get(key).Lapses, job.SuspectAfter)
+		c = f.takeOne()
+		f.update(key, charge)
+		f.settle(store.Applied, failed(c, after(long)))
+		j := f.get(key)
+		equal(f, "lapses after an attempt", j.Lapses, 0)
+		equal(f, "attempts", j.Attempts, 1)
 	}},
 	{name: "lease/an outcome ends a row of lapses", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
@@ -207,7 +285,7 @@ var leaseCases = []testCase{
 		f.settle(store.Applied, failed(c, always))
 		equal(f, "lapses after an attempt", f.takeOne().Job.Lapses, 0)
 	}},
-	{name: "lease/the nonce serves no longer than the lease", options: Options{}, run: func(f *fixture) {
+	{name: "lease/a repetition after it has expired is a new claim and no lapse", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
@@ -215,10 +293,15 @@ var leaseCases = []testCase{
 		o.Lease = short
 		first := f.claim(hints, o)[0]
 		f.waitPast(first.Now.Add(short))
-		o.Lease = long
 		second := f.claim(hints, o)[0]
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
-		equal(f, "lapses", second.Job.Lapses, 1)
+		f.from(second, job.Ready)
+		equal(f, "lapses", second.Job.Lapses, 0)
+		f.waitPast(second.Now.Add(short))
+		o = terms()
+		third := f.claim(hints, o)[0]
+		f.from(third, job.Running)
+		equal(f, "lapses", third.Job.Lapses, 1)
 	}},
 	{name: "lease/of a job with a timeout", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "quick", timeout(time.Millisecond)))

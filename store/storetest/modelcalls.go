@@ -204,7 +204,7 @@ func (m *model) claimed(c store.Claimed) {
 	from := j.state
 	if j.open {
 		from = job.Running
-		j.lapses++
+		j.lapses = job.LapsesAfter(j.lapses)
 	}
 	m.from(c, from)
 	if c.Job.Token <= m.tokens[key] {

@@ -3,12 +3,60 @@
 -- KEYS fixed ones, then those of each lane (its bucket first), then pages and indexes
 -- ARGV fixed ones, the number of lanes, their names, then for each job: lane page id and more
 --
--- Records are read with one command for each page before anything is decided, and
--- what changes is written with one command for each key at the end.
+-- Records are read before anything is decided, and what changes is written with one
+-- command for each key at the end. What is read is bounded by bytes, too: when ROOM
+-- bytes are read, only SMALL records still are. So jobs with small records do not wait
+-- for those with large ones. Jobs whose records are left unread are for another call.
 --
 -- Long lists are counted, in n, where each job adds to them: Lua searches for the end
 -- of a list whenever it is asked for its length.
-local registrations, progresses = {}, {} -- by the field of the progress; false for none
+local registrations, progresses = {}, {} -- by the field of the progress; false for none, nil if unread
+local READ_AT_ONCE = 8 -- records
+local room = ROOM
+
+-- read reads records: their fields of a page from a number to a number, of which
+-- each record has so many.
+local function read(page, fields, from, to, each)
+  local found = redis.call('HMGET', page, unpack(fields, from, to))
+  local bytes = 0
+  for n = 1, to - from + 1, each do
+    local field, progress = fields[from + n - 1], found[n]
+    progresses[field] = progress
+    bytes = bytes + (progress and #progress or 0)
+    if each == 2 then
+      local registration = found[n + 1]
+      registrations[field] = registration
+      bytes = bytes + (registration and #registration or 0)
+    end
+  end
+  room = room - bytes
+end
+
+-- is_small reports whether a record is read whatever was read before.
+local function is_small(page, fields, from, each)
+  local size = redis.call('HSTRLEN', page, fields[from])
+  if each == 2 and size <= SMALL then
+    size = size + redis.call('HSTRLEN', page, fields[from + 1])
+  end
+  return size <= SMALL
+end
+
+-- read_page reads the records of a page, as far as there is room.
+local function read_page(page, fields, each)
+  local count, step = #fields, READ_AT_ONCE * each
+  for from = 1, count, step do
+    local to = math.min(from + step - 1, count)
+    if room > 0 then
+      read(page, fields, from, to, each)
+    else
+      for one = from, to, each do
+        if is_small(page, fields, one, each) then
+          read(page, fields, one, one + each - 1, each)
+        end
+      end
+    end
+  end
+end
 
 -- batch gives the jobs, and what the numbers of pages and indexes stand for. It
 -- reads their progress, and their registrations only if these are wanted.
@@ -40,13 +88,7 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
     end
   end
   for page, fields in pairs(wanted) do
-    local found = redis.call('HMGET', page, unpack(fields))
-    for n = 1, #fields, registrations_too and 2 or 1 do
-      progresses[fields[n]] = found[n]
-      if registrations_too then
-        registrations[fields[n]] = found[n + 1]
-      end
-    end
+    read_page(page, fields, registrations_too and 2 or 1)
   end
   return jobs, others
 end

@@ -2,13 +2,15 @@
 -- gives the same answer.
 -- KEYS lanes counts out held topics places, then of each lane: bucket
 -- ARGV nonce lease margin channel, then for each job no more than what batch needs
--- Returns now, the heads of claimed jobs, then for each of these its number (from 1),
---   the state that it was claimed from, the number of its head, its registration.
+-- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that were left for another call because
+--   the answer was large enough without them, then for each claimed job its number, the state that it was
+--   claimed from, the number of its head, its registration.
 local lanes, counts, out, held, topics, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local answered = {} -- heads
-local reply = { now, answered }
+local left = {}
+local reply = { now, answered, left }
 
 -- A job may have been hinted at twice; it is claimed once.
 local seen = {}
@@ -25,17 +27,28 @@ local function answer(n, j, from, h)
   reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, registrations[j.field]
 end
 
+-- claimed_before is the state that a job was claimed from by an earlier run with the
+-- same nonce, or nil. Nobody else has had it since, even if its lease has expired.
+local function claimed_before(h)
+  local by, from = string.match(h.nonce, '^(.*):(%d)$')
+  return by == nonce and tonumber(from) or nil
+end
+
+-- tries_after_lapse counts an expired lease that no outcome followed. Those of a
+-- suspect are counted when it is sent.
+local function tries_after_lapse(tries)
+  local others, lapses = string.match(tries, '^(.* )(%d*)$')
+  lapses = number(lapses, 0)
+  return lapses < SUSPECT_AFTER and others .. text(lapses + 1) or tries
+end
+
 -- claimed is the head of jobs with the head h that are claimed from a state.
 local successors = {}
-local function claimed(h, from)
+local function claimed(h, from, lapsed)
   local of = successors[h] or {}
   successors[h] = of
   if not of[from] then
-    local tries = h.tries
-    if h.state == RUNNING then
-      local others, lapses = string.match(tries, '^(.* )(%d*)$')
-      tries = others .. text(number(lapses, 0) + 1)
-    end
+    local tries = lapsed and tries_after_lapse(h.tries) or h.tries
     of[from] = changed(h, {
       -- The nonce is kept with the state that the job was claimed from.
       state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from), version = text(number(h.version, 1) + 1),
@@ -68,15 +81,17 @@ end
 for n, j in ipairs(jobs) do
   local registration, progress = registrations[j.field], progresses[j.field]
   local h, uid, timeout
-  if not seen[j.field] and j.score then
+  if progress == nil then
+    left[#left + 1] = j.score and n or nil
+  elseif not seen[j.field] and j.score then
     h, uid, timeout = parse(registration, progress)
   end
   if h then -- one spoiled record must not fail the others
     local state, deadline = place(j.score)
+    local before = h.state == RUNNING and claimed_before(h)
     if state == RUNNING and deadline > now then
-      local by, from = string.match(h.nonce, '^(.*):(%d)$')
-      if by == nonce then
-        answer(n, j, tonumber(from), h)
+      if before then
+        answer(n, j, before, h)
       end
     elseif limits[j.lane.topic] and (limits[j.lane.topic].paused or state ~= READY) then
       -- What a limit keeps is not claimed.
@@ -85,9 +100,10 @@ for n, j in ipairs(jobs) do
         give_back(j, h)
       end
     elseif state == READY or deadline <= now then
-      local from = h.state == RUNNING and RUNNING or state
+      local lapsed = h.state == RUNNING and not before
+      local from = before or lapsed and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
-      local new = claimed(h, from)
+      local new = claimed(h, from, lapsed)
       write_progress(j, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
       write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
       look_at(j.lane.name, till)

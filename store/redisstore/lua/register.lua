@@ -4,7 +4,7 @@
 --      below zero), its TTL and timeout ("<TTL> <timeout>", empty without either),
 --      biz (number of its index, 0 for none)
 -- Returns now, then for each job '' when it was taken in, 'full' or 'draining' when
---   its topic takes no more, or registration and progress of the job that has the key.
+--   its topic takes no more, 'left' when it is for another call, or registration and progress of the job that has the key.
 local lanes, counts, held, topics, ranks, index, busy = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local now = now_ms()
 local reply = { now }
@@ -45,9 +45,11 @@ end
 local created = text(now) .. ' '
 for n, j in ipairs(jobs) do
   local registration, progress, a = registrations[j.field], progresses[j.field], j.args
-  local existing = registration or progress
-  local refused = not existing and refusal(j.lane.topic)
-  if existing then
+  local existing, left = registration or progress, progress == nil
+  local refused = not existing and not left and refusal(j.lane.topic)
+  if left then
+    reply[n + 1] = 'left'
+  elseif existing then
     reply[n + 1] = { registration, progress }
   elseif refused then
     reply[n + 1] = refused

@@ -5,7 +5,7 @@
 --      dead (number of the group of dead letters, 0 unless to is dead), then for each job:
 --      outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 -- Returns now, how jobs stand (state, next, ended, reason and version; -1 for no time), then for each job
---   0 applied, 1 applied by an earlier run, 2 stale, 3 missing, and for 0 and 1 the number of how it stands
+--   0 applied, 1 applied by an earlier run, 2 stale, 3 missing, 4 left for another call, and for 0 and 1 the number of how it stands
 --   (from 1), and its uid.
 local lanes, counts, out, held, deads, places, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local index, busy, endings = KEYS[8], KEYS[9], KEYS[10]
@@ -135,7 +135,9 @@ for _, j in ipairs(jobs) do
   local outcome, attempt, biz = outcomes[ARGV[j.args + 1]], ARGV[j.args + 2], ARGV[j.args + 3]
   local progress = progresses[j.field]
   local h = progress and head_of(progress)
-  if not h then
+  if progress == nil then
+    answer(4)
+  elseif not h then
     answer(redis.call('HEXISTS', j.page, j.name) == 1 and 2 or 3)
   elseif h.token ~= outcome.token or h.state ~= RUNNING and h.nonce ~= SETTLED then
     answer(2)

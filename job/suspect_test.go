@@ -1,0 +1,112 @@
+package job_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+)
+
+// claimed is a job as a store gives it to a worker, from a state.
+func claimed(j *job.Job, from job.State) {
+	if from == job.Running {
+		j.Lapses = job.LapsesAfter(j.Lapses)
+	}
+	j.State, j.Token = job.Running, j.Token+1
+}
+
+func release(j *job.Job, o job.Outcome) {
+	s := job.Settle(j, o, nil)
+	j.State, j.Lapses = s.To, s.Lapses
+}
+
+func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
+	j := jobIn(job.Ready, 0)
+	from, took, alone := job.Ready, time.Duration(0), 0
+	for sent := 0; ; {
+		claimed(&j, from)
+		o := j.Before(from, now)
+		switch {
+		case o == nil: // it is sent, and the worker dies
+			sent++
+			from = job.Running
+			if j.Suspect() {
+				alone++
+				if err := j.ChargeLapse(j.Token); err != nil {
+					t.Fatal(err)
+				}
+			}
+			continue
+		case o.Kind == job.OutcomeReleased:
+			took += o.After
+			release(&j, *o)
+			from = job.Ready
+			continue
+		}
+		if o.Kind != job.OutcomeLapsed || sent != job.MaxLapses || alone != job.MaxLapses-job.SuspectAfter || took < 6*time.Hour {
+			t.Errorf("%+v after it was sent %d times, %d of them alone, and %v of quarantine", *o, sent, alone, took)
+		}
+		if s := job.Settle(&j, *o, nil); s.To != job.Dead || s.Reason != job.ReasonLapsed || s.Attempts != 0 {
+			t.Errorf("%+v", s)
+		}
+		return
+	}
+}
+
+func TestAJobThatIsOnlyClaimedIsNeverGivenUp(t *testing.T) {
+	j := jobIn(job.Ready, 0)
+	for n := range 1000 {
+		claimed(&j, job.Running) // and the worker dies before it sends it
+		if o := j.Before(job.Running, now); o != nil && o.Kind != job.OutcomeReleased {
+			t.Fatalf("claim %d: %+v", n, o)
+		}
+	}
+	if j.Lapses != job.SuspectAfter {
+		t.Errorf("%d lapses", j.Lapses)
+	}
+}
+
+func TestAnAttemptClearsASuspect(t *testing.T) {
+	j := jobIn(job.Running, 0)
+	j.Lapses = job.MaxLapses - 1
+	for _, kind := range []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed} {
+		s := job.Settle(&j, job.Outcome{Kind: kind, Attempt: &job.Attempt{}}, func(int) (time.Duration, bool) { return time.Minute, true })
+		if s.Lapses != 0 {
+			t.Errorf("outcome %d leaves %d lapses", kind, s.Lapses)
+		}
+	}
+}
+
+func TestChargeLapseIsForTheHolderOfTheClaim(t *testing.T) {
+	for name, change := range map[string]func(*job.Job){
+		"claimed again":   func(j *job.Job) { j.Token++ },
+		"not running":     func(j *job.Job) { j.State = job.Ready },
+		"to be cancelled": func(j *job.Job) { j.CancelRequested = true },
+	} {
+		j := jobIn(job.Running, 0)
+		token := j.Token
+		j.Lapses = job.SuspectAfter
+		change(&j)
+		if err := j.ChargeLapse(token); !errors.Is(err, job.ErrTaken) || j.Lapses != job.SuspectAfter {
+			t.Errorf("%s: %v, %d lapses", name, err, j.Lapses)
+		}
+	}
+}
+
+func TestLapse(t *testing.T) {
+	for lapses, want := range map[int]struct {
+		lapses int
+		wait   time.Duration
+	}{
+		0: {1, 0}, 1: {2, 0}, 2: {3, time.Minute},
+		3: {3, time.Minute}, 4: {4, 5 * time.Minute}, 9: {9, 4 * time.Hour}, 10: {10, 0},
+	} {
+		j := jobIn(job.Running, 0)
+		j.Lapses, j.NextAt = lapses, now
+		j.Lapse(now)
+		if j.State != job.Waiting || j.Lapses != want.lapses || j.NextAt.Sub(now) != want.wait {
+			t.Errorf("after %d: %v, %d lapses, next in %v", lapses, j.State, j.Lapses, j.NextAt.Sub(now))
+		}
+	}
+}
