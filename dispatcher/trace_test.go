@@ -175,18 +175,21 @@ func TestDialThatIsNotNeededIsNotMeasured(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	s := newSender(Options{}.withDefaults(), transport)
 	var sends sync.WaitGroup
-	attempts := make(chan *job.Attempt, 2)
-	send := func() {
-		o, _ := s.send(t.Context(), newClaim(newJob("d", url)))
-		attempts <- o.Attempt
+	// Of each its own: the second may end first.
+	attempts := [2]chan *job.Attempt{make(chan *job.Attempt, 1), make(chan *job.Attempt, 1)}
+	send := func(to chan<- *job.Attempt) {
+		sends.Go(func() {
+			o, _ := s.send(t.Context(), newClaim(newJob("d", url)))
+			to <- o.Attempt
+		})
 	}
-	sends.Go(send)
+	send(attempts[0])
 	next(t, arrived, "first request")
-	sends.Go(send)
+	send(attempts[1])
 	next(t, second, "second dial")
 	close(release)
-	check(t, next(t, attempts, "first attempt"), measured{connect: true, firstByte: true})
-	check(t, next(t, attempts, "second attempt"), measured{firstByte: true, reused: true})
+	check(t, next(t, attempts[0], "first attempt"), measured{connect: true, firstByte: true})
+	check(t, next(t, attempts[1], "second attempt"), measured{firstByte: true, reused: true})
 	close(late)
 	next(t, over, "end of the dial")
 	sends.Wait()
