@@ -132,8 +132,8 @@ func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error
 			return n.handOut(made)
 		})
 		if errors.Is(err, signing.ErrMasterKey) {
-			return fmt.Errorf("signing secret: %w; copy %s from the node that made it, or set --master-key, the same on every node; "+
-				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile)
+			return fmt.Errorf("signing secret: %w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
+				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile, n.Config.DataDir)
 		}
 		if err != nil {
 			return fmt.Errorf("signing secret: %w", err)

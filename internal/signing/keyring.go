@@ -61,6 +61,8 @@ type Keyring struct {
 	clock     job.Clock
 	log       *slog.Logger
 
+	// candidate is the default that this node makes if there is none.
+	candidate Secret
 	// configured is the default that the settings name, or nil.
 	configured atomic.Pointer[ring]
 	known      atomic.Pointer[snapshot]
@@ -105,6 +107,7 @@ func New(o Options) (*Keyring, error) {
 	}
 	k := &Keyring{
 		documents: o.Documents, sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: make(turn, 1),
+		candidate: NewSecret(),
 	}
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil

@@ -64,8 +64,8 @@ type Change struct {
 // EnsureDefault sees to it that there is a default secret: the configured ones
 // (as ParseSecrets reads them), or else the one kept in the store, or else a
 // new one. Nodes that start at the same time agree on one. The node that made
-// it gets it back, in its text form, to show it once; the others get "". The
-// error wraps ErrMasterKey when the one in the store cannot be opened.
+// it gets it back, in its text form, to show it, also when it asks again after a
+// failure; the others get "". The error wraps ErrMasterKey when the one in the store cannot be opened.
 func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
 	if configured == "" {
 		return k.makeDefault(ctx)
@@ -83,7 +83,7 @@ func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made st
 }
 
 func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
-	secret := NewSecret()
+	secret := k.candidate
 	err = k.change(ctx, func(ctx context.Context) error {
 		d, kept, err := k.own(ctx, "")
 		if err != nil {

@@ -67,6 +67,31 @@ func TestConcurrentStartsAgreeOnTheDefault(t *testing.T) {
 	}
 }
 
+// unconfirmed writes what it is told to, and then says that it could not.
+type unconfirmed struct{ *documents }
+
+func (u unconfirmed) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if _, err := u.documents.PutDocument(ctx, d); err != nil {
+		return store.Document{}, err
+	}
+	return store.Document{}, errDown
+}
+
+// A node that is not told of its success, such as by a Redis without replicas,
+// knows its secret when it asks again, and shows it.
+func TestEnsureDefaultAgainAfterAFailure(t *testing.T) {
+	docs, c, key := newDocuments(), newClock(), masterKey(t)
+	k := open(t, signing.Options{Documents: unconfirmed{docs}, MasterKeys: []signing.MasterKey{key}, Clock: c})
+	if _, err := k.EnsureDefault(t.Context(), ""); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	made, err := k.EnsureDefault(t.Context(), "")
+	if err != nil || made == "" {
+		t.Fatalf("made %t, %v", made != "", err)
+	}
+	node{Keyring: k, t: t}.wantSigned("t", c.Now(), made)
+}
+
 func TestEnsureDefaultKeepsWhatThereIs(t *testing.T) {
 	nodes, _, c := cluster(t, 2)
 	if nodes[0].made == "" || nodes[1].made != "" {
