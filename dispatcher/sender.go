@@ -52,7 +52,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 // errExcluded.
 func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
 	j, started := &c.Job, s.clock.Now()
-	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started)}
+	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version}
 	span := s.spans.begin(ctx, j, attempt)
 	defer func() { span.end(&o) }()
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
@@ -85,7 +85,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		attempt.Error = classify(timed, err, reached)
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
 	}
-	attempt.Status, attempt.ResponseBody = a.status, excerpt(a.body)
+	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.status, headerExcerpt(a.header), excerpt(a.body)
 	o, attempt.Error = judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
 	health = healthOf(a.status)
 	if bodyLost := a.bodyErr != "" && attempt.Error == a.bodyErr; bodyLost {

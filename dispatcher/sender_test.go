@@ -370,13 +370,23 @@ func TestStatusOfEndpointHealth(t *testing.T) {
 
 func TestAttemptRecordsWhatHappened(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Set-Cookie", "session=secret")
+		w.Header().Set("X-Request-Id", "r-1")
 		http.Error(w, "closed for stocktaking", http.StatusTeapot)
 	})
 	c := newClaim(newJob("a", url))
+	c.Job.Version = 7
 	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), c)
 	a := o.Attempt
 	if a.Number != 1 || a.Status != 418 || a.Error != "http_418" || a.ResponseBody != "closed for stocktaking\n" {
 		t.Errorf("%+v", a)
+	}
+	kept := map[string]string{}
+	for _, h := range a.ResponseHeaders {
+		kept[h.Name] = h.Value
+	}
+	if a.Version != 7 || kept["X-Request-Id"] != "r-1" || kept["Set-Cookie"] != "session=***" || kept["Content-Length"] != "23" {
+		t.Errorf("version %d, headers %v", a.Version, kept)
 	}
 	if a.StartedAt < c.Now || a.Duration <= 0 {
 		t.Errorf("started at %d (claimed at %d), took %v", a.StartedAt, c.Now, a.Duration)

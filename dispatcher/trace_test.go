@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/duehook/duehook/job"
 )
 
@@ -88,8 +90,8 @@ func TestRefusedDestinationTellsNoTimes(t *testing.T) {
 			t.Errorf("%s: started at %d, claimed at %d", host, got.StartedAt, c.Now)
 		}
 		got.StartedAt = 0
-		if want := (job.Attempt{Number: 1, Error: "destination_blocked"}); got != want {
-			t.Errorf("%s: %+v, want %+v", host, got, want)
+		if diff := cmp.Diff(job.Attempt{Number: 1, Error: "destination_blocked", Version: c.Job.Version}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", host, diff)
 		}
 	}
 }

@@ -49,6 +49,7 @@ type exampleAttempt struct {
 	Status int    `json:"status,omitempty"`
 	Error  string `json:"error,omitempty"`
 	Body   string `json:"body,omitempty"`
+	Type   string `json:"content_type,omitempty"`
 	Gone   bool   `json:"gone,omitempty"` // no retry follows
 
 	DNS       int64 `json:"dns_ms,omitempty"`
@@ -59,8 +60,12 @@ type exampleAttempt struct {
 }
 
 func (e *exampleAttempt) attempt() job.Attempt {
+	var headers []job.Header
+	if e.Type != "" {
+		headers = []job.Header{{Name: "Content-Type", Value: e.Type}}
+	}
 	return job.Attempt{
-		Status: e.Status, Error: e.Error, ResponseBody: e.Body,
+		Status: e.Status, Error: e.Error, ResponseBody: e.Body, ResponseHeaders: headers,
 		Timings: job.Timings{
 			DNS:       time.Duration(e.DNS) * time.Millisecond,
 			Connect:   time.Duration(e.Connect) * time.Millisecond,

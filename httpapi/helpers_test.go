@@ -217,6 +217,7 @@ func (a *api) claim() []store.Claimed {
 func (a *api) settle(c store.Claimed, kind job.OutcomeKind, attempt job.Attempt) {
 	a.t.Helper()
 	attempt.Number, attempt.StartedAt, attempt.Duration = c.Job.Attempts+1, c.Now, 87*time.Millisecond
+	attempt.Version = c.Job.Version
 	a.clock.advance(attempt.Duration)
 	policy := retrypolicy.Default()
 	policy.Jitter = 0

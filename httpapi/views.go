@@ -77,8 +77,11 @@ type attemptView struct {
 	Status           *int    `json:"status"`
 	Error            *string `json:"error"`
 	ResponseBody     *string `json:"response_body"`
-	NextAt           instant `json:"next_at"`
-	Reason           *string `json:"reason"`
+	// ResponseHeaders is empty where no answer came.
+	ResponseHeaders map[string]string `json:"response_headers"`
+	NextAt          instant           `json:"next_at"`
+	Reason          *string           `json:"reason"`
+	Version         *uint64           `json:"version"`
 }
 
 func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
@@ -121,8 +124,10 @@ func viewAttempt(a *job.Attempt) attemptView {
 		Status:           orNull(&a.Status),
 		Error:            orNull(&a.Error),
 		ResponseBody:     orNull(&a.ResponseBody),
+		ResponseHeaders:  viewHeaders(a.ResponseHeaders),
 		NextAt:           instant(a.NextAt),
 		Reason:           orNull(&a.Reason),
+		Version:          orNull(&a.Version),
 	}
 }
 

@@ -263,6 +263,9 @@ type Attempt struct {
 	ResponseBody string        `msgpack:"b,omitempty"` // an excerpt, valid UTF-8
 	NextAt       Instant       `msgpack:"a,omitempty"`
 	Reason       string        `msgpack:"r,omitempty"` // why the next step was chosen
+	// ResponseHeaders are those of the answer, as far as they are kept, sorted by name.
+	ResponseHeaders []Header `msgpack:"h,omitempty"`
+	Version         uint64   `msgpack:"v,omitempty"` // of the job that was sent; zero when it is not known
 }
 
 // Timings are how long the phases of an attempt took. DNS, Connect and TLS are

@@ -130,8 +130,8 @@ func TestSnoozesAreCounted(t *testing.T) {
 		if diff := gocmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("after %d snoozes:\n%s", tt.snoozes, diff)
 		}
-		if attempt != answered {
-			t.Error("Settle changed the caller's attempt")
+		if diff := gocmp.Diff(answered, attempt); diff != "" {
+			t.Errorf("Settle changed the caller's attempt:\n%s", diff)
 		}
 	}
 }

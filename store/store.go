@@ -216,8 +216,8 @@ type Registered struct {
 // Reader answers questions.
 type Reader interface {
 	Get(ctx context.Context, key job.Key) (job.Job, error)
-	// Attempts is the log of the job's attempts, oldest first. Stores keep at
-	// least the last MaxLog.
+	// Attempts is the log of the job's attempts, oldest first: of the last MaxLog,
+	// at least those that take MaxLogBytes together.
 	Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
 	// Outlook tells what keeps the job from its next attempt. Its error is that
 	// of Get; with ErrNotFound the answer still has Now.
@@ -257,9 +257,6 @@ type Reader interface {
 	// Depth sums up the store for metrics and alerts.
 	Depth(ctx context.Context) (Depth, error)
 }
-
-// MaxLog is how many attempts of a job are kept: the latest.
-const MaxLog = 128
 
 // Page is one page of a listing; Next is empty on the last.
 type Page struct {

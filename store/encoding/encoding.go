@@ -45,6 +45,10 @@ func AppendAttempt(b []byte, a *job.Attempt) []byte {
 		w.text("b", a.ResponseBody)
 		w.integer("a", int64(a.NextAt))
 		w.text("r", a.Reason)
+		w.headers("h", a.ResponseHeaders)
+		if a.Version != 0 {
+			w.b = msgp.AppendUint64(w.key("v"), a.Version)
+		}
 	})
 }
 

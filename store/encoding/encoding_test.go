@@ -58,6 +58,22 @@ func TestAsLongAsByTags(t *testing.T) {
 	}
 }
 
+// Attempts as they were written before these had response headers and a version.
+func TestOldAttempts(t *testing.T) {
+	const old = "\x85\xa1n\x01\xa1s\xcd\x03\xe8\xa1d\x05\xa1c\xcd\x01\xf4\xa1r\xa6ladder"
+	want := job.Attempt{Number: 1, StartedAt: 1_000, Duration: 5, Status: 500, Reason: "ladder"}
+	var got job.Attempt
+	if err := msgpack.Unmarshal([]byte(old), &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if text := AppendAttempt(nil, &want); string(text) != old {
+		t.Errorf("written as %q", text)
+	}
+}
+
 func sample() (job.Spec, job.Attempt) {
 	spec := job.Spec{
 		URL: "https://shop.example/hooks/timeout", ContentType: "application/json", Body: make([]byte, 300),
@@ -65,7 +81,8 @@ func sample() (job.Spec, job.Attempt) {
 	}
 	attempt := job.Attempt{
 		Number: 1, StartedAt: 1_800_000_000_000, Duration: 3 * time.Millisecond, Status: 200, Reason: "delivered",
-		Timings: job.Timings{FirstByte: 2 * time.Millisecond, Reused: true},
+		Timings: job.Timings{FirstByte: 2 * time.Millisecond, Reused: true}, Version: 3,
+		ResponseHeaders: []job.Header{{Name: "Content-Length", Value: "0"}, {Name: "Date", Value: "Sun, 22 Nov 2026 13:55:18 GMT"}},
 	}
 	return spec, attempt
 }

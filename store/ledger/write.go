@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -310,7 +311,8 @@ func (w *writing) unknown(seq int64, log []flowRow) ([]flowRow, error) {
 		return nil, fmt.Errorf("look for attempts: %w", err)
 	}
 	return slices.DeleteFunc(slices.Clone(log), func(f flowRow) bool {
-		return slices.Contains(known[seq], *f.entry)
+		entry := encodeAttempt(f.entry)
+		return slices.ContainsFunc(known[seq], func(a job.Attempt) bool { return bytes.Equal(encodeAttempt(&a), entry) })
 	}), nil
 }
 

@@ -174,18 +174,13 @@ func (s *snapshot) job() (job.Job, error) {
 	return j, nil
 }
 
-// appendAttempt adds a to the log and forgets the oldest beyond store.MaxLog.
-func (x *extra) appendAttempt(a job.Attempt) {
-	if n := len(x.log) - store.MaxLog + 1; n > 0 {
-		x.log = x.log[n:]
-	}
-	x.log = append(x.log, a)
-}
+// appendAttempt adds a to the log and forgets the oldest that are not kept.
+func (x *extra) appendAttempt(a job.Attempt) { x.log = store.KeptLog(append(x.log, a)) }
 
 // restoreLog takes over a log. A job's last attempt stands for a log that got lost.
 func (x *extra) restoreLog(log []job.Attempt, last *job.Attempt) {
 	if len(log) == 0 && last != nil {
 		log = []job.Attempt{*last}
 	}
-	x.log = slices.Clone(log[max(0, len(log)-store.MaxLog):])
+	x.log = slices.Clone(store.KeptLog(log))
 }

@@ -146,7 +146,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	b := sh.newBatch(len(batch), 3, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
-	args := []any{sh.wake, s.retention == 0, store.MaxLog, job.ReasonCancelled, 0}
+	args := []any{sh.wake, s.retention == 0, store.MaxLog, store.MaxLogBytes, job.ReasonCancelled, 0}
 	numbers := make(map[kind]int)
 	for _, i := range batch {
 		t := &all[i]
@@ -169,7 +169,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		}
 		b.add(t.Key, t.Lane, n, attempt, b.index(t.BizKey))
 	}
-	args[4] = len(numbers)
+	args[5] = len(numbers)
 	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks, sh.index, sh.busy, sh.ends}, args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {

@@ -60,6 +60,7 @@ func (w raw) missing() bool { return w == raw{} }
 // newRecord prepares a job that no record exists of.
 func newRecord(j job.Job, log []job.Attempt) *record {
 	r := &record{Job: j}
+	log = store.KeptLog(log)
 	for i := range log {
 		entry := encodeAttempt(&log[i])
 		next := int64(log[i].NextAt)

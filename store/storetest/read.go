@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -87,7 +88,8 @@ var readCases = []testCase{
 		f.add(reg("t", "a"))
 		c := f.takeOne()
 		s := failed(c, always)
-		s.Attempt.Error = "some_class"
+		s.Attempt.Error, s.Attempt.Version = "some_class", 7
+		s.Attempt.ResponseHeaders = []job.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "X", Value: "a|b\n 1 2"}}
 		s.Attempt.Timings = job.Timings{
 			DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,
 		}
@@ -101,6 +103,50 @@ var readCases = []testCase{
 		r := store.RestoredJob{Job: restorable("t", "b", job.Retrying), Log: []job.Attempt{want}}
 		f.restore(1, r)
 		equal(f, "restored log", f.attempts(r.Job.Key), r.Log)
+	}},
+	{name: "read/a log of long attempts keeps the latest that fit", options: Options{}, run: func(f *fixture) {
+		wordy := func(n int) job.Attempt {
+			return job.Attempt{
+				Number: n, StartedAt: 1_000_000, Status: 500, ResponseBody: strings.Repeat("b", 1_000), Version: uint64(n),
+				ResponseHeaders: []job.Header{{Name: "X", Value: strings.Repeat("h", 1_000)}},
+			}
+		}
+		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
+		for n := range 60 {
+			r.Log = append(r.Log, wordy(n+1))
+		}
+		r.Job.Attempts = len(r.Log)
+		f.restore(1, r)
+		want := r.Log
+		fits := func(least int) {
+			f.Helper()
+			log, bytes := f.attempts(r.Job.Key), 0
+			for _, a := range log {
+				bytes += len(a.ResponseBody) + len(a.ResponseHeaders[0].Value)
+			}
+			if bytes > store.MaxLogBytes || len(log) < least {
+				f.Fatalf("%d attempts of %d bytes are kept, want %d at least, of %d bytes at most", len(log), bytes, least, store.MaxLogBytes)
+			}
+			equal(f, "the latest", log, want[len(want)-len(log):])
+			equal(f, "the last", *f.get(r.Job.Key).LastAttempt, want[len(want)-1])
+		}
+		const least = store.MaxLogBytes / 2_200
+		fits(least)
+		add := func(a job.Attempt) {
+			f.Helper()
+			s := failed(f.takeOne(), always)
+			s.Attempt = &a
+			a.NextAt = f.settle(store.Applied, s).NextAt
+			want = append(want, a)
+		}
+		for range 5 {
+			add(wordy(len(want) + 1))
+			fits(least)
+		}
+		for range 5 { // short ones take little room
+			add(job.Attempt{Number: len(want) + 1, StartedAt: 1_000_000, Status: 500, ResponseHeaders: []job.Header{{Name: "X", Value: "y"}}})
+		}
+		fits(least + 3)
 	}},
 	{name: "read/a long log keeps the latest", options: Options{}, run: func(f *fixture) {
 		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}

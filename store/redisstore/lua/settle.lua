@@ -1,7 +1,7 @@
 -- Writes down what came of claims, for those whose token is still current.
 -- KEYS lanes counts out held deads places ranks index busy endings, then of each lane: bucket ended
--- ARGV channel forget (1: keep no finished job) max_log reason_cancelled, the number of outcomes, which many
---      jobs may share: token to delay if_cancelled tries (attempts snoozes lapses) reason
+-- ARGV channel forget (1: keep no finished job) max_log max_bytes (of a log) reason_cancelled, the number of
+--      outcomes, which many jobs may share: token to delay if_cancelled tries (attempts snoozes lapses) reason
 --      dead (number of the group of dead letters, 0 unless to is dead), then for each job:
 --      outcome (its number, from 1) attempt biz (number of its index, 0 for none)
 -- Returns now, how jobs stand (state, next, ended, reason and version; -1 for no time), then for each job
@@ -9,7 +9,7 @@
 --   (from 1), and its uid.
 local lanes, counts, out, held, deads, places, ranks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
 local index, busy, endings = KEYS[8], KEYS[9], KEYS[10]
-local forget, max_log, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4]
+local forget, max_log, max_bytes, reason_cancelled = ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local now = now_ms()
 local standings = {}
 local reply = { now, standings }
@@ -63,17 +63,26 @@ local function settled(h, outcome, logged)
 end
 
 -- rewritten is a progress with its new head and the attempt appended, and the
--- oldest dropped when there are too many.
+-- oldest dropped when they are too many or too long; and that head.
 local function rewritten(progress, h, new, attempt)
   local rest = string.sub(progress, #h.text + 2)
   if attempt == '' then
-    return new.text .. '\n' .. rest
+    return new.text .. '\n' .. rest, new
   end
-  if number(h.logs, 0) >= max_log then
-    local len, from = string.match(rest, '^%d+ (%d+)\n()', 17)
-    rest = string.sub(rest, 1, 16) .. string.sub(rest, from + len)
+  local kept, from = number(h.logs, 0), 17 -- behind the uid
+  while kept >= max_log or kept > 0 and #rest + 1 - from + #attempt > max_bytes do
+    local len, behind = string.match(rest, '^%d+ (%d+)\n()', from)
+    if not len then
+      break -- no log, which is told to those who read it
+    end
+    kept, from = kept - 1, behind + len
   end
-  return new.text .. '\n' .. rest .. (new.next == '' and '0' or new.next) .. ' ' .. text(#attempt) .. '\n' .. attempt
+  if from > 17 then
+    rest = string.sub(rest, 1, 16) .. string.sub(rest, from)
+    local logs = text(kept + 1)
+    new = logs == new.logs and new or changed(new, { logs = logs })
+  end
+  return new.text .. '\n' .. rest .. (new.next == '' and '0' or new.next) .. ' ' .. text(#attempt) .. '\n' .. attempt, new
 end
 
 -- finish stores a job that has ended.
@@ -119,7 +128,7 @@ local function note_endings(endings, new, now)
   end
 end
 
-local OUTCOMES = 5 -- where in ARGV their number is
+local OUTCOMES = 6 -- where in ARGV their number is
 local outcomes = {}
 for n = 1, tonumber(ARGV[OUTCOMES]) do
   local a = OUTCOMES + 7 * (n - 1)
@@ -146,7 +155,7 @@ for _, j in ipairs(jobs) do
   else
     local new = settled(h, outcome, attempt ~= '')
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
-    progress = rewritten(progress, h, new, attempt)
+    progress, new = rewritten(progress, h, new, attempt)
     if new.state >= FINAL then
       finish(j, new, progress, others[biz], others[outcome.dead])
     else
