@@ -269,6 +269,8 @@ func coverRefusals(a *keyedAPI) {
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"held_endpoints","url":"http://169.254.169.254/"}`)
+	a.wantProblem(codeDestinationBlocked, "POST", "/v1/operations", `{"action":"replay","all":true,"set":{"url":"http://169.254.169.254/"}}`)
+	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/t/waits/replay", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
 }
 

@@ -40,7 +40,11 @@ var (
 		"all":     func(d *operationDraft, f field) { d.All = f.boolean() },
 		"dry_run": func(d *operationDraft, f field) { d.dryRun = f.boolean() },
 		"rate":    func(d *operationDraft, f field) { d.Rate = f.integer() },
-		"delay":   setDelay,
+		"set": func(d *operationDraft, f field) {
+			d.Set = &job.Draft{}
+			draftFields.decode(f.raw, f.pointer(), d.Set, f.errs)
+		},
+		"delay": setDelay,
 		"at": func(d *operationDraft, f field) {
 			var err error
 			if d.At, err = job.ParseAt(f.raw); err != nil {
@@ -133,6 +137,11 @@ func (s *Server) createOperation(c echo.Context) error {
 	}
 	if len(errs.fields) > 0 {
 		return errs.err()
+	}
+	if draft.Set != nil {
+		if err := s.checkChange("/set", draft.Set); err != nil {
+			return err
+		}
 	}
 	all, err := s.operations()
 	if err != nil {
@@ -243,6 +252,7 @@ type operationView struct {
 	Action       string         `json:"action"`
 	Filter       filterView     `json:"filter"`
 	RescheduleTo instant        `json:"reschedule_to"`
+	Set          []string       `json:"set"` // the names of the fields: values may be secret
 	Rate         int            `json:"rate"`
 	State        string         `json:"state"`
 	Worker       *string        `json:"worker"`
@@ -298,6 +308,9 @@ func viewOperation(o *operations.Operation) operationView {
 		Matched: o.Matched, Changed: o.Changed, Skipped: o.Skipped, Failed: o.Failed,
 		Errors:    make([]jobErrorView, len(o.Errors)),
 		StartedAt: instant(o.StartedAt), UpdatedAt: instant(o.UpdatedAt), EndedAt: instant(o.EndedAt),
+	}
+	if o.Set != nil {
+		v.Set = o.Set.Changes()
 	}
 	for i, e := range o.Errors {
 		v.Errors[i] = jobErrorView(e)

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -97,7 +98,7 @@ func TestOperation(t *testing.T) {
 	got := a.want(200, "GET", path, "")
 	const then = "2026-01-01T09:00:00.000Z"
 	want = map[string]any{
-		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "rate": 100.0, "state": "done", "worker": nil, "reason": nil,
+		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "rate": 100.0, "state": "done", "worker": nil, "reason": nil,
 		"estimate": nil, "matched": 3.0, "changed": 3.0, "skipped": 0.0, "failed": 0.0, "errors": []any{},
 		"started_at": then, "updated_at": got["updated_at"], "ended_at": got["updated_at"],
 	}
@@ -108,6 +109,73 @@ func TestOperation(t *testing.T) {
 		t.Errorf("the job is %s", s)
 	}
 	a.wantProblem(codeOperationEnded, "POST", path+"/stop", "")
+}
+
+// A replay of many jobs sets for each what a change can; a value of it is not shown.
+func TestOperationThatCorrects(t *testing.T) {
+	a := newAPI(t)
+	a.server.opts.CheckURL = func(rawURL string) error {
+		if strings.Contains(rawURL, "169.254.") {
+			return errors.New("link-local")
+		}
+		return nil
+	}
+	a.dead(`{"topic":"t","id":"a","url":"https://shop.example/hook","body_text":"x"}`)
+	a.dead(`{"topic":"t","id":"b","url":"https://shop.example/hook"}`)
+	a.clock.advance(time.Second)
+	for request, pointer := range map[string]string{
+		`"set":{}`: "/set", `"set":{"url":"x"}`: "/set/url", `"set":{"topic":"u"}`: "/set/topic", `"set":{"colour":1}`: "/set/colour",
+		`"set":7`: "/set", `"set":{"retry":{"steps":[]}}`: "/set/retry/steps", `"set":{"url":"http://169.254.169.254/"}`: "/set/url",
+	} {
+		got := decodeProblem(a.call("POST", "/v1/operations", `{"action":"replay","all":true,`+request+`}`))
+		if got.Status != 422 || len(got.Errors) != 1 || got.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %+v", request, got)
+		}
+	}
+	if p := a.wantProblem(codeInvalidRequest, "POST", "/v1/operations", `{"action":"discard","all":true,"set":{"priority":1}}`); p.Errors[0].Pointer != "/set" {
+		t.Errorf("with another action: %+v", p.Errors)
+	}
+	made := a.want(202, "POST", "/v1/operations", `{"action":"replay","all":true,"set":{"url":"https://other.example/new","headers":{"x-key":"secret"},"content_type":"text/csv","retry":{"limit":1},"delay":"1h"}}`)
+	if diff := cmp.Diff([]any{"delay", "url", "headers", "content_type", "retry"}, made["set"]); diff != "" {
+		t.Error(diff)
+	}
+	a.work(made["id"].(string))
+	done := a.want(200, "GET", "/v1/operations/"+made["id"].(string), "")
+	if done["changed"] != 1.0 || done["failed"] != 1.0 || !strings.Contains(fmt.Sprint(done["errors"]), "/content_type: needs a body") {
+		t.Errorf("got %v", done)
+	}
+	j := a.stored("t", "a")
+	if j.State != job.Waiting || j.Spec.URL != "https://other.example/new" || j.Spec.ContentType != "text/csv" || j.NextAt != j.DueAt ||
+		job.InstantOf(a.clock.Now().Add(time.Hour)) != j.DueAt || len(j.Spec.Headers) != 1 || *j.Spec.Retry.Limit != 1 {
+		t.Errorf("stored %+v", j)
+	}
+	if j := a.stored("t", "b"); j.State != job.Dead || j.Spec.URL != "https://shop.example/hook" {
+		t.Errorf("the other one: %+v", j)
+	}
+}
+
+func TestOperationThatDiscards(t *testing.T) {
+	a := newAPI(t)
+	for _, id := range []string{"a", "b"} {
+		a.dead(`{"topic":"t","id":"` + id + `","url":"https://shop.example/hook"}`)
+	}
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"waits","url":"https://shop.example/hook","delay":60}`)
+	a.clock.advance(time.Second)
+	const request = `{"action":"discard","filter":{"topic":"t","reason":"receiver_gone"}`
+	if dry := a.want(200, "POST", "/v1/operations", request+`,"dry_run":true}`); dry["matched"] != 2.0 || dry["complete"] != true {
+		t.Errorf("a dry run counts %v", dry)
+	}
+	made := a.want(202, "POST", "/v1/operations", request+"}")
+	a.work(made["id"].(string))
+	if done := a.want(200, "GET", "/v1/operations/"+made["id"].(string), ""); done["changed"] != 2.0 || made["estimate"] != 2.0 {
+		t.Errorf("got %v", done)
+	}
+	for id, want := range map[string]job.State{"a": job.Cancelled, "b": job.Cancelled, "waits": job.Waiting} {
+		if j := a.stored("t", id); j.State != want {
+			t.Errorf("%s is %v", id, j.State)
+		}
+	}
+	a.wantProblem(codeInvalidRequest, "POST", "/v1/operations", `{"action":"discard","filter":{"state":"delivered"}}`)
 }
 
 func TestOperationsAreListed(t *testing.T) {

@@ -213,7 +213,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		apiOptions.Topics = topicManager
 		n.topics.Store(topicManager)
 	}
-	bulk, bulkErr := operations.New(operations.Options{Store: n.store, ID: n.id, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics})
+	bulk, bulkErr := operations.New(operations.Options{
+		Store: n.store, ID: n.id, Limits: apiOptions.Limits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+	})
 	if bulkErr == nil {
 		apiOptions.Operations = bulk
 	}

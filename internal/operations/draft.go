@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,8 @@ type Draft struct {
 	// Delay and At say when jobs are to be due that are rescheduled: one of them.
 	Delay *time.Duration // from the beginning of the operation
 	At    job.Instant
+	// Set is what Replay is to change first; nil: nothing.
+	Set *job.Draft
 }
 
 // unfinished are the states between which carriers and workers move jobs.
@@ -40,11 +43,15 @@ var states = map[Action]struct{ may, normal []job.State }{
 		may:    []job.State{job.Dead, job.Delivered, job.Cancelled, job.Expired},
 		normal: []job.State{job.Dead},
 	},
+	Discard: {may: []job.State{job.Dead}},
 }
+
+// sample stands for the jobs that a change is for, to judge it before any of them.
+var sample = job.Job{Spec: job.Spec{URL: "http://receiver.example/", BodyForm: job.BodyText, ContentType: job.BodyText.ContentType()}}
 
 // operation is the operation that d asks for, beginning now. Its error is a
 // *job.ValidationError.
-func (d *Draft) operation(now job.Instant) (Operation, error) {
+func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	var wrong []job.FieldError
 	refuse := func(pointer, message string) {
 		wrong = append(wrong, job.FieldError{Pointer: pointer, Message: message})
@@ -54,7 +61,7 @@ func (d *Draft) operation(now job.Instant) (Operation, error) {
 	}
 	known, ok := states[o.Action]
 	if !ok {
-		refuse("/action", "must be one of cancel, run, replay, reschedule")
+		refuse("/action", "must be one of cancel, run, replay, reschedule, discard")
 	}
 	if d.Filter.Empty() && !d.All {
 		refuse("/filter", `must not be empty, unless "all" is true`)
@@ -78,6 +85,10 @@ func (d *Draft) operation(now job.Instant) (Operation, error) {
 	}
 	if pointer, message := d.due(&o); message != "" {
 		refuse(pointer, message)
+	}
+	if d.Set != nil {
+		o.Set = d.Set
+		wrong = append(wrong, d.set(now, l)...)
 	}
 	if len(wrong) > 0 {
 		return Operation{}, &job.ValidationError{Fields: wrong}
@@ -112,6 +123,26 @@ func (d *Draft) due(o *Operation) (pointer, wrong string) {
 		return pointer, "must be at most " + job.FormatDuration(job.MaxDelay) + " ahead"
 	}
 	return "", ""
+}
+
+// set says what is wrong with what is to be set. A body that is too large is, too.
+func (d *Draft) set(now job.Instant, l job.Limits) []job.FieldError {
+	if Action(d.Action) != Replay {
+		return []job.FieldError{{Pointer: "/set", Message: "is for replay only"}}
+	}
+	_, _, err := d.Set.Patch(&sample, l, now)
+	var wrong *job.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &wrong):
+		return []job.FieldError{{Pointer: "/set", Message: err.Error()}}
+	}
+	fields := slices.Clone(wrong.Fields)
+	for i := range fields {
+		fields[i].Pointer = "/set" + fields[i].Pointer
+	}
+	return fields
 }
 
 func names(list []job.State) string {

@@ -1,6 +1,7 @@
 package operations
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -40,6 +41,9 @@ type Store interface {
 type Options struct {
 	Store Store
 	ID    string // of the node, unique to the process
+	// Limits are those by which changes of jobs are judged; zero values mean those
+	// of the API.
+	Limits job.Limits
 	// Clock paces the work and tells leases; nil is the machine's. It decides
 	// nothing about jobs.
 	Clock   job.Clock
@@ -50,11 +54,12 @@ type Options struct {
 // Manager begins operations, tells of them, and works on them. Its methods are
 // safe for concurrent use.
 type Manager struct {
-	store Store
-	id    string
-	clock job.Clock
-	log   *slog.Logger
-	kick  chan struct{} // there may be something to take on
+	store  Store
+	id     string
+	clock  job.Clock
+	log    *slog.Logger
+	limits job.Limits
+	kick   chan struct{} // there may be something to take on
 
 	metrics *metrics
 
@@ -73,8 +78,10 @@ func New(o Options) (*Manager, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
+	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
-		store: o.Store, id: o.ID, clock: o.Clock, log: o.Logger,
+		store: o.Store, id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
 		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
 	}
 	var err error
@@ -122,7 +129,7 @@ func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 	if err != nil {
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	return d.operation(depth.Now)
+	return d.operation(depth.Now, m.limits)
 }
 
 // estimate counts the jobs of a filter that the store's own counts are enough

@@ -17,6 +17,7 @@ const (
 	Cancel     Action = "cancel"
 	Run        Action = "run" // due now
 	Replay     Action = "replay"
+	Discard    Action = "discard"
 	Reschedule Action = "reschedule"
 )
 
@@ -43,8 +44,10 @@ type Operation struct {
 	Action Action `json:"action"`
 	Filter Filter `json:"filter"`
 	// To is the time to which jobs are rescheduled.
-	To   job.Instant `json:"to,omitempty"`
-	Rate int         `json:"rate"` // most jobs per second
+	To job.Instant `json:"to,omitempty"`
+	// Set is what jobs are replayed with; nil: as they were.
+	Set  *job.Draft `json:"set,omitempty"`
+	Rate int        `json:"rate"` // most jobs per second
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed
@@ -111,7 +114,7 @@ func (o *Operation) listing() store.Query {
 
 // ofEnded: the action is for jobs that have ended. They stay where they are
 // listed, so one pass meets all of them.
-func (o *Operation) ofEnded() bool { return o.Action == Replay }
+func (o *Operation) ofEnded() bool { return o.Action == Replay || o.Action == Discard }
 
 // selects reports whether there is something to do with the job: the filter
 // selected it when the operation began, and it was not done yet. What happened
@@ -125,7 +128,7 @@ func (o *Operation) selects(j *job.Job, now job.Instant) bool {
 	switch o.Action {
 	case Cancel:
 		return !j.State.Final() && !j.CancelRequested
-	case Replay:
+	case Replay, Discard:
 		return j.EndedAt <= o.StartedAt
 	}
 	// A time that has passed is not set a second time: the job may have been
@@ -183,8 +186,8 @@ func (o *Operation) when() job.When {
 	return job.When{At: o.To}
 }
 
-// change does it to one job.
-func (o *Operation) change(j *job.Job, now job.Instant) error {
+// change does it to one job. The limits are those of what is set.
+func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 	if !o.selects(j, now) {
 		return errPassedOver
 	}
@@ -192,10 +195,24 @@ func (o *Operation) change(j *job.Job, now job.Instant) error {
 	case Cancel:
 		_, err := j.Cancel(now)
 		return err
+	case Discard:
+		return j.Discard(now)
 	case Replay:
-		return j.Replay(now)
+		return o.replay(j, now, l)
 	}
 	return j.Reschedule(o.when(), now)
+}
+
+// replay sends the job again, with what is to be set.
+func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
+	if o.Set == nil {
+		return j.Replay(now)
+	}
+	spec, when, err := o.Set.Patch(j, l, now)
+	if err != nil {
+		return err
+	}
+	return j.ReplayAs(spec, when, now)
 }
 
 // documentKind is the kind of documents that are operations; their names are ids.

@@ -30,7 +30,7 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 		return Preview{}, err
 	}
 	p := Preview{Operation: o}
-	if o.Action == Replay { // which can be done to all that its filter selects
+	if o.ofEnded() { // which can be done to all that its filter selects
 		known, err := m.estimate(ctx, &o)
 		if err != nil {
 			return Preview{}, err

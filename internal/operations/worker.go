@@ -193,7 +193,9 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 func (w *worker) change(ctx context.Context, stop <-chan struct{}, key job.Key) error {
 	for unsure := false; ; unsure = true {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := w.m.store.Update(limited, key, w.op.change)
+		_, err := w.m.store.Update(limited, key, func(j *job.Job, now job.Instant) error {
+			return w.op.change(j, now, w.m.limits)
+		})
 		cancel()
 		switch {
 		case unsure && skipped(err):
@@ -213,7 +215,7 @@ func (w *worker) change(ctx context.Context, stop <-chan struct{}, key job.Key) 
 
 // skipped: the job changed before its turn came.
 func skipped(err error) bool {
-	for _, known := range []error{errPassedOver, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded} {
+	for _, known := range []error{errPassedOver, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrNotDead} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -253,7 +255,10 @@ func (w *worker) count(key job.Key, err error) {
 // message is what is shown of an error, as it goes to clients, and whether that
 // says all there is.
 func message(err error) (text string, known bool) {
+	var wrong *job.ValidationError
 	switch {
+	case errors.As(err, &wrong):
+		return "It cannot be set: " + wrong.Error() + ".", true
 	case errors.Is(err, store.ErrTopicFull):
 		return "Its topic holds as many unfinished jobs as its capacity allows.", true
 	case errors.Is(err, store.ErrTopicDraining):
