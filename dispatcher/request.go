@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"github.com/hashicorp/go-retryablehttp"
@@ -51,8 +52,8 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 		{headerUserAgent, s.agent},
 		{headerID, j.UID},
 		{headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10)},
-		{headerTopic, j.Topic},
-		{headerJobID, j.ID},
+		{headerTopic, url.PathEscape(j.Topic)}, // headers are ASCII; so are most names, and unchanged
+		{headerJobID, url.PathEscape(j.ID)},
 		{headerAttempt, strconv.Itoa(number)},
 		{headerDueAt, dueAt(j).RFC3339()},
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"testing"
 	"time"
@@ -99,6 +100,28 @@ func TestMethodsAndBodies(t *testing.T) {
 		}
 		if ct, ok := got.header["Content-Type"]; ok {
 			t.Errorf("%+v: content type %v", tt, ct)
+		}
+	}
+}
+
+// Headers are ASCII, whatever a job's names are.
+func TestNamesInHeaders(t *testing.T) {
+	at, requests := recorder(t)
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for name, want := range map[string]string{
+		"A-Z.a_z:0@9": "A-Z.a_z:0@9", "订单-1": "%E8%AE%A2%E5%8D%95-1", "cafe\u0301": "cafe%CC%81",
+	} {
+		j := newJob(name, at)
+		j.Topic = name
+		if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+			t.Fatalf("%s: %+v", name, o.Attempt)
+		}
+		got := next(t, requests, "request").header
+		if topic, id := got.Get("Duehook-Topic"), got.Get("Duehook-Job-Id"); topic != want || id != want {
+			t.Errorf("%s: topic %q, id %q, want %q", name, topic, id, want)
+		}
+		if back, err := url.PathUnescape(want); err != nil || back != name {
+			t.Errorf("%s is read back as %q, %v", name, back, err)
 		}
 	}
 }

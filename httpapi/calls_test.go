@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -390,4 +391,35 @@ func TestLargestBatch(t *testing.T) {
 	if n := len(a.held()); n != maxBatch {
 		t.Errorf("%d jobs are held", n)
 	}
+}
+
+// Names of any script address jobs, percent-encoded or not.
+func TestNamesOfAnyScript(t *testing.T) {
+	a := newAPI(t)
+	const topic, id = "订单", "заказ-ऑ:1"
+	r := a.call("POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"`+topic+`","id":"`+id+`","biz_key":"طلب","delay":60}`)
+	location := r.Header().Get("Location")
+	if want := "/v1/jobs/%E8%AE%A2%E5%8D%95/%D0%B7%D0%B0%D0%BA%D0%B0%D0%B7-%E0%A4%91:1"; r.Code != 201 || location != want {
+		t.Fatalf("%d, Location %q, want %q: %s", r.Code, location, want, r.Body)
+	}
+	for _, path := range []string{location, strings.ToLower(location), "/v1/jobs/" + topic + "/" + id, "/v1/jobs/" + topic + "/" + url.PathEscape(id)} {
+		if got := a.want(200, "GET", path, ""); got["topic"] != topic || got["id"] != id || got["biz_key"] != "طلب" {
+			t.Errorf("GET %s: %v", path, got)
+		}
+		a.want(200, "PATCH", path, `{"delay":"2h"}`)
+		a.want(200, "GET", path+"/explain", "")
+	}
+	for _, query := range []string{"topic=" + url.QueryEscape(topic), "biz_key=" + url.QueryEscape("طلب"), "topic=" + topic + "&id=" + url.QueryEscape("заказ")} {
+		if got := a.want(200, "GET", "/v1/jobs?"+query, "")["data"].([]any); len(got) != 1 {
+			t.Errorf("GET ?%s: %v", query, got)
+		}
+	}
+	a.want(200, "PUT", "/v1/topics/"+url.PathEscape(topic), `{"capacity":5}`)
+	if got := a.want(200, "GET", "/v1/topics/"+url.PathEscape(topic), ""); got["topic"] != topic {
+		t.Errorf("the topic: %v", got)
+	}
+	for _, name := range []string{"😀", "a%E2%80%8Db", "%CC%81a", "%C3", strings.Repeat("订", 43)} {
+		a.wantProblem(codeInvalidRequest, "GET", "/v1/jobs/t/"+name, "")
+	}
+	a.wantProblem(codeInvalidRequest, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"😀"}`)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
@@ -74,10 +75,15 @@ func (s *Server) register(c echo.Context) error {
 	status := http.StatusOK
 	if r.Outcome == store.Created {
 		status = http.StatusCreated
-		c.Response().Header().Set(echo.HeaderLocation, "/v1/jobs/"+r.Job.Key.String())
+		c.Response().Header().Set(echo.HeaderLocation, jobPath(r.Job.Key))
 	}
 	setETag(c, jobTag(&r.Job))
 	return writeAppended(c, status, &registeredView{viewJob(&r.Job, s.opts.Policy), outcomeNames[r.Outcome]})
+}
+
+// jobPath is the path of a job, percent-encoded.
+func jobPath(key job.Key) string {
+	return "/v1/jobs/" + url.PathEscape(key.Topic) + "/" + url.PathEscape(key.ID)
 }
 
 func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {

@@ -6,7 +6,7 @@ const day = 24 * time.Hour
 
 // Limits of a draft that are no setting. Sizes are in bytes.
 const (
-	MaxName        = 128 // of a topic, an id or a biz_key
+	MaxName        = 128 // of a topic, an id or a biz_key, in bytes
 	MaxURL         = 2048
 	MaxContentType = 256
 

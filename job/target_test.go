@@ -75,12 +75,15 @@ func TestCheckURLWithLooseParser(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, s := range []string{"a", "A-Z.a_z:0@9", "...", ".a", "-", strings.Repeat("x", 128)} {
+	for _, s := range []string{"a", "A-Z.a_z:0@9", "...", ".a", "-", strings.Repeat("x", 128), "é", "e\u0301", "订单", "заказ-1", "ऑर्डर", "طلب", "٣", strings.Repeat("订", 42) + "ab"} {
 		if err := job.CheckName(s); err != nil {
 			t.Errorf("CheckName(%q): %v", s, err)
 		}
 	}
-	for _, s := range []string{"", ".", "..", "a/b", "a b", "{a}", "a|b", "a\n", "é", "\xff", "\uFFFD", strings.Repeat("x", 129)} {
+	for _, s := range []string{
+		"", ".", "..", "a/b", "a b", "{a}", "a|b", "a\n", "\xff", "a\xc3", "\uFFFD", "\u0301e",
+		"a\u00a0b", "a\u200db", "a\u202eb", "½", "😀", "，", "／", "％", strings.Repeat("x", 129), strings.Repeat("订", 43),
+	} {
 		if job.CheckName(s) == nil {
 			t.Errorf("CheckName(%q) is content", s)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -95,7 +96,7 @@ func (d *Delivery) readHeaders() error {
 		return fmt.Errorf("%w: %s must be seconds since 1970", ErrHeaders, headerTimestamp)
 	}
 	d.ID, d.SentAt = d.Header.Get(headerID), time.Unix(seconds, 0)
-	d.Topic, d.JobID = d.Header.Get(headerTopic), d.Header.Get(headerJobID)
+	d.Topic, d.JobID = unescape(d.Header.Get(headerTopic)), unescape(d.Header.Get(headerJobID))
 	if attempt := d.Header.Get(headerAttempt); attempt != "" {
 		if d.Attempt, err = strconv.Atoi(attempt); err != nil || d.Attempt < 1 {
 			return fmt.Errorf("%w: %s must be a number from 1", ErrHeaders, headerAttempt)
@@ -107,4 +108,12 @@ func (d *Delivery) readHeaders() error {
 		}
 	}
 	return nil
+}
+
+// unescape gives a name that a header carries percent-encoded.
+func unescape(value string) string {
+	if name, err := url.PathUnescape(value); err == nil {
+		return name
+	}
+	return value
 }

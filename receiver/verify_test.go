@@ -61,6 +61,19 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+// Names that are not ASCII are percent-encoded on the way.
+func TestVerifyDecodesNames(t *testing.T) {
+	for value, want := range map[string]string{"%E8%AE%A2%E5%8D%95-1": "订单-1", "a:b@c": "a:b@c", "100%": "100%"} {
+		req := delivery(t)
+		req.Header.Set("Duehook-Topic", value)
+		req.Header.Set("Duehook-Job-Id", value)
+		got, err := newReceiver(t).Verify(req)
+		if err != nil || got.Topic != want || got.JobID != want {
+			t.Errorf("%s: topic %q, id %q, %v", value, got.Topic, got.JobID, err)
+		}
+	}
+}
+
 // Signatures are made by anybody who follows Standard Webhooks, and by the
 // machine's clock unless told otherwise.
 func TestVerifyOtherSenders(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -135,8 +136,8 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	d := Delivery{
 		UID:     req.Header.Get("webhook-id"),
-		Topic:   req.Header.Get("Duehook-Topic"),
-		ID:      req.Header.Get("Duehook-Job-Id"),
+		Topic:   unescape(req.Header.Get("Duehook-Topic")),
+		ID:      unescape(req.Header.Get("Duehook-Job-Id")),
 		Body:    string(body),
 		Arrived: arrived,
 	}
@@ -216,4 +217,12 @@ func (r *Receiver) connState(c net.Conn, s http.ConnState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed[c] = now
+}
+
+// unescape gives a name that a header carries percent-encoded.
+func unescape(value string) string {
+	if name, err := url.PathUnescape(value); err == nil {
+		return name
+	}
+	return value
 }

@@ -72,7 +72,7 @@ func TestCreateTellsAllThatIsWrong(t *testing.T) {
 	}
 	want := []job.FieldError{
 		{Pointer: "/scope", Message: "must be read, write or admin"},
-		{Pointer: "/name", Message: "may contain A-Z a-z 0-9 . _ : @ - only"},
+		{Pointer: "/name", Message: "may contain letters, digits and . _ : @ - only"},
 		{Pointer: "/rate", Message: errRate.Error()},
 		{Pointer: "/expires_at", Message: "must be in the future"},
 	}

@@ -78,10 +78,23 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	}
 	limited := stdlib.OptionAfterConnect(d.limit)
 	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited))
-	if err := p.read.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("connect to the journal: %w", err), p.close())
+	if err := checkEncoding(ctx, p.read); err != nil {
+		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
+}
+
+// checkEncoding connects, and refuses a database that cannot keep all letters: one
+// name would fail the commit of many jobs.
+func checkEncoding(ctx context.Context, db *sql.DB) error {
+	var encoding string
+	if err := db.QueryRowContext(ctx, "SELECT current_setting('server_encoding')").Scan(&encoding); err != nil {
+		return fmt.Errorf("connect to the journal: %w", err)
+	}
+	if encoding != "UTF8" && encoding != "SQL_ASCII" { // which keeps bytes as they are
+		return fmt.Errorf("the encoding of the journal's database is %s, which cannot keep all names: make one with ENCODING 'UTF8'", encoding)
+	}
+	return nil
 }
 
 const (

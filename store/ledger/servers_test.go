@@ -89,6 +89,24 @@ func TestTimeoutsOfPostgres(t *testing.T) {
 	is(newRig(t, postgresBackend, url+"&statement_timeout=7000", 0), "statement_timeout", "7s")
 }
 
+func TestEncodingOfPostgres(t *testing.T) {
+	for encoding, want := range map[string]string{"LATIN1": "is LATIN1, which cannot keep all names", "SQL_ASCII": "", "UTF8": ""} {
+		name := newName()
+		set(t, postgresBackend, fmt.Sprintf("CREATE DATABASE %s ENCODING '%s' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'", name, encoding))
+		r, err := tryRig(t, postgresBackend, postgresServer.URL(name), retention)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", encoding, err)
+			}
+			continue
+		}
+		noError(t, encoding, err)
+		g := reg("订单", time.Hour)
+		r.add(g)
+		equal(t, "uid", r.restart(retention).get("订单").UID, g.UID)
+	}
+}
+
 // withDatabase makes a database, and gives its URL.
 func withDatabase(t *testing.T, b *backend, name string) string {
 	t.Helper()

@@ -69,7 +69,7 @@ type testCase struct {
 
 // cases is every test of the suite.
 var cases = slices.Concat(
-	registerCases, conflictCases, updateCases, replayCases, readCases, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases,
+	registerCases, nameCases, conflictCases, updateCases, replayCases, readCases, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases,
 	endpointCases, dueCases, pressureCases, carryCases, priorityCases, limitCases, holdCases, popCases, claimCases, leaseCases, settleCases, staleCases,
 	restoreCases, compareCases, deadCases, keepCases, documentCases, settingCases,
 	pauseCases, capacityCases, concurrencyCases, rateCases, weightCases, messagingCases, twiceCases, closeCases,
