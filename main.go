@@ -43,10 +43,12 @@ Usage:
   duehook apikey new       make a key for the API; "duehook apikey --help" its flags
   duehook ledger verify [flags]
                            compare the journal with the store, and print what differs
+  duehook reshard --shards n [flags]
+                           move the jobs on Redis to n shards, while no node runs
   duehook version          print the version
   duehook help             print this text; "duehook serve --help" the settings
 
-Settings (of serve, config and ledger verify):
+Settings (of serve, config, ledger verify and reshard):
 
 `
 
@@ -72,6 +74,8 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
 	case "ledger":
 		return verifyLedger(ctx, args, environ, stdout)
+	case "reshard":
+		return withSettings(args, environ, stdout, func(c *config.Config) error { return app.Reshard(ctx, c, stdout) })
 	case "apikey":
 		return apikey(args, stdout)
 	case "demo":

@@ -99,6 +99,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "beyond loopback without keys", args: []string{"serve", "--addr=0.0.0.0:0"}, code: 2, stderr: "duehook apikey new --scope admin"},
 		{name: "certificate missing", args: []string{"serve", "--tls-cert=none.pem", "--tls-key=none.pem"}, code: 1, stderr: "--tls-cert: open none.pem"},
 		{name: "a setting of verify", args: []string{"ledger", "verify", "--worker=1"}, code: 2, stderr: "did you mean --workers?"},
+		{name: "reshard without Redis", args: []string{"reshard"}, code: 1, stderr: "set --redis-url"},
 		{name: "no command of ledger", args: []string{"ledger"}, code: 2, stderr: "duehook ledger verify"},
 		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
 		{name: "flag before the command", args: []string{"--addr=:1", "serve"}, code: 2, stderr: "the command comes first"},

@@ -383,6 +383,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		store.ErrNotFound:         codeJobNotFound,
 		store.ErrUnavailable:      codeStoreUnavailable,
 		store.ErrBadCursor:        codeInvalidRequest,
+		store.ErrOtherLayout:      codeStoreUnavailable,
 		store.ErrNewer:            codeNewerVersion,
 		store.ErrConflict:         codeStoreUnavailable,
 		job.ErrFinished:           codeJobFinished,

@@ -237,6 +237,11 @@ func asAPIError(err error) *apiError {
 			code: codeStoreUnavailable, cause: err,
 			detail: "What this request wants to change was changed by others again and again meanwhile; nothing was stored. Try again.",
 		}
+	case errors.Is(err, store.ErrOtherLayout):
+		return &apiError{
+			code: codeStoreUnavailable, cause: err,
+			detail: "This node's settings do not fit what the store holds, such as another number of shards, so it serves nothing. Its log says what to do. Ask another node.",
+		}
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return &apiError{
 			code: codeStoreUnavailable, cause: err,

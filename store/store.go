@@ -32,6 +32,9 @@ var (
 	// ErrFull: the store has no room for more jobs; it goes on with those that it
 	// has. It is an ErrUnavailable, too.
 	ErrFull = fmt.Errorf("%w: it has no room for more jobs", ErrUnavailable)
+	// ErrOtherLayout: the settings of this node do not fit what the store holds, so it
+	// serves nothing. It is an ErrUnavailable, too.
+	ErrOtherLayout = fmt.Errorf("%w: its jobs are laid out otherwise", ErrUnavailable)
 	// ErrDegraded: the store can serve, but something of it is missing, which the
 	// error tells.
 	ErrDegraded = errors.New("store degraded")

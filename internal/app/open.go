@@ -88,8 +88,13 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 	ping, cancel := context.WithTimeout(ctx, redisLook)
 	defer cancel()
 	var tooOld *redisstore.VersionError
-	if n.away = s.Ping(ping); errors.As(n.away, &tooOld) {
+	var otherwise *redisstore.LayoutError
+	n.away = s.Ping(ping)
+	switch {
+	case errors.As(n.away, &tooOld):
 		return nil, errors.Join(tooOld, s.Close())
+	case errors.As(n.away, &otherwise):
+		return nil, errors.Join(otherwise, s.Close())
 	}
 	return s, nil
 }

@@ -160,7 +160,7 @@ var settings = []setting{
 	},
 	{
 		name: "shards", group: groupStorage, hint: "n", def: "1",
-		help: "parts that jobs are spread over on Redis, 1 to 1024; the same on every node",
+		help: "parts that jobs are spread over on Redis, 1 to 1024; the same on every node; duehook reshard changes it",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Shards) },
 	},
 	{

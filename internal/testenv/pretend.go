@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// PretendRedis is the address of something that answers INFO with info and all
-// else with OK, as a Redis of another version or make might.
+// PretendRedis is the address of something that answers INFO with info, GET with the
+// layout of a namespace of one shard, and all else with OK, as a Redis of another version or make might.
 func PretendRedis(t testing.TB, info string) string {
 	t.Helper()
 	t.Helper()
@@ -62,6 +62,8 @@ func answer(conn io.ReadWriter, info string) {
 		switch command[0] {
 		case "hello", "config":
 			reply = "-ERR unknown command\r\n"
+		case "get": // how jobs are laid out
+			reply = "$23\r\n{\"layout\":2,\"shards\":1}\r\n"
 		case "info":
 			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
 		}

@@ -28,6 +28,8 @@ type inspector struct {
 	log      *slog.Logger
 	replicas int // that changes are to wait for
 
+	met func() // is told of each connection; nil: nobody
+
 	mu   sync.Mutex
 	seen map[string]bool // run ids of masters
 }
@@ -45,6 +47,9 @@ func (i *inspector) onConnect(ctx context.Context, conn *redis.Conn) error {
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < minMajor {
 		return &VersionError{Version: version}
+	}
+	if i.met != nil {
+		i.met()
 	}
 	if !i.first(server["run_id"]) {
 		return nil

@@ -68,13 +68,18 @@ func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizK
 
 // shardOf spreads jobs over shards by their key.
 func (s *Store) shardOf(key job.Key) int {
-	if len(s.shards) == 1 {
-		return 0
-	}
-	return s.shardOfHash(store.KeyHash(key))
+	return shardIndex(key, len(s.shards))
 }
 
 func (s *Store) shardOfHash(hash uint32) int { return int(hash % uint32(len(s.shards))) }
+
+// shardIndex is which of so many shards a job belongs to.
+func shardIndex(key job.Key, shards int) int {
+	if shards == 1 {
+		return 0
+	}
+	return int(store.KeyHash(key) % uint32(shards))
+}
 
 // A hint on the ready list is "lane|id". None of the parts can hold a bar.
 func parseHint(s string) (store.Hint, error) {

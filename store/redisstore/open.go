@@ -51,6 +51,7 @@ type Store struct {
 	db        redis.UniversalClient
 	pops      redis.UniversalClient // blocking pops: own pool, never retried
 	confirm   *confirming           // nil: replicas are not waited for
+	guard     *guard                // nil: the layout is not looked at
 	shards    []*shard
 	retention time.Duration
 	dueBudget int64 // of commands, for each shard, that DueCounts may take
@@ -77,8 +78,14 @@ var (
 
 // Open prepares a Store. It does not wait for Redis: until Redis answers,
 // calls fail with store.ErrUnavailable. With a Redis that is too old they do so
-// for good, wrapping a VersionError.
+// for good, wrapping a VersionError; with one whose jobs lie otherwise than
+// o has them, as long as they do, wrapping a LayoutError.
 func Open(_ context.Context, o Options) (*Store, error) {
+	return prepare(o, true)
+}
+
+// prepare makes a Store, which may do without a look at the layout.
+func prepare(o Options, guard bool) (*Store, error) {
 	if o.Namespace == "" {
 		o.Namespace = "default"
 	}
@@ -97,7 +104,8 @@ func Open(_ context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	opts.Dialer = o.Dialer
-	opts.OnConnect = (&inspector{log: o.Logger, replicas: o.MinReplicas, seen: map[string]bool{}}).onConnect
+	inspect := &inspector{log: o.Logger, replicas: o.MinReplicas, seen: map[string]bool{}}
+	opts.OnConnect = inspect.onConnect
 	s := &Store{
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
@@ -107,6 +115,11 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	}
 	if o.MinReplicas > 0 {
 		s.confirm = newConfirming(opts, o.MinReplicas, o.ReplicaWait)
+	}
+	if guard {
+		s.guard = newGuard(s.db, o)
+		s.db.AddHook(guarded{s.guard})
+		inspect.met = func() { s.guard.met.Add(1) }
 	}
 	s.locks = redsync.New(goredis.NewPool(s.db))
 	for i := range o.Shards {

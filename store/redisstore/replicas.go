@@ -92,6 +92,11 @@ func (s *Store) commit(ctx context.Context, sh *shard, script *redis.Script, key
 	if s.confirm == nil {
 		return s.run(ctx, sh, script, keys, args)
 	}
+	if s.guard != nil { // it is sent to a node of a Cluster directly
+		if err := s.guard.check(ctx); err != nil {
+			return nil, s.wrap(err)
+		}
+	}
 	cmd, err := s.confirm.run(ctx, sh.lock, sh.mark, script, keys, args)
 	return cmd, s.wrap(err)
 }

@@ -51,6 +51,8 @@ var (
 	holdLua string
 	//go:embed lua/unhold.lua
 	unholdLua string
+	//go:embed lua/layout.lua
+	layoutLua string
 	//go:embed lua/back.lua
 	backLua string
 	//go:embed lua/look.lua
@@ -88,6 +90,7 @@ var (
 	holdScript     = script(holdLua, runsWhenFull)
 	unholdScript   = script(unholdLua, runsWhenFull)
 	limitScript    = script(limitLua, runsWhenFull)
+	layoutScript   = script(layoutLua, runsWhenFull)
 	backScript     = script(backLua, runsWhenFull)
 	lookScript     = script(lookLua, runsWhenFull)
 	gatesScript    = script(gatesLua, runsWhenFull)

@@ -1,0 +1,385 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// layoutVersion is how this version lays jobs out in Redis (docs/adr/0001). A
+// version that needs another one counts on, and Reshard converts this one. The first
+// layout kept neither sums nor an index, and said nothing of itself.
+const layoutVersion = 2
+
+// layout is what a namespace says of how its jobs lie, so that no two nodes see it
+// differently.
+type layout struct {
+	Version int `json:"layout"`
+	Shards  int `json:"shards"`
+	// To is the number of shards that the jobs are being moved to, by Reshard; 0: they
+	// are not. Before is what was there then.
+	To     int     `json:"to,omitempty"`
+	Before *Census `json:"before,omitempty"`
+}
+
+// layoutKey belongs to no shard: where it is must not depend on their number.
+func layoutKey(namespace string) string { return "duehook:{" + namespace + "}:layout" }
+
+// LayoutError says that a namespace does not lie in Redis as this node would have
+// it. The node serves nothing then: it would lose sight of jobs.
+type LayoutError struct {
+	Namespace string
+	Shards    int // of this node
+	stored    layout
+	guessed   []int // numbers of shards that would do; stored is not known
+}
+
+// Unwrap tells callers that nothing can be served.
+func (e *LayoutError) Unwrap() error { return store.ErrOtherLayout }
+
+func (e *LayoutError) Error() string {
+	of := "the namespace " + e.Namespace
+	switch {
+	case e.stored.Version == 0 && len(e.guessed) > 0:
+		return fmt.Sprintf("%s has jobs of %d shards, and --shards is %d: start all nodes with --shards %d, or stop them and run duehook reshard --shards %d",
+			of, e.guessed[0], e.Shards, e.guessed[0], e.Shards)
+	case e.stored.Version == 0:
+		return fmt.Sprintf("%s has jobs of another number of shards than --shards %d: start all nodes with the number that they had before", of, e.Shards)
+	case e.stored.Version > layoutVersion:
+		return fmt.Sprintf("%s has the layout %d, and this version of duehook knows up to %d: start the version that wrote it", of, e.stored.Version, layoutVersion)
+	case e.stored.Version < layoutVersion && e.stored.To == 0:
+		return fmt.Sprintf("%s has the layout %d, of an earlier version of duehook: stop all nodes and run duehook reshard --shards %d, which converts it", of, e.stored.Version, e.stored.Shards)
+	case e.stored.To != 0:
+		return fmt.Sprintf("%s is being moved from %d to %d shards: wait until duehook reshard --shards %d has ended, or run it again if it was broken off, and then start all nodes with --shards %d",
+			of, e.stored.Shards, e.stored.To, e.stored.To, e.stored.To)
+	}
+	return fmt.Sprintf("%s has %d shards, and --shards is %d: start all nodes with --shards %d, or stop them and run duehook reshard --shards %d",
+		of, e.stored.Shards, e.Shards, e.stored.Shards, e.Shards)
+}
+
+const (
+	// layoutAge is how long a look at the layout holds, and layoutPause one that failed.
+	layoutAge   = 5 * time.Second
+	layoutPause = time.Second
+	// layoutTimeout bounds a look, and surveyTimeout one at all keys.
+	layoutTimeout = callTimeout
+	surveyTimeout = time.Minute
+)
+
+// guard looks at a namespace's layout before anything is sent to Redis: at first, on
+// each new connection, and every layoutAge. What cannot be looked at stays as it was
+// known, so that one master of a Cluster does not hold up the others.
+type guard struct {
+	db        redis.UniversalClient
+	namespace string
+	shards    int
+	log       *slog.Logger
+
+	turn chan struct{}
+	last atomic.Pointer[looked]
+	met  atomic.Int64 // connections that were made
+}
+
+func newGuard(db redis.UniversalClient, o Options) *guard {
+	return &guard{
+		db: db, namespace: o.Namespace, shards: o.Shards, turn: make(chan struct{}, 1),
+		log: o.Logger,
+	}
+}
+
+// looked is what came of a look.
+type looked struct {
+	at  time.Time
+	err error
+	met int64 // connections that had been made then
+	// failed: nothing could be seen; unknown: and nothing was known before.
+	failed, unknown bool
+}
+
+// holds reports whether there is no need to look again: nothing was seen a moment ago,
+// or what was is not old, and of the servers that are connected to now.
+func (l *looked) holds(now time.Time, met int64) bool {
+	switch {
+	case l == nil || l.unknown:
+		return false
+	case l.failed:
+		return now.Sub(l.at) < layoutPause
+	}
+	return l.met == met && now.Sub(l.at) < layoutAge
+}
+
+type unguarded struct{}
+
+// check gives a *LayoutError if nothing may be sent, or why it is not known.
+func (g *guard) check(ctx context.Context) error {
+	if ctx.Value(unguarded{}) != nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := job.SystemClock().Now()
+	if v := g.last.Load(); v.holds(now, g.met.Load()) {
+		return v.err
+	}
+	select {
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	old := g.last.Load()
+	if old != nil && old.at.After(now) { // of another caller, while this one waited
+		return old.err
+	}
+	v := &looked{err: g.look(context.WithoutCancel(ctx))}
+	v.at, v.met = job.SystemClock().Now(), g.met.Load()
+	var wrong *LayoutError
+	switch known := old != nil && !old.unknown; {
+	case v.err == nil && known && old.err != nil:
+		g.log.Info("the layout of the namespace is that of this node again")
+	case v.err != nil && errors.As(v.err, &wrong) && (!known || old.err == nil):
+		g.log.Error("nothing is served: the namespace is laid out otherwise", "error", v.err)
+	case v.err != nil && !errors.As(v.err, &wrong):
+		v.failed, v.unknown = true, !known
+		if known {
+			v.err = old.err
+		}
+	}
+	g.last.Store(v)
+	return v.err
+}
+
+// look reads the layout, and writes it if there is none.
+func (g *guard) look(ctx context.Context) error {
+	ctx = context.WithValue(ctx, unguarded{}, true)
+	limited, cancel := context.WithTimeout(ctx, layoutTimeout)
+	defer cancel()
+	l, err := readLayout(limited, g.db, g.namespace)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+		defer cancel()
+		if err := g.fits(ctx); err != nil {
+			return err
+		}
+		if l, err = writeLayout(ctx, g.db, g.namespace, nil, &layout{Version: layoutVersion, Shards: g.shards}); err != nil {
+			return err
+		}
+	}
+	if l.Version != layoutVersion || l.Shards != g.shards || l.To != 0 {
+		return &LayoutError{Namespace: g.namespace, Shards: g.shards, stored: *l}
+	}
+	return nil
+}
+
+// fits looks whether jobs of a version that wrote no layout lie in this node's shards.
+func (g *guard) fits(ctx context.Context) error {
+	found, err := survey(ctx, g.db, g.namespace)
+	if err != nil {
+		return err
+	}
+	guessed := found.guess(g.namespace, g.shards)
+	switch {
+	case !slices.Contains(guessed, g.shards):
+		return &LayoutError{Namespace: g.namespace, Shards: g.shards, guessed: guessed}
+	case found.version != layoutVersion:
+		return &LayoutError{Namespace: g.namespace, Shards: g.shards, stored: layout{Version: found.version, Shards: g.shards}}
+	}
+	return nil
+}
+
+// readLayout gives the layout of a namespace, nil if there is none.
+func readLayout(ctx context.Context, db redis.UniversalClient, namespace string) (*layout, error) {
+	text, err := db.Get(ctx, layoutKey(namespace)).Result()
+	if isNil(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the layout: %w", err)
+	}
+	return parseLayout(text)
+}
+
+func parseLayout(text string) (*layout, error) {
+	var l layout
+	if err := json.Unmarshal([]byte(text), &l); err != nil || l.Version < 1 || l.Shards < 1 {
+		return nil, fmt.Errorf("redisstore: %.80q is no layout", text)
+	}
+	return &l, nil
+}
+
+// writeLayout puts a layout in the place of old (nil: of none), and gives the one
+// that stands there then. A full Redis takes it.
+func writeLayout(ctx context.Context, db redis.UniversalClient, namespace string, old, l *layout) (*layout, error) {
+	texts := []any{"", ""}
+	for i, of := range []*layout{old, l} {
+		if of != nil {
+			text, err := json.Marshal(of)
+			if err != nil {
+				return nil, fmt.Errorf("redisstore: encode the layout: %w", err)
+			}
+			texts[i] = text
+		}
+	}
+	text, err := layoutScript.Run(ctx, db, []string{layoutKey(namespace)}, texts...).Text()
+	if err != nil {
+		return nil, fmt.Errorf("write the layout: %w", err)
+	}
+	return parseLayout(text)
+}
+
+// guarded lets commands through as guard says.
+type guarded struct{ *guard }
+
+func (guarded) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g guarded) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := g.check(ctx); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (g guarded) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := g.check(ctx); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// sighting is what keys tell of a namespace that says nothing of its layout.
+type sighting struct {
+	version int
+	jobs    map[string][]job.Key // some, by the tags of the shards that have any
+}
+
+// sampled is how many jobs of a page are looked at, roughly.
+const sampled = 10
+
+// survey looks for the shards of a namespace. It goes through all keys of Redis, which
+// happens once in the life of a namespace that has jobs.
+func survey(ctx context.Context, db redis.UniversalClient, namespace string) (sighting, error) {
+	found, indexed, counted := map[string][]job.Key{}, map[string]bool{}, map[string]bool{}
+	start := "duehook:{" + namespace + ":"
+	err := eachKey(ctx, db, start+"*}:[cdit]*", func(keys []string) error {
+		for _, key := range keys {
+			tag, name, _ := strings.Cut(strings.TrimPrefix(key, "duehook:{"), "}:")
+			if name == "counts" || name == "topics" || strings.HasPrefix(name, "docs:") {
+				found[tag] = nil
+			}
+			indexed[tag] = indexed[tag] || name == "index"
+			counted[tag] = counted[tag] || name == "counts"
+		}
+		return nil
+	})
+	for tag := range found {
+		keys := newShardKeys(tag)
+		for _, page := range keys.jobs {
+			fields, _, scanErr := db.HScan(ctx, page, 0, "", sampled).Result()
+			err = errors.Join(err, scanErr)
+			for i := 0; i < len(fields); i += 2 {
+				if key, ok := registeredAs(fields[i]); ok {
+					found[tag] = append(found[tag], key)
+				}
+			}
+		}
+	}
+	s := sighting{version: layoutVersion, jobs: found}
+	for tag := range counted {
+		if counted[tag] && !indexed[tag] {
+			s.version = layoutVersion - 1
+		}
+	}
+	return s, err
+}
+
+// registeredAs is the job whose registration a field holds; false: it holds something else.
+func registeredAs(field string) (job.Key, bool) {
+	topic, id, ok := strings.Cut(field, "/")
+	return job.Key{Topic: topic, ID: id}, ok && !strings.HasSuffix(id, progressSign)
+}
+
+// fits reports whether all that was found lies where so many shards have it.
+func (s sighting) fits(namespace string, shards int) bool {
+	tags := make(map[string]int, shards)
+	for n := range shards {
+		tags[shardTag(namespace, n, shards)] = n
+	}
+	for tag, keys := range s.jobs {
+		n, known := tags[tag]
+		if !known {
+			return false
+		}
+		for _, key := range keys {
+			if shardIndex(key, shards) != n {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// maxGuess bounds the numbers of shards that are tried.
+const maxGuess = 64
+
+// guess gives numbers of shards that fit, the likely one first if it does.
+func (s sighting) guess(namespace string, likely int) (fitting []int) {
+	if s.fits(namespace, likely) {
+		return []int{likely}
+	}
+	for shards := 1; shards <= maxGuess; shards++ {
+		if s.fits(namespace, shards) {
+			fitting = append(fitting, shards)
+		}
+	}
+	return fitting
+}
+
+// eachKey hands out the keys that match a pattern, of all masters.
+func eachKey(ctx context.Context, db redis.UniversalClient, pattern string, do func(keys []string) error) error {
+	scan := func(ctx context.Context, node redis.Cmdable) error {
+		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+			keys, next, err := node.Scan(ctx, cursor, pattern, 1000).Result()
+			if err != nil {
+				return err
+			}
+			if err := do(keys); err != nil {
+				return err
+			}
+			cursor = next
+		}
+		return nil
+	}
+	cluster, ok := db.(*redis.ClusterClient)
+	if !ok {
+		return scan(ctx, db)
+	}
+	one := make(chan struct{}, 1) // the library asks them all at once
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		one <- struct{}{}
+		defer func() { <-one }()
+		return scan(ctx, node)
+	})
+}

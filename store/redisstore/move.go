@@ -1,0 +1,222 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// walkCount is how many fields of a page are read at once, roughly: some are bodies.
+const walkCount = 10
+
+// reportEvery is how often it is told how far a run is.
+const reportEvery = 5 * time.Second
+
+// tally counts for a report, from several goroutines.
+type tally struct {
+	mu         sync.Mutex
+	told       time.Time
+	unreadable map[job.Key]bool
+}
+
+// count changes the report, and tells of it now and then.
+func (m *mover) count(change func(r *Resharding)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(&m.report)
+	if now := job.SystemClock().Now(); m.o.Report != nil && now.Sub(m.told) >= reportEvery {
+		m.told = now
+		m.o.Report(m.report)
+	}
+}
+
+// cannotRead counts a job that stays where it is, once.
+func (m *mover) cannotRead(key job.Key) {
+	m.count(func(r *Resharding) {
+		if m.unreadable == nil {
+			m.unreadable = map[job.Key]bool{}
+		}
+		m.unreadable[key] = true
+		r.Unreadable = int64(len(m.unreadable))
+	})
+}
+
+// moveJobs moves all jobs that belong to another shard, the pages of a shard side by side.
+func (m *mover) moveJobs(ctx context.Context) error {
+	for _, sh := range m.from.shards {
+		if err := m.walk(ctx, m.from, sh, func(ctx context.Context, key job.Key) error { return m.move(ctx, sh, key) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walk calls do with each job of a shard once at least.
+func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx context.Context, key job.Key) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, page := range sh.jobs {
+		group.Go(func() error {
+			for cursor, first := uint64(0), true; first || cursor != 0; first = false {
+				fields, next, err := s.db.HScan(ctx, page, cursor, "", walkCount).Result()
+				if err != nil {
+					return s.wrap(err)
+				}
+				for i := 0; i < len(fields); i += 2 {
+					if key, ok := registeredAs(fields[i]); ok {
+						if err := do(ctx, key); err != nil {
+							return err
+						}
+					}
+				}
+				cursor = next
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// move moves one job, unless it is where it belongs.
+func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
+	target := m.to.shards[m.to.shardOf(key)]
+	m.count(func(r *Resharding) { r.Walked++ })
+	if target.prefix == sh.prefix {
+		return nil
+	}
+	old, err := m.from.load(ctx, sh, key)
+	if errors.Is(err, store.ErrUnreadable) {
+		m.cannotRead(key)
+		return nil
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // the walk has met it twice
+	}
+	if err != nil {
+		return err
+	}
+	fresh := *old
+	if !fresh.State.Final() {
+		fresh.State = fresh.Pending()
+	}
+	stands, err := m.to.put(ctx, putting{run: m.to.commit, script: takeScript}, target, nil, &fresh)
+	if err != nil {
+		return err
+	}
+	if stands == outrun {
+		if err := m.movedBefore(ctx, target, old); err != nil {
+			return err
+		}
+	}
+	if err := m.remove(ctx, sh, old); err != nil {
+		return err
+	}
+	m.count(func(r *Resharding) { r.Moved++ })
+	return nil
+}
+
+// movedBefore makes sure that what stands in the new shard is the same job: an earlier
+// run was broken off between its two steps.
+func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
+	there, err := m.to.load(ctx, sh, old.Key)
+	if err != nil {
+		return fmt.Errorf("%s in its new shard: %w", old.Key, err)
+	}
+	if there.UID != old.UID || there.Version != old.Version {
+		return fmt.Errorf("%s is in its new shard already, as another job (%s v%d, and %s v%d in the old one)",
+			old.Key, there.UID, there.Version, old.UID, old.Version)
+	}
+	return nil
+}
+
+// remove takes a job out of its old shard with its entries in all indexes: as a store
+// does it that keeps none that has ended.
+func (m *mover) remove(ctx context.Context, sh *shard, old *record) error {
+	gone := *old
+	gone.State = job.Delivered
+	gone.Version++
+	gone.mark = newMark()
+	stands, err := m.from.put(ctx, putting{run: m.from.commit, script: updateScript}, sh, old, &gone)
+	if err != nil || stands != outrun {
+		return err
+	}
+	_, err = m.from.load(ctx, sh, old.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil // the reply was lost, not the work
+	case err == nil:
+		err = store.ErrConflict
+	}
+	return fmt.Errorf("%s in its old shard: %w", old.Key, err)
+}
+
+// checkJobs looks at each job in its new shard, and counts.
+func (m *mover) checkJobs(ctx context.Context) error {
+	var after Census
+	for n, sh := range m.to.shards {
+		err := m.walk(ctx, m.to, sh, func(ctx context.Context, key job.Key) error { return m.check(ctx, n, sh, key) })
+		if err == nil {
+			err = m.census(ctx, m.to, sh, &after)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, sh := range m.from.shards {
+		if m.same(sh) {
+			continue
+		}
+		err := m.walk(ctx, m.from, sh, func(ctx context.Context, key job.Key) error {
+			if _, err := m.from.load(ctx, sh, key); !errors.Is(err, store.ErrUnreadable) {
+				return fmt.Errorf("%s was left in its old shard", key)
+			}
+			m.cannotRead(key)
+			return nil
+		})
+		if err == nil {
+			err = m.census(ctx, m.from, sh, &after)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	m.count(func(r *Resharding) { r.After = after })
+	return nil
+}
+
+// census adds the counts of a shard.
+func (m *mover) census(ctx context.Context, s *Store, sh *shard, c *Census) error {
+	sums := []map[job.State]int64{{}}
+	err := s.addCounts(ctx, sh, []string{ofAll}, sums)
+	for state, n := range sums[0] {
+		c.add(state, n)
+	}
+	return err
+}
+
+// check looks whether one job is where it belongs, and will become due.
+func (m *mover) check(ctx context.Context, n int, sh *shard, key job.Key) error {
+	r, err := m.to.load(ctx, sh, key)
+	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		m.cannotRead(key)
+		return nil
+	case err != nil:
+		return err
+	case m.to.shardOf(key) != n:
+		return fmt.Errorf("%s is in shard %d and belongs to shard %d", key, n, m.to.shardOf(key))
+	}
+	if !r.State.Final() {
+		if err := m.to.db.ZScore(ctx, sh.bucket(r.Lane().String()), key.ID).Err(); err != nil {
+			return fmt.Errorf("%s in its bucket: %w", key, err)
+		}
+	}
+	m.count(func(r *Resharding) { r.Checked++ })
+	return nil
+}

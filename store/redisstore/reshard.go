@@ -1,0 +1,386 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Census counts jobs by what becomes of them: those that have not ended yet may
+// change their state while they are moved.
+type Census struct {
+	Unfinished int64 `json:"unfinished"`
+	Dead       int64 `json:"dead"`
+	Delivered  int64 `json:"delivered"`
+	Cancelled  int64 `json:"cancelled"`
+	Expired    int64 `json:"expired"`
+}
+
+func (c *Census) add(s job.State, n int64) {
+	switch s {
+	case job.Dead:
+		c.Dead += n
+	case job.Delivered:
+		c.Delivered += n
+	case job.Cancelled:
+		c.Cancelled += n
+	case job.Expired:
+		c.Expired += n
+	default:
+		c.Unfinished += n
+	}
+}
+
+// Jobs are all of them.
+func (c *Census) Jobs() int64 { return c.Unfinished + c.Dead + c.Delivered + c.Cancelled + c.Expired }
+
+// Resharding is how far Reshard has come.
+type Resharding struct {
+	From, To int
+	Resumed  bool
+	Before   Census // when it began first
+	Walked   int64  // jobs that were looked at, whether they had to move or not
+	Moved    int64  // jobs that this run moved
+	Checked  int64  // and found afterwards
+	After    Census // once all are checked
+	// Unreadable are jobs whose records cannot be read. They stay where they are.
+	Unreadable int64
+	Done       bool
+}
+
+// ReshardOptions are those of Reshard.
+type ReshardOptions struct {
+	Options // Shards is the new number
+	// Quiet is for how long no node may be at work before jobs are moved, Patience how
+	// long that is waited for. Zero: more than a look at the layout holds, and 30 s.
+	Quiet, Patience time.Duration
+	// Report is called every few seconds; nil: it is not.
+	Report func(Resharding)
+
+	hook redis.Hook // of tests
+}
+
+// ErrInUse says that a node is at work on what is to be moved.
+var ErrInUse = errors.New("a node is at work: stop all nodes of the namespace first, and wait 15 seconds after one was killed")
+
+// Reshard moves a namespace's jobs to another number of shards, while no node is at
+// work: those that are, serve nothing from then on. It may be broken off at any time
+// and run again, and goes on then. Each job is written to its new shard before it is
+// taken out of the old one. In the end each is looked for in its shard, and all are
+// counted.
+func Reshard(ctx context.Context, o ReshardOptions) (Resharding, error) {
+	if o.Quiet == 0 {
+		o.Quiet = layoutAge + callTimeout
+	}
+	if o.Patience == 0 {
+		o.Patience = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Retention = time.Hour // none is forgotten
+	to, err := prepare(o.Options, false)
+	if err != nil {
+		return Resharding{}, err
+	}
+	defer to.Close() //nolint:errcheck // all is written
+	m := &mover{o: o, to: to}
+	m.hook(to)
+	m.report.To = o.Shards
+	return m.run(ctx)
+}
+
+// mover is one run of Reshard.
+type mover struct {
+	o        ReshardOptions
+	from, to *Store
+	stored   *layout // as it stands in Redis
+	report   Resharding
+	tally
+}
+
+func (m *mover) run(ctx context.Context) (Resharding, error) {
+	if err := m.plan(ctx); err != nil || m.report.Done {
+		return m.report, err
+	}
+	old := m.o.Options
+	old.Shards, old.Retention = m.report.From, 0 // so that what is delivered is forgotten
+	var err error
+	if m.from, err = prepare(old, false); err != nil {
+		return m.report, err
+	}
+	defer m.from.Close() //nolint:errcheck // all is written
+	m.hook(m.from)
+	if err := m.begin(ctx); err != nil {
+		return m.report, err
+	}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"copy documents", m.copyDocuments},
+		{"set the limits of topics", m.copyLimits},
+		{"copy holds", m.copyHolds},
+		{"move jobs", m.moveJobs},
+		{"check jobs", m.checkJobs},
+		{"clear old shards", m.clear},
+	} {
+		if err := step.do(ctx); err != nil {
+			return m.report, fmt.Errorf("%s: %w; run it again to go on", step.what, err)
+		}
+	}
+	if err := m.put(ctx, layout{Version: layoutVersion, Shards: m.report.To}); err != nil {
+		return m.report, err
+	}
+	m.report.Done = true
+	if m.report.After != m.report.Before {
+		return m.report, fmt.Errorf("all jobs are in their shards, but there were %+v before, and there are %+v now", m.report.Before, m.report.After)
+	}
+	return m.report, nil
+}
+
+func (m *mover) hook(s *Store) {
+	if m.o.hook != nil {
+		s.db.AddHook(m.o.hook)
+	}
+}
+
+// plan finds out what is to be moved from where.
+func (m *mover) plan(ctx context.Context) error {
+	stored, err := readLayout(ctx, m.to.db, m.o.Namespace)
+	if err != nil {
+		return m.to.wrap(err)
+	}
+	if stored == nil {
+		if stored, err = m.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	switch {
+	case stored.Version > layoutVersion:
+		return &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards, stored: *stored}
+	case stored.To != 0 && stored.To != m.o.Shards:
+		return &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards, stored: *stored}
+	}
+	m.stored = stored
+	m.report.From, m.report.Resumed = stored.Shards, stored.To != 0
+	m.report.Done = stored.To == 0 && stored.Shards == m.o.Shards && stored.Version == layoutVersion
+	return nil
+}
+
+// adopt has a namespace say how it lies that has not done so yet.
+func (m *mover) adopt(ctx context.Context) (*layout, error) {
+	found, err := survey(ctx, m.to.db, m.o.Namespace)
+	if err != nil {
+		return nil, m.to.wrap(err)
+	}
+	guessed := found.guess(m.o.Namespace, m.o.Shards)
+	switch {
+	case len(found.jobs) == 0:
+		return nil, fmt.Errorf("there is nothing of the namespace %s", m.o.Namespace)
+	case len(guessed) == 0:
+		return nil, &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards}
+	}
+	l, err := writeLayout(ctx, m.to.db, m.o.Namespace, nil, &layout{Version: found.version, Shards: guessed[0]})
+	return l, m.to.wrap(err)
+}
+
+// begin shuts all nodes out, and counts.
+func (m *mover) begin(ctx context.Context) error {
+	was := *m.stored
+	if !m.report.Resumed {
+		if err := m.awaitQuiet(ctx, 0); err != nil { // nothing is touched before
+			return err
+		}
+		if err := m.put(ctx, layout{Version: was.Version, Shards: was.Shards, To: m.report.To}); err != nil {
+			return err
+		}
+	}
+	if err := m.awaitQuiet(ctx, m.o.Quiet); err != nil {
+		if !m.report.Resumed {
+			err = errors.Join(err, m.put(context.WithoutCancel(ctx), was))
+		}
+		return err
+	}
+	if m.stored.Version < layoutVersion {
+		if err := m.convert(ctx); err != nil {
+			return fmt.Errorf("convert the layout: %w; run it again to go on", err)
+		}
+		if err := m.put(ctx, layout{Version: layoutVersion, Shards: was.Shards, To: m.report.To}); err != nil {
+			return err
+		}
+	}
+	if m.stored.Before == nil {
+		var before Census
+		for _, sh := range m.from.shards {
+			if err := m.census(ctx, m.from, sh, &before); err != nil {
+				return err
+			}
+		}
+		with := *m.stored
+		with.Before = &before
+		if err := m.put(ctx, with); err != nil {
+			return err
+		}
+	}
+	m.report.Before = *m.stored.Before
+	return nil
+}
+
+// put writes the layout, if it is as it was.
+func (m *mover) put(ctx context.Context, l layout) error {
+	stands, err := writeLayout(ctx, m.to.db, m.o.Namespace, m.stored, &l)
+	if err != nil {
+		return m.to.wrap(err)
+	}
+	if stands.Version != l.Version || stands.Shards != l.Shards || stands.To != l.To || (stands.Before == nil) != (l.Before == nil) {
+		return errors.New("the layout was changed by another meanwhile; is another duehook reshard at work?")
+	}
+	m.stored = stands
+	return nil
+}
+
+// lookAgain is how often it is looked whether nodes are at work.
+const lookAgainEvery = 250 * time.Millisecond
+
+// awaitQuiet waits until no carrier has held a lock for so long: where there are
+// nodes, one does.
+func (m *mover) awaitQuiet(ctx context.Context, quiet time.Duration) error {
+	clock := job.SystemClock()
+	began := clock.Now()
+	since := began
+	for {
+		for _, s := range []*Store{m.from, m.to} {
+			for _, sh := range s.shards {
+				n, err := s.db.Exists(ctx, sh.lock).Result()
+				if err != nil {
+					return s.wrap(err)
+				}
+				if n > 0 {
+					since = clock.Now()
+				}
+			}
+		}
+		now := clock.Now()
+		switch {
+		case since != began && quiet == 0, now.Sub(began) > m.o.Patience:
+			if since != began {
+				return ErrInUse
+			}
+			return nil
+		case now.Sub(since) >= quiet:
+			return nil
+		}
+		if err := job.Sleep(ctx, clock, lookAgainEvery); err != nil {
+			return err
+		}
+	}
+}
+
+// same reports whether a shard is of both, the old and the new.
+func (m *mover) same(sh *shard) bool {
+	return slices.ContainsFunc(m.to.shards, func(o *shard) bool { return o.prefix == sh.prefix })
+}
+
+// copyDocuments copies what all nodes share: it lies in the first shard.
+func (m *mover) copyDocuments(ctx context.Context) error {
+	from, to := m.from.shards[0], m.to.shards[0]
+	if from.prefix == to.prefix {
+		return nil
+	}
+	return eachKey(ctx, m.from.db, from.prefix+"docs:*", func(keys []string) error {
+		for _, key := range keys {
+			docs, err := m.from.db.HGetAll(ctx, key).Result()
+			if err != nil {
+				return err
+			}
+			for name, text := range docs {
+				if err := m.to.db.HSetNX(ctx, to.prefix+key[len(from.prefix):], name, text).Err(); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// copyLimits gives each new shard its part of the limits of topics. Turns begin anew.
+func (m *mover) copyLimits(ctx context.Context) error {
+	limits, err := m.from.Limits(ctx)
+	if err != nil {
+		return err
+	}
+	for _, sh := range m.to.shards {
+		if err := m.to.db.Del(ctx, sh.tokens).Err(); err != nil {
+			return err
+		}
+	}
+	for _, topic := range slices.Sorted(maps.Keys(limits)) {
+		if limits[topic] == (store.Limits{}) {
+			continue // an earlier run has set them, and begun to clear the old ones
+		}
+		if err := m.to.SetLimits(ctx, topic, limits[topic]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyHolds has endpoints held in all shards.
+func (m *mover) copyHolds(ctx context.Context) error {
+	for _, sh := range m.from.shards {
+		gates, err := m.from.db.HGetAll(ctx, sh.held).Result()
+		if err != nil {
+			return err
+		}
+		for _, other := range m.to.shards {
+			for endpoint, gate := range gates {
+				if err := m.to.db.HSetNX(ctx, other.held, endpoint, gate).Err(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// clear deletes what is left of shards that are no more, unless jobs are that cannot be read.
+func (m *mover) clear(ctx context.Context) error {
+	for _, sh := range m.from.shards {
+		if m.same(sh) {
+			continue
+		}
+		left := int64(0)
+		for _, page := range sh.jobs {
+			n, err := m.from.db.HLen(ctx, page).Result()
+			if err != nil {
+				return err
+			}
+			left += n
+		}
+		if left > 0 {
+			continue
+		}
+		err := eachKey(ctx, m.from.db, sh.prefix+"*", func(keys []string) error {
+			for _, key := range keys {
+				if err := m.from.db.Unlink(ctx, key).Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
