@@ -18,8 +18,8 @@ import (
 type Alerts interface {
 	Rules(ctx context.Context) ([]alerts.Rule, error)
 	Rule(ctx context.Context, name string) (alerts.Rule, error)
-	Put(ctx context.Context, name string, d alerts.Draft) (rule alerts.Rule, created bool, err error)
-	Delete(ctx context.Context, name string) error
+	Put(ctx context.Context, name string, d alerts.Draft, allow ...alerts.Allow) (rule alerts.Rule, created bool, err error)
+	Delete(ctx context.Context, name string, allow ...alerts.Allow) error
 	Alerts(ctx context.Context) ([]alerts.Standing, error)
 }
 
@@ -103,6 +103,7 @@ func (s *Server) getRule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	setETag(c, contentTag(r.Name, &r))
 	return writeJSON(c, http.StatusOK, viewRule(&r))
 }
 
@@ -124,7 +125,11 @@ func (s *Server) putRule(c echo.Context) error {
 	if err := s.checkTerms("/url", &draft.Terms); err != nil {
 		return err
 	}
-	r, created, err := all.Put(c.Request().Context(), name, *draft)
+	allow, err := allowRule(c)
+	if err != nil {
+		return err
+	}
+	r, created, err := all.Put(c.Request().Context(), name, *draft, allow...)
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,22 @@ func (s *Server) putRule(c echo.Context) error {
 	if created {
 		status = http.StatusCreated
 	}
+	setETag(c, contentTag(r.Name, &r))
 	return writeJSON(c, status, viewRule(&r))
+}
+
+// allowRule allows a change of a rule that has the version asked for, if any is.
+func allowRule(c echo.Context) ([]alerts.Allow, error) {
+	wanted, err := ifMatch(c.Request())
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []alerts.Allow{func(r *alerts.Rule) error {
+		if r == nil {
+			return wanted.check("")
+		}
+		return wanted.check(contentTag(r.Name, r))
+	}}, nil
 }
 
 // checkTerms refuses a URL, which stands at pointer, that the server must not call.
@@ -149,7 +169,11 @@ func (s *Server) deleteRule(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := all.Delete(c.Request().Context(), name); err != nil {
+	allow, err := allowRule(c)
+	if err != nil {
+		return err
+	}
+	if err := all.Delete(c.Request().Context(), name, allow...); err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, deletedView{Result: "deleted"})

@@ -19,7 +19,7 @@ type alertsWith struct {
 	err error
 }
 
-func (a alertsWith) Put(context.Context, string, alerts.Draft) (alerts.Rule, bool, error) {
+func (a alertsWith) Put(context.Context, string, alerts.Draft, ...alerts.Allow) (alerts.Rule, bool, error) {
 	return alerts.Rule{}, false, a.err
 }
 

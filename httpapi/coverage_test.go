@@ -281,6 +281,12 @@ func coverAlerts(a *keyedAPI) {
 	a.want(200, "GET", rule, "")
 	a.want(200, "GET", "/v1/alerts/rules", "")
 	a.want(200, "GET", "/v1/alerts", "")
+	a.wantProblem(codeVersionChanged, "PUT", rule, `{"metric":"backlog","above":30}`, "If-Match", `"none"`)
+	a.wantProblem(codeVersionChanged, "DELETE", rule, "", "If-Match", `"none"`)
+	for _, call := range []string{"PUT", "DELETE", "POST/pause", "POST/drain", "POST/resume"} {
+		method, path, more := strings.Cut(call, "/")
+		a.wantProblem(codeVersionChanged, method, "/v1/topics/t"+map[bool]string{true: "/"}[more]+path, map[bool]string{true: "{}"}[method == "PUT"], "If-Match", `"none"`)
+	}
 	a.want(200, "DELETE", rule, "")
 	a.wantProblem(codeAlertRuleNotFound, "GET", rule, "")
 	a.wantProblem(codeAlertRuleNotFound, "DELETE", rule, "")

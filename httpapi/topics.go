@@ -23,9 +23,9 @@ type Topics interface {
 	// Known are the topics that are not as all others are, by name, as far as this
 	// node knows. The map is not to be changed.
 	Known() map[string]topics.Topic
-	Put(ctx context.Context, topic string, s topics.Settings) (topics.Topic, error)
-	Delete(ctx context.Context, topic string) error
-	SetStatus(ctx context.Context, topic string, s topics.Status) (topics.Topic, error)
+	Put(ctx context.Context, topic string, s topics.Settings, allow ...topics.Allow) (topics.Topic, error)
+	Delete(ctx context.Context, topic string, allow ...topics.Allow) error
+	SetStatus(ctx context.Context, topic string, s topics.Status, allow ...topics.Allow) (topics.Topic, error)
 	Defaults(topic string) *job.Defaults
 }
 
@@ -162,7 +162,29 @@ func (s *Server) answerTopic(c echo.Context, t topics.Topic) error {
 	case err != nil:
 		return err
 	}
+	setETag(c, contentTag(t.Name, &t))
 	return writeJSON(c, http.StatusOK, viewTopic(stats, t))
+}
+
+// allowTopic allows a change of a topic that has the version asked for, if any is.
+// Any version is that of a topic which could be looked up.
+func (s *Server) allowTopic(c echo.Context) ([]topics.Allow, error) {
+	wanted, err := ifMatch(c.Request())
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []topics.Allow{func(t *topics.Topic) error {
+		tag := contentTag(t.Name, t)
+		if wanted.any && t.Status == topics.Active && t.Settings.Empty() {
+			switch _, err := s.opts.Store.Topic(c.Request().Context(), t.Name); {
+			case errors.Is(err, store.ErrNotFound):
+				tag = ""
+			case err != nil:
+				return err
+			}
+		}
+		return wanted.check(tag)
+	}}, nil
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
@@ -192,7 +214,11 @@ func (s *Server) putTopic(c echo.Context) error {
 			return err
 		}
 	}
-	t, err := s.opts.Topics.Put(c.Request().Context(), topic, draft.Settings)
+	allow, err := s.allowTopic(c)
+	if err != nil {
+		return err
+	}
+	t, err := s.opts.Topics.Put(c.Request().Context(), topic, draft.Settings, allow...)
 	if err != nil {
 		return err
 	}
@@ -214,7 +240,11 @@ func (s *Server) deleteTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Topics.Delete(c.Request().Context(), topic); err != nil {
+	allow, err := s.allowTopic(c)
+	if err != nil {
+		return err
+	}
+	if err := s.opts.Topics.Delete(c.Request().Context(), topic, allow...); err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, revokedView{Result: "deleted"})
@@ -230,7 +260,11 @@ func (s *Server) setTopicStatus(c echo.Context, status topics.Status) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.opts.Topics.SetStatus(c.Request().Context(), topic, status)
+	allow, err := s.allowTopic(c)
+	if err != nil {
+		return err
+	}
+	t, err := s.opts.Topics.SetStatus(c.Request().Context(), topic, status, allow...)
 	if err != nil {
 		return err
 	}

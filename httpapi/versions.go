@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,6 +22,17 @@ const (
 // jobTag is the version of a job, as a strong entity tag. A job that is registered
 // anew counts from the beginning, so the uid is a part of it.
 func jobTag(j *job.Job) string { return `"` + j.UID + "-" + strconv.FormatUint(j.Version, 10) + `"` }
+
+// contentTag is the version of a topic or rule, which is the same as long as the
+// content is.
+func contentTag(name string, content any) string {
+	text, err := json.Marshal(content)
+	if err != nil { // which its store would refuse, too
+		text = nil
+	}
+	sum := sha256.Sum256(append([]byte(name+"\n"), text...))
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
 
 func setETag(c echo.Context, tag string) { c.Response().Header().Set(headerETag, tag) }
 

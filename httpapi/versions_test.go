@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,4 +93,46 @@ func TestIfMatchOfJobs(t *testing.T) {
 	a.wantProblem(codeJobNotFound, "DELETE", "/v1/jobs/t/nobody", "", "If-Match", "*")
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"1h","topic":"t","id":"two"}`)
 	a.want(200, "DELETE", "/v1/jobs/t/two", "", "If-Match", `"x"`, "If-Match", a.tag("GET", "/v1/jobs/t/two", ""))
+}
+
+// The version of a topic or of a rule is that of its content, and If-Match guards it.
+func TestVersionsOfContents(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"1h","topic":"t"}`)
+	for _, c := range []struct{ path, one, two string }{
+		{"/v1/topics/t", `{"rate":7,"headers":{"x-a":"1"},"retry":{"steps":["1s"]},"alerts":{"backlog":5}}`, `{"rate":8}`},
+		{"/v1/alerts/rules/r", `{"metric":"backlog","above":10}`, `{"metric":"backlog","above":11}`},
+	} {
+		first := a.tag("PUT", c.path, c.one)
+		if got := a.tag("GET", c.path, ""); got != first {
+			t.Errorf("%s: %s when it was put, then %s", c.path, first, got)
+		}
+		a.clock.advance(time.Second)
+		second := a.tag("PUT", c.path, c.two)
+		if first == second {
+			t.Errorf("%s: both contents have the version %s", c.path, first)
+		}
+		before := a.want(200, "GET", c.path, "")
+		for _, old := range []string{first, "W/" + second, `"x"`} {
+			a.wantProblem(codeVersionChanged, "PUT", c.path, c.one, "If-Match", old)
+			a.wantProblem(codeVersionChanged, "DELETE", c.path, "", "If-Match", old)
+		}
+		a.wantProblem(codeInvalidRequest, "PUT", c.path, c.one, "If-Match", "x")
+		if diff := cmp.Diff(before, a.want(200, "GET", c.path, "")); diff != "" {
+			t.Errorf("%s: changed in spite of If-Match:\n%s", c.path, diff)
+		}
+		a.want(200, "PUT", c.path, c.one, "If-Match", first+", "+second)
+		a.want(200, "PUT", c.path, c.two, "If-Match", "*")
+		a.want(200, "DELETE", c.path, "", "If-Match", a.tag("GET", c.path, ""))
+	}
+	for _, nothing := range []string{"*", `"x"`} {
+		a.wantProblem(codeVersionChanged, "PUT", "/v1/alerts/rules/r", `{"metric":"backlog","above":10}`, "If-Match", nothing)
+		a.wantProblem(codeVersionChanged, "PUT", "/v1/topics/nothing", `{"rate":1}`, "If-Match", nothing)
+	}
+	a.wantProblem(codeAlertRuleNotFound, "DELETE", "/v1/alerts/rules/r", "", "If-Match", "*")
+	// A topic that holds jobs is there, although nothing of it is set.
+	a.want(200, "POST", "/v1/topics/t/pause", "", "If-Match", a.tag("GET", "/v1/topics/t", ""))
+	a.wantProblem(codeVersionChanged, "POST", "/v1/topics/t/resume", "", "If-Match", `"x"`)
+	a.want(200, "POST", "/v1/topics/t/resume", "", "If-Match", "*")
+	a.want(200, "PUT", "/v1/topics/t", `{"rate":1}`, "If-Match", "*")
 }

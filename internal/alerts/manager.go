@@ -197,7 +197,8 @@ func ofRule(what string, err error) error {
 
 // Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
 // the store's, such as store.ErrNewer: what cannot be read is not written over.
-func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, created bool, _ error) {
+// Allow may refuse the rule as it is before, or nil, with the error that is returned then.
+func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
 	r, err := d.rule(name)
 	if err != nil {
 		return Rule{}, false, err
@@ -208,8 +209,11 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 	}
 	err = store.ChangeDocument(func() error {
 		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
-		doc, err := m.place(ctx, &r)
+		doc, old, err := m.place(ctx, &r)
 		if err != nil {
+			return err
+		}
+		if err := allowed(allow, old); err != nil {
 			return err
 		}
 		created = doc.Version == 0
@@ -228,11 +232,23 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft) (_ Rule, create
 	return r, created, nil
 }
 
+// Allow decides on a change by the rule as it is before; nil: there is none.
+type Allow func(r *Rule) error
+
+func allowed(allow []Allow, r *Rule) error {
+	for _, may := range allow {
+		if err := may(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // place finds what a rule replaces, or whether there is room for it.
-func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, error) {
+func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, *Rule, error) {
 	docs, err := m.store.ListDocuments(ctx, ruleKind)
 	if err != nil {
-		return store.Document{}, fmt.Errorf("list alert rules: %w", err)
+		return store.Document{}, nil, fmt.Errorf("list alert rules: %w", err)
 	}
 	for _, d := range docs {
 		if d.Name != r.Name {
@@ -240,21 +256,30 @@ func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, error) {
 		}
 		old, err := decodeRule(d)
 		r.CreatedAt = old.CreatedAt
-		return d, err
+		return d, &old, err
 	}
 	if len(docs) >= MaxRules {
-		return store.Document{}, ErrTooMany
+		return store.Document{}, nil, ErrTooMany
 	}
-	return store.Document{Kind: ruleKind, Name: r.Name}, nil
+	return store.Document{Kind: ruleKind, Name: r.Name}, nil, nil
 }
 
 // Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,
-// or the store's.
-func (m *Manager) Delete(ctx context.Context, name string) error {
+// or the store's; allow is as with Put.
+func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
 	return store.ChangeDocument(func() error {
 		doc, err := m.store.Document(ctx, ruleKind, name)
 		if err != nil {
 			return ofRule("read", err)
+		}
+		if len(allow) > 0 {
+			r, err := decodeRule(doc)
+			if err != nil {
+				return err
+			}
+			if err := allowed(allow, &r); err != nil {
+				return err
+			}
 		}
 		if err := m.store.DeleteDocument(ctx, ruleKind, name, doc.Version); err != nil {
 			return ofRule("delete", err)

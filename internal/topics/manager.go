@@ -130,8 +130,9 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 
 // Put replaces the settings of a topic. Errors: a *job.ValidationError,
 // alerts.ErrTooManyTopics, or the store's, such as store.ErrNewer: what cannot be
-// read is not written over.
-func (m *Manager) Put(ctx context.Context, topic string, s Settings) (Topic, error) {
+// read is not written over. So with all changes, allow may refuse the topic as it
+// is before the change, with the error that is returned then.
+func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Allow) (Topic, error) {
 	if err := s.Check(topic); err != nil {
 		return Topic{}, err
 	}
@@ -144,14 +145,17 @@ func (m *Manager) Put(ctx context.Context, topic string, s Settings) (Topic, err
 			return Topic{}, alerts.ErrTooManyTopics
 		}
 	}
-	return m.change(ctx, topic, func(t *Topic) { t.Settings = s })
+	return m.change(ctx, topic, allow, func(t *Topic) { t.Settings = s })
 }
+
+// Allow decides on a change by the topic as it is before.
+type Allow func(t *Topic) error
 
 // Delete forgets the settings of a topic; ErrNotFound when it has none. Its
 // status stays.
-func (m *Manager) Delete(ctx context.Context, topic string) error {
+func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) error {
 	had := false
-	_, err := m.change(ctx, topic, func(t *Topic) {
+	_, err := m.change(ctx, topic, allow, func(t *Topic) {
 		had = !t.Settings.Empty()
 		t.Settings = Settings{}
 	})
@@ -167,10 +171,10 @@ var eventOf = map[Status]events.Type{
 }
 
 // SetStatus pauses, drains or resumes a topic.
-func (m *Manager) SetStatus(ctx context.Context, topic string, s Status) (Topic, error) {
+func (m *Manager) SetStatus(ctx context.Context, topic string, s Status, allow ...Allow) (Topic, error) {
 	now := job.InstantOf(m.o.Clock.Now())
 	changed := false
-	t, err := m.change(ctx, topic, func(t *Topic) {
+	t, err := m.change(ctx, topic, allow, func(t *Topic) {
 		if changed = t.Status != s; !changed {
 			return
 		}
@@ -188,11 +192,16 @@ func (m *Manager) SetStatus(ctx context.Context, topic string, s Status) (Topic,
 
 // change lets alter alter a topic, and has the change obeyed. It may be repeated
 // after an error.
-func (m *Manager) change(ctx context.Context, topic string, alter func(t *Topic)) (Topic, error) {
+func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter func(t *Topic)) (Topic, error) {
 	for range maxTries {
 		t, doc, err := m.read(ctx, topic)
 		if err != nil {
 			return Topic{}, err
+		}
+		for _, allowed := range allow {
+			if err := allowed(&t); err != nil {
+				return Topic{}, err
+			}
 		}
 		alter(&t)
 		err = m.write(ctx, &t, doc)
