@@ -14,12 +14,13 @@
  */
 
 /* Sizes. What settings and times bound is small here: two attempts for ten,
- * two lapses for ten. */
+ * two lapses for ten, of which the first makes a suspect. */
 #define WORKERS 2
 #define CLIENTS 2
 #define LANES 2
 #define CAP 2           /* hints on the ready list */
 #define MAX_ATTEMPTS 2
+#define SUSPECT_AFTER 1
 #define MAX_LAPSES 2
 #ifndef FAULTS
 #define FAULTS 1        /* crashes, pauses, lost hints, lost replies, releases, snoozes: in all */
@@ -76,6 +77,7 @@ mtype:property = {
 	CANCEL_ENDS,      /* a cancel that met an attempt in flight ends the job when the attempt is settled */
 	CHARGED_ONCE,     /* attempts are the requests that were made and settled */
 	SAME_ANSWER,      /* a claim that is repeated because its reply was lost gives the job again */
+	LAPSED_ALONE,     /* a job is given up only for lapses that a worker wrote down to send it alone */
 	BY_THE_TABLE,     /* every change of state is one of the table */
 	ENDS              /* an unfinished job ends, when faults and commands do */
 };
@@ -98,6 +100,8 @@ mtype:mutant = {
 	LEASE_IGNORED,    /* EXCLUSIVE: claim gives out leased jobs */
 	NONCE_FORGOTTEN,  /* SAME_ANSWER: claim does not know its own nonce again */
 	CHARGED_AT_CLAIM, /* CHARGED_ONCE: claim counts the attempt */
+	LAPSE_UNSENT,     /* LAPSED_ALONE: claim counts the lapses of suspects */
+	CHARGE_KEPT,      /* LAPSED_ALONE: a release leaves the lapse that was written down before the request */
 	CANCEL_IN_FLIGHT, /* CANCEL_HOLDS: cancel ends a running job */
 	CANCEL_UNSEEN,    /* CANCEL_HOLDS: a worker does not look whether a cancel was noted */
 	CANCEL_DROPPED,   /* CANCEL_ENDS: settle does not look whether a cancel was noted */
@@ -152,6 +156,8 @@ bool working[WORKERS];           /* it has a claim, and lives */
 bool leased[WORKERS];            /* the lease of its claim lasts, by its own clock too */
 bool sending[WORKERS];           /* its request is under way */
 bool barred[WORKERS] = true;     /* it must not begin a request */
+bool alone;                      /* the worker of the latest claim has written a lapse down, to send it alone */
+byte fell;                       /* lapses in a row of such claims */
 bool noted;                      /* a cancel met an attempt in flight */
 byte charged;                    /* requests made and settled */
 bool outrun[CLIENTS] = true;     /* the record is not the one that the client has read */
@@ -243,6 +249,7 @@ end:	do
 		rec.nonce = BLANK;
 		rec.mark = BLANK;
 		rec.lane = 0;
+		fell = 0;
 		noted = false;
 		charged = 0;
 		wrote()
@@ -261,7 +268,11 @@ inline claim() { /* claim.lua */
 	:: rec.there && LEASED(lane) && KNOWN -> got = true
 	:: rec.there && !(LEASED(lane) && KNOWN) && (CARRIED(lane) || due[lane] || BUT(LEASE_IGNORED) && LEASED(lane)) ->
 		MUST(MAY_MOVE(entry[lane], CLAIM, RUNNING), BY_THE_TABLE);
-		rec.lapses = rec.lapses + (rec.state == RUNNING);
+		overdue = (rec.nonce == me + 1 -> overdue : rec.state == RUNNING);
+		fell = fell + (rec.state == RUNNING && alone);
+		alone = false;
+		rec.lapses = rec.lapses +
+			(rec.state == RUNNING && rec.nonce != me + 1 && (rec.lapses < SUSPECT_AFTER || BUT(LAPSE_UNSENT)));
 		rec.attempts = rec.attempts + BUT(CHARGED_AT_CLAIM);
 		rec.token = (rec.token + 1 < now && !BUT(TOKEN_TIMELESS) -> now : rec.token + 1);
 		rec.state = RUNNING;
@@ -299,9 +310,12 @@ inline settle() { /* settle.lua */
 		to = (rec.cancel && to != DELIVERED && !BUT(CANCEL_DROPPED) -> CANCELLED : to);
 		MUST(!noted || FINAL(to), CANCEL_ENDS);
 		MUST(MAY_MOVE(RUNNING, EVENT(to), to), BY_THE_TABLE);
+		MUST(to != DEAD || made || fell >= MAX_LAPSES - SUSPECT_AFTER, LAPSED_ALONE);
 		rec.state = to;
 		rec.attempts = attempts;
 		rec.lapses = lapses;
+		alone = false;
+		fell = (lapses == 0 -> 0 : fell);
 		rec.nonce = SETTLED;
 		rec.version++;
 		if
@@ -323,7 +337,19 @@ inline outcome(state, used, lapsed) {
 	lapses = lapsed;
 	sending[me] = false
 }
-#define RELEASED outcome(PENDING(attempts), false, lapses)
+#define RELEASED outcome(PENDING(attempts), false, lapses + (sure && BUT(CHARGE_KEPT)))
+
+inline charge() { /* Store.Update: job.ChargeLapse */
+	if
+	:: rec.there && rec.token == token && rec.state == RUNNING && !rec.cancel ->
+		rec.lapses++;
+		rec.version++;
+		sure = true;
+		alone = true;
+		wrote()
+	:: else -> sure = false
+	fi
+}
 
 inline forget_claim() {
 	working[me] = false;
@@ -331,16 +357,17 @@ inline forget_claim() {
 	sending[me] = false;
 	barred[me] = true;
 	lane = 0; token = 0; attempts = 0; lapses = 0;
-	got = false; cancel = false; made = false;
+	got = false; cancel = false; made = false; overdue = false; sure = false;
 	to = NONE
 }
 
 /* A worker of a dispatcher. After a crash it is another, which knows nothing. */
 #define GOES_AHEAD (!cancel && lapses < MAX_LAPSES) /* job.Before */
+#define SUSPECT (lapses >= SUSPECT_AFTER)
 
 proctype worker(byte me) {
 	byte lane, token, attempts, lapses;
-	bool got, cancel, made;
+	bool got, cancel, made, overdue, sure;
 	byte to = NONE;
 
 end:	atomic {
@@ -365,10 +392,19 @@ end:	atomic {
 	/* The outcome is chosen when it is written down. Nobody sees it before. */
 	do
 	:: atomic { /* a request begins, with a look at the worker's own clock */
-		to == NONE && !sending[me] && GOES_AHEAD && (leased[me] || BUT(STARTED_LATE)) ->
+		to == NONE && !sending[me] && GOES_AHEAD && (!SUSPECT || sure) && (leased[me] || BUT(STARTED_LATE)) ->
 		MUST(!barred[me], CANCEL_HOLDS);
 		MUST(!sending[1 - me] || !leased[1 - me], EXCLUSIVE);
 		sending[me] = true
+	}
+	:: atomic { /* that of a suspect is written down before */
+		to == NONE && !sending[me] && GOES_AHEAD && SUSPECT && !overdue && !sure && leased[me] ->
+		STEP { charge() };
+		if
+		:: sure
+		:: !sure -> RELEASED
+		:: FAULT; RELEASED /* the reply is lost */
+		fi
 	}
 	:: atomic {
 		if
@@ -386,6 +422,7 @@ end:	atomic {
 			:: cancel -> outcome(CANCELLED, false, 0)
 			:: !cancel && lapses >= MAX_LAPSES -> outcome(DEAD, false, lapses)
 			:: GOES_AHEAD -> outcome(EXPIRED, false, 0)
+			:: GOES_AHEAD && SUSPECT && overdue -> RELEASED /* into quarantine */
 			:: GOES_AHEAD && !leased[me] -> RELEASED /* too late */
 			:: GOES_AHEAD && FAULT; RELEASED /* the endpoint is held, or the node stops */
 			fi
@@ -446,6 +483,7 @@ inline put() { /* update.lua; register.lua where nothing is */
 		rec.nonce = next.nonce;
 		rec.mark = next.mark;
 		rec.lane = next.lane;
+		fell = (rec.lapses == 0 -> 0 : fell);
 		if
 		:: rec.state == RUNNING -> /* a cancel is noted: the entry stays */
 			noted = true;

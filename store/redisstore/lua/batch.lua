@@ -11,8 +11,8 @@
 -- Long lists are counted, in n, where each job adds to them: Lua searches for the end
 -- of a list whenever it is asked for its length.
 local registrations, progresses = {}, {} -- by the field of the progress; false for none, nil if unread
-local READ_AT_ONCE = 8 -- records
-local room = ROOM
+local READ_AT_ONCE = 8 -- records at most
+local at_once, room = 1, ROOM
 
 -- read reads records: their fields of a page from a number to a number, of which
 -- each record has so many.
@@ -30,6 +30,9 @@ local function read(page, fields, from, to, each)
     end
   end
   room = room - bytes
+  -- Of large records one command could read far more than there is room for.
+  local small = bytes * each <= (to - from + 1) * READ_AT_ONCE * SMALL
+  at_once = small and math.min(2 * at_once, READ_AT_ONCE) or 1
 end
 
 -- is_small reports whether a record is read whatever was read before.
@@ -43,18 +46,13 @@ end
 
 -- read_page reads the records of a page, as far as there is room.
 local function read_page(page, fields, each)
-  local count, step = #fields, READ_AT_ONCE * each
-  for from = 1, count, step do
-    local to = math.min(from + step - 1, count)
-    if room > 0 then
+  local count, from = #fields, 1
+  while from <= count do
+    local to = room > 0 and math.min(from + at_once * each - 1, count) or from + each - 1
+    if room > 0 or is_small(page, fields, from, each) then
       read(page, fields, from, to, each)
-    else
-      for one = from, to, each do
-        if is_small(page, fields, one, each) then
-          read(page, fields, one, one + each - 1, each)
-        end
-      end
     end
+    from = to + 1
   end
 end
 
