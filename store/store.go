@@ -234,8 +234,8 @@ type Reader interface {
 	// bounded by the page, however many there are.
 	Topics(ctx context.Context, q TopicQuery) (TopicPage, error)
 	// Busiest gives the n topics with the most unfinished jobs, those with more first.
-	// n is 100 at most. With several shards a topic that is among the first 100 of none
-	// may be missing.
+	// n is 100 at most. With more than 100 topics it may pass over those of which few
+	// jobs wait, and prefer one to another that has less than twice as many.
 	Busiest(ctx context.Context, n int) ([]BusyTopic, error)
 	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
 	Topic(ctx context.Context, topic string) (TopicStats, error)

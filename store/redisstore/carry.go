@@ -59,7 +59,7 @@ const maxAsks = 2
 // carryFrom carries from lanes that are due, and from those that go before them.
 func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.CarryOptions) (store.CarryResult, error) {
 	for asks := 0; ; asks++ {
-		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index}
+		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index, sh.busy}
 		args := []any{
 			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit), asks < maxAsks,
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -85,19 +86,29 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 	return page, err
 }
 
-// busyCandidates is how many topics of each shard are looked at.
-const busyCandidates = 100
+// Busiest looks at that many topics of each shard for the busiest: those of which many
+// jobs wait, and the first by name, since few topics may have many.
+const (
+	busyCandidates  = 100
+	namedCandidates = 100
+)
 
-// Busiest gives the topics with the most unfinished jobs. Most of a topic's jobs are
-// spread evenly, so one that is among the first of all is so in some shard.
+// Busiest gives the topics with the most unfinished jobs. Most of a topic's jobs wait,
+// and are spread evenly, so one that is among the first of all is so in some shard.
 func (s *Store) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
-	var names []string
+	names, err := s.nextTopics(ctx, "", namedCandidates)
+	if err != nil {
+		return nil, err
+	}
 	for _, sh := range s.shards {
-		of, err := s.db.ZRevRange(ctx, sh.busy, 0, busyCandidates-1).Result()
+		fields, err := s.db.ZRevRange(ctx, sh.busy, 0, busyCandidates-1).Result()
 		if err != nil {
 			return nil, s.wrap(err)
 		}
-		names = append(names, of...)
+		for _, field := range fields {
+			topic, _, _ := strings.Cut(field, "|")
+			names = append(names, topic)
+		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)

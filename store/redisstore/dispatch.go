@@ -37,7 +37,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.topics, sh.places},
+	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.topics, sh.places, sh.busy},
 		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {

@@ -24,7 +24,7 @@ type shardKeys struct {
 	places string // ZSET lanes that wait for a place, all with the score 0
 	ranks  string // ZSET lanes with a priority, all with the score 0
 	index  string // ZSET t<topic>, d<topic>, l<lane> and e<endpoint> <lane>, all with the score 0: what is found by name
-	busy   string // ZSET topic -> its unfinished jobs
+	busy   string // ZSET topic|state of many jobs that wait -> about how many
 	ends   string // ZSET topic -> no later than the first of its ended jobs, but for dead letters
 	ready  string // LIST of hints
 	lock   string // the carrier's

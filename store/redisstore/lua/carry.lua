@@ -1,6 +1,6 @@
 -- Moves due jobs of some lanes to the ready list. They stay in their buckets,
 -- out until their visibility deadline, so a lost hint loses nothing.
--- KEYS lanes counts out held ready topics tokens places ranks index, then the lanes' buckets
+-- KEYS lanes counts out held ready topics tokens places ranks index busy, then the lanes' buckets
 -- ARGV cap batch visibility endpoint_limit (0: none) probe_limit
 --      ask (1: tell which lanes are missing, if any), then for each lane: name, limit (0: none)
 -- Returns now, when the earliest lane next needs a look (-1: there is none),
@@ -8,10 +8,10 @@
 -- Or now, -1, 2, then lanes that may go before those given; nothing is done then.
 local lanes, counts, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local topics, tokens, places_key, ranks = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local index = KEYS[10]
+local index, busy = KEYS[10], KEYS[11]
 local cap, batch, visibility = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local endpoint_limit, probe_limit = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIRST, FIRST_ARG = 11, 7 -- of the buckets in KEYS, and of the lanes in ARGV
+local FIRST, FIRST_ARG = 12, 7 -- of the buckets in KEYS, and of the lanes in ARGV
 -- How long a lane at a limit is left alone: until a place may have come free.
 -- Lanes of one endpoint are looked at together, or one of them could take
 -- every place that comes free.
@@ -339,22 +339,14 @@ end
 if #looks > 0 then
   redis.call('ZADD', lanes, unpack(looks))
 end
-if #without_jobs > 0 then
-  redis.call('ZREM', lanes, unpack(without_jobs))
-  for _, lane in ipairs(without_jobs) do
-    redis.call('ZREM', index, 'l' .. lane, 'e' .. endpoint_of(lane) .. ' ' .. lane)
-  end
-  if ranked then
-    redis.call('ZREM', ranks, unpack(without_jobs))
-  end
-end
+forget_lanes(lanes, ranks, index, without_jobs)
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)
 end
 if #hints > 0 then
   redis.call('RPUSH', ready, unpack(hints))
 end
-write_counts(counts, out)
+write_counts(counts, out, busy)
 local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
 if head then
   reply[2] = math.floor(tonumber(head))

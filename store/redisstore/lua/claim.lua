@@ -1,6 +1,6 @@
 -- Claims jobs that are due and not leased. Run again with the same nonce it
 -- gives the same answer.
--- KEYS lanes counts out held topics places, then of each lane: bucket
+-- KEYS lanes counts out held topics places busy, then of each lane: bucket
 -- ARGV nonce lease margin channel, then for each job no more than what batch needs
 -- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that were left for another call because
 --   the answer was large enough without them, then for each claimed job its number, the state that it was
@@ -60,7 +60,7 @@ local function claimed(h, from, lapsed)
   return of[from]
 end
 
-local jobs = batch(6, 1, 4, 3, true)
+local jobs = batch(7, 1, 4, 3, true)
 read_scores(jobs)
 local limits, gave_back = {}, false
 if redis.call('EXISTS', topics) == 1 then
@@ -114,7 +114,7 @@ for n, j in ipairs(jobs) do
   end
 end
 write_all()
-write_counts(counts, out)
+write_counts(counts, out, KEYS[7])
 if gave_back then
   write_lanes(lanes, held, places, ARGV[4], now)
 else

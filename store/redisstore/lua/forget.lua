@@ -31,7 +31,9 @@ for k = 10, #KEYS do
   state = leave(KEYS[k])
   if state and k < 10 + buckets then
     count(group, state, -1)
-    drop_lane(lanes, ranks, index, KEYS[k], group)
+    if redis.call('EXISTS', KEYS[k]) == 0 then
+      forget_lanes(lanes, ranks, index, { group })
+    end
   elseif state then
     count(topic .. '|', DEAD, -1)
     if redis.call('EXISTS', KEYS[k]) == 0 then
@@ -40,7 +42,6 @@ for k = 10, #KEYS do
   end
 end
 redis.call('HDEL', page, name, progress_field(name))
-local _, gone = write_counts(counts, out)
-write_busy(busy)
+local _, gone = write_counts(counts, out, busy)
 drop_topics(counts, index, gone)
 return 1

@@ -202,12 +202,29 @@ local function count(lane, state, n)
 end
 
 -- add_counts adds to fields of a hash, with three commands at most to many. It
--- gives the fields that are new, and those that are gone.
+-- gives the fields that are new, those that are gone, and in turn fields and sums of
+-- which the sum has passed a power of two and is or was FEW at least.
+local FEW = 16
 local function add_counts(key, gathered)
-  local fields, sums, new, gone = {}, {}, {}, {}
+  local fields, sums, new, gone, passed = {}, {}, {}, {}, {}
   for field, n in pairs(gathered) do
     if n ~= 0 then
       fields[#fields + 1] = field
+    end
+  end
+  local function note(field, before, sum)
+    if sum <= 0 then
+      gone[#gone + 1] = field
+    elseif before <= 0 then
+      new[#new + 1] = field
+    end
+    if sum >= FEW or before >= FEW then
+      local _, was = math.frexp(before)
+      local _, is = math.frexp(sum)
+      if was ~= is then
+        passed[#passed + 1] = field
+        passed[#passed + 1] = sum
+      end
     end
   end
   if #fields <= 2 then
@@ -215,25 +232,20 @@ local function add_counts(key, gathered)
       local sum = redis.call('HINCRBY', key, field, gathered[field])
       if sum <= 0 then
         redis.call('HDEL', key, field)
-        gone[#gone + 1] = field
-      elseif sum == gathered[field] then
-        new[#new + 1] = field
       end
+      note(field, sum - gathered[field], sum)
     end
-    return new, gone
+    return new, gone, passed
   end
   for i, before in ipairs(redis.call('HMGET', key, unpack(fields))) do
     local field = fields[i]
-    local sum = (before or 0) + gathered[field]
+    before = tonumber(before or 0)
+    local sum = before + gathered[field]
     if sum > 0 then
       sums[#sums + 1] = field
       sums[#sums + 1] = text(sum)
-      if not before then
-        new[#new + 1] = field
-      end
-    elseif before then
-      gone[#gone + 1] = field
     end
+    note(field, before, sum)
   end
   if #sums > 0 then
     redis.call('HSET', key, unpack(sums))
@@ -241,7 +253,7 @@ local function add_counts(key, gathered)
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
   end
-  return new, gone
+  return new, gone, passed
 end
 
 local function add(sums, field, n)
@@ -250,8 +262,10 @@ end
 
 -- write_counts writes the gathered counts: topic|state, |state of all topics, and
 -- =endpoint|state of unfinished jobs. out may be nil when nothing that was out
--- moved. It gives the fields that are new, and those that are gone.
-local function write_counts(counts, out)
+-- moved. In busy stand topic|state of jobs that wait where they are FEW at least, with a
+-- score that is wrong by a factor of two at most, so that it is seldom written. It gives
+-- the fields that are new, and those that are gone.
+local function write_counts(counts, out, busy)
   local sums, by_endpoint = {}, {}
   for lane, states in pairs(counted) do
     local topic, endpoint = string.match(lane, '^([^|]*)|.-([^|]*)$')
@@ -269,43 +283,16 @@ local function write_counts(counts, out)
   if out then
     add_counts(out, by_endpoint)
   end
-  return add_counts(counts, sums)
-end
-
--- write_busy adds what was counted to busy, where topics are scored by their
--- unfinished jobs.
-local function write_busy(busy)
-  local sums, topics, before, scored, gone = {}, {}, {}, {}, {}
-  for lane, states in pairs(counted) do
-    local n = 0
-    for state, of_state in pairs(states) do
-      n = n + (state < FINAL and of_state or 0)
-    end
-    add(sums, topic_of(lane), n)
-  end
-  for topic, n in pairs(sums) do
-    if n ~= 0 then
-      topics[#topics + 1] = topic
+  local new, gone, passed = add_counts(counts, sums)
+  for i = 1, #passed, 2 do
+    local state = tonumber(string.match(passed[i], '^[^|=]+|(%d)$'))
+    if state and state < READY and passed[i + 1] < FEW then
+      redis.call('ZREM', busy, passed[i])
+    elseif state and state < READY then
+      redis.call('ZADD', busy, passed[i + 1], passed[i])
     end
   end
-  if #topics > 0 then
-    before = redis.call('ZMSCORE', busy, unpack(topics))
-  end
-  for i, topic in ipairs(topics) do
-    local sum = (before[i] or 0) + sums[topic]
-    if sum > 0 then
-      scored[#scored + 1] = text(sum)
-      scored[#scored + 1] = topic
-    else
-      gone[#gone + 1] = topic
-    end
-  end
-  if #scored > 0 then
-    redis.call('ZADD', busy, unpack(scored))
-  end
-  if #gone > 0 then
-    redis.call('ZREM', busy, unpack(gone))
-  end
+  return new, gone
 end
 
 -- Names stand in index, each with the score 0, behind a letter that says of what:
@@ -314,23 +301,29 @@ end
 -- drop_topics takes out topics that hold no job any more; gone is what
 -- write_counts gave.
 local function drop_topics(counts, index, gone)
-  local seen = {}
+  local topics, seen, fields, dropped = {}, {}, {}, {}
   for _, field in ipairs(gone) do
     local topic = string.match(field, '^([^|=]+)|')
     if topic and not seen[topic] then
       seen[topic] = true
-      local fields = {}
+      topics[#topics + 1] = topic
       for state = 0, LAST do
-        fields[state + 1] = topic .. '|' .. state
-      end
-      local left = false
-      for _, n in ipairs(redis.call('HMGET', counts, unpack(fields))) do
-        left = left or n
-      end
-      if not left then
-        redis.call('ZREM', index, 't' .. topic)
+        fields[#fields + 1] = topic .. '|' .. state
       end
     end
+  end
+  local found = #fields > 0 and redis.call('HMGET', counts, unpack(fields)) or {}
+  for n, topic in ipairs(topics) do
+    local left = false
+    for i = (n - 1) * (LAST + 1) + 1, n * (LAST + 1) do
+      left = left or found[i]
+    end
+    if not left then
+      dropped[#dropped + 1] = 't' .. topic
+    end
+  end
+  if #dropped > 0 then
+    redis.call('ZREM', index, unpack(dropped))
   end
 end
 
@@ -445,19 +438,22 @@ local function next_look(bucket)
   return ms
 end
 
--- forget_lane forgets a lane without jobs.
-local function forget_lane(lanes, ranks, index, lane)
-  redis.call('ZREM', lanes, lane)
-  redis.call('ZREM', index, 'l' .. lane, 'e' .. endpoint_of(lane) .. ' ' .. lane)
-  if has_priority(lane) then
-    redis.call('ZREM', ranks, lane)
-  end
-end
-
--- drop_lane forgets a lane whose bucket is empty.
-local function drop_lane(lanes, ranks, index, bucket, lane)
-  if redis.call('EXISTS', bucket) == 0 then
-    forget_lane(lanes, ranks, index, lane)
+-- forget_lanes forgets lanes without jobs.
+local function forget_lanes(lanes, ranks, index, gone)
+  local names, ranked = {}, {}
+  for _, lane in ipairs(gone) do
+    names[#names + 1] = 'l' .. lane
+    names[#names + 1] = 'e' .. endpoint_of(lane) .. ' ' .. lane
+    if has_priority(lane) then
+      ranked[#ranked + 1] = lane
+    end
     earlier[lane] = nil
+  end
+  if #gone > 0 then
+    redis.call('ZREM', lanes, unpack(gone))
+    redis.call('ZREM', index, unpack(names))
+  end
+  if #ranked > 0 then
+    redis.call('ZREM', ranks, unpack(ranked))
   end
 end

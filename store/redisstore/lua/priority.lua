@@ -2,7 +2,7 @@
 -- that of the highest priority. Siblings are the lanes of one topic and endpoint.
 local RANKS = 'ABCD wxyz'
 local RIVALS = 64 -- of one kind, at most
-local LANES_FROM, BUCKETS_FROM = 7, 11 -- of carry.lua: in ARGV, and in KEYS
+local LANES_FROM, BUCKETS_FROM = 7, 12 -- of carry.lua: in ARGV, and in KEYS
 
 local function rank_of(lane)
   local letter = string.match(lane, '|(%a)|')

@@ -77,7 +77,6 @@ for n, j in ipairs(jobs) do
   end
 end
 write_all()
-write_counts(counts)
-write_busy(busy)
+write_counts(counts, nil, busy)
 write_lanes(lanes, special and held or nil, nil, ARGV[1], now, ranks, index)
 return reply

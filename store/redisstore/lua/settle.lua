@@ -118,13 +118,19 @@ end
 -- note_endings notes topics whose first jobs have ended, of which purging is to know.
 -- Where there were others of the same state, it knows already.
 local function note_endings(endings, new, now)
+  local times, names = {}, {}
   for _, field in ipairs(new) do
     local topic, state = string.match(field, '^([^|=]+)|(%d)$')
     state = tonumber(state)
     if state and state >= FINAL and state ~= DEAD then
-      redis.call('ZADD', endings, 'NX', now, topic)
-      redis.call('ZADD', index, 0, 'd' .. topic)
+      local n = #names
+      times[n + 1], times[n + 2] = text(now), topic
+      names[n + 1], names[n + 2] = 0, 'd' .. topic
     end
+  end
+  if #names > 0 then
+    redis.call('ZADD', endings, 'NX', unpack(times))
+    redis.call('ZADD', index, unpack(names))
   end
 end
 
@@ -165,11 +171,14 @@ for _, j in ipairs(jobs) do
   end
 end
 write_all()
+local without_jobs = {}
 for lane, bucket in pairs(emptied) do
-  drop_lane(lanes, ranks, index, bucket, lane)
+  if redis.call('EXISTS', bucket) == 0 then
+    without_jobs[#without_jobs + 1] = lane
+  end
 end
-local new, gone = write_counts(counts, out)
-write_busy(busy)
+forget_lanes(lanes, ranks, index, without_jobs)
+local new, gone = write_counts(counts, out, busy)
 if forget then
   drop_topics(counts, index, gone)
 else

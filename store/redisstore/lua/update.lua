@@ -76,7 +76,7 @@ if from then
   -- waits for its turn, or is held, stays where it is.
   local look = next_look(old_bucket)
   if not look then
-    forget_lane(lanes, KEYS[16], KEYS[17], old_lane)
+    forget_lanes(lanes, KEYS[16], KEYS[17], { old_lane })
   elseif s and look > now then
     redis.call('ZADD', lanes, 'XX', 'GT', look, old_lane)
   end
@@ -100,8 +100,7 @@ if registration ~= '' then
   end
   count(new_lane, state, 1)
 end
-local _, gone = write_counts(counts, out)
-write_busy(KEYS[18])
+local _, gone = write_counts(counts, out, KEYS[18])
 if registration == '' then
   drop_topics(counts, KEYS[17], gone)
 end
