@@ -49,13 +49,18 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 	return page, err
 }
 
-// Bounds of DueCounts: how many lanes and commands one script call may take, and
-// how many commands one call of it for each shard. A lane with few jobs takes one.
+// Bounds of DueCounts: how many lanes and commands one script call may take, and one
+// of DueCounts for each shard. A lane with few jobs takes one command, one with jobs in
+// each of a hundred ranges a hundred.
 const (
-	dueLanes    = 200
-	dueCommands = 1_000
-	dueBudget   = 50_000
+	dueLanes       = 100
+	dueCommands    = 300
+	maxDueLanes    = 20_000
+	maxDueCommands = 100_000
 )
+
+// dueBudget is how many lanes and commands are left.
+type dueBudget struct{ lanes, commands int64 }
 
 // DueCounts counts jobs that wait, beginning with the lanes that need attention first.
 func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
@@ -80,7 +85,7 @@ func (s *Store) addDueCounts(ctx context.Context, sh *shard, bounds []job.Instan
 		if err != nil || len(lanes) == 0 {
 			return 0, s.wrap(err)
 		}
-		if budget <= 0 {
+		if budget.lanes <= 0 || budget.commands <= 0 {
 			return max(1, job.Instant(lanes[0].Score)), nil
 		}
 		args := make([]any, 1, 1+len(bounds))
@@ -100,7 +105,8 @@ func (s *Store) addDueCounts(ctx context.Context, sh *shard, bounds []job.Instan
 		if len(reply) != 2+len(counts) || reply[0] < 1 {
 			return 0, fmt.Errorf("redisstore: %d counts for %d ranges", max(0, len(reply)-2), len(counts))
 		}
-		at, budget = at+reply[0], budget-reply[1]
+		at += reply[0]
+		budget = dueBudget{budget.lanes - reply[0], budget.commands - reply[1]}
 		for i, n := range reply[2:] {
 			counts[i] += n
 		}

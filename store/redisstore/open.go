@@ -54,7 +54,7 @@ type Store struct {
 	guard     *guard                // nil: the layout is not looked at
 	shards    []*shard
 	retention time.Duration
-	dueBudget int64 // of commands, for each shard, that DueCounts may take
+	dueBudget dueBudget // of DueCounts, for each shard
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
@@ -110,7 +110,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
 		retention: o.Retention,
-		dueBudget: dueBudget,
+		dueBudget: dueBudget{maxDueLanes, maxDueCommands},
 		log:       o.Logger,
 	}
 	if o.MinReplicas > 0 {
