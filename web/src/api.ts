@@ -111,6 +111,11 @@ export interface TopicCounts {
   states: Record<State, number>;
 }
 
+export interface TopicPage {
+  data: TopicCounts[];
+  next_cursor: string | null;
+}
+
 export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const;
 
 /** When a topic is in trouble, and who is told. */
@@ -183,6 +188,8 @@ export interface Alert {
 
 export interface Topic extends TopicCounts {
   due_in: Record<DueRange, number>;
+  /** Whether some jobs are left out of that. */
+  due_in_partial: boolean;
 }
 
 export interface Overview {
@@ -196,7 +203,7 @@ export interface Overview {
   held_endpoints: number;
   success_rate: number | null;
   lateness_p99_ms: number | null;
-  due: { from: string; step_ms: number; counts: number[]; later: number };
+  due: { from: string; step_ms: number; counts: number[]; later: number; partial_from: string | null };
   recent: {
     from: string;
     step_ms: number;
@@ -371,7 +378,7 @@ async function request(method: string, url: string, body?: unknown, abort?: Abor
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   let answer: Response;
   try {
-    answer = await fetch(url, { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: abort ?? null });
+    answer = await fetch(url, { method, headers, body: body === undefined ? null : body instanceof Blob ? body : JSON.stringify(body), signal: abort ?? null });
   } catch (cause) {
     if (abort?.aborted) throw cause;
     throw new ApiError({ title: '', status: 0, detail: String(cause), code: 'unreachable', errors: [] });
@@ -425,10 +432,11 @@ export const api = {
   plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
   register: (draft: Registration) => json<Job>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
-  cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' }>('DELETE', job(a)),
+  cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' | 'discarded' }>('DELETE', job(a)),
   run: (a: JobName) => json<Job>('POST', job(a, 'run')),
-  replay: (a: JobName) => json<Job>('POST', job(a, 'replay')),
-  topics: async (abort: AbortSignal) => (await json<{ data: TopicCounts[] }>('GET', '/v1/topics', undefined, abort)).data,
+  /** `changes` is JSON as it is to be sent: a body in it may hold numbers that are no numbers of JavaScript. */
+  replay: (a: JobName, changes?: string) => json<Job>('POST', job(a, 'replay'), changes && new Blob([changes])),
+  topics: (query: Query, abort: AbortSignal) => json<TopicPage>('GET', address(['v1', 'topics'], query), undefined, abort),
   topic: (name: string, abort: AbortSignal) => json<Topic>('GET', address(['v1', 'topics', name]), undefined, abort),
   pauseTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'pause'])),
   drainTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'drain'])),

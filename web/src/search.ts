@@ -10,6 +10,8 @@ const parameters: Record<string, string> = {
   topic: 'topic',
   state: 'state',
   biz: 'biz_key',
+  id: 'id',
+  uid: 'uid',
   endpoint: 'endpoint',
   label: 'label',
   priority: 'priority',
@@ -65,13 +67,20 @@ export function labelOf(written: string): Record<string, string> {
   return { [key]: value.join(':') };
 }
 
-/** Goes where a search leads: topic/id to that job, everything else to the list. A URL is its endpoint's jobs, another bare word a business key. */
+/** What a webhook-id looks like. */
+const uid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
+
+/**
+ * Goes where a search leads: topic/id to that job, everything else to the list. A URL is its endpoint's jobs, a webhook-id
+ * its job, another bare word a business key.
+ */
 export function search(typed: string): void {
   const filter: [string, string][] = [];
   for (const word of typed.split(/\s+/).filter(Boolean)) {
     const [, name = '', value = ''] = /^(\w+):(.+)$/.exec(word) ?? [];
     const [, topic, id] = /^([^/]+)\/([^/]+)$/.exec(word) ?? [];
     if (parameters[name]) filter.push([parameters[name], value]);
+    else if (uid.test(word)) filter.push(['uid', word.toUpperCase()]);
     else if (/^https?:\/\//i.test(word)) filter.push(['endpoint', word]);
     else if (topic && id) {
       navigate(address(['jobs', topic, id]));

@@ -437,6 +437,36 @@ test('dead letters are replayed', async () => {
   assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).attempts.length, 1);
 });
 
+test('a dead letter is corrected, and one is discarded', async () => {
+  for (const id of ['a', 'b']) await register({ topic: 'mend', id, url: `${receiver.url}/answer/410`, body: { n: 1 } });
+  await settled(node, 'mend', { dead: 2 });
+  await go('/jobs/mend/a');
+  await button('Correct and replay…').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('URL').fill(`${receiver.url}/ok`);
+  await dialog.getByLabel('Body').fill('{"n":12345678901234567890}');
+  await dialog.getByRole('button', { name: 'Replay' }).click();
+  await says('on its way again');
+  await settled(node, 'mend', { delivered: 1, dead: 1 });
+  const registration = await (await fetch(`${node.base}/v1/jobs/mend/a/registration`)).text();
+  assert.match(registration, /"body":{"n":12345678901234567890}/);
+  await go('/jobs/mend/b');
+  await button('Discard').click();
+  await dialog.getByRole('button', { name: 'Discard' }).click();
+  await says('The dead letter is discarded.');
+  await settled(node, 'mend', { delivered: 1, cancelled: 1 });
+});
+
+test('a job is found by its webhook-id', async () => {
+  const { uid } = await register({ topic: 'found', id: 'by-uid', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs');
+  await page.getByLabel('Search jobs').fill(uid.toLowerCase());
+  await button('Search').click();
+  await page.waitForURL(new RegExp(`uid=${uid}`));
+  await eventually('one job', async () => (await page.locator('tbody tr').count()) === 1);
+  await page.getByRole('link', { name: 'by-uid', exact: true }).waitFor();
+});
+
 test('many at once: counted, replayed, stopped and resumed', async () => {
   const jobs = Array.from({ length: 30 }, (_, i) => ({ topic: 'bulk', id: `b${i}`, url: `${receiver.url}/ok`, delay: '1h' }));
   await node.call('POST', '/v1/jobs/batch', { jobs });

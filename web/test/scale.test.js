@@ -43,11 +43,18 @@ test('of many topics, one is found by its name', async () => {
   const { page, go, close } = await openPage(browser, node.base);
   const rows = (n) => eventually(`${n} topics`, async () => (await page.locator('tbody tr').count()) === n);
   await go('/topics');
-  await page.getByText('20 more are not shown.').waitFor();
   await rows(100);
-  await page.getByLabel('Find a topic').fill('topic-11');
+  await page.getByRole('link', { name: 'Next page' }).click();
+  await rows(20);
+  await page.getByRole('link', { name: 'First page' }).click();
+  await rows(100);
+  const find = page.getByLabel('Find a topic');
+  await find.fill('Topic-11');
   await rows(11);
-  await page.getByLabel('Find a topic').fill('nowhere');
+  assert.ok(await find.evaluate((input) => input === document.activeElement)); // and stays where one types
+  await page.goBack();
+  await rows(100);
+  await find.fill('nowhere');
   await page.getByText('No topic has this in its name.').waitFor();
   await close();
 });

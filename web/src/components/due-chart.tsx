@@ -36,6 +36,7 @@ export function DueChart({ due }: { due: Overview['due'] }) {
   const summary = due.later > 0 ? t('due.total', { n: count(total), later: count(due.later) }) : t('due.totalOnly', { n: count(total) });
   return (
     <>
+      {due.partial_from && <p class="muted">{t('due.partial', { at: hour(Date.parse(due.partial_from)) })}</p>}
       <p class="readout" aria-hidden="true">
         {pointed === undefined
           ? summary

@@ -1,13 +1,14 @@
 import { useState } from 'preact/hooks';
 import { api, unfinished, type Job, type Stored } from '../api';
 import { curl } from '../curl';
+import { member } from '../json';
 import { refresh } from '../live';
 import { t, type Key } from '../text';
 import { Copy } from './copy';
 import { Dialog } from './dialog';
 import { notify, notifyError } from './notices';
 
-type Asking = 'cancel' | 'reschedule' | undefined;
+type Asking = 'cancel' | 'reschedule' | 'discard' | 'correct' | undefined;
 
 /** What can be done with a job as it stands. */
 export function JobActions({ job, stored }: { job: Job; stored: Stored | undefined }) {
@@ -28,9 +29,17 @@ export function JobActions({ job, stored }: { job: Job; stored: Stored | undefin
           {t('action.replay')}
         </button>
       )}
+      {job.state === 'dead' && stored && <button onClick={() => ask('correct')}>{t('action.correct')}</button>}
+      {job.state === 'dead' && (
+        <button class="grave" onClick={() => ask('discard')}>
+          {t('action.discard')}
+        </button>
+      )}
       {stored && <Copy label={t('copy.curl')} text={curl(stored)} />}
       {asking === 'reschedule' && <Reschedule job={job} onClose={() => ask(undefined)} />}
       {asking === 'cancel' && <Cancel job={job} onClose={() => ask(undefined)} />}
+      {asking === 'discard' && <Discard job={job} onClose={() => ask(undefined)} />}
+      {asking === 'correct' && stored && <Correct job={job} stored={stored} onClose={() => ask(undefined)} />}
     </div>
   );
 }
@@ -50,18 +59,66 @@ interface AskProps {
   onClose: () => void;
 }
 
-function Cancel({ job, onClose }: AskProps) {
-  const submit = async () => {
-    try {
-      const { result } = await api.cancel(job);
-      notify(t(`done.${result}`));
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
+/** Cancels a job, or discards a dead letter, and tells what came of it. */
+async function end(job: Job): Promise<void> {
+  try {
+    const { result } = await api.cancel(job);
+    notify(t(`done.${result}`));
+  } catch (error) {
+    notifyError(error);
+  }
+  refresh();
+}
+
+function Discard({ job, onClose }: AskProps) {
+  return (
+    <Dialog title={t('discard.title')} action={t('action.discard')} grave onSubmit={() => void end(job)} onClose={onClose}>
+      <p>{t('discard.explain', { job: `${job.topic}/${job.id}` })}</p>
+    </Dialog>
+  );
+}
+
+/** Sends a dead letter again, with another URL or body. What stays as it is, is left out. */
+function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
+  const before = member(stored.text, 'body') ?? stored.body_text ?? '';
+  const [url, setUrl] = useState(job.url);
+  const [body, setBody] = useState(before);
+  const submit = () => {
+    const changes = [
+      ...(url === job.url ? [] : [`"url":${JSON.stringify(url)}`]),
+      ...(body === before ? [] : [isJSON(body) ? `"body":${body}` : `"body_text":${JSON.stringify(body)}`]),
+    ];
+    void act(() => api.replay(job, `{${changes.join(',')}}`), 'done.replay');
   };
   return (
-    <Dialog title={t('cancel.title')} action={t('action.cancel')} grave onSubmit={() => void submit()} onClose={onClose}>
+    <Dialog title={t('correct.title')} action={t('action.replay')} onSubmit={submit} onClose={onClose}>
+      <p>{t('correct.explain')}</p>
+      <label class="field">
+        <span>{t('register.url')}</span>
+        <input type="url" required value={url} onInput={(e) => setUrl(e.currentTarget.value)} />
+      </label>
+      {stored.body_base64 === undefined && (
+        <label class="field">
+          <span>{t('attempt.body')}</span>
+          <textarea rows={8} spellcheck={false} value={body} onInput={(e) => setBody(e.currentTarget.value)} />
+        </label>
+      )}
+    </Dialog>
+  );
+}
+
+function isJSON(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function Cancel({ job, onClose }: AskProps) {
+  return (
+    <Dialog title={t('cancel.title')} action={t('action.cancel')} grave onSubmit={() => void end(job)} onClose={onClose}>
       <p>{t('cancel.explain', { job: `${job.topic}/${job.id}` })}</p>
     </Dialog>
   );

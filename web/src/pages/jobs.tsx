@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, bulkActions, mayChange, states, type Job, type JobPage, type State, type TopicCounts } from '../api';
+import { api, ApiError, bulkActions, mayChange, states, type Job, type JobPage, type State } from '../api';
 import { BulkDialog } from '../components/bulk-dialog';
 import { Icon } from '../components/icon';
 import { JobTable } from '../components/job-table';
@@ -20,13 +20,12 @@ export function JobsPage() {
   const page = (next: string | null): Query => (next ? [...filter, ['cursor', next]] : filter);
   const name = address(['jobs'], page(cursor));
   const jobs = useResource(name, (abort) => api.jobs([...asked(page(cursor), now.value), ['limit', perPage]], abort));
-  const topics = useResource('topics', api.topics);
   return (
     <>
       <h1>{t('nav.jobs')}</h1>
-      <SearchBox filter={filter} topics={topics.data ?? []} />
+      <SearchBox filter={filter} />
       <div class="toolbar">
-        <StateTabs filter={filter} topics={topics.data ?? []} />
+        <StateTabs filter={filter} />
         {mayChange.value && <Bulk filter={filter} />}
       </div>
       {jobs.error && <ProblemNote error={jobs.error} />}
@@ -45,9 +44,11 @@ export function JobsPage() {
   );
 }
 
-function SearchBox({ filter, topics }: { filter: Query; topics: TopicCounts[] }) {
+function SearchBox({ filter }: { filter: Query }) {
   const stands = written(filter);
   const [typed, type] = useState(stands);
+  const part = topicIn(typed);
+  const topics = useResource(`topics with ${part}`, (abort) => api.topics(part ? [['q', part]] : [], abort), true);
   useEffect(() => type(stands), [stands]);
   return (
     <form
@@ -69,7 +70,7 @@ function SearchBox({ filter, topics }: { filter: Query; topics: TopicCounts[] })
         onInput={(e) => type(e.currentTarget.value)}
       />
       <datalist id="searches">
-        {topics.map(({ topic }) => (
+        {topics.data?.data.map(({ topic }) => (
           <option key={topic} value={`topic:${topic}`} />
         ))}
       </datalist>
@@ -77,6 +78,9 @@ function SearchBox({ filter, topics }: { filter: Query; topics: TopicCounts[] })
     </form>
   );
 }
+
+/** The part of a topic's name that is typed so far. */
+const topicIn = (typed: string): string => /(?:^|\s)topic:([\w.:@-]+)$/.exec(typed)?.[1] ?? '';
 
 function Bulk({ filter }: { filter: Query }) {
   const [open, setOpen] = useState(false);
@@ -89,13 +93,12 @@ function Bulk({ filter }: { filter: Query }) {
 }
 
 /** The states, each with the number of its jobs where that is known. */
-function StateTabs({ filter, topics }: { filter: Query; topics: TopicCounts[] }) {
+function StateTabs({ filter }: { filter: Query }) {
   const others = filter.filter(([name]) => name !== 'state');
   const chosen = filter.flatMap(([name, value]) => (name === 'state' ? [value] : []));
   const [[name, topic] = [], ...rest] = others;
   const known = rest.length === 0 && (name === undefined || name === 'topic');
-  const counted = topics.filter((one) => known && (topic === undefined || one.topic === topic));
-  const held = (state: State) => counted.reduce((sum, one) => sum + one.states[state], 0);
+  const { data: held } = useResource(`counts ${known} ${topic}`, async (abort) => (known ? counts(topic, abort) : undefined));
   return (
     <nav class="tabs" aria-label={t('job.state')}>
       <a href={address(['jobs'], others)} data-page aria-current={chosen.length > 0 ? undefined : 'true'}>
@@ -109,11 +112,22 @@ function StateTabs({ filter, topics }: { filter: Query; topics: TopicCounts[] })
           aria-current={chosen.includes(state) ? 'true' : undefined}
         >
           {t(`state.${state}`)}
-          {counted.length > 0 && <span class="muted">{count(held(state))}</span>}
+          {held && <span class="muted">{count(held[state])}</span>}
         </a>
       ))}
     </nav>
   );
+}
+
+/** How many jobs there are by state, of a topic or of all; nothing where the topic is not there. */
+async function counts(topic: string | undefined, abort: AbortSignal): Promise<Record<State, number> | undefined> {
+  if (topic === undefined) return (await api.overview(abort)).states;
+  try {
+    return (await api.topic(topic, abort)).states;
+  } catch (error) {
+    if (error instanceof ApiError && error.problem.status === 404) return undefined;
+    throw error;
+  }
 }
 
 interface RowsProps {

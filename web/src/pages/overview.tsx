@@ -29,9 +29,9 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
   return (
     <>
       <div class="figures">
-        <Figure label="overview.dueNow" value={count(view.due_now)} to={address(['jobs'], dueBy('now'))} />
+        <Figure label="overview.dueNow" value={upTo(view, 0, view.due_now)} to={address(['jobs'], dueBy('now'))} />
         <Figure label="overview.inFlight" value={count(view.in_flight)} to={address(['jobs'], [['state', 'running']])} />
-        <Figure label="overview.nextHour" value={count(view.due_within_1h)} to={address(['jobs'], dueBy('1h'))} />
+        <Figure label="overview.nextHour" value={upTo(view, hourMs, view.due_within_1h)} to={address(['jobs'], dueBy('1h'))} />
         <Figure label="overview.success" value={view.success_rate === null ? '–' : percent(view.success_rate)} to={address(['jobs'], [['state', 'retrying']])} />
         <Figure label="overview.lateness" value={lateness(view)} to="#lateness" />
         <Figure label="overview.dead" value={count(view.dead)} to="/dead" bad={view.dead > 0} />
@@ -58,6 +58,13 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
       </div>
     </>
   );
+}
+
+const hourMs = 3_600_000;
+
+/** How many jobs are due until so long after the count. That is too low where some were left out. */
+function upTo({ as_of: at, due: { partial_from: from } }: Overview, ms: number, n: number): string {
+  return from !== null && Date.parse(from) <= Date.parse(at) + ms ? `≥\u202f${count(n)}` : count(n);
 }
 
 function Figure({ label, value, to, bad = false }: { label: Key; value: string; to: string; bad?: boolean }) {

@@ -81,6 +81,7 @@ function Details({ topic }: { topic: Topic }) {
         <section class="card">
           <h2>{t('topic.due')}</h2>
           <Bars bars={dueRanges.map((range) => ({ label: t(`due.${range}`), n: topic.due_in[range] }))} />
+          {topic.due_in_partial && <p class="muted">{t('topic.duePartial')}</p>}
         </section>
         <section class="card facts settings">
           <div class="standing">

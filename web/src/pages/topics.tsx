@@ -1,24 +1,31 @@
-import { useState } from 'preact/hooks';
-import { address } from '../address';
-import { api, mayAdmin, states, type TopicCounts } from '../api';
-import { Empty, Loading, More, mostRows } from '../components/marks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { address, type Query } from '../address';
+import { api, mayAdmin, states, type TopicCounts, type TopicPage } from '../api';
+import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
+import { navigate, place } from '../router';
 import { count, t } from '../text';
 
-/** Of so many, one is found without searching. */
-const fewTopics = 12;
+/** How long to wait for the next letter before a search, in ms. */
+const typingMs = 250;
+
+/** The query of a page of topics: of the API, and of the address. */
+const asking = (find: string, cursor: string | null): Query =>
+  [['q', find] as const, ['cursor', cursor ?? ''] as const].filter(([, value]) => value);
+
+const at = (find: string, cursor: string | null = null): string => address(['topics'], asking(find, cursor));
 
 export function TopicsPage() {
-  const topics = useResource('topics', api.topics);
-  const [find, setFind] = useState('');
+  const { query } = place.value;
+  const find = query.get('q') ?? '';
+  const cursor = query.get('cursor');
+  const topics = useResource(at(find, cursor), (abort) => api.topics(asking(find, cursor), abort));
   return (
     <>
       <h1>{t('nav.topics')}</h1>
       <div class="toolbar">
-        {(topics.data?.length ?? 0) > fewTopics && (
-          <input type="search" class="find" aria-label={t('topics.find')} placeholder={t('topics.find')} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
-        )}
+        <Find find={find} />
         {mayAdmin.value && (
           <a class="button" href="/topics?new" data-page>
             {t('topic.new')}
@@ -26,18 +33,60 @@ export function TopicsPage() {
         )}
       </div>
       {topics.error && <ProblemNote error={topics.error} />}
-      {topics.data ? <TopicTable topics={topics.data} find={find} /> : !topics.error && <Loading />}
+      {topics.data ? <Found page={topics.data} find={find} first={cursor !== null} /> : !topics.error && <Loading />}
     </>
   );
 }
 
-function TopicTable({ topics, find }: { topics: TopicCounts[]; find: string }) {
-  const found = topics.filter(({ topic }) => topic.includes(find.trim()));
-  if (found.length === 0) return <Empty text={t(topics.length === 0 ? 'topics.none' : 'topics.noMatch')} />;
+/** Searches while one types. */
+function Find({ find }: { find: string }) {
+  const [typed, type] = useState(find);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const search = (wanted: string) => {
+    type(wanted);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => navigate(at(wanted.trim())), typingMs);
+  };
+  return (
+    <input
+      type="search"
+      class="find"
+      aria-label={t('topics.find')}
+      placeholder={t('topics.find')}
+      value={typed}
+      onInput={(e) => search(e.currentTarget.value)}
+    />
+  );
+}
+
+interface FoundProps {
+  page: TopicPage;
+  find: string;
+  /** The first page is another one. */
+  first: boolean;
+}
+
+/** A page of topics. Of very many names a search has looked at a part only. */
+function Found({ page: { data: topics, next_cursor: next }, find, first }: FoundProps) {
+  const none = next ? 'topics.notYet' : find ? 'topics.noMatch' : 'topics.none';
   return (
     <>
-      <Table topics={found.slice(0, mostRows)} />
-      <More of={found.length} />
+      {topics.length > 0 ? <Table topics={topics} /> : <Empty text={t(none)} />}
+      {(first || next) && (
+        <nav class="pager" aria-label={t('jobs.pages')}>
+          {first && (
+            <a class="button" href={at(find)} data-page>
+              {t('jobs.first')}
+            </a>
+          )}
+          {next && (
+            <a class="button" href={at(find, next)} data-page>
+              {t('jobs.next')}
+            </a>
+          )}
+        </nav>
+      )}
     </>
   );
 }
