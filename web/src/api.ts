@@ -23,6 +23,7 @@ export interface Attempt {
   response_body: string | null;
   next_at: string | null;
   reason: string | null;
+  response_headers: Record<string, string>;
 }
 
 /** What a job has that asks for no other priority. */
@@ -278,7 +279,7 @@ export interface Stored {
   body_base64?: string;
 }
 
-export const bulkActions = ['replay', 'run', 'reschedule', 'cancel'] as const;
+export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const;
 export type BulkAction = (typeof bulkActions)[number];
 
 export interface BulkFilter {

@@ -67,6 +67,7 @@ test('the whole request of an attempt, and of one to come', async () => {
     'Duehook-Job-Id: a',
     'Duehook-Attempt: 1',
   ]);
+  await page.locator('pre', { hasText: /^Date: /m }).waitFor(); // of the answer
   const body = page.locator('pre').nth(1);
   assert.equal(await body.textContent(), exactBody);
   await button('Indent').click();

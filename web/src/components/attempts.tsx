@@ -73,10 +73,12 @@ function AttemptBody({ job, stored, attempt }: CardProps) {
   );
 }
 
-function Answer({ attempt: { response_body: body } }: { attempt: Attempt }) {
+function Answer({ attempt: { response_body: body, response_headers: headers } }: { attempt: Attempt }) {
+  const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return (
     <>
       <h3>{t('attempt.response')}</h3>
+      {head.length > 0 && <Verbatim text={head.join('\n')} />}
       {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <Verbatim text={body} />}
     </>
   );

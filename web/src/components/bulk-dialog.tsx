@@ -40,7 +40,7 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
     <Dialog
       title={t('bulk.title')}
       action={t(`bulk.${action}`)}
-      grave={action === 'cancel'}
+      grave={action === 'cancel' || action === 'discard'}
       disabled={dry.data?.matched === 0}
       onSubmit={() => void submit()}
       onClose={onClose}

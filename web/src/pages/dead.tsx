@@ -108,7 +108,7 @@ function ReplayAll({ filter }: { filter: Query }) {
   return (
     <>
       <button onClick={() => setOpen(true)}>{t('dead.replayAll')}</button>
-      {open && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={['replay']} onClose={() => setOpen(false)} />}
+      {open && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={['replay', 'discard']} onClose={() => setOpen(false)} />}
     </>
   );
 }
