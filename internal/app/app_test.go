@@ -299,7 +299,7 @@ func TestWaitsForRedis(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Run(ctx, Options{
-			Config: load(t, "--addr=127.0.0.1:0", "--redis-url", redis.URL()), Logger: slog.New(slog.DiscardHandler),
+			Config: load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", redis.URL()), Logger: slog.New(slog.DiscardHandler),
 			Ready: func(string) { told <- "ready" },
 			Waiting: func(_ string, err error) {
 				if !errors.Is(err, store.ErrUnavailable) {
