@@ -2,6 +2,8 @@
 package docs
 
 import (
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -182,6 +184,23 @@ func TestMetricsExistAndAreExplained(t *testing.T) {
 	for _, m := range code {
 		if !slices.Contains(explained, m) {
 			t.Errorf("docs/operations.md does not explain %s", m)
+		}
+	}
+}
+
+// TestTargetsAreCounted: how many forbidden targets there are is said as it is.
+func TestTargetsAreCounted(t *testing.T) {
+	text, err := os.ReadFile("../testdata/destinations/forbidden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []json.RawMessage
+	if err := json.Unmarshal(text, &targets); err != nil {
+		t.Fatal(err)
+	}
+	for name, says := range map[string]string{"README.md": "%d targets", "docs/security.md": "[A corpus of %d]"} {
+		if want := fmt.Sprintf(says, len(targets)); !strings.Contains(documents(t)[name], want) {
+			t.Errorf("%s does not say %q", name, want)
 		}
 	}
 }

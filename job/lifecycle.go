@@ -17,7 +17,7 @@ const (
 	Ready                  // carried to the ready list
 	Running                // claimed by a dispatcher
 	Delivered              // the receiver took it
-	Dead                   // the policy gave up; kept until replayed or discarded
+	Dead                   // the policy gave up; kept until replayed, discarded or replaced
 	Cancelled              // the client withdrew it, or discarded it as a dead letter
 	Expired                // its TTL passed
 )
@@ -333,8 +333,8 @@ const (
 )
 
 // Settlement is the change that an outcome makes, worked out by Settle and
-// applied by a store if Token is still current. Stores know no rules: what
-// they need to know stands here.
+// applied by a store if Token is still current. Stores know no rules about
+// it: what they need to know stands here.
 type Settlement struct {
 	Key   Key
 	Lane  Lane

@@ -165,7 +165,7 @@ var settings = []setting{
 	},
 	{
 		name: "retention", group: groupStorage, hint: "duration", def: "1h",
-		help: "how long a finished job can be looked up; 0 forgets it at once; dead letters stay until replayed or purged",
+		help: "how long a finished job can be looked up; 0 forgets it at once; dead letters stay until replayed, discarded or replaced",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Retention) },
 	},
 	{
