@@ -68,6 +68,7 @@ type committer struct {
 	known   map[job.Key]*target
 	nextSeq int64 // zero: the server counts
 	durable bool  // what setDurable said last
+	shrinks bool  // the journal may have given pages free since it was asked to shrink
 }
 
 func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options, m *metrics) *committer {
@@ -75,7 +76,7 @@ func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options, m 
 		write: write, st: st, shared: o.Shared, clock: o.Clock, logger: o.Logger, host: o.Host, metrics: m,
 		room: semaphore.NewWeighted(maxQueued),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
-		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true,
+		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true, shrinks: true,
 	}
 	go c.run()
 	return c
@@ -194,11 +195,32 @@ func (c *committer) next() (batch []*entry, last bool) {
 		if batch := c.take(); len(batch) > 0 {
 			return batch, false
 		}
+		if c.shrink() {
+			continue
+		}
 		select {
 		case <-c.wake:
 		case <-c.closing:
 		}
 	}
+}
+
+// shrink uses a moment in which nothing is to be written to make the journal
+// smaller, if it may be. It reports whether there is more to do.
+func (c *committer) shrink() (more bool) {
+	s, can := c.st.dialect.(shrinker)
+	if !can || !c.shrinks {
+		return false
+	}
+	err := c.relax(context.Background(), false)
+	if err == nil {
+		more, err = s.shrink(context.Background(), c.write)
+	}
+	if err != nil { // the next deletion is the next try
+		c.logger.Warn("the journal cannot be made smaller", "error", err)
+	}
+	c.shrinks = more
+	return more
 }
 
 func (c *committer) take() []*entry {
@@ -240,15 +262,27 @@ func (c *committer) commitBatch(batch []*entry) error {
 		c.nextSeq = g.nextSeq
 	}
 	g.committed()
+	for _, p := range g.purges {
+		c.shrinks = c.shrinks || p.deleted > 0
+	}
+	return nil
+}
+
+// relax says whether what is written next must survive a power failure.
+func (c *committer) relax(ctx context.Context, durable bool) error {
+	if durable == c.durable {
+		return nil
+	}
+	if err := c.st.setDurable(ctx, c.write, durable); err != nil {
+		return err
+	}
+	c.durable = durable
 	return nil
 }
 
 func (c *committer) transact(ctx context.Context, g *group, durable bool) error {
-	if durable != c.durable {
-		if err := c.st.setDurable(ctx, c.write, durable); err != nil {
-			return err
-		}
-		c.durable = durable
+	if err := c.relax(ctx, durable); err != nil {
+		return err
 	}
 	tx, err := c.write.BeginTx(ctx, nil)
 	if err != nil {

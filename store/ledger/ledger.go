@@ -147,6 +147,11 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.read = s.pools.read
+	if file, is := d.(*sqlite); is {
+		if err := file.convert(ctx, s.pools.write); err != nil {
+			s.o.Logger.Warn("the journal could not be made over so that it can shrink; it works as it is", "error", err)
+		}
+	}
 	if err := s.migrate(ctx, d); err != nil {
 		return err
 	}

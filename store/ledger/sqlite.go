@@ -62,8 +62,9 @@ func openSQLite(ctx context.Context, path string) (*pools, error) {
 	// busy_timeout is for people who look into the file with other tools. The
 	// journal is written back into the file every wal_autocheckpoint pages, by
 	// the commit that fills it. temp_store is where statements keep pages as they
-	// were before, which otherwise were written to files.
-	write, err := openPool(name, 1, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)",
+	// were before, which otherwise were written to files. auto_vacuum counts only
+	// before anything is written, and journal_mode writes.
+	write, err := openPool(name, 1, "busy_timeout(5000)", "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(FULL)",
 		"cache_size(-32768)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return nil, err

@@ -1,0 +1,73 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// A file of SQLite keeps the pages that are free, for what comes later. When many
+// are, they are given back to the disk, a few at a time, while nobody waits for the
+// journal.
+const (
+	// shrinkStep is how many pages one step moves and gives back: a few
+	// milliseconds, which a registration may have to wait.
+	shrinkStep = 64
+	// A file may have so many free pages (of 4 KiB), and a quarter of all: it would only
+	// grow again.
+	freePages = 2048
+	freeShare = 4
+	// convertPages is how large a file, in pages, may be to be made over at the
+	// start if it cannot shrink: a second's work.
+	convertPages = 16_384
+)
+
+// shrinker is a dialect whose journal shrinks only if it is told to.
+type shrinker interface {
+	// shrink makes a step, and reports whether there are more to make.
+	shrink(ctx context.Context, write *sql.DB) (more bool, err error)
+}
+
+func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err error) {
+	p, err := pagesOf(ctx, write)
+	if err != nil || p.mode != incremental || p.free <= max(freePages, p.all/freeShare) {
+		return false, err
+	}
+	// A row is a page, and only who reads them all has them moved.
+	rows, err := write.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkStep))
+	if err != nil {
+		return false, fmt.Errorf("give pages back: %w", err)
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	for rows.Next() {
+		continue
+	}
+	return true, rows.Err()
+}
+
+// incremental is the value of auto_vacuum with which a file can shrink in steps.
+const incremental = 2
+
+// pages tells how a file is laid out.
+type pages struct{ mode, all, free int64 }
+
+func pagesOf(ctx context.Context, db *sql.DB) (p pages, err error) {
+	for name, into := range map[string]*int64{"auto_vacuum": &p.mode, "page_count": &p.all, "freelist_count": &p.free} {
+		if err := db.QueryRowContext(ctx, "PRAGMA "+name).Scan(into); err != nil {
+			return p, fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return p, nil
+}
+
+// convert makes a file over that was made before files could shrink, unless that
+// would take long. It needs room for another of its size.
+func (d *sqlite) convert(ctx context.Context, write *sql.DB) error {
+	p, err := pagesOf(ctx, write)
+	if err != nil || p.mode == incremental || p.all > convertPages {
+		return err
+	}
+	// The connection was told of the mode when it was opened; it counts from here on.
+	_, err = write.ExecContext(ctx, "VACUUM")
+	return err
+}
