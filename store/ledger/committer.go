@@ -196,12 +196,24 @@ func (c *committer) next() (batch []*entry, last bool) {
 			return batch, false
 		}
 		if c.shrink() {
+			c.idle(shrinkPause)
 			continue
 		}
 		select {
 		case <-c.wake:
 		case <-c.closing:
 		}
+	}
+}
+
+// idle waits for d, or until something is to be written.
+func (c *committer) idle(d time.Duration) {
+	t := c.clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+	case <-c.wake:
+	case <-c.closing:
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 )
 
 // A file of SQLite keeps the pages that are free, for what comes later. When many
@@ -12,7 +13,9 @@ import (
 const (
 	// shrinkStep is how many pages one step moves and gives back: a few
 	// milliseconds, which a registration may have to wait.
-	shrinkStep = 64
+	shrinkStep = 32
+	// shrinkPause is how long nothing must be wanted before the next step.
+	shrinkPause = 5 * time.Millisecond
 	// A file may have so many free pages (of 4 KiB), and a quarter of all: it would only
 	// grow again.
 	freePages = 2048
