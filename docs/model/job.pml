@@ -483,7 +483,6 @@ inline put() { /* update.lua; register.lua where nothing is */
 		rec.nonce = next.nonce;
 		rec.mark = next.mark;
 		rec.lane = next.lane;
-		fell = (rec.lapses == 0 -> 0 : fell);
 		if
 		:: rec.state == RUNNING -> /* a cancel is noted: the entry stays */
 			noted = true;
@@ -498,6 +497,8 @@ inline put() { /* update.lua; register.lua where nothing is */
 			:: !FINAL(rec.state) -> PLACE(rec.lane, rec.state); listed[rec.lane] = !BUT(LANE_UNLISTED)
 			:: else
 			fi;
+			fell = (rec.lapses == 0 -> 0 : fell + alone); /* carried again: its lease has expired */
+			alone = false;
 			holder = 0;
 			barred[0] = true;
 			barred[1] = true;
