@@ -254,6 +254,7 @@ func TestEnded(t *testing.T) {
 		job.ReasonLapsed:     "Its lease expired ten times in a row",
 		job.ReasonTTL:        "Its TTL ended",
 		job.ReasonCancelled:  "A client cancelled it.",
+		job.ReasonDiscarded:  "A client discarded this dead letter. A replay takes it back.",
 	} {
 		o := waiting(func(o *store.Outlook) {
 			o.At, o.Look = 0, 0

@@ -84,6 +84,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonLapsed):     {many: "Its lease expired ten times in a row without an outcome, the last times while it was sent alone. It is kept as a dead letter."},
 	endedBy(job.ReasonTTL):        {many: "Its TTL ended before it was delivered."},
 	endedBy(job.ReasonCancelled):  {many: "A client cancelled it."},
+	endedBy(job.ReasonDiscarded):  {many: "A client discarded this dead letter. A replay takes it back."},
 	"ended_as":                    {many: "It is {state}."},
 }
 

@@ -456,6 +456,9 @@ test('a dead letter is corrected, and one is discarded', async () => {
   await dialog.getByRole('button', { name: 'Discard' }).click();
   await says('The dead letter is discarded.');
   await settled(node, 'mend', { delivered: 1, cancelled: 1 });
+  await page.getByText('A client discarded this dead letter. A replay takes it back.').waitFor();
+  await button('Replay').click();
+  await says('on its way again');
 });
 
 test('a job is found by its webhook-id', async () => {
