@@ -89,6 +89,14 @@ export interface Plan {
   ladder: Forecast;
 }
 
+/** What became of a registration. */
+export type RegistrationResult = 'created' | 'same' | 'kept' | 'moved';
+
+export const conflictActions = ['reject', 'ignore', 'replace', 'later', 'sooner'] as const;
+
+/** How the jobs of a topic and a state can be sorted. */
+export const orders = ['due', '-due', 'created', '-created'] as const;
+
 export interface JobPage {
   data: Job[];
   next_cursor: string | null;
@@ -311,6 +319,8 @@ export interface Operation {
   id: string;
   action: BulkAction;
   filter: BulkFilter;
+  /** The fields that a replay changes in each job, by name. */
+  set: string[] | null;
   rate: number;
   state: 'running' | 'stopped' | 'done' | 'failed';
   reason: string | null;
@@ -372,8 +382,9 @@ export const mayAdmin = computed(() => caller.value?.scope === 'admin');
 /** How far the server's clock is ahead of this machine's, in ms; times are the server's. */
 export const clockAhead = signal(0);
 
-async function request(method: string, url: string, body?: unknown, abort?: AbortSignal): Promise<Response> {
+async function request(method: string, url: string, body?: unknown, abort?: AbortSignal, version?: string): Promise<Response> {
   const headers: Record<string, string> = {};
+  if (version !== undefined) headers['If-Match'] = version;
   const used = key.value;
   if (used) headers['Authorization'] = `Bearer ${used}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -414,6 +425,22 @@ async function json<T>(method: string, url: string, body?: unknown, abort?: Abor
   return (await (await request(method, url, body, abort)).json()) as T;
 }
 
+/** What can be changed, with the version that a change of it is for. */
+export interface Versioned<T> {
+  content: T;
+  version: string | undefined;
+}
+
+async function versioned<T>(url: string, abort: AbortSignal): Promise<Versioned<T>> {
+  const answer = await request('GET', url, undefined, abort);
+  return { content: (await answer.json()) as T, version: answer.headers.get('ETag') ?? undefined };
+}
+
+/** Replaces what has this version, or any if none is given. */
+async function put<T>(url: string, draft: unknown, version?: string): Promise<T> {
+  return (await (await request('PUT', url, draft, undefined, version)).json()) as T;
+}
+
 export interface JobName {
   topic: string;
   id: string;
@@ -431,7 +458,7 @@ export const api = {
     return { ...(JSON.parse(text) as Omit<Stored, 'text'>), text: text.trim() };
   },
   plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
-  register: (draft: Registration) => json<Job>('POST', '/v1/jobs', draft),
+  register: (draft: Registration) => json<Job & { result: RegistrationResult }>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
   cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' | 'discarded' }>('DELETE', job(a)),
   run: (a: JobName) => json<Job>('POST', job(a, 'run')),
@@ -442,7 +469,8 @@ export const api = {
   pauseTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'pause'])),
   drainTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'drain'])),
   resumeTopic: (name: string) => json<Topic>('POST', address(['v1', 'topics', name, 'resume'])),
-  putTopic: (name: string, draft: TopicDraft) => json<Topic>('PUT', address(['v1', 'topics', name]), draft),
+  topicToEdit: (name: string, abort: AbortSignal) => versioned<Topic>(address(['v1', 'topics', name]), abort),
+  putTopic: (name: string, draft: TopicDraft, version?: string) => put<Topic>(address(['v1', 'topics', name]), draft, version),
   deleteTopic: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name])),
   signing: (name: string, abort: AbortSignal) => json<Signing>('GET', address(['v1', 'topics', name, 'signing']), undefined, abort),
   rotateSecret: (name: string, draft: { secret?: string; overlap: string }) =>
@@ -450,8 +478,9 @@ export const api = {
   deleteSecret: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name, 'signing'])),
   alerts: async (abort: AbortSignal) => (await json<{ data: Alert[] }>('GET', '/v1/alerts', undefined, abort)).data,
   rules: async (abort: AbortSignal) => (await json<{ data: AlertRule[] }>('GET', '/v1/alerts/rules', undefined, abort)).data,
-  rule: (name: string, abort: AbortSignal) => json<AlertRule>('GET', address(['v1', 'alerts', 'rules', name]), undefined, abort),
-  putRule: (name: string, draft: Record<string, unknown>) => json<AlertRule>('PUT', address(['v1', 'alerts', 'rules', name]), draft),
+  ruleToEdit: (name: string, abort: AbortSignal) => versioned<AlertRule>(address(['v1', 'alerts', 'rules', name]), abort),
+  putRule: (name: string, draft: Record<string, unknown>, version?: string) =>
+    put<AlertRule>(address(['v1', 'alerts', 'rules', name]), draft, version),
   deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
   dead: (query: Query, abort: AbortSignal) =>
     json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),

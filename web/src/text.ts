@@ -34,7 +34,7 @@ export function t(key: Key, given: Record<string, string | number> = {}): string
 }
 
 /** The text for a word of the API, or the word itself where there is none. */
-export function word(kind: 'reason' | 'error' | 'why', value: string): string {
+export function word(kind: 'reason' | 'error' | 'why' | 'problem', value: string): string {
   if (kind === 'error' && value.startsWith('http_')) return value.replace('http_', 'HTTP ');
   const key = `${kind}.${value}`;
   return key in en ? t(key as Key) : value;

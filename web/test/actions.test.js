@@ -157,6 +157,87 @@ test('register, first with mistakes', async () => {
   assert.deepEqual([made.state, made.max_attempts, made.priority, made.labels], ['waiting', 5, 9, { shop: 'north', plan: 'team' }]);
 });
 
+test('a registration says what became of it', async () => {
+  const url = `${receiver.url}/ok`;
+  const field = (name) => page.getByLabel(name, { exact: true });
+  const send = async (delay, onConflict) => {
+    await go('/register');
+    for (const [name, value] of Object.entries({ URL: url, Topic: 'again', Id: 'a', Delay: delay })) await field(name).fill(value);
+    await field('If the job exists').selectOption(onConflict);
+    await button('Register').click();
+  };
+  await send('2h', 'reject');
+  await says('The job is registered.');
+  await send('2h', 'reject');
+  await says('The same job was registered before.');
+  await send('3h', 'sooner');
+  await says('Another job has this topic and id. It is kept as it was.');
+  await send('3h', 'later');
+  await says('The due time of the registered job is moved.');
+  await register({ topic: 'again', id: 'dead', url: `${receiver.url}/answer/410` });
+  await settled(node, 'again', { dead: 1 });
+  await go('/register');
+  for (const [name, value] of Object.entries({ URL: url, Topic: 'again', Id: 'dead' })) await field(name).fill(value);
+  await button('Register').click();
+  await page.getByRole('alert').filter({ hasText: 'A dead letter has this topic and id.' }).waitFor();
+});
+
+test('names in other scripts', async () => {
+  await register({ topic: '订单', id: '甲-1', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs');
+  await page.getByLabel('Search jobs').fill('topic:订');
+  await page.locator('#searches option[value="topic:订单"]').waitFor({ state: 'attached' });
+  await page.locator('#searches option[value="topic:run"]').waitFor({ state: 'detached' });
+  await page.getByLabel('Search jobs').fill('topic:订单');
+  await button('Search').click();
+  await page.getByRole('link', { name: '甲-1', exact: true }).click();
+  await page.waitForURL(`**${encodeURI('/jobs/订单/甲-1')}`);
+  await page.reload();
+  await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
+  await button('Run now').click();
+  await settled(node, '订单', { delivered: 1 });
+  await page.getByRole('link', { name: '订单', exact: true }).click();
+  await page.waitForURL(`**/jobs?topic=${encodeURIComponent('订单')}`);
+  await page.getByLabel('Search jobs').fill('订单/甲-1');
+  await button('Search').click();
+  await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
+
+  await go(encodeURI('/topics/订单'));
+  await page.getByRole('link', { name: 'Edit' }).click();
+  await page.getByLabel('Dead letters above').fill('0');
+  await button('Save').click();
+  await page.getByRole('heading', { name: '订单', exact: true }).waitFor();
+  await go('/alerts');
+  await page.getByRole('link', { name: '订单:dead_letters' }).click();
+  await page.getByRole('heading', { name: 'Settings of 订单' }).waitFor();
+});
+
+test('the jobs of a topic and a state are sorted', async () => {
+  for (const [id, delay] of Object.entries({ a: '2h', b: '1h', c: '3h' })) await register({ topic: 'sort', id, url: `${receiver.url}/ok`, delay });
+  const order = page.getByLabel('Order');
+  const shows = (ids) =>
+    eventually(`the order is ${ids}`, async () => (await page.locator('td.name a').allTextContents()).join('') === ids);
+  await go('/jobs?topic=sort');
+  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
+  assert.equal(await order.count(), 0, 'which takes a state');
+  await page.getByRole('link', { name: /^Waiting/ }).click();
+  for (const [chosen, ids] of [
+    ['Due first', 'bac'],
+    ['Due last', 'cab'],
+    ['Registered first', 'abc'],
+    ['Registered last', 'cba'],
+  ]) {
+    await order.selectOption(chosen);
+    await shows(ids);
+  }
+  await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-created');
+  await go('/jobs?order=due');
+  await page.getByRole('alert').filter({ hasText: 'order' }).waitFor();
+  await order.selectOption('As they come');
+  await page.waitForURL('**/jobs');
+  await page.getByRole('alert').waitFor({ state: 'detached' });
+});
+
 test('search and filters are in the address', async () => {
   await register({ topic: 'find', id: 'a', biz_key: 'k1', labels: { region: 'eu' }, url: 'https://shop.example/a', delay: '1h' });
   await register({ topic: 'find', id: 'b', priority: 2, url: 'https://bank.example/b', delay: '3h' });
@@ -391,6 +472,30 @@ test('alert rules are made, tested, changed and deleted', async () => {
   await row('late').waitFor({ state: 'detached' });
 });
 
+test('a form does not undo what somebody else saved meanwhile', async () => {
+  const changed = page.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile.' });
+  await node.call('PUT', '/v1/topics/shared', { rate: 1 });
+  await go('/topics/shared/edit');
+  await page.getByLabel('Deliveries per second').fill('2');
+  await node.call('PUT', '/v1/topics/shared', { rate: 3 });
+  await button('Save').click();
+  await changed.waitFor();
+  assert.equal((await node.call('GET', '/v1/topics/shared')).settings.rate, 3);
+
+  await node.call('PUT', '/v1/alerts/rules/shared', { metric: 'backlog', above: 1 });
+  await go('/alerts/shared');
+  await page.getByLabel('Above', { exact: true }).fill('2');
+  await node.call('PUT', '/v1/alerts/rules/shared', { metric: 'backlog', above: 3 });
+  await button('Save').click();
+  await changed.waitFor();
+  assert.equal((await node.call('GET', '/v1/alerts/rules/shared')).above, 3);
+  await page.reload();
+  await page.getByLabel('Above', { exact: true }).fill('2');
+  await button('Save').click();
+  await says('The rule is saved');
+  await node.call('DELETE', '/v1/alerts/rules/shared');
+});
+
 test('a test is sent', async () => {
   await go('/endpoints');
   await button('Send a test…').click();
@@ -489,6 +594,12 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   assert.ok(delivered < 30, `${delivered} delivered when stopped`);
   await page.getByRole('main').getByRole('button', { name: 'Resume' }).click();
   await page.getByText('Running').waitFor();
+});
+
+test('an operation shows what it changes in each job', async () => {
+  await node.call('POST', '/v1/operations', { action: 'replay', filter: { topic: 'none-such' }, set: { url: `${receiver.url}/ok`, timeout: '5s' } });
+  await go('/operations');
+  await page.getByText('Changes in each job: url, timeout').waitFor();
 });
 
 test('all dead letters are replayed', async () => {

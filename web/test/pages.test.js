@@ -30,6 +30,7 @@ after(async () => {
 const pages = [
   ['/', 'en:Due in the next 24 hours', 'zh:未来 24 小时到期'],
   ['/jobs', 'order-8812'],
+  ['/jobs?topic=order-timeout&state=waiting&order=-due', 'order-8812'],
   ['/jobs/payment-notify/paid-2', 'en:(HTTP 503). By the retry ladder', 'zh:（HTTP 503）。按重试阶梯'],
   ['/jobs/order-timeout/order-8812', 'shop.example'],
   ['/topics', 'payment-notify'],

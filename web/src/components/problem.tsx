@@ -1,12 +1,13 @@
 import type { ApiError } from '../api';
-import { t } from '../text';
+import { t, word } from '../text';
 
-/** What went wrong, in one line. The API's own words are English. */
+/** What went wrong, in one line. Where there are no words for its code, it is what the API says, in English. */
 export function describe({ problem }: ApiError): string {
   if (problem.code === 'unreachable') return t('problem.unreachable', { detail: problem.detail });
   if (problem.code === 'forbidden') return `${t('problem.forbidden')} ${problem.detail}`;
   if (problem.errors.length > 0) return problem.errors.map(({ pointer, message }) => `${pointer.slice(1)} ${message}`).join('; ');
-  return `${problem.title}. ${problem.detail}`;
+  const told = word('problem', problem.code);
+  return told === problem.code ? `${problem.title}. ${problem.detail}` : told;
 }
 
 export function ProblemNote({ error }: { error: ApiError }) {

@@ -51,18 +51,18 @@ export function AlertFormPage({ rule }: { rule?: string }) {
 
 /** What is typed is not overwritten by what changes meanwhile, so it is read once. */
 function Stored({ rule }: { rule: string }) {
-  const found = useResource(address(['alert rule', rule]), (abort) => api.rule(rule, abort), true);
+  const found = useResource(address(['alert rule', rule]), (abort) => api.ruleToEdit(rule, abort), true);
   if (found.error) return <ProblemNote error={found.error} />;
-  return found.data ? <RuleForm rule={found.data} /> : <Loading />;
+  return found.data ? <RuleForm rule={found.data.content} version={found.data.version} /> : <Loading />;
 }
 
-function RuleForm({ rule }: { rule?: AlertRule }) {
+function RuleForm({ rule, version }: { rule?: AlertRule; version?: string | undefined }) {
   const form = useForm(typed(rule));
   const kind = kinds[form.draft.metric as AlertMetric];
   const field = (name: keyof Draft) => form.field(name, name === 'name' ? '/rule' : `/${name}`, t(`setting.${name}`));
   const submit = () =>
     form.ask(async () => {
-      await api.putRule(rule?.name ?? form.draft.name.trim(), asked(form.draft));
+      await api.putRule(rule?.name ?? form.draft.name.trim(), asked(form.draft), version);
       notify(t('alert.saved'));
       navigate('/alerts');
     });

@@ -1,15 +1,15 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, ApiError, bulkActions, mayChange, states, type Job, type JobPage, type State } from '../api';
+import { api, ApiError, bulkActions, mayChange, orders, states, type Job, type JobPage, type State } from '../api';
 import { BulkDialog } from '../components/bulk-dialog';
 import { Icon } from '../components/icon';
 import { JobTable } from '../components/job-table';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { now, refresh, useResource } from '../live';
-import { place } from '../router';
+import { navigate, place } from '../router';
 import { asked, filterOf, search, written } from '../search';
-import { count, t } from '../text';
+import { count, t, type Key } from '../text';
 
 const perPage = '50';
 
@@ -17,7 +17,9 @@ export function JobsPage() {
   const { query } = place.value;
   const filter = filterOf(query);
   const cursor = query.get('cursor');
-  const page = (next: string | null): Query => (next ? [...filter, ['cursor', next]] : filter);
+  const order = query.get('order') ?? '';
+  const sorted: Query = order ? [...filter, ['order', order]] : filter;
+  const page = (next: string | null): Query => (next ? [...sorted, ['cursor', next]] : sorted);
   const name = address(['jobs'], page(cursor));
   const jobs = useResource(name, (abort) => api.jobs([...asked(page(cursor), now.value), ['limit', perPage]], abort));
   return (
@@ -26,7 +28,10 @@ export function JobsPage() {
       <SearchBox filter={filter} />
       <div class="toolbar">
         <StateTabs filter={filter} />
-        {mayChange.value && <Bulk filter={filter} />}
+        <div class="actions">
+          {(order || sortable(filter)) && <Order filter={filter} order={order} />}
+          {mayChange.value && <Bulk filter={filter} />}
+        </div>
       </div>
       {jobs.error && <ProblemNote error={jobs.error} />}
       {jobs.data ? (
@@ -34,7 +39,7 @@ export function JobsPage() {
           key={name}
           page={jobs.data}
           byKey={filter.some(([parameter]) => parameter === 'biz_key')}
-          first={cursor && address(['jobs'], filter)}
+          first={cursor && address(['jobs'], sorted)}
           next={jobs.data.next_cursor && address(['jobs'], page(jobs.data.next_cursor))}
         />
       ) : (
@@ -80,15 +85,39 @@ function SearchBox({ filter }: { filter: Query }) {
 }
 
 /** The part of a topic's name that is typed so far. */
-const topicIn = (typed: string): string => /(?:^|\s)topic:([\w.:@-]+)$/.exec(typed)?.[1] ?? '';
+const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}._:@-]*)$/u.exec(typed)?.[1] ?? '';
+
+/** The API sorts the jobs of one topic and one state only. */
+const sortable = (filter: Query): boolean => ['topic', 'state'].every((wanted) => filter.filter(([name]) => name === wanted).length === 1);
+
+const orderNames: Record<(typeof orders)[number], Key> = {
+  due: 'order.due',
+  '-due': 'order.due_desc',
+  created: 'order.created',
+  '-created': 'order.created_desc',
+};
+
+function Order({ filter, order }: { filter: Query; order: string }) {
+  const sort = (chosen: string) => navigate(address(['jobs'], chosen ? [...filter, ['order', chosen]] : filter));
+  return (
+    <select aria-label={t('jobs.order')} value={order} onChange={(e) => sort(e.currentTarget.value)}>
+      <option value="">{t('order.default')}</option>
+      {orders.map((one) => (
+        <option key={one} value={one}>
+          {t(orderNames[one])}
+        </option>
+      ))}
+    </select>
+  );
+}
 
 function Bulk({ filter }: { filter: Query }) {
   const [open, setOpen] = useState(false);
   return (
-    <div class="actions">
+    <>
       <button onClick={() => setOpen(true)}>{t('bulk.open')}</button>
       {open && <BulkDialog filter={filter} actions={bulkActions} onClose={() => setOpen(false)} />}
-    </div>
+    </>
   );
 }
 

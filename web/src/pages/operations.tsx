@@ -44,6 +44,7 @@ function Card({ operation }: { operation: Operation }) {
           {written(filter) || t('bulk.everything')}
         </a>
       </p>
+      {operation.set && <p>{t('operation.set', { fields: operation.set.join(', ') })}</p>}
       <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={state === 'done' ? Math.max(1, estimate ?? matched) : matched} />
       <p class="muted">
         {t('operation.counts', {

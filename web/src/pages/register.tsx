@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, type Plan, type Registration } from '../api';
+import { api, conflictActions, type Plan, type Registration } from '../api';
 import { Area, Choice, figure, Form, given, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
@@ -36,7 +36,7 @@ export function RegisterPage() {
   const submit = () =>
     form.ask(async () => {
       const job = await api.register(registration(form.draft));
-      notify(t('register.done'));
+      notify(t(`register.result_${job.result}`));
       navigate(address(['jobs', job.topic, job.id]));
     });
   const field = (name: keyof Draft, pointer: string) => form.field(name, pointer, t(`register.${name}`));
@@ -64,7 +64,7 @@ export function RegisterPage() {
         <Input {...field('ttl', '/ttl')} placeholder="2h" />
         <Input {...field('expect', '/expect')} placeholder="success" />
         <Input {...field('priority', '/priority')} placeholder="5" />
-        <Choice {...field('on_conflict', '/on_conflict')} options={['reject', 'ignore', 'replace']} />
+        <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
       </Group>
       <div class="actions">
         <button class="primary">{t('register.submit')}</button>

@@ -60,32 +60,40 @@ function Stored({ topic }: { topic: string }) {
   const found = useResource(address(['edit', topic]), (abort) => settingsOf(topic, abort), true);
   if (found.error) return <ProblemNote error={found.error} />;
   if (!found.data) return <Loading />;
+  const { settings, version } = found.data;
   return (
     <>
-      <TopicForm topic={topic} settings={found.data.settings} />
+      <TopicForm topic={topic} settings={settings} version={version} />
       {mayAdmin.value && <Signing topic={topic} />}
-      {mayAdmin.value && found.data.settings && <Reset topic={topic} />}
+      {mayAdmin.value && settings && <Reset topic={topic} />}
     </>
   );
 }
 
-async function settingsOf(topic: string, abort: AbortSignal): Promise<{ settings: TopicSettings | null }> {
+/** Settings, and the version of the topic that has them. */
+interface Found {
+  settings: TopicSettings | null;
+  version?: string | undefined;
+}
+
+async function settingsOf(topic: string, abort: AbortSignal): Promise<Found> {
   try {
-    return await api.topic(topic, abort);
+    const { content, version } = await api.topicToEdit(topic, abort);
+    return { settings: content.settings, version };
   } catch (error) {
     if (error instanceof ApiError && error.problem.status === 404) return { settings: null };
     throw error;
   }
 }
 
-function TopicForm({ topic, settings }: { topic?: string; settings: TopicSettings | null }) {
+function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
   const form = useForm(typed(settings));
   const field = (name: keyof Draft, pointer = `/${name}`) => form.field(name, pointer, t(`setting.${name}`));
   const alert = (name: keyof Draft) => field(name, `/alerts/${name}`);
   const submit = () =>
     form.ask(async () => {
       const name = topic ?? form.draft.name.trim();
-      await api.putTopic(name, asked(form.draft));
+      await api.putTopic(name, asked(form.draft), version);
       notify(t('topic.saved'));
       navigate(address(['topics', name]));
     });
