@@ -194,6 +194,7 @@ test('names in other scripts', async () => {
   await page.waitForURL(`**${encodeURI('/jobs/订单/甲-1')}`);
   await page.reload();
   await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
+  await page.locator('pre', { hasText: 'Duehook-Topic: %E8%AE%A2%E5%8D%95\nDuehook-Job-Id: %E7%94%B2-1' }).waitFor();
   await button('Run now').click();
   await settled(node, '订单', { delivered: 1 });
   await page.getByRole('link', { name: '订单', exact: true }).click();

@@ -33,8 +33,8 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
   if (stored?.content_type) headers['Content-Type'] = stored.content_type;
   headers['webhook-id'] = job.uid;
   if (attempt) headers['webhook-timestamp'] = Math.floor(Date.parse(attempt.started_at) / 1000);
-  headers['Duehook-Topic'] = job.topic;
-  headers['Duehook-Job-Id'] = job.id;
+  headers['Duehook-Topic'] = encodeURI(job.topic); // of names it leaves alone what the server does
+  headers['Duehook-Job-Id'] = encodeURI(job.id);
   if (attempt) headers['Duehook-Attempt'] = attempt.number;
   return [`${job.method} ${job.url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n');
 }
