@@ -142,48 +142,68 @@ func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) 
 	}
 }
 
-// choose adds the matching jobs of a batch to the page.
+// choose adds the matching jobs of a batch to the page until that ends.
 func (w *walk) choose(ctx context.Context, all Segment, batch []candidate) error {
-	jobs, err := w.read(ctx, batch)
-	if err != nil {
-		return err
+	r := reading{src: w.src, batch: batch, jobs: make([]*job.Job, len(batch)), left: map[Segment][]int{}}
+	for i, c := range batch {
+		r.left[c.seg] = append(r.left[c.seg], i)
 	}
-	for i, j := range jobs {
-		if w.missing() == 0 {
+	for i := range batch {
+		if w.full() {
 			return nil
 		}
-		w.last = place{Segment: all, After: &batch[i].at}
-		if j == nil || !w.q.Matches(j) {
-			w.budget -= missCost
-			continue
+		j, err := r.job(ctx, i)
+		if err != nil {
+			return err
 		}
-		w.jobs = append(w.jobs, *j)
-		w.at = append(w.at, w.last)
+		w.add(j, place{Segment: all, After: &batch[i].at})
 	}
 	return nil
 }
 
-// read reads the jobs of candidates, segment by segment.
-func (w *walk) read(ctx context.Context, batch []candidate) ([]*job.Job, error) {
-	places := map[Segment][]int{}
-	for i, c := range batch {
-		places[c.seg] = append(places[c.seg], i)
-	}
-	jobs := make([]*job.Job, len(batch))
-	for seg, indexes := range places {
-		entries := make([]Entry, len(indexes))
-		for n, i := range indexes {
-			entries[n] = batch[i].entry
+// reading reads the jobs of candidates in their order, those of a segment together as
+// far as their bytes allow.
+type reading struct {
+	src   Source
+	batch []candidate
+	jobs  []*job.Job        // those read and not taken
+	bytes int               // of jobs
+	left  map[Segment][]int // which are not read
+}
+
+// job takes the i-th job, the next one.
+func (r *reading) job(ctx context.Context, i int) (*job.Job, error) {
+	seg := r.batch[i].seg
+	if left := r.left[seg]; len(left) > 0 && left[0] == i {
+		if r.bytes >= PageBytes { // of other segments
+			left = left[:1]
 		}
-		found, err := w.src.Jobs(ctx, seg, entries)
+		entries := make([]Entry, len(left))
+		for n, i := range left {
+			entries[n] = r.batch[i].entry
+		}
+		found, err := r.src.Jobs(ctx, seg, entries)
 		if err != nil {
 			return nil, err
 		}
-		for n, i := range indexes {
-			jobs[i] = found[n]
+		for n, j := range found {
+			r.jobs[left[n]] = j
+			r.bytes += sizeOfAny(j)
 		}
+		r.left[seg] = r.left[seg][len(found):]
 	}
-	return jobs, nil
+	j := r.jobs[i]
+	r.jobs[i] = nil
+	r.bytes -= sizeOfAny(j)
+	return j, nil
+}
+
+// sizeOfAny is SizeOf a job that may be gone.
+func sizeOfAny(j *job.Job) int {
+	if j == nil {
+		return 0
+	}
+	return SizeOf(j)
 }
 
 // sortedList is all candidates that are left, sorted.

@@ -80,10 +80,11 @@ type Source interface {
 	// the order of when they need attention, behind those in flight. It is not asked to go
 	// back in a SegmentBizKey.
 	Entries(ctx context.Context, seg Segment, span Span) ([]Entry, error)
-	// Jobs reads the jobs of entries of one segment; the result has one element
-	// for each entry, nil when the job is gone.
+	// Jobs reads the jobs of the first entries of one segment: of one at least, and of
+	// others as long as those before take less than BatchBytes together. The result has
+	// one element for each of them, nil when the job is gone.
 	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
-	// Times reads the times of the jobs of entries, as Jobs does. It may refuse records
+	// Times reads the times of the jobs of all entries. It may refuse records
 	// that are large together with ErrTooManyToSort.
 	Times(ctx context.Context, seg Segment, entries []Entry) ([]Times, error)
 	// FindUID looks for the job with a uid; nil when it found none. Then next is
@@ -130,12 +131,13 @@ const (
 	maxChunk    = 1_000
 	maxLimit    = 1_000
 	leastBatch  = 100
+	missShare   = 10 // so many bytes read for nothing count for one of the page
 )
 
 // List reads the page of src that q asks for. It is how stores implement
 // Reader.List.
 func List(ctx context.Context, src Source, q Query) (Page, error) {
-	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined}
+	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined, room: PageBytes}
 	if err := q.checkOrder(); err != nil {
 		return Page{}, err
 	}
@@ -195,6 +197,7 @@ type walk struct {
 
 	jobs []job.Job
 	at   []place // of each job
+	room int     // for bytes
 	last place   // up to here everything was examined
 }
 
@@ -257,8 +260,8 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		w.budget -= len(entries) + fetchCost
-		if err := w.take(ctx, entries); err != nil {
-			return false, err
+		if err := w.take(ctx, entries); err != nil || w.full() {
+			return true, err
 		}
 		if len(entries) > 0 {
 			w.last.After = &entries[len(entries)-1].Position
@@ -270,8 +273,12 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 	return w.ends(), nil
 }
 
-// ends: one job more than the page holds tells that there is a next page.
-func (w *walk) ends() bool { return len(w.jobs) > w.limit || w.budget <= 0 }
+// ends reports whether nothing more is to be fetched.
+func (w *walk) ends() bool { return w.full() || w.budget <= 0 }
+
+// full reports whether the page takes no more jobs: one job more than it holds tells
+// that there is a next page.
+func (w *walk) full() bool { return len(w.jobs) > w.limit || w.room <= 0 }
 
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
@@ -299,23 +306,35 @@ func (w *walk) take(ctx context.Context, entries []Entry) error {
 	if w.q.looksAtEntries() && seg.Kind != SegmentBizKey {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wantsEntry(e) })
 	}
-	for len(entries) > 0 && w.missing() > 0 {
-		batch := entries[:min(len(entries), w.batch())]
-		entries = entries[len(batch):]
-		jobs, err := w.src.Jobs(ctx, seg, batch)
+	for len(entries) > 0 && !w.full() {
+		jobs, err := w.src.Jobs(ctx, seg, entries[:min(len(entries), w.batch())])
 		if err != nil {
 			return err
 		}
-		for i, j := range jobs {
-			if j == nil || !w.q.Matches(j) {
-				w.budget -= missCost
-				continue
+		for i := range jobs {
+			if w.full() {
+				return nil
 			}
-			w.jobs = append(w.jobs, *j)
-			w.at = append(w.at, place{Segment: seg, After: &batch[i].Position})
+			w.add(jobs[i], place{Segment: seg, After: &entries[i].Position})
 		}
+		entries = entries[len(jobs):]
 	}
 	return nil
+}
+
+// add adds the job at a place to the page if it matches. It is nil when it is gone.
+func (w *walk) add(j *job.Job, at place) {
+	w.last = at
+	switch {
+	case j == nil:
+		w.budget -= missCost
+	case !w.q.Matches(j):
+		w.budget -= missCost
+		w.room -= SizeOf(j) / missShare
+	default:
+		w.jobs, w.at = append(w.jobs, *j), append(w.at, at)
+		w.room -= SizeOf(j)
+	}
 }
 
 func (w *walk) page() (Page, error) {
@@ -323,7 +342,7 @@ func (w *walk) page() (Page, error) {
 	case len(w.jobs) > w.limit:
 		next, err := encodeCursor(w.q, w.at[w.limit-1])
 		return Page{Jobs: w.jobs[:w.limit], Next: next}, err
-	case w.budget <= 0:
+	case w.ends():
 		next, err := encodeCursor(w.q, w.last)
 		return Page{Jobs: w.jobs, Next: next}, err
 	}

@@ -228,7 +228,8 @@ type Reader interface {
 	// List pages through jobs in a fixed order: a job that does not change
 	// state, URL or due time between the pages is listed exactly once. A page
 	// may hold fewer jobs than asked for, even none, and still have a next
-	// cursor: a page examines a bounded number of jobs.
+	// cursor: a page examines a bounded number of jobs, and ends when its jobs take
+	// PageBytes.
 	List(ctx context.Context, q Query) (Page, error)
 	// Topics pages, by name, through the topics that hold a job. Its work is
 	// bounded by the page, however many there are.

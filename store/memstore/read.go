@@ -359,14 +359,18 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 	return jobs, nil
 }
 
+// snapshots are of the first entries, as Source.Jobs wants them.
 func (s source) snapshots(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*snapshot, error) {
 	topic, _, _ := strings.Cut(seg.Name, "|")
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	found := make([]*snapshot, len(entries))
-	for i, e := range entries {
+	found, bytes := make([]*snapshot, 0, len(entries)), 0
+	for _, e := range entries {
+		if bytes >= store.BatchBytes {
+			break
+		}
 		key := job.Key{Topic: topic, ID: e.ID}
 		if seg.Kind == store.SegmentBizKey {
 			var err error
@@ -374,10 +378,12 @@ func (s source) snapshots(ctx context.Context, seg store.Segment, entries []stor
 				return nil, err
 			}
 		}
+		var snap *snapshot
 		if rec := s.find(key); rec != nil {
-			snap := rec.snapshot()
-			found[i] = &snap
+			is := rec.snapshot()
+			snap, bytes = &is, bytes+len(is.spec)
 		}
+		found = append(found, snap)
 	}
 	return found, nil
 }

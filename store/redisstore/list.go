@@ -100,34 +100,28 @@ func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span)
 // maxRead bounds what is read at once: a record may hold a body of 256 KiB.
 const maxRead = 100
 
-// Jobs reads the records of entries.
+// Jobs reads the records of the first entries, as many as one script does.
 func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
 	sh := s.shards[seg.Shard]
-	out := make([]*job.Job, 0, len(entries))
-	for len(entries) > 0 {
-		batch := entries[:min(len(entries), maxRead)]
-		entries = entries[len(batch):]
-		keys := make([]job.Key, len(batch))
-		for i, e := range batch {
-			var err error
-			if keys[i], err = keyOf(seg, e); err != nil {
-				return nil, fmt.Errorf("redisstore: entry %q of %s: %w", e.ID, seg.Name, err)
-			}
+	keys := make([]job.Key, min(len(entries), maxRead))
+	for i := range keys {
+		var err error
+		if keys[i], err = keyOf(seg, entries[i]); err != nil {
+			return nil, fmt.Errorf("redisstore: entry %q of %s: %w", entries[i].ID, seg.Name, err)
 		}
-		records, err := s.records(ctx, sh, keys)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.refineAll(ctx, sh, records); err != nil {
-			return nil, err
-		}
-		for _, r := range records {
-			if r == nil {
-				out = append(out, nil)
-				continue
-			}
+	}
+	records, err := s.someRecords(ctx, sh, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.refineAll(ctx, sh, records); err != nil {
+		return nil, err
+	}
+	out := make([]*job.Job, len(records))
+	for i, r := range records {
+		if r != nil {
 			j := s.whole(r)
-			out = append(out, &j)
+			out[i] = &j
 		}
 	}
 	return out, nil

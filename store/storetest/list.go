@@ -201,6 +201,7 @@ var listCases = []testCase{
 			equal(f, "times that "+key.String()+" was listed", seen[key], 1)
 		}
 	}},
+	{name: "list/pages are bounded by bytes", options: Options{Shards: 2, Retention: long}, run: listLarge},
 	{name: "list/another pass meets what moved, and tells that it did", options: Options{Shards: 2}, run: func(f *fixture) {
 		regs := make([]store.Registration, 60)
 		for i := range regs {
@@ -250,6 +251,45 @@ var listCases = []testCase{
 		}
 		f.once(all, 20)
 	}},
+}
+
+// listLarge lists jobs with large bodies, the last ones behind many small ones, in
+// every way that there is.
+func listLarge(f *fixture) {
+	const large, small, size = 40, 200, store.PageBytes / 10
+	f.register(store.Created, many("t", small, delay(long), biz("b"))...)
+	for i := range large {
+		endpoint := to(fmt.Sprintf("http://e%d.example/", i%3))
+		f.add(reg("t", fmt.Sprintf("large-%d", i), delay(2*long), biz("b"), endpoint, body(strings.Repeat("x", size))))
+	}
+	for _, q := range []store.Query{
+		{}, {BizKey: "b"}, {Priority: job.DefaultPriority}, {Topic: "t", States: stateOf(job.Waiting)},
+		{Topic: "t", States: stateOf(job.Waiting), Order: store.OrderDue},
+		{Topic: "t", States: stateOf(job.Waiting), Order: store.OrderDueBack},
+	} {
+		q.Limit = 1_000
+		var all []job.Job
+		for {
+			page, err := f.List(f.ctx, q)
+			f.noError("List", err)
+			bytes := 0
+			for _, j := range page.Jobs {
+				bytes += len(j.Spec.Body)
+			}
+			if bytes > store.PageBytes+size {
+				f.Fatalf("%s order %s: a page of %d jobs with %d bytes", describe(q), q.Order, len(page.Jobs), bytes)
+			}
+			all = append(all, page.Jobs...)
+			if q.Cursor = page.Next; q.Cursor == "" {
+				break
+			}
+		}
+		slices.SortFunc(all, func(a, b job.Job) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+		f.once(all, large+small)
+	}
+	// Jobs that do not match are read as well.
+	q := store.Query{Labels: []job.Label{{Key: "env", Value: "none"}}, Limit: 1_000}
+	equal(f, "jobs with a label that none has", len(f.list(q)), 0)
 }
 
 // once expects n different jobs.
