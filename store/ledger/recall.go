@@ -33,14 +33,14 @@ func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.
 			recalled[in.reg.Key] = true
 		}
 	}
-	if len(seqs) == 0 {
-		return nil
-	}
-	messages, bad, err := s.readMessages(ctx, seqs)
-	if err != nil {
-		return err
-	}
-	s.reportUnreadable(bad)
+	return s.eachMessages(ctx, seqs, func(messages []whole, bad []unreadable) error {
+		s.reportUnreadable(bad)
+		return s.recallEnded(ctx, messages)
+	})
+}
+
+// recallEnded puts back what the store lacks of messages and would still keep.
+func (s *Store) recallEnded(ctx context.Context, messages []whole) error {
 	var ended []store.RestoredJob
 	for i := range messages {
 		r := &messages[i].restored

@@ -124,11 +124,15 @@ func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded
 		seqs[i] = found[i].entry.seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	messages, bad, err := s.readMessages(ctx, seqs)
-	if err != nil {
-		return done, err
-	}
-	done.bad = bad
+	err = s.eachMessages(ctx, seqs, func(messages []whole, bad []unreadable) error {
+		done.bad = append(done.bad, bad...)
+		return s.putPart(ctx, &done, messages, bySeq)
+	})
+	return done, err
+}
+
+// putPart puts forward some messages, unless there is no room for what the store lacks.
+func (s *Store) putPart(ctx context.Context, done *forwarded, messages []whole, bySeq map[int64]*finding) error {
 	var missing, other []store.RestoredJob
 	for i := range messages {
 		f, r := bySeq[messages[i].seq], &messages[i].restored
@@ -142,15 +146,20 @@ func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded
 			missing = append(missing, *r)
 		}
 	}
-	done.restored, err = s.restoreSpread(ctx, missing)
+	if done.noRoom > 0 {
+		done.noRoom, missing = done.noRoom+int64(len(missing)), nil
+	}
+	restored, err := s.restoreSpread(ctx, missing)
+	done.restored += restored
 	if errors.Is(err, store.ErrFull) {
-		done.noRoom, err = int64(len(missing))-done.restored, nil
+		done.noRoom, err = int64(len(missing))-restored, nil
 	}
 	if err != nil {
-		return done, err
+		return err
 	}
-	done.repaired, err = s.restoreSpread(ctx, other)
-	return done, err
+	repaired, err := s.restoreSpread(ctx, other)
+	done.repaired += repaired
+	return err
 }
 
 // overtake makes r come after standing: neither is a worker who holds the token
@@ -194,50 +203,35 @@ func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (in
 // catchUp writes the journal as the store has it. It returns how many jobs.
 func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
 	now := job.InstantOf(s.o.Clock.Now())
-	var messages []message
-	for i := range found {
-		j, err := s.inner.Get(ctx, found[i].key)
-		if err != nil || !found[i].standing.Of(&j) { // it changes
-			continue
+	var caught int64
+	for len(found) > 0 {
+		var messages []message
+		for bytes := int64(0); len(found) > 0 && bytes < store.BatchBytes; found = found[1:] {
+			j, err := s.inner.Get(ctx, found[0].key)
+			if err != nil || !found[0].standing.Of(&j) { // it changes
+				continue
+			}
+			messages = append(messages, newMessage(j, now))
+			bytes += messages[len(messages)-1].size()
 		}
-		messages = append(messages, newMessage(j, now))
+		if err := s.rewrite(c, messages); err != nil {
+			return caught, err
+		}
+		caught += int64(len(messages))
 	}
+	return caught, nil
+}
+
+// rewrite writes messages in the place of what the journal has of their jobs.
+func (s *Store) rewrite(c *call, messages []message) error {
 	if len(messages) == 0 {
-		return 0, nil
+		return nil
 	}
-	err := s.committer.commit(&entry{rows: c.take(rowsPerRepair * len(messages)), add: func(g *group) {
+	return s.committer.commit(&entry{rows: c.take(rowsPerRepair * len(messages)), add: func(g *group) {
 		g.looks = true
 		for i := range messages {
 			// Of equal versions that differ, too: the store's has ended.
 			g.rewritten(&messages[i]).holds = true
 		}
 	}})
-	if err != nil {
-		return 0, err
-	}
-	return int64(len(messages)), nil
-}
-
-// readMessages reads messages with their logs, as decode gives them.
-func (s *Store) readMessages(ctx context.Context, seqs []int64) (messages []whole, bad []unreadable, err error) {
-	if len(seqs) == 0 {
-		return nil, nil, nil
-	}
-	rows, err := s.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	var page []stored
-	for rows.Next() {
-		var m stored
-		if err := m.scan(rows); err != nil {
-			return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
-		}
-		page = append(page, m)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read messages: %w", unavailable(err))
-	}
-	return s.decode(ctx, page)
 }

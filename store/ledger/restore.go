@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// restorePage is how many jobs are put back at a time.
+// restorePage is how many jobs are put back at a time, fewer when they are large.
 const restorePage = 500
 
 // stored is a message as it is read.
@@ -105,17 +105,18 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 			return ctx.Err()
 		}
 	}
-	page := make([]stored, 0, restorePage)
+	page, bytes := make([]stored, 0, restorePage), 0
 	for rows.Next() {
 		var m stored
 		if err := m.scan(rows); err != nil {
 			return err
 		}
-		if page = append(page, m); len(page) == restorePage {
+		bytes += len(m.body) + len(m.spec)
+		if page = append(page, m); len(page) == restorePage || bytes >= store.BatchBytes {
 			if err := send(page); err != nil {
 				return err
 			}
-			page = make([]stored, 0, restorePage)
+			page, bytes = make([]stored, 0, restorePage), 0
 		}
 	}
 	if err := rows.Err(); err != nil {

@@ -194,6 +194,8 @@ const (
 	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, lapses, token,
 		version, cancel, next_at, reason, ended_at, body, spec
 		FROM message m LEFT JOIN payload p ON p.seq = m.seq `
+	// What messages take; a list of them follows.
+	sqlSizes = `SELECT seq, coalesce(length(body), 0) + length(spec) FROM payload WHERE seq`
 	// Unfinished jobs and dead letters, in the order of registration.
 	sqlOpen = sqlStored + `WHERE done_at IS NULL ORDER BY m.seq`
 	// Those that ended since an instant, the last first.

@@ -104,11 +104,13 @@ func (s *Store) readable(ctx context.Context) ([]unreadable, error) {
 				seqs = append(seqs, e.seq)
 			}
 		}
-		_, bad, err := s.readMessages(ctx, seqs)
+		err = s.eachMessages(ctx, seqs, func(_ []whole, bad []unreadable) error {
+			all = append(all, bad...)
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, bad...)
 		if len(page) < comparePage {
 			return all, nil
 		}

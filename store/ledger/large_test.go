@@ -1,0 +1,100 @@
+package ledger_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// weighed notes the most bytes that one call of Restore had.
+type weighed struct {
+	store.Store
+	most *atomic.Int64
+}
+
+func (w weighed) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	total := int64(0)
+	for i := range jobs {
+		total += int64(len(jobs[i].Job.Spec.Body))
+	}
+	for {
+		most := w.most.Load()
+		if total <= most || w.most.CompareAndSwap(most, total) {
+			return w.Store.Restore(ctx, jobs)
+		}
+	}
+}
+
+// weighing wraps the store of a ledger; the result is the most bytes so far.
+func weighing() (with, *atomic.Int64) {
+	most := &atomic.Int64{}
+	return wrapped(func(s store.Store) store.Store { return weighed{s, most} }), most
+}
+
+const largeBody, largeJobs = 256 << 10, 60
+
+func (r *rig) addLarge() {
+	for i := range largeJobs {
+		g := reg(fmt.Sprint("large-", i), time.Hour)
+		g.Spec.Body = bytes.Repeat([]byte("x"), largeBody)
+		r.add(g)
+	}
+}
+
+func notAbove(t *testing.T, most *atomic.Int64) {
+	t.Helper()
+	if n := most.Load(); n == 0 || n > store.BatchBytes+largeBody {
+		t.Errorf("%d bytes were put back with one call", n)
+	}
+}
+
+func TestLargeJobsAreRestoredInParts(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.addLarge()
+		want := r.all()
+		noError(t, "Close", r.Close())
+		option, most := weighing()
+		equal(t, "jobs", newRig(t, b, r.url, retention, option).all(), want)
+		notAbove(t, most)
+	})(t)
+}
+
+func TestLargeJobsAreRepairedInParts(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, shares := shared()
+		option, most := weighing()
+		r := freshRig(t, b, retention, shares, option)
+		r.addLarge()
+		want := r.all()
+		l.flush(t)
+		report, err := r.SweepOnce(t.Context())
+		noError(t, "SweepOnce", err)
+		equal(t, "restored", report.Restored, int64(largeJobs))
+		equal(t, "jobs", r.all(), want)
+		notAbove(t, most)
+	})(t)
+}
+
+// What the journal lacks is written to it in several transactions.
+func TestLargeJobsThatTheJournalLacks(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		_, shares := shared()
+		r := freshRig(t, b, retention, shares)
+		r.addLarge()
+		noError(t, "Flush", r.Flush())
+		for _, table := range []string{"flow", "payload", "message"} {
+			noError(t, "Exec", r.Exec(t.Context(), "DELETE FROM "+table))
+		}
+		report, err := r.SweepOnce(t.Context())
+		noError(t, "SweepOnce", err)
+		equal(t, "repaired", report.Repaired, int64(largeJobs))
+		equal(t, "messages", r.rows()["message"], fmt.Sprint(largeJobs))
+		r.agree()
+	})(t)
+}

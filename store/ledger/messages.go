@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/store"
+)
+
+// eachMessages reads messages with their logs, as decode gives them, and has work do
+// with them what it does, a part at a time: bodies may be large.
+func (s *Store) eachMessages(ctx context.Context, seqs []int64, work func(messages []whole, bad []unreadable) error) error {
+	for len(seqs) > 0 {
+		page := seqs[:min(len(seqs), restorePage)]
+		seqs = seqs[len(page):]
+		sizes, err := s.sizes(ctx, page)
+		if err != nil {
+			return fmt.Errorf("read messages: %w", unavailable(err))
+		}
+		for len(page) > 0 {
+			n := store.Batch(len(page), len(page), func(i int) int { return sizes[page[i]] })
+			messages, bad, err := s.readMessages(ctx, page[:n])
+			if err != nil {
+				return fmt.Errorf("read messages: %w", unavailable(err))
+			}
+			if err := work(messages, bad); err != nil {
+				return err
+			}
+			page = page[n:]
+		}
+	}
+	return nil
+}
+
+// sizes are what messages take with their bodies, by seq.
+func (s *Store) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
+	rows, err := s.read.QueryContext(ctx, sqlSizes+in(seqs))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	sizes := make(map[int64]int, len(seqs))
+	for rows.Next() {
+		var seq int64
+		var size int
+		if err := rows.Scan(&seq, &size); err != nil {
+			return nil, err
+		}
+		sizes[seq] = size
+	}
+	return sizes, rows.Err()
+}
+
+func (s *Store) readMessages(ctx context.Context, seqs []int64) ([]whole, []unreadable, error) {
+	rows, err := s.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var page []stored
+	for rows.Next() {
+		var m stored
+		if err := m.scan(rows); err != nil {
+			return nil, nil, err
+		}
+		page = append(page, m)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, nil, err
+	}
+	return s.decode(ctx, page)
+}
