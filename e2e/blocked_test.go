@@ -255,10 +255,14 @@ func checkSaysNothing(t *testing.T, target hostile.Target, attempt map[string]an
 	t.Helper()
 	for name, value := range attempt {
 		switch name {
-		case "number", "started_at": // are of the job
+		case "number", "started_at", "version": // are of the job
 		case "error", "reason":
 			if value != hostile.Blocked {
 				t.Errorf("%s: %s is %v", target.Why, name, value)
+			}
+		case "response_headers":
+			if headers, ok := value.(map[string]any); !ok || len(headers) > 0 {
+				t.Errorf("%s: %s tells %v", target.Why, name, value)
 			}
 		default:
 			if value != nil && value != false && value != 0.0 {

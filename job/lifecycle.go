@@ -139,7 +139,7 @@ const (
 	ReasonGone         = "receiver_gone"       // the receiver answered 410
 	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
 	ReasonBlocked      = "destination_blocked" // the address guard refused the target
-	ReasonLapsed       = "lease_lapsed"        // ten leases in a row expired, the last ones alone
+	ReasonLapsed       = "lease_lapsed"        // many leases in a row expired, the last ones alone
 	ReasonTTL          = "ttl_passed"          // expired
 	ReasonCancelled    = "cancelled"           // the client withdrew it
 	ReasonDiscarded    = "discarded"           // the client discarded the dead letter

@@ -13,8 +13,10 @@ import (
 // uses up MaxLapses is the job's own doing, or that of a node that dies for hours
 // whenever the job's turn comes.
 const (
-	SuspectAfter = 3  // leases in a row that expire before a job is a suspect
-	MaxLapses    = 10 // leases in a row that expire before it is given up
+	// SuspectAfter is how many leases in a row expire before a job is a suspect. It is
+	// many: up to there a job is due again at once, however often its workers die.
+	SuspectAfter = 20
+	MaxLapses    = 27 // leases in a row that expire before it is given up
 )
 
 // ErrTaken says that a claimed job must not be sent: it was cancelled or claimed again

@@ -99,8 +99,8 @@ func TestLapse(t *testing.T) {
 		lapses int
 		wait   time.Duration
 	}{
-		0: {1, 0}, 1: {2, 0}, 2: {3, time.Minute},
-		3: {3, time.Minute}, 4: {4, 5 * time.Minute}, 9: {9, 4 * time.Hour}, 10: {10, 0},
+		0: {1, 0}, 18: {19, 0}, 19: {20, time.Minute},
+		20: {20, time.Minute}, 21: {21, 5 * time.Minute}, 26: {26, 4 * time.Hour}, 27: {27, 0},
 	} {
 		j := jobIn(job.Running, 0)
 		j.Lapses, j.NextAt = lapses, now

@@ -197,15 +197,15 @@ func TestReasons(t *testing.T) {
 		}},
 		{
 			"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 2 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 3 of at most 10"}},
+			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 3 of at most 27"}},
 		},
 		{
-			"a suspect's lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 6 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 6 of at most 10"}},
+			"a suspect's lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 23 }), now,
+			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 23 of at most 27"}},
 		},
 		{
-			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.Lapses = 3 }), in(time.Hour),
-			[]reason{{CodeQuarantined, in(time.Hour), "", "expired 3 times in a row without an outcome"}},
+			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.Lapses = 20 }), in(time.Hour),
+			[]reason{{CodeQuarantined, in(time.Hour), "", "expired 20 times in a row without an outcome"}},
 		},
 		{
 			"the TTL ends first", waiting(due(time.Hour), ttl(time.Minute)), none,
@@ -251,7 +251,7 @@ func TestEnded(t *testing.T) {
 		job.ReasonGone:       "answered attempt 3 with 410",
 		job.ReasonAborted:    "refused it for good with attempt 3",
 		job.ReasonBlocked:    "refused by this server's guard",
-		job.ReasonLapsed:     "Its lease expired ten times in a row",
+		job.ReasonLapsed:     "Its lease expired many times in a row",
 		job.ReasonTTL:        "Its TTL ended",
 		job.ReasonCancelled:  "A client cancelled it.",
 		job.ReasonDiscarded:  "A client discarded this dead letter. A replay takes it back.",

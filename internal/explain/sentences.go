@@ -81,7 +81,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonGone):       {many: "The receiver answered attempt {attempt} with 410: it wants no more of it. It is kept as a dead letter."},
 	endedBy(job.ReasonAborted):    {many: "The receiver refused it for good with attempt {attempt} ({outcome}). It is kept as a dead letter."},
 	endedBy(job.ReasonBlocked):    {many: "Deliveries to its address are refused by this server's guard. It is kept as a dead letter."},
-	endedBy(job.ReasonLapsed):     {many: "Its lease expired ten times in a row without an outcome, the last times while it was sent alone. It is kept as a dead letter."},
+	endedBy(job.ReasonLapsed):     {many: "Its lease expired many times in a row without an outcome, the last times while it was sent alone. It is kept as a dead letter."},
 	endedBy(job.ReasonTTL):        {many: "Its TTL ended before it was delivered."},
 	endedBy(job.ReasonCancelled):  {many: "A client cancelled it."},
 	endedBy(job.ReasonDiscarded):  {many: "A client discarded this dead letter. A replay takes it back."},

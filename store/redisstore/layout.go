@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,6 +73,8 @@ const (
 	// layoutAge is how long a look at the layout holds, and layoutPause one that failed.
 	layoutAge   = 5 * time.Second
 	layoutPause = time.Second
+	// layoutPatience is how long a call waits for a look while a layout is known.
+	layoutPatience = 100 * time.Millisecond
 	// layoutTimeout bounds a look, and surveyTimeout one at all keys.
 	layoutTimeout = callTimeout
 	surveyTimeout = time.Minute
@@ -79,23 +82,39 @@ const (
 
 // guard looks at a namespace's layout before anything is sent to Redis: at first, on
 // each new connection, and every layoutAge. What cannot be looked at stays as it was
-// known, so that one master of a Cluster does not hold up the others.
+// known. Callers wait for the first look as long as it takes, and layoutPatience for
+// others: a silent Redis, or one silent master of a Cluster, holds up no call twice.
 type guard struct {
 	db        redis.UniversalClient
 	namespace string
 	shards    int
 	log       *slog.Logger
 
-	turn chan struct{}
-	last atomic.Pointer[looked]
-	met  atomic.Int64 // connections that were made
+	mu    sync.Mutex
+	under *look // nil: none is under way
+	looks sync.WaitGroup
+	last  atomic.Pointer[looked]
+	met   atomic.Int64 // connections that were made
+}
+
+// look is one that is under way.
+type look struct {
+	done chan struct{}
+	till time.Time // when callers that know a layout stop waiting
 }
 
 func newGuard(db redis.UniversalClient, o Options) *guard {
-	return &guard{
-		db: db, namespace: o.Namespace, shards: o.Shards, turn: make(chan struct{}, 1),
-		log: o.Logger,
-	}
+	return &guard{db: db, namespace: o.Namespace, shards: o.Shards, log: o.Logger}
+}
+
+// close waits for the look that is under way. The client is closed by then, so it ends.
+func (g *guard) close() {
+	ended := &look{done: make(chan struct{})}
+	close(ended.done)
+	g.mu.Lock()
+	g.under = ended // no other begins
+	g.mu.Unlock()
+	g.looks.Wait()
 }
 
 // looked is what came of a look.
@@ -129,36 +148,70 @@ func (g *guard) check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	now := job.SystemClock().Now()
-	if v := g.last.Load(); v.holds(now, g.met.Load()) {
-		return v.err
+	clock := job.SystemClock()
+	old := g.last.Load()
+	if old.holds(clock.Now(), g.met.Load()) {
+		return old.err
+	}
+	l := g.begin(ctx)
+	var enough <-chan time.Time
+	if old != nil && !old.unknown {
+		t := clock.NewTimer(l.till.Sub(clock.Now()))
+		defer t.Stop()
+		enough = t.C()
 	}
 	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
+	case <-l.done:
+		if v := g.last.Load(); v != nil {
+			return v.err
+		}
+		return redis.ErrClosed
+	case <-enough:
+		return old.err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	old := g.last.Load()
-	if old != nil && old.at.After(now) { // of another caller, while this one waited
-		return old.err
+}
+
+// begin gives the look that is under way, or another.
+func (g *guard) begin(ctx context.Context) *look {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.under != nil {
+		return g.under
 	}
-	v := &looked{err: g.look(context.WithoutCancel(ctx))}
-	v.at, v.met = job.SystemClock().Now(), g.met.Load()
+	l := &look{done: make(chan struct{}), till: job.SystemClock().Now().Add(layoutPatience)}
+	g.under = l
+	ctx = context.WithoutCancel(ctx)
+	g.looks.Go(func() {
+		g.note(g.look(ctx))
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.under == l {
+			g.under = nil
+		}
+		close(l.done)
+	})
+	return l
+}
+
+// note keeps what came of a look.
+func (g *guard) note(err error) {
+	old := g.last.Load()
+	v := &looked{err: err, at: job.SystemClock().Now(), met: g.met.Load()}
 	var wrong *LayoutError
 	switch known := old != nil && !old.unknown; {
-	case v.err == nil && known && old.err != nil:
+	case err == nil && known && old.err != nil:
 		g.log.Info("the layout of the namespace is that of this node again")
-	case v.err != nil && errors.As(v.err, &wrong) && (!known || old.err == nil):
-		g.log.Error("nothing is served: the namespace is laid out otherwise", "error", v.err)
-	case v.err != nil && !errors.As(v.err, &wrong):
+	case err != nil && errors.As(err, &wrong) && (!known || old.err == nil):
+		g.log.Error("nothing is served: the namespace is laid out otherwise", "error", err)
+	case err != nil && !errors.As(err, &wrong):
 		v.failed, v.unknown = true, !known
 		if known {
 			v.err = old.err
 		}
 	}
 	g.last.Store(v)
-	return v.err
 }
 
 // look reads the layout, and writes it if there is none.

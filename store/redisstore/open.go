@@ -165,6 +165,9 @@ func (s *Store) Close() error {
 		if s.confirm != nil {
 			s.closeErr = errors.Join(s.closeErr, s.confirm.client.Close())
 		}
+		if s.guard != nil {
+			s.guard.close()
+		}
 	})
 	return s.closeErr
 }

@@ -285,7 +285,7 @@ local function write_counts(counts, out, busy)
   end
   local new, gone, passed = add_counts(counts, sums)
   for i = 1, #passed, 2 do
-    local state = tonumber(string.match(passed[i], '^[^|=]+|(%d)$'))
+    local state = tonumber(string.match(passed[i], '^[^|=]+|(%d)$') or '')
     if state and state < READY and passed[i + 1] < FEW then
       redis.call('ZREM', busy, passed[i])
     elseif state and state < READY then
