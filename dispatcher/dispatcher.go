@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/outage"
 	"github.com/duehook/duehook/job"
 )
 
@@ -24,6 +25,7 @@ type Dispatcher struct {
 	catchUp   *catchUp
 	trials    *trials
 	suspects  suspects
+	pipelines []*pipeline // one for each shard
 	metrics   *metrics
 }
 
@@ -61,6 +63,10 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 	}
 	d.catchUp = newCatchUp(o, d.breakers.fails, d.metrics.broughtForward)
 	d.trials = newTrials(o, d.breakers.try)
+	shards := o.Store.Shards()
+	for shard := range shards {
+		d.pipelines = append(d.pipelines, newPipeline(d, shard, share(o.Workers, shards)))
+	}
 	return d, nil
 }
 
@@ -80,9 +86,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	aides.Go(func() { d.holds.run(work) })
 	aides.Go(func() { d.catchUp.run(ctx) })
 	aides.Go(func() { d.trials.run(ctx) })
-	shards := d.opts.Store.Shards()
-	for shard := range shards {
-		p := newPipeline(d, shard, share(d.opts.Workers, shards))
+	for _, p := range d.pipelines {
 		pipelines.Go(func() { p.run(phases{take: ctx, work: work, settle: settle}) })
 	}
 	pipelines.Wait()
@@ -93,6 +97,22 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		t.CloseIdleConnections()
 	}
 	return nil
+}
+
+// stuckAfter is how long nothing can be taken or claimed until Stuck tells.
+const stuckAfter = 10 * time.Second
+
+// Stuck tells what has failed for more than 10 s without a success, of any shard; it is
+// empty when jobs can be taken and claimed, and when there are none.
+func (d *Dispatcher) Stuck() string {
+	for _, p := range d.pipelines {
+		for _, o := range []*outage.Outage{p.pops, p.claims} {
+			if o.Lasts(stuckAfter) {
+				return o.What()
+			}
+		}
+	}
+	return ""
 }
 
 // share divides n over parts, rounding up.

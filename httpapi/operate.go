@@ -29,11 +29,17 @@ func (s *Server) ready(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTimeout)
 	defer cancel()
+	stuck := ""
+	if s.opts.Stuck != nil {
+		stuck = s.opts.Stuck()
+	}
 	switch err := s.opts.Store.Ping(ctx); {
-	case errors.Is(err, store.ErrDegraded):
-		return writeJSON(c, http.StatusOK, statusView{Status: "ready", Ledger: "down"})
-	case err != nil:
+	case err != nil && !errors.Is(err, store.ErrDegraded):
 		return err
+	case stuck != "":
+		return &apiError{code: codeStoreUnavailable, detail: "The store answers, but nothing is delivered: " + stuck + " has failed for more than 10 s."}
+	case err != nil:
+		return writeJSON(c, http.StatusOK, statusView{Status: "ready", Ledger: "down"})
 	}
 	return writeJSON(c, http.StatusOK, statusView{Status: "ready"})
 }

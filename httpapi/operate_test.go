@@ -104,6 +104,22 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// The store answers, and nothing is delivered.
+func TestReadyWhileDeliveryIsStuck(t *testing.T) {
+	stuck := ""
+	a := newAPI(t, func(o *Options) { o.Stuck = func() string { return stuck } })
+	a.want(200, "GET", "/readyz", "")
+	stuck = "claiming jobs"
+	got := a.wantProblem(codeStoreUnavailable, "GET", "/readyz", "")
+	if detail := got.Detail; !strings.Contains(detail, stuck) {
+		t.Errorf("/readyz does not name what fails: %s", detail)
+	}
+	a.faults.set(func() error { return fmt.Errorf("%w: %w", store.ErrDegraded, store.ErrUnavailable) })
+	a.wantProblem(codeStoreUnavailable, "GET", "/readyz", "")
+	stuck = ""
+	a.want(200, "GET", "/readyz", "")
+}
+
 // hangingStore answers only when its context ends.
 type hangingStore struct{ Store }
 

@@ -97,6 +97,10 @@ type Options struct {
 	// log; nil refuses none.
 	CheckURL func(rawURL string) error
 
+	// Stuck tells what delivery has failed to do for long, so that /readyz answers 503;
+	// empty when nothing. Nil: it is not asked.
+	Stuck func() string
+
 	// RequestTimeout bounds the work on one request; zero means 10 s.
 	RequestTimeout time.Duration
 	// DrainDelay is how long, once Serve's context has ended, requests are

@@ -249,7 +249,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
 	if dispatchErr == nil {
-		apiOptions.Endpoints = dispatch
+		apiOptions.Endpoints, apiOptions.Stuck = dispatch, dispatch.Stuck
 	}
 	apiOptions.Recent = attempts
 	api, apiErr := httpapi.New(apiOptions)

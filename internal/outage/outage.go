@@ -31,6 +31,8 @@ type Outage struct {
 
 	mu     sync.Mutex
 	pauses retry.Backoff // nil while all is well
+	since  time.Time     // when it began to fail
+	last   time.Time     // when it failed last
 }
 
 // New makes an Outage of what is tried, which the log calls so. random gives
@@ -61,7 +63,9 @@ func (o *Outage) Rest(ctx context.Context, err error) bool {
 func (o *Outage) begin(ctx context.Context, err error) retry.Backoff {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.last = o.clock.Now()
 	if o.pauses == nil {
+		o.since = o.last
 		o.log.WarnContext(ctx, "failing, will keep trying", "what", o.what, "error", err)
 		o.pauses = retry.WithCappedDuration(LongPause, retry.NewExponential(FirstPause))
 	}
@@ -77,3 +81,17 @@ func (o *Outage) Worked() {
 		o.pauses = nil
 	}
 }
+
+// stale is how many times as long nothing has to be tried for a failure to be past.
+const stale = 3
+
+// Lasts reports whether all tries have failed for longer than limit, and are still made.
+func (o *Outage) Lasts(limit time.Duration) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.clock.Now()
+	return o.pauses != nil && now.Sub(o.since) > limit && now.Sub(o.last) <= stale*limit
+}
+
+// What is what is tried, as the log calls it.
+func (o *Outage) What() string { return o.what }

@@ -68,3 +68,32 @@ func TestEndedContextIsNoOutage(t *testing.T) {
 		}
 	})
 }
+
+func TestLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 * time.Second
+		o := digging(io.Discard)
+		lasts := func(want bool, when string) {
+			t.Helper()
+			if got := o.Lasts(limit); got != want {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		sleep := func(of time.Duration) { _ = job.Sleep(t.Context(), job.SystemClock(), of) }
+		lasts(false, "before anything failed")
+		began := time.Now()
+		for time.Since(began) <= limit {
+			lasts(false, "while it fails for less than the limit")
+			o.Rest(t.Context(), errDown)
+		}
+		lasts(true, "while it fails for longer")
+		o.Worked()
+		lasts(false, "when it works again")
+		o.Note(t.Context(), errDown)
+		lasts(false, "when it fails anew")
+		sleep(2 * limit)
+		lasts(true, "while it may still be tried")
+		sleep(2 * limit)
+		lasts(false, "when it has not been tried for long")
+	})
+}

@@ -263,7 +263,10 @@ func listLarge(f *fixture) {
 		f.add(reg("t", fmt.Sprintf("large-%d", i), delay(2*long), biz("b"), endpoint, body(strings.Repeat("x", size))))
 	}
 	for _, q := range []store.Query{
-		{}, {BizKey: "b"}, {Priority: job.DefaultPriority}, {Topic: "t", States: stateOf(job.Waiting)},
+		{},
+		{BizKey: "b"},
+		{Priority: job.DefaultPriority},
+		{Topic: "t", States: stateOf(job.Waiting)},
 		{Topic: "t", States: stateOf(job.Waiting), Order: store.OrderDue},
 		{Topic: "t", States: stateOf(job.Waiting), Order: store.OrderDueBack},
 	} {
