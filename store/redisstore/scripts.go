@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -101,8 +102,13 @@ var (
 // script puts a script together. The numbers of the states come from the
 // domain, and what stores agree on from there, so that they stand in one place.
 func script(body, flags string) *redis.Script {
+	var ofState strings.Builder
+	for _, state := range job.States {
+		fmt.Fprintf(&ofState, "[%d]='|%d',", state, state)
+	}
 	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
+		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
 			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap)) +
 		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER = %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter)

@@ -75,11 +75,12 @@ local function changed(h, with)
   return render(new)
 end
 
--- FRESH is the head of a job to which nothing has happened.
-local FRESH = render({
+-- FRESH is the head of a job to which nothing has happened. It stands in no record, so
+-- it has no text.
+local FRESH = {
   state = WAITING, token = '', version = '', cancel = '', tries = '  ', next = '', ended = '', expires = '', logs = '',
   nonce = '', reason = '', mark = '',
-})
+}
 
 -- head_of reads the head of a progress: all but the state as text, tries is
 -- attempts, snoozes and lapses. It gives false for what is no progress. Heads may
@@ -201,51 +202,48 @@ local function count(lane, state, n)
   states[state] = (states[state] or 0) + n
 end
 
--- add_counts adds to fields of a hash, with three commands at most to many. It
--- gives the fields that are new, those that are gone, and in turn fields and sums of
--- which the sum has passed a power of two and is or was FEW at least.
+-- add_counts adds to fields of a hash, with three commands at most to many. It gives
+-- the fields that are new, and those that are gone. In busy stand, of the fields that
+-- waits names, those that are FEW at least, with a score that is wrong by a factor of two
+-- at most, so that it is seldom written; both may be nil.
 local FEW = 16
-local function add_counts(key, gathered)
-  local fields, sums, new, gone, passed = {}, {}, {}, {}, {}
+local function add_counts(key, gathered, waits, busy)
+  local fields, count, sums, new, gone = {}, 0, {}, {}, {}
   for field, n in pairs(gathered) do
     if n ~= 0 then
-      fields[#fields + 1] = field
+      count = count + 1
+      fields[count] = field
     end
   end
-  local function note(field, before, sum)
+  if count == 0 then
+    return new, gone
+  end
+  local few = count <= 2
+  local found = few or redis.call('HMGET', key, unpack(fields))
+  for i, field in ipairs(fields) do
+    local n = gathered[field]
+    local sum = few and redis.call('HINCRBY', key, field, n) or n + (found[i] or 0)
+    local before = sum - n
     if sum <= 0 then
       gone[#gone + 1] = field
-    elseif before <= 0 then
-      new[#new + 1] = field
+    else
+      if before <= 0 then
+        new[#new + 1] = field
+      end
+      if not few then
+        sums[#sums + 1] = field
+        sums[#sums + 1] = text(sum)
+      end
     end
-    if sum >= FEW or before >= FEW then
+    if waits and waits[field] and (sum >= FEW or before >= FEW) then
       local _, was = math.frexp(before)
       local _, is = math.frexp(sum)
-      if was ~= is then
-        passed[#passed + 1] = field
-        passed[#passed + 1] = sum
+      if sum < FEW then
+        redis.call('ZREM', busy, field)
+      elseif was ~= is then
+        redis.call('ZADD', busy, sum, field)
       end
     end
-  end
-  if #fields <= 2 then
-    for _, field in ipairs(fields) do
-      local sum = redis.call('HINCRBY', key, field, gathered[field])
-      if sum <= 0 then
-        redis.call('HDEL', key, field)
-      end
-      note(field, sum - gathered[field], sum)
-    end
-    return new, gone, passed
-  end
-  for i, before in ipairs(redis.call('HMGET', key, unpack(fields))) do
-    local field = fields[i]
-    before = tonumber(before or 0)
-    local sum = before + gathered[field]
-    if sum > 0 then
-      sums[#sums + 1] = field
-      sums[#sums + 1] = text(sum)
-    end
-    note(field, before, sum)
   end
   if #sums > 0 then
     redis.call('HSET', key, unpack(sums))
@@ -253,7 +251,7 @@ local function add_counts(key, gathered)
   if #gone > 0 then
     redis.call('HDEL', key, unpack(gone))
   end
-  return new, gone, passed
+  return new, gone
 end
 
 local function add(sums, field, n)
@@ -262,37 +260,33 @@ end
 
 -- write_counts writes the gathered counts: topic|state, |state of all topics, and
 -- =endpoint|state of unfinished jobs. out may be nil when nothing that was out
--- moved. In busy stand topic|state of jobs that wait where they are FEW at least, with a
--- score that is wrong by a factor of two at most, so that it is seldom written. It gives
--- the fields that are new, and those that are gone.
+-- moved. In busy stand topics and states of jobs that wait. It gives the fields that are
+-- new, and those that are gone.
 local function write_counts(counts, out, busy)
-  local sums, by_endpoint = {}, {}
+  local sums, by_endpoint, waits = {}, out and {}, busy and {}
   for lane, states in pairs(counted) do
     local topic, endpoint = string.match(lane, '^([^|]*)|.-([^|]*)$')
     for state, n in pairs(states) do
-      add(sums, topic .. '|' .. state, n)
-      add(sums, '|' .. state, n)
-      if state < FINAL then
-        add(sums, '=' .. endpoint .. '|' .. state, n)
-      end
-      if state == READY or state == RUNNING then
-        add(by_endpoint, endpoint, n)
+      if n ~= 0 then
+        local of_state = OF_STATE[state] or '|' .. state -- or a score that nobody should have written
+        local field = topic .. of_state
+        add(sums, field, n)
+        add(sums, of_state, n)
+        if state < FINAL then
+          add(sums, '=' .. endpoint .. of_state, n)
+          if state >= READY and out then
+            add(by_endpoint, endpoint, n)
+          elseif state < READY and busy then
+            waits[field] = true
+          end
+        end
       end
     end
   end
   if out then
     add_counts(out, by_endpoint)
   end
-  local new, gone, passed = add_counts(counts, sums)
-  for i = 1, #passed, 2 do
-    local state = tonumber(string.match(passed[i], '^[^|=]+|(%d)$') or '')
-    if state and state < READY and passed[i + 1] < FEW then
-      redis.call('ZREM', busy, passed[i])
-    elseif state and state < READY then
-      redis.call('ZADD', busy, passed[i + 1], passed[i])
-    end
-  end
-  return new, gone
+  return add_counts(counts, sums, waits, busy)
 end
 
 -- Names stand in index, each with the score 0, behind a letter that says of what:

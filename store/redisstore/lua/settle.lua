@@ -179,10 +179,10 @@ for lane, bucket in pairs(emptied) do
 end
 forget_lanes(lanes, ranks, index, without_jobs)
 local new, gone = write_counts(counts, out, busy)
-if forget then
-  drop_topics(counts, index, gone)
-else
+if not forget then
   note_endings(endings, new, now)
+elseif #without_jobs > 0 then
+  drop_topics(counts, index, gone)
 end
 write_lanes(lanes, held, places, ARGV[1], now)
 return reply
