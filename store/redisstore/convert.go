@@ -28,7 +28,7 @@ type conversion struct {
 	sh *shard
 
 	sums  map[string]int64 // fields of counts
-	busy  map[string]int64 // topics
+	busy  map[string]int64 // fields of counts
 	names map[string]bool  // in the index
 	ends  map[string]bool  // topics
 }
@@ -64,9 +64,9 @@ func (c *conversion) readCounts(ctx context.Context) error {
 		c.sums["|"+code] += n
 		c.names["t"+topic] = true
 		switch s := job.State(state); {
-		case !s.Final():
-			c.busy[topic] += n
-		case s != job.Dead:
+		case s < job.Ready && n >= manyJobs:
+			c.busy[field] = n
+		case s.Final() && s != job.Dead:
 			c.names["d"+topic], c.ends[topic] = true, true
 		}
 	}
@@ -111,8 +111,8 @@ func (c *conversion) write(ctx context.Context) error {
 			return err
 		}
 	}
-	for topic, jobs := range c.busy {
-		pipe.ZAdd(ctx, c.sh.busy, redis.Z{Score: float64(jobs), Member: topic})
+	for field, jobs := range c.busy {
+		pipe.ZAdd(ctx, c.sh.busy, redis.Z{Score: float64(jobs), Member: field})
 		if err := flush(); err != nil {
 			return err
 		}

@@ -86,6 +86,9 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 	return page, err
 }
 
+// manyJobs is from how many jobs of a topic that wait in one state it stands in busy.
+const manyJobs = 16
+
 // Busiest looks at that many topics of each shard for the busiest: those of which many
 // jobs wait, and the first by name, since few topics may have many.
 const (

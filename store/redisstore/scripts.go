@@ -111,7 +111,7 @@ func script(body, flags string) *redis.Script {
 		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
 			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap)) +
-		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER = %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter)
+		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER, MANY = %d, %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter, manyJobs)
 	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)
 }
 

@@ -204,9 +204,8 @@ end
 
 -- add_counts adds to fields of a hash, with three commands at most to many. It gives
 -- the fields that are new, and those that are gone. In busy stand, of the fields that
--- waits names, those that are FEW at least, with a score that is wrong by a factor of two
+-- waits names, those that are MANY at least, with a score that is wrong by a factor of two
 -- at most, so that it is seldom written; both may be nil.
-local FEW = 16
 local function add_counts(key, gathered, waits, busy)
   local fields, count, sums, new, gone = {}, 0, {}, {}, {}
   for field, n in pairs(gathered) do
@@ -235,10 +234,10 @@ local function add_counts(key, gathered, waits, busy)
         sums[#sums + 1] = text(sum)
       end
     end
-    if waits and waits[field] and (sum >= FEW or before >= FEW) then
+    if waits and waits[field] and (sum >= MANY or before >= MANY) then
       local _, was = math.frexp(before)
       local _, is = math.frexp(sum)
-      if sum < FEW then
+      if sum < MANY then
         redis.call('ZREM', busy, field)
       elseif was ~= is then
         redis.call('ZADD', busy, sum, field)
