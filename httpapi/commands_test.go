@@ -111,7 +111,7 @@ func TestDiscard(t *testing.T) {
 	if found, _ := a.pages("reason=discarded"); !slices.Equal(found, []string{"a"}) {
 		t.Errorf("by reason: %v", found)
 	}
-	if got := a.want(200, "GET", "/v1/jobs/t/a/explain", ""); !strings.Contains(fmt.Sprint(got["reasons"]), "It is cancelled.") {
+	if got := a.want(200, "GET", "/v1/jobs/t/a/explain", ""); !strings.Contains(fmt.Sprint(got["reasons"]), "A client discarded this dead letter.") {
 		t.Errorf("explained: %v", got["reasons"])
 	}
 	if j := a.want(200, "POST", "/v1/jobs/t/a/replay", ""); j["state"] != "waiting" {
