@@ -71,7 +71,7 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 }
 
 // Run delivers jobs until ctx ends, then shuts down in good order: it takes no
-// more jobs, gives back those not begun, lets requests under way finish, breaks
+// more jobs, gives back those not begun, waits for requests in flight, breaks
 // off the rest in time, and settles everything, all within Grace. Jobs given back
 // or broken off have used no attempt. It returns nil.
 func (d *Dispatcher) Run(ctx context.Context) error {
@@ -99,10 +99,10 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// stuckAfter is how long nothing can be taken or claimed until Stuck tells.
+// stuckAfter is how long pops or claims fail before Stuck reports it.
 const stuckAfter = 10 * time.Second
 
-// Stuck tells what has failed for more than 10 s without a success, of any shard; it is
+// Stuck reports what has failed for more than 10 s without a success, of any shard; it is
 // empty when jobs can be taken and claimed, and when there are none.
 func (d *Dispatcher) Stuck() string {
 	for _, p := range d.pipelines {

@@ -63,7 +63,7 @@ func headerValue(name string, values []string) string {
 	return excerpt([]byte(strings.Join(values, ", ")))
 }
 
-// maskOf tells what to keep of the values of a header; nil for all of it.
+// maskOf returns what to keep of the values of a header; nil for all of it.
 func maskOf(name string) func(string) string {
 	name = strings.ToLower(name)
 	holds := func(part string) bool { return strings.Contains(name, part) }

@@ -97,7 +97,7 @@ type Options struct {
 	// log; nil refuses none.
 	CheckURL func(rawURL string) error
 
-	// Stuck tells what delivery has failed to do for long, so that /readyz answers 503;
+	// Stuck reports what delivery has failed to do for long, so that /readyz answers 503;
 	// empty when nothing. Nil: it is not asked.
 	Stuck func() string
 
