@@ -75,7 +75,7 @@ $(npm_installed): web/package-lock.json
 	@touch $@
 
 .PHONY: web
-web: $(npm_installed) ## build the dashboard from web/ into internal/dashboard, which is committed
+web: $(npm_installed) ## build the dashboard from web/ into node/dashboard, which is committed
 	npm --prefix web run check
 	npm --prefix web run build
 
@@ -88,7 +88,7 @@ screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data o
 web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
 	npm --prefix web run check
 	npm --prefix web run build -- --outDir ../build/dashboard/dist --logLevel warn
-	diff -r build/dashboard/dist internal/dashboard/dist
+	diff -r build/dashboard/dist node/dashboard/dist
 	CGO_ENABLED=0 go build -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web test
 
@@ -98,7 +98,7 @@ model: deps ## the model of a job's life, its properties and its mutants; DEEP=1
 
 .PHONY: simulate
 simulate: ## simulations in virtual time, with faults; SIM_SEEDS of them, or SIM_SEED alone
-	go test -count 1 -timeout 60m -v ./internal/simulation -seeds $(SIM_SEEDS) | grep -Ev '^(=== |    --- PASS)'
+	go test -count 1 -timeout 60m -v ./internal/testing/simulation -seeds $(SIM_SEEDS) | grep -Ev '^(=== |    --- PASS)'
 
 .PHONY: e2e
 e2e: deps ## the tests that run real processes; E2E_LONG=1 for the long ones

@@ -14,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/config"
-	"github.com/duehook/duehook/internal/demo"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node"
+	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/node/demo"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -75,14 +75,14 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	case "ledger":
 		return verifyLedger(ctx, args, environ, stdout)
 	case "reshard":
-		return withSettings(args, environ, stdout, func(c *config.Config) error { return app.Reshard(ctx, c, stdout) })
+		return withSettings(args, environ, stdout, func(c *config.Config) error { return node.Reshard(ctx, c, stdout) })
 	case "apikey":
 		return apikey(args, stdout)
 	case "demo":
 		return withoutFlags(command, args, stdout, func() error { return runDemo(ctx, stdout) })
 	case "version", "--version":
 		return withoutFlags(command, args, stdout, func() error {
-			_, err := fmt.Fprintln(stdout, app.VersionDetails(app.Version(version)))
+			_, err := fmt.Fprintln(stdout, node.VersionDetails(node.Version(version)))
 			return err
 		})
 	case "help", "--help", "-h":
@@ -112,7 +112,7 @@ func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer)
 		return &config.UsageError{Message: "write duehook ledger verify, and settings after it"}
 	}
 	err := withSettings(args[1:], environ, stdout, func(c *config.Config) error {
-		n, err := app.VerifyLedger(ctx, c, stdout)
+		n, err := node.VerifyLedger(ctx, c, stdout)
 		if err == nil && n > 0 {
 			err = &differencesError{n}
 		}
@@ -162,17 +162,17 @@ func printHelp(w io.Writer) error {
 }
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
-	app.KeepHeapFloor()
-	log := app.NewLogger(c, stderr)
+	node.KeepHeapFloor()
+	log := node.NewLogger(c, stderr)
 	// Libraries that write to the standard log, such as net/http about answers
 	// that nobody asked for, are of interest to debugging only.
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(log)
-	v := app.Version(version)
-	return app.Run(ctx, app.Options{
+	v := node.Version(version)
+	return node.Run(ctx, node.Options{
 		Config: c, Logger: log, Version: v,
-		Ready:   func(base string) { app.Announce(c, v, base, stderr, log) },
-		Waiting: func(base string, err error) { app.AnnounceWaiting(c, v, base, log, err) },
+		Ready:   func(base string) { node.Announce(c, v, base, stderr, log) },
+		Waiting: func(base string, err error) { node.AnnounceWaiting(c, v, base, log, err) },
 	})
 }
 
@@ -181,8 +181,8 @@ func runDemo(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	color := app.IsTerminal(stdout) && os.Getenv("NO_COLOR") == ""
-	return demo.Run(ctx, demo.Options{Jobs: jobs, Out: stdout, Color: color, Version: app.Version(version)})
+	color := node.IsTerminal(stdout) && os.Getenv("NO_COLOR") == ""
+	return demo.Run(ctx, demo.Options{Jobs: jobs, Out: stdout, Color: color, Version: node.Version(version)})
 }
 
 // exitCode tells the user what went wrong, and gives the code for it. When

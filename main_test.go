@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/config"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"

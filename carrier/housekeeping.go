@@ -9,7 +9,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 )
 
 const (

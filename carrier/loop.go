@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/store"
 )
 

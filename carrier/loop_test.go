@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )

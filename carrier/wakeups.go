@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 )
 
 // settled is how long a subscription must have lasted to count as having

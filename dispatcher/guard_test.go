@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/hostile"
+	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/duehook/duehook/internal/outage"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )

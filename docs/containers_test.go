@@ -116,7 +116,7 @@ func TestDockerignoreLeavesWhatIsBuilt(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		".git/HEAD", ".env", ".tools/bin/x", "internal/.env", "duehook-data/master.key", "internal/app/duehook-data/master.key", "bin/duehook", "build/x",
+		".git/HEAD", ".env", ".tools/bin/x", "internal/.env", "duehook-data/master.key", "node/duehook-data/master.key", "bin/duehook", "build/x",
 		"web/node_modules/a/b.js", "e2e/x.go", "bench/go.mod", "job/job_test.go", "docs/api.md", "docker-compose.yml",
 	} {
 		if !ignored(patterns, name) {

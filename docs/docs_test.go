@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/config"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/node/config"
 )
 
 const root = ".."
@@ -119,7 +119,7 @@ var foreign = []string{
 func TestSettingsExist(t *testing.T) {
 	flags := flag.FindAllString(config.Usage()+access.CommandUsage, -1)
 	flags = append(append(flags, foreign...), "--help")
-	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by internal/config
+	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by node/config
 	for name, text := range documents(t) {
 		for _, f := range flag.FindAllString(text, -1) {
 			if !slices.Contains(flags, f) {

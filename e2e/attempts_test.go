@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/retrypolicy"
 )
 

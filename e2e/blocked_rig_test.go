@@ -17,7 +17,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/hostile"
+	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store/memstore"

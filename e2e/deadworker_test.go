@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // TestDeadWorkersJobs: one of two nodes is killed with attempts in flight. The

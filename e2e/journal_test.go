@@ -12,7 +12,7 @@ import (
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 const (

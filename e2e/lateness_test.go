@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // BenchmarkLateness measures received − due at 200 jobs/s with random due

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/internal/hostile"
+	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
 )
 

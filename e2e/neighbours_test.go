@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 const (

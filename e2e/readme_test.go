@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // TestReadme: the first job of the README works as the README says.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // TestRecoveredEndpointGetsItsRetries lets an outage bring jobs to a step of an

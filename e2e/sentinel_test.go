@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // TestSentinelUnderLoad: the master is killed and comes back, and the next one

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/internal/hostile"
+	"github.com/duehook/duehook/internal/testing/hostile"
 )
 
 // BenchmarkLatenessBesideZoo measures received − due of 200 jobs/s alone, and

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
-	"github.com/duehook/duehook/internal/hostile"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/hostile"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 const (

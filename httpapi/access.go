@@ -8,7 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/services/access"
 )
 
 // What a request's context holds for the audit line.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/store"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/alerts"
+	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/alerts"
+	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/services/access"
 )
 
 // contract holds answers against the OpenAPI document.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/alerts"
-	"github.com/duehook/duehook/internal/operations"
-	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/store"
 )
 

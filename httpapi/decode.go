@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/nearest"
+	"github.com/duehook/duehook/internal/kit/nearest"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/topics"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
 

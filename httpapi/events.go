@@ -12,7 +12,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/events"
+	"github.com/duehook/duehook/internal/services/events"
 )
 
 // Events is what the API needs of the events. An *events.Hub is one.

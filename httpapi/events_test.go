@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/events"
+	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )

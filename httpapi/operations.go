@@ -8,9 +8,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/operations"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/operations"
 )
 
 // Operations is what the API needs of the changes of many jobs. An

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/operations"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/operations"
 )
 
 // operationsWith are operations whose changes fail.

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/duehook/duehook/internal/access"
-	"github.com/duehook/duehook/internal/recent"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"

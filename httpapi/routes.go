@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/services/access"
 )
 
 const eventsPath = "/v1/events"

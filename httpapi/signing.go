@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/signing"
+	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 )
 

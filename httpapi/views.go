@@ -3,7 +3,7 @@ package httpapi
 import (
 	"time"
 
-	"github.com/duehook/duehook/internal/access"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 )

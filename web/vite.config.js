@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { defineConfig } from 'vite';
 
-/** What the built files are made of; internal/dashboard's tests know it, too. */
+/** What the built files are made of; node/dashboard's tests know it, too. */
 const sources = ['index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.js'];
 
 /** All files at or below a path, in the order of their names' bytes. */
@@ -30,7 +30,7 @@ function stamp() {
 
 export default defineConfig({
   build: {
-    outDir: '../internal/dashboard/dist',
+    outDir: '../node/dashboard/dist',
     emptyOutDir: true,
     target: 'es2022',
     assetsInlineLimit: 0, // the pages' security policy allows no data: URLs

@@ -27,9 +27,9 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/config"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/node"
+	"github.com/duehook/duehook/node/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -278,7 +278,7 @@ func start(t *testing.T) (base string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done, ready := make(chan error, 1), make(chan string, 1)
 	go func() {
-		done <- app.Run(ctx, app.Options{
+		done <- node.Run(ctx, node.Options{
 			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base },
 		})
 	}()

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // topology is how Redis is run.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // A server that was started again may lack what it did last, although it has

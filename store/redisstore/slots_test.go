@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/internal/testenv"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 )
 

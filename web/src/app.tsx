@@ -18,7 +18,7 @@ import { TopicFormPage } from './pages/topic-form';
 import { TopicsPage } from './pages/topics';
 import { parts, place } from './router';
 
-/** internal/dashboard serves the index at these paths. */
+/** node/dashboard serves the index at these paths. */
 function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
   const [first, second, third, ...rest] = parts(path) ?? ['?'];
   if (rest.length > 0) return <MissingPage />;

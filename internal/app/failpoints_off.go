@@ -1,8 +1,0 @@
-//go:build !failpoints
-
-package app
-
-import "github.com/duehook/duehook/store"
-
-// withFailpoints: what is shipped cannot be told to crash.
-func withFailpoints(s store.Store) (store.Store, error) { return s, nil }

@@ -1,0 +1,324 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/kit/lease"
+	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Store is what alerts need of a store. Every store.Store is one.
+type Store interface {
+	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
+	store.DeadLetters
+	Backlogs(ctx context.Context) (store.Backlogs, error)
+	Gates(ctx context.Context) ([]store.EndpointGate, error)
+	Depth(ctx context.Context) (store.Depth, error)
+	store.Documents
+}
+
+// Topics tell which topics have thresholds of their own.
+type Topics interface {
+	// Thresholds are those of all topics that have some, by name, as they are
+	// stored. The error is the store's.
+	Thresholds(ctx context.Context) (map[string]*Thresholds, error)
+	// KnownThresholds are the same as this node knows them, which asks nobody.
+	KnownThresholds() map[string]*Thresholds
+}
+
+// Journal is what alerts need of one that puts back what the store loses. A
+// store.Restoring is one.
+type Journal interface {
+	RestoreStatus(ctx context.Context) (store.RestoreStatus, error)
+}
+
+// DefaultEvery is how often rules are evaluated.
+const DefaultEvery = 5 * time.Second
+
+// Options are the settings of a Manager. Store, Counts and ID have no default.
+type Options struct {
+	Store  Store
+	Counts *Counts
+	ID     string // of the node, unique to the process
+	Topics Topics // nil: no topic has thresholds
+	// Journal tells when the store has lost jobs that come back; nil: those that it
+	// loses do not.
+	Journal Journal
+	// Alone: no other node shares the store.
+	Alone bool
+	// Clock paces evaluating and tells leases; nil is the machine's. How long a
+	// value is above its threshold goes by the store's.
+	Clock   job.Clock
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: the metric is not registered
+	// Every is how often rules are evaluated; zero: DefaultEvery.
+	Every time.Duration
+}
+
+// Manager keeps rules, tells of alerts, and evaluates. Its methods are safe for
+// concurrent use.
+type Manager struct {
+	store   Store
+	counts  *Counts
+	topics  Topics
+	journal Journal
+	id      string
+	alone   bool
+	clock   job.Clock
+	log     *slog.Logger
+	every   time.Duration
+	outage  *outage.Outage
+	firing  atomic.Pointer[map[string]int] // alerts by rule, as read last
+
+	lease *lease.Lease // of whoever evaluates; used by Run only
+	idle  int          // rounds left in which nobody looks for rules; used by Run only
+}
+
+// New gives a Manager.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil || o.Counts == nil || o.ID == "" {
+		return nil, errors.New("alerts: Options.Store, Options.Counts or Options.ID is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Every == 0 {
+		o.Every = DefaultEvery
+	}
+	m := &Manager{
+		lease:  lease.New(o.Store, leaseKind, leaseName, o.ID, o.Clock, leaseRounds*o.Every),
+		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
+		store:  o.Store, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+	}
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(firingGauge{m}); err != nil {
+			return nil, fmt.Errorf("register the alerts' metric: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Rules lists the rules by name, those of topics included. The error is the
+// store's.
+func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
+	rules, err := m.stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if m.topics != nil {
+		thresholds, err := m.topics.Thresholds(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
+		}
+		rules = append(rules, m.ofTopics(ctx, thresholds)...)
+	}
+	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
+	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
+	return rules, nil
+}
+
+// ofTopics are the rules that follow from thresholds. Those of topics that cannot be
+// read are not known.
+func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Thresholds) (all []Rule) {
+	for topic, t := range thresholds {
+		if t == nil {
+			all = append(all, Rule{Name: topic + separator, Newer: true})
+			continue
+		}
+		rules, err := t.rules(topic)
+		if err != nil { // it was checked before it was stored
+			m.log.ErrorContext(ctx, "the thresholds of a topic cannot be used", "topic", topic, "error", err)
+			continue
+		}
+		all = append(all, rules...)
+	}
+	return all
+}
+
+// stored lists the rules that were made by themselves, with those that cannot be read.
+func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
+	docs, err := m.store.ListDocuments(ctx, ruleKind)
+	if err != nil {
+		return nil, fmt.Errorf("list alert rules: %w", err)
+	}
+	rules := make([]Rule, 0, len(docs))
+	for _, d := range docs {
+		r, err := decodeRule(d)
+		if err != nil {
+			m.log.ErrorContext(ctx, "an alert rule cannot be read; its alerts stay as they are", "error", err)
+			r = Rule{Name: d.Name, Newer: true}
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+// Rule gives one rule. Errors: ErrNotFound, or the store's.
+func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
+	if TopicOf(name) != "" {
+		rules, err := m.Rules(ctx)
+		if err != nil {
+			return Rule{}, err
+		}
+		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
+			return rules[i], nil
+		}
+		return Rule{}, ErrNotFound
+	}
+	doc, err := m.store.Document(ctx, ruleKind, name)
+	if err != nil {
+		return Rule{}, ofRule("read", err)
+	}
+	return decodeRule(doc)
+}
+
+// ofRule names what was done to a rule, and says that it is not there.
+func ofRule(what string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotFound
+	}
+	return fmt.Errorf("%s an alert rule: %w", what, err)
+}
+
+// Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
+// the store's, such as store.ErrNewer: what cannot be read is not written over.
+// Allow may refuse the rule as it is before, or nil, with the error that is returned then.
+func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
+	r, err := d.rule(name)
+	if err != nil {
+		return Rule{}, false, err
+	}
+	depth, err := m.store.Depth(ctx)
+	if err != nil {
+		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
+	}
+	err = store.ChangeDocument(func() error {
+		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
+		doc, old, err := m.place(ctx, &r)
+		if err != nil {
+			return err
+		}
+		if err := allowed(allow, old); err != nil {
+			return err
+		}
+		created = doc.Version == 0
+		if doc, _, err = doc.Encode(&r); err != nil {
+			return err
+		}
+		if _, err = m.store.PutDocument(ctx, doc); err != nil {
+			return fmt.Errorf("store an alert rule: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return Rule{}, false, err
+	}
+	m.counts.announce(ctx)
+	return r, created, nil
+}
+
+// Allow decides on a change by the rule as it is before; nil: there is none.
+type Allow func(r *Rule) error
+
+func allowed(allow []Allow, r *Rule) error {
+	for _, may := range allow {
+		if err := may(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place finds what a rule replaces, or whether there is room for it.
+func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, *Rule, error) {
+	docs, err := m.store.ListDocuments(ctx, ruleKind)
+	if err != nil {
+		return store.Document{}, nil, fmt.Errorf("list alert rules: %w", err)
+	}
+	for _, d := range docs {
+		if d.Name != r.Name {
+			continue
+		}
+		old, err := decodeRule(d)
+		r.CreatedAt = old.CreatedAt
+		return d, &old, err
+	}
+	if len(docs) >= MaxRules {
+		return store.Document{}, nil, ErrTooMany
+	}
+	return store.Document{Kind: ruleKind, Name: r.Name}, nil, nil
+}
+
+// Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,
+// or the store's; allow is as with Put.
+func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+	return store.ChangeDocument(func() error {
+		doc, err := m.store.Document(ctx, ruleKind, name)
+		if err != nil {
+			return ofRule("read", err)
+		}
+		if len(allow) > 0 {
+			r, err := decodeRule(doc)
+			if err != nil {
+				return err
+			}
+			if err := allowed(allow, &r); err != nil {
+				return err
+			}
+		}
+		if err := m.store.DeleteDocument(ctx, ruleKind, name, doc.Version); err != nil {
+			return ofRule("delete", err)
+		}
+		return nil
+	})
+}
+
+// Alerts lists what fires and what is pending, by rule and subject. The error
+// is the store's.
+func (m *Manager) Alerts(ctx context.Context) ([]Standing, error) {
+	books, err := m.books(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Standing
+	for _, b := range books {
+		all = append(all, b.Standings...)
+	}
+	slices.SortFunc(all, func(a, b Standing) int {
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
+	})
+	return all, nil
+}
+
+// books reads what is known of all rules.
+func (m *Manager) books(ctx context.Context) (map[string]*book, error) {
+	docs, err := m.store.ListDocuments(ctx, bookKind)
+	if err != nil {
+		return nil, fmt.Errorf("list alerts: %w", err)
+	}
+	books := make(map[string]*book, len(docs))
+	for _, d := range docs {
+		b, err := decodeBook(d)
+		if err != nil {
+			m.log.ErrorContext(ctx, "alerts cannot be read", "error", err)
+			continue
+		}
+		books[d.Name] = b
+	}
+	return books, nil
+}

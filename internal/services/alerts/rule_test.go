@@ -1,0 +1,145 @@
+package alerts
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+func TestRuleDefaults(t *testing.T) {
+	for _, c := range []struct {
+		draft Draft
+		want  Rule
+	}{
+		{
+			Draft{Metric: "held_endpoints"},
+			Rule{Metric: HeldEndpoints, By: ByEndpoint, For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour},
+		},
+		{
+			Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.25), Terms: Terms{URL: opsURL, Repeat: ptr(time.Duration(0)), For: ptr(time.Duration(0))}},
+			Rule{
+				Metric: FailureRate, By: ByTopic, Above: 0.25, Window: 5 * time.Minute, MinAttempts: 10, KeepFiring: time.Minute, URL: opsURL,
+			},
+		},
+		{
+			Draft{Metric: "dead_letters", Above: ptr(0.0), Topic: "t", Endpoint: shop, Terms: Terms{Window: ptr(time.Hour)}},
+			Rule{
+				Metric: DeadLetters, By: ByTotal, Window: time.Hour, Topic: "t", Endpoint: shop,
+				For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour,
+			},
+		},
+	} {
+		got, err := c.draft.rule("r")
+		c.want.Name = "r"
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
+			t.Errorf("%+v: error %v (-want +got):\n%s", c.draft, err, diff)
+		}
+	}
+}
+
+func TestBadRules(t *testing.T) {
+	minute := ptr(time.Minute)
+	for _, c := range []struct {
+		draft Draft
+		want  string
+	}{
+		{Draft{}, "/metric"},
+		{Draft{Metric: "weather", Terms: Terms{URL: "ftp://x"}}, "/url /metric"},
+		{Draft{Metric: "failures"}, "/above"},
+		{Draft{Metric: "failures", Above: ptr(-1.0)}, "/above"},
+		{Draft{Metric: "failures", Above: ptr(1e12)}, "/above"},
+		{Draft{Metric: "failure_rate", Above: ptr(1.0)}, "/above"},
+		{Draft{Metric: "failure_rate", Above: ptr(0.5), Terms: Terms{MinAttempts: ptr(0)}}, "/min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{MinAttempts: ptr(1)}}, "/min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(time.Second)}}, "/window"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(2 * time.Hour)}}, "/window"},
+		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "/by"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "/topic"},
+		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Terms: Terms{Window: minute}}, "/by /endpoint /window"},
+		{Draft{Metric: "held_endpoints", By: "topic", Topic: "t"}, "/by /topic"},
+		{Draft{Metric: "held_endpoints", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "/for /keep_firing_for"},
+		{Draft{Metric: "held_endpoints", Terms: Terms{Repeat: ptr(time.Second)}}, "/repeat"},
+		{Draft{Metric: "held_endpoints", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "/repeat"},
+	} {
+		err := c.draft.Check()
+		var wrong *job.ValidationError
+		if !errors.As(err, &wrong) {
+			t.Errorf("%+v: error %v", c.draft, err)
+			continue
+		}
+		var got []string
+		for _, f := range wrong.Fields {
+			got = append(got, f.Pointer)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%+v: %v, want %s", c.draft, wrong, c.want)
+		}
+	}
+}
+
+// The webhook in the document is as webhooks are.
+func TestDocumentedWebhook(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "```json\n")
+	example, _, _ := strings.Cut(after, "```")
+	b := &book{Rule: "endpoint-down"}
+	s := Standing{
+		Rule: "endpoint-down", Subject: Subject{Endpoint: shop}, Metric: HeldEndpoints, URL: opsURL,
+		Value: 1, Since: 1_767_258_000_000, FiredAt: 1_767_258_060_000, Alert: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA",
+	}
+	b.tell(&s, Firing, s.FiredAt)
+	var want, got any
+	if err := json.Unmarshal([]byte(example), &want); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b.Notices[0].Body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-document +webhook):\n%s", diff)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := New(Options{}); err == nil {
+		t.Error("a manager without a store")
+	}
+}
+
+// Every metric is one of those that are told.
+func TestMetrics(t *testing.T) {
+	if len(Metrics) != len(kinds) {
+		t.Errorf("%d metrics are told, and there are %d", len(Metrics), len(kinds))
+	}
+	for _, m := range Metrics {
+		if _, ok := kinds[m]; !ok {
+			t.Errorf("%s is none", m)
+		}
+	}
+}
+
+func FuzzIdentifier(f *testing.F) {
+	f.Add(int64(1_767_258_000_000), "a", "b")
+	f.Fuzz(func(t *testing.T, at int64, a, b string) {
+		if at < 0 || at > 1<<47 || strings.Contains(a+b, "\n") {
+			return
+		}
+		id := identifier(job.Instant(at), a, b)
+		if len(id) != 26 || id != identifier(job.Instant(at), a, b) {
+			t.Errorf("%q", id)
+		}
+		if a != b && id == identifier(job.Instant(at), b, a) {
+			t.Errorf("%q and %q have the same id", a, b)
+		}
+	})
+}

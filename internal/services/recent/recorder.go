@@ -1,0 +1,220 @@
+package recent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/lease"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// The kinds of the documents: rows, and how endpoints are.
+	rowsKind   = "recent"
+	healthKind = "endpoints"
+
+	publishEvery = 10 * time.Second
+	publishLimit = 5 * time.Second // on the way out
+	// tidyEvery is after how many publications those of dead nodes are looked for.
+	tidyEvery = 60
+	// keptFor is how long a dead node's documents are kept after its last attempt.
+	keptFor = (Minutes + 5) * Step
+)
+
+// Options of New.
+type Options struct {
+	// Documents are shared with the other nodes; nil: there are none.
+	Documents store.Documents
+	Clock     job.Clock    // paces publications; nil: the machine's
+	Logger    *slog.Logger // nil: none
+}
+
+// Recorder counts attempts. It is safe for concurrent use.
+type Recorder struct {
+	o    Options
+	name string // of this node's documents
+	log  *slog.Logger
+
+	mu        sync.Mutex
+	rows      rows
+	endpoints endpoints
+	latest    job.Instant // the beginning of the last attempt
+	changed   bool        // since the last publication
+
+	// By kind; Run's own.
+	versions map[string]uint64       // of this node's documents
+	watches  map[string]*lease.Watch // over those that cannot be read
+}
+
+// New makes a Recorder, which shares what it counts while Run does.
+func New(o Options) *Recorder {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Recorder{
+		o: o, name: strings.ToLower(rand.Text()), log: o.Logger,
+		endpoints: endpoints{}, versions: map[string]uint64{},
+		watches: map[string]*lease.Watch{rowsKind: lease.NewWatch(o.Clock, keptFor), healthKind: lease.NewWatch(o.Clock, keptFor)},
+	}
+}
+
+// Attempted counts an attempt at an endpoint that was due at due; o has its log
+// entry.
+func (r *Recorder) Attempted(endpoint string, due job.Instant, o *job.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rows.add(due, o)
+	r.endpoints.add(endpoint, o)
+	r.latest = max(r.latest, o.Attempt.StartedAt)
+	r.changed = true
+}
+
+// shared is the content of a document.
+type shared struct {
+	Latest    job.Instant       `json:"at"`
+	Rows      []row             `json:"rows,omitempty"`
+	Endpoints map[string]Health `json:"endpoints,omitempty"`
+}
+
+// Activity is that of the hour before now, by the store's clock.
+func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, error) {
+	a := newActivity(now)
+	r.mu.Lock()
+	a.add(r.rows.known())
+	r.mu.Unlock()
+	err := r.others(ctx, rowsKind, func(s *shared) { a.add(s.Rows) })
+	return a, err
+}
+
+// Health tells of the endpoints that were attempted lately how they are.
+func (r *Recorder) Health(ctx context.Context) (map[string]Health, error) {
+	r.mu.Lock()
+	all := r.endpoints.copied()
+	r.mu.Unlock()
+	err := r.others(ctx, healthKind, func(s *shared) { mergeHealth(all, s.Endpoints) })
+	return all, err
+}
+
+// others reads what other nodes have published.
+func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) error {
+	if r.o.Documents == nil {
+		return nil
+	}
+	docs, err := r.o.Documents.ListDocuments(ctx, kind)
+	if err != nil {
+		return fmt.Errorf("read what other nodes have attempted: %w", err)
+	}
+	for _, d := range docs {
+		if d.Name == r.name {
+			continue
+		}
+		var s shared
+		if err := d.Decode(&s); err != nil {
+			r.log.Debug("a node's figures cannot be read; perhaps it is of another version", "error", err)
+			continue
+		}
+		read(&s)
+	}
+	return nil
+}
+
+// Run shares what is counted until ctx ends.
+func (r *Recorder) Run(ctx context.Context) error {
+	if r.o.Documents == nil {
+		<-ctx.Done()
+		return nil
+	}
+	for n := 0; job.Sleep(ctx, r.o.Clock, publishEvery) == nil; {
+		if !r.publish(ctx) {
+			continue
+		}
+		if n%tidyEvery == 0 {
+			r.tidy(ctx)
+		}
+		n++
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishLimit)
+	defer cancel()
+	r.publish(last)
+	return nil
+}
+
+// publish writes this node's documents, and reports whether there was anything
+// new and it could.
+func (r *Recorder) publish(ctx context.Context) bool {
+	r.mu.Lock()
+	news := r.changed
+	r.changed = false
+	figures := shared{Latest: r.latest, Rows: r.rows.known()}
+	health := shared{Latest: r.latest, Endpoints: r.endpoints.copied()}
+	r.mu.Unlock()
+	if !news {
+		return false
+	}
+	if err := errors.Join(r.put(ctx, rowsKind, figures), r.put(ctx, healthKind, health)); err != nil {
+		r.log.Debug("what was attempted is not shared", "error", err)
+		r.mu.Lock()
+		r.changed = true
+		r.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+func (r *Recorder) put(ctx context.Context, kind string, s shared) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	doc, err := r.o.Documents.PutDocument(ctx, store.Document{Kind: kind, Name: r.name, Data: data, Version: r.versions[kind]})
+	if errors.Is(err, store.ErrConflict) { // written all the same by a call that failed, or gone
+		doc, err = r.o.Documents.Document(ctx, kind, r.name)
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		if err == nil {
+			doc, err = r.o.Documents.PutDocument(ctx, store.Document{Kind: kind, Name: r.name, Data: data, Version: doc.Version})
+		}
+	}
+	if err == nil {
+		r.versions[kind] = doc.Version
+	}
+	return err
+}
+
+// tidy deletes what nodes have left that do not run any more, or attempt nothing.
+func (r *Recorder) tidy(ctx context.Context) {
+	r.mu.Lock()
+	old := r.latest.Add(-keptFor)
+	r.mu.Unlock()
+	for _, kind := range []string{rowsKind, healthKind} {
+		docs, err := r.o.Documents.ListDocuments(ctx, kind)
+		if err != nil {
+			r.log.Debug("figures of other nodes are not tidied up", "error", err)
+			return
+		}
+		still := r.watches[kind].Lapsed(docs...)
+		for _, d := range docs {
+			var s shared
+			if err := d.Decode(&s); err == nil && s.Latest >= old || err != nil && !still[d.Name] {
+				continue
+			}
+			// Whoever was faster, it is gone or new.
+			err := r.o.Documents.DeleteDocument(ctx, kind, d.Name, d.Version)
+			if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+				r.log.Debug("figures of another node are not tidied up", "error", err)
+			}
+		}
+	}
+}

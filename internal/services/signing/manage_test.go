@@ -1,0 +1,455 @@
+package signing_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func parsed(t testing.TB, text string) signing.Secret {
+	t.Helper()
+	s, err := signing.ParseSecret(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Nodes that start at the same time must not tell two default secrets.
+func TestConcurrentStartsAgreeOnTheDefault(t *testing.T) {
+	docs, c, key := newDocuments(), newClock(), masterKey(t)
+	const n = 16
+	nodes, made := make([]node, n), make([]string, n)
+	var looked sync.WaitGroup
+	looked.Add(n)
+	var first [n]sync.Once
+	var all sync.WaitGroup
+	for i := range nodes {
+		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c})
+		nodes[i] = node{Keyring: k, t: t}
+	}
+	type number struct{}
+	// Nobody writes before everybody has seen that there is nothing.
+	docs.hook(func(ctx context.Context, call, _, _ string) error {
+		if call == "put" {
+			first[ctx.Value(number{}).(int)].Do(looked.Done)
+			looked.Wait()
+		}
+		return nil
+	})
+	for i, k := range nodes {
+		all.Go(func() {
+			var err error
+			made[i], err = k.EnsureDefault(context.WithValue(t.Context(), number{}, i), "")
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	docs.hook(nil)
+	made = slices.DeleteFunc(made, func(s string) bool { return s == "" })
+	if len(made) != 1 {
+		t.Fatalf("%d nodes made a secret", len(made))
+	}
+	for _, k := range nodes {
+		k.wantSigned("t", c.Now(), made[0])
+	}
+}
+
+// unconfirmed writes what it is told to, and then says that it could not.
+type unconfirmed struct{ *documents }
+
+func (u unconfirmed) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if _, err := u.documents.PutDocument(ctx, d); err != nil {
+		return store.Document{}, err
+	}
+	return store.Document{}, errDown
+}
+
+// A node that is not told of its success, such as by a Redis without replicas,
+// knows its secret when it asks again, and shows it.
+func TestEnsureDefaultAgainAfterAFailure(t *testing.T) {
+	docs, c, key := newDocuments(), newClock(), masterKey(t)
+	k := open(t, signing.Options{Documents: unconfirmed{docs}, MasterKeys: []signing.MasterKey{key}, Clock: c})
+	if _, err := k.EnsureDefault(t.Context(), ""); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	made, err := k.EnsureDefault(t.Context(), "")
+	if err != nil || made == "" {
+		t.Fatalf("made %t, %v", made != "", err)
+	}
+	node{Keyring: k, t: t}.wantSigned("t", c.Now(), made)
+}
+
+func TestEnsureDefaultKeepsWhatThereIs(t *testing.T) {
+	nodes, _, c := cluster(t, 2)
+	if nodes[0].made == "" || nodes[1].made != "" {
+		t.Fatalf("made: %t, %t; want only the first", nodes[0].made != "", nodes[1].made != "")
+	}
+	nodes[1].wantSigned("t", c.Now(), nodes[0].made)
+}
+
+func TestConfiguredDefault(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	current, old := signing.NewSecret().Reveal(), signing.NewSecret().Reveal()
+	n := nodes[0]
+	before := docs.dump()
+	if made, err := n.EnsureDefault(t.Context(), current+","+old); err != nil || made != "" {
+		t.Fatalf("made %t, %v", made != "", err)
+	}
+	n.wantSigned("t", c.Now(), current, old)
+	n.wantSigned("", c.Now(), current, old)
+	c.advance(365 * 24 * time.Hour)
+	n.wantSigned("t", c.Now(), current, old)
+	if docs.dump() != before {
+		t.Error("configured secrets were stored")
+	}
+
+	if _, _, err := n.Rotate(t.Context(), "", 0); !errors.Is(err, signing.ErrConfigured) {
+		t.Errorf("rotating it: %v", err)
+	}
+	if _, err := n.Set(t.Context(), "", current, 0); !errors.Is(err, signing.ErrConfigured) {
+		t.Errorf("setting it: %v", err)
+	}
+	want := signing.Info{Source: signing.SourceSettings, Secrets: []signing.SecretInfo{
+		{ID: parsed(t, current).ID()}, {ID: parsed(t, old).ID()},
+	}}
+	if got, err := n.Info(t.Context(), ""); err != nil || !gocmp.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	own, _, err := n.Rotate(t.Context(), "t", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", c.Now(), own, current, old)
+	n.wantSigned("t", c.Now().Add(time.Hour), own)
+
+	for _, bad := range []string{"secret", current + ",", current[:20]} {
+		if _, err := n.EnsureDefault(t.Context(), bad); err == nil {
+			t.Errorf("%d characters: no error", len(bad))
+		}
+	}
+}
+
+// The default document cannot be opened, but nobody needs it.
+func TestConfiguredDefaultNeedsNoStoredOne(t *testing.T) {
+	_, docs, c := cluster(t, 1)
+	k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
+	if _, err := k.EnsureDefault(t.Context(), ""); !errors.Is(err, signing.ErrMasterKey) {
+		t.Errorf("with another master key: %v", err)
+	}
+	secret := signing.NewSecret().Reveal()
+	if _, err := k.EnsureDefault(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	n := node{Keyring: k, t: t}
+	n.wantSigned("t", c.Now(), secret)
+	if _, err := n.Info(t.Context(), ""); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestInfo(t *testing.T) {
+	nodes, docs, c := cluster(t, 2)
+	n, start := nodes[0], job.InstantOf(c.Now())
+	want := signing.Info{Topic: "t", Source: signing.SourceDefault, Secrets: []signing.SecretInfo{
+		{ID: parsed(t, n.made).ID(), CreatedAt: start},
+	}}
+	if got, err := n.Info(t.Context(), "t"); err != nil || !gocmp.Equal(got, want) {
+		t.Errorf("without one of its own: %+v, %v", got, err)
+	}
+
+	c.advance(time.Minute)
+	own, rotated, err := n.Rotate(t.Context(), "t", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := start.Add(time.Minute)
+	want = signing.Info{Topic: "t", Source: signing.SourceTopic, Secrets: []signing.SecretInfo{
+		{ID: parsed(t, own).ID(), CreatedAt: now},
+		{ID: parsed(t, n.made).ID(), CreatedAt: start, EndsAt: now.Add(time.Hour)},
+	}}
+	if diff := gocmp.Diff(signing.Change{Info: want, First: true}, rotated); diff != "" {
+		t.Errorf("from Rotate: %s", diff)
+	}
+	// Another node knows it at once: it asks the store.
+	if got, err := nodes[1].Info(t.Context(), "t"); err != nil || !gocmp.Equal(got, want) {
+		t.Errorf("%v: %s", err, gocmp.Diff(want, got))
+	}
+
+	c.advance(time.Hour)
+	want.Secrets = want.Secrets[:1]
+	if got, err := n.Info(t.Context(), "t"); err != nil || !gocmp.Equal(got, want) {
+		t.Errorf("after the overlap: %v: %s", err, gocmp.Diff(want, got))
+	}
+
+	docs.fail(errDown, "get")
+	if _, err := n.Info(t.Context(), "t"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with the store down: %v", err)
+	}
+}
+
+func TestInfoWithoutDefault(t *testing.T) {
+	k := open(t, signing.Options{Documents: newDocuments(), MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: newClock()})
+	for _, topic := range []string{"", "t"} {
+		if _, err := k.Info(t.Context(), topic); !errors.Is(err, signing.ErrNoSecret) {
+			t.Errorf("%q: %v", topic, err)
+		}
+	}
+	if _, _, err := k.Rotate(t.Context(), "t", time.Hour); err != nil {
+		t.Errorf("a topic needs no default: %v", err)
+	}
+}
+
+func TestSet(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	n, start := nodes[0], c.Now()
+	mine := signing.NewSecret().Reveal()
+	first, err := n.Set(t.Context(), "t", mine, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", start, mine, n.made)
+
+	// A client that did not get the answer asks again.
+	c.advance(time.Minute)
+	before := docs.dump()
+	again, err := n.Set(t.Context(), "t", mine, time.Hour)
+	if !first.First {
+		t.Error("it is not said to be the first")
+	}
+	first.First = false
+	if err != nil || !gocmp.Equal(again, first) || docs.dump() != before {
+		t.Errorf("the same again: %v\n%s", err, gocmp.Diff(first, again))
+	}
+	n.wantSigned("t", start.Add(time.Hour), mine)
+
+	// Back to the default's secret, which is in the ring already.
+	if _, err := n.Set(t.Context(), "t", n.made, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", c.Now(), n.made, mine)
+
+	if _, err := n.Set(t.Context(), "t", n.made, 0); err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", c.Now(), n.made)
+}
+
+func TestBadArguments(t *testing.T) {
+	nodes, docs, _ := cluster(t, 1)
+	n, good := nodes[0], signing.NewSecret().Reveal()
+	before := docs.dump()
+	set := func(topic, secret string, overlap time.Duration) error {
+		_, err := n.Set(t.Context(), topic, secret, overlap)
+		return err
+	}
+	rotate := func(topic string, overlap time.Duration) error {
+		_, _, err := n.Rotate(t.Context(), topic, overlap)
+		return err
+	}
+	info := func(topic string) error {
+		_, err := n.Info(t.Context(), topic)
+		return err
+	}
+	for _, tt := range []struct {
+		name  string
+		err   error
+		where []string
+	}{
+		{"set: secret", set("t", "hunter2", 0), []string{"/secret"}},
+		{"set: topic", set("a/b", good, 0), []string{"/topic"}},
+		{"set: all", set("..", "", -1), []string{"/topic", "/overlap", "/secret"}},
+		{"set: overlap", set("t", good, signing.MaxOverlap+1), []string{"/overlap"}},
+		{"rotate: overlap below zero", rotate("t", -1), []string{"/overlap"}},
+		{"rotate: overlap too long", rotate("", signing.MaxOverlap+time.Hour), []string{"/overlap"}},
+		{"rotate: topic", rotate("a b", 0), []string{"/topic"}},
+		{"info: topic", info("{t}"), []string{"/topic"}},
+		{"delete: topic", n.Delete(t.Context(), "t t"), []string{"/topic"}},
+		{"delete: the default", n.Delete(t.Context(), ""), []string{"/topic"}},
+	} {
+		var bad *job.ValidationError
+		if !errors.As(tt.err, &bad) {
+			t.Errorf("%s: %v", tt.name, tt.err)
+			continue
+		}
+		var where []string
+		for _, f := range bad.Fields {
+			where = append(where, f.Pointer)
+		}
+		if !slices.Equal(where, tt.where) || strings.Contains(tt.err.Error(), "hunter2") {
+			t.Errorf("%s: %v", tt.name, tt.err)
+		}
+	}
+	if docs.dump() != before {
+		t.Error("something was stored")
+	}
+}
+
+func TestOverlapsAreBounded(t *testing.T) {
+	nodes, _, c := cluster(t, 1)
+	n := nodes[0]
+	for range signing.MaxSecrets - 1 {
+		if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := n.Rotate(t.Context(), "", time.Hour); !errors.Is(err, signing.ErrTooManySecrets) {
+		t.Errorf("got %v", err)
+	}
+	c.advance(time.Hour)
+	if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
+		t.Errorf("after the overlaps: %v", err)
+	}
+}
+
+func TestDelete(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	n := nodes[0]
+	if err := n.Delete(t.Context(), "t"); !errors.Is(err, signing.ErrNoSecret) {
+		t.Errorf("nothing to delete: %v", err)
+	}
+	if _, _, err := n.Rotate(t.Context(), "t", 0); err != nil {
+		t.Fatal(err)
+	}
+	docs.fail(errDown, "delete")
+	if err := n.Delete(t.Context(), "t"); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("with the store down: %v", err)
+	}
+	docs.hook(nil)
+	// What cannot be opened can still be taken away.
+	docs.overwrite(kindTopic, func(string, []byte) []byte { return []byte("garbage") })
+	if err := n.Delete(t.Context(), "t"); err != nil {
+		t.Error(err)
+	}
+	n.wantSigned("t", c.Now(), n.made)
+}
+
+func TestFailedWritesChangeNothing(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	n := nodes[0]
+	n.header("t", c.Now())
+	for _, cause := range []error{errDown, store.ErrConflict} {
+		docs.fail(cause, "put")
+		secret, _, err := n.Rotate(t.Context(), "t", 0)
+		if !errors.Is(err, cause) || secret != "" {
+			t.Errorf("got %v, secret %t", err, secret != "")
+		}
+		n.wantSigned("t", c.Now(), n.made)
+	}
+	docs.fail(errDown, "get")
+	if _, _, err := n.Rotate(t.Context(), "t", 0); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	other := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
+	if made, err := other.EnsureDefault(t.Context(), ""); !errors.Is(err, store.ErrUnavailable) || made != "" {
+		t.Errorf("made %t, %v", made != "", err)
+	}
+}
+
+// Two nodes rotate at the same time: both secrets are in the ring afterwards.
+func TestConcurrentRotationsLoseNothing(t *testing.T) {
+	nodes, docs, c := cluster(t, 2)
+	var inner string
+	docs.hook(func(_ context.Context, call, _, _ string) (err error) {
+		if call == "put" {
+			docs.hook(nil)
+			inner, _, err = nodes[1].Rotate(t.Context(), "t", time.Hour)
+		}
+		return err
+	})
+	outer, _, err := nodes[0].Rotate(t.Context(), "t", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes[0].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
+	c.advance(toBeSeen)
+	nodes[1].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
+}
+
+// forgetful carries a write out, and once says that another came first: as if
+// the answer was lost and the client of the store asked again.
+type forgetful struct {
+	*documents
+	lost bool
+}
+
+func (f *forgetful) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	d, err := f.documents.PutDocument(ctx, d)
+	if err == nil && !f.lost {
+		f.lost = true
+		return store.Document{}, store.ErrConflict
+	}
+	return d, err
+}
+
+func TestLostAnswersOfTheStore(t *testing.T) {
+	docs, c := &forgetful{documents: newDocuments()}, newClock()
+	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})}
+	made, err := n.EnsureDefault(t.Context(), "")
+	if err != nil || made == "" {
+		t.Fatalf("made %t, %v: nobody would ever learn the secret", made != "", err)
+	}
+	n.wantSigned("t", c.Now(), made)
+
+	docs.lost = false
+	own, info, err := n.Rotate(t.Context(), "t", time.Hour)
+	if err != nil || len(info.Secrets) != 2 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	n.wantSigned("t", c.Now(), own, made)
+}
+
+// Without a master key nothing can be kept, least of all in the clear.
+func TestNoMasterKey(t *testing.T) {
+	docs, c := newDocuments(), newClock()
+	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, Clock: c})}
+	secret := signing.NewSecret().Reveal()
+	if made, err := n.EnsureDefault(t.Context(), ""); !errors.Is(err, signing.ErrNoMasterKey) || made != "" {
+		t.Errorf("making the default: %t, %v", made != "", err)
+	}
+	if _, err := n.Set(t.Context(), "t", secret, 0); !errors.Is(err, signing.ErrNoMasterKey) {
+		t.Errorf("setting: %v", err)
+	}
+	if made, _, err := n.Rotate(t.Context(), "t", 0); !errors.Is(err, signing.ErrNoMasterKey) || made != "" {
+		t.Errorf("rotating: %t, %v", made != "", err)
+	}
+	if done, err := n.Reseal(t.Context()); done != 0 || err != nil {
+		t.Errorf("resealed %d, %v", done, err)
+	}
+	if docs.dump() != "" {
+		t.Errorf("stored %s", docs.dump())
+	}
+	if _, err := n.EnsureDefault(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	n.wantSigned("t", c.Now(), secret)
+
+	// Another node keeps secrets: this one refuses to take the default for them.
+	other := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
+	if _, _, err := other.Rotate(t.Context(), "t", 0); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(toBeSeen)
+	if _, err := n.Sign(t.Context(), "t", "id", c.Now(), nil); !errors.Is(err, signing.ErrMasterKey) {
+		t.Errorf("signing: %v", err)
+	}
+	if _, err := n.Reseal(t.Context()); !errors.Is(err, signing.ErrMasterKey) {
+		t.Errorf("resealing: %v", err)
+	}
+	if err := n.Delete(t.Context(), "t"); err != nil {
+		t.Error(err)
+	}
+	n.wantSigned("t", c.Now(), secret)
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/duehook/duehook/internal/kit/nearest"
+)
+
+// ErrHelp is what Load returns when the flags ask for help.
+var ErrHelp = pflag.ErrHelp
+
+const (
+	originDefault = "default"
+	originFlag    = "flag --"
+	originEnv     = "environment "
+	originFile    = "file "
+)
+
+// given is a setting's text with where it was found.
+type given struct{ text, origin string }
+
+// source is what one source gives, by setting name.
+type source map[string]given
+
+// Load reads the settings of a command from its flags (without the command's
+// name), from environ in the form of os.Environ, and from the YAML file that
+// one of them names. Its error is ErrHelp, or a *UsageError with every
+// complaint on a line of its own.
+func Load(args, environ []string) (*Config, error) {
+	flags, configPath, err := fromFlags(args)
+	if err != nil {
+		return nil, err
+	}
+	env, envPath, envErr := fromEnv(environ)
+	if configPath == "" {
+		configPath = envPath
+	}
+	file, fileErr := fromFile(configPath)
+
+	c := &Config{origins: map[string]string{}}
+	problems := []error{envErr, fileErr}
+	for i := range settings {
+		s := &settings[i]
+		if s.def != "" {
+			problems = append(problems, c.set(s, given{s.def, originDefault}))
+		}
+		for _, src := range []source{file, env, flags} {
+			if g, ok := src[s.name]; ok {
+				problems = append(problems, c.set(s, g))
+			}
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, usagef("%v", err)
+	}
+	c.derive()
+	if err := c.validate(); err != nil {
+		return nil, usagef("%v", err)
+	}
+	return c, nil
+}
+
+func (c *Config) set(s *setting, g given) error {
+	if err := s.bind(c).Set(g.text); err != nil {
+		if s.secret {
+			return fmt.Errorf("%s: %w", place(g.origin, s), err)
+		}
+		return fmt.Errorf("%s: %q: %w", place(g.origin, s), g.text, err)
+	}
+	c.origins[s.name] = g.origin
+	return nil
+}
+
+// place names the spot at which a value is to be corrected.
+func place(origin string, s *setting) string {
+	if strings.HasPrefix(origin, originFile) {
+		return origin + ": " + s.key()
+	}
+	return strings.TrimPrefix(strings.TrimPrefix(origin, "flag "), originEnv)
+}
+
+// flagText keeps a flag's text until its turn in the order of precedence.
+type flagText struct {
+	name string
+	list bool
+	into source
+}
+
+func (f *flagText) Set(text string) error {
+	if old, again := f.into[f.name]; again && f.list {
+		text = old.text + "," + text
+	}
+	f.into[f.name] = given{text, originFlag + f.name}
+	return nil
+}
+func (f *flagText) String() string { return "" }
+func (f *flagText) Type() string   { return "text" }
+
+func fromFlags(args []string) (source, string, error) {
+	found := source{}
+	fs := pflag.NewFlagSet("duehook", pflag.ContinueOnError)
+	fs.Usage = func() {}
+	configPath := fs.String(configFlag, "", "")
+	for i := range settings {
+		s := &settings[i]
+		fs.Var(&flagText{name: s.name, list: s.list, into: found}, s.name, "")
+		if s.yesNo {
+			fs.Lookup(s.name).NoOptDefVal = "true"
+		}
+	}
+	err := fs.Parse(args)
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil, "", ErrHelp
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		return nil, "", usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), nearest.Hint(unknown.GetSpecifiedName(), flagNames(), "--"))
+	case err != nil:
+		return nil, "", usagef("%v", err)
+	case fs.NArg() > 0:
+		return nil, "", usagef("unexpected argument %q: settings are written as flags, --name value", fs.Arg(0))
+	}
+	return found, *configPath, nil
+}
+
+func flagNames() []string {
+	names := []string{configFlag}
+	for i := range settings {
+		names = append(names, settings[i].name)
+	}
+	return names
+}
+
+// kubernetesLink matches the variables by which Kubernetes describes services
+// to pods: they stand in the environment of every pod beside a service named
+// duehook or duehook-something, and are no settings.
+var kubernetesLink = regexp.MustCompile(`^DUEHOOK_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// fromEnv reads settings from DUEHOOK_ variables. An empty one counts as not
+// set: that is how container files pass an optional one on.
+func fromEnv(environ []string) (source, string, error) {
+	byEnv := map[string]*setting{}
+	for i := range settings {
+		byEnv[settings[i].env()] = &settings[i]
+	}
+	found := source{}
+	var path string
+	var problems []error
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, text, _ := strings.Cut(entry, "=")
+		base, isFile := strings.CutSuffix(name, fileSuffix)
+		switch s := byEnv[name]; {
+		case !strings.HasPrefix(name, envPrefix) || text == "" || kubernetesLink.MatchString(name):
+		case name == envPrefix+"CONFIG":
+			path = text
+		case s != nil:
+			problems = append(problems, found.add(s, given{text, originEnv + name}))
+		case isFile && byEnv[base] != nil && byEnv[base].secret:
+			content, err := os.ReadFile(text)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w", name, err))
+				continue
+			}
+			problems = append(problems, found.add(byEnv[base], given{strings.TrimSpace(string(content)), originEnv + name}))
+		default:
+			problems = append(problems, fmt.Errorf("unknown setting %s in the environment%s", name, nearest.Hint(name, envNames(), "")))
+		}
+	}
+	return found, path, errors.Join(problems...)
+}
+
+// add refuses a setting that is given twice, directly and by a file.
+func (src source) add(s *setting, g given) error {
+	if _, twice := src[s.name]; twice {
+		return fmt.Errorf("%s and %s%s are both set; unset one", s.env(), s.env(), fileSuffix)
+	}
+	src[s.name] = g
+	return nil
+}
+
+func envNames() []string {
+	names := []string{envPrefix + "CONFIG"}
+	for i := range settings {
+		names = append(names, settings[i].env())
+		if settings[i].secret {
+			names = append(names, settings[i].env()+fileSuffix)
+		}
+	}
+	return names
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown is docs/settings.md.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# Settings
+
+<!-- Written by: go test ./node/config -update -->
+
+A setting can be given in four ways; the first that speaks wins:
+
+1. a flag: ` + "`duehook serve --data-dir /var/lib/duehook`" + `;
+2. an environment variable: ` + "`DUEHOOK_DATA_DIR=/var/lib/duehook`" + ` (an empty one counts as not set);
+3. a line of the YAML file that ` + "`--config` or `DUEHOOK_CONFIG`" + ` names: ` + "`data_dir: /var/lib/duehook`" + `;
+4. its default.
+
+` + "`duehook config`" + ` takes the same flags as ` + "`duehook serve`" + ` and prints each value with its origin;
+passwords are masked. An unknown flag, variable that begins with ` + "`DUEHOOK_`" + ` or line of the
+file is an error, as is a value that cannot work: duehook then exits with code 2.
+
+Settings that may hold a password can be kept in a file of their own, which the
+variable with ` + "`_FILE`" + ` added to its name points to (` + "`DUEHOOK_REDIS_URL_FILE=/run/secrets/redis`" + `).
+
+Durations are written ` + "`90s`, `1d12h`, `PT30M`" + ` or as a number of seconds; sizes ` + "`262144`, `256KiB`, `1MiB`" + `.
+Lists are separated by commas; their flags may be repeated, and in the file they may be YAML lists.
+`)
+	for _, group := range groups {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | file | default | what it does |\n|---|---|---|---|---|\n", group)
+		for i := range settings {
+			s := &settings[i]
+			if s.group != group {
+				continue
+			}
+			env := "`" + s.env() + "`"
+			if s.secret {
+				env += ", `…" + fileSuffix + "`"
+			}
+			def := s.shown
+			if s.def != "" {
+				def = "`" + s.def + "`"
+			}
+			fmt.Fprintf(&b, "| `--%s` | %s | `%s` | %s | %s |\n", s.name, env, s.key(), markdownText(def), markdownText(s.help))
+		}
+	}
+	return b.String()
+}
+
+// markdownText keeps <placeholders> from being taken for HTML.
+func markdownText(s string) string { return strings.ReplaceAll(s, "<", "&lt;") }

@@ -1,0 +1,103 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/redisstore"
+)
+
+// openStore opens what the settings name: Redis, or the embedded default, a
+// store in memory; with a journal, which only Redis can do without.
+func (n *node) openStore(ctx context.Context) (store.Store, error) {
+	s, err := n.openInner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n.Config.LedgerURL != "" {
+		if s, err = n.openLedger(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
+	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
+	observed, err := store.Observe(n.counts.Observe(n.events.Observe(s)), n.metrics)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	failing, err := withFailpoints(observed)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return failing, nil
+}
+
+func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
+	c := n.Config
+	s, err := ledger.Open(ctx, ledger.Options{
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
+		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
+		BeforeRestore: n.tellTopics,
+	})
+	if err != nil {
+		return nil, errors.Join(err, inner.Close())
+	}
+	n.ledger = s
+	return s, nil
+}
+
+// tellTopics has a store that lost something obey the limits of topics again,
+// before it gets jobs back.
+func (n *node) tellTopics(ctx context.Context) error {
+	if m := n.topics.Load(); m != nil {
+		return m.Compare(ctx)
+	}
+	return nil
+}
+
+// storeRetention is how long the store keeps a finished job.
+func storeRetention(c *config.Config) time.Duration {
+	if c.Embedded() || c.LedgerURL == "" {
+		return c.Retention
+	}
+	return max(c.Retention, ledger.MinStoreRetention)
+}
+
+// openInner does not wait for Redis: until it answers, duehook is not ready.
+// Only one that will never do is told at once.
+func (n *node) openInner(ctx context.Context) (store.Store, error) {
+	if n.Config.Embedded() {
+		return memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention}), nil
+	}
+	s, err := redisstore.Open(ctx, redisstore.Options{
+		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
+		MinReplicas: n.Config.RedisMinReplicas, ReplicaWait: n.Config.RedisReplicaWait,
+		Retention: storeRetention(n.Config), Logger: n.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	ping, cancel := context.WithTimeout(ctx, redisLook)
+	defer cancel()
+	var tooOld *redisstore.VersionError
+	var otherwise *redisstore.LayoutError
+	n.away = s.Ping(ping)
+	switch {
+	case errors.As(n.away, &tooOld):
+		return nil, errors.Join(tooOld, s.Close())
+	case errors.As(n.away, &otherwise):
+		return nil, errors.Join(otherwise, s.Close())
+	}
+	return s, nil
+}
+
+// redisLook is how long the start may take to look at Redis.
+const redisLook = 2 * time.Second

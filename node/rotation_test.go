@@ -1,0 +1,317 @@
+package node
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/receiver"
+)
+
+// secrets is what the API answers about the secrets of a topic.
+type secrets struct {
+	Secret  string
+	Source  string
+	Secrets []struct {
+		EndsAt *time.Time `json:"ends_at"`
+	}
+}
+
+// manage calls the API for signing secrets.
+func (r *running) manage(want int, method, path, body string) secrets {
+	r.t.Helper()
+	status, _, answer := r.call(method, path, body)
+	if status != want {
+		r.t.Fatalf("%s %s: %d %s, want %d", method, path, status, answer, want)
+	}
+	var s secrets
+	if err := json.Unmarshal([]byte(answer), &s); err != nil {
+		r.t.Fatalf("%s %s: %v: %s", method, path, err, answer)
+	}
+	return s
+}
+
+// sender has jobs delivered to an inbox, one after the other.
+type sender struct {
+	t    *testing.T
+	url  string
+	got  <-chan delivery
+	sent int
+}
+
+func newSender(t *testing.T) *sender {
+	t.Helper()
+	url, got := inbox(t)
+	return &sender{t: t, url: url, got: got}
+}
+
+// send has one job of a topic delivered by r.
+func (s *sender) send(r *running, topic string) delivery {
+	s.t.Helper()
+	s.sent++
+	job := `{"topic":"` + topic + `","id":"` + strconv.Itoa(s.sent) + `","url":"` + s.url + `","body":{"n":` + strconv.Itoa(s.sent) + `}}`
+	if status, _, answer := r.call(http.MethodPost, "/v1/jobs", job); status != http.StatusCreated {
+		s.t.Fatalf("%d %s", status, answer)
+	}
+	select {
+	case d := <-s.got:
+		if got := d.header.Get("Duehook-Job-Id"); got != strconv.Itoa(s.sent) {
+			s.t.Fatalf("job %s arrived, want %d", got, s.sent)
+		}
+		return d
+	case <-time.After(patience):
+		s.t.Fatal("nothing was delivered")
+		return delivery{}
+	}
+}
+
+// signedBy reports whether a receiver that knows one secret accepts it.
+func (d delivery) signedBy(t *testing.T, secret string) bool {
+	t.Helper()
+	w, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.Verify(d.body, d.header) == nil
+}
+
+// taken passes the delivery on to a receiver, and reports whether that takes it.
+func (d delivery) taken(t *testing.T, url string) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(d.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = d.header.Clone()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
+		t.Fatalf("answered %s", resp.Status)
+	}
+	return resp.StatusCode == http.StatusOK
+}
+
+// party is those who know one secret: the programs of docs/receivers.md, with
+// the Go helper and with the library of npm, and the Go helper right here.
+type party struct {
+	secret   string
+	programs map[string]string // their URLs
+	helper   *receiver.Receiver
+}
+
+func newParty(t *testing.T, samples map[string]*testenv.Sample, secret string) *party {
+	t.Helper()
+	helper, err := receiver.New(receiver.Options{Secrets: []string{secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &party{secret, map[string]string{}, helper}
+	for language, sample := range samples {
+		p.programs[language] = sample.Start(secret)
+	}
+	return p
+}
+
+// want fails unless all of them take the delivery, or all refuse it.
+func (p *party) want(t *testing.T, taken bool, what string, d delivery) {
+	t.Helper()
+	if got := d.signedBy(t, p.secret); got != taken {
+		t.Errorf("%s: taken %t by the library of Standard Webhooks, want %t", what, got, taken)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://receiver.example/", bytes.NewReader(d.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = d.header
+	if _, err := p.helper.Verify(req); (err == nil) != taken {
+		t.Errorf("%s: package receiver says %v, want it to be taken: %t", what, err, taken)
+	}
+	for language, url := range p.programs {
+		if got := d.taken(t, url); got != taken {
+			t.Errorf("%s: taken %t by the receiver in %s, want %t", what, got, language, taken)
+		}
+	}
+}
+
+// During a rotation each delivery verifies with the old secret and with the
+// new one, and afterwards with the new one only.
+func TestRotationOfATopicsSecret(t *testing.T) {
+	t.Parallel()
+	const signing = "/v1/topics/t/signing"
+	samples := map[string]*testenv.Sample{"go": testenv.PrepareSample(t, "go"), "node": testenv.PrepareSample(t, "node")}
+	r, s := start(t, embedded(t, t.TempDir())), newSender(t)
+
+	byDefault := s.send(r, "t")
+	if got := r.manage(http.StatusOK, http.MethodGet, signing, ""); got.Source != "default" {
+		t.Errorf("a topic without a secret of its own is signed for by its %s", got.Source)
+	}
+	old := newParty(t, samples, r.manage(http.StatusCreated, http.MethodPut, signing, `{}`).Secret)
+	old.want(t, false, "by default, with the topic's secret", byDefault)
+	before := s.send(r, "t")
+	old.want(t, true, "before the rotation, with the old secret", before)
+
+	fresh := newParty(t, samples, r.manage(http.StatusOK, http.MethodPost, signing+"/rotate", `{"overlap":"1h"}`).Secret)
+	fresh.want(t, false, "before the rotation, with the new secret", before)
+	during := s.send(r, "t")
+	old.want(t, true, "during the rotation, with the old secret", during)
+	fresh.want(t, true, "during the rotation, with the new secret", during)
+	other := s.send(r, "u")
+	old.want(t, false, "another topic, with the old secret", other)
+	fresh.want(t, false, "another topic, with the new secret", other)
+
+	// The overlap is made shorter, and awaited.
+	rotated := r.manage(http.StatusOK, http.MethodPost, signing+"/rotate", `{"secret":"`+fresh.secret+`","overlap":"2s"}`)
+	if len(rotated.Secrets) != 2 || rotated.Secrets[1].EndsAt == nil {
+		t.Fatalf("got %+v", rotated)
+	}
+	ends := *rotated.Secrets[1].EndsAt
+	for over := false; !over; {
+		over = !time.Now().Before(ends)
+		after := s.send(r, "t")
+		switch {
+		case over:
+			old.want(t, false, "after the rotation, with the old secret", after)
+			fresh.want(t, true, "after the rotation, with the new secret", after)
+		case time.Now().Before(ends) && !(after.signedBy(t, old.secret) && after.signedBy(t, fresh.secret)):
+			t.Fatal("a delivery during the overlap was not signed with both secrets")
+		}
+	}
+	if err := r.shutdown(); err != nil {
+		t.Error(err)
+	}
+}
+
+const givenMasterKey = "--master-key=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+func onRedis(t *testing.T, redis *testenv.Redis, args ...string) *config.Config {
+	t.Helper()
+	return inDir(t, redis, t.TempDir(), args...)
+}
+
+// A secret that is set on one node signs on the others, too.
+func TestSecretsAreSharedByTheNodes(t *testing.T) {
+	t.Parallel()
+	redis, s := testenv.StartRedis(t), newSender(t)
+	b := start(t, onRedis(t, redis, givenMasterKey))
+	if d := s.send(b, "t"); d.header.Get("webhook-signature") == "" { // from now on it knows the default
+		t.Fatal("not signed")
+	}
+	a := start(t, onRedis(t, redis, givenMasterKey))
+	set := func(secret, overlap string) {
+		t.Helper()
+		a.manage(http.StatusOK, http.MethodPost, "/v1/topics/t/signing/rotate", `{"secret":"`+secret+`","overlap":"`+overlap+`"}`)
+	}
+	const second = "whsec_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
+	set(givenSecret, "0s")
+	set(second, "1h")
+	if err := a.shutdown(); err != nil {
+		t.Error(err)
+	}
+	testenv.Eventually(t, patience, func() bool {
+		d := s.send(b, "t")
+		return d.signedBy(t, givenSecret) && d.signedBy(t, second)
+	}, "the other node signs with both secrets of the topic")
+	if err := b.shutdown(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Without a master key, nodes would keep secrets that no other node can open;
+// without signing, secrets that sign nothing.
+func TestSecretsThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	redis, s := testenv.StartRedis(t), newSender(t)
+	for name, tc := range map[string]struct {
+		arg    string
+		get    int
+		def    string // code of changing the default
+		topic  string // code of changing a topic's
+		signed bool
+	}{
+		"off":            {"--signing=off", http.StatusConflict, "signing_off", "signing_off", false},
+		"signing secret": {"--signing-secret=" + givenSecret, http.StatusOK, "secret_fixed", "master_key_missing", true},
+	} {
+		r := start(t, onRedis(t, redis, tc.arg))
+		refused := func(want, method, path, body string) {
+			t.Helper()
+			var p struct{ Code string }
+			status, _, answer := r.call(method, path, body)
+			if err := json.Unmarshal([]byte(answer), &p); err != nil || status != http.StatusConflict || p.Code != want {
+				t.Errorf("%s: %s %s: %d %s, want %s", name, method, path, status, answer, want)
+			}
+		}
+		if status, _, answer := r.call(http.MethodGet, "/v1/signing", ""); status != tc.get {
+			t.Errorf("%s: %d %s", name, status, answer)
+		}
+		refused(tc.def, http.MethodPut, "/v1/signing", "{}")
+		refused(tc.def, http.MethodPost, "/v1/signing/rotate", "")
+		refused(tc.topic, http.MethodPut, "/v1/topics/t/signing", "{}")
+		refused(tc.topic, http.MethodPost, "/v1/topics/t/signing/rotate", "")
+		d := s.send(r, "t")
+		if tc.signed != (d.header.Get("webhook-signature") != "") || tc.signed && !d.signedBy(t, givenSecret) {
+			t.Errorf("%s: signed with %q", name, d.header.Get("webhook-signature"))
+		}
+		if err := r.shutdown(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The settings' secret cannot be changed over the API, not even by who comes
+// before the node is quite there.
+func TestSecretOfTheSettingsIsFixedFromTheStart(t *testing.T) {
+	c := load(t, "--addr=127.0.0.1:0", "--data-dir="+t.TempDir(), "--signing-secret="+givenSecret)
+	n, err := newNode(Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.store, err = n.openStore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.store.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	keyring, err := n.newKeyring(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := keyring.Info(t.Context(), "")
+	if err != nil || info.Source != "settings" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// A master key is replaced by starting once with both.
+func TestMasterKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	const next = "--master-key=BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA="
+	redis, s := testenv.StartRedis(t), newSender(t)
+	first := start(t, onRedis(t, redis, givenMasterKey))
+	secret := first.manage(http.StatusCreated, http.MethodPut, "/v1/topics/t/signing", "{}").Secret
+	if err := first.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	for _, keys := range []string{next + "," + strings.TrimPrefix(givenMasterKey, "--master-key="), next} {
+		r := start(t, onRedis(t, redis, keys))
+		if d := s.send(r, "t"); !d.signedBy(t, secret) {
+			t.Errorf("with %s it is signed with %q", keys, d.header.Get("webhook-signature"))
+		}
+		if err := r.shutdown(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+
+	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/store"
+)
+
+// tell tells whoever started the node that it serves at base: at once, unless
+// Redis did not answer, else as soon as it does. For that it gives a stage.
+func (n *node) tell(base string) []part {
+	if n.away == nil || n.Waiting == nil {
+		n.ready(base)
+		return nil
+	}
+	n.Waiting(base, n.away)
+	return []part{{"start", func(ctx context.Context) error {
+		pings := outage.New("reaching the store", n.Clock, slog.New(slog.DiscardHandler), rand.Float64) // it has been told
+		for {
+			err := n.store.Ping(ctx)
+			if err == nil || errors.Is(err, store.ErrDegraded) {
+				pings.Worked()
+				n.ready(base)
+				<-ctx.Done()
+				return nil
+			}
+			if !pings.Rest(ctx, err) {
+				return nil
+			}
+		}
+	}}}
+}
+
+func (n *node) ready(base string) {
+	if n.Ready != nil {
+		n.Ready(base)
+	}
+}

@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
+)
+
+// errNoLedger is what VerifyLedger gives on Redis without a journal.
+var errNoLedger = errors.New("there is no journal to verify; --ledger-url names one")
+
+// VerifyLedger holds the journal of the settings against their store, and writes
+// each difference and a summary to w. It changes neither. It returns the number
+// of differences.
+func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differences int64, err error) {
+	if c.LedgerURL == "" {
+		return 0, errNoLedger
+	}
+	// What a store would log is told by its errors.
+	n := &node{Options: Options{Config: c, Logger: slog.New(slog.DiscardHandler), Clock: job.SystemClock()}}
+	s, err := n.openInner(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := s.Ping(ctx); err != nil {
+		return 0, err
+	}
+	var written error
+	v, err := ledger.Verify(ctx, ledger.VerifyOptions{
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: s, Shared: !c.Embedded(), StoreRetention: storeRetention(c),
+		Found: func(d ledger.Disagreement) {
+			var failed error
+			if d.Err != nil {
+				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s: %v\n", d.Difference, d.Key, d.Journal.UID, d.Err)
+			} else {
+				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s  store: %s\n", d.Difference, d.Key, stands(d.Journal), stands(&d.Store))
+			}
+			written = errors.Join(written, failed)
+		},
+	})
+	if err = errors.Join(err, written); err != nil {
+		return 0, err
+	}
+	_, err = fmt.Fprintf(w, "%d jobs compared, %d differences\n", v.Checked, v.Differences)
+	return v.Differences, err
+}
+
+// stands tells how a job stands.
+func stands(s *store.Standing) string {
+	if s == nil || !s.Exists() {
+		return "none"
+	}
+	return fmt.Sprintf("%s v%d %s", s.State, s.Version, s.UID)
+}

@@ -1,0 +1,376 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	channel = "topics" // tells that a topic changed
+	// compareEvery is how often documents and limits are compared unasked.
+	compareEvery = 15 * time.Second
+	retryPause   = time.Second
+	callTimeout  = 5 * time.Second
+	// maxTries bounds how often a change is begun again because another one came
+	// in between.
+	maxTries = 10
+)
+
+// Store is what topics need of a store. Every store.Store is one.
+type Store interface {
+	store.Documents
+	store.Messaging
+	store.Limiting
+}
+
+// Options of New. Only Store has no default.
+type Options struct {
+	Store   Store
+	Clock   job.Clock             // nil: the machine's
+	Logger  *slog.Logger          // nil: none
+	Metrics prometheus.Registerer // nil: nowhere
+	// Emit tells watchers; nil: nobody watches.
+	Emit func(e ...events.Event)
+}
+
+// Manager changes topics, and knows them. Its methods are safe for concurrent
+// use.
+type Manager struct {
+	o     Options
+	known atomic.Pointer[map[string]Topic]
+	// turn is held while what the store has is compared with the documents. Then
+	// unsure may be used: topics of which the store may not have done all that it
+	// was told.
+	turn   sync.Mutex
+	unsure map[string]bool
+	// held are the limits of topics that cannot be read, by name.
+	held map[string]held
+}
+
+// New makes a Manager. It knows topics once Load has succeeded.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil {
+		return nil, errors.New("topics: Options.Store is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Emit == nil {
+		o.Emit = func(...events.Event) {}
+	}
+	m := &Manager{o: o, unsure: map[string]bool{}, held: map[string]held{}}
+	m.known.Store(&map[string]Topic{})
+	if o.Metrics != nil {
+		if err := o.Metrics.Register(gauges{m}); err != nil {
+			return nil, fmt.Errorf("topics: registering metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// Defaults are what the topic's jobs are registered with, as far as this node
+// knows; nil: there are none.
+func (m *Manager) Defaults(topic string) *job.Defaults {
+	t, ok := (*m.known.Load())[topic]
+	if !ok {
+		return nil
+	}
+	return &t.Settings.Defaults
+}
+
+// Get gives one topic, as it stands now.
+func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
+	t, _, err := m.read(ctx, topic)
+	if err != nil {
+		return Topic{}, err
+	}
+	return t, nil
+}
+
+// Known are the topics that are not as all others are, by name, as far as this
+// node knows. The map is not to be changed.
+func (m *Manager) Known() map[string]Topic { return *m.known.Load() }
+
+// Thresholds are those of all topics that have some, by name; nil for topics of
+// which that cannot be read. The error is the store's.
+func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
+	all, err := m.readAll(ctx)
+	return thresholds(all), err
+}
+
+// KnownThresholds are Thresholds as this node knows them.
+func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(*m.known.Load()) }
+
+func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
+	some := map[string]*alerts.Thresholds{}
+	for name, t := range all {
+		if t.Settings.Alerts != nil || t.Newer {
+			some[name] = t.Settings.Alerts
+		}
+	}
+	return some
+}
+
+// Put replaces the settings of a topic. Errors: a *job.ValidationError,
+// alerts.ErrTooManyTopics, or the store's, such as store.ErrNewer: what cannot be
+// read is not written over. So with all changes, allow may refuse the topic as it
+// is before the change, with the error that is returned then.
+func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Allow) (Topic, error) {
+	if err := s.Check(topic); err != nil {
+		return Topic{}, err
+	}
+	if s.Alerts != nil {
+		others, err := m.Thresholds(ctx)
+		if err != nil {
+			return Topic{}, err
+		}
+		if delete(others, topic); len(others) >= alerts.MaxTopics {
+			return Topic{}, alerts.ErrTooManyTopics
+		}
+	}
+	return m.change(ctx, topic, allow, func(t *Topic) { t.Settings = s })
+}
+
+// Allow decides on a change by the topic as it is before.
+type Allow func(t *Topic) error
+
+// Delete forgets the settings of a topic; ErrNotFound when it has none. Its
+// status stays.
+func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) error {
+	had := false
+	_, err := m.change(ctx, topic, allow, func(t *Topic) {
+		had = !t.Settings.Empty()
+		t.Settings = Settings{}
+	})
+	if err == nil && !had {
+		return ErrNotFound
+	}
+	return err
+}
+
+// eventOf is what watchers are told of a status.
+var eventOf = map[Status]events.Type{
+	Active: events.TopicResumed, Paused: events.TopicPaused, Draining: events.TopicDraining,
+}
+
+// SetStatus pauses, drains or resumes a topic.
+func (m *Manager) SetStatus(ctx context.Context, topic string, s Status, allow ...Allow) (Topic, error) {
+	now := job.InstantOf(m.o.Clock.Now())
+	changed := false
+	t, err := m.change(ctx, topic, allow, func(t *Topic) {
+		if changed = t.Status != s; !changed {
+			return
+		}
+		t.Status, t.Since = s, now
+		if s == Active {
+			t.Since = 0
+		}
+	})
+	if err == nil && changed {
+		m.o.Emit(events.Event{Type: eventOf[s], At: now, Topic: topic})
+		m.o.Logger.InfoContext(ctx, "topic", "topic", topic, "status", s)
+	}
+	return t, err
+}
+
+// change lets alter alter a topic, and has the change obeyed. It may be repeated
+// after an error.
+func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter func(t *Topic)) (Topic, error) {
+	for range maxTries {
+		t, doc, err := m.read(ctx, topic)
+		if err != nil {
+			return Topic{}, err
+		}
+		for _, allowed := range allow {
+			if err := allowed(&t); err != nil {
+				return Topic{}, err
+			}
+		}
+		alter(&t)
+		err = m.write(ctx, &t, doc)
+		if errors.Is(err, store.ErrConflict) || doc.Version != 0 && errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return Topic{}, err
+		}
+		// The store has to obey whatever became of the client.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+		defer cancel()
+		if err := m.Compare(ctx); err != nil {
+			return Topic{}, err
+		}
+		if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
+			m.o.Logger.WarnContext(ctx, "other nodes learn later of a change of a topic", "topic", topic, "error", err)
+		}
+		return t, nil
+	}
+	return Topic{}, store.ErrConflict
+}
+
+// write stores a topic in the place of old, or that there is nothing special about it.
+func (m *Manager) write(ctx context.Context, t *Topic, old store.Document) error {
+	doc, more, err := old.Encode(t)
+	switch {
+	case err != nil:
+		return err
+	case !t.plain() || more:
+		if _, err = m.o.Store.PutDocument(ctx, doc); err != nil {
+			return fmt.Errorf("store the topic %s: %w", t.Name, err)
+		}
+	case old.Version != 0:
+		if err := m.o.Store.DeleteDocument(ctx, documentKind, t.Name, old.Version); err != nil {
+			return fmt.Errorf("forget the topic %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// read gives a topic with its document, which has the version 0 if there is none.
+func (m *Manager) read(ctx context.Context, topic string) (Topic, store.Document, error) {
+	doc, err := m.o.Store.Document(ctx, documentKind, topic)
+	if errors.Is(err, store.ErrNotFound) {
+		return none(topic), store.Document{Kind: documentKind, Name: topic}, nil
+	}
+	if err != nil {
+		return Topic{}, doc, fmt.Errorf("read the topic %s: %w", topic, err)
+	}
+	t, err := decode(doc)
+	return t, doc, err
+}
+
+func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
+	docs, err := m.o.Store.ListDocuments(ctx, documentKind)
+	if err != nil {
+		return nil, fmt.Errorf("read the topics: %w", err)
+	}
+	all := make(map[string]Topic, len(docs))
+	for _, d := range docs {
+		t, err := decode(d)
+		if err != nil {
+			known, ok := (*m.known.Load())[d.Name]
+			if !known.Newer {
+				m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; its limits stay", "topic", d.Name, "error", err)
+			}
+			if ok {
+				t, t.Newer = known, true
+			}
+		}
+		all[d.Name] = t
+	}
+	return all, nil
+}
+
+// Compare reads the topics, and has the store obey what it does not obey yet.
+func (m *Manager) Compare(ctx context.Context) error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	// What was told on an old reading may be wrong by now, so it is read again
+	// until it has not changed meanwhile.
+	for range maxTries {
+		all, err := m.readAll(ctx)
+		if err != nil {
+			return err
+		}
+		m.known.Store(&all)
+		told, err := m.tell(ctx, all)
+		if err != nil {
+			return err
+		}
+		if !told {
+			return nil
+		}
+	}
+	return nil // they go on changing, and who changes them tells the store
+}
+
+// tell has the store obey, and reports whether it did not yet.
+func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) {
+	obeyed, err := m.o.Store.Limits(ctx)
+	if err != nil {
+		return false, fmt.Errorf("read the limits of topics: %w", err)
+	}
+	told := false
+	set := func(topic string, l store.Limits) error {
+		told, m.unsure[topic] = true, true
+		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
+			return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
+		}
+		delete(m.unsure, topic)
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t := all[name]
+		l := t.limits()
+		now, some := obeyed[name] // zero ones are not the same in all shards
+		if t.Newer {
+			delete(obeyed, name)
+			if l, lost := m.holdOn(&t, now, some); lost {
+				if err := set(name, l); err != nil {
+					return told, err
+				}
+			}
+			continue
+		}
+		if now != l || some && now == (store.Limits{}) || m.unsure[name] {
+			if err := set(name, l); err != nil {
+				return told, err
+			}
+		}
+		delete(obeyed, name)
+	}
+	maps.DeleteFunc(m.held, func(name string, _ held) bool { return !all[name].Newer })
+	for name := range m.unsure {
+		if _, kept := all[name]; !kept {
+			obeyed[name] = store.Limits{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(obeyed)) {
+		if err := set(name, store.Limits{}); err != nil {
+			return told, err
+		}
+	}
+	return told, nil
+}
+
+// held is what the store obeyed of a topic that cannot be read.
+type held struct {
+	limits store.Limits
+	// guessed: it obeyed nothing, and what can be read of the topic was set. Once,
+	// as a node that can read all of it may know better.
+	guessed bool
+}
+
+// holdOn says which limits a topic that cannot be read has lost, if it has: those
+// that the store obeyed until now, or as far as they can be read. Others are not touched.
+func (m *Manager) holdOn(t *Topic, now store.Limits, some bool) (_ store.Limits, lost bool) {
+	h, seen := m.held[t.Name]
+	switch {
+	case some && !h.guessed:
+		m.held[t.Name] = held{limits: now}
+		return now, false
+	case some || h.guessed:
+		return now, false
+	case seen:
+		return h.limits, true
+	}
+	m.held[t.Name] = held{guessed: true}
+	return t.limits(), t.limits() != store.Limits{}
+}

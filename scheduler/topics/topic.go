@@ -1,0 +1,133 @@
+package topics
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// ErrNotFound says that the topic has no settings.
+var ErrNotFound = errors.New("the topic has no settings")
+
+// Bounds of settings.
+const (
+	MaxCapacity    = 1_000_000_000
+	MaxRate        = 100_000
+	MinRate        = 0.001 // one delivery in 1000 seconds
+	MaxConcurrency = 100_000
+	MaxPriority    = 100
+	// DefaultPriority is the priority of topics that have none.
+	DefaultPriority = store.DefaultWeight
+)
+
+// Status is whether a topic takes jobs in and delivers them.
+type Status string
+
+// The statuses.
+const (
+	Active   Status = "active"
+	Paused   Status = "paused"   // jobs are taken in, none is delivered
+	Draining Status = "draining" // jobs are delivered, none is taken in
+)
+
+var statuses = []Status{Active, Paused, Draining}
+
+// Settings are what a client wants of a topic. Zero values mean none.
+type Settings struct {
+	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
+	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
+	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
+	Priority    int          `json:"priority,omitempty"`    // weight among the lanes of all topics
+	Defaults    job.Defaults `json:"defaults"`
+	// Alerts say when something is wrong with the topic; nil: its own settings do not.
+	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
+}
+
+// Empty reports whether there is nothing in them.
+func (s *Settings) Empty() bool {
+	d := &s.Defaults
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 && s.Alerts == nil &&
+		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0
+}
+
+// Check says what is wrong with the figures of a topic; a *job.ValidationError.
+func (s *Settings) Check(topic string) error {
+	var fields []job.FieldError
+	within := func(pointer string, value, least, most float64) {
+		if value != 0 && (value < least || value > most) {
+			fields = append(fields, job.FieldError{
+				Pointer: pointer, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for none", least, most),
+			})
+		}
+	}
+	within("/capacity", float64(s.Capacity), 1, MaxCapacity)
+	within("/rate", s.Rate, MinRate, MaxRate)
+	within("/concurrency", float64(s.Concurrency), 1, MaxConcurrency)
+	within("/priority", float64(s.Priority), 1, MaxPriority)
+	if s.Alerts != nil {
+		var wrong *job.ValidationError
+		if errors.As(s.Alerts.Check(topic), &wrong) {
+			for _, f := range wrong.Fields {
+				if f.Pointer != "/topic" {
+					f.Pointer = "/alerts" + f.Pointer
+				}
+				fields = append(fields, f)
+			}
+		}
+	}
+	if len(fields) > 0 {
+		return &job.ValidationError{Fields: fields}
+	}
+	return nil
+}
+
+// Topic is a topic that is not as all others are.
+type Topic struct {
+	Name     string   `json:"-"`
+	Settings Settings `json:"settings"`
+	Status   Status   `json:"status"`
+	// Since is when a status other than Active began, by the clock of a node.
+	Since job.Instant `json:"since,omitempty"`
+	// Newer: the rest is what is known of it, or can be read; a newer version wrote it.
+	Newer bool `json:"-"`
+}
+
+// none is a topic as all others are.
+func none(name string) Topic { return Topic{Name: name, Status: Active} }
+
+// plain: nothing of the topic has to be kept.
+func (t *Topic) plain() bool { return t.Status == Active && t.Settings.Empty() }
+
+// limits are what the store is told.
+func (t *Topic) limits() store.Limits {
+	s := &t.Settings
+	return store.Limits{
+		Paused: t.Status == Paused, Draining: t.Status == Draining,
+		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Priority,
+	}
+}
+
+// documentKind is the kind of documents that are topics, by their names.
+const documentKind = "topic"
+
+// decode reads what the store has of a topic. With an error, which wraps
+// store.ErrNewer, it gives what can be read; who knows no status does not deliver.
+func decode(d store.Document) (Topic, error) {
+	t := none(d.Name)
+	err := d.Decode(&t)
+	if err == nil && !slices.Contains(statuses, t.Status) {
+		err = fmt.Errorf("%w: the topic %s has the status %q", store.ErrNewer, d.Name, t.Status)
+	}
+	if err != nil {
+		t.Newer = true
+		if !json.Valid(d.Data) || !slices.Contains(statuses, t.Status) {
+			t.Status = Paused
+		}
+	}
+	return t, err
+}
