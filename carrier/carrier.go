@@ -49,7 +49,7 @@ func New(o Options) (*Carrier, error) {
 		opts:  o,
 		terms: store.CarryOptions{
 			Cap: o.Cap, Visibility: o.Visibility, EndpointLimit: max(o.EndpointLimit, 0), TopicLimits: o.TopicLimits,
-			ProbeLimit: o.ProbeLimit, By: o.ID,
+			HalfOpenLimit: o.HalfOpenLimit, By: o.ID,
 		},
 		metrics: newMetrics(),
 	}

@@ -66,9 +66,9 @@ func TestDepthMetrics(t *testing.T) {
 		c := start(t, s, func(o *Options) { o.Metrics = registry })
 		synctest.Wait()
 		want := `
-# HELP duehook_held_endpoints Endpoints held back because they fail.
-# TYPE duehook_held_endpoints gauge
-duehook_held_endpoints 1
+# HELP duehook_open_circuits Endpoints held back because they fail.
+# TYPE duehook_open_circuits gauge
+duehook_open_circuits 1
 # HELP duehook_jobs Jobs that the store holds, by state.
 # TYPE duehook_jobs gauge
 duehook_jobs{state="cancelled"} 0
@@ -86,7 +86,7 @@ duehook_oldest_due_seconds 2.5
 # TYPE duehook_ready_length gauge
 duehook_ready_length 7
 `
-		names := []string{"duehook_held_endpoints", "duehook_jobs", "duehook_oldest_due_seconds", "duehook_ready_length"}
+		names := []string{"duehook_open_circuits", "duehook_jobs", "duehook_oldest_due_seconds", "duehook_ready_length"}
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
@@ -258,7 +258,7 @@ func FuzzSchedule(f *testing.F) {
 
 func TestOptionErrors(t *testing.T) {
 	_, err := New(Options{
-		Cap: -1, Visibility: -1, ProbeLimit: -1, LockTTL: time.Millisecond, Poll: time.Millisecond, Lag: -1,
+		Cap: -1, Visibility: -1, HalfOpenLimit: -1, LockTTL: time.Millisecond, Poll: time.Millisecond, Lag: -1,
 	})
 	if err == nil {
 		t.Fatal("no error")

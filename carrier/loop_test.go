@@ -374,13 +374,13 @@ func TestTermsOfCarrying(t *testing.T) {
 			want store.CarryOptions
 		}{
 			{"defaults", func(*Options) {}, store.CarryOptions{
-				Cap: 1000, Visibility: 15 * time.Second, EndpointLimit: 256, ProbeLimit: 3, By: "node-1",
+				Cap: 1000, Visibility: 15 * time.Second, EndpointLimit: 256, HalfOpenLimit: 3, By: "node-1",
 			}},
 			{"set", func(o *Options) {
-				o.Cap, o.Visibility, o.EndpointLimit, o.ProbeLimit, o.ID = 7, time.Second, -1, 2, "b"
+				o.Cap, o.Visibility, o.EndpointLimit, o.HalfOpenLimit, o.ID = 7, time.Second, -1, 2, "b"
 				o.TopicLimits = map[string]int{"t": 9}
 			}, store.CarryOptions{
-				Cap: 7, Visibility: time.Second, TopicLimits: map[string]int{"t": 9}, ProbeLimit: 2, By: "b",
+				Cap: 7, Visibility: time.Second, TopicLimits: map[string]int{"t": 9}, HalfOpenLimit: 2, By: "b",
 			}},
 		} {
 			s := newFakeStore()

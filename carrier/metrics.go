@@ -103,14 +103,14 @@ var (
 	jobsDesc  = prometheus.NewDesc("duehook_jobs", "Jobs that the store holds, by state.", []string{"state"}, nil)
 	readyDesc = prometheus.NewDesc("duehook_ready_length", "Hints on the ready lists.", nil, nil)
 	dueDesc   = prometheus.NewDesc("duehook_oldest_due_seconds", "How long the oldest due job has waited to be carried.", nil, nil)
-	heldDesc  = prometheus.NewDesc("duehook_held_endpoints", "Endpoints held back because they fail.", nil, nil)
+	openDesc  = prometheus.NewDesc("duehook_open_circuits", "Endpoints held back because they fail.", nil, nil)
 )
 
 func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- jobsDesc
 	ch <- readyDesc
 	ch <- dueDesc
-	ch <- heldDesc
+	ch <- openDesc
 }
 
 func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
@@ -130,5 +130,5 @@ func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(readyDesc, float64(d.ReadyList))
 	gauge(dueDesc, overdue)
-	gauge(heldDesc, float64(d.Held))
+	gauge(openDesc, float64(d.Held))
 }

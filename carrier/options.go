@@ -44,8 +44,8 @@ type Options struct {
 	// TopicLimits are the most carried and claimed jobs of a topic for one
 	// endpoint, for topics that have a limit of their own: none.
 	TopicLimits map[string]int
-	// ProbeLimit is the EndpointLimit of one whose hold has just ended: 3.
-	ProbeLimit int
+	// HalfOpenLimit is the EndpointLimit of one whose hold has just ended: 3.
+	HalfOpenLimit int
 
 	// LockTTL is how long a shard's lock outlives a holder that died: 15 s. It
 	// is extended every third of it. At least 100 ms.
@@ -69,7 +69,7 @@ const (
 	defaultCap           = 1000
 	defaultVisibility    = 15 * time.Second
 	defaultEndpointLimit = 256
-	defaultProbeLimit    = 3
+	defaultHalfOpenLimit = 3
 	defaultLockTTL       = 15 * time.Second
 	defaultPoll          = time.Second
 	defaultLag           = 40 * time.Millisecond
@@ -93,7 +93,7 @@ func (o Options) withDefaults() Options {
 	o.Cap = cmp.Or(o.Cap, defaultCap)
 	o.Visibility = cmp.Or(o.Visibility, defaultVisibility)
 	o.EndpointLimit = cmp.Or(o.EndpointLimit, defaultEndpointLimit)
-	o.ProbeLimit = cmp.Or(o.ProbeLimit, defaultProbeLimit)
+	o.HalfOpenLimit = cmp.Or(o.HalfOpenLimit, defaultHalfOpenLimit)
 	o.LockTTL = cmp.Or(o.LockTTL, defaultLockTTL)
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
 	o.Lag = cmp.Or(o.Lag, defaultLag)
@@ -113,7 +113,7 @@ func (o Options) check() error {
 	require(o.ID != "", "an ID is required")
 	require(o.Cap > 0, "the cap of the ready list must be positive, not %d", o.Cap)
 	require(o.Visibility > 0, "the visibility deadline must be positive, not %v", o.Visibility)
-	require(o.ProbeLimit > 0, "the probe limit must be positive, not %d", o.ProbeLimit)
+	require(o.HalfOpenLimit > 0, "the probe limit must be positive, not %d", o.HalfOpenLimit)
 	require(o.LockTTL >= minLockTTL, "the lock's TTL must be at least %v, not %v", minLockTTL, o.LockTTL)
 	require(o.Poll >= minPoll, "the poll interval must be at least %v, not %v", minPoll, o.Poll)
 	require(o.Lag > 0, "the lag must be positive, not %v", o.Lag)

@@ -36,7 +36,7 @@ type breakers struct {
 	limit    int
 	// changed is told of each opening, with its end, and of each closing, with
 	// zero. It must not block.
-	changed func(endpoint string, heldUntil time.Time)
+	changed func(endpoint string, openUntil time.Time)
 	// recovered is told of each endpoint's first success after an outage, with
 	// the outage's beginning. It must not block.
 	recovered func(endpoint string, since time.Time)

@@ -275,7 +275,7 @@ func TestOpenBreakerHoldsTheEndpoint(t *testing.T) {
 		}
 		for i := range 3 {
 			got := settle(fmt.Sprint("held", i))
-			if got.To != job.Waiting || got.Reason != job.ReasonEndpointHeld || got.Attempts != 0 || got.Attempt != nil ||
+			if got.To != job.Waiting || got.Reason != job.ReasonCircuitOpen || got.Attempts != 0 || got.Attempt != nil ||
 				got.Delay < 9*time.Second || got.Delay > 10*time.Second {
 				t.Errorf("%+v", got)
 			}

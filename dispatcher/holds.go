@@ -97,10 +97,10 @@ func (h *holds) replaced(endpoint string) bool {
 
 func (h *holds) tell(ctx context.Context, endpoint string, until time.Time) error {
 	if until.IsZero() {
-		return h.store.Unhold(ctx, endpoint)
+		return h.store.CloseCircuit(ctx, endpoint)
 	}
 	if left := until.Sub(h.clock.Now()); left > 0 {
-		return h.store.Hold(ctx, endpoint, left)
+		return h.store.OpenCircuit(ctx, endpoint, left)
 	}
 	return nil // the outage of the store outlasted the hold
 }

@@ -72,7 +72,7 @@ type claimCall struct {
 
 type holdCall struct {
 	endpoint string
-	d        time.Duration // zero for Unhold
+	d        time.Duration // zero for CloseCircuit
 }
 
 func newFakeStore() *fakeStore {
@@ -180,11 +180,11 @@ func (s *fakeStore) apply(batch []job.Settlement) []store.Settled {
 	return results
 }
 
-func (s *fakeStore) Hold(_ context.Context, endpoint string, d time.Duration) error {
+func (s *fakeStore) OpenCircuit(_ context.Context, endpoint string, d time.Duration) error {
 	return s.hold(holdCall{endpoint, d})
 }
 
-func (s *fakeStore) Unhold(_ context.Context, endpoint string) error {
+func (s *fakeStore) CloseCircuit(_ context.Context, endpoint string) error {
 	return s.hold(holdCall{endpoint, 0})
 }
 

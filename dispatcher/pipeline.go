@@ -300,7 +300,7 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 	endpoint := c.Job.Lane().Endpoint
 	done, wait := p.d.breakers.allow(endpoint)
 	if done == nil {
-		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonEndpointHeld, After: wait}
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: wait}
 	}
 	health := errExcluded // if sending panics
 	defer func() { done(health) }()

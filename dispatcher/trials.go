@@ -28,7 +28,7 @@ func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
 	if err := job.Sleep(ctx, d.opts.Clock, triedPause); err != nil {
 		return err
 	}
-	if err := d.opts.Store.Hold(ctx, endpoint, 0); err != nil {
+	if err := d.opts.Store.OpenCircuit(ctx, endpoint, 0); err != nil {
 		return fmt.Errorf("end a hold: %w", err)
 	}
 	return nil

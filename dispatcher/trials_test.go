@@ -89,7 +89,7 @@ func tryHeld(t *testing.T, s store.Store) {
 		launch(t, nodes[i])
 		try(nodes[i].breakers, endpoint, errEndpoint)
 	}
-	awaitGate(t, s, endpoint, store.GateOpen)
+	awaitCircuit(t, s, endpoint, store.CircuitOpen)
 	tries := 0
 	testenv.Eventually(t, patience, func() bool {
 		// A node may hear of the first try too late, and put its job off.
@@ -100,15 +100,15 @@ func tryHeld(t *testing.T, s store.Store) {
 		}
 		return len(delivered) > 0
 	}, "a job is delivered")
-	awaitGate(t, s, endpoint, store.GateClosed)
+	awaitCircuit(t, s, endpoint, store.CircuitClosed)
 }
 
-func awaitGate(t *testing.T, s store.Store, endpoint string, want store.GateState) {
+func awaitCircuit(t *testing.T, s store.Store, endpoint string, want store.CircuitState) {
 	t.Helper()
 	testenv.Eventually(t, patience, func() bool {
 		page, err := s.Endpoints(t.Context(), store.EndpointQuery{Also: []string{endpoint}, Limit: 1})
-		return err == nil && page.Endpoints[0].Gate.State() == want
-	}, "the gate is "+want.String())
+		return err == nil && page.Endpoints[0].Circuit.State() == want
+	}, "the circuit is "+want.String())
 }
 
 // failingBus is a store that cannot publish, or hold.
@@ -117,9 +117,9 @@ type failingBus struct {
 	publish, hold error
 }
 
-func (s failingBus) Publish(context.Context, string, []byte) error      { return s.publish }
-func (s failingBus) Hold(context.Context, string, time.Duration) error  { return s.hold }
-func (s failingBus) Listen(context.Context, string, func([]byte)) error { return errDown }
+func (s failingBus) Publish(context.Context, string, []byte) error            { return s.publish }
+func (s failingBus) OpenCircuit(context.Context, string, time.Duration) error { return s.hold }
+func (s failingBus) Listen(context.Context, string, func([]byte)) error       { return errDown }
 
 func TestTryThatFails(t *testing.T) {
 	for _, s := range []failingBus{{newFakeStore(), errDown, nil}, {newFakeStore(), nil, errDown}} {

@@ -128,7 +128,7 @@ func testAlert(t *testing.T, nodes []*node) {
 	// A restarted embedded node does not know that the endpoint was held, until
 	// it fails again: the alert goes on for as long.
 	must(t, http.StatusCreated, "PUT", base+"/v1/alerts/rules/down", map[string]any{
-		"metric": "held_endpoints", "for": 0, "keep_firing_for": "30s", "url": p.url,
+		"metric": "open_circuits", "for": 0, "keep_firing_for": "30s", "url": p.url,
 	})
 	// The topic's own threshold goes by what is kept.
 	must(t, http.StatusOK, "PUT", base+"/v1/topics/fragile", map[string]any{
@@ -146,7 +146,7 @@ func testAlert(t *testing.T, nodes []*node) {
 	if lost.Subject.Topic == nil || *lost.Subject.Topic != "fragile" {
 		t.Errorf("the topic's webhook is %+v", lost)
 	}
-	if fired.Rule != "down" || fired.Metric != "held_endpoints" || fired.Subject.Endpoint == nil || *fired.Subject.Endpoint != endpoint {
+	if fired.Rule != "down" || fired.Metric != "open_circuits" || fired.Subject.Endpoint == nil || *fired.Subject.Endpoint != endpoint {
 		t.Errorf("the webhook is %+v", fired)
 	}
 	for _, n := range nodes {

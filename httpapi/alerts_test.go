@@ -41,7 +41,7 @@ func TestAlertRules(t *testing.T) {
 	if diff := cmp.Diff(got, a.want(200, "GET", path, "")); diff != "" {
 		t.Error(diff)
 	}
-	a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"held_endpoints"}`)
+	a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"open_circuits"}`)
 	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
 	if len(list) != 2 || list[0].(map[string]any)["name"] != "down" {
 		t.Errorf("%v", list)
@@ -61,14 +61,14 @@ func TestBadAlertRules(t *testing.T) {
 		`{"metric":"backlog","above":"many"}`: "/above",
 		`{"metric":"backlog","above":1e999}`:  "/above",
 		`{"metric":"backlog","above":-1}`:     "/above",
-		`{"metric":"held_endpoints","for":"soon","repeat":true}`:                  "/for /repeat",
-		`{"metric":"held_endpoints","by":"topic"}`:                                "/by",
-		`{"metric":"held_endpoints","url":"shop.example"}`:                        "/url",
-		`{"metric":"held_endpoints","endpoint":"shop.example"}`:                   "/endpoint",
-		`{"metric":"backlog","above":1,"topic":"a b"}`:                            "/topic",
-		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                 "/topic",
-		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:                "/min_attempts",
-		`{"metric":"held_endpoints","severity":"page","above":0,"window":"many"}`: "/severity /window",
+		`{"metric":"open_circuits","for":"soon","repeat":true}`:                  "/for /repeat",
+		`{"metric":"open_circuits","by":"topic"}`:                                "/by",
+		`{"metric":"open_circuits","url":"shop.example"}`:                        "/url",
+		`{"metric":"open_circuits","endpoint":"shop.example"}`:                   "/endpoint",
+		`{"metric":"backlog","above":1,"topic":"a b"}`:                           "/topic",
+		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                "/topic",
+		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:               "/min_attempts",
+		`{"metric":"open_circuits","severity":"page","above":0,"window":"many"}`: "/severity /window",
 	} {
 		p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/r", body)
 		got := map[string]bool{}
@@ -85,14 +85,14 @@ func TestBadAlertRules(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a:b", ":b", "a%20b", strings.Repeat("a", 65)} {
-		a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"held_endpoints"}`)
+		a.wantProblem(codeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"open_circuits"}`)
 	}
 }
 
 // The thresholds of topics are rules that are changed with their topic only.
 func TestRulesOfTopics(t *testing.T) {
 	a := newAPI(t)
-	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"held_endpoints"}`)
+	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"open_circuits"}`)
 	a.want(200, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
 	const path = "/v1/alerts/rules/orders:oldest_due"
 	want := map[string]any{
@@ -109,7 +109,7 @@ func TestRulesOfTopics(t *testing.T) {
 		t.Errorf("listed are %v", list)
 	}
 	for _, method := range []string{"PUT", "DELETE"} {
-		body := map[string]string{"PUT": `{"metric":"held_endpoints"}`}[method]
+		body := map[string]string{"PUT": `{"metric":"open_circuits"}`}[method]
 		p := a.wantProblem(codeInvalidRequest, method, path, body)
 		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "PUT /v1/topics/orders") {
 			t.Errorf("%s: %v", method, p.Errors)
@@ -125,14 +125,14 @@ func TestAlertsAreListed(t *testing.T) {
 	then := job.InstantOf(a.clock.Now())
 	a.server.opts.Alerts = fixedAlerts{a.alerts, []alerts.Standing{
 		{
-			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.HeldEndpoints,
+			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.OpenCircuits,
 			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), Alert: "01KDWCJ2M00000000000000009", Repeats: 2,
 		},
 		{Rule: "t:oldest_due", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
 	}}
 	want := []any{
 		map[string]any{
-			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "held_endpoints",
+			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "open_circuits",
 			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "status": "firing",
 			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
 			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,

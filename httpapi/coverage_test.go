@@ -268,7 +268,7 @@ func coverRefusals(a *keyedAPI) {
 	a.wantProblem(codeTopicNotFound, "GET", "/v1/topics/nothing", "")
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
-	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"held_endpoints","url":"http://169.254.169.254/"}`)
+	a.wantProblem(codeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits","url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/operations", `{"action":"replay","all":true,"set":{"url":"http://169.254.169.254/"}}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs/t/waits/replay", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(codeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
@@ -329,7 +329,7 @@ func coverFaults(a *keyedAPI) {
 		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
 
 		"POST /v1/operations":         `{"action":"run","all":true}`,
-		"PUT /v1/alerts/rules/{rule}": `{"metric":"held_endpoints"}`,
+		"PUT /v1/alerts/rules/{rule}": `{"metric":"open_circuits"}`,
 
 		"POST /v1/endpoints/try":  `{"endpoint":"https://shop.example"}`,
 		"POST /v1/endpoints/test": `{"url":"https://shop.example/hook"}`,

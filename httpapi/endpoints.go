@@ -82,7 +82,7 @@ func readEndpointQuery(c echo.Context) (store.EndpointQuery, error) {
 		switch pointer := "?" + name; name {
 		case "state":
 			for _, v := range values {
-				state, ok := store.ParseGateState(v)
+				state, ok := store.ParseCircuitState(v)
 				if !ok {
 					errs.add(pointer, "must be one of closed, open, half_open")
 				}
@@ -228,7 +228,7 @@ type testView struct {
 
 func viewEndpoint(e *store.EndpointStats, health map[string]recent.Health) endpointView {
 	v := endpointView{
-		Endpoint: e.Endpoint, State: e.Gate.State().String(), ReopensAt: instant(e.Gate.HeldUntil),
+		Endpoint: e.Endpoint, State: e.Circuit.State().String(), ReopensAt: instant(e.Circuit.OpenUntil),
 		Waiting: e.Waiting, Ready: e.Ready, InFlight: e.Running,
 	}
 	if h, ok := health[e.Endpoint]; ok {

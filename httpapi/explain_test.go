@@ -36,7 +36,7 @@ func TestExplainGoesByWhatCarriersAreTold(t *testing.T) {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"`+id+`","url":"https://shop.example/hook"}`)
 	}
 	a.explains("t/a", "carrier_behind")
-	if _, err := a.mem.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 1, ProbeLimit: 1}); err != nil {
+	if _, err := a.mem.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 1, HalfOpenLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	a.explains("t/a", "ready")
@@ -50,7 +50,7 @@ func TestExplainNamesTheNode(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","ttl":"2h"}`)
 	ctx := t.Context()
-	if _, err := a.mem.Carry(ctx, 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, ProbeLimit: 1}); err != nil {
+	if _, err := a.mem.Carry(ctx, 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	hints, err := a.mem.Pop(ctx, 0, 10, 0)

@@ -47,7 +47,7 @@ func TestHead(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`)
 	operation := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)["id"].(string)
-	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"held_endpoints"}`)
+	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits"}`)
 	for _, rt := range routes {
 		if rt.method != http.MethodGet {
 			continue

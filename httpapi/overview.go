@@ -99,7 +99,7 @@ func (s *Server) countOverview(ctx context.Context) (*overviewView, error) {
 	}
 	view := &overviewView{
 		AsOf: instant(depth.Now), States: viewStates(depth.States), InFlight: depth.States[job.Running],
-		Dead: depth.States[job.Dead], HeldEndpoints: depth.Held, Topics: viewBusiest(topics), Recent: viewActivity(&activity),
+		Dead: depth.States[job.Dead], OpenCircuits: depth.Held, Topics: viewBusiest(topics), Recent: viewActivity(&activity),
 	}
 	agenda.fill(view, counts)
 	view.DueNow += depth.States[job.Ready] // carried, so no longer where jobs wait
@@ -157,7 +157,7 @@ type overviewView struct {
 	DueWithin1h   int64            `json:"due_within_1h"`
 	InFlight      int64            `json:"in_flight"`
 	Dead          int64            `json:"dead"`
-	HeldEndpoints int64            `json:"held_endpoints"`
+	OpenCircuits  int64            `json:"open_circuits"`
 	SuccessRate   *float64         `json:"success_rate"`
 	LatenessP99MS *int64           `json:"lateness_p99_ms"`
 	Due           dueView          `json:"due"`

@@ -54,12 +54,12 @@ func TestOverview(t *testing.T) {
 
 	got := a.want(200, "GET", "/v1/overview", "")
 	figures := map[string]any{}
-	for _, name := range []string{"as_of", "age_ms", "due_now", "due_within_1h", "in_flight", "dead", "held_endpoints", "success_rate", "lateness_p99_ms"} {
+	for _, name := range []string{"as_of", "age_ms", "due_now", "due_within_1h", "in_flight", "dead", "open_circuits", "success_rate", "lateness_p99_ms"} {
 		figures[name] = got[name]
 	}
 	want := map[string]any{
 		"as_of": "2026-01-01T09:08:01.000Z", "age_ms": 0.0, "due_now": 2.0, "due_within_1h": 7.0, "in_flight": 4.0,
-		"dead": 0.0, "held_endpoints": 0.0, "success_rate": 0.5, "lateness_p99_ms": 25.0,
+		"dead": 0.0, "open_circuits": 0.0, "success_rate": 0.5, "lateness_p99_ms": 25.0,
 	}
 	if diff := cmp.Diff(want, figures); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// gate holds requests for topics until it is opened.
-type gate struct {
+// circuit holds requests for topics until it is opened.
+type circuit struct {
 	Store
 	entered chan struct{}
 	open    chan struct{}
 }
 
-func (g *gate) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+func (g *circuit) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
 	g.entered <- struct{}{}
 	select {
 	case <-g.open:
@@ -40,17 +40,17 @@ func (g *gate) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage,
 // serving is a server that listens on the loopback.
 type serving struct {
 	*api
-	gate   *gate
-	url    string
-	stop   context.CancelFunc
-	ended  chan error
-	client *http.Client
+	circuit *circuit
+	url     string
+	stop    context.CancelFunc
+	ended   chan error
+	client  *http.Client
 }
 
 func serve(t *testing.T, change ...func(*Options)) *serving {
 	t.Helper()
-	s := &serving{gate: &gate{entered: make(chan struct{}), open: make(chan struct{})}, ended: make(chan error, 1)}
-	s.api = newAPI(t, append(change, func(o *Options) { s.gate.Store = o.Store; o.Store = s.gate })...)
+	s := &serving{circuit: &circuit{entered: make(chan struct{}), open: make(chan struct{})}, ended: make(chan error, 1)}
+	s.api = newAPI(t, append(change, func(o *Options) { s.circuit.Store = o.Store; o.Store = s.circuit })...)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestServeDrains(t *testing.T) {
 		status, err := s.status("/v1/topics")
 		answered <- answer{status, err}
 	}()
-	<-s.gate.entered
+	<-s.circuit.entered
 	s.stop()
 	testenv.Eventually(t, 10*time.Second, func() bool {
 		_, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -102,7 +102,7 @@ func TestServeDrains(t *testing.T) {
 		t.Fatalf("Serve ended before the request: %v", err)
 	default:
 	}
-	close(s.gate.open)
+	close(s.circuit.open)
 	if got := <-answered; got.status != 200 || got.err != nil {
 		t.Errorf("the request under way got %d, %v", got.status, got.err)
 	}
@@ -144,7 +144,7 @@ func TestServeCutsOff(t *testing.T) {
 		_, _ = s.status("/v1/topics") // whatever it gets is no promise
 		close(cut)
 	}()
-	<-s.gate.entered
+	<-s.circuit.entered
 	s.stop()
 	if err := <-s.ended; err != nil {
 		t.Error(err)

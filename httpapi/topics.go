@@ -42,7 +42,7 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	"capacity":    func(d *topicDraft, f field) { setFigure(&d.Capacity, f, f.integer()) },
 	"rate":        func(d *topicDraft, f field) { setFigure(&d.Rate, f, f.number()) },
 	"concurrency": func(d *topicDraft, f field) { setFigure(&d.Concurrency, f, f.integer()) },
-	"priority":    func(d *topicDraft, f field) { setFigure(&d.Priority, f, f.integer()) },
+	"weight":      func(d *topicDraft, f field) { setFigure(&d.Weight, f, f.integer()) },
 	"retry":       func(d *topicDraft, f field) { draftFields["retry"].set(&d.defaults, f) },
 	"timeout":     func(d *topicDraft, f field) { d.defaults.Timeout = f.raw },
 	"ttl":         func(d *topicDraft, f field) { d.defaults.TTL = f.raw },
@@ -293,7 +293,7 @@ type settingsView struct {
 	Capacity    *int              `json:"capacity"`
 	Rate        *float64          `json:"rate"`
 	Concurrency *int              `json:"concurrency"`
-	Priority    *int              `json:"priority"`
+	Weight      *int              `json:"weight"`
 	Retry       *retryView        `json:"retry"`
 	Timeout     *string           `json:"timeout"`
 	TTL         *string           `json:"ttl"`
@@ -335,7 +335,7 @@ func viewTopic(stats store.TopicStats, t topics.Topic) topicView {
 func viewSettings(s *topics.Settings) *settingsView {
 	d := &s.Defaults
 	v := &settingsView{
-		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Priority: orNull(&s.Priority),
+		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Weight: orNull(&s.Weight),
 		Headers: viewHeaders(d.Headers),
 	}
 	if d.Priority != 0 {

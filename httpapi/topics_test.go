@@ -13,7 +13,7 @@ import (
 
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
-	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"priority":20,"retry":{"steps":["1s","2m"],"limit":5},` +
+	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"retry":{"steps":["1s","2m"],"limit":5},` +
 		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"job_priority":7,"alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
 		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
 	put := a.want(200, "PUT", "/v1/topics/t", all)
@@ -52,7 +52,7 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(codeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"priority":101,"job_priority":0,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"job_priority":0,"timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
 		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
 	var got []string
 	for _, f := range p.Errors {
@@ -60,7 +60,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/job_priority", "/priority", "/rate", "/retry/limit", "/timeout",
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/job_priority", "/rate", "/retry/limit", "/timeout", "/weight",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

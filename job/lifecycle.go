@@ -135,21 +135,21 @@ const MaxSnoozes = 100
 
 // Reasons for which jobs end or attempts are followed by a certain next time.
 const (
-	ReasonRetryLimit   = "retry_limit"         // the last step of the ladder failed
-	ReasonGone         = "receiver_gone"       // the receiver answered 410
-	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
-	ReasonBlocked      = "destination_blocked" // the address guard refused the target
-	ReasonLapsed       = "lease_lapsed"        // many leases in a row expired, the last ones alone
-	ReasonTTL          = "ttl_passed"          // expired
-	ReasonCancelled    = "cancelled"           // the client withdrew it
-	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
-	ReasonDelivered    = "delivered"           // the receiver took it
-	ReasonLadder       = "ladder"              // next step of the retry ladder
-	ReasonRetryAfter   = "retry_after"         // the receiver named the time
-	ReasonSnoozed      = "snoozed"             // the receiver asked to be asked again
-	ReasonShutdown     = "shutdown"            // the node stopped; no attempt used
-	ReasonEndpointHeld = "endpoint_held"       // the endpoint's breaker is open; no attempt used
-	ReasonQuarantined  = "quarantined"         // a suspect waits for its turn to go alone; no attempt used
+	ReasonRetryLimit  = "retry_limit"         // the last step of the ladder failed
+	ReasonGone        = "receiver_gone"       // the receiver answered 410
+	ReasonAborted     = "aborted_by_receiver" // webhook-delivery: abort-message
+	ReasonBlocked     = "destination_blocked" // the address guard refused the target
+	ReasonLapsed      = "lease_lapsed"        // many leases in a row expired, the last ones alone
+	ReasonTTL         = "ttl_passed"          // expired
+	ReasonCancelled   = "cancelled"           // the client withdrew it
+	ReasonDiscarded   = "discarded"           // the client discarded the dead letter
+	ReasonDelivered   = "delivered"           // the receiver took it
+	ReasonLadder      = "ladder"              // next step of the retry ladder
+	ReasonRetryAfter  = "retry_after"         // the receiver named the time
+	ReasonSnoozed     = "snoozed"             // the receiver asked to be asked again
+	ReasonShutdown    = "shutdown"            // the node stopped; no attempt used
+	ReasonCircuitOpen = "circuit_open"        // the endpoint's breaker is open; no attempt used
+	ReasonQuarantined = "quarantined"         // a suspect waits for its turn to go alone; no attempt used
 )
 
 // ErrorSnoozeLimit is the error of an attempt answered "snooze" once too often.

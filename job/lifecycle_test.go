@@ -214,7 +214,7 @@ var outcomes = []job.Outcome{
 	{Kind: job.OutcomeSnoozed, After: time.Minute},
 	{Kind: job.OutcomeSnoozed},
 	{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown},
-	{Kind: job.OutcomeReleased, Reason: job.ReasonEndpointHeld, After: time.Minute},
+	{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: time.Minute},
 	{Kind: job.OutcomeExpired},
 	{Kind: job.OutcomeCancelled},
 	{Kind: job.OutcomeLapsed},

@@ -50,8 +50,8 @@ func TestSettle(t *testing.T) {
 		{"released at shutdown", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, false, job.Settlement{
 			To: job.Retrying, Reason: job.ReasonShutdown, Attempts: 2, Snoozes: 1, Lapses: 4,
 		}},
-		{"released, endpoint held", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonEndpointHeld, After: time.Minute}, false, job.Settlement{
-			To: job.Retrying, Reason: job.ReasonEndpointHeld, Delay: time.Minute, Attempts: 2, Snoozes: 1, Lapses: 4,
+		{"released, endpoint held", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: time.Minute}, false, job.Settlement{
+			To: job.Retrying, Reason: job.ReasonCircuitOpen, Delay: time.Minute, Attempts: 2, Snoozes: 1, Lapses: 4,
 		}},
 		{"expired", job.Outcome{Kind: job.OutcomeExpired}, false, job.Settlement{
 			To: job.Expired, Reason: job.ReasonTTL, Attempts: 2, Snoozes: 1,

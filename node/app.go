@@ -190,7 +190,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
 		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events, Tracer: n.traces.Tracer(),
 		Carry: store.CarryOptions{
-			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
+			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
 		},
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: grace,
 	}
@@ -234,7 +234,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, ProbeLimit: carrierProbes,
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll),
 	})
 	dispatchOptions := dispatcher.Options{

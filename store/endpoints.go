@@ -8,42 +8,42 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// GateState says how jobs of an endpoint are carried.
-type GateState uint8
+// CircuitState says how jobs of an endpoint are carried.
+type CircuitState uint8
 
-// The states of a gate.
+// The states of a circuit.
 const (
-	GateClosed   GateState = iota // freely, or more and more of them
-	GateOpen                      // not at all: it is held
-	GateHalfOpen                  // a few at a time: it is probed
+	CircuitClosed   CircuitState = iota // freely, or more and more of them
+	CircuitOpen                         // not at all: it is held
+	CircuitHalfOpen                     // a few at a time: it is probed
 )
 
-// gateStates names them as circuit breakers are spoken of.
-var gateStates = [...]string{GateClosed: "closed", GateOpen: "open", GateHalfOpen: "half_open"}
+// circuitStates names them as circuit breakers are spoken of.
+var circuitStates = [...]string{CircuitClosed: "closed", CircuitOpen: "open", CircuitHalfOpen: "half_open"}
 
-func (s GateState) String() string { return gateStates[s] }
+func (s CircuitState) String() string { return circuitStates[s] }
 
-// ParseGateState is the reverse of String; false means that there is no such state.
-func ParseGateState(name string) (GateState, bool) {
-	at := slices.Index(gateStates[:], name)
-	return GateState(max(at, 0)), at >= 0
+// ParseCircuitState is the reverse of String; false means that there is no such state.
+func ParseCircuitState(name string) (CircuitState, bool) {
+	at := slices.Index(circuitStates[:], name)
+	return CircuitState(max(at, 0)), at >= 0
 }
 
-// State is that of a gate as it was seen.
-func (g Gate) State() GateState {
+// State is that of a circuit as it was seen.
+func (g Circuit) State() CircuitState {
 	switch {
-	case g.HeldUntil != 0:
-		return GateOpen
-	case g.ProbedUntil != 0:
-		return GateHalfOpen
+	case g.OpenUntil != 0:
+		return CircuitOpen
+	case g.HalfOpenUntil != 0:
+		return CircuitHalfOpen
 	}
-	return GateClosed
+	return CircuitClosed
 }
 
 // EndpointStats are the unfinished jobs of one endpoint, and how they are carried.
 type EndpointStats struct {
 	Endpoint string
-	Gate     Gate
+	Circuit  Circuit
 	Waiting  int64 // due later, or due and not carried yet
 	Ready    int64 // carried
 	Running  int64 // claimed
@@ -51,8 +51,8 @@ type EndpointStats struct {
 
 // EndpointQuery selects endpoints.
 type EndpointQuery struct {
-	Endpoint string      // this one only
-	States   []GateState // any of them; none: all
+	Endpoint string         // this one only
+	States   []CircuitState // any of them; none: all
 	// Also are endpoints that are listed although nothing of them is stored.
 	Also   []string
 	Limit  int    // 1..1000
@@ -67,17 +67,17 @@ type EndpointPage struct {
 }
 
 // Pick gives the endpoints of the page that q asks for, and the cursor of the next
-// one. gates are those that are not simply open; next gives a store's
+// one. circuits are those that are not simply open; next gives a store's
 // endpoints with unfinished jobs. It is for stores.
-func (q *EndpointQuery) Pick(ctx context.Context, gates map[string]Gate, next NextNames) ([]EndpointStats, string, error) {
+func (q *EndpointQuery) Pick(ctx context.Context, circuits map[string]Circuit, next NextNames) ([]EndpointStats, string, error) {
 	from, err := decodeName(endpointCursor, q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	walk := nameWalk{
-		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(gates)), from: from, limit: q.Limit, chunk: q.Limit + 1,
+		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: from, limit: q.Limit, chunk: q.Limit + 1,
 		matches: func(name string) bool {
-			g := gates[name]
+			g := circuits[name]
 			return len(q.States) == 0 || slices.Contains(q.States, g.State())
 		},
 	}
@@ -92,14 +92,14 @@ func (q *EndpointQuery) Pick(ctx context.Context, gates map[string]Gate, next Ne
 	names, last, err := walk.page(ctx)
 	page := make([]EndpointStats, len(names))
 	for i, name := range names {
-		page[i] = EndpointStats{Endpoint: name, Gate: gates[name]}
+		page[i] = EndpointStats{Endpoint: name, Circuit: circuits[name]}
 	}
 	return page, encodeName(endpointCursor, last), err
 }
 
-// wantsClosed: endpoints without a gate may be among those selected.
+// wantsClosed: endpoints without a circuit may be among those selected.
 func (q *EndpointQuery) wantsClosed() bool {
-	return len(q.States) == 0 || slices.Contains(q.States, GateClosed)
+	return len(q.States) == 0 || slices.Contains(q.States, CircuitClosed)
 }
 
 // only narrows a walk down to one endpoint.

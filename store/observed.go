@@ -99,7 +99,7 @@ func (m measures) wrap(s Store) *observed {
 		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
 		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
 		topics: m.op("topics"), busiest: m.op("busiest"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
-		backlogs: m.op("backlogs"), gates: m.op("gates"),
+		backlogs: m.op("backlogs"), circuits: m.op("circuits"),
 		endpoints: m.op("endpoints"), dueCounts: m.op("due_counts"),
 		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
 		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
@@ -122,7 +122,7 @@ type observed struct {
 	register, update, restore                     operation
 	get, attempts, outlook, list                  operation
 	topics, busiest, topic, depth, deadGroups     operation
-	backlogs, gates                               operation
+	backlogs, circuits                            operation
 	endpoints, dueCounts                          operation
 	carry, wakeups, lock, extend, unlock          operation
 	pop, claim, settle, hold, unhold, purge, ping operation
@@ -248,11 +248,11 @@ func (s *observed) Backlogs(ctx context.Context) (Backlogs, error) {
 	return b, err
 }
 
-func (s *observed) Gates(ctx context.Context) ([]EndpointGate, error) {
-	began := s.gates.begin()
-	gates, err := s.inner.Gates(ctx)
-	s.gates.end(began, err)
-	return gates, err
+func (s *observed) Circuits(ctx context.Context) ([]EndpointCircuit, error) {
+	began := s.circuits.begin()
+	circuits, err := s.inner.Circuits(ctx)
+	s.circuits.end(began, err)
+	return circuits, err
 }
 
 func (s *observed) Shards() int { return s.inner.Shards() }
@@ -307,16 +307,16 @@ func (s *observed) Settle(ctx context.Context, settlements []job.Settlement) ([]
 	return settled, err
 }
 
-func (s *observed) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+func (s *observed) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	began := s.hold.begin()
-	err := s.inner.Hold(ctx, endpoint, d)
+	err := s.inner.OpenCircuit(ctx, endpoint, d)
 	s.hold.end(began, err)
 	return err
 }
 
-func (s *observed) Unhold(ctx context.Context, endpoint string) error {
+func (s *observed) CloseCircuit(ctx context.Context, endpoint string) error {
 	began := s.unhold.begin()
-	err := s.inner.Unhold(ctx, endpoint)
+	err := s.inner.CloseCircuit(ctx, endpoint)
 	s.unhold.end(began, err)
 	return err
 }

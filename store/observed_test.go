@@ -133,14 +133,14 @@ func (s *stub) Backlogs(context.Context) (store.Backlogs, error) {
 	return store.Backlogs{Now: 3}, s.err
 }
 
-func (s *stub) Gates(context.Context) ([]store.EndpointGate, error) {
-	return []store.EndpointGate{{Endpoint: "e"}}, s.err
+func (s *stub) Circuits(context.Context) ([]store.EndpointCircuit, error) {
+	return []store.EndpointCircuit{{Endpoint: "e"}}, s.err
 }
 
-func (s *stub) Hold(_ context.Context, _ string, _ time.Duration) error { return s.err }
-func (s *stub) Unhold(_ context.Context, _ string) error                { return s.err }
-func (s *stub) Purge(_ context.Context, limit int) (int, error)         { return limit, s.err }
-func (s *stub) Ping(context.Context) error                              { return s.err }
+func (s *stub) OpenCircuit(_ context.Context, _ string, _ time.Duration) error { return s.err }
+func (s *stub) CloseCircuit(_ context.Context, _ string) error                 { return s.err }
+func (s *stub) Purge(_ context.Context, limit int) (int, error)                { return limit, s.err }
+func (s *stub) Ping(context.Context) error                                     { return s.err }
 
 func (s *stub) Standings(_ context.Context, keys []job.Key) ([]store.Standing, error) {
 	return []store.Standing{{UID: keys[0].String()}}, s.err
@@ -210,7 +210,7 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	},
 	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
 	"backlogs": func(ctx context.Context, s store.Store) (any, error) { return s.Backlogs(ctx) },
-	"gates":    func(ctx context.Context, s store.Store) (any, error) { return s.Gates(ctx) },
+	"circuits": func(ctx context.Context, s store.Store) (any, error) { return s.Circuits(ctx) },
 	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"endpoints": func(ctx context.Context, s store.Store) (any, error) {
 		return s.Endpoints(ctx, store.EndpointQuery{Cursor: "c"})
@@ -233,14 +233,16 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		err := s.Listen(ctx, "c", func(m []byte) { received = append(received, string(m)) })
 		return received, err
 	},
-	"lock":     func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
-	"extend":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
-	"unlock":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
-	"pop":      func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
-	"claim":    func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
-	"settle":   func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
-	"hold":     func(ctx context.Context, s store.Store) (any, error) { return nil, s.Hold(ctx, "e", time.Second) },
-	"unhold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.Unhold(ctx, "e") },
+	"lock":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
+	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
+	"unlock": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
+	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
+	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
+	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
+	"hold": func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.OpenCircuit(ctx, "e", time.Second)
+	},
+	"unhold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.CloseCircuit(ctx, "e") },
 	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
 	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
 	"standings": func(ctx context.Context, s store.Store) (any, error) {

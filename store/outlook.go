@@ -36,18 +36,18 @@ type Outlook struct {
 	NextToken job.Instant
 	// ReadyList is the number of hints on the ready list.
 	ReadyList int64
-	Gate      Gate
+	Circuit   Circuit
 	// Shards is into how many equal parts, rounded up, CarryOptions is divided.
 	Shards int
 }
 
-// Gate is what Hold and Unhold have made of an endpoint. Its times are zero
+// Circuit is what Hold and CloseCircuit have made of an endpoint. Its times are zero
 // when they have passed.
-type Gate struct {
-	// HeldUntil is when its hold ends.
-	HeldUntil job.Instant
-	// ProbedUntil is how long few of its jobs are carried after that.
-	ProbedUntil job.Instant
+type Circuit struct {
+	// OpenUntil is when its hold ends.
+	OpenUntil job.Instant
+	// HalfOpenUntil is how long few of its jobs are carried after that.
+	HalfOpenUntil job.Instant
 	// RampFrom is when more and more of them began to be carried.
 	RampFrom job.Instant
 }
@@ -66,22 +66,22 @@ func Turns(ahead int64, due []int64) int64 {
 	return before + longer/2
 }
 
-// HeldGate is the gate of an endpoint that is held and then probed, as seen at now.
-func HeldGate(heldUntil, probedUntil, now job.Instant) Gate {
-	var g Gate
-	if heldUntil > now {
-		g.HeldUntil = heldUntil
+// HeldCircuit is the circuit of an endpoint that is held and then probed, as seen at now.
+func HeldCircuit(openUntil, halfOpenUntil, now job.Instant) Circuit {
+	var g Circuit
+	if openUntil > now {
+		g.OpenUntil = openUntil
 	}
-	if probedUntil > now {
-		g.ProbedUntil = probedUntil
+	if halfOpenUntil > now {
+		g.HalfOpenUntil = halfOpenUntil
 	}
 	return g
 }
 
-// RampGate is the gate of an endpoint that ramps up, as seen at now.
-func RampGate(from, now job.Instant) Gate {
+// RampCircuit is the circuit of an endpoint that ramps up, as seen at now.
+func RampCircuit(from, now job.Instant) Circuit {
 	if from == 0 || now >= from.Add(RampTime) {
-		return Gate{}
+		return Circuit{}
 	}
-	return Gate{RampFrom: from}
+	return Circuit{RampFrom: from}
 }

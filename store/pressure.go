@@ -19,8 +19,8 @@ type Backlogs struct {
 	Partial bool
 }
 
-// EndpointGate is an endpoint that is held, probed or ramping up.
-type EndpointGate struct {
+// EndpointCircuit is an endpoint that is held, probed or ramping up.
+type EndpointCircuit struct {
 	Endpoint string
-	Gate     Gate
+	Circuit  Circuit
 }

@@ -247,8 +247,8 @@ type Reader interface {
 	// with the number of lanes that have such jobs or may be put off, and is bounded
 	// by MaxLanes.
 	Backlogs(ctx context.Context) (Backlogs, error)
-	// Gates lists the endpoints that are held, probed or ramping up, by name.
-	Gates(ctx context.Context) ([]EndpointGate, error)
+	// Circuits lists the endpoints that are held, probed or ramping up, by name.
+	Circuits(ctx context.Context) ([]EndpointCircuit, error)
 	// Endpoints pages, by name, through the endpoints that have unfinished jobs,
 	// are held or probed, or ramp up. Its work is bounded by the page and by how many
 	// are held.
@@ -338,7 +338,7 @@ type Locker interface {
 	Unlock(ctx context.Context) error
 }
 
-// CarryOptions bound one call of Carry. Cap, Visibility and ProbeLimit are
+// CarryOptions bound one call of Carry. Cap, Visibility and HalfOpenLimit are
 // required. The limits hold for the whole store; one with several shards gives
 // each an equal part of them, at least one.
 type CarryOptions struct {
@@ -355,8 +355,8 @@ type CarryOptions struct {
 	// for topics that have a limit of their own. One above EndpointLimit replaces it for
 	// the topic's jobs.
 	TopicLimits map[string]int
-	// ProbeLimit is the EndpointLimit of an endpoint whose hold has just ended.
-	ProbeLimit int
+	// HalfOpenLimit is the EndpointLimit of an endpoint whose hold has just ended.
+	HalfOpenLimit int
 	// By is recorded as the carrier by stores that keep a journal.
 	By string
 }
@@ -412,14 +412,14 @@ type Dispatching interface {
 	// Settle applies settlements; results stand in the same order.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
 	// Hold keeps an endpoint's lanes from being carried for d. After that they
-	// are carried up to CarryOptions.ProbeLimit until Unhold, or until as long
+	// are carried up to CarryOptions.HalfOpenLimit until CloseCircuit, or until as long
 	// as d (at least a minute) has passed without another Hold. With a d of zero,
 	// a hold ends and that begins at once; an endpoint that is not held is left alone.
-	Hold(ctx context.Context, endpoint string, d time.Duration) error
-	// Unhold lets the endpoint's lanes be carried again, if it is held or
-	// probed: up to ProbeLimit at first, twice as many each second, and after
+	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
+	// CloseCircuit lets the endpoint's lanes be carried again, if it is held or
+	// probed: up to HalfOpenLimit at first, twice as many each second, and after
 	// RampTime freely.
-	Unhold(ctx context.Context, endpoint string) error
+	CloseCircuit(ctx context.Context, endpoint string) error
 }
 
 // ClaimOptions are the terms of a claim.

@@ -41,7 +41,7 @@ func (r *Reason) Detail() string {
 // The codes of reasons of jobs that have not ended.
 const (
 	CodeNotDue             = "not_due"             // its time has not come
-	CodeEndpointHeld       = "endpoint_held"       // the endpoint's breaker is open
+	CodeCircuitOpen        = "circuit_open"        // the endpoint's breaker is open
 	CodeEndpointRecovering = "endpoint_recovering" // few jobs at once after a hold
 	CodeEndpointLimit      = "endpoint_limit"      // as many jobs of the endpoint are under way as may be
 	CodeTopicLimit         = "topic_limit"         // the same of the topic at that endpoint
@@ -137,7 +137,7 @@ func (v *view) pending() bool { return v.Job.State == job.Waiting || v.Job.State
 
 // carriable: the job is due, and so is its endpoint.
 func (v *view) carriable() bool {
-	return v.pending() && v.Job.NextAt <= v.Now && v.Gate.HeldUntil == 0
+	return v.pending() && v.Job.NextAt <= v.Now && v.Circuit.OpenUntil == 0
 }
 
 // part is a shard's part of a limit.

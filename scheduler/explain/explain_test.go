@@ -19,7 +19,7 @@ func in(d time.Duration) job.Instant { return now.Add(d) }
 
 var (
 	policy = retrypolicy.Policy{Steps: []time.Duration{time.Minute, time.Hour}, Limit: 2}
-	carry  = store.CarryOptions{Cap: 10, EndpointLimit: 100, ProbeLimit: 3, TopicLimits: map[string]int{"slow": 5}}
+	carry  = store.CarryOptions{Cap: 10, EndpointLimit: 100, HalfOpenLimit: 3, TopicLimits: map[string]int{"slow": 5}}
 )
 
 // waiting is the outlook of a job that is due, with nothing in its way.
@@ -59,7 +59,7 @@ func ttl(d time.Duration) func(*store.Outlook) {
 }
 
 func held(d time.Duration) func(*store.Outlook) {
-	return func(o *store.Outlook) { o.Gate = store.Gate{HeldUntil: in(d), ProbedUntil: in(2 * d)} }
+	return func(o *store.Outlook) { o.Circuit = store.Circuit{OpenUntil: in(d), HalfOpenUntil: in(2 * d)} }
 }
 
 func out(n int64) func(*store.Outlook) {
@@ -105,23 +105,23 @@ func TestReasons(t *testing.T) {
 		},
 		{
 			"the endpoint is held", waiting(held(time.Minute)), in(time.Minute),
-			[]reason{{CodeEndpointHeld, in(time.Minute), "", "https://shop.example:443 has failed"}},
+			[]reason{{CodeCircuitOpen, in(time.Minute), "", "https://shop.example:443 has failed"}},
 		},
 		{"held for longer than it waits", waiting(due(time.Second), held(time.Minute)), in(time.Minute), []reason{
-			{CodeNotDue, in(time.Second), "", "is due"}, {CodeEndpointHeld, in(time.Minute), "", "is held until 2026-01-01T09:01"},
+			{CodeNotDue, in(time.Second), "", "is due"}, {CodeCircuitOpen, in(time.Minute), "", "is held until 2026-01-01T09:01"},
 		}},
 		{"held for less long", waiting(due(time.Hour), held(time.Minute)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "is due"}}},
-		{"held, but not full", waiting(held(time.Minute), out(100)), in(time.Minute), []reason{{CodeEndpointHeld, in(time.Minute), "", ""}}},
+		{"held, but not full", waiting(held(time.Minute), out(100)), in(time.Minute), []reason{{CodeCircuitOpen, in(time.Minute), "", ""}}},
 		{
-			"probed", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(3)), now,
+			"probed", waiting(func(o *store.Outlook) { o.Circuit.HalfOpenUntil = in(time.Minute) }, out(3)), now,
 			[]reason{{CodeEndpointRecovering, none, "", "3 under way, 3 at most"}},
 		},
-		{"probed, with a place", waiting(func(o *store.Outlook) { o.Gate.ProbedUntil = in(time.Minute) }, out(2)), now, []reason{{Code: CodeCarrierBehind}}},
+		{"probed, with a place", waiting(func(o *store.Outlook) { o.Circuit.HalfOpenUntil = in(time.Minute) }, out(2)), now, []reason{{Code: CodeCarrierBehind}}},
 		{
-			"ramping up", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(12)), now,
+			"ramping up", waiting(func(o *store.Outlook) { o.Circuit.RampFrom = in(-2500 * time.Millisecond) }, out(12)), now,
 			[]reason{{CodeEndpointRecovering, none, "", "12 under way, 12 at most"}},
 		},
-		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Gate.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
+		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Circuit.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
 		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
 			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are under way, and no more than 100 may be. 1 job of"},
 		}},
@@ -181,7 +181,7 @@ func TestReasons(t *testing.T) {
 			{CodeReady, none, "", "If none takes it by 2026-01-01T09:00:15.000Z, it is put on the ready list again. The ready list holds 4 hints."},
 		}},
 		{"ready, and held since", waiting(held(time.Minute), func(o *store.Outlook) { o.Job.State, o.At = job.Ready, in(15*time.Second) }), in(time.Minute), []reason{
-			{Code: CodeEndpointHeld, Until: in(time.Minute)}, {Code: CodeReady},
+			{Code: CodeCircuitOpen, Until: in(time.Minute)}, {Code: CodeReady},
 		}},
 		{
 			"in flight", waiting(running(20 * time.Second)), none,
@@ -213,7 +213,7 @@ func TestReasons(t *testing.T) {
 		},
 		{
 			"the TTL ends before the hold", waiting(held(time.Hour), ttl(time.Minute)), none,
-			[]reason{{Code: CodeEndpointHeld, Until: in(time.Hour)}, {Code: CodeTTLFirst, Until: in(time.Minute)}},
+			[]reason{{Code: CodeCircuitOpen, Until: in(time.Hour)}, {Code: CodeTTLFirst, Until: in(time.Minute)}},
 		},
 		{"the TTL has ended", waiting(ttl(-time.Minute)), none, []reason{{CodeTTLFirst, in(-time.Minute), "", "it ends as expired"}}},
 		{"nothing keeps it", waiting(), now, []reason{
@@ -336,7 +336,7 @@ func TestForecast(t *testing.T) {
 
 // Without limits nothing is full.
 func TestNoLimits(t *testing.T) {
-	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Gate.ProbedUntil, o.Shards = 1000, in(time.Hour), 0 })
+	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Circuit.HalfOpenUntil, o.Shards = 1000, in(time.Hour), 0 })
 	if e := Job(o, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
 		t.Errorf("%+v", e)
 	}

@@ -32,23 +32,23 @@ func notDue(v *view) *Reason {
 
 // endpointHeld: only a hold that outlasts what the job waits for keeps it.
 func endpointHeld(v *view) *Reason {
-	held := v.Gate.HeldUntil
+	held := v.Circuit.OpenUntil
 	if held == 0 || !v.pending() && v.Job.State != job.Ready || v.pending() && held <= v.Job.NextAt {
 		return nil
 	}
-	r := reason(CodeEndpointHeld, says("endpoint_held", Params{"endpoint": v.endpoint(), "at": held.RFC3339()}))
+	r := reason(CodeCircuitOpen, says("circuit_open", Params{"endpoint": v.endpoint(), "at": held.RFC3339()}))
 	r.Until = held
 	return r
 }
 
 func endpointRecovering(v *view) *Reason {
-	limit := v.part(v.carry.ProbeLimit)
+	limit := v.part(v.carry.HalfOpenLimit)
 	switch {
 	case !v.carriable():
 		return nil
-	case v.Gate.ProbedUntil != 0:
-	case v.Gate.RampFrom != 0:
-		limit <<= v.Now.Sub(v.Gate.RampFrom) / time.Second
+	case v.Circuit.HalfOpenUntil != 0:
+	case v.Circuit.RampFrom != 0:
+		limit <<= v.Now.Sub(v.Circuit.RampFrom) / time.Second
 	default:
 		return nil
 	}

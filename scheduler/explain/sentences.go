@@ -33,7 +33,7 @@ var english = map[string]wording{
 	"due_by_ladder":       {many: "By the retry ladder, attempt {attempt} is due at {at}."},
 	"due_by_receiver":     {many: "The receiver asked for attempt {attempt} at {at}."},
 	"snoozed":             {many: "The receiver asked to be asked again at {at}; no attempt was used."},
-	"endpoint_held":       {many: "{endpoint} has failed too often and is held until {at}."},
+	"circuit_open":        {many: "{endpoint} has failed too often and is held until {at}."},
 	"endpoint_recovering": {many: "{endpoint} was held. Until it has shown that it works, few of its jobs go out at once: {count} under way, {limit} at most."},
 	"endpoint_limit": {
 		many: "{count} jobs of {endpoint} are under way, and no more than {limit} may be.",

@@ -199,7 +199,7 @@ func later(r *store.Registration) { r.Spec.When.Delay = time.Hour }
 func (r *rig) end(kind job.OutcomeKind) (n int) {
 	r.Helper()
 	for {
-		result, err := r.Carry(r.Context(), 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, ProbeLimit: 500})
+		result, err := r.Carry(r.Context(), 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, HalfOpenLimit: 500})
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func (r *rig) deliver(ctx context.Context, places int, hold, retry time.Duration
 	for range places {
 		go func() {
 			for job.Sleep(ctx, job.SystemClock(), 50*time.Millisecond) == nil {
-				_, _ = r.Carry(ctx, 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, ProbeLimit: places})
+				_, _ = r.Carry(ctx, 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, HalfOpenLimit: places})
 				hints, _ := r.Pop(ctx, 0, 1, 0)
 				mu.Lock()
 				calls++

@@ -157,7 +157,7 @@ func TestCancelInFlight(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 1)
-		if _, err := r.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, ProbeLimit: 1}); err != nil {
+		if _, err := r.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
 			t.Fatal(err)
 		}
 		hints, err := r.Pop(t.Context(), 0, 10, 0)

@@ -20,9 +20,9 @@ const (
 	MaxRate        = 100_000
 	MinRate        = 0.001 // one delivery in 1000 seconds
 	MaxConcurrency = 100_000
-	MaxPriority    = 100
-	// DefaultPriority is the priority of topics that have none.
-	DefaultPriority = store.DefaultWeight
+	MaxWeight      = 100
+	// DefaultWeight is the weight of topics that set none.
+	DefaultWeight = store.DefaultWeight
 )
 
 // Status is whether a topic takes jobs in and delivers them.
@@ -42,7 +42,7 @@ type Settings struct {
 	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
 	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
 	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
-	Priority    int          `json:"priority,omitempty"`    // weight among the lanes of all topics
+	Weight      int          `json:"weight,omitempty"`      // share among all topics
 	Defaults    job.Defaults `json:"defaults"`
 	// Alerts say when something is wrong with the topic; nil: its own settings do not.
 	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
@@ -51,7 +51,7 @@ type Settings struct {
 // Empty reports whether there is nothing in them.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
-	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Priority == 0 && s.Alerts == nil &&
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.Alerts == nil &&
 		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0
 }
 
@@ -68,7 +68,7 @@ func (s *Settings) Check(topic string) error {
 	within("/capacity", float64(s.Capacity), 1, MaxCapacity)
 	within("/rate", s.Rate, MinRate, MaxRate)
 	within("/concurrency", float64(s.Concurrency), 1, MaxConcurrency)
-	within("/priority", float64(s.Priority), 1, MaxPriority)
+	within("/weight", float64(s.Weight), 1, MaxWeight)
 	if s.Alerts != nil {
 		var wrong *job.ValidationError
 		if errors.As(s.Alerts.Check(topic), &wrong) {
@@ -108,7 +108,7 @@ func (t *Topic) limits() store.Limits {
 	s := &t.Settings
 	return store.Limits{
 		Paused: t.Status == Paused, Draining: t.Status == Draining,
-		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Priority,
+		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Weight,
 	}
 }
 

@@ -142,7 +142,7 @@ func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock
 func TestSettingsAreObeyed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.node()
-		s := Settings{Capacity: 5, Rate: 50, Concurrency: 3, Priority: 20, Defaults: job.Defaults{TTL: time.Hour}}
+		s := Settings{Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20, Defaults: job.Defaults{TTL: time.Hour}}
 		put, err := m.Put(r.Context(), "t", s)
 		r.ok(err)
 		got, err := m.Get(r.Context(), "t")
@@ -157,9 +157,9 @@ func TestSettingsAreObeyed(t *testing.T) {
 		if m.Defaults("u") != nil {
 			t.Error("a topic without settings has defaults")
 		}
-		_, err = m.Put(r.Context(), "u", Settings{Priority: 1})
+		_, err = m.Put(r.Context(), "u", Settings{Weight: 1})
 		r.ok(err)
-		if all := m.Known(); len(all) != 2 || all["t"].Name != "t" || all["u"].Settings.Priority != 1 {
+		if all := m.Known(); len(all) != 2 || all["t"].Name != "t" || all["u"].Settings.Weight != 1 {
 			t.Errorf("known: %+v", all)
 		}
 		r.ok(m.Delete(r.Context(), "t"))

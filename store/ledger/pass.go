@@ -38,13 +38,13 @@ func (s *Store) Pop(ctx context.Context, shard, limit int, wait time.Duration) (
 }
 
 // Hold is the wrapped store's.
-func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
-	return s.inner.Hold(ctx, endpoint, d)
+func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
+	return s.inner.OpenCircuit(ctx, endpoint, d)
 }
 
-// Unhold is the wrapped store's.
-func (s *Store) Unhold(ctx context.Context, endpoint string) error {
-	return s.inner.Unhold(ctx, endpoint)
+// CloseCircuit is the wrapped store's.
+func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
+	return s.inner.CloseCircuit(ctx, endpoint)
 }
 
 // SetLimits is the wrapped store's. What they follow from is in documents.

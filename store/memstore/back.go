@@ -15,7 +15,7 @@ const clockSlack = time.Second
 // and lanes are looked at when they need it.
 func (s *Store) afterStep(now job.Instant, longest time.Duration) {
 	s.wentBack = false
-	for e := range s.gated {
+	for e := range s.notClosed {
 		if e.held > now {
 			e.held, e.probed = 0, now.Add(minProbe)
 		}

@@ -175,7 +175,7 @@ func (c *carrying) carry(rec *record) {
 }
 
 // Hold keeps the endpoint's lanes from being carried.
-func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return err
@@ -185,15 +185,15 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 		return nil
 	}
 	e := s.endpointOf(endpoint)
-	s.gated[e] = struct{}{}
+	s.notClosed[e] = struct{}{}
 	e.held = now.Add(d)
 	e.probed, e.ramp = e.held.Add(max(d, minProbe)), 0
 	s.lookAll(e, now)
 	return nil
 }
 
-// Unhold lets the endpoint's lanes be carried again, at first with restraint.
-func (s *Store) Unhold(ctx context.Context, endpoint string) error {
+// CloseCircuit lets the endpoint's lanes be carried again, at first with restraint.
+func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return err

@@ -10,12 +10,12 @@ import (
 
 // Endpoints pages through endpoints by name.
 func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	gates, now, err := s.gates(ctx)
+	circuits, now, err := s.circuits(ctx)
 	if err != nil {
 		return store.EndpointPage{}, err
 	}
 	page := store.EndpointPage{Now: now}
-	page.Endpoints, page.Next, err = q.Pick(ctx, gates, s.nextEndpoints)
+	page.Endpoints, page.Next, err = q.Pick(ctx, circuits, s.nextEndpoints)
 	if err != nil {
 		return page, err
 	}
@@ -32,20 +32,20 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 	return page, nil
 }
 
-// gates gives the gates that are not simply open.
-func (s *Store) gates(ctx context.Context) (map[string]store.Gate, job.Instant, error) {
+// circuits gives the circuits that are not simply open.
+func (s *Store) circuits(ctx context.Context) (map[string]store.Circuit, job.Instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer s.leave()
-	gates := map[string]store.Gate{}
-	for e := range s.gated {
-		if g := e.gate(now); g != (store.Gate{}) {
-			gates[e.name] = g
+	circuits := map[string]store.Circuit{}
+	for e := range s.notClosed {
+		if g := e.circuit(now); g != (store.Circuit{}) {
+			circuits[e.name] = g
 		}
 	}
-	return gates, now, nil
+	return circuits, now, nil
 }
 
 // nextEndpoints is a store.NextNames.

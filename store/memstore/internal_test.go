@@ -19,7 +19,7 @@ import (
 
 const url = "http://a.example/hook"
 
-var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, ProbeLimit: 1}
+var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, HalfOpenLimit: 1}
 
 func newReg(id string, spec job.Spec) store.Registration {
 	if spec.URL == "" {
@@ -134,7 +134,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(Options{})
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
-			if err := s.Hold(t.Context(), "http://a.example:80", hold); err != nil {
+			if err := s.OpenCircuit(t.Context(), "http://a.example:80", hold); err != nil {
 				t.Fatal(err)
 			}
 			o := options
@@ -318,7 +318,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			settle(t, s, c, job.OutcomeFailed)
 		}
 		for _, endpoint := range []string{"http://e1.example:80", "http://idle.example:80"} {
-			if err := s.Hold(t.Context(), endpoint, time.Second); err != nil {
+			if err := s.OpenCircuit(t.Context(), endpoint, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -336,7 +336,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 		same(t, "what is left", []int{
 			s.topics.Len(), s.lanes.Len(), s.bizKeys.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready), len(s.wakers),
-			len(s.gated), s.endings.Len(),
+			len(s.notClosed), s.endings.Len(),
 		}, make([]int, 9))
 		same(t, "counts", s.counts, counts{})
 	})

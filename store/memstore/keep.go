@@ -16,7 +16,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		return 0, err
 	}
 	defer s.leave()
-	for e := range s.gated {
+	for e := range s.notClosed {
 		s.forgetIdle(e, now)
 	}
 	purged := 0

@@ -115,9 +115,9 @@ type endpoint struct {
 func (e *endpoint) restraint(now job.Instant, o store.CarryOptions) int {
 	switch {
 	case now < e.probed:
-		return o.ProbeLimit
+		return o.HalfOpenLimit
 	case e.rampsUp(now):
-		return o.ProbeLimit << (now.Sub(e.ramp) / time.Second)
+		return o.HalfOpenLimit << (now.Sub(e.ramp) / time.Second)
 	}
 	return math.MaxInt
 }
@@ -160,12 +160,12 @@ func (s *Store) endpointOf(name string) *endpoint {
 	return e
 }
 
-// forgetIdle forgets the endpoint if nothing needs it, or that it may have a gate.
+// forgetIdle forgets the endpoint if nothing needs it, or that it may have a circuit.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
 	if e.probed > now || e.rampsUp(now) {
 		return
 	}
-	delete(s.gated, e)
+	delete(s.notClosed, e)
 	e.held, e.probed, e.ramp = 0, 0, 0 // the clock may go back
 	if len(e.lanes) == 0 {
 		s.endpoints.Delete(e.name)

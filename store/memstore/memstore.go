@@ -40,7 +40,7 @@ type Store struct {
 	lanes     btree.Map[string, *lane]
 	dead      btree.Map[string, *deadGroup] // by store.DeadName
 	endpoints btree.Map[string, *endpoint]
-	gated     map[*endpoint]struct{} // those that may be held, probed or ramping up
+	notClosed map[*endpoint]struct{} // those that may be held, probed or ramping up
 	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended
 	documents map[documentKey]store.Document
 	limits    map[string]*limits              // of topics
@@ -73,7 +73,7 @@ func New(o Options) *Store {
 		clock:     o.Clock,
 		retention: o.Retention,
 		done:      make(chan struct{}),
-		gated:     map[*endpoint]struct{}{},
+		notClosed: map[*endpoint]struct{}{},
 		endings:   btree.NewBTreeGOptions(byEnding, btree.Options{NoLocks: true}),
 		documents: map[documentKey]store.Document{},
 		limits:    map[string]*limits{},
@@ -151,7 +151,7 @@ func (s *Store) Close() error {
 	s.line.Clear()
 	s.endpoints.Clear()
 	s.endings.Clear()
-	s.gated, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
+	s.notClosed, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 			o.NextToken = limits.pace.Turn(now)
 		}
 	}
-	o.Gate = l.endpoint.gate(now)
+	o.Circuit = l.endpoint.circuit(now)
 	if rec.shown() == job.Running {
 		o.Worker = rec.extra.claim.by
 	}
@@ -62,7 +62,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 func (s *Store) beside(l *lane, ahead int64, now job.Instant) int64 {
 	var due []int64
 	s.lanesOf(l.Topic, func(o *lane) {
-		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.gate(now).HeldUntil == 0 {
+		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.circuit(now).OpenUntil == 0 {
 			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.out))
 		}
 	})
@@ -94,21 +94,21 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	return b, nil
 }
 
-// Gates lists endpoints that are not simply open.
-func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
+// Circuits lists endpoints that are not simply open.
+func (s *Store) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	var gates []store.EndpointGate
-	for e := range s.gated {
-		if g := e.gate(now); g != (store.Gate{}) {
-			gates = append(gates, store.EndpointGate{Endpoint: e.name, Gate: g})
+	var circuits []store.EndpointCircuit
+	for e := range s.notClosed {
+		if g := e.circuit(now); g != (store.Circuit{}) {
+			circuits = append(circuits, store.EndpointCircuit{Endpoint: e.name, Circuit: g})
 		}
 	}
-	slices.SortFunc(gates, func(a, b store.EndpointGate) int { return strings.Compare(a.Endpoint, b.Endpoint) })
-	return gates, nil
+	slices.SortFunc(circuits, func(a, b store.EndpointCircuit) int { return strings.Compare(a.Endpoint, b.Endpoint) })
+	return circuits, nil
 }
 
 // position is how many entries of the lane have a lower score.
@@ -128,9 +128,9 @@ func (l *lane) place(rec *record) int {
 	})
 }
 
-func (e *endpoint) gate(now job.Instant) store.Gate {
+func (e *endpoint) circuit(now job.Instant) store.Circuit {
 	if e.ramp != 0 {
-		return store.RampGate(e.ramp, now)
+		return store.RampCircuit(e.ramp, now)
 	}
-	return store.HeldGate(e.held, e.probed, now)
+	return store.HeldCircuit(e.held, e.probed, now)
 }

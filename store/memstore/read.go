@@ -168,7 +168,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	if l, ok := s.line.Min(); ok {
 		d.OldestDue = l.wake
 	}
-	for e := range s.gated {
+	for e := range s.notClosed {
 		if e.held > now {
 			d.Held++
 		}

@@ -61,7 +61,7 @@ func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.C
 	for asks := 0; ; asks++ {
 		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index, sh.busy}
 		args := []any{
-			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.ProbeLimit), asks < maxAsks,
+			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.HalfOpenLimit), asks < maxAsks,
 		}
 		for _, l := range lanes {
 			lane, _ := l.(string)
@@ -147,7 +147,7 @@ func isTimeout(err error) bool {
 
 // Hold keeps an endpoint from being carried. When that ends an earlier hold,
 // lanes that were put off to its end are called back.
-func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) error {
+func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {
 		err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(max(d, 0)), millis(max(d, minProbe))).Err()
 		if err != nil {
@@ -166,9 +166,9 @@ func (s *Store) Hold(ctx context.Context, endpoint string, d time.Duration) erro
 // minProbe is the least time for which an endpoint is probed after a hold.
 const minProbe = time.Minute
 
-// Unhold lets an endpoint be carried again, at first with restraint. Its lanes may have been put off to
+// CloseCircuit lets an endpoint be carried again, at first with restraint. Its lanes may have been put off to
 // the hold's end, so they are called back.
-func (s *Store) Unhold(ctx context.Context, endpoint string) error {
+func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	for _, sh := range s.shards {
 		if err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Err(); err != nil {
 			return s.wrap(err)

@@ -200,7 +200,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	for _, sh := range s.shards {
 		pipe := s.db.Pipeline()
 		ready := pipe.LLen(ctx, sh.ready)
-		gates := pipe.HVals(ctx, sh.held)
+		circuits := pipe.HVals(ctx, sh.held)
 		head := pipe.ZRangeWithScores(ctx, sh.lanes, 0, 0)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return d, s.wrap(err)
@@ -216,7 +216,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 			return d, err
 		}
 		d.Now = max(d.Now, now)
-		d.Held = max(d.Held, heldAt(gates.Val(), now))
+		d.Held = max(d.Held, heldAt(circuits.Val(), now))
 	}
 	return d, nil
 }

@@ -14,27 +14,27 @@ var dueLua string
 
 var dueScript = script(dueLua, readOnly)
 
-// Endpoints pages through endpoints by name. Their jobs and gates are spread over
+// Endpoints pages through endpoints by name. Their jobs and circuits are spread over
 // the shards.
 func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
 	var page store.EndpointPage
-	gates := map[string]store.Gate{}
+	circuits := map[string]store.Circuit{}
 	for _, sh := range s.shards {
 		now, err := s.serverNow(ctx, sh)
 		if err != nil {
 			return page, err
 		}
 		page.Now = max(page.Now, now)
-		of, err := s.gatesOf(ctx, sh, now)
+		of, err := s.circuitsOf(ctx, sh, now)
 		if err != nil {
 			return page, err
 		}
-		for name, gate := range of {
-			gates[name] = gate // all shards have much the same
+		for name, circuit := range of {
+			circuits[name] = circuit // all shards have much the same
 		}
 	}
 	var err error
-	if page.Endpoints, page.Next, err = q.Pick(ctx, gates, s.nextEndpoints); err != nil {
+	if page.Endpoints, page.Next, err = q.Pick(ctx, circuits, s.nextEndpoints); err != nil {
 		return page, err
 	}
 	names := make([]string, len(page.Endpoints))

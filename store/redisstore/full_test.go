@@ -21,7 +21,7 @@ func TestFullRedis(t *testing.T) {
 	defer s.Close()
 	const endpoint = "http://a.example:80"
 	ctx := t.Context()
-	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, ProbeLimit: 3}
+	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, HalfOpenLimit: 3}
 	due := aJob("due")
 	due.Spec.When.Delay = 0
 	if _, err := s.Register(ctx, []store.Registration{due, aJob("waits")}); err != nil {
@@ -43,13 +43,13 @@ func TestFullRedis(t *testing.T) {
 		}
 		return len(r.Carried)
 	}
-	if err := s.Hold(ctx, endpoint, time.Hour); err != nil {
+	if err := s.OpenCircuit(ctx, endpoint, time.Hour); err != nil {
 		t.Error("holding:", err)
 	}
 	if n := carry(); n != 0 {
 		t.Errorf("%d jobs of a held endpoint were carried", n)
 	}
-	if err := s.Unhold(ctx, endpoint); err != nil {
+	if err := s.CloseCircuit(ctx, endpoint); err != nil {
 		t.Error("ending the hold:", err)
 	}
 	testenv.Eventually(t, time.Minute, func() bool { return carry() == 1 }, "the job is carried after the hold")

@@ -110,7 +110,7 @@ func TestANodeAtWorkStopsServing(t *testing.T) {
 	}
 	put(fmt.Sprintf(`{"layout":%d,"shards":3}`, layoutVersion))
 	n.refuses(s, "3 shards")
-	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, ProbeLimit: 1}); err == nil {
+	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, HalfOpenLimit: 1}); err == nil {
 		t.Error("it carried")
 	}
 	put(fmt.Sprintf(`{"layout":%d,"shards":2}`, layoutVersion))

@@ -103,13 +103,13 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	if len(beside) == 0 {
 		return nil
 	}
-	gates, err := s.gatesOf(ctx, sh, o.Now)
+	circuits, err := s.circuitsOf(ctx, sh, o.Now)
 	if err != nil {
 		return err
 	}
 	var turns []int64
 	for n, endpoint := range beside {
-		if gates[endpoint].HeldUntil == 0 {
+		if circuits[endpoint].OpenUntil == 0 {
 			turns = append(turns, n.Val())
 		}
 	}
@@ -123,7 +123,7 @@ type view struct {
 	ahead, endpointOut, laneOut int64
 	ready                       int64
 	record                      raw
-	score, look, gate           string
+	score, look, circuit        string
 	limits, token               string
 	readyOut, runningOut        string
 }
@@ -144,7 +144,7 @@ func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane)
 		*n, _ = reply[1+i].(int64)
 	}
 	for i, text := range []*string{
-		&v.record.registration, &v.record.progress, &v.score, &v.look, &v.gate, &v.limits, &v.token, &v.readyOut, &v.runningOut,
+		&v.record.registration, &v.record.progress, &v.score, &v.look, &v.circuit, &v.limits, &v.token, &v.readyOut, &v.runningOut,
 	} {
 		*text, _ = reply[5+i].(string)
 	}
@@ -173,7 +173,7 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record, shards int) error {
 	_, o.At = place(score)
 	o.Look = job.Instant(look)
 	o.Ahead, o.EndpointOut, o.LaneOut, o.ReadyList = v.ahead, v.endpointOut, v.laneOut, v.ready
-	o.Gate = parseGate(v.gate, v.now)
+	o.Circuit = parseCircuit(v.circuit, v.now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
 	}
@@ -199,18 +199,18 @@ func (v *view) fillLimits(o *store.Outlook, shards int) error {
 	return nil
 }
 
-// parseGate reads a gate as lua/prelude.lua has it.
-func parseGate(gate string, now job.Instant) store.Gate {
-	first, second, holds := strings.Cut(gate, " ")
+// parseCircuit reads a circuit as lua/prelude.lua has it.
+func parseCircuit(circuit string, now job.Instant) store.Circuit {
+	first, second, holds := strings.Cut(circuit, " ")
 	from, err := strconv.ParseInt(first, 10, 64)
 	if err != nil {
-		return store.Gate{}
+		return store.Circuit{}
 	}
 	if !holds {
-		return store.RampGate(job.Instant(from), now)
+		return store.RampCircuit(job.Instant(from), now)
 	}
 	probed, _ := strconv.ParseInt(second, 10, 64) // zero: it is not
-	return store.HeldGate(job.Instant(from), job.Instant(probed), now)
+	return store.HeldCircuit(job.Instant(from), job.Instant(probed), now)
 }
 
 // A running job's nonce is "<nonce of the call>@<worker>:<state>".

@@ -79,13 +79,13 @@ func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes
 
 // putOff gives the lanes of held endpoints, and of topics with limits.
 func (s *Store) putOff(ctx context.Context, sh *shard, now job.Instant) ([]section, error) {
-	gates, err := s.gatesOf(ctx, sh, now)
+	circuits, err := s.circuitsOf(ctx, sh, now)
 	if err != nil {
 		return nil, err
 	}
 	var all []section
-	for endpoint, gate := range gates {
-		if gate.HeldUntil > 0 {
+	for endpoint, circuit := range circuits {
+		if circuit.OpenUntil > 0 {
 			all = append(all, sh.lanesAt(endpoint, ""))
 		}
 	}
@@ -137,46 +137,46 @@ func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now 
 	return nil
 }
 
-// Gates lists endpoints that are not simply open. Each shard has a gate of its
+// Circuits lists endpoints that are not simply open. Each shard has a circuit of its
 // own; they differ for the moment in which it is changed.
-func (s *Store) Gates(ctx context.Context) ([]store.EndpointGate, error) {
-	merged := map[string]store.Gate{}
+func (s *Store) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
+	merged := map[string]store.Circuit{}
 	for _, sh := range s.shards {
 		now, err := s.askNow(ctx, sh)
 		if err != nil {
 			return nil, err
 		}
-		gates, err := s.gatesOf(ctx, sh, now)
+		circuits, err := s.circuitsOf(ctx, sh, now)
 		if err != nil {
 			return nil, err
 		}
-		for endpoint, g := range gates {
+		for endpoint, g := range circuits {
 			m := merged[endpoint]
-			merged[endpoint] = store.Gate{
-				HeldUntil:   max(g.HeldUntil, m.HeldUntil),
-				ProbedUntil: max(g.ProbedUntil, m.ProbedUntil),
-				RampFrom:    max(g.RampFrom, m.RampFrom),
+			merged[endpoint] = store.Circuit{
+				OpenUntil:     max(g.OpenUntil, m.OpenUntil),
+				HalfOpenUntil: max(g.HalfOpenUntil, m.HalfOpenUntil),
+				RampFrom:      max(g.RampFrom, m.RampFrom),
 			}
 		}
 	}
-	var gates []store.EndpointGate
+	var circuits []store.EndpointCircuit
 	for _, endpoint := range slices.Sorted(maps.Keys(merged)) {
-		gates = append(gates, store.EndpointGate{Endpoint: endpoint, Gate: merged[endpoint]})
+		circuits = append(circuits, store.EndpointCircuit{Endpoint: endpoint, Circuit: merged[endpoint]})
 	}
-	return gates, nil
+	return circuits, nil
 }
 
-// gatesOf gives the gates of a shard that are not simply open, by endpoint.
-func (s *Store) gatesOf(ctx context.Context, sh *shard, now job.Instant) (map[string]store.Gate, error) {
+// circuitsOf gives the circuits of a shard that are not simply open, by endpoint.
+func (s *Store) circuitsOf(ctx context.Context, sh *shard, now job.Instant) (map[string]store.Circuit, error) {
 	texts, err := s.db.HGetAll(ctx, sh.held).Result()
 	if err != nil {
 		return nil, s.wrap(err)
 	}
-	gates := map[string]store.Gate{}
+	circuits := map[string]store.Circuit{}
 	for endpoint, text := range texts {
-		if gate := parseGate(text, now); gate != (store.Gate{}) {
-			gates[endpoint] = gate
+		if circuit := parseCircuit(text, now); circuit != (store.Circuit{}) {
+			circuits[endpoint] = circuit
 		}
 	}
-	return gates, nil
+	return circuits, nil
 }

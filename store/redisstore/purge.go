@@ -12,21 +12,21 @@ import (
 
 // Bounds of what purging asks of Redis at once.
 const (
-	purgeTopics = 100 // of which the first ended jobs are looked for
-	purgeJobs   = 200 // forgotten by one script call
-	purgeGates  = 500 // looked at by one call of Purge
-	purgeRounds = 20  // of a call of Purge, for each shard
+	purgeTopics   = 100 // of which the first ended jobs are looked for
+	purgeJobs     = 200 // forgotten by one script call
+	purgeCircuits = 500 // looked at by one call of Purge
+	purgeRounds   = 20  // of a call of Purge, for each shard
 	// purgeBytes is how much of registrations is read for their biz_keys, unless one
 	// alone is larger.
 	purgeBytes = 1 << 20
 )
 
-// Purge forgets finished jobs past their retention, and gates of endpoints that
+// Purge forgets finished jobs past their retention, and circuits of endpoints that
 // stand open.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	purged := 0
 	for _, sh := range s.shards {
-		err := gatesScript.Run(ctx, s.db, []string{sh.held}, millis(store.RampTime), purgeGates).Err()
+		err := circuitsScript.Run(ctx, s.db, []string{sh.held}, millis(store.RampTime), purgeCircuits).Err()
 		if err != nil {
 			return purged, s.wrap(err)
 		}

@@ -107,10 +107,10 @@ func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*
 
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }
 
-// heldAt counts the gates of endpoints that are held at now.
-func heldAt(gates []string, now job.Instant) (n int64) {
-	for _, gate := range gates {
-		till, _, holds := strings.Cut(gate, " ")
+// heldAt counts the circuits of endpoints that are held at now.
+func heldAt(circuits []string, now job.Instant) (n int64) {
+	for _, circuit := range circuits {
+		till, _, holds := strings.Cut(circuit, " ")
 		if ms, err := strconv.ParseInt(till, 10, 64); holds && err == nil && job.Instant(ms) > now {
 			n++
 		}

@@ -98,7 +98,7 @@ func deliver(t *testing.T, s *Store) {
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: reg.Job(1)}}); err != nil || n != 1 {
 		t.Fatalf("restored %d, %v", n, err)
 	}
-	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, ProbeLimit: 1}); err != nil {
+	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
 		t.Fatal(err)
 	}
 	hints, err := s.Pop(t.Context(), 0, 10, time.Second)

@@ -338,13 +338,13 @@ func (m *mover) copyLimits(ctx context.Context) error {
 // copyHolds has endpoints held in all shards.
 func (m *mover) copyHolds(ctx context.Context) error {
 	for _, sh := range m.from.shards {
-		gates, err := m.from.db.HGetAll(ctx, sh.held).Result()
+		circuits, err := m.from.db.HGetAll(ctx, sh.held).Result()
 		if err != nil {
 			return err
 		}
 		for _, other := range m.to.shards {
-			for endpoint, gate := range gates {
-				if err := m.to.db.HSetNX(ctx, other.held, endpoint, gate).Err(); err != nil {
+			for endpoint, circuit := range circuits {
+				if err := m.to.db.HSetNX(ctx, other.held, endpoint, circuit).Err(); err != nil {
 					return err
 				}
 			}

@@ -53,7 +53,7 @@ func fill(n nodes, each int) *filled {
 		f.bring(s, kind)
 	}
 	n.ok(s.SetLimits(ctx, "waiting", store.Limits{Paused: true, Capacity: 1000, Rate: 5}))
-	n.ok(s.Hold(ctx, slow, time.Hour))
+	n.ok(s.OpenCircuit(ctx, slow, time.Hour))
 	_, err := s.PutDocument(ctx, store.Document{Kind: "topic", Name: "waiting", Data: []byte("{}")})
 	n.ok(err)
 	for _, key := range f.keys {
@@ -86,7 +86,7 @@ func (f *filled) bring(s *Store, kind string) {
 		return
 	}
 	for shard := range s.Shards() {
-		_, err := s.Carry(ctx, shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, ProbeLimit: 10})
+		_, err := s.Carry(ctx, shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, HalfOpenLimit: 10})
 		f.ok(err)
 		if kind == "ready" {
 			continue
@@ -153,10 +153,10 @@ func (f *filled) holds(shards int) {
 	if doc, err := s.Document(ctx, "topic", "waiting"); err != nil || doc.Version != 1 {
 		f.Errorf("document: %+v, %v", doc, err)
 	}
-	gates, err := s.Gates(ctx)
+	circuits, err := s.Circuits(ctx)
 	f.ok(err)
-	if len(gates) != 1 || gates[0].Endpoint != slow {
-		f.Errorf("gates: %+v", gates)
+	if len(circuits) != 1 || circuits[0].Endpoint != slow {
+		f.Errorf("circuits: %+v", circuits)
 	}
 	for _, q := range []store.Query{{}, {BizKey: "biz1"}, {Topic: "dead", States: []job.State{job.Dead}}, {Topic: "retrying"}} {
 		n, matching := 0, 0
@@ -196,7 +196,7 @@ func (f *filled) works(shards int) {
 	}
 	seen := map[job.Key]bool{}
 	for shard := range s.Shards() {
-		r, err := s.Carry(f.Context(), shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, ProbeLimit: 10})
+		r, err := s.Carry(f.Context(), shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, HalfOpenLimit: 10})
 		f.ok(err)
 		hints, err := s.Pop(f.Context(), shard, 500, 0)
 		f.ok(err)

@@ -67,7 +67,7 @@ func withTopics(t testing.TB, r *testenv.Redis, topics int, ended bool) (*Store,
 	_, err := s.Register(t.Context(), regs)
 	ok(t, "Register", err)
 	for done := 0; ended && done < topics; {
-		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: maxBatch, Visibility: time.Hour, ProbeLimit: 1})
+		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: maxBatch, Visibility: time.Hour, HalfOpenLimit: 1})
 		ok(t, "Carry", err)
 		hints, err := s.Pop(t.Context(), 0, maxBatch, 0)
 		ok(t, "Pop", err)
@@ -106,7 +106,7 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 			return second(s.Endpoints(ctx, store.EndpointQuery{Limit: 100}))
 		}},
 		"Backlogs": {20, func(ctx context.Context, s *Store) error { return second(s.Backlogs(ctx)) }},
-		"Gates":    {10, func(ctx context.Context, s *Store) error { return second(s.Gates(ctx)) }},
+		"Circuits": {10, func(ctx context.Context, s *Store) error { return second(s.Circuits(ctx)) }},
 		"Outlook": {20, func(ctx context.Context, s *Store) error {
 			return second(s.Outlook(ctx, job.Key{Topic: "topic-000007", ID: waitingJob(7).Key.ID}))
 		}},
@@ -116,8 +116,8 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		"SetLimits": {20, func(ctx context.Context, s *Store) error {
 			return s.SetLimits(ctx, "topic-000007", store.Limits{Paused: true})
 		}},
-		"Unhold": {20, func(ctx context.Context, s *Store) error { return s.Unhold(ctx, endpointB) }},
-		"Purge":  {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
+		"CloseCircuit": {20, func(ctx context.Context, s *Store) error { return s.CloseCircuit(ctx, endpointB) }},
+		"Purge":        {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
 		// The budget was cut to that; it may be overstepped by what one script takes.
 		"DueCounts": {1_000 + dueLanes + 30, func(ctx context.Context, s *Store) error { return second(s.DueCounts(ctx, []job.Instant{1, 2})) }},
 	}

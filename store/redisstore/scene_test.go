@@ -41,7 +41,7 @@ type scene struct {
 	forgotten store.Document
 }
 
-var carryAll = store.CarryOptions{Cap: 100, Visibility: time.Hour, ProbeLimit: 100}
+var carryAll = store.CarryOptions{Cap: 100, Visibility: time.Hour, HalfOpenLimit: 100}
 
 func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	t.Helper()
@@ -91,7 +91,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 
 	waiting, held := sc.reg(0, "waiting"), sc.reg(0, "held")
 	sc.waiting, held.Spec.URL = waiting.Key, urlB
-	ok(t, "Hold", sc.sure.Hold(ctx, endpointB, time.Hour))
+	ok(t, "Hold", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
 	sc.register(t, waiting, sc.reg(1, "waiting"), held)
 
 	replacing := waiting
@@ -196,7 +196,7 @@ var calls = []call{
 	}},
 	{"SwapMarks", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapMarks(ctx, "mark")) }},
 	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(sc.s.Backlogs(ctx)) }},
-	{"Gates", func(ctx context.Context, sc *scene) error { return second(sc.s.Gates(ctx)) }},
+	{"Circuits", func(ctx context.Context, sc *scene) error { return second(sc.s.Circuits(ctx)) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
@@ -214,8 +214,8 @@ var calls = []call{
 			outcome(sc.claims[0], job.OutcomeDelivered), outcome(sc.claims[1], job.OutcomeFailed),
 		}))
 	}},
-	{"Hold", func(ctx context.Context, sc *scene) error { return sc.s.Hold(ctx, endpointB, time.Minute) }},
-	{"Unhold", func(ctx context.Context, sc *scene) error { return sc.s.Unhold(ctx, endpointB) }},
+	{"Hold", func(ctx context.Context, sc *scene) error { return sc.s.OpenCircuit(ctx, endpointB, time.Minute) }},
+	{"CloseCircuit", func(ctx context.Context, sc *scene) error { return sc.s.CloseCircuit(ctx, endpointB) }},
 	{"SetLimits", func(ctx context.Context, sc *scene) error {
 		return sc.s.SetLimits(ctx, "limited", store.Limits{Paused: true})
 	}},
@@ -237,7 +237,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest", "Topic", "DeadGroups", "Standings", "Backlogs", "Gates", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest", "Topic", "DeadGroups", "Standings", "Backlogs", "Circuits", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

@@ -58,8 +58,8 @@ var (
 	backLua string
 	//go:embed lua/look.lua
 	lookLua string
-	//go:embed lua/gates.lua
-	gatesLua string
+	//go:embed lua/circuits.lua
+	circuitsLua string
 	//go:embed lua/swap.lua
 	swapLua string
 	//go:embed lua/mark.lua
@@ -94,7 +94,7 @@ var (
 	layoutScript   = script(layoutLua, runsWhenFull)
 	backScript     = script(backLua, runsWhenFull)
 	lookScript     = script(lookLua, runsWhenFull)
-	gatesScript    = script(gatesLua, runsWhenFull)
+	circuitsScript = script(circuitsLua, runsWhenFull)
 	swapScript     = script(swapLua, runsWhenFull)
 	markScript     = redis.NewScript("#!lua" + runsWhenFull + "\n" + markLua) // sent whole, so kept short
 )

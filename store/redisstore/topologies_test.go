@@ -93,7 +93,7 @@ func TestSentinelFailover(t *testing.T) {
 		}
 		return err == nil
 	}, "the replica to take over")
-	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, ProbeLimit: 1}
+	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}
 	carried, err := s.Carry(t.Context(), 0, o)
 	if err != nil || len(carried.Carried) != 2 {
 		t.Fatalf("carried %v, %v; want the jobs from before and after the failover", carried.Carried, err)

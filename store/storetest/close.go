@@ -83,8 +83,8 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Backlogs(f.ctx)
 			return err
 		},
-		"Gates": func() error {
-			_, err := f.Gates(f.ctx)
+		"Circuits": func() error {
+			_, err := f.Circuits(f.ctx)
 			return err
 		},
 		"Topic": func() error {
@@ -114,8 +114,8 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Settle(f.ctx, []job.Settlement{settlement})
 			return err
 		},
-		"Hold":   func() error { return f.Hold(f.ctx, hint.Lane.Endpoint, long) },
-		"Unhold": func() error { return f.Unhold(f.ctx, hint.Lane.Endpoint) },
+		"Hold":         func() error { return f.OpenCircuit(f.ctx, hint.Lane.Endpoint, long) },
+		"CloseCircuit": func() error { return f.CloseCircuit(f.ctx, hint.Lane.Endpoint) },
 		"Purge": func() error {
 			_, err := f.Purge(f.ctx, 1)
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// endpoints reads all pages of what q selects. Gates are told by their state.
+// endpoints reads all pages of what q selects. Circuits are told by their state.
 func (f *fixture) endpoints(q store.EndpointQuery) []endpointLine {
 	f.Helper()
 	var all []endpointLine
@@ -24,7 +24,7 @@ func (f *fixture) endpoints(q store.EndpointQuery) []endpointLine {
 			f.Fatalf("the page is of %d, and it is %d", page.Now, now)
 		}
 		for _, e := range page.Endpoints {
-			all = append(all, endpointLine{e.Endpoint, e.Gate.State(), e.Waiting, e.Ready, e.Running})
+			all = append(all, endpointLine{e.Endpoint, e.Circuit.State(), e.Waiting, e.Ready, e.Running})
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			return all
@@ -36,7 +36,7 @@ func (f *fixture) endpoints(q store.EndpointQuery) []endpointLine {
 
 type endpointLine struct {
 	Endpoint                string
-	State                   store.GateState
+	State                   store.CircuitState
 	Waiting, Ready, Running int64
 }
 
@@ -78,35 +78,35 @@ func endpointsByState(f *fixture) {
 	for n := range 4 {
 		f.add(reg("t", fmt.Sprint(n), to(endpointNamed(n)), delay(long)))
 	}
-	f.noError("Hold", f.Hold(f.ctx, endpointNamed(1), long))
-	f.noError("Hold", f.Hold(f.ctx, endpointNamed(2), long))
+	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(1), long))
+	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(2), long))
 	for _, n := range []int{2, 2, 3, 8} { // of which only the second is held, and only once
-		f.noError("Hold", f.Hold(f.ctx, endpointNamed(n), 0))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(n), 0))
 	}
-	f.noError("Hold", f.Hold(f.ctx, endpointNamed(7), long)) // without jobs
-	line := func(n int, s store.GateState, waiting int64) endpointLine {
+	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(7), long)) // without jobs
+	line := func(n int, s store.CircuitState, waiting int64) endpointLine {
 		return endpointLine{Endpoint: endpointNamed(n), State: s, Waiting: waiting}
 	}
-	closed := []endpointLine{line(0, store.GateClosed, 1), line(3, store.GateClosed, 1)}
-	open := []endpointLine{line(1, store.GateOpen, 1), line(7, store.GateOpen, 0)}
-	probed := []endpointLine{line(2, store.GateHalfOpen, 1)}
-	of := func(states ...store.GateState) []endpointLine {
+	closed := []endpointLine{line(0, store.CircuitClosed, 1), line(3, store.CircuitClosed, 1)}
+	open := []endpointLine{line(1, store.CircuitOpen, 1), line(7, store.CircuitOpen, 0)}
+	probed := []endpointLine{line(2, store.CircuitHalfOpen, 1)}
+	of := func(states ...store.CircuitState) []endpointLine {
 		return f.endpoints(store.EndpointQuery{States: states, Limit: 1})
 	}
-	equal(f, "closed", of(store.GateClosed), closed)
-	equal(f, "open", of(store.GateOpen), open)
-	equal(f, "half open", of(store.GateHalfOpen), probed)
-	equal(f, "open and half open", of(store.GateHalfOpen, store.GateOpen), slices.Concat(open[:1], probed, open[1:]))
+	equal(f, "closed", of(store.CircuitClosed), closed)
+	equal(f, "open", of(store.CircuitOpen), open)
+	equal(f, "half open", of(store.CircuitHalfOpen), probed)
+	equal(f, "open and half open", of(store.CircuitHalfOpen, store.CircuitOpen), slices.Concat(open[:1], probed, open[1:]))
 	page, err := f.Endpoints(f.ctx, store.EndpointQuery{Endpoint: endpointNamed(1), Limit: 1})
 	f.noError("Endpoints", err)
-	held := page.Endpoints[0].Gate.HeldUntil.Sub(page.Now)
+	held := page.Endpoints[0].Circuit.OpenUntil.Sub(page.Now)
 	equal(f, "it is told for how long", held > 0 && held <= long, true)
 
-	f.noError("Unhold", f.Unhold(f.ctx, endpointNamed(1)))
-	equal(f, "closed again", of(store.GateOpen), open[1:])
-	also := store.EndpointQuery{Also: []string{endpointNamed(0), endpointNamed(5)}, States: []store.GateState{store.GateClosed}, Limit: 2}
+	f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpointNamed(1)))
+	equal(f, "closed again", of(store.CircuitOpen), open[1:])
+	also := store.EndpointQuery{Also: []string{endpointNamed(0), endpointNamed(5)}, States: []store.CircuitState{store.CircuitClosed}, Limit: 2}
 	equal(f, "with others", f.endpoints(also), []endpointLine{
-		closed[0], line(1, store.GateClosed, 1), closed[1], line(5, store.GateClosed, 0),
+		closed[0], line(1, store.CircuitClosed, 1), closed[1], line(5, store.CircuitClosed, 0),
 	})
 }
 
@@ -124,12 +124,12 @@ var endpointCases = []testCase{
 	{name: "endpoints/a hold is ended for a few jobs", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 12)...)
 		endpoint := laneOf("", urlA).Endpoint
-		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "carried while it is held", f.carry(carryOptions), nil)
-		f.noError("Hold", f.Hold(f.ctx, endpoint, 0))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, 0))
 		equal(f, "held", f.depth().Held, 0)
 		o := carryOptions
-		o.ProbeLimit = 2
+		o.HalfOpenLimit = 2
 		f.carryUntil(2, o)
 		equal(f, "carried beyond the probes", f.carry(o), nil)
 	}},

@@ -10,7 +10,7 @@ import (
 // hold holds the endpoint of urlA for short and waits until that has passed.
 func (f *fixture) holdBriefly() {
 	f.Helper()
-	f.noError("Hold", f.Hold(f.ctx, laneOf("", urlA).Endpoint, short))
+	f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, short))
 	f.waitPast(f.now().Add(short))
 }
 
@@ -28,7 +28,7 @@ var limitCases = []testCase{
 		f.register(store.Created, many("t", 10)...)
 		f.holdBriefly()
 		o := carryOptions
-		o.ProbeLimit = 2
+		o.HalfOpenLimit = 2
 		r := f.carryOnce(o)
 		equal(f, "carried", len(r.Carried), 2)
 		f.comesFree(r)
@@ -36,7 +36,7 @@ var limitCases = []testCase{
 		equal(f, "carried while probes are out", f.carry(o), nil)
 		f.settle(store.Applied, failed(claims[0], after(long)))
 		f.carryUntil(1, o)
-		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
 		f.carryUntil(7, carryOptions)
 	}},
 	{name: "probe/the limit is that of the endpoint", options: Options{}, run: func(f *fixture) {
@@ -45,27 +45,27 @@ var limitCases = []testCase{
 		f.register(store.Created, many("t", 3, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		f.holdBriefly()
 		o := carryOptions
-		o.ProbeLimit, o.TopicLimits = 1, map[string]int{"u": 100}
+		o.HalfOpenLimit, o.TopicLimits = 1, map[string]int{"u": 100}
 		equal(f, "carried", perEndpoint(f.carry(o)), map[string]int{laneOf("", urlA).Endpoint: 1, laneOf("", urlB).Endpoint: 3})
 	}},
 	{name: "ramp/after a hold more are carried second by second", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 100)...)
 		f.holdBriefly()
 		before := f.now()
-		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
 		after := f.now()
 		o := carryOptions
-		o.ProbeLimit = 2
+		o.HalfOpenLimit = 2
 		out := len(f.carry(o))
-		equal(f, "carried at first", out >= 1 && out <= o.ProbeLimit, true)
+		equal(f, "carried at first", out >= 1 && out <= o.HalfOpenLimit, true)
 		for step := range 2 {
 			step++
 			f.waitPast(after.Add(time.Duration(step) * time.Second))
 			f.eventually("more are carried", func() bool {
 				out += len(f.carry(o))
-				return out >= o.ProbeLimit<<step
+				return out >= o.HalfOpenLimit<<step
 			})
-			if most := o.ProbeLimit << (f.now().Sub(before) / time.Second); out > most {
+			if most := o.HalfOpenLimit << (f.now().Sub(before) / time.Second); out > most {
 				f.Fatalf("%d jobs are out, at most %d may be", out, most)
 			}
 		}
@@ -73,23 +73,23 @@ var limitCases = []testCase{
 	{name: "ramp/it ends at the endpoint's limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 9)...)
 		f.holdBriefly()
-		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
 		o := carryOptions
-		o.ProbeLimit, o.EndpointLimit = 1, 3
+		o.HalfOpenLimit, o.EndpointLimit = 1, 3
 		f.carryUntil(3, o)
 		equal(f, "carried beyond the limit", f.carry(o), nil)
 	}},
 	{name: "ramp/one that is not held needs none", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 9)...)
-		f.noError("Unhold", f.Unhold(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
 		o := carryOptions
-		o.ProbeLimit = 1
+		o.HalfOpenLimit = 1
 		equal(f, "carried", len(f.carry(o)), 9)
 	}},
 	{name: "probe/a new hold ends the probing", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		f.holdBriefly()
-		f.noError("Hold", f.Hold(f.ctx, laneOf("", urlA).Endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, long))
 		equal(f, "carried", f.carry(carryOptions), nil)
 		equal(f, "held", f.depth().Held, 1)
 	}},
@@ -100,7 +100,7 @@ var holdCases = []testCase{
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("u", 3)...)
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "held", f.depth().Held, 1)
 		f.add(reg("v", "new-lane"))
 		f.add(reg("t", "new-job"))
@@ -110,7 +110,7 @@ var holdCases = []testCase{
 		equal(f, "full", r.Full, false)
 		equal(f, "it says to wait", r.Wait > 0 && r.Wait <= long, true)
 
-		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		equal(f, "held", f.depth().Held, 0)
 		f.carryUntil(8, carryOptions)
 	}},
@@ -119,27 +119,27 @@ var holdCases = []testCase{
 		f.carry(carryOptions)
 		hints := f.pop()
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
 		f.lapse(hints[:1])
 		claims := f.claim(hints[1:], terms())
 		f.settle(store.Applied, failed(claims[0], always))
 		f.settle(store.Applied, released(claims[1], 0))
 		equal(f, "carried", f.carry(carryOptions), nil)
-		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		f.carryUntil(3, carryOptions)
 	}},
 	{name: "hold/what was carried before may be claimed", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
 		claims := f.claim(f.pop(), terms())
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		f.settle(store.Applied, delivered(claims[0]))
 	}},
 	{name: "hold/an endpoint without jobs", options: Options{}, run: func(f *fixture) {
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
-		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "held", f.depth().Held, 1)
 		f.add(reg("t", "a"))
 		equal(f, "carried", f.carry(carryOptions), nil)
@@ -151,12 +151,12 @@ var holdCases = []testCase{
 		for i, url := range []string{urlA, urlB} {
 			f.register(store.Created, many([]string{"t", "u"}[i], 20, to(url))...)
 		}
-		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
 		for _, c := range f.carry(carryOptions) {
 			equal(f, "topic", c.Hint.Lane.Topic, "u")
 		}
 		equal(f, "held", f.depth().Held, 1)
-		f.noError("Unhold", f.Unhold(f.ctx, laneOf("t", urlA).Endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("t", urlA).Endpoint))
 		f.carryUntil(20, carryOptions)
 	}},
 }

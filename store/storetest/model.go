@@ -292,7 +292,7 @@ func (m *model) checkSums(counts map[string]map[job.State]int64) {
 	}
 	listed := map[string]endpointLine{}
 	for _, e := range m.endpoints(store.EndpointQuery{Limit: 100}) {
-		if e.State = store.GateClosed; e.Waiting+e.Ready+e.Running > 0 {
+		if e.State = store.CircuitClosed; e.Waiting+e.Ready+e.Running > 0 {
 			listed[e.Endpoint] = e
 		}
 	}
@@ -315,7 +315,7 @@ func (m *model) checkTimes(j job.Job) {
 // drain: in the end whatever is due can be delivered.
 func (m *model) drain() {
 	for endpoint := range m.held {
-		m.noError("Unhold", m.Unhold(m.ctx, endpoint))
+		m.noError("CloseCircuit", m.CloseCircuit(m.ctx, endpoint))
 		delete(m.held, endpoint)
 	}
 	var want []string

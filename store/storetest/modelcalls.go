@@ -381,11 +381,11 @@ func (m *model) update(t *rapid.T) {
 func (m *model) hold(t *rapid.T) {
 	endpoint := laneOf("", pick(t, "url", urlA, urlB)).Endpoint
 	if rapid.Bool().Draw(t, "hold") {
-		m.noError("Hold", m.Hold(m.ctx, endpoint, long))
+		m.noError("Hold", m.OpenCircuit(m.ctx, endpoint, long))
 		m.held[endpoint] = true
 		return
 	}
-	m.noError("Unhold", m.Unhold(m.ctx, endpoint))
+	m.noError("CloseCircuit", m.CloseCircuit(m.ctx, endpoint))
 	delete(m.held, endpoint)
 }
 

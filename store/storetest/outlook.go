@@ -46,7 +46,7 @@ var outlookCases = []testCase{
 		equal(f, "at", o.At, j.DueAt)
 		equal(f, "look", o.Look, j.DueAt)
 		equal(f, "worker", o.Worker, "")
-		equal(f, "gate", o.Gate, store.Gate{})
+		equal(f, "circuit", o.Circuit, store.Circuit{})
 		equal(f, "figures", figuresOf(o), figures{})
 	}},
 	{name: "outlook/a TTL that ends first", options: Options{}, run: func(f *fixture) {
@@ -83,7 +83,7 @@ var outlookCases = []testCase{
 		f.add(reg("t", "held", to("https://held.example/")))
 		f.add(reg("t", "later", delay(long)))
 		f.add(reg("u", "other", to(urlB)))
-		f.noError("Hold", f.Hold(f.ctx, "https://held.example:443", long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, "https://held.example:443", long))
 		// As many of b as go before it in its own lane, and all of c.
 		equal(f, "beside a3", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 4)
 		equal(f, "beside a0", f.outlook(job.Key{Topic: "t", ID: "a0"}).Beside, 1)
@@ -144,32 +144,32 @@ var outlookCases = []testCase{
 		j := f.add(reg("t", "a"))
 		endpoint := j.Lane().Endpoint
 		before := f.now()
-		f.noError("Hold", f.Hold(f.ctx, endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
 		f.carry(carryOptions)
 		o := f.outlook(j.Key)
-		equal(f, "held", o.Gate.HeldUntil >= before.Add(long) && o.Gate.HeldUntil <= o.Now.Add(long), true)
-		equal(f, "probed for as long after that", o.Gate.ProbedUntil.Sub(o.Gate.HeldUntil), long)
-		equal(f, "ramp", o.Gate.RampFrom, 0)
-		equal(f, "look", o.Look, o.Gate.HeldUntil)
-		equal(f, "another endpoint", f.outlook(f.add(reg("t", "b", to(urlB))).Key).Gate, store.Gate{})
+		equal(f, "held", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
+		equal(f, "probed for as long after that", o.Circuit.HalfOpenUntil.Sub(o.Circuit.OpenUntil), long)
+		equal(f, "ramp", o.Circuit.RampFrom, 0)
+		equal(f, "look", o.Look, o.Circuit.OpenUntil)
+		equal(f, "another endpoint", f.outlook(f.add(reg("t", "b", to(urlB))).Key).Circuit, store.Circuit{})
 
-		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		o = f.outlook(j.Key)
-		equal(f, "held and probed", o.Gate, store.Gate{RampFrom: o.Gate.RampFrom})
-		equal(f, "ramp", o.Gate.RampFrom >= before && o.Gate.RampFrom <= o.Now, true)
+		equal(f, "held and probed", o.Circuit, store.Circuit{RampFrom: o.Circuit.RampFrom})
+		equal(f, "ramp", o.Circuit.RampFrom >= before && o.Circuit.RampFrom <= o.Now, true)
 	}},
 	{name: "outlook/an endpoint that is probed", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.holdBriefly()
-		gate := f.outlook(j.Key).Gate
-		equal(f, "gate", gate, store.Gate{ProbedUntil: gate.ProbedUntil})
-		equal(f, "probed", gate.ProbedUntil > f.now(), true)
+		circuit := f.outlook(j.Key).Circuit
+		equal(f, "circuit", circuit, store.Circuit{HalfOpenUntil: circuit.HalfOpenUntil})
+		equal(f, "probed", circuit.HalfOpenUntil > f.now(), true)
 	}},
 	{name: "outlook/a changed job", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
-		f.noError("Hold", f.Hold(f.ctx, j.Lane().Endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
 		f.update(j.Key, respecify(func(s *job.Spec) { s.URL = urlB }))
-		equal(f, "gate of the new endpoint", f.outlook(j.Key).Gate, store.Gate{})
+		equal(f, "circuit of the new endpoint", f.outlook(j.Key).Circuit, store.Circuit{})
 	}},
 	{name: "outlook/a job that has ended", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, s := range finals {

@@ -18,11 +18,11 @@ func (f *fixture) backlogs() []store.Backlog {
 	return b.Topics
 }
 
-func (f *fixture) gates() []store.EndpointGate {
+func (f *fixture) circuits() []store.EndpointCircuit {
 	f.Helper()
-	gates, err := f.Gates(f.ctx)
-	f.noError("Gates", err)
-	return gates
+	circuits, err := f.Circuits(f.ctx)
+	f.noError("Circuits", err)
+	return circuits
 }
 
 // backlog is the backlog of n jobs of a topic, of which the oldest is j.
@@ -33,7 +33,7 @@ func backlog(n int64, j job.Job) store.Backlog {
 var pressureCases = []testCase{
 	{name: "backlog/an empty store", options: Options{Shards: 2}, run: func(f *fixture) {
 		equal(f, "backlogs", f.backlogs(), nil)
-		equal(f, "gates", f.gates(), nil)
+		equal(f, "circuits", f.circuits(), nil)
 	}},
 	{name: "backlog/jobs that are due and wait", options: Options{Shards: 3}, run: func(f *fixture) {
 		f.add(reg("t", "later", delay(long)))
@@ -66,7 +66,7 @@ var pressureCases = []testCase{
 	{name: "backlog/retries that are due, and jobs of a held endpoint", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.settle(store.Applied, failed(f.takeOne(), always))
-		f.noError("Hold", f.Hold(f.ctx, j.Lane().Endpoint, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
 		equal(f, "backlogs", f.backlogs(), []store.Backlog{{Topic: "t", Jobs: 1, Oldest: f.get(j.Key).NextAt}})
 	}},
 	{name: "backlog/a replaced and a cancelled job", options: Options{}, run: func(f *fixture) {
@@ -78,21 +78,21 @@ var pressureCases = []testCase{
 		})
 		equal(f, "backlogs", f.backlogs(), nil)
 	}},
-	{name: "gates/held, probed and ramping endpoints", options: Options{Shards: 3}, run: func(f *fixture) {
+	{name: "circuits/held, probed and ramping endpoints", options: Options{Shards: 3}, run: func(f *fixture) {
 		a, b := laneOf("", urlA).Endpoint, laneOf("", urlB).Endpoint
 		before := f.now()
-		f.noError("Hold", f.Hold(f.ctx, b, long))
+		f.noError("Hold", f.OpenCircuit(f.ctx, b, long))
 		f.holdBriefly()
-		gates := f.gates()
-		equal(f, "gates", []string{gates[0].Endpoint, gates[1].Endpoint}, []string{a, b})
-		equal(f, "gate of the probed one", gates[0].Gate, store.Gate{ProbedUntil: gates[0].Gate.ProbedUntil})
-		equal(f, "it is probed", gates[0].Gate.ProbedUntil > f.now(), true)
-		equal(f, "the other is held", gates[1].Gate.HeldUntil >= before.Add(long), true)
-		equal(f, "and probed after that", gates[1].Gate.ProbedUntil >= gates[1].Gate.HeldUntil.Add(time.Minute), true)
+		circuits := f.circuits()
+		equal(f, "circuits", []string{circuits[0].Endpoint, circuits[1].Endpoint}, []string{a, b})
+		equal(f, "circuit of the probed one", circuits[0].Circuit, store.Circuit{HalfOpenUntil: circuits[0].Circuit.HalfOpenUntil})
+		equal(f, "it is probed", circuits[0].Circuit.HalfOpenUntil > f.now(), true)
+		equal(f, "the other is held", circuits[1].Circuit.OpenUntil >= before.Add(long), true)
+		equal(f, "and probed after that", circuits[1].Circuit.HalfOpenUntil >= circuits[1].Circuit.OpenUntil.Add(time.Minute), true)
 
-		f.noError("Unhold", f.Unhold(f.ctx, b))
-		gates = f.gates()
-		equal(f, "gate of the ramping one", gates[1].Gate, store.Gate{RampFrom: gates[1].Gate.RampFrom})
-		equal(f, "since", gates[1].Gate.RampFrom >= before && gates[1].Gate.RampFrom <= f.now(), true)
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, b))
+		circuits = f.circuits()
+		equal(f, "circuit of the ramping one", circuits[1].Circuit, store.Circuit{RampFrom: circuits[1].Circuit.RampFrom})
+		equal(f, "since", circuits[1].Circuit.RampFrom >= before && circuits[1].Circuit.RampFrom <= f.now(), true)
 	}},
 }

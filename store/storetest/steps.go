@@ -33,7 +33,7 @@ const jump = time.Hour
 // soon has everything that a clock ahead put off be due within moments.
 func soon() store.CarryOptions {
 	o := carryOptions
-	o.Visibility, o.Longest, o.ProbeLimit = short, short, 3
+	o.Visibility, o.Longest, o.HalfOpenLimit = short, short, 3
 	return o
 }
 
@@ -74,7 +74,7 @@ var stepCases = []struct {
 	{"an endpoint that was held is tried", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
 		step(jump)
-		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
+		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
 		equal(f, "carried while held", f.carry(soon()), nil)
 		step(-jump)
 		f.within(func() { f.carryUntil(1, soon()) })
@@ -83,8 +83,8 @@ var stepCases = []struct {
 		f.register(store.Created, many("t", 10)...)
 		endpoint := laneOf("t", urlA).Endpoint
 		step(jump)
-		f.noError("Hold", f.Hold(f.ctx, endpoint, time.Minute))
-		f.noError("Unhold", f.Unhold(f.ctx, endpoint))
+		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, time.Minute))
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		step(-jump)
 		o := soon()
 		o.Visibility, o.Longest = long, long

@@ -124,12 +124,12 @@ var twiceRows = []twiceRow{
 	}},
 	{"hold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
-		return func() any { return f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long) }
+		return func() any { return f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long) }
 	}},
 	{"unhold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
-		f.noError("Hold", f.Hold(f.ctx, laneOf("t", urlA).Endpoint, long))
-		return func() any { return f.Unhold(f.ctx, laneOf("t", urlA).Endpoint) }
+		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		return func() any { return f.CloseCircuit(f.ctx, laneOf("t", urlA).Endpoint) }
 	}},
 }
 

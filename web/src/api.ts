@@ -142,7 +142,7 @@ export interface TopicSettings {
   capacity: number | null;
   rate: number | null;
   concurrency: number | null;
-  priority: number | null;
+  weight: number | null;
   retry: { steps: string[] | null; limit: number | null } | null;
   timeout: string | null;
   ttl: string | null;
@@ -161,7 +161,7 @@ export interface Signing {
   secrets: { id: string; created_at: string; ends_at: string | null }[];
 }
 
-export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'held_endpoints'] as const;
+export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits'] as const;
 export type AlertMetric = (typeof alertMetrics)[number];
 export type AlertBy = 'total' | 'topic' | 'endpoint';
 
@@ -209,7 +209,7 @@ export interface Overview {
   due_within_1h: number;
   in_flight: number;
   dead: number;
-  held_endpoints: number;
+  open_circuits: number;
   success_rate: number | null;
   lateness_p99_ms: number | null;
   due: { from: string; step_ms: number; counts: number[]; later: number; partial_from: string | null };

@@ -16,7 +16,7 @@ before(async () => {
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
   ];
   await node.call('POST', '/v1/jobs/batch', { jobs });
-  await node.call('PUT', '/v1/alerts/rules/down', { metric: 'held_endpoints', url: `${receiver.url}/ok` });
+  await node.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', url: `${receiver.url}/ok` });
   await node.call('PUT', '/v1/topics/payment-notify', { rate: 50, alerts: { dead_letters: 0, for: 0, url: `${receiver.url}/ok` } });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
   await settled(node, 'payment-notify', { delivered: 1, retrying: 1, dead: 1 });

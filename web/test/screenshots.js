@@ -91,7 +91,7 @@ async function withAnHour(page) {
 const told = 'http://ops.example/alerts';
 const wishes = [
   ['/v1/topics/payment-notify', { capacity: 100_000, concurrency: 256, timeout: '5s', headers: { 'X-Tenant': 'acme' }, alerts: { dead_letters: 0, oldest_due: '2m', for: 0, url: told } }],
-  ['/v1/alerts/rules/endpoint-down', { metric: 'held_endpoints', for: 0, url: told }],
+  ['/v1/alerts/rules/endpoint-down', { metric: 'open_circuits', for: 0, url: told }],
   ['/v1/alerts/rules/failing', { metric: 'failure_rate', by: 'topic', above: 0.9, for: '5m', url: told }],
   ['/v1/alerts/rules/late', { metric: 'oldest_due', above: 300, for: '2m', url: told }],
 ];
@@ -114,7 +114,7 @@ try {
   await eventually('the payments were tried three times', async () => (await node.call('GET', '/v1/jobs/payment-notify/pay-71204')).attempts >= 3);
   await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
   await node.call('POST', '/v1/jobs/batch', { jobs: warehouse });
-  await eventually('the warehouse is held', async () => (await node.call('GET', '/v1/overview')).held_endpoints === 1);
+  await eventually('the warehouse is held', async () => (await node.call('GET', '/v1/overview')).open_circuits === 1);
   await eventually('two alerts fire', async () => (await node.call('GET', '/v1/alerts')).data.filter(({ status }) => status === 'firing').length === 2);
   await mkdir(images, { recursive: true });
   for (const colorScheme of ['light', 'dark']) {

@@ -31,14 +31,14 @@ const round = DefaultEvery + time.Second
 // hold holds an endpoint as a breaker does.
 func (r *rig) hold(endpoint string, d time.Duration) {
 	r.Helper()
-	if err := r.Hold(context.Background(), endpoint, d); err != nil {
+	if err := r.OpenCircuit(context.Background(), endpoint, d); err != nil {
 		r.Fatal(err)
 	}
 }
 
 func (r *rig) release(endpoint string) {
 	r.Helper()
-	if err := r.Unhold(context.Background(), endpoint); err != nil {
+	if err := r.CloseCircuit(context.Background(), endpoint); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -48,7 +48,7 @@ func (r *rig) release(endpoint string) {
 func TestHeldEndpointIsToldOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, _ := r.node("a"), r.node("b")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		pass(round)
 		same(t, "before", r.told(), nil)
 		for range 10 {
@@ -101,7 +101,7 @@ func TestWebhook(t *testing.T) {
 func TestFlapping(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints", Terms: Terms{For: ptr(time.Minute), KeepFiring: ptr(2 * time.Minute)}})
+		a.rule("down", Draft{Metric: "open_circuits", Terms: Terms{For: ptr(time.Minute), KeepFiring: ptr(2 * time.Minute)}})
 		for range 5 {
 			r.hold(shop, time.Hour)
 			pass(40 * time.Second)
@@ -133,7 +133,7 @@ func TestNodesThatDie(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
-				a.rule("down", Draft{Metric: "held_endpoints"})
+				a.rule("down", Draft{Metric: "open_circuits"})
 				pass(round)
 				call, second := strings.CutPrefix(at, "second ")
 				seen := 0
@@ -164,7 +164,7 @@ func TestNodesThatDie(t *testing.T) {
 func TestRestart(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		a.rule("failing", Draft{Metric: "failures", By: "endpoint", Above: ptr(4.0), Terms: Terms{Window: ptr(time.Minute)}})
 		pass(round)
 		r.hold(bank, time.Hour)
@@ -197,7 +197,7 @@ func TestTakeover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
-				a.rule("down", Draft{Metric: "held_endpoints"})
+				a.rule("down", Draft{Metric: "open_circuits"})
 				pass(round)
 				b := r.node("b")
 				pass(round)
@@ -370,8 +370,8 @@ func TestBacklog(t *testing.T) {
 func TestAlertsDoNotLoop(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
-		a.rule("quiet", Draft{Metric: "held_endpoints", By: "total", Above: ptr(1.0), Terms: Terms{URL: shop + "/x"}})
+		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("quiet", Draft{Metric: "open_circuits", By: "total", Above: ptr(1.0), Terms: Terms{URL: shop + "/x"}})
 		r.hold("https://ops.example:443", time.Hour)
 		r.hold(shop, time.Hour)
 		pass(10 * round)
@@ -383,8 +383,8 @@ func TestAlertsDoNotLoop(t *testing.T) {
 func TestDeletedRule(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
-		a.rule("wait", Draft{Metric: "held_endpoints", Terms: Terms{For: ptr(time.Hour)}})
+		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("wait", Draft{Metric: "open_circuits", Terms: Terms{For: ptr(time.Hour)}})
 		r.hold(shop, time.Hour)
 		pass(round)
 		for _, name := range []string{"down", "wait"} {
@@ -424,10 +424,10 @@ func TestReplacedRule(t *testing.T) {
 func TestOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		r.hold(shop, time.Hour)
 		pass(round)
-		for _, call := range []string{"Gates", "ListDocuments", "PutDocument " + leaseKind} {
+		for _, call := range []string{"Circuits", "ListDocuments", "PutDocument " + leaseKind} {
 			r.failWith(func(c string) error {
 				if c == call {
 					return store.ErrUnavailable
@@ -446,7 +446,7 @@ func TestOutage(t *testing.T) {
 func TestRefusedWebhooks(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		pass(round)
 		r.failWith(func(call string) error {
 			if call == "Register" {
@@ -502,7 +502,7 @@ func TestManySubjects(t *testing.T) {
 func TestMetric(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		a.rule("late", Draft{Metric: "oldest_due", Above: ptr(1.0)})
 		r.hold(shop, time.Hour)
 		r.hold(bank, time.Hour)
@@ -534,10 +534,10 @@ func TestTooManyRules(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		for i := range MaxRules {
-			a.rule(fmt.Sprint("r", i), Draft{Metric: "held_endpoints"})
+			a.rule(fmt.Sprint("r", i), Draft{Metric: "open_circuits"})
 		}
-		a.rule("r7", Draft{Metric: "held_endpoints"})
-		if _, _, err := a.Put(t.Context(), "more", Draft{Metric: "held_endpoints"}); !errors.Is(err, ErrTooMany) {
+		a.rule("r7", Draft{Metric: "open_circuits"})
+		if _, _, err := a.Put(t.Context(), "more", Draft{Metric: "open_circuits"}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("one more: %v", err)
 		}
 		if _, err := a.Rule(t.Context(), "more"); !errors.Is(err, ErrNotFound) {

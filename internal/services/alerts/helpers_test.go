@@ -161,11 +161,11 @@ func (l *link) ListDocuments(ctx context.Context, kind string) ([]store.Document
 	return l.rig.ListDocuments(ctx, kind)
 }
 
-func (l *link) Gates(ctx context.Context) ([]store.EndpointGate, error) {
-	if err := l.err("Gates"); err != nil {
+func (l *link) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
+	if err := l.err("Circuits"); err != nil {
 		return nil, err
 	}
-	return l.rig.Gates(ctx)
+	return l.rig.Circuits(ctx)
 }
 
 // node is a node at work.
@@ -295,7 +295,7 @@ func (r *rig) work(n *node, kind job.OutcomeKind) {
 	r.Helper()
 	ctx := context.Background()
 	s := n.counts.Observe(r.Store)
-	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, ProbeLimit: 1000}); err != nil {
+	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, HalfOpenLimit: 1000}); err != nil {
 		r.Fatal(err)
 	}
 	hints, err := s.Pop(ctx, 0, 1000, 0)

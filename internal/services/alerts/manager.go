@@ -24,7 +24,7 @@ type Store interface {
 	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
 	store.DeadLetters
 	Backlogs(ctx context.Context) (store.Backlogs, error)
-	Gates(ctx context.Context) ([]store.EndpointGate, error)
+	Circuits(ctx context.Context) ([]store.EndpointCircuit, error)
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
 }

@@ -14,8 +14,8 @@ import (
 func TestUnreadableDocuments(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
-		a.rule("new", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("new", Draft{Metric: "open_circuits"})
 		r.hold(shop, time.Hour)
 		pass(2 * round)
 		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1", "new firing " + shop + " 1"})
@@ -32,7 +32,7 @@ func TestUnreadableDocuments(t *testing.T) {
 			}
 		}
 		pass(3 * round)
-		if _, _, err := a.Put(t.Context(), "new", Draft{Metric: "held_endpoints"}); !errors.Is(err, store.ErrNewer) {
+		if _, _, err := a.Put(t.Context(), "new", Draft{Metric: "open_circuits"}); !errors.Is(err, store.ErrNewer) {
 			t.Errorf("it was written over: %v", err)
 		}
 		if d, err := r.Store.Document(t.Context(), ruleKind, "new"); err != nil || string(d.Data) != unreadable {
@@ -55,7 +55,7 @@ func TestUnreadableDocuments(t *testing.T) {
 func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "held_endpoints"})
+		a.rule("down", Draft{Metric: "open_circuits"})
 		add := func(kind, name, field string) {
 			t.Helper()
 			d, err := r.Store.Document(t.Context(), kind, name)
@@ -72,7 +72,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		pass(round)
 		add(bookKind, "down", "silenced")
 		pass(2 * round)
-		a.rule("down", Draft{Metric: "held_endpoints", Terms: Terms{URL: "https://new.example/"}})
+		a.rule("down", Draft{Metric: "open_circuits", Terms: Terms{URL: "https://new.example/"}})
 		pass(2 * round)
 		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1"})
 		for kind, want := range map[string]string{ruleKind: `"weight":7`, bookKind: `"silenced":7`} {

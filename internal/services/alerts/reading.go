@@ -28,7 +28,7 @@ type reading struct {
 	counts   func(window time.Duration) (rows []count, complete bool)
 	dead     []store.DeadGroup
 	backlogs store.Backlogs
-	gates    []store.EndpointGate
+	circuits []store.EndpointCircuit
 	// targets are the endpoints that alerts go to. They are not looked at
 	// themselves: an alert that cannot be delivered would bring about the next.
 	targets map[string]bool
@@ -70,9 +70,9 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 			return nil, fmt.Errorf("read backlogs: %w", err)
 		}
 	}
-	if needs[HeldEndpoints] {
-		if r.gates, err = m.store.Gates(ctx); err != nil {
-			return nil, fmt.Errorf("read gates: %w", err)
+	if needs[OpenCircuits] {
+		if r.circuits, err = m.store.Circuits(ctx); err != nil {
+			return nil, fmt.Errorf("read circuits: %w", err)
 		}
 	}
 	return r, nil
@@ -114,7 +114,7 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 		for _, b := range r.backlogs.Topics {
 			v.add(rule, Subject{Topic: b.Topic}, float64(b.Jobs))
 		}
-	case HeldEndpoints:
+	case OpenCircuits:
 		r.held(rule, v)
 	case DeadLetters:
 		for _, g := range r.dead {
@@ -156,9 +156,9 @@ func (r *reading) oldest(rule *Rule, v values) {
 }
 
 func (r *reading) held(rule *Rule, v values) {
-	for _, g := range r.gates {
+	for _, g := range r.circuits {
 		// Between two holds it is probed, and still not well.
-		if down := g.Gate.HeldUntil != 0 || g.Gate.ProbedUntil != 0; down && !r.targets[g.Endpoint] {
+		if down := g.Circuit.OpenUntil != 0 || g.Circuit.HalfOpenUntil != 0; down && !r.targets[g.Endpoint] {
 			v.add(rule, Subject{Endpoint: g.Endpoint}, 1)
 		}
 	}

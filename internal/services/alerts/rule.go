@@ -17,12 +17,12 @@ type Metric string
 
 // The metrics.
 const (
-	Failures      Metric = "failures"       // failed attempts within the window
-	FailureRate   Metric = "failure_rate"   // their share of all attempts within the window, 0 to 1
-	DeadLetters   Metric = "dead_letters"   // those that are kept; with a window, those that came within it
-	OldestDue     Metric = "oldest_due"     // seconds for which the oldest job has been due and waited
-	BacklogJobs   Metric = "backlog"        // jobs that are due and wait
-	HeldEndpoints Metric = "held_endpoints" // endpoints left alone because they fail
+	Failures     Metric = "failures"      // failed attempts within the window
+	FailureRate  Metric = "failure_rate"  // their share of all attempts within the window, 0 to 1
+	DeadLetters  Metric = "dead_letters"  // those that are kept; with a window, those that came within it
+	OldestDue    Metric = "oldest_due"    // seconds for which the oldest job has been due and waited
+	BacklogJobs  Metric = "backlog"       // jobs that are due and wait
+	OpenCircuits Metric = "open_circuits" // endpoints left alone because they fail
 )
 
 // By says what a rule's value is of: all jobs that it looks at, or those of each
@@ -45,16 +45,16 @@ var kinds = map[Metric]struct {
 	always   bool // and without one the default
 	share    bool // the value is at most 1
 }{
-	Failures:      {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true},
-	FailureRate:   {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true, share: true},
-	DeadLetters:   {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true},
-	OldestDue:     {by: []By{ByTotal, ByTopic}, topic: true},
-	BacklogJobs:   {by: []By{ByTotal, ByTopic}, topic: true},
-	HeldEndpoints: {by: []By{ByEndpoint, ByTotal}, endpoint: true},
+	Failures:     {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true},
+	FailureRate:  {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true, always: true, share: true},
+	DeadLetters:  {by: []By{ByTotal, ByTopic, ByEndpoint}, endpoint: true, topic: true, window: true},
+	OldestDue:    {by: []By{ByTotal, ByTopic}, topic: true},
+	BacklogJobs:  {by: []By{ByTotal, ByTopic}, topic: true},
+	OpenCircuits: {by: []By{ByEndpoint, ByTotal}, endpoint: true},
 }
 
 // Metrics are all of them, in the order in which they are told.
-var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, HeldEndpoints}
+var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, OpenCircuits}
 
 // Limits and defaults of rules.
 const (
@@ -223,7 +223,7 @@ func (v *validation) threshold(d *Draft, r *Rule, share bool) {
 		}
 	}
 	switch {
-	case d.Above == nil && r.Metric == HeldEndpoints: // any is one too many
+	case d.Above == nil && r.Metric == OpenCircuits: // any is one too many
 	case d.Above == nil:
 		v.refuse("/above", "is required")
 	case *d.Above < 0 || *d.Above >= most:

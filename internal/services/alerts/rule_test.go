@@ -19,8 +19,8 @@ func TestRuleDefaults(t *testing.T) {
 		want  Rule
 	}{
 		{
-			Draft{Metric: "held_endpoints"},
-			Rule{Metric: HeldEndpoints, By: ByEndpoint, For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour},
+			Draft{Metric: "open_circuits"},
+			Rule{Metric: OpenCircuits, By: ByEndpoint, For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour},
 		},
 		{
 			Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.25), Terms: Terms{URL: opsURL, Repeat: ptr(time.Duration(0)), For: ptr(time.Duration(0))}},
@@ -63,10 +63,10 @@ func TestBadRules(t *testing.T) {
 		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "/by"},
 		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "/topic"},
 		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Terms: Terms{Window: minute}}, "/by /endpoint /window"},
-		{Draft{Metric: "held_endpoints", By: "topic", Topic: "t"}, "/by /topic"},
-		{Draft{Metric: "held_endpoints", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "/for /keep_firing_for"},
-		{Draft{Metric: "held_endpoints", Terms: Terms{Repeat: ptr(time.Second)}}, "/repeat"},
-		{Draft{Metric: "held_endpoints", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "/repeat"},
+		{Draft{Metric: "open_circuits", By: "topic", Topic: "t"}, "/by /topic"},
+		{Draft{Metric: "open_circuits", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "/for /keep_firing_for"},
+		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(time.Second)}}, "/repeat"},
+		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "/repeat"},
 	} {
 		err := c.draft.Check()
 		var wrong *job.ValidationError
@@ -94,7 +94,7 @@ func TestDocumentedWebhook(t *testing.T) {
 	example, _, _ := strings.Cut(after, "```")
 	b := &book{Rule: "endpoint-down"}
 	s := Standing{
-		Rule: "endpoint-down", Subject: Subject{Endpoint: shop}, Metric: HeldEndpoints, URL: opsURL,
+		Rule: "endpoint-down", Subject: Subject{Endpoint: shop}, Metric: OpenCircuits, URL: opsURL,
 		Value: 1, Since: 1_767_258_000_000, FiredAt: 1_767_258_060_000, Alert: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA",
 	}
 	b.tell(&s, Firing, s.FiredAt)

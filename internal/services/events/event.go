@@ -14,20 +14,20 @@ type Type string
 
 // The types.
 const (
-	Registered       Type = "registered"
-	Changed          Type = "changed" // by a client: its time, content, or that no attempt is to follow
-	Delivered        Type = "delivered"
-	Failed           Type = "failed"  // an attempt; another one follows
-	Snoozed          Type = "snoozed" // put off by the receiver
-	Dead             Type = "dead"
-	Cancelled        Type = "cancelled"
-	Expired          Type = "expired"
-	Replayed         Type = "replayed"
-	EndpointHeld     Type = "endpoint_held" // until NextAt
-	EndpointReleased Type = "endpoint_released"
-	TopicPaused      Type = "topic_paused"
-	TopicDraining    Type = "topic_draining" // it takes no jobs in
-	TopicResumed     Type = "topic_resumed"
+	Registered    Type = "registered"
+	Changed       Type = "changed" // by a client: its time, content, or that no attempt is to follow
+	Delivered     Type = "delivered"
+	Failed        Type = "failed"  // an attempt; another one follows
+	Snoozed       Type = "snoozed" // put off by the receiver
+	Dead          Type = "dead"
+	Cancelled     Type = "cancelled"
+	Expired       Type = "expired"
+	Replayed      Type = "replayed"
+	CircuitOpened Type = "circuit_opened" // until NextAt
+	CircuitClosed Type = "circuit_closed"
+	TopicPaused   Type = "topic_paused"
+	TopicDraining Type = "topic_draining" // it takes no jobs in
+	TopicResumed  Type = "topic_resumed"
 	// Gap stands for events that were lost: what a watcher shows may be stale.
 	Gap Type = "gap"
 )
@@ -35,7 +35,7 @@ const (
 // Types are all of them.
 var Types = []Type{
 	Registered, Changed, Delivered, Failed, Snoozed, Dead, Cancelled, Expired, Replayed,
-	EndpointHeld, EndpointReleased, TopicPaused, TopicDraining, TopicResumed, Gap,
+	CircuitOpened, CircuitClosed, TopicPaused, TopicDraining, TopicResumed, Gap,
 }
 
 // routine events are left out first when there are more than can be told.

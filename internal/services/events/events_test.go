@@ -150,7 +150,7 @@ func TestChangesAreEvents(t *testing.T) {
 			r.Error(err)
 		}
 		const endpoint = "https://shop.example:443"
-		err = errors.Join(s.Hold(r.Context(), endpoint, time.Minute), s.Hold(r.Context(), endpoint, 0), s.Unhold(r.Context(), endpoint))
+		err = errors.Join(s.OpenCircuit(r.Context(), endpoint, time.Minute), s.OpenCircuit(r.Context(), endpoint, 0), s.CloseCircuit(r.Context(), endpoint))
 		if err != nil {
 			r.Error(err)
 		}
@@ -163,9 +163,9 @@ func TestChangesAreEvents(t *testing.T) {
 		want := []Event{
 			due(one(Registered, "a"), now), due(one(Registered, "b"), now),
 			due(one(Changed, "b"), now.Add(time.Hour)), cancelled, due(one(Replayed, "b"), now),
-			{Type: EndpointHeld, At: now, Endpoint: endpoint, NextAt: now.Add(time.Minute)},
-			{Type: EndpointReleased, At: now, Endpoint: endpoint},
-			{Type: EndpointReleased, At: now, Endpoint: endpoint},
+			{Type: CircuitOpened, At: now, Endpoint: endpoint, NextAt: now.Add(time.Minute)},
+			{Type: CircuitClosed, At: now, Endpoint: endpoint},
+			{Type: CircuitClosed, At: now, Endpoint: endpoint},
 		}
 		r.equal("events", r.next(w, len(want)), want, cmpopts.IgnoreFields(Event{}, "ID"))
 		r.expectNothing(w)

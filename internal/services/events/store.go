@@ -116,23 +116,23 @@ func settlement(s *job.Settlement, r *store.Settled) (Event, bool) {
 	return e, s.Attempt != nil || r.To.Final()
 }
 
-func (s *observed) Hold(ctx context.Context, endpoint string, d time.Duration) error {
-	err := s.Store.Hold(ctx, endpoint, d)
+func (s *observed) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
+	err := s.Store.OpenCircuit(ctx, endpoint, d)
 	if err == nil {
 		now := job.InstantOf(s.hub.o.Clock.Now())
-		e := Event{Type: EndpointHeld, At: now, Endpoint: endpoint, NextAt: now.Add(d)}
+		e := Event{Type: CircuitOpened, At: now, Endpoint: endpoint, NextAt: now.Add(d)}
 		if d <= 0 {
-			e.Type, e.NextAt = EndpointReleased, 0
+			e.Type, e.NextAt = CircuitClosed, 0
 		}
 		s.hub.Emit(e)
 	}
 	return err
 }
 
-func (s *observed) Unhold(ctx context.Context, endpoint string) error {
-	err := s.Store.Unhold(ctx, endpoint)
+func (s *observed) CloseCircuit(ctx context.Context, endpoint string) error {
+	err := s.Store.CloseCircuit(ctx, endpoint)
 	if err == nil {
-		s.hub.Emit(Event{Type: EndpointReleased, At: job.InstantOf(s.hub.o.Clock.Now()), Endpoint: endpoint})
+		s.hub.Emit(Event{Type: CircuitClosed, At: job.InstantOf(s.hub.o.Clock.Now()), Endpoint: endpoint})
 	}
 	return err
 }

@@ -219,8 +219,8 @@ func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	return call(ctx, k, "Backlogs", func(ctx context.Context, s *recorder) (store.Backlogs, error) { return s.Backlogs(ctx) })
 }
 
-func (k *link) Gates(ctx context.Context) ([]store.EndpointGate, error) {
-	return call(ctx, k, "Gates", func(ctx context.Context, s *recorder) ([]store.EndpointGate, error) { return s.Gates(ctx) })
+func (k *link) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
+	return call(ctx, k, "Circuits", func(ctx context.Context, s *recorder) ([]store.EndpointCircuit, error) { return s.Circuits(ctx) })
 }
 
 // Publish and Listen: nobody asks for anything that needs them.
@@ -312,13 +312,13 @@ func (k *link) Settle(ctx context.Context, settlements []job.Settlement) ([]stor
 	})
 }
 
-func (k *link) Hold(ctx context.Context, endpoint string, d time.Duration) error {
-	_, err := call(ctx, k, "Hold", func(ctx context.Context, s *recorder) (bool, error) { return true, s.Hold(ctx, endpoint, d) })
+func (k *link) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
+	_, err := call(ctx, k, "Hold", func(ctx context.Context, s *recorder) (bool, error) { return true, s.OpenCircuit(ctx, endpoint, d) })
 	return err
 }
 
-func (k *link) Unhold(ctx context.Context, endpoint string) error {
-	_, err := call(ctx, k, "Unhold", func(ctx context.Context, s *recorder) (bool, error) { return true, s.Unhold(ctx, endpoint) })
+func (k *link) CloseCircuit(ctx context.Context, endpoint string) error {
+	_, err := call(ctx, k, "CloseCircuit", func(ctx context.Context, s *recorder) (bool, error) { return true, s.CloseCircuit(ctx, endpoint) })
 	return err
 }
 

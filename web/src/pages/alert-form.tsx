@@ -15,13 +15,13 @@ const kinds: Record<AlertMetric, { by: AlertBy[]; topic?: true; endpoint?: true;
   dead_letters: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true },
   oldest_due: { by: ['total', 'topic'], topic: true },
   backlog: { by: ['total', 'topic'], topic: true },
-  held_endpoints: { by: ['endpoint', 'total'], endpoint: true },
+  open_circuits: { by: ['endpoint', 'total'], endpoint: true },
 };
 
 /** The form's fields, as typed. */
 const blank = {
   name: '',
-  metric: 'held_endpoints',
+  metric: 'open_circuits',
   above: '',
   by: '',
   topic: '',

@@ -228,7 +228,7 @@ function Row({ rule, alerts, onTest, onDelete }: RowProps) {
 /** What a rule is narrowed down to, and how its values are told apart. */
 function scope({ topic, endpoint, by, metric }: AlertRule): string {
   const narrowed = [topic, endpoint?.replace(/^https?:\/\//, '')].filter(Boolean).map((one) => ` · ${one}`);
-  const usual = metric === 'held_endpoints' ? 'endpoint' : 'total';
+  const usual = metric === 'open_circuits' ? 'endpoint' : 'total';
   return narrowed.join('') + (by === usual ? '' : ` · ${t(`alert.by_${by}`)}`);
 }
 

@@ -35,7 +35,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
         <Figure label="overview.success" value={view.success_rate === null ? '–' : percent(view.success_rate)} to={address(['jobs'], [['state', 'retrying']])} />
         <Figure label="overview.lateness" value={lateness(view)} to="#lateness" />
         <Figure label="overview.dead" value={count(view.dead)} to="/dead" bad={view.dead > 0} />
-        <Figure label="overview.held" value={count(view.held_endpoints)} to={address(['endpoints'], [['state', 'open']])} bad={view.held_endpoints > 0} />
+        <Figure label="overview.held" value={count(view.open_circuits)} to={address(['endpoints'], [['state', 'open']])} bad={view.open_circuits > 0} />
         <Figure label="overview.alerts" value={firing === undefined ? '–' : count(firing)} to="/alerts" bad={Boolean(firing)} />
       </div>
       <section class="card">

@@ -11,7 +11,7 @@ import { useResource } from '../live';
 import { navigate } from '../router';
 import { t } from '../text';
 
-const limits = ['capacity', 'rate', 'concurrency', 'priority'] as const;
+const limits = ['capacity', 'rate', 'concurrency', 'weight'] as const;
 const durations = ['window', 'for', 'keep_firing_for', 'repeat'] as const;
 
 /** The form's fields, as typed. */
@@ -20,7 +20,7 @@ const blank = {
   capacity: '',
   rate: '',
   concurrency: '',
-  priority: '',
+  weight: '',
   steps: '',
   limit: '',
   timeout: '',
@@ -109,7 +109,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Input {...field('capacity')} placeholder={t('setting.none')} />
         <Input {...field('rate')} placeholder={t('setting.none')} />
         <Input {...field('concurrency')} placeholder={t('setting.none')} />
-        <Input {...field('priority')} placeholder="10" />
+        <Input {...field('weight')} placeholder="10" />
       </Group>
       <Group title={t('topic.defaults')} hint={t('topic.defaultsHint')}>
         <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
@@ -170,12 +170,12 @@ function typed(settings: TopicSettings | null): Draft {
 
 /** What the form says, as the API wants it. Fields that are empty are left out. */
 function asked(draft: Draft): TopicDraft {
-  const { capacity, rate, concurrency, priority, job_priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
+  const { capacity, rate, concurrency, weight, job_priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
   const { failures, failure_rate, dead_letters, backlog, min_attempts, ...texts } = alerts;
   const numbers = (some: Record<string, string>) => Object.fromEntries(Object.entries(given(some)).map(([name, value]) => [name, figure(value ?? '')]));
   const alerting = { ...numbers({ failures, failure_rate, dead_letters, backlog, min_attempts }), ...given(texts) };
   return {
-    ...numbers({ capacity, rate, concurrency, priority, job_priority }),
+    ...numbers({ capacity, rate, concurrency, weight, job_priority }),
     ...given({ timeout, ttl }),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
     ...(headers.trim() ? { headers: headersOf(headers) } : {}),

@@ -115,7 +115,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('capacity', settings.capacity),
     ...set('rate', settings.rate),
     ...set('concurrency', settings.concurrency),
-    ...set('priority', settings.priority),
+    ...set('weight', settings.weight),
     ...set('steps', retry?.steps?.join(' ')),
     ...set('limit', retry?.limit),
     ...set('timeout', settings.timeout),

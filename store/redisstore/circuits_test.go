@@ -12,8 +12,8 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// Gates of endpoints without jobs, which carrying never looks at, do not stay.
-func TestPurgeForgetsOpenGates(t *testing.T) {
+// Circuits of endpoints without jobs, which carrying never looks at, do not stay.
+func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	s, err := Open(t.Context(), Options{URL: testenv.StartRedis(t).URL()})
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +21,7 @@ func TestPurgeForgetsOpenGates(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	ms := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixMilli(), 10) }
 	const hour = time.Hour
-	gates := map[string]string{
+	circuits := map[string]string{
 		"http://held:80":   ms(hour) + " " + ms(2*hour),
 		"http://probed:80": ms(-hour) + " " + ms(hour),
 		"http://free:80":   ms(-2*hour) + " " + ms(-hour),
@@ -29,7 +29,7 @@ func TestPurgeForgetsOpenGates(t *testing.T) {
 		"http://ramped:80": ms(-hour),
 	}
 	held := s.shards[0].held
-	if err := s.db.HSet(t.Context(), held, gates).Err(); err != nil {
+	if err := s.db.HSet(t.Context(), held, circuits).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := s.Depth(t.Context()); err != nil || d.Held != 1 {
@@ -50,14 +50,14 @@ func TestPurgeForgetsOpenGates(t *testing.T) {
 	}
 }
 
-// An Unhold that was broken off half-way can be repeated.
+// An CloseCircuit that was broken off half-way can be repeated.
 func TestUnholdCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	endpoint := sc.hint.Lane.Endpoint
-	ok(t, "Hold", sc.s.Hold(ctx, endpoint, time.Hour))
+	ok(t, "Hold", sc.s.OpenCircuit(ctx, endpoint, time.Hour))
 	held, err := sc.s.Carry(ctx, 0, carryAll)
 	ok(t, "Carry", err)
 	if len(held.Carried) != 0 {
@@ -66,7 +66,7 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 	for _, sh := range sc.s.shards {
 		ok(t, "the first half", unholdScript.Run(ctx, sc.s.db, []string{sh.held}, endpoint).Err())
 	}
-	ok(t, "Unhold", sc.s.Unhold(ctx, endpoint))
+	ok(t, "CloseCircuit", sc.s.CloseCircuit(ctx, endpoint))
 	testenv.Eventually(t, 10*time.Second, func() bool {
 		free, err := sc.s.Carry(ctx, 0, carryAll)
 		ok(t, "Carry", err)
