@@ -9,14 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -26,7 +25,7 @@ import (
 
 // Options of Open. All are required.
 type Options struct {
-	Getenv  func(name string) string // of the environment that the exporter reads, too
+	Getenv  func(name string) string // the environment
 	Version string
 	ID      string // of the node
 	Clock   job.Clock
@@ -36,8 +35,8 @@ type Options struct {
 // complainEvery bounds how often failing to export is logged.
 const complainEvery = time.Minute
 
-// protocols are those of OTLP that are spoken.
-var protocols = []string{"http/protobuf", "http/json"}
+// protocol is the encoding of OTLP that every collector accepts.
+const protocol = "http/protobuf"
 
 // Provider makes spans and exports them. The nil *Provider does nothing.
 type Provider struct{ sdk *sdktrace.TracerProvider }
@@ -47,7 +46,11 @@ func Open(ctx context.Context, o Options) (*Provider, error) {
 	if wanted, err := wanted(o.Getenv); err != nil || !wanted {
 		return nil, err
 	}
-	exporter, err := otlptracehttp.New(ctx)
+	collector, err := newClient(o.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("tracing: %w", err)
+	}
+	exporter, err := otlptrace.New(ctx, collector)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
@@ -86,9 +89,8 @@ func wanted(getenv func(string) string) (bool, error) {
 	case exporter != "" && exporter != "otlp":
 		return false, fmt.Errorf("OTEL_TRACES_EXPORTER %q is not supported: set otlp, or none", exporter)
 	}
-	protocol := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-	if protocol != "" && !slices.Contains(protocols, protocol) {
-		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not supported: set one of %s", protocol, strings.Join(protocols, ", "))
+	if p := first("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p != "" && p != protocol {
+		return false, fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is not supported: set %s, on port 4318 of most collectors", p, protocol)
 	}
 	return true, nil
 }
