@@ -101,7 +101,7 @@ func TestWrongAnswers(t *testing.T) {
 			"Settle", script(settleScript), list(now, list(), text("0"), number(0), text("")),
 			"settle answered string for a status", nil,
 		},
-		{"Hold", script(holdScript), nothing, "nil", store.ErrUnavailable},
+		{"OpenCircuit", script(holdScript), nothing, "nil", store.ErrUnavailable},
 		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
 		{"Purge", script(readScript), text("many"), "", nil},
 

@@ -57,7 +57,7 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	endpoint := sc.hint.Lane.Endpoint
-	ok(t, "Hold", sc.s.OpenCircuit(ctx, endpoint, time.Hour))
+	ok(t, "OpenCircuit", sc.s.OpenCircuit(ctx, endpoint, time.Hour))
 	held, err := sc.s.Carry(ctx, 0, carryAll)
 	ok(t, "Carry", err)
 	if len(held.Carried) != 0 {

@@ -91,7 +91,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 
 	waiting, held := sc.reg(0, "waiting"), sc.reg(0, "held")
 	sc.waiting, held.Spec.URL = waiting.Key, urlB
-	ok(t, "Hold", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
+	ok(t, "OpenCircuit", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
 	sc.register(t, waiting, sc.reg(1, "waiting"), held)
 
 	replacing := waiting
@@ -214,7 +214,7 @@ var calls = []call{
 			outcome(sc.claims[0], job.OutcomeDelivered), outcome(sc.claims[1], job.OutcomeFailed),
 		}))
 	}},
-	{"Hold", func(ctx context.Context, sc *scene) error { return sc.s.OpenCircuit(ctx, endpointB, time.Minute) }},
+	{"OpenCircuit", func(ctx context.Context, sc *scene) error { return sc.s.OpenCircuit(ctx, endpointB, time.Minute) }},
 	{"CloseCircuit", func(ctx context.Context, sc *scene) error { return sc.s.CloseCircuit(ctx, endpointB) }},
 	{"SetLimits", func(ctx context.Context, sc *scene) error {
 		return sc.s.SetLimits(ctx, "limited", store.Limits{Paused: true})

@@ -78,12 +78,12 @@ func endpointsByState(f *fixture) {
 	for n := range 4 {
 		f.add(reg("t", fmt.Sprint(n), to(endpointNamed(n)), delay(long)))
 	}
-	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(1), long))
-	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(2), long))
+	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(1), long))
+	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(2), long))
 	for _, n := range []int{2, 2, 3, 8} { // of which only the second is held, and only once
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(n), 0))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(n), 0))
 	}
-	f.noError("Hold", f.OpenCircuit(f.ctx, endpointNamed(7), long)) // without jobs
+	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(7), long)) // without jobs
 	line := func(n int, s store.CircuitState, waiting int64) endpointLine {
 		return endpointLine{Endpoint: endpointNamed(n), State: s, Waiting: waiting}
 	}
@@ -124,9 +124,9 @@ var endpointCases = []testCase{
 	{name: "endpoints/a hold is ended for a few jobs", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 12)...)
 		endpoint := laneOf("", urlA).Endpoint
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "carried while it is held", f.carry(carryOptions), nil)
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, 0))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, 0))
 		equal(f, "held", f.depth().Held, 0)
 		o := carryOptions
 		o.HalfOpenLimit = 2

@@ -10,7 +10,7 @@ import (
 // hold holds the endpoint of urlA for short and waits until that has passed.
 func (f *fixture) holdBriefly() {
 	f.Helper()
-	f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, short))
+	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, short))
 	f.waitPast(f.now().Add(short))
 }
 
@@ -89,7 +89,7 @@ var limitCases = []testCase{
 	{name: "probe/a new hold ends the probing", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		f.holdBriefly()
-		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, long))
 		equal(f, "carried", f.carry(carryOptions), nil)
 		equal(f, "held", f.depth().Held, 1)
 	}},
@@ -100,7 +100,7 @@ var holdCases = []testCase{
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("u", 3)...)
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "held", f.depth().Held, 1)
 		f.add(reg("v", "new-lane"))
 		f.add(reg("t", "new-job"))
@@ -119,7 +119,7 @@ var holdCases = []testCase{
 		f.carry(carryOptions)
 		hints := f.pop()
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		f.lapse(hints[:1])
 		claims := f.claim(hints[1:], terms())
 		f.settle(store.Applied, failed(claims[0], always))
@@ -131,7 +131,7 @@ var holdCases = []testCase{
 	{name: "hold/what was carried before may be claimed", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
 		claims := f.claim(f.pop(), terms())
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		f.settle(store.Applied, delivered(claims[0]))
@@ -139,7 +139,7 @@ var holdCases = []testCase{
 	{name: "hold/an endpoint without jobs", options: Options{}, run: func(f *fixture) {
 		endpoint := laneOf("t", urlA).Endpoint
 		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "held", f.depth().Held, 1)
 		f.add(reg("t", "a"))
 		equal(f, "carried", f.carry(carryOptions), nil)
@@ -151,7 +151,7 @@ var holdCases = []testCase{
 		for i, url := range []string{urlA, urlB} {
 			f.register(store.Created, many([]string{"t", "u"}[i], 20, to(url))...)
 		}
-		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
 		for _, c := range f.carry(carryOptions) {
 			equal(f, "topic", c.Hint.Lane.Topic, "u")
 		}

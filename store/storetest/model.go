@@ -44,7 +44,7 @@ func RunModel(t *testing.T, h Harness) {
 			"Claim":      m.claim,
 			"Settle":     m.settle,
 			"Update":     m.update,
-			"Hold":       m.hold,
+			"OpenCircuit":       m.hold,
 			"Restore":    m.restore,
 			"Purge":      m.purge,
 		})

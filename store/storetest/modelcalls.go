@@ -381,7 +381,7 @@ func (m *model) update(t *rapid.T) {
 func (m *model) hold(t *rapid.T) {
 	endpoint := laneOf("", pick(t, "url", urlA, urlB)).Endpoint
 	if rapid.Bool().Draw(t, "hold") {
-		m.noError("Hold", m.OpenCircuit(m.ctx, endpoint, long))
+		m.noError("OpenCircuit", m.OpenCircuit(m.ctx, endpoint, long))
 		m.held[endpoint] = true
 		return
 	}

@@ -83,7 +83,7 @@ var outlookCases = []testCase{
 		f.add(reg("t", "held", to("https://held.example/")))
 		f.add(reg("t", "later", delay(long)))
 		f.add(reg("u", "other", to(urlB)))
-		f.noError("Hold", f.OpenCircuit(f.ctx, "https://held.example:443", long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, "https://held.example:443", long))
 		// As many of b as go before it in its own lane, and all of c.
 		equal(f, "beside a3", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 4)
 		equal(f, "beside a0", f.outlook(job.Key{Topic: "t", ID: "a0"}).Beside, 1)
@@ -144,7 +144,7 @@ var outlookCases = []testCase{
 		j := f.add(reg("t", "a"))
 		endpoint := j.Lane().Endpoint
 		before := f.now()
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		f.carry(carryOptions)
 		o := f.outlook(j.Key)
 		equal(f, "held", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
@@ -167,7 +167,7 @@ var outlookCases = []testCase{
 	}},
 	{name: "outlook/a changed job", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
-		f.noError("Hold", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
 		f.update(j.Key, respecify(func(s *job.Spec) { s.URL = urlB }))
 		equal(f, "circuit of the new endpoint", f.outlook(j.Key).Circuit, store.Circuit{})
 	}},

@@ -66,7 +66,7 @@ var pressureCases = []testCase{
 	{name: "backlog/retries that are due, and jobs of a held endpoint", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.settle(store.Applied, failed(f.takeOne(), always))
-		f.noError("Hold", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
 		equal(f, "backlogs", f.backlogs(), []store.Backlog{{Topic: "t", Jobs: 1, Oldest: f.get(j.Key).NextAt}})
 	}},
 	{name: "backlog/a replaced and a cancelled job", options: Options{}, run: func(f *fixture) {
@@ -81,7 +81,7 @@ var pressureCases = []testCase{
 	{name: "circuits/held, probed and ramping endpoints", options: Options{Shards: 3}, run: func(f *fixture) {
 		a, b := laneOf("", urlA).Endpoint, laneOf("", urlB).Endpoint
 		before := f.now()
-		f.noError("Hold", f.OpenCircuit(f.ctx, b, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, b, long))
 		f.holdBriefly()
 		circuits := f.circuits()
 		equal(f, "circuits", []string{circuits[0].Endpoint, circuits[1].Endpoint}, []string{a, b})

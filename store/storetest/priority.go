@@ -151,7 +151,7 @@ var priorityCases = []testCase{
 	{name: "priority/a hold", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "carried", f.carry(carryOptions), nil)
 		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		f.hintsUntil(len(mixed))

@@ -74,7 +74,7 @@ var stepCases = []struct {
 	{"an endpoint that was held is tried", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
 		step(jump)
-		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
 		equal(f, "carried while held", f.carry(soon()), nil)
 		step(-jump)
 		f.within(func() { f.carryUntil(1, soon()) })
@@ -83,7 +83,7 @@ var stepCases = []struct {
 		f.register(store.Created, many("t", 10)...)
 		endpoint := laneOf("t", urlA).Endpoint
 		step(jump)
-		f.noError("Hold", f.OpenCircuit(f.ctx, endpoint, time.Minute))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, time.Minute))
 		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		step(-jump)
 		o := soon()

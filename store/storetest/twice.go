@@ -128,7 +128,7 @@ var twiceRows = []twiceRow{
 	}},
 	{"unhold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
-		f.noError("Hold", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
 		return func() any { return f.CloseCircuit(f.ctx, laneOf("t", urlA).Endpoint) }
 	}},
 }

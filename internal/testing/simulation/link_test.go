@@ -313,7 +313,7 @@ func (k *link) Settle(ctx context.Context, settlements []job.Settlement) ([]stor
 }
 
 func (k *link) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	_, err := call(ctx, k, "Hold", func(ctx context.Context, s *recorder) (bool, error) { return true, s.OpenCircuit(ctx, endpoint, d) })
+	_, err := call(ctx, k, "OpenCircuit", func(ctx context.Context, s *recorder) (bool, error) { return true, s.OpenCircuit(ctx, endpoint, d) })
 	return err
 }
 
