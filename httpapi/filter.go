@@ -12,6 +12,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // jobQuery are the query parameters of the listing of jobs, repeatable those of
@@ -29,7 +30,7 @@ const badOrder = "must be one of due, -due, created and -created, with ?topic= a
 
 var tooManyToSort = fmt.Sprintf("is sorted for every page, of at most %d jobs (those of the topic that have not ended, "+
 	"its dead letters, or its other ended jobs) for %d endpoints; narrow it with ?endpoint= or ?priority=, or leave it out. "+
-	"Any number of waiting or retrying jobs for these endpoints can be listed by due or -due", store.MaxSorted, store.MaxSortedGroups)
+	"Any number of waiting or retrying jobs for these endpoints can be listed by due or -due", listing.MaxSorted, listing.MaxSortedGroups)
 
 // readQuery reads the filters of a listing. One that is given has a value: an
 // empty one is more likely a mistake than a wish for everything.

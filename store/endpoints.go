@@ -1,8 +1,6 @@
 package store
 
 import (
-	"context"
-	"maps"
 	"slices"
 
 	"github.com/duehook/duehook/job"
@@ -64,56 +62,4 @@ type EndpointPage struct {
 	Now       job.Instant
 	Endpoints []EndpointStats
 	Next      string
-}
-
-// Pick gives the endpoints of the page that q asks for, and the cursor of the next
-// one. circuits are those that are not simply open; next gives a store's
-// endpoints with unfinished jobs. It is for stores.
-func (q *EndpointQuery) Pick(ctx context.Context, circuits map[string]Circuit, next NextNames) ([]EndpointStats, string, error) {
-	from, err := decodeName(endpointCursor, q.Cursor)
-	if err != nil {
-		return nil, "", err
-	}
-	walk := nameWalk{
-		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: from, limit: q.Limit, chunk: q.Limit + 1,
-		matches: func(name string) bool {
-			g := circuits[name]
-			return len(q.States) == 0 || slices.Contains(q.States, g.State())
-		},
-	}
-	if !q.wantsClosed() {
-		walk.next = func(context.Context, string, int) ([]string, error) { return nil, nil }
-	}
-	if q.Endpoint != "" {
-		if walk, err = q.only(ctx, walk); err != nil {
-			return nil, "", err
-		}
-	}
-	names, last, err := walk.page(ctx)
-	page := make([]EndpointStats, len(names))
-	for i, name := range names {
-		page[i] = EndpointStats{Endpoint: name, Circuit: circuits[name]}
-	}
-	return page, encodeName(endpointCursor, last), err
-}
-
-// wantsClosed: endpoints without a circuit may be among those selected.
-func (q *EndpointQuery) wantsClosed() bool {
-	return len(q.States) == 0 || slices.Contains(q.States, CircuitClosed)
-}
-
-// only narrows a walk down to one endpoint.
-func (q *EndpointQuery) only(ctx context.Context, walk nameWalk) (nameWalk, error) {
-	name := q.Endpoint
-	others := func(other string) bool { return other != name }
-	if !slices.Contains(walk.also, name) {
-		found, err := walk.next(ctx, name, 1)
-		if err != nil {
-			return walk, err
-		}
-		walk.also = append(walk.also, found...)
-	}
-	walk.also = slices.DeleteFunc(walk.also, others)
-	walk.next = func(context.Context, string, int) ([]string, error) { return nil, nil }
-	return walk, nil
 }

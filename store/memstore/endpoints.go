@@ -6,6 +6,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Endpoints pages through endpoints by name.
@@ -15,7 +16,7 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 		return store.EndpointPage{}, err
 	}
 	page := store.EndpointPage{Now: now}
-	page.Endpoints, page.Next, err = q.Pick(ctx, circuits, s.nextEndpoints)
+	page.Endpoints, page.Next, err = listing.Endpoints(ctx, &q, circuits, s.nextEndpoints)
 	if err != nil {
 		return page, err
 	}
@@ -48,7 +49,7 @@ func (s *Store) circuits(ctx context.Context) (map[string]store.Circuit, job.Ins
 	return circuits, now, nil
 }
 
-// nextEndpoints is a store.NextNames.
+// nextEndpoints is a listing.NextNames.
 func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err

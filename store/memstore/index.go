@@ -7,7 +7,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // score orders entries by a time and then a state: four times the
@@ -129,7 +129,7 @@ func (s *Store) placeEnded(rec *record, l job.Lane) {
 		return
 	}
 	x := rec.more()
-	x.dead = s.deadGroupOf(store.DeadName(l, x.reason))
+	x.dead = s.deadGroupOf(listing.DeadName(l, x.reason))
 	x.dead.jobs.Set(entry{rec.score, rec})
 }
 

@@ -38,7 +38,7 @@ type Store struct {
 	closed    bool
 	topics    btree.Map[string, *topic]
 	lanes     btree.Map[string, *lane]
-	dead      btree.Map[string, *deadGroup] // by store.DeadName
+	dead      btree.Map[string, *deadGroup] // by listing.DeadName
 	endpoints btree.Map[string, *endpoint]
 	notClosed map[*endpoint]struct{} // those that may be held, probed or ramping up
 	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended

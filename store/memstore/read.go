@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Get reads a job.
@@ -33,7 +34,7 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 
 // Topics pages through the topics.
 func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	names, next, err := q.Pick(ctx, s.nextTopics)
+	names, next, err := listing.Topics(ctx, &q, s.nextTopics)
 	if err != nil {
 		return store.TopicPage{}, err
 	}
@@ -52,7 +53,7 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 	return page, nil
 }
 
-// nextTopics is a store.NextNames.
+// nextTopics is a listing.NextNames.
 func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
@@ -178,15 +179,15 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 
 // List pages through jobs.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return store.List(ctx, source{s}, q)
+	return listing.List(ctx, source{s}, q)
 }
 
 // source is the store as store.List sees it.
 type source struct{ *Store }
 
-var _ store.Source = source{}
+var _ listing.Source = source{}
 
-func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
+func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -198,11 +199,11 @@ func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]st
 		prefix = job.Lane{Topic: q.Topic}.String()
 	}
 	switch {
-	case q.Kind == store.SegmentLane:
+	case q.Kind == listing.SegmentLane:
 		s.lanes.Ascend(max(prefix, q.From.Name), func(name string, _ *lane) bool {
 			return strings.HasPrefix(name, prefix) && add(name)
 		})
-	case q.Kind == store.SegmentDead:
+	case q.Kind == listing.SegmentDead:
 		s.dead.Ascend(max(prefix, q.From.Name), func(name string, _ *deadGroup) bool {
 			return strings.HasPrefix(name, prefix) && add(name)
 		})
@@ -228,7 +229,7 @@ func (s *Store) deadOf(topic, after string, visit func(*deadGroup) bool) {
 
 // DeadGroups pages through the groups of dead letters.
 func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	after, err := store.ParseDeadCursor(topic, cursor)
+	after, err := listing.ParseDeadCursor(topic, cursor)
 	if err != nil {
 		return store.DeadPage{}, err
 	}
@@ -240,7 +241,7 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 	last := ""
 	s.deadOf(topic, after, func(g *deadGroup) bool {
 		if len(page.Groups) == limit {
-			page.Next = store.DeadCursor(last)
+			page.Next = listing.DeadCursor(last)
 			return false
 		}
 		page.Groups, last = append(page.Groups, g.stats()), g.name
@@ -250,7 +251,7 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 }
 
 func (g *deadGroup) stats() store.DeadGroup {
-	lane, reason, _ := store.ParseDeadName(g.name) // it was made by DeadName
+	lane, reason, _ := listing.ParseDeadName(g.name) // it was made by DeadName
 	oldest, _ := g.jobs.Min()
 	newest, _ := g.jobs.Max()
 	return store.DeadGroup{
@@ -258,29 +259,29 @@ func (g *deadGroup) stats() store.DeadGroup {
 	}
 }
 
-func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
-	return []store.Segment{{Kind: store.SegmentBizKey, Name: bizKey}}, nil
+func (s source) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
+	return []listing.Segment{{Kind: listing.SegmentBizKey, Name: bizKey}}, nil
 }
 
-func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
+func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	if seg.Kind == store.SegmentBizKey {
+	if seg.Kind == listing.SegmentBizKey {
 		return s.bizEntries(seg.Name, span.After, span.N), nil
 	}
 	list := s.listOf(seg)
 	if list == nil {
 		return nil, nil
 	}
-	var entries []store.Entry
+	var entries []listing.Entry
 	add := func(e entry) bool {
 		if span.After != nil && float64(e.score) == span.After.Score && e.rec.id == span.After.ID {
 			return true
 		}
-		entries = append(entries, store.Entry{
-			Position: store.Position{Score: float64(e.score), ID: e.rec.id}, State: e.rec.shown(),
+		entries = append(entries, listing.Entry{
+			Position: listing.Position{Score: float64(e.score), ID: e.rec.id}, State: e.rec.shown(),
 		})
 		return len(entries) < span.N
 	}
@@ -298,13 +299,13 @@ func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span)
 }
 
 // listOf is the index that a segment names; nil when it is gone.
-func (s source) listOf(seg store.Segment) *index {
+func (s source) listOf(seg listing.Segment) *index {
 	switch seg.Kind {
-	case store.SegmentLane:
+	case listing.SegmentLane:
 		if l, ok := s.lanes.Get(seg.Name); ok {
 			return l.bucket
 		}
-	case store.SegmentDead:
+	case listing.SegmentDead:
 		if g, ok := s.dead.Get(seg.Name); ok {
 			return g.jobs
 		}
@@ -317,7 +318,7 @@ func (s source) listOf(seg store.Segment) *index {
 }
 
 // bizEntries are the jobs of a biz_key by their keys.
-func (s source) bizEntries(bizKey string, after *store.Position, n int) []store.Entry {
+func (s source) bizEntries(bizKey string, after *listing.Position, n int) []listing.Entry {
 	pivot := &record{bizKey: bizKey, topic: &topic{}}
 	if after != nil {
 		key, err := job.ParseKey(after.ID)
@@ -326,21 +327,21 @@ func (s source) bizEntries(bizKey string, after *store.Position, n int) []store.
 		}
 		pivot.topic.name, pivot.id = key.Topic, key.ID
 	}
-	var entries []store.Entry
+	var entries []listing.Entry
 	s.bizKeys.Ascend(pivot, func(rec *record) bool {
 		if rec.bizKey != bizKey {
 			return false
 		}
 		id := job.Key{Topic: rec.topic.name, ID: rec.id}.String()
 		if after == nil || id != after.ID {
-			entries = append(entries, store.Entry{Position: store.Position{ID: id}})
+			entries = append(entries, listing.Entry{Position: listing.Position{ID: id}})
 		}
 		return len(entries) < n
 	})
 	return entries
 }
 
-func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*job.Job, error) {
 	found, err := s.snapshots(ctx, seg, entries)
 	if err != nil {
 		return nil, err
@@ -360,7 +361,7 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 }
 
 // snapshots are of the first entries, as Source.Jobs wants them.
-func (s source) snapshots(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*snapshot, error) {
+func (s source) snapshots(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*snapshot, error) {
 	topic, _, _ := strings.Cut(seg.Name, "|")
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
@@ -372,7 +373,7 @@ func (s source) snapshots(ctx context.Context, seg store.Segment, entries []stor
 			break
 		}
 		key := job.Key{Topic: topic, ID: e.ID}
-		if seg.Kind == store.SegmentBizKey {
+		if seg.Kind == listing.SegmentBizKey {
 			var err error
 			if key, err = job.ParseKey(e.ID); err != nil {
 				return nil, err
@@ -414,7 +415,7 @@ func (s source) byUID(ctx context.Context, uid string) (found *snapshot, err err
 }
 
 // Times reads the times of the jobs of entries.
-func (s source) Times(ctx context.Context, seg store.Segment, entries []store.Entry) ([]store.Times, error) {
+func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
 	topic, _, _ := strings.Cut(seg.Name, "|")
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // What counts are of, in front of the bar and the state.
@@ -72,7 +73,7 @@ func (s *Store) addCounts(ctx context.Context, sh *shard, of []string, sums []ma
 
 // Topics pages through topics.
 func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	names, next, err := q.Pick(ctx, s.nextTopics)
+	names, next, err := listing.Topics(ctx, &q, s.nextTopics)
 	if err != nil {
 		return store.TopicPage{}, err
 	}

@@ -8,12 +8,13 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // DeadGroups pages through the groups of dead letters. A group may have parts on
 // several shards.
 func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	after, err := store.ParseDeadCursor(topic, cursor)
+	after, err := listing.ParseDeadCursor(topic, cursor)
 	if err != nil {
 		return store.DeadPage{}, err
 	}
@@ -30,11 +31,11 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 	var page store.DeadPage
 	if len(names) > limit {
 		names = names[:limit]
-		page.Next = store.DeadCursor(names[limit-1])
+		page.Next = listing.DeadCursor(names[limit-1])
 	}
 	groups := make([]store.DeadGroup, len(names))
 	for i, name := range names {
-		if groups[i].Lane, groups[i].Reason, err = store.ParseDeadName(name); err != nil {
+		if groups[i].Lane, groups[i].Reason, err = listing.ParseDeadName(name); err != nil {
 			return store.DeadPage{}, err
 		}
 	}

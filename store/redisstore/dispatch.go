@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Claim claims hinted jobs, in one script call for each batch.
@@ -159,7 +160,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses, reason: t.Reason,
 		}
 		if t.To == job.Dead {
-			k.dead = b.other(sh.dead(store.DeadName(t.Lane, t.Reason)))
+			k.dead = b.other(sh.dead(listing.DeadName(t.Lane, t.Reason)))
 		}
 		n, known := numbers[k]
 		if !known {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 //go:embed lua/due.lua
@@ -34,7 +35,7 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 		}
 	}
 	var err error
-	if page.Endpoints, page.Next, err = q.Pick(ctx, circuits, s.nextEndpoints); err != nil {
+	if page.Endpoints, page.Next, err = listing.Endpoints(ctx, &q, circuits, s.nextEndpoints); err != nil {
 		return page, err
 	}
 	names := make([]string, len(page.Endpoints))

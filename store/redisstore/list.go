@@ -10,18 +10,19 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // List pages through jobs.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return store.List(ctx, source{s}, q)
+	return listing.List(ctx, source{s}, q)
 }
 
 // source shows the store's ZSETs as segments of a listing.
 type source struct{ *Store }
 
 // Segments lists lanes, groups of dead letters, or topics with other ended jobs.
-func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
+func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
 	names := make([][]string, len(s.shards))
 	for i, sh := range s.shards {
 		var err error
@@ -34,11 +35,11 @@ func (s source) Segments(ctx context.Context, q store.SegmentQuery, n int) ([]st
 
 // segmentNames are the names of the first segments of a shard. One of them more than
 // is asked for, since the first may be before the one to begin with.
-func (s source) segmentNames(ctx context.Context, sh *shard, q store.SegmentQuery, n int) ([]string, error) {
+func (s source) segmentNames(ctx context.Context, sh *shard, q listing.SegmentQuery, n int) ([]string, error) {
 	switch {
-	case q.Kind == store.SegmentDead:
+	case q.Kind == listing.SegmentDead:
 		return s.names(ctx, sh.deadsOf(q.Topic).from(q.From.Name), n+1)
-	case q.Kind == store.SegmentEnded:
+	case q.Kind == listing.SegmentEnded:
 		return s.endedTopics(ctx, sh, q, n+1)
 	case q.Endpoint != "":
 		return s.names(ctx, sh.lanesAt(q.Endpoint, q.Topic).from(q.From.Name), n+1)
@@ -47,7 +48,7 @@ func (s source) segmentNames(ctx context.Context, sh *shard, q store.SegmentQuer
 }
 
 // endedTopics are topics of a shard that may have ended jobs.
-func (s source) endedTopics(ctx context.Context, sh *shard, q store.SegmentQuery, n int) ([]string, error) {
+func (s source) endedTopics(ctx context.Context, sh *shard, q listing.SegmentQuery, n int) ([]string, error) {
 	if q.Topic != "" {
 		return []string{q.Topic}, nil
 	}
@@ -55,20 +56,20 @@ func (s source) endedTopics(ctx context.Context, sh *shard, q store.SegmentQuery
 }
 
 // BizKeySegments is every shard: any of them may hold jobs of a biz_key.
-func (s source) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
-	out := make([]store.Segment, len(s.shards))
+func (s source) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
+	out := make([]listing.Segment, len(s.shards))
 	for n := range s.shards {
-		out[n] = store.Segment{Kind: store.SegmentBizKey, Name: bizKey, Shard: n}
+		out[n] = listing.Segment{Kind: listing.SegmentBizKey, Name: bizKey, Shard: n}
 	}
 	return out, nil
 }
 
 // Entries reads a part of a segment's ZSET.
-func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
+func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {
 	sh := s.shards[seg.Shard]
-	key := map[store.SegmentKind]string{
-		store.SegmentLane: sh.bucket(seg.Name), store.SegmentDead: sh.dead(seg.Name),
-		store.SegmentEnded: sh.ended(seg.Name), store.SegmentBizKey: sh.biz(seg.Name),
+	key := map[listing.SegmentKind]string{
+		listing.SegmentLane: sh.bucket(seg.Name), listing.SegmentDead: sh.dead(seg.Name),
+		listing.SegmentEnded: sh.ended(seg.Name), listing.SegmentBizKey: sh.biz(seg.Name),
 	}[seg.Kind]
 	args := []any{span.N, span.Back}
 	if span.After != nil {
@@ -78,7 +79,7 @@ func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span)
 	if err != nil {
 		return nil, s.wrap(err)
 	}
-	out := make([]store.Entry, 0, len(reply)/2)
+	out := make([]listing.Entry, 0, len(reply)/2)
 	for i := 0; i+1 < len(reply); i += 2 {
 		id := reply[i]
 		score, err := strconv.ParseFloat(reply[i+1], 64)
@@ -86,10 +87,10 @@ func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span)
 			return nil, fmt.Errorf("redisstore: entry of %s: %w", key, err)
 		}
 		state, _ := place(score)
-		if seg.Kind == store.SegmentDead || seg.Kind == store.SegmentEnded {
+		if seg.Kind == listing.SegmentDead || seg.Kind == listing.SegmentEnded {
 			state += job.Delivered
 		}
-		out = append(out, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
+		out = append(out, listing.Entry{Position: listing.Position{Score: score, ID: id}, State: state})
 	}
 	if span.Back {
 		slices.Reverse(out)
@@ -101,7 +102,7 @@ func (s source) Entries(ctx context.Context, seg store.Segment, span store.Span)
 const maxRead = 100
 
 // Jobs reads the records of the first entries, as many as one script does.
-func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*job.Job, error) {
 	sh := s.shards[seg.Shard]
 	keys := make([]job.Key, min(len(entries), maxRead))
 	for i := range keys {
@@ -127,15 +128,15 @@ func (s source) Jobs(ctx context.Context, seg store.Segment, entries []store.Ent
 	return out, nil
 }
 
-func keyOf(seg store.Segment, e store.Entry) (job.Key, error) {
+func keyOf(seg listing.Segment, e listing.Entry) (job.Key, error) {
 	switch seg.Kind {
-	case store.SegmentBizKey:
+	case listing.SegmentBizKey:
 		return job.ParseKey(e.ID)
-	case store.SegmentLane:
+	case listing.SegmentLane:
 		lane, err := job.ParseLane(seg.Name)
 		return job.Key{Topic: lane.Topic, ID: e.ID}, err
-	case store.SegmentDead:
-		lane, _, err := store.ParseDeadName(seg.Name)
+	case listing.SegmentDead:
+		lane, _, err := listing.ParseDeadName(seg.Name)
 		return job.Key{Topic: lane.Topic, ID: e.ID}, err
 	}
 	return job.Key{Topic: seg.Name, ID: e.ID}, nil

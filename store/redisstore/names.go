@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // The index of a shard holds names behind a letter that says of what.
@@ -126,17 +126,17 @@ func (s *Store) merged(n int, of func(sh *shard) ([]string, error)) ([]string, e
 	return all[:min(n, len(all))], nil
 }
 
-// nextTopics is a store.NextNames.
+// nextTopics is a listing.NextNames.
 func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
 	return s.merged(n, func(sh *shard) ([]string, error) { return s.names(ctx, sh.allOf(ofTopics).from(from), n) })
 }
 
-var _ store.NextNames = (*Store)(nil).nextTopics
+var _ listing.NextNames = (*Store)(nil).nextTopics
 
 // endpointsAtOnce is how many endpoints one script call looks for.
 const endpointsAtOnce = 500
 
-// nextEndpoints is a store.NextNames.
+// nextEndpoints is a listing.NextNames.
 func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
 	if name, behind := strings.CutSuffix(from, "\x00"); behind {
 		from = name + "!" // the sign behind the blank

@@ -6,6 +6,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Bounds on reading the times of jobs, for which Redis handles whole records: of one
@@ -17,7 +18,7 @@ const (
 )
 
 // Times reads the times of the jobs of entries.
-func (s source) Times(ctx context.Context, seg store.Segment, entries []store.Entry) ([]store.Times, error) {
+func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
 	sh := s.shards[seg.Shard]
 	out := make([]store.Times, 0, len(entries))
 	left := int64(maxTimesBytes)
@@ -36,7 +37,7 @@ func (s source) Times(ctx context.Context, seg store.Segment, entries []store.En
 }
 
 // someTimes reads the times of at least one of a batch, and tells what was handled.
-func (s source) someTimes(ctx context.Context, sh *shard, seg store.Segment, batch []store.Entry) ([]store.Times, int64, error) {
+func (s source) someTimes(ctx context.Context, sh *shard, seg listing.Segment, batch []listing.Entry) ([]store.Times, int64, error) {
 	keys, args := make([]string, len(batch)), []any{timesBytes}
 	for i, e := range batch {
 		key, err := keyOf(seg, e)

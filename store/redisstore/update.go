@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // maxTries bounds how often a change is begun again because the job changed
@@ -100,11 +101,11 @@ type putting struct {
 func (s *Store) put(ctx context.Context, p putting, sh *shard, old, fresh *record) (written, error) {
 	key := fresh.Key
 	newLane := fresh.Lane().String()
-	newDead := store.DeadName(fresh.Lane(), fresh.Reason)
+	newDead := listing.DeadName(fresh.Lane(), fresh.Reason)
 	oldLane, oldBiz, oldDead, uid, version := newLane, fresh.Spec.BizKey, newDead, []byte{}, ""
 	if old != nil {
 		uid, version = old.uid, strconv.FormatUint(old.Version, 10)
-		oldLane, oldBiz, oldDead = old.Lane().String(), old.Spec.BizKey, store.DeadName(old.Lane(), old.Reason)
+		oldLane, oldBiz, oldDead = old.Lane().String(), old.Spec.BizKey, listing.DeadName(old.Lane(), old.Reason)
 	}
 	encoded, err := fresh.encode()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Benchmark measures a store's hot calls. One operation is one job.
@@ -63,9 +64,9 @@ func Benchmark(b *testing.B, h Harness) {
 		})
 	}
 	for _, order := range []store.Order{store.OrderDue, store.OrderCreated} {
-		b.Run(fmt.Sprintf("List/order=%s/jobs=%d", order, store.MaxSorted), func(b *testing.B) {
+		b.Run(fmt.Sprintf("List/order=%s/jobs=%d", order, listing.MaxSorted), func(b *testing.B) {
 			f := h.open(b, Options{}, false)
-			f.fill(store.MaxSorted, delay(long))
+			f.fill(listing.MaxSorted, delay(long))
 			for b.Loop() {
 				_, err := f.List(f.ctx, store.Query{Topic: "order-timeout", States: stateOf(job.Waiting), Order: order, Limit: 100})
 				f.noError("List", err)

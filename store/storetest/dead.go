@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // deadGroups reads all pages of the groups of dead letters.
@@ -40,7 +41,7 @@ func (f *fixture) grouped(topic string) []store.DeadGroup {
 	groups := map[string]*store.DeadGroup{}
 	var names []string
 	for _, j := range f.list(store.Query{Topic: topic, States: stateOf(job.Dead), Limit: 1_000}) {
-		name := store.DeadName(j.Lane(), j.Reason)
+		name := listing.DeadName(j.Lane(), j.Reason)
 		g := groups[name]
 		if g == nil {
 			g = &store.DeadGroup{Lane: j.Lane(), Reason: j.Reason, Oldest: j.EndedAt}

@@ -1,37 +1,13 @@
-package store
+package listing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/duehook/duehook/job"
-)
-
-// Order is an order in which List gives the jobs of one topic and one state.
-type Order string
-
-// The orders. Due is Query.DueFrom's time; of jobs that wait it is the time at which
-// they next need attention, so the end of their TTL if that comes first. Jobs of the
-// same time are in the order of their ids. Orders with a - are the other way round.
-const (
-	OrderDue         Order = "due"
-	OrderDueBack     Order = "-due"
-	OrderCreated     Order = "created"
-	OrderCreatedBack Order = "-created"
-)
-
-// Orders are all of them.
-var Orders = []Order{OrderDue, OrderDueBack, OrderCreated, OrderCreatedBack}
-
-// Errors of a listing in an order.
-var (
-	// ErrBadOrder: there is no such order, or not of what the query selects.
-	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one topic and one state")
-	// ErrTooManyToSort: no index has the order, and a page would take too much work.
-	ErrTooManyToSort = errors.New("too many jobs to sort for a page")
+	"github.com/duehook/duehook/store"
 )
 
 // Bounds of a listing in an order that no index has: what is looked at for a page. Of
@@ -41,42 +17,29 @@ const (
 	MaxSortedGroups = 500    // lanes or groups of dead letters
 )
 
-// check refuses an order of what cannot be listed in it.
-func (q *Query) checkOrder() error {
-	if q.Order != "" && (!slices.Contains(Orders, q.Order) || q.Topic == "" || len(q.States) != 1) {
-		return ErrBadOrder
+// checkOrder refuses an order of what cannot be listed in it.
+func (q *filter) checkOrder() error {
+	if q.Order != "" && (!slices.Contains(store.Orders, q.Order) || q.Topic == "" || len(q.States) != 1) {
+		return store.ErrBadOrder
 	}
 	return nil
 }
 
-func (o Order) back() bool { return strings.HasPrefix(string(o), "-") }
+// back: the order is a reversed one.
+func (q *filter) back() bool { return strings.HasPrefix(string(q.Order), "-") }
 
 // indexed: the jobs wait in the order in which they are due.
-func (q *Query) indexed() bool {
+func (q *filter) indexed() bool {
 	waits := q.States[0] == job.Waiting || q.States[0] == job.Retrying
-	return waits && (q.Order == OrderDue || q.Order == OrderDueBack)
+	return waits && (q.Order == store.OrderDue || q.Order == store.OrderDueBack)
 }
 
 // before reports whether a comes before b.
-func (o Order) before(a, b Position) bool {
-	if o.back() {
+func (q *filter) before(a, b Position) bool {
+	if q.back() {
 		a, b = b, a
 	}
 	return a.compare(b) < 0
-}
-
-// Times are what listings sort jobs by. They are zero for a job that is gone.
-type Times struct {
-	Created job.Instant
-	Due     job.Instant // see Query.DueFrom
-}
-
-// TimesOf are the times of a job.
-func TimesOf(j *job.Job) Times {
-	if j.State.Final() {
-		return Times{j.CreatedAt, j.DueAt}
-	}
-	return Times{j.CreatedAt, j.NextAt}
 }
 
 // candidate is an entry that may be one of a page, with its position in the order.
@@ -133,7 +96,7 @@ func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) 
 			}
 		}
 		if len(all) > MaxSortedGroups {
-			return nil, fmt.Errorf("%w: they are in more than %d groups", ErrTooManyToSort, MaxSortedGroups)
+			return nil, fmt.Errorf("%w: they are in more than %d groups", store.ErrTooManyToSort, MaxSortedGroups)
 		}
 		if kind == SegmentBizKey || len(segments) < maxSegments {
 			return all, nil
@@ -175,7 +138,7 @@ type reading struct {
 func (r *reading) job(ctx context.Context, i int) (*job.Job, error) {
 	seg := r.batch[i].seg
 	if left := r.left[seg]; len(left) > 0 && left[0] == i {
-		if r.bytes >= PageBytes { // of other segments
+		if r.bytes >= store.PageBytes { // of other segments
 			left = left[:1]
 		}
 		entries := make([]Entry, len(left))
@@ -203,7 +166,7 @@ func sizeOfAny(j *job.Job) int {
 	if j == nil {
 		return 0
 	}
-	return SizeOf(j)
+	return store.SizeOf(j)
 }
 
 // sortedList is all candidates that are left, sorted.
@@ -229,20 +192,20 @@ func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) 
 			return nil, err
 		}
 		for i, t := range times {
-			if t == (Times{}) || !w.q.within(t) {
+			if t == (store.Times{}) || !w.q.Within(t) {
 				continue
 			}
 			at := Position{Score: float64(t.Due), ID: entries[i].ID}
-			if w.q.Order == OrderCreated || w.q.Order == OrderCreatedBack {
+			if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
 				at.Score = float64(t.Created)
 			}
-			if after == nil || w.q.Order.before(*after, at) {
+			if after == nil || w.q.before(*after, at) {
 				list = append(list, candidate{seg, entries[i], at})
 			}
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int {
-		if w.q.Order.back() {
+		if w.q.back() {
 			a, b = b, a
 		}
 		return a.at.compare(b.at)
@@ -266,7 +229,7 @@ func (w *walk) every(ctx context.Context, seg Segment, left *int) ([]Entry, erro
 				return all, nil // they come first
 			}
 			if *left--; *left < 0 {
-				return nil, ErrTooManyToSort
+				return nil, store.ErrTooManyToSort
 			}
 			if w.q.wantsEntry(e) {
 				all = append(all, e)
@@ -331,7 +294,7 @@ func (m *merge) first(ctx context.Context) (*run, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case behind == nil, first != nil && m.w.q.Order.before(first.entries[0].Position, *behind.after):
+		case behind == nil, first != nil && m.w.q.before(first.entries[0].Position, *behind.after):
 			return first, nil
 		case m.w.budget <= 0:
 			m.w.last.After = behind.after
@@ -347,7 +310,7 @@ func (m *merge) first(ctx context.Context) (*run, error) {
 // to be fetched on, the one that is least far. Each run is fetched once for a page at
 // least, so that there is always some progress.
 func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
-	order := m.w.q.Order
+	q := &m.w.q
 	for _, r := range m.runs {
 		if !r.fetched {
 			if err := m.fetch(ctx, r); err != nil {
@@ -356,10 +319,10 @@ func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
 		}
 		switch {
 		case len(r.entries) > 0:
-			if first == nil || order.before(r.entries[0].Position, first.entries[0].Position) {
+			if first == nil || q.before(r.entries[0].Position, first.entries[0].Position) {
 				first = r
 			}
-		case !r.done && (behind == nil || order.before(*r.after, *behind.after)):
+		case !r.done && (behind == nil || q.before(*r.after, *behind.after)):
 			behind = r
 		}
 	}
@@ -368,7 +331,7 @@ func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
 
 // fetch fetches entries of a run that has none.
 func (m *merge) fetch(ctx context.Context, r *run) error {
-	entries, err := m.w.src.Entries(ctx, r.seg, Span{After: r.after, N: r.chunk, Back: m.w.q.Order.back()})
+	entries, err := m.w.src.Entries(ctx, r.seg, Span{After: r.after, N: r.chunk, Back: m.w.q.back()})
 	if err != nil {
 		return err
 	}

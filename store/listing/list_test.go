@@ -1,4 +1,4 @@
-package store_test
+package listing_test
 
 import (
 	"cmp"
@@ -15,11 +15,12 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // fakeSource is a listing that counts what is asked of it.
 type fakeSource struct {
-	segments map[store.Segment][]store.Entry // in order
+	segments map[listing.Segment][]listing.Entry // in order
 	jobs     map[job.Key]*job.Job
 	uids     []*job.Job
 
@@ -27,7 +28,7 @@ type fakeSource struct {
 	fail                      map[string]error
 }
 
-func (s *fakeSource) Segments(_ context.Context, q store.SegmentQuery, n int) ([]store.Segment, error) {
+func (s *fakeSource) Segments(_ context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
 	names := make([][]string, 3)  // of shards
 	for seg := range s.segments { // in random order
 		if seg.Kind == q.Kind && (q.Topic == "" || seg.Name == q.Topic || strings.HasPrefix(seg.Name, q.Topic+"|")) {
@@ -37,24 +38,24 @@ func (s *fakeSource) Segments(_ context.Context, q store.SegmentQuery, n int) ([
 	return q.FirstSegments(names, n), s.fail["Segments"]
 }
 
-func (s *fakeSource) BizKeySegments(_ context.Context, bizKey string) ([]store.Segment, error) {
-	return []store.Segment{
-		{Kind: store.SegmentBizKey, Name: bizKey}, {Kind: store.SegmentBizKey, Name: bizKey, Shard: 1},
+func (s *fakeSource) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
+	return []listing.Segment{
+		{Kind: listing.SegmentBizKey, Name: bizKey}, {Kind: listing.SegmentBizKey, Name: bizKey, Shard: 1},
 	}, s.fail["BizKeySegments"]
 }
 
-func comparePositions(a, b store.Position) int {
+func comparePositions(a, b listing.Position) int {
 	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.ID, b.ID))
 }
 
-func (s *fakeSource) Entries(_ context.Context, seg store.Segment, span store.Span) ([]store.Entry, error) {
+func (s *fakeSource) Entries(_ context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {
 	entries, sign := slices.Clone(s.segments[seg]), 1
 	if span.Back {
 		slices.Reverse(entries)
 		sign = -1
 	}
 	if span.After != nil {
-		entries = slices.DeleteFunc(entries, func(e store.Entry) bool {
+		entries = slices.DeleteFunc(entries, func(e listing.Entry) bool {
 			return sign*comparePositions(e.Position, *span.After) <= 0
 		})
 	}
@@ -64,7 +65,7 @@ func (s *fakeSource) Entries(_ context.Context, seg store.Segment, span store.Sp
 	return entries, s.fail["Entries"]
 }
 
-func (s *fakeSource) Jobs(_ context.Context, seg store.Segment, entries []store.Entry) ([]*job.Job, error) {
+func (s *fakeSource) Jobs(_ context.Context, seg listing.Segment, entries []listing.Entry) ([]*job.Job, error) {
 	s.loaded += len(entries)
 	jobs := make([]*job.Job, len(entries))
 	for i, e := range entries {
@@ -73,7 +74,7 @@ func (s *fakeSource) Jobs(_ context.Context, seg store.Segment, entries []store.
 	return jobs, s.fail["Jobs"]
 }
 
-func (s *fakeSource) Times(_ context.Context, seg store.Segment, entries []store.Entry) ([]store.Times, error) {
+func (s *fakeSource) Times(_ context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
 	times := make([]store.Times, len(entries))
 	for i, e := range entries {
 		if j := s.jobs[keyIn(seg, e.ID)]; j != nil {
@@ -96,8 +97,8 @@ func (s *fakeSource) FindUID(_ context.Context, uid, after string) (*job.Job, st
 	return nil, after + "x", s.fail["FindUID"]
 }
 
-func keyIn(seg store.Segment, id string) job.Key {
-	if seg.Kind == store.SegmentBizKey {
+func keyIn(seg listing.Segment, id string) job.Key {
+	if seg.Kind == listing.SegmentBizKey {
 		key, _ := job.ParseKey(id)
 		return key
 	}
@@ -108,27 +109,27 @@ func keyIn(seg store.Segment, id string) job.Key {
 // add puts a job into the segments where it belongs.
 func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State, bizKey string, score float64) {
 	if s.segments == nil {
-		s.segments, s.jobs = map[store.Segment][]store.Entry{}, map[job.Key]*job.Job{}
+		s.segments, s.jobs = map[listing.Segment][]listing.Entry{}, map[job.Key]*job.Job{}
 	}
 	key := job.Key{Topic: topic, ID: id}
 	s.jobs[key] = &job.Job{Key: key, State: state, Spec: job.Spec{BizKey: bizKey}, CreatedAt: 1}
-	seg := store.Segment{Kind: store.SegmentEnded, Name: topic, Shard: shard}
+	seg := listing.Segment{Kind: listing.SegmentEnded, Name: topic, Shard: shard}
 	switch {
 	case !state.Final():
-		seg.Kind, seg.Name = store.SegmentLane, topic+"|"+endpoint
+		seg.Kind, seg.Name = listing.SegmentLane, topic+"|"+endpoint
 	case state == job.Dead:
-		seg.Kind, seg.Name = store.SegmentDead, topic+"|"+endpoint+"|"
+		seg.Kind, seg.Name = listing.SegmentDead, topic+"|"+endpoint+"|"
 	}
-	s.insert(seg, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
+	s.insert(seg, listing.Entry{Position: listing.Position{Score: score, ID: id}, State: state})
 	if bizKey != "" {
-		biz := store.Segment{Kind: store.SegmentBizKey, Name: bizKey, Shard: shard}
-		s.insert(biz, store.Entry{Position: store.Position{ID: key.String()}})
+		biz := listing.Segment{Kind: listing.SegmentBizKey, Name: bizKey, Shard: shard}
+		s.insert(biz, listing.Entry{Position: listing.Position{ID: key.String()}})
 	}
 }
 
-func (s *fakeSource) insert(seg store.Segment, e store.Entry) {
+func (s *fakeSource) insert(seg listing.Segment, e listing.Entry) {
 	entries := s.segments[seg]
-	at, _ := slices.BinarySearchFunc(entries, e, func(a, b store.Entry) int {
+	at, _ := slices.BinarySearchFunc(entries, e, func(a, b listing.Entry) int {
 		return comparePositions(a.Position, b.Position)
 	})
 	s.segments[seg] = slices.Insert(entries, at, e)
@@ -138,7 +139,7 @@ func (s *fakeSource) insert(seg store.Segment, e store.Entry) {
 func all(t rapid.TB, s *fakeSource, q store.Query) (jobs []string, pages int) {
 	t.Helper()
 	for {
-		page, err := store.List(t.(interface{ Context() context.Context }).Context(), s, q)
+		page, err := listing.List(t.(interface{ Context() context.Context }).Context(), s, q)
 		if err != nil {
 			t.Fatalf("List: %v", err)
 		}
@@ -236,7 +237,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 		q := store.Query{States: []job.State{state}, Limit: 10}
 		for pages := 1; ; pages++ {
 			s.examined, s.fetches = 0, 0
-			page, err := store.List(t.Context(), s, q)
+			page, err := listing.List(t.Context(), s, q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +272,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 		for i := range 5_000 {
 			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", 0)
 		}
-		if _, err := store.List(t.Context(), s, store.Query{Limit: 10}); err != nil {
+		if _, err := listing.List(t.Context(), s, store.Query{Limit: 10}); err != nil {
 			t.Fatal(err)
 		}
 		if s.examined > 11 || s.loaded > 11 {
@@ -284,7 +285,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", 0)
 		}
 		for limit, want := range map[int]int{-1: 1, 0: 1, 1: 1, 1_000: 1_000, 1_000_000: 1_000} {
-			page, err := store.List(t.Context(), s, store.Query{Limit: limit})
+			page, err := listing.List(t.Context(), s, store.Query{Limit: limit})
 			if err != nil || len(page.Jobs) != want {
 				t.Errorf("limit %d: %d jobs, %v, want %d", limit, len(page.Jobs), err, want)
 			}
@@ -297,13 +298,13 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 	for i := range 6 {
 		s.add(fmt.Sprintf("t%d", i), "a", "http://a:80", 0, job.Waiting, "b", 0)
 	}
-	first, err := store.List(t.Context(), s, store.Query{Limit: 2})
+	first, err := listing.List(t.Context(), s, store.Query{Limit: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(s.segments, store.Segment{Kind: store.SegmentLane, Name: "t1|http://a:80"}) // where the cursor points
-	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                      // gone since its entry was read
-	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                          // changed since then
+	delete(s.segments, listing.Segment{Kind: listing.SegmentLane, Name: "t1|http://a:80"}) // where the cursor points
+	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                          // gone since its entry was read
+	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                              // changed since then
 	got, _ := all(t, s, store.Query{Limit: 2, Cursor: first.Next})
 	if diff := gocmp.Diff([]string{"t2/a", "t4/a", "t5/a"}, got); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
@@ -324,7 +325,7 @@ func TestListPassesErrorsOn(t *testing.T) {
 		if call == "BizKeySegments" {
 			q.BizKey = "b"
 		}
-		if _, err := store.List(t.Context(), s, q); !errors.Is(err, broken) {
+		if _, err := listing.List(t.Context(), s, q); !errors.Is(err, broken) {
 			t.Errorf("%s fails: %v", call, err)
 		}
 	}
@@ -353,13 +354,13 @@ func TestListRefusesCursors(t *testing.T) {
 		{`{"g":{"k":0,"n":"t|http://a:80"}} {}`, store.Query{}},
 	} {
 		c.q.Limit, c.q.Cursor = 5, base64.RawURLEncoding.EncodeToString([]byte(c.text))+"!"
-		if _, err := store.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
+		if _, err := listing.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
 			t.Errorf("%s!: %v, want ErrBadCursor", c.text, err)
 		}
 		if c.q.Cursor = strings.TrimSuffix(c.q.Cursor, "!"); c.q.Cursor == "" {
 			continue
 		}
-		if _, err := store.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
+		if _, err := listing.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {
 			t.Errorf("%s: %v, want ErrBadCursor", c.text, err)
 		}
 	}
@@ -371,7 +372,7 @@ func FuzzListCursor(f *testing.F) {
 		s.add("t", fmt.Sprintf("%d", i), "http://a:80", i%2, job.States[i%8], "b", float64(i))
 	}
 	for _, q := range []store.Query{{Limit: 3}, {Limit: 3, BizKey: "b"}} {
-		page, err := store.List(f.Context(), s, q)
+		page, err := listing.List(f.Context(), s, q)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -379,7 +380,7 @@ func FuzzListCursor(f *testing.F) {
 	}
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"g":{"k":2,"n":"t","s":-7},"a":{"t":-1,"i":"\u0000"}}`)), "")
 	f.Fuzz(func(t *testing.T, cursor, bizKey string) {
-		page, err := store.List(t.Context(), s, store.Query{Limit: 3, BizKey: bizKey, Cursor: cursor})
+		page, err := listing.List(t.Context(), s, store.Query{Limit: 3, BizKey: bizKey, Cursor: cursor})
 		if err != nil && !errors.Is(err, store.ErrBadCursor) {
 			t.Fatalf("List: %v", err)
 		}
@@ -399,7 +400,7 @@ func TestListKnowsItsFilterAgain(t *testing.T) {
 		j.Spec.Labels = []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}
 	}
 	q := store.Query{Limit: 2, States: []job.State{job.Waiting, job.Dead}, Labels: []job.Label{{Key: "b", Value: "2"}, {Key: "a", Value: "1"}}}
-	page, err := store.List(t.Context(), s, q)
+	page, err := listing.List(t.Context(), s, q)
 	if err != nil || len(page.Jobs) != 2 || page.Next == "" {
 		t.Fatalf("%d jobs, next %q, %v", len(page.Jobs), page.Next, err)
 	}
@@ -407,7 +408,7 @@ func TestListKnowsItsFilterAgain(t *testing.T) {
 		Limit: 9, Cursor: page.Next,
 		States: []job.State{job.Dead, job.Waiting, job.Dead}, Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}},
 	}
-	if page, err = store.List(t.Context(), s, again); err != nil || len(page.Jobs) != 7 {
+	if page, err = listing.List(t.Context(), s, again); err != nil || len(page.Jobs) != 7 {
 		t.Errorf("%d jobs, %v, want the other 7", len(page.Jobs), err)
 	}
 	for name, change := range map[string]func(*store.Query){
@@ -424,7 +425,7 @@ func TestListKnowsItsFilterAgain(t *testing.T) {
 		if change(&other); other.Cursor == "" {
 			t.Fatal("no cursor")
 		}
-		if _, err := store.List(t.Context(), s, other); !errors.Is(err, store.ErrBadCursor) {
+		if _, err := listing.List(t.Context(), s, other); !errors.Is(err, store.ErrBadCursor) {
 			t.Errorf("another filter by %s: %v, want ErrBadCursor", name, err)
 		}
 	}
@@ -440,7 +441,7 @@ func TestListBoundsTheJobsItReads(t *testing.T) {
 	q := store.Query{Limit: 10, Labels: []job.Label{{Key: "a", Value: "1"}}}
 	for pages, found := 1, 0; ; pages++ {
 		s.loaded = 0
-		page, err := store.List(t.Context(), s, q)
+		page, err := listing.List(t.Context(), s, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -472,15 +473,15 @@ func TestLookUp(t *testing.T) {
 	if jobs, pages := all(t, s, store.Query{UID: "u3", Topic: "u", Limit: 10}); len(jobs) != 0 || pages != 4 {
 		t.Errorf("of another topic: %v after %d pages", jobs, pages)
 	}
-	page, err := store.List(t.Context(), s, store.Query{UID: "u3"})
+	page, err := listing.List(t.Context(), s, store.Query{UID: "u3"})
 	if err != nil || page.Next == "" {
 		t.Fatalf("first page: %+v, %v", page, err)
 	}
-	if _, err := store.List(t.Context(), s, store.Query{UID: "u4", Cursor: page.Next}); !errors.Is(err, store.ErrBadCursor) {
+	if _, err := listing.List(t.Context(), s, store.Query{UID: "u4", Cursor: page.Next}); !errors.Is(err, store.ErrBadCursor) {
 		t.Errorf("with another uid: %v, want ErrBadCursor", err)
 	}
 	s.fail = map[string]error{"FindUID": errors.New("down")}
-	if _, err := store.List(t.Context(), s, store.Query{UID: "u3"}); !errors.Is(err, s.fail["FindUID"]) {
+	if _, err := listing.List(t.Context(), s, store.Query{UID: "u3"}); !errors.Is(err, s.fail["FindUID"]) {
 		t.Errorf("of a store that fails: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package listing
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // SegmentKind tells the parts of a listing apart. They are listed in this
@@ -86,7 +87,7 @@ type Source interface {
 	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
 	// Times reads the times of the jobs of all entries. It may refuse records
 	// that are large together with ErrTooManyToSort.
-	Times(ctx context.Context, seg Segment, entries []Entry) ([]Times, error)
+	Times(ctx context.Context, seg Segment, entries []Entry) ([]store.Times, error)
 	// FindUID looks for the job with a uid; nil when it found none. Then next is
 	// where to go on, as after, or empty when there is no such job. Each call
 	// examines a bounded part of the store, from the start when after is empty. An
@@ -134,23 +135,24 @@ const (
 	missShare   = 10 // so many bytes read for nothing count for one of the page
 )
 
-// List reads the page of src that q asks for. It is how stores implement
-// Reader.List.
-func List(ctx context.Context, src Source, q Query) (Page, error) {
-	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined, room: PageBytes}
+// List reads the page of src that the query selects. Stores implement Reader.List
+// with it.
+func List(ctx context.Context, src Source, query store.Query) (store.Page, error) {
+	q := filter{query}
+	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined, room: store.PageBytes}
 	if err := q.checkOrder(); err != nil {
-		return Page{}, err
+		return store.Page{}, err
 	}
 	from, err := decodeCursor(q)
 	if err != nil {
-		return Page{}, err
+		return store.Page{}, err
 	}
 	if q.UID != "" {
 		return lookUp(ctx, src, q, from)
 	}
 	if q.Order != "" {
 		if err := w.ordered(ctx, from); err != nil {
-			return Page{}, err
+			return store.Page{}, err
 		}
 		return w.page()
 	}
@@ -160,7 +162,7 @@ func List(ctx context.Context, src Source, q Query) (Page, error) {
 		}
 		more, err := w.kind(ctx, kind, from)
 		if err != nil {
-			return Page{}, err
+			return store.Page{}, err
 		}
 		if more {
 			break
@@ -170,7 +172,7 @@ func List(ctx context.Context, src Source, q Query) (Page, error) {
 }
 
 // lookUp reads a page of the listing by uid, which holds one job at most.
-func lookUp(ctx context.Context, src Source, q Query, from place) (Page, error) {
+func lookUp(ctx context.Context, src Source, q filter, from place) (store.Page, error) {
 	after := ""
 	if from.After != nil {
 		after = from.After.ID
@@ -178,20 +180,20 @@ func lookUp(ctx context.Context, src Source, q Query, from place) (Page, error) 
 	found, next, err := src.FindUID(ctx, q.UID, after)
 	switch {
 	case err != nil:
-		return Page{}, err
+		return store.Page{}, err
 	case found != nil && q.Matches(found):
-		return Page{Jobs: []job.Job{*found}}, nil
+		return store.Page{Jobs: []job.Job{*found}}, nil
 	case found != nil || next == "":
-		return Page{}, nil
+		return store.Page{}, nil
 	}
 	cursor, err := encodeCursor(q, place{Segment: Segment{Kind: SegmentUID, Name: q.UID}, After: &Position{ID: next}})
-	return Page{Next: cursor}, err
+	return store.Page{Next: cursor}, err
 }
 
 // walk collects one page.
 type walk struct {
 	src    Source
-	q      Query
+	q      filter
 	limit  int
 	budget int
 
@@ -330,23 +332,23 @@ func (w *walk) add(j *job.Job, at place) {
 		w.budget -= missCost
 	case !w.q.Matches(j):
 		w.budget -= missCost
-		w.room -= SizeOf(j) / missShare
+		w.room -= store.SizeOf(j) / missShare
 	default:
 		w.jobs, w.at = append(w.jobs, *j), append(w.at, at)
-		w.room -= SizeOf(j)
+		w.room -= store.SizeOf(j)
 	}
 }
 
-func (w *walk) page() (Page, error) {
+func (w *walk) page() (store.Page, error) {
 	switch {
 	case len(w.jobs) > w.limit:
 		next, err := encodeCursor(w.q, w.at[w.limit-1])
-		return Page{Jobs: w.jobs[:w.limit], Next: next}, err
+		return store.Page{Jobs: w.jobs[:w.limit], Next: next}, err
 	case w.ends():
 		next, err := encodeCursor(w.q, w.last)
-		return Page{Jobs: w.jobs, Next: next}, err
+		return store.Page{Jobs: w.jobs, Next: next}, err
 	}
-	return Page{Jobs: w.jobs}, nil
+	return store.Page{Jobs: w.jobs}, nil
 }
 
 // cursor is what a cursor encodes: the filter that it belongs to and a place.
@@ -356,7 +358,7 @@ type cursor struct {
 	place
 }
 
-func encodeCursor(q Query, at place) (string, error) {
+func encodeCursor(q filter, at place) (string, error) {
 	filter, err := q.digest()
 	if err != nil {
 		return "", err
@@ -369,27 +371,27 @@ func encodeCursor(q Query, at place) (string, error) {
 }
 
 // decodeCursor gives the place where the page begins.
-func decodeCursor(q Query) (place, error) {
+func decodeCursor(q filter) (place, error) {
 	if q.Cursor == "" {
 		return place{}, nil
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(q.Cursor)
 	if err != nil {
-		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
+		return place{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
 	}
 	var c cursor
 	if err := json.Unmarshal(text, &c); err != nil {
-		return place{}, fmt.Errorf("%w: %w", ErrBadCursor, err)
+		return place{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
 	}
 	filter, err := q.digest()
 	if err != nil {
 		return place{}, err
 	}
 	if c.Filter != filter {
-		return place{}, fmt.Errorf("%w: it belongs to another filter", ErrBadCursor)
+		return place{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
 	}
 	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {
-		return place{}, fmt.Errorf("%w: it points nowhere", ErrBadCursor)
+		return place{}, fmt.Errorf("%w: it points nowhere", store.ErrBadCursor)
 	}
 	return c.place, nil
 }

@@ -1,4 +1,4 @@
-package store_test
+package listing_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func waiting(order store.Order) store.Query {
@@ -35,7 +36,7 @@ func TestOrderMergesWithinBounds(t *testing.T) {
 		var got []string
 		for pages := 0; ; pages++ {
 			s.examined = 0
-			page, err := store.List(t.Context(), s, q)
+			page, err := listing.List(t.Context(), s, q)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,26 +61,26 @@ func TestOrderMergesWithinBounds(t *testing.T) {
 
 func TestOrderRefusesTooMuch(t *testing.T) {
 	s := &fakeSource{}
-	for i := range store.MaxSorted {
+	for i := range listing.MaxSorted {
 		s.add("t", fmt.Sprint(i), "http://e", 0, job.Waiting, "", float64(i))
 	}
-	if jobs, _ := all(t, s, store.Query{Topic: "t", States: []job.State{job.Waiting}, Order: store.OrderCreated, Limit: 1_000}); len(jobs) != store.MaxSorted {
+	if jobs, _ := all(t, s, store.Query{Topic: "t", States: []job.State{job.Waiting}, Order: store.OrderCreated, Limit: 1_000}); len(jobs) != listing.MaxSorted {
 		t.Errorf("%d jobs", len(jobs))
 	}
 	s.add("t", "one more", "http://e", 0, job.Waiting, "", -1)
-	if _, err := store.List(t.Context(), s, waiting(store.OrderCreated)); !errors.Is(err, store.ErrTooManyToSort) {
-		t.Errorf("of %d jobs: %v", store.MaxSorted+1, err)
+	if _, err := listing.List(t.Context(), s, waiting(store.OrderCreated)); !errors.Is(err, store.ErrTooManyToSort) {
+		t.Errorf("of %d jobs: %v", listing.MaxSorted+1, err)
 	}
 	running := waiting(store.OrderCreated)
 	running.States = []job.State{job.Running}
-	if _, err := store.List(t.Context(), s, running); err != nil {
+	if _, err := listing.List(t.Context(), s, running); err != nil {
 		t.Errorf("of those in flight: %v", err)
 	}
-	for i := range store.MaxSortedGroups {
+	for i := range listing.MaxSortedGroups {
 		s.add("t", fmt.Sprint("more", i), fmt.Sprint("http://e", i), 0, job.Waiting, "", float64(i))
 	}
-	if _, err := store.List(t.Context(), s, waiting(store.OrderDue)); !errors.Is(err, store.ErrTooManyToSort) {
-		t.Errorf("of %d lanes: %v", store.MaxSortedGroups+1, err)
+	if _, err := listing.List(t.Context(), s, waiting(store.OrderDue)); !errors.Is(err, store.ErrTooManyToSort) {
+		t.Errorf("of %d lanes: %v", listing.MaxSortedGroups+1, err)
 	}
 }
 
@@ -91,7 +92,7 @@ func TestOrderTellsErrors(t *testing.T) {
 			}
 			s := &fakeSource{fail: map[string]error{what: errors.New("down")}}
 			s.add("t", "a", "http://e", 0, job.Waiting, "", 1)
-			if _, err := store.List(t.Context(), s, waiting(order)); !errors.Is(err, s.fail[what]) {
+			if _, err := listing.List(t.Context(), s, waiting(order)); !errors.Is(err, s.fail[what]) {
 				t.Errorf("%s, order %s: %v", what, order, err)
 			}
 		}

@@ -1,0 +1,98 @@
+package listing
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// filter is the query of a listing.
+type filter struct{ store.Query }
+
+// selectsAll: there is no filter at all.
+func (q *filter) selectsAll() bool {
+	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && q.IDPrefix == "" && q.UID == "" && q.Order == "" && !q.looksInside()
+}
+
+// looksAtEntries: entries of a segment tell that some jobs do not match.
+func (q *filter) looksAtEntries() bool { return len(q.States) > 0 || q.IDPrefix != "" }
+
+func (q *filter) wantsEntry(e Entry) bool {
+	return q.Wants(e.State) && strings.HasPrefix(e.ID, q.IDPrefix)
+}
+
+// looksInside: whether a job matches is known only when its record is read.
+func (q *filter) looksInside() bool {
+	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
+		q.CreatedFrom != 0 || q.CreatedTo != 0 || q.BizKey != "" && q.Order != ""
+}
+
+// kinds are the segments in which jobs can match q.
+func (q *filter) kinds() []SegmentKind {
+	switch {
+	case q.UID != "":
+		return []SegmentKind{SegmentUID}
+	case q.BizKey != "" && q.Order == "":
+		return []SegmentKind{SegmentBizKey}
+	}
+	holds := map[SegmentKind]bool{}
+	for _, s := range job.States {
+		if !q.Wants(s) || q.Reason != "" && !s.Final() {
+			continue
+		}
+		switch {
+		case s == job.Dead:
+			holds[SegmentDead] = true
+		case s.Final():
+			holds[SegmentEnded] = true
+		default:
+			holds[SegmentLane] = true
+		}
+	}
+	kinds := []SegmentKind{SegmentLane, SegmentDead, SegmentEnded}
+	return slices.DeleteFunc(kinds, func(k SegmentKind) bool { return !holds[k] })
+}
+
+// mayHold tells by the name of a segment whether jobs in it can match.
+func (q *filter) mayHold(seg Segment) bool {
+	switch seg.Kind {
+	case SegmentLane:
+		if q.Priority != 0 {
+			if lane, err := job.ParseLane(seg.Name); err != nil || lane.Priority.Number() != q.Priority {
+				return false
+			}
+		}
+		return q.Endpoint == "" || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
+	case SegmentDead:
+		return (q.Reason == "" || strings.HasSuffix(seg.Name, "|"+q.Reason)) &&
+			(q.Endpoint == "" || strings.Contains(seg.Name, "|"+q.Endpoint+"|"))
+	}
+	return true
+}
+
+// digest tells filters apart, so that a cursor is used with its own only. It is
+// empty for no filter.
+func (q *filter) digest() (string, error) {
+	same := *q
+	same.Limit, same.Cursor = 0, ""
+	same.States = slices.Compact(slices.Sorted(slices.Values(q.States)))
+	same.Labels = slices.Clone(q.Labels)
+	slices.SortFunc(same.Labels, func(a, b job.Label) int {
+		return strings.Compare(a.Key+":"+a.Value, b.Key+":"+b.Value)
+	})
+	if same.selectsAll() {
+		return "", nil
+	}
+	text, err := json.Marshal(same.Query)
+	if err != nil {
+		return "", fmt.Errorf("encode filter: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:9]), nil
+}
