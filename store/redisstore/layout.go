@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,9 +18,8 @@ import (
 )
 
 // layoutVersion is how this version lays jobs out in Redis (docs/adr/0001). A
-// version that needs another one counts on, and Reshard converts this one. The first
-// layout kept neither sums nor an index, and said nothing of itself.
-const layoutVersion = 2
+// version that needs another one counts on.
+const layoutVersion = 3
 
 // layout is what a namespace says of how its jobs lie, so that no two nodes see it
 // differently.
@@ -43,7 +41,6 @@ type LayoutError struct {
 	Namespace string
 	Shards    int // of this node
 	stored    layout
-	guessed   []int // numbers of shards that would do; stored is not known
 }
 
 // Unwrap tells callers that nothing can be served.
@@ -52,15 +49,10 @@ func (e *LayoutError) Unwrap() error { return store.ErrOtherLayout }
 func (e *LayoutError) Error() string {
 	of := "the namespace " + e.Namespace
 	switch {
-	case e.stored.Version == 0 && len(e.guessed) > 0:
-		return fmt.Sprintf("%s has jobs of %d shards, and --shards is %d: start all nodes with --shards %d, or stop them and run duehook reshard --shards %d",
-			of, e.guessed[0], e.Shards, e.guessed[0], e.Shards)
-	case e.stored.Version == 0:
-		return fmt.Sprintf("%s has jobs of another number of shards than --shards %d: start all nodes with the number that they had before", of, e.Shards)
 	case e.stored.Version > layoutVersion:
-		return fmt.Sprintf("%s has the layout %d, and this version of duehook knows up to %d: start the version that wrote it", of, e.stored.Version, layoutVersion)
-	case e.stored.Version < layoutVersion && e.stored.To == 0:
-		return fmt.Sprintf("%s has the layout %d, of an earlier version of duehook: stop all nodes and run duehook reshard --shards %d, which converts it", of, e.stored.Version, e.stored.Shards)
+		return fmt.Sprintf("%s has layout %d, and this version of duehook knows layout %d: start the version that wrote it", of, e.stored.Version, layoutVersion)
+	case e.stored.Version < layoutVersion:
+		return fmt.Sprintf("%s has layout %d of an earlier version of duehook, and this version needs layout %d: use another --namespace", of, e.stored.Version, layoutVersion)
 	case e.stored.To != 0:
 		return fmt.Sprintf("%s is being moved from %d to %d shards: wait until duehook reshard --shards %d has ended, or run it again if it was broken off, and then start all nodes with --shards %d",
 			of, e.stored.Shards, e.stored.To, e.stored.To, e.stored.To)
@@ -75,9 +67,8 @@ const (
 	layoutPause = time.Second
 	// layoutPatience is how long a call waits for a look while a layout is known.
 	layoutPatience = 100 * time.Millisecond
-	// layoutTimeout bounds a look, and surveyTimeout one at all keys.
+	// layoutTimeout bounds a look.
 	layoutTimeout = callTimeout
-	surveyTimeout = time.Minute
 )
 
 // guard looks at a namespace's layout before anything is sent to Redis: at first, on
@@ -224,33 +215,12 @@ func (g *guard) look(ctx context.Context) error {
 		return err
 	}
 	if l == nil {
-		ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
-		defer cancel()
-		if err := g.fits(ctx); err != nil {
-			return err
-		}
-		if l, err = writeLayout(ctx, g.db, g.namespace, nil, &layout{Version: layoutVersion, Shards: g.shards}); err != nil {
+		if l, err = writeLayout(limited, g.db, g.namespace, nil, &layout{Version: layoutVersion, Shards: g.shards}); err != nil {
 			return err
 		}
 	}
 	if l.Version != layoutVersion || l.Shards != g.shards || l.To != 0 {
 		return &LayoutError{Namespace: g.namespace, Shards: g.shards, stored: *l}
-	}
-	return nil
-}
-
-// fits looks whether jobs of a version that wrote no layout lie in this node's shards.
-func (g *guard) fits(ctx context.Context) error {
-	found, err := survey(ctx, g.db, g.namespace)
-	if err != nil {
-		return err
-	}
-	guessed := found.guess(g.namespace, g.shards)
-	switch {
-	case !slices.Contains(guessed, g.shards):
-		return &LayoutError{Namespace: g.namespace, Shards: g.shards, guessed: guessed}
-	case found.version != layoutVersion:
-		return &LayoutError{Namespace: g.namespace, Shards: g.shards, stored: layout{Version: found.version, Shards: g.shards}}
 	}
 	return nil
 }
@@ -322,92 +292,10 @@ func (g guarded) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// sighting is what keys tell of a namespace that says nothing of its layout.
-type sighting struct {
-	version int
-	jobs    map[string][]job.Key // some, by the tags of the shards that have any
-}
-
-// sampled is how many jobs of a page are looked at, roughly.
-const sampled = 10
-
-// survey looks for the shards of a namespace. It goes through all keys of Redis, which
-// happens once in the life of a namespace that has jobs.
-func survey(ctx context.Context, db redis.UniversalClient, namespace string) (sighting, error) {
-	found, indexed, counted := map[string][]job.Key{}, map[string]bool{}, map[string]bool{}
-	start := "duehook:{" + namespace + ":"
-	err := eachKey(ctx, db, start+"*}:[cdit]*", func(keys []string) error {
-		for _, key := range keys {
-			tag, name, _ := strings.Cut(strings.TrimPrefix(key, "duehook:{"), "}:")
-			if name == "counts" || name == "topics" || strings.HasPrefix(name, "docs:") {
-				found[tag] = nil
-			}
-			indexed[tag] = indexed[tag] || name == "index"
-			counted[tag] = counted[tag] || name == "counts"
-		}
-		return nil
-	})
-	for tag := range found {
-		keys := newShardKeys(tag)
-		for _, page := range keys.jobs {
-			fields, _, scanErr := db.HScan(ctx, page, 0, "", sampled).Result()
-			err = errors.Join(err, scanErr)
-			for i := 0; i < len(fields); i += 2 {
-				if key, ok := registeredAs(fields[i]); ok {
-					found[tag] = append(found[tag], key)
-				}
-			}
-		}
-	}
-	s := sighting{version: layoutVersion, jobs: found}
-	for tag := range counted {
-		if counted[tag] && !indexed[tag] {
-			s.version = layoutVersion - 1
-		}
-	}
-	return s, err
-}
-
 // registeredAs is the job whose registration a field holds; false: it holds something else.
 func registeredAs(field string) (job.Key, bool) {
 	topic, id, ok := strings.Cut(field, "/")
 	return job.Key{Topic: topic, ID: id}, ok && !strings.HasSuffix(id, progressSign)
-}
-
-// fits reports whether all that was found lies where so many shards have it.
-func (s sighting) fits(namespace string, shards int) bool {
-	tags := make(map[string]int, shards)
-	for n := range shards {
-		tags[shardTag(namespace, n, shards)] = n
-	}
-	for tag, keys := range s.jobs {
-		n, known := tags[tag]
-		if !known {
-			return false
-		}
-		for _, key := range keys {
-			if shardIndex(key, shards) != n {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// maxGuess bounds the numbers of shards that are tried.
-const maxGuess = 64
-
-// guess gives numbers of shards that fit, the likely one first if it does.
-func (s sighting) guess(namespace string, likely int) (fitting []int) {
-	if s.fits(namespace, likely) {
-		return []int{likely}
-	}
-	for shards := 1; shards <= maxGuess; shards++ {
-		if s.fits(namespace, shards) {
-			fitting = append(fitting, shards)
-		}
-	}
-	return fitting
 }
 
 // eachKey hands out the keys that match a pattern, of all masters.

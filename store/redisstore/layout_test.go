@@ -87,6 +87,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	// A newer version wrote it.
 	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), `{"layout":99,"shards":4}`, 0).Err())
 	n.refuses(n.open(), "layout 99", "start the version that wrote it")
+	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), `{"layout":1,"shards":4}`, 0).Err())
+	n.refuses(n.open(), "layout 1 of an earlier version")
 	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), fmt.Sprintf(`{"layout":%d,"shards":4,"to":8}`, layoutVersion), 0).Err())
 	n.refuses(n.open(), "from 4 to 8 shards", "duehook reshard --shards 8")
 	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), `?`, 0).Err())
@@ -132,29 +134,6 @@ func TestTheLayoutIsWrittenAnew(t *testing.T) {
 	r.Start()
 	testenv.Eventually(t, 30*time.Second, func() bool { return s.Ping(t.Context()) == nil }, "it serves again")
 	n.refuses(n.with(3).open(), "2 shards")
-}
-
-// Jobs of a version that wrote no layout are adopted by a node with their number of shards only.
-func TestJobsWithoutALayout(t *testing.T) {
-	t.Parallel()
-	r := testenv.StartRedis(t)
-	for _, shards := range []int{1, 3, 4} {
-		n := newNodes(t, r.URL(), shards)
-		s := n.open()
-		n.register(s, 40)
-		forget := func() {
-			t.Helper()
-			n.ok(s.db.Del(t.Context(), layoutKey(n.Namespace)).Err())
-		}
-		for _, other := range []int{1, 2, 3, 4, 8, 100} {
-			forget()
-			if other == shards {
-				n.ok(n.open().Ping(t.Context()))
-			} else {
-				n.refuses(n.with(other).open(), fmt.Sprint("jobs of ", shards, " shards"), fmt.Sprint("--shards is ", other))
-			}
-		}
-	}
 }
 
 // What cannot be looked at stays as it was known, and calls do not wait for a Redis that

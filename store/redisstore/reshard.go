@@ -161,37 +161,18 @@ func (m *mover) plan(ctx context.Context) error {
 		return m.to.wrap(err)
 	}
 	if stored == nil {
-		if stored, err = m.adopt(ctx); err != nil {
-			return err
-		}
+		return fmt.Errorf("Redis holds nothing of the namespace %s", m.o.Namespace)
 	}
 	switch {
-	case stored.Version > layoutVersion:
+	case stored.Version != layoutVersion:
 		return &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards, stored: *stored}
 	case stored.To != 0 && stored.To != m.o.Shards:
 		return &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards, stored: *stored}
 	}
 	m.stored = stored
 	m.report.From, m.report.Resumed = stored.Shards, stored.To != 0
-	m.report.Done = stored.To == 0 && stored.Shards == m.o.Shards && stored.Version == layoutVersion
+	m.report.Done = stored.To == 0 && stored.Shards == m.o.Shards
 	return nil
-}
-
-// adopt has a namespace say how it lies that has not done so yet.
-func (m *mover) adopt(ctx context.Context) (*layout, error) {
-	found, err := survey(ctx, m.to.db, m.o.Namespace)
-	if err != nil {
-		return nil, m.to.wrap(err)
-	}
-	guessed := found.guess(m.o.Namespace, m.o.Shards)
-	switch {
-	case len(found.jobs) == 0:
-		return nil, fmt.Errorf("there is nothing of the namespace %s", m.o.Namespace)
-	case len(guessed) == 0:
-		return nil, &LayoutError{Namespace: m.o.Namespace, Shards: m.o.Shards}
-	}
-	l, err := writeLayout(ctx, m.to.db, m.o.Namespace, nil, &layout{Version: found.version, Shards: guessed[0]})
-	return l, m.to.wrap(err)
 }
 
 // begin shuts all nodes out, and counts.
@@ -210,14 +191,6 @@ func (m *mover) begin(ctx context.Context) error {
 			err = errors.Join(err, m.put(context.WithoutCancel(ctx), was))
 		}
 		return err
-	}
-	if m.stored.Version < layoutVersion {
-		if err := m.convert(ctx); err != nil {
-			return fmt.Errorf("convert the layout: %w; run it again to go on", err)
-		}
-		if err := m.put(ctx, layout{Version: layoutVersion, Shards: was.Shards, To: m.report.To}); err != nil {
-			return err
-		}
 	}
 	if m.stored.Before == nil {
 		var before Census

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -322,67 +321,12 @@ func (b *breaks) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	return next
 }
 
-// The first layout had neither sums nor an index, and said nothing of itself.
-func TestReshardConverts(t *testing.T) {
-	t.Parallel()
-	r := testenv.StartRedis(t)
-	for _, to := range []int{3, 2} {
-		f := fill(newNodes(t, r.URL(), 3), 10)
-		s := f.open()
-		ctx := context.WithValue(t.Context(), unguarded{}, true)
-		before := map[string][]any{}
-		for n, sh := range s.shards {
-			before[fmt.Sprint(n)] = derived(f, s, sh)
-			fields, err := s.db.HKeys(ctx, sh.counts).Result()
-			f.ok(err)
-			for _, field := range fields {
-				if field[0] == '|' || field[0] == '=' {
-					f.ok(s.db.HDel(ctx, sh.counts, field).Err())
-				}
-			}
-			f.ok(s.db.Del(ctx, sh.index, sh.busy, sh.ends).Err())
-		}
-		f.ok(s.db.Del(ctx, layoutKey(f.Namespace)).Err())
-		f.refuses(f.open(), "layout 1", "duehook reshard --shards 3")
-		report, err := f.reshard(to)
-		f.ok(err)
-		if report.From != 3 || report.Before != report.After || !report.Done {
-			t.Errorf("report: %+v", report)
-		}
-		f.holds(to)
-		if to != 3 {
-			continue
-		}
-		for n, sh := range s.shards {
-			if diff := cmp.Diff(before[fmt.Sprint(n)], derived(f, s, sh)); diff != "" {
-				t.Errorf("shard %d (-want +got):\n%s", n, diff)
-			}
-		}
-	}
-}
-
-// derived is what a shard has of its jobs beside them.
-func derived(f *filled, s *Store, sh *shard) []any {
-	f.Helper()
-	ctx := context.WithValue(f.Context(), unguarded{}, true)
-	counts, err := s.db.HGetAll(ctx, sh.counts).Result()
-	f.ok(err)
-	index, err := s.db.ZRange(ctx, sh.index, 0, -1).Result()
-	f.ok(err)
-	busy, err := s.db.ZRangeWithScores(ctx, sh.busy, 0, -1).Result()
-	f.ok(err)
-	ends, err := s.db.ZRange(ctx, sh.ends, 0, -1).Result()
-	f.ok(err)
-	slices.Sort(ends)
-	return []any{counts, index, busy, ends}
-}
-
 func TestReshardRefuses(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	n := newNodes(t, r.URL(), 2)
 	f := &filled{nodes: n}
-	if _, err := f.reshard(3); err == nil || !strings.Contains(err.Error(), "there is nothing of the namespace") {
+	if _, err := f.reshard(3); err == nil || !strings.Contains(err.Error(), "nothing of the namespace") {
 		t.Errorf("of nothing: %v", err)
 	}
 	s := n.open()
