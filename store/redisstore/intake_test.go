@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -17,97 +16,50 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// intakeScene is an intake whose calls last until they are let go.
-type intakeScene struct {
-	*intake
-	letGo chan struct{}
-
-	mu    sync.Mutex
-	calls [][]string // the ids in each
-	left  sync.WaitGroup
-}
-
-func newIntakeScene() *intakeScene {
-	sc := &intakeScene{letGo: make(chan struct{})}
-	sc.intake = newIntake(func(ctx context.Context, batch []*arrival) {
-		var ids []string
-		for _, a := range batch {
-			for _, j := range a.jobs {
-				ids = append(ids, j.key.ID)
-			}
-			a.err = ctx.Err()
-		}
-		sc.mu.Lock()
-		sc.calls = append(sc.calls, ids)
-		sc.mu.Unlock()
-		<-sc.letGo
-	})
-	return sc
-}
-
-// come registers a job for each id by one caller, once the others have done
-// what they can, and gives where its error will be.
-func (sc *intakeScene) come(ctx context.Context, ids ...string) *error {
-	jobs := make([]newJob, len(ids))
-	for i, id := range ids {
-		jobs[i].key.ID = id
+// TestRegistrationsShareCalls: those that arrive while all calls are in progress go
+// together, as many as one call takes.
+func TestRegistrationsShareCalls(t *testing.T) {
+	small, large := newJob{}, newJob{body: make([]byte, store.BatchBytes/2+1)}
+	for name, test := range map[string]struct {
+		job    newJob
+		jobs   int   // of each caller
+		shared []int // jobs of the calls that follow
+	}{
+		"few":   {small, 1, []int{12}},
+		"many":  {small, goesAlone - 1, []int{maxBatch / (goesAlone - 1) * (goesAlone - 1), 2 * (goesAlone - 1)}},
+		"large": {large, 1, slices.Repeat([]int{1}, 12)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				letGo := make(chan struct{})
+				var mu sync.Mutex
+				var calls []int
+				in := newIntake(func(_ context.Context, arrivals []*arrival) {
+					jobs := 0
+					for _, a := range arrivals {
+						jobs += len(a.jobs)
+					}
+					mu.Lock()
+					calls = append(calls, jobs)
+					mu.Unlock()
+					<-letGo
+				})
+				var callers sync.WaitGroup
+				for range intakeCalls + 12 {
+					callers.Go(func() { ok(t, "Do", in.Do(t.Context(), &arrival{jobs: slices.Repeat([]newJob{test.job}, test.jobs)})) })
+					synctest.Wait()
+				}
+				close(letGo)
+				callers.Wait()
+				in.Close()
+				shared := calls[intakeCalls:]
+				slices.SortFunc(shared, func(a, b int) int { return b - a }) // calls overlap
+				if diff := cmp.Diff(test.shared, shared); diff != "" {
+					t.Errorf("calls that follow (-want +got):\n%s", diff)
+				}
+			})
+		})
 	}
-	result := new(error)
-	sc.left.Go(func() { _, *result = sc.register(ctx, jobs) })
-	synctest.Wait()
-	return result
-}
-
-// fill makes as many calls as there may be under way. Their callers have ctx.
-func (sc *intakeScene) fill(ctx context.Context) {
-	for range intakeCalls {
-		sc.come(ctx, "first")
-	}
-}
-
-func TestRegistrationsGoTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := newIntakeScene()
-		ctx, cancel := context.WithCancel(t.Context())
-		sc.fill(ctx) // these calls go on when their callers leave
-		sc.come(t.Context(), "a")
-		gone := sc.come(ctx, "b") // leaves before it is taken
-		sc.come(t.Context(), "c", "d")
-		cancel()
-		synctest.Wait()
-		close(sc.letGo)
-		sc.left.Wait()
-		if len(sc.calls) != intakeCalls+1 {
-			t.Fatalf("calls with %v, want one more than %d", sc.calls, intakeCalls)
-		}
-		if last := slices.Sorted(slices.Values(sc.calls[intakeCalls])); !cmp.Equal([]string{"a", "c", "d"}, last) {
-			t.Errorf("what came meanwhile went in a call with %v", last)
-		}
-		if !errors.Is(*gone, context.Canceled) {
-			t.Errorf("who left got %v", *gone)
-		}
-	})
-}
-
-func TestRegistrationsThatDoNotFitWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := newIntakeScene()
-		sc.fill(t.Context())
-		const callers = 1 + maxBatch/(goesAlone-1) // one too many
-		for i := range callers {
-			sc.come(t.Context(), slices.Repeat([]string{fmt.Sprint(i)}, goesAlone-1)...)
-		}
-		close(sc.letGo)
-		sc.left.Wait()
-		if len(sc.calls) != intakeCalls+2 {
-			t.Fatalf("%d calls, want %d", len(sc.calls), intakeCalls+2)
-		}
-		sizes := []int{len(sc.calls[intakeCalls]), len(sc.calls[intakeCalls+1])}
-		slices.Sort(sizes)
-		if want := []int{goesAlone - 1, (callers - 1) * (goesAlone - 1)}; !cmp.Equal(want, sizes) {
-			t.Errorf("calls with %v jobs, want %v", sizes, want)
-		}
-	})
 }
 
 // TestOneBadRegistrationFailsAlone: the bucket of one job's lane is no bucket.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	batches "github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 )
 
@@ -68,7 +69,7 @@ type shard struct {
 	shardKeys
 	clock  serverClock
 	pop    popper
-	intake *intake
+	intake *batches.Batcher[*arrival]
 }
 
 var (
@@ -125,7 +126,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 	for i := range o.Shards {
 		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}
 		sh.pop.client, sh.pop.key = s.pops, sh.ready
-		sh.intake = newIntake(func(ctx context.Context, batch []*arrival) { s.sendAll(ctx, sh, batch) })
+		sh.intake = newIntake(func(ctx context.Context, arrivals []*arrival) { s.sendAll(ctx, sh, arrivals) })
 		s.shards = append(s.shards, sh)
 	}
 	return s, nil
@@ -167,6 +168,9 @@ func (s *Store) Close() error {
 		}
 		if s.guard != nil {
 			s.guard.close()
+		}
+		for _, sh := range s.shards {
+			sh.intake.Close()
 		}
 	})
 	return s.closeErr

@@ -89,11 +89,13 @@ func orEmpty(n int64) string {
 // takeIn takes in jobs whose keys are free, in the company of others unless
 // they are many.
 func (s *Store) takeIn(ctx context.Context, sh *shard, jobs []newJob) (*arrival, error) {
-	if len(jobs) < goesAlone {
-		return sh.intake.register(ctx, jobs)
-	}
 	a := &arrival{jobs: jobs}
-	a.err = s.sendArrivals(ctx, sh, []*arrival{a})
+	if len(jobs) >= goesAlone {
+		return a, s.sendArrivals(ctx, sh, []*arrival{a})
+	}
+	if err := sh.intake.Do(ctx, a); err != nil {
+		return nil, err
+	}
 	return a, a.err
 }
 
