@@ -55,7 +55,7 @@ type pipeline struct {
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
 	ahead   chan struct{} // holds a signal when jobs were left without a worker
-	results chan result
+	settler *settler
 	pops    *outage.Outage
 	claims  *outage.Outage
 	seen    map[job.Key]struct{} // the hints of one batch
@@ -75,7 +75,6 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		slots:   slots,
 		jobs:    make(chan *claim, workers+slots.mostAhead), // a slot is a place in it
 		ahead:   make(chan struct{}, 1),
-		results: make(chan result, workers),
 		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		seen:    map[job.Key]struct{}{},
@@ -86,8 +85,8 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 // run works until ph.take ends and everything claimed has been settled or
 // given up.
 func (p *pipeline) run(ph phases) {
-	var workers, relief, settler sync.WaitGroup
-	settler.Go(func() { newSettler(p.d, p.results, p.busy).run(ph.settle) })
+	var workers, relief sync.WaitGroup
+	p.settler = newSettler(ph.settle, p.d, p.workers, p.busy)
 	for range p.workers {
 		workers.Go(func() { p.serve(ph) })
 	}
@@ -97,8 +96,7 @@ func (p *pipeline) run(ph phases) {
 	p.giveBack(0, job.ReasonShutdown)
 	close(p.jobs)
 	workers.Wait()
-	close(p.results)
-	settler.Wait()
+	p.settler.batches.Close()
 }
 
 // feed is the pop loop.
@@ -274,7 +272,7 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
 		return policy.Next(n, p.opts.Random)
 	})
-	p.results <- result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))}
+	p.settler.batches.Add(result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
 }
 
 // deliver decides what to do with a claimed job, and does it.

@@ -296,7 +296,7 @@ func TestOutcomeThatTheStoreCannotTakeHoldsUpNoOther(t *testing.T) {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}
 		pass(t, DefaultTimeout+DefaultLeaseMargin+outage.LongPause)
-		if n := testutil.ToFloat64(d.metrics.dropped); n != 1 || l.count("could not be settled") != 1 {
+		if n := testutil.ToFloat64(d.metrics.dropped); n != 1 || l.count("cannot settle outcomes") != 1 {
 			t.Errorf("%v outcomes dropped:\n%s", n, l.buf.String())
 		}
 	})
@@ -355,7 +355,7 @@ func TestStaleAndMissingOutcomesAreCounted(t *testing.T) {
 		if n := testutil.ToFloat64(d.metrics.stale); n != 1 {
 			t.Errorf("%v stale, want 1", n)
 		}
-		for _, line := range []string{"came too late", "a job that is gone", "a job is dead"} {
+		for _, line := range []string{"rejected a late outcome", "no longer exists", "a job is dead"} {
 			if l.count(line) != 1 {
 				t.Errorf("no line %q:\n%s", line, l.buf.String())
 			}
@@ -549,7 +549,7 @@ func TestStopEndsEvenIfTheStoreDoesNotReturn(t *testing.T) {
 		if took := time.Since(stopped); took != time.Second {
 			t.Errorf("stopping took %v", took)
 		}
-		if l.count("could not be settled") != 1 {
+		if l.count("cannot settle outcomes") != 1 {
 			t.Errorf("no line about what was lost:\n%s", l.buf.String())
 		}
 	})
