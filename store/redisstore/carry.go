@@ -145,7 +145,7 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// Hold keeps an endpoint from being carried. When that ends an earlier hold,
+// OpenCircuit keeps an endpoint from being carried. When that ends an earlier hold,
 // lanes that were put off to its end are called back.
 func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {

@@ -126,7 +126,7 @@ func TestCallersCanLeave(t *testing.T) {
 func TestABatchLastsUntilTheLatestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := newScene(batch.Options[int]{Workers: 1})
-		start := time.Now() //nolint:forbidigo // of the bubble
+		start := time.Now()
 		within := func(d time.Duration) context.Context {
 			ctx, cancel := context.WithDeadline(t.Context(), start.Add(d))
 			t.Cleanup(cancel)
@@ -182,7 +182,7 @@ func TestABatchLingers(t *testing.T) {
 		sc.do(t.Context(), 1)
 		expect(t, "batches before the second is over", [][]int(nil), sc.batches)
 		sc.do(t.Context(), 2)
-		time.Sleep(time.Second)
+		expect(t, "error of the sleep", nil, job.Sleep(t.Context(), job.SystemClock(), time.Second))
 		synctest.Wait()
 		expect(t, "batches after it", [][]int{{1, 2}}, sc.batches)
 		sc.finish()
