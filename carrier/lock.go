@@ -84,7 +84,7 @@ func (k *keeper) try(ctx context.Context) {
 // would be refused if it is still ours.
 func (k *keeper) extendOrTake(ctx context.Context) (bool, error) {
 	if k.mine {
-		held, err := k.lock.Extend(ctx, k.ttl)
+		held, err := k.lock.Extend(ctx)
 		if held || err != nil {
 			return held, err
 		}

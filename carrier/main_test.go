@@ -195,6 +195,7 @@ type fakeMutex struct {
 	mu     sync.Mutex
 	holder *fakeLocker
 	until  time.Time
+	ttl    time.Duration // that the holder asked for
 	err    error
 	hang   bool // calls wait for the end of their context
 	calls  []string
@@ -248,17 +249,17 @@ func (l *fakeLocker) TryLock(ctx context.Context, ttl time.Duration) (bool, erro
 		if m.holder != nil {
 			return false
 		}
-		m.holder, m.until = l, m.clock.Now().Add(ttl)
+		m.holder, m.ttl, m.until = l, ttl, m.clock.Now().Add(ttl)
 		return true
 	})
 }
 
-func (l *fakeLocker) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
+func (l *fakeLocker) Extend(ctx context.Context) (bool, error) {
 	return l.call(ctx, "extend", func(m *fakeMutex) bool {
 		if m.holder != l {
 			return false
 		}
-		m.until = m.clock.Now().Add(ttl)
+		m.until = m.clock.Now().Add(m.ttl)
 		return true
 	})
 }

@@ -364,9 +364,9 @@ func (l *observedLocker) TryLock(ctx context.Context, ttl time.Duration) (bool, 
 	return ok, err
 }
 
-func (l *observedLocker) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
+func (l *observedLocker) Extend(ctx context.Context) (bool, error) {
 	began := l.store.extend.begin()
-	ok, err := l.inner.Extend(ctx, ttl)
+	ok, err := l.inner.Extend(ctx)
 	l.store.extend.end(began, err)
 	return ok, err
 }

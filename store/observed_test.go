@@ -178,8 +178,8 @@ func (l stubLocker) TryLock(_ context.Context, ttl time.Duration) (bool, error) 
 	return l.shard == 2 && ttl == time.Second, l.err
 }
 
-func (l stubLocker) Extend(_ context.Context, ttl time.Duration) (bool, error) {
-	return l.shard == 2 && ttl == time.Minute, l.err
+func (l stubLocker) Extend(context.Context) (bool, error) {
+	return l.shard == 2, l.err
 }
 
 func (l stubLocker) Unlock(context.Context) error { return l.err }
@@ -234,7 +234,7 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		return received, err
 	},
 	"lock":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
-	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx, time.Minute) },
+	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx) },
 	"unlock": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
 	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
 	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },

@@ -332,8 +332,8 @@ type Carrying interface {
 type Locker interface {
 	// TryLock takes the lock for ttl; false means that another holds it.
 	TryLock(ctx context.Context, ttl time.Duration) (bool, error)
-	// Extend prolongs a held lock by ttl; false means that it was lost.
-	Extend(ctx context.Context, ttl time.Duration) (bool, error)
+	// Extend prolongs a held lock by the ttl of TryLock; false means that it was lost.
+	Extend(ctx context.Context) (bool, error)
 	// Unlock gives a held lock back.
 	Unlock(ctx context.Context) error
 }

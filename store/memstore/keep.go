@@ -59,6 +59,7 @@ func (s *Store) noteEnding(t *topic) {
 // lock is the carriers' lock.
 type lock struct {
 	holder *locker
+	ttl    time.Duration
 	until  job.Instant
 }
 
@@ -72,17 +73,17 @@ func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
 		if held.holder != nil && held.until > now {
 			return false
 		}
-		*held = lock{holder: l, until: now.Add(ttl)}
+		*held = lock{holder: l, ttl: ttl, until: now.Add(ttl)}
 		return true
 	})
 }
 
-func (l *locker) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
+func (l *locker) Extend(ctx context.Context) (bool, error) {
 	return l.set(ctx, func(held *lock, now job.Instant) bool {
 		if held.holder != l || held.until <= now {
 			return false
 		}
-		held.until = now.Add(ttl)
+		held.until = now.Add(held.ttl)
 		return true
 	})
 }

@@ -12,17 +12,19 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Locker is the carrier's lock for a shard, one process's part of it.
+// Locker returns this process's handle of a shard's carrier lock.
 func (s *Store) Locker(shard int) store.Locker {
 	return &locker{store: s, name: s.shards[shard].lock}
 }
 
+// locker is a lock of redsync, whose scripts compare the holder before they extend
+// or release.
 type locker struct {
 	store *Store
 	name  string
 
 	mu    sync.Mutex
-	mutex *redsync.Mutex
+	mutex *redsync.Mutex // nil: not held, as far as is known
 }
 
 // TryLock takes the lock if it is free.
@@ -41,38 +43,31 @@ func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
 	return true, nil
 }
 
-// Extend prolongs the lock if it is still ours. That takes one command, where
-// redsync's script counts as three: an idle node does it all the time. Should the
-// lock be another's by now, it is prolonged once for that one, who does it anyway.
-func (l *locker) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
+// Extend prolongs the lock if it is still held. After an error the lock may be
+// held, so the next call tries again.
+func (l *locker) Extend(ctx context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.store.closed.Load() {
-		return false, l.store.wrap(redis.ErrClosed)
+	if err := l.check(); err != nil || l.mutex == nil {
+		return false, err
 	}
-	if l.mutex == nil {
-		return false, nil
-	}
-	holder, err := l.store.db.GetEx(ctx, l.name, ttl).Result()
-	if err != nil && !isNil(err) {
-		return false, l.store.wrap(err)
-	}
-	if holder != l.mutex.Value() {
+	held, err := l.mutex.ExtendContext(ctx)
+	switch {
+	case held:
+		return true, nil
+	case taken(err):
 		l.mutex = nil
 		return false, nil
 	}
-	return true, nil
+	return false, l.store.wrap(err)
 }
 
-// Unlock gives the lock back.
+// Unlock releases the lock if it is held.
 func (l *locker) Unlock(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.store.closed.Load() {
-		return l.store.wrap(redis.ErrClosed)
-	}
-	if l.mutex == nil {
-		return nil
+	if err := l.check(); err != nil || l.mutex == nil {
+		return err
 	}
 	m := l.mutex
 	l.mutex = nil
@@ -83,7 +78,15 @@ func (l *locker) Unlock(ctx context.Context) error {
 	return l.store.wrap(err)
 }
 
-// taken tells "somebody else has it" from "Redis cannot say".
+// check reports a closed store.
+func (l *locker) check() error {
+	if l.store.closed.Load() {
+		return l.store.wrap(redis.ErrClosed)
+	}
+	return nil
+}
+
+// taken tells a lock of another holder from a failed call.
 func taken(err error) bool {
 	var all *redsync.ErrTaken
 	var one *redsync.ErrNodeTaken

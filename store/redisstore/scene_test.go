@@ -231,7 +231,7 @@ var calls = []call{
 	}},
 	{"Ping", func(ctx context.Context, sc *scene) error { return sc.s.Ping(ctx) }},
 	{"TryLock", func(ctx context.Context, sc *scene) error { return second(sc.s.Locker(1).TryLock(ctx, time.Hour)) }},
-	{"Extend", func(ctx context.Context, sc *scene) error { return second(sc.locker.Extend(ctx, time.Hour)) }},
+	{"Extend", func(ctx context.Context, sc *scene) error { return second(sc.locker.Extend(ctx)) }},
 	{"Unlock", func(ctx context.Context, sc *scene) error { return sc.locker.Unlock(ctx) }},
 }
 

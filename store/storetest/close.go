@@ -133,7 +133,7 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			return err
 		},
 		"Extend": func() error {
-			_, err := locker.Extend(f.ctx, long)
+			_, err := locker.Extend(f.ctx)
 			return err
 		},
 	}

@@ -22,9 +22,9 @@ func (f *fixture) tryLock(want bool, l store.Locker, ttl time.Duration) {
 	equal(f, "locked", got, want)
 }
 
-func (f *fixture) extend(want bool, l store.Locker, ttl time.Duration) {
+func (f *fixture) extend(want bool, l store.Locker) {
 	f.Helper()
-	got, err := l.Extend(f.ctx, ttl)
+	got, err := l.Extend(f.ctx)
 	f.noError("Extend", err)
 	equal(f, "extended", got, want)
 }
@@ -105,13 +105,13 @@ var keepCases = []testCase{
 	}},
 	{name: "lock/is held by one", options: Options{Shards: 2}, run: func(f *fixture) {
 		a, b := f.Locker(0), f.Locker(0)
-		f.extend(false, a, long)
+		f.extend(false, a)
 		f.tryLock(true, a, long)
 		f.tryLock(false, b, long)
-		f.extend(true, a, long)
-		f.extend(false, b, long)
+		f.extend(true, a)
+		f.extend(false, b)
 		f.noError("Unlock", a.Unlock(f.ctx))
-		f.extend(false, a, long)
+		f.extend(false, a)
 		f.tryLock(true, b, long)
 		f.tryLock(false, a, long)
 		f.noError("Unlock", b.Unlock(f.ctx))
@@ -128,10 +128,10 @@ var keepCases = []testCase{
 			f.noError("TryLock", err)
 			return got
 		})
-		f.extend(false, a, long)
+		f.extend(false, a)
 		_ = a.Unlock(f.ctx) // it may say that the lock was lost; it must not free the other's
 		f.tryLock(false, f.Locker(0), long)
-		f.extend(true, b, long)
+		f.extend(true, b)
 	}},
 	{name: "lock/of each shard is its own", options: Options{Shards: 2}, run: func(f *fixture) {
 		for shard := range f.Shards() {

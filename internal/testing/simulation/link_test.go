@@ -276,8 +276,8 @@ func (k *lockLink) TryLock(ctx context.Context, ttl time.Duration) (bool, error)
 	return call(ctx, k.link, k.purpose, func(ctx context.Context, _ *recorder) (bool, error) { return k.lock.TryLock(ctx, ttl) })
 }
 
-func (k *lockLink) Extend(ctx context.Context, ttl time.Duration) (bool, error) {
-	return call(ctx, k.link, k.purpose, func(ctx context.Context, _ *recorder) (bool, error) { return k.lock.Extend(ctx, ttl) })
+func (k *lockLink) Extend(ctx context.Context) (bool, error) {
+	return call(ctx, k.link, k.purpose, func(ctx context.Context, _ *recorder) (bool, error) { return k.lock.Extend(ctx) })
 }
 
 func (k *lockLink) Unlock(ctx context.Context) error {
