@@ -13,6 +13,8 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 COVER_BAR := 90
 COVERED := job retrypolicy store
 
+module := github.com/duehook/duehook
+
 FUZZTIME ?= 30s
 # Of `make bench`: how much is measured (default or long), and which scenarios.
 BENCH ?= default
@@ -30,6 +32,14 @@ in_process = $$(go list ./... | grep -v /e2e)
 # doubles what the tests of the ledger take.
 race := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
 
+# The pure Go build: all binaries that tests start share it, so it compiles once.
+plain := CGO_ENABLED=0
+
+# npm writes this file last, so it tells how old the installation is.
+npm_installed := web/node_modules/.package-lock.json
+# The tests' runner: progress, whole output of failures, summary.
+testrun := build/testrun
+
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,35 +50,54 @@ demo: ## watch jobs come due, fail, retry and arrive, in under a minute
 
 .PHONY: build
 build: ## bin/duehook, static
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
+	$(plain) go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
 
 # Two parts at a time, the longest first: many tests wait more than they work.
+# All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
-test: deps ## all tests with the race detector; installs what it needs where that is missing
-	go vet ./...
-	@$(MAKE) --no-print-directory --jobs 2 test-packages test-processes web-test test-bench test-model
-	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+test: deps $(npm_installed) $(testrun) ## all tests with the race detector; installs what they need if it is missing
+	@rm -rf build/tests
+	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
+	$(testrun) summary || status=1; \
+	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
+	exit $$status
+
+test_parts := test-e2e test-covered test-packages test-web test-bench test-model
+covered := $(foreach room,$(COVERED),./$(room)/...)
+uncovered := grep -vE '^$(module)/(e2e|$(subst $(eval) ,|,$(COVERED)))(/|$$)'
+
+# What soaks, measures or needs a quiet machine has a name of its own, for `make soak`.
+not_soak := -skip '^TestSoak'
+
+# Only these packages have a bar, and only they are built a second time to count statements.
+.PHONY: test-covered
+test-covered: $(testrun)
+	@nice $(testrun) go covered $(race) $(not_soak) -timeout 20m -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out $(covered)
 
 .PHONY: test-packages
-test-packages:
-	@mkdir -p build
-	nice go test $(race) -timeout 20m -coverpkg ./... -coverprofile build/coverage.out $(in_process)
+test-packages: $(testrun)
+	@nice $(testrun) go packages $(race) $(not_soak) -timeout 20m $$(go list ./... | $(uncovered))
 
-# Real processes, and how long they take is part of what is tested: not nice.
-.PHONY: test-processes
-test-processes:
-	go test $(race) -timeout 20m -count 1 -p 1 ./e2e/...
+# Real processes have deadlines of their own: not nice.
+.PHONY: test-e2e
+test-e2e: $(testrun)
+	@$(testrun) go e2e $(race) $(not_soak) -timeout 20m -count 1 ./e2e/...
 
 .PHONY: test-bench
-test-bench:
-	cd bench && go vet ./... && nice go test -timeout 20m ./...
+test-bench: $(testrun)
+	@cd bench && $(plain) nice go vet ./...
+	@$(plain) nice $(testrun) go bench -C bench -timeout 20m ./...
 
 .PHONY: test-model
-test-model:
-	scripts/model
+test-model: $(testrun)
+	@nice $(testrun) exec model scripts/model
 
-# npm writes this file last, so it tells how old the installation is.
-npm_installed := web/node_modules/.package-lock.json
+.PHONY: test-web
+test-web: $(testrun)
+	@$(testrun) exec web $(MAKE) --no-print-directory web-test
+
+$(testrun): $(wildcard scripts/testrun/*.go)
+	@$(plain) go build -o $@ ./scripts/testrun
 
 $(npm_installed): web/package-lock.json
 	npm --prefix web ci --no-fund --no-audit
@@ -81,7 +110,7 @@ web: $(npm_installed) ## build the dashboard from web/ into node/dashboard, whic
 
 .PHONY: screenshots
 screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data of a shop, light and dark; needs root and pngquant
-	CGO_ENABLED=0 go build -o build/duehook .
+	$(plain) go build -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook scripts/screenshots
 
 .PHONY: web-test
@@ -89,8 +118,51 @@ web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried 
 	npm --prefix web run check
 	npm --prefix web run build -- --outDir ../build/dashboard/dist --logLevel warn
 	diff -r build/dashboard/dist node/dashboard/dist
-	CGO_ENABLED=0 go build -o build/duehook .
+	$(plain) go build -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web test
+
+.PHONY: web-soak
+web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
+	$(plain) go build -o build/duehook .
+	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
+
+# One part after the other: what is measured gets the whole machine. SOAK chooses parts.
+SOAK ?= go long-e2e simulation torture model web lateness
+
+.PHONY: soak
+soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
+	@rm -rf build/tests
+	@status=0; $(MAKE) --no-print-directory --keep-going $(SOAK:%=soak-%) || status=1; \
+	$(testrun) summary || status=1; \
+	exit $$status
+
+.PHONY: soak-go
+soak-go: $(testrun)
+	@$(plain) $(testrun) go soak -run '^TestSoak' -timeout 60m -count 1 -p 1 $$(go list ./... | grep -v /torture)
+
+.PHONY: soak-long-e2e
+soak-long-e2e: $(testrun)
+	@E2E_LONG=1 $(testrun) go long-e2e $(race) $(not_soak) -timeout 60m -count 1 ./e2e
+
+.PHONY: soak-simulation
+soak-simulation: $(testrun)
+	@$(testrun) exec simulation $(MAKE) --no-print-directory simulate
+
+.PHONY: soak-torture
+soak-torture: $(testrun)
+	@$(testrun) exec torture $(MAKE) --no-print-directory torture RUNS=3 BUDGET=20m
+
+.PHONY: soak-model
+soak-model: $(testrun)
+	@$(testrun) exec model scripts/model deep
+
+.PHONY: soak-web
+soak-web: $(testrun)
+	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
+
+.PHONY: soak-lateness
+soak-lateness: $(testrun)
+	@$(testrun) exec lateness $(MAKE) --no-print-directory lateness
 
 .PHONY: model
 model: deps ## the model of a job's life, its properties and its mutants; DEEP=1 for more faults, in minutes
@@ -166,7 +238,7 @@ neighbours: deps ## lateness alone and beside 100,000 jobs for a dead endpoint, 
 
 .PHONY: zoo
 zoo: deps ## what hostile servers cost: memory and time of a delivery, memory of a node, lateness alone and beside
-	go test -run TestZoo -count 1 -v ./dispatcher ./e2e
+	go test -run Zoo -count 1 -v ./dispatcher ./e2e
 	go test -run '^$$' -bench LatenessBesideZoo -benchtime 1x -timeout 30m ./e2e
 
 .PHONY: docs-check

@@ -46,8 +46,8 @@ func TestLadder(t *testing.T) {
 	if len(log.Attempts) != len(steps)+1 || len(arrived) != len(steps)+1 {
 		t.Fatalf("%d attempts in the log, %d arrived, want %d", len(log.Attempts), len(arrived), len(steps)+1)
 	}
-	// A busy machine may take its time to write the failure down. It is counted from there.
-	const rounding, busy = 2 * time.Millisecond, time.Second
+	// The step counts from the moment the failure is written down, which a busy machine may delay.
+	const rounding = 2 * time.Millisecond
 	for i, step := range steps {
 		a, next := log.Attempts[i], arrived[i+1]
 		failed := a.StartedAt.Add(time.Duration(a.DurationMS) * time.Millisecond)
@@ -55,8 +55,8 @@ func TestLadder(t *testing.T) {
 			t.Errorf("attempt %d failed, and nothing is set to follow it", a.Number)
 			continue
 		}
-		if late := a.NextAt.Sub(failed.Add(step)); late < -rounding || late > busy {
-			t.Errorf("attempt %d failed at %v: the next is set for %v, want %v after", a.Number, failed, a.NextAt, step)
+		if a.NextAt.Before(failed.Add(step - rounding)) {
+			t.Errorf("attempt %d failed at %v: the next is set for %v, want %v after at least", a.Number, failed, a.NextAt, step)
 			continue
 		}
 		if !next.Due.Equal(*a.NextAt) {

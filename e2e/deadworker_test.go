@@ -78,7 +78,7 @@ func judgeTakenOver(t *testing.T, r *receiver.Receiver, killed time.Time, lease 
 	slices.Sort(took)
 	t.Logf("%d attempts were cut off and made again %v to %v after the kill, with a lease of %v; no job's first attempt was later than %v",
 		len(took), took[0], took[len(took)-1], lease, latest)
-	if most := took[len(took)-1]; most > lease+generous*resumeLimit {
+	if most := took[len(took)-1]; long && most > lease+resumeLimit { // a busy machine proves nothing
 		t.Errorf("a dead worker's job came after %v; the lease and %v are promised", most, resumeLimit)
 	}
 }

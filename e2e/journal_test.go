@@ -135,7 +135,7 @@ func TestFlushedRedisIsRefilled(t *testing.T) {
 
 	flushed := clock.Now()
 	command(t, control(t, server), "FLUSHALL")
-	testenv.Eventually(t, generous*refillLimit, func() bool { return stateCount(t, b, "waiting", "waiting") >= waiting }, "all jobs are back")
+	testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, b, "waiting", "waiting") >= waiting }, "all jobs are back")
 	t.Logf("%d waiting jobs were back %v after FLUSHALL; %v are promised for 100,000", waiting, clock.Now().Sub(flushed), refillLimit)
 	testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, a, "soon", "delivered") == len(soon) }, "what came due meanwhile is delivered")
 	testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, a, "dead", "dead") == dead }, "dead letters are back")
@@ -202,7 +202,7 @@ func (s *snapshotted) before(t *testing.T) (putBack func()) {
 	for _, topic := range []string{"made-due", "cancelled", "changed", "still-waiting"} {
 		registerAll(t, s.b, topic, s.r.URL(), perKind, time.Hour, 0)
 	}
-	registerAll(t, s.a, "came-due", s.r.URL(), perKind, 3*time.Second, 0)
+	registerAll(t, s.a, "came-due", s.r.URL(), perKind, 8*time.Second, 0)
 	command(t, control(t, s.server), "SAVE")
 	if n := stateCount(t, s.b, "came-due", "waiting"); n != perKind {
 		t.Fatalf("the machine is too slow: %d of %d jobs still waited when the backup was made", n, perKind)
@@ -232,7 +232,7 @@ func (s *snapshotted) judge(t *testing.T) {
 	for topic, waiting := range map[string]int{
 		"came-due": 0, "made-due": 0, "cancelled": 0, "changed": perKind, "still-waiting": perKind, "new": perKind,
 	} {
-		testenv.Eventually(t, generous*refillLimit, func() bool { return stateCount(t, s.b, topic, "waiting") == waiting }, topic+" jobs are as they were")
+		testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, s.b, topic, "waiting") == waiting }, topic+" jobs are as they were")
 	}
 	t.Logf("Redis was as it had been %v after its return", clock.Now().Sub(back))
 	for _, topic := range []string{"changed", "still-waiting", "new"} {

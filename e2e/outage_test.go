@@ -14,10 +14,6 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// generous is how many times a promised time a test allows: what it measures is
-// told, and only a machine that nothing else uses proves a time.
-const generous = 4
-
 // TestRedisGone: Redis is away, dead or silent, while jobs come due and others
 // are to be registered. Each registration meanwhile is refused with 503 and
 // Retry-After; afterwards every node delivers again by itself, and nothing that
@@ -95,7 +91,7 @@ func reportResumed(t *testing.T, trickle *receiver.Receiver, healed time.Time) {
 		return first > 0
 	}, "jobs are delivered again")
 	t.Logf("the first delivery of a job that came due later was %v after Redis' return; the last of one that had come due before, so far, %v", first, caughtUp)
-	if first > generous*resumeLimit {
+	if long && first > resumeLimit { // a busy machine proves nothing
 		t.Errorf("deliveries took %v to go on, %v are promised", first, resumeLimit)
 	}
 }

