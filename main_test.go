@@ -304,7 +304,7 @@ func TestLedgerVerify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := store.Registration{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: job.Spec{URL: "http://a.example", When: job.When{Delay: time.Hour}}}
+	g := store.Registration{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: job.Spec{Destination: "http://a.example", When: job.When{Delay: time.Hour}}}
 	if _, err := s.Register(t.Context(), []store.Registration{g}); err != nil {
 		t.Fatal(err)
 	}

@@ -156,8 +156,8 @@ func registerJob(t *testing.T, s store.Store, i int) {
 		Key: job.Key{Topic: "orders", ID: fmt.Sprint(i)},
 		UID: fmt.Sprintf("%026d", i),
 		Spec: job.Spec{
-			URL:  fmt.Sprintf("https://shop-%d.example/hook", i%20),
-			When: job.When{Delay: time.Duration(rand.IntN(10_000)) * time.Millisecond},
+			Destination: job.Destination(fmt.Sprintf("https://shop-%d.example/hook", i%20)),
+			When:        job.When{Delay: time.Duration(rand.IntN(10_000)) * time.Millisecond},
 		},
 	}})
 	if err != nil {

@@ -132,12 +132,12 @@ func wholeWay(t *testing.T, s store.Store) {
 	for kind := range want {
 		for i := range each {
 			id := kind + "-" + strconv.Itoa(i)
-			spec := job.Spec{URL: url, Body: []byte("body of " + id)}
+			spec := job.Spec{Destination: job.Destination(url), Body: []byte("body of " + id)}
 			switch kind {
 			case "expect":
 				spec.ExpectBody = "success"
 			case "blocked":
-				spec.URL = "http://10.0.0.1/"
+				spec.Destination = "http://10.0.0.1/"
 			}
 			register(t, s, id, spec)
 		}
@@ -189,7 +189,7 @@ func TestLostRepliesCauseNoDoubles(t *testing.T) {
 	})
 	launch(t, d)
 	for i := range jobs {
-		register(t, direct, strconv.Itoa(i), job.Spec{URL: url})
+		register(t, direct, strconv.Itoa(i), job.Spec{Destination: job.Destination(url)})
 	}
 	for i := range jobs {
 		testenv.Eventually(t, patience, func() bool {

@@ -82,12 +82,12 @@ func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought flo
 			}))
 		launch(t, d)
 		for i := range jobs {
-			register(t, s, fmt.Sprintf("job-%d", i), job.Spec{URL: anyURL})
+			register(t, s, fmt.Sprintf("job-%d", i), job.Spec{Destination: anyURL})
 		}
 		pass(t, lasts)
 		up.Store(true)
 		ended := job.InstantOf(time.Now())
-		register(t, s, "fresh", job.Spec{URL: anyURL}) // its success tells that it is over
+		register(t, s, "fresh", job.Spec{Destination: anyURL}) // its success tells that it is over
 		pass(t, 12*time.Hour)
 		var last job.Instant
 		for i := range jobs {
@@ -127,7 +127,7 @@ func retryingJobs(t *testing.T, s store.Store, n int) {
 		}
 		restored[i].Job = job.Job{
 			Key: job.Key{Topic: "orders", ID: fmt.Sprint(i)}, UID: "01JD000000000000000000000A", State: job.Retrying,
-			Spec:   job.Spec{URL: anyURL},
+			Spec:   job.Spec{Destination: anyURL},
 			NextAt: next, DueAt: now, CreatedAt: now, Attempts: 1, LastAttempt: &attempt,
 		}
 		restored[i].Log = []job.Attempt{attempt}

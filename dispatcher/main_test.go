@@ -219,7 +219,7 @@ func newJob(id, url string) job.Job {
 	now := job.InstantOf(time.Now())
 	return job.Job{
 		Key: job.Key{Topic: "orders", ID: id}, UID: "uid-" + id,
-		Spec:  job.Spec{URL: url, ContentType: "application/json", Body: []byte(`{"order":1}`)},
+		Spec:  job.Spec{Destination: job.Destination(url), ContentType: "application/json", Body: []byte(`{"order":1}`)},
 		State: job.Ready, DueAt: now, NextAt: now, CreatedAt: now,
 	}
 }

@@ -32,7 +32,7 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	if len(j.Spec.Body) > 0 {
 		body = j.Spec.Body
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), j.Spec.URL, body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), string(j.Spec.Destination), body)
 	if err != nil {
 		return nil, err
 	}

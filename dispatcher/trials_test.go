@@ -75,7 +75,7 @@ func tryHeld(t *testing.T, s store.Store) {
 	t.Helper()
 	delivered := make(chan struct{}, 10_000)
 	url := serve(t, func(http.ResponseWriter, *http.Request) { delivered <- struct{}{} })
-	endpoint, err := job.Endpoint(url)
+	endpoint, err := job.Destination(url).Endpoint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func tryHeld(t *testing.T, s store.Store) {
 	tries := 0
 	testenv.Eventually(t, patience, func() bool {
 		// A node may hear of the first try too late, and put its job off.
-		register(t, s, fmt.Sprint("job", tries), job.Spec{URL: url})
+		register(t, s, fmt.Sprint("job", tries), job.Spec{Destination: job.Destination(url)})
 		tries++
 		if err := nodes[0].Try(t.Context(), endpoint); err != nil {
 			t.Fatal(err)

@@ -71,7 +71,7 @@ func TestForbiddenTargetsInTheStore(t *testing.T) {
 	for i, target := range targets {
 		regs = append(regs, store.Registration{
 			Key: job.Key{Topic: blockedTopic, ID: strconv.Itoa(i)}, UID: fmt.Sprint("uid-", i),
-			Spec: job.Spec{URL: target.JobURL(w.Places), Retry: &job.Retry{Limit: new(int)}},
+			Spec: job.Spec{Destination: job.Destination(target.JobURL(w.Places)), Retry: &job.Retry{Limit: new(int)}},
 		})
 	}
 	if _, err := n.store.Register(t.Context(), regs); err != nil {

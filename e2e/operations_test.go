@@ -100,7 +100,7 @@ func deadLetter(i int, target string, ended job.Instant) job.Job {
 	return job.Job{
 		Key: job.Key{Topic: deadTopic, ID: fmt.Sprintf("job-%07d", i)}, UID: fmt.Sprintf("%026d", i),
 		Spec: job.Spec{
-			URL: target, Body: fmt.Appendf(nil, `{"order_id":%d}`, i), BodyForm: job.BodyJSON, ContentType: "application/json",
+			Destination: job.Destination(target), Body: fmt.Appendf(nil, `{"order_id":%d}`, i), BodyForm: job.BodyJSON, ContentType: "application/json",
 		},
 		State: job.Dead, Reason: job.ReasonGone, Version: 1, Attempts: 1,
 		CreatedAt: ended.Add(-time.Minute), DueAt: ended.Add(-time.Minute), EndedAt: ended, LastAttempt: &last,

@@ -45,7 +45,7 @@ func TestRegister(t *testing.T) {
 	}
 	limit := 3
 	wantSpec := job.Spec{
-		URL: "https://shop.example/hooks/timeout?a=1&b=<2>", BizKey: "8812", ContentType: "application/json",
+		Destination: "https://shop.example/hooks/timeout?a=1&b=<2>", BizKey: "8812", ContentType: "application/json",
 		Headers: []job.Header{{Name: "X-Tenant", Value: "acme"}}, Body: []byte(`{"order_id":8812}`), BodyForm: job.BodyJSON,
 		When:    job.When{Delay: 30 * time.Minute},
 		Retry:   &job.Retry{Steps: []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute}, Limit: &limit},

@@ -45,7 +45,7 @@ func TestPatchMeetsAnotherChange(t *testing.T) {
 		}
 	}
 	j := a.stored("t", "a")
-	if j.Version != 4 || j.Spec.URL != "https://other.example/hook" || string(j.Spec.Body) != `{"b":1}` || j.Spec.TTL != 5*time.Hour {
+	if j.Version != 4 || j.Spec.Destination != "https://other.example/hook" || string(j.Spec.Body) != `{"b":1}` || j.Spec.TTL != 5*time.Hour {
 		t.Errorf("stored %+v", j)
 	}
 }

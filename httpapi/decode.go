@@ -270,7 +270,7 @@ var (
 		"topic":        func(d *job.Draft, f field) { d.Topic = f.text() },
 		"id":           func(d *job.Draft, f field) { d.ID = f.text() },
 		"biz_key":      func(d *job.Draft, f field) { d.BizKey = f.text() },
-		"url":          func(d *job.Draft, f field) { d.URL = f.text() },
+		"url":          func(d *job.Draft, f field) { d.Destination = (*job.Destination)(f.text()) },
 		"method":       func(d *job.Draft, f field) { d.Method = f.text() },
 		"delay":        func(d *job.Draft, f field) { d.Delay = f.raw },
 		"at":           func(d *job.Draft, f field) { d.At = f.raw },

@@ -186,7 +186,7 @@ func (s *Server) readTest(c echo.Context) (store.Registration, error) {
 	if err := errs.merge(err); err != nil {
 		return store.Registration{}, s.explainTooLarge(err)
 	}
-	if err := s.checkDestination("/url", request.Spec.URL); err != nil {
+	if err := s.checkDestination("/url", string(request.Spec.Destination)); err != nil {
 		return store.Registration{}, err
 	}
 	uid, err := s.newUID(job.Key{Topic: request.Key.Topic})
@@ -195,7 +195,7 @@ func (s *Server) readTest(c echo.Context) (store.Registration, error) {
 	}
 	reg := store.Registration{Key: job.Key{Topic: request.Key.Topic, ID: uid}, UID: uid, Spec: ownBody(request.Spec)}
 	reg.Spec.Headers = append(reg.Spec.Headers, job.Header{Name: headerTest, Value: "true"})
-	if endpoint, err := job.Endpoint(reg.Spec.URL); err == nil {
+	if endpoint, err := job.Destination(reg.Spec.Destination).Endpoint(); err == nil {
 		c.Set(contextTarget, endpoint)
 	}
 	return reg, nil

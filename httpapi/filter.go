@@ -123,9 +123,9 @@ func (e *fieldErrors) state(pointer, value string) job.State {
 
 // endpoint takes any URL of the endpoint.
 func (e *fieldErrors) endpoint(pointer, value string) string {
-	endpoint, err := "", job.CheckURL(value)
+	endpoint, err := "", job.Destination(value).Check()
 	if err == nil {
-		endpoint, err = job.Endpoint(value)
+		endpoint, err = job.Destination(value).Endpoint()
 	}
 	if err != nil {
 		e.add(pointer, err.Error())

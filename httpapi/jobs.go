@@ -83,8 +83,8 @@ func (s *Server) readChange(data []byte) (*job.Draft, error) {
 
 // checkChange refuses a URL that the server must not call in the draft at pointer.
 func (s *Server) checkChange(pointer string, draft *job.Draft) error {
-	if draft.URL != nil && job.CheckURL(*draft.URL) == nil {
-		return s.checkDestination(pointer+"/url", *draft.URL)
+	if draft.Destination != nil && draft.Destination.Check() == nil {
+		return s.checkDestination(pointer+"/url", string(*draft.Destination))
 	}
 	return nil
 }

@@ -145,11 +145,11 @@ func TestOperationThatCorrects(t *testing.T) {
 		t.Errorf("got %v", done)
 	}
 	j := a.stored("t", "a")
-	if j.State != job.Waiting || j.Spec.URL != "https://other.example/new" || j.Spec.ContentType != "text/csv" || j.NextAt != j.DueAt ||
+	if j.State != job.Waiting || j.Spec.Destination != "https://other.example/new" || j.Spec.ContentType != "text/csv" || j.NextAt != j.DueAt ||
 		job.InstantOf(a.clock.Now().Add(time.Hour)) != j.DueAt || len(j.Spec.Headers) != 1 || *j.Spec.Retry.Limit != 1 {
 		t.Errorf("stored %+v", j)
 	}
-	if j := a.stored("t", "b"); j.State != job.Dead || j.Spec.URL != "https://shop.example/hook" {
+	if j := a.stored("t", "b"); j.State != job.Dead || j.Spec.Destination != "https://shop.example/hook" {
 		t.Errorf("the other one: %+v", j)
 	}
 }

@@ -114,7 +114,7 @@ func (s *Server) registration(data []byte, from origin) (store.Registration, err
 	if err := checkTopic(request.Key.Topic); err != nil {
 		return store.Registration{}, err
 	}
-	if err := s.checkDestination("/url", request.Spec.URL); err != nil {
+	if err := s.checkDestination("/url", string(request.Spec.Destination)); err != nil {
 		return store.Registration{}, err
 	}
 	if defaults := s.topicDefaults(request.Key.Topic); defaults != nil {

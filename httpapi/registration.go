@@ -34,7 +34,7 @@ func (v registrationView) appendJSON(b []byte) ([]byte, error) {
 	if s.BizKey != "" {
 		w.text(`,"biz_key":`, s.BizKey)
 	}
-	w.text(`,"url":`, s.URL)
+	w.text(`,"url":`, string(s.Destination))
 	w.text(`,"method":`, s.HTTPMethod())
 	switch {
 	case s.When.At != 0:

@@ -122,7 +122,7 @@ func TestTooManyToSort(t *testing.T) {
 		for i := range regs {
 			regs[i] = store.Registration{
 				Key: job.Key{Topic: "t", ID: fmt.Sprint(n, "-", i)}, UID: fmt.Sprintf("%026d", n*1_000+i),
-				Spec: job.Spec{URL: "https://a.example/", When: job.When{Delay: time.Hour}},
+				Spec: job.Spec{Destination: "https://a.example/", When: job.When{Delay: time.Hour}},
 			}
 		}
 		if _, err := a.mem.Register(t.Context(), regs); err != nil {

@@ -91,7 +91,7 @@ func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
 		ID:          j.ID,
 		BizKey:      orNull(&j.Spec.BizKey),
 		Labels:      viewLabels(j.Spec.Labels),
-		URL:         j.Spec.URL,
+		URL:         string(j.Spec.Destination),
 		Method:      j.Spec.HTTPMethod(),
 		State:       j.State.String(),
 		Priority:    j.Spec.Priority.Number(),

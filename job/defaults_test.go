@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			defaults.Apply(d, &request.Spec)
-			tc.want.URL = "https://a.example"
+			tc.want.Destination = "https://a.example"
 			if diff := cmp.Diff(tc.want, request.Spec); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -12,7 +12,7 @@ type Draft struct {
 	Topic       *string           `json:"topic"`
 	ID          *string           `json:"id"`
 	BizKey      *string           `json:"biz_key"`
-	URL         *string           `json:"url"`
+	Destination *Destination      `json:"url"`
 	Method      *string           `json:"method"`
 	Delay       json.RawMessage   `json:"delay"` // a number of whole seconds, or a duration string
 	At          json.RawMessage   `json:"at"`    // an RFC 3339 string, or Unix time as a number

@@ -71,7 +71,7 @@ func FuzzEndpoint(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		err := job.CheckURL(raw)
+		err := job.Destination(raw).Check()
 		if err != nil {
 			if !utf8.ValidString(err.Error()) {
 				t.Errorf("the error is not valid UTF-8: %q", err)
@@ -85,21 +85,21 @@ func FuzzEndpoint(f *testing.F) {
 // checkEndpoint checks what duehook relies on in the endpoint of a good URL:
 // it is a key of stores, a part of a lane, and stable.
 func checkEndpoint(t *testing.T, raw string) {
-	endpoint, err := job.Endpoint(raw)
+	endpoint, err := job.Destination(raw).Endpoint()
 	if err != nil {
 		t.Fatalf("%q is content, but has no endpoint: %v", raw, err)
 	}
-	if again, err := job.Endpoint(endpoint); err != nil || again != endpoint {
+	if again, err := job.Destination(endpoint).Endpoint(); err != nil || again != endpoint {
 		t.Errorf("the endpoint of %q is %q, %v", endpoint, again, err)
 	}
-	if parsed, err := job.Endpoint(strings.ToUpper(raw[:4]) + raw[4:]); err != nil || parsed != endpoint {
+	if parsed, err := job.Destination(strings.ToUpper(raw[:4]) + raw[4:]).Endpoint(); err != nil || parsed != endpoint {
 		t.Errorf("the endpoint of %q is %q, or %q (%v) when it is parsed", raw, endpoint, parsed, err)
 	}
 	if strings.ContainsAny(endpoint, "|{} \t\r\n%@?#") || strings.ToLower(endpoint) != endpoint || len(endpoint) > 300 {
 		t.Errorf("the endpoint of %q is %q", raw, endpoint)
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Port() == "" || u.Path != "" || job.CheckURL(endpoint) != nil {
+	if err != nil || u.Port() == "" || u.Path != "" || job.Destination(endpoint).Check() != nil {
 		t.Errorf("the endpoint of %q is %q: %v", raw, endpoint, err)
 	}
 	lane := job.Lane{Topic: "t", Endpoint: endpoint}
@@ -181,7 +181,7 @@ func checkSpec(t *testing.T, s *job.Spec) {
 	if !s.SameContent(s) {
 		t.Error("a spec is not the same as itself")
 	}
-	checkEndpoint(t, s.URL)
+	checkEndpoint(t, string(s.Destination))
 	if d := s.When.Due(now).Sub(now); d < 0 || d > job.MaxDelay {
 		t.Errorf("due in %v", d)
 	}

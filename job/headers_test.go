@@ -13,7 +13,7 @@ import (
 )
 
 func headersOf(h map[string]string) ([]job.Header, error) {
-	d := job.Draft{URL: ptr("http://a"), Headers: h}
+	d := job.Draft{Destination: ptr(job.Destination("http://a")), Headers: h}
 	r, err := d.Registration(limits, now)
 	return r.Spec.Headers, err
 }

@@ -3,8 +3,6 @@ package job
 import (
 	"bytes"
 	"errors"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -24,83 +22,6 @@ func ParseKey(s string) (Key, error) {
 	}
 	return Key{Topic: topic, ID: id}, nil
 }
-
-// Endpoint is scheme://host:port of a callback URL: what a breaker and a
-// concurrency cap guard. It is in lower case, without a final dot, with the
-// shortest form of an IPv6 address and with the default port written out, so
-// that the same receiver is the same endpoint.
-func Endpoint(rawURL string) (string, error) {
-	if endpoint := plainEndpoint(rawURL); endpoint != "" {
-		return endpoint, nil
-	}
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "", err
-	}
-	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
-	if host == "" {
-		return "", errors.New("URL has no host")
-	}
-	scheme := strings.ToLower(u.Scheme)
-	if port == "" {
-		switch scheme {
-		case "https":
-			port = "443"
-		default:
-			port = "80"
-		}
-	}
-	if strings.Contains(host, ":") {
-		if addr, err := netip.ParseAddr(host); err == nil {
-			host = addr.String()
-		}
-		host = "[" + host + "]"
-	}
-	return scheme + "://" + host + ":" + port, nil
-}
-
-// plainEndpoint is the endpoint of a URL that needs no parser, as most do:
-// scheme and host are in lower case, and nothing is escaped. It is empty for
-// the others, be they good or bad. Each attempt asks for it, so it is quick.
-func plainEndpoint(rawURL string) string {
-	port, at := ":80", len("http://")
-	if !strings.HasPrefix(rawURL, "http://") {
-		port, at = ":443", len("https://")
-		if !strings.HasPrefix(rawURL, "https://") {
-			return ""
-		}
-	}
-	end := after(rawURL, at, plainHost)
-	if end == at || rawURL[end-1] == '.' {
-		return ""
-	}
-	if end < len(rawURL) && rawURL[end] == ':' {
-		first := end + 1
-		if end = after(rawURL, first, digit); end == first {
-			return ""
-		}
-		port = ""
-	}
-	if end < len(rawURL) && !strings.ContainsRune("/?#", rune(rawURL[end])) || after(rawURL, end, unescaped) < len(rawURL) {
-		return ""
-	}
-	if port == "" {
-		return strings.Clone(rawURL[:end]) // whoever keeps it is not to keep the URL
-	}
-	return rawURL[:end] + port
-}
-
-// after is where the run of such bytes ends that begins at from.
-func after(s string, from int, such func(byte) bool) int {
-	for from < len(s) && such(s[from]) {
-		from++
-	}
-	return from
-}
-
-func digit(c byte) bool     { return '0' <= c && c <= '9' }
-func plainHost(c byte) bool { return 'a' <= c && c <= 'z' || digit(c) || c == '.' || c == '-' }
-func unescaped(c byte) bool { return c >= ' ' && c != 0x7f && c != '%' }
 
 // Header is one request header of a callback.
 type Header struct {
@@ -149,7 +70,7 @@ const (
 // Spec is what the client asked for. Two registrations of one key with equal
 // Specs are the same job. Encoders rely on the field order being stable.
 type Spec struct {
-	URL         string        `msgpack:"u"`
+	Destination Destination   `msgpack:"u"`
 	Method      string        `msgpack:"m,omitempty"` // empty means POST
 	BizKey      string        `msgpack:"b,omitempty"`
 	ContentType string        `msgpack:"c,omitempty"`
@@ -170,7 +91,7 @@ type Spec struct {
 // trace context does not count: a client's retry runs under a new span. Nor does
 // white space between the tokens of a JSON body: its encoder may have changed.
 func (s *Spec) SameContent(o *Spec) bool {
-	return s.URL == o.URL && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
+	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
 		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
 		s.BodyForm == o.BodyForm && s.sameBody(o) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
@@ -233,10 +154,10 @@ type Job struct {
 	LastAttempt *Attempt
 }
 
-// Lane is the lane that the job belongs to. The URL was validated when the
+// Lane is the lane that the job belongs to. The destination was validated when the
 // job was registered, so it has an endpoint.
 func (j *Job) Lane() Lane {
-	endpoint, err := Endpoint(j.Spec.URL)
+	endpoint, err := j.Spec.Destination.Endpoint()
 	if err != nil {
 		endpoint = "invalid://"
 	}

@@ -21,7 +21,7 @@ func TestKeysAndLanes(t *testing.T) {
 	if got, err := job.ParseLane(lane.String()); err != nil || got != lane {
 		t.Errorf("ParseLane(%q) = %v, %v", lane, got, err)
 	}
-	for _, bad := range []string{"a", "a|5|http://b:80", "a| |http://b:80", "a||http://b:80", "a|AB|http://b:80"} {
+	for _, bad := range []string{"a", "a|5|http://b:80", "a| |http://b:80", "a||http://b:80", "a|AB|http://b:80", "a|http://b:80"} {
 		if got, err := job.ParseLane(bad); err == nil {
 			t.Errorf("ParseLane(%q) = %v", bad, got)
 		}
@@ -35,7 +35,7 @@ func TestPrioritiesOfLanes(t *testing.T) {
 		if p.Number() != n {
 			t.Errorf("priority %d is read back as %d", n, p.Number())
 		}
-		j := job.Job{Key: job.Key{Topic: "a:b"}, Spec: job.Spec{URL: "http://c", Priority: p}}
+		j := job.Job{Key: job.Key{Topic: "a:b"}, Spec: job.Spec{Destination: "http://c", Priority: p}}
 		name := j.Lane().String()
 		if got, err := job.ParseLane(name); err != nil || got != j.Lane() {
 			t.Errorf("ParseLane(%q) = %v, %v", name, got, err)
@@ -44,7 +44,7 @@ func TestPrioritiesOfLanes(t *testing.T) {
 			t.Errorf("%q goes after %q, but sorts before it", name, last)
 		}
 		last = name
-		if got := j.Lane().Plain().String(); got != "a:b|http://c:80" {
+		if got := j.Lane().Plain().String(); got != "a:b|M|http://c:80" {
 			t.Errorf("without its priority %q is %q", name, got)
 		}
 	}
@@ -65,27 +65,27 @@ func TestEndpoint(t *testing.T) {
 		"https://[::FFFF:10.0.0.1]":            "https://[::ffff:10.0.0.1]:443",
 	}
 	for raw, want := range tests {
-		got, err := job.Endpoint(raw)
+		got, err := job.Destination(raw).Endpoint()
 		if err != nil || got != want {
 			t.Errorf("Endpoint(%q) = %q, %v; want %q", raw, got, err, want)
 		}
-		if again, err := job.Endpoint(got); err != nil || again != got {
+		if again, err := job.Destination(got).Endpoint(); err != nil || again != got {
 			t.Errorf("Endpoint(%q) = %q, %v; want it unchanged", got, again, err)
 		}
 	}
 	for _, raw := range []string{"", "http://", "http:///x", "://x", "http://[::1", "%"} {
-		if got, err := job.Endpoint(raw); err == nil {
+		if got, err := job.Destination(raw).Endpoint(); err == nil {
 			t.Errorf("Endpoint(%q) = %q, want an error", raw, got)
 		}
 	}
 }
 
 func TestLaneOfJob(t *testing.T) {
-	j := job.Job{Key: job.Key{Topic: "orders", ID: "1"}, Spec: job.Spec{URL: "https://shop.example/hook"}}
+	j := job.Job{Key: job.Key{Topic: "orders", ID: "1"}, Spec: job.Spec{Destination: "https://shop.example/hook"}}
 	if got, want := j.Lane(), (job.Lane{Topic: "orders", Endpoint: "https://shop.example:443"}); got != want {
 		t.Errorf("Lane() = %v, want %v", got, want)
 	}
-	j.Spec.URL = ""
+	j.Spec.Destination = ""
 	if got := j.Lane().Endpoint; got != "invalid://" {
 		t.Errorf("the endpoint of no URL is %q", got)
 	}
@@ -105,7 +105,7 @@ func TestWakeAt(t *testing.T) {
 func TestSameContent(t *testing.T) {
 	base := func() job.Spec {
 		return job.Spec{
-			URL: "http://a", BizKey: "b", ContentType: "c/d", Headers: []job.Header{{Name: "X", Value: "1"}},
+			Destination: "http://a", BizKey: "b", ContentType: "c/d", Headers: []job.Header{{Name: "X", Value: "1"}},
 			Body: []byte("{}"), BodyForm: job.BodyJSON, When: job.When{Delay: 1},
 			Retry: &job.Retry{Steps: []time.Duration{1, 2}, Limit: ptr(2)}, Timeout: 1, TTL: 1, ExpectBody: "e",
 		}
@@ -135,7 +135,7 @@ func TestSameContent(t *testing.T) {
 		}
 	}
 	other := map[string]func(s *job.Spec){
-		"url":          func(s *job.Spec) { s.URL = "http://b" },
+		"url":          func(s *job.Spec) { s.Destination = "http://b" },
 		"method":       func(s *job.Spec) { s.Method = "PUT" },
 		"biz_key":      func(s *job.Spec) { s.BizKey = "" },
 		"content type": func(s *job.Spec) { s.ContentType = "" },

@@ -5,41 +5,45 @@ import (
 	"strings"
 )
 
-// Lane is the jobs of one topic for one endpoint that have one priority. Each
-// lane has a bucket of its own, so that a dead endpoint cannot hold up another,
-// nor a backlog the jobs that go before it.
+// Lane is the jobs of one topic for one endpoint and of one priority. Each lane
+// has a bucket of its own, so that neither a dead endpoint nor a backlog of lower
+// priority delays other jobs.
 type Lane struct {
 	Topic, Endpoint string
 	Priority        Priority
 }
 
-// String is "topic|endpoint", or "topic|letter|endpoint" if the lane has a
-// priority. Names cannot hold a bar, nor can an endpoint. Of the lanes of a topic
-// those that go first sort first.
+// laneSeparator is a character that neither names nor endpoints can contain.
+const laneSeparator = "|"
+
+// String is "topic|letter|endpoint". The letter stands for the priority: lanes of
+// a topic sort by priority, the highest first. ParseLane is the reverse.
 func (l Lane) String() string {
-	if l.Priority == 0 {
-		return l.Topic + "|" + l.Endpoint
-	}
-	return l.Topic + "|" + l.Priority.letter() + "|" + l.Endpoint
+	return LanePrefix(l.Topic) + l.Priority.letter() + laneSeparator + l.Endpoint
 }
 
-// Plain is the lane of the jobs of the same topic and endpoint that say nothing
-// of a priority.
+// LanePrefix is how the names of a topic's lanes begin, and those of no other topic.
+func LanePrefix(topic string) string { return topic + laneSeparator }
+
+// Plain is the lane of the same topic and endpoint with the default priority.
 func (l Lane) Plain() Lane { return Lane{Topic: l.Topic, Endpoint: l.Endpoint} }
 
-// ParseLane is the reverse of Lane.String.
+// ParseLane reads what Lane.String wrote.
 func ParseLane(s string) (Lane, error) {
-	topic, rest, ok := strings.Cut(s, "|")
-	if !ok {
-		return Lane{}, errors.New("a lane is written topic|endpoint or topic|letter|endpoint")
-	}
-	letter, endpoint, ranked := strings.Cut(rest, "|")
-	if !ranked {
-		return Lane{Topic: topic, Endpoint: rest}, nil
+	topic, rest, ok := strings.Cut(s, laneSeparator)
+	letter, endpoint, both := strings.Cut(rest, laneSeparator)
+	if !ok || !both {
+		return Lane{}, errors.New("a lane is written topic|letter|endpoint")
 	}
 	p, ok := priorityOfLetter(letter)
 	if !ok {
-		return Lane{}, errors.New("the letter of a lane is one of ABCD and wxyz")
+		return Lane{}, errors.New("the letter of a lane is one of " + letters)
 	}
 	return Lane{Topic: topic, Endpoint: endpoint, Priority: p}, nil
+}
+
+// TopicOfLane is the topic of a lane's name, or of a longer name that begins with one.
+func TopicOfLane(name string) string {
+	topic, _, _ := strings.Cut(name, laneSeparator)
+	return topic
 }

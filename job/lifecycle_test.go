@@ -169,10 +169,10 @@ func commandArrows(t *testing.T, from job.State, attempts int) []arrow {
 	}{
 		{job.Cancel, func(j *job.Job) error { _, err := j.Cancel(now); return err }},
 		{job.Reschedule, func(j *job.Job) error { return j.Reschedule(job.When{Delay: time.Minute}, now) }},
-		{job.Reschedule, func(j *job.Job) error { return j.Respecify(job.Spec{URL: "http://other"}) }},
+		{job.Reschedule, func(j *job.Job) error { return j.Respecify(job.Spec{Destination: "http://other"}) }},
 		{job.Replay, func(j *job.Job) error { return j.Replay(now) }},
 		{job.Replay, func(j *job.Job) error {
-			return j.ReplayAs(job.Spec{URL: "http://other"}, &job.When{Delay: time.Minute}, now)
+			return j.ReplayAs(job.Spec{Destination: "http://other"}, &job.When{Delay: time.Minute}, now)
 		}},
 		{job.Discard, func(j *job.Job) error { return j.Discard(now) }},
 	}
@@ -254,7 +254,7 @@ func fixedRetry(more bool) func(int) (time.Duration, bool) {
 func jobIn(s job.State, attempts int) job.Job {
 	j := job.Job{
 		Key: job.Key{Topic: "orders", ID: "8812"}, UID: "01J", State: s, Attempts: attempts,
-		Spec:      job.Spec{URL: "http://shop.example/hook", BizKey: "b"},
+		Spec:      job.Spec{Destination: "http://shop.example/hook", BizKey: "b"},
 		CreatedAt: now - 2000, DueAt: now - 1000, NextAt: now - 1000, Token: 7, Version: 3,
 	}
 	if s.Final() {
@@ -346,7 +346,7 @@ func TestReschedule(t *testing.T) {
 
 func TestRespecifyAndTTL(t *testing.T) {
 	j := jobIn(job.Waiting, 0)
-	spec := job.Spec{URL: "http://other.example", TTL: time.Hour}
+	spec := job.Spec{Destination: "http://other.example", TTL: time.Hour}
 	respecify := func(want job.Instant) {
 		t.Helper()
 		if err := j.Respecify(spec); err != nil {
@@ -503,7 +503,7 @@ func TestMoveDue(t *testing.T) {
 func TestReplayAs(t *testing.T) {
 	j := jobIn(job.Dead, 4)
 	j.Spec.TTL, j.ExpiresAt = time.Hour, now-100
-	spec := job.Spec{URL: "http://other", TTL: 2 * time.Hour}
+	spec := job.Spec{Destination: "http://other", TTL: 2 * time.Hour}
 	if err := j.ReplayAs(spec, &job.When{Delay: time.Minute}, now); err != nil {
 		t.Fatal(err)
 	}

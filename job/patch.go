@@ -19,9 +19,9 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	if w != nil {
 		s.When = *w
 	}
-	if d.URL != nil {
-		f.check("/url", CheckURL(*d.URL))
-		s.URL = *d.URL
+	if d.Destination != nil {
+		f.check("/url", d.Destination.Check())
+		s.Destination = *d.Destination
 	}
 	if d.BizKey != nil || d.NoBizKey {
 		s.BizKey = f.name("/biz_key", d.BizKey, "")
@@ -85,7 +85,7 @@ var changes = []struct {
 }{
 	{"delay", func(d *Draft) bool { return given(d.Delay) }},
 	{"at", func(d *Draft) bool { return given(d.At) }},
-	{"url", func(d *Draft) bool { return d.URL != nil }},
+	{"url", func(d *Draft) bool { return d.Destination != nil }},
 	{"method", func(d *Draft) bool { return d.Method != nil }},
 	{"headers", func(d *Draft) bool { return d.Headers != nil }},
 	{"body", func(d *Draft) bool { return given(d.Body) }},

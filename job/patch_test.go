@@ -14,7 +14,7 @@ import (
 func registered() job.Job {
 	j := jobIn(job.Waiting, 0)
 	j.Spec = job.Spec{
-		URL: "http://a", Method: "PUT", BizKey: "b", ContentType: "text/csv", Body: []byte("x"), BodyForm: job.BodyText,
+		Destination: "http://a", Method: "PUT", BizKey: "b", ContentType: "text/csv", Body: []byte("x"), BodyForm: job.BodyText,
 		Headers: []job.Header{{Name: "X-A", Value: "1"}}, When: job.When{At: now + 5},
 		Retry: &job.Retry{Limit: ptr(3)}, Timeout: time.Second, TTL: time.Hour, ExpectBody: "ok", Traceparent: "00-x",
 		Labels: []job.Label{{Key: "shop", Value: "7"}}, Priority: 8,
@@ -31,7 +31,7 @@ func TestPatch(t *testing.T) {
 		{`{"delay":60}`, func(s *job.Spec) { s.When = job.When{Delay: time.Minute} }, &job.When{Delay: time.Minute}},
 		{`{"delay":"0s"}`, func(s *job.Spec) { s.When = job.When{} }, &job.When{}},
 		{`{"at":"2001-01-01T00:00:00Z"}`, func(s *job.Spec) { s.When = job.When{At: 978_307_200_000} }, &job.When{At: 978_307_200_000}},
-		{`{"url":"http://b/c","topic":null,"timeout":null}`, func(s *job.Spec) { s.URL = "http://b/c" }, nil},
+		{`{"url":"http://b/c","topic":null,"timeout":null}`, func(s *job.Spec) { s.Destination = "http://b/c" }, nil},
 		{`{"headers":{"y":"2"}}`, func(s *job.Spec) { s.Headers = []job.Header{{Name: "Y", Value: "2"}} }, nil},
 		{`{"headers":{}}`, func(s *job.Spec) { s.Headers = nil }, nil},
 		{`{"retry":{"steps":[1]}}`, func(s *job.Spec) { s.Retry = &job.Retry{Steps: []time.Duration{time.Second}} }, nil},
@@ -101,7 +101,7 @@ func TestPatchRefuses(t *testing.T) {
 		j := registered()
 		spec, when, err := draft(t, doc).Patch(&j, limits, now)
 		got := complaints(t, err)
-		if len(got) != len(wants) || when != nil || spec.URL != "" {
+		if len(got) != len(wants) || when != nil || spec.Destination != "" {
 			t.Errorf("%s: refused for %v, want %v; gave %v, %v", doc, got, wants, spec, when)
 		}
 		for where, why := range wants {

@@ -33,9 +33,8 @@ func (p Priority) Number() int {
 	return int(p)
 }
 
-// letters are those of lanes, by how far from MaxPriority they are. Endpoints
-// begin with the letter h, so that the lanes with none sort in their middle.
-const letters = "ABCD wxyz"
+// letters stand for priorities in the names of lanes, the highest first.
+const letters = "ABCDMwxyz"
 
 func (p Priority) letter() string {
 	at := MaxPriority - p.Number()
@@ -44,7 +43,7 @@ func (p Priority) letter() string {
 
 func priorityOfLetter(letter string) (Priority, bool) {
 	at := strings.Index(letters, letter)
-	if len(letter) != 1 || letter == " " || at < 0 {
+	if len(letter) != 1 || at < 0 {
 		return 0, false
 	}
 	return PriorityOf(MaxPriority - at), true

@@ -51,10 +51,10 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 			Priority: f.priority("/priority", d.Priority),
 		},
 	}
-	if d.URL == nil {
+	if d.Destination == nil {
 		f.add("/url", "is required")
-	} else if f.check("/url", CheckURL(*d.URL)) {
-		r.Spec.URL = *d.URL
+	} else if f.check("/url", d.Destination.Check()) {
+		r.Spec.Destination = *d.Destination
 	}
 	if w := f.when(d, now); w != nil {
 		r.Spec.When = *w

@@ -31,7 +31,7 @@ func TestRegistration(t *testing.T) {
 	}{
 		{"only a URL", `{"url":"http://shop.example"}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
-			Spec: job.Spec{URL: "http://shop.example"},
+			Spec: job.Spec{Destination: "http://shop.example"},
 		}},
 		{"everything", `{
 			"topic":"order-timeout","id":"order-8812","biz_key":"8812","url":"https://shop.example/hooks/timeout?a=b%20c",
@@ -41,7 +41,7 @@ func TestRegistration(t *testing.T) {
 			"expect":{"body":" success\n"},"on_conflict":"replace","labels":{"shop":"7","env.x_1-":"größe: 1","a":""},"priority":9}`, job.Request{
 			Key: job.Key{Topic: "order-timeout", ID: "order-8812"}, OnConflict: job.ConflictReplace,
 			Spec: job.Spec{
-				URL: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
+				Destination: "https://shop.example/hooks/timeout?a=b%20c", Method: "PUT", BizKey: "8812",
 				ContentType: "application/cloudevents+json",
 				Headers: []job.Header{
 					{Name: "Authorization", Value: "Bearer x"},
@@ -60,17 +60,17 @@ func TestRegistration(t *testing.T) {
 		{"null is absent", `{"url":"http://a","topic":null,"id":null,"biz_key":null,"method":null,"delay":null,"at":null,
 			"body":null,"body_text":null,"body_base64":null,"content_type":null,"headers":null,"retry":null,
 			"timeout":null,"ttl":null,"expect":null,"on_conflict":null,"labels":null,"priority":null}`, job.Request{
-			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{Destination: "http://a"},
 		}},
 		{"empty groups say nothing", `{"url":"http://a","method":"POST","headers":{},"retry":{"steps":null},"expect":{"body":null},"on_conflict":"ignore"}`, job.Request{
-			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictIgnore, Spec: job.Spec{URL: "http://a"},
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictIgnore, Spec: job.Spec{Destination: "http://a"},
 		}},
 		{"the usual priority", `{"url":"http://a","priority":5}`, job.Request{
-			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{URL: "http://a"},
+			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject, Spec: job.Spec{Destination: "http://a"},
 		}},
 		{"retry by limit only", `{"url":"http://a","retry":{"limit":0}}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
-			Spec: job.Spec{URL: "http://a", Retry: &job.Retry{Limit: ptr(0)}},
+			Spec: job.Spec{Destination: "http://a", Retry: &job.Retry{Limit: ptr(0)}},
 		}},
 		{"text", `{"url":"http://a","body_text":"päid"}`, withBody(job.BodyText, "päid", "text/plain; charset=utf-8")},
 		{"empty text", `{"url":"http://a","body_text":""}`, withBody(job.BodyText, "", "text/plain; charset=utf-8")},
@@ -87,7 +87,7 @@ func TestRegistration(t *testing.T) {
 		{"at the limit", fmt.Sprintf(`{"url":"http://a","at":%q}`, now.Time().Add(job.MaxDelay).Format(time.RFC3339Nano)), at(now.Add(job.MaxDelay))},
 		{"delay at the limit", `{"url":"http://a","delay":"366d"}`, job.Request{
 			Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
-			Spec: job.Spec{URL: "http://a", When: job.When{Delay: job.MaxDelay}},
+			Spec: job.Spec{Destination: "http://a", When: job.When{Delay: job.MaxDelay}},
 		}},
 	}
 	for _, tt := range tests {
@@ -105,7 +105,7 @@ func TestRegistration(t *testing.T) {
 
 func withBody(form job.BodyForm, body, contentType string) job.Request {
 	r := job.Request{Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject}
-	r.Spec = job.Spec{URL: "http://a", BodyForm: form, ContentType: contentType}
+	r.Spec = job.Spec{Destination: "http://a", BodyForm: form, ContentType: contentType}
 	if body != "" {
 		r.Spec.Body = []byte(body)
 	}
@@ -115,7 +115,7 @@ func withBody(form job.BodyForm, body, contentType string) job.Request {
 func at(i job.Instant) job.Request {
 	return job.Request{
 		Key: job.Key{Topic: "default"}, OnConflict: job.ConflictReject,
-		Spec: job.Spec{URL: "http://a", When: job.When{At: i}},
+		Spec: job.Spec{Destination: "http://a", When: job.When{At: i}},
 	}
 }
 
@@ -304,7 +304,7 @@ func TestRegistrationRefusesInvalidUTF8(t *testing.T) {
 		"/topic":           {Topic: &bad},
 		"/id":              {ID: &bad},
 		"/biz_key":         {BizKey: &bad},
-		"/url":             {URL: ptr("http://a/\xff")},
+		"/url":             {Destination: ptr(job.Destination("http://a/\xff"))},
 		"/method":          {Method: &bad},
 		"/delay":           {Delay: json.RawMessage("\"5s\xff\"")},
 		"/at":              {At: json.RawMessage("\"5\xff\"")},
@@ -321,15 +321,15 @@ func TestRegistrationRefusesInvalidUTF8(t *testing.T) {
 		"/labels/a":        {Labels: map[string]string{"a": bad}},
 	}
 	for where, d := range tests {
-		if d.URL == nil {
-			d.URL = ptr("http://a")
+		if d.Destination == nil {
+			d.Destination = ptr(job.Destination("http://a"))
 		}
 		_, err := d.Registration(limits, now)
 		if got := complaints(t, err); len(got) != 1 || got[where] == "" {
 			t.Errorf("refused for %v, want %s", got, where)
 		}
 	}
-	d := job.Draft{URL: ptr("http://a"), Body: json.RawMessage(`{"a":`)}
+	d := job.Draft{Destination: ptr(job.Destination("http://a")), Body: json.RawMessage(`{"a":`)}
 	_, err := d.Registration(limits, now)
 	if got := complaints(t, err); got["/body"] != "must be a JSON value" {
 		t.Errorf("half a JSON value is refused for %v", got)

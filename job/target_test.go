@@ -48,16 +48,16 @@ var badURLs = map[string][]string{ // by a part of the message
 
 func TestCheckURL(t *testing.T) {
 	for _, raw := range goodURLs {
-		if err := job.CheckURL(raw); err != nil {
+		if err := job.Destination(raw).Check(); err != nil {
 			t.Errorf("CheckURL(%.80q): %v", raw, err)
 		}
-		if _, err := job.Endpoint(raw); err != nil {
+		if _, err := job.Destination(raw).Endpoint(); err != nil {
 			t.Errorf("Endpoint(%.80q): %v", raw, err)
 		}
 	}
 	for want, raws := range badURLs {
 		for _, raw := range raws {
-			if err := job.CheckURL(raw); err == nil || !strings.Contains(err.Error(), want) {
+			if err := job.Destination(raw).Check(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("CheckURL(%.80q) = %v; want an error with %q", raw, err, want)
 			}
 		}
@@ -68,7 +68,7 @@ func TestCheckURL(t *testing.T) {
 func TestCheckURLWithLooseParser(t *testing.T) {
 	t.Setenv("GODEBUG", "urlstrictcolons=0")
 	for _, raw := range []string{"http://a:b:80/", "http://::1/"} {
-		if err := job.CheckURL(raw); err == nil || strings.Contains(err.Error(), "is not a URL") {
+		if err := job.Destination(raw).Check(); err == nil || strings.Contains(err.Error(), "is not a URL") {
 			t.Errorf("CheckURL(%q) = %v; want a refusal of our own", raw, err)
 		}
 	}

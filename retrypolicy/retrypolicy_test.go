@@ -56,8 +56,8 @@ func testLadder(t *testing.T, l ladder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url := "http://a"
-	d := job.Draft{URL: &url, Retry: l.Retry}
+	url := job.Destination("http://a")
+	d := job.Draft{Destination: &url, Retry: l.Retry}
 	r, err := d.Registration(job.Limits{}, 1)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ const (
 
 // SizeOf is what a job takes in memory or in an answer, more or less.
 func SizeOf(j *job.Job) int {
-	bytes := len(j.Spec.Body) + len(j.Spec.URL) + len(j.Spec.ExpectBody) + sizeOfHeaders(j.Spec.Headers)
+	bytes := len(j.Spec.Body) + len(j.Spec.Destination) + len(j.Spec.ExpectBody) + sizeOfHeaders(j.Spec.Headers)
 	if a := j.LastAttempt; a != nil {
 		bytes += len(a.ResponseBody) + sizeOfHeaders(a.ResponseHeaders)
 	}

@@ -30,7 +30,7 @@ func TestAgainst(t *testing.T) {
 		job.Cancelled: {row{created, created, created, created, created}, row{created, created, created, created, created}},
 		job.Dead:      {row{same, same, created, dead, dead}, row{dead, dead, created, dead, dead}},
 	} {
-		old := job.Job{State: state, Spec: job.Spec{URL: "http://a", Body: []byte(`{"a":1}`), BodyForm: job.BodyJSON}}
+		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Body: []byte(`{"a":1}`), BodyForm: job.BodyJSON}}
 		for content, want := range map[string]row{`{"a": 1}`: rows.equal, `{"a":2}`: rows.other} {
 			for i, p := range policies {
 				spec := old.Spec

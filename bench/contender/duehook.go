@@ -135,7 +135,7 @@ func registrations(jobs []Job) []store.Registration {
 		regs[i] = store.Registration{
 			Key: job.Key{Topic: j.Topic, ID: j.ID}, UID: ulid.Make().String(),
 			Spec: job.Spec{
-				URL: j.URL, Body: j.Body, BodyForm: job.BodyJSON, ContentType: "application/json",
+				Destination: job.Destination(j.URL), Body: j.Body, BodyForm: job.BodyJSON, ContentType: "application/json",
 				When: job.When{At: job.InstantOf(j.Due)},
 			},
 		}

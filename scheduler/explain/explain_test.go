@@ -27,7 +27,7 @@ func waiting(change ...func(o *store.Outlook)) *store.Outlook {
 	o := &store.Outlook{
 		Now: now, At: in(-time.Second), Look: in(-time.Second), Shards: 1,
 		Job: job.Job{
-			Key: job.Key{Topic: "t", ID: "1"}, Spec: job.Spec{URL: "https://shop.example/hook"},
+			Key: job.Key{Topic: "t", ID: "1"}, Spec: job.Spec{Destination: "https://shop.example/hook"},
 			CreatedAt: in(-time.Hour), DueAt: in(-time.Second), NextAt: in(-time.Second),
 		},
 	}

@@ -47,7 +47,7 @@ var states = map[Action]struct{ may, normal []job.State }{
 }
 
 // sample stands for the jobs that a change is for, to judge it before any of them.
-var sample = job.Job{Spec: job.Spec{URL: "http://receiver.example/", BodyForm: job.BodyText, ContentType: job.BodyText.ContentType()}}
+var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", BodyForm: job.BodyText, ContentType: job.BodyText.ContentType()}}
 
 // operation is the operation that d asks for, beginning now. Its error is a
 // *job.ValidationError.

@@ -180,7 +180,7 @@ func (r *rig) register(topic string, n int, change ...func(*store.Registration))
 	for i := range regs {
 		keys[i] = job.Key{Topic: topic, ID: fmt.Sprintf("%05d", i)}
 		regs[i] = store.Registration{
-			Key: keys[i], UID: fmt.Sprintf("%026d", i), Spec: job.Spec{URL: fmt.Sprintf("http://e%d.example/", i%3)},
+			Key: keys[i], UID: fmt.Sprintf("%026d", i), Spec: job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i%3))},
 		}
 		for _, c := range change {
 			c(&regs[i])

@@ -13,7 +13,7 @@ import (
 // AppendSpec appends a Spec to b.
 func AppendSpec(b []byte, s *job.Spec) []byte {
 	return appendMap(b, func(w *writer) {
-		w.always("u", s.URL)
+		w.always("u", string(s.Destination))
 		w.text("m", s.Method)
 		w.text("b", s.BizKey)
 		w.text("c", s.ContentType)

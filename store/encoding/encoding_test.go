@@ -76,7 +76,7 @@ func TestOldAttempts(t *testing.T) {
 
 func sample() (job.Spec, job.Attempt) {
 	spec := job.Spec{
-		URL: "https://shop.example/hooks/timeout", ContentType: "application/json", Body: make([]byte, 300),
+		Destination: "https://shop.example/hooks/timeout", ContentType: "application/json", Body: make([]byte, 300),
 		BodyForm: job.BodyJSON, When: job.When{At: 1_800_000_000_000},
 	}
 	attempt := job.Attempt{

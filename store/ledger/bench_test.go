@@ -21,7 +21,7 @@ func benchReg(i int, delay time.Duration) store.Registration {
 		Key: job.Key{Topic: "order-timeout", ID: fmt.Sprintf("%08x-4444-8888-bbbb-%012x", uint32(i)*2654435761, i)},
 		UID: fmt.Sprintf("%026d", i),
 		Spec: job.Spec{
-			URL: "https://shop.example/hooks/timeout", BizKey: strconv.Itoa(i), ContentType: "application/json",
+			Destination: "https://shop.example/hooks/timeout", BizKey: strconv.Itoa(i), ContentType: "application/json",
 			Headers: []job.Header{{Name: "x-tenant", Value: "acme"}}, BodyForm: job.BodyJSON,
 			Body: fmt.Appendf(nil, `{"order_id":%d,"note":%q}`, i, "some text that makes the body as long as bodies are, about two hundred bytes; some text that makes the body as long as bodies are"),
 			When: job.When{Delay: delay},

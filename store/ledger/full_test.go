@@ -51,7 +51,7 @@ func TestFullRedisRefuses(t *testing.T) {
 			want := r.all()
 			limit(1)
 			over, dead := heavy("a"), heavy("dead")
-			over.OnConflict, over.Spec.URL, dead.OnConflict = store.Replace, "http://a.example/other", store.Replace
+			over.OnConflict, over.Spec.Destination, dead.OnConflict = store.Replace, "http://a.example/other", store.Replace
 			for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
 				r.register(store.StoreFull, g)
 			}

@@ -235,7 +235,7 @@ func registering(uid string, policy store.ConflictPolicy) registration {
 		name: "register " + uid, at: "judge",
 		reg: store.Registration{
 			Key: onlyKey, UID: uid, OnConflict: policy,
-			Spec: job.Spec{URL: "http://a.example", Body: []byte(uid), BodyForm: job.BodyText},
+			Spec: job.Spec{Destination: "http://a.example", Body: []byte(uid), BodyForm: job.BodyText},
 		},
 	}
 }

@@ -23,7 +23,7 @@ const retention = time.Hour
 func TestRestart(t *testing.T) {
 	limit := 3
 	everything := job.Spec{
-		URL: "https://b.example/x?y=z", Method: "PUT", BizKey: "biz", ContentType: "application/json",
+		Destination: "https://b.example/x?y=z", Method: "PUT", BizKey: "biz", ContentType: "application/json",
 		Headers: []job.Header{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}},
 		Body:    []byte("{\"\\u0000\": \xff}"), BodyForm: job.BodyBase64,
 		When:  job.When{Delay: 1500 * time.Millisecond},
@@ -40,7 +40,7 @@ func TestRestart(t *testing.T) {
 		"a job at a given time and one without a body": func(t *testing.T, r *rig) {
 			g := reg("a", 0)
 			g.Spec.When = job.When{At: job.InstantOf(time.Now().Add(time.Hour))}
-			bare := store.Registration{Key: key("b"), UID: "u", Spec: job.Spec{URL: "http://b.example"}}
+			bare := store.Registration{Key: key("b"), UID: "u", Spec: job.Spec{Destination: "http://b.example"}}
 			want := r.register(store.Created, g, bare)
 			r = r.restart(retention)
 			equal(t, "the jobs", []job.Job{r.get("a"), r.get("b")}, want)

@@ -130,7 +130,7 @@ func reg(id string, delay time.Duration) store.Registration {
 	return store.Registration{
 		Key: key(id), UID: fmt.Sprintf("%026d", lastUID.Add(1)),
 		Spec: job.Spec{
-			URL: "http://a.example/hook", BizKey: "biz-" + id, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON,
+			Destination: "http://a.example/hook", BizKey: "biz-" + id, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON,
 			When: job.When{Delay: delay},
 		},
 	}

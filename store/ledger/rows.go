@@ -24,7 +24,7 @@ func newMessage(j job.Job, at job.Instant) message {
 
 func encodeSpec(s job.Spec) []byte {
 	s.Body = nil
-	return encoding.AppendSpec(make([]byte, 0, 96+len(s.URL)), &s)
+	return encoding.AppendSpec(make([]byte, 0, 96+len(s.Destination)), &s)
 }
 
 func encodeAttempt(a *job.Attempt) []byte {

@@ -220,7 +220,7 @@ var backInTime = []struct {
 	{name: "changed", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
 		r.update("a", func(j *job.Job, _ job.Instant) error {
 			s := j.Spec
-			s.URL, s.Body = "http://b.example/hook", []byte("other")
+			s.Destination, s.Body = "http://b.example/hook", []byte("other")
 			return j.Respecify(s)
 		})
 		r.update("a", runAt(job.When{Delay: time.Hour}))
@@ -348,7 +348,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 		go func() {
 			_, err := r.Update(t.Context(), key("a"), func(j *job.Job, _ job.Instant) error {
 				s := j.Spec
-				s.URL = "http://b.example/hook"
+				s.Destination = "http://b.example/hook"
 				return j.Respecify(s)
 			})
 			changed <- err
@@ -370,7 +370,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 func TestStoreGoesBackDuringAChange(t *testing.T) {
 	respecify := func(j *job.Job, _ job.Instant) error {
 		s := j.Spec
-		s.URL = "http://b.example/hook"
+		s.Destination = "http://b.example/hook"
 		return j.Respecify(s)
 	}
 	for name, c := range map[string]struct {
@@ -438,7 +438,7 @@ func TestChangeIsOvertakenAndLost(t *testing.T) {
 	}{
 		"content": {nothing, func(j *job.Job, _ job.Instant) error {
 			s := j.Spec
-			s.URL = "http://b.example/hook"
+			s.Destination = "http://b.example/hook"
 			return j.Respecify(s)
 		}, run},
 		"due time": {nothing, runAt(job.When{Delay: time.Millisecond}), run},

@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// DeadName names the group of a dead letter: "topic|endpoint|reason". Stores
+// DeadName names the group of a dead letter: "topic|letter|endpoint|reason". Stores
 // keep dead letters by it, each group in the order in which its jobs ended.
 func DeadName(lane job.Lane, reason string) string { return lane.Plain().String() + "|" + reason }
 
@@ -17,7 +17,7 @@ func DeadName(lane job.Lane, reason string) string { return lane.Plain().String(
 func ParseDeadName(name string) (lane job.Lane, reason string, err error) {
 	at := strings.LastIndexByte(name, '|')
 	if at < 0 {
-		return lane, "", fmt.Errorf("a group of dead letters is written topic|endpoint|reason, not %q", name)
+		return lane, "", fmt.Errorf("a group of dead letters is written topic|letter|endpoint|reason, not %q", name)
 	}
 	lane, err = job.ParseLane(name[:at])
 	return lane, name[at+1:], err

@@ -302,9 +302,9 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(s.segments, listing.Segment{Kind: listing.SegmentLane, Name: "t1|http://a:80"}) // where the cursor points
-	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                          // gone since its entry was read
-	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                              // changed since then
+	delete(s.segments, listing.Segment{Kind: listing.SegmentLane, Name: "t1|M|http://a:80"}) // where the cursor points
+	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                            // gone since its entry was read
+	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                                // changed since then
 	got, _ := all(t, s, store.Query{Limit: 2, Cursor: first.Next})
 	if diff := gocmp.Diff([]string{"t2/a", "t4/a", "t5/a"}, got); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
@@ -345,13 +345,13 @@ func TestListRefusesCursors(t *testing.T) {
 		{`{"g":{"k":9,"n":"t"}}`, store.Query{}},
 		{`{"g":{"k":-1,"n":"t"}}`, store.Query{}},
 		{`{"g":{"k":3,"n":"b"}}`, store.Query{}},
-		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{BizKey: "b"}},
+		{`{"g":{"k":0,"n":"t|M|http://a:80"}}`, store.Query{BizKey: "b"}},
 		{`{"g":{"k":3,"n":"b"}}`, store.Query{BizKey: "b"}},
-		{`{"g":{"k":0,"n":"t|http://a:80"}}`, store.Query{Topic: "t"}},
-		{`{"g":{"k":0,"n":"t|http://a:80"},"f":"x"}`, store.Query{}},
-		{`{"g":{"k":0,"n":"t|http://a:80"},"a":{"t":1e999}}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|M|http://a:80"}}`, store.Query{Topic: "t"}},
+		{`{"g":{"k":0,"n":"t|M|http://a:80"},"f":"x"}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|M|http://a:80"},"a":{"t":1e999}}`, store.Query{}},
 		{`{"g":{"k":0,"n":7}}`, store.Query{}},
-		{`{"g":{"k":0,"n":"t|http://a:80"}} {}`, store.Query{}},
+		{`{"g":{"k":0,"n":"t|M|http://a:80"}} {}`, store.Query{}},
 	} {
 		c.q.Limit, c.q.Cursor = 5, base64.RawURLEncoding.EncodeToString([]byte(c.text))+"!"
 		if _, err := listing.List(t.Context(), s, c.q); !errors.Is(err, store.ErrBadCursor) {

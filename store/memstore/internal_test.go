@@ -22,8 +22,8 @@ const url = "http://a.example/hook"
 var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, HalfOpenLimit: 1}
 
 func newReg(id string, spec job.Spec) store.Registration {
-	if spec.URL == "" {
-		spec.URL = url
+	if spec.Destination == "" {
+		spec.Destination = url
 	}
 	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: spec}
 }
@@ -164,7 +164,7 @@ func TestWaitIsExactAfterChanges(t *testing.T) {
 		s := New(Options{})
 		add(t, s,
 			newReg("1s", job.Spec{When: job.When{Delay: time.Second}}),
-			newReg("2s", job.Spec{When: job.When{Delay: 2 * time.Second}, URL: "http://b.example/"}),
+			newReg("2s", job.Spec{When: job.When{Delay: 2 * time.Second}, Destination: "http://b.example/"}),
 			newReg("3s", job.Spec{When: job.When{Delay: 3 * time.Second}}),
 		)
 		for _, id := range []string{"1s", "2s", "3s"} {
@@ -211,7 +211,7 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 		const n = 3 * quantum
 		for i := range n {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
-			add(t, s, newReg(fmt.Sprintf("b%d", i), job.Spec{URL: "http://b.example/"}))
+			add(t, s, newReg(fmt.Sprintf("b%d", i), job.Spec{Destination: "http://b.example/"}))
 			pass(t, time.Millisecond)
 		}
 		next := map[byte]int{}
@@ -240,7 +240,7 @@ func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 		}
 		pass(t, time.Millisecond)
-		add(t, s, newReg("b", job.Spec{URL: "http://b.example/"}))
+		add(t, s, newReg("b", job.Spec{Destination: "http://b.example/"}))
 		ids, _ := carry(t, s, options)
 		same(t, "place of the younger lane's job", ids[quantum], "b")
 		same(t, "carried in one call", len(ids), 2*quantum+1)
@@ -255,7 +255,7 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 		lanes := maxLooks + 50
 		for i := range lanes {
 			at := fmt.Sprintf("http://e%d.example/", i)
-			add(t, s, newReg(fmt.Sprintf("%d-1", i), job.Spec{URL: at}), newReg(fmt.Sprintf("%d-2", i), job.Spec{URL: at}))
+			add(t, s, newReg(fmt.Sprintf("%d-1", i), job.Spec{Destination: job.Destination(at)}), newReg(fmt.Sprintf("%d-2", i), job.Spec{Destination: job.Destination(at)}))
 		}
 		carried := 0
 		for carried < lanes {
@@ -266,7 +266,7 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 		same(t, "carried", ids, []string(nil))
 		same(t, "they are looked at again before long", r.Wait > 0 && r.Wait <= limitPause, true)
 		// A lane that may go is reached, behind however many that may not.
-		add(t, s, newReg("free", job.Spec{URL: "http://free.example/"}))
+		add(t, s, newReg("free", job.Spec{Destination: "http://free.example/"}))
 		for range 3 {
 			if ids, _ = carry(t, s, o); len(ids) > 0 {
 				break
@@ -295,7 +295,7 @@ func TestTheLogIsBounded(t *testing.T) {
 func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
 	s := New(Options{})
 	j := job.Job{
-		Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{URL: url}, State: job.Retrying, Attempts: 1,
+		Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Destination: url}, State: job.Retrying, Attempts: 1,
 		LastAttempt: &job.Attempt{Number: 1, Status: 503},
 	}
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j}}); n != 1 || err != nil {
@@ -312,7 +312,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Retention: time.Minute})
 		for i := range 20 {
-			add(t, s, newReg(fmt.Sprint(i), job.Spec{URL: fmt.Sprintf("http://e%d.example/", i%3), BizKey: fmt.Sprint(i)}))
+			add(t, s, newReg(fmt.Sprint(i), job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i%3)), BizKey: fmt.Sprint(i)}))
 		}
 		for _, c := range take(t, s, time.Second) {
 			settle(t, s, c, job.OutcomeFailed)

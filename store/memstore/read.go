@@ -128,7 +128,7 @@ func (s *Store) Topic(ctx context.Context, name string) (store.TopicStats, error
 func (s *Store) lanesOf(topic string, visit func(*lane)) {
 	prefix := ""
 	if topic != "" {
-		prefix = job.Lane{Topic: topic}.String()
+		prefix = job.LanePrefix(topic)
 	}
 	s.lanes.Ascend(prefix, func(name string, l *lane) bool {
 		if !strings.HasPrefix(name, prefix) {
@@ -196,7 +196,7 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 	add := func(name string) bool { names = append(names, name); return len(names) <= n }
 	prefix := ""
 	if q.Topic != "" {
-		prefix = job.Lane{Topic: q.Topic}.String()
+		prefix = job.LanePrefix(q.Topic)
 	}
 	switch {
 	case q.Kind == listing.SegmentLane:
@@ -220,7 +220,7 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 func (s *Store) deadOf(topic, after string, visit func(*deadGroup) bool) {
 	prefix := ""
 	if topic != "" {
-		prefix = job.Lane{Topic: topic}.String()
+		prefix = job.LanePrefix(topic)
 	}
 	s.dead.Ascend(max(prefix, after), func(name string, g *deadGroup) bool {
 		return strings.HasPrefix(name, prefix) && (name == after || visit(g))
@@ -362,7 +362,7 @@ func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing
 
 // snapshots are of the first entries, as Source.Jobs wants them.
 func (s source) snapshots(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*snapshot, error) {
-	topic, _, _ := strings.Cut(seg.Name, "|")
+	topic := job.TopicOfLane(seg.Name)
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -416,7 +416,7 @@ func (s source) byUID(ctx context.Context, uid string) (found *snapshot, err err
 
 // Times reads the times of the jobs of entries.
 func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
-	topic, _, _ := strings.Cut(seg.Name, "|")
+	topic := job.TopicOfLane(seg.Name)
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}

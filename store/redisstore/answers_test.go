@@ -143,7 +143,7 @@ func TestNoAnswerPanics(t *testing.T) {
 		list(junk, junk), list(one, one, one), list(one, one, junk), list(one, list(one), nothingList, list()),
 		list(one, one, one, junk), list(one, one, one, one), list(one, one, one, junk, one),
 		list(one, list(), list(one)), list(one, list(junk), list(), one, one, one, junk),
-		list(one, one, one, text("t|http://a:1|i"), junk), list(one, number(-1), nothing, nothing, nothing, nothing),
+		list(one, one, one, text("t|M|http://a:1|i"), junk), list(one, number(-1), nothing, nothing, nothing, nothing),
 	}
 	for _, c := range calls {
 		if c.name == "Wakeups" {
@@ -283,7 +283,7 @@ func TestReplacingUnreadable(t *testing.T) {
 			ok(t, "Topic", err)
 			sh := sc.s.shards[sc.s.shardOf(c.key)]
 			c.spoil(t, sc.s, sh.page(c.key), fieldsOf(c.key))
-			anew := store.Registration{Key: c.key, UID: ulid.Make().String(), Spec: job.Spec{URL: urlB, When: job.When{Delay: time.Hour}}}
+			anew := store.Registration{Key: c.key, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlB, When: job.When{Delay: time.Hour}}}
 			out, err := sc.s.Register(ctx, []store.Registration{anew})
 			ok(t, "Register", err)
 			if out[0].Outcome != store.Created {
@@ -303,7 +303,7 @@ func TestReplacingUnreadable(t *testing.T) {
 			}
 			groups, err := sc.s.db.Keys(ctx, sh.dead("*")).Result()
 			ok(t, "KEYS", err)
-			for _, old := range append(groups, sh.bucket("t|http://a.example:80"), sh.ended("t")) {
+			for _, old := range append(groups, sh.bucket("t|M|http://a.example:80"), sh.ended("t")) {
 				if err := sc.s.db.ZScore(ctx, old, c.key.ID).Err(); !isNil(err) {
 					t.Errorf("still in %s: %v", old, err)
 				}
@@ -313,7 +313,7 @@ func TestReplacingUnreadable(t *testing.T) {
 	for _, sh := range sc.s.shards {
 		out, err := sc.s.db.HGetAll(ctx, sh.out).Result()
 		ok(t, "HGETALL", err)
-		if n := sc.s.db.ZCount(ctx, sh.bucket("t|http://a.example:80"), "-inf", "(0").Val(); out["http://a.example:80"] != fmt.Sprint(n) && n > 0 {
+		if n := sc.s.db.ZCount(ctx, sh.bucket("t|M|http://a.example:80"), "-inf", "(0").Val(); out["http://a.example:80"] != fmt.Sprint(n) && n > 0 {
 			t.Errorf("%v are said to be out, %d are", out, n)
 		}
 	}

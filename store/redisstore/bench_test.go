@@ -29,7 +29,7 @@ func waitingJob(n int) store.Registration {
 		Key: job.Key{Topic: "order-timeout", ID: fmt.Sprintf("0b5c9b5e-0000-4000-8000-%012d", n)},
 		UID: ulid.Make().String(),
 		Spec: job.Spec{
-			URL: "https://shop.example/hooks/timeout", ContentType: "application/json",
+			Destination: "https://shop.example/hooks/timeout", ContentType: "application/json",
 			Body: bytes.Repeat([]byte("x"), 300), BodyForm: job.BodyJSON, When: job.When{Delay: 30 * time.Minute},
 		},
 	}

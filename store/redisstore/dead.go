@@ -52,7 +52,7 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 func (s *Store) deadNames(ctx context.Context, sh *shard, topic, after string, n int) ([]string, error) {
 	from, to := "-", "+"
 	if topic != "" {
-		from, to = "["+job.Lane{Topic: topic}.String(), "("+topic+"}" // the sign behind the bar
+		from, to = "["+job.LanePrefix(topic), "("+topic+"}" // the sign behind the bar
 	}
 	if after != "" {
 		from = "(" + after

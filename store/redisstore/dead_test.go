@@ -22,7 +22,7 @@ func TestNothingIsLeftOfDeadGroups(t *testing.T) {
 	for i := range 40 {
 		jobs = append(jobs, store.RestoredJob{Job: job.Job{
 			Key: job.Key{Topic: "t", ID: fmt.Sprintf("job-%d", i)}, UID: fmt.Sprintf("%026d", i), Version: 1,
-			Spec:  job.Spec{URL: fmt.Sprintf("http://e%d.example/", i%3)},
+			Spec:  job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i%3))},
 			State: job.Dead, Reason: job.ReasonGone, CreatedAt: 1_000, DueAt: 1_000, EndedAt: job.Instant(2_000 + i),
 		}})
 	}

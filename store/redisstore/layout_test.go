@@ -64,7 +64,7 @@ func (n nodes) refuses(s *Store, words ...string) {
 func someJob(topic, id string) store.Registration {
 	return store.Registration{
 		Key: job.Key{Topic: topic, ID: id}, UID: fmt.Sprintf("%026d", namespaces.Add(1)),
-		Spec: job.Spec{URL: "http://a.example/hook", Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
+		Spec: job.Spec{Destination: "http://a.example/hook", Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
 	}
 }
 

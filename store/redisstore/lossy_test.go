@@ -46,7 +46,7 @@ func TestLostReplies(t *testing.T) {
 	for i := range jobs {
 		reg := store.Registration{
 			Key: job.Key{Topic: "t", ID: fmt.Sprint(i)}, UID: ulid.Make().String(),
-			Spec: job.Spec{URL: fmt.Sprintf("http://host%d.example/", i%3), BizKey: "b"},
+			Spec: job.Spec{Destination: job.Destination(fmt.Sprintf("http://host%d.example/", i%3)), BizKey: "b"},
 		}
 		insist(ctx, t, func() error {
 			out, err := lossy.Register(ctx, []store.Registration{reg})

@@ -57,7 +57,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 // addRivals adds what other lanes of the topic have to do with the job, if it has
 // priorities or a rate. These figures are of a moment later.
 func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
-	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+lane.Topic+"|", "("+lane.Topic+"}").Result()
+	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+job.LanePrefix(lane.Topic), "("+lane.Topic+"}").Result()
 	waits := o.Job.State == job.Waiting || o.Job.State == job.Retrying
 	paced := waits && o.Limits.Rate > 0 && o.At <= o.Now
 	if err != nil || (with == 0 && !paced) {

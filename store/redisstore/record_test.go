@@ -30,7 +30,7 @@ func drawJob(t *rapid.T) job.Job {
 	j := job.Job{
 		Key: job.Key{Topic: "t", ID: "i"}, UID: id.String(),
 		Spec: job.Spec{
-			URL: "http://a.example/" + rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "path"), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
+			Destination: job.Destination("http://a.example/" + rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "path")), Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"),
 			BizKey: rapid.StringMatching(`[a-z]{0,3}`).Draw(t, "biz"), BodyForm: job.BodyJSON,
 			When:    job.When{Delay: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "delay"))},
 			Timeout: time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "timeout")) * time.Millisecond,
@@ -142,7 +142,7 @@ func TestWaitingIsShort(t *testing.T) {
 		"usual":            {plain, 43},
 		"at a time":        {timed, 49},
 		"TTL and timeout":  {full, 57},
-		"a biz_key, for 8": {job.Spec{URL: plain.URL, Body: plain.Body, BodyForm: job.BodyJSON, BizKey: "12345678"}, 70},
+		"a biz_key, for 8": {job.Spec{Destination: plain.Destination, Body: plain.Body, BodyForm: job.BodyJSON, BizKey: "12345678"}, 70},
 	} {
 		reg.Spec = c.spec
 		r := newRecord(reg.Job(1_767_258_000_000), nil)
@@ -150,7 +150,7 @@ func TestWaitingIsShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.registration) - len(c.spec.URL) - len(c.spec.Body); n > c.limit || w.progress != "" {
+		if n := len(w.registration) - len(c.spec.Destination) - len(c.spec.Body); n > c.limit || w.progress != "" {
 			t.Errorf("%s: %d bytes besides URL and body and a progress of %q, want %d at most and none", name, n, w.progress, c.limit)
 		}
 	}

@@ -42,7 +42,7 @@ func fill(n nodes, each int) *filled {
 			if kind == "waiting" {
 				r.Spec.When.Delay = time.Duration(i+1) * time.Hour
 				r.Spec.TTL = 100 * time.Hour * time.Duration(i%2)
-				r.Spec.URL = slow + "/hook"
+				r.Spec.Destination = slow + "/hook"
 			}
 			regs = append(regs, r)
 			f.keys = append(f.keys, r.Key)

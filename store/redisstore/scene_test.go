@@ -90,7 +90,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	sc.hint = carried.Carried[0].Hint
 
 	waiting, held := sc.reg(0, "waiting"), sc.reg(0, "held")
-	sc.waiting, held.Spec.URL = waiting.Key, urlB
+	sc.waiting, held.Spec.Destination = waiting.Key, urlB
 	ok(t, "OpenCircuit", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
 	sc.register(t, waiting, sc.reg(1, "waiting"), held)
 
@@ -127,7 +127,7 @@ func (sc *scene) reg(shard int, name string) store.Registration {
 	for i := 0; sc.sure.shardOf(key) != shard; i++ {
 		key.ID = fmt.Sprintf("%s-%d", name, i)
 	}
-	return store.Registration{Key: key, UID: ulid.Make().String(), Spec: job.Spec{URL: urlA, BizKey: "b"}}
+	return store.Registration{Key: key, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA, BizKey: "b"}}
 }
 
 func (sc *scene) register(t testing.TB, regs ...store.Registration) {

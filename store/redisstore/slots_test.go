@@ -49,7 +49,7 @@ func TestShardsSpreadOverMasters(t *testing.T) {
 				t.Fatal(err)
 			}
 			on[node.Options().Addr]++
-			for _, key := range []string{sh.lanes, sh.mark, sh.page(job.Key{Topic: "t", ID: "i"}), sh.bucket("t|http://a:1")} {
+			for _, key := range []string{sh.lanes, sh.mark, sh.page(job.Key{Topic: "t", ID: "i"}), sh.bucket("t|M|http://a:1")} {
 				slot, err := s.db.ClusterKeySlot(t.Context(), key).Result()
 				if err != nil || slot*shards/slots != int64(i) {
 					t.Errorf("%s is in slot %d, %v; not in part %d of %d", key, slot, err, i, shards)

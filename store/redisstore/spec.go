@@ -34,7 +34,7 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w %q: %w", errUID, uid, err)
 	}
 	rest, flags := *s, byte(s.BodyForm)&formMask
-	rest.URL, rest.Body, rest.BodyForm = "", nil, s.BodyForm&^formMask
+	rest.Destination, rest.Body, rest.BodyForm = "", nil, s.BodyForm&^formMask
 	if s.ContentType == s.BodyForm.ContentType() {
 		flags |= usualType
 		rest.ContentType = ""
@@ -59,10 +59,10 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 		flags |= hasRest
 		others = encoding.AppendSpec(nil, &rest)
 	}
-	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+binary.MaxVarintLen64+len(s.URL)+len(others)+len(s.Body))
+	b := make([]byte, 0, uidLen+1+3*binary.MaxVarintLen32+binary.MaxVarintLen64+len(s.Destination)+len(others)+len(s.Body))
 	b = append(b, id[:]...)
 	b = append(b, flags)
-	b = append(binary.AppendUvarint(b, uint64(len(s.URL))), s.URL...)
+	b = append(binary.AppendUvarint(b, uint64(len(s.Destination))), s.Destination...)
 	if flags&hasAt != 0 {
 		b = binary.AppendUvarint(b, uint64(s.When.At))
 	}
@@ -106,7 +106,7 @@ func decodeSpec(text string, h *registeredHead, s *job.Spec) error {
 	if !ok || text != "" {
 		return errSpec
 	}
-	s.URL = url
+	s.Destination = job.Destination(url)
 	s.BodyForm |= job.BodyForm(flags & formMask)
 	if body != "" {
 		s.Body = []byte(body)

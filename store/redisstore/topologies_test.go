@@ -73,7 +73,7 @@ func TestSentinelFailover(t *testing.T) {
 	s := open(t, "redis-sentinel://main@"+sentinel.Addr(), storetest.Options{Retention: time.Hour})
 	defer s.Close()
 	reg := func(id string) store.Registration {
-		return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: ulid.Make().String(), Spec: job.Spec{URL: "http://a.example/"}}
+		return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: ulid.Make().String(), Spec: job.Spec{Destination: "http://a.example/"}}
 	}
 	if _, err := s.Register(t.Context(), []store.Registration{reg("before")}); err != nil {
 		t.Fatal(err)

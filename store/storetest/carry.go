@@ -218,7 +218,7 @@ var carryCases = []testCase{
 		key := f.carry(o)[0].Hint.Key()
 		f.update(key, cancel)
 		key = f.carryUntil(1, o)[0].Hint.Key()
-		f.update(key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.update(key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		f.carryUntil(2, o) // one in either lane
 	}},
 	{name: "carry/an endpoint's limit counts all its lanes", options: Options{}, run: func(f *fixture) {

@@ -51,7 +51,7 @@ var claimCases = []testCase{
 		f.takeOne()
 		f.add(reg("t", "later", delay(long)))
 		f.add(reg("t", "moved"))
-		f.update(job.Key{Topic: "t", ID: "moved"}, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.update(job.Key{Topic: "t", ID: "moved"}, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		refused = append(refused, hint("t", "retrying", urlA), hint("t", "running", urlA), hint("t", "later", urlA),
 			hint("t", "moved", urlA), hint("t", "missing", urlA), hint("u", "moved", urlB), hint("", "", ""))
 		equal(f, "claimed", claimedKeys(f.claim(refused, terms())), nil)

@@ -114,7 +114,7 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Settle(f.ctx, []job.Settlement{settlement})
 			return err
 		},
-		"OpenCircuit":         func() error { return f.OpenCircuit(f.ctx, hint.Lane.Endpoint, long) },
+		"OpenCircuit":  func() error { return f.OpenCircuit(f.ctx, hint.Lane.Endpoint, long) },
 		"CloseCircuit": func() error { return f.CloseCircuit(f.ctx, hint.Lane.Endpoint) },
 		"Purge": func() error {
 			_, err := f.Purge(f.ctx, 1)

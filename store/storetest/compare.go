@@ -123,7 +123,7 @@ func (f *fixture) restoreOver(from, to job.State) {
 		f.restore(1, store.RestoredJob{Job: first})
 	}
 	want := restorable("t", id, to)
-	want.Spec.URL, want.Spec.BizKey, want.Version = urlB, "second", 20
+	want.Spec.Destination, want.Spec.BizKey, want.Version = urlB, "second", 20
 	if !to.Final() {
 		want.NextAt = f.now().Add(long)
 		want.DueAt = want.NextAt

@@ -150,7 +150,7 @@ var deadCases = []testCase{
 	{name: "dead/one is replayed with changes", options: Options{Shards: 2}, run: func(f *fixture) {
 		was := f.end(reg("t", "a", biz("one"), body("wrong")), job.Dead)
 		s := was.Spec
-		s.URL, s.BizKey, s.Body, s.Priority = urlB, "two", []byte("right"), 2
+		s.Destination, s.BizKey, s.Body, s.Priority = urlB, "two", []byte("right"), 2
 		j := f.update(was.Key, func(j *job.Job, now job.Instant) error { return j.ReplayAs(s, nil, now) })
 		equal(f, "the stored job", f.get(j.Key), j)
 		equal(f, "groups", f.deadGroups("", 10), nil)
@@ -196,7 +196,7 @@ var deadCases = []testCase{
 		}
 		_, err = f.DeadGroups(f.ctx, "u", 1, page.Next)
 		f.isError("cursor of another topic", err, store.ErrBadCursor)
-		_, err = f.DeadGroups(f.ctx, "", 1, encode([]byte("t|e|made up")))
+		_, err = f.DeadGroups(f.ctx, "", 1, encode([]byte("t|M|e|made up")))
 		f.noError("a cursor behind nothing", err)
 	}},
 }

@@ -109,7 +109,7 @@ const (
 )
 
 func laneOf(topic, url string) job.Lane {
-	j := job.Job{Key: job.Key{Topic: topic}, Spec: job.Spec{URL: url}}
+	j := job.Job{Key: job.Key{Topic: topic}, Spec: job.Spec{Destination: job.Destination(url)}}
 	return j.Lane()
 }
 
@@ -117,7 +117,7 @@ func laneOf(topic, url string) job.Lane {
 func reg(topic, id string, with ...func(*store.Registration)) store.Registration {
 	r := store.Registration{
 		Key: job.Key{Topic: topic, ID: id}, UID: uidFor(topic, id),
-		Spec: job.Spec{URL: urlA, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
+		Spec: job.Spec{Destination: urlA, Body: []byte(`{"id":"` + id + `"}`), BodyForm: job.BodyJSON},
 	}
 	for _, w := range with {
 		w(&r)
@@ -130,7 +130,7 @@ func delay(d time.Duration) func(*store.Registration) {
 }
 
 func to(url string) func(*store.Registration) {
-	return func(r *store.Registration) { r.Spec.URL = url }
+	return func(r *store.Registration) { r.Spec.Destination = job.Destination(url) }
 }
 
 func biz(key string) func(*store.Registration) {

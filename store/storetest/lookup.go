@@ -71,7 +71,7 @@ var lookUpCases = []testCase{
 		f.finds(j.UID, j.Key)
 		f.update(j.Key, replay)
 		f.finds(j.UID, j.Key)
-		f.update(j.Key, func(j *job.Job, _ job.Instant) error { j.Spec.URL = urlB; return nil })
+		f.update(j.Key, func(j *job.Job, _ job.Instant) error { j.Spec.Destination = urlB; return nil })
 		f.finds(j.UID, j.Key)
 		c := f.takeOne()
 		f.finds(j.UID, j.Key)

@@ -34,19 +34,19 @@ func RunModel(t *testing.T, h Harness) {
 			}
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
-			"":           m.check,
-			"Register":   m.register,
-			"Backlog":    m.backlog,
-			"Carry":      m.carry,
-			"CarryShort": m.carryShort,
-			"Pop":        m.pop,
-			"Lose":       m.lose,
-			"Claim":      m.claim,
-			"Settle":     m.settle,
-			"Update":     m.update,
-			"OpenCircuit":       m.hold,
-			"Restore":    m.restore,
-			"Purge":      m.purge,
+			"":            m.check,
+			"Register":    m.register,
+			"Backlog":     m.backlog,
+			"Carry":       m.carry,
+			"CarryShort":  m.carryShort,
+			"Pop":         m.pop,
+			"Lose":        m.lose,
+			"Claim":       m.claim,
+			"Settle":      m.settle,
+			"Update":      m.update,
+			"OpenCircuit": m.hold,
+			"Restore":     m.restore,
+			"Purge":       m.purge,
 		})
 		m.drain()
 	})
@@ -90,7 +90,7 @@ type modelJob struct {
 }
 
 func (j *modelJob) lane(key job.Key) job.Lane {
-	lane := laneOf(key.Topic, j.spec.URL)
+	lane := laneOf(key.Topic, string(j.spec.Destination))
 	lane.Priority = j.spec.Priority
 	return lane
 }
@@ -174,7 +174,7 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 	if !ok {
 		return store.Created
 	}
-	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.URL == r.Spec.URL &&
+	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.Destination == r.Spec.Destination &&
 		old.spec.BizKey == r.Spec.BizKey && old.spec.Priority == r.Spec.Priority && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
 	again := r.OnConflict == store.Reject || r.OnConflict == store.Ignore
 	switch {
@@ -219,7 +219,7 @@ func (m *model) check(*rapid.T) {
 	var ofBizKey []job.Job
 	for key, j := range m.jobs {
 		want[key] = seen{
-			j.uid, j.spec.URL, j.spec.BizKey, j.spec.Priority, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
+			j.uid, string(j.spec.Destination), j.spec.BizKey, j.spec.Priority, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
 		}
 		if counts[key.Topic] == nil {
 			counts[key.Topic] = map[job.State]int64{}
@@ -237,7 +237,7 @@ func (m *model) check(*rapid.T) {
 			logged = 1
 		}
 		got[j.Key] = seen{
-			j.UID, j.Spec.URL, j.Spec.BizKey, j.Spec.Priority, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
+			j.UID, string(j.Spec.Destination), j.Spec.BizKey, j.Spec.Priority, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
 		}
 		m.checkTimes(j)
 	}
@@ -277,7 +277,7 @@ func (m *model) checkSums(counts map[string]map[job.State]int64) {
 		if j.state.Final() {
 			continue
 		}
-		name := laneOf("t", j.spec.URL).Endpoint
+		name := laneOf("t", string(j.spec.Destination)).Endpoint
 		e := at[name]
 		e.Endpoint = name
 		switch j.state {

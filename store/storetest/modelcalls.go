@@ -31,7 +31,7 @@ func (m *model) register(t *rapid.T) {
 		Key: pick(t, "key", modelKeys...), UID: newUID(),
 		OnConflict: pick(t, "policy", store.Reject, store.Ignore, store.Replace, store.Replace, store.Later, store.Sooner),
 		Spec: job.Spec{
-			URL: pick(t, "url", urlA, urlA, urlB), BizKey: pick(t, "biz_key", "", "b"),
+			Destination: job.Destination(pick(t, "url", urlA, urlA, urlB)), BizKey: pick(t, "biz_key", "", "b"),
 			Body: []byte(pick(t, "body", "1", "2")),
 			When: job.When{Delay: pick(t, "delay", 0, long)}, TTL: pick(t, "ttl", 0, 0, 0, moment),
 			Priority: pick[job.Priority](t, "priority", 0, 0, 9, 1),
@@ -311,19 +311,19 @@ var modelChanges = []modelChange{
 	}},
 	{"replay as another", func(j *job.Job, now job.Instant) error {
 		s := j.Spec
-		s.URL, s.BizKey = otherURL(s.URL), "b"
+		s.Destination, s.BizKey = job.Destination(otherURL(string(s.Destination))), "b"
 		return j.ReplayAs(s, &job.When{Delay: long}, now)
 	}, func(_ *model, _ job.Key, j *modelJob) error {
 		if !j.state.Final() {
 			return job.ErrNotEnded
 		}
 		j.attempts, j.lapses, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
-		j.spec.URL, j.spec.BizKey = otherURL(j.spec.URL), "b"
+		j.spec.Destination, j.spec.BizKey = job.Destination(otherURL(string(j.spec.Destination))), "b"
 		j.wait(false)
 		return nil
 	}},
-	{"other url", respecify(func(s *job.Spec) { s.URL = otherURL(s.URL) }), changeSpec(func(s *job.Spec) {
-		s.URL = otherURL(s.URL)
+	{"other url", respecify(func(s *job.Spec) { s.Destination = job.Destination(otherURL(string(s.Destination))) }), changeSpec(func(s *job.Spec) {
+		s.Destination = job.Destination(otherURL(string(s.Destination)))
 	})},
 	{"other priority", respecify(func(s *job.Spec) { s.Priority = 9 - s.Priority }), changeSpec(func(s *job.Spec) {
 		s.Priority = 9 - s.Priority

@@ -168,7 +168,7 @@ var outlookCases = []testCase{
 	{name: "outlook/a changed job", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
-		f.update(j.Key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.update(j.Key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		equal(f, "circuit of the new endpoint", f.outlook(j.Key).Circuit, store.Circuit{})
 	}},
 	{name: "outlook/a job that has ended", options: Options{Retention: long}, run: func(f *fixture) {

@@ -61,7 +61,7 @@ func (f *fixture) oneByOne(n int, o store.CarryOptions) []string {
 func spread(regs []store.Registration) []store.Registration {
 	for i := range regs {
 		if i%2 == 1 {
-			regs[i].Spec.URL = urlB
+			regs[i].Spec.Destination = urlB
 		}
 	}
 	return regs

@@ -52,7 +52,7 @@ var registerCases = []testCase{
 		limit := 3
 		r := reg("t", "a")
 		r.Spec = job.Spec{
-			URL: "https://shop.example/hooks?x=1&y=%20", Method: "PUT", BizKey: "order:8812", ContentType: "text/plain",
+			Destination: "https://shop.example/hooks?x=1&y=%20", Method: "PUT", BizKey: "order:8812", ContentType: "text/plain",
 			Headers: []job.Header{{Name: "X-A", Value: "1"}, {Name: "X-B", Value: "zwei ü"}},
 			Body:    []byte("a\x00b\xff\n|/{}"), BodyForm: job.BodyBase64, When: job.When{Delay: 1500 * time.Millisecond},
 			Retry:   &job.Retry{Steps: []time.Duration{time.Second, 90 * time.Second}, Limit: &limit},

@@ -15,7 +15,7 @@ const past job.Instant = 900_000_000_000
 func restorable(topic, id string, state job.State) job.Job {
 	j := job.Job{
 		Key: job.Key{Topic: topic, ID: id}, UID: uidFor(topic, id), State: state,
-		Spec:      job.Spec{URL: urlA, BizKey: "b", Body: []byte("x")},
+		Spec:      job.Spec{Destination: urlA, BizKey: "b", Body: []byte("x")},
 		CreatedAt: past, DueAt: past + 1, NextAt: past + 7_000, Token: 5, Version: 9,
 	}
 	switch {

@@ -235,7 +235,7 @@ var staleCases = []testCase{
 	}},
 	{name: "stale/a missing job", options: Options{}, run: func(f *fixture) {
 		f.settle(store.Missing, delivered(store.Claimed{Job: job.Job{
-			Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{URL: urlA}, Token: 1,
+			Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Destination: urlA}, Token: 1,
 		}}))
 	}},
 }

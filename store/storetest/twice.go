@@ -113,7 +113,7 @@ var twiceRows = []twiceRow{
 		}, nil)
 	}},
 	{"move to another lane", func(f *fixture) func() any {
-		change := respecify(func(s *job.Spec) { s.URL, s.BizKey = urlB, "b" })
+		change := respecify(func(s *job.Spec) { s.Destination, s.BizKey = urlB, "b" })
 		return f.updating(f.add(reg("t", "a")).Key, change, nil)
 	}},
 	{"replay", func(f *fixture) func() any {

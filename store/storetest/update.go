@@ -31,7 +31,7 @@ var updateCases = []testCase{
 	{name: "update/a refusal stores nothing", options: Options{}, run: func(f *fixture) {
 		was := f.add(reg("t", "a", delay(long), biz("b")))
 		got, err := f.Update(f.ctx, was.Key, func(j *job.Job, _ job.Instant) error {
-			j.State, j.Attempts, j.Spec.URL, j.Spec.BizKey = job.Dead, 7, urlB, "x"
+			j.State, j.Attempts, j.Spec.Destination, j.Spec.BizKey = job.Dead, 7, urlB, "x"
 			j.Spec.Body[0] = '!'
 			return errRefused
 		})
@@ -229,7 +229,7 @@ var updateCases = []testCase{
 		key := f.add(reg("t", "a")).Key
 		f.carry(carryOptions)
 		hints := f.pop()
-		f.update(key, respecify(func(s *job.Spec) { s.URL = urlB }))
+		f.update(key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		equal(f, "jobs", keys(f.list(store.Query{Limit: 5})), []string{"t/a"})
 		equal(f, "counts of the topic", f.sum("t"), int64(1))
 		equal(f, "claimed by the old lane's hint", claimedKeys(f.claim(hints, terms())), nil)
@@ -237,7 +237,7 @@ var updateCases = []testCase{
 		equal(f, "number carried", len(carried), 1)
 		equal(f, "hint", carried[0].Hint, store.Hint{Lane: laneOf("t", urlB), ID: "a"})
 		claims := f.claim(f.pop(), terms())
-		equal(f, "claimed", claims[0].Job.Spec.URL, urlB)
+		equal(f, "claimed", claims[0].Job.Spec.Destination, urlB)
 		f.settle(store.Applied, delivered(claims[0]))
 	}},
 	{name: "update/another content leaves a ready job to be delivered once", options: Options{}, run: func(f *fixture) {

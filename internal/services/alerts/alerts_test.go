@@ -79,7 +79,7 @@ func TestWebhook(t *testing.T) {
 			statuses = append(statuses, fmt.Sprintf("%s %d", p.Status, p.Repeat))
 			ids = append(ids, strings.TrimPrefix(j.ID, p.Alert))
 			want := []job.Label{{Key: "rule", Value: "late"}, {Key: "status", Value: string(p.Status)}}
-			if j.Spec.BizKey != p.Alert || j.Spec.URL != opsURL || !slices.Equal(j.Spec.Labels, want) || len(j.UID) != 26 {
+			if j.Spec.BizKey != p.Alert || j.Spec.Destination != opsURL || !slices.Equal(j.Spec.Labels, want) || len(j.UID) != 26 {
 				t.Errorf("the job is %+v", j)
 			}
 			if p.Rule != "late" || p.Metric != OldestDue || *p.Subject.Topic != "orders" || p.Subject.Endpoint != nil || p.Threshold != 60 {

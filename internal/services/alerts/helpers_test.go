@@ -282,7 +282,7 @@ func (r *rig) add(topic, endpoint string, n int) {
 		r.next++
 		id := fmt.Sprintf("%026d", r.next)
 		_, err := r.Store.Register(context.Background(), []store.Registration{{
-			Key: job.Key{Topic: topic, ID: id}, UID: id, Spec: job.Spec{URL: endpoint + "/hook"},
+			Key: job.Key{Topic: topic, ID: id}, UID: id, Spec: job.Spec{Destination: job.Destination(endpoint + "/hook")},
 		}})
 		if err != nil {
 			r.Fatal(err)

@@ -130,7 +130,7 @@ func (n *Notice) registration() store.Registration {
 	return store.Registration{
 		Key: job.Key{Topic: Topic, ID: n.ID}, UID: n.UID, OnConflict: store.Ignore,
 		Spec: job.Spec{
-			URL: n.URL, BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
+			Destination: job.Destination(n.URL), BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
 			Labels: []job.Label{{Key: "rule", Value: n.Rule}, {Key: "status", Value: string(n.Status)}},
 		},
 	}

@@ -48,7 +48,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 			needs[rule.Metric] = true
 		}
 		if rule.URL != "" {
-			if endpoint, err := job.Endpoint(rule.URL); err == nil {
+			if endpoint, err := job.Destination(rule.URL).Endpoint(); err == nil {
 				r.targets[endpoint] = true
 			}
 		}

@@ -144,7 +144,7 @@ func (d *Draft) rule(name string) (Rule, error) {
 		r.Repeat = v.duration("/repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
 	}
 	if d.URL != "" {
-		if err := job.CheckURL(d.URL); err != nil {
+		if err := job.Destination(d.URL).Check(); err != nil {
 			v.refuse("/url", err.Error())
 		}
 	}

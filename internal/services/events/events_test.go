@@ -115,7 +115,7 @@ func (r *rig) equal(what string, got, want any, options ...cmp.Option) {
 }
 
 func registration(id string) store.Registration {
-	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: job.Spec{URL: "https://shop.example/hook"}}
+	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: job.Spec{Destination: "https://shop.example/hook"}}
 }
 
 // Each change that a node makes in the store is an event on all nodes.

@@ -130,7 +130,7 @@ func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	q.attempt, _ = strconv.Atoi(r.Header.Get("Duehook-Attempt"))
 	dice := l.draw("request " + q.key.String())
-	endpoint, err := job.Endpoint(r.URL.String())
+	endpoint, err := job.Destination(r.URL.String()).Endpoint()
 	if err != nil {
 		return nil, err
 	}

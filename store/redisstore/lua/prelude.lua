@@ -164,15 +164,16 @@ local function score(state, ms)
   return stamp(ms, state)
 end
 
--- A lane is topic|endpoint, or topic|letter|endpoint if its jobs have a priority.
--- Of the lanes of a topic those that go first sort first. The latter stand in ranks.
+-- A lane is topic|letter|endpoint; the letter is that of its priority (job.Lane).
+-- Of the lanes of a topic those that go first sort first. Lanes with another than
+-- the default priority stand in ranks.
 local function has_priority(lane)
-  return string.find(lane, '|%a|') ~= nil
+  return string.find(lane, '|M|', 1, true) == nil
 end
 
--- plain_of is the lane of the same topic and endpoint without a priority.
+-- plain_of is the lane of the same topic and endpoint with the default priority.
 local function plain_of(lane)
-  return (string.gsub(lane, '|%a|', '|', 1))
+  return (string.gsub(lane, '|%a|', '|M|', 1))
 end
 
 local function topic_of(lane)

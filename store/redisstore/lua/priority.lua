@@ -1,12 +1,12 @@
 -- For carrying. Lanes of a topic that go before others are its higher ranks: 1 is
 -- that of the highest priority. Siblings are the lanes of one topic and endpoint.
-local RANKS = 'ABCD wxyz'
+local RANKS = 'ABCDMwxyz'
 local RIVALS = 64 -- of one kind, at most
 local LANES_FROM, BUCKETS_FROM = 7, 12 -- of carry.lua: in ARGV, and in KEYS
 
 local function rank_of(lane)
   local letter = string.match(lane, '|(%a)|')
-  return letter and string.find(RANKS, letter, 1, true) or 5
+  return string.find(RANKS, letter, 1, true)
 end
 
 -- missing_rivals gives lanes that are not among those given, and may have jobs that
@@ -47,9 +47,9 @@ local function missing_rivals(lanes, ranks, places, limits, now)
     end
     if asked[topic] then
       local plain = plain_of(lane)
-      local siblings = { plain }
+      local siblings = {}
       for letter in string.gmatch(RANKS, '%a') do
-        siblings[#siblings + 1] = topic .. '|' .. letter .. string.sub(plain, #topic + 1)
+        siblings[#siblings + 1] = topic .. '|' .. letter .. string.sub(plain, #topic + 3)
       end
       want(siblings, any)
     end

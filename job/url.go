@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// CheckURL says what is wrong with a callback URL: it must be an absolute http
+// Check says what is wrong with a callback URL: it must be an absolute http
 // or https URL of at most MaxURL ASCII characters without userinfo and
 // fragment. Its host is a DNS name (underscores are allowed), an IPv4 address
 // in dotted decimal, or an IPv6 address in brackets without a zone. Whether
 // the address may be called is not decided here.
-func CheckURL(raw string) error {
+func (d Destination) Check() error {
+	raw := string(d)
 	switch {
 	case raw == "":
 		return errors.New("must not be empty")
