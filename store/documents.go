@@ -5,6 +5,10 @@ import (
 	"errors"
 )
 
+// ErrNewer says that this version cannot read a document: a newer one wrote it, or somebody
+// else. It must not be overwritten, and what follows from it stays as it is.
+var ErrNewer = errors.New("this version of duehook cannot read the stored document")
+
 // Document is a small piece of configuration that all nodes share, such as
 // the settings of a topic. Its content means nothing to the store.
 type Document struct {
@@ -13,20 +17,6 @@ type Document struct {
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
-}
-
-// documentTries bounds how often a change is begun again.
-const documentTries = 10
-
-// ChangeDocument runs once, which reads a document and writes another version of
-// it, again as long as somebody else was faster. Then the error is ErrConflict.
-func ChangeDocument(once func() error) (err error) {
-	for range documentTries {
-		if err = once(); !errors.Is(err, ErrConflict) {
-			return err
-		}
-	}
-	return err
 }
 
 // Documents keeps documents. There are few of them, and they change seldom.

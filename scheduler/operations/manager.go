@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -55,6 +56,7 @@ type Options struct {
 // safe for concurrent use.
 type Manager struct {
 	store  Store
+	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
 	log    *slog.Logger
@@ -81,7 +83,7 @@ func New(o Options) (*Manager, error) {
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
-		store: o.Store, id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
+		store: o.Store, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
 		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
 	}
 	var err error
@@ -113,12 +115,8 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
 		return Operation{}, err
 	}
-	doc, err := o.document(0)
-	if err != nil {
+	if err := m.docs.Put(ctx, &stored{Name: o.ID, Value: o}); err != nil {
 		return Operation{}, err
-	}
-	if _, err := m.store.PutDocument(ctx, doc); err != nil {
-		return Operation{}, fmt.Errorf("store an operation: %w", err)
 	}
 	m.announce(ctx)
 	return o, nil
@@ -188,24 +186,22 @@ func (m *Manager) estimateDead(ctx context.Context, f *Filter) (*int64, error) {
 // makeRoom forgets the oldest operation that does not run if there is no room
 // for another.
 func (m *Manager) makeRoom(ctx context.Context) error {
-	docs, err := m.store.ListDocuments(ctx, documentKind)
+	docs, err := m.docs.All(ctx)
 	if err != nil {
-		return fmt.Errorf("list operations: %w", err)
+		return err
 	}
-	for _, d := range docs {
+	for i := range docs {
 		if len(docs) < MaxKept {
 			return nil
 		}
-		o, err := decode(d)
-		if err != nil || !o.State.Ended() {
-			continue
-		}
-		err = m.store.DeleteDocument(ctx, documentKind, d.Name, d.Version)
-		if err == nil || errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("forget an operation: %w", err)
+		if d := &docs[i]; d.Err == nil && d.Value.State.Ended() {
+			err := m.docs.Delete(ctx, d)
+			if err == nil || errors.Is(err, store.ErrNotFound) {
+				return nil
+			}
+			if !errors.Is(err, store.ErrConflict) {
+				return err
+			}
 		}
 	}
 	if len(docs) < MaxKept {
@@ -223,13 +219,14 @@ type Page struct {
 // List gives up to limit operations, the newest first, from behind the one that
 // the cursor names. The error is the store's.
 func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, error) {
-	docs, err := m.store.ListDocuments(ctx, documentKind)
+	docs, err := m.docs.All(ctx)
 	if err != nil {
-		return Page{}, fmt.Errorf("list operations: %w", err)
+		return Page{}, err
 	}
 	slices.Reverse(docs) // they come by name
 	var page Page
-	for _, d := range docs {
+	for i := range docs {
+		d := &docs[i]
 		if cursor != "" && d.Name >= cursor {
 			continue
 		}
@@ -237,32 +234,27 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 			page.Next = page.Operations[limit-1].ID
 			break
 		}
-		o, err := decode(d)
-		if err != nil {
-			m.log.Error("an operation cannot be read", "error", err)
+		if d.Err != nil {
+			m.log.Error("an operation cannot be read", "error", d.Err)
 			continue
 		}
-		page.Operations = append(page.Operations, o)
+		page.Operations = append(page.Operations, d.Value)
 	}
 	return page, nil
 }
 
 // Get gives one operation. Errors: ErrNotFound, or the store's.
 func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
-	o, _, err := m.read(ctx, id)
-	return o, err
+	d, err := m.docs.Get(ctx, id)
+	return d.Value, notFound(err)
 }
 
-func (m *Manager) read(ctx context.Context, id string) (Operation, uint64, error) {
-	doc, err := m.store.Document(ctx, documentKind, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return Operation{}, 0, ErrNotFound
-	case err != nil:
-		return Operation{}, 0, fmt.Errorf("read an operation: %w", err)
+// notFound says of an operation that does not exist so.
+func notFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotFound
 	}
-	o, err := decode(doc)
-	return o, doc.Version, err
+	return err
 }
 
 // Stop ends the work on an operation, within two seconds or so. It can be
@@ -286,31 +278,22 @@ func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
 	return o, err
 }
 
-// turn changes whether an operation runs. Its worker may write progress meanwhile.
-func (m *Manager) turn(ctx context.Context, id string, to State) (o Operation, err error) {
-	err = store.ChangeDocument(func() error {
-		var version uint64
-		o, version, err = m.read(ctx, id)
+// turn starts or stops an operation. Its worker may write progress meanwhile, and
+// notices the change by its next write.
+func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, error) {
+	d, err := m.docs.Update(ctx, id, func(d *stored) error {
 		switch {
-		case err != nil:
-			return err
-		case o.State.Ended():
+		case d.Version == 0:
+			return ErrNotFound
+		case d.Value.State.Ended():
 			return ErrEnded
-		case o.State == to:
-			return nil
+		case d.Value.State == to:
+			return documents.ErrKept
 		}
-		// Whoever works on it finds out, and puts away its name.
-		o.State = to
-		doc, err := o.document(version)
-		if err != nil {
-			return err
-		}
-		if _, err = m.store.PutDocument(ctx, doc); err != nil {
-			return fmt.Errorf("store an operation: %w", err)
-		}
+		d.Value.State = to
 		return nil
 	})
-	return o, err
+	return d.Value, err
 }
 
 // announce has all nodes look for operations to take on, this one in any case.

@@ -1,10 +1,10 @@
 package operations
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -218,26 +218,21 @@ func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
 // documentKind is the kind of documents that are operations; their names are ids.
 const documentKind = "operation"
 
-func (o *Operation) document(version uint64) (store.Document, error) {
-	data, err := json.Marshal(o)
-	if err != nil {
-		return store.Document{}, fmt.Errorf("encode operation: %w", err)
-	}
-	return store.Document{Kind: documentKind, Name: o.ID, Data: data, Version: version}, nil
-}
+// stored is an operation with its version.
+type stored = documents.Document[Operation]
 
-// Exact says that without a part of its filter, or of what it does, an operation
-// would change jobs that it was not meant to. A node that knows all of it works on it.
-func (*Operation) Exact() {}
-
-// decode reads an operation. An error wraps store.ErrNewer.
-func decode(d store.Document) (Operation, error) {
-	o := Operation{ID: d.Name}
-	if err := d.Decode(&o); err != nil {
-		return o, err
-	}
-	if _, ok := states[o.Action]; !ok {
-		return o, fmt.Errorf("%w: the operation %s has the action %q", store.ErrNewer, d.Name, o.Action)
-	}
-	return o, nil
+// collection returns the documents of operations. Without a part of its filter, or of
+// what it does, an operation would change other jobs: an unknown field makes it
+// unreadable.
+func collection(s store.Documents) *documents.Collection[Operation] {
+	return documents.New(documents.Options[Operation]{
+		Store: s, Kind: documentKind, Strict: true,
+		New: func(id string) Operation { return Operation{ID: id} },
+		Check: func(o *Operation) error {
+			if _, ok := states[o.Action]; !ok {
+				return fmt.Errorf("unknown action %q", o.Action)
+			}
+			return nil
+		},
+	})
 }

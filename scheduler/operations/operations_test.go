@@ -534,16 +534,12 @@ func TestThereAreNotTooMany(t *testing.T) {
 		if _, err := m.Create(t.Context(), Draft{Action: "run", All: true}); !errors.Is(err, ErrTooMany) {
 			t.Fatalf("%v, want ErrTooMany", err)
 		}
-		o, version, err := m.read(t.Context(), ids[3])
+		d, err := m.docs.Get(t.Context(), ids[3])
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.State = Done
-		doc, err := o.document(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.PutDocument(t.Context(), doc); err != nil {
+		d.Value.State = Done
+		if err := m.docs.Put(t.Context(), &d); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Millisecond)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/lease"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -40,13 +40,13 @@ func (m *Manager) Run(ctx context.Context) error {
 		store.Follow(ctx, m.store, channel, func([]byte) { m.wake() },
 			store.PauseBetween(m.clock, m.log, "operations that other nodes begin or give up"))
 	})
-	watch := lease.NewWatch(m.clock, leaseTime)
+	beats := leader.NewHeartbeats(m.clock, leaseTime)
 	var swept time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
-		docs, err := m.store.ListDocuments(ctx, documentKind)
+		docs, err := m.docs.All(ctx)
 		if err == nil {
-			if m.take(ctx, docs, watch.Lapsed(docs...), &workers) == 0 {
+			if m.take(ctx, docs, beats.Expired(versions(docs)), &workers) == 0 {
 				pause = idleLook
 			}
 			if now := m.clock.Now(); now.Sub(swept) >= sweepEvery {
@@ -70,22 +70,26 @@ func (m *Manager) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// take begins to work on operations that nobody works on, and says how many are
-// at work or should be.
-func (m *Manager) take(ctx context.Context, docs []store.Document, lapsed map[string]bool, workers *sync.WaitGroup) (running int) {
-	for _, d := range docs {
-		o, err := decode(d)
-		if err != nil || o.State != Running {
+func versions(docs []stored) map[string]uint64 {
+	all := make(map[string]uint64, len(docs))
+	for i := range docs {
+		all[docs[i].Name] = docs[i].Version
+	}
+	return all
+}
+
+// take starts to work on operations without a worker, and returns how many have one
+// or should.
+func (m *Manager) take(ctx context.Context, docs []stored, expired map[string]bool, workers *sync.WaitGroup) (running int) {
+	for i := range docs {
+		d := &docs[i]
+		if d.Err != nil || d.Value.State != Running {
 			continue
 		}
 		running++
-		if m.busyWith(d.Name) {
-			continue
+		if !m.busyWith(d.Name) && (d.Value.Owner == "" || expired[d.Name]) {
+			m.begin(ctx, *d, workers)
 		}
-		if o.Owner != "" && !lapsed[d.Name] {
-			continue
-		}
-		m.begin(ctx, o, d.Version, workers)
 	}
 	return running
 }
@@ -98,14 +102,11 @@ func (m *Manager) busyWith(id string) bool {
 }
 
 // begin starts a worker if no other node is faster.
-func (m *Manager) begin(ctx context.Context, o Operation, version uint64, workers *sync.WaitGroup) {
+func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) {
+	o := &d.Value
 	from := o.Owner
 	o.Owner = m.id
-	doc, err := o.document(version)
-	if err == nil {
-		doc, err = m.store.PutDocument(ctx, doc)
-	}
-	if err != nil {
+	if m.docs.Put(ctx, &d) != nil {
 		return // another node has it, or the store is away: it will be seen again
 	}
 	working, cancel := context.WithCancel(ctx)
@@ -121,16 +122,16 @@ func (m *Manager) begin(ctx context.Context, o Operation, version uint64, worker
 			m.mu.Unlock()
 			m.wake()
 		}()
-		newWorker(m, o, doc.Version).run(working)
+		newWorker(m, d).run(working)
 	})
 }
 
 // sweep forgets operations that ended long ago.
-func (m *Manager) sweep(ctx context.Context, docs []store.Document) {
-	old := func(now job.Instant) (found []store.Document) {
-		for _, d := range docs {
-			if o, err := decode(d); err == nil && o.State != Running && now.Sub(o.UpdatedAt) > KeptFor {
-				found = append(found, d)
+func (m *Manager) sweep(ctx context.Context, docs []stored) {
+	old := func(now job.Instant) (found []*stored) {
+		for i := range docs {
+			if o := &docs[i].Value; docs[i].Err == nil && o.State != Running && now.Sub(o.UpdatedAt) > KeptFor {
+				found = append(found, &docs[i])
 			}
 		}
 		return found
@@ -144,7 +145,7 @@ func (m *Manager) sweep(ctx context.Context, docs []store.Document) {
 		return
 	}
 	for _, d := range old(depth.Now) {
-		err := m.store.DeleteDocument(ctx, documentKind, d.Name, d.Version)
+		err := m.docs.Delete(ctx, d)
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return
 		}

@@ -3,6 +3,7 @@ package operations
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,11 +37,11 @@ const unknown = -1
 // worker works on one operation. Its run alone writes the document; changes of
 // jobs run beside it and count under the lock.
 type worker struct {
-	m       *Manager
-	version uint64
-	saved   time.Time
-	pace    *rate.Limiter
-	ahead   time.Duration // of the store's clock before the node's
+	m     *Manager
+	doc   stored // as written last
+	saved time.Time
+	pace  *rate.Limiter
+	ahead time.Duration // of the store's clock before the node's
 	// before is how many jobs were changed when this pass began; not known of a
 	// pass that another worker began.
 	before int64
@@ -49,9 +50,9 @@ type worker struct {
 	op Operation
 }
 
-func newWorker(m *Manager, o Operation, version uint64) *worker {
-	now, full := m.clock.Now(), max(1, o.Rate/burst)
-	w := &worker{m: m, op: o, version: version, saved: now, pace: rate.NewLimiter(rate.Limit(o.Rate), full), before: unknown}
+func newWorker(m *Manager, d stored) *worker {
+	now, full := m.clock.Now(), max(1, d.Value.Rate/burst)
+	w := &worker{m: m, op: d.Value, doc: d, saved: now, pace: rate.NewLimiter(rate.Limit(d.Value.Rate), full), before: unknown}
 	w.pace.ReserveN(now, full) // nothing is due to it yet
 	return w
 }
@@ -278,23 +279,18 @@ func (w *worker) saveIfDue(ctx context.Context) error {
 	return w.save(ctx)
 }
 
-// save writes the document; errLost means that it is somebody else's now.
+// save writes the document; errLost means that another node works on the operation.
 func (w *worker) save(ctx context.Context) error {
 	for {
 		w.mu.Lock()
 		w.op.UpdatedAt = w.now()
-		doc, err := w.op.document(w.version)
+		w.doc.Value = w.op
+		w.doc.Value.Errors = slices.Clone(w.op.Errors)
 		w.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		err = w.insist(ctx, func(ctx context.Context) (err error) {
-			doc, err = w.m.store.PutDocument(ctx, doc)
-			return err
-		})
+		err := w.insist(ctx, func(ctx context.Context) error { return w.m.docs.Put(ctx, &w.doc) })
 		switch {
 		case err == nil:
-			w.version, w.saved = doc.Version, w.m.clock.Now()
+			w.saved = w.m.clock.Now()
 			return nil
 		case !errors.Is(err, store.ErrConflict):
 			return err
@@ -309,28 +305,26 @@ func (w *worker) save(ctx context.Context) error {
 // node's own, when only the answer to its writing was lost. A client that stopped
 // the operation does not know what was done since the last time: that is added.
 func (w *worker) settle(ctx context.Context) error {
-	var stored Operation
-	var version uint64
+	var d stored
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
-		stored, version, err = w.m.read(ctx, w.op.ID)
+		d, err = w.m.docs.Get(ctx, w.op.ID)
 		return err
 	})
 	switch {
 	case err != nil:
 		return errLost
-	case stored.State == Running && stored.Owner == w.m.id:
-		w.version = version
+	case d.Value.State == Running && d.Value.Owner == w.m.id:
+		w.doc = d
 		return nil
-	case stored.State != Stopped:
+	case d.Value.State != Stopped:
 		return errLost
 	}
 	w.mu.Lock()
 	w.op.State, w.op.Why, w.op.EndedAt, w.op.Owner = Stopped, "", 0, ""
-	doc, err := w.op.document(version)
+	d.Value = w.op
+	d.Value.Errors = slices.Clone(w.op.Errors)
 	w.mu.Unlock()
-	if err == nil {
-		_, _ = w.m.store.PutDocument(ctx, doc) // or it counts a few jobs less
-	}
+	_ = w.m.docs.Put(ctx, &d) // or it counts a few jobs less
 	return errLost
 }
 

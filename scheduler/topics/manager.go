@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
@@ -25,8 +26,7 @@ const (
 	compareEvery = 15 * time.Second
 	retryPause   = time.Second
 	callTimeout  = 5 * time.Second
-	// maxTries bounds how often a change is begun again because another one came
-	// in between.
+	// maxTries bounds how often a comparison starts over because topics changed.
 	maxTries = 10
 )
 
@@ -51,6 +51,7 @@ type Options struct {
 // use.
 type Manager struct {
 	o     Options
+	docs  *documents.Collection[Topic]
 	known atomic.Pointer[map[string]Topic]
 	// turn is held while what the store has is compared with the documents. Then
 	// unsure may be used: topics of which the store may not have done all that it
@@ -75,7 +76,7 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	m := &Manager{o: o, unsure: map[string]bool{}, held: map[string]held{}}
+	m := &Manager{o: o, docs: collection(o.Store), unsure: map[string]bool{}, held: map[string]held{}}
 	m.known.Store(&map[string]Topic{})
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(gauges{m}); err != nil {
@@ -97,11 +98,11 @@ func (m *Manager) Defaults(topic string) *job.Defaults {
 
 // Get gives one topic, as it stands now.
 func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
-	t, _, err := m.read(ctx, topic)
-	if err != nil {
+	d, err := m.docs.Get(ctx, topic)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return Topic{}, err
 	}
-	return t, nil
+	return d.Value, nil
 }
 
 // Known are the topics that are not as all others are, by name, as far as this
@@ -190,84 +191,46 @@ func (m *Manager) SetStatus(ctx context.Context, topic string, s Status, allow .
 	return t, err
 }
 
-// change lets alter alter a topic, and has the change obeyed. It may be repeated
-// after an error.
+// change applies alter by compare-and-swap, then publishes the limits. It may be
+// repeated after an error.
 func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter func(t *Topic)) (Topic, error) {
-	for range maxTries {
-		t, doc, err := m.read(ctx, topic)
-		if err != nil {
-			return Topic{}, err
-		}
+	d, err := m.docs.Update(ctx, topic, func(d *documents.Document[Topic]) error {
 		for _, allowed := range allow {
-			if err := allowed(&t); err != nil {
-				return Topic{}, err
+			if err := allowed(&d.Value); err != nil {
+				return err
 			}
 		}
-		alter(&t)
-		err = m.write(ctx, &t, doc)
-		if errors.Is(err, store.ErrConflict) || doc.Version != 0 && errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return Topic{}, err
-		}
-		// The store has to obey whatever became of the client.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		if err := m.Compare(ctx); err != nil {
-			return Topic{}, err
-		}
-		if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
-			m.o.Logger.WarnContext(ctx, "other nodes learn later of a change of a topic", "topic", topic, "error", err)
-		}
-		return t, nil
-	}
-	return Topic{}, store.ErrConflict
-}
-
-// write stores a topic in the place of old, or that there is nothing special about it.
-func (m *Manager) write(ctx context.Context, t *Topic, old store.Document) error {
-	doc, more, err := old.Encode(t)
-	switch {
-	case err != nil:
-		return err
-	case !t.plain() || more:
-		if _, err = m.o.Store.PutDocument(ctx, doc); err != nil {
-			return fmt.Errorf("store the topic %s: %w", t.Name, err)
-		}
-	case old.Version != 0:
-		if err := m.o.Store.DeleteDocument(ctx, documentKind, t.Name, old.Version); err != nil {
-			return fmt.Errorf("forget the topic %s: %w", t.Name, err)
-		}
-	}
-	return nil
-}
-
-// read gives a topic with its document, which has the version 0 if there is none.
-func (m *Manager) read(ctx context.Context, topic string) (Topic, store.Document, error) {
-	doc, err := m.o.Store.Document(ctx, documentKind, topic)
-	if errors.Is(err, store.ErrNotFound) {
-		return none(topic), store.Document{Kind: documentKind, Name: topic}, nil
-	}
+		alter(&d.Value)
+		return nil
+	})
 	if err != nil {
-		return Topic{}, doc, fmt.Errorf("read the topic %s: %w", topic, err)
+		return Topic{}, err
 	}
-	t, err := decode(doc)
-	return t, doc, err
+	// The store must obey even if the client is gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	if err := m.Compare(ctx); err != nil {
+		return Topic{}, err
+	}
+	if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
+		m.o.Logger.WarnContext(ctx, "other nodes learn later of a change of a topic", "topic", topic, "error", err)
+	}
+	return d.Value, nil
 }
 
 func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
-	docs, err := m.o.Store.ListDocuments(ctx, documentKind)
+	docs, err := m.docs.All(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the topics: %w", err)
+		return nil, err
 	}
 	all := make(map[string]Topic, len(docs))
-	for _, d := range docs {
-		t, err := decode(d)
-		if err != nil {
+	for i := range docs {
+		d := &docs[i]
+		t := topicOf(d)
+		if d.Err != nil {
 			known, ok := (*m.known.Load())[d.Name]
 			if !known.Newer {
-				m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; its limits stay", "topic", d.Name, "error", err)
+				m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; its limits stay", "topic", d.Name, "error", d.Err)
 			}
 			if ok {
 				t, t.Newer = known, true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -115,19 +116,28 @@ func (t *Topic) limits() store.Limits {
 // documentKind is the kind of documents that are topics, by their names.
 const documentKind = "topic"
 
-// decode reads what the store has of a topic. With an error, which wraps
-// store.ErrNewer, it gives what can be read; who knows no status does not deliver.
-func decode(d store.Document) (Topic, error) {
-	t := none(d.Name)
-	err := d.Decode(&t)
-	if err == nil && !slices.Contains(statuses, t.Status) {
-		err = fmt.Errorf("%w: the topic %s has the status %q", store.ErrNewer, d.Name, t.Status)
-	}
-	if err != nil {
+// collection returns the documents of topics.
+func collection(s store.Documents) *documents.Collection[Topic] {
+	return documents.New(documents.Options[Topic]{
+		Store: s, Kind: documentKind, New: none, Blank: (*Topic).plain,
+		Check: func(t *Topic) error {
+			if !slices.Contains(statuses, t.Status) {
+				return fmt.Errorf("unknown status %q", t.Status)
+			}
+			return nil
+		},
+	})
+}
+
+// topicOf returns the topic of a document; of an unreadable one, what can be read. A
+// topic of unknown status does not deliver.
+func topicOf(d *documents.Document[Topic]) Topic {
+	t := d.Value
+	if d.Err != nil {
 		t.Newer = true
 		if !json.Valid(d.Data) || !slices.Contains(statuses, t.Status) {
 			t.Status = Paused
 		}
 	}
-	return t, err
+	return t
 }

@@ -21,11 +21,11 @@ func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store
 		if err != nil {
 			return store.RestoreRun{}, err
 		}
-		if !d.state.Requested.State.Ended() {
-			return d.state.Requested, store.ErrRestoring
+		if !d.Value.Requested.State.Ended() {
+			return d.Value.Requested, store.ErrRestoring
 		}
-		d.state.Requested = run
-		err = s.putSweep(ctx, d)
+		d.Value.Requested = run
+		err = s.sweepDocuments().Put(ctx, d)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -47,7 +47,7 @@ func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) 
 	if err != nil {
 		return store.RestoreStatus{}, err
 	}
-	return store.RestoreStatus{Requested: d.state.Requested, Sweep: d.state.Sweep, Lost: d.state.Lost}, nil
+	return store.RestoreStatus{Requested: d.Value.Requested, Sweep: d.Value.Sweep, Lost: d.Value.Lost}, nil
 }
 
 // RestoreJob puts one job back, at once.

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -125,7 +126,7 @@ func (w *sweeper) turn(ctx context.Context) error {
 	if err := w.look(ctx); err != nil {
 		return err
 	}
-	w.begin(ctx, &d.state)
+	w.begin(ctx, &d.Value)
 	if err := w.s.writeSweep(ctx, d, w.report); err != nil {
 		return err
 	}
@@ -135,13 +136,13 @@ func (w *sweeper) turn(ctx context.Context) error {
 
 // hold reports whether it is this sweeper's turn, and takes it if nobody has it.
 func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
-	if d.state.Holder == w.name {
+	if d.Value.Holder == w.name {
 		return true, nil
 	}
 	now := w.s.o.Clock.Now()
-	if w.s.o.Shared && d.state.Holder != "" {
-		if d.state.Beat != w.seen {
-			w.seen, w.seenAt = d.state.Beat, now
+	if w.s.o.Shared && d.Value.Holder != "" {
+		if d.Value.Beat != w.seen {
+			w.seen, w.seenAt = d.Value.Beat, now
 		}
 		if now.Sub(w.seenAt) < w.o.Takeover {
 			return false, nil
@@ -151,7 +152,7 @@ func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
 	if errors.Is(err, errTurnLost) {
 		return false, nil
 	}
-	w.mark, w.lost, w.full, w.next = d.state.Mark, false, d.state.Sweep.NoRoom > 0, time.Time{}
+	w.mark, w.lost, w.full, w.next = d.Value.Mark, false, d.Value.Sweep.NoRoom > 0, time.Time{}
 	return true, err
 }
 
@@ -281,41 +282,28 @@ type sweepState struct {
 	Requested store.RestoreRun `json:"requested"`
 }
 
-type sweepDocument struct {
-	state sweepState
-	doc   store.Document // that it was read from
-}
+// sweepDocument is the state with its version.
+type sweepDocument = documents.Document[sweepState]
 
 const (
 	sweepKind = "restore"
 	sweepName = "sweep"
 )
 
-// readSweep reads what the nodes share.
-func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
-	d, err := s.Document(ctx, sweepKind, sweepName)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return &sweepDocument{doc: store.Document{Kind: sweepKind, Name: sweepName}, state: sweepState{
-			Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone},
-		}}, nil
-	case err != nil:
-		return nil, fmt.Errorf("read the progress of the sweep: %w", err)
-	}
-	r := &sweepDocument{doc: d}
-	return r, d.Decode(&r.state)
+// sweepDocuments returns the documents that are sweep states: one.
+func (s *Store) sweepDocuments() *documents.Collection[sweepState] {
+	return documents.New(documents.Options[sweepState]{Store: s, Kind: sweepKind, New: func(string) sweepState {
+		return sweepState{Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
+	}})
 }
 
-// putSweep writes what stands in d, in the place of what it was read from.
-func (s *Store) putSweep(ctx context.Context, d *sweepDocument) error {
-	doc, _, err := d.doc.Encode(&d.state)
-	if err != nil {
-		return err
+// readSweep reads what the nodes share.
+func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
+	d, err := s.sweepDocuments().Get(ctx, sweepName)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
 	}
-	if doc, err = s.PutDocument(ctx, doc); err == nil {
-		d.doc = doc
-	}
-	return err
+	return &d, err
 }
 
 // progressReport is a report that grows.

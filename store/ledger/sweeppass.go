@@ -160,10 +160,10 @@ const sweepTries = 10
 // writeSweep changes what the nodes share, if this one's turn has not ended
 // meanwhile.
 func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*sweepState)) error {
-	holder := d.state.Holder
+	holder := d.Value.Holder
 	for range sweepTries {
-		change(&d.state)
-		err := s.putSweep(ctx, d)
+		change(&d.Value)
+		err := s.sweepDocuments().Put(ctx, d)
 		if err == nil {
 			return nil
 		}
@@ -174,7 +174,7 @@ func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*s
 		if err != nil {
 			return err
 		}
-		if fresh.state.Holder != holder {
+		if fresh.Value.Holder != holder {
 			return errTurnLost
 		}
 		*d = *fresh

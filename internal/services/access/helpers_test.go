@@ -3,6 +3,7 @@ package access
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -45,7 +46,7 @@ func (c *testClock) advance(d time.Duration) {
 
 // documents is a store.Documents in memory that can be told to fail, and how
 // long a listing takes.
-type documents struct {
+type shared struct {
 	mu    sync.Mutex
 	docs  map[string]store.Document
 	fail  map[string]error // by method
@@ -53,35 +54,35 @@ type documents struct {
 	lists int
 }
 
-func newDocuments() *documents {
-	return &documents{docs: map[string]store.Document{}, fail: map[string]error{}}
+func newDocuments() *shared {
+	return &shared{docs: map[string]store.Document{}, fail: map[string]error{}}
 }
 
-func (d *documents) failing(method string, err error) {
+func (d *shared) failing(method string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail[method] = err
 }
 
-func (d *documents) slow(takes time.Duration) {
+func (d *shared) slow(takes time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.takes = takes
 }
 
-func (d *documents) listed() int {
+func (d *shared) listed() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lists
 }
 
-func (d *documents) put(name, data string) {
+func (d *shared) put(name, data string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.docs[name] = store.Document{Kind: documentKind, Name: name, Data: []byte(data), Version: d.docs[name].Version + 1}
 }
 
-func (d *documents) Document(_ context.Context, kind, name string) (store.Document, error) {
+func (d *shared) Document(_ context.Context, kind, name string) (store.Document, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.fail["Document"]; err != nil {
@@ -94,7 +95,7 @@ func (d *documents) Document(_ context.Context, kind, name string) (store.Docume
 	return doc, nil
 }
 
-func (d *documents) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (d *shared) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
 	d.mu.Lock()
 	d.lists++
 	takes, err := d.takes, d.fail["ListDocuments"]
@@ -113,7 +114,7 @@ func (d *documents) ListDocuments(ctx context.Context, kind string) ([]store.Doc
 	return found, err
 }
 
-func (d *documents) PutDocument(_ context.Context, doc store.Document) (store.Document, error) {
+func (d *shared) PutDocument(_ context.Context, doc store.Document) (store.Document, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.fail["PutDocument"]; err != nil {
@@ -127,7 +128,7 @@ func (d *documents) PutDocument(_ context.Context, doc store.Document) (store.Do
 	return doc, nil
 }
 
-func (d *documents) DeleteDocument(_ context.Context, _, name string, version uint64) error {
+func (d *shared) DeleteDocument(_ context.Context, _, name string, version uint64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.fail["DeleteDocument"]; err != nil {
@@ -205,3 +206,17 @@ func secretOf(token string) string {
 }
 
 func show(vs ...any) string { return fmt.Sprintln(vs...) }
+
+// encodeKey returns the document of a key.
+func encodeKey(k *Key) store.Document {
+	data, err := json.Marshal(recordOf(k))
+	if err != nil {
+		panic(err)
+	}
+	return store.Document{Kind: documentKind, Name: k.ID, Data: data}
+}
+
+func decodeKey(raw store.Document) (Key, error) {
+	d := collection(nil).Decode(raw)
+	return keyOf(&d)
+}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -36,6 +37,7 @@ type Options struct {
 // Keyring knows the API keys. Its methods are safe for concurrent use.
 type Keyring struct {
 	opts    Options
+	docs    *documents.Collection[record]
 	fixed   map[string]*entry // of the settings
 	current atomic.Pointer[keySet]
 	// equal compares digests. It is a field so that a test can see that every
@@ -76,7 +78,7 @@ func New(o Options) (*Keyring, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	k := &Keyring{opts: o, fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
+	k := &Keyring{opts: o, docs: collection(o.Store), fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
 	for _, key := range o.Keys {
 		if k.fixed[key.ID] != nil {
 			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", key.ID)

@@ -3,12 +3,12 @@ package access
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -76,8 +76,8 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if len(k.current.Load().byID) >= MaxKeys {
 		return Token{}, Key{}, ErrTooManyKeys
 	}
-	if _, err := k.opts.Store.PutDocument(ctx, encodeKey(&key)); err != nil {
-		return Token{}, Key{}, fmt.Errorf("store an API key: %w", err)
+	if err := k.docs.Put(ctx, &documents.Document[record]{Name: key.ID, Value: recordOf(&key)}); err != nil {
+		return Token{}, Key{}, err
 	}
 	_ = k.refresh(ctx) // has been logged; the key is valid later, then
 	return token, key, nil
@@ -117,18 +117,15 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	case k.opts.Store == nil || len(id) != idLength || !isTokenText(id):
 		return ErrNoKey
 	}
-	doc, err := k.opts.Store.Document(ctx, documentKind, id)
-	if err == nil {
-		err = k.opts.Store.DeleteDocument(ctx, documentKind, id, doc.Version)
-	}
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		k.forget(id)
-		return ErrNoKey
-	case err != nil:
-		return fmt.Errorf("revoke an API key: %w", err)
+	err := k.docs.Remove(ctx, id, func(*documents.Document[record]) error { return nil })
+	notFound := errors.Is(err, store.ErrNotFound)
+	if err != nil && !notFound {
+		return err
 	}
 	k.forget(id)
+	if notFound {
+		return ErrNoKey
+	}
 	return nil
 }
 
@@ -143,25 +140,26 @@ type record struct {
 	SHA256    string      `json:"sha256"`
 }
 
-func encodeKey(k *Key) store.Document {
-	data, _ := json.Marshal(record{ // strings and numbers always have a JSON form
+func recordOf(k *Key) record {
+	return record{
 		Name: k.Name, Scope: k.Scope.String(), Namespace: k.Namespace,
 		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, Rate: k.Rate.String(),
 		SHA256: hex.EncodeToString(k.Digest[:]),
-	})
-	return store.Document{Kind: documentKind, Name: k.ID, Data: data}
+	}
 }
 
-// Exact says that an older duehook must not take a key for more than a newer one meant
-// it to be.
-func (*record) Exact() {}
+// collection returns the documents of keys. An older duehook must not grant more with a
+// key than a newer one meant: an unknown field makes it unreadable.
+func collection(s store.Documents) *documents.Collection[record] {
+	return documents.New(documents.Options[record]{Store: s, Kind: documentKind, Strict: true})
+}
 
-// decodeKey reads a stored key.
-func decodeKey(d store.Document) (Key, error) {
-	var r record
-	if d.Decode(&r) != nil {
+// keyOf returns the key of a document.
+func keyOf(d *documents.Document[record]) (Key, error) {
+	if d.Err != nil {
 		return Key{}, errors.New("it is no JSON of this version") // the cause may show a digest
 	}
+	r := &d.Value
 	k := Key{Name: r.Name, Namespace: r.Namespace, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, Stored: true}
 	var err error
 	if k.Scope, err = ParseScope(r.Scope); err != nil {

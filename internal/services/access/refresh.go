@@ -6,8 +6,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // A change to a stored key is known here within Freshness: a reading that just
@@ -38,7 +38,7 @@ func (k *Keyring) refresh(ctx context.Context) error {
 	defer k.refreshing.Unlock()
 	listing, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	docs, err := k.opts.Store.ListDocuments(listing, documentKind)
+	docs, err := k.docs.All(listing)
 	if err == nil {
 		k.adopt(docs)
 	}
@@ -47,10 +47,11 @@ func (k *Keyring) refresh(ctx context.Context) error {
 }
 
 // adopt puts the stored keys in the place of those read before.
-func (k *Keyring) adopt(docs []store.Document) {
+func (k *Keyring) adopt(docs []documents.Document[record]) {
 	before := k.current.Load().byID
 	next := &keySet{byID: maps.Clone(k.fixed), complete: true}
-	for _, d := range docs {
+	for i := range docs {
+		d := &docs[i]
 		if k.fixed[d.Name] != nil {
 			continue // the settings of this server have the last word
 		}
@@ -63,8 +64,8 @@ func (k *Keyring) adopt(docs []store.Document) {
 	k.current.Store(next)
 }
 
-func (k *Keyring) readEntry(d store.Document) *entry {
-	key, err := decodeKey(d)
+func (k *Keyring) readEntry(d *documents.Document[record]) *entry {
+	key, err := keyOf(d)
 	if err != nil {
 		k.opts.Logger.Error("stored API key cannot be read and is not valid", "key_id", d.Name, "error", err)
 		return &entry{key: Key{ID: d.Name, Stored: true}, version: d.Version, unusable: true}

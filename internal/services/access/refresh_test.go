@@ -13,7 +13,7 @@ import (
 
 // running makes a keyring on docs, inside a synctest bubble, that Run keeps up
 // to date until the test ends.
-func running(t *testing.T, docs *documents, log *lockedBuffer) *Keyring {
+func running(t *testing.T, docs *shared, log *lockedBuffer) *Keyring {
 	t.Helper()
 	k := newKeyring(t, Options{Store: docs, Logger: log.logger()})
 	ended := make(chan error, 1)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -427,7 +428,7 @@ func TestOutage(t *testing.T) {
 		a.rule("down", Draft{Metric: "open_circuits"})
 		r.hold(shop, time.Hour)
 		pass(round)
-		for _, call := range []string{"Circuits", "ListDocuments", "PutDocument " + leaseKind} {
+		for _, call := range []string{"Circuits", "ListDocuments", "PutDocument " + leader.Kind} {
 			r.failWith(func(c string) error {
 				if c == call {
 					return store.ErrUnavailable

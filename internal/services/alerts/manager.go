@@ -13,7 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/internal/kit/lease"
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -70,20 +71,22 @@ type Options struct {
 // Manager keeps rules, tells of alerts, and evaluates. Its methods are safe for
 // concurrent use.
 type Manager struct {
-	store   Store
-	counts  *Counts
-	topics  Topics
-	journal Journal
-	id      string
-	alone   bool
-	clock   job.Clock
-	log     *slog.Logger
-	every   time.Duration
-	outage  *outage.Outage
-	firing  atomic.Pointer[map[string]int] // alerts by rule, as read last
+	store    Store
+	rules    *documents.Collection[Rule]
+	bookDocs *documents.Collection[book]
+	counts   *Counts
+	topics   Topics
+	journal  Journal
+	id       string
+	alone    bool
+	clock    job.Clock
+	log      *slog.Logger
+	every    time.Duration
+	outage   *outage.Outage
+	firing   atomic.Pointer[map[string]int] // alerts by rule, as read last
 
-	lease *lease.Lease // of whoever evaluates; used by Run only
-	idle  int          // rounds left in which nobody looks for rules; used by Run only
+	leader *leader.Leader // evaluates; used by Run only
+	idle   int            // rounds left in which nobody looks for rules; used by Run only
 }
 
 // New gives a Manager.
@@ -101,9 +104,10 @@ func New(o Options) (*Manager, error) {
 		o.Every = DefaultEvery
 	}
 	m := &Manager{
-		lease:  lease.New(o.Store, leaseKind, leaseName, o.ID, o.Clock, leaseRounds*o.Every),
+		leader: leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every}),
 		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
-		store:  o.Store, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+		rules:  ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
+		store: o.Store, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {
@@ -152,18 +156,18 @@ func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Threshold
 
 // stored lists the rules that were made by themselves, with those that cannot be read.
 func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
-	docs, err := m.store.ListDocuments(ctx, ruleKind)
+	docs, err := m.rules.All(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list alert rules: %w", err)
+		return nil, err
 	}
-	rules := make([]Rule, 0, len(docs))
-	for _, d := range docs {
-		r, err := decodeRule(d)
-		if err != nil {
-			m.log.ErrorContext(ctx, "an alert rule cannot be read; its alerts stay as they are", "error", err)
-			r = Rule{Name: d.Name, Newer: true}
+	rules := make([]Rule, len(docs))
+	for i := range docs {
+		d := &docs[i]
+		rules[i] = d.Value
+		if d.Err != nil {
+			m.log.ErrorContext(ctx, "an alert rule cannot be read; its alerts stay as they are", "error", d.Err)
+			rules[i] = Rule{Name: d.Name, Newer: true}
 		}
-		rules = append(rules, r)
 	}
 	return rules, nil
 }
@@ -180,19 +184,16 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 		}
 		return Rule{}, ErrNotFound
 	}
-	doc, err := m.store.Document(ctx, ruleKind, name)
-	if err != nil {
-		return Rule{}, ofRule("read", err)
-	}
-	return decodeRule(doc)
+	d, err := m.rules.Get(ctx, name)
+	return d.Value, notFound(err)
 }
 
-// ofRule names what was done to a rule, and says that it is not there.
-func ofRule(what string, err error) error {
+// notFound says of a rule that does not exist so.
+func notFound(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotFound
 	}
-	return fmt.Errorf("%s an alert rule: %w", what, err)
+	return err
 }
 
 // Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
@@ -207,24 +208,21 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 	if err != nil {
 		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	err = store.ChangeDocument(func() error {
+	_, err = m.rules.Update(ctx, name, func(d *documents.Document[Rule]) error {
+		var old *Rule
 		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
-		doc, old, err := m.place(ctx, &r)
-		if err != nil {
-			return err
+		if created = d.Version == 0; !created {
+			old, r.CreatedAt = &d.Value, d.Value.CreatedAt
 		}
 		if err := allowed(allow, old); err != nil {
 			return err
 		}
-		created = doc.Version == 0
-		if doc, _, err = doc.Encode(&r); err != nil {
-			return err
-		}
-		if _, err = m.store.PutDocument(ctx, doc); err != nil {
-			return fmt.Errorf("store an alert rule: %w", err)
-		}
+		d.Value = r
 		return nil
 	})
+	if errors.Is(err, documents.ErrFull) {
+		err = ErrTooMany
+	}
 	if err != nil {
 		return Rule{}, false, err
 	}
@@ -244,48 +242,15 @@ func allowed(allow []Allow, r *Rule) error {
 	return nil
 }
 
-// place finds what a rule replaces, or whether there is room for it.
-func (m *Manager) place(ctx context.Context, r *Rule) (store.Document, *Rule, error) {
-	docs, err := m.store.ListDocuments(ctx, ruleKind)
-	if err != nil {
-		return store.Document{}, nil, fmt.Errorf("list alert rules: %w", err)
-	}
-	for _, d := range docs {
-		if d.Name != r.Name {
-			continue
-		}
-		old, err := decodeRule(d)
-		r.CreatedAt = old.CreatedAt
-		return d, &old, err
-	}
-	if len(docs) >= MaxRules {
-		return store.Document{}, nil, ErrTooMany
-	}
-	return store.Document{Kind: ruleKind, Name: r.Name}, nil, nil
-}
-
-// Delete removes a rule; its alerts are resolved by that. Errors: ErrNotFound,
+// Delete removes a rule, which resolves its alerts. Errors: ErrNotFound,
 // or the store's; allow is as with Put.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return store.ChangeDocument(func() error {
-		doc, err := m.store.Document(ctx, ruleKind, name)
-		if err != nil {
-			return ofRule("read", err)
+	return notFound(m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
+		if len(allow) > 0 && d.Err != nil {
+			return d.Err
 		}
-		if len(allow) > 0 {
-			r, err := decodeRule(doc)
-			if err != nil {
-				return err
-			}
-			if err := allowed(allow, &r); err != nil {
-				return err
-			}
-		}
-		if err := m.store.DeleteDocument(ctx, ruleKind, name, doc.Version); err != nil {
-			return ofRule("delete", err)
-		}
-		return nil
-	})
+		return allowed(allow, &d.Value)
+	}))
 }
 
 // Alerts lists what fires and what is pending, by rule and subject. The error
@@ -297,7 +262,7 @@ func (m *Manager) Alerts(ctx context.Context) ([]Standing, error) {
 	}
 	var all []Standing
 	for _, b := range books {
-		all = append(all, b.Standings...)
+		all = append(all, b.Value.Standings...)
 	}
 	slices.SortFunc(all, func(a, b Standing) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
@@ -306,19 +271,18 @@ func (m *Manager) Alerts(ctx context.Context) ([]Standing, error) {
 }
 
 // books reads what is known of all rules.
-func (m *Manager) books(ctx context.Context) (map[string]*book, error) {
-	docs, err := m.store.ListDocuments(ctx, bookKind)
+func (m *Manager) books(ctx context.Context) (map[string]*storedBook, error) {
+	docs, err := m.bookDocs.All(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list alerts: %w", err)
+		return nil, err
 	}
-	books := make(map[string]*book, len(docs))
-	for _, d := range docs {
-		b, err := decodeBook(d)
-		if err != nil {
+	books := make(map[string]*storedBook, len(docs))
+	for i := range docs {
+		if err := docs[i].Err; err != nil {
 			m.log.ErrorContext(ctx, "alerts cannot be read", "error", err)
 			continue
 		}
-		books[d.Name] = b
+		books[docs[i].Name] = &docs[i]
 	}
 	return books, nil
 }

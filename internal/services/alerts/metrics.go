@@ -23,7 +23,7 @@ func (g firingGauge) Collect(ch chan<- prometheus.Metric) {
 }
 
 // show sets what the metric tells: of rules that do not fire, 0.
-func (m *Manager) show(rules []Rule, books map[string]*book) {
+func (m *Manager) show(rules []Rule, books map[string]*storedBook) {
 	firing := make(map[string]int, len(rules))
 	for i := range rules {
 		if !rules[i].Newer {
@@ -31,8 +31,8 @@ func (m *Manager) show(rules []Rule, books map[string]*book) {
 		}
 	}
 	for name, b := range books {
-		for i := range b.Standings {
-			if b.Standings[i].Firing() {
+		for i := range b.Value.Standings {
+			if b.Value.Standings[i].Firing() {
 				firing[name]++
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -247,14 +248,16 @@ func list[T ~string](words []T) string {
 // ruleKind is the kind of documents that are rules; their names are the rules'.
 const ruleKind = "alert-rule"
 
-// decodeRule reads a rule. An error wraps store.ErrNewer.
-func decodeRule(d store.Document) (Rule, error) {
-	r := Rule{Name: d.Name}
-	if err := d.Decode(&r); err != nil {
-		return r, err
-	}
-	if _, known := kinds[r.Metric]; !known {
-		return r, fmt.Errorf("%w: the alert rule %s has the metric %q", store.ErrNewer, d.Name, r.Metric)
-	}
-	return r, nil
+// ruleDocuments returns the documents of rules.
+func ruleDocuments(s store.Documents) *documents.Collection[Rule] {
+	return documents.New(documents.Options[Rule]{
+		Store: s, Kind: ruleKind, Max: MaxRules,
+		New: func(name string) Rule { return Rule{Name: name} },
+		Check: func(r *Rule) error {
+			if _, known := kinds[r.Metric]; !known {
+				return fmt.Errorf("unknown metric %q", r.Metric)
+			}
+			return nil
+		},
+	})
 }

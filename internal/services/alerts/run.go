@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// leaseRounds is for how many rounds the lease of the node that evaluates may
-	// stay as it is before another takes it over.
+	// leaseRounds is the lease of the leader, which evaluates, in rounds.
 	leaseRounds = 3
 	// idleRounds is for how many rounds nobody looks for rules while there are none:
 	// who makes one announces it, which may get lost.
@@ -23,12 +22,6 @@ const (
 	// looked at every two seconds, by a node that another one replaces after ten.
 	lossNoticed = 15 * time.Second
 	callTimeout = 10 * time.Second
-)
-
-// The lease is a document that the node writes in each of its rounds.
-const (
-	leaseKind = "alert-lease"
-	leaseName = "evaluator"
 )
 
 // Run counts, and evaluates as long as no other node does, until ctx ends.
@@ -51,7 +44,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if !m.alone {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		m.lease.Leave(limited)
+		m.leader.Resign(limited)
 	}
 	return group.Wait()
 }
@@ -94,7 +87,7 @@ func (m *Manager) round(ctx context.Context) error {
 // withTopics adds the rules of topics as this node knows them. It may not know
 // of some yet, whose alerts must not be resolved for that: then the store is
 // asked.
-func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[string]*book) ([]Rule, error) {
+func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[string]*storedBook) ([]Rule, error) {
 	if m.topics == nil {
 		return stored, nil
 	}
@@ -130,12 +123,12 @@ func (m *Manager) lead(ctx context.Context) (bool, error) {
 	if m.alone {
 		return true, nil
 	}
-	return m.lease.Hold(ctx)
+	return m.leader.Lead(ctx)
 }
 
 // evaluate brings all books up to date. What goes wrong with one rule does not
 // hold up the others.
-func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*book) error {
+func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*storedBook) error {
 	r, err := m.read(ctx, rules)
 	if err != nil {
 		return err
@@ -148,14 +141,14 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		}
 		b := books[rule.Name]
 		if b == nil {
-			b = newBook(rule.Name)
+			b = &storedBook{Name: rule.Name, Value: book{Rule: rule.Name}}
 			books[rule.Name] = b
 		}
 		if m.journal != nil && !rule.counts() {
 			rule.KeepFiring = max(rule.KeepFiring, lossNoticed)
 		}
 		v, complete := r.of(rule)
-		failed = errors.Join(failed, m.turn(ctx, b, b.step(rule, v, complete, r.now)))
+		failed = errors.Join(failed, m.turn(ctx, b, b.Value.step(rule, v, complete, r.now)))
 	}
 	named := make(map[string]bool, len(rules))
 	for i := range rules {
@@ -171,9 +164,10 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 
 // turn writes a book that changed, and registers its webhooks. If another node
 // was faster, that one goes on with it.
-func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
+func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) error {
+	b := &stored.Value
 	if changed {
-		if err := m.write(ctx, b); errors.Is(err, store.ErrConflict) {
+		if err := m.bookDocs.Put(ctx, stored); errors.Is(err, store.ErrConflict) {
 			return nil
 		} else if err != nil {
 			return err
@@ -204,34 +198,22 @@ func (m *Manager) turn(ctx context.Context, b *book, changed bool) error {
 		m.log.WarnContext(ctx, "alert", "rule", n.Rule, "status", string(n.Status), "alert", n.Alert)
 	}
 	b.Notices = nil
-	if err := m.write(ctx, b); !errors.Is(err, store.ErrConflict) {
+	if err := m.bookDocs.Put(ctx, stored); !errors.Is(err, store.ErrConflict) {
 		return err
 	}
-	return nil
-}
-
-func (m *Manager) write(ctx context.Context, b *book) error {
-	doc, _, err := b.doc.Encode(b)
-	if err != nil {
-		return err
-	}
-	if doc, err = m.store.PutDocument(ctx, doc); err != nil {
-		return fmt.Errorf("store alerts: %w", err)
-	}
-	b.doc = doc
 	return nil
 }
 
 // close resolves what a rule leaves behind that was deleted.
-func (m *Manager) close(ctx context.Context, b *book, now job.Instant) error {
-	changed := len(b.Standings) > 0
-	b.end(now)
-	if err := m.turn(ctx, b, changed); err != nil {
+func (m *Manager) close(ctx context.Context, stored *storedBook, now job.Instant) error {
+	changed := len(stored.Value.Standings) > 0
+	stored.Value.end(now)
+	if err := m.turn(ctx, stored, changed); err != nil {
 		return err
 	}
-	err := m.store.DeleteDocument(ctx, bookKind, b.Rule, b.doc.Version)
+	err := m.bookDocs.Delete(ctx, stored)
 	if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("forget alerts: %w", err)
+		return err
 	}
 	return nil
 }

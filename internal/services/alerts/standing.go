@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -45,30 +46,30 @@ func (s *Standing) Firing() bool { return s.FiredAt != 0 }
 
 // book is what is known of a rule's subjects, as one document.
 type book struct {
-	Rule      string         `json:"-"`
-	doc       store.Document // that it was read from
-	Standings []Standing     `json:"standings"`
+	Rule      string     `json:"-"`
+	Standings []Standing `json:"standings"`
 	// Notices are the webhooks that are still to be registered.
 	Notices []Notice `json:"notices"`
 }
 
+// storedBook is a book with its version.
+type storedBook = documents.Document[book]
+
 // bookKind is the kind of documents that are books; their names are the rules'.
 const bookKind = "alert-state"
 
-func newBook(rule string) *book {
-	return &book{Rule: rule, doc: store.Document{Kind: bookKind, Name: rule}}
-}
-
-// decodeBook reads a book. An error wraps store.ErrNewer.
-func decodeBook(d store.Document) (*book, error) {
-	b := &book{Rule: d.Name, doc: d}
-	if err := d.Decode(b); err != nil {
-		return b, err
-	}
-	for i := range b.Standings {
-		b.Standings[i].Rule = d.Name
-	}
-	return b, nil
+// bookDocuments returns the documents of books.
+func bookDocuments(s store.Documents) *documents.Collection[book] {
+	return documents.New(documents.Options[book]{
+		Store: s, Kind: bookKind,
+		New: func(rule string) book { return book{Rule: rule} },
+		Check: func(b *book) error {
+			for i := range b.Standings {
+				b.Standings[i].Rule = b.Rule
+			}
+			return nil
+		},
+	})
 }
 
 // step brings the book up to date with the values of a rule, and reports whether

@@ -3,15 +3,14 @@ package recent
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/lease"
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -49,9 +48,14 @@ type Recorder struct {
 	latest    job.Instant // the beginning of the last attempt
 	changed   bool        // since the last publication
 
-	// By kind; Run's own.
-	versions map[string]uint64       // of this node's documents
-	watches  map[string]*lease.Watch // over those that cannot be read
+	kinds map[string]*kind
+}
+
+// kind is the documents of one kind: of each node its own, by its name.
+type kind struct {
+	docs  *documents.Collection[shared]
+	own   documents.Document[shared] // this node's; Run's only
+	beats *leader.Heartbeats         // of unreadable ones; Run's only
 }
 
 // New makes a Recorder, which shares what it counts while Run does.
@@ -62,11 +66,15 @@ func New(o Options) *Recorder {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Recorder{
-		o: o, name: strings.ToLower(rand.Text()), log: o.Logger,
-		endpoints: endpoints{}, versions: map[string]uint64{},
-		watches: map[string]*lease.Watch{rowsKind: lease.NewWatch(o.Clock, keptFor), healthKind: lease.NewWatch(o.Clock, keptFor)},
+	r := &Recorder{o: o, name: strings.ToLower(rand.Text()), log: o.Logger, endpoints: endpoints{}, kinds: map[string]*kind{}}
+	for _, k := range []string{rowsKind, healthKind} {
+		r.kinds[k] = &kind{
+			docs:  documents.New(documents.Options[shared]{Store: o.Documents, Kind: k}),
+			own:   documents.Document[shared]{Name: r.name},
+			beats: leader.NewHeartbeats(o.Clock, keptFor),
+		}
 	}
+	return r
 }
 
 // Attempted counts an attempt at an endpoint that was due at due; o has its log
@@ -111,20 +119,18 @@ func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) 
 	if r.o.Documents == nil {
 		return nil
 	}
-	docs, err := r.o.Documents.ListDocuments(ctx, kind)
+	docs, err := r.kinds[kind].docs.All(ctx)
 	if err != nil {
-		return fmt.Errorf("read what other nodes have attempted: %w", err)
+		return err
 	}
-	for _, d := range docs {
-		if d.Name == r.name {
-			continue
+	for i := range docs {
+		switch d := &docs[i]; {
+		case d.Name == r.name:
+		case d.Err != nil:
+			r.log.Debug("a node's figures cannot be read; perhaps it is of another version", "error", d.Err)
+		default:
+			read(&d.Value)
 		}
-		var s shared
-		if err := d.Decode(&s); err != nil {
-			r.log.Debug("a node's figures cannot be read; perhaps it is of another version", "error", err)
-			continue
-		}
-		read(&s)
 	}
 	return nil
 }
@@ -173,23 +179,17 @@ func (r *Recorder) publish(ctx context.Context) bool {
 }
 
 func (r *Recorder) put(ctx context.Context, kind string, s shared) error {
-	data, err := json.Marshal(s)
-	if err != nil {
+	k := r.kinds[kind]
+	k.own.Value = s
+	err := k.docs.Put(ctx, &k.own)
+	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
-	doc, err := r.o.Documents.PutDocument(ctx, store.Document{Kind: kind, Name: r.name, Data: data, Version: r.versions[kind]})
-	if errors.Is(err, store.ErrConflict) { // written all the same by a call that failed, or gone
-		doc, err = r.o.Documents.Document(ctx, kind, r.name)
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
-		if err == nil {
-			doc, err = r.o.Documents.PutDocument(ctx, store.Document{Kind: kind, Name: r.name, Data: data, Version: doc.Version})
-		}
-	}
-	if err == nil {
-		r.versions[kind] = doc.Version
-	}
+	// A call that failed wrote it all the same, or it is gone.
+	k.own, err = k.docs.Update(ctx, r.name, func(d *documents.Document[shared]) error {
+		d.Value = s
+		return nil
+	})
 	return err
 }
 
@@ -198,20 +198,26 @@ func (r *Recorder) tidy(ctx context.Context) {
 	r.mu.Lock()
 	old := r.latest.Add(-keptFor)
 	r.mu.Unlock()
-	for _, kind := range []string{rowsKind, healthKind} {
-		docs, err := r.o.Documents.ListDocuments(ctx, kind)
+	for _, k := range r.kinds {
+		docs, err := k.docs.All(ctx)
 		if err != nil {
 			r.log.Debug("figures of other nodes are not tidied up", "error", err)
 			return
 		}
-		still := r.watches[kind].Lapsed(docs...)
-		for _, d := range docs {
-			var s shared
-			if err := d.Decode(&s); err == nil && s.Latest >= old || err != nil && !still[d.Name] {
+		unreadable := map[string]uint64{}
+		for i := range docs {
+			if docs[i].Err != nil {
+				unreadable[docs[i].Name] = docs[i].Version
+			}
+		}
+		expired := k.beats.Expired(unreadable)
+		for i := range docs {
+			d := &docs[i]
+			if d.Err == nil && d.Value.Latest >= old || d.Err != nil && !expired[d.Name] {
 				continue
 			}
 			// Whoever was faster, it is gone or new.
-			err := r.o.Documents.DeleteDocument(ctx, kind, d.Name, d.Version)
+			err := k.docs.Delete(ctx, d)
 			if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				r.log.Debug("figures of another node are not tidied up", "error", err)
 			}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -29,9 +30,7 @@ const (
 	readTimeout = time.Second
 )
 
-// The documents: one of kindTopic for each topic with secrets of its own, by
-// the topic's name. The default's has another kind, because any name can be a
-// topic's.
+// Kinds of documents.
 const (
 	kindTopic   = "signing-secret"
 	kindDefault = "signing-secret-default"
@@ -56,10 +55,12 @@ type Options struct {
 // Keyring signs deliveries and manages the secrets. It is safe for concurrent
 // use, and runs nothing in the background.
 type Keyring struct {
-	documents store.Documents
-	sealer    sealer
-	clock     job.Clock
-	log       *slog.Logger
+	sealer sealer
+	clock  job.Clock
+	log    *slog.Logger
+	// The documents: of topics with secrets of their own, by name, and the default's,
+	// which has another kind, because any name can be a topic's.
+	topics, defaults *documents.Collection[[]keptSecret]
 
 	// candidate is the default that this node makes if there is none.
 	candidate Secret
@@ -106,11 +107,28 @@ func New(o Options) (*Keyring, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	k := &Keyring{
-		documents: o.Documents, sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: make(turn, 1),
+		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: make(turn, 1),
 		candidate: NewSecret(),
 	}
+	k.topics, k.defaults = k.collection(o.Documents, kindTopic), k.collection(o.Documents, kindDefault)
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil
+}
+
+func (k *Keyring) collection(s store.Documents, kind string) *documents.Collection[[]keptSecret] {
+	return documents.New(documents.Options[[]keptSecret]{
+		Store: s, Kind: kind,
+		Seal: func(name string, plain []byte) ([]byte, error) { return k.sealer.seal(kind, name, plain) },
+		Open: func(name string, data []byte) ([]byte, error) { return k.sealer.open(kind, name, data) },
+	})
+}
+
+// place is where the secrets of a topic are kept, or those of the default, "".
+func (k *Keyring) place(topic string) (*documents.Collection[[]keptSecret], string) {
+	if topic == "" {
+		return k.defaults, nameDefault
+	}
+	return k.topics, topic
 }
 
 // Sign makes the value of the header webhook-signature of one attempt: the
@@ -123,7 +141,7 @@ func (k *Keyring) Sign(ctx context.Context, topic, id string, at time.Time, body
 	if err != nil {
 		return "", err
 	}
-	r, err := k.ringOf(known, topic)
+	r, err := k.signer(known, topic)
 	if err != nil {
 		return "", err
 	}
@@ -141,9 +159,9 @@ func (k *Keyring) Load(ctx context.Context) error {
 	return err
 }
 
-// ringOf is the ring that signs for a topic. Secrets that cannot be opened are
+// signer is the ring that signs for a topic. Secrets that cannot be opened are
 // an error: receivers of the topic do not know the default.
-func (k *Keyring) ringOf(known *snapshot, topic string) (ring, error) {
+func (k *Keyring) signer(known *snapshot, topic string) (ring, error) {
 	if own, ok := known.rings[topic]; ok && topic != "" {
 		return own.ring, own.err
 	}
@@ -222,20 +240,20 @@ func (k *Keyring) logRefresh(ctx context.Context, err error) {
 
 // read reads all documents, and opens those that are not in old as they stand.
 func (k *Keyring) read(ctx context.Context, old map[string]knownRing) (map[string]knownRing, error) {
-	docs, err := k.documents.ListDocuments(ctx, kindTopic)
+	docs, err := k.topics.List(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading signing secrets: %w", err)
+		return nil, err
 	}
 	rings := make(map[string]knownRing, len(docs)+1)
 	for _, d := range docs {
 		rings[d.Name] = k.know(ctx, d, d.Name, old[d.Name])
 	}
-	def, err := k.documents.Document(ctx, kindDefault, nameDefault)
+	defs, err := k.defaults.List(ctx)
 	switch {
-	case err == nil:
-		rings[""] = k.know(ctx, def, "", old[""])
-	case !errors.Is(err, store.ErrNotFound):
-		return nil, fmt.Errorf("reading the default signing secret: %w", err)
+	case err != nil:
+		return nil, err
+	case len(defs) > 0:
+		rings[""] = k.know(ctx, defs[0], "", old[""])
 	case old[""].data != nil:
 		return k.putBack(ctx, old, rings)
 	}
@@ -249,25 +267,15 @@ func (k *Keyring) putBack(ctx context.Context, old, rings map[string]knownRing) 
 		if _, there := rings[topic]; there {
 			continue
 		}
-		d := documentOf(topic)
-		d.Data = known.data
+		docs, name := k.place(topic)
 		// After a conflict, the next reading shows what another node put back.
-		if _, err := k.documents.PutDocument(ctx, d); err != nil && !errors.Is(err, store.ErrConflict) {
-			return nil, fmt.Errorf("putting back signing secrets that the store lost: %w", err)
+		if err := docs.Restore(ctx, name, known.data); err != nil && !errors.Is(err, store.ErrConflict) {
+			return nil, err
 		}
 		rings[topic] = known
 	}
 	k.log.WarnContext(ctx, "the store lost signing secrets; this node put back those that it knows")
 	return rings, nil
-}
-
-// documentOf is the document of a topic's secrets, or of the default's, which
-// is the topic "", before its first version.
-func documentOf(topic string) store.Document {
-	if topic == "" {
-		return store.Document{Kind: kindDefault, Name: nameDefault}
-	}
-	return store.Document{Kind: kindTopic, Name: topic}
 }
 
 // know opens a document, unless old is of the same content. If it cannot be
@@ -276,7 +284,9 @@ func (k *Keyring) know(ctx context.Context, d store.Document, topic string, old 
 	if old.data != nil && bytes.Equal(old.data, d.Data) {
 		return old
 	}
-	r, err := k.open(d)
+	docs, _ := k.place(topic)
+	opened := docs.Decode(d)
+	r, err := ringOf(&opened)
 	if err == nil {
 		return knownRing{data: d.Data, ring: r}
 	}
@@ -285,18 +295,6 @@ func (k *Keyring) know(ctx context.Context, d store.Document, topic string, old 
 		return knownRing{data: d.Data, ring: old.ring}
 	}
 	return knownRing{data: d.Data, err: err}
-}
-
-func (k *Keyring) open(d store.Document) (ring, error) {
-	plain, err := k.sealer.open(d.Kind, d.Name, d.Data)
-	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w", d.Kind, d.Name, err)
-	}
-	r, err := decodeRing(plain)
-	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w", d.Kind, d.Name, err)
-	}
-	return r, nil
 }
 
 // learn makes what this node has just written (or deleted: nil data) known at

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -84,27 +85,20 @@ func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made st
 
 func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 	secret := k.candidate
-	err = k.change(ctx, func(ctx context.Context) error {
-		d, kept, err := k.own(ctx, "")
-		if err != nil {
-			return err
-		}
+	err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
+		made = ""
 		if d.Version != 0 {
 			if kept[0].secret == secret { // our own write came first: its answer was lost
 				made = secret.Reveal()
 			}
-			return nil
-		}
-		r, err := ring(nil).replaced(secret, job.InstantOf(k.clock.Now()), 0)
-		if err != nil {
-			return err
-		}
-		if err := k.put(ctx, "", d, r); err != nil {
-			return err
+			return nil, documents.ErrKept
 		}
 		made = secret.Reveal()
-		return nil
+		return ring(nil).replaced(secret, job.InstantOf(k.clock.Now()), 0)
 	})
+	if err != nil {
+		made = ""
+	}
 	return made, err
 }
 
@@ -113,7 +107,7 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	if bad := checkTopic(topic); bad != nil {
 		return Info{}, &job.ValidationError{Fields: bad}
 	}
-	_, r, source, err := k.effective(ctx, topic)
+	r, source, err := k.effective(ctx, topic)
 	if err != nil {
 		return Info{}, err
 	}
@@ -155,24 +149,26 @@ func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duratio
 
 func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration) (Change, error) {
 	var change Change
-	err := k.change(ctx, func(ctx context.Context) error {
-		d, old, source, err := k.effective(ctx, topic)
-		if err != nil && !errors.Is(err, ErrNoSecret) {
-			return err
-		}
-		if topic == "" && source == SourceSettings {
-			return ErrConfigured
+	if topic == "" && k.configured.Load() != nil {
+		return change, ErrConfigured
+	}
+	err := k.change(ctx, topic, func(ctx context.Context, d *stored, old ring) (ring, error) {
+		first := d.Version == 0
+		if first && topic != "" { // the default signed before
+			var err error
+			if old, _, err = k.effective(ctx, ""); err != nil && !errors.Is(err, ErrNoSecret) {
+				return nil, err
+			}
 		}
 		next, err := old.replaced(s, job.InstantOf(k.clock.Now()), overlap)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		change = Change{Info: next.info(topic, sourceOf(topic)), First: d.Version == 0}
-		if d.Version != 0 && next.same(old) {
-			k.learn(topic, d.Data, old)
-			return nil
+		change = Change{Info: next.info(topic, sourceOf(topic)), First: first}
+		if !first && next.same(old) {
+			return old, documents.ErrKept
 		}
-		return k.put(ctx, topic, d, next)
+		return next, nil
 	})
 	return change, err
 }
@@ -190,11 +186,8 @@ func (k *Keyring) Delete(ctx context.Context, topic string) error {
 	if bad := checkName(topic); bad != nil {
 		return &job.ValidationError{Fields: bad}
 	}
-	return k.change(ctx, func(ctx context.Context) error {
-		d, err := k.documents.Document(ctx, kindTopic, topic)
-		if err == nil {
-			err = k.documents.DeleteDocument(ctx, kindTopic, topic, d.Version)
-		}
+	return k.alone(ctx, func(ctx context.Context) error {
+		err := k.topics.Remove(ctx, topic, func(*stored) error { return nil })
 		if errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
 		}
@@ -209,9 +202,9 @@ func (k *Keyring) Delete(ctx context.Context, topic string) error {
 // many documents it did. What cannot be opened is left as it is and makes an
 // error; the rest is done all the same.
 func (k *Keyring) Reseal(ctx context.Context) (int, error) {
-	docs, err := k.documents.ListDocuments(ctx, kindTopic)
+	docs, err := k.topics.List(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("reading signing secrets: %w", err)
+		return 0, err
 	}
 	topics := []string{""}
 	for _, d := range docs {
@@ -219,87 +212,77 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 	}
 	done, failed := 0, []error(nil)
 	for _, topic := range topics {
-		err := k.change(ctx, func(ctx context.Context) error {
-			d, r, err := k.own(ctx, topic)
-			if err != nil || d.Version == 0 || k.sealer.upToDate(d.Data) {
-				return err
+		resealed := false
+		err := k.change(ctx, topic, func(_ context.Context, d *stored, r ring) (ring, error) {
+			if resealed = d.Version != 0 && !k.sealer.upToDate(d.Data); !resealed {
+				return nil, documents.ErrKept
 			}
-			if err = k.put(ctx, topic, d, r); err == nil {
-				done++
-			}
-			return err
+			return r, nil
 		})
 		if err != nil {
 			failed = append(failed, err)
+		} else if resealed {
+			done++
 		}
 	}
 	return done, errors.Join(failed...)
 }
 
-// change runs one compare-and-set, with the turn, again as long as another
-// change comes first.
-func (k *Keyring) change(ctx context.Context, once func(ctx context.Context) error) error {
+// change replaces the secrets of a topic, "" for the default, by compare-and-swap. to
+// gets those that there are; the document has the version 0 if there are none.
+func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error)) error {
+	return k.alone(ctx, func(ctx context.Context) error {
+		var next ring
+		docs, name := k.place(topic)
+		d, err := docs.Update(ctx, name, func(d *stored) (err error) {
+			var old ring
+			if d.Version != 0 {
+				if old, err = ringOf(d); err != nil {
+					return err
+				}
+			}
+			next, err = to(ctx, d, old)
+			d.Value = next.kept()
+			return err
+		})
+		if d.Err != nil {
+			_, err = ringOf(&d)
+		}
+		if err == nil && next != nil {
+			k.learn(topic, d.Data, next)
+		}
+		return err
+	})
+}
+
+// alone makes one change, with the turn.
+func (k *Keyring) alone(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if err := k.turn.take(ctx); err != nil {
 		return fmt.Errorf("changing signing secrets: %w", err)
 	}
 	defer k.turn.pass()
-	return store.ChangeDocument(func() error { return once(ctx) })
+	return do(ctx)
 }
 
-// effective is the topic's own document (of version zero if there is none),
-// and the ring that signs for the topic, from the store.
-func (k *Keyring) effective(ctx context.Context, topic string) (store.Document, ring, Source, error) {
+// effective returns the ring that signs for the topic, from the store.
+func (k *Keyring) effective(ctx context.Context, topic string) (ring, Source, error) {
 	if configured := k.configured.Load(); configured != nil && topic == "" {
-		return store.Document{}, *configured, SourceSettings, nil
+		return *configured, SourceSettings, nil
 	}
-	d, r, err := k.own(ctx, topic)
+	docs, name := k.place(topic)
+	d, err := docs.Get(ctx, name)
 	switch {
-	case err != nil:
-		return d, nil, "", err
 	case d.Version != 0:
-		return d, r, sourceOf(topic), nil
+		r, err := ringOf(&d)
+		return r, sourceOf(topic), err
+	case !errors.Is(err, store.ErrNotFound):
+		return nil, "", err
 	case topic == "":
-		return d, nil, "", ErrNoSecret
+		return nil, "", ErrNoSecret
 	}
-	_, r, source, err := k.effective(ctx, "")
-	return d, r, source, err
-}
-
-// own reads and opens a topic's document. If there is none, it is one of
-// version zero, which can be put.
-func (k *Keyring) own(ctx context.Context, topic string) (store.Document, ring, error) {
-	missing := documentOf(topic)
-	d, err := k.documents.Document(ctx, missing.Kind, missing.Name)
-	if errors.Is(err, store.ErrNotFound) {
-		return missing, nil, nil
-	}
-	if err != nil {
-		return d, nil, fmt.Errorf("reading signing secrets: %w", err)
-	}
-	r, err := k.open(d)
-	return d, r, err
-}
-
-// put writes r in the place of d.
-func (k *Keyring) put(ctx context.Context, topic string, d store.Document, r ring) error {
-	var old []byte
-	if d.Version != 0 {
-		old, _ = k.sealer.open(d.Kind, d.Name, d.Data) // what cannot be opened is given up
-	}
-	plain, err := r.encode(old)
-	if err != nil {
-		return err
-	}
-	if d.Data, err = k.sealer.seal(d.Kind, d.Name, plain); err != nil {
-		return err
-	}
-	if _, err = k.documents.PutDocument(ctx, d); err != nil {
-		return fmt.Errorf("writing signing secrets: %w", err)
-	}
-	k.learn(topic, d.Data, r)
-	return nil
+	return k.effective(ctx, "")
 }
 
 func checkChange(topic string, overlap time.Duration) []job.FieldError {

@@ -9,6 +9,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -99,23 +100,27 @@ type keptSecret struct {
 	Ends    job.Instant `json:"ends,omitempty"`
 }
 
-// encode is how r is kept in the place of old (nil: of nothing).
-func (r ring) encode(old []byte) ([]byte, error) {
+// kept is how r is kept.
+func (r ring) kept() []keptSecret {
 	kept := make([]keptSecret, len(r))
 	for i, s := range r {
 		kept[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
 	}
-	d, _, err := store.Document{Data: old}.Encode(kept) // it is sealed before it leaves the package
-	return d.Data, err
+	return kept
 }
 
-// decodeRing reads what encode wrote.
-func decodeRing(plain []byte) (ring, error) {
-	var kept []keptSecret
-	d := store.Document{Data: plain}
-	if err := d.Decode(&kept); err != nil {
+// stored is the secrets of a topic, or the default's, with their version.
+type stored = documents.Document[[]keptSecret]
+
+// ringOf returns the ring of a document. Its error wraps ErrMasterKey or ErrDamaged.
+func ringOf(d *stored) (ring, error) {
+	switch {
+	case errors.Is(d.Err, store.ErrNewer):
 		return nil, fmt.Errorf("%w: no list of secrets", ErrDamaged) // the cause could quote a secret
+	case d.Err != nil:
+		return nil, d.Err
 	}
+	kept := d.Value
 	var r ring
 	for i, k := range kept {
 		secret, err := ParseSecret(k.Secret)

@@ -12,8 +12,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/duehook/duehook/store"
 )
 
 // Errors of secrets that cannot be stored, or not be opened.
@@ -140,8 +138,7 @@ func (s sealer) upToDate(data []byte) bool {
 
 func parseSealed(data []byte) (sealed, error) {
 	var box sealed
-	d := store.Document{Data: data}
-	if err := d.Decode(&box); err != nil {
+	if err := json.Unmarshal(data, &box); err != nil {
 		return sealed{}, fmt.Errorf("%w: not in a known form", ErrDamaged)
 	}
 	if box.Form != sealedForm {

@@ -1,49 +1,33 @@
-package store
+package documents
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 )
 
-// ErrNewer says that a document cannot be read by this version: a newer one wrote it,
-// or somebody else. It must not be written over, and what follows from it stays as it is.
-var ErrNewer = errors.New("what is stored cannot be read by this version of duehook")
-
-// Exact is what is only understood as a whole: with a field left out it would mean more
-// than was meant, such as an operation without a part of its filter. Others may have
-// fields that only a newer version knows.
-type Exact interface{ Exact() }
-
-// Decode decodes a content that is JSON. An error wraps ErrNewer; into has what can
-// be read of it then.
-func (d *Document) Decode(into any) error {
-	decoder := json.NewDecoder(bytes.NewReader(d.Data))
-	if _, exact := into.(Exact); exact {
+// decode decodes JSON into a value, which has what can be read if that fails.
+func decode(data []byte, into any, strict bool) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	if strict {
 		decoder.DisallowUnknownFields()
 	}
-	if err := decoder.Decode(into); err != nil {
-		return fmt.Errorf("%w: the %s %s: %w", ErrNewer, d.Kind, d.Name, err)
-	}
-	return nil
+	return decoder.Decode(into)
 }
 
-// Encode makes value the content, and keeps what d holds that values of its type do
-// not: fields of a newer version, also within other fields, and within the members of
-// a list that stay as they were. more reports whether there is any.
-func (d Document) Encode(value any) (_ Document, more bool, _ error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return d, false, fmt.Errorf("encode the %s %s: %w", d.Kind, d.Name, err)
+// encode returns the JSON of value with what old has and values of its type do not:
+// fields of a newer version, also within other fields, and within members of a list
+// that did not change. newer reports whether there is any.
+func encode(value any, old []byte) (data []byte, newer bool, err error) {
+	if data, err = json.Marshal(value); err != nil {
+		return nil, false, fmt.Errorf("encode a document: %w", err)
 	}
-	if len(d.Data) > 0 {
-		data, more = withUnknown(data, d.Data, reflect.TypeOf(value))
+	if len(old) > 0 {
+		data, newer = withUnknown(data, old, reflect.TypeOf(value))
 	}
-	d.Data = data
-	return d, more, nil
+	return data, newer, nil
 }
 
 // withUnknown is fresh, the JSON of a t, with what old holds beyond a t; false: nothing.

@@ -3,35 +3,12 @@ package store_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/store"
 )
-
-func TestChangeDocument(t *testing.T) {
-	other := errors.New("another")
-	for _, c := range []struct {
-		conflicts int
-		last      error
-		want      error
-	}{
-		{0, nil, nil}, {9, nil, nil}, {9, other, other}, {10, nil, store.ErrConflict},
-	} {
-		tries := 0
-		err := store.ChangeDocument(func() error {
-			if tries++; tries <= c.conflicts {
-				return fmt.Errorf("write: %w", store.ErrConflict)
-			}
-			return c.last
-		})
-		if !errors.Is(err, c.want) || tries != min(c.conflicts+1, 10) {
-			t.Errorf("%+v: %d tries, error %v", c, tries, err)
-		}
-	}
-}
 
 // groups gives one group of dead letters a page.
 type groups []store.DeadGroup

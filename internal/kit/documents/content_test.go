@@ -1,4 +1,4 @@
-package store_test
+package documents
 
 import (
 	"encoding/json"
@@ -30,30 +30,27 @@ type outer struct {
 	Promoted string `json:"promoted,omitempty"`
 }
 
-type exact struct {
-	Rate int `json:"rate"`
-}
-
-func (exact) Exact() {}
-
 func TestDecodeTakesFieldsOfNewerVersions(t *testing.T) {
-	d := store.Document{Kind: "topic", Name: "t", Data: []byte(`{"rate":5,"burst":2,"inner":{"a":1,"b":2}}`)}
-	var s shape
-	if err := d.Decode(&s); err != nil || s.Rate != 5 || s.Inner.A != 1 {
+	read := func(data string, strict bool) (s shape, err error) {
+		d := New(Options[shape]{Kind: "topic", Strict: strict}).Decode(store.Document{Name: "t", Data: []byte(data)})
+		return d.Value, d.Err
+	}
+	const newer = `{"rate":5,"burst":2,"inner":{"a":1,"b":2}}`
+	if s, err := read(newer, false); err != nil || s.Rate != 5 || s.Inner.A != 1 {
 		t.Errorf("got %+v, error %v", s, err)
 	}
-	var e exact
-	if err := d.Decode(&e); !errors.Is(err, store.ErrNewer) {
-		t.Errorf("what has to be known exactly: %v", err)
+	if _, err := read(newer, true); !errors.Is(err, store.ErrNewer) {
+		t.Errorf("strictly: %v", err)
 	}
+	var last shape
 	for _, data := range []string{``, `[]`, `{"rate":"5","inner":{"a":7}}`} {
-		d.Data, s = []byte(data), shape{}
-		if err := d.Decode(&s); !errors.Is(err, store.ErrNewer) {
+		var err error
+		if last, err = read(data, false); !errors.Is(err, store.ErrNewer) {
 			t.Errorf("%s: %v", data, err)
 		}
 	}
-	if s.Inner == nil || s.Inner.A != 7 {
-		t.Errorf("what can be read was not: %+v", s)
+	if last.Inner == nil || last.Inner.A != 7 {
+		t.Errorf("what can be read was not: %+v", last)
 	}
 }
 
@@ -83,12 +80,12 @@ func TestEncodeKeepsWhatItDoesNotKnow(t *testing.T) {
 		"no JSON":                 {`?`, shape{}, `{"Plain":0}`, false},
 		"a list":                  {`[{"a":1,"b":2}]`, []inner{{A: 1}, {A: 5}}, `[{"a":1,"b":2},{"a":5}]`, true},
 	} {
-		d, more, err := store.Document{Data: []byte(c.old), Version: 7}.Encode(c.value)
-		if diff := cmp.Diff(decoded(t, c.want), decoded(t, string(d.Data))); diff != "" || more != c.more || err != nil || d.Version != 7 {
+		data, more, err := encode(c.value, []byte(c.old))
+		if diff := cmp.Diff(decoded(t, c.want), decoded(t, string(data))); diff != "" || more != c.more || err != nil {
 			t.Errorf("%s: more %v, error %v (-want +got):\n%s", name, more, err, diff)
 		}
 	}
-	if _, _, err := (store.Document{}).Encode(func() {}); err == nil {
+	if _, _, err := encode(func() {}, nil); err == nil {
 		t.Error("a function has a JSON")
 	}
 }

@@ -1,0 +1,251 @@
+// Package documents keeps typed documents in a store.
+//
+// A Collection is the documents of one kind; each holds the JSON of a T. All nodes
+// share them, so a change compares and swaps: it is made to the version that was read,
+// and starts over if another node was faster. A node of an older version keeps the
+// fields that only a newer one knows, and never overwrites a document that it cannot
+// read.
+package documents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/duehook/duehook/store"
+)
+
+// ErrFull says that the collection holds as many documents as it may.
+var ErrFull = errors.New("too many documents")
+
+// ErrKept says that a change of Update decided that the document stays as it is.
+var ErrKept = errors.New("the document stays as it is")
+
+// tries bounds how often a change starts over.
+const tries = 10
+
+// Options describe a Collection. Store and Kind are required.
+type Options[T any] struct {
+	Store store.Documents
+	Kind  string
+	// New returns the value of a document before its first version, and before its
+	// content is decoded. Nil: the zero value.
+	New func(name string) T
+	// Check reports what an intact JSON says that this version does not know. The
+	// document is unreadable then. Nil: nothing.
+	Check func(v *T) error
+	// Strict: a document with unknown fields is unreadable. It is for values that mean
+	// more with a field left out, such as a filter.
+	Strict bool
+	// Blank reports that a value need not be stored. Update deletes its document, unless
+	// that has fields of a newer version. Nil: all are stored.
+	Blank func(v *T) bool
+	// Max bounds the documents that Update creates; 0: no bound.
+	Max int
+	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
+	Seal, Open func(name string, data []byte) ([]byte, error)
+}
+
+// Collection is the documents of one kind. Its methods are safe for concurrent use.
+// Their errors are those of the store, wrapped, besides the ones they name.
+type Collection[T any] struct{ o Options[T] }
+
+// New returns a Collection.
+func New[T any](o Options[T]) *Collection[T] {
+	if o.New == nil {
+		o.New = func(string) (zero T) { return zero }
+	}
+	return &Collection[T]{o: o}
+}
+
+// Document is a document with its decoded content.
+type Document[T any] struct {
+	Name string
+	// Version is the one that was read or written; 0: the document is not stored.
+	Version uint64
+	Value   T
+	// Err says why the document cannot be read, and is nil otherwise. It wraps
+	// store.ErrNewer, or is Open's. Value has what can be read.
+	Err error
+	// Data is the content as it is stored.
+	Data []byte
+
+	plain []byte // Data, opened
+}
+
+// Get reads a document. The error is store.ErrNotFound, or Document.Err. Both come with
+// a document, the former with one that Put creates.
+func (c *Collection[T]) Get(ctx context.Context, name string) (Document[T], error) {
+	raw, err := c.o.Store.Document(ctx, c.o.Kind, name)
+	if err != nil {
+		return Document[T]{Name: name, Value: c.o.New(name)}, fmt.Errorf("read the %s %s: %w", c.o.Kind, name, err)
+	}
+	d := c.Decode(raw)
+	return d, d.Err
+}
+
+// All reads all documents, by name, unreadable ones included.
+func (c *Collection[T]) All(ctx context.Context) ([]Document[T], error) {
+	raws, err := c.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Document[T], len(raws))
+	for i := range raws {
+		all[i] = c.Decode(raws[i])
+	}
+	return all, nil
+}
+
+// List reads all documents, by name, without decoding them.
+func (c *Collection[T]) List(ctx context.Context) ([]store.Document, error) {
+	raws, err := c.o.Store.ListDocuments(ctx, c.o.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("list the documents %s: %w", c.o.Kind, err)
+	}
+	return raws, nil
+}
+
+// Decode decodes a document of the collection.
+func (c *Collection[T]) Decode(raw store.Document) Document[T] {
+	d := Document[T]{Name: raw.Name, Version: raw.Version, Value: c.o.New(raw.Name), Data: raw.Data, plain: raw.Data}
+	if c.o.Open != nil {
+		if d.plain, d.Err = c.o.Open(d.Name, d.Data); d.Err != nil {
+			d.Err = fmt.Errorf("open the %s %s: %w", c.o.Kind, d.Name, d.Err)
+			return d
+		}
+	}
+	err := decode(d.plain, &d.Value, c.o.Strict)
+	if err == nil && c.o.Check != nil {
+		err = c.o.Check(&d.Value)
+	}
+	if err != nil {
+		d.Err = fmt.Errorf("%w: the %s %s: %w", store.ErrNewer, c.o.Kind, d.Name, err)
+	}
+	return d
+}
+
+// Put writes a document in the place of the version that was read, and sets its new
+// version. The error is store.ErrConflict if the stored version is another one, or d.Err.
+func (c *Collection[T]) Put(ctx context.Context, d *Document[T]) error {
+	if d.Err != nil {
+		return d.Err
+	}
+	plain, _, err := encode(&d.Value, d.plain)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, d, plain)
+}
+
+func (c *Collection[T]) write(ctx context.Context, d *Document[T], plain []byte) (err error) {
+	data := plain
+	if c.o.Seal != nil {
+		if data, err = c.o.Seal(d.Name, plain); err != nil {
+			return err
+		}
+	}
+	stored, err := c.o.Store.PutDocument(ctx, store.Document{Kind: c.o.Kind, Name: d.Name, Version: d.Version, Data: data})
+	if err != nil {
+		return fmt.Errorf("write the %s %s: %w", c.o.Kind, d.Name, err)
+	}
+	d.Version, d.Data, d.plain = stored.Version, data, plain
+	return nil
+}
+
+// Restore creates a document with the Data of one that the store lost. The error is
+// store.ErrConflict if there is one again.
+func (c *Collection[T]) Restore(ctx context.Context, name string, data []byte) error {
+	_, err := c.o.Store.PutDocument(ctx, store.Document{Kind: c.o.Kind, Name: name, Data: data})
+	if err != nil {
+		return fmt.Errorf("restore the %s %s: %w", c.o.Kind, name, err)
+	}
+	return nil
+}
+
+// Update changes a document, or creates it: change gets it with Version 0 then. An error
+// of change ends the update and is returned, except ErrKept. Other errors: Document.Err,
+// ErrFull, and store.ErrConflict after many tries.
+func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *Document[T]) error) (d Document[T], err error) {
+	err = again(func() error {
+		if d, err = c.Get(ctx, name); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err := change(&d); err != nil {
+			return err
+		}
+		return c.replace(ctx, &d)
+	})
+	if errors.Is(err, ErrKept) {
+		err = nil
+	}
+	return d, err
+}
+
+// replace writes the changed document, or deletes it when it is blank.
+func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
+	plain, newer, err := encode(&d.Value, d.plain)
+	switch {
+	case err != nil:
+		return err
+	case newer || c.o.Blank == nil || !c.o.Blank(&d.Value):
+		if err := c.room(ctx, d); err != nil {
+			return err
+		}
+		return c.write(ctx, d, plain)
+	case d.Version == 0:
+		return nil
+	}
+	if err = c.Delete(ctx, d); errors.Is(err, store.ErrNotFound) {
+		err = store.ErrConflict // what was read is gone
+	}
+	d.Version, d.Data, d.plain = 0, nil, nil
+	return err
+}
+
+// room refuses a new document in a full collection.
+func (c *Collection[T]) room(ctx context.Context, d *Document[T]) error {
+	if d.Version != 0 || c.o.Max == 0 {
+		return nil
+	}
+	raws, err := c.List(ctx)
+	if err == nil && len(raws) >= c.o.Max {
+		err = ErrFull
+	}
+	return err
+}
+
+// Delete deletes the version of a document that was read. The error is
+// store.ErrConflict if the stored version is another one, store.ErrNotFound if there is
+// none.
+func (c *Collection[T]) Delete(ctx context.Context, d *Document[T]) error {
+	if err := c.o.Store.DeleteDocument(ctx, c.o.Kind, d.Name, d.Version); err != nil {
+		return fmt.Errorf("delete the %s %s: %w", c.o.Kind, d.Name, err)
+	}
+	return nil
+}
+
+// Remove deletes a document, readable or not, if allow agrees; it gets the document as
+// it is. Errors: allow's, store.ErrNotFound, and store.ErrConflict after many tries.
+func (c *Collection[T]) Remove(ctx context.Context, name string, allow func(d *Document[T]) error) error {
+	return again(func() error {
+		d, err := c.Get(ctx, name)
+		if d.Version == 0 {
+			return err
+		}
+		if err := allow(&d); err != nil {
+			return err
+		}
+		return c.Delete(ctx, &d)
+	})
+}
+
+// again runs a compare-and-swap until nobody was faster, a bounded number of times.
+func again(once func() error) (err error) {
+	for range tries {
+		if err = once(); !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}

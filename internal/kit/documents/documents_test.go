@@ -1,0 +1,201 @@
+package documents
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// note is a document of the tests.
+type note struct {
+	Name string `json:"-"`
+	Text string `json:"text,omitempty"`
+}
+
+// shared documents count reads and fail writes with a conflict.
+type shared struct {
+	*memstore.Store
+	reads, conflicts int
+}
+
+func (s *shared) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	s.reads++
+	return s.Store.Document(ctx, kind, name)
+}
+
+func (s *shared) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	if s.conflicts > 0 {
+		s.conflicts--
+		return store.Document{}, fmt.Errorf("write: %w", store.ErrConflict)
+	}
+	return s.Store.PutDocument(ctx, d)
+}
+
+func open(t *testing.T, change func(o *Options[note])) (*Collection[note], *shared) {
+	t.Helper()
+	s := &shared{Store: memstore.New(memstore.Options{})}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := Options[note]{Store: s, Kind: "note", New: func(name string) note { return note{Name: name} }}
+	if change != nil {
+		change(&o)
+	}
+	return New(o), s
+}
+
+// write is a change of Update.
+func write(text string) func(d *Document[note]) error {
+	return func(d *Document[note]) error {
+		d.Value.Text = text
+		return nil
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	c, _ := open(t, nil)
+	for version, text := range []string{"one", "two"} {
+		d, err := c.Update(t.Context(), "a", write(text))
+		if err != nil || d.Version != uint64(version+1) {
+			t.Fatalf("%+v, error %v", d, err)
+		}
+		if d, err = c.Get(t.Context(), "a"); err != nil || d.Value != (note{Name: "a", Text: text}) {
+			t.Errorf("%+v, error %v", d, err)
+		}
+	}
+	d, err := c.Update(t.Context(), "a", func(*Document[note]) error { return ErrKept })
+	if err != nil || d.Version != 2 {
+		t.Errorf("kept: %+v, error %v", d, err)
+	}
+	other := errors.New("another")
+	if _, err := c.Update(t.Context(), "a", func(*Document[note]) error { return other }); !errors.Is(err, other) {
+		t.Errorf("refused: %v", err)
+	}
+	if d, err := c.Get(t.Context(), "b"); !errors.Is(err, store.ErrNotFound) || d.Value.Name != "b" || d.Version != 0 {
+		t.Errorf("missing: %+v, error %v", d, err)
+	}
+}
+
+func TestUpdateStartsOverAfterConflicts(t *testing.T) {
+	for conflicts, want := range map[int]error{0: nil, 9: nil, 10: store.ErrConflict} {
+		c, s := open(t, nil)
+		s.conflicts = conflicts
+		_, err := c.Update(t.Context(), "a", write("x"))
+		if !errors.Is(err, want) || s.reads != min(conflicts+1, tries) {
+			t.Errorf("%d conflicts: %d tries, error %v", conflicts, s.reads, err)
+		}
+	}
+}
+
+func TestCollectionsAreBounded(t *testing.T) {
+	c, _ := open(t, func(o *Options[note]) { o.Max = 2 })
+	for name, want := range map[string]error{"a": nil, "b": nil} {
+		if _, err := c.Update(t.Context(), name, write("x")); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := c.Update(t.Context(), "c", write("x")); !errors.Is(err, ErrFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	if _, err := c.Update(t.Context(), "b", write("y")); err != nil {
+		t.Errorf("a document that there is: %v", err)
+	}
+}
+
+func TestBlankDocumentsAreDeleted(t *testing.T) {
+	c, s := open(t, func(o *Options[note]) { o.Blank = func(n *note) bool { return n.Text == "" } })
+	if d, err := c.Update(t.Context(), "a", write("")); err != nil || d.Version != 0 {
+		t.Errorf("%+v, error %v", d, err)
+	}
+	for _, text := range []string{"x", ""} {
+		if _, err := c.Update(t.Context(), "a", write(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := c.All(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("%+v, error %v", all, err)
+	}
+	newer := store.Document{Kind: "note", Name: "b", Data: []byte(`{"text":"x","color":"red"}`)}
+	if _, err := s.PutDocument(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := c.Update(t.Context(), "b", write("")); err != nil || string(d.Data) != `{"color":"red"}` {
+		t.Errorf("fields of a newer version: %s, error %v", d.Data, err)
+	}
+}
+
+func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
+	c, s := open(t, func(o *Options[note]) {
+		o.Check = func(n *note) error {
+			if n.Text == "unknown" {
+				return errors.New("no such text")
+			}
+			return nil
+		}
+	})
+	for name, data := range map[string]string{"a": "?", "b": `{"text":"unknown"}`} {
+		raw, err := s.PutDocument(t.Context(), store.Document{Kind: "note", Name: name, Data: []byte(data)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Update(t.Context(), name, write("x")); !errors.Is(err, store.ErrNewer) {
+			t.Errorf("%s: Update: %v", name, err)
+		}
+		d := c.Decode(raw)
+		if err := c.Put(t.Context(), &d); !errors.Is(err, store.ErrNewer) {
+			t.Errorf("%s: Put: %v", name, err)
+		}
+		if kept, err := s.Document(t.Context(), "note", name); err != nil || string(kept.Data) != data {
+			t.Errorf("%s: %q, error %v", name, kept.Data, err)
+		}
+		if err := c.Remove(t.Context(), name, func(d *Document[note]) error { return d.Err }); !errors.Is(err, store.ErrNewer) {
+			t.Errorf("%s: Remove without leave: %v", name, err)
+		}
+		if err := c.Remove(t.Context(), name, func(*Document[note]) error { return nil }); err != nil {
+			t.Errorf("%s: Remove: %v", name, err)
+		}
+		if err := c.Remove(t.Context(), name, func(*Document[note]) error { return nil }); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: Remove again: %v", name, err)
+		}
+	}
+}
+
+func TestSealedDocuments(t *testing.T) {
+	wrong := errors.New("wrong key")
+	c, s := open(t, func(o *Options[note]) {
+		o.Seal = func(name string, plain []byte) ([]byte, error) { return append([]byte(name+":"), plain...), nil }
+		o.Open = func(name string, data []byte) ([]byte, error) {
+			plain, ok := bytes.CutPrefix(data, []byte(name+":"))
+			if !ok {
+				return nil, wrong
+			}
+			return plain, nil
+		}
+	})
+	d, err := c.Update(t.Context(), "a", write("x"))
+	if err != nil || string(d.Data) != `a:{"text":"x"}` {
+		t.Fatalf("%s, error %v", d.Data, err)
+	}
+	if err := c.Restore(t.Context(), "b", d.Data); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Restore(t.Context(), "b", d.Data); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("restored twice: %v", err)
+	}
+	if _, err := c.Get(t.Context(), "b"); !errors.Is(err, wrong) {
+		t.Errorf("sealed for another name: %v", err)
+	}
+	if _, err := c.Update(t.Context(), "b", write("y")); !errors.Is(err, wrong) {
+		t.Errorf("overwritten: %v", err)
+	}
+	if raw, err := s.Document(t.Context(), "note", "b"); err != nil || raw.Version != 1 {
+		t.Errorf("%+v, error %v", raw, err)
+	}
+}
