@@ -44,7 +44,7 @@ func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...wi
 // TestConformanceOnRedis is for the way in which several nodes use it.
 func TestConformanceOnRedis(t *testing.T) {
 	redis := testenv.StartRedis(t)
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.RunKept(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
 		t.Helper()
 		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
 		noError(t, "open Redis", err)
