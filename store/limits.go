@@ -3,10 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"math"
-	"time"
-
-	"github.com/duehook/duehook/job"
 )
 
 // Errors of Update, for a job that has ended and is to be sent again.
@@ -52,67 +48,4 @@ type Limiting interface {
 	// Limits gives the limits of all topics that have some. One whose limits are
 	// not the same in all shards, because SetLimits failed half-way, has zero ones.
 	Limits(ctx context.Context) (map[string]Limits, error)
-}
-
-// What stores agree on about limits.
-const (
-	// UncalledLook is after how long a lane is looked at that is left alone until
-	// somebody calls it: its topic is paused, or has no place for more.
-	UncalledLook = 5 * time.Minute
-	// LaneLook is the same of a lane with as many jobs out as CarryOptions.TopicLimits
-	// allow: not all carriers need be told the same.
-	LaneLook = 100 * time.Millisecond
-	// PaceSlack is how late a job may be carried for its topic's rate and still
-	// not delay the one after it.
-	PaceSlack = 80 * time.Millisecond
-	// PaceGap is the least time between two looks for a rate: faster ones are
-	// carried by several jobs at a time.
-	PaceGap = 5 * time.Millisecond
-)
-
-// Pace spreads jobs evenly over time. It is what a rate is kept by (GCRA).
-type Pace struct {
-	Interval float64 // milliseconds from one job to the next
-	// Next is when the next job may go, in milliseconds: as exact as a float is.
-	Next float64
-}
-
-// PaceOf is the pace of a rate per second, next going on from what it was.
-func PaceOf(rate, next float64) Pace { return Pace{Interval: 1000 / rate, Next: next} }
-
-// Allowed is how many jobs may go at now. After a rest that is one, as it is when
-// the next turn is further ahead than a pace gives: a clock has gone back since.
-func (p *Pace) Allowed(now job.Instant) int {
-	t, slack := float64(now), float64(PaceSlack.Milliseconds())
-	if p.Next < t-slack || p.Next > t+p.Interval+slack {
-		p.Next = t
-	}
-	if p.Next > t {
-		return 0
-	}
-	return int((t-p.Next)/p.Interval) + 1
-}
-
-// Turn is when the next job may go; zero when it may at now.
-func (p Pace) Turn(now job.Instant) job.Instant {
-	if p.Allowed(now) > 0 {
-		return 0
-	}
-	return job.Instant(math.Ceil(p.Next))
-}
-
-// Take lets n jobs go.
-func (p *Pace) Take(n int) { p.Next += float64(n) * p.Interval }
-
-// Look is when to look again at the n-th (from 0) lane that waits at now for its
-// turn: one lane each time that a job may go.
-func (p *Pace) Look(n int, now job.Instant) job.Instant {
-	at := job.Instant(p.Next + float64(n)*p.Interval)
-	if float64(at) < p.Next+float64(n)*p.Interval {
-		at++
-	}
-	if gap := float64(PaceGap.Milliseconds()); p.Interval < gap {
-		return max(at, now.Add(PaceGap))
-	}
-	return max(at, now+1)
 }

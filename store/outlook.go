@@ -22,8 +22,9 @@ type Outlook struct {
 	// Higher is how many jobs of its topic that have a higher priority are due now
 	// and wait, if it waits itself.
 	Higher int64
-	// Beside is Turns with the jobs of its topic for other endpoints that are due
-	// now, of its priority and not held, if the topic has a rate and it is due itself.
+	// Beside estimates how many jobs of other lanes take their turn before it, if its topic
+	// has a rate and it is due: jobs of its topic and priority, due now, for other endpoints
+	// whose circuits are not open.
 	Beside int64
 	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its topic
 	// at that, are carried or claimed. CarryOptions limits them.
@@ -50,38 +51,4 @@ type Circuit struct {
 	HalfOpenUntil job.Instant
 	// RampFrom is when more and more of them began to be carried.
 	RampFrom job.Instant
-}
-
-// Turns is how many jobs of other lanes go before one that has ahead jobs of its
-// own lane before it, as lanes take turns: due is how many each of the others
-// has. Half of those that have more are taken to have had a turn more.
-func Turns(ahead int64, due []int64) int64 {
-	var before, longer int64
-	for _, n := range due {
-		before += min(n, ahead)
-		if n > ahead {
-			longer++
-		}
-	}
-	return before + longer/2
-}
-
-// HeldCircuit is the circuit of an endpoint that is held and then probed, as seen at now.
-func HeldCircuit(openUntil, halfOpenUntil, now job.Instant) Circuit {
-	var g Circuit
-	if openUntil > now {
-		g.OpenUntil = openUntil
-	}
-	if halfOpenUntil > now {
-		g.HalfOpenUntil = halfOpenUntil
-	}
-	return g
-}
-
-// RampCircuit is the circuit of an endpoint that ramps up, as seen at now.
-func RampCircuit(from, now job.Instant) Circuit {
-	if from == 0 || now >= from.Add(RampTime) {
-		return Circuit{}
-	}
-	return Circuit{RampFrom: from}
 }

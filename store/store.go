@@ -361,10 +361,6 @@ type CarryOptions struct {
 	By string
 }
 
-// RampTime is how long an endpoint's ramp after a hold lasts, unless its limit
-// is reached before.
-const RampTime = 10 * time.Second
-
 // CarryResult says what a call of Carry did.
 type CarryResult struct {
 	// Carried are the jobs pushed, with the states that they came from.

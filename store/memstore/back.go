@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // clockSlack is how far the clock may go back and nothing is done about it: what it
@@ -16,10 +17,10 @@ const clockSlack = time.Second
 func (s *Store) afterStep(now job.Instant, longest time.Duration) {
 	s.wentBack = false
 	for e := range s.notClosed {
-		if e.held > now {
-			e.held, e.probed = 0, now.Add(minProbe)
+		if e.openUntil > now {
+			e.openUntil, e.halfOpenUntil = 0, now.Add(rules.HalfOpenTime(0))
 		}
-		e.ramp = min(e.ramp, now)
+		e.rampFrom = min(e.rampFrom, now)
 	}
 	s.lanesOf("", func(l *lane) {
 		if longest > 0 {

@@ -9,25 +9,14 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
-// Bounds of one call of Carry, so that it does not keep the lock for long, and
-// how many jobs a lane may have carried before it is the next lane's turn.
+// Bounds of one call of Carry, which holds the lock: jobs, lanes, and lanes of one plan.
 const (
-	maxCarry = 1_000
-	maxLooks = 1_000
-	quantum  = 100
-)
-
-// minProbe is how long a lane is probed after its hold, at least.
-const minProbe = time.Minute
-
-// How long a lane at a limit is left alone: until a place may have come free.
-// Lanes of one endpoint are looked at together, at multiples of it, or one of
-// them could take every place that comes free.
-const (
-	limitPause     = 10 * time.Millisecond
-	restraintPause = 100 * time.Millisecond
+	maxCarry    = 1_000
+	maxLooks    = 1_000
+	lanesAtOnce = 64
 )
 
 // Carry moves due jobs to the ready list.
@@ -41,23 +30,20 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 	if s.wentBack {
 		s.afterStep(now, o.Longest)
 	}
-	c := carrying{
-		s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry),
-		met: map[string]struct{}{}, paced: map[string]*paced{},
-	}
-	for looks := 0; c.room > 0 && looks < maxLooks; looks++ {
-		l, ok := s.line.Min()
-		if !ok || l.wake > now {
+	c := carrying{s: s, now: now, o: o, room: min(o.Cap-len(s.ready), maxCarry), met: map[string]struct{}{}}
+	for looks := 0; c.room > 0 && looks < maxLooks; {
+		lanes := c.due()
+		if len(lanes) == 0 {
 			break
 		}
-		c.visit(l)
+		c.carryFrom(lanes)
+		looks += len(lanes)
 	}
-	// Those that got nothing come first the next time.
-	for _, l := range slices.Concat(c.unserved, c.limited) {
-		l.limited = l.endpoint.nextPlaces(now)
-		s.queue(l, l.limited)
+	// Lanes of which nothing went come first the next time.
+	for _, w := range slices.Concat(c.unserved, c.served) {
+		w.lane.limited = w.look
+		s.queue(w.lane, w.look)
 	}
-	c.spread()
 	c.pass()
 	s.earlier = false // the caller learns it from the result
 	if len(c.carried) > 0 && s.pushed != nil {
@@ -80,89 +66,120 @@ func (s *Store) untilDue(now job.Instant) time.Duration {
 
 // carrying is one call of Carry.
 type carrying struct {
-	s                 *Store
-	now               job.Instant
-	o                 store.CarryOptions
-	room              int // hints that may still be pushed
-	carried           []store.Carried
-	limited, unserved []*lane // lanes at the limit of their endpoint: those that were served, and the others
-	paced             map[string]*paced
-	met               map[string]struct{} // topics with limits whose lanes were visited
+	s                *Store
+	now              job.Instant
+	o                store.CarryOptions
+	room             int // hints that may still be pushed
+	carried          []store.Carried
+	served, unserved []waiting           // lanes that are looked at again for a place
+	met              map[string]struct{} // topics with limits whose lanes were visited
 }
 
-// visit carries a lane's share, or what goes before it in its topic.
-func (c *carrying) visit(l *lane) {
-	limits := c.s.limits[l.Topic]
-	share := limits.weighted(quantum)
-	if r := c.s.ranked[l.Topic]; r != nil {
-		if share = c.letRivalsGoFirst(r, l, limits, share); share == 0 {
-			c.s.queue(l, c.now) // to the end of the line
-			return
+// waiting is a lane that waits for a place.
+type waiting struct {
+	lane *lane
+	look job.Instant
+}
+
+// due are the first lanes in line, for one plan.
+func (c *carrying) due() []*lane {
+	var lanes []*lane
+	c.s.line.Scan(func(l *lane) bool {
+		if l.wake > c.now || len(lanes) == min(lanesAtOnce, c.room) {
+			return false
+		}
+		lanes = append(lanes, l)
+		return true
+	})
+	return lanes
+}
+
+// facts are what the plan is made of; the first lanes are due.
+func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
+	f := &rules.Facts{
+		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1,
+		Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
+	}
+	for i, l := range lanes {
+		f.Lanes[i] = l.Lane
+		if limits, ok := c.s.limits[l.Topic]; ok {
+			f.Topics[l.Topic] = *limits
+		}
+		if _, ok := c.s.notClosed[l.endpoint]; ok {
+			f.Circuits[l.Endpoint] = l.endpoint.circuit(c.now)
 		}
 	}
-	c.serve(l, limits, share)
+	return f
 }
 
-// serve carries up to a share of a lane, and says how many that were and whether
-// more might have been with a larger one. Jobs that are out and lapsed come first: they
-// were due before, and carrying them again takes no place under the limits.
-func (c *carrying) serve(l *lane, limits *limits, share int) (taken int, more bool) {
+// carryFrom makes a plan for due lanes and carries it out.
+func (c *carrying) carryFrom(due []*lane) {
+	lanes := c.withRivals(due)
+	plan := rules.MakePlan(c.facts(lanes, len(due)))
+	run := plan.Run(c.room)
+	for i := range plan.Visits {
+		if run.Room() == 0 {
+			break // the others keep their places in line
+		}
+		v := &plan.Visits[i]
+		c.visit(run, v, lanes[v.Lane])
+	}
+	run.Slots(func(v *rules.Visit, at job.Instant) {
+		l := lanes[v.Lane]
+		l.limited = at
+		c.s.queue(l, at)
+	}, func(topic string, p rules.Pace) { c.s.limits[topic].Next = p.Next })
+}
+
+// visit carries what may go of a lane. Jobs that are ready or running and due again go
+// first: they were due before.
+func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	c.s.stopWaiting(l)
-	if limits != nil {
+	if v.Topic != 0 {
 		c.met[l.Topic] = struct{}{}
-		if limits.Paused {
-			l.limited = c.now.Add(store.UncalledLook)
-			c.s.queue(l, l.limited)
-			return 0, false
-		}
 	}
-	share = limits.paced(share, c.now)
-	slow := share == 0 // by the rate
-	share = min(share, c.room)
-	before := len(c.carried)
-	for ; share > 0; share-- {
-		rec := l.firstOut()
-		if rec == nil || rec.score.at() > c.now {
-			break
-		}
-		c.carry(rec)
+	if v.PutOff != 0 {
+		l.limited = v.PutOff
+		c.s.queue(l, v.PutOff)
+		return
 	}
-	atEndpoint, own := l.places(c.now, c.o), c.s.ownPlaces(l, c.o)
-	free := min(atEndpoint, own, c.s.placesOf(limits, l.Topic))
-	limited := free < share
-	for range min(share, free) {
-		rec := l.firstWaiting()
-		if rec == nil || rec.score.at() > c.now {
-			break
-		}
-		c.carry(rec)
-	}
-	taken = len(c.carried) - before
-	if limits != nil && limits.Rate > 0 {
-		limits.pace.Take(taken)
-		slow = limits.pace.Allowed(c.now) == 0
-	}
-	head := l.head(0)
-	switch {
-	case head > c.now:
+	most := run.Most(v)
+	taken := c.take(most, l.firstOut)
+	taken += c.take(min(most-taken, run.Free(v, c.s.inFlight(l))), l.firstWaiting)
+	c.room -= taken
+	run.Took(v, taken)
+	if head := l.head(0); head > c.now {
 		c.s.queue(l, head)
-	case slow:
-		c.awaitTurn(l, taken > 0)
-	case limited && free < own && free < atEndpoint:
-		c.s.awaitPlace(l, c.now, store.UncalledLook)
-	case limited && free < atEndpoint:
-		c.s.awaitPlace(l, c.now, store.LaneLook)
-	case limited && taken > 0:
-		c.s.unqueue(l) // until the call ends
-		c.limited = append(c.limited, l)
-	case limited:
-		c.s.unqueue(l)
-		c.unserved = append(c.unserved, l)
-	default:
-		c.s.queue(l, c.now) // to the end of the line
-		more = true
+		return
 	}
-	return taken, more
+	wait := run.Rest(v, taken, c.s.inFlight(l))
+	switch {
+	case wait.Paced, wait.Cut: // it gets a slot, or keeps its place in line
+	case wait.Limit == 0:
+		c.s.queue(l, c.now) // to the end of the line
+	case wait.Called:
+		c.s.awaitPlace(l, wait.Look)
+	default:
+		c.s.unqueue(l) // until the call ends
+		w := waiting{l, wait.Look}
+		if taken > 0 {
+			c.served = append(c.served, w)
+		} else {
+			c.unserved = append(c.unserved, w)
+		}
+	}
+}
+
+// take carries up to n due jobs, and says how many that were.
+func (c *carrying) take(n int, first func() *record) (taken int) {
+	for ; taken < n; taken++ {
+		rec := first()
+		if rec == nil || rec.score.at() > c.now {
+			break
+		}
+		c.carry(rec)
+	}
+	return taken
 }
 
 func (c *carrying) carry(rec *record) {
@@ -171,28 +188,36 @@ func (c *carrying) carry(rec *record) {
 	c.s.rescore(rec, bucketScore(c.now.Add(c.o.Visibility), job.Ready))
 	c.s.ready = append(c.s.ready, hint)
 	c.carried = append(c.carried, store.Carried{Hint: hint, From: from})
-	c.room--
 }
 
-// Hold keeps the endpoint's lanes from being carried.
+// inFlight counts the jobs in flight that may limit a lane.
+func (s *Store) inFlight(l *lane) rules.InFlight {
+	n := rules.InFlight{Endpoint: l.endpoint.out, Own: s.outOf(l)}
+	if _, ok := s.limits[l.Topic]; ok {
+		n.Topic = s.out(l.Topic)
+	}
+	return n
+}
+
+// OpenCircuit keeps the endpoint's lanes from being carried.
 func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.leave()
-	if e, ok := s.endpoints.Get(endpoint); d <= 0 && (!ok || now >= e.held) {
+	if e, ok := s.endpoints.Get(endpoint); d <= 0 && (!ok || now >= e.openUntil) {
 		return nil
 	}
 	e := s.endpointOf(endpoint)
 	s.notClosed[e] = struct{}{}
-	e.held = now.Add(d)
-	e.probed, e.ramp = e.held.Add(max(d, minProbe)), 0
+	e.openUntil = now.Add(d)
+	e.halfOpenUntil, e.rampFrom = e.openUntil.Add(rules.HalfOpenTime(d)), 0
 	s.lookAll(e, now)
 	return nil
 }
 
-// CloseCircuit lets the endpoint's lanes be carried again, at first with restraint.
+// CloseCircuit lets the endpoint's lanes be carried again, at first few jobs.
 func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -200,13 +225,10 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	}
 	defer s.leave()
 	e, ok := s.endpoints.Get(endpoint)
-	if !ok || now >= e.probed {
+	if !ok || now >= e.halfOpenUntil {
 		return nil
 	}
-	e.held, e.probed, e.ramp = 0, 0, now
-	for l := range e.lanes {
-		l.limited = 0
-	}
+	e.openUntil, e.halfOpenUntil, e.rampFrom = 0, 0, now
 	s.lookAll(e, now)
 	return nil
 }
@@ -215,6 +237,7 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 // same calls always have the same effect.
 func (s *Store) lookAll(e *endpoint, now job.Instant) {
 	for _, l := range slices.SortedFunc(maps.Keys(e.lanes), func(a, b *lane) int { return strings.Compare(a.name, b.name) }) {
+		l.limited = 0
 		s.look(l, now)
 	}
 }

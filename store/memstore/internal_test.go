@@ -130,7 +130,7 @@ func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 }
 
 func TestHoldAndProbeEndOnTime(t *testing.T) {
-	for hold, probe := range map[time.Duration]time.Duration{time.Second: minProbe, time.Hour: time.Hour} {
+	for hold, probe := range map[time.Duration]time.Duration{time.Second: time.Minute, time.Hour: time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			s := New(Options{})
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
@@ -149,7 +149,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 			for _, want := range []int{1, 0} {
 				ids, r := carry(t, s, o)
 				same(t, "number of probes", len(ids), want)
-				same(t, "the others are looked at again before long", r.Wait > 0 && r.Wait <= restraintPause, true)
+				same(t, "the others are looked at again before long", r.Wait > 0 && r.Wait <= 100*time.Millisecond, true)
 				pass(t, (probe-time.Millisecond)*time.Duration(want))
 			}
 			pass(t, time.Millisecond)
@@ -208,7 +208,7 @@ func TestDueRangesEndBeforeTheirBounds(t *testing.T) {
 func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})
-		const n = 3 * quantum
+		const n, most = 300, 7
 		for i := range n {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 			add(t, s, newReg(fmt.Sprintf("b%d", i), job.Spec{Destination: "http://b.example/"}))
@@ -216,14 +216,14 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 		}
 		next := map[byte]int{}
 		o := options
-		o.Cap = 7
+		o.Cap = most
 		for next['a'] < n || next['b'] < n {
 			ids, _ := carry(t, s, o)
 			for _, id := range ids {
 				same(t, "id", id, fmt.Sprintf("%c%d", id[0], next[id[0]]))
 				next[id[0]]++
 			}
-			if ahead := next['a'] - next['b']; max(ahead, -ahead) > quantum {
+			if ahead := next['a'] - next['b']; max(ahead, -ahead) > most {
 				t.Fatalf("one lane is %d ahead of the other", ahead)
 			}
 			s.ready = nil
@@ -236,14 +236,16 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{})
-		for i := range 2 * quantum {
+		o := options
+		o.Cap = 100
+		for i := range 2 * o.Cap {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 		}
 		pass(t, time.Millisecond)
 		add(t, s, newReg("b", job.Spec{Destination: "http://b.example/"}))
-		ids, _ := carry(t, s, options)
-		same(t, "place of the younger lane's job", ids[quantum], "b")
-		same(t, "carried in one call", len(ids), 2*quantum+1)
+		ids, _ := carry(t, s, o)
+		same(t, "place of the younger lane's job", ids[o.Cap/2], "b")
+		same(t, "carried in one call", len(ids), o.Cap)
 	})
 }
 
@@ -264,7 +266,7 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 		}
 		ids, r := carry(t, s, o)
 		same(t, "carried", ids, []string(nil))
-		same(t, "they are looked at again before long", r.Wait > 0 && r.Wait <= limitPause, true)
+		same(t, "they are looked at again before long", r.Wait > 0 && r.Wait <= 10*time.Millisecond, true)
 		// A lane that may go is reached, behind however many that may not.
 		add(t, s, newReg("free", job.Spec{Destination: "http://free.example/"}))
 		for range 3 {

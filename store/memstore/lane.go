@@ -1,12 +1,11 @@
 package memstore
 
 import (
-	"math"
 	"strings"
-	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // lane is a lane with its bucket. It lives as long as it has a job.
@@ -52,24 +51,6 @@ func (l *lane) countOut(rec *record, n int) {
 	}
 }
 
-// places is how many more jobs of the lane's endpoint may go out under the
-// limits o, and ownPlaces how many of the lane and its siblings.
-func (l *lane) places(now job.Instant, o store.CarryOptions) int {
-	limit := math.MaxInt
-	if o.EndpointLimit > 0 {
-		limit = max(o.EndpointLimit, o.TopicLimits[l.Topic])
-	}
-	return max(0, min(limit, l.endpoint.restraint(now, o))-l.endpoint.out)
-}
-
-func (s *Store) ownPlaces(l *lane, o store.CarryOptions) int {
-	limit := o.TopicLimits[l.Topic]
-	if limit == 0 {
-		return math.MaxInt
-	}
-	return max(0, limit-s.outOf(l))
-}
-
 // firstOut is the job that is out and lapses first; nil if none is out.
 func (l *lane) firstOut() *record {
 	if l.out == 0 {
@@ -99,41 +80,23 @@ func (l *lane) head(limited job.Instant) job.Instant {
 }
 
 // endpoint is what the lanes of one endpoint share. It lives as long as it has
-// a lane, a hold or a ramp.
+// a lane, or its circuit is not closed.
 type endpoint struct {
 	name  string
 	lanes map[*lane]struct{}
 	out   int                  // entries of its lanes that are ready or running
 	jobs  [job.Delivered]int64 // entries of its lanes by state
-	// held is until when its lanes are not carried, probed until when they are
-	// carried with restraint after that; ramp is when an end was put to that.
-	// They are zero when the lanes are free.
-	held, probed, ramp job.Instant
+	// When its circuit opened it stays open and then half-open until these; when it
+	// closed it ramps up from rampFrom. Zero: not so.
+	openUntil, halfOpenUntil, rampFrom job.Instant
 }
 
-// restraint is how many of the endpoint's jobs may be out because of a hold.
-func (e *endpoint) restraint(now job.Instant, o store.CarryOptions) int {
-	switch {
-	case now < e.probed:
-		return o.HalfOpenLimit
-	case e.rampsUp(now):
-		return o.HalfOpenLimit << (now.Sub(e.ramp) / time.Second)
+// circuit is the endpoint's circuit at now.
+func (e *endpoint) circuit(now job.Instant) store.Circuit {
+	if e.rampFrom != 0 {
+		return rules.RampingCircuit(e.rampFrom, now)
 	}
-	return math.MaxInt
-}
-
-// nextPlaces is when to look again at lanes that are at a limit.
-func (e *endpoint) nextPlaces(now job.Instant) job.Instant {
-	pause := limitPause
-	if now < e.probed || e.rampsUp(now) {
-		pause = restraintPause
-	}
-	ms := job.Instant(pause.Milliseconds())
-	return (now/ms + 1) * ms
-}
-
-func (e *endpoint) rampsUp(now job.Instant) bool {
-	return e.ramp != 0 && now < e.ramp.Add(store.RampTime)
+	return rules.OpenedCircuit(e.openUntil, e.halfOpenUntil, now)
 }
 
 // laneOf gives the lane, new if need be.
@@ -162,11 +125,11 @@ func (s *Store) endpointOf(name string) *endpoint {
 
 // forgetIdle forgets the endpoint if nothing needs it, or that it may have a circuit.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
-	if e.probed > now || e.rampsUp(now) {
+	if e.circuit(now) != (store.Circuit{}) {
 		return
 	}
 	delete(s.notClosed, e)
-	e.held, e.probed, e.ramp = 0, 0, 0 // the clock may go back
+	e.openUntil, e.halfOpenUntil, e.rampFrom = 0, 0, 0 // the clock may go back
 	if len(e.lanes) == 0 {
 		s.endpoints.Delete(e.name)
 	}
@@ -180,7 +143,7 @@ func (s *Store) look(l *lane, now job.Instant) {
 		s.dropLane(l, now)
 		return
 	}
-	at := max(l.head(l.limited), l.endpoint.held)
+	at := max(l.head(l.limited), l.endpoint.openUntil)
 	if l.queued && (at == l.wake || at <= now && l.wake <= now) {
 		return
 	}

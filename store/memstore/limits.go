@@ -3,22 +3,15 @@ package memstore
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tidwall/btree"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
-
-// limits are those of a topic, with what is kept of its rate.
-type limits struct {
-	store.Limits
-	pace store.Pace // without a rate: zero
-}
 
 // SetLimits replaces the limits of a topic.
 func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) error {
@@ -33,12 +26,9 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 	}
 	delete(s.limits, topic)
 	if l != (store.Limits{}) {
-		fresh := &limits{Limits: l}
-		if l.Rate > 0 {
-			fresh.pace = store.PaceOf(l.Rate, 0)
-			if had && old.Rate == l.Rate {
-				fresh.pace = old.pace
-			}
+		fresh := &rules.Topic{Limits: l}
+		if had && old.Rate == l.Rate {
+			fresh.Next = old.Next
 		}
 		s.limits[strings.Clone(topic)] = fresh
 	}
@@ -111,35 +101,16 @@ func (s *Store) out(topic string) int {
 	return int(t.counts[job.Ready] + t.counts[job.Running])
 }
 
-// weighted is how many jobs of a lane may be carried in one turn, most of a lane
-// with the default weight.
-func (l *limits) weighted(most int) int {
-	if l == nil || l.Weight == 0 {
-		return most
-	}
-	return max(1, most*l.Weight/store.DefaultWeight)
-}
-
-// paced is how many of most jobs the rate lets go now.
-func (l *limits) paced(most int, now job.Instant) int {
-	if l == nil || l.Rate == 0 {
-		return most
-	}
-	return min(most, l.pace.Allowed(now))
-}
-
-// placesOf is how many more jobs of a topic may go out.
-func (s *Store) placesOf(l *limits, topic string) int {
-	if l == nil || l.Concurrency == 0 {
-		return math.MaxInt
-	}
-	return max(0, l.Concurrency-s.out(topic))
+// hasPlace reports whether another job of the topic may be ready or running.
+func (s *Store) hasPlace(topic string) bool {
+	l, ok := s.limits[topic]
+	return !ok || l.Concurrency == 0 || s.out(topic) < l.Concurrency
 }
 
 // Lanes whose topic, or they themselves, have as many jobs out as may be wait in
 // line until one is called by a place that came free.
 
-func (s *Store) awaitPlace(l *lane, now job.Instant, pause time.Duration) {
+func (s *Store) awaitPlace(l *lane, until job.Instant) {
 	line := s.waiting[l.Topic]
 	if line == nil {
 		line = btree.NewBTreeGOptions(byTicket, btree.Options{NoLocks: true})
@@ -148,7 +119,7 @@ func (s *Store) awaitPlace(l *lane, now job.Instant, pause time.Duration) {
 	s.turns++
 	l.ticket = s.turns
 	line.Set(l)
-	l.limited = now.Add(pause)
+	l.limited = until
 	s.queue(l, l.head(l.limited))
 }
 
@@ -202,45 +173,11 @@ func (s *Store) call(l *lane, now job.Instant) {
 func (c *carrying) pass() {
 	for _, topic := range slices.Sorted(maps.Keys(c.met)) {
 		line := c.s.waiting[topic]
-		if line == nil || c.s.placesOf(c.s.limits[topic], topic) == 0 {
+		if line == nil || !c.s.hasPlace(topic) {
 			continue
 		}
 		if l, _ := line.Min(); l != nil {
 			c.s.call(l, c.now)
-		}
-	}
-}
-
-// paced are the lanes of a topic that wait for their turn by its rate.
-type paced struct{ unserved, served []*lane }
-
-// awaitTurn puts a lane aside until the call ends.
-func (c *carrying) awaitTurn(l *lane, served bool) {
-	c.s.unqueue(l)
-	p := c.paced[l.Topic]
-	if p == nil {
-		p = &paced{}
-		c.paced[l.Topic] = p
-	}
-	if served {
-		p.served = append(p.served, l)
-	} else {
-		p.unserved = append(p.unserved, l)
-	}
-}
-
-// spread gives lanes their turns: one each time that the rate allows a job.
-func (c *carrying) spread() {
-	for _, topic := range slices.Sorted(maps.Keys(c.paced)) {
-		p, pace := c.paced[topic], &c.s.limits[topic].pace
-		lanes := slices.Concat(p.unserved, p.served)
-		slices.SortStableFunc(lanes, goesFirst)
-		for n, l := range lanes {
-			l.limited = pace.Look(n, c.now)
-			if l.Priority != lanes[0].Priority {
-				l.limited++ // not before one that goes first, and may have its next turn then
-			}
-			c.s.queue(l, l.limited)
 		}
 	}
 }

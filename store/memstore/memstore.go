@@ -17,6 +17,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Options configure a Store. The zero value is usable.
@@ -43,7 +44,7 @@ type Store struct {
 	notClosed map[*endpoint]struct{} // those that may be held, probed or ramping up
 	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended
 	documents map[documentKey]store.Document
-	limits    map[string]*limits              // of topics
+	limits    map[string]*rules.Topic         // of topics
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	ranked    map[string]*ranked              // of topics
 	bizKeys   *btree.BTreeG[*record]
@@ -76,7 +77,7 @@ func New(o Options) *Store {
 		notClosed: map[*endpoint]struct{}{},
 		endings:   btree.NewBTreeGOptions(byEnding, btree.Options{NoLocks: true}),
 		documents: map[documentKey]store.Document{},
-		limits:    map[string]*limits{},
+		limits:    map[string]*rules.Topic{},
 		waiting:   map[string]*btree.BTreeG[*lane]{},
 		ranked:    map[string]*ranked{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),

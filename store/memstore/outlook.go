@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Outlook tells what keeps a job from its next attempt.
@@ -42,7 +43,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 	if limits, ok := s.limits[key.Topic]; ok {
 		o.Limits, o.TopicOut = limits.Limits, int64(s.out(key.Topic))
 		if limits.Rate > 0 {
-			o.NextToken = limits.pace.Turn(now)
+			o.NextToken = rules.PaceOf(limits.Rate, 1, limits.Next).Turn(now)
 		}
 	}
 	o.Circuit = l.endpoint.circuit(now)
@@ -66,7 +67,7 @@ func (s *Store) beside(l *lane, ahead int64, now job.Instant) int64 {
 			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.out))
 		}
 	})
-	return store.Turns(ahead, due)
+	return rules.TurnsBefore(ahead, due)
 }
 
 // Backlogs counts the jobs that are due and wait.
@@ -126,11 +127,4 @@ func (l *lane) place(rec *record) int {
 		e, _ := l.bucket.GetAt(n)
 		return !l.bucket.Less(e, mine)
 	})
-}
-
-func (e *endpoint) circuit(now job.Instant) store.Circuit {
-	if e.ramp != 0 {
-		return store.RampCircuit(e.ramp, now)
-	}
-	return store.HeldCircuit(e.held, e.probed, now)
 }

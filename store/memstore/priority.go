@@ -7,11 +7,8 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/rules"
 )
-
-// maxRivals bounds how many lanes of one kind are asked whether they go before
-// another.
-const maxRivals = 64
 
 // ranked are the lanes of a topic that has jobs with a priority of their own. It
 // lives as long as such a job is unfinished; other topics have none.
@@ -107,67 +104,47 @@ func (s *Store) higher(l *lane, now job.Instant) int64 {
 	return n
 }
 
-// letRivalsGoFirst carries what is due in l's topic and goes before it, and gives
-// what is left of the share for l. Siblings have one share among them, or jobs of many
-// priorities would take that of other topics.
-func (c *carrying) letRivalsGoFirst(r *ranked, l *lane, limits *limits, share int) int {
-	takers := 0
-	for _, o := range r.siblings[l.endpoint] {
-		if c.canGo(o) {
-			takers++
+// withRivals adds lanes that may go before some of lanes: of the same topic and endpoint
+// all, of other endpoints some with a priority and some that wait for a place.
+func (c *carrying) withRivals(lanes []*lane) []*lane {
+	if len(c.s.ranked) == 0 {
+		return lanes
+	}
+	known := map[*lane]struct{}{}
+	for _, l := range lanes {
+		known[l] = struct{}{}
+	}
+	add := func(l *lane) {
+		if _, ok := known[l]; !ok && l.queued && l.head(0) <= c.now {
+			known[l] = struct{}{}
+			lanes = append(lanes, l)
 		}
 	}
-	share = (share + takers - 1) / max(takers, 1)
-	for _, rival := range c.rivals(r, l) {
-		if share == 0 || c.room == 0 {
-			break
-		}
-		taken, more := c.serve(rival, limits, share)
-		share -= taken
-		if more {
-			return 0
-		}
-	}
-	return share
-}
-
-// rivals are the lanes of l's topic that go before it, the first one first: all
-// of its siblings, and of other endpoints those that are easily found.
-func (c *carrying) rivals(r *ranked, l *lane) []*lane {
-	var found []*lane
-	consider := func(o *lane) bool {
-		first := goesFirst(o, l) < 0
-		if first && c.canGo(o) && !slices.Contains(found, o) {
-			found = append(found, o)
-		}
-		return first
-	}
-	for _, o := range r.siblings[l.endpoint] {
-		consider(o)
-	}
-	some := func(visit func(*lane) bool) func(*lane) bool {
-		left := maxRivals
-		return func(o *lane) bool {
+	some := func(in *btree.BTreeG[*lane]) {
+		left := rules.MaxRivals
+		in.Scan(func(l *lane) bool {
+			add(l)
 			left--
-			return visit(o) && left > 0
+			return left > 0
+		})
+	}
+	asked := map[string]struct{}{}
+	for _, l := range slices.Clone(lanes) {
+		r := c.s.ranked[l.Topic]
+		if r == nil {
+			continue
+		}
+		for _, o := range r.siblings[l.endpoint] {
+			add(o)
+		}
+		if _, ok := asked[l.Topic]; ok {
+			continue
+		}
+		asked[l.Topic] = struct{}{}
+		some(r.lanes)
+		if line := c.s.waiting[l.Topic]; line != nil {
+			some(line)
 		}
 	}
-	r.lanes.Scan(some(consider))
-	if waiting := c.s.waiting[l.Topic]; waiting != nil {
-		waiting.Scan(some(consider))
-	}
-	c.s.line.Scan(some(func(o *lane) bool {
-		if o.Topic == l.Topic {
-			consider(o)
-		}
-		return o.wake <= c.now
-	}))
-	slices.SortStableFunc(found, goesFirst)
-	return found
-}
-
-// canGo: a job of the lane is due, its endpoint is not held, and the lane was not
-// put aside by this call.
-func (c *carrying) canGo(l *lane) bool {
-	return l.queued && l.head(0) <= c.now && l.endpoint.held <= c.now
+	return lanes
 }

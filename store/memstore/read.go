@@ -170,7 +170,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 		d.OldestDue = l.wake
 	}
 	for e := range s.notClosed {
-		if e.held > now {
+		if e.openUntil > now {
 			d.Held++
 		}
 	}

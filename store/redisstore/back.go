@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // backLanes is how many lanes one script call puts right, and how many entries.
@@ -31,7 +32,7 @@ func (s *Store) putRight(ctx context.Context, sh *shard, o store.CarryOptions) e
 		}
 		cursor = next
 		keys := []string{sh.lanes, sh.held}
-		args := []any{sh.wake, millis(minProbe), millis(o.Longest), backLanes}
+		args := []any{sh.wake, millis(rules.HalfOpenTime(0)), millis(o.Longest), backLanes}
 		for i := 0; i < len(found); i += 2 { // each is followed by its score
 			keys, args = append(keys, sh.bucket(found[i])), append(args, found[i])
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // lanesAtOnce is how many lanes one script call visits.
@@ -149,7 +150,7 @@ func isTimeout(err error) bool {
 // lanes that were put off to its end are called back.
 func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {
-		err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(max(d, 0)), millis(max(d, minProbe))).Err()
+		err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(max(d, 0)), millis(rules.HalfOpenTime(d))).Err()
 		if err != nil {
 			return s.wrap(err)
 		}
@@ -162,9 +163,6 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 	}
 	return nil
 }
-
-// minProbe is the least time for which an endpoint is probed after a hold.
-const minProbe = time.Minute
 
 // CloseCircuit lets an endpoint be carried again, at first with restraint. Its lanes may have been put off to
 // the hold's end, so they are called back.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // SetLimits replaces the limits of a topic, shard by shard.
@@ -51,7 +52,7 @@ func (s *Store) limitsText(l store.Limits, n int) (string, error) {
 	}
 	interval := 0.0
 	if l.Rate > 0 {
-		interval = 1000 * float64(len(s.shards)) / l.Rate
+		interval = rules.PaceOf(l.Rate, len(s.shards), 0).Interval
 	}
 	weight := l.Weight
 	if weight == 0 {
@@ -61,20 +62,7 @@ func (s *Store) limitsText(l store.Limits, n int) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("redisstore: encode limits: %w", err)
 	}
-	return fmt.Sprintf("%s %d %.6f %d %d %s", flags, s.partOf(l.Capacity, n), interval, s.partOf(l.Concurrency, n), weight, all), nil
-}
-
-// partOf is the n-th shard's part of a limit of whole numbers: the parts add up to
-// the limit, except that each is 1 at least.
-func (s *Store) partOf(limit, n int) int {
-	if limit == 0 {
-		return 0
-	}
-	part := limit / len(s.shards)
-	if n < limit%len(s.shards) {
-		part++
-	}
-	return max(1, part)
+	return fmt.Sprintf("%s %d %.6f %d %d %s", flags, rules.Share(l.Capacity, n, len(s.shards)), interval, rules.Share(l.Concurrency, n, len(s.shards)), weight, all), nil
 }
 
 var errLimits = errors.New("redisstore: unreadable limits")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 //go:embed lua/outlook.lua
@@ -113,7 +114,7 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 			turns = append(turns, n.Val())
 		}
 	}
-	o.Beside = store.Turns(o.Ahead, turns)
+	o.Beside = rules.TurnsBefore(o.Ahead, turns)
 	return nil
 }
 
@@ -194,7 +195,7 @@ func (v *view) fillLimits(o *store.Outlook, shards int) error {
 	}
 	if o.Limits.Rate > 0 {
 		next, _ := strconv.ParseFloat(v.token, 64) // empty: none was taken
-		o.NextToken = store.PaceOf(o.Limits.Rate/float64(shards), next).Turn(v.now)
+		o.NextToken = rules.PaceOf(o.Limits.Rate, shards, next).Turn(v.now)
 	}
 	return nil
 }
@@ -207,10 +208,10 @@ func parseCircuit(circuit string, now job.Instant) store.Circuit {
 		return store.Circuit{}
 	}
 	if !holds {
-		return store.RampCircuit(job.Instant(from), now)
+		return rules.RampingCircuit(job.Instant(from), now)
 	}
 	probed, _ := strconv.ParseInt(second, 10, 64) // zero: it is not
-	return store.HeldCircuit(job.Instant(from), job.Instant(probed), now)
+	return rules.OpenedCircuit(job.Instant(from), job.Instant(probed), now)
 }
 
 // A running job's nonce is "<nonce of the call>@<worker>:<state>".

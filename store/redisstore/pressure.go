@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Backlogs counts the jobs that are due and wait, lane by lane.
@@ -43,7 +44,7 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 // lanesDue gives the lanes that may have jobs that are due, store.MaxLanes at most,
 // and whether there are more: those that are to be looked at, and those that are put
 // off, because their endpoint is held or their topic has limits. Others are put off
-// for store.LaneLook.
+// for rules.LaneLook.
 func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes []string, more bool, err error) {
 	all := map[string]struct{}{}
 	add := func(names []string) {
@@ -52,7 +53,7 @@ func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes
 		}
 	}
 	due, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: sh.lanes, ByScore: true, Start: "-inf", Stop: int64(now.Add(store.LaneLook)), Count: store.MaxLanes + 1,
+		Key: sh.lanes, ByScore: true, Start: "-inf", Stop: int64(now.Add(rules.LaneLook)), Count: store.MaxLanes + 1,
 	}).Result()
 	if err != nil {
 		return nil, false, s.wrap(err)

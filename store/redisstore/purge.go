@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Bounds of what purging asks of Redis at once.
@@ -26,7 +26,7 @@ const (
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	purged := 0
 	for _, sh := range s.shards {
-		err := circuitsScript.Run(ctx, s.db, []string{sh.held}, millis(store.RampTime), purgeCircuits).Err()
+		err := circuitsScript.Run(ctx, s.db, []string{sh.held}, millis(rules.RampTime), purgeCircuits).Err()
 		if err != nil {
 			return purged, s.wrap(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 var (
@@ -110,7 +111,7 @@ func script(body, flags string) *redis.Script {
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
-			store.DefaultWeight, millis(store.UncalledLook), millis(store.LaneLook), millis(store.PaceSlack), millis(store.PaceGap)) +
+			store.DefaultWeight, millis(rules.UncalledLook), millis(rules.LaneLook), millis(rules.PaceSlack), millis(rules.PaceGap)) +
 		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER, MANY = %d, %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter, manyJobs)
 	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 func (f *fixture) limit(topic string, l store.Limits) {
@@ -318,11 +319,11 @@ var rateCases = []testCase{
 		f.register(store.Created, many("t", jobs/2, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		began := f.now()
 		_, at := f.hintsUntil(jobs)
-		slack := int(store.PaceSlack.Seconds() * rate)
+		slack := int(rules.PaceSlack.Seconds() * rate)
 		if n := most(at, 200*time.Millisecond); n > 200*rate/1000+slack+2 {
 			f.Errorf("%d jobs within 200 ms at %d/s", n, rate)
 		}
-		if took := at[jobs-1].Sub(began); took < (jobs-1)*time.Second/rate-store.PaceSlack {
+		if took := at[jobs-1].Sub(began); took < (jobs-1)*time.Second/rate-rules.PaceSlack {
 			f.Errorf("%d jobs at %d/s within %v", jobs, rate, took)
 		}
 	}},
@@ -353,7 +354,7 @@ var rateCases = []testCase{
 		f.register(store.Created, many("t", 5)...)
 		_, at := f.hintsUntil(5)
 		// Looked at from outside, so a little later than it was.
-		if took := at[4].Sub(at[0]); took < 4*200*time.Millisecond-4*store.PaceSlack {
+		if took := at[4].Sub(at[0]); took < 4*200*time.Millisecond-4*rules.PaceSlack {
 			f.Errorf("after a rest five jobs went within %v at 5/s", took)
 		}
 	}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // drainingCode is what a client is told of a topic that takes no jobs in.
@@ -292,7 +293,7 @@ func (t *limited) checkRate() {
 		t.h.counts["carried at a rate"] += len(at)
 		for first := range at {
 			for last := first + 1; last < len(at); last++ {
-				window := at[last] - at[first] + store.PaceSlack + 2*time.Millisecond
+				window := at[last] - at[first] + rules.PaceSlack + 2*time.Millisecond
 				if most := window.Seconds()*l.Rate + float64(t.w.shards); float64(last-first+1) > most+1e-6 {
 					t.w.Errorf("%s: %d jobs carried within %v from %v, with a rate of %v", t.topic, last-first+1, at[last]-at[first], at[first], l.Rate)
 					return

@@ -1,0 +1,325 @@
+// Package rules decides which due jobs may go now: how lanes share the ready list, what
+// limits, rates, pauses and circuits allow, and what goes first by priority. It is pure:
+// a store gathers Facts, MakePlan makes a Plan of them, and the store carries it out.
+//
+// A plan names no jobs. It says how many jobs of each lane may go, of which counts none
+// may pass its limit, and when to look again at what is left. So a store reads no job to
+// make a plan, and a plan from old facts does no harm: the store compares counts and
+// rates when it moves jobs, and the rest stays due. Run is how a plan is carried out.
+//
+// A further rule is a further limit in Terms (an order key: one job of the key in
+// flight) or a further reason to put a lane off.
+package rules
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// UncalledLook is when a lane is looked at again that is left alone until an event
+	// calls it: its topic resumes, or a place of its topic comes free.
+	UncalledLook = 5 * time.Minute
+	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: carriers
+	// may have different limits.
+	LaneLook = 100 * time.Millisecond
+	// A lane at a limit of its endpoint is looked at every limitPause, and every
+	// restraintPause if the circuit sets the limit. Lanes of one endpoint are looked at
+	// together, at multiples of it. Otherwise one lane could take every place.
+	limitPause     = 10 * time.Millisecond
+	restraintPause = 100 * time.Millisecond
+	// MaxRivals is the most lanes of one kind that a store adds to the due lanes of a
+	// topic because they may go first.
+	MaxRivals = 64
+)
+
+// Facts are what a store knows of one shard at one instant.
+type Facts struct {
+	Now job.Instant
+	// Lanes are first the Due lanes that are due, in their order, and then their rivals:
+	// lanes that may go before one of them. Only a topic with priorities has rivals: all
+	// lanes of the same topic and endpoint, and of the topic up to MaxRivals with a
+	// priority and MaxRivals that wait for a place. A plan visits those of a higher
+	// priority than the last of the topic's due lanes.
+	Lanes    []job.Lane
+	Due      int
+	Topics   map[string]Topic         // topics that have limits
+	Circuits map[string]store.Circuit // endpoints whose circuit is not closed
+	// Options are the carrier's, for the whole store. The shard is the Shard-th of Shards.
+	Options       store.CarryOptions
+	Shard, Shards int
+}
+
+// Topic is a topic's limits for the whole store, and Pace.Next of its rate in the shard.
+type Topic struct {
+	store.Limits
+	Next float64
+}
+
+// Plan says what may go of each lane.
+type Plan struct {
+	Visits []Visit // in this order
+	Topics []TopicTerms
+}
+
+// Visit is one lane of Facts.Lanes and its terms.
+type Visit struct {
+	Lane int
+	Terms
+}
+
+// Terms are what may go of a lane.
+type Terms struct {
+	// PutOff, if not zero, is when to look at the lane again. Nothing of it goes now.
+	PutOff job.Instant
+	// Part is the lane's part of the free places on the ready list, at least one place.
+	Part float64
+	// Group, if not zero, numbers the topic whose lanes share, because it has
+	// priorities. It gets the part of a lane Endpoints times. Rank is the lane's, and
+	// RankLeft how many lanes of the rank are still to be visited, this one among them.
+	Group, Endpoints, Rank, RankLeft int
+	// Endpoint limits the jobs in flight of the lane's endpoint, Own those of its topic
+	// at that endpoint.
+	Endpoint, Own Places
+	// Topic, if not zero, is the number (from 1) of the topic in Plan.Topics.
+	Topic int
+	// Rival: the lane is not due itself. If it waits for its topic's rate anyway and
+	// nothing of it goes, it keeps its slot.
+	Rival bool
+	// Late has the lane wait a millisecond longer for its topic's rate, so that rounding
+	// never puts it before a lane of a higher priority.
+	Late bool
+}
+
+// Places limit jobs in flight.
+type Places struct {
+	Limit  int         // 0: any number
+	Look   job.Instant // when to look again at a lane for which none is left
+	Called bool        // the lane is looked at sooner if a place comes free
+}
+
+// Left is how many more jobs may become in flight when there are n.
+func (p Places) Left(n int) int {
+	if p.Limit == 0 {
+		return unlimited
+	}
+	return max(0, p.Limit-n)
+}
+
+const unlimited = int(^uint(0) >> 1)
+
+// TopicTerms are what may go of all lanes of a topic that has limits.
+type TopicTerms struct {
+	Name string
+	Places
+	// Paced: Allowed jobs may go, and Pace.After tells the next pace. Then the lanes
+	// that wait get the Slots in turn, by rank, and then first those of which nothing went.
+	Paced   bool
+	Allowed int
+	Pace    Pace
+	Slots   []job.Instant
+}
+
+// MakePlan makes the plan for what is known.
+func MakePlan(f *Facts) *Plan {
+	m := maker{Facts: f, plan: &Plan{Visits: make([]Visit, len(f.Lanes))}, topics: map[string]*lanesOf{}}
+	m.order()
+	weights := 0
+	for i := range m.plan.Visits {
+		weights += m.setTerms(&m.plan.Visits[i])
+	}
+	for i := range m.plan.Visits {
+		if v := &m.plan.Visits[i]; v.PutOff == 0 {
+			m.setParts(v, weights)
+		}
+	}
+	for _, t := range m.topics {
+		if t.terms != 0 {
+			m.plan.Topics[t.terms-1].setSlots(t.visited, f.Now)
+		}
+	}
+	return m.plan
+}
+
+// maker makes one plan.
+type maker struct {
+	*Facts
+	plan   *Plan
+	topics map[string]*lanesOf
+	groups int
+}
+
+// lanesOf are the lanes of one topic.
+type lanesOf struct {
+	Topic
+	terms     int   // the number in Plan.Topics; 0: it has no limits
+	group     int   // 0: it has no priorities
+	at        []int // its places in the order, which are those in Facts.Lanes
+	visited   int   // lanes that are not put off
+	endpoints map[string]struct{}
+	ranks     [job.MaxPriority + 1]int // lanes to be visited
+	top       int                      // the first rank among them
+}
+
+// rankOf is 1 for the lanes that go first.
+func rankOf(l job.Lane) int { return job.MaxPriority - l.Priority.Number() + 1 }
+
+func (t *lanesOf) weight() int { return cmp.Or(t.Weight, store.DefaultWeight) }
+
+// order puts the lanes in the order in which they are visited: as they stand, but the
+// lanes of a topic by rank.
+func (m *maker) order() {
+	for i, l := range m.Lanes {
+		m.plan.Visits[i].Lane = i
+		t := m.topics[l.Topic]
+		if t == nil {
+			t = m.topic(l.Topic)
+			m.topics[l.Topic] = t
+		}
+		t.at = append(t.at, i)
+		if l.Priority != 0 && t.group == 0 {
+			m.groups++
+			t.group, t.endpoints = m.groups, map[string]struct{}{}
+		}
+	}
+	if m.groups == 0 {
+		return
+	}
+	for _, t := range m.topics {
+		if t.group != 0 {
+			m.sort(t)
+		}
+	}
+	m.plan.Visits = slices.DeleteFunc(m.plan.Visits, func(v Visit) bool { return v.Lane < 0 })
+}
+
+// sort puts the lanes of a topic in order, and rivals that go after them aside.
+func (m *maker) sort(t *lanesOf) {
+	last := 0
+	for _, i := range t.at {
+		if i < m.Due {
+			last = max(last, rankOf(m.Lanes[i]))
+		}
+	}
+	sorted := slices.Clone(t.at)
+	slices.SortStableFunc(sorted, func(a, b int) int { return cmp.Compare(rankOf(m.Lanes[a]), rankOf(m.Lanes[b])) })
+	for n, i := range t.at {
+		m.plan.Visits[i].Lane = sorted[n]
+		if sorted[n] >= m.Due && rankOf(m.Lanes[sorted[n]]) >= last {
+			m.plan.Visits[i].Lane = -1
+		}
+	}
+}
+
+// topic begins a topic.
+func (m *maker) topic(name string) *lanesOf {
+	limits, limited := m.Topics[name]
+	t := &lanesOf{Topic: limits}
+	if !limited {
+		return t
+	}
+	terms := TopicTerms{Name: name}
+	if n := Share(t.Concurrency, m.Shard, m.Shards); n > 0 {
+		terms.Places = Places{Limit: n, Look: m.Now.Add(UncalledLook), Called: true}
+	}
+	if t.Rate > 0 {
+		terms.Paced, terms.Pace = true, PaceOf(t.Rate, m.Shards, t.Next)
+		terms.Allowed = terms.Pace.Allowed(m.Now)
+	}
+	m.plan.Topics = append(m.plan.Topics, terms)
+	t.terms = len(m.plan.Topics)
+	return t
+}
+
+// setTerms sets what a lane has for itself, and gives its weight.
+func (m *maker) setTerms(v *Visit) (weight int) {
+	l := m.Lanes[v.Lane]
+	t, circuit := m.topics[l.Topic], m.Circuits[l.Endpoint]
+	v.Topic = t.terms
+	switch {
+	case t.Paused:
+		v.PutOff = m.Now.Add(UncalledLook)
+		return 0
+	case circuit.OpenUntil > m.Now:
+		v.PutOff = circuit.OpenUntil
+		return 0
+	}
+	t.visited++
+	v.Rival = v.Lane >= m.Due
+	v.Endpoint = m.endpointPlaces(l, circuit)
+	v.Own = m.ownPlaces(l, t.group != 0)
+	if t.group == 0 {
+		return t.weight()
+	}
+	v.Group, v.Rank = t.group, rankOf(l)
+	t.ranks[v.Rank]++
+	if t.top == 0 || v.Rank < t.top {
+		t.top = v.Rank
+	}
+	if _, known := t.endpoints[l.Endpoint]; known {
+		return 0
+	}
+	t.endpoints[l.Endpoint] = struct{}{}
+	return t.weight()
+}
+
+func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
+	limit, pause := EqualShare(m.Options.EndpointLimit, m.Shards), limitPause
+	if limit > 0 {
+		limit = max(limit, EqualShare(m.Options.TopicLimits[l.Topic], m.Shards))
+	}
+	if most := restraint(circuit, EqualShare(m.Options.HalfOpenLimit, m.Shards), m.Now); most > 0 && (limit == 0 || most < limit) {
+		limit, pause = most, restraintPause
+	}
+	if limit == 0 {
+		return Places{}
+	}
+	return Places{Limit: limit, Look: m.poll(pause)}
+}
+
+// ownPlaces: a place that a lane of another priority frees calls only that lane, so
+// lanes of a topic with priorities are looked at instead.
+func (m *maker) ownPlaces(l job.Lane, ranked bool) Places {
+	limit := EqualShare(m.Options.TopicLimits[l.Topic], m.Shards)
+	switch {
+	case limit == 0:
+		return Places{}
+	case ranked:
+		return Places{Limit: limit, Look: m.poll(limitPause)}
+	}
+	return Places{Limit: limit, Look: m.Now.Add(LaneLook), Called: true}
+}
+
+// poll is the next multiple of a pause.
+func (m *maker) poll(pause time.Duration) job.Instant {
+	ms := job.Instant(pause.Milliseconds())
+	return (m.Now/ms + 1) * ms
+}
+
+// setParts sets what a lane has among others.
+func (m *maker) setParts(v *Visit, weights int) {
+	t := m.topics[m.Lanes[v.Lane].Topic]
+	v.Part = float64(t.weight()) / float64(weights)
+	if v.Group != 0 {
+		v.Endpoints, v.RankLeft = len(t.endpoints), t.ranks[v.Rank]
+		v.Late = v.Rank > t.top && t.Rate > 0
+		t.ranks[v.Rank]--
+	}
+}
+
+// setSlots gives slots to as many lanes as may wait for the rate. They wait only when
+// all that is allowed went.
+func (t *TopicTerms) setSlots(lanes int, now job.Instant) {
+	if !t.Paced {
+		return
+	}
+	after := t.Pace.After(t.Allowed)
+	t.Slots = make([]job.Instant, lanes)
+	for n := range t.Slots {
+		t.Slots[n] = after.Look(n, now)
+	}
+}
