@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,9 @@ type shard struct {
 	topic          map[string]int
 }
 
+// priorities are those of lanes' names in these tests: higher ones, and a lower one.
+var priorities = map[string]job.Priority{"A": 9, "B": 8, "C": 7, "z": 1}
+
 // lane is one lane of a shard. Jobs in flight that are not due are counts only.
 type lane struct {
 	name     string
@@ -33,17 +37,17 @@ type lane struct {
 	rival    bool
 }
 
-func newShard(t *testing.T, f Facts, lanes []lane) *shard {
-	t.Helper()
+func newShard(f Facts, lanes []lane) *shard {
 	if f.Shards == 0 {
 		f.Shards = 1
 	}
 	f.Now = now
 	s := &shard{Facts: f, endpoint: map[string]int{}, own: map[job.Lane]int{}, topic: map[string]int{}}
 	for _, l := range lanes {
-		parsed, err := job.ParseLane(l.name)
-		if err != nil {
-			t.Fatal(err)
+		name := strings.Split(l.name, "|")
+		parsed := job.Lane{Topic: name[0], Endpoint: name[len(name)-1]}
+		if len(name) == 3 {
+			parsed.Priority = priorities[name[1]]
 		}
 		s.Lanes = append(s.Lanes, parsed)
 		if !l.rival {
@@ -230,7 +234,7 @@ func TestPlan(t *testing.T) {
 			if tc.next == nil {
 				tc.next = map[string]float64{}
 			}
-			o := newShard(t, tc.facts, tc.lanes).carryOut(tc.room)
+			o := newShard(tc.facts, tc.lanes).carryOut(tc.room)
 			if diff := cmp.Diff(tc.went, o.went); diff != "" {
 				t.Errorf("went (-want +got):\n%s", diff)
 			}
@@ -248,7 +252,7 @@ func TestPlan(t *testing.T) {
 func TestPlanKeepsLimits(t *testing.T) {
 	for seed := range uint64(3_000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
-		s, room := randomShard(t, rnd), 1+rnd.IntN(60)
+		s, room := randomShard(rnd), 1+rnd.IntN(60)
 		before := shard{endpoint: maps.Clone(s.endpoint), own: maps.Clone(s.own), topic: maps.Clone(s.topic)}
 		o := s.carryOut(room)
 		total := 0
@@ -266,7 +270,7 @@ func TestPlanKeepsLimits(t *testing.T) {
 	}
 }
 
-func randomShard(t *testing.T, rnd *rand.Rand) *shard {
+func randomShard(rnd *rand.Rand) *shard {
 	f := Facts{
 		Options:  store.CarryOptions{EndpointLimit: rnd.IntN(8), HalfOpenLimit: 1 + rnd.IntN(3), TopicLimits: map[string]int{}},
 		Topics:   map[string]Topic{},
@@ -290,7 +294,7 @@ func randomShard(t *testing.T, rnd *rand.Rand) *shard {
 		name := fmt.Sprintf("t%d|%shttp://e%d", n/9, letter, n/3%3)
 		lanes = append(lanes, lane{name: name, due: rnd.IntN(20), again: rnd.IntN(2), inFlight: rnd.IntN(2)})
 	}
-	return newShard(t, f, lanes)
+	return newShard(f, lanes)
 }
 
 // checkLimits: no count is above its limit that was not above it before.
