@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -102,9 +103,13 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 		t.Fatal(err)
 	}
 	jobs, metrics := memstore.New(memstore.Options{Retention: job.MaxDelay}), prometheus.NewRegistry()
-	api, apiErr := httpapi.New(httpapi.Options{
+	all, err := scheduler.New(scheduler.Options{
 		Store: jobs, Metrics: metrics, CheckURL: guard.CheckURL, Policy: retrypolicy.Default(),
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, apiErr := httpapi.New(httpapi.Options{Scheduler: all, Ready: jobs.Ping, Metrics: metrics})
 	carry, carryErr := carrier.New(carrier.Options{Store: jobs, ID: "here"})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
 		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1,

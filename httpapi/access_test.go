@@ -24,7 +24,7 @@ type keyedAPI struct {
 	admin access.Key
 }
 
-func newKeyedAPI(t testing.TB, change ...func(*Options)) *keyedAPI {
+func newKeyedAPI(t testing.TB, change ...func(*testOptions)) *keyedAPI {
 	t.Helper()
 	a := &keyedAPI{api: newAPI(t, change...)}
 	a.token, a.admin = a.newKey("--scope=admin", "--name=ops")
@@ -356,7 +356,7 @@ func TestRateLimits(t *testing.T) {
 
 func TestChangesLeaveAuditLines(t *testing.T) {
 	var log bytes.Buffer
-	a := newKeyedAPI(t, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	a := newKeyedAPI(t, func(o *testOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	read, readKey := a.newKey("--scope=read", "--name=viewer")
 	a.server.opts.Access = a.keyring(a.admin, readKey)
 	const registration = `{"url":"https://shop.example/hook?secret=1","topic":"t","id":"a","delay":60,"body":"secret"}`
@@ -428,7 +428,7 @@ func TestChangesLeaveAuditLines(t *testing.T) {
 // Where nobody is asked, there is nobody to write down.
 func TestOpenServersLeaveNoAuditLines(t *testing.T) {
 	var log bytes.Buffer
-	a := newAPI(t, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	a := newAPI(t, func(o *testOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	a.jobIn("t")
 	if log.Len() > 0 {
 		t.Error(log.String())
@@ -437,7 +437,7 @@ func TestOpenServersLeaveNoAuditLines(t *testing.T) {
 
 // A page that has its own name resolve to the loopback gets nothing.
 func TestForeignHostsAreRefused(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.LocalHosts = true })
+	a := newAPI(t, func(o *testOptions) { o.LocalHosts = true })
 	for host, want := range map[string]int{
 		"localhost:7788": 200, "127.0.0.1:7788": 200, "[::1]:7788": 200, "localhost": 200,
 		"evil.example:7788": 403, "evil.example": 403, "localhost.evil.example": 403, "": 403,

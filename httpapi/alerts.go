@@ -122,9 +122,6 @@ func (s *Server) putRule(c echo.Context) error {
 	if err := errs.merge(draft.Check()); err != nil {
 		return err
 	}
-	if err := s.checkTerms("/url", &draft.Terms); err != nil {
-		return err
-	}
 	allow, err := allowRule(c)
 	if err != nil {
 		return err
@@ -153,14 +150,6 @@ func allowRule(c echo.Context) ([]alerts.Allow, error) {
 		}
 		return wanted.check(contentTag(r.Name, r))
 	}}, nil
-}
-
-// checkTerms refuses a URL, which stands at pointer, that the server must not call.
-func (s *Server) checkTerms(pointer string, t *alerts.Terms) error {
-	if t.URL == "" {
-		return nil
-	}
-	return s.checkDestination(pointer, t.URL)
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
@@ -218,14 +207,6 @@ func (s *Server) alerts() (Alerts, error) {
 		return nil, &apiError{code: codeNotFound, detail: "This server has no alerts."}
 	}
 	return s.opts.Alerts, nil
-}
-
-// checkTopic refuses the topic of alerts, whose jobs are not clients' to make.
-func checkTopic(topic string) error {
-	if topic == alerts.Topic {
-		return invalid("/topic", "is that of the webhooks of alerts, which clients cannot register")
-	}
-	return nil
 }
 
 // asAlertError is the part of asAPIError for alerts. What it does not know is

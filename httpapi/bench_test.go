@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -29,7 +29,7 @@ func BenchmarkDecode(b *testing.B) {
 				if err := checkJSON(data); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := s.registration(data, origin{}); err != nil {
+				if _, err := s.registration(data, scheduler.Origin{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -39,11 +39,15 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkEncodeJob(b *testing.B) {
 	s := newAPI(b).server
-	reg, err := s.registration([]byte(typicalJob), origin{})
+	reg, err := s.registration([]byte(typicalJob), scheduler.Origin{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := reg.Job(job.InstantOf(s.opts.Clock.Now()))
+	registered, err := s.opts.Scheduler.Register(b.Context(), reg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := registered[0].Job
 	e := echo.New()
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
@@ -70,7 +74,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, raw := range jobs {
-			if _, err := s.registration(raw, origin{}); err != nil {
+			if _, err := s.registration(raw, scheduler.Origin{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -79,10 +83,10 @@ func BenchmarkDecodeBatch(b *testing.B) {
 
 // BenchmarkRegister is a whole request but for the connection and the store.
 func BenchmarkRegister(b *testing.B) {
-	a := newAPI(b, func(o *Options) { o.Logger = nil; o.Store = nullStore{o.Store} })
+	a := newAPI(b, func(o *testOptions) { o.Logger = nil; o.Store = nullStore{o.Store} })
 	bare := echo.New()
 	bare.POST("/v1/jobs", func(c echo.Context) error {
-		_, err := a.server.opts.Store.Register(c.Request().Context(), []store.Registration{{}})
+		_, err := nullStore{}.Register(c.Request().Context(), []store.Registration{{}})
 		if err != nil {
 			return err
 		}

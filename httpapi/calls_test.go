@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 func (a *api) stored(topic, id string) job.Job {
@@ -74,25 +72,6 @@ func TestBodiesAreKeptByteForByte(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","id":"none","body":null}`)
 	if got := a.stored("default", "none").Spec; got.BodyForm != job.BodyNone || got.Body != nil {
 		t.Errorf("null was kept as %q", got.Body)
-	}
-}
-
-// What a job keeps does not point into the buffers that requests share.
-func TestBodiesAreOwn(t *testing.T) {
-	s := newAPI(t).server
-	data := []byte(`{"url":"https://shop.example/hook","id":"a","topic":"t","biz_key":"b","body":{"a":1},"headers":{"x-a":"v"}}`)
-	reg, err := s.registration(data, origin{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(data)
-	again, err := s.registration([]byte(`{"url":"https://shop.example/hook","id":"a","topic":"t","biz_key":"b","body":{"a":1},"headers":{"x-a":"v"}}`), origin{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	again.UID = reg.UID
-	if diff := cmp.Diff(again, reg); diff != "" {
-		t.Error(diff)
 	}
 }
 
@@ -255,57 +234,10 @@ func TestConcurrentRegistrations(t *testing.T) {
 	}
 }
 
-func TestConcurrentUIDs(t *testing.T) {
-	u := newUIDs(&testClock{now: time.Unix(1, 0)})
-	const workers, each = 8, 500
-	var wg sync.WaitGroup
-	made := make([][]string, workers)
-	for w := range made {
-		wg.Go(func() {
-			for range each {
-				uid, err := u.next(job.Key{Topic: "t", ID: "a"})
-				if err != nil {
-					t.Error(err)
-				}
-				made[w] = append(made[w], uid)
-			}
-		})
-	}
-	wg.Wait()
-	all := map[string]bool{}
-	for _, list := range made {
-		if !slices.IsSorted(list) {
-			t.Error("uids of one goroutine do not grow")
-		}
-		for _, uid := range list {
-			all[uid] = true
-		}
-	}
-	if len(all) != workers*each {
-		t.Errorf("%d uids for %d jobs", len(all), workers*each)
-	}
-}
-
-// A uid tells where its job is, also if it is the job's id.
-func TestUIDsAreBound(t *testing.T) {
-	u := newUIDs(&testClock{now: time.Unix(1, 0)})
-	for _, key := range []job.Key{{Topic: "t", ID: "a"}, {Topic: "t"}} {
-		uid, err := u.next(key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if key.ID == "" {
-			key.ID = uid
-		}
-		if hash, ok := store.UIDHash(uid); !ok || hash != store.KeyHash(key) {
-			t.Errorf("%s of %s: %d, %v, want %d", uid, key, hash, ok, store.KeyHash(key))
-		}
-	}
-}
-
 func TestNoUIDs(t *testing.T) {
-	a := newAPI(t)
-	a.server.newUID = func(job.Key) (string, error) { return "", errors.New("no entropy") }
+	a := newAPI(t, func(o *testOptions) {
+		o.NewUID = func(job.Key) (string, error) { return "", errors.New("no entropy") }
+	})
 	a.wantProblem(codeInternalError, "POST", "/v1/jobs", `{"url":"https://shop.example/hook"}`)
 	a.wantProblem(codeInternalError, "POST", "/v1/jobs/batch", `{"jobs":[{},{"url":"https://shop.example/hook"}]}`)
 	if n := len(a.held()); n != 0 {
@@ -314,7 +246,7 @@ func TestNoUIDs(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	a := newAPI(t, func(o *Options) {
+	a := newAPI(t, func(o *testOptions) {
 		o.CheckURL = func(rawURL string) error {
 			if strings.Contains(rawURL, "10.0.0.1") {
 				return fmt.Errorf("private")

@@ -6,11 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/store"
 )
@@ -20,7 +22,7 @@ const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id"
 // TestEveryDocumentedAnswer brings about every answer that the document
 // promises, and each is held against its schema on the way.
 func TestEveryDocumentedAnswer(t *testing.T) {
-	a := newKeyedAPI(t, func(o *Options) {
+	a := newKeyedAPI(t, func(o *testOptions) {
 		o.CheckURL = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")
@@ -235,9 +237,9 @@ func coverEndpoints(a *keyedAPI) {
 	a.want(200, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
 	a.want(200, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
 	a.wantProblem(codeDestinationBlocked, "POST", "/v1/endpoints/test", `{"url":"http://169.254.169.254/"}`)
-	a.server.tests.Store(maxTests)
+	a.endpoints.fail = scheduler.ErrTooManyTests
 	a.wantProblem(codeTooManyTests, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
-	a.server.tests.Store(0)
+	a.endpoints.fail = nil
 }
 
 // coverRefusals sends each call what it refuses before it looks at the store.
@@ -348,7 +350,7 @@ func coverFaults(a *keyedAPI) {
 		{codeInternalError, func() error { panic("a defect") }},
 	} {
 		a.faults.set(fault.fail)
-		a.clock.advance(overviewMost) // the last one would be shown
+		a.clock.advance(time.Minute) // the last one would be shown
 		for _, rt := range routes {
 			if rt.body == bodyIgnored && rt.path != "/readyz" || rt.path == "/v1/whoami" {
 				continue // asks no store

@@ -19,7 +19,7 @@ func (fakePages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestPagesBesideTheAPI(t *testing.T) {
-	a := newKeyedAPI(t, func(o *Options) { o.Dashboard = fakePages{} })
+	a := newKeyedAPI(t, func(o *testOptions) { o.Dashboard = fakePages{} })
 	for _, path := range []string{"/", "/jobs", "/jobs/order-timeout/order-1"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			got := httptest.NewRecorder()

@@ -12,7 +12,7 @@ func (s *Server) listDead(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	page, err := s.opts.Store.DeadGroups(c.Request().Context(), q.Topic, q.Limit, q.Cursor)
+	page, err := s.opts.Scheduler.DeadGroups(c.Request().Context(), q.Topic, q.Limit, q.Cursor)
 	if err != nil {
 		return err
 	}

@@ -1,48 +1,17 @@
 package httpapi
 
 import (
-	"context"
-	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/duehook/duehook/internal/services/recent"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
-// Endpoints is what the API needs of those who make deliveries. A
-// *dispatcher.Dispatcher is one.
-type Endpoints interface {
-	// Try has a held endpoint tried now.
-	Try(ctx context.Context, endpoint string) error
-	// Test makes one attempt, within limit, at a job that is not stored. An error
-	// that wraps store.ErrUnavailable says that none could be made.
-	Test(ctx context.Context, c store.Claimed, limit time.Duration) (job.Attempt, error)
-}
-
-// noEndpoints is what there is without a dispatcher.
-type noEndpoints struct{}
-
-func (noEndpoints) Try(context.Context, string) error { return store.ErrUnavailable }
-
-func (noEndpoints) Test(context.Context, store.Claimed, time.Duration) (job.Attempt, error) {
-	return job.Attempt{}, store.ErrUnavailable
-}
-
 const (
-	// maxTests bounds the tests of a node that are under way.
-	maxTests = 8
 	// testShare is the part of a request's time that a test may take: 4/5.
 	testShare, testShareOf = 4, 5
-	// headerTest marks a test for its receiver.
-	headerTest = "Duehook-Test"
-	testBody   = `{"test":true}`
-
 	// maxEndpointRequest bounds, in bytes, the request to try an endpoint.
 	maxEndpointRequest = 8 << 10
 )
@@ -55,20 +24,11 @@ func (s *Server) listEndpoints(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	health, err := s.opts.Recent.Health(c.Request().Context())
+	page, err := s.opts.Scheduler.Endpoints(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}
-	q.Also = slices.Collect(maps.Keys(health))
-	page, err := s.opts.Store.Endpoints(c.Request().Context(), q)
-	if err != nil {
-		return err
-	}
-	view := endpointsView{Data: make([]endpointView, len(page.Endpoints)), NextCursor: orNull(&page.Next)}
-	for i := range page.Endpoints {
-		view.Data[i] = viewEndpoint(&page.Endpoints[i], health)
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, endpointsView{each(page.Endpoints, viewEndpoint), orNull(&page.Next)})
 }
 
 func readEndpointQuery(c echo.Context) (store.EndpointQuery, error) {
@@ -125,21 +85,11 @@ func (s *Server) tryEndpoint(c echo.Context) error {
 		return invalid("/endpoint", "is required")
 	}
 	c.Set(contextTarget, draft.endpoint)
-	ctx := c.Request().Context()
-	if err := s.opts.Endpoints.Try(ctx, draft.endpoint); err != nil {
-		return err
-	}
-	health, err := s.opts.Recent.Health(ctx)
+	endpoint, err := s.opts.Scheduler.Try(c.Request().Context(), draft.endpoint)
 	if err != nil {
 		return err
 	}
-	page, err := s.opts.Store.Endpoints(ctx, store.EndpointQuery{
-		Endpoint: draft.endpoint, Also: []string{draft.endpoint}, Limit: 1,
-	})
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, http.StatusOK, viewEndpoint(&page.Endpoints[0], health))
+	return writeJSON(c, http.StatusOK, viewEndpoint(&endpoint))
 }
 
 // testFields are those of a registration that make a request.
@@ -151,53 +101,27 @@ func (s *Server) testEndpoint(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	now, err := s.storeNow(c, reg.Key)
-	if err != nil {
-		return err
-	}
-	if s.tests.Add(1) > maxTests {
-		s.tests.Add(-1)
-		return &apiError{
-			code:   codeTooManyTests,
-			detail: fmt.Sprintf("%d tests are under way here. Try again when one of them has ended.", maxTests),
-		}
-	}
-	defer s.tests.Add(-1)
 	limit := s.opts.RequestTimeout * testShare / testShareOf
-	attempt, err := s.opts.Endpoints.Test(c.Request().Context(), store.Claimed{Job: reg.Job(now), Now: now}, limit)
+	attempt, err := s.opts.Scheduler.Test(c.Request().Context(), reg, limit)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, testView{Delivered: attempt.Error == "", Attempt: viewAttempt(&attempt)})
 }
 
-// readTest reads what to send as a registration, which nobody is going to store.
-func (s *Server) readTest(c echo.Context) (store.Registration, error) {
+// readTest reads what to send as a registration, which is never stored.
+func (s *Server) readTest(c echo.Context) (scheduler.Prepared, error) {
 	body, err := readJSON(c, s.maxRequest())
 	if err != nil {
-		return store.Registration{}, err
+		return scheduler.Prepared{}, err
 	}
 	defer release(body)
 	draft, errs := decodeObject(body.Bytes(), testFields)
-	if draft.Body == nil && draft.BodyText == nil && draft.BodyBase64 == nil {
-		draft.Body = []byte(testBody)
-	}
-	request, err := draft.Registration(s.opts.Limits, job.InstantOf(s.opts.Clock.Now()))
+	reg, err := s.opts.Scheduler.PrepareTest(draft)
 	if err := errs.merge(err); err != nil {
-		return store.Registration{}, s.explainTooLarge(err)
+		return scheduler.Prepared{}, s.explainTooLarge(err)
 	}
-	if err := s.checkDestination("/url", string(request.Spec.Destination)); err != nil {
-		return store.Registration{}, err
-	}
-	uid, err := s.newUID(job.Key{Topic: request.Key.Topic})
-	if err != nil {
-		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
-	}
-	reg := store.Registration{Key: job.Key{Topic: request.Key.Topic, ID: uid}, UID: uid, Spec: ownBody(request.Spec)}
-	reg.Spec.Headers = append(reg.Spec.Headers, job.Header{Name: headerTest, Value: "true"})
-	if endpoint, err := job.Destination(reg.Spec.Destination).Endpoint(); err == nil {
-		c.Set(contextTarget, endpoint)
-	}
+	c.Set(contextTarget, reg.Endpoint())
 	return reg, nil
 }
 
@@ -226,12 +150,12 @@ type testView struct {
 	Attempt   attemptView `json:"attempt"`
 }
 
-func viewEndpoint(e *store.EndpointStats, health map[string]recent.Health) endpointView {
+func viewEndpoint(e *scheduler.Endpoint) endpointView {
 	v := endpointView{
 		Endpoint: e.Endpoint, State: e.Circuit.State().String(), ReopensAt: instant(e.Circuit.OpenUntil),
 		Waiting: e.Waiting, Ready: e.Ready, InFlight: e.Running,
 	}
-	if h, ok := health[e.Endpoint]; ok {
+	if h := e.Health; h != nil {
 		v.Failures, v.LastError = &h.Failures, orNull(&h.LastError)
 		v.LastFailureAt, v.LastSuccessAt = instant(h.LastFailureAt), instant(h.LastSuccessAt)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
@@ -171,6 +172,14 @@ func asAPIError(err error) *apiError {
 			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
 		}
 	}
+	var blocked *scheduler.BlockedError
+	if errors.As(err, &blocked) {
+		return &apiError{
+			code: codeDestinationBlocked, cause: err,
+			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
+			fields: []job.FieldError{{Pointer: blocked.Field, Message: "this server does not deliver to this destination"}},
+		}
+	}
 	if refused := asRefusal(err); refused != nil {
 		return refused
 	}
@@ -210,6 +219,13 @@ func asAPIError(err error) *apiError {
 		return &apiError{code: codeTopicFull, cause: err, detail: fullDetail}
 	case errors.Is(err, store.ErrTopicDraining):
 		return &apiError{code: codeTopicDraining, cause: err, detail: drainingDetail}
+	case errors.Is(err, scheduler.ErrTooManyTests):
+		return &apiError{
+			code: codeTooManyTests, cause: err,
+			detail: fmt.Sprintf("%d tests are under way here. Try again when one of them has ended.", scheduler.MaxTests),
+		}
+	case errors.Is(err, scheduler.ErrTopicsFixed):
+		return &apiError{code: codeNotFound, cause: err, detail: "This server keeps no settings of topics."}
 	case errors.Is(err, topics.ErrNotFound):
 		return &apiError{code: codeTopicPlain, cause: err, detail: "The topic has no settings of its own, so there is nothing to delete."}
 	case errors.Is(err, job.ErrFinished):

@@ -197,16 +197,17 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no examples: %v", err)
 	}
-	a := newAPI(t)
+	made := 0
+	a := newAPI(t, func(o *testOptions) {
+		o.NewUID = func(job.Key) (string, error) {
+			made++
+			return fmt.Sprintf("01KDWCJ2M0%016d", made), nil
+		}
+	})
 	a.server.opts.Signing = exampleSigning{a.signing}
 	a.endpoints.answer = (&exampleAttempt{Status: 500, Error: "http_500", Body: "try later", DNS: 3, Connect: 11, TLS: 24, FirstByte: 42}).attempt()
 	if _, err := a.signing.Set(t.Context(), "", exampleDefault, 0); err != nil {
 		t.Fatal(err)
-	}
-	made := 0
-	a.server.newUID = func(job.Key) (string, error) {
-		made++
-		return fmt.Sprintf("01KDWCJ2M0%016d", made), nil
 	}
 	guide, err := os.ReadFile(exampleGuide)
 	if err != nil {

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -9,7 +8,6 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/explain"
-	"github.com/duehook/duehook/store"
 )
 
 // explainJob answers GET /v1/jobs/{topic}/{id}/explain.
@@ -18,14 +16,13 @@ func (s *Server) explainJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := s.opts.Store.Outlook(c.Request().Context(), key)
+	e, err := s.opts.Scheduler.Explain(c.Request().Context(), key)
 	if err != nil {
 		return err
 	}
-	e := explain.Job(&o, s.opts.Policy, s.opts.Carry)
 	view := explanationView{
-		Now:        instant(o.Now),
-		Job:        viewJob(&o.Job, s.opts.Policy),
+		Now:        instant(e.Now),
+		Job:        s.viewJob(&e.Job),
 		Reasons:    make([]reasonView, len(e.Reasons)),
 		ExpectedAt: instant(e.Expected),
 		Ladder:     viewLadder(&e.Forecast, e.Expires),
@@ -42,28 +39,13 @@ func (s *Server) planJob(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	now, err := s.storeNow(c, reg.Key)
+	plan, err := s.opts.Scheduler.Plan(c.Request().Context(), reg)
 	if err != nil {
 		return err
 	}
-	j := reg.Job(now)
-	policy := s.opts.Policy.For(j.Spec.Retry)
-	forecast := policy.Forecast(1, retrypolicy.At(j.DueAt), j.ExpiresAt)
 	return writeJSON(c, http.StatusOK, planView{
-		Now:         instant(now),
-		DueAt:       instant(j.DueAt),
-		MaxAttempts: policy.MaxAttempts(),
-		Ladder:      viewLadder(&forecast, j.ExpiresAt),
+		Now: instant(plan.Now), DueAt: instant(plan.Due), MaxAttempts: plan.MaxAttempts, Ladder: viewLadder(&plan.Forecast, plan.Expires),
 	})
-}
-
-// storeNow is the time of the store's clock, by which registrations count.
-func (s *Server) storeNow(c echo.Context, key job.Key) (job.Instant, error) {
-	o, err := s.opts.Store.Outlook(c.Request().Context(), key)
-	if errors.Is(err, store.ErrNotFound) { // as a rule
-		err = nil
-	}
-	return o.Now, err
 }
 
 // explanationView is why a job has not run, and what follows.

@@ -31,7 +31,7 @@ func (a *api) explains(key string, want ...string) map[string]any {
 }
 
 func TestExplainGoesByWhatCarriersAreTold(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.Carry = store.CarryOptions{EndpointLimit: 1} })
+	a := newAPI(t, func(o *testOptions) { o.Carry = store.CarryOptions{EndpointLimit: 1} })
 	for _, id := range []string{"a", "b"} {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"`+id+`","url":"https://shop.example/hook"}`)
 	}

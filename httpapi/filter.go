@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -43,10 +44,20 @@ func readQuery(c echo.Context) (store.Query, error) {
 			readParameter(&q, "?"+name, values, &errs)
 		}
 	}
-	if q.IDPrefix != "" && q.Topic == "" {
-		errs.add("?id", "is looked for within a topic: give ?topic=, too")
-	}
 	return q, errs.err()
+}
+
+// inQuery points to query parameters where an error names fields of a filter.
+func inQuery(err error) error {
+	var wrong *job.ValidationError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	var errs fieldErrors
+	for _, f := range wrong.Fields {
+		errs.add("?"+strings.TrimPrefix(f.Pointer, "/"), f.Message)
+	}
+	return errs.err()
 }
 
 func readParameter(q *store.Query, pointer string, values []string, errs *fieldErrors) {

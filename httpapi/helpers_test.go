@@ -14,12 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -46,6 +49,24 @@ func (c *testClock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+// Store is a store as the API's tests need it.
+type Store interface {
+	scheduler.Store
+	Ping(ctx context.Context) error
+}
+
+type jobsOptions = scheduler.Options
+
+// testOptions are those of a server and of the scheduler below it, which have the
+// store, the clock and the metrics in common.
+type testOptions struct {
+	Options
+	jobsOptions
+	Store   Store
+	Clock   job.Clock
+	Metrics prometheus.Registerer
+}
+
 // api is a server on a memstore, each of whose answers is held against the
 // contract.
 type api struct {
@@ -54,6 +75,7 @@ type api struct {
 	mem    *memstore.Store
 	faults *faultyStore
 	server *Server
+	jobs   *scheduler.Scheduler
 	// signing keeps the signing secrets, of which secret is the default.
 	signing *signing.Keyring
 	secret  string
@@ -71,7 +93,7 @@ type api struct {
 	seen map[outcome]bool
 }
 
-func newAPI(t testing.TB, change ...func(*Options)) *api {
+func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	t.Helper()
 	clock := &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
 	mem := memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})
@@ -88,36 +110,36 @@ func newAPI(t testing.TB, change ...func(*Options)) *api {
 		t.Fatal(err)
 	}
 	a.secret = secret
-	a.operations, err = operations.New(operations.Options{Store: operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}, ID: "node", Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}
 	settings := a.newTopics()
-	a.alerts, err = alerts.New(alerts.Options{Store: documents, Counts: alerts.NewCounts(mem, clock, nil), Topics: settings, ID: "node", Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
 	a.restoring = newFakeRestoring(a.faults)
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}
-	o := Options{
-		Restoring:  a.restoring,
-		Store:      a.faults,
-		Signing:    a.signing,
-		Operations: a.operations,
-		Alerts:     a.alerts,
-		Recent:     a.recent,
-		Endpoints:  a.endpoints,
-		Events:     faultyEvents{a.events, a.faults},
-		Topics:     settings,
-		Clock:      clock,
-		Logger:     slog.New(slog.DiscardHandler),
-		Policy:     retrypolicy.Default(),
+	o := testOptions{
+		Options: Options{
+			Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults}, Logger: slog.New(slog.DiscardHandler),
+		},
+		jobsOptions: jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},
+		Store:       a.faults, Clock: clock,
 	}
 	for _, c := range change {
 		c(&o)
 	}
-	server, err := New(o)
+	o.jobsOptions.Store, o.jobsOptions.Clock, o.jobsOptions.Metrics = o.Store, o.Clock, o.Metrics
+	o.Options.Ready, o.Options.Clock, o.Options.Metrics = o.Store.Ping, o.Clock, o.Metrics
+	a.jobs, err = scheduler.New(o.jobsOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}
+	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, ID: "node", Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.alerts, err = alerts.New(alerts.Options{Store: documents, Jobs: a.jobs, Counts: alerts.NewCounts(mem, clock, nil), Topics: settings, ID: "node", Clock: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Scheduler, o.Operations, o.Alerts = a.jobs, a.operations, a.alerts
+	server, err := New(o.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,54 +7,19 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/duehook/duehook/store"
 )
-
-// outcomeNames names what became of a registration in the store.
-var outcomeNames = map[store.RegisterOutcome]string{
-	store.Created:       "created",
-	store.Same:          "same",
-	store.Kept:          "kept",
-	store.Moved:         "moved",
-	store.Exists:        "exists",
-	store.InFlight:      "in_flight",
-	store.DeadLetter:    "dead",
-	store.TopicFull:     "topic_full",
-	store.TopicDraining: "topic_draining",
-	store.StoreFull:     outcomeUnavailable,
-}
-
-// The outcomes of registrations of which the store says nothing.
-const (
-	outcomeInvalid     = "invalid"
-	outcomeUnavailable = "unavailable"
-)
-
-// failureOutcome is the outcome of a registration that did not get to the store.
-func failureOutcome(err error) string {
-	if codes[asAPIError(err).code].status >= http.StatusInternalServerError {
-		return outcomeUnavailable
-	}
-	return outcomeInvalid
-}
 
 // unmatched stands for the route of requests that match none, so that made-up
 // paths make no new series.
 const unmatched = "unmatched"
 
 type metrics struct {
-	registrations *prometheus.CounterVec
-	requests      *prometheus.CounterVec
-	seconds       *prometheus.HistogramVec
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "duehook_registrations_total",
-			Help: "Jobs that clients asked to register, by outcome.",
-		}, []string{"outcome"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "duehook_http_requests_total",
 			Help: "Requests to the HTTP API, by route, method and status code.",
@@ -65,24 +30,15 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 	}
-	m.countRegistrations(outcomeInvalid, 0) // so that all are shown from the start
-	m.countRegistrations(outcomeUnavailable, 0)
-	for _, outcome := range outcomeNames {
-		m.countRegistrations(outcome, 0)
-	}
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.registrations, m.requests, m.seconds} {
+	for _, c := range []prometheus.Collector{m.requests, m.seconds} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register the API's metrics: %w", err)
 		}
 	}
 	return m, nil
-}
-
-func (m *metrics) countRegistrations(outcome string, n int) {
-	m.registrations.WithLabelValues(outcome).Add(float64(n))
 }
 
 // observe counts a request. The duration of a stream says nothing of the server.

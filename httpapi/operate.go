@@ -33,7 +33,7 @@ func (s *Server) ready(c echo.Context) error {
 	if s.opts.Stuck != nil {
 		stuck = s.opts.Stuck()
 	}
-	switch err := s.opts.Store.Ping(ctx); {
+	switch err := s.opts.Ready(ctx); {
 	case err != nil && !errors.Is(err, store.ErrDegraded):
 		return err
 	case stuck != "":

@@ -19,26 +19,26 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-func TestNewWantsAStore(t *testing.T) {
+func TestNewWantsAScheduler(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
-		t.Error("New took no store")
+		t.Error("New took no scheduler")
 	}
 }
 
 func TestNewWantsAGatherer(t *testing.T) {
-	mem := newAPI(t).mem
+	a := newAPI(t)
 	notOne := prometheus.WrapRegistererWithPrefix("x_", prometheus.NewRegistry())
-	if _, err := New(Options{Store: mem, Metrics: notOne}); err == nil {
+	if _, err := New(Options{Scheduler: a.jobs, Ready: a.mem.Ping, Metrics: notOne}); err == nil {
 		t.Error("New took a registerer that cannot be gathered from")
 	}
 	registry := prometheus.NewRegistry()
-	if _, err := New(Options{Store: mem, Metrics: notOne, Gatherer: registry}); err != nil {
+	if _, err := New(Options{Scheduler: a.jobs, Ready: a.mem.Ping, Metrics: notOne, Gatherer: registry}); err != nil {
 		t.Error(err)
 	}
-	if _, err := New(Options{Store: mem, Metrics: registry}); err != nil {
+	if _, err := New(Options{Scheduler: a.jobs, Ready: a.mem.Ping, Metrics: registry}); err != nil {
 		t.Error(err)
 	}
-	if _, err := New(Options{Store: mem, Metrics: registry}); err == nil {
+	if _, err := New(Options{Scheduler: a.jobs, Ready: a.mem.Ping, Metrics: registry}); err == nil {
 		t.Error("New registered its metrics twice in one registry")
 	}
 }
@@ -107,7 +107,7 @@ func TestReady(t *testing.T) {
 // The store answers, and nothing is delivered.
 func TestReadyWhileDeliveryIsStuck(t *testing.T) {
 	stuck := ""
-	a := newAPI(t, func(o *Options) { o.Stuck = func() string { return stuck } })
+	a := newAPI(t, func(o *testOptions) { o.Stuck = func() string { return stuck } })
 	a.want(200, "GET", "/readyz", "")
 	stuck = "claiming jobs"
 	got := a.wantProblem(codeStoreUnavailable, "GET", "/readyz", "")
@@ -134,14 +134,14 @@ func (hangingStore) Topics(ctx context.Context, _ store.TopicQuery) (store.Topic
 }
 
 func TestRequestsEndInTime(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.Store = hangingStore{o.Store}; o.RequestTimeout = 1 })
+	a := newAPI(t, func(o *testOptions) { o.Store = hangingStore{o.Store}; o.RequestTimeout = 1 })
 	a.wantProblem(codeStoreUnavailable, "GET", "/v1/topics", "")
 	a.wantProblem(codeStoreUnavailable, "GET", "/readyz", "")
 }
 
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	a := newAPI(t, func(o *Options) { o.Metrics = registry })
+	a := newAPI(t, func(o *testOptions) { o.Metrics = registry })
 	const body = `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`
 	a.want(201, "POST", "/v1/jobs", body)
 	a.want(200, "POST", "/v1/jobs", body)
@@ -221,8 +221,8 @@ func (l *logBuffer) records(t *testing.T) []map[string]any {
 	return records
 }
 
-func withLog(l *logBuffer, level slog.Level) func(*Options) {
-	return func(o *Options) {
+func withLog(l *logBuffer, level slog.Level) func(*testOptions) {
+	return func(o *testOptions) {
 		o.Logger = slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: level}))
 	}
 }
@@ -312,7 +312,7 @@ func TestCrossOrigin(t *testing.T) {
 }
 
 func TestBlockedDestinations(t *testing.T) {
-	a := newAPI(t, func(o *Options) {
+	a := newAPI(t, func(o *testOptions) {
 		o.CheckURL = func(rawURL string) error { return errors.New("10.1.2.3 is private: " + rawURL) }
 	})
 	p := a.wantProblem(codeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://db.internal/"}`)

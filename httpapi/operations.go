@@ -138,11 +138,6 @@ func (s *Server) createOperation(c echo.Context) error {
 	if len(errs.fields) > 0 {
 		return errs.err()
 	}
-	if draft.Set != nil {
-		if err := s.checkChange("/set", draft.Set); err != nil {
-			return err
-		}
-	}
 	all, err := s.operations()
 	if err != nil {
 		return err

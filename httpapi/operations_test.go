@@ -47,7 +47,7 @@ func (a *api) work(id string) {
 	a.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem, a.mem}, ID: "worker"})
+	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem, a.mem}, Jobs: a.jobs, ID: "worker"})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -113,13 +113,14 @@ func TestOperation(t *testing.T) {
 
 // A replay of many jobs sets for each what a change can; a value of it is not shown.
 func TestOperationThatCorrects(t *testing.T) {
-	a := newAPI(t)
-	a.server.opts.CheckURL = func(rawURL string) error {
-		if strings.Contains(rawURL, "169.254.") {
-			return errors.New("link-local")
+	a := newAPI(t, func(o *testOptions) {
+		o.CheckURL = func(rawURL string) error {
+			if strings.Contains(rawURL, "169.254.") {
+				return errors.New("link-local")
+			}
+			return nil
 		}
-		return nil
-	}
+	})
 	a.dead(`{"topic":"t","id":"a","url":"https://shop.example/hook","body_text":"x"}`)
 	a.dead(`{"topic":"t","id":"b","url":"https://shop.example/hook"}`)
 	a.clock.advance(time.Second)

@@ -12,19 +12,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
-
-// Store is what the API needs of a store. Every store.Store is one.
-type Store interface {
-	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
-	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
-	store.Reader
-	Ping(ctx context.Context) error
-}
 
 // Access is what the API needs of the keys. An *access.Keyring is one.
 type Access interface {
@@ -35,11 +26,14 @@ type Access interface {
 	Revoke(ctx context.Context, id string) error
 }
 
-// Options are the settings of a Server. Only Store has no default.
+// Options are the settings of a Server. Only Scheduler and Ready are required.
 type Options struct {
-	Store Store
-	// Clock gives the time in uids; nil means the machine's. It decides
-	// nothing about jobs: the store's clock does.
+	// Scheduler does what clients ask for.
+	Scheduler *scheduler.Scheduler
+	// Ready reports whether the store can serve; its errors are those of
+	// store.Store.Ping.
+	Ready func(ctx context.Context) error
+	// Clock paces draining; nil means the machine's.
 	Clock job.Clock
 	// Logger gets access lines at debug level, audit lines at info level and
 	// panics with their stacks; nil means none.
@@ -54,18 +48,12 @@ type Options struct {
 	Operations Operations
 	// Alerts keeps alert rules and tells what fires; nil: nothing does.
 	Alerts Alerts
-	// Topics keeps settings of topics; nil: there are none.
-	Topics Topics
 	// Dashboard serves pages for browsers beside the API; nil means none.
 	Dashboard Dashboard
 	// Restoring puts back what the store lost; nil means that there is no journal.
 	Restoring store.Restoring
 	// Events are what happens to jobs; nil means that there is no stream of them.
 	Events Events
-	// Endpoints tries and tests endpoints; nil: nobody can.
-	Endpoints Endpoints
-	// Recent is what was attempted lately; nil: nothing was.
-	Recent Recent
 	// Tracer makes spans of registrations; nil makes none.
 	Tracer trace.Tracer
 	// LocalHosts refuses requests whose Host is neither localhost nor an IP
@@ -81,22 +69,9 @@ type Options struct {
 	Metrics  prometheus.Registerer
 	Gatherer prometheus.Gatherer
 
-	// Limits are those by which jobs are judged; zero values mean a body of
-	// 256 KiB and an attempt of 60 s.
-	Limits job.Limits
 	// MaxBatchBytes bounds the request of a batch registration; zero means
 	// 16 MiB.
 	MaxBatchBytes int64
-	// Policy is the server's retry policy, which decides max_attempts of a job
-	// without its own.
-	Policy retrypolicy.Policy
-	// Carry is what the carriers of the store are told, by which jobs that wait
-	// are explained.
-	Carry store.CarryOptions
-	// CheckURL refuses destinations at registration, with an error for the
-	// log; nil refuses none.
-	CheckURL func(rawURL string) error
-
 	// Stuck reports what delivery has failed to do for long, so that /readyz answers 503;
 	// empty when nothing. Nil: it is not asked.
 	Stuck func() string
@@ -113,8 +88,8 @@ type Options struct {
 }
 
 func (o *Options) setDefaults() error {
-	if o.Store == nil {
-		return errors.New("httpapi: Options.Store is missing")
+	if o.Scheduler == nil || o.Ready == nil {
+		return errors.New("httpapi: Options.Scheduler or Options.Ready is missing")
 	}
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -133,14 +108,6 @@ func (o *Options) setDefaults() error {
 		}
 		o.Gatherer = gatherer
 	}
-	if o.Endpoints == nil {
-		o.Endpoints = noEndpoints{}
-	}
-	if o.Recent == nil {
-		o.Recent = recent.New(recent.Options{})
-	}
-	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
-	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)

@@ -1,151 +1,39 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
-// Recent is what the API needs of what was attempted lately. A *recent.Recorder is
-// one.
-type Recent interface {
-	Activity(ctx context.Context, now job.Instant) (recent.Activity, error)
-	Health(ctx context.Context) (map[string]recent.Health, error)
-}
-
-// The histogram of due jobs: a day by quarter hours. They begin with those of the
-// clock, in every time zone.
-const (
-	dueStep  = 15 * time.Minute
-	dueSteps = int(24 * time.Hour / dueStep)
-)
-
-// busiestTopics is how many topics an overview names.
-const busiestTopics = 10
-
-// overviews keeps the last overview for a while: however many watch, counting
-// takes the store a twentieth of its time at most.
-type overviews struct {
-	counting chan struct{} // holds a token while somebody counts, and guards the rest
-	last     *overviewView
-	counted  time.Time
-	until    time.Time
-}
-
-// How long an overview is shown.
-const (
-	overviewLeast = 250 * time.Millisecond // less than what a watcher of events gathers before it asks
-	overviewMost  = time.Minute
-	overviewShare = 20 // times as long as it took to count
-)
-
-func newOverviews() *overviews { return &overviews{counting: make(chan struct{}, 1)} }
-
-// get gives the last overview, or a new one by count.
-func (o *overviews) get(ctx context.Context, clock job.Clock, count func(context.Context) (*overviewView, error)) (overviewView, error) {
-	select {
-	case o.counting <- struct{}{}:
-	case <-ctx.Done():
-		return overviewView{}, ctx.Err()
-	}
-	defer func() { <-o.counting }()
-	now := clock.Now()
-	if o.last == nil || !now.Before(o.until) {
-		view, err := count(ctx)
-		if err != nil {
-			return overviewView{}, err
-		}
-		o.last, o.counted = view, clock.Now()
-		o.until = o.counted.Add(min(max(overviewShare*o.counted.Sub(now), overviewLeast), overviewMost))
-	}
-	view := *o.last
-	view.AgeMS = max(0, clock.Now().Sub(o.counted).Milliseconds())
-	return view, nil
-}
-
 // overview answers GET /v1/overview.
 func (s *Server) overview(c echo.Context) error {
-	view, err := s.overviews.get(c.Request().Context(), s.opts.Clock, s.countOverview)
+	o, err := s.opts.Scheduler.Overview(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, view)
-}
-
-func (s *Server) countOverview(ctx context.Context) (*overviewView, error) {
-	depth, err := s.opts.Store.Depth(ctx)
-	if err != nil {
-		return nil, err
+	states := o.Depth.States
+	view := overviewView{
+		AsOf: instant(o.Depth.Now), AgeMS: o.Age.Milliseconds(), States: viewStates(states),
+		DueNow: o.DueNow, DueWithin1h: o.DueWithinHour, InFlight: states[job.Running], Dead: states[job.Dead],
+		OpenCircuits: o.Depth.Held, Topics: viewBusiest(o.Busiest), Recent: viewActivity(&o.Activity),
+		Due: dueView{
+			From: instant(o.DueFrom), StepMS: scheduler.DueStep.Milliseconds(), Counts: o.Due, Later: o.DueLater,
+			PartialFrom: instant(o.DuePartialFrom),
+		},
 	}
-	topics, err := s.opts.Store.Busiest(ctx, busiestTopics)
-	if err != nil {
-		return nil, err
-	}
-	agenda := newAgenda(depth.Now)
-	counts, err := s.opts.Store.DueCounts(ctx, agenda.bounds)
-	if err != nil {
-		return nil, err
-	}
-	activity, err := s.opts.Recent.Activity(ctx, depth.Now)
-	if err != nil {
-		return nil, err
-	}
-	view := &overviewView{
-		AsOf: instant(depth.Now), States: viewStates(depth.States), InFlight: depth.States[job.Running],
-		Dead: depth.States[job.Dead], OpenCircuits: depth.Held, Topics: viewBusiest(topics), Recent: viewActivity(&activity),
-	}
-	agenda.fill(view, counts)
-	view.DueNow += depth.States[job.Ready] // carried, so no longer where jobs wait
-	view.DueWithin1h += depth.States[job.Ready]
-	if rate, known := activity.SuccessRate(); known {
+	if rate, known := o.Activity.SuccessRate(); known {
 		view.SuccessRate = &rate
 	}
-	if ms, known := activity.LateBy(0.99); known {
+	if ms, known := o.Activity.LateBy(0.99); known {
 		view.LatenessP99MS = &ms
 	}
-	return view, nil
-}
-
-// agenda is the ranges by which jobs that wait are counted: those that are due;
-// the quarters of an hour of the next day, the first of which has begun; and one
-// bound more, at the end of the next hour.
-type agenda struct {
-	from, hour job.Instant
-	bounds     []job.Instant
-}
-
-func newAgenda(now job.Instant) agenda {
-	a := agenda{from: now - now%job.Instant(dueStep.Milliseconds()), hour: now.Add(time.Hour) + 1}
-	a.bounds = []job.Instant{now + 1, a.hour}
-	for n := range dueSteps {
-		a.bounds = append(a.bounds, a.from.Add(time.Duration(n+1)*dueStep))
-	}
-	slices.Sort(a.bounds)
-	return a
-}
-
-func (a *agenda) fill(view *overviewView, due store.DueCounts) {
-	counts := due.Counts
-	view.Due = dueView{
-		From: instant(a.from), StepMS: dueStep.Milliseconds(), Counts: make([]int64, dueSteps), Later: counts[len(a.bounds)],
-		PartialFrom: instant(due.PartialFrom),
-	}
-	view.DueNow = counts[0]
-	for n, bound := range a.bounds {
-		if bound <= a.hour {
-			view.DueWithin1h += counts[n]
-		}
-		if n > 0 {
-			view.Due.Counts[int64(bound-1-a.from)/dueStep.Milliseconds()] += counts[n]
-		}
-	}
+	return writeJSON(c, http.StatusOK, view)
 }
 
 // overviewView is everything at a glance.

@@ -1,16 +1,13 @@
 package httpapi
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // numbers are the elements of a list of numbers that are not zero, by place.
@@ -50,7 +47,7 @@ func TestOverview(t *testing.T) {
 	register("big", "1d", 5) // later than 09:00 tomorrow
 	a.attempted("https://shop.example:443", job.OutcomeDelivered, 20*time.Millisecond, "")
 	a.attempted("https://shop.example:443", job.OutcomeFailed, 9*time.Millisecond, "http_500")
-	a.clock.advance(overviewMost)
+	a.clock.advance(time.Minute)
 
 	got := a.want(200, "GET", "/v1/overview", "")
 	figures := map[string]any{}
@@ -80,83 +77,4 @@ func TestOverview(t *testing.T) {
 	if diff := cmp.Diff(topics, got["topics"].([]any)); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// Each job that waits is counted once, wherever in the quarter of an hour it is.
-func TestAgenda(t *testing.T) {
-	for _, now := range []job.Instant{0, 1, 899_999, 900_000, 900_001, 1_800_000_000_123} {
-		a := newAgenda(now)
-		counts := make([]int64, len(a.bounds)+1)
-		for i := range counts {
-			counts[i] = 1
-		}
-		var view overviewView
-		a.fill(&view, store.DueCounts{Counts: counts})
-		total := view.DueNow + view.Due.Later
-		for _, n := range view.Due.Counts {
-			if n == 0 {
-				t.Errorf("at %d: a quarter is not counted", now)
-			}
-			total += n
-		}
-		if total != int64(len(counts)) || view.DueNow != 1 || view.Due.Later != 1 || view.DueWithin1h < 5 || view.DueWithin1h > 7 {
-			t.Errorf("at %d: %d of %d counted, %d now, %d within the hour", now, total, len(counts), view.DueNow, view.DueWithin1h)
-		}
-	}
-}
-
-// slowStore lets the clock go on while it counts.
-type slowStore struct {
-	Store
-	clock *testClock
-	takes time.Duration
-	n     atomic.Int64
-}
-
-func (s *slowStore) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
-	s.n.Add(1)
-	s.clock.advance(s.takes)
-	return s.Store.DueCounts(ctx, bounds)
-}
-
-// However often it is asked for, an overview takes the store a part of its time.
-func TestOverviewIsShownForAWhile(t *testing.T) {
-	var slow *slowStore
-	a := newAPI(t, func(o *Options) {
-		slow = &slowStore{Store: o.Store, clock: o.Clock.(*testClock)}
-		o.Store = slow
-	})
-	ask := func(wantAge time.Duration, wantCounted int64) {
-		t.Helper()
-		if age := a.want(200, "GET", "/v1/overview", "")["age_ms"]; age != float64(wantAge.Milliseconds()) || slow.n.Load() != wantCounted {
-			t.Errorf("an age of %v ms after %d counts, want %v after %d", age, slow.n.Load(), wantAge, wantCounted)
-		}
-	}
-	ask(0, 1)
-	a.clock.advance(overviewLeast - 1)
-	ask(overviewLeast-1, 1)
-	slow.takes = time.Second
-	a.clock.advance(1)
-	ask(0, 2)
-	a.clock.advance(19 * time.Second)
-	ask(19*time.Second, 2)
-	slow.takes = time.Hour
-	a.clock.advance(time.Second)
-	ask(0, 3)
-	a.clock.advance(overviewMost)
-	ask(0, 4)
-
-	// What could not be counted is not kept, and nobody waits for ever.
-	a.clock.advance(overviewMost)
-	a.faults.set(func() error { return store.ErrUnavailable })
-	a.wantProblem(codeStoreUnavailable, "GET", "/v1/overview", "")
-	a.faults.set(nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	a.server.overviews.counting <- struct{}{}
-	if _, err := a.server.overviews.get(ctx, a.clock, nil); err == nil {
-		t.Error("a caller that is gone gets an overview")
-	}
-	<-a.server.overviews.counting
-	ask(0, 5)
 }

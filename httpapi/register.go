@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -23,26 +22,12 @@ const (
 // maxBatch is the most jobs that one batch may hold.
 const maxBatch = 1000
 
-// conflictPolicies are the store's, by what the API calls them.
-var conflictPolicies = map[job.OnConflict]store.ConflictPolicy{
-	job.ConflictReject:  store.Reject,
-	job.ConflictIgnore:  store.Ignore,
-	job.ConflictReplace: store.Replace,
-	job.ConflictLater:   store.Later,
-	job.ConflictSooner:  store.Sooner,
-}
-
-// origin is what the headers of a request say of the jobs registered by it.
-type origin struct {
-	idempotencyKey string
-	traceparent    string
-}
-
-func originOf(r *http.Request) (origin, error) {
+// originOf is what the headers of a request say about the jobs that it registers.
+func originOf(r *http.Request) (scheduler.Origin, error) {
 	h := r.Header
 	key, err := singleHeader(h, headerIdempotencyKey)
 	if err != nil {
-		return origin{}, err
+		return scheduler.Origin{}, err
 	}
 	// Its draft standard writes the key as a quoted string, most clients don't.
 	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
@@ -50,21 +35,21 @@ func originOf(r *http.Request) (origin, error) {
 	}
 	if len(h.Values(headerIdempotencyKey)) > 0 {
 		if err := checkName(headerIdempotencyKey, key); err != nil {
-			return origin{}, err
+			return scheduler.Origin{}, err
 		}
 	}
-	return origin{idempotencyKey: key, traceparent: traceparentOf(r.Context(), h)}, nil
+	return scheduler.Origin{ID: key, Traceparent: traceparentOf(r.Context(), h)}, nil
 }
 
 // register answers POST /v1/jobs.
 func (s *Server) register(c echo.Context) error {
 	reg, err := s.readRegistration(c)
 	if err != nil {
-		s.metrics.countRegistrations(failureOutcome(err), 1)
+		s.opts.Scheduler.Refuse(1, clientsFault(err))
 		return err
 	}
-	c.Set(contextTarget, reg.Key.String())
-	registered, err := s.store(c.Request().Context(), []store.Registration{reg})
+	c.Set(contextTarget, reg.Key().String())
+	registered, err := s.opts.Scheduler.Register(c.Request().Context(), reg)
 	if err != nil {
 		return err
 	}
@@ -78,7 +63,12 @@ func (s *Server) register(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderLocation, jobPath(r.Job.Key))
 	}
 	setETag(c, jobTag(&r.Job))
-	return writeAppended(c, status, &registeredView{viewJob(&r.Job, s.opts.Policy), outcomeNames[r.Outcome]})
+	return writeAppended(c, status, &registeredView{s.viewJob(&r.Job), scheduler.OutcomeNames[r.Outcome]})
+}
+
+// clientsFault reports whether the client has to correct its request.
+func clientsFault(err error) bool {
+	return codes[asAPIError(err).code].status < http.StatusInternalServerError
 }
 
 // jobPath is the path of a job, percent-encoded.
@@ -86,14 +76,14 @@ func jobPath(key job.Key) string {
 	return "/v1/jobs/" + url.PathEscape(key.Topic) + "/" + url.PathEscape(key.ID)
 }
 
-func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
+func (s *Server) readRegistration(c echo.Context) (scheduler.Prepared, error) {
 	from, err := originOf(c.Request())
 	if err != nil {
-		return store.Registration{}, err
+		return scheduler.Prepared{}, err
 	}
 	body, err := readJSON(c, s.maxRequest())
 	if err != nil {
-		return store.Registration{}, err
+		return scheduler.Prepared{}, err
 	}
 	defer release(body)
 	return s.registration(body.Bytes(), from)
@@ -101,88 +91,17 @@ func (s *Server) readRegistration(c echo.Context) (store.Registration, error) {
 
 // maxRequest is how large the registration or change of one job may be: twice
 // the limit of its body, for base64 and for escaped text, and the envelope.
-func (s *Server) maxRequest() int64 { return 2*int64(s.opts.Limits.MaxBody) + 64<<10 }
+func (s *Server) maxRequest() int64 { return 2*int64(s.opts.Scheduler.Limits().MaxBody) + 64<<10 }
 
 // registration reads one job from checked JSON. What it returns shares no
 // memory with data.
-func (s *Server) registration(data []byte, from origin) (store.Registration, error) {
+func (s *Server) registration(data []byte, from scheduler.Origin) (scheduler.Prepared, error) {
 	draft, errs := decodeObject(data, draftFields)
-	request, err := draft.Registration(s.opts.Limits, job.InstantOf(s.opts.Clock.Now()))
+	reg, err := s.opts.Scheduler.Prepare(draft, from)
 	if err := errs.merge(err); err != nil {
-		return store.Registration{}, s.explainTooLarge(err)
+		return scheduler.Prepared{}, s.explainTooLarge(err)
 	}
-	if err := checkTopic(request.Key.Topic); err != nil {
-		return store.Registration{}, err
-	}
-	if err := s.checkDestination("/url", string(request.Spec.Destination)); err != nil {
-		return store.Registration{}, err
-	}
-	if defaults := s.topicDefaults(request.Key.Topic); defaults != nil {
-		defaults.Apply(draft, &request.Spec)
-	}
-	key := request.Key
-	if key.ID == "" {
-		key.ID = from.idempotencyKey
-	}
-	uid, err := s.newUID(key)
-	if err != nil {
-		return store.Registration{}, fmt.Errorf("make a uid: %w", err)
-	}
-	if key.ID == "" {
-		key.ID = uid
-	}
-	reg := store.Registration{
-		Key:        key,
-		UID:        uid,
-		Spec:       ownBody(request.Spec),
-		OnConflict: conflictPolicies[request.OnConflict],
-	}
-	reg.Spec.Traceparent = from.traceparent
 	return reg, nil
-}
-
-// ownBody copies the one part of a Spec that points into the request's buffer.
-func ownBody(s job.Spec) job.Spec {
-	if s.BodyForm == job.BodyJSON {
-		s.Body = bytes.Clone(s.Body)
-	}
-	return s
-}
-
-// checkDestination asks the guard about the URL at pointer. Why it refuses is
-// for the log: a client could learn from it how the network around this server
-// is built.
-func (s *Server) checkDestination(pointer, rawURL string) error {
-	if s.opts.CheckURL == nil {
-		return nil
-	}
-	if err := s.opts.CheckURL(rawURL); err != nil {
-		const message = "this server does not deliver to this destination"
-		return &apiError{
-			code: codeDestinationBlocked, cause: err,
-			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
-			fields: []job.FieldError{{Pointer: pointer, Message: message}},
-		}
-	}
-	return nil
-}
-
-// store hands registrations to the store and counts what became of them.
-func (s *Server) store(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	registered, err := store.Register(ctx, s.opts.Store, regs)
-	if err != nil {
-		s.metrics.countRegistrations(outcomeUnavailable, len(regs))
-		return nil, err
-	}
-	full := false
-	for i := range registered {
-		s.metrics.countRegistrations(outcomeNames[registered[i].Outcome], 1)
-		full = full || registered[i].Outcome == store.StoreFull
-	}
-	if full { // the client repeats them all
-		return nil, store.ErrFull
-	}
-	return registered, nil
 }
 
 // conflictOf is the error that the outcome of a registration is to its client.
@@ -226,15 +145,15 @@ func (s *Server) registerBatch(c echo.Context) error {
 
 	c.Set(contextTarget, fmt.Sprintf("%d jobs", len(jobs)))
 	results := make([]resultView, len(jobs))
-	regs := make([]store.Registration, 0, len(jobs))
+	regs := make([]scheduler.Prepared, 0, len(jobs))
 	positions := make([]int, 0, len(jobs)) // of regs in results
 	for i, raw := range jobs {
 		reg, err := s.registration(raw, from)
 		if err != nil {
-			outcome := failureOutcome(err)
-			s.metrics.countRegistrations(outcome, 1)
-			if outcome != outcomeInvalid {
-				return err // no fault of this job
+			invalid := clientsFault(err)
+			s.opts.Scheduler.Refuse(1, invalid)
+			if !invalid {
+				return err
 			}
 			results[i] = failedResult(err)
 			continue
@@ -242,7 +161,7 @@ func (s *Server) registerBatch(c echo.Context) error {
 		regs, positions = append(regs, reg), append(positions, i)
 	}
 	if len(regs) > 0 {
-		registered, err := s.store(c.Request().Context(), regs)
+		registered, err := s.opts.Scheduler.Register(c.Request().Context(), regs...)
 		if err != nil {
 			return err
 		}
@@ -254,9 +173,9 @@ func (s *Server) registerBatch(c echo.Context) error {
 }
 
 // batchOrigin refuses an Idempotency-Key, which could stand for one job only.
-func batchOrigin(r *http.Request) (origin, error) {
+func batchOrigin(r *http.Request) (scheduler.Origin, error) {
 	if len(r.Header.Values(headerIdempotencyKey)) > 0 {
-		return origin{}, invalid(headerIdempotencyKey, "is not taken with a batch; give each job its id")
+		return scheduler.Origin{}, invalid(headerIdempotencyKey, "is not taken with a batch; give each job its id")
 	}
 	return originOf(r)
 }
@@ -284,8 +203,8 @@ func (s *Server) result(r *store.Registered) resultView {
 	if r.Outcome == store.Created {
 		status = http.StatusCreated
 	}
-	view := viewJob(&r.Job, s.opts.Policy)
-	return resultView{Status: status, Result: outcomeNames[r.Outcome], Job: &view}
+	view := s.viewJob(&r.Job)
+	return resultView{Status: status, Result: scheduler.OutcomeNames[r.Outcome], Job: &view}
 }
 
 func failedResult(err error) resultView {
@@ -299,5 +218,5 @@ func (s *Server) explainTooLarge(err error) error {
 		return err
 	}
 	return &apiError{code: codeBodyTooLarge, cause: err, detail: fmt.Sprintf(
-		"The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", s.opts.Limits.MaxBody)}
+		"The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", s.opts.Scheduler.Limits().MaxBody)}
 }

@@ -92,7 +92,7 @@ func (s *Server) restoreJob(c echo.Context) error {
 	case err != nil:
 		return err
 	}
-	return writeJSON(c, http.StatusOK, restoredView{Restored: restored, Job: viewJob(&j, s.opts.Policy)})
+	return writeJSON(c, http.StatusOK, restoredView{Restored: restored, Job: s.viewJob(&j)})
 }
 
 func (s *Server) checkLedger() error {

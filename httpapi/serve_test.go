@@ -47,10 +47,10 @@ type serving struct {
 	client  *http.Client
 }
 
-func serve(t *testing.T, change ...func(*Options)) *serving {
+func serve(t *testing.T, change ...func(*testOptions)) *serving {
 	t.Helper()
 	s := &serving{circuit: &circuit{entered: make(chan struct{}), open: make(chan struct{})}, ended: make(chan error, 1)}
-	s.api = newAPI(t, append(change, func(o *Options) { s.circuit.Store = o.Store; o.Store = s.circuit })...)
+	s.api = newAPI(t, append(change, func(o *testOptions) { s.circuit.Store = o.Store; o.Store = s.circuit })...)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestServeDrains(t *testing.T) {
 // During the drain delay requests are still taken, and /readyz says not to send more.
 func TestServeTellsLoadBalancersFirst(t *testing.T) {
 	clock := newHeldClock()
-	s := serve(t, func(o *Options) { o.Clock = clock; o.DrainDelay = time.Minute })
+	s := serve(t, func(o *testOptions) { o.Clock = clock; o.DrainDelay = time.Minute })
 	s.stop()
 	if d := <-clock.asked; d != time.Minute {
 		t.Errorf("waits for %v", d)
@@ -135,7 +135,7 @@ func TestServeTellsLoadBalancersFirst(t *testing.T) {
 // the server's: a client could make each shutdown one.
 func TestServeCutsOff(t *testing.T) {
 	var log bytes.Buffer
-	s := serve(t, func(o *Options) {
+	s := serve(t, func(o *testOptions) {
 		o.DrainTimeout, o.RequestTimeout = time.Millisecond, time.Hour
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	})

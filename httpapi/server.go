@@ -30,7 +30,6 @@ const (
 type Server struct {
 	opts      Options
 	metrics   *metrics
-	newUID    func(key job.Key) (string, error)
 	origins   *http.CrossOriginProtection
 	handler   http.Handler
 	exporter  http.Handler
@@ -38,9 +37,7 @@ type Server struct {
 	templates map[string]string // the router's paths as the document writes them
 	changes   map[string]string // calls that change something, by the router's method and path
 	draining  atomic.Bool
-	streams   atomic.Int64 // of events
-	tests     atomic.Int64 // of endpoints, under way
-	overviews *overviews
+	streams   atomic.Int64    // of events
 	stopping  context.Context // ends when streams have to
 	stop      context.CancelFunc
 }
@@ -61,13 +58,11 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		opts:      o,
 		metrics:   m,
-		newUID:    newUIDs(o.Clock).next,
 		origins:   http.NewCrossOriginProtection(),
 		exporter:  promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}),
 		spec:      spec,
 		templates: map[string]string{},
 		changes:   map[string]string{},
-		overviews: newOverviews(),
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.handler = s.newRouter()

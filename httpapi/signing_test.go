@@ -280,7 +280,7 @@ func TestDamagedSecretsOfATopic(t *testing.T) {
 // else, whatever goes wrong.
 func TestSecretsAreNotTold(t *testing.T) {
 	var log bytes.Buffer
-	a := newKeyedAPI(t, func(o *Options) {
+	a := newKeyedAPI(t, func(o *testOptions) {
 		o.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	secrets := []string{a.secret}

@@ -1,33 +1,18 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
-
-// Topics is what the API needs of the settings of topics. A *topics.Manager is
-// one.
-type Topics interface {
-	Get(ctx context.Context, topic string) (topics.Topic, error)
-	// Known are the topics that are not as all others are, by name, as far as this
-	// node knows. The map is not to be changed.
-	Known() map[string]topics.Topic
-	Put(ctx context.Context, topic string, s topics.Settings, allow ...topics.Allow) (topics.Topic, error)
-	Delete(ctx context.Context, topic string, allow ...topics.Allow) error
-	SetStatus(ctx context.Context, topic string, s topics.Status, allow ...topics.Allow) (topics.Topic, error)
-	Defaults(topic string) *job.Defaults
-}
 
 // maxTopicRequest bounds, in bytes, the request for a topic's settings.
 const maxTopicRequest = 64 << 10
@@ -75,14 +60,6 @@ func setFigure[T int | float64](into *T, f field, value *T) {
 	}
 }
 
-// topicDefaults are what jobs of the topic are registered with; nil: nothing.
-func (s *Server) topicDefaults(topic string) *job.Defaults {
-	if s.opts.Topics == nil {
-		return nil
-	}
-	return s.opts.Topics.Defaults(topic)
-}
-
 var topicQuery = []string{"q", "limit", "cursor"}
 
 // listTopics answers GET /v1/topics: a page of those that hold jobs, and of those
@@ -92,24 +69,11 @@ func (s *Server) listTopics(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var special map[string]topics.Topic
-	if s.opts.Topics != nil {
-		special = s.opts.Topics.Known()
-		q.Also = slices.Collect(maps.Keys(special))
-	}
-	page, err := s.opts.Store.Topics(c.Request().Context(), q)
+	page, err := s.opts.Scheduler.Topics(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}
-	view := topicsView{Data: make([]topicView, len(page.Topics)), NextCursor: orNull(&page.Next)}
-	for i, stats := range page.Topics {
-		t, ok := special[stats.Topic]
-		if !ok {
-			t.Status = topics.Active
-		}
-		view.Data[i] = viewTopic(stats, t)
-	}
-	return writeJSON(c, http.StatusOK, view)
+	return writeJSON(c, http.StatusOK, topicsView{each(page.Topics, viewTopic), orNull(&page.Next)})
 }
 
 func readTopicQuery(c echo.Context) (store.TopicQuery, error) {
@@ -138,58 +102,42 @@ func (s *Server) getTopic(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	t := topics.Topic{Name: topic, Status: topics.Active}
-	if s.opts.Topics != nil {
-		if t, err = s.opts.Topics.Get(c.Request().Context(), topic); err != nil {
-			return err
-		}
-	}
-	return s.answerTopic(c, t)
-}
-
-// answerTopic answers with what a topic holds beside its settings.
-func (s *Server) answerTopic(c echo.Context, t topics.Topic) error {
-	stats, err := s.opts.Store.Topic(c.Request().Context(), t.Name)
-	plain := t.Status == topics.Active && t.Settings.Empty()
+	t, err := s.opts.Scheduler.Topic(c.Request().Context(), topic)
 	switch {
-	case errors.Is(err, store.ErrNotFound) && plain && slices.Contains([]string{http.MethodGet, http.MethodHead}, c.Request().Method):
-		return &apiError{
-			code: codeTopicNotFound, cause: err,
-			detail: "No job that is kept now has this topic, and it has no settings. A topic is made by the first job that names it. Names are case-sensitive.",
-		}
-	case errors.Is(err, store.ErrNotFound):
-		stats = store.TopicStats{Topic: t.Name, DueIn: make([]int64, len(store.DueRanges))}
 	case err != nil:
 		return err
+	case !t.Exists:
+		return &apiError{
+			code:   codeTopicNotFound,
+			detail: "No job that is kept now has this topic, and it has no settings. A topic is made by the first job that names it. Names are case-sensitive.",
+		}
 	}
-	setETag(c, contentTag(t.Name, &t))
-	return writeJSON(c, http.StatusOK, viewTopic(stats, t))
+	return answerTopic(c, &t)
+}
+
+func answerTopic(c echo.Context, t *scheduler.Topic) error {
+	setETag(c, contentTag(t.Name, &t.Topic))
+	return writeJSON(c, http.StatusOK, viewTopic(t))
 }
 
 // allowTopic allows a change of a topic that has the version asked for, if any is.
 // Any version is that of a topic which could be looked up.
-func (s *Server) allowTopic(c echo.Context) ([]topics.Allow, error) {
+func allowTopic(c echo.Context) ([]scheduler.AllowTopic, error) {
 	wanted, err := ifMatch(c.Request())
 	if err != nil || wanted == nil {
 		return nil, err
 	}
-	return []topics.Allow{func(t *topics.Topic) error {
-		tag := contentTag(t.Name, t)
-		if wanted.any && t.Status == topics.Active && t.Settings.Empty() {
-			switch _, err := s.opts.Store.Topic(c.Request().Context(), t.Name); {
-			case errors.Is(err, store.ErrNotFound):
-				tag = ""
-			case err != nil:
-				return err
-			}
+	return []scheduler.AllowTopic{func(t *topics.Topic, exists bool) error {
+		if wanted.any && !exists {
+			return wanted.check("")
 		}
-		return wanted.check(tag)
+		return wanted.check(contentTag(t.Name, t))
 	}}, nil
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
 func (s *Server) putTopic(c echo.Context) error {
-	topic, err := s.settableTopic(c)
+	topic, err := pathParam(c, "topic")
 	if err != nil {
 		return err
 	}
@@ -199,7 +147,7 @@ func (s *Server) putTopic(c echo.Context) error {
 	}
 	defer release(body)
 	draft, errs := decodeObject(body.Bytes(), topicFields)
-	draft.Defaults, err = draft.defaults.Defaults(s.opts.Limits)
+	draft.Defaults, err = s.opts.Scheduler.TopicDefaults(&draft.defaults)
 	for _, found := range []error{err, draft.Check(topic)} {
 		var wrong *job.ValidationError
 		if errors.As(found, &wrong) {
@@ -209,42 +157,28 @@ func (s *Server) putTopic(c echo.Context) error {
 	if err := errs.err(); err != nil {
 		return err
 	}
-	if draft.Alerts != nil {
-		if err := s.checkTerms("/alerts/url", &draft.Alerts.Terms); err != nil {
-			return err
-		}
-	}
-	allow, err := s.allowTopic(c)
+	allow, err := allowTopic(c)
 	if err != nil {
 		return err
 	}
-	t, err := s.opts.Topics.Put(c.Request().Context(), topic, draft.Settings, allow...)
+	t, err := s.opts.Scheduler.PutTopic(c.Request().Context(), topic, draft.Settings, allow...)
 	if err != nil {
 		return err
 	}
-	return s.answerTopic(c, t)
-}
-
-// settableTopic is the topic of the path, if there is something to keep settings
-// with.
-func (s *Server) settableTopic(c echo.Context) (string, error) {
-	if s.opts.Topics == nil {
-		return "", echo.ErrNotFound
-	}
-	return pathParam(c, "topic")
+	return answerTopic(c, &t)
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
 func (s *Server) deleteTopic(c echo.Context) error {
-	topic, err := s.settableTopic(c)
+	topic, err := pathParam(c, "topic")
 	if err != nil {
 		return err
 	}
-	allow, err := s.allowTopic(c)
+	allow, err := allowTopic(c)
 	if err != nil {
 		return err
 	}
-	if err := s.opts.Topics.Delete(c.Request().Context(), topic, allow...); err != nil {
+	if err := s.opts.Scheduler.DeleteTopic(c.Request().Context(), topic, allow...); err != nil {
 		return err
 	}
 	return writeJSON(c, http.StatusOK, revokedView{Result: "deleted"})
@@ -256,19 +190,19 @@ func (s *Server) resumeTopic(c echo.Context) error { return s.setTopicStatus(c, 
 
 // setTopicStatus answers POST /v1/topics/{topic}/pause, /drain and /resume.
 func (s *Server) setTopicStatus(c echo.Context, status topics.Status) error {
-	topic, err := s.settableTopic(c)
+	topic, err := pathParam(c, "topic")
 	if err != nil {
 		return err
 	}
-	allow, err := s.allowTopic(c)
+	allow, err := allowTopic(c)
 	if err != nil {
 		return err
 	}
-	t, err := s.opts.Topics.SetStatus(c.Request().Context(), topic, status, allow...)
+	t, err := s.opts.Scheduler.SetTopicStatus(c.Request().Context(), topic, status, allow...)
 	if err != nil {
 		return err
 	}
-	return s.answerTopic(c, t)
+	return answerTopic(c, &t)
 }
 
 // topicView is a topic as the API shows it.
@@ -316,7 +250,8 @@ type retryView struct {
 	Limit *int     `json:"limit"`
 }
 
-func viewTopic(stats store.TopicStats, t topics.Topic) topicView {
+func viewTopic(t *scheduler.Topic) topicView {
+	stats := t.Stats
 	v := topicView{Topic: stats.Topic, States: viewStates(stats.States)}
 	if stats.DueIn != nil {
 		v.DueIn = make(map[string]int64, len(store.DueRanges))

@@ -149,7 +149,7 @@ func TestABatchIsJudgedJobByJob(t *testing.T) {
 
 // Without anything to keep settings with, topics are what their jobs are.
 func TestTopicsWithoutSettings(t *testing.T) {
-	a := newAPI(t, func(o *Options) { o.Topics = nil })
+	a := newAPI(t, func(o *testOptions) { o.Topics = nil })
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","delay":60}`)
 	a.want(200, "GET", "/v1/topics", "")
 	a.want(200, "GET", "/v1/topics/t", "")

@@ -16,7 +16,7 @@ func tracing(t *testing.T, o ...sdktrace.TracerProviderOption) (*api, *tracetest
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(append(o, sdktrace.WithSpanProcessor(recorder))...)
 	t.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
-	return newAPI(t, func(o *Options) { o.Tracer = provider.Tracer("test") }), recorder
+	return newAPI(t, func(o *testOptions) { o.Tracer = provider.Tracer("test") }), recorder
 }
 
 const clientTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -84,6 +84,8 @@ type attemptView struct {
 	Version         *uint64           `json:"version"`
 }
 
+func (s *Server) viewJob(j *job.Job) jobView { return viewJob(j, s.opts.Scheduler.Policy()) }
+
 func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
 	v := jobView{
 		UID:         j.UID,

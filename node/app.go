@@ -27,6 +27,7 @@ import (
 	"github.com/duehook/duehook/node/dashboard"
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -185,13 +186,17 @@ func (n *node) buildInfo() prometheus.Collector {
 func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	c := n.Config
 	grace := c.Grace - closing(c.Grace)
-	apiOptions := httpapi.Options{
-		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+	attempts := n.newRecorder()
+	jobsOptions := scheduler.Options{
+		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: attempts,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
-		Policy: n.policy, CheckURL: n.guard.CheckURL, Events: n.events, Tracer: n.traces.Tracer(),
+		Policy: n.policy, CheckURL: n.guard.CheckURL,
 		Carry: store.CarryOptions{
 			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
 		},
+	}
+	apiOptions := httpapi.Options{
+		Ready: n.store.Ping, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Events: n.events, Tracer: n.traces.Tracer(),
 		DrainDelay: n.stretched(c.DrainDelay), DrainTimeout: grace,
 	}
 	keyring, keyringErr := n.newKeyring(ctx)
@@ -210,27 +215,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	})
 	if topicsErr == nil {
-		apiOptions.Topics = topicManager
+		jobsOptions.Topics = topicManager
 		n.topics.Store(topicManager)
 	}
-	bulk, bulkErr := operations.New(operations.Options{
-		Store: n.store, ID: n.id, Limits: apiOptions.Limits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
-	})
-	if bulkErr == nil {
-		apiOptions.Operations = bulk
-	}
-	var journal alerts.Journal // a store of the process's own loses nothing
-	if n.ledger != nil && !c.Embedded() {
-		journal = n.ledger
-	}
-	watch, watchErr := alerts.New(alerts.Options{
-		Store: n.store, Counts: n.counts, Topics: topicManager, Journal: journal, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
-		Every: n.stretched(alerts.DefaultEvery),
-	})
-	if watchErr == nil {
-		apiOptions.Alerts = watch
-	}
-	attempts := n.newRecorder()
 	carry, carryErr := carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
@@ -249,9 +236,30 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	}
 	dispatch, dispatchErr := dispatcher.New(dispatchOptions)
 	if dispatchErr == nil {
-		apiOptions.Endpoints, apiOptions.Stuck = dispatch, dispatch.Stuck
+		jobsOptions.Endpoints, apiOptions.Stuck = dispatch, dispatch.Stuck
 	}
-	apiOptions.Recent = attempts
+	jobs, jobsErr := scheduler.New(jobsOptions)
+	if jobsErr != nil {
+		return nil, jobsErr
+	}
+	apiOptions.Scheduler = jobs
+	bulk, bulkErr := operations.New(operations.Options{
+		Store: n.store, Jobs: jobs, ID: n.id, Limits: jobsOptions.Limits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+	})
+	if bulkErr == nil {
+		apiOptions.Operations = bulk
+	}
+	var journal alerts.Journal // a store of the process's own loses nothing
+	if n.ledger != nil && !c.Embedded() {
+		journal = n.ledger
+	}
+	watch, watchErr := alerts.New(alerts.Options{
+		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: topicManager, Journal: journal, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Every: n.stretched(alerts.DefaultEvery),
+	})
+	if watchErr == nil {
+		apiOptions.Alerts = watch
+	}
 	api, apiErr := httpapi.New(apiOptions)
 	if err := errors.Join(keyringErr, pagesErr, accessErr, topicsErr, bulkErr, watchErr, apiErr, carryErr, dispatchErr); err != nil {
 		return nil, err

@@ -30,7 +30,6 @@ const (
 // Store is what operations need of a store. Every store.Store is one.
 type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
-	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Topic(ctx context.Context, topic string) (store.TopicStats, error)
 	store.DeadLetters
 	Depth(ctx context.Context) (store.Depth, error)
@@ -38,9 +37,17 @@ type Store interface {
 	store.Messaging
 }
 
-// Options are the settings of a Manager. Store and ID have no default.
+// Jobs changes jobs. A *scheduler.Scheduler is one.
+type Jobs interface {
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	// CheckChange checks a change, which the field names, before its jobs are known.
+	CheckChange(field string, d *job.Draft) error
+}
+
+// Options are the settings of a Manager. Store, Jobs and ID are required.
 type Options struct {
 	Store Store
+	Jobs  Jobs
 	ID    string // of the node, unique to the process
 	// Limits are those by which changes of jobs are judged; zero values mean those
 	// of the API.
@@ -56,6 +63,7 @@ type Options struct {
 // safe for concurrent use.
 type Manager struct {
 	store  Store
+	jobs   Jobs
 	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
@@ -71,8 +79,8 @@ type Manager struct {
 
 // New gives a Manager.
 func New(o Options) (*Manager, error) {
-	if o.Store == nil || o.ID == "" {
-		return nil, errors.New("operations: Options.Store or Options.ID is missing")
+	if o.Store == nil || o.Jobs == nil || o.ID == "" {
+		return nil, errors.New("operations: Options.Store, Options.Jobs or Options.ID is missing")
 	}
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -83,7 +91,7 @@ func New(o Options) (*Manager, error) {
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
-		store: o.Store, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
+		store: o.Store, jobs: o.Jobs, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
 		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
 	}
 	var err error
@@ -123,6 +131,11 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 }
 
 func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
+	if d.Set != nil {
+		if err := m.jobs.CheckChange("/set", d.Set); err != nil {
+			return Operation{}, err
+		}
+	}
 	depth, err := m.store.Depth(ctx)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)

@@ -518,7 +518,7 @@ func TestOldOnesAreForgotten(t *testing.T) {
 
 func TestThereAreNotTooMany(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		m, err := New(Options{Store: r, ID: "idle"})
+		m, err := New(Options{Store: r, Jobs: unchecked{r}, ID: "idle"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -643,7 +643,7 @@ func TestOptions(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		registry := prometheus.NewPedanticRegistry()
-		m, err := New(Options{Store: r.Store, ID: "a", Metrics: registry})
+		m, err := New(Options{Store: r.Store, Jobs: unchecked{r.Store}, ID: "a", Metrics: registry})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -670,7 +670,7 @@ func TestMetrics(t *testing.T) {
 		if n := testutil.ToFloat64(m.metrics.ended.WithLabelValues("replay", string(Done))); n != 1 {
 			t.Errorf("%v operations are done", n)
 		}
-		if _, err := New(Options{Store: r.Store, ID: "b", Metrics: registry}); err == nil {
+		if _, err := New(Options{Store: r.Store, Jobs: unchecked{r.Store}, ID: "b", Metrics: registry}); err == nil {
 			t.Error("the metrics were registered twice")
 		}
 	})

@@ -194,7 +194,7 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 func (w *worker) change(ctx context.Context, stop <-chan struct{}, key job.Key) error {
 	for unsure := false; ; unsure = true {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := w.m.store.Update(limited, key, func(j *job.Job, now job.Instant) error {
+		_, err := w.m.jobs.Update(limited, key, func(j *job.Job, now job.Instant) error {
 			return w.op.change(j, now, w.m.limits)
 		})
 		cancel()

@@ -101,8 +101,8 @@ type Topic struct {
 // none is a topic as all others are.
 func none(name string) Topic { return Topic{Name: name, Status: Active} }
 
-// plain: nothing of the topic has to be kept.
-func (t *Topic) plain() bool { return t.Status == Active && t.Settings.Empty() }
+// Plain reports whether the topic has neither settings nor a status.
+func (t *Topic) Plain() bool { return t.Status == Active && t.Settings.Empty() }
 
 // limits are what the store is told.
 func (t *Topic) limits() store.Limits {
@@ -119,7 +119,7 @@ const documentKind = "topic"
 // collection returns the documents of topics.
 func collection(s store.Documents) *documents.Collection[Topic] {
 	return documents.New(documents.Options[Topic]{
-		Store: s, Kind: documentKind, New: none, Blank: (*Topic).plain,
+		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain,
 		Check: func(t *Topic) error {
 			if !slices.Contains(statuses, t.Status) {
 				return fmt.Errorf("unknown status %q", t.Status)

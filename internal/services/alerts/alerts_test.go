@@ -509,7 +509,7 @@ func TestMetric(t *testing.T) {
 		r.hold(bank, time.Hour)
 		pass(2 * round)
 		registry := prometheus.NewPedanticRegistry()
-		m, err := New(Options{Store: r.Store, Counts: NewCounts(r.Store, nil, nil), ID: "c", Metrics: registry})
+		m, err := New(Options{Store: r.Store, Jobs: own{r.Store}, Counts: NewCounts(r.Store, nil, nil), ID: "c", Metrics: registry})
 		if err != nil {
 			t.Fatal(err)
 		}

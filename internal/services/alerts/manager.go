@@ -22,12 +22,20 @@ import (
 
 // Store is what alerts need of a store. Every store.Store is one.
 type Store interface {
-	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
 	store.DeadLetters
 	Backlogs(ctx context.Context) (store.Backlogs, error)
 	Circuits(ctx context.Context) ([]store.EndpointCircuit, error)
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
+}
+
+// Jobs registers webhooks. A *scheduler.Scheduler is one.
+type Jobs interface {
+	// RegisterOwn registers jobs of a topic that clients cannot use.
+	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
+	// CheckDestination refuses a destination that the server must not call. Field
+	// names it.
+	CheckDestination(field string, d job.Destination) error
 }
 
 // Topics tell which topics have thresholds of their own.
@@ -48,9 +56,10 @@ type Journal interface {
 // DefaultEvery is how often rules are evaluated.
 const DefaultEvery = 5 * time.Second
 
-// Options are the settings of a Manager. Store, Counts and ID have no default.
+// Options are the settings of a Manager. Store, Jobs, Counts and ID are required.
 type Options struct {
 	Store  Store
+	Jobs   Jobs
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
@@ -72,6 +81,7 @@ type Options struct {
 // concurrent use.
 type Manager struct {
 	store    Store
+	jobs     Jobs
 	rules    *documents.Collection[Rule]
 	bookDocs *documents.Collection[book]
 	counts   *Counts
@@ -91,8 +101,8 @@ type Manager struct {
 
 // New gives a Manager.
 func New(o Options) (*Manager, error) {
-	if o.Store == nil || o.Counts == nil || o.ID == "" {
-		return nil, errors.New("alerts: Options.Store, Options.Counts or Options.ID is missing")
+	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.ID == "" {
+		return nil, errors.New("alerts: Options.Store, Options.Jobs, Options.Counts or Options.ID is missing")
 	}
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -107,7 +117,7 @@ func New(o Options) (*Manager, error) {
 		leader: leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every}),
 		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
 		rules:  ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
-		store: o.Store, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
+		store: o.Store, jobs: o.Jobs, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {
@@ -196,13 +206,19 @@ func notFound(err error) error {
 	return err
 }
 
-// Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, or
+// Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
+// Jobs.CheckDestination, or
 // the store's, such as store.ErrNewer: what cannot be read is not written over.
 // Allow may refuse the rule as it is before, or nil, with the error that is returned then.
 func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
 	r, err := d.rule(name)
 	if err != nil {
 		return Rule{}, false, err
+	}
+	if r.URL != "" {
+		if err := m.jobs.CheckDestination("/url", job.Destination(r.URL)); err != nil {
+			return Rule{}, false, err
+		}
 	}
 	depth, err := m.store.Depth(ctx)
 	if err != nil {

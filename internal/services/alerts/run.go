@@ -180,7 +180,7 @@ func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) er
 	for i := range b.Notices {
 		regs[i] = b.Notices[i].registration()
 	}
-	registered, err := m.store.Register(ctx, regs)
+	registered, err := m.jobs.RegisterOwn(ctx, regs)
 	if err != nil {
 		return fmt.Errorf("register webhooks of alerts: %w", err)
 	}

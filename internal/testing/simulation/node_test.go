@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -229,7 +230,15 @@ var apis = [3]*api{newAPI(), newAPI(), newAPI()}
 
 func newAPI() *api {
 	a := &api{}
-	s, err := httpapi.New(httpapi.Options{Store: &link{life: a.life.Load}, Policy: retrypolicy.Default()})
+	var jobs interface { // a *link, whose methods use apis
+		scheduler.Store
+		Ping(ctx context.Context) error
+	} = &link{life: a.life.Load}
+	all, err := scheduler.New(scheduler.Options{Store: jobs, Policy: retrypolicy.Default()})
+	if err != nil {
+		panic(err)
+	}
+	s, err := httpapi.New(httpapi.Options{Scheduler: all, Ready: jobs.Ping})
 	if err != nil {
 		panic(err)
 	}

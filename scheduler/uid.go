@@ -1,4 +1,4 @@
-package httpapi
+package scheduler
 
 import (
 	"crypto/rand"

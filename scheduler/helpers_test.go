@@ -1,0 +1,151 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler/topics"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// testClock stands still until it is moved.
+type testClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *testClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *testClock) NewTimer(d time.Duration) job.Timer { return job.SystemClock().NewTimer(d) }
+
+func (c *testClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// rig is a Scheduler on a memstore, with topics and a guard that blocks link-local
+// addresses.
+type rig struct {
+	*Scheduler
+	t      testing.TB
+	clock  *testClock
+	mem    *memstore.Store
+	topics *topics.Manager
+}
+
+func newRig(t testing.TB, change ...func(*Options)) *rig {
+	t.Helper()
+	clock := &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
+	r := &rig{t: t, clock: clock, mem: memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})}
+	t.Cleanup(func() {
+		if err := r.mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	var err error
+	if r.topics, err = topics.New(topics.Options{Store: r.mem, Clock: clock}); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{
+		Store: r.mem, Clock: clock, Topics: r.topics, Policy: retrypolicy.Default(), Limits: job.Limits{MaxBody: 100},
+		CheckURL: func(rawURL string) error {
+			if strings.Contains(rawURL, "169.254.") {
+				return errors.New("link-local")
+			}
+			return nil
+		},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	if r.Scheduler, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// draft is one of a job for a shop.
+func draft(change ...func(*job.Draft)) *job.Draft {
+	d := &job.Draft{Destination: ptr[job.Destination]("https://shop.example/hook")}
+	for _, c := range change {
+		c(d)
+	}
+	return d
+}
+
+func named(topic, id string) func(*job.Draft) {
+	return func(d *job.Draft) { d.Topic, d.ID = &topic, &id }
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// register registers a job from a draft.
+func (r *rig) register(d *job.Draft, from Origin) store.Registered {
+	r.t.Helper()
+	p, err := r.Prepare(d, from)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	registered, err := r.Register(r.t.Context(), p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return registered[0]
+}
+
+// claim carries and claims all due jobs.
+func (r *rig) claim() []store.Claimed {
+	r.t.Helper()
+	ctx := context.Background()
+	if _, err := r.mem.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: 15 * time.Second}); err != nil {
+		r.t.Fatal(err)
+	}
+	hints, err := r.mem.Pop(ctx, 0, 1000, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	claimed, err := r.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return claimed
+}
+
+// kill makes all due jobs dead letters.
+func (r *rig) kill() {
+	r.t.Helper()
+	for _, c := range r.claim() {
+		s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Attempt: &job.Attempt{Number: 1, Status: 410}, Reason: job.ReasonGone},
+			func(int) (time.Duration, bool) { return 0, false })
+		if _, err := r.mem.Settle(context.Background(), []job.Settlement{s}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// wrongFields are the fields that err refuses.
+func wrongFields(t testing.TB, err error) []string {
+	t.Helper()
+	var wrong *job.ValidationError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("error %v", err)
+	}
+	var fields []string
+	for _, f := range wrong.Fields {
+		fields = append(fields, f.Pointer)
+	}
+	return fields
+}

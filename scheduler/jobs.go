@@ -1,0 +1,136 @@
+package scheduler
+
+import (
+	"context"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Allow decides on a change by the job as it stands. Its error is returned, and
+// nothing changes.
+type Allow func(j *job.Job) error
+
+// Get returns a job. Errors: store.ErrNotFound, or the store's.
+func (s *Scheduler) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	return s.o.Store.Get(ctx, key)
+}
+
+// Attempts returns the log of a job's attempts, oldest first.
+func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	return s.o.Store.Attempts(ctx, key)
+}
+
+// List returns a page of jobs. An id prefix needs a topic; without one the error is
+// a *job.ValidationError.
+func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if q.IDPrefix != "" && q.Topic == "" {
+		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Pointer: "/id", Message: "is looked for within a topic: give ?topic=, too"}}}
+	}
+	return s.o.Store.List(ctx, q)
+}
+
+// DeadGroups returns a page of the groups of dead letters, of one topic or of all.
+func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+	return s.o.Store.DeadGroups(ctx, topic, limit, cursor)
+}
+
+// CheckChange checks what can be checked of a change without its job: the server
+// must be allowed to call a new destination. Field names the change.
+func (s *Scheduler) CheckChange(field string, d *job.Draft) error {
+	if d.Destination != nil && d.Destination.Check() == nil {
+		return s.CheckDestination(field+"/url", *d.Destination)
+	}
+	return nil
+}
+
+// Change changes an unfinished job. Errors of this and the following calls: those of
+// Prepare, of the lifecycle, such as job.ErrFinished, of the store, and of allow.
+// With an error they return the job as it stands, as far as it is known.
+func (s *Scheduler) Change(ctx context.Context, key job.Key, d *job.Draft, allow ...Allow) (job.Job, error) {
+	if err := s.CheckChange("", d); err != nil {
+		return job.Job{}, err
+	}
+	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
+		spec, when, err := d.Patch(j, s.o.Limits, now)
+		if err != nil {
+			return err
+		}
+		if err := j.Respecify(ownBody(spec)); err != nil || when == nil {
+			return err
+		}
+		return j.Reschedule(*when, now)
+	})
+}
+
+// Reschedule changes when an unfinished job is due.
+func (s *Scheduler) Reschedule(ctx context.Context, key job.Key, when job.When, allow ...Allow) (job.Job, error) {
+	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error { return j.Reschedule(when, now) })
+}
+
+// Run makes an unfinished job due now.
+func (s *Scheduler) Run(ctx context.Context, key job.Key, allow ...Allow) (job.Job, error) {
+	return s.Reschedule(ctx, key, job.When{}, allow...)
+}
+
+// Replay sends an ended job again. A draft that is neither nil nor empty changes it
+// first.
+func (s *Scheduler) Replay(ctx context.Context, key job.Key, d *job.Draft, allow ...Allow) (job.Job, error) {
+	if d == nil || d.Empty() {
+		return s.update(ctx, key, allow, (*job.Job).Replay)
+	}
+	if err := s.CheckChange("", d); err != nil {
+		return job.Job{}, err
+	}
+	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
+		spec, when, err := d.Patch(j, s.o.Limits, now)
+		if err != nil {
+			return err
+		}
+		return j.ReplayAs(ownBody(spec), when, now)
+	})
+}
+
+// CancelResult is what Cancel did.
+type CancelResult uint8
+
+// The results of Cancel.
+const (
+	Cancelled CancelResult = iota
+	InFlight               // the attempt in flight is the last
+	Discarded              // the job was a dead letter
+)
+
+// Cancel cancels an unfinished job, or discards a dead letter.
+func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (job.Job, CancelResult, error) {
+	var result CancelResult
+	j, err := s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
+		result = Cancelled
+		if j.State == job.Dead {
+			result = Discarded
+			return j.Discard(now)
+		}
+		inFlight, err := j.Cancel(now)
+		if inFlight {
+			result = InFlight
+		}
+		return err
+	})
+	return j, result, err
+}
+
+func (s *Scheduler) update(ctx context.Context, key job.Key, allow []Allow, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	return s.o.Store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+		for _, allowed := range allow {
+			if err := allowed(j); err != nil {
+				return err
+			}
+		}
+		return change(j, now)
+	})
+}
+
+// Update changes a job for an operation, as store.Registrar.Update does.
+func (s *Scheduler) Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error) {
+	return s.o.Store.Update(ctx, key, change)
+}

@@ -1,0 +1,54 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/store"
+)
+
+// OutcomeNames names the outcomes of registrations in the store.
+var OutcomeNames = map[store.RegisterOutcome]string{
+	store.Created:       "created",
+	store.Same:          "same",
+	store.Kept:          "kept",
+	store.Moved:         "moved",
+	store.Exists:        "exists",
+	store.InFlight:      "in_flight",
+	store.DeadLetter:    "dead",
+	store.TopicFull:     "topic_full",
+	store.TopicDraining: "topic_draining",
+	store.StoreFull:     outcomeUnavailable,
+}
+
+// The outcomes of registrations that the store did not decide.
+const (
+	outcomeInvalid     = "invalid"
+	outcomeUnavailable = "unavailable"
+)
+
+type metrics struct{ registrations *prometheus.CounterVec }
+
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	m := &metrics{registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_registrations_total",
+		Help: "Jobs that clients asked to register, by outcome.",
+	}, []string{"outcome"})}
+	m.count(outcomeInvalid, 0) // so that every outcome is shown from the start
+	m.count(outcomeUnavailable, 0)
+	for _, outcome := range OutcomeNames {
+		m.count(outcome, 0)
+	}
+	if r == nil {
+		return m, nil
+	}
+	if err := r.Register(m.registrations); err != nil {
+		return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) count(outcome string, n int) {
+	m.registrations.WithLabelValues(outcome).Add(float64(n))
+}

@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// conflictPolicies are the store's, by their names in drafts.
+var conflictPolicies = map[job.OnConflict]store.ConflictPolicy{
+	job.ConflictReject:  store.Reject,
+	job.ConflictIgnore:  store.Ignore,
+	job.ConflictReplace: store.Replace,
+	job.ConflictLater:   store.Later,
+	job.ConflictSooner:  store.Sooner,
+}
+
+// Origin is what a request says about its jobs beside their drafts.
+type Origin struct {
+	// ID is the id of a job whose draft has none, such as an idempotency key; it is a
+	// valid name. Empty: the uid.
+	ID string
+	// Traceparent is the W3C trace context of the registration, or empty.
+	Traceparent string
+}
+
+// Prepared is a registration that is valid here, and has all that its draft left
+// open. It shares no memory with the draft's body.
+type Prepared struct{ reg store.Registration }
+
+// Key is the key of the job.
+func (p *Prepared) Key() job.Key { return p.reg.Key }
+
+// Prepare checks a draft and fills in what it leaves open: ids, and the defaults of
+// its topic. Errors: a *job.ValidationError, a *BlockedError, or one that wraps
+// job.ErrBodyTooLarge.
+func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
+	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	if err != nil {
+		return Prepared{}, err
+	}
+	if request.Key.Topic == alerts.Topic {
+		return Prepared{}, &job.ValidationError{Fields: []job.FieldError{{
+			Pointer: "/topic", Message: "is that of the webhooks of alerts, which clients cannot register",
+		}}}
+	}
+	if err := s.CheckDestination("/url", request.Spec.Destination); err != nil {
+		return Prepared{}, err
+	}
+	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
+		defaults.Apply(d, &request.Spec)
+	}
+	key := request.Key
+	if key.ID == "" {
+		key.ID = from.ID
+	}
+	return s.prepared(key, &request, from.Traceparent)
+}
+
+// prepared gives the job of a request its uid; without an id, that is its id, too.
+func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent string) (Prepared, error) {
+	uid, err := s.o.NewUID(key)
+	if err != nil {
+		return Prepared{}, fmt.Errorf("make a uid: %w", err)
+	}
+	if key.ID == "" {
+		key.ID = uid
+	}
+	p := Prepared{store.Registration{
+		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: conflictPolicies[request.OnConflict],
+	}}
+	p.reg.Spec.Traceparent = traceparent
+	return p, nil
+}
+
+// ownBody copies the one part of a Spec that may point into a request's buffer.
+func ownBody(s job.Spec) job.Spec {
+	if s.BodyForm == job.BodyJSON {
+		s.Body = bytes.Clone(s.Body)
+	}
+	return s
+}
+
+// Refuse counts registrations that did not come to Register: invalid ones, or ones
+// that failed here.
+func (s *Scheduler) Refuse(n int, invalid bool) {
+	outcome := outcomeUnavailable
+	if invalid {
+		outcome = outcomeInvalid
+	}
+	s.metrics.count(outcome, n)
+}
+
+// Register registers jobs. The results stand in the same order. An error means that
+// nothing is known of any of them; registering again is safe with the same ids.
+func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
+	regs := make([]store.Registration, len(jobs))
+	for i := range jobs {
+		regs[i] = jobs[i].reg
+	}
+	registered, err := store.Register(ctx, s.o.Store, regs)
+	if err != nil {
+		s.metrics.count(outcomeUnavailable, len(regs))
+		return nil, err
+	}
+	full := false
+	for i := range registered {
+		s.metrics.count(OutcomeNames[registered[i].Outcome], 1)
+		full = full || registered[i].Outcome == store.StoreFull
+	}
+	if full { // the client repeats all of them
+		return nil, store.ErrFull
+	}
+	return registered, nil
+}
+
+// RegisterOwn registers jobs of the server itself, whose topics clients cannot
+// use. They count in no metric of clients.
+func (s *Scheduler) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	for i := range regs {
+		regs[i].UID = store.BindUID(regs[i].UID, regs[i].Key)
+	}
+	return store.Register(ctx, s.o.Store, regs)
+}
