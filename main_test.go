@@ -22,7 +22,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -300,7 +300,7 @@ func TestLedgerVerify(t *testing.T) {
 		})
 	}
 	inner := memstore.New(memstore.Options{})
-	s, err := ledger.Open(t.Context(), ledger.Options{URL: "sqlite:" + dir + "/duehook.db", Store: inner})
+	s, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + dir + "/duehook.db", Store: inner})
 	if err != nil {
 		t.Fatal(err)
 	}

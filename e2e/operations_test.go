@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -107,14 +107,14 @@ func deadLetter(i int, target string, ended job.Instant) job.Job {
 	}
 }
 
-// journal is where a node on the embedded store keeps its journal.
-func journal(dir string) string { return "sqlite:" + filepath.Join(dir, "duehook.db") }
+// journalURL is where a node on the embedded store keeps its journal.
+func journalURL(dir string) string { return "sqlite:" + filepath.Join(dir, "duehook.db") }
 
 // fillEmbedded fills the journal of a node that is started later.
 func fillEmbedded(t testing.TB, dir string, n int, target string) {
 	t.Helper()
-	s, err := ledger.Open(t.Context(), ledger.Options{
-		URL: journal(dir), Store: memstore.New(memstore.Options{}), Clock: clock, Host: "test", Logger: slog.New(slog.DiscardHandler),
+	s, err := journal.Open(t.Context(), journal.Options{
+		URL: journalURL(dir), Store: memstore.New(memstore.Options{}), Clock: clock, Host: "test", Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

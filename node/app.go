@@ -63,13 +63,14 @@ type node struct {
 	guard   *dispatcher.Guard
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
-	ledger  *ledger.Store // within store; nil: there is none
-	events  *events.Hub
-	counts  *alerts.Counts
-	topics  atomic.Pointer[topics.Manager]
-	traces  *tracing.Provider // nil: nobody asks for traces
-	by      *deadline
-	away    error // why Redis did not answer at the start; nil: it did
+	// reconciler compares the store with its journal; nil: there is no journal.
+	reconciler *ledger.Reconciler
+	events     *events.Hub
+	counts     *alerts.Counts
+	topics     atomic.Pointer[topics.Manager]
+	traces     *tracing.Provider // nil: nobody asks for traces
+	by         *deadline
+	away       error // why Redis did not answer at the start; nil: it did
 }
 
 // Run serves until ctx ends, and then stops in order: nothing more is carried or
@@ -203,8 +204,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	if keyring != nil {
 		apiOptions.Signing = keyring
 	}
-	if n.ledger != nil {
-		apiOptions.Restoring = n.ledger
+	if n.reconciler != nil {
+		apiOptions.Restoring = n.reconciler
 	}
 	var pagesErr error
 	if c.Dashboard {
@@ -250,8 +251,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		apiOptions.Operations = bulk
 	}
 	var journal alerts.Journal // a store of the process's own loses nothing
-	if n.ledger != nil && !c.Embedded() {
-		journal = n.ledger
+	if n.reconciler != nil && !c.Embedded() {
+		journal = n.reconciler
 	}
 	watch, watchErr := alerts.New(alerts.Options{
 		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: topicManager, Journal: journal, ID: n.id, Alone: c.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
@@ -277,8 +278,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		}
 		return dispatch.Run(ctx)
 	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"alerts", watch.Run}}
-	if n.ledger != nil {
-		working = append(working, part{"sweeper", n.ledger.Sweep})
+	if n.reconciler != nil {
+		working = append(working, part{"sweeper", n.reconciler.Sweep})
 	}
 	serving := append(secured, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"attempts", attempts.Run})
 	return [][]part{working, serving}, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/redisstore"
@@ -22,9 +23,11 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 		return nil, err
 	}
 	if n.Config.LedgerURL != "" {
-		if s, err = n.openLedger(ctx, s); err != nil {
-			return nil, err
+		durable, err := n.openJournal(ctx, s)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
+		s = durable
 	}
 	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
@@ -39,19 +42,35 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	return failing, nil
 }
 
-func (n *node) openLedger(ctx context.Context, inner store.Store) (store.Store, error) {
+// openJournal makes the store durable: with a journal of its own if it is in memory, else
+// with the ledger of all nodes.
+func (n *node) openJournal(ctx context.Context, inner store.Store) (store.Store, error) {
 	c := n.Config
-	s, err := ledger.Open(ctx, ledger.Options{
-		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner, Shared: !c.Embedded(), AcceptWithout: c.AcceptWithoutLedger(),
+	if !c.Embedded() {
+		s, err := ledger.Open(ctx, ledger.Options{
+			URL: c.LedgerURL, Namespace: c.Namespace, Store: inner, AcceptWithout: c.AcceptWithoutLedger(),
+			Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+			StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
+			BeforeRestore: n.tellTopics,
+		})
+		if err != nil {
+			return nil, err
+		}
+		n.reconciler = s.Reconciler
+		return s, nil
+	}
+	s, err := journal.Open(ctx, journal.Options{
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
 		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
 		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
-		BeforeRestore: n.tellTopics,
 	})
 	if err != nil {
-		return nil, errors.Join(err, inner.Close())
+		return nil, err
 	}
-	n.ledger = s
-	return s, nil
+	n.reconciler, err = ledger.NewReconciler(s, ledger.ReconcilerOptions{
+		Metrics: n.metrics, Clock: n.Clock, Logger: n.Logger, StoreRetention: storeRetention(c), BeforeRestore: n.tellTopics,
+	})
+	return s, err
 }
 
 // tellTopics has a store that lost something obey the limits of topics again,

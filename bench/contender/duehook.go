@@ -18,7 +18,7 @@ import (
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -199,7 +199,7 @@ func newEmbedded(s *Setup) (Contender, error) {
 
 func (c *embedded) Load(ctx context.Context, l *Load) error {
 	mem := memstore.New(memstore.Options{})
-	s, err := ledger.Open(ctx, ledger.Options{URL: "sqlite:" + filepath.Join(c.dir, "duehook.db"), Store: mem})
+	s, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + filepath.Join(c.dir, "duehook.db"), Store: mem})
 	if err != nil {
 		return errors.Join(err, mem.Close())
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -69,7 +69,7 @@ func (c *Config) validateStorage(p *problems) {
 		}
 	}
 	if c.LedgerURL != "" {
-		if err := ledger.CheckURL(c.LedgerURL); err != nil {
+		if err := journal.CheckURL(c.LedgerURL); err != nil {
 			p.check(false, "--ledger-url: %w", err)
 		}
 	}

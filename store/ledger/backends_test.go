@@ -16,7 +16,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -174,7 +174,7 @@ func (b *backend) fromTemplate(t testing.TB) string {
 
 // migrated makes the tables.
 func migrated(url string) error {
-	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
+	s, err := journal.Open(context.Background(), journal.Options{URL: url, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -46,16 +46,16 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-func benchStore(b *testing.B, url string) *ledger.Store {
+func benchStore(b *testing.B, url string) store.Store {
 	b.Helper()
-	s, err := ledger.Open(b.Context(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
+	s, err := journal.Open(b.Context(), journal.Options{URL: url, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return s
 }
 
-func benchRegister(b *testing.B, s *ledger.Store, from, n int, delay time.Duration) {
+func benchRegister(b *testing.B, s store.Store, from, n int, delay time.Duration) {
 	b.Helper()
 	regs := make([]store.Registration, n)
 	for i := range regs {
@@ -141,7 +141,7 @@ func benchmarkDrain(b *testing.B, kind *backend) {
 	}
 }
 
-func drainOnce(b *testing.B, s *ledger.Store, nonce string) int {
+func drainOnce(b *testing.B, s store.Store, nonce string) int {
 	b.Helper()
 	_, err := s.Carry(b.Context(), 0, store.CarryOptions{Cap: 100, Visibility: time.Minute, By: "carrier"})
 	if err != nil {

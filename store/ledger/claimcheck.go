@@ -27,7 +27,7 @@ type claimCheck struct {
 // does not depend on it.
 func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
 	now := job.InstantOf(s.o.Clock.Now())
-	if !s.o.Shared || len(claims) == 0 || int64(now) < s.check.notBefore.Load() {
+	if len(claims) == 0 || int64(now) < s.check.notBefore.Load() {
 		return claims
 	}
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
@@ -64,14 +64,14 @@ func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[in
 		keys[i], before[i] = j.Key, store.StandingOf(j)
 		before[i].State, before[i].Version = j.Pending(), j.Version-1
 	}
-	own, open, err := s.compare.entriesOf(ctx, keys, before)
+	own, open, err := s.Entries(ctx, keys, before)
 	if err != nil {
 		return nil, err
 	}
 	var stale map[int]finding
 	for i := range claims {
 		j := &claims[i].Job
-		if own[i] != nil && own[i].token == j.Token && own[i].version == j.Version {
+		if own[i] != nil && own[i].Token == j.Token && own[i].Version == j.Version {
 			continue // this very claim, given again
 		}
 		d, e := judged(&before[i], own[i], open[i])
@@ -94,7 +94,7 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 		found = append(found, f)
 	}
 	done, err := s.putForward(context.WithoutCancel(ctx), found)
-	s.reportUnreadable(done.bad)
+	s.ReportUnreadable(done.bad)
 	s.metrics.conflicts.Add(float64(len(found)))
 	s.metrics.repaired.Add(float64(done.repaired))
 	if err != nil {

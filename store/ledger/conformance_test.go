@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/storetest"
 )
@@ -16,13 +16,12 @@ func harness(b *backend) storetest.Harness {
 	return storetest.Harness{
 		Open: func(t testing.TB, o storetest.Options) store.Store {
 			t.Helper()
-			s, err := ledger.Open(t.Context(), ledger.Options{
-				URL: b.empty(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention,
+			s, err := journal.Open(t.Context(), journal.Options{
+				URL: b.empty(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention, Unsynced: true,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Unsynced(t)
 			return s
 		},
 		Bubble: synctest.Test,

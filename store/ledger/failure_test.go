@@ -11,7 +11,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 )
 
 func unavailable(t *testing.T, what string, err error) {
@@ -182,7 +181,7 @@ func TestWritesFail(t *testing.T) {
 func TestFailuresAreLoggedOnce(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		var out bytes.Buffer
-		r := freshRig(t, b, retention, func(o *ledger.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+		r := freshRig(t, b, retention, func(o *options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
 		r.readOnly(true)
 		for range 3 {
 			_, err := r.Register(t.Context(), []store.Registration{reg("a", 0)})

@@ -7,11 +7,11 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // show is a flow in a form to compare: from>to attempt actor reason status.
-func show(flow []ledger.FlowEntry) []string {
+func show(flow []journal.FlowEntry) []string {
 	var lines []string
 	for _, e := range flow {
 		from, status := "", 0
@@ -26,7 +26,7 @@ func show(flow []ledger.FlowEntry) []string {
 	return lines
 }
 
-func (r *rig) flow(id string) []ledger.FlowEntry {
+func (r *rig) flow(id string) []journal.FlowEntry {
 	r.t.Helper()
 	flow, err := r.Flow(r.t.Context(), key(id))
 	noError(r.t, "Flow", err)

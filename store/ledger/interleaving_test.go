@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -55,12 +56,12 @@ type explorer struct {
 func newExplorer(t *testing.T) *explorer {
 	t.Helper()
 	s, err := Open(t.Context(), Options{
-		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: memstore.New(memstore.Options{}), Shared: true,
+		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: memstore.New(memstore.Options{}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := s.pools.write.BeginTx(t.Context(), nil)
+	tx, err := s.Writer().BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,15 +74,7 @@ func newExplorer(t *testing.T) *explorer {
 
 // commit writes a group, as the committer of some node does.
 func (x *explorer) commit(add func(g *group)) error {
-	ctx := context.Background()
-	g := newGroup(map[job.Key]*target{}, "host")
-	g.shared, g.looks = true, true
-	if err := x.tx.QueryRowContext(ctx, sqlLastSeq).Scan(&g.nextSeq); err != nil {
-		return err
-	}
-	g.nextSeq++
-	add(g)
-	return g.write(ctx, x.tx, x.s.st)
+	return x.s.WriteIn(context.Background(), x.tx, adding(add))
 }
 
 func (x *explorer) exec(text string) {
@@ -124,22 +117,10 @@ func (x *explorer) fail(format string, args ...any) {
 	x.t.Fatalf("after\n  %s\n%s", strings.Join(x.path, "\n  "), fmt.Sprintf(format, args...))
 }
 
-func (x *explorer) entries() []entryRow {
+func (x *explorer) entries() []journal.Entry {
 	x.t.Helper()
-	rows, err := x.tx.QueryContext(context.Background(), "SELECT "+entryColumns+" FROM message m ORDER BY m.seq")
+	all, err := journal.EntriesIn(context.Background(), x.tx)
 	if err != nil {
-		x.t.Fatal(err)
-	}
-	defer rows.Close()
-	var all []entryRow
-	for rows.Next() {
-		var e entryRow
-		if err := e.scan(rows.Scan); err != nil {
-			x.t.Fatal(err)
-		}
-		all = append(all, e)
-	}
-	if err := rows.Err(); err != nil {
 		x.t.Fatal(err)
 	}
 	return all
@@ -154,18 +135,18 @@ func describe(j *job.Job) string {
 
 // check holds the journal against the store: what must be true at any time, with
 // any of the calls stopped for ever, and what must be when all were answered.
-func (x *explorer) check(w *world, entries []entryRow) {
+func (x *explorer) check(w *world, entries []journal.Entry) {
 	x.t.Helper()
-	var own, open *entryRow
+	var own, open *journal.Entry
 	for i := range entries {
 		e := &entries[i]
-		if e.open && open != nil {
+		if e.Open && open != nil {
 			x.fail("two messages may be restored: %+v", entries)
 		}
-		if e.open {
+		if e.Open {
 			open = e
 		}
-		if w.job != nil && e.uid == w.job.UID {
+		if w.job != nil && e.UID == w.job.UID {
 			own = e
 		}
 	}
@@ -186,30 +167,30 @@ func (x *explorer) check(w *world, entries []entryRow) {
 		x.fail("the store has %s, and the journal would restore %+v", describe(w.job), *open)
 	case live && (open == nil || open != own):
 		x.fail("the store has %s, and the journal %+v", describe(w.job), entries)
-	case w.job != nil && (own == nil || own.state != w.job.State || own.version != w.job.Version ||
-		own.token != w.job.Token || own.created != w.job.CreatedAt || own.confirmed != confirmed):
+	case w.job != nil && (own == nil || own.State != w.job.State || own.Version != w.job.Version ||
+		own.Token != w.job.Token || own.Created != w.job.CreatedAt || own.Confirmed != journal.Confirmed):
 		x.fail("the store has %s, and the journal has it as %+v", describe(w.job), own)
 	}
 }
 
 // restores reports whether a store that is lost now gets its job back, or a
 // registration in its place that is on its way and was not refused.
-func (x *explorer) restores(w *world, open *entryRow) bool {
+func (x *explorer) restores(w *world, open *journal.Entry) bool {
 	if open == nil {
 		return false
 	}
-	return open.uid == w.job.UID ||
-		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.uid) })
+	return open.UID == w.job.UID ||
+		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.UID) })
 }
 
 // checkClaim fails the test if a claim, or a change by a client, would take the
 // job for one that the journal has further, and undo it.
-func (x *explorer) checkClaim(w *world, own, open *entryRow, entries []entryRow) {
+func (x *explorer) checkClaim(w *world, own, open *journal.Entry, entries []journal.Entry) {
 	x.t.Helper()
 	standing := store.StandingOf(w.job)
-	if own.confirmed == superseded {
-		own.followed = slices.ContainsFunc(entries, func(e entryRow) bool {
-			return e.uid != own.uid && e.confirmed != unconfirmed && e.laterThan(&standing)
+	if own.Confirmed == journal.Superseded {
+		own.Followed = slices.ContainsFunc(entries, func(e journal.Entry) bool {
+			return e.UID != own.UID && e.Confirmed != journal.Unconfirmed && laterThan(&e, &standing)
 		})
 	}
 	if d, _ := judged(&standing, own, open); d == FinishedInJournal || d == BehindInStore {
@@ -279,7 +260,7 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 		in := *r.in
 		if in.insertion != nil {
 			insertion := *in.insertion
-			in.insertion, insertion.message = &insertion, &in.message
+			in.insertion, insertion.Message = &insertion, &in.message
 		}
 		r.in = &in
 	}
@@ -307,7 +288,7 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{reg: r.reg, unsure: r.unsure}, "accept"
+	r.in, r.at = &intake{reg: r.reg, inDoubt: r.unsure}, "accept"
 	if w.job == nil {
 		return
 	}
@@ -323,18 +304,18 @@ func (r *registration) judge(w *world) {
 }
 
 func (r *registration) adopt(x *explorer) error {
-	m := newMessage(*r.in.old, stillNow)
+	m := journal.NewMessage(*r.in.old, stillNow)
 	r.acked, r.at = r.in.result.Outcome == store.Same, ""
 	return x.commit(func(g *group) {
-		r.in.settleUnsure(g, stillNow)
+		r.in.settleDoubt(g, stillNow)
 		g.rewritten(&m).holds = true
 	})
 }
 
 func (r *registration) accept(x *explorer) error {
-	r.in.prepare(true, stillNow)
+	r.in.prepare(stillNow)
 	err := x.commit(r.in.accept)
-	if !r.in.insertion.conflict {
+	if !r.in.insertion.Refused {
 		r.at = "store"
 		return err
 	}
@@ -357,7 +338,7 @@ func (r *registration) store(w *world, me int) error {
 	if created {
 		w.job, w.alive, r.in.result.Job = &j, me, j
 	}
-	contested := r.in.answered(true, stillNow)
+	contested := r.in.answered(stillNow)
 	r.at = "confirm"
 	r.acked = created && !r.in.replaces && !contested
 	return nil
@@ -396,7 +377,7 @@ func (u update) step(x *explorer, w *world, me, _ int) (caller, error) {
 	case "store":
 		u.store(w, me)
 	case "write":
-		err = u.write(x, &u.result, func(g *group, m *message) *change { return g.put(m, u.from, "") })
+		err = u.write(x, &u.result, func(g *group, m *journal.Message) *change { return g.change(g.Put(m, u.from, "")) })
 	case "look":
 		u.look(w)
 	case "rewrite":
@@ -421,8 +402,8 @@ func (u *update) store(w *world, me int) {
 	w.job = &j
 }
 
-func (u *update) write(x *explorer, j *job.Job, add func(*group, *message) *change) error {
-	m := newMessage(*j, stillNow)
+func (u *update) write(x *explorer, j *job.Job, add func(*group, *journal.Message) *change) error {
+	m := journal.NewMessage(*j, stillNow)
 	var written *change
 	err := x.commit(func(g *group) { written = add(g, &m) })
 	u.at, u.acked = "", true
@@ -532,10 +513,10 @@ func (r *run) settle(w *world, next string) {
 	r.at, w.job = next, &j
 }
 
-func (r *run) writeClaim(g *group) { g.claimed(&r.claimed, "worker") }
+func (r *run) writeClaim(g *group) { g.Claimed(&r.claimed, "worker") }
 
 func (r *run) writeSettled(g *group) {
-	g.settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token}, &r.settled, nil)
+	g.Settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token}, &r.settled, nil)
 }
 
 // finish makes a call that nobody else's comes between.

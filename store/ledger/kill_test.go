@@ -19,6 +19,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -51,7 +52,7 @@ const startOnly = "start-only"
 
 // startAndStop is one of several nodes that start at once.
 func startAndStop(url, _ string) error {
-	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{}), Shared: true})
+	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ const diskFull = "disk-full"
 // they may.
 func fullDisk(path, _ string) error {
 	ctx := context.Background()
-	s, err := ledger.Open(ctx, ledger.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})})
+	s, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})})
 	if err != nil {
 		return err
 	}
@@ -172,7 +173,7 @@ func childProcess(t *testing.T, journal, run string) *exec.Cmd {
 // "settled id", after the answer.
 func child(url, run string) error {
 	ctx := context.Background()
-	s, err := ledger.Open(ctx, ledger.Options{
+	s, err := journal.Open(ctx, journal.Options{
 		URL: url, Store: memstore.New(memstore.Options{Retention: time.Hour}), StoreRetention: time.Hour,
 	})
 	if err != nil {
@@ -210,7 +211,7 @@ func child(url, run string) error {
 }
 
 // deliver takes what is due, and settles half of it: the rest is in flight.
-func deliver(ctx context.Context, s *ledger.Store, nonce string, tell func(what, id string)) error {
+func deliver(ctx context.Context, s *journal.Store, nonce string, tell func(what, id string)) error {
 	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 20, Visibility: time.Minute, By: "carrier"}); err != nil {
 		return err
 	}
@@ -335,7 +336,7 @@ func runChild(t *testing.T, b *backend, url string, run int, a *audit) {
 	for n := 0; lines.Scan(); n++ {
 		a.hear(lines.Text())
 		if n == 200+100*run {
-			if _, err := tryRig(t, b, url, 0); !errors.Is(err, ledger.ErrInUse) {
+			if _, err := tryRig(t, b, url, 0); !errors.Is(err, journal.ErrInUse) {
 				t.Errorf("Open beside the child: %v", err)
 			}
 			noError(t, "Kill", cmd.Process.Kill())

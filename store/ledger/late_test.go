@@ -8,7 +8,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -20,7 +19,7 @@ func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 	t.Cleanup(func() { _ = inner.Close() }) // nothing depends on it any more
 	url := b.empty(t)
 	open := func(alter ...with) *rig {
-		return newRig(t, b, url, retention, append([]with{func(o *ledger.Options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)
+		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)
 	}
 	h, option := hook()
 	return [3]*rig{open(option), open(), open()}, h

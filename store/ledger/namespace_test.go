@@ -8,11 +8,12 @@ import (
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
 
-func of(namespace string) with { return func(o *ledger.Options) { o.Namespace = namespace } }
+func of(namespace string) with { return func(o *options) { o.Namespace = namespace } }
 
 // Two namespaces on one journal would each have the jobs of the other put back,
 // and deliver all of them twice.
@@ -24,7 +25,7 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 			refused := func(r *rig, namespace string, alter ...with) {
 				t.Helper()
 				_, err := tryRig(t, b, r.url, retention, append([]with{of(namespace)}, alter...)...)
-				if !errors.Is(err, ledger.ErrOtherNamespace) {
+				if !errors.Is(err, journal.ErrOtherNamespace) {
 					t.Fatalf("Open for %s: %v", namespace, err)
 				}
 				for _, part := range []string{`"shop"`, `"` + namespace + `"`, "--ledger-url"} {
@@ -37,8 +38,8 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 			r := newRig(t, b, b.fresh(t), retention, option, of("shop"))
 			r.add(reg("a", time.Hour))
 			if b != sqliteBackend {
-				refused(r, "other", func(o *ledger.Options) { o.Shared = true })
-				newRig(t, b, r.url, retention, of("shop"), func(o *ledger.Options) { o.Shared = true })
+				refused(r, "other", func(o *options) { o.Shared = true })
+				newRig(t, b, r.url, retention, of("shop"), func(o *options) { o.Shared = true })
 			}
 			noError(t, "Close", r.Close())
 
@@ -48,7 +49,7 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 				_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.url, Store: inner, Namespace: namespace})
 				return err
 			}
-			isError(t, "Verify for another", verify("other"), ledger.ErrOtherNamespace)
+			isError(t, "Verify for another", verify("other"), journal.ErrOtherNamespace)
 		})
 	}
 }
@@ -67,7 +68,7 @@ func TestAJournalGetsItsNamespace(t *testing.T) {
 			again.get("a")
 			noError(t, "Close", again.Close())
 			_, err := tryRig(t, b, r.url, retention)
-			isError(t, "Open for another", err, ledger.ErrOtherNamespace)
+			isError(t, "Open for another", err, journal.ErrOtherNamespace)
 		})
 	}
 }
@@ -85,7 +86,7 @@ func TestNodesKeepAProcessOut(t *testing.T) {
 			stop := r.sweeping()
 			testenv.Eventually(t, outageLimit, func() bool { return r.status().Sweep.State == store.RestoreDone }, "a sweep is written down")
 			_, err := tryRig(t, b, r.url, retention)
-			isError(t, "Open beside the nodes", err, ledger.ErrInUse)
+			isError(t, "Open beside the nodes", err, journal.ErrInUse)
 			r.add(reg("b", time.Hour)) // they have not been overtaken
 			stop()
 			noError(t, "Close", r.Close())

@@ -36,7 +36,7 @@ func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...wi
 	t.Helper()
 	inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redisURL, Namespace: namespace, Retention: retention})
 	noError(t, "open Redis", err)
-	r, err := tryRig(t, b, url, retention, append([]with{func(o *ledger.Options) { o.Store, o.Shared = inner, true }}, alter...)...)
+	r, err := tryRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = inner, true }}, alter...)...)
 	noError(t, "Open", err)
 	return r
 }
@@ -49,7 +49,7 @@ func TestConformanceOnRedis(t *testing.T) {
 		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
 		noError(t, "open Redis", err)
 		s, err := ledger.Open(t.Context(), ledger.Options{
-			URL: postgresBackend.empty(t), Store: inner, Shared: true,
+			URL: postgresBackend.empty(t), Store: inner,
 			StoreRetention: o.Retention + time.Hour, // so that comparing may take its time
 			Sweep:          ledger.SweepOptions{SecondLook: time.Millisecond},
 		})

@@ -13,7 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -39,7 +39,7 @@ func TestFilesAreForTheOwnerOnly(t *testing.T) {
 func TestOneProcessAtATime(t *testing.T) {
 	r := freshRig(t, sqliteBackend, 0)
 	_, err := tryRig(t, r.b, r.url, 0)
-	if !errors.Is(err, ledger.ErrInUse) || !strings.Contains(err.Error(), filepath.Dir(strings.TrimPrefix(r.url, "sqlite:"))) {
+	if !errors.Is(err, journal.ErrInUse) || !strings.Contains(err.Error(), filepath.Dir(strings.TrimPrefix(r.url, "sqlite:"))) {
 		t.Fatalf("second Open: %v", err)
 	}
 	r.restart(0)
@@ -87,7 +87,7 @@ func TestOpenFails(t *testing.T) {
 		noError(t, "WriteFile", os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
-	journal := func(t *testing.T, text string) string {
+	fileWith := func(t *testing.T, text string) string {
 		t.Helper()
 		r := freshRig(t, sqliteBackend, retention)
 		r.register(store.Created, reg("a", 0), reg("b", time.Hour))
@@ -114,11 +114,11 @@ func TestOpenFails(t *testing.T) {
 		}, "open the journal"},
 		"not a database": {func(t *testing.T) string { return file(t, strings.Repeat("no database ", 1000)) }, "not a database"},
 		"of a newer version": {func(t *testing.T) string {
-			return journal(t, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
+			return fileWith(t, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
 		}, "newer duehook"},
-		"a table is missing": {func(t *testing.T) string { return journal(t, "DROP TABLE flow") }, "no such table"},
+		"a table is missing": {func(t *testing.T) string { return fileWith(t, "DROP TABLE flow") }, "no such table"},
 		"of the wrong shape": {func(t *testing.T) string {
-			return journal(t, "ALTER TABLE message RENAME COLUMN snoozes TO naps")
+			return fileWith(t, "ALTER TABLE message RENAME COLUMN snoozes TO naps")
 		}, "snoozes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,23 +131,23 @@ func TestOpenFails(t *testing.T) {
 		})
 	}
 	t.Run("no store", func(t *testing.T) {
-		if _, err := ledger.Open(t.Context(), ledger.Options{URL: sqliteBackend.fresh(t)}); err == nil {
+		if _, err := journal.Open(t.Context(), journal.Options{URL: sqliteBackend.fresh(t)}); err == nil {
 			t.Fatal("opened")
 		}
 	})
 	t.Run("the store does not restore", func(t *testing.T) {
-		path := journal(t, "SELECT 1")
+		path := fileWith(t, "SELECT 1")
 		s := memstore.New(memstore.Options{})
 		noError(t, "Close", s.Close())
-		_, err := ledger.Open(t.Context(), ledger.Options{URL: "sqlite:" + path, Store: s})
+		_, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + path, Store: s})
 		unavailable(t, "Open", err)
 		newRig(t, sqliteBackend, "sqlite:"+path, retention) // nothing is locked
 	})
 	t.Run("given up", func(t *testing.T) {
-		path := journal(t, "SELECT 1")
+		path := fileWith(t, "SELECT 1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := ledger.Open(ctx, ledger.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})}); !errors.Is(err, context.Canceled) {
+		if _, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Open: %v", err)
 		}
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 )
 
 // outageLimit bounds the waits of a test for something that comes soon.
@@ -92,7 +91,7 @@ func TestServerIsKilled(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range 2 {
 				w := &worker{without: n == 1}
-				w.r = node(t, b, redis.URL(), namespace, url, func(o *ledger.Options) { o.AcceptWithout = w.without })
+				w.r = node(t, b, redis.URL(), namespace, url, func(o *options) { o.AcceptWithout = w.without })
 				workers = append(workers, w)
 				for c := range 2 {
 					wg.Go(func() { w.run(ctx, 2*n+c) })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 )
 
 func (r *rig) purge(limit int) int {
@@ -58,7 +57,7 @@ func TestPurge(t *testing.T) {
 
 func TestLongerRetention(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, 0, func(o *ledger.Options) { o.Retention = retention })
+		r := freshRig(t, b, 0, func(o *options) { o.Retention = retention })
 		r.add(reg("a", 0))
 		r.run(job.OutcomeDelivered, 0)
 		r.pass(retention)
@@ -74,7 +73,7 @@ func TestLongerRetention(t *testing.T) {
 // store has.
 func TestReplayOfAJobThatWasPurged(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, 2*retention, func(o *ledger.Options) { o.StoreRetention = retention })
+		r := freshRig(t, b, 2*retention, func(o *options) { o.StoreRetention = retention })
 		r.add(reg("a", 0))
 		_, err := r.Carry(t.Context(), 0, carryAll)
 		noError(t, "Carry", err)

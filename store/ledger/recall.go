@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // clockSlack is by how much the clocks of this node and of the store may differ
@@ -33,18 +34,18 @@ func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.
 			recalled[in.reg.Key] = true
 		}
 	}
-	return s.eachMessages(ctx, seqs, func(messages []whole, bad []unreadable) error {
-		s.reportUnreadable(bad)
+	return s.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
+		s.ReportUnreadable(bad)
 		return s.recallEnded(ctx, messages)
 	})
 }
 
 // recallEnded puts back what the store lacks of messages and would still keep.
-func (s *Store) recallEnded(ctx context.Context, messages []whole) error {
+func (s *Store) recallEnded(ctx context.Context, messages []journal.Stored) error {
 	var ended []store.RestoredJob
 	for i := range messages {
-		r := &messages[i].restored
-		o, err := s.inner.Outlook(ctx, r.Job.Key)
+		r := &messages[i].RestoredJob
+		o, err := s.Inner.Outlook(ctx, r.Job.Key)
 		switch {
 		case err == nil: // somebody else was faster
 		case !errors.Is(err, store.ErrNotFound):

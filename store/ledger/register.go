@@ -11,18 +11,15 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // headStart is how much later than it should be a job of a shared store is due
 // if that is lost, and the process died between the commit of its registration
 // and that of the times which the store gave it, a moment later. A job must not
 // come before its time, and how long the first commit will take is not known when
-// its rows are made. A store of this process alone is told the time.
+// its rows are made.
 const headStart = 2 * time.Second
-
-// rowsPerRegistration: message, payload, flow, and the confirmation. One that
-// replaces another writes as many.
-const rowsPerRegistration = 4
 
 // Register takes jobs in: journal, store, answer. While the journal cannot be
 // written it refuses, unless it may do without.
@@ -41,11 +38,11 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	for i, n := range round {
 		keys[i] = regs[n].Key
 	}
-	c, err := s.beginAccepting(ctx, rowsPerRegistration*len(round), keys...)
+	c, err := s.beginAccepting(ctx, journal.RowsPerRegistration*len(round), keys...)
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.End()
 	recalled := map[job.Key]bool{}
 	for try := 0; len(round) > 0; try++ {
 		intakes, err := s.judgeAll(ctx, regs, round)
@@ -60,7 +57,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 			switch {
 			case in.result.Outcome == store.Created:
 				taken = append(taken, in)
-			case in.unsure != "":
+			case in.inDoubt != "":
 				adopted = append(adopted, in)
 			}
 		}
@@ -73,7 +70,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		var again []int
 		for i, n := range round {
 			results[n] = intakes[i].result
-			if in := intakes[i].insertion; in != nil && in.conflict {
+			if in := intakes[i].insertion; in != nil && in.Refused {
 				again = append(again, n)
 			}
 		}
@@ -112,15 +109,6 @@ const judges = 16
 
 func (s *Store) judgeAll(ctx context.Context, regs []store.Registration, round []int) ([]*intake, error) {
 	intakes := make([]*intake, len(round))
-	if !s.o.Shared {
-		for i, n := range round {
-			var err error
-			if intakes[i], err = s.judge(ctx, regs[n]); err != nil {
-				return nil, err
-			}
-		}
-		return intakes, nil
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(judges)
 	for i, n := range round {
@@ -135,8 +123,8 @@ func (s *Store) judgeAll(ctx context.Context, regs []store.Registration, round [
 // judge decides what becomes of a registration. Nobody else in this process
 // can change that while the call holds the key.
 func (s *Store) judge(ctx context.Context, reg store.Registration) (*intake, error) {
-	in := &intake{reg: reg, unsure: s.isUnsure(reg.Key)}
-	old, err := s.inner.Get(ctx, reg.Key)
+	in := &intake{reg: reg, inDoubt: s.inDoubt.UID(reg.Key)}
+	old, err := s.Inner.Get(ctx, reg.Key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		in.result = store.Registered{Outcome: store.Created}
@@ -149,7 +137,7 @@ func (s *Store) judge(ctx context.Context, reg store.Registration) (*intake, err
 }
 
 // takeIn registers new jobs.
-func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
+func (s *Store) takeIn(ctx context.Context, c *journal.Call, taken []*intake) error {
 	if len(taken) == 0 {
 		return nil
 	}
@@ -158,7 +146,7 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 	} else if err != nil {
 		return err
 	}
-	taken = slices.DeleteFunc(slices.Clone(taken), func(in *intake) bool { return in.insertion != nil && in.insertion.conflict })
+	taken = slices.DeleteFunc(slices.Clone(taken), func(in *intake) bool { return in.insertion != nil && in.insertion.Refused })
 	if len(taken) == 0 {
 		return nil
 	}
@@ -167,50 +155,43 @@ func (s *Store) takeIn(ctx context.Context, c *call, taken []*intake) error {
 		regs[i] = in.reg
 	}
 	// What is committed must reach the store, whatever the caller does.
-	stored, err := s.inner.Register(context.WithoutCancel(ctx), regs)
+	stored, err := s.Inner.Register(context.WithoutCancel(ctx), regs)
 	if err != nil {
-		s.setUnsure(taken, true)
+		s.noteDoubt(taken, true)
 		return err
 	}
-	s.setUnsure(taken, false)
+	s.noteDoubt(taken, false)
 	for i, in := range taken {
 		in.result = stored[i]
 	}
-	taken = slices.DeleteFunc(taken, (*intake).asExpected)
 	return s.confirm(c, taken)
 }
 
 // accept commits the registrations whose key is free. Those that replace an
 // unfinished job come to the store first: two unfinished messages of one key
 // would not tell which of them was answered for.
-func (s *Store) accept(c *call, taken []*intake) error {
-	if s.o.Shared {
-		if err := s.committer.owing(); err != nil {
-			return err
-		}
+func (s *Store) accept(c *journal.Call, taken []*intake) error {
+	if err := s.Owing(); err != nil {
+		return err
 	}
 	now := job.InstantOf(s.o.Clock.Now())
 	var fresh []*intake
 	for _, in := range taken {
-		if in.replaces {
-			if err := s.committer.owing(); err != nil {
-				return err
-			}
-			continue
+		if !in.replaces {
+			in.prepare(now)
+			fresh = append(fresh, in)
 		}
-		in.prepare(s.o.Shared, now)
-		fresh = append(fresh, in)
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
-	err := s.committer.commit(&entry{rows: c.take(3 * len(fresh)), bytes: sizeOf(fresh), add: func(g *group) {
+	err := c.Commit(journal.Write{Rows: 3 * len(fresh), Bytes: sizeOf(fresh), Add: adding(func(g *group) {
 		for _, in := range fresh {
 			in.accept(g)
 		}
-	}})
-	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
-		s.setUnsure(fresh, true)
+	})})
+	if journal.OutcomeUnknown(err) {
+		s.noteDoubt(fresh, true)
 	}
 	return err
 }
@@ -218,35 +199,35 @@ func (s *Store) accept(c *call, taken []*intake) error {
 func sizeOf(taken []*intake) int64 {
 	var n int64
 	for _, in := range taken {
-		n += in.message.size()
+		n += in.message.Size()
 	}
 	return n
 }
 
 // confirm writes what the store made of registrations. It waits for the commit
 // if the journal says something else than the answer will.
-func (s *Store) confirm(c *call, taken []*intake) error {
+func (s *Store) confirm(c *journal.Call, taken []*intake) error {
 	if len(taken) == 0 {
 		return nil
 	}
 	now := job.InstantOf(s.o.Clock.Now())
 	wait := false
 	for _, in := range taken {
-		contested := in.answered(s.o.Shared, now)
+		contested := in.answered(now)
 		wait = wait || contested || in.replaces == (in.result.Outcome == store.Created)
 	}
-	e := &entry{rows: c.take(len(taken)), bytes: sizeOf(taken), owed: true, add: func(g *group) {
+	w := journal.Write{Rows: len(taken), Bytes: sizeOf(taken), Owed: true, Add: adding(func(g *group) {
 		for _, in := range taken {
 			in.confirm(g, now)
 		}
-	}}
+	})}
 	if !wait {
-		s.committer.enqueue(e)
+		c.Enqueue(w)
 		return nil
 	}
-	err := s.committer.commit(e)
+	err := c.Commit(w)
 	if s.doWithout(err) {
-		s.metrics.accepted.Add(float64(len(taken)))
+		s.counts.accepted.Add(float64(len(taken)))
 		return nil
 	}
 	return err
@@ -254,24 +235,24 @@ func (s *Store) confirm(c *call, taken []*intake) error {
 
 // adopt writes jobs that hold the keys of registrations and of which the
 // journal may not know, because the store's answer was lost.
-func (s *Store) adopt(c *call, adopted []*intake) error {
+func (s *Store) adopt(c *journal.Call, adopted []*intake) error {
 	if len(adopted) == 0 {
 		return nil
 	}
 	now := job.InstantOf(s.o.Clock.Now())
 	for _, in := range adopted {
-		in.message = newMessage(*in.old, now)
+		in.message = journal.NewMessage(*in.old, now)
 	}
-	err := s.committer.commit(&entry{rows: c.take(2 * len(adopted)), add: func(g *group) {
+	err := c.Commit(journal.Write{Rows: 2 * len(adopted), Add: adding(func(g *group) {
 		for _, in := range adopted {
-			in.settleUnsure(g, now)
+			in.settleDoubt(g, now)
 			// Another node may have written what became of it since it was looked up.
 			g.rewritten(&in.message).holds = true
 		}
-	}})
+	})})
 	switch {
 	case err == nil:
-		s.setUnsure(adopted, false)
+		s.noteDoubt(adopted, false)
 	case s.doWithout(err):
 		s.adoptWithout(c, adopted)
 		return nil
@@ -279,21 +260,8 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 	return err
 }
 
-// isUnsure gives the uid of a registration that got no answer, or nothing.
-func (s *Store) isUnsure(key job.Key) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.unsure[key]
-}
-
-func (s *Store) setUnsure(taken []*intake, unsure bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Store) noteDoubt(taken []*intake, is bool) {
 	for _, in := range taken {
-		if unsure {
-			s.unsure[in.reg.Key] = in.reg.UID
-		} else {
-			delete(s.unsure, in.reg.Key)
-		}
+		s.inDoubt.Set(in.reg.Key, in.reg.UID, is)
 	}
 }

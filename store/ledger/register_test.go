@@ -195,7 +195,7 @@ func TestRefusedByLimitsWithout(t *testing.T) {
 
 // A dead letter whose successor the topic's limits refuse stays one.
 func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
-	for name, alter := range map[string]with{"alone": func(*ledger.Options) {}, "shared": without} {
+	for name, alter := range map[string]with{"alone": func(*options) {}, "shared": without} {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			r := freshRig(t, b, retention, alter)
 			r.add(reg("a", 0))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 
 // repairAll looks a second time at what was found, and makes equal what is
 // still different. It adds to the report of p.
-func (s *Store) repairAll(ctx context.Context, p *progressReport, found []finding) error {
+func (s *Reconciler) repairAll(ctx context.Context, p *progressReport, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(repairers)
 	for len(found) > 0 {
@@ -38,21 +39,21 @@ func (s *Store) repairAll(ctx context.Context, p *progressReport, found []findin
 	return group.Wait()
 }
 
-func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
+func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []finding) error {
 	keys := make([]job.Key, len(found))
 	for i := range found {
 		keys[i] = found[i].key
 	}
-	c, err := s.begin(ctx, rowsPerRepair*len(found), keys...)
+	c, err := s.j.Begin(ctx, rowsPerRepair*len(found), keys...)
 	if err != nil {
 		return err
 	}
-	defer c.end()
+	defer c.End()
 	// What this process knows of these jobs is to be seen in the journal.
-	if err := s.committer.flush(); err != nil {
+	if err := s.j.Flush(); err != nil {
 		return err
 	}
-	still, moving, err := s.compare.again(ctx, found)
+	still, moving, err := s.comparer().again(ctx, found)
 	p.moving.Add(int64(moving))
 	if err != nil || len(still) == 0 {
 		return err
@@ -72,7 +73,7 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 	}
 	back = p.withRoom(back)
 	done, err := s.putForward(ctx, back)
-	p.bad.add(done.bad...)
+	p.bad.Add(done.bad...)
 	p.add(store.RestoreReport{Restored: done.restored, Conflicts: conflicts, Repaired: done.repaired, NoRoom: done.noRoom})
 	if err != nil {
 		return err
@@ -110,21 +111,21 @@ type forwarded struct {
 	restored int64 // jobs that the store lacked
 	repaired int64 // those that it had differently
 	noRoom   int64 // those that it lacks and is too full for
-	bad      []unreadable
+	bad      []journal.Unreadable
 }
 
 // putForward makes jobs of the store what the journal has.
-func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded, err error) {
+func (s *Reconciler) putForward(ctx context.Context, found []finding) (done forwarded, err error) {
 	if len(found) == 0 {
 		return done, nil
 	}
 	bySeq := make(map[int64]*finding, len(found))
 	seqs := make([]int64, len(found))
 	for i := range found {
-		seqs[i] = found[i].entry.seq
+		seqs[i] = found[i].entry.Seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	err = s.eachMessages(ctx, seqs, func(messages []whole, bad []unreadable) error {
+	err = s.j.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
 		done.bad = append(done.bad, bad...)
 		return s.putPart(ctx, &done, messages, bySeq)
 	})
@@ -132,11 +133,11 @@ func (s *Store) putForward(ctx context.Context, found []finding) (done forwarded
 }
 
 // putPart puts forward some messages, unless there is no room for what the store lacks.
-func (s *Store) putPart(ctx context.Context, done *forwarded, messages []whole, bySeq map[int64]*finding) error {
+func (s *Reconciler) putPart(ctx context.Context, done *forwarded, messages []journal.Stored, bySeq map[int64]*finding) error {
 	var missing, other []store.RestoredJob
 	for i := range messages {
-		f, r := bySeq[messages[i].seq], &messages[i].restored
-		if r.Job.Version != f.entry.version { // it changes
+		f, r := bySeq[messages[i].Seq], &messages[i].RestoredJob
+		if r.Job.Version != f.entry.Version { // it changes
 			continue
 		}
 		if f.standing.Exists() {
@@ -173,7 +174,7 @@ func overtake(r *store.RestoredJob, standing store.Standing) {
 }
 
 // restoreSpread puts jobs back with several calls at a time.
-func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
+func (s *Reconciler) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
 	// What was read just now is not to be put back much later.
 	group, ctx := errgroup.WithContext(ctx)
 	share := (len(jobs) + restorers - 1) / restorers
@@ -201,20 +202,20 @@ func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (in
 }
 
 // catchUp writes the journal as the store has it. It returns how many jobs.
-func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
+func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []finding) (int64, error) {
 	now := job.InstantOf(s.o.Clock.Now())
 	var caught int64
 	for len(found) > 0 {
-		var messages []message
+		var messages []journal.Message
 		for bytes := int64(0); len(found) > 0 && bytes < store.BatchBytes; found = found[1:] {
 			j, err := s.inner.Get(ctx, found[0].key)
 			if err != nil || !found[0].standing.Of(&j) { // it changes
 				continue
 			}
-			messages = append(messages, newMessage(j, now))
-			bytes += messages[len(messages)-1].size()
+			messages = append(messages, journal.NewMessage(j, now))
+			bytes += messages[len(messages)-1].Size()
 		}
-		if err := s.rewrite(c, messages); err != nil {
+		if err := s.rewriteAll(c, messages); err != nil {
 			return caught, err
 		}
 		caught += int64(len(messages))
@@ -222,16 +223,23 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 	return caught, nil
 }
 
-// rewrite writes messages in the place of what the journal has of their jobs.
-func (s *Store) rewrite(c *call, messages []message) error {
+// rewriteAll writes messages in the place of what the journal has of their jobs.
+func (s *Reconciler) rewriteAll(c *journal.Call, messages []journal.Message) error {
 	if len(messages) == 0 {
 		return nil
 	}
-	return s.committer.commit(&entry{rows: c.take(rowsPerRepair * len(messages)), add: func(g *group) {
-		g.looks = true
+	return c.Commit(journal.Write{Rows: rowsPerRepair * len(messages), Add: func(g *journal.Group) {
 		for i := range messages {
-			// Of equal versions that differ, too: the store's has ended.
-			g.rewritten(&messages[i]).holds = true
+			s.rewrite(g, &messages[i])
 		}
 	}})
 }
+
+// rewriteShared writes a message unless another node has written a later version. Of
+// equal versions that differ, the store's has ended.
+func rewriteShared(g *journal.Group, m *journal.Message) {
+	g.Rules().(*group).rewritten(m).holds = true
+}
+
+// rewriteAlone writes a message.
+func rewriteAlone(g *journal.Group, m *journal.Message) { g.Restored(m, nil) }

@@ -2,19 +2,19 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
-var _ store.Restoring = (*Store)(nil)
+var _ store.Restoring = (*Reconciler)(nil)
 
 // StartRestore asks for a comparison of all jobs, or of a topic's. The node that
 // sweeps makes it.
-func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
+func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
 	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
 	for range sweepTries {
 		d, err := s.readSweep(ctx)
@@ -33,7 +33,7 @@ func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store
 			return store.RestoreRun{}, err
 		}
 		select {
-		case s.sweepNow <- struct{}{}:
+		case s.asked <- struct{}{}:
 		default: // it has been told
 		}
 		return run, nil
@@ -42,7 +42,7 @@ func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store
 }
 
 // RestoreStatus tells of the last runs, whichever node made them.
-func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
+func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
 	d, err := s.readSweep(ctx)
 	if err != nil {
 		return store.RestoreStatus{}, err
@@ -51,32 +51,29 @@ func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) 
 }
 
 // RestoreJob puts one job back, at once.
-func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
-	c, err := s.begin(ctx, 0, key)
+func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
+	c, err := s.j.Begin(ctx, 0, key)
 	if err != nil {
 		return job.Job{}, false, err
 	}
-	defer c.end()
-	if err := s.committer.flush(); err != nil {
+	defer c.End()
+	if err := s.j.Flush(); err != nil {
 		return job.Job{}, false, err
 	}
-	e := &entryRow{}
-	err = e.scan(s.read.QueryRowContext(ctx, s.st.bind(sqlLatest), key.Topic, key.ID).Scan)
+	e, err := s.j.Latest(ctx, key)
 	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return job.Job{}, false, store.ErrNotFound
 	case err != nil:
-		return job.Job{}, false, fmt.Errorf("look a message up: %w", unavailable(err))
-	case e.bad != nil:
-		return job.Job{}, false, s.cannotRead(e.unreadable())
-	case !e.open:
-		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
+		return job.Job{}, false, err
+	case e.Bad != nil:
+		return job.Job{}, false, s.cannotRead(e.Unreadable())
+	case !e.Open:
+		return job.Job{Key: key, UID: e.UID, State: e.State}, false, job.ErrFinished
 	}
 	standings, err := s.inner.Standings(ctx, []job.Key{key})
 	if err != nil {
 		return job.Job{}, false, err
 	}
-	f := finding{e.against(&standings[0]), key, e, standings[0]}
+	f := finding{against(e, &standings[0]), key, e, standings[0]}
 	var done forwarded
 	if f.putsForward() {
 		if done, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
@@ -95,7 +92,7 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 }
 
 // cannotRead is the error of a job that the journal has, and cannot tell of.
-func (s *Store) cannotRead(u unreadable) error {
-	s.reportUnreadable([]unreadable{u})
-	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.key, u.err)
+func (s *Reconciler) cannotRead(u journal.Unreadable) error {
+	s.j.ReportUnreadable([]journal.Unreadable{u})
+	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.Key, u.Err)
 }

@@ -15,15 +15,22 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
 
-// rig is a ledger on memstore with helpers that end the test on any error.
+// options are those of a rig.
+type options struct {
+	ledger.Options
+	Shared bool // the store is one that nodes share
+}
+
+// rig is a journal around a store, with helpers that end the test on any error.
 type rig struct {
-	*ledger.Store
+	opened
 	t    testing.TB
-	o    ledger.Options
+	o    options
 	b    *backend
 	url  string
 	last store.Claimed // that takeOne took
@@ -31,12 +38,82 @@ type rig struct {
 	lease time.Duration
 }
 
+// opened is a store with a journal, and what reconciles them.
+type opened struct {
+	store.Store
+	*ledger.Reconciler
+	j       *journal.Journal
+	shared  *ledger.Store // nil: it is this process's own
+}
+
+func open(ctx context.Context, o options) (opened, error) {
+	if o.Shared {
+		s, err := ledger.Open(ctx, o.Options)
+		if err != nil {
+			return opened{}, err
+		}
+		return opened{s, s.Reconciler, s.Journal, s}, nil
+	}
+	s, err := journal.Open(ctx, journal.Options{
+		URL: o.URL, Store: o.Store, Namespace: o.Namespace, Metrics: o.Metrics, Clock: o.Clock, Host: o.Host, Logger: o.Logger,
+		StoreRetention: o.StoreRetention, Retention: o.Retention, Unsynced: o.Unsynced,
+	})
+	if err != nil {
+		return opened{}, err
+	}
+	r, err := ledger.NewReconciler(s, ledger.ReconcilerOptions{
+		Metrics: o.Metrics, Clock: o.Clock, Logger: o.Logger, StoreRetention: o.StoreRetention, Pace: o.Sweep, BeforeRestore: o.BeforeRestore,
+	})
+	return opened{s, r, s.Journal, nil}, err
+}
+
+// Flush waits until everything handed over before is written. Close has done so too.
+func (o *opened) Flush() error {
+	if err := o.j.Enter(); err != nil {
+		return nil
+	}
+	defer o.j.Leave()
+	return o.j.Flush()
+}
+
+// Exec runs SQL on the writer's connection.
+func (o *opened) Exec(ctx context.Context, text string, args ...any) error {
+	_, err := o.j.Writer().ExecContext(ctx, text, args...)
+	return err
+}
+
+func (o *opened) Flow(ctx context.Context, key job.Key) ([]journal.FlowEntry, error) {
+	return o.j.Flow(ctx, key)
+}
+
+// Fill takes all room for rows that wait.
+func (o *opened) Fill() (release func()) { return o.j.Fill() }
+
+// Pragma asks the writer's connection.
+func (o *opened) Pragma(t testing.TB, name string) string {
+	t.Helper()
+	var value string
+	noError(t, "PRAGMA", o.j.Writer().QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value))
+	return value
+}
+
+// Pause stops the committer, so that what is handed over meanwhile is written in one
+// transaction.
+func (r *rig) Pause() (resume func()) {
+	wait := make(chan struct{})
+	c, err := r.j.Begin(r.t.Context(), 0)
+	noError(r.t, "Begin", err)
+	defer c.End()
+	c.Enqueue(journal.Write{Add: func(*journal.Group) { <-wait }})
+	return func() { close(wait) }
+}
+
 // with alters the options of a rig.
-type with func(*ledger.Options)
+type with func(*options)
 
 // wrapped puts w between the ledger and its memstore.
 func wrapped(w func(store.Store) store.Store) with {
-	return func(o *ledger.Options) { o.Store = w(o.Store) }
+	return func(o *options) { o.Store = w(o.Store) }
 }
 
 // newRig opens the ledger at url, which is closed when the test ends.
@@ -50,25 +127,23 @@ func newRig(t testing.TB, b *backend, url string, retention time.Duration, alter
 // freshRig opens a new ledger, which does not wait for the disk.
 func freshRig(t testing.TB, b *backend, retention time.Duration, alter ...with) *rig {
 	t.Helper()
-	r := newRig(t, b, b.empty(t), retention, alter...)
-	r.Unsynced(t)
-	return r
+	return newRig(t, b, b.empty(t), retention, append([]with{func(o *options) { o.Unsynced = true }}, alter...)...)
 }
 
 func tryRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) (*rig, error) {
 	t.Helper()
-	o := ledger.Options{
+	o := options{Options: ledger.Options{
 		URL: url, Store: memstore.New(memstore.Options{Retention: retention}), StoreRetention: retention, Host: "host",
-	}
+	}}
 	for _, a := range alter {
 		a(&o)
 	}
-	s, err := ledger.Open(t.Context(), o)
+	s, err := open(t.Context(), o)
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = s.Close() }) // most have closed it
-	return &rig{Store: s, t: t, o: o, b: b, url: url}, nil
+	return &rig{opened: s, t: t, o: o, b: b, url: url}, nil
 }
 
 func newPath(t testing.TB) string {

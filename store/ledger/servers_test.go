@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // A batch of the largest bodies fits into what a server takes in one packet,
@@ -157,7 +157,7 @@ func TestURLs(t *testing.T) {
 		"postgres://u@h/d?password=hunter2":         "before the host",
 		"mysql://u:p@h":                             "database is missing",
 	} {
-		err := ledger.CheckURL(url)
+		err := journal.CheckURL(url)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", url, err, want)
 		}

@@ -49,8 +49,7 @@ func (r *rig) pragma(name string) int {
 // anything written.
 func TestJournalShrinks(t *testing.T) {
 	inBubble(func(t *testing.T) {
-		r := newRig(t, sqliteBackend, sqliteBackend.fresh(t), time.Minute)
-		r.Unsynced(t)
+		r := newRig(t, sqliteBackend, sqliteBackend.fresh(t), time.Minute, func(o *options) { o.Unsynced = true })
 		r.add(reg("stays", time.Hour))
 		r.fill()
 		full := r.pragma("page_count")

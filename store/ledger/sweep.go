@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // SweepOptions are the pace of comparing the journal and the store. Zero values
@@ -47,7 +48,7 @@ func (o *SweepOptions) setDefaults() {
 // nodes that share them. All that it does compares before it changes, so two
 // sweepers at a time do no harm.
 type sweeper struct {
-	s *Store
+	s *Reconciler
 	o *SweepOptions
 
 	name     string // of this one, as the holder of the turn
@@ -65,8 +66,8 @@ type sweeper struct {
 // Sweep compares the journal and the store until ctx ends, and makes equal what
 // differs: beside a shared store all the time, else when it is asked for. Of
 // the nodes that share a store one works; the others take over when it is gone.
-func (s *Store) Sweep(ctx context.Context) error {
-	w := &sweeper{s: s, o: &s.o.Sweep, name: rand.Text(), seenAt: s.o.Clock.Now()}
+func (s *Reconciler) Sweep(ctx context.Context) error {
+	w := &sweeper{s: s, o: &s.o.Pace, name: rand.Text(), seenAt: s.o.Clock.Now()}
 	defer w.stop()
 	for {
 		if err := w.turn(ctx); err != nil && ctx.Err() == nil {
@@ -90,7 +91,7 @@ func (w *sweeper) rest(ctx context.Context) bool {
 		done = w.pass.done
 	}
 	var look <-chan time.Time
-	if w.s.o.Shared || w.pass != nil || w.broken { // otherwise there is nothing to look for
+	if w.s.shared || w.pass != nil || w.broken { // otherwise there is nothing to look for
 		timer := w.s.o.Clock.NewTimer(w.o.Look)
 		defer timer.Stop()
 		look = timer.C()
@@ -98,7 +99,7 @@ func (w *sweeper) rest(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-w.s.sweepNow:
+	case <-w.s.asked:
 	case <-done:
 	case <-look:
 	}
@@ -107,10 +108,10 @@ func (w *sweeper) rest(ctx context.Context) bool {
 
 // turn does what is to be done now.
 func (w *sweeper) turn(ctx context.Context) error {
-	if err := w.s.enter(); err != nil {
+	if err := w.s.j.Enter(); err != nil {
 		return err
 	}
-	defer w.s.leave()
+	defer w.s.j.Leave()
 	d, err := w.s.readSweep(ctx)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
 		return true, nil
 	}
 	now := w.s.o.Clock.Now()
-	if w.s.o.Shared && d.Value.Holder != "" {
+	if w.s.shared && d.Value.Holder != "" {
 		if d.Value.Beat != w.seen {
 			w.seen, w.seenAt = d.Value.Beat, now
 		}
@@ -160,7 +161,7 @@ func (w *sweeper) hold(ctx context.Context, d *sweepDocument) (bool, error) {
 // that got no answer may have been made: then it is not known what it found, and
 // the next one finds another mark than that of the last answer.
 func (w *sweeper) look(ctx context.Context) error {
-	if !w.s.o.Shared {
+	if !w.s.shared {
 		return nil
 	}
 	mark := rand.Text()
@@ -195,7 +196,7 @@ func (w *sweeper) begin(ctx context.Context, state *sweepState) {
 		return
 	}
 	now := w.s.o.Clock.Now()
-	if w.lost || w.s.o.Shared && !now.Before(w.next) {
+	if w.lost || w.s.shared && !now.Before(w.next) {
 		w.pass = w.s.startPass(ctx, passOptions{urgent: w.lost})
 	}
 }
@@ -285,21 +286,16 @@ type sweepState struct {
 // sweepDocument is the state with its version.
 type sweepDocument = documents.Document[sweepState]
 
-const (
-	sweepKind = "restore"
-	sweepName = "sweep"
-)
-
 // sweepDocuments returns the documents that are sweep states: one.
-func (s *Store) sweepDocuments() *documents.Collection[sweepState] {
-	return documents.New(documents.Options[sweepState]{Store: s, Kind: sweepKind, New: func(string) sweepState {
+func (s *Reconciler) sweepDocuments() *documents.Collection[sweepState] {
+	return documents.New(documents.Options[sweepState]{Store: s.j, Kind: journal.NodesKind, New: func(string) sweepState {
 		return sweepState{Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
 	}})
 }
 
 // readSweep reads what the nodes share.
-func (s *Store) readSweep(ctx context.Context) (*sweepDocument, error) {
-	d, err := s.sweepDocuments().Get(ctx, sweepName)
+func (s *Reconciler) readSweep(ctx context.Context) (*sweepDocument, error) {
+	d, err := s.sweepDocuments().Get(ctx, journal.NodesName)
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
@@ -313,7 +309,7 @@ type progressReport struct {
 	metrics *metrics
 	// moving are jobs that could not be put right yet, because they changed.
 	moving atomic.Int64
-	bad    unreadables
+	bad    journal.Unreadables
 }
 
 func (p *progressReport) add(r store.RestoreReport) {
@@ -331,10 +327,10 @@ func (p *progressReport) report() store.RestoreReport {
 		Checked: p.checked.Load(), Restored: p.restored.Load(), Skipped: p.skipped.Load(),
 		NoRoom: p.noRoom.Load(), Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
 	}
-	bad := p.bad.all()
+	bad := p.bad.All()
 	r.Unreadable = int64(len(bad))
 	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
-		r.UnreadableJobs = append(r.UnreadableJobs, u.key.String())
+		r.UnreadableJobs = append(r.UnreadableJobs, u.Key.String())
 	}
 	return r
 }

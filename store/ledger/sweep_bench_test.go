@@ -20,7 +20,7 @@ func benchNode(b *testing.B, kind *backend) (*ledger.Store, *testenv.Redis) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ledger.Open(b.Context(), ledger.Options{URL: kind.fresh(b), Store: inner, Shared: true, StoreRetention: time.Hour})
+	s, err := ledger.Open(b.Context(), ledger.Options{URL: kind.fresh(b), Store: inner, StoreRetention: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}

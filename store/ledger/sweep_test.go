@@ -10,7 +10,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -88,7 +87,7 @@ func (l *losing) Close() error { return l.now().Close() }
 // that store.
 func shared() (*losing, with) {
 	l := &losing{}
-	return l, func(o *ledger.Options) {
+	return l, func(o *options) {
 		l.become(o.Store)
 		o.Store, o.Shared = l, true
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 )
 
 // sweeping runs Sweep until the test ends, or stop is called.
@@ -30,7 +29,7 @@ func (r *rig) sweeping() (stop func()) {
 // peer opens the journal of r as another node beside the same store.
 func (r *rig) peer(l *losing) *rig {
 	r.t.Helper()
-	return newRig(r.t, r.b, r.url, retention, func(o *ledger.Options) { o.Store, o.Shared = kept{l}, true })
+	return newRig(r.t, r.b, r.url, retention, func(o *options) { o.Store, o.Shared = kept{l}, true })
 }
 
 // kept is a store that its users do not close.
@@ -114,7 +113,7 @@ func TestSweeperLosesAnAnswer(t *testing.T) {
 func TestSweeperComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
-		r := freshRig(t, b, retention, option, func(o *ledger.Options) { o.Sweep.SecondLook = 3 * time.Second })
+		r := freshRig(t, b, retention, option, func(o *options) { o.Sweep.SecondLook = 3 * time.Second })
 		r.add(reg("a", 100*time.Hour))
 		r.sweeping()
 		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
@@ -155,7 +154,7 @@ func TestOneNodeSweeps(t *testing.T) {
 func TestRestoreOnRequest(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
-		r := freshRig(t, b, retention, option, func(o *ledger.Options) { o.Sweep.SecondLook = 10 * time.Second })
+		r := freshRig(t, b, retention, option, func(o *options) { o.Sweep.SecondLook = 10 * time.Second })
 		equal(t, "state", r.status().Requested.State, store.RestoreNone)
 		r.sweeping()
 		r.pass(time.Minute)
@@ -193,7 +192,7 @@ func TestRestoreOnRequest(t *testing.T) {
 func TestRestoreOnRequestAlone(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l := &losing{}
-		r := freshRig(t, b, retention, func(o *ledger.Options) {
+		r := freshRig(t, b, retention, func(o *options) {
 			l.become(o.Store)
 			o.Store = l
 		})

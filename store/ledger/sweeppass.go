@@ -21,7 +21,7 @@ type passOptions struct {
 // pass is one comparison of the journal and the store.
 type pass struct {
 	progressReport
-	s      *Store
+	s      *Reconciler
 	o      passOptions
 	began  time.Time
 	cancel context.CancelFunc
@@ -36,7 +36,7 @@ type pass struct {
 }
 
 // startPass begins a comparison. The caller waits for done, and may cancel.
-func (s *Store) startPass(ctx context.Context, o passOptions) *pass {
+func (s *Reconciler) startPass(ctx context.Context, o passOptions) *pass {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
 	p.metrics = s.metrics
@@ -61,10 +61,10 @@ func (p *pass) compareAll(ctx context.Context) error {
 		}
 	}
 	w := walkers{
-		compare: p.s.compare, topic: p.o.Topic, settle: p.settle, pause: p.pause,
+		compare: p.s.comparer(), topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // they do not change otherwise
 		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
-		bad:     p.bad.add,
+		bad:     p.bad.Add,
 	}
 	if err := w.journal(ctx); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (p *pass) wanted(found []finding) []finding {
 	}
 	now := job.InstantOf(p.s.o.Clock.Now())
 	return slices.DeleteFunc(found, func(f finding) bool {
-		overdue := f.difference == MissingInStore && !f.entry.state.Final() && f.entry.wakeAt <= now
+		overdue := f.difference == MissingInStore && !f.entry.State.Final() && f.entry.WakeAt <= now
 		if overdue {
 			p.skipped.Add(1)
 		}
@@ -92,7 +92,7 @@ func (p *pass) settle(ctx context.Context, found []finding) error {
 	if found = p.wanted(found); len(found) == 0 {
 		return nil
 	}
-	if err := job.Sleep(ctx, p.s.o.Clock, p.s.o.Sweep.SecondLook); err != nil {
+	if err := job.Sleep(ctx, p.s.o.Clock, p.s.o.Pace.SecondLook); err != nil {
 		return err
 	}
 	p.worked = p.s.o.Clock.Now()
@@ -102,7 +102,7 @@ func (p *pass) settle(ctx context.Context, found []finding) error {
 // pause rests after a page, unless there is haste: something is lost, or the
 // store's memory waits for the end to forget jobs.
 func (p *pass) pause(ctx context.Context) error {
-	now, o := p.s.o.Clock.Now(), &p.s.o.Sweep
+	now, o := p.s.o.Clock.Now(), &p.s.o.Pace
 	work := now.Sub(p.worked)
 	if !p.o.urgent && now.Sub(p.began) < p.s.o.StoreRetention/4 {
 		if err := job.Sleep(ctx, p.s.o.Clock, time.Duration(float64(work)*(1/o.Share-1))); err != nil {
@@ -138,10 +138,10 @@ func (p *pass) log() {
 	if p.whole() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
 		p.metrics.passSeconds.Set(took.Seconds())
-		p.metrics.unreadable.Set(float64(len(p.bad.all())))
+		p.s.j.SetUnreadable(len(p.bad.All()))
 		p.metrics.noRoom.Set(float64(p.noRoom.Load()))
 	}
-	p.s.reportUnreadable(p.bad.all())
+	p.s.j.ReportUnreadable(p.bad.All())
 	r := p.report()
 	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {
@@ -159,7 +159,7 @@ const sweepTries = 10
 
 // writeSweep changes what the nodes share, if this one's turn has not ended
 // meanwhile.
-func (s *Store) writeSweep(ctx context.Context, d *sweepDocument, change func(*sweepState)) error {
+func (s *Reconciler) writeSweep(ctx context.Context, d *sweepDocument, change func(*sweepState)) error {
 	holder := d.Value.Holder
 	for range sweepTries {
 		change(&d.Value)

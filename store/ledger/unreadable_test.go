@@ -41,7 +41,7 @@ func (r *rig) spoil() {
 // observed gives an option that keeps the log, and the metrics.
 func observed() (*bytes.Buffer, *prometheus.Registry, with) {
 	log, registry := &bytes.Buffer{}, prometheus.NewRegistry()
-	return log, registry, func(o *ledger.Options) {
+	return log, registry, func(o *options) {
 		o.Logger, o.Metrics = slog.New(slog.NewTextHandler(log, nil)), registry
 	}
 }

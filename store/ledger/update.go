@@ -7,14 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-)
-
-// Reasons that the flow gives for what a client did.
-const (
-	reasonChanged         = "changed"          // PATCH, or run now
-	reasonReplayed        = "replayed"         // an ended job is sent again
-	reasonCancelRequested = "cancel_requested" // an attempt is in flight
-	reasonLapseCharged    = "lapse_charged"    // a suspect is about to be sent
+	"github.com/duehook/duehook/store/journal"
 )
 
 // How often a job is put right before it is changed, and how often a change is
@@ -61,13 +54,13 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 	switch {
 	case errors.As(failed, &behind):
 		done, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
-		s.reportUnreadable(done.bad)
+		s.ReportUnreadable(done.bad)
 		put = done.repaired > 0 || len(done.bad) > 0
 		if put {
 			s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: done.repaired})
 		}
 		return true, put, err
-	case s.o.Shared && errors.Is(failed, store.ErrNotFound):
+	case errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.doWithout(err) {
 			return false, false, nil
@@ -80,17 +73,14 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 // current fails with a behindError if the journal has the job further than the
 // store.
 func (s *Store) current(ctx context.Context, j *job.Job) error {
-	if !s.o.Shared {
-		return nil
-	}
 	standing := store.StandingOf(j)
-	own, open, err := s.compare.entriesOf(ctx, []job.Key{j.Key}, []store.Standing{standing})
+	own, open, err := s.Entries(ctx, []job.Key{j.Key}, []store.Standing{standing})
 	switch {
 	case s.doWithout(err):
 		return nil
 	case err != nil:
 		return err
-	case standing.State.Final() && own[0] != nil && own[0].version <= standing.Version:
+	case standing.State.Final() && own[0] != nil && own[0].Version <= standing.Version:
 		return nil
 	}
 	d, e := judged(&standing, own[0], open[0])
@@ -102,19 +92,19 @@ func (s *Store) current(ctx context.Context, j *job.Job) error {
 }
 
 func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.beginAccepting(ctx, rowsPerChange+rowsPerRepair)
+	c, err := s.beginAccepting(ctx, journal.RowsPerChange+rowsPerRepair)
 	if err != nil {
 		return job.Job{}, err
 	}
-	defer c.end()
-	if err := s.committer.owing(); err != nil && !s.doWithout(err) {
+	defer c.End()
+	if err := s.Owing(); err != nil && !s.doWithout(err) {
 		return job.Job{}, err
 	}
 	var from job.State
 	var now job.Instant
-	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
+	j, err := s.Inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
 		from, now = j.State, at
-		c.free() // it is another try
+		c.Free() // it is another try
 		if err := s.current(ctx, j); err != nil {
 			return err
 		}
@@ -123,7 +113,7 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		// Only from here to the commit may the change not be overtaken, and change
 		// may make calls of its own.
-		return c.hold(ctx, key)
+		return c.Hold(ctx, key)
 	})
 	if err != nil {
 		return j, err
@@ -134,23 +124,20 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 	return j, nil
 }
 
-// rowsPerChange: message, payload, flow.
-const rowsPerChange = 3
-
 // writeChange journals what an update made of a job.
-func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
-	m := newMessage(*j, now)
+func (s *Store) writeChange(ctx context.Context, c *journal.Call, j *job.Job, from job.State, now job.Instant) error {
+	m := journal.NewMessage(*j, now)
 	var written *change
-	add := func(g *group) { written = g.put(&m, from, updateReason(from, &m.job)) }
-	if s.doWithout(s.committer.owing()) {
-		c.journal(rowsPerChange, len(m.job.Spec.Body), add)
+	w := journal.Write{Rows: journal.RowsPerChange, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
+		written = g.change(g.Put(&m, from, journal.UpdateReason(from, &m.Job)))
+	})}
+	if s.doWithout(s.Owing()) {
+		s.owe(c, w)
 		return nil
 	}
-	err := s.committer.commit(&entry{rows: c.take(rowsPerChange), bytes: m.size(), owed: true, add: add})
-	switch {
-	case s.doWithout(err):
+	if err := c.Commit(w); s.doWithout(err) {
 		return nil
-	case err != nil || !s.o.Shared:
+	} else if err != nil {
 		return err
 	}
 	return s.kept(ctx, c, j, written.overtaken)
@@ -159,9 +146,9 @@ func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.S
 // kept makes sure that the store has a change which the journal has by now, or
 // which was overtaken there. A store that went back before the journal had it may
 // have handed out the job as it was: from here on, claims are checked.
-func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, overtaken bool) error {
+func (s *Store) kept(ctx context.Context, c *journal.Call, changed *job.Job, overtaken bool) error {
 	for range updateTries {
-		j, err := s.inner.Get(ctx, changed.Key)
+		j, err := s.Inner.Get(ctx, changed.Key)
 		gone := errors.Is(err, store.ErrNotFound) || err == nil && j.UID != changed.UID
 		switch {
 		case gone && !overtaken:
@@ -174,10 +161,11 @@ func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, overtaken b
 			return nil
 		}
 		// What another node has written of a later version lacks the change.
-		m := newMessage(j, job.InstantOf(s.o.Clock.Now()))
+		m := journal.NewMessage(j, job.InstantOf(s.o.Clock.Now()))
 		var written *change
-		add := func(g *group) { written = g.rewritten(&m) }
-		err = s.committer.commit(&entry{rows: c.take(rowsPerRepair), bytes: m.size(), owed: true, add: add})
+		err = c.Commit(journal.Write{Rows: rowsPerRepair, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
+			written = g.rewritten(&m)
+		})})
 		if s.doWithout(err) {
 			return nil
 		}
@@ -201,18 +189,4 @@ func stillHas(j, changed *job.Job) bool {
 		return false
 	}
 	return j.Spec.SameContent(&changed.Spec) && j.DueAt == changed.DueAt
-}
-
-func updateReason(from job.State, j *job.Job) string {
-	switch {
-	case j.State.Final():
-		return j.Reason
-	case from.Final():
-		return reasonReplayed
-	case j.State == job.Running && j.CancelRequested:
-		return reasonCancelRequested
-	case j.State == job.Running:
-		return reasonLapseCharged
-	}
-	return reasonChanged
 }

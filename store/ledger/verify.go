@@ -5,15 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"log/slog"
-	"os"
 	"time"
-
-	"github.com/pressly/goose/v3"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // VerifyOptions configure Verify. URL and Store are required.
@@ -60,90 +56,33 @@ func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 		o.Clock = job.SystemClock()
 	}
 	o.SecondLook = cmp.Or(o.SecondLook, 2*time.Second)
-	d, err := dialectFor(o.URL)
+	r, err := journal.OpenReader(ctx, o.URL, o.Namespace, o.Clock)
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
 	}
-	p, err := openToRead(ctx, d, cmp.Or(o.Namespace, DefaultNamespace))
-	if err != nil {
-		return Verified{}, fmt.Errorf("ledger: %w", err)
-	}
-	v := &verification{o: o}
-	err = v.run(ctx, p, d)
-	if err = errors.Join(err, p.close()); err != nil {
+	v := &verification{o: o, compare: comparer{r, o.Store}}
+	err = v.run(ctx)
+	if err = errors.Join(err, r.Close()); err != nil {
 		err = fmt.Errorf("ledger: %w", err)
 	}
 	return v.Verified, err
-}
-
-// openToRead opens a journal that is there, and neither makes nor changes it.
-func openToRead(ctx context.Context, d dialect, namespace string) (*pools, error) {
-	if file, is := d.(*sqlite); is {
-		if _, err := os.Stat(file.path); err != nil {
-			return nil, fmt.Errorf("there is no journal: %w", err)
-		}
-	}
-	p, err := d.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = checkVersion(ctx, p, d)
-	if err == nil {
-		err = checkNamespace(ctx, p, d, namespace)
-	}
-	if err != nil {
-		return nil, errors.Join(err, p.close())
-	}
-	return p, nil
-}
-
-// checkVersion refuses a journal whose tables are not those of this version.
-func checkVersion(ctx context.Context, p *pools, d dialect) error {
-	rows, err := p.read.QueryContext(ctx, "SELECT 1 FROM message WHERE 1 = 0")
-	if err != nil {
-		return fmt.Errorf("there is no journal: %w", err)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	dir, name := d.dir()
-	files, err := fs.Sub(migrations, dir)
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(name, p.write, files)
-	if err != nil {
-		return err
-	}
-	has, knows, err := provider.GetVersions(ctx)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read the journal's version: %w", err)
-	case has != knows:
-		return fmt.Errorf("the journal was written by another version of duehook: its tables have version %d, this one wants %d", has, knows)
-	}
-	return nil
 }
 
 // verification is a run of Verify.
 type verification struct {
 	Verified
 	o       VerifyOptions
-	compare *comparer
-	bad     unreadables
+	compare comparer
+	bad     journal.Unreadables
 }
 
-func (v *verification) run(ctx context.Context, p *pools, d dialect) (err error) {
-	if v.compare, err = newComparer(ctx, p.read, d, v.o.Store); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, v.compare.close()) }()
-	if err := v.read(ctx, p); err != nil {
+func (v *verification) run(ctx context.Context) error {
+	if err := v.read(ctx); err != nil {
 		return err
 	}
 	w := walkers{
 		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad: func(...unreadable) {}, // they are known
+		bad: func(...journal.Unreadable) {}, // they are known
 	}
 	if err := w.journal(ctx); err != nil {
 		return err
@@ -151,27 +90,22 @@ func (v *verification) run(ctx context.Context, p *pools, d dialect) (err error)
 	return w.store(ctx)
 }
 
-// read reads the whole journal, into the store if that is empty, and tells what
-// cannot be read.
-func (v *verification) read(ctx context.Context, p *pools) error {
-	s := &Store{inner: v.o.Store, read: p.read, st: v.compare.st, compare: v.compare, metrics: newMetrics(), o: Options{
-		Clock: v.o.Clock, Logger: slog.New(slog.DiscardHandler), StoreRetention: v.o.StoreRetention,
-	}}
+// read reads the whole journal, into the store if that is empty, and reports what cannot
+// be read.
+func (v *verification) read(ctx context.Context) (err error) {
+	var bad []journal.Unreadable
 	if v.o.Shared {
-		bad, err := s.readable(ctx)
-		if err != nil {
-			return err
-		}
-		v.bad.add(bad...)
+		bad, err = v.compare.AllUnreadable(ctx)
 	} else {
-		if err := s.restore(ctx); err != nil {
-			return err
-		}
-		v.bad.add(s.bad.all()...)
+		_, bad, err = v.compare.RestoreAll(ctx, v.o.Store, v.o.StoreRetention)
 	}
-	for _, u := range v.bad.all() {
+	if err != nil {
+		return err
+	}
+	v.bad.Add(bad...)
+	for _, u := range v.bad.All() {
 		v.tell(Disagreement{
-			Difference: UnreadableInJournal, Key: u.key, Journal: &store.Standing{UID: u.uid, State: u.state}, Err: u.err,
+			Difference: UnreadableInJournal, Key: u.Key, Journal: &store.Standing{UID: u.UID, State: u.State}, Err: u.Err,
 		})
 	}
 	return nil
@@ -197,7 +131,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 		}
 		found = found[n:]
 		for i := range still {
-			if e := still[i].entry; e == nil || !v.bad.has(e.seq) {
+			if e := still[i].entry; e == nil || !v.bad.Has(e.Seq) {
 				v.tell(still[i].disagreement())
 			}
 		}
@@ -208,7 +142,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 func (f *finding) disagreement() Disagreement {
 	d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
 	if e := f.entry; e != nil {
-		d.Journal = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
+		d.Journal = &store.Standing{UID: e.UID, State: e.State, Version: e.Version, Token: e.Token, CreatedAt: e.Created}
 	}
 	return d
 }

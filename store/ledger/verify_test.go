@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -100,7 +101,7 @@ func TestVerifyAlone(t *testing.T) {
 		}
 		if b == sqliteBackend {
 			_, err := verify()
-			isError(t, "Verify beside the process", err, ledger.ErrInUse)
+			isError(t, "Verify beside the process", err, journal.ErrInUse)
 		}
 		noError(t, "Close", r.Close())
 		v, err := verify()

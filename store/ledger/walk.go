@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 )
 
 // windowPages is how many pages are compared before what was found is looked at
@@ -15,13 +16,13 @@ const windowPages = 50
 
 // walkers walk through a journal and a store, page by page, and compare.
 type walkers struct {
-	compare *comparer
+	compare comparer
 	topic   string // empty: all
 	dead    bool   // dead letters of the store, too
 	// checked is told how many jobs were compared, settle what was found, in
 	// portions, and bad what cannot be read; pause comes after each page.
 	checked func(jobs int)
-	bad     func(...unreadable)
+	bad     func(...journal.Unreadable)
 	settle  func(ctx context.Context, found []finding) error
 	pause   func(ctx context.Context) error // nil: none
 }
@@ -42,22 +43,22 @@ func (w *walkers) settled(ctx context.Context, found []finding) error {
 
 // journal compares what may be restored with the store.
 func (w *walkers) journal(ctx context.Context) error {
-	var last *entryRow
+	var last *journal.Entry
 	for more := true; more; {
 		var found []finding
 		for n := 0; n < windowPages && more; n++ {
-			page, err := w.compare.openPage(ctx, w.topic, last)
+			page, err := w.compare.OpenEntries(ctx, w.topic, last)
 			if err != nil {
 				return err
 			}
-			if more = len(page) == comparePage; more {
+			if more = len(page) == journal.EntryPage; more {
 				last = page[len(page)-1]
 			}
-			page = slices.DeleteFunc(page, func(e *entryRow) bool {
-				if e.bad != nil {
-					w.bad(e.unreadable())
+			page = slices.DeleteFunc(page, func(e *journal.Entry) bool {
+				if e.Bad != nil {
+					w.bad(e.Unreadable())
 				}
-				return e.bad != nil
+				return e.Bad != nil
 			})
 			differ, err := w.compare.fromJournal(ctx, page)
 			if err != nil {
@@ -80,7 +81,7 @@ func (w *walkers) journal(ctx context.Context) error {
 func (w *walkers) store(ctx context.Context) error {
 	var found []finding
 	q := store.Query{
-		Topic: w.topic, Limit: comparePage,
+		Topic: w.topic, Limit: journal.EntryPage,
 		States: []job.State{job.Waiting, job.Retrying, job.Ready, job.Running},
 	}
 	if w.dead {

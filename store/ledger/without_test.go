@@ -17,12 +17,11 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
 )
 
 // without is for a node that accepts although the journal is down.
-func without(o *ledger.Options) { o.Shared, o.AcceptWithout = true, true }
+func without(o *options) { o.Shared, o.AcceptWithout = true, true }
 
 // down makes writes fail until up is called, and has that noticed.
 func (r *rig) down() (up func()) {
@@ -132,7 +131,7 @@ func unheard(t *testing.T, b *backend, url string) *rig {
 	t.Helper()
 	h, option := hook()
 	h.register = unsent[[]store.Registered]
-	return newRig(t, b, url, retention, option, func(o *ledger.Options) { o.Shared = true })
+	return newRig(t, b, url, retention, option, func(o *options) { o.Shared = true })
 }
 
 // What waits is bounded in number and in memory. What there is no room for is
@@ -141,7 +140,7 @@ func TestAcceptMoreThanThereIsRoomFor(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		var out bytes.Buffer
 		metrics := prometheus.NewRegistry()
-		r := freshRig(t, b, retention, without, func(o *ledger.Options) {
+		r := freshRig(t, b, retention, without, func(o *options) {
 			o.Logger, o.Metrics = slog.New(slog.NewTextHandler(&out, nil)), metrics
 		})
 		up := r.down()
@@ -189,7 +188,7 @@ func (r *rig) catchUp() int {
 	for _, j := range r.all() {
 		jobs = append(jobs, j)
 	}
-	n, err := r.Journal(r.t.Context(), jobs)
+	n, err := r.shared.CatchUp(r.t.Context(), jobs)
 	noError(r.t, "Journal", err)
 	return n
 }
@@ -199,7 +198,7 @@ func (r *rig) catchUp() int {
 func TestJournal(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		inner := memstore.New(memstore.Options{Retention: retention})
-		kept := func(o *ledger.Options) { o.Store = lasting{inner} }
+		kept := func(o *options) { o.Store = lasting{inner} }
 		r := freshRig(t, b, retention, without, kept)
 		r.register(store.Created, reg("old", 0), reg("same", time.Hour), reg("replaced", time.Hour), reg("gone", time.Hour))
 		r.run(job.OutcomeFailed, 0)
@@ -252,12 +251,12 @@ func TestJournalFails(t *testing.T) {
 		r := freshRig(t, b, retention, without)
 		jobs := []store.RestoredJob{{Job: reg("a", 0).Job(1)}}
 		r.readOnly(true)
-		n, err := r.Journal(t.Context(), jobs)
+		n, err := r.shared.CatchUp(t.Context(), jobs)
 		unavailable(t, "Journal", err)
 		equal(t, "written", n, 0)
 		r.readOnly(false)
 		noError(t, "Close", r.Close())
-		_, err = r.Journal(t.Context(), jobs)
+		_, err = r.shared.CatchUp(t.Context(), jobs)
 		unavailable(t, "Journal of a closed ledger", err)
 	})(t)
 }
@@ -296,17 +295,9 @@ func TestPingDoesNotWait(t *testing.T) {
 	})(t)
 }
 
-// A store that dies with the process must not take jobs without the journal.
-func TestAcceptWithoutNeedsASharedStore(t *testing.T) {
-	_, err := tryRig(t, sqliteBackend, sqliteBackend.fresh(t), 0, func(o *ledger.Options) { o.AcceptWithout = true })
-	if err == nil || !strings.Contains(err.Error(), "would lose") {
-		t.Errorf("Open: %v", err)
-	}
-}
-
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	option := func(o *ledger.Options) { o.Metrics = metrics }
+	option := func(o *options) { o.Metrics = metrics }
 	freshRig(t, sqliteBackend, 0, option)
 	if _, err := tryRig(t, sqliteBackend, sqliteBackend.fresh(t), 0, option); err == nil {
 		t.Error("two ledgers on one registry")

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -28,7 +28,7 @@ const (
 
 // entry is what one caller wants to have written.
 type entry struct {
-	add  func(g *group)
+	add  func(g *Group)
 	rows int64 // reserved for it
 	// bytes of bodies and logs that it holds; for some of them rows are reserved.
 	bytes, extra int64
@@ -47,7 +47,7 @@ type entry struct {
 type committer struct {
 	write   *sql.DB
 	st      *statements
-	shared  bool
+	rules   func(*Group) Rules
 	clock   job.Clock
 	logger  *slog.Logger
 	host    string
@@ -62,21 +62,20 @@ type committer struct {
 	queue  []*entry
 	broken error // of the last commit; nil if it went well
 	owes   bool  // entries are owed since a commit failed
-	lost   int   // rows that there was no room for since then
 
 	// Of the goroutine alone:
-	known   map[job.Key]*target
+	known   map[job.Key]*Target
 	nextSeq int64 // zero: the server counts
 	durable bool  // what setDurable said last
 	shrinks bool  // the journal may have given pages free since it was asked to shrink
 }
 
-func startCommitter(write *sql.DB, st *statements, nextSeq int64, o *Options, m *metrics) *committer {
+func startCommitter(j *Journal, nextSeq int64) *committer {
 	c := &committer{
-		write: write, st: st, shared: o.Shared, clock: o.Clock, logger: o.Logger, host: o.Host, metrics: m,
+		write: j.pools.write, st: j.st, rules: j.rules, clock: j.o.Clock, logger: j.o.Logger, host: j.o.Host, metrics: j.metrics,
 		room: semaphore.NewWeighted(maxQueued),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
-		known: map[job.Key]*target{}, nextSeq: nextSeq, durable: true, shrinks: true,
+		known: map[job.Key]*Target{}, nextSeq: nextSeq, durable: true, shrinks: true,
 	}
 	go c.run()
 	return c
@@ -113,7 +112,7 @@ func (c *committer) submit(e *entry) (done <-chan error) {
 func (c *committer) commit(e *entry) error { return <-c.submit(e) }
 
 // flush waits until everything handed over before is written.
-func (c *committer) flush() error { return c.commit(&entry{add: func(*group) {}}) }
+func (c *committer) flush() error { return c.commit(&entry{add: func(*Group) {}}) }
 
 // owing reports whether the store is ahead of the journal because commits fail.
 func (c *committer) owing() error {
@@ -132,18 +131,6 @@ func (c *committer) lastError() error {
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
-
-// lose notes that rows are not journalled.
-func (c *committer) lose(rows int) {
-	c.metrics.dropped.Add(float64(rows))
-	c.mu.Lock()
-	first := c.lost == 0
-	c.lost += rows
-	c.mu.Unlock()
-	if first {
-		c.logger.Error("the journal is too far behind: what happens to jobs is not written to it any more until it is back")
-	}
-}
 
 // stop writes what waits and ends the goroutine. Nothing may be enqueued any
 // more. What cannot be written now is lost; the error says so.
@@ -258,9 +245,8 @@ func (c *committer) commitBatch(batch []*entry) error {
 		ctx, cancel = context.WithTimeout(ctx, commitLimit)
 		defer cancel()
 	}
-	g := newGroup(c.known, c.host)
-	g.nextSeq, g.shared, g.counted = c.nextSeq, c.shared, c.nextSeq == 0
-	g.looks = g.shared || g.counted
+	g := newGroup(c.known, c.host, c.rules)
+	g.nextSeq, g.counted = c.nextSeq, c.nextSeq == 0
 	durable := false
 	for _, e := range batch {
 		e.add(g)
@@ -292,7 +278,7 @@ func (c *committer) relax(ctx context.Context, durable bool) error {
 	return nil
 }
 
-func (c *committer) transact(ctx context.Context, g *group, durable bool) error {
+func (c *committer) transact(ctx context.Context, g *Group, durable bool) error {
 	if err := c.relax(ctx, durable); err != nil {
 		return err
 	}
@@ -315,6 +301,13 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	return nil
 }
 
+// OutcomeUnknown reports whether err is that of a commit which the server may have
+// made.
+func OutcomeUnknown(err error) bool {
+	var unknown *commitError
+	return errors.As(err, &unknown)
+}
+
 // commitError is a failure of a commit that the server may have made.
 type commitError struct{ cause error }
 
@@ -323,7 +316,7 @@ func (e *commitError) Error() string { return "commit: " + e.cause.Error() }
 func (e *commitError) Unwrap() error { return e.cause }
 
 // takeTurn waits until no other node writes, if there are any.
-func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *group, durable bool) error {
+func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *Group, durable bool) error {
 	next, err := c.st.turn(ctx, tx, durable)
 	if g.counted {
 		g.nextSeq = next
@@ -333,12 +326,12 @@ func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *group, durable 
 
 func (c *committer) succeeded(batch []*entry) {
 	c.mu.Lock()
-	was, lost := c.broken, c.lost
-	c.broken, c.owes, c.lost = nil, false, 0
+	was := c.broken
+	c.broken, c.owes = nil, false
 	c.mu.Unlock()
 	c.metrics.down.Set(0)
 	if was != nil {
-		c.logger.Info("the journal can be written again", "rows_lost", lost)
+		c.logger.Info("the journal can be written again")
 	}
 	for _, e := range batch {
 		c.answer(e, nil)

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -7,19 +7,19 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// eachMessages reads messages with their logs, as decode gives them, and has work do
-// with them what it does, a part at a time: bodies may be large.
-func (s *Store) eachMessages(ctx context.Context, seqs []int64, work func(messages []whole, bad []unreadable) error) error {
+// Messages reads messages with their logs and passes them to work, a part at a time:
+// bodies may be large.
+func (r *Reader) Messages(ctx context.Context, seqs []int64, work func(messages []Stored, bad []Unreadable) error) error {
 	for len(seqs) > 0 {
 		page := seqs[:min(len(seqs), restorePage)]
 		seqs = seqs[len(page):]
-		sizes, err := s.sizes(ctx, page)
+		sizes, err := r.sizes(ctx, page)
 		if err != nil {
 			return fmt.Errorf("read messages: %w", unavailable(err))
 		}
 		for len(page) > 0 {
 			n := store.Batch(len(page), len(page), func(i int) int { return sizes[page[i]] })
-			messages, bad, err := s.readMessages(ctx, page[:n])
+			messages, bad, err := r.readMessages(ctx, page[:n])
 			if err != nil {
 				return fmt.Errorf("read messages: %w", unavailable(err))
 			}
@@ -33,8 +33,8 @@ func (s *Store) eachMessages(ctx context.Context, seqs []int64, work func(messag
 }
 
 // sizes are what messages take with their bodies, by seq.
-func (s *Store) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
-	rows, err := s.read.QueryContext(ctx, sqlSizes+in(seqs))
+func (r *Reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
+	rows, err := r.pools.read.QueryContext(ctx, sqlSizes+in(seqs))
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +51,15 @@ func (s *Store) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) 
 	return sizes, rows.Err()
 }
 
-func (s *Store) readMessages(ctx context.Context, seqs []int64) ([]whole, []unreadable, error) {
-	rows, err := s.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
+func (r *Reader) readMessages(ctx context.Context, seqs []int64) ([]Stored, []Unreadable, error) {
+	rows, err := r.pools.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err tells
-	var page []stored
+	var page []row
 	for rows.Next() {
-		var m stored
+		var m row
 		if err := m.scan(rows); err != nil {
 			return nil, nil, err
 		}
@@ -68,5 +68,5 @@ func (s *Store) readMessages(ctx context.Context, seqs []int64) ([]whole, []unre
 	if err := rows.Err(); err != nil {
 		return nil, nil, err
 	}
-	return s.decode(ctx, page)
+	return r.decode(ctx, page)
 }

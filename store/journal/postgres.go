@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -201,11 +201,11 @@ func (d *postgres) bind(text string) string {
 	return b.String()
 }
 
-func (d *postgres) walk(after *entryRow) (condition string, args []any, order string) {
+func (d *postgres) walk(after *Entry) (condition string, args []any, order string) {
 	if after == nil {
 		return "", nil, "m.topic, m.id"
 	}
-	return " AND (m.topic, m.id) > (?, ?)", []any{after.key.Topic, after.key.ID}, "m.topic, m.id"
+	return " AND (m.topic, m.id) > (?, ?)", []any{after.Key.Topic, after.Key.ID}, "m.topic, m.id"
 }
 
 func (d *postgres) keep() string { return "ON CONFLICT DO NOTHING" }

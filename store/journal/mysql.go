@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -159,7 +159,7 @@ func unusedByNodes(ctx context.Context, conn *sql.Conn) error {
 	}
 	swept := func() (version uint64, err error) {
 		var data []byte
-		err = conn.QueryRowContext(ctx, sqlDocument, sweepKind, sweepName).Scan(&version, &data)
+		err = conn.QueryRowContext(ctx, sqlDocument, NodesKind, NodesName).Scan(&version, &data)
 		if errors.Is(err, sql.ErrNoRows) {
 			return 0, nil
 		}
@@ -230,7 +230,7 @@ func (d *mariadb) selected(text string, cols []column) shape {
 
 func (d *mariadb) bind(text string) string { return text }
 
-func (d *mariadb) walk(after *entryRow) (condition string, args []any, order string) {
+func (d *mariadb) walk(after *Entry) (condition string, args []any, order string) {
 	return walkBySeq(after)
 }
 

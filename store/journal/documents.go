@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -18,13 +18,13 @@ const (
 )
 
 // Document reads a document.
-func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	if err := s.enter(); err != nil {
+func (j *Journal) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	if err := j.Enter(); err != nil {
 		return store.Document{}, err
 	}
-	defer s.leave()
+	defer j.Leave()
 	d := store.Document{Kind: kind, Name: name}
-	err := s.read.QueryRowContext(ctx, s.st.bind(sqlDocument), kind, name).Scan(&d.Version, &d.Data)
+	err := j.pools.read.QueryRowContext(ctx, j.st.bind(sqlDocument), kind, name).Scan(&d.Version, &d.Data)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return store.Document{}, store.ErrNotFound
@@ -35,12 +35,12 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 }
 
 // ListDocuments reads all documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
-	if err := s.enter(); err != nil {
+func (j *Journal) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	if err := j.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.leave()
-	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlListDocuments), kind)
+	defer j.Leave()
+	rows, err := j.pools.read.QueryContext(ctx, j.st.bind(sqlListDocuments), kind)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -60,16 +60,16 @@ func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Documen
 }
 
 // PutDocument writes a document, durably.
-func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+func (j *Journal) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
 	data := d.Data
 	if data == nil {
 		data = []byte{}
 	}
 	text, args := sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
 	if d.Version == 0 {
-		text, args = sqlAddDocument+s.st.keep(), []any{d.Kind, d.Name, data}
+		text, args = sqlAddDocument+j.st.keep(), []any{d.Kind, d.Name, data}
 	}
-	changed, err := s.changeDocument(ctx, text, args...)
+	changed, err := j.changeDocument(ctx, text, args...)
 	switch {
 	case err != nil:
 		return store.Document{}, err
@@ -81,12 +81,12 @@ func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Docume
 }
 
 // DeleteDocument deletes a document, durably.
-func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	changed, err := s.changeDocument(ctx, sqlDeleteDocument, kind, name, version)
+func (j *Journal) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
+	changed, err := j.changeDocument(ctx, sqlDeleteDocument, kind, name, version)
 	if err != nil || changed {
 		return err
 	}
-	if _, err := s.Document(ctx, kind, name); err != nil {
+	if _, err := j.Document(ctx, kind, name); err != nil {
 		return err
 	}
 	return store.ErrConflict
@@ -94,22 +94,22 @@ func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version u
 
 // changeDocument runs a statement beside the committer, on the connection that
 // they share, and reports whether it changed a row.
-func (s *Store) changeDocument(ctx context.Context, text string, args ...any) (bool, error) {
-	if err := s.enter(); err != nil {
+func (j *Journal) changeDocument(ctx context.Context, text string, args ...any) (bool, error) {
+	if err := j.Enter(); err != nil {
 		return false, err
 	}
-	defer s.leave()
-	conn, err := s.pools.write.Conn(ctx)
+	defer j.Leave()
+	conn, err := j.pools.write.Conn(ctx)
 	if err != nil {
 		return false, unavailable(err)
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
 	// The committer may have left the connection less durable. That it is more
 	// durable than the committer thinks does no harm.
-	if err := s.st.setDurable(ctx, conn, true); err != nil {
+	if err := j.st.setDurable(ctx, conn, true); err != nil {
 		return false, unavailable(err)
 	}
-	result, err := conn.ExecContext(ctx, s.st.bind(text), args...)
+	result, err := conn.ExecContext(ctx, j.st.bind(text), args...)
 	if err != nil {
 		return false, unavailable(err)
 	}

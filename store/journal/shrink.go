@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -51,7 +51,7 @@ func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err erro
 // incremental is the value of auto_vacuum with which a file can shrink in steps.
 const incremental = 2
 
-// pages tells how a file is laid out.
+// pages is the layout of a file.
 type pages struct{ mode, all, free int64 }
 
 func pagesOf(ctx context.Context, db *sql.DB) (p pages, err error) {

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // errJournalInUse is ErrInUse on a server.
 var errJournalInUse = fmt.Errorf("%w: stop that one, or give this one a database of its own (--ledger-url)", ErrInUse)
 
-// errOvertaken is what a process gets that was thought dead.
-var errOvertaken = errors.New("another process has taken the journal over")
+// ErrOvertaken is what a process gets that was thought dead.
+var ErrOvertaken = errors.New("another process has taken the journal over")
 
 const (
 	// idleLimit is for how long a connection is kept that nobody uses: less than
@@ -64,7 +64,7 @@ func (o *ownership) turn(ctx context.Context, tx *sql.Tx, columns string) (nextS
 	case err != nil:
 		return 0, fmt.Errorf("wait for the turn to write: %w", err)
 	case owner != o.name:
-		return 0, errOvertaken
+		return 0, ErrOvertaken
 	}
 	return nextSeq, nil
 }
@@ -76,3 +76,9 @@ func probeWriter(ctx context.Context, tx *sql.Tx) error {
 	}
 	return nil
 }
+
+// The document that nodes which share a journal write every few seconds.
+const (
+	NodesKind = "restore"
+	NodesName = "sweep"
+)

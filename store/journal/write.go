@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"bytes"
@@ -10,19 +10,17 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// writing is the writing of a group within its transaction.
+// writing is the writing of a Group within its transaction.
 type writing struct {
-	*group
+	*Group
 	ctx context.Context
 	tx  *sql.Tx
 	st  *statements
-
-	ends []ending
 }
 
-// write makes all changes of the group.
-func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
-	w := &writing{group: g, ctx: ctx, tx: tx, st: st}
+// write makes all changes of the Group.
+func (g *Group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
+	w := &writing{Group: g, ctx: ctx, tx: tx, st: st}
 	first := g.nextSeq
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
@@ -52,50 +50,39 @@ func (w *writing) exec(text string, args ...any) error {
 	return err
 }
 
-// found is a message as a lookup finds it.
-type found struct {
-	seq, created, version, confirmed int64
-	uid                              string
-	open                             bool  // it may be restored
-	done                             int64 // from when its age counts, or zero
+// Found is a message as a lookup finds it.
+type Found struct {
+	Seq, Version, Confirmed int64
+	UID                     string
+	Created                 job.Instant
+	Open                    bool        // it may be restored
+	Done                    job.Instant // from when its age counts, or zero
 }
 
-// resolve looks up the messages that are not known, and those in the way of
-// what is to be written.
+// resolve looks up the messages that are not known and those that the journal may
+// have further, and applies the rules.
 func (w *writing) resolve() error {
 	var args []any
-	for i, c := range w.order {
-		if c.seq == 0 || c.born != nil || w.looks && c.put != nil || w.shared && c.adopt != nil {
-			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
+	for i, c := range w.Changes {
+		if c.Seq == 0 || w.looks() && c.Put != nil || w.shared && c.Adopt != nil {
+			args = append(args, int64(i), c.Key.Topic, c.Key.ID, c.UID)
 		}
 	}
-	if w.looks {
-		for i, in := range w.inserts {
-			args = append(args, int64(len(w.order)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
+	if w.looks() {
+		for i, in := range w.Inserts {
+			args = append(args, int64(len(w.Changes)+i), in.Of.Key.Topic, in.Of.Key.ID, in.Of.UID)
 		}
 	}
-	byIndex, err := w.lookUp(args)
+	rows, err := w.lookUp(args)
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
 	}
-	rivalries := w.rivalries(byIndex)
-	changes := len(w.order) // insertions may add some
-	for _, c := range w.order {
-		c.resolve(w)
-	}
-	for i, in := range w.inserts {
-		in.resolve(w, byIndex[changes+i], rivalries[in.of.key])
-	}
-	for _, c := range w.order[:changes] {
-		if r := rivalries[c.key]; r != nil && r.changes[0] == c { // once, in a fixed order
-			w.endLosers(r)
-		}
-	}
+	w.rules.Resolve(rows)
 	return nil
 }
 
-func (w *writing) lookUp(args []any) (map[int][]found, error) {
-	byIndex := map[int][]found{}
+func (w *writing) lookUp(args []any) (map[int][]Found, error) {
+	byIndex := map[int][]Found{}
 	err := w.st.lookup.each(args, func(stmt *sql.Stmt, args []any) error {
 		rows, err := w.tx.StmtContext(w.ctx, stmt).QueryContext(w.ctx, args...)
 		if err != nil {
@@ -104,8 +91,8 @@ func (w *writing) lookUp(args []any) (map[int][]found, error) {
 		defer rows.Close() //nolint:errcheck // rows.Err tells
 		for rows.Next() {
 			var i int
-			var f found
-			if err := rows.Scan(&i, &f.seq, &f.uid, &f.created, &f.version, &f.confirmed, &f.open, &f.done); err != nil {
+			var f Found
+			if err := rows.Scan(&i, &f.Seq, &f.UID, &f.Created, &f.Version, &f.Confirmed, &f.Open, &f.Done); err != nil {
 				return err
 			}
 			byIndex[i] = append(byIndex[i], f)
@@ -115,12 +102,12 @@ func (w *writing) lookUp(args []any) (map[int][]found, error) {
 	return byIndex, err
 }
 
-// pickOwn gives the message of uid. Without a uid it gives the one that may be
-// restored, or else the latest.
-func pickOwn(messages []found, uid string) (own *found) {
-	for i := range messages {
-		f := &messages[i]
-		if f.uid == uid || uid == "" && (own == nil || !own.open || f.open) {
+// PickOwn returns the message of uid. Without a uid it returns the open message, or
+// else the latest.
+func PickOwn(rows []Found, uid string) (own *Found) {
+	for i := range rows {
+		f := &rows[i]
+		if f.UID == uid || uid == "" && (own == nil || !own.Open || f.Open) {
 			own = f
 		}
 	}
@@ -128,20 +115,20 @@ func pickOwn(messages []found, uid string) (own *found) {
 }
 
 // advance makes the message what became of it, if that is later.
-func (m *message) advance(p *progress) {
-	j := &m.job
-	if p == nil || p.version <= j.Version {
+func (m *Message) advance(p *Progress) {
+	j := &m.Job
+	if p == nil || p.Version <= j.Version {
 		return
 	}
-	j.State, j.Attempts, j.Snoozes, j.Lapses = p.state, p.attempts, p.snoozes, p.lapses
-	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.version, p.nextAt, p.reason, p.endedAt
-	m.at = p.updated
+	j.State, j.Attempts, j.Snoozes, j.Lapses = p.State, p.attempts, p.snoozes, p.lapses
+	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.Version, p.nextAt, p.reason, p.EndedAt
+	m.At = p.updated
 }
 
 // supersede makes the message that of a replaced job.
-func (m *message) supersede(at job.Instant) {
-	if !m.job.State.Final() {
-		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
+func (m *Message) supersede(at job.Instant) {
+	if !m.Job.State.Final() {
+		m.Job.State, m.Job.Reason, m.Job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
 	m.superseded = at
 }
@@ -158,9 +145,9 @@ func (w *writing) writeConfirms() error {
 // writeProgress is for messages that are not written anew.
 func (w *writing) writeProgress() error {
 	var args []any
-	for _, c := range w.order {
-		if c.progress != nil && c.seq != 0 && c.put == nil {
-			args = c.progress.row(args, c.seq)
+	for _, c := range w.Changes {
+		if c.Progress != nil && c.Seq != 0 && c.Put == nil {
+			args = c.Progress.row(args, c.Seq)
 		}
 	}
 	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
@@ -174,20 +161,20 @@ func (w *writing) writeProgress() error {
 // store.
 func (w *writing) writeRepeated() error {
 	for _, s := range w.repeated {
-		seq := s.change.seq
+		seq := s.change.Seq
 		if seq == 0 {
 			w.flows = append(w.flows, s.change.repeat(s)...)
 			continue
 		}
 		var older int
-		err := w.tx.QueryRowContext(w.ctx, w.st.bind(sqlOlder), seq, int64(s.next.version)).Scan(&older)
+		err := w.tx.QueryRowContext(w.ctx, w.st.bind(sqlOlder), seq, int64(s.next.Version)).Scan(&older)
 		if err != nil {
 			return fmt.Errorf("look for a settlement: %w", err)
 		}
 		switch {
 		case older == 0:
 			continue
-		case s.change.put != nil: // written below, with what has become of it
+		case s.change.Put != nil: // written below, with what has become of it
 			w.flows = append(w.flows, s.change.repeat(s)...)
 			continue
 		}
@@ -201,19 +188,19 @@ func (w *writing) writeRepeated() error {
 
 // repeat notes a repeated settlement of a job that the journal does not know
 // yet, unless the change has its first run. It gives the flow of it.
-func (c *change) repeat(s *settlement) []flowRow {
-	if c.adopt == nil && c.put == nil || c.progress != nil && c.progress.version >= s.next.version {
+func (c *Change) repeat(s *settlement) []FlowRow {
+	if c.Adopt == nil && c.Put == nil || c.Progress != nil && c.Progress.Version >= s.next.Version {
 		return nil
 	}
-	c.progress = &s.next
-	return []flowRow{s.flow}
+	c.Progress = &s.next
+	return []FlowRow{s.flow}
 }
 
 // endReplaced ends messages whose keys were taken, and that are not written anew.
 func (w *writing) endReplaced() error {
-	for _, c := range w.order {
-		if c.replaced != 0 && c.seq != 0 && c.put == nil {
-			w.ends = append(w.ends, ending{c.seq, c.replaced, superseded})
+	for _, c := range w.Changes {
+		if c.Replaced != 0 && c.Seq != 0 && c.Put == nil {
+			w.End(c.Seq, c.Replaced, Superseded)
 		}
 	}
 	for _, e := range w.ends {
@@ -228,12 +215,12 @@ func (w *writing) endReplaced() error {
 // rows collects rows of message and payload.
 type rows struct{ added, addedPayloads, put, putPayloads []any }
 
-func (r *rows) add(m *message, seq int64) {
+func (r *rows) add(m *Message, seq int64) {
 	r.added = m.row(r.added, seq)
 	r.addedPayloads = m.payload(r.addedPayloads, seq)
 }
 
-func (r *rows) overwrite(m *message, seq int64) {
+func (r *rows) overwrite(m *Message, seq int64) {
 	r.put = m.row(r.put, seq)
 	r.putPayloads = m.payload(r.putPayloads, seq)
 }
@@ -255,24 +242,24 @@ func (w *writing) writeRows(r *rows) error {
 // order does not matter.
 func (w *writing) writePuts() error {
 	var r rows
-	for _, c := range w.order {
+	for _, c := range w.Changes {
 		m := c.anew()
 		if m == nil {
 			continue
 		}
-		log := c.log
-		if c.seq != 0 {
+		log := c.Log
+		if c.Seq != 0 {
 			var err error
-			if log, err = w.unknown(c.seq, log); err != nil {
+			if log, err = w.unknown(c.Seq, log); err != nil {
 				return err
 			}
-			r.overwrite(m, c.seq)
+			r.overwrite(m, c.Seq)
 		} else {
-			c.seq = w.take()
-			r.add(m, c.seq)
+			c.Seq = w.take()
+			r.add(m, c.Seq)
 		}
 		for _, f := range log {
-			f.of = c.target
+			f.of = c.Target
 			w.flows = append(w.flows, f)
 		}
 	}
@@ -280,29 +267,26 @@ func (w *writing) writePuts() error {
 }
 
 // anew is the message that a change writes, or nil, with all that came after.
-func (c *change) anew() *message {
-	var m message
+func (c *Change) anew() *Message {
+	var m Message
 	switch {
-	case c.put != nil:
-		m = *c.put
-	case c.adopt == nil || c.seq != 0:
+	case c.Put != nil:
+		m = *c.Put
+	case c.Adopt == nil || c.Seq != 0:
 		return nil
 	default:
-		m = newMessage(*c.adopt, c.adopted)
+		m = NewMessage(*c.Adopt, c.Adopted)
 	}
-	m.advance(c.progress)
-	switch {
-	case c.replaced != 0:
-		m.supersede(c.replaced)
-	case c.beaten:
-		m.supersede(c.last)
+	m.advance(c.Progress)
+	if c.Replaced != 0 {
+		m.supersede(c.Replaced)
 	}
-	m.gaveWay = c.gaveWay
+	m.gaveWay = c.GaveWay
 	return &m
 }
 
 // unknown are the rows of a log that a message does not have.
-func (w *writing) unknown(seq int64, log []flowRow) ([]flowRow, error) {
+func (w *writing) unknown(seq int64, log []FlowRow) ([]FlowRow, error) {
 	if len(log) == 0 {
 		return nil, nil
 	}
@@ -310,7 +294,7 @@ func (w *writing) unknown(seq int64, log []flowRow) ([]flowRow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for attempts: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(log), func(f flowRow) bool {
+	return slices.DeleteFunc(slices.Clone(log), func(f FlowRow) bool {
 		entry := encodeAttempt(f.entry)
 		return slices.ContainsFunc(known[seq], func(a job.Attempt) bool { return bytes.Equal(encodeAttempt(&a), entry) })
 	}), nil
@@ -325,12 +309,12 @@ func (w *writing) take() int64 {
 
 func (w *writing) writeInserts() error {
 	var r rows
-	for _, in := range w.inserts {
-		if in.conflict || in.of.seq != 0 {
+	for _, in := range w.Inserts {
+		if in.Refused || in.Of.Seq != 0 {
 			continue
 		}
-		in.of.seq = w.take()
-		r.add(in.message, in.of.seq)
+		in.Of.Seq = w.take()
+		r.add(in.Message, in.Of.Seq)
 	}
 	return w.writeRows(&r)
 }
@@ -338,7 +322,7 @@ func (w *writing) writeInserts() error {
 func (w *writing) writeFlows() error {
 	var args []any
 	for i := range w.flows {
-		if f := &w.flows[i]; f.of.seq != 0 {
+		if f := &w.flows[i]; f.of.Seq != 0 {
 			args = f.row(args, w.host)
 		}
 	}
@@ -353,7 +337,7 @@ func (w *writing) writeFlows() error {
 func (w *writing) delete() error {
 	var seqs []int64
 	for _, t := range w.drops {
-		seqs = append(seqs, t.seq)
+		seqs = append(seqs, t.Seq)
 	}
 	for _, p := range w.purges {
 		old, err := w.aged(p)

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sync/errgroup"
@@ -19,8 +20,8 @@ import (
 // restorePage is how many jobs are put back at a time, fewer when they are large.
 const restorePage = 500
 
-// stored is a message as it is read.
-type stored struct {
+// row is a message as it is read.
+type row struct {
 	seq  int64
 	job  job.Job
 	body []byte
@@ -28,55 +29,50 @@ type stored struct {
 	bad  error // why the rest cannot be relied on
 }
 
-// restore puts back what the store lacks: unfinished jobs, overdue ones
-// included, dead letters, and what ended recently. Of several registrations of
-// a key the current one comes first, and the store refuses the others.
-func (s *Store) restore(ctx context.Context) error {
-	began := s.o.Clock.Now()
-	n, err := s.restoreFrom(ctx, runtime.GOMAXPROCS(0), sqlOpen)
+// RestoreAll puts back what a store lacks: unfinished jobs, overdue ones included,
+// dead letters, and jobs that ended within retention. It returns how many it put back
+// and which cannot be read. Of several registrations of a key the open one comes
+// first, and the store refuses the others.
+func (r *Reader) RestoreAll(ctx context.Context, into store.Store, retention time.Duration) (int64, []Unreadable, error) {
+	var bad Unreadables
+	since := job.InstantOf(r.clock.Now()).Add(-retention)
+	n, err := r.restoreFrom(ctx, into, &bad, runtime.GOMAXPROCS(0), sqlOpen)
 	if err != nil {
-		return fmt.Errorf("restore unfinished jobs: %w", err)
+		return 0, nil, fmt.Errorf("restore unfinished jobs: %w", err)
 	}
-	if s.o.StoreRetention > 0 {
-		since := job.InstantOf(began).Add(-s.o.StoreRetention)
-		ended, err := s.restoreFrom(ctx, 1, sqlEnded, int64(since)) // in that order
+	if retention > 0 {
+		ended, err := r.restoreFrom(ctx, into, &bad, 1, sqlEnded, int64(since)) // in that order
 		if err != nil {
-			return fmt.Errorf("restore ended jobs: %w", err)
+			return 0, nil, fmt.Errorf("restore ended jobs: %w", err)
 		}
 		n += ended
 	}
-	bad := s.bad.all()
-	s.reportUnreadable(bad)
-	s.metrics.unreadable.Set(float64(len(bad)))
-	if n > 0 {
-		s.o.Logger.Info("jobs restored from the journal", "jobs", n, "took", s.o.Clock.Now().Sub(began))
-	}
-	return nil
+	return n, bad.All(), nil
 }
 
 // restoreFrom puts back the messages that a query gives, page by page. So many
 // pages are worked on at a time, while reading goes on.
-func (s *Store) restoreFrom(ctx context.Context, workers int, query string, args ...any) (int64, error) {
-	pages := make(chan []stored, workers)
+func (r *Reader) restoreFrom(ctx context.Context, into store.Store, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
+	pages := make(chan []row, workers)
 	var restored atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(pages)
-		return s.readPages(ctx, pages, query, args)
+		return r.readPages(ctx, pages, query, args)
 	})
 	for range workers {
 		group.Go(func() error {
 			for page := range pages {
-				messages, bad, err := s.decode(ctx, page)
+				messages, broken, err := r.decode(ctx, page)
 				if err != nil {
 					return err
 				}
-				s.bad.add(bad...)
+				bad.Add(broken...)
 				jobs := make([]store.RestoredJob, len(messages))
 				for i := range messages {
-					jobs[i] = messages[i].restored
+					jobs[i] = messages[i].RestoredJob
 				}
-				n, err := s.inner.Restore(ctx, jobs)
+				n, err := into.Restore(ctx, jobs)
 				if err != nil {
 					return err
 				}
@@ -91,13 +87,13 @@ func (s *Store) restoreFrom(ctx context.Context, workers int, query string, args
 	return restored.Load(), nil
 }
 
-func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query string, args []any) error {
-	rows, err := s.read.QueryContext(ctx, s.st.bind(query), args...)
+func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string, args []any) error {
+	rows, err := r.pools.read.QueryContext(ctx, r.dialect.bind(query), args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err tells
-	send := func(page []stored) error {
+	send := func(page []row) error {
 		select {
 		case pages <- page:
 			return nil
@@ -105,9 +101,9 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 			return ctx.Err()
 		}
 	}
-	page, bytes := make([]stored, 0, restorePage), 0
+	page, bytes := make([]row, 0, restorePage), 0
 	for rows.Next() {
-		var m stored
+		var m row
 		if err := m.scan(rows); err != nil {
 			return err
 		}
@@ -116,7 +112,7 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 			if err := send(page); err != nil {
 				return err
 			}
-			page, bytes = make([]stored, 0, restorePage), 0
+			page, bytes = make([]row, 0, restorePage), 0
 		}
 	}
 	if err := rows.Err(); err != nil {
@@ -129,7 +125,7 @@ func (s *Store) readPages(ctx context.Context, pages chan<- []stored, query stri
 }
 
 // scan reads the columns of sqlOpen and sqlEnded.
-func (m *stored) scan(rows *sql.Rows) error {
+func (m *row) scan(rows *sql.Rows) error {
 	j := &m.job
 	var state, token, version, cancel int64
 	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
@@ -146,7 +142,7 @@ func (m *stored) scan(rows *sql.Rows) error {
 	return nil
 }
 
-func (m *stored) decodeSpec() error {
+func (m *row) decodeSpec() error {
 	if m.spec == nil {
 		return errPayload
 	}
@@ -157,31 +153,31 @@ func (m *stored) decodeSpec() error {
 	return nil
 }
 
-func (m *stored) unreadable(err error) unreadable {
-	return unreadable{seq: m.seq, key: m.job.Key, uid: m.job.UID, state: m.job.State, err: err}
+func (m *row) unreadable(err error) Unreadable {
+	return Unreadable{Seq: m.seq, Key: m.job.Key, UID: m.job.UID, State: m.job.State, Err: err}
 }
 
-// whole is a message with all that belongs to it, as it is put back.
-type whole struct {
-	seq      int64
-	restored store.RestoredJob
+// Stored is a message with all that belongs to it, as it is restored.
+type Stored struct {
+	Seq int64
+	store.RestoredJob
 }
 
 // decode makes jobs of messages. What was running when the process died had no
 // outcome: the attempt is not charged, but a job that kills its process time
 // and again must end. What cannot be read is left out; of a job whose log cannot
 // be read, those attempts are.
-func (s *Store) decode(ctx context.Context, page []stored) (jobs []whole, bad []unreadable, err error) {
+func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []Unreadable, err error) {
 	seqs := make([]int64, len(page))
 	for i := range page {
 		seqs[i] = page[i].seq
 	}
-	logs, broken, err := readLogs(ctx, s.read, seqs)
+	logs, broken, err := readLogs(ctx, r.pools.read, seqs)
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs = make([]whole, 0, len(page))
-	now := job.InstantOf(s.o.Clock.Now())
+	jobs = make([]Stored, 0, len(page))
+	now := job.InstantOf(r.clock.Now())
 	for i := range page {
 		m := &page[i]
 		if m.bad != nil {
@@ -198,7 +194,7 @@ func (s *Store) decode(ctx context.Context, page []stored) (jobs []whole, bad []
 		if n := len(log); n > 0 {
 			m.job.LastAttempt = &log[n-1]
 		}
-		jobs = append(jobs, whole{m.seq, store.RestoredJob{Job: m.job, Log: log}})
+		jobs = append(jobs, Stored{m.seq, store.RestoredJob{Job: m.job, Log: log}})
 	}
 	return jobs, bad, nil
 }

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -46,7 +46,7 @@ type dialect interface {
 	bind(text string) string
 	// walk pages through messages that may be restored by an index that has them:
 	// a condition for those that follow after, or all if that is nil, and the order.
-	walk(after *entryRow) (condition string, args []any, order string)
+	walk(after *Entry) (condition string, args []any, order string)
 	// keep is what an INSERT ends with so that it leaves a row alone that is there.
 	keep() string
 }
@@ -164,11 +164,11 @@ func dialectFor(url string) (dialect, error) {
 }
 
 // walkBySeq is dialect.walk for servers whose index of done_at has seq as well.
-func walkBySeq(after *entryRow) (condition string, args []any, order string) {
+func walkBySeq(after *Entry) (condition string, args []any, order string) {
 	if after == nil {
 		return "", nil, "m.seq"
 	}
-	return " AND m.seq > ?", []any{after.seq}, "m.seq"
+	return " AND m.seq > ?", []any{after.Seq}, "m.seq"
 }
 
 // assignments sets all columns but the first, which is the key, to from.column.

@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -26,19 +26,19 @@ type FlowEntry struct {
 
 // Flow is every change of state of the jobs that had this key, oldest first,
 // as far as the journal keeps them.
-func (s *Store) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
-	if err := s.enter(); err != nil {
+func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
+	if err := j.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.leave()
-	if err := s.committer.flush(); err != nil {
+	defer j.Leave()
+	if err := j.Flush(); err != nil {
 		return nil, err
 	}
-	host := s.o.Host
-	if s.o.Shared {
+	host := j.o.Host
+	if j.shared() {
 		host = "" // that of some node
 	}
-	rows, err := s.read.QueryContext(ctx, s.st.bind(sqlFlow), key.Topic, key.ID, host, key.Topic, key.ID)
+	rows, err := j.pools.read.QueryContext(ctx, j.st.bind(sqlFlow), key.Topic, key.ID, host, key.Topic, key.ID)
 	if err != nil {
 		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
 	}

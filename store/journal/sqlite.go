@@ -1,4 +1,4 @@
-package ledger
+package journal
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 type sqlite struct {
 	path string
 	lock *flock.Flock
+	// unsynced: no commit waits for the disk.
+	unsynced bool
 }
 
 func (d *sqlite) dir() (string, goose.Dialect) { return "migrations/sqlite", goose.DialectSQLite3 }
@@ -32,7 +34,7 @@ func (d *sqlite) open(ctx context.Context) (*pools, error) {
 	if d.lock, err = lockFile(d.path); err != nil {
 		return nil, err
 	}
-	p, err := openSQLite(ctx, d.path)
+	p, err := d.openPools(ctx)
 	if err != nil {
 		return nil, errors.Join(err, d.lock.Close())
 	}
@@ -44,9 +46,13 @@ func (d *sqlite) migrating(_ context.Context, _ *pools, up func() error) error {
 
 func (d *sqlite) claim(context.Context, *pools, bool) error { return nil } // open has locked the file
 
-// openSQLite opens the file at path, creating it if need be, for one writer
-// and several readers.
-func openSQLite(ctx context.Context, path string) (*pools, error) {
+// openPools opens the file, creating it if need be, for one writer and several
+// readers.
+func (d *sqlite) openPools(ctx context.Context) (*pools, error) {
+	path, full := d.path, "synchronous(FULL)"
+	if d.unsynced {
+		full = "synchronous(OFF)"
+	}
 	// Created here for its permissions; the files beside it get the same.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -64,7 +70,7 @@ func openSQLite(ctx context.Context, path string) (*pools, error) {
 	// the commit that fills it. temp_store is where statements keep pages as they
 	// were before, which otherwise were written to files. auto_vacuum counts only
 	// before anything is written, and journal_mode writes.
-	write, err := openPool(name, 1, "busy_timeout(5000)", "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "synchronous(FULL)",
+	write, err := openPool(name, 1, "busy_timeout(5000)", "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", full,
 		"cache_size(-32768)", "temp_store(MEMORY)", "wal_autocheckpoint(4000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return nil, err
@@ -102,7 +108,10 @@ func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
 // commit that need not is on disk with the next one that must.
 func (d *sqlite) setDurable(ctx context.Context, write execer, durable bool) error {
 	text := "PRAGMA synchronous = NORMAL"
-	if durable {
+	switch {
+	case d.unsynced:
+		text = "PRAGMA synchronous = OFF"
+	case durable:
 		text = "PRAGMA synchronous = FULL"
 	}
 	if _, err := write.ExecContext(ctx, text); err != nil {
@@ -156,7 +165,7 @@ func (d *sqlite) selected(text string, cols []column) shape {
 
 func (d *sqlite) bind(text string) string { return text }
 
-func (d *sqlite) walk(after *entryRow) (condition string, args []any, order string) {
+func (d *sqlite) walk(after *Entry) (condition string, args []any, order string) {
 	return walkBySeq(after)
 }
 

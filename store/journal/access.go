@@ -1,0 +1,49 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/duehook/duehook/job"
+)
+
+// Tests of this package and of package ledger look at the journal and spoil it.
+
+// Writer is the connection that the committer writes with.
+func (j *Journal) Writer() *sql.DB { return j.pools.write }
+
+// WriteIn writes a group in a transaction of the Writer, as the committer of some node
+// does.
+func (j *Journal) WriteIn(ctx context.Context, tx *sql.Tx, add func(*Group)) error {
+	g := newGroup(map[job.Key]*Target{}, "host", j.rules)
+	if err := tx.QueryRowContext(ctx, sqlLastSeq).Scan(&g.nextSeq); err != nil {
+		return err
+	}
+	g.nextSeq++
+	add(g)
+	return g.write(ctx, tx, j.st)
+}
+
+// EntriesIn reads all messages in a transaction of the Writer.
+func EntriesIn(ctx context.Context, tx *sql.Tx) ([]Entry, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+entryColumns+" FROM message m ORDER BY m.seq")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	var all []Entry
+	for rows.Next() {
+		var e Entry
+		if err := e.scan(rows.Scan); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, rows.Err()
+}
+
+// Fill takes all room for rows that wait.
+func (j *Journal) Fill() (release func()) {
+	j.committer.room.TryAcquire(maxQueued)
+	return func() { j.committer.release(maxQueued) }
+}

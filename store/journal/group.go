@@ -1,0 +1,322 @@
+package journal
+
+import (
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// reasonReplaced is the reason of a job whose key another registration took.
+const reasonReplaced = "replaced"
+
+// maxTargets bounds what is remembered between groups.
+const maxTargets = 1 << 16
+
+// Values of the column confirmed.
+const (
+	Unconfirmed int64 = iota // the store may not have the job, and its times are the node's
+	Confirmed
+	Superseded // the store had another registration of the key later
+)
+
+// Target is a message that a group changes. It is remembered from the carrying of
+// a job to its settlement.
+type Target struct {
+	Key   job.Key
+	UID   string // empty: unknown; the open message of the key is meant, or else the latest
+	Seq   int64  // zero: not looked up yet, or there is no message
+	Token uint64 // fencing token of the last claim written, by worker by
+	by    string
+}
+
+// Change is what a group does to a target.
+type Change struct {
+	*Target
+	Put      *Message    // everything is written anew
+	Force    bool        // Put is written whatever the journal has
+	Adopt    *job.Job    // written if the journal has no message of it
+	Adopted  job.Instant // when the store had Adopt
+	Progress *Progress   // what changed after Put or Adopt
+	Log      []FlowRow   // written as far as the journal lacks it
+	Replaced job.Instant // when another registration took the key
+	GaveWay  job.Instant // when one took the key that the store may not have yet
+	Settled  bool        // later groups need not remember the target
+}
+
+// Insertion is a new registration that the store does not have yet.
+type Insertion struct {
+	Message *Message
+	Of      *Target
+	At      job.Instant
+	Refused bool // set by the rules: the message is not added
+}
+
+// Rules decide, within the transaction, what a group writes.
+type Rules interface {
+	// Resolve is given the messages that the journal has: rows[i] of the key of
+	// Changes[i], and rows[len(Changes)+i] of the key of Inserts[i]. It sets the Seq
+	// of each change whose message exists.
+	Resolve(rows map[int][]Found)
+}
+
+// Group collects the changes of many callers for one transaction. Changes of one
+// registration are added in the order in which the store made them. An insertion is
+// committed before the store has the job, so no change concerns a message that the
+// same group inserts.
+type Group struct {
+	Changes []*Change // in the order in which keys were first named
+	Inserts []*Insertion
+
+	known   map[job.Key]*Target
+	nextSeq int64
+	host    string
+	shared  bool // other nodes change the same jobs
+	counted bool // the server counts messages
+	rules   Rules
+
+	latest   map[job.Key]*Change
+	ends     []ending
+	confirms []any
+	flows    []FlowRow
+	repeated []*settlement
+	drops    []*Target
+	purges   []*purge
+	probe    bool
+}
+
+// ending closes a message.
+type ending struct {
+	seq       int64
+	at        job.Instant
+	confirmed int64
+}
+
+// settlement is one that may have been written before.
+type settlement struct {
+	change *Change
+	next   Progress
+	flow   FlowRow
+}
+
+// purge deletes up to limit messages whose age counts from before until.
+type purge struct {
+	until   job.Instant
+	limit   int
+	deleted int
+}
+
+// newGroup makes an empty group. A nil rules means those of a store that one
+// process has.
+func newGroup(known map[job.Key]*Target, host string, rules func(*Group) Rules) *Group {
+	if len(known) > maxTargets {
+		clear(known)
+	}
+	g := &Group{known: known, host: host, latest: map[job.Key]*Change{}, shared: rules != nil}
+	if g.rules = Rules(alone{g}); rules != nil {
+		g.rules = rules(g)
+	}
+	return g
+}
+
+// Rules are those that the group was made with.
+func (g *Group) Rules() Rules { return g.rules }
+
+// looks reports whether the journal may have more of a key than this process knows:
+// other nodes write it, or a commit had no answer.
+func (g *Group) looks() bool { return g.shared || g.counted }
+
+// Of returns the change of a registration; uid may be empty.
+func (g *Group) Of(key job.Key, uid string) *Change {
+	c, ok := g.latest[key]
+	if ok && c.matches(uid) {
+		return c
+	}
+	t, ok := g.known[key]
+	if !ok || uid != "" && t.UID != uid {
+		t = &Target{Key: key, UID: uid}
+	}
+	c = &Change{Target: t}
+	g.latest[key] = c
+	g.Changes = append(g.Changes, c)
+	return c
+}
+
+// matches reports whether a change is that of uid, and learns the uid if so.
+func (c *Change) matches(uid string) bool {
+	if c.UID == "" && c.Seq == 0 {
+		c.UID = uid
+	}
+	return uid == "" || c.UID == uid
+}
+
+// Insert adds a registration.
+func (g *Group) Insert(in *Insertion) {
+	in.Of, in.Refused = &Target{Key: in.Message.Job.Key, UID: in.Message.Job.UID}, false
+	g.Inserts = append(g.Inserts, in)
+}
+
+// Registered adds a row of flow for a registration. A journal of one process has
+// none: the message says all.
+func (g *Group) Registered(of *Target, at job.Instant) {
+	g.flows = append(g.flows, FlowRow{of: of, at: at, to: job.Waiting})
+}
+
+// Replace ends a message whose key a new one takes. old is the job as the store had
+// it, or nil if the store had none.
+func (g *Group) Replace(key job.Key, old *job.Job, at job.Instant) {
+	uid := ""
+	if old != nil {
+		uid = old.UID
+	}
+	c := g.replaceUID(key, uid, at)
+	if old != nil && !old.State.Final() {
+		g.flows = append(g.flows, FlowRow{
+			of: c.Target, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
+		})
+	}
+}
+
+func (g *Group) replaceUID(key job.Key, uid string, at job.Instant) *Change {
+	c := g.Of(key, uid)
+	c.Replaced, c.Settled = at, true
+	return c
+}
+
+// End closes a message, with a new value of confirmed.
+func (g *Group) End(seq int64, at job.Instant, confirmed int64) {
+	g.ends = append(g.ends, ending{seq, at, confirmed})
+}
+
+// Ends returns a function that takes back what End was called with since then.
+func (g *Group) Ends() (undo func()) {
+	n := len(g.ends)
+	return func() { g.ends = g.ends[:n] }
+}
+
+// Confirm writes the times that the store gave to a registration.
+func (g *Group) Confirm(seq int64, j *job.Job) {
+	g.confirms = append(g.confirms, seq, int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt),
+		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
+}
+
+// Drop deletes a message of which the store has taken nothing.
+func (g *Group) Drop(of *Target) { g.drops = append(g.drops, of) }
+
+// PutNew writes a job that the store registered first.
+func (g *Group) PutNew(m *Message) {
+	c := g.Of(m.Job.Key, m.Job.UID)
+	c.Adopt, c.Adopted = &m.Job, m.At
+}
+
+// Put writes a job anew, after an update.
+func (g *Group) Put(m *Message, from job.State, reason string) *Change {
+	c := g.Of(m.Job.Key, m.Job.UID)
+	c.Put, c.Progress = m, nil
+	g.flows = append(g.flows, FlowRow{of: c.Target, at: m.At, from: int64(from), to: m.Job.State, reason: reason})
+	return c
+}
+
+// Restored writes a job as it stands, and of its log what the journal lacks.
+func (g *Group) Restored(m *Message, log []FlowRow) {
+	c := g.Of(m.Job.Key, m.Job.UID)
+	c.Put, c.Progress, c.Log, c.Force = m, nil, log, true
+}
+
+// Carried notes that a job went to the ready list.
+func (g *Group) Carried(c *store.Carried, by string, at job.Instant) {
+	g.flows = append(g.flows, FlowRow{
+		of: g.Of(c.Hint.Key(), "").Target, at: at, from: int64(c.From), to: job.Ready, actor: by,
+	})
+}
+
+// Claimed writes a claim. A claim that is given again is not written again.
+func (g *Group) Claimed(c *store.Claimed, by string) {
+	j := &c.Job
+	ch := g.Of(j.Key, j.UID)
+	if ch.Token == j.Token {
+		return
+	}
+	ch.Token, ch.by, ch.Settled = j.Token, by, false
+	ch.Adopt, ch.Adopted = j, c.Now
+	ch.Progress = &Progress{
+		State: job.Running, attempts: j.Attempts, snoozes: j.Snoozes, lapses: j.Lapses,
+		token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: c.Now,
+	}
+	g.flows = append(g.flows, FlowRow{
+		of: ch.Target, at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
+	})
+}
+
+// Settle writes the outcome of a claim.
+func (g *Group) Settle(s *job.Settlement, r *store.Settled, log []byte) {
+	c := g.Of(s.Key, r.UID)
+	next := Progress{
+		State: r.To, attempts: s.Attempts, snoozes: s.Snoozes, lapses: s.Lapses, token: s.Token,
+		Version: r.Version, nextAt: r.NextAt, EndedAt: r.EndedAt, updated: r.Now,
+	}
+	if r.To.Final() {
+		next.reason = r.Reason
+	}
+	flow := FlowRow{of: c.Target, at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason}
+	if c.Token == s.Token {
+		flow.actor = c.by
+	}
+	if s.Attempt != nil {
+		flow.attempt, flow.log = s.Attempt.Number, log
+	}
+	if r.Repeated {
+		g.repeated = append(g.repeated, &settlement{change: c, next: next, flow: flow})
+		return
+	}
+	c.Progress, c.Settled = &next, true
+	g.flows = append(g.flows, flow)
+}
+
+// committed remembers what the next groups need.
+func (g *Group) committed() {
+	for _, c := range g.Changes {
+		if c.Settled || c.Seq == 0 {
+			delete(g.known, c.Key)
+		} else {
+			g.known[c.Key] = c.Target
+		}
+	}
+	for _, in := range g.Inserts {
+		delete(g.known, in.Of.Key)
+	}
+}
+
+// alone are the rules of a store that one process has: the order in which changes
+// were added is that in which they happened.
+type alone struct{ *Group }
+
+// Resolve drops what an earlier commit without an answer has written, and closes the
+// other open messages of a key: a registration without an answer, or one that
+// could not be read.
+func (r alone) Resolve(rows map[int][]Found) {
+	for i, c := range r.Changes {
+		if own := PickOwn(rows[i], c.UID); own != nil {
+			c.Seq, c.UID = own.Seq, own.UID
+			if r.counted && c.Put != nil && !c.Force && own.Version >= int64(c.Put.Job.Version) {
+				c.Put = nil
+			}
+		}
+		switch {
+		case c.Replaced != 0:
+		case c.Put != nil:
+			r.endOthers(rows[i], c.UID, c.Put.At)
+		case c.Adopt != nil && c.Seq == 0:
+			r.endOthers(rows[i], c.UID, c.Adopted)
+		}
+	}
+	for i, in := range r.Inserts {
+		r.endOthers(rows[len(r.Changes)+i], in.Of.UID, in.At)
+	}
+}
+
+func (r alone) endOthers(rows []Found, uid string, at job.Instant) {
+	for i := range rows {
+		if f := &rows[i]; f.Open && f.UID != uid {
+			r.End(f.Seq, at, Superseded)
+		}
+	}
+}

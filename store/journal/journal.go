@@ -1,0 +1,269 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Options configure a journal. URL is required.
+type Options struct {
+	// URL locates the journal: sqlite:path, a file that is made with its directory if
+	// it does not exist, or postgres:// or mysql://user:password@host/database.
+	URL string
+	// Store is the store that Open wraps. Closing the result closes it; if Open
+	// fails, it stays the caller's.
+	Store store.Store
+	// Namespace owns the jobs, DefaultNamespace if empty. A journal belongs to the
+	// first namespace that opens it.
+	Namespace string
+	// Metrics is where the metrics are registered; nil: nowhere.
+	Metrics prometheus.Registerer
+	// Clock must be the store's; nil is the machine's.
+	Clock job.Clock
+	// Host names this machine in the flow of jobs; empty is its hostname.
+	Host string
+	// Logger gets what an operator should know; nil discards it.
+	Logger *slog.Logger
+	// StoreRetention is how long the store keeps a job that was delivered, cancelled
+	// or expired. Jobs that ended within that time are restored, too.
+	StoreRetention time.Duration
+	// Retention is how long the journal keeps such jobs, at least StoreRetention. Dead
+	// letters and unfinished jobs are always kept.
+	Retention time.Duration
+	// Unsynced: a journal in SQLite does not wait for the disk. It survives the end of
+	// the process, but no power failure. For tests.
+	Unsynced bool
+}
+
+func (o *Options) setDefaults() {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Host == "" {
+		o.Host, _ = os.Hostname() // the flow is as good without
+	}
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
+	o.Retention = max(o.Retention, o.StoreRetention)
+}
+
+// Journal is the tables and the committer that writes them. Its methods are safe
+// for concurrent use.
+type Journal struct {
+	*Reader
+	o         Options
+	rules     func(*Group) Rules // nil: one process writes
+	st        *statements
+	committer *committer
+	metrics   *metrics
+	keys      keyLocks
+
+	closing context.Context // ends when Close begins
+	cancel  context.CancelFunc
+	calls   sync.WaitGroup // that use the journal
+
+	mu     sync.Mutex
+	closed bool
+}
+
+// OpenShared opens a journal that several nodes write, each by these rules. Options
+// need no Store.
+func OpenShared(ctx context.Context, o Options, rules func(*Group) Rules) (*Journal, error) {
+	j, err := open(ctx, o, rules)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.start(ctx); err != nil {
+		return nil, errors.Join(err, j.shut())
+	}
+	return j, nil
+}
+
+func open(ctx context.Context, o Options, rules func(*Group) Rules) (*Journal, error) {
+	if o.URL == "" {
+		return nil, errors.New("the options of a journal need a URL")
+	}
+	o.setDefaults()
+	j := &Journal{o: o, rules: rules, metrics: newMetrics()}
+	j.closing, j.cancel = context.WithCancel(context.Background())
+	if err := j.open(ctx); err != nil {
+		return nil, errors.Join(err, j.shut())
+	}
+	return j, nil
+}
+
+// open brings the tables up to date and takes the journal for this process, or
+// among the nodes that share it.
+func (j *Journal) open(ctx context.Context) error {
+	d, err := dialectFor(j.o.URL)
+	if err != nil {
+		return err
+	}
+	file, isFile := d.(*sqlite)
+	if isFile {
+		file.unsynced = j.o.Unsynced
+	}
+	p, err := d.open(ctx)
+	if err != nil {
+		return err
+	}
+	j.Reader = &Reader{pools: p, dialect: d, clock: j.o.Clock}
+	if isFile {
+		if err := file.convert(ctx, p.write); err != nil {
+			j.o.Logger.Warn("the journal could not be made over so that it can shrink; it works as it is", "error", err)
+		}
+	}
+	if err := migrate(ctx, p, d); err != nil {
+		return err
+	}
+	// Before the claim, which may take the journal from others.
+	if err := checkNamespace(ctx, p, d, j.o.Namespace); err != nil {
+		return err
+	}
+	if err := d.claim(ctx, p, j.shared()); err != nil {
+		return err
+	}
+	if err := belong(ctx, p, d, j.o.Namespace); err != nil {
+		return err
+	}
+	if err := j.prepare(ctx); err != nil {
+		return err
+	}
+	if j.st, err = prepare(ctx, d, p.write, j.shared()); err != nil {
+		return err
+	}
+	return j.metrics.register(j.o.Metrics)
+}
+
+func (j *Journal) shared() bool { return j.rules != nil }
+
+// start begins to write.
+func (j *Journal) start(ctx context.Context) error {
+	next := int64(0) // the server counts
+	if _, alone := j.dialect.(*sqlite); alone {
+		if err := j.pools.read.QueryRowContext(ctx, sqlLastSeq).Scan(&next); err != nil {
+			return fmt.Errorf("read the journal: %w", err)
+		}
+		next++
+	}
+	j.committer = startCommitter(j, next)
+	return nil
+}
+
+// migrate brings the tables up to date. Those of a newer version are refused.
+func migrate(ctx context.Context, pools *pools, d dialect) error {
+	p, err := provider(pools, d)
+	if err != nil {
+		return err
+	}
+	return d.migrating(ctx, pools, func() error {
+		has, knows, err := p.GetVersions(ctx)
+		if err != nil {
+			return fmt.Errorf("migrate the journal: %w", err)
+		}
+		if has > knows {
+			return fmt.Errorf("the journal was written by a newer duehook (its tables have version %d, this one knows %d)", has, knows)
+		}
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the journal: %w", err)
+		}
+		return nil
+	})
+}
+
+func provider(pools *pools, d dialect) (*goose.Provider, error) {
+	dir, name := d.dir()
+	files, err := fs.Sub(migrations, dir)
+	if err != nil {
+		return nil, fmt.Errorf("migrate the journal: %w", err)
+	}
+	p, err := goose.NewProvider(name, pools.write, files)
+	if err != nil {
+		return nil, fmt.Errorf("migrate the journal: %w", err)
+	}
+	return p, nil
+}
+
+// errClosed is the error of calls after Close.
+var errClosed = fmt.Errorf("%w: the ledger is closed", store.ErrUnavailable)
+
+// Enter begins a call that uses the journal. The caller must Leave unless it got an
+// error.
+func (j *Journal) Enter() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closed {
+		return errClosed
+	}
+	j.calls.Add(1)
+	return nil
+}
+
+// Leave ends a call.
+func (j *Journal) Leave() { j.calls.Done() }
+
+// Closing ends when Close begins.
+func (j *Journal) Closing() context.Context { return j.closing }
+
+// Ping reports whether the journal can be written.
+func (j *Journal) Ping(ctx context.Context) error {
+	if err := j.Owing(); err != nil {
+		return err // it is tried again all the time
+	}
+	if j.Broken() == nil {
+		return nil
+	}
+	// The last commit failed, and another one may come only after somebody reports
+	// that the store can serve again.
+	done := j.committer.submit(&entry{add: func(g *Group) { g.probe = true }})
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the journal does not answer: %w", store.ErrUnavailable, ctx.Err())
+	}
+}
+
+// Close writes what waits and closes the journal, and then the store above it. A
+// second call does nothing.
+func (j *Journal) Close(above func() error) error {
+	j.mu.Lock()
+	was := j.closed
+	j.closed = true
+	j.mu.Unlock()
+	if was {
+		return nil
+	}
+	j.cancel()
+	j.calls.Wait()
+	err := j.committer.stop()
+	return errors.Join(err, above(), j.shut())
+}
+
+// shut releases what was opened.
+func (j *Journal) shut() error {
+	j.cancel()
+	var errs []error
+	if j.st != nil {
+		errs = append(errs, j.st.close())
+	}
+	if j.Reader != nil {
+		errs = append(errs, j.Reader.Close())
+	}
+	return errors.Join(errs...)
+}

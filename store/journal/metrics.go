@@ -1,0 +1,37 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of the journal on this node.
+type metrics struct{ down, waiting, unreadable prometheus.Gauge }
+
+func newMetrics() *metrics {
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	return &metrics{
+		down:    gauge("duehook_ledger_down", "1 while the ledger cannot be written."),
+		waiting: gauge("duehook_ledger_waiting_rows", "Rows of changes that the store has and that wait to be written to the ledger."),
+		unreadable: gauge("duehook_restore_unreadable_jobs",
+			"Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs."),
+	}
+}
+
+// register registers the metrics with r, which may be nil.
+func (m *metrics) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	if err := errors.Join(r.Register(m.down), r.Register(m.waiting), r.Register(m.unreadable)); err != nil {
+		return fmt.Errorf("register the metrics of the journal: %w", err)
+	}
+	return nil
+}
+
+// SetUnreadable reports how many jobs of the journal cannot be read.
+func (j *Journal) SetUnreadable(jobs int) { j.metrics.unreadable.Set(float64(jobs)) }

@@ -1,0 +1,145 @@
+package journal
+
+import (
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/encoding"
+)
+
+// Message is a job in the form of its rows. The caller encodes it, to keep that
+// work out of the committer.
+type Message struct {
+	Job      job.Job
+	At       job.Instant // when it was so
+	endpoint string
+	spec     []byte // the Spec without its body
+	// Unconfirmed: the store does not have the job yet.
+	Unconfirmed bool
+	superseded  job.Instant // when another registration took the key, if it has
+	gaveWay     job.Instant // the same, while the store may not have that one
+}
+
+// NewMessage makes the message of a job as it stood at an instant.
+func NewMessage(j job.Job, at job.Instant) Message {
+	return Message{Job: j, At: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec)}
+}
+
+func encodeSpec(s job.Spec) []byte {
+	s.Body = nil
+	return encoding.AppendSpec(make([]byte, 0, 96+len(s.Destination)), &s)
+}
+
+func encodeAttempt(a *job.Attempt) []byte {
+	return encoding.AppendAttempt(make([]byte, 0, 64+len(a.ResponseBody)), a)
+}
+
+// row is the parameters of the statement put.
+func (m *Message) row(args []any, seq int64) []any {
+	j := &m.Job
+	state := j.State
+	if state == job.Ready { // only buckets know of it
+		state = j.Pending()
+	}
+	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, m.endpoint,
+		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
+		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
+		int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.At), m.confirmed())
+}
+
+// Size is about what the message takes in memory, in bytes.
+func (m *Message) Size() int64 { return int64(len(m.Job.Spec.Body) + len(m.spec)) }
+
+func (m *Message) doneAt() any {
+	done := DoneAt(m.Job.State, m.Job.EndedAt)
+	if gone := max(m.superseded, m.gaveWay); done == nil && gone != 0 {
+		return int64(gone)
+	}
+	return done
+}
+
+func (m *Message) confirmed() int64 {
+	switch {
+	case m.superseded != 0:
+		return Superseded
+	case m.Unconfirmed:
+		return Unconfirmed
+	}
+	return Confirmed
+}
+
+// payload is the parameters of the statement payload.
+func (m *Message) payload(args []any, seq int64) []any {
+	var body any
+	if len(m.Job.Spec.Body) > 0 {
+		body = m.Job.Spec.Body
+	}
+	return append(args, seq, body, m.spec)
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// DoneAt is from when a message's age counts: nil while it must be kept.
+func DoneAt(s job.State, ended job.Instant) any {
+	if s.Final() && s != job.Dead {
+		return int64(ended)
+	}
+	return nil
+}
+
+// Progress is what claiming and settling change in a message.
+type Progress struct {
+	State    job.State
+	attempts int
+	snoozes  int
+	lapses   int
+	token    uint64
+	Version  uint64 // zero: not known
+	nextAt   job.Instant
+	reason   string
+	EndedAt  job.Instant
+	updated  job.Instant
+}
+
+func (p *Progress) row(args []any, seq int64) []any {
+	return append(args, seq, int64(p.State), int64(p.attempts), int64(p.snoozes), int64(p.lapses),
+		int64(p.token), int64(p.Version), int64(p.nextAt), p.reason, int64(p.EndedAt),
+		DoneAt(p.State, p.EndedAt), int64(p.updated))
+}
+
+// FlowRow is one row of flow.
+type FlowRow struct {
+	of      *Target
+	at      job.Instant
+	from    any // an int64, or nil for a registration
+	to      job.State
+	attempt int
+	actor   string
+	reason  string
+	log     any          // a []byte, or nil
+	entry   *job.Attempt // what that says, in rows of logRows
+}
+
+func (f *FlowRow) row(args []any, host string) []any {
+	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, f.log)
+}
+
+// LogRows are the flow rows of an attempt log, of a job that stands in state.
+func LogRows(log []job.Attempt, state job.State) []FlowRow {
+	rows := make([]FlowRow, len(log))
+	for i := range log {
+		a := &log[i]
+		rows[i] = FlowRow{
+			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
+			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a), entry: a,
+		}
+	}
+	if n := len(rows); n > 0 && state.Final() {
+		rows[n-1].to = state
+	}
+	return rows
+}

@@ -1,0 +1,127 @@
+// Package journal makes a store in memory durable: it wraps one and keeps a journal
+// of its jobs in SQL. At the start, unfinished jobs are restored from the journal.
+//
+// A registration is committed to the journal before the store gets it, and answered
+// after that. Every later change is made by the store first and journaled then. So a
+// crash may repeat a delivery, but loses no job. Callers that wait for a commit share
+// it.
+//
+// Package ledger builds on the tables and the committer for stores that several nodes
+// share.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Store is a store.Store with a journal of its own. The journal belongs to this
+// process.
+type Store struct {
+	Passed
+	*Journal
+	inDoubt InDoubt
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens the journal, restores what the store in Options lacks, and returns both as
+// one Store.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Store == nil {
+		return nil, errors.New("journal: Options need a Store")
+	}
+	j, err := open(ctx, o, nil)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	s := &Store{Passed: Passed{Reader: o.Store, Inner: o.Store}, Journal: j}
+	err = s.restore(ctx)
+	if err == nil {
+		err = j.start(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("journal: %w", err), j.shut())
+	}
+	return s, nil
+}
+
+// restore puts back what the store lacks.
+func (s *Store) restore(ctx context.Context) error {
+	began := s.o.Clock.Now()
+	n, bad, err := s.RestoreAll(ctx, s.Inner, s.o.StoreRetention)
+	if err != nil {
+		return err
+	}
+	s.ReportUnreadable(bad)
+	s.SetUnreadable(len(bad))
+	if n > 0 {
+		s.o.Logger.Info("jobs restored from the journal", "jobs", n, "took", s.o.Clock.Now().Sub(began))
+	}
+	return nil
+}
+
+// Ping reports whether the store and the journal can serve.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.Enter(); err != nil {
+		return err
+	}
+	defer s.Leave()
+	if err := s.Inner.Ping(ctx); err != nil {
+		return err
+	}
+	return s.Journal.Ping(ctx)
+}
+
+// Close writes what waits to be journaled and closes the journal and the wrapped
+// store.
+func (s *Store) Close() error { return s.Journal.Close(s.Inner.Close) }
+
+// Purge deletes ended jobs that are older than their retention, up to limit at a
+// time, from the store and from the journal. It returns how many the store deleted.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	if err := s.Enter(); err != nil {
+		return 0, err
+	}
+	defer s.Leave()
+	n, err := s.Inner.Purge(ctx, limit)
+	if err != nil {
+		return n, err
+	}
+	return n, s.PurgeAged(ctx, limit)
+}
+
+// A store in memory has a change before it is committed, and a crash loses what is
+// not. So reads of one job wait for its changes to be committed: a client that was
+// told that its job is cancelled must not find it delivered after a crash. Listings do
+// not wait.
+
+// Get is the wrapped store's, of what is committed.
+func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	return committed(ctx, s, key, s.Inner.Get)
+}
+
+// Attempts is the wrapped store's, of what is committed.
+func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	return committed(ctx, s, key, s.Inner.Attempts)
+}
+
+// Outlook is the wrapped store's, of what is committed.
+func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	return committed(ctx, s, key, s.Inner.Outlook)
+}
+
+// committed reads when no change of the job is in progress.
+func committed[T any](ctx context.Context, s *Store, key job.Key, read func(context.Context, job.Key) (T, error)) (T, error) {
+	unlock, err := s.keys.lockWritten(ctx, key)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	defer unlock()
+	return read(ctx, key)
+}
