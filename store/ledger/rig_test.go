@@ -42,8 +42,8 @@ type rig struct {
 type opened struct {
 	store.Store
 	*ledger.Reconciler
-	j       *journal.Journal
-	shared  *ledger.Store // nil: it is this process's own
+	j      *journal.Journal
+	shared *ledger.Store // nil: it is this process's own
 }
 
 func open(ctx context.Context, o options) (opened, error) {
