@@ -78,15 +78,15 @@ test-covered: $(testrun)
 test-packages: $(testrun)
 	@nice $(testrun) go packages $(race) $(not_soak) -timeout 20m $$(go list ./... | $(uncovered))
 
-# Real processes have deadlines of their own: not nice.
+# Real processes, which wait more than they work: several tests at a time, and not nice.
 .PHONY: test-e2e
 test-e2e: $(testrun)
-	@$(testrun) go e2e $(race) $(not_soak) -timeout 20m -count 1 ./e2e/...
+	@$(testrun) go e2e $(race) $(not_soak) -timeout 20m -count 1 -parallel 4 ./e2e/...
 
 .PHONY: test-bench
 test-bench: $(testrun)
 	@cd bench && $(plain) nice go vet ./...
-	@$(plain) nice $(testrun) go bench -C bench -timeout 20m ./...
+	@$(plain) nice $(testrun) go bench -C bench $(not_soak) -timeout 20m ./...
 
 .PHONY: test-model
 test-model: $(testrun)
@@ -127,7 +127,7 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
 
 # One part after the other: what is measured gets the whole machine. SOAK chooses parts.
-SOAK ?= go long-e2e simulation torture model web lateness
+SOAK ?= go bench long-e2e simulation torture model web lateness
 
 .PHONY: soak
 soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
@@ -139,6 +139,10 @@ soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet 
 .PHONY: soak-go
 soak-go: $(testrun)
 	@$(plain) $(testrun) go soak -run '^TestSoak' -timeout 60m -count 1 -p 1 $$(go list ./... | grep -v /torture)
+
+.PHONY: soak-bench
+soak-bench: $(testrun)
+	@$(plain) $(testrun) go bench -C bench -run '^TestSoak' -timeout 60m -count 1 ./...
 
 .PHONY: soak-long-e2e
 soak-long-e2e: $(testrun)

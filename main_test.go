@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every run of the program.
-const patience = 90 * time.Second
+const patience = testenv.Patience
 
 // program is the command line "duehook args…" in a directory of its own.
 func program(t *testing.T, environ []string, args ...string) *exec.Cmd {

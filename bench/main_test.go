@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestAllScenarios runs everything in sizes that measure nothing.
-func TestAllScenarios(t *testing.T) {
+// TestSoakAllScenarios runs everything in sizes that measure nothing.
+func TestSoakAllScenarios(t *testing.T) {
 	docs := t.TempDir()
 	var document strings.Builder
 	for _, name := range scenario.Names() {

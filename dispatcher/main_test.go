@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/internal/testing/hostile"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = testenv.Patience
 
 var (
 	errStore = errors.New("made to fail")

@@ -32,7 +32,7 @@ func TestLadder(t *testing.T) {
 	if got := register(t, n.base(), registration{Topic: "ladder", ID: "j", URL: r.URL()}).MaxAttempts; got != len(steps)+1 {
 		t.Errorf("max_attempts is %d, want %d", got, len(steps)+1)
 	}
-	testenv.Eventually(t, time.Minute, func() bool { return getJob(t, n.base(), "ladder", "j").State == "dead" }, "the job is given up")
+	testenv.Eventually(t, testenv.Patience, func() bool { return getJob(t, n.base(), "ladder", "j").State == "dead" }, "the job is given up")
 
 	j := getJob(t, n.base(), "ladder", "j")
 	if j.Reason != "retry_limit" || j.Attempts != len(steps)+1 {
@@ -131,12 +131,12 @@ func TestTerminateCutsOffLongAttempts(t *testing.T) {
 	})
 	n := startEmbedded(t, raced, "--grace", "1s", "--timeout", "30s")
 	register(t, n.base(), registration{Topic: "long", ID: "j", URL: r.URL(), Body: "hang"})
-	testenv.Eventually(t, time.Minute, func() bool { return r.Count() == 1 }, "the attempt is under way")
+	testenv.Eventually(t, testenv.Patience, func() bool { return r.Count() == 1 }, "the attempt is under way")
 	if code := n.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	n.start()
-	testenv.Eventually(t, time.Minute, func() bool { return r.Count() == 2 }, "the attempt is made again")
+	testenv.Eventually(t, testenv.Patience, func() bool { return r.Count() == 2 }, "the attempt is made again")
 	for _, d := range r.Of("long", "j") {
 		if d.Attempt != 1 {
 			t.Errorf("attempt %d: the shutdown was charged", d.Attempt)

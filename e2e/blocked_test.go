@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -210,7 +209,7 @@ func registerTargets(t *testing.T, base string, w *watch, targets []hostile.Targ
 func awaitEnd(t *testing.T, base, id string) blockedJob {
 	t.Helper()
 	var j blockedJob
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		must(t, http.StatusOK, "GET", base+"/v1/jobs/"+blockedTopic+"/"+id, nil).into(t, &j)
 		return j.State == "dead" || j.State == "delivered"
 	}, "job "+id+" ends")

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -32,7 +31,7 @@ func TestNodesAreInterchangeable(t *testing.T) {
 	register(t, a.base(), registration{Topic: "plain", ID: "patch", URL: r.URL(), Delay: "1h", Body: "before"})
 	register(t, a.base(), registration{Topic: "plain", ID: "run", URL: r.URL(), Delay: "1h"})
 	register(t, a.base(), registration{Topic: "dead", ID: "replay", URL: r.URL()})
-	testenv.Eventually(t, time.Minute, func() bool { return getJob(t, b.base(), "dead", "replay").State == "dead" }, "b sees the dead letter")
+	testenv.Eventually(t, testenv.Patience, func() bool { return getJob(t, b.base(), "dead", "replay").State == "dead" }, "b sees the dead letter")
 	recovered.Store(true)
 
 	// Node a goes before any of the others is due.
@@ -49,7 +48,7 @@ func TestNodesAreInterchangeable(t *testing.T) {
 	must(t, http.StatusOK, "PATCH", b.base()+"/v1/jobs/plain/patch", map[string]any{"delay": 0, "body": "after"})
 	must(t, http.StatusOK, "POST", b.base()+"/v1/jobs/plain/run/run", nil)
 	must(t, http.StatusOK, "POST", b.base()+"/v1/jobs/dead/replay/replay", nil)
-	testenv.Eventually(t, time.Minute, func() bool { return r.Jobs() == 4 }, "b delivers")
+	testenv.Eventually(t, testenv.Patience, func() bool { return r.Jobs() == 4 }, "b delivers")
 
 	a.start()
 	for key, want := range map[[2]string]struct {
@@ -63,7 +62,7 @@ func TestNodesAreInterchangeable(t *testing.T) {
 		{"dead", "replay"}:   {"delivered", []string{"", ""}}, // refused once, replayed once
 	} {
 		topic, id := key[0], key[1]
-		testenv.Eventually(t, time.Minute, func() bool { return getJob(t, a.base(), topic, id).State == want.state }, id+" is "+want.state)
+		testenv.Eventually(t, testenv.Patience, func() bool { return getJob(t, a.base(), topic, id).State == want.state }, id+" is "+want.state)
 		var bodies []string
 		for _, d := range r.Of(topic, id) {
 			bodies = append(bodies, d.Body)

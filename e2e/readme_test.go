@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -32,11 +31,11 @@ func TestReadme(t *testing.T) {
 	}
 	var v jobView
 	must(t, http.StatusCreated, "POST", n.base()+string(match[1]), json.RawMessage(body)).into(t, &v)
-	testenv.Eventually(t, time.Minute, func() bool { return r.Jobs() == 1 }, "the README's job arrives")
+	testenv.Eventually(t, testenv.Patience, func() bool { return r.Jobs() == 1 }, "the README's job arrives")
 	d := r.Deliveries()[0]
 	want := regexp.MustCompile(`(?m)^(\S+)/(\S+), attempt (1), due at \S+, webhook-id \S+: (.*)$`).FindStringSubmatch(string(readme))
 	if want == nil || d.Topic != want[1] || d.ID != want[2] || d.Attempt != 1 || d.Body != want[4] {
 		t.Errorf("arrived %+v; the README says %q", d, want)
 	}
-	testenv.Eventually(t, time.Minute, func() bool { return getJob(t, n.base(), d.Topic, d.ID).State == "delivered" }, "the API says so")
+	testenv.Eventually(t, testenv.Patience, func() bool { return getJob(t, n.base(), d.Topic, d.ID).State == "delivered" }, "the API says so")
 }

@@ -60,7 +60,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 		c.during("Redis down", false, func() {
 			server.Kill()
 			before := len(l.refusals())
-			testenv.Eventually(t, time.Minute, func() bool { return len(l.refusals()) >= before+5 }, "registrations are refused")
+			testenv.Eventually(t, testenv.Patience, func() bool { return len(l.refusals()) >= before+5 }, "registrations are refused")
 			pause(t, time.Second)
 			server.Start()
 			for _, n := range nodes {

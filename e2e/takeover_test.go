@@ -18,7 +18,7 @@ import (
 
 const (
 	// takeoverLimit is how long a replica may take to be elected.
-	takeoverLimit = time.Minute
+	takeoverLimit = 2 * time.Minute
 	// resumeLimit is how long after that jobs may stand still: a promise.
 	resumeLimit = 5 * time.Second
 )

@@ -117,7 +117,7 @@ func growthByZoo(t *testing.T, zoo *hostile.Zoo) int {
 	wait()
 	audit(t, beside, r, &cuts{}, n.base())
 	peak := n.memory("VmHWM")
-	testenv.Eventually(t, time.Minute, func() bool { return n.metric("duehook_in_flight") == 0 }, "nothing is in flight")
+	testenv.Eventually(t, testenv.Patience, func() bool { return n.metric("duehook_in_flight") == 0 }, "nothing is in flight")
 	checkZoo(t, n, zoo)
 	n.stop()
 	t.Logf("%d jobs for %d kinds: memory was %d MB at first, %d MB at most with healthy deliveries, %d MB at most with the zoo",
@@ -191,7 +191,7 @@ func awaitZoo(t testing.TB, n *node, zoo *hostile.Zoo) {
 			snoozed += zooJobs
 		}
 	}
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		pause(t, 200*time.Millisecond) // asking costs memory, too
 		s := getTopic(t, n.base(), zooTopic).States
 		return s["waiting"] <= snoozed && s["ready"]+s["running"] == 0
@@ -255,13 +255,13 @@ func checkZoo(t *testing.T, n *node, zoo *hostile.Zoo) {
 func tryAlone(t *testing.T, n *node, kind hostile.Kind, name string) {
 	t.Helper()
 	tries := 0
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		tries++
 		r := zooJob(0, kind, clock.Now(), zooTimeout)
 		r["topic"], r["id"] = zooTopic+"-alone", fmt.Sprintf("%s-%d", name, tries)
 		must(t, http.StatusCreated, "POST", n.base()+"/v1/jobs", r)
 		var j zooView
-		testenv.Eventually(t, time.Minute, func() bool {
+		testenv.Eventually(t, testenv.Patience, func() bool {
 			must(t, http.StatusOK, "GET", fmt.Sprintf("%s/v1/jobs/%s/%s", n.base(), r["topic"], r["id"]), nil).into(t, &j)
 			return j.LastAttempt != nil && j.State != "ready" && j.State != "running"
 		}, "a job of its own was tried: "+kind.Name)

@@ -93,7 +93,7 @@ func TestServeDrains(t *testing.T) {
 	}()
 	<-s.circuit.entered
 	s.stop()
-	testenv.Eventually(t, 10*time.Second, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		_, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		return err != nil
 	}, "the listener is closed")

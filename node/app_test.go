@@ -19,7 +19,7 @@ import (
 )
 
 // patience is how long a test waits for what is sure to come.
-const patience = time.Minute
+const patience = testenv.Patience
 
 // running is a duehook under test.
 type running struct {

@@ -67,7 +67,7 @@ func TestRecordsWhatArrives(t *testing.T) {
 		t.Error("an open connection counts as closed")
 	}
 	client.CloseIdleConnections()
-	testenv.Eventually(t, 10*time.Second, func() bool { return !r.Of("t", "b")[0].Closed.IsZero() }, "the connection is seen to end")
+	testenv.Eventually(t, testenv.Patience, func() bool { return !r.Of("t", "b")[0].Closed.IsZero() }, "the connection is seen to end")
 	if r.Problems() != nil {
 		t.Errorf("problems: %q", r.Problems())
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	startLimit = time.Minute
-	stopLimit  = time.Minute
+	startLimit = 2 * time.Minute
+	stopLimit  = 2 * time.Minute
 )
 
 // Node is a process of `duehook serve`. It may be started again after its end,

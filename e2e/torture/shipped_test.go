@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestShippedCannotCrash: what is shipped knows no failpoints.
-func TestShippedCannotCrash(t *testing.T) {
+// TestSoakShippedCannotCrash: what is shipped knows no failpoints.
+func TestSoakShippedCannotCrash(t *testing.T) {
 	for name, build := range map[string]func() (string, error){"shipped": shipped, "with failpoints": failing} {
 		path, err := build()
 		if err != nil {

@@ -352,7 +352,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 			})
 			changed <- err
 		}()
-		testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version == 2 }, "the store has the change")
+		testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version == 2 }, "the store has the change")
 		other.run(job.OutcomeFailed, time.Hour)
 		noError(t, "Flush", other.Flush())
 		resume()
@@ -411,7 +411,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 					_, err := r.Update(t.Context(), key("a"), change)
 					answered <- err
 				}()
-				testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version == 2 }, "the store has the change")
+				testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version == 2 }, "the store has the change")
 				l.goBack(t, old)
 				c.meanwhile(t, other, l)
 				resume()
@@ -460,7 +460,7 @@ func TestChangeIsOvertakenAndLost(t *testing.T) {
 				_, err := r.Update(t.Context(), key("a"), c.change)
 				changed <- err
 			}()
-			testenv.Eventually(t, time.Minute, func() bool { return other.get("a").Version > version }, "the store has the change")
+			testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version > version }, "the store has the change")
 			r.pass(time.Millisecond)
 			c.after(other)
 			noError(t, "Flush", other.Flush())

@@ -149,7 +149,7 @@ func TestRedisIsKilled(t *testing.T) {
 	for range sc.s.shards {
 		<-listening
 	}
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		clients, err := sc.sure.db.ClientList(t.Context()).Result()
 		return err == nil && strings.Contains(clients, "cmd=blpop")
 	}, "the pop to wait")
@@ -166,7 +166,7 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 
 	r.Start()
-	testenv.Eventually(t, time.Minute, func() bool { return sc.s.Ping(t.Context()) == nil }, "the store to find Redis again")
+	testenv.Eventually(t, testenv.Patience, func() bool { return sc.s.Ping(t.Context()) == nil }, "the store to find Redis again")
 	sc.register(t, sc.reg(0, "after"))
 	carried, err := sc.s.Carry(t.Context(), 0, carryAll)
 	if err != nil || len(carried.Carried) != 1 {

@@ -67,7 +67,7 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 		ok(t, "the first half", unholdScript.Run(ctx, sc.s.db, []string{sh.held}, endpoint).Err())
 	}
 	ok(t, "CloseCircuit", sc.s.CloseCircuit(ctx, endpoint))
-	testenv.Eventually(t, 10*time.Second, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		free, err := sc.s.Carry(ctx, 0, carryAll)
 		ok(t, "Carry", err)
 		return len(free.Carried) > 0

@@ -52,7 +52,7 @@ func TestFullRedis(t *testing.T) {
 	if err := s.CloseCircuit(ctx, endpoint); err != nil {
 		t.Error("ending the hold:", err)
 	}
-	testenv.Eventually(t, time.Minute, func() bool { return carry() == 1 }, "the job is carried after the hold")
+	testenv.Eventually(t, testenv.Patience, func() bool { return carry() == 1 }, "the job is carried after the hold")
 	hints, err := s.Pop(ctx, 0, 10, time.Second)
 	if err != nil || len(hints) != 1 {
 		t.Fatalf("popped %v, %v", hints, err)

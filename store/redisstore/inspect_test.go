@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -133,7 +132,7 @@ func TestInspectionAfterRestart(t *testing.T) {
 	server.Stop()
 	testenv.WithArgs("--maxmemory-policy", "volatile-ttl")(server)
 	server.Start()
-	testenv.Eventually(t, time.Minute, func() bool { return s.Ping(t.Context()) == nil }, "Redis to be back")
+	testenv.Eventually(t, testenv.Patience, func() bool { return s.Ping(t.Context()) == nil }, "Redis to be back")
 	if got := log.take(); len(got) != 1 || !strings.Contains(got[0], "volatile-ttl") {
 		t.Errorf("after the restart: %q", got)
 	}

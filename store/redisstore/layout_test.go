@@ -132,7 +132,7 @@ func TestTheLayoutIsWrittenAnew(t *testing.T) {
 	n.refuses(n.with(3).open(), "2 shards")
 	r.Kill()
 	r.Start()
-	testenv.Eventually(t, 30*time.Second, func() bool { return s.Ping(t.Context()) == nil }, "it serves again")
+	testenv.Eventually(t, testenv.Patience, func() bool { return s.Ping(t.Context()) == nil }, "it serves again")
 	n.refuses(n.with(3).open(), "2 shards")
 }
 
@@ -161,5 +161,5 @@ func TestALookThatFails(t *testing.T) {
 		t.Error("a node that knows nothing goes on")
 	}
 	r.Resume()
-	testenv.Eventually(t, 30*time.Second, func() bool { return fresh.Ping(t.Context()) == nil }, "it serves")
+	testenv.Eventually(t, testenv.Patience, func() bool { return fresh.Ping(t.Context()) == nil }, "it serves")
 }

@@ -78,7 +78,7 @@ func TestSentinelFailover(t *testing.T) {
 	if _, err := s.Register(t.Context(), []store.Registration{reg("before")}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		before := job.Key{Topic: "t", ID: "before"}
 		there, err := replica.HExists(t.Context(), s.shards[0].page(before), before.String()).Result()
 		return err == nil && there
@@ -86,7 +86,7 @@ func TestSentinelFailover(t *testing.T) {
 	master.Kill()
 
 	after := reg("after")
-	testenv.Eventually(t, time.Minute, func() bool {
+	testenv.Eventually(t, testenv.Patience, func() bool {
 		_, err := s.Register(t.Context(), []store.Registration{after})
 		if err != nil && !errors.Is(err, store.ErrUnavailable) {
 			t.Fatal(err)

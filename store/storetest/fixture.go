@@ -23,7 +23,7 @@ const (
 )
 
 // patience bounds waiting for what is certain to come.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // reporter is where a fixture reports to: a testing.TB or a rapid.T.
 type reporter interface {

@@ -8,6 +8,10 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
+// Patience is how long a test waits for what must happen. It ends hangs and judges no
+// machine: a busy one takes a tenth of it.
+const Patience = 2 * time.Minute
+
 const pollEvery = 2 * time.Millisecond
 
 // Eventually polls cond until it holds, and fails the test at once when it

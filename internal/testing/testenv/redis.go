@@ -13,14 +13,13 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/duehook/duehook/job"
 )
 
 const (
-	startLimit = 30 * time.Second
-	stopLimit  = 30 * time.Second
+	startLimit = Patience
+	stopLimit  = Patience
 	// portTries is how often another port is tried when a free one was taken
 	// by someone else before the server had it.
 	portTries = 5

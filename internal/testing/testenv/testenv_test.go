@@ -28,7 +28,7 @@ func dial(t *testing.T, addr string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		t.Fatal(err)
 	}
 	return &client{t: t, conn: conn, r: bufio.NewReader(conn)}
@@ -164,7 +164,7 @@ func TestProxyDelay(t *testing.T) {
 
 func TestEventually(t *testing.T) {
 	n := 0
-	Eventually(t, 10*time.Second, func() bool { n++; return n == 3 }, "three calls")
+	Eventually(t, Patience, func() bool { n++; return n == 3 }, "three calls")
 	if n != 3 {
 		t.Fatalf("%d calls, want 3", n)
 	}

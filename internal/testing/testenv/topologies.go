@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// topologyLimit is how long servers may take to find each other.
-const topologyLimit = 30 * time.Second
-
 // StartRedisCluster starts a Redis Cluster of n masters without replicas, which
 // share the slots equally, and waits until it serves all of them.
 func StartRedisCluster(t testing.TB, n int, opts ...RedisOption) []*Redis {
@@ -69,9 +66,10 @@ func (r *Redis) meet(other *Redis) {
 func awaitCluster(t testing.TB, nodes []*Redis) {
 	t.Helper()
 	for _, r := range nodes {
-		Eventually(t, topologyLimit, func() bool {
+		Eventually(t, Patience, func() bool {
 			info := r.command("CLUSTER", "INFO")
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(nodes)))
+			// Nodes that need no full coverage are "ok" before they know all slots.
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_known_nodes:"+strconv.Itoa(len(nodes)))
 		}, "the cluster to be complete")
 	}
 }
@@ -79,7 +77,7 @@ func awaitCluster(t testing.TB, nodes []*Redis) {
 // awaitLink waits until a replica has caught up and its master counts on it.
 func (r *Redis) awaitLink(master *Redis) {
 	r.t.Helper()
-	Eventually(r.t, topologyLimit, func() bool {
+	Eventually(r.t, Patience, func() bool {
 		return strings.Contains(r.command("INFO", "replication"), "master_link_status:up") &&
 			strings.Contains(master.command("INFO", "replication"), fmt.Sprintf("port=%d,state=online", r.port))
 	}, "the replica to catch up")
@@ -106,7 +104,7 @@ func StartSentinels(t testing.TB, n int, name string, master *Redis, replicas in
 		})
 	}
 	for _, r := range sentinels {
-		Eventually(t, topologyLimit, func() bool {
+		Eventually(t, Patience, func() bool {
 			return strings.Contains(r.command("INFO", "sentinel"), fmt.Sprintf("slaves=%d,sentinels=%d", replicas, n))
 		}, "the sentinels to find each other and the replicas")
 	}

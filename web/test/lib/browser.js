@@ -30,7 +30,7 @@ export async function openPage(browser, base, options = {}) {
     if (new URL(request.url()).origin !== base) wrong.push(`request to ${request.url()}`);
   });
   if (key) await page.addInitScript((value) => sessionStorage.setItem('duehook.key', value), key);
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(120_000);
   const check = () => assert.deepEqual(wrong.splice(0), [], 'nothing unwanted happened');
   return {
     page,

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 export const binary = process.env.DUEHOOK ?? new URL('../../../bin/duehook', import.meta.url).pathname;
-const startLimitMs = 20_000;
+const startLimitMs = 120_000;
 
 export async function startNode(flags = []) {
   const dir = await mkdtemp(join(tmpdir(), 'duehook-web-'));

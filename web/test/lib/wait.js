@@ -1,7 +1,7 @@
 /** Waiting for what has to happen, with a limit that only costs time when it does not. */
 import { setTimeout as pause } from 'node:timers/promises';
 
-const limitMs = 20_000;
+const limitMs = 120_000;
 
 export async function eventually(what, holds) {
   const end = Date.now() + limitMs;
