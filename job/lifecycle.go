@@ -334,11 +334,12 @@ const (
 
 // Settlement is the change that an outcome makes, worked out by Settle and
 // applied by a store if Token is still current. Stores know no rules about
-// it: what they need to know stands here.
+// it: they compare Token and write Change.
 type Settlement struct {
-	Key   Key
-	Lane  Lane
-	Token uint64
+	Key       Key
+	Lane      Lane
+	Token     uint64
+	CreatedAt Instant // when the job was registered
 
 	To     State
 	Reason string
@@ -353,6 +354,33 @@ type Settlement struct {
 	// Attempt is appended to the log; the store fills in its NextAt.
 	Attempt *Attempt
 	BizKey  string // so that stores can forget the job at once
+}
+
+// Change is what a settlement stores of a job.
+type Change struct {
+	To     State
+	Reason string
+	Delay  time.Duration // from the store's now to the next attempt, for an unfinished To
+}
+
+// Change is what the settlement stores. A cancel request of the client wins over
+// everything but a delivery.
+func (s *Settlement) Change(cancelRequested bool) Change {
+	if cancelRequested && s.IfCancelled != s.To {
+		return Change{To: s.IfCancelled, Reason: ReasonCancelled}
+	}
+	return Change{To: s.To, Reason: s.Reason, Delay: s.Delay}
+}
+
+// Times are the times that the change stores at now: of the next attempt and of the end,
+// one of which is zero. A job that was registered in the place of another at the same
+// instant was registered a little later than now. It ends then, so that its end shows
+// which of the two came last.
+func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
+	if c.To.Final() {
+		return 0, max(now, createdAt)
+	}
+	return now.Add(c.Delay), 0
 }
 
 // Before decides what to do with a job claimed from a state before any request is
@@ -391,7 +419,7 @@ func (o Outcome) Charged(j *Job) Outcome {
 func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settlement {
 	o = o.Charged(j)
 	s := Settlement{
-		Key: j.Key, Lane: j.Lane(), Token: j.Token, BizKey: j.Spec.BizKey,
+		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, BizKey: j.Spec.BizKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled,
 	}

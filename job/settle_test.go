@@ -69,6 +69,7 @@ func TestSettle(t *testing.T) {
 			j.Snoozes, j.Lapses = 1, 4
 			before := j
 			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.BizKey = j.Key, j.Lane(), j.Token, j.Spec.BizKey
+			tt.want.CreatedAt = j.CreatedAt
 			if tt.o.Kind != job.OutcomeDelivered {
 				tt.want.IfCancelled = job.Cancelled
 			}
@@ -85,6 +86,43 @@ func TestSettle(t *testing.T) {
 			}
 			if log.Reason+failed.Reason != "" {
 				t.Errorf("Settle changed the caller's attempt")
+			}
+		})
+	}
+}
+
+// What a settlement stores: a cancel request wins over all but a delivery.
+func TestChangeOfASettlement(t *testing.T) {
+	const now = job.Instant(1_800_000_000_000)
+	retry := job.Settlement{To: job.Retrying, Reason: job.ReasonLadder, Delay: time.Minute, IfCancelled: job.Cancelled}
+	delivery := job.Settlement{To: job.Delivered, Reason: job.ReasonDelivered, IfCancelled: job.Delivered}
+	dead := job.Settlement{To: job.Dead, Reason: job.ReasonGone, IfCancelled: job.Cancelled}
+	noted := job.Settlement{To: job.Cancelled, Reason: job.ReasonCancelled, IfCancelled: job.Cancelled}
+	for _, tt := range []struct {
+		name        string
+		s           job.Settlement
+		cancel      bool
+		created     job.Instant
+		want        job.Change
+		next, ended job.Instant
+	}{
+		{"a retry", retry, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonLadder, Delay: time.Minute}, now.Add(time.Minute), 0},
+		{"a retry of a cancelled job", retry, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
+		{"a delivery", delivery, false, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
+		{"a delivery of a cancelled job", delivery, true, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
+		{"a refusal", dead, false, now - 5, job.Change{To: job.Dead, Reason: job.ReasonGone}, 0, now},
+		{"a refusal of a cancelled job", dead, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
+		{"a cancel request before the attempt", noted, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
+		{"a job registered later than now", delivery, false, now + 1, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now + 1},
+		{"its retry", retry, false, now + 1, job.Change{To: job.Retrying, Reason: job.ReasonLadder, Delay: time.Minute}, now.Add(time.Minute), 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.s.Change(tt.cancel)
+			if got != tt.want {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+			if next, ended := got.Times(now, tt.created); next != tt.next || ended != tt.ended {
+				t.Errorf("next %d and ended %d, want %d and %d", next, ended, tt.next, tt.ended)
 			}
 		})
 	}

@@ -184,21 +184,18 @@ func (s *Store) settle(st *job.Settlement, now job.Instant) store.Settled {
 
 // apply makes the change of a settlement whose token is current.
 func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Settled {
-	done := store.Settled{Status: store.Applied, To: st.To, Reason: strings.Clone(st.Reason), Now: now}
-	if rec.cancelRequested && st.IfCancelled != st.To {
-		done.To, done.Reason = st.IfCancelled, job.ReasonCancelled
-	}
+	change := st.Change(rec.cancelRequested)
+	done := store.Settled{Status: store.Applied, To: change.To, Reason: strings.Clone(change.Reason), Now: now}
+	done.NextAt, done.EndedAt = change.Times(now, rec.createdAt)
 	x, l := rec.more(), rec.lane
 	rec.state, rec.attempts, x.snoozes, x.lapses = done.To, st.Attempts, st.Snoozes, st.Lapses
 	rec.version++
 	done.UID, done.Version = rec.uid, rec.version
 	x.claim = claim{}
 	if done.To.Final() {
-		done.EndedAt = max(now, rec.createdAt) // as in job.Job.Cancel
 		rec.nextAt, x.endedAt, x.reason = 0, done.EndedAt, done.Reason
 		s.end(rec, now)
 	} else {
-		done.NextAt = now.Add(st.Delay)
 		rec.nextAt = done.NextAt
 		s.rescore(rec, bucketScore(rec.wakeAt(), done.To))
 		s.look(l, now)
@@ -217,7 +214,7 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 func (s *Store) end(rec *record, now job.Instant) {
 	lane := rec.lane.Lane
 	s.unplace(rec, now)
-	rec.score = endedScore(now, rec.state)
+	rec.score = endedScore(rec.extra.endedAt, rec.state)
 	s.place(rec, lane, now)
 	s.forgetEnded(rec, now)
 }

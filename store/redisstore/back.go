@@ -8,43 +8,53 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// backLanes is how many lanes one script call puts right, and how many entries.
-const backLanes = 200
+// lookLanes is how many lanes one script call has looked at after the clock went back,
+// and how many entries it moves.
+const lookLanes = 200
 
-// afterStep puts right what the server's clock stored while it was ahead by that
-// much, or a server with another clock before it. It is safe to run at any time
-// and by any number of nodes. What is due by the clock alone, such as a retry, stays as it is.
+// afterStep corrects what the server stored while its clock was ahead by so much, or
+// what another server did. It is safe at any time and for any number of nodes. What is
+// due by the clock alone, such as a retry, keeps its time.
 func (s *Store) afterStep(ctx context.Context, sh *shard, by time.Duration, o store.CarryOptions) error {
-	s.log.WarnContext(ctx, "the clock of Redis went back: holds, leases and turns that it put off are put right",
+	s.log.WarnContext(ctx, "the clock of Redis went back: circuits, leases and lanes that it put off are corrected",
 		"by", by, "shard", sh.prefix)
-	err := s.putRight(ctx, sh, o)
+	err := s.correct(ctx, sh, o)
 	if err != nil {
 		sh.clock.again(by)
 	}
 	return err
 }
 
-func (s *Store) putRight(ctx context.Context, sh *shard, o store.CarryOptions) error {
+func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) error {
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		found, next, err := s.db.ZScan(ctx, sh.lanes, cursor, "", backLanes).Result()
+		found, next, err := s.db.ZScan(ctx, sh.lanes, cursor, "", lookLanes).Result()
 		if err != nil {
 			return s.wrap(err)
 		}
 		cursor = next
-		keys := []string{sh.lanes, sh.held}
-		args := []any{sh.wake, millis(rules.HalfOpenTime(0)), millis(o.Longest), backLanes}
+		var lanes []string
 		for i := 0; i < len(found); i += 2 { // each is followed by its score
-			keys, args = append(keys, sh.bucket(found[i])), append(args, found[i])
+			lanes = append(lanes, found[i])
 		}
 		for more := true; more; {
-			cmd, err := s.run(ctx, sh, backScript, keys, args)
-			if err != nil {
+			if more, err = s.lookAt(ctx, sh, lanes, millis(rules.HalfOpenTime(0)), o.Longest); err != nil {
 				return err
-			}
-			if more, err = cmd.Bool(); err != nil {
-				return s.wrap(err)
 			}
 		}
 	}
 	return nil
+}
+
+// lookAt runs lua/look.lua. It reports whether there may be more to correct.
+func (s *Store) lookAt(ctx context.Context, sh *shard, lanes []string, halfOpen any, longest time.Duration) (more bool, err error) {
+	keys, args := sh.own(lookScript), []any{sh.wake, halfOpen, millis(longest), lookLanes}
+	for _, lane := range lanes {
+		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
+	}
+	cmd, err := s.run(ctx, sh, lookScript, keys, args)
+	if err != nil {
+		return false, err
+	}
+	more, err = cmd.Bool()
+	return more, s.wrap(err)
 }

@@ -3,7 +3,7 @@ package redisstore
 import "github.com/duehook/duehook/job"
 
 // batch is what a script is told of several jobs of a shard, in the words of
-// lua/batch.lua: keys are named once, and referred to by number.
+// lua/lib/batch.lua: keys are named once, and referred to by number.
 type batch struct {
 	sh      *shard
 	ofLane  func(lane job.Lane, name string) []string

@@ -122,7 +122,7 @@ func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
 func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	// By a script with a key of the shard: in a Cluster a bare TIME may ask
 	// any node.
-	reply, err := s.eval(ctx, readScript, []string{sh.lock}, nil)
+	reply, err := s.eval(ctx, readScript, []string{sh.lock}, []any{0, false})
 	if err != nil {
 		return 0, err
 	}
@@ -190,12 +190,7 @@ func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
 		if err != nil || len(lanes) == 0 {
 			return err
 		}
-		args := make([]any, 1, 1+len(lanes))
-		args[0] = sh.wake
-		for _, lane := range lanes {
-			args = append(args, lane)
-		}
-		if _, err := s.run(ctx, sh, lookScript, []string{sh.lanes}, args); err != nil {
+		if _, err := s.lookAt(ctx, sh, lanes, "", 0); err != nil {
 			return err
 		}
 		of = of.from(lanes[len(lanes)-1] + "\x00")

@@ -38,7 +38,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.topics, sh.places, sh.busy},
+	keys, args := b.call(sh.own(claimScript),
 		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
@@ -121,16 +121,31 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 // kind is what settlements have in common that the script is told once.
 type kind struct {
 	token                     uint64
-	to, ifCancelled           job.State
-	delay                     int64
 	attempts, snoozes, lapses int
-	reason                    string
-	dead                      int // number of the group of dead letters, if any
+	usual, cancelled          change
+}
+
+// change is a job.Change with the number of its group of dead letters, if any.
+type change struct {
+	job.Change
+	group int
+}
+
+func (b *batch) change(t *job.Settlement, cancelRequested bool) change {
+	c := change{Change: t.Change(cancelRequested)}
+	if c.To == job.Dead {
+		c.group = b.other(b.sh.dead(listing.DeadName(t.Lane, c.Reason)))
+	}
+	return c
 }
 
 func (k *kind) args() []any {
 	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.lapses)
-	return []any{k.token, int(k.to), k.delay, int(k.ifCancelled), tries, k.reason, k.dead}
+	args := append(make([]any, 0, 10), k.token, tries)
+	for _, c := range []*change{&k.usual, &k.cancelled} {
+		args = append(args, int(c.To), millis(c.Delay), c.Reason, c.group)
+	}
+	return args
 }
 
 // attemptSize is about what a settlement takes of a call.
@@ -144,10 +159,10 @@ func attemptSize(t *job.Settlement) int {
 // settleBatch settles a batch, as far as the bytes of its logs allow; the others
 // are left.
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
-	b := sh.newBatch(len(batch), 3, func(lane job.Lane, name string) []string {
+	b := sh.newBatch(len(batch), 4, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
-	args := []any{sh.wake, s.retention == 0, store.MaxLog, store.MaxLogBytes, job.ReasonCancelled, 0}
+	args := []any{sh.wake, s.retention == 0, store.MaxLog, store.MaxLogBytes, 0}
 	numbers := make(map[kind]int)
 	for _, i := range batch {
 		t := &all[i]
@@ -156,11 +171,8 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			attempt = encodeAttempt(t.Attempt)
 		}
 		k := kind{
-			token: t.Token, to: t.To, ifCancelled: t.IfCancelled, delay: millis(t.Delay),
-			attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses, reason: t.Reason,
-		}
-		if t.To == job.Dead {
-			k.dead = b.other(sh.dead(listing.DeadName(t.Lane, t.Reason)))
+			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses,
+			usual: b.change(t, false), cancelled: b.change(t, true),
 		}
 		n, known := numbers[k]
 		if !known {
@@ -168,10 +180,10 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			numbers[k] = n
 			args = append(args, k.args()...)
 		}
-		b.add(t.Key, t.Lane, n, attempt, b.index(t.BizKey))
+		b.add(t.Key, t.Lane, n, attempt, int64(t.CreatedAt), b.index(t.BizKey))
 	}
-	args[5] = len(numbers)
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.out, sh.held, sh.deads, sh.places, sh.ranks, sh.index, sh.busy, sh.ends}, args...)
+	args[4] = len(numbers)
+	keys, args := b.call(sh.own(settleScript), args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return nil, err

@@ -2,18 +2,12 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
-
-//go:embed lua/due.lua
-var dueLua string
-
-var dueScript = script(dueLua, readOnly)
 
 // Endpoints pages through endpoints by name. Their jobs and circuits are spread over
 // the shards.

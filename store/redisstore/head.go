@@ -55,7 +55,7 @@ func decodeRegisteredHead(text string) (h registeredHead, err error) {
 }
 
 // The fields of the head of a progress, in their order; render in
-// lua/prelude.lua. All but the last three are numbers.
+// lua/lib/record.lua. All but the last three are numbers.
 const (
 	fieldState = iota
 	fieldToken

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"slices"
 	"strings"
 
@@ -21,11 +20,6 @@ const (
 
 // namesAtOnce is how many names are read at once: some ten KB.
 const namesAtOnce = 1_000
-
-//go:embed lua/endpoints.lua
-var endpointsLua string
-
-var endpointsScript = script(endpointsLua, readOnly)
 
 // section is a range of names in a ZSET whose scores are all the same.
 type section struct {
@@ -133,28 +127,32 @@ func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, e
 
 var _ listing.NextNames = (*Store)(nil).nextTopics
 
-// endpointsAtOnce is how many endpoints one script call looks for.
-const endpointsAtOnce = 500
+// endpointNames is how many names of lanes are read at once to find endpoints.
+const endpointNames = 200
 
-// nextEndpoints is a listing.NextNames.
+// nextEndpoints is a store.NextNames. An endpoint may have many lanes: what is left of them
+// is skipped.
 func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
 	if name, behind := strings.CutSuffix(from, "\x00"); behind {
 		from = name + "!" // the sign behind the blank
 	}
-	return s.merged(n, func(sh *shard) ([]string, error) {
-		var all []string
+	return s.merged(n, func(sh *shard) (all []string, err error) {
 		for from := from; len(all) < n; {
-			want := min(n-len(all), endpointsAtOnce)
-			names, err := endpointsScript.Run(ctx, s.db, []string{sh.index}, ofEndpoints+from, next(ofEndpoints), want).StringSlice()
+			names, err := s.names(ctx, sh.allOf(ofEndpoints).from(from), endpointNames)
 			if err != nil {
-				return nil, s.wrap(err)
+				return nil, err
 			}
-			all = append(all, names...)
-			if len(names) < want {
+			for _, name := range names {
+				endpoint, _, _ := strings.Cut(name, " ")
+				if len(all) == 0 || all[len(all)-1] != endpoint {
+					all = append(all, endpoint)
+				}
+			}
+			if len(names) < endpointNames {
 				break
 			}
-			from = names[len(names)-1] + "!"
+			from = all[len(all)-1] + "!"
 		}
-		return all, nil
+		return all[:min(n, len(all))], nil
 	})
 }

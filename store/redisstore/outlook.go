@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,11 +14,6 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
-
-//go:embed lua/outlook.lua
-var outlookLua string
-
-var outlookScript = script(outlookLua, readOnly)
 
 // Outlook tells what keeps a job from its next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
@@ -200,7 +194,7 @@ func (v *view) fillLimits(o *store.Outlook, shards int) error {
 	return nil
 }
 
-// parseCircuit reads a circuit as lua/prelude.lua has it.
+// parseCircuit reads a circuit as lua/lib/lanes.lua has it.
 func parseCircuit(circuit string, now job.Instant) store.Circuit {
 	first, second, holds := strings.Cut(circuit, " ")
 	from, err := strconv.ParseInt(first, 10, 64)

@@ -101,7 +101,7 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []oldTopic) (int, 
 	}
 	purged := 0
 	for len(old) > 0 {
-		keys, names := []string{sh.counts, sh.index, sh.ends}, []any{}
+		keys, names := sh.own(purgeScript), []any{}
 		var jobKeys []string
 		var jobArgs []any
 		for room := purgeJobs; room > 0 && len(old) > 0; {

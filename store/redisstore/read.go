@@ -76,25 +76,12 @@ func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*reco
 
 // someRecords reads the first records of several, one at least.
 func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
-	inPages, names := make([]string, len(keys)), make([]any, len(keys))
-	for i, key := range keys {
-		inPages[i], names[i] = sh.page(key), key.String()
-	}
-	reply, err := s.eval(ctx, readScript, inPages, names)
+	raws, _, err := s.readRaw(ctx, sh, keys, store.BatchBytes, false)
 	if err != nil {
 		return nil, err
 	}
-	sh.clock.observe(reply[0])
-	reply = reply[1:]
-	if len(reply)%2 != 0 || len(reply) == 0 || len(reply) > 2*len(keys) {
-		return nil, fmt.Errorf("redisstore: %d values for %d records", len(reply), len(keys))
-	}
-	out := make([]*record, len(reply)/2)
-	for i := range out {
-		w, err := rawOf(reply[2*i : 2*i+2])
-		if err != nil {
-			return nil, err
-		}
+	out := make([]*record, len(raws))
+	for i, w := range raws {
 		if w.missing() {
 			continue
 		}
@@ -103,6 +90,30 @@ func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*
 		}
 	}
 	return out, nil
+}
+
+// readRaw reads the first records of several in writing, or only their heads, and the
+// server's time: at least one, until they take so many bytes.
+func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes int, headsOnly bool) ([]raw, job.Instant, error) {
+	inPages, args := make([]string, len(keys)), append(make([]any, 0, 2+len(keys)), bytes, headsOnly)
+	for i, key := range keys {
+		inPages[i], args = sh.page(key), append(args, key.String())
+	}
+	reply, err := s.eval(ctx, readScript, inPages, args)
+	if err != nil {
+		return nil, 0, err
+	}
+	now, reply := sh.clock.observe(reply[0]), reply[1:]
+	if len(reply)%2 != 0 || len(reply) == 0 || len(reply) > 2*len(keys) {
+		return nil, 0, fmt.Errorf("redisstore: %d values for a record each of %d jobs", len(reply), len(keys))
+	}
+	raws := make([]raw, len(reply)/2)
+	for i := range raws {
+		if raws[i], err = rawOf(reply[2*i : 2*i+2]); err != nil {
+			return nil, 0, err
+		}
+	}
+	return raws, now, nil
 }
 
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }

@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// record is a job as Redis keeps it. lua/prelude.lua says how, and reads and
+// record is a job as Redis keeps it. lua/lib/record.lua says how, and reads and
 // writes the same.
 type record struct {
 	job.Job
@@ -25,6 +25,8 @@ type record struct {
 	log   []byte // encoded
 	logs  int    // entries in log
 	mark  string // of the update that wrote it: tells two equal changes apart
+
+	stored raw // what was decoded
 }
 
 // raw is a record in writing, in its two parts.
@@ -130,8 +132,12 @@ var errRecord = fmt.Errorf("redisstore: unreadable record: %w", store.ErrUnreada
 // decodeRecord is the reverse of encode.
 func decodeRecord(key job.Key, w raw) (*record, error) {
 	r, err := decodeRegistration(key, w.registration)
-	if err != nil || w.progress == "" {
-		return r, err
+	if err != nil {
+		return nil, err
+	}
+	r.stored = w
+	if w.progress == "" {
+		return r, nil
 	}
 	text, rest, ok := strings.Cut(w.progress, "\n")
 	switch {
@@ -235,10 +241,10 @@ func (r *record) whole() (job.Job, error) {
 }
 
 // outShift sets bucket entries that are out (ready, running) below zero; BASE
-// in lua/prelude.lua.
+// in lua/lib/base.lua.
 const outShift = 10_000_000_000_000
 
-// place takes a bucket's score apart, as in lua/prelude.lua.
+// place takes a bucket's score apart, as in lua/lib/base.lua.
 func place(score float64) (job.State, job.Instant) {
 	ms := math.Floor(score)
 	state := job.State((score - ms) * 4)

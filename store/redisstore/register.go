@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -124,7 +127,7 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 			b.add(j.key, j.lane, j.body, j.due, j.terms, b.index(j.bizKey))
 		}
 	}
-	keys, args := b.call([]string{sh.lanes, sh.counts, sh.held, sh.topics, sh.ranks, sh.index, sh.busy}, sh.wake)
+	keys, args := b.call(sh.own(registerScript), sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if refuses(err) {
 		return s.refused(ctx, sh, batch, err)
@@ -240,8 +243,8 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 	return store.Registered{}, store.ErrConflict
 }
 
-// forget removes what is left of a job whose record w cannot be read, so that
-// its key is free: the lane that it was in is not known, so from all of its topic.
+// forget removes what is left of a job whose record w cannot be read, so that its key is
+// free. Its lane is not known, so it may be any of the topic.
 func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error {
 	lanes, _, err := s.allNames(ctx, sh.lanesOf(key.Topic), 0)
 	if err != nil {
@@ -251,14 +254,35 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error
 	if err != nil {
 		return err
 	}
-	keys := []string{sh.lanes, sh.counts, sh.out, sh.page(key), sh.deads, sh.ended(key.Topic), sh.ranks, sh.index, sh.busy}
-	args := []any{key.ID, key.Topic, w.registration, w.progress, len(lanes)}
-	for _, lane := range lanes {
-		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
+	at := indexed{lane: job.Lane{Topic: key.Topic}.String()}
+	if name, err := s.holding(ctx, key.ID, lanes, sh.bucket); err != nil {
+		return err
+	} else if name != "" {
+		at.lane = name
 	}
-	for _, group := range groups {
-		keys, args = append(keys, sh.dead(group)), append(args, group)
+	if at.group, err = s.holding(ctx, key.ID, groups, sh.dead); err != nil {
+		return err
 	}
-	_, err = s.commit(ctx, sh, forgetScript, keys, args)
+	_, err = s.replace(ctx, putting{run: s.commit, script: updateScript}, sh, key, replacing{from: at, to: at, old: w, place: "0"})
 	return err
+}
+
+// holding is the first of the named ZSETs that has an entry of a job; empty if none has.
+func (s *Store) holding(ctx context.Context, id string, names []string, keyOf func(name string) string) (string, error) {
+	for some := range slices.Chunk(names, countsAtOnce) {
+		pipe := s.db.Pipeline()
+		scores := make([]*redis.FloatCmd, len(some))
+		for i, name := range some {
+			scores[i] = pipe.ZScore(ctx, keyOf(name), id)
+		}
+		if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
+			return "", s.wrap(err)
+		}
+		for i, score := range scores {
+			if score.Err() == nil {
+				return some[i], nil
+			}
+		}
+	}
+	return "", nil
 }

@@ -161,7 +161,7 @@ func (m *mover) plan(ctx context.Context) error {
 		return m.to.wrap(err)
 	}
 	if stored == nil {
-		return fmt.Errorf("Redis holds nothing of the namespace %s", m.o.Namespace)
+		return fmt.Errorf("the namespace %s does not exist in Redis", m.o.Namespace)
 	}
 	switch {
 	case stored.Version != layoutVersion:

@@ -326,7 +326,7 @@ func TestReshardRefuses(t *testing.T) {
 	r := testenv.StartRedis(t)
 	n := newNodes(t, r.URL(), 2)
 	f := &filled{nodes: n}
-	if _, err := f.reshard(3); err == nil || !strings.Contains(err.Error(), "nothing of the namespace") {
+	if _, err := f.reshard(3); err == nil || !strings.Contains(err.Error(), "does not exist in Redis") {
 		t.Errorf("of nothing: %v", err)
 	}
 	s := n.open()

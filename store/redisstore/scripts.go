@@ -2,9 +2,10 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -14,58 +15,16 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-var (
-	//go:embed lua/prelude.lua
-	prelude string
-	//go:embed lua/batch.lua
-	batchLua string
-	//go:embed lua/limits.lua
-	limitsLua string
-	//go:embed lua/limit.lua
-	limitLua string
-	//go:embed lua/register.lua
-	registerLua string
-	//go:embed lua/read.lua
-	readLua string
-	//go:embed lua/update.lua
-	updateLua string
-	//go:embed lua/priority.lua
-	priorityLua string
-	//go:embed lua/carry.lua
-	carryLua string
-	//go:embed lua/claim.lua
-	claimLua string
-	//go:embed lua/settle.lua
-	settleLua string
-	//go:embed lua/document.lua
-	documentLua string
-	//go:embed lua/entries.lua
-	entriesLua string
-	//go:embed lua/find.lua
-	findLua string
-	//go:embed lua/forget.lua
-	forgetLua string
-	//go:embed lua/times.lua
-	timesLua string
-	//go:embed lua/purge.lua
-	purgeLua string
-	//go:embed lua/hold.lua
-	holdLua string
-	//go:embed lua/unhold.lua
-	unholdLua string
-	//go:embed lua/layout.lua
-	layoutLua string
-	//go:embed lua/back.lua
-	backLua string
-	//go:embed lua/look.lua
-	lookLua string
-	//go:embed lua/circuits.lua
-	circuitsLua string
-	//go:embed lua/swap.lua
-	swapLua string
-	//go:embed lua/mark.lua
-	markLua string
-)
+//go:embed lua
+var luaFiles embed.FS
+
+func lua(name string) string {
+	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // a misspelled name
+	}
+	return string(text)
+}
 
 // A full Redis refuses only what makes it fuller. The rest must go on, or it
 // could never drain.
@@ -75,45 +34,90 @@ const (
 	readOnly        = " flags=no-writes"
 )
 
+const keysOfUpdate = "lanes counts out held deads topics places ranks index busy endings; " +
+	"page old_bucket old_dead old_biz new_bucket new_dead new_biz ended"
+
 var (
-	registerScript = script(batchLua+limitsLua+registerLua, refusedWhenFull)
-	readScript     = script(readLua, readOnly)
-	updateScript   = script(limitsLua+updateLua, runsWhenFull)
-	takeScript     = script(limitsLua+updateLua, refusedWhenFull) // the same for jobs that it does not have yet
-	carryScript    = script(limitsLua+priorityLua+carryLua, runsWhenFull)
-	claimScript    = script(batchLua+limitsLua+claimLua, runsWhenFull)
-	settleScript   = script(batchLua+settleLua, runsWhenFull)
-	documentScript = script(documentLua, runsWhenFull)
-	entriesScript  = script(entriesLua, readOnly)
-	findScript     = script(findLua, readOnly)
-	timesScript    = script(timesLua, readOnly)
-	forgetScript   = script(forgetLua, runsWhenFull)
-	purgeScript    = script(purgeLua, runsWhenFull)
-	holdScript     = script(holdLua, runsWhenFull)
-	unholdScript   = script(unholdLua, runsWhenFull)
-	limitScript    = script(limitLua, runsWhenFull)
-	layoutScript   = script(layoutLua, runsWhenFull)
-	backScript     = script(backLua, runsWhenFull)
-	lookScript     = script(lookLua, runsWhenFull)
-	circuitsScript = script(circuitsLua, runsWhenFull)
-	swapScript     = script(swapLua, runsWhenFull)
-	markScript     = redis.NewScript("#!lua" + runsWhenFull + "\n" + markLua) // sent whole, so kept short
+	registerScript = newScript(refusedWhenFull, "lanes counts held topics ranks index busy", "base", "counts", "lanes", "batch", "limits", "register")
+	claimScript    = newScript(runsWhenFull, "lanes counts out held topics places busy", "base", "record", "counts", "lanes", "batch", "limits", "claim")
+	settleScript   = newScript(runsWhenFull, "lanes counts out held deads places ranks index busy endings", "base", "record", "counts", "lanes", "batch", "settle")
+	updateScript   = newScript(runsWhenFull, keysOfUpdate, "base", "counts", "lanes", "limits", "update")
+	takeScript     = newScript(refusedWhenFull, keysOfUpdate, "base", "counts", "lanes", "limits", "update") // for jobs that it does not have yet
+	purgeScript    = newScript(runsWhenFull, "counts index endings", "base", "counts", "purge")
+	lookScript     = newScript(runsWhenFull, "lanes held", "base", "counts", "lanes", "look")
+	readScript     = newScript(readOnly, "", "base", "read")
+	findScript     = newScript(readOnly, "", "find")
+	entriesScript  = newScript(readOnly, "", "entries")
+	documentScript = newScript(runsWhenFull, "", "document")
+	layoutScript   = newScript(runsWhenFull, "", "layout")
+	swapScript     = newScript(runsWhenFull, "", "swap")
+
+	carryScript    = newScript(runsWhenFull, "", "base", "counts", "lanes", "limits", "priority", "carry")
+	holdScript     = newScript(runsWhenFull, "", "base", "counts", "lanes", "hold")
+	unholdScript   = newScript(runsWhenFull, "", "base", "unhold")
+	circuitsScript = newScript(runsWhenFull, "", "base", "circuits")
+	limitScript    = newScript(runsWhenFull, "", "limit")
+	dueScript      = newScript(readOnly, "", "due")
+	outlookScript  = newScript(readOnly, "", "base", "outlook")
 )
 
-// script puts a script together. The numbers of the states come from the
-// domain, and what stores agree on from there, so that they stand in one place.
-func script(body, flags string) *redis.Script {
+// libraries are the files of lua/lib, which several scripts begin with.
+var libraries = []string{"base", "record", "counts", "lanes", "batch"}
+
+// ownKeys are the names of the shard's keys with which the keys of a script begin.
+var ownKeys = map[*redis.Script][]string{}
+
+// newScript joins files of lua into a script. Its first keys have the names given, as
+// local variables: those of the shard's keys, and behind a semicolon those of the call's.
+// OWN_KEYS is their number. Constants come from the domain and the store.
+func newScript(flags, keys string, files ...string) *redis.Script {
+	var b strings.Builder
+	fmt.Fprintf(&b, "#!lua%s\n", flags)
+	ofShard, ofCall, _ := strings.Cut(keys, ";")
+	names := slices.Concat(strings.Fields(ofShard), strings.Fields(ofCall))
+	if len(names) > 0 {
+		at := make([]string, len(names))
+		for i := range at {
+			at[i] = fmt.Sprintf("KEYS[%d]", i+1)
+		}
+		fmt.Fprintf(&b, "local %s = %s\n", strings.Join(names, ", "), strings.Join(at, ", "))
+	}
+	if len(files) > 1 {
+		fmt.Fprintf(&b, "local OWN_KEYS = %d\n%s", len(names), constants())
+	}
+	for _, name := range files {
+		if slices.Contains(libraries, name) {
+			name = "lib/" + name
+		}
+		b.WriteString(lua(name))
+	}
+	s := redis.NewScript(b.String())
+	ownKeys[s] = strings.Fields(ofShard)
+	return s
+}
+
+// constants are what scripts take from the domain and the store.
+func constants() string {
 	var ofState strings.Builder
 	for _, state := range job.States {
 		fmt.Fprintf(&ofState, "[%d]='|%d',", state, state)
 	}
-	numbers := fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
+	return fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
 		fmt.Sprintf("local DEFAULT_WEIGHT, UNCALLED, LANE_LOOK, PACE_SLACK, PACE_GAP = %d, %d, %d, %d, %d\n",
 			store.DefaultWeight, millis(rules.UncalledLook), millis(rules.LaneLook), millis(rules.PaceSlack), millis(rules.PaceGap)) +
 		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER, MANY = %d, %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter, manyJobs)
-	return redis.NewScript("#!lua" + flags + "\n" + numbers + prelude + body)
+}
+
+// own are the shard's keys of a script, and more keys behind them.
+func (k *shardKeys) own(script *redis.Script, more ...string) []string {
+	names := ownKeys[script]
+	keys := make([]string, 0, len(names)+len(more))
+	for _, name := range names {
+		keys = append(keys, k.prefix+name)
+	}
+	return append(keys, more...)
 }
 
 // maxBatch bounds one script's work: while it runs, Redis serves nobody else.

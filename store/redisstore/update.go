@@ -99,14 +99,6 @@ type putting struct {
 // put stores fresh in the place of old, or of nothing when old is nil, if that
 // still stands there.
 func (s *Store) put(ctx context.Context, p putting, sh *shard, old, fresh *record) (written, error) {
-	key := fresh.Key
-	newLane := fresh.Lane().String()
-	newDead := listing.DeadName(fresh.Lane(), fresh.Reason)
-	oldLane, oldBiz, oldDead, uid, version := newLane, fresh.Spec.BizKey, newDead, []byte{}, ""
-	if old != nil {
-		uid, version = old.uid, strconv.FormatUint(old.Version, 10)
-		oldLane, oldBiz, oldDead = old.Lane().String(), old.Spec.BizKey, listing.DeadName(old.Lane(), old.Reason)
-	}
 	encoded, err := fresh.encode()
 	if err != nil {
 		return outrun, err
@@ -114,15 +106,39 @@ func (s *Store) put(ctx context.Context, p putting, sh *shard, old, fresh *recor
 	if s.retention == 0 && fresh.State.Final() && fresh.State != job.Dead {
 		encoded = raw{}
 	}
-	keys := []string{
-		sh.lanes, sh.counts, sh.out, sh.held, sh.page(key), sh.bucket(oldLane), sh.bucket(newLane),
-		sh.dead(oldDead), sh.ended(key.Topic), sh.biz(oldBiz), sh.biz(fresh.Spec.BizKey), sh.dead(newDead), sh.deads,
-		sh.topics, sh.places, sh.ranks, sh.index, sh.busy, sh.ends,
+	to := fresh.indexed()
+	from, stored := to, raw{}
+	from.bizKey = ""
+	if old != nil {
+		from, stored = old.indexed(), old.stored
 	}
+	return s.replace(ctx, p, sh, fresh.Key, replacing{from, to, stored, encoded, fresh.State, fresh.placeMillis()})
+}
+
+// indexed is where a job is named beside its record.
+type indexed struct{ lane, group, bizKey string }
+
+func (r *record) indexed() indexed {
+	return indexed{r.Lane().String(), listing.DeadName(r.Lane(), r.Reason), r.Spec.BizKey}
+}
+
+// replacing is a change of a job in the words of lua/update.lua.
+type replacing struct {
+	from, to indexed
+	old, raw raw
+	state    job.State
+	place    string
+}
+
+// replace stores a record in the place of another if that still stands there.
+func (s *Store) replace(ctx context.Context, p putting, sh *shard, key job.Key, r replacing) (written, error) {
+	from, to := r.from, r.to
+	keys := sh.own(p.script, sh.page(key), sh.bucket(from.lane), sh.dead(from.group), sh.biz(from.bizKey),
+		sh.bucket(to.lane), sh.dead(to.group), sh.biz(to.bizKey), sh.ended(key.Topic))
 	args := []any{
-		sh.wake, key.ID, key.String(), oldLane, newLane,
-		uid, version, encoded.registration, encoded.progress, int(fresh.State), fresh.placeMillis(),
-		oldBiz != "" && old != nil, fresh.Spec.BizKey != "", oldDead, newDead, p.obey,
+		sh.wake, key.ID, key.String(), from.lane, to.lane,
+		r.old.registration, r.old.progress, r.raw.registration, r.raw.progress, int(r.state), r.place,
+		from.bizKey != "", to.bizKey != "", from.group, to.group, p.obey,
 	}
 	cmd, err := p.run(ctx, sh, p.script, keys, args)
 	if err != nil {
@@ -194,16 +210,14 @@ func (s *Store) replaced(ctx context.Context, sh *shard, r *store.RestoredJob) (
 
 // read gives the record and the server's time.
 func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
-	reply, err := s.eval(ctx, readScript, []string{sh.page(key)}, []any{key.String()})
+	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, false)
 	if err != nil {
-		return raw{}, 0, err
+		return raw{}, now, err
 	}
-	now := sh.clock.observe(reply[0])
-	w, err := rawOf(reply[1:])
-	if err == nil && w.missing() {
-		err = store.ErrNotFound
+	if raws[0].missing() {
+		return raws[0], now, store.ErrNotFound
 	}
-	return w, now, err
+	return raws[0], now, nil
 }
 
 // refine looks up in its bucket whether an unfinished job was carried.

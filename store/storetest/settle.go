@@ -53,6 +53,14 @@ var settleCases = []testCase{
 		equal(f, "log", f.attempts(j.Key), nil)
 		equal(f, "claimed", f.takeOne().Job.Attempts, 0)
 	}},
+	{name: "settle/a job registered later than now ends when it was registered", options: Options{Retention: long}, run: func(f *fixture) {
+		later := restorable("t", "a", job.Waiting)
+		later.CreatedAt = f.now().Add(long)
+		f.restore(1, store.RestoredJob{Job: later})
+		done := f.settle(store.Applied, delivered(f.takeOne()))
+		equal(f, "ended at", done.EndedAt, later.CreatedAt)
+		equal(f, "kept as ended at", f.get(later.Key).EndedAt, later.CreatedAt)
+	}},
 	{name: "settle/results stand in the order of the batch", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 6)...)
 		claims := f.take()

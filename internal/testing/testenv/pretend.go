@@ -63,7 +63,7 @@ func answer(conn io.ReadWriter, info string) {
 		case "hello", "config":
 			reply = "-ERR unknown command\r\n"
 		case "get": // how jobs are laid out
-			reply = "$23\r\n{\"layout\":2,\"shards\":1}\r\n"
+			reply = "$23\r\n{\"layout\":3,\"shards\":1}\r\n"
 		case "info":
 			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
 		}

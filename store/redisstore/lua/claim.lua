@@ -1,18 +1,17 @@
--- Claims jobs that are due and not leased. Run again with the same nonce it
--- gives the same answer.
--- KEYS lanes counts out held topics places busy, then of each lane: bucket
--- ARGV nonce lease margin channel, then for each job no more than what batch needs
--- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that were left for another call because
---   the answer was large enough without them, then for each claimed job its number, the state that it was
---   claimed from, the number of its head, its registration.
-local lanes, counts, out, held, topics, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+-- Claims jobs that are due and not leased. Run again with the same nonce it returns the
+-- same claims.
+-- KEYS own, then of each lane: bucket
+-- ARGV nonce lease margin channel, then for each job nothing more
+-- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that are for another
+--   call, then for each claimed job: its number, the state that it was claimed from, the
+--   number of its head, its registration.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local answered = {} -- heads
 local left = {}
 local reply = { now, answered, left }
 
--- A job may have been hinted at twice; it is claimed once.
+-- A job that two hints name is claimed once.
 local seen = {}
 
 local numbers = {}
@@ -27,15 +26,46 @@ local function answer(n, j, from, h)
   reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, registrations[j.field]
 end
 
--- claimed_before is the state that a job was claimed from by an earlier run with the
--- same nonce, or nil. Nobody else has had it since, even if its lease has expired.
+local SHORT = '^%d+ %-?%d+\n(................)' -- the uid
+local LONG = '^(%d+) %-?%d+ (%-?%d*) (%d*)\n(................)'
+local FRESH = { -- the head of a job without a progress
+  state = WAITING, token = '', version = '', cancel = '', tries = '  ', next = '', ended = '', expires = '', logs = '',
+  nonce = '', reason = '', mark = '',
+}
+
+-- parse returns head and uid of a job, and its own timeout if it has one. It returns nil for
+-- anything but a record.
+local function parse(registration, progress)
+  if not registration then
+    return nil
+  end
+  local uid, created, expires, timeout = string.match(registration, SHORT), nil, '', ''
+  if not uid then
+    created, expires, timeout, uid = string.match(registration, LONG)
+  end
+  if not uid then
+    return nil
+  elseif progress then
+    local h = head_of(progress)
+    if not h or uid_of(h, progress) ~= uid then
+      return nil
+    end
+    return h, uid, tonumber(timeout)
+  elseif expires ~= '' then
+    return changed(FRESH, { expires = text(created + expires) }), uid, tonumber(timeout)
+  end
+  return FRESH, uid, tonumber(timeout)
+end
+
+-- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
+-- nil. Nobody else has had it since, even if its lease has expired.
 local function claimed_before(h)
   local by, from = string.match(h.nonce, '^(.*):(%d)$')
   return by == nonce and tonumber(from) or nil
 end
 
--- tries_after_lapse counts an expired lease that no outcome followed. Those of a
--- suspect are counted when it is sent.
+-- tries_after_lapse counts an expired lease without an outcome. Those of a suspect are
+-- counted when it is sent.
 local function tries_after_lapse(tries)
   local others, lapses = string.match(tries, '^(.* )(%d*)$')
   lapses = number(lapses, 0)
@@ -52,22 +82,22 @@ local function claimed(h, from, lapsed)
     of[from] = changed(h, {
       -- The nonce is kept with the state that the job was claimed from.
       state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from), version = text(number(h.version, 1) + 1),
-      -- No less than the time: a job that was forgotten and registered anew
-      -- must not give out a token that an old worker still holds.
+      -- At least the time: a job that was forgotten and registered anew must never
+      -- reuse a token.
       token = text(math.max(number(h.token, 0) + 1, now)),
     })
   end
   return of[from]
 end
 
-local jobs = batch(7, 1, 4, 3, true)
+local jobs = batch(4, 1, 3, true)
 read_scores(jobs)
 local limits, gave_back = {}, false
 if redis.call('EXISTS', topics) == 1 then
   limits = limits_of_jobs(topics, jobs)
 end
 
--- give_back puts a job that was carried where it was before.
+-- give_back undoes the carrying of a job.
 local function give_back(j, h)
   local created, due = string.match(registrations[j.field], '^(%d+) (%-?%d+)')
   local next = number(h.next, created + due)
@@ -114,7 +144,7 @@ for n, j in ipairs(jobs) do
   end
 end
 write_all()
-write_counts(counts, out, KEYS[7])
+write_counts(counts, out, busy)
 if gave_back then
   write_lanes(lanes, held, places, ARGV[4], now)
 else

@@ -1,9 +1,40 @@
--- Has lanes looked at now that were put off, those that are still there.
--- KEYS lanes
--- ARGV channel, then lanes
+-- Has lanes looked at when they need it, those that are still there. After the server's clock
+-- went back it also ends what a clock ahead began: open circuits are half-open and ramps
+-- begin now, and leases and visibility deadlines last the usual time at most.
+-- KEYS own, then the lanes' buckets
+-- ARGV channel half_open (how long circuits are half-open; '': the clock did not go back)
+--      longest (the longest lease or visibility deadline; 0: any) limit, then the lanes
+-- Returns 1 if that many entries were moved: there may be more.
+local half_open, longest, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = now_ms()
-for i = 2, #ARGV do
-  redis.call('ZADD', KEYS[1], 'XX', 'LT', now, ARGV[i])
+
+local circuits = half_open and redis.call('HGETALL', held) or {}
+for i = 1, #circuits, 2 do
+  local till = string.match(circuits[i + 1], '^(%d+) %d+$')
+  if till and tonumber(till) > now then
+    redis.call('HSET', held, circuits[i], '0 ' .. text(now + half_open))
+  elseif not till and tonumber(circuits[i + 1]) > now then
+    redis.call('HSET', held, circuits[i], text(now))
+  end
+end
+
+for n = OWN_KEYS + 1, #KEYS do
+  local bucket, lane = KEYS[n], ARGV[n - OWN_KEYS + 4]
+  if longest > 0 and left > 0 then
+    local far = redis.call('ZRANGE', bucket, '(' .. text(now + longest + 1 - BASE), '(0', 'BYSCORE', 'LIMIT', 0, left, 'WITHSCORES')
+    local nearer = {}
+    for i = 1, #far, 2 do
+      nearer[i], nearer[i + 1] = score(place(tonumber(far[i + 1])), now + longest), far[i]
+    end
+    if #nearer > 0 then
+      redis.call('ZADD', bucket, unpack(nearer))
+      left = left - #nearer / 2
+    end
+  end
+  local look = next_look(bucket)
+  if look then
+    redis.call('ZADD', lanes, 'XX', 'LT', text(math.max(now, look)), lane)
+  end
 end
 redis.call('PUBLISH', ARGV[1], '')
-return 1
+return left > 0 and 0 or 1

@@ -1,16 +1,14 @@
--- Forgets finished jobs whose retention has passed.
--- KEYS counts index endings, then each topic's list of ended jobs, then for each job: page biz
+-- Forgets ended jobs whose retention has passed.
+-- KEYS own, then each topic's list of ended jobs, then for each job: page biz
 -- ARGV retention, the number of topics, their names, then for each job: topic (its number,
 --      from 1) id biz? (1: it is in that index)
 -- Returns how many were forgotten.
-local counts, index, endings = KEYS[1], KEYS[2], KEYS[3]
 local retention, topics = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = now_ms()
-local purged = 0
-local a = 3 + topics
-for k = 4 + topics, #KEYS, 2 do
+local purged, a = 0, 3 + topics
+for k = OWN_KEYS + topics + 1, #KEYS, 2 do
   local n, id = tonumber(ARGV[a]), ARGV[a + 1]
-  local topic, ended = ARGV[2 + n], KEYS[3 + n]
+  local topic, ended = ARGV[2 + n], KEYS[OWN_KEYS + n]
   local s = redis.call('ZSCORE', ended, id)
   if s then
     local state, ms = place(tonumber(s))
@@ -27,9 +25,9 @@ for k = 4 + topics, #KEYS, 2 do
   end
   a = a + 3
 end
--- Topics are noted with the time of the first job that is left.
+-- Topics stand in endings with the time of the first job that is left.
 for n = 1, topics do
-  local first = redis.call('ZRANGE', KEYS[3 + n], 0, 0, 'WITHSCORES')[2]
+  local first = redis.call('ZRANGE', KEYS[OWN_KEYS + n], 0, 0, 'WITHSCORES')[2]
   if first then
     redis.call('ZADD', endings, math.floor(tonumber(first)), ARGV[2 + n])
   else

@@ -1,19 +1,17 @@
--- Takes jobs in whose keys are free. Refused when Redis is full: no allow-oom.
--- KEYS lanes counts held topics ranks index busy, then of each lane: bucket
--- ARGV channel, then for each job: body (uid and spec), due (a delay, or a time
---      below zero), its TTL and timeout ("<TTL> <timeout>", empty without either),
---      biz (number of its index, 0 for none)
--- Returns now, then for each job '' when it was taken in, 'full' or 'draining' when
---   its topic takes no more, 'left' when it is for another call, or registration and progress of the job that has the key.
-local lanes, counts, held, topics, ranks, index, busy = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7]
+-- Registers jobs whose keys are free. Redis refuses it when its memory is full.
+-- KEYS own, then of each lane: bucket
+-- ARGV channel, then for each job: body (uid and spec), due (a delay, or a time below zero),
+--      its TTL and timeout ("<TTL> <timeout>", empty without either), biz (number of its
+--      index, 0 for none)
+-- Returns now, then for each job '' if it was registered, 'full' or 'draining' if its topic
+--   takes no more, 'left' if it is for another call, or the registration and progress of
+--   the job that has the key.
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(7, 1, 1, 7, true)
+local jobs, others = batch(1, 1, 7, true)
 local special = redis.call('EXISTS', held, topics) > 0
-local limits, rooms = {}, {}
-if special then
-  limits = limits_of_jobs(topics, jobs)
-end
+local limits = special and limits_of_jobs(topics, jobs) or {}
+local rooms = {}
 
 -- refusal is why a topic takes no job, or nil.
 local function refusal(topic)
@@ -32,7 +30,7 @@ local function refusal(topic)
   end
 end
 
--- A key of another type must fail the call before anything is written: a record
+-- check fails the call for a key of another type before anything is written: a record
 -- without its entry would be lost.
 local checked = {}
 local function check(zset)

@@ -1,21 +1,17 @@
--- Shared by the scripts that work on batches. Each key is named once, and jobs
--- refer to lanes, pages and indexes by number:
--- KEYS fixed ones, then those of each lane (its bucket first), then pages and indexes
--- ARGV fixed ones, the number of lanes, their names, then for each job: lane page id and more
+-- Batches of jobs. A call names each key once; jobs refer to lanes, pages and indexes by number:
+-- KEYS the script's own, then those of each lane (its bucket first), then pages and indexes
+-- ARGV the script's own, the number of lanes, their names, then for each job: lane page id and more
 --
--- Records are read before anything is decided, and what changes is written with one
--- command for each key at the end. What is read is bounded by bytes, too: when ROOM
--- bytes are read, only SMALL records still are. So jobs with small records do not wait
--- for those with large ones. Jobs whose records are left unread are for another call.
+-- A script reads records first, decides, and writes with one command per key. Reads are
+-- bounded by bytes: after ROOM bytes it reads SMALL records only, so they do not wait
+-- for large ones. Jobs whose records are left unread are for another call.
 --
--- Long lists are counted, in n, where each job adds to them: Lua searches for the end
--- of a list whenever it is asked for its length.
+-- Where each job appends to a list, a variable has its length: for # Lua searches its end.
 local registrations, progresses = {}, {} -- by the field of the progress; false for none, nil if unread
 local READ_AT_ONCE = 8 -- records at most
 local at_once, room = 1, ROOM
 
--- read reads records: their fields of a page from a number to a number, of which
--- each record has so many.
+-- read reads records: some fields of a page, each of them per record.
 local function read(page, fields, from, to, each)
   local found = redis.call('HMGET', page, unpack(fields, from, to))
   local bytes = 0
@@ -30,12 +26,12 @@ local function read(page, fields, from, to, each)
     end
   end
   room = room - bytes
-  -- Of large records one command could read far more than there is room for.
+  -- One command could read far too much of large records.
   local small = bytes * each <= (to - from + 1) * READ_AT_ONCE * SMALL
   at_once = small and math.min(2 * at_once, READ_AT_ONCE) or 1
 end
 
--- is_small reports whether a record is read whatever was read before.
+-- is_small reports whether a record is read in any case.
 local function is_small(page, fields, from, each)
   local size = redis.call('HSTRLEN', page, fields[from])
   if each == 2 and size <= SMALL then
@@ -44,7 +40,7 @@ local function is_small(page, fields, from, each)
   return size <= SMALL
 end
 
--- read_page reads the records of a page, as far as there is room.
+-- read_page reads the records of a page while there is room.
 local function read_page(page, fields, each)
   local count, from = #fields, 1
   while from <= count do
@@ -56,21 +52,22 @@ local function read_page(page, fields, each)
   end
 end
 
--- batch gives the jobs, and what the numbers of pages and indexes stand for. It
--- reads their progress, and their registrations only if these are wanted.
-local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_too)
+-- batch returns the jobs, and the pages and indexes by number. It reads their progress,
+-- and their registrations if wanted. A script has OWN_KEYS and own_args, lane_keys for each
+-- lane and job_args for each job.
+local function batch(own_args, lane_keys, job_args, registrations_too)
   local lanes, others, jobs, wanted = {}, {}, {}, {}
-  local count = tonumber(ARGV[fixed_args + 1])
+  local count = tonumber(ARGV[own_args + 1])
   for n = 1, count do
-    local name, at = ARGV[fixed_args + 1 + n], fixed_keys + (n - 1) * lane_keys
+    local name, at = ARGV[own_args + 1 + n], OWN_KEYS + (n - 1) * lane_keys
     local topic = topic_of(name)
-    lanes[tostring(n)] = { name = name, topic = topic, prefix = topic .. '/', keys = at, bucket = KEYS[at + 1] }
+    lanes[text(n)] = { name = name, topic = topic, prefix = topic .. '/', bucket = KEYS[at + 1], ended = KEYS[at + 2] }
   end
-  local last = fixed_keys + count * lane_keys
+  local last = OWN_KEYS + count * lane_keys
   for n = 1, #KEYS - last do
-    others[tostring(n)] = KEYS[last + n]
+    others[text(n)] = KEYS[last + n]
   end
-  for a = fixed_args + 2 + count, #ARGV, job_args do
+  for a = own_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
     local name = lane.prefix .. id
     local field = progress_field(name)
@@ -91,7 +88,7 @@ local function batch(fixed_keys, lane_keys, fixed_args, job_args, registrations_
   return jobs, others
 end
 
--- read_scores gives each job its score in its lane's bucket, nil for none.
+-- read_scores sets each job's score in its bucket, nil for none.
 local function read_scores(jobs)
   local buckets = {}
   for _, j in ipairs(jobs) do
@@ -111,12 +108,11 @@ local function read_scores(jobs)
   end
 end
 
--- In this order no job is without an entry, whatever fails.
+-- The order keeps an entry for each record, whatever fails.
 local WRITES = { 'HSET', 'ZADD', 'ZREM', 'HDEL' }
 local gathered = { HSET = {}, ZADD = {}, ZREM = {}, HDEL = {} }
 
--- write gathers what a command is to do for one job: a is its id, score or
--- field, b what follows that, if anything.
+-- write gathers the arguments of a command on a key.
 local function write(command, key, a, b)
   local args = gathered[command][key]
   if not args then

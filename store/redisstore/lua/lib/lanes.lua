@@ -1,0 +1,127 @@
+-- Lanes. The ZSET lanes has when each lane next needs a look. The ZSET index has the score 0
+-- for all: t<topic> of each topic with jobs, d<topic> of each that may have ended ones
+-- other than dead letters, l<lane> and e<endpoint> <lane> of each lane. The ZSET ranks has
+-- the lanes with a priority, the ZSET places lanes that wait because as many jobs of their
+-- topic are in flight as may be; one that waits for a place of its own stands there as =lane.
+
+-- look_at has a lane looked at by ms. A batch writes its looks once.
+local earlier = {}
+local function look_at(lane, ms)
+  if not earlier[lane] or ms < earlier[lane] then
+    earlier[lane] = ms
+  end
+end
+
+-- held_till is until when the circuit of a lane's endpoint is open, or nil. It is stored as
+-- "<open until> <half-open until>", then as "<start>" of the ramp.
+local function held_till(held, lane, now)
+  local till = string.match(redis.call('HGET', held, endpoint_of(lane)) or '', '^(%d+) ')
+  till = tonumber(till)
+  return till and till > now and till or nil
+end
+
+-- call_lane has one lane looked at, by chance, of those of a topic that wait for a place.
+local function call_lane(places, topic, now)
+  local first, last = '[' .. topic .. '|', '(' .. topic .. '}'
+  local waiting = redis.call('ZLEXCOUNT', places, first, last)
+  if waiting == 0 then
+    return
+  end
+  local lane = redis.call('ZRANGE', places, first, last, 'BYLEX', 'LIMIT', micros % waiting, 1)[1]
+  redis.call('ZREM', places, lane)
+  look_at(lane, now)
+end
+
+-- call_lanes has lanes looked at for each place that came free, by what was counted.
+local function call_lanes(places, now)
+  for lane, states in pairs(counted) do
+    local free = -((states[READY] or 0) + (states[RUNNING] or 0))
+    if free > 0 and redis.call('ZREM', places, '=' .. lane) == 1 then
+      look_at(lane, now)
+    end
+    for _ = 1, free do
+      call_lane(places, topic_of(lane), now)
+    end
+  end
+end
+
+-- index_lanes names new lanes (each behind its score) in ranks and index.
+local function index_lanes(ranks, index, looks)
+  local names, ranked = {}, {}
+  for i = 2, #looks, 2 do
+    local lane, n = looks[i], #names
+    names[n + 1], names[n + 2] = 0, 'l' .. lane
+    names[n + 3], names[n + 4] = 0, 'e' .. endpoint_of(lane) .. ' ' .. lane
+    names[n + 5], names[n + 6] = 0, 't' .. topic_of(lane)
+    if has_priority(lane) then
+      ranked[#ranked + 1], ranked[#ranked + 2] = 0, lane
+    end
+  end
+  redis.call('ZADD', index, unpack(names))
+  if #ranked > 0 then
+    redis.call('ZADD', ranks, unpack(ranked))
+  end
+end
+
+-- write_lanes writes the gathered looks. held nil: no circuit puts them off. places nil:
+-- no place came free. index nil: no lane is new. channel nil: carriers need not hear of it;
+-- otherwise they do when the earliest look of all moved.
+local function write_lanes(lanes, held, places, channel, now, ranks, index)
+  local holds = held and redis.call('EXISTS', held, places or held) > 0
+  if holds and places and redis.call('EXISTS', places) == 1 then
+    call_lanes(places, now)
+  end
+  if not next(earlier) then
+    return
+  end
+  local looks, first = {}, nil
+  for lane, ms in pairs(earlier) do
+    local till = holds and held_till(held, lane, now)
+    ms = till and math.max(till, ms) or ms
+    first = math.min(first or ms, ms)
+    looks[#looks + 1] = text(ms)
+    looks[#looks + 1] = lane
+  end
+  local head = channel and redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
+  if redis.call('ZADD', lanes, 'LT', unpack(looks)) > 0 and index then
+    index_lanes(ranks, index, looks)
+  end
+  if channel and (not head or first < tonumber(head)) then
+    redis.call('PUBLISH', channel, '')
+  end
+end
+
+-- next_look is when a bucket next needs a look; nil when it is empty.
+local function next_look(bucket)
+  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
+  if not first then
+    return nil
+  end
+  local state, ms = place(tonumber(first))
+  if state < READY then
+    return ms
+  end
+  local waiting = redis.call('ZRANGE', bucket, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
+  return waiting and math.min(ms, math.floor(tonumber(waiting))) or ms
+end
+
+-- forget_lanes forgets lanes without jobs.
+local function forget_lanes(lanes, ranks, index, gone)
+  if #gone == 0 then
+    return
+  end
+  local names, ranked = {}, {}
+  for _, lane in ipairs(gone) do
+    names[#names + 1] = 'l' .. lane
+    names[#names + 1] = 'e' .. endpoint_of(lane) .. ' ' .. lane
+    if has_priority(lane) then
+      ranked[#ranked + 1] = lane
+    end
+    earlier[lane] = nil
+  end
+  redis.call('ZREM', lanes, unpack(gone))
+  redis.call('ZREM', index, unpack(names))
+  if #ranked > 0 then
+    redis.call('ZREM', ranks, unpack(ranked))
+  end
+end

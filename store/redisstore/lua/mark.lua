@@ -1,3 +1,0 @@
--- Writes something, so that there is something to wait for.
--- KEYS mark
-return redis.call('SET', KEYS[1], '')
