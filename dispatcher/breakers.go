@@ -157,6 +157,23 @@ func (s *breakers) fails(endpoint string) bool {
 	return ok && e.Value.(*breaker).failures >= outageFailures
 }
 
+// steady reports whether an endpoint's circuit is closed and not about to open, so
+// that its requests may be repeated. Without circuits nobody knows.
+func (s *breakers) steady(endpoint string) bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.known[endpoint]
+	if !ok {
+		return true
+	}
+	b := e.Value.(*breaker)
+	closed := gobreaker.State(b.state.Load()) == gobreaker.StateClosed && !b.onTrial.Load()
+	return closed && b.failures < min(outageFailures, (int(s.failures)+1)/2)
+}
+
 // acquire finds or makes the endpoint's breaker and marks it busy. It returns
 // nil when there are too many to keep one more.
 func (s *breakers) acquire(endpoint string) *breaker {

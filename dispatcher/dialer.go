@@ -144,12 +144,24 @@ var newline = []byte("\n")
 type boundedConn struct {
 	net.Conn
 	read, lines atomic.Int64 // of the current answer
+	written     atomic.Bool  // something of the current request
 }
 
 // begin is called before each request.
 func (c *boundedConn) begin() {
 	c.read.Store(0)
 	c.lines.Store(0)
+	c.written.Store(false)
+}
+
+// Write notes that bytes may have left. A TLS record that was cut off counts for
+// nothing: the receiver cannot read it.
+func (c *boundedConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if n > 0 {
+		c.written.Store(true)
+	}
+	return n, err
 }
 
 func (c *boundedConn) Read(p []byte) (int, error) {

@@ -57,6 +57,7 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 	d.suspects.clock = o.Clock
 	d.holds = newHolds(o)
 	d.breakers = newBreakers(o, d.holds.wish, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
+	d.sender.steady = d.breakers.steady
 	var err error
 	if d.metrics, err = newMetrics(o.Metrics, d.breakers.count); err != nil {
 		return nil, err
@@ -157,5 +158,6 @@ func (d *Dispatcher) logAttempt(ctx context.Context, c *claim, o job.Outcome) {
 	}
 	d.opts.Logger.Debug("attempt", "topic", c.Job.Topic, "id", c.Job.ID, "attempt", o.Attempt.Number,
 		"endpoint", c.Job.Lane().Endpoint, "outcome", outcomeNames[o.Kind],
-		"status", o.Attempt.Status, "error", o.Attempt.Error, "duration", o.Attempt.Duration)
+		"status", o.Attempt.Status, "error", o.Attempt.Error, "duration", o.Attempt.Duration,
+		"connect_retries", o.Attempt.ConnectRetries)
 }

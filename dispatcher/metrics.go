@@ -32,6 +32,7 @@ type metrics struct {
 	latenessRetry prometheus.Observer
 	duration      prometheus.Histogram
 	inFlight      prometheus.Gauge
+	reconnects    prometheus.Counter
 	stale         prometheus.Counter
 	dropped       prometheus.Counter
 
@@ -58,6 +59,10 @@ func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "duehook_in_flight", Help: "Deliveries under way.",
 		}),
+		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "duehook_connect_retries_total",
+			Help: "Connections that attempts tried again because the request had not been sent.",
+		}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_settle_stale_total",
 			Help: "Outcomes not stored because the job had been leased again or had ended.",
@@ -75,7 +80,7 @@ func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int
 		m.outcomes[kind] = outcomes.WithLabelValues(name)
 	}
 	all := []prometheus.Collector{
-		outcomes, lateness, m.duration, m.inFlight, m.stale, m.dropped, m.broughtForward,
+		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, m.broughtForward,
 		breakerStates(breakers),
 	}
 	for _, c := range all {

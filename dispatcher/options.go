@@ -30,6 +30,7 @@ const (
 	DefaultBreakerOpen     = 10 * time.Second
 	DefaultBreakerProbes   = 3
 	DefaultCatchUpRate     = 100
+	DefaultConnectRetries  = MaxConnectRetries
 )
 
 // The parts of a lease that are not the request itself.
@@ -104,6 +105,11 @@ type Options struct {
 	// are under way a fifth of it before the end, 2 s at most, are broken off, so
 	// that what came of all can be settled. Zero: DefaultGrace.
 	Grace time.Duration
+
+	// ConnectRetries is how often an attempt connects again at once if its request
+	// was surely not sent, MaxConnectRetries at most. Zero: DefaultConnectRetries;
+	// negative: never.
+	ConnectRetries int
 
 	// Transport makes the requests in place of the network, and without the
 	// guard: for simulations. Nil: the network.
@@ -183,5 +189,6 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
+	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)
 	return o
 }

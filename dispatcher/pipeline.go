@@ -311,6 +311,7 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 		if o.Attempt.Duration > 0 { // else no request was made
 			p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
 		}
+		p.d.metrics.reconnects.Add(float64(o.Attempt.ConnectRetries))
 		p.d.logAttempt(ph.work, c, o)
 		if p.opts.Observer != nil {
 			p.opts.Observer.Attempted(endpoint, dueAt(&c.Job), &o)

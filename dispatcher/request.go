@@ -41,7 +41,9 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	for _, user := range j.Spec.Headers {
 		h.Set(user.Name, user.Value)
 	}
-	markReplayable(h)
+	if s.replay {
+		markReplayable(h)
+	}
 	if j.Spec.ContentType != "" {
 		h.Set("Content-Type", j.Spec.ContentType)
 	}

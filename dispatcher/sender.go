@@ -30,6 +30,8 @@ var (
 // sender makes the request of an attempt and judges the answer.
 type sender struct {
 	client  *retryablehttp.Client
+	steady  func(endpoint string) bool // see connectAgain
+	replay  bool                       // see markReplayable
 	clock   job.Clock
 	timeout time.Duration
 	agent   string
@@ -41,7 +43,8 @@ type sender struct {
 
 func newSender(o Options, transport http.RoundTripper) *sender {
 	return &sender{
-		client: newClient(transport), clock: o.Clock, timeout: o.Timeout,
+		client: newClient(transport, o.ConnectRetries, o.Random), steady: func(string) bool { return false },
+		replay: o.ConnectRetries > 0, clock: o.Clock, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 	}
@@ -57,7 +60,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	defer func() { span.end(&o) }()
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
-	tr := newTrace(s.clock)
+	tr := newTrace(s.clock, func() bool { return s.steady(j.Lane().Endpoint) })
 	req, err := s.newRequest(tr.attach(withDeadline(timed)), j, attempt.Number, attempt.StartedAt)
 	if err != nil { // registered under other rules than ours
 		attempt.Error = classBadRequest
@@ -77,7 +80,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	if errors.Is(err, ErrBlocked) {
 		return refused(attempt)
 	}
-	attempt.Duration, attempt.Timings = s.clock.Now().Sub(started), timings
+	attempt.Duration, attempt.Timings, attempt.ConnectRetries = s.clock.Now().Sub(started), timings, tr.retries()
 	if err != nil {
 		if ctx.Err() != nil {
 			return aborted()

@@ -100,6 +100,9 @@ func (s *span) end(o *job.Outcome) {
 	ended := s.started
 	if a := o.Attempt; a != nil {
 		ended = ended.Add(a.Duration)
+		if a.ConnectRetries > 0 {
+			s.SetAttributes(attribute.Int("http.request.resend_count", a.ConnectRetries))
+		}
 		if a.Status != 0 {
 			s.SetAttributes(attribute.Int("http.response.status_code", a.Status))
 		}

@@ -31,10 +31,13 @@ const (
 // another's connection, or has ended: by then end has copied what counts.
 type trace struct {
 	clock  job.Clock
+	steady func() bool // the endpoint does not already fail
 	hooks  httptrace.ClientTrace
 	header http.Header // of the request, until it comes to the transport
 
 	mu      sync.Mutex
+	asked   int          // how often a connection was asked for
+	conn    *boundedConn // that was got; nil: none yet
 	reused  bool
 	running bool // the current phase has not ended
 	current phase
@@ -42,8 +45,8 @@ type trace struct {
 	took    [phaseCount]time.Duration
 }
 
-func newTrace(clock job.Clock) *trace {
-	t := &trace{clock: clock}
+func newTrace(clock job.Clock, steady func() bool) *trace {
+	t := &trace{clock: clock, steady: steady}
 	t.hooks = httptrace.ClientTrace{
 		GetConn:              t.getConn,
 		GotConn:              t.gotConn,
@@ -92,16 +95,19 @@ func (t *trace) start(p phase) {
 func (t *trace) getConn(string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.current, t.running, t.reused = phaseBegin, false, false
+	t.asked++
+	t.conn, t.current, t.running, t.reused = nil, phaseBegin, false, false
 	t.took = [phaseCount]time.Duration{}
 }
 
 func (t *trace) gotConn(info httptrace.GotConnInfo) {
-	if c, ok := info.Conn.(*boundedConn); ok {
-		c.begin()
+	conn, ok := info.Conn.(*boundedConn)
+	if ok {
+		conn.begin()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.conn = conn
 	if info.Reused { // whatever was measured is of another connection
 		t.took = [phaseCount]time.Duration{}
 	}

@@ -286,7 +286,7 @@ func TestTraceMeasures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &handClock{now: time.Now()}
-			r := newTrace(clock)
+			r := newTrace(clock, nil)
 			tt.tell(r, clock.pass)
 			if got, reached := r.end(); got != tt.want || reached != tt.reached {
 				t.Errorf("%+v in phase %d, want %+v in %d", got, reached, tt.want, tt.reached)
@@ -299,7 +299,7 @@ func TestTraceMeasures(t *testing.T) {
 // nothing takes longer than the whole.
 func TestTraceHearsAllAtOnce(t *testing.T) {
 	began := time.Now()
-	r := newTrace(job.SystemClock())
+	r := newTrace(job.SystemClock(), nil)
 	var tellers sync.WaitGroup
 	for _, tell := range []func(){
 		func() { r.getConn("") },

@@ -1,12 +1,9 @@
 package dispatcher
 
 import (
-	"context"
 	"crypto/tls"
 	"net/http"
 	"time"
-
-	"github.com/hashicorp/go-retryablehttp"
 )
 
 // What one answer may cost.
@@ -65,20 +62,4 @@ func (s shielded) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header = t.header
 	}
 	return s.transport.RoundTrip(req)
-}
-
-// newClient makes the client that sends each request once: a job's retries are
-// kept in the store, where they outlive us.
-func newClient(transport http.RoundTripper) *retryablehttp.Client {
-	return &retryablehttp.Client{
-		HTTPClient: &http.Client{
-			Transport:     shielded{transport},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		RetryMax:     0,
-		CheckRetry:   func(context.Context, *http.Response, error) (bool, error) { return false, nil },
-		Backoff:      retryablehttp.DefaultBackoff,
-		ErrorHandler: retryablehttp.PassthroughErrorHandler,
-		Logger:       nil,
-	}
 }

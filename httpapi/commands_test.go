@@ -212,10 +212,10 @@ func TestAttempts(t *testing.T) {
 		Timings:         job.Timings{DNS: 3_999 * time.Microsecond, Connect: time.Nanosecond, TLS: 20 * time.Millisecond, FirstByte: 50 * time.Millisecond},
 	})
 	a.clock.advance(time.Minute)
-	a.settle(a.claim()[0], job.OutcomeFailed, job.Attempt{Error: "response_timeout", Timings: job.Timings{Reused: true}})
+	a.settle(a.claim()[0], job.OutcomeFailed, job.Attempt{Error: "response_timeout", Timings: job.Timings{Reused: true}, ConnectRetries: 2})
 	want := `{"attempts":[` +
 		`{"number":1,"started_at":"2026-01-01T09:00:00.000Z","duration_ms":87,"dns_ms":3,"connect_ms":0,"tls_ms":20,"first_byte_ms":50,"connection_reused":false,"status":500,"error":"http_500","response_body":"try <later>","response_headers":{"Retry-After":"1","Server":"<nginx>"},"next_at":"2026-01-01T09:00:15.087Z","reason":"ladder","version":2},` +
-		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":4}]}` + "\n"
+		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":4,"connect_retries":2}]}` + "\n"
 	if diff := cmp.Diff(want, a.call("GET", "/v1/jobs/t/a/attempts", "").Body.String()); diff != "" {
 		t.Error(diff)
 	}

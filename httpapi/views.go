@@ -82,6 +82,8 @@ type attemptView struct {
 	NextAt          instant           `json:"next_at"`
 	Reason          *string           `json:"reason"`
 	Version         *uint64           `json:"version"`
+	// ConnectRetries is left out when the first connection was used.
+	ConnectRetries int `json:"connect_retries,omitempty"`
 }
 
 func (s *Server) viewJob(j *job.Job) jobView { return viewJob(j, s.opts.Scheduler.Policy()) }
@@ -130,6 +132,7 @@ func viewAttempt(a *job.Attempt) attemptView {
 		NextAt:           instant(a.NextAt),
 		Reason:           orNull(&a.Reason),
 		Version:          orNull(&a.Version),
+		ConnectRetries:   a.ConnectRetries,
 	}
 }
 

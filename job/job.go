@@ -187,6 +187,9 @@ type Attempt struct {
 	// ResponseHeaders are those of the answer, as far as they are kept, sorted by name.
 	ResponseHeaders []Header `msgpack:"h,omitempty"`
 	Version         uint64   `msgpack:"v,omitempty"` // of the job that was sent; zero when it is not known
+	// ConnectRetries is how often the attempt connected again, because the request had
+	// not left.
+	ConnectRetries int `msgpack:"x,omitempty"`
 }
 
 // Timings are how long the phases of an attempt took. DNS, Connect and TLS are

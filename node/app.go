@@ -229,8 +229,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.DrainDelay + grace, AllowCIDRs: c.AllowCIDRs,
-		BreakerFailures: n.breakerFailures(), BreakerOpen: c.BreakerOpen,
-		CatchUpRate: n.catchUpRate(), Observer: attempts, Tracer: n.traces.Tracer(),
+		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
+		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Observer: attempts, Tracer: n.traces.Tracer(),
 	}
 	if keyring != nil {
 		dispatchOptions.Signer = keyring
@@ -328,20 +328,12 @@ func (n *node) stretched(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * n.Speed)
 }
 
-// catchUpRate turns "0: never" into the dispatcher's form of it.
-func (n *node) catchUpRate() int {
-	if n.Config.CatchUpRate == 0 {
+// orOff turns "0: off" of a setting into an option's form of it.
+func orOff(n int) int {
+	if n == 0 {
 		return -1
 	}
-	return n.Config.CatchUpRate
-}
-
-// breakerFailures turns "0: no breakers" into the dispatcher's form of it.
-func (n *node) breakerFailures() int {
-	if n.Config.BreakerFailures == 0 {
-		return -1
-	}
-	return n.Config.BreakerFailures
+	return n
 }
 
 // baseURL is where the API is for a client on this machine.

@@ -61,6 +61,7 @@ type Config struct {
 	// TopicConcurrency is the same of single topics for one endpoint.
 	EndpointConcurrency int
 	TopicConcurrency    map[string]int
+	ConnectRetries      int           // of one attempt; 0: none
 	CatchUpRate         int           // jobs/s brought forward after an outage; 0: none
 	ReadyCap            int           // most hints on one shard's ready list
 	BreakerFailures     int           // failures in a row that open an endpoint's breaker; 0: no breakers

@@ -229,6 +229,11 @@ var settings = []setting{
 		bind: func(c *Config) pflag.Value { return (*limitsValue)(&c.TopicConcurrency) },
 	},
 	{
+		name: "connect-retries", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultConnectRetries),
+		help: "how often an attempt connects again at once if the receiver refuses or resets the connection before the request is sent, or DNS does not answer; at most 2; 0 turns it off",
+		bind: func(c *Config) pflag.Value { return (*intValue)(&c.ConnectRetries) },
+	},
+	{
 		name: "catch-up-rate", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultCatchUpRate),
 		help: "jobs per second and endpoint whose retry is brought forward once the endpoint works again after an outage; 0 leaves them to their ladder",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.CatchUpRate) },

@@ -121,6 +121,7 @@ func (c *Config) validateDelivery(p *problems) {
 	p.check(c.Workers >= 1 && c.Workers <= 100_000, "--workers must be between 1 and 100000")
 	p.check(c.EndpointConcurrency >= 1 && c.EndpointConcurrency <= maxConcurrency,
 		"--endpoint-concurrency must be between 1 and %d", maxConcurrency)
+	p.check(c.ConnectRetries >= 0 && c.ConnectRetries <= dispatcher.MaxConnectRetries, "--connect-retries must be between 0 and 2")
 	p.check(c.CatchUpRate >= 0 && c.CatchUpRate <= 100_000, "--catch-up-rate must be between 0 and 100000")
 	p.check(c.ReadyCap >= 1 && c.ReadyCap <= 1_000_000, "--ready-cap must be between 1 and 1000000")
 	p.check(c.BreakerFailures >= 0 && c.BreakerFailures <= 1_000_000, "--breaker-failures must be between 0 and 1000000")

@@ -49,6 +49,7 @@ func AppendAttempt(b []byte, a *job.Attempt) []byte {
 		if a.Version != 0 {
 			w.b = msgp.AppendUint64(w.key("v"), a.Version)
 		}
+		w.integer("x", int64(a.ConnectRetries))
 	})
 }
 

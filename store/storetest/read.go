@@ -88,7 +88,7 @@ var readCases = []testCase{
 		f.add(reg("t", "a"))
 		c := f.takeOne()
 		s := failed(c, always)
-		s.Attempt.Error, s.Attempt.Version = "some_class", 7
+		s.Attempt.Error, s.Attempt.Version, s.Attempt.ConnectRetries = "some_class", 7, 2
 		s.Attempt.ResponseHeaders = []job.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "X", Value: "a|b\n 1 2"}}
 		s.Attempt.Timings = job.Timings{
 			DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,

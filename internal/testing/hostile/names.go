@@ -22,6 +22,7 @@ type Lookup struct {
 type Reply struct {
 	Aliases []string // a chain of names that leads from the one asked for
 	Addrs   []netip.Addr
+	Fails   bool // SERVFAIL instead
 }
 
 // Resolver asks a name server on loopback that replies as reply says, until the
@@ -66,6 +67,10 @@ func respond(question []byte, reply func(Lookup) Reply) ([]byte, error) {
 	}
 	l := Lookup{strings.TrimSuffix(strings.ToLower(q.Name.String()), "."), q.Type == dnsmessage.TypeAAAA}
 	r := reply(l)
+	if r.Fails {
+		m.RCode = dnsmessage.RCodeServerFailure
+		return m.Pack()
+	}
 	name := q.Name
 	for _, alias := range r.Aliases {
 		next, err := dnsmessage.NewName(alias + ".")
