@@ -20,11 +20,11 @@ import (
 const maxFieldErrors = 32
 
 // fieldErrors gathers what is wrong with the fields of a request.
-type fieldErrors struct{ fields []job.FieldError }
+type fieldErrors struct{ fields []problemField }
 
 func (e *fieldErrors) add(pointer, message string) {
 	if len(e.fields) < maxFieldErrors {
-		e.fields = append(e.fields, job.FieldError{Pointer: pointer, Message: message})
+		e.fields = append(e.fields, problemField{pointer, message})
 	}
 }
 
@@ -39,7 +39,7 @@ func (e *fieldErrors) err() error {
 	if len(e.fields) == 0 {
 		return nil
 	}
-	return &job.ValidationError{Fields: e.fields}
+	return &inputError{e.fields}
 }
 
 // merge adds what validation found to what decoding found, so that the client
@@ -51,16 +51,16 @@ func (e *fieldErrors) merge(err error) error {
 	case len(e.fields) == 0:
 		return err
 	case errors.As(err, &more) && !e.has(""):
-		e.addNew(more.Fields)
+		e.addNew(pointers("", more.Fields))
 	}
 	return e.err()
 }
 
 // addNew adds what is wrong with fields of which nothing is known to be wrong,
 // nor of a part of them.
-func (e *fieldErrors) addNew(fields []job.FieldError) {
+func (e *fieldErrors) addNew(fields []problemField) {
 	for _, f := range fields {
-		part := func(known job.FieldError) bool { return strings.HasPrefix(known.Pointer, f.Pointer+"/") }
+		part := func(known problemField) bool { return strings.HasPrefix(known.Pointer, f.Pointer+"/") }
 		if !e.has(f.Pointer) && !slices.ContainsFunc(e.fields, part) {
 			e.add(f.Pointer, f.Message)
 		}
@@ -68,7 +68,7 @@ func (e *fieldErrors) addNew(fields []job.FieldError) {
 }
 
 func (e *fieldErrors) has(pointer string) bool {
-	return slices.ContainsFunc(e.fields, func(f job.FieldError) bool { return f.Pointer == pointer })
+	return slices.ContainsFunc(e.fields, func(f problemField) bool { return f.Pointer == pointer })
 }
 
 // field is one member of a request's object, as found.

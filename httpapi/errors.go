@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -137,7 +138,7 @@ type problemField struct {
 type apiError struct {
 	code   code
 	detail string
-	fields []job.FieldError
+	fields []problemField
 	cause  error
 }
 
@@ -152,10 +153,41 @@ func (e *apiError) Unwrap() error { return e.cause }
 
 func malformed(detail string) error { return &apiError{code: codeMalformedJSON, detail: detail} }
 
+// inputError is what is wrong with parts of a request, by their pointers.
+type inputError struct{ fields []problemField }
+
+func (e *inputError) Error() string {
+	parts := make([]string, len(e.fields))
+	for i, f := range e.fields {
+		parts[i] = f.Pointer + ": " + f.Message
+	}
+	return strings.Join(parts, "; ")
+}
+
+// pointers maps fields of the domain to pointers into a request; at is the pointer
+// to the object that they are in.
+func pointers(at string, fields []job.FieldError) []problemField {
+	list := make([]problemField, len(fields))
+	for i, f := range fields {
+		list[i] = problemField{at + pointerTo(f.Field), f.Message}
+	}
+	return list
+}
+
+// pointerTo is the JSON pointer to a field. The API calls all fields as the domain
+// does.
+func pointerTo(f job.Field) string {
+	pointer := ""
+	for _, part := range f.Parts() {
+		pointer += "/" + escapePointer(part)
+	}
+	return pointer
+}
+
 // invalid is one thing wrong with one part of the request: "/field" in the
 // body or in the path, "?name" in the query, "Name" in the headers.
 func invalid(pointer, message string) error {
-	return &job.ValidationError{Fields: []job.FieldError{{Pointer: pointer, Message: message}}}
+	return &inputError{[]problemField{{pointer, message}}}
 }
 
 // asAPIError is the one map from errors to codes. What it does not know is an
@@ -165,10 +197,14 @@ func asAPIError(err error) *apiError {
 	if errors.As(err, &known) {
 		return known
 	}
-	var fields *job.ValidationError
-	if errors.As(err, &fields) {
+	var input *inputError
+	var refused *job.ValidationError
+	if errors.As(err, &refused) {
+		input = &inputError{pointers("", refused.Fields)}
+	}
+	if input != nil || errors.As(err, &input) {
 		return &apiError{
-			code: codeInvalidRequest, fields: fields.Fields, cause: err,
+			code: codeInvalidRequest, fields: input.fields, cause: err,
 			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
 		}
 	}
@@ -177,11 +213,11 @@ func asAPIError(err error) *apiError {
 		return &apiError{
 			code: codeDestinationBlocked, cause: err,
 			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
-			fields: []job.FieldError{{Pointer: blocked.Field, Message: "this server does not deliver to this destination"}},
+			fields: []problemField{{pointerTo(blocked.Field), "this server does not deliver to this destination"}},
 		}
 	}
-	if refused := asRefusal(err); refused != nil {
-		return refused
+	if access := asRefusal(err); access != nil {
+		return access
 	}
 	if errors.Is(err, store.ErrNewer) {
 		return &apiError{

@@ -55,7 +55,7 @@ func inQuery(err error) error {
 	}
 	var errs fieldErrors
 	for _, f := range wrong.Fields {
-		errs.add("?"+strings.TrimPrefix(f.Pointer, "/"), f.Message)
+		errs.add("?"+string(f.Field), f.Message)
 	}
 	return errs.err()
 }

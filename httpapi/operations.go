@@ -102,10 +102,10 @@ func setPriority(q *operations.Filter, f field) {
 
 func setLabels(q *operations.Filter, f field) {
 	texts := f.texts()
-	labels, err := job.ParseLabels(f.pointer(), texts)
+	labels, err := job.ParseLabels("", texts)
 	var wrong *job.ValidationError
 	if errors.As(err, &wrong) {
-		for _, w := range wrong.Fields {
+		for _, w := range pointers(f.pointer(), wrong.Fields) {
 			f.errs.add(w.Pointer, w.Message)
 		}
 	}

@@ -142,7 +142,7 @@ func TestOperationThatCorrects(t *testing.T) {
 	}
 	a.work(made["id"].(string))
 	done := a.want(200, "GET", "/v1/operations/"+made["id"].(string), "")
-	if done["changed"] != 1.0 || done["failed"] != 1.0 || !strings.Contains(fmt.Sprint(done["errors"]), "/content_type: needs a body") {
+	if done["changed"] != 1.0 || done["failed"] != 1.0 || !strings.Contains(fmt.Sprint(done["errors"]), ": content_type: needs a body") {
 		t.Errorf("got %v", done)
 	}
 	j := a.stored("t", "a")

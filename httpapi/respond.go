@@ -85,10 +85,7 @@ func (e *apiError) problem() *problem {
 		Status: known.status,
 		Detail: e.detail,
 		Code:   e.code,
-		Errors: make([]problemField, len(e.fields)),
-	}
-	for i, f := range e.fields {
-		p.Errors[i] = problemField(f)
+		Errors: append([]problemField{}, e.fields...),
 	}
 	return p
 }

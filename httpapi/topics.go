@@ -151,7 +151,7 @@ func (s *Server) putTopic(c echo.Context) error {
 	for _, found := range []error{err, draft.Check(topic)} {
 		var wrong *job.ValidationError
 		if errors.As(found, &wrong) {
-			errs.addNew(wrong.Fields)
+			errs.addNew(pointers("", wrong.Fields))
 		}
 	}
 	if err := errs.err(); err != nil {

@@ -43,10 +43,10 @@ func (f *findings) body(d *Draft, s *Spec, l Limits) {
 		return
 	}
 	if s.BodyForm == BodyNone {
-		f.add("/content_type", "needs a body, body_text or body_base64")
+		f.add("content_type", "needs a body, body_text or body_base64")
 		return
 	}
-	if f.check("/content_type", checkContentType(*d.ContentType)) {
+	if f.check("content_type", checkContentType(*d.ContentType)) {
 		s.ContentType = *d.ContentType
 	}
 }
@@ -55,24 +55,24 @@ func (f *findings) body(d *Draft, s *Spec, l Limits) {
 // for byte, for receivers that compare or sign bytes.
 func (f *findings) bodyContent(d *Draft) (BodyForm, []byte) {
 	form, content := BodyNone, []byte(nil)
-	take := func(pointer string, as BodyForm, read func() ([]byte, error)) {
+	take := func(field Field, as BodyForm, read func() ([]byte, error)) {
 		if form != BodyNone {
-			f.add(pointer, "must not be given beside another form of the body")
+			f.add(field, "must not be given beside another form of the body")
 			return
 		}
 		form = as
 		var err error
 		content, err = read()
-		f.check(pointer, err)
+		f.check(field, err)
 	}
 	if given(d.Body) {
-		take("/body", BodyJSON, func() ([]byte, error) { return d.jsonBody() })
+		take("body", BodyJSON, func() ([]byte, error) { return d.jsonBody() })
 	}
 	if d.BodyText != nil {
-		take("/body_text", BodyText, func() ([]byte, error) { return textBody(*d.BodyText) })
+		take("body_text", BodyText, func() ([]byte, error) { return textBody(*d.BodyText) })
 	}
 	if d.BodyBase64 != nil {
-		take("/body_base64", BodyBase64, func() ([]byte, error) { return base64Body(*d.BodyBase64) })
+		take("body_base64", BodyBase64, func() ([]byte, error) { return base64Body(*d.BodyBase64) })
 	}
 	if len(content) == 0 {
 		content = nil // as decoders give it back

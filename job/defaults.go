@@ -17,16 +17,16 @@ type Defaults struct {
 }
 
 // Defaults reads what the draft says of retry, timeout, ttl, headers and
-// priority, and nothing else. Errors are those of Registration, but point to
-// /job_priority: beside defaults, /priority is the weight of a topic.
+// priority, and nothing else. Errors are those of Registration, but name
+// job_priority, as topics do.
 func (d *Draft) Defaults(l Limits) (Defaults, error) {
 	var f findings
 	v := Defaults{
 		Retry:    f.retry(d.Retry),
-		Timeout:  f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+		Timeout:  f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
 		TTL:      f.ttl(d),
 		Headers:  f.headers(d.Headers),
-		Priority: f.priority("/job_priority", d.Priority),
+		Priority: f.priority("job_priority", d.Priority),
 	}
 	return v, f.err()
 }

@@ -73,9 +73,9 @@ func TestDefaultsAreChecked(t *testing.T) {
 	}
 	var pointers []string
 	for _, f := range invalid.Fields {
-		pointers = append(pointers, f.Pointer)
+		pointers = append(pointers, string(f.Field))
 	}
-	if diff := cmp.Diff([]string{"/retry/limit", "/timeout", "/ttl", "/headers/Host", "/job_priority"}, pointers); diff != "" {
+	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "job_priority"}, pointers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

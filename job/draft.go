@@ -2,7 +2,6 @@ package job
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 )
 
@@ -52,21 +51,4 @@ type DraftExpect struct {
 type Limits struct {
 	MaxBody    int           // bytes of the callback's body
 	MaxTimeout time.Duration // of one attempt
-}
-
-// FieldError is one thing wrong with one field.
-type FieldError struct {
-	Pointer string // JSON pointer to the field, such as "/retry/steps/0"
-	Message string // what is wrong and what would be right
-}
-
-// ValidationError is every FieldError found.
-type ValidationError struct{ Fields []FieldError }
-
-func (e *ValidationError) Error() string {
-	parts := make([]string, len(e.Fields))
-	for i, f := range e.Fields {
-		parts[i] = f.Pointer + ": " + f.Message
-	}
-	return strings.Join(parts, "; ")
 }

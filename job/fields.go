@@ -4,8 +4,60 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
+
+// Field is the path to a field of the domain: the names of the fields around it
+// and its own, joined by dots, such as retry.steps.0 or headers.X-Tenant. Empty is
+// the whole. Fronts map it to their own names.
+type Field string
+
+var (
+	fieldEscaper   = strings.NewReplacer(`\`, `\\`, `.`, `\.`)
+	fieldUnescaper = strings.NewReplacer(`\\`, `\`, `\.`, `.`, `.`, "\x00")
+)
+
+// In is the field of a name within another one. The name may be a client's.
+func (f Field) In(name string) Field {
+	if name = fieldEscaper.Replace(name); f == "" {
+		return Field(name)
+	}
+	return f + "." + Field(name)
+}
+
+// Within is the field as a part of another one.
+func (f Field) Within(outer Field) Field {
+	if f == "" || outer == "" {
+		return outer + f
+	}
+	return outer + "." + f
+}
+
+// Parts are the names that the path consists of.
+func (f Field) Parts() []string {
+	if f == "" {
+		return nil
+	}
+	return strings.Split(fieldUnescaper.Replace(string(f)), "\x00")
+}
+
+// FieldError is one thing wrong with one field.
+type FieldError struct {
+	Field   Field
+	Message string // what is wrong and what would be right
+}
+
+// ValidationError is every FieldError found.
+type ValidationError struct{ Fields []FieldError }
+
+func (e *ValidationError) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = string(f.Field) + ": " + f.Message
+	}
+	return strings.Join(parts, "; ")
+}
 
 // findings gathers what is wrong with a draft, so that the client learns all
 // of it at once.
@@ -14,14 +66,14 @@ type findings struct {
 	tooLarge error
 }
 
-func (f *findings) add(pointer, message string) {
-	f.fields = append(f.fields, FieldError{Pointer: pointer, Message: message})
+func (f *findings) add(field Field, message string) {
+	f.fields = append(f.fields, FieldError{Field: field, Message: message})
 }
 
 // check adds err, if there is one, and reports whether there was none.
-func (f *findings) check(pointer string, err error) bool {
+func (f *findings) check(field Field, err error) bool {
 	if err != nil {
-		f.add(pointer, err.Error())
+		f.add(field, err.Error())
 	}
 	return err == nil
 }
@@ -58,7 +110,7 @@ const jsonSpace = " \t\r\n"
 
 // duration reads a field that may be absent, which is zero, and otherwise must
 // lie between least and most.
-func (f *findings) duration(pointer string, raw json.RawMessage, least, most time.Duration) time.Duration {
+func (f *findings) duration(field Field, raw json.RawMessage, least, most time.Duration) time.Duration {
 	if !given(raw) {
 		return 0
 	}
@@ -66,15 +118,15 @@ func (f *findings) duration(pointer string, raw json.RawMessage, least, most tim
 	if err == nil && (d < least || d > most) {
 		err = fmt.Errorf("must be from %s to %s", FormatDuration(least), FormatDuration(most))
 	}
-	f.check(pointer, err)
+	f.check(field, err)
 	return d
 }
 
 // name reads a name that may be absent; then it is what absent says.
-func (f *findings) name(pointer string, value *string, absent string) string {
+func (f *findings) name(field Field, value *string, absent string) string {
 	if value == nil {
 		return absent
 	}
-	f.check(pointer, CheckName(*value))
+	f.check(field, CheckName(*value))
 	return *value
 }

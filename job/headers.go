@@ -40,7 +40,7 @@ const (
 // so that equal content is encoded equally.
 func (f *findings) headers(given map[string]string) []Header {
 	if len(given) > MaxHeaders {
-		f.add("/headers", fmt.Sprintf("must have at most %d entries", MaxHeaders))
+		f.add("headers", fmt.Sprintf("must have at most %d entries", MaxHeaders))
 		return nil
 	}
 	var list []Header
@@ -53,23 +53,22 @@ func (f *findings) headers(given map[string]string) []Header {
 			err = errors.New("is given twice; names do not depend on case")
 		}
 		if err != nil {
-			f.add(memberPointer("/headers", name, MaxHeaderName), err.Error())
+			f.add(member("headers", name, MaxHeaderName), err.Error())
 		}
 		seen[canonical] = true
 		list = append(list, Header{Name: canonical, Value: value})
 	}
 	if total > MaxHeaderBytes {
-		f.add("/headers", fmt.Sprintf("must have at most %d bytes of names and values", MaxHeaderBytes))
+		f.add("headers", fmt.Sprintf("must have at most %d bytes of names and values", MaxHeaderBytes))
 	}
 	slices.SortFunc(list, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// memberPointer points to a member of the client's own naming. A name that is
-// too long to be one is cut, so that a refusal is no larger than what was refused.
-func memberPointer(object, name string, longest int) string {
-	name = strings.ToValidUTF8(name[:min(len(name), longest)], "\uFFFD")
-	return object + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// member is the field of a member with a name of the client's. A name that is too
+// long is cut, so that a refusal is no larger than what it refuses.
+func member(object Field, name string, longest int) Field {
+	return object.In(strings.ToValidUTF8(name[:min(len(name), longest)], "\uFFFD"))
 }
 
 func checkHeader(name, value string) error {

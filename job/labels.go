@@ -28,24 +28,24 @@ func ParseLabel(s string) (Label, error) {
 	return Label{key, value}, checkLabel(key, value)
 }
 
-// ParseLabels reads the labels of an object, sorted by key. Its errors point
-// to the object's members.
-func ParseLabels(pointer string, given map[string]string) ([]Label, error) {
+// ParseLabels reads the labels of an object, sorted by key. Its errors name
+// the members of the field.
+func ParseLabels(field Field, given map[string]string) ([]Label, error) {
 	var f findings
-	labels := f.labels(pointer, given)
+	labels := f.labels(field, given)
 	return labels, f.err()
 }
 
 // labels reads labels, sorted by key, so that equal content is encoded equally.
-func (f *findings) labels(pointer string, given map[string]string) []Label {
+func (f *findings) labels(field Field, given map[string]string) []Label {
 	if len(given) > MaxLabels {
-		f.add(pointer, fmt.Sprintf("must have at most %d labels", MaxLabels))
+		f.add(field, fmt.Sprintf("must have at most %d labels", MaxLabels))
 		return nil
 	}
 	var list []Label
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if err := checkLabel(key, given[key]); err != nil {
-			f.add(memberPointer(pointer, key, MaxLabelKey), err.Error())
+			f.add(member(field, key, MaxLabelKey), err.Error())
 		}
 		list = append(list, Label{key, given[key]})
 	}

@@ -27,12 +27,12 @@ func TestParseLabel(t *testing.T) {
 }
 
 func TestParseLabels(t *testing.T) {
-	got, err := job.ParseLabels("/filter/label", map[string]string{"b": "2", "a": "1"})
+	got, err := job.ParseLabels("filter.label", map[string]string{"b": "2", "a": "1"})
 	if diff := gocmp.Diff([]job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: "2"}}, got); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	_, err = job.ParseLabels("/filter/label", map[string]string{"A": "1"})
-	if got := complaints(t, err); got["/filter/label/A"] == "" {
+	_, err = job.ParseLabels("filter.label", map[string]string{"A": "1"})
+	if got := complaints(t, err); got["filter.label.A"] == "" {
 		t.Errorf("refused for %v", got)
 	}
 }

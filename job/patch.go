@@ -20,11 +20,11 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.When = *w
 	}
 	if d.Destination != nil {
-		f.check("/url", d.Destination.Check())
+		f.check("url", d.Destination.Check())
 		s.Destination = *d.Destination
 	}
 	if d.BizKey != nil || d.NoBizKey {
-		s.BizKey = f.name("/biz_key", d.BizKey, "")
+		s.BizKey = f.name("biz_key", d.BizKey, "")
 	}
 	if d.Method != nil {
 		s.Method = f.method(d.Method)
@@ -36,7 +36,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.Retry = f.retry(d.Retry)
 	}
 	if given(d.Timeout) {
-		s.Timeout = f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout)
+		s.Timeout = f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout)
 	}
 	if given(d.TTL) {
 		s.TTL = f.ttl(d)
@@ -48,10 +48,10 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.ExpectBody = f.expectBody(d.Expect.Body)
 	}
 	if d.Labels != nil {
-		s.Labels = f.labels("/labels", d.Labels)
+		s.Labels = f.labels("labels", d.Labels)
 	}
 	if d.Priority != nil {
-		s.Priority = f.priority("/priority", d.Priority)
+		s.Priority = f.priority("priority", d.Priority)
 	}
 	f.body(d, &s, l)
 	if err := f.err(); err != nil {
@@ -64,16 +64,16 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 // registration only.
 func (f *findings) refuseFixed(d *Draft) {
 	fixed := []struct {
-		pointer string
-		given   bool
+		field Field
+		given bool
 	}{
-		{"/topic", d.Topic != nil},
-		{"/id", d.ID != nil},
-		{"/on_conflict", d.OnConflict != nil},
+		{"topic", d.Topic != nil},
+		{"id", d.ID != nil},
+		{"on_conflict", d.OnConflict != nil},
 	}
 	for _, field := range fixed {
 		if field.given {
-			f.add(field.pointer, "cannot be changed; cancel the job and register another")
+			f.add(field.field, "cannot be changed; cancel the job and register another")
 		}
 	}
 }

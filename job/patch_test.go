@@ -84,19 +84,19 @@ func TestPatchRefuses(t *testing.T) {
 	for doc, wants := range map[string]map[string]string{
 		`{}`:                                      {"": "must change something"},
 		`{"delay":null,"headers":null}`:           {"": "must change something"},
-		`{"topic":"x"}`:                           {"/topic": "cannot be changed"},
-		`{"id":"x","url":"http://b"}`:             {"/id": "cannot be changed"},
-		`{"on_conflict":"reject"}`:                {"/on_conflict": "cannot be changed"},
-		`{"url":"x","headers":{"host":"b"}}`:      {"/url": "http://", "/headers/host": "from the URL"},
-		`{"delay":-1,"ttl":0}`:                    {"/delay": "negative", "/ttl": "from 1ms"},
-		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"/at": "beside delay"},
-		`{"at":"2030-01-15T08:00:00Z"}`:           {"/at": "at most 366d ahead"},
-		`{"retry":{"steps":[]}}`:                  {"/retry/steps": "1 to 64"},
-		`{"priority":-1}`:                         {"/priority": "from 1 to 9"},
-		`{"biz_key":"a/b","method":"GET"}`:        {"/biz_key": "may contain", "/method": "POST"},
-		`{"timeout":0,"expect":{"body":" "}}`:     {"/timeout": "from 100ms", "/expect/body": "white space"},
-		`{"body":1,"body_text":"x"}`:              {"/body_text": "beside another form"},
-		`{"content_type":"x"}`:                    {"/content_type": "media type"},
+		`{"topic":"x"}`:                           {"topic": "cannot be changed"},
+		`{"id":"x","url":"http://b"}`:             {"id": "cannot be changed"},
+		`{"on_conflict":"reject"}`:                {"on_conflict": "cannot be changed"},
+		`{"url":"x","headers":{"host":"b"}}`:      {"url": "http://", "headers.host": "from the URL"},
+		`{"delay":-1,"ttl":0}`:                    {"delay": "negative", "ttl": "from 1ms"},
+		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"at": "beside delay"},
+		`{"at":"2030-01-15T08:00:00Z"}`:           {"at": "at most 366d ahead"},
+		`{"retry":{"steps":[]}}`:                  {"retry.steps": "1 to 64"},
+		`{"priority":-1}`:                         {"priority": "from 1 to 9"},
+		`{"biz_key":"a/b","method":"GET"}`:        {"biz_key": "may contain", "method": "POST"},
+		`{"timeout":0,"expect":{"body":" "}}`:     {"timeout": "from 100ms", "expect.body": "white space"},
+		`{"body":1,"body_text":"x"}`:              {"body_text": "beside another form"},
+		`{"content_type":"x"}`:                    {"content_type": "media type"},
 	} {
 		j := registered()
 		spec, when, err := draft(t, doc).Patch(&j, limits, now)
@@ -120,7 +120,7 @@ func TestPatchOfBodies(t *testing.T) {
 	}
 	j.Spec.BodyForm = job.BodyNone
 	_, _, err = draft(t, `{"content_type":"a/b"}`).Patch(&j, limits, now)
-	if got := complaints(t, err); !strings.Contains(got["/content_type"], "needs a body") {
+	if got := complaints(t, err); !strings.Contains(got["content_type"], "needs a body") {
 		t.Errorf("a type without a body: %v", got)
 	}
 }

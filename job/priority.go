@@ -50,12 +50,12 @@ func priorityOfLetter(letter string) (Priority, bool) {
 }
 
 // priority is zero when the draft leaves it out.
-func (f *findings) priority(pointer string, n *int) Priority {
+func (f *findings) priority(field Field, n *int) Priority {
 	switch {
 	case n == nil:
 		return 0
 	case *n < MinPriority || *n > MaxPriority:
-		f.add(pointer, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))
+		f.add(field, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))
 		return 0
 	}
 	return PriorityOf(*n)

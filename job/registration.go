@@ -38,22 +38,22 @@ type Request struct {
 func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 	var f findings
 	r := Request{
-		Key:        Key{Topic: f.name("/topic", d.Topic, DefaultTopic), ID: f.name("/id", d.ID, "")},
+		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
 		OnConflict: f.onConflict(d.OnConflict),
 		Spec: Spec{
-			BizKey:   f.name("/biz_key", d.BizKey, ""),
+			BizKey:   f.name("biz_key", d.BizKey, ""),
 			Method:   f.method(d.Method),
 			Headers:  f.headers(d.Headers),
 			Retry:    f.retry(d.Retry),
-			Timeout:  f.duration("/timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+			Timeout:  f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
 			TTL:      f.ttl(d),
-			Labels:   f.labels("/labels", d.Labels),
-			Priority: f.priority("/priority", d.Priority),
+			Labels:   f.labels("labels", d.Labels),
+			Priority: f.priority("priority", d.Priority),
 		},
 	}
 	if d.Destination == nil {
-		f.add("/url", "is required")
-	} else if f.check("/url", d.Destination.Check()) {
+		f.add("url", "is required")
+	} else if f.check("url", d.Destination.Check()) {
 		r.Spec.Destination = *d.Destination
 	}
 	if w := f.when(d, now); w != nil {
@@ -77,7 +77,7 @@ func (f *findings) onConflict(s *string) OnConflict {
 	case ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner:
 		return p
 	}
-	f.add("/on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
+	f.add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
 	return ""
 }
 
@@ -92,7 +92,7 @@ func (f *findings) method(s *string) string {
 	case "PUT", "PATCH":
 		return *s
 	}
-	f.add("/method", `must be "POST", "PUT" or "PATCH"`)
+	f.add("method", `must be "POST", "PUT" or "PATCH"`)
 	return ""
 }
 
@@ -100,7 +100,7 @@ func (f *findings) method(s *string) string {
 // An instant is kept as it was given even when it has passed: a repetition of
 // the registration must have equal content.
 func (f *findings) when(d *Draft, now Instant) *When {
-	delay := f.duration("/delay", d.Delay, 0, MaxDelay)
+	delay := f.duration("delay", d.Delay, 0, MaxDelay)
 	if !given(d.At) {
 		if !given(d.Delay) {
 			return nil
@@ -115,7 +115,7 @@ func (f *findings) when(d *Draft, now Instant) *When {
 	case at > now.Add(MaxDelay):
 		err = fmt.Errorf("must be at most %s ahead", FormatDuration(MaxDelay))
 	}
-	f.check("/at", err)
+	f.check("at", err)
 	return &When{At: at}
 }
 
@@ -158,7 +158,7 @@ func ParseTime(s string) (Instant, error) {
 }
 
 func (f *findings) ttl(d *Draft) time.Duration {
-	return f.duration("/ttl", d.TTL, time.Millisecond, MaxTTL)
+	return f.duration("ttl", d.TTL, time.Millisecond, MaxTTL)
 }
 
 // retry is nil when the draft leaves everything to the server's policy.
@@ -168,7 +168,7 @@ func (f *findings) retry(d *DraftRetry) *Retry {
 	}
 	r := &Retry{Limit: d.Limit}
 	if d.Steps != nil {
-		f.check("/retry/steps", checkStepCount(len(d.Steps)))
+		f.check("retry.steps", checkStepCount(len(d.Steps)))
 	}
 	for i := range min(len(d.Steps), MaxRetrySteps) {
 		step, err := ParseDelay(d.Steps[i])
@@ -176,12 +176,12 @@ func (f *findings) retry(d *DraftRetry) *Retry {
 			err = checkStep(step)
 		}
 		if err != nil {
-			f.add(fmt.Sprintf("/retry/steps/%d", i), err.Error())
+			f.add(Field("retry.steps").In(strconv.Itoa(i)), err.Error())
 		}
 		r.Steps = append(r.Steps, step)
 	}
 	if d.Limit != nil && (*d.Limit < 0 || *d.Limit > MaxRetryLimit) {
-		f.add("/retry/limit", fmt.Sprintf("must be from 0 to %d", MaxRetryLimit))
+		f.add("retry.limit", fmt.Sprintf("must be from 0 to %d", MaxRetryLimit))
 	}
 	return r
 }
@@ -215,6 +215,6 @@ func (f *findings) expectBody(s *string) string {
 	case len(body) > MaxExpectBody:
 		err = fmt.Errorf("must have at most %d bytes", MaxExpectBody)
 	}
-	f.check("/expect/body", err)
+	f.check("expect.body", err)
 	return body
 }

@@ -97,7 +97,7 @@ func (s *Scheduler) PrepareTest(d *job.Draft) (Prepared, error) {
 	if err != nil {
 		return Prepared{}, err
 	}
-	if err := s.CheckDestination("/url", request.Spec.Destination); err != nil {
+	if err := s.CheckDestination("url", request.Spec.Destination); err != nil {
 		return Prepared{}, err
 	}
 	request.Spec.Headers = append(request.Spec.Headers, job.Header{Name: HeaderTest, Value: "true"})

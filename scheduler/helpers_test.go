@@ -145,7 +145,7 @@ func wrongFields(t testing.TB, err error) []string {
 	}
 	var fields []string
 	for _, f := range wrong.Fields {
-		fields = append(fields, f.Pointer)
+		fields = append(fields, string(f.Field))
 	}
 	return fields
 }

@@ -25,7 +25,7 @@ func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, e
 // a *job.ValidationError.
 func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.IDPrefix != "" && q.Topic == "" {
-		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Pointer: "/id", Message: "is looked for within a topic: give ?topic=, too"}}}
+		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Field: "id", Message: "is looked for within a topic: give ?topic=, too"}}}
 	}
 	return s.o.Store.List(ctx, q)
 }
@@ -37,9 +37,9 @@ func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cur
 
 // CheckChange checks what can be checked of a change without its job: the server
 // must be allowed to call a new destination. Field names the change.
-func (s *Scheduler) CheckChange(field string, d *job.Draft) error {
+func (s *Scheduler) CheckChange(field job.Field, d *job.Draft) error {
 	if d.Destination != nil && d.Destination.Check() == nil {
-		return s.CheckDestination(field+"/url", *d.Destination)
+		return s.CheckDestination(field.In("url"), *d.Destination)
 	}
 	return nil
 }

@@ -45,10 +45,10 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	}
 	if request.Key.Topic == alerts.Topic {
 		return Prepared{}, &job.ValidationError{Fields: []job.FieldError{{
-			Pointer: "/topic", Message: "is that of the webhooks of alerts, which clients cannot register",
+			Field: "topic", Message: "is that of the webhooks of alerts, which clients cannot register",
 		}}}
 	}
-	if err := s.CheckDestination("/url", request.Spec.Destination); err != nil {
+	if err := s.CheckDestination("url", request.Spec.Destination); err != nil {
 		return Prepared{}, err
 	}
 	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {

@@ -114,7 +114,7 @@ func (s *Scheduler) Policy() retrypolicy.Policy { return s.o.Policy }
 // BlockedError refuses a destination that the server must not call. Its cause is
 // for the log: a client could learn from it about the network of the server.
 type BlockedError struct {
-	Field string // that names the destination, as in a job.FieldError
+	Field job.Field // that names the destination, as in a job.FieldError
 	Cause error
 }
 
@@ -124,7 +124,7 @@ func (e *BlockedError) Unwrap() error { return e.Cause }
 
 // CheckDestination returns a *BlockedError if the server must not call the
 // destination, which the field names.
-func (s *Scheduler) CheckDestination(field string, d job.Destination) error {
+func (s *Scheduler) CheckDestination(field job.Field, d job.Destination) error {
 	if s.o.CheckURL == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// ErrTopicsFixed: this server keeps no settings of topics.
+// ErrTopicsFixed says that this server keeps no settings of topics.
 var ErrTopicsFixed = errors.New("topics have no settings here")
 
 // Topic is a topic with its jobs.
@@ -81,7 +81,7 @@ func (s *Scheduler) TopicDefaults(d *job.Draft) (job.Defaults, error) { return d
 // topics.Manager.
 func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.Settings, allow ...AllowTopic) (Topic, error) {
 	if a := settings.Alerts; a != nil && a.URL != "" {
-		if err := s.CheckDestination("/alerts/url", job.Destination(a.URL)); err != nil {
+		if err := s.CheckDestination("alerts.url", job.Destination(a.URL)); err != nil {
 			return Topic{}, err
 		}
 	}

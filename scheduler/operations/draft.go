@@ -53,22 +53,22 @@ var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", Bod
 // *job.ValidationError.
 func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	var wrong []job.FieldError
-	refuse := func(pointer, message string) {
-		wrong = append(wrong, job.FieldError{Pointer: pointer, Message: message})
+	refuse := func(field job.Field, message string) {
+		wrong = append(wrong, job.FieldError{Field: field, Message: message})
 	}
 	o := Operation{
 		Action: Action(d.Action), Filter: d.Filter, Rate: DefaultRate, State: Running, StartedAt: now, UpdatedAt: now,
 	}
 	known, ok := states[o.Action]
 	if !ok {
-		refuse("/action", "must be one of cancel, run, replay, reschedule, discard")
+		refuse("action", "must be one of cancel, run, replay, reschedule, discard")
 	}
 	if d.Filter.Empty() && !d.All {
-		refuse("/filter", `must not be empty, unless "all" is true`)
+		refuse("filter", `must not be empty, unless "all" is true`)
 	}
 	for _, s := range d.Filter.States {
 		if ok && !slices.Contains(known.may, s) {
-			refuse("/filter/state", fmt.Sprintf("must be one of %s: %s is impossible with a job that is %s", names(known.may), d.Action, s))
+			refuse("filter.state", fmt.Sprintf("must be one of %s: %s is impossible with a job that is %s", names(known.may), d.Action, s))
 			break
 		}
 	}
@@ -80,11 +80,11 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	}
 	if d.Rate != nil {
 		if o.Rate = *d.Rate; o.Rate < 1 || o.Rate > MaxRate {
-			refuse("/rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxRate))
+			refuse("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxRate))
 		}
 	}
-	if pointer, message := d.due(&o); message != "" {
-		refuse(pointer, message)
+	if field, message := d.due(&o); message != "" {
+		refuse(field, message)
 	}
 	if d.Set != nil {
 		o.Set = d.Set
@@ -97,30 +97,30 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 }
 
 // due sets the time to reschedule to, or says what is wrong with it.
-func (d *Draft) due(o *Operation) (pointer, wrong string) {
+func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	given := d.Delay != nil || d.At != 0
 	switch {
 	case o.Action != Reschedule && d.Delay != nil:
-		return "/delay", "is for reschedule only"
+		return "delay", "is for reschedule only"
 	case o.Action != Reschedule && d.At != 0:
-		return "/at", "is for reschedule only"
+		return "at", "is for reschedule only"
 	case o.Action != Reschedule:
 		return "", ""
 	case !given:
-		return "/delay", "is required for reschedule, unless there is at"
+		return "delay", "is required for reschedule, unless there is at"
 	case d.Delay != nil && d.At != 0:
-		return "/at", "must not be given beside delay"
+		return "at", "must not be given beside delay"
 	case d.Delay != nil:
 		o.To = o.StartedAt.Add(*d.Delay)
 	default:
 		o.To = d.At
 	}
 	if o.To > o.StartedAt.Add(job.MaxDelay) {
-		pointer = "/at"
+		field = "at"
 		if d.Delay != nil {
-			pointer = "/delay"
+			field = "delay"
 		}
-		return pointer, "must be at most " + job.FormatDuration(job.MaxDelay) + " ahead"
+		return field, "must be at most " + job.FormatDuration(job.MaxDelay) + " ahead"
 	}
 	return "", ""
 }
@@ -128,7 +128,7 @@ func (d *Draft) due(o *Operation) (pointer, wrong string) {
 // set says what is wrong with what is to be set. A body that is too large is, too.
 func (d *Draft) set(now job.Instant, l job.Limits) []job.FieldError {
 	if Action(d.Action) != Replay {
-		return []job.FieldError{{Pointer: "/set", Message: "is for replay only"}}
+		return []job.FieldError{{Field: "set", Message: "is for replay only"}}
 	}
 	_, _, err := d.Set.Patch(&sample, l, now)
 	var wrong *job.ValidationError
@@ -136,11 +136,11 @@ func (d *Draft) set(now job.Instant, l job.Limits) []job.FieldError {
 	case err == nil:
 		return nil
 	case !errors.As(err, &wrong):
-		return []job.FieldError{{Pointer: "/set", Message: err.Error()}}
+		return []job.FieldError{{Field: "set", Message: err.Error()}}
 	}
 	fields := slices.Clone(wrong.Fields)
 	for i := range fields {
-		fields[i].Pointer = "/set" + fields[i].Pointer
+		fields[i].Field = fields[i].Field.Within("set")
 	}
 	return fields
 }

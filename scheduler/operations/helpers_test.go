@@ -147,7 +147,7 @@ type updater interface {
 	Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error)
 }
 
-func (unchecked) CheckChange(string, *job.Draft) error { return nil }
+func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 
 // node starts a node.
 func (r *rig) node(id string) *node {

@@ -41,7 +41,7 @@ type Store interface {
 type Jobs interface {
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	// CheckChange checks a change, which the field names, before its jobs are known.
-	CheckChange(field string, d *job.Draft) error
+	CheckChange(field job.Field, d *job.Draft) error
 }
 
 // Options are the settings of a Manager. Store, Jobs and ID are required.
@@ -132,7 +132,7 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 
 func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 	if d.Set != nil {
-		if err := m.jobs.CheckChange("/set", d.Set); err != nil {
+		if err := m.jobs.CheckChange("set", d.Set); err != nil {
 			return Operation{}, err
 		}
 	}

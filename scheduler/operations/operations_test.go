@@ -575,20 +575,20 @@ func TestDraftsAreChecked(t *testing.T) {
 		d    Draft
 		want string
 	}{
-		"no action":            {Draft{Filter: topic}, "/action"},
-		"unknown action":       {Draft{Action: "purge", Filter: topic}, "/action"},
-		"no filter":            {Draft{Action: "run"}, "/filter"},
-		"state of another":     {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Dead, job.Waiting}}}, "/filter/state"},
-		"run what runs":        {Draft{Action: "run", Filter: Filter{States: []job.State{job.Running}}}, "/filter/state"},
-		"rate too low":         {Draft{Action: "run", Filter: topic, Rate: ptr(0)}, "/rate"},
-		"rate too high":        {Draft{Action: "run", Filter: topic, Rate: ptr(MaxRate + 1)}, "/rate"},
-		"no time":              {Draft{Action: "reschedule", Filter: topic}, "/delay"},
-		"two times":            {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Hour), At: 5}, "/at"},
-		"too long":             {Draft{Action: "reschedule", Filter: topic, Delay: ptr(job.MaxDelay + time.Hour)}, "/delay"},
-		"too late":             {Draft{Action: "reschedule", Filter: topic, At: 1 << 50}, "/at"},
-		"delay of another":     {Draft{Action: "run", Filter: topic, Delay: ptr(time.Hour)}, "/delay"},
-		"time of another":      {Draft{Action: "cancel", Filter: topic, At: 5}, "/at"},
-		"everything is wrong":  {Draft{Action: "purge", Rate: ptr(-1), At: 5}, "/action /filter /rate /at"},
+		"no action":            {Draft{Filter: topic}, "action"},
+		"unknown action":       {Draft{Action: "purge", Filter: topic}, "action"},
+		"no filter":            {Draft{Action: "run"}, "filter"},
+		"state of another":     {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Dead, job.Waiting}}}, "filter.state"},
+		"run what runs":        {Draft{Action: "run", Filter: Filter{States: []job.State{job.Running}}}, "filter.state"},
+		"rate too low":         {Draft{Action: "run", Filter: topic, Rate: ptr(0)}, "rate"},
+		"rate too high":        {Draft{Action: "run", Filter: topic, Rate: ptr(MaxRate + 1)}, "rate"},
+		"no time":              {Draft{Action: "reschedule", Filter: topic}, "delay"},
+		"two times":            {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Hour), At: 5}, "at"},
+		"too long":             {Draft{Action: "reschedule", Filter: topic, Delay: ptr(job.MaxDelay + time.Hour)}, "delay"},
+		"too late":             {Draft{Action: "reschedule", Filter: topic, At: 1 << 50}, "at"},
+		"delay of another":     {Draft{Action: "run", Filter: topic, Delay: ptr(time.Hour)}, "delay"},
+		"time of another":      {Draft{Action: "cancel", Filter: topic, At: 5}, "at"},
+		"everything is wrong":  {Draft{Action: "purge", Rate: ptr(-1), At: 5}, "action filter rate at"},
 		"all":                  {Draft{Action: "cancel", All: true}, ""},
 		"a delay of nothing":   {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Duration(0))}, ""},
 		"a time in the past":   {Draft{Action: "reschedule", Filter: topic, At: 5}, ""},
@@ -599,7 +599,7 @@ func TestDraftsAreChecked(t *testing.T) {
 		var got []string
 		if errors.As(err, &invalid) {
 			for _, f := range invalid.Fields {
-				got = append(got, f.Pointer)
+				got = append(got, string(f.Field))
 			}
 		}
 		if strings.Join(got, " ") != tc.want {

@@ -59,23 +59,23 @@ func (s *Settings) Empty() bool {
 // Check says what is wrong with the figures of a topic; a *job.ValidationError.
 func (s *Settings) Check(topic string) error {
 	var fields []job.FieldError
-	within := func(pointer string, value, least, most float64) {
+	within := func(field job.Field, value, least, most float64) {
 		if value != 0 && (value < least || value > most) {
 			fields = append(fields, job.FieldError{
-				Pointer: pointer, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for none", least, most),
+				Field: field, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for none", least, most),
 			})
 		}
 	}
-	within("/capacity", float64(s.Capacity), 1, MaxCapacity)
-	within("/rate", s.Rate, MinRate, MaxRate)
-	within("/concurrency", float64(s.Concurrency), 1, MaxConcurrency)
-	within("/weight", float64(s.Weight), 1, MaxWeight)
+	within("capacity", float64(s.Capacity), 1, MaxCapacity)
+	within("rate", s.Rate, MinRate, MaxRate)
+	within("concurrency", float64(s.Concurrency), 1, MaxConcurrency)
+	within("weight", float64(s.Weight), 1, MaxWeight)
 	if s.Alerts != nil {
 		var wrong *job.ValidationError
 		if errors.As(s.Alerts.Check(topic), &wrong) {
 			for _, f := range wrong.Fields {
-				if f.Pointer != "/topic" {
-					f.Pointer = "/alerts" + f.Pointer
+				if f.Field != "topic" {
+					f.Field = f.Field.Within("alerts")
 				}
 				fields = append(fields, f)
 			}

@@ -77,7 +77,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 func flagComplaints(wrong []job.FieldError) string {
 	lines := make([]string, len(wrong))
 	for i, f := range wrong {
-		flag := strings.TrimSuffix(strings.TrimPrefix(f.Pointer, "/"), "_at")
+		flag := strings.TrimSuffix(string(f.Field), "_at")
 		lines[i] = "--" + flag + " " + f.Message
 	}
 	return strings.Join(lines, "\n")

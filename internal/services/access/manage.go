@@ -32,22 +32,22 @@ type Draft struct {
 func (d Draft) make(namespace string, now job.Instant) (Token, Key, []job.FieldError) {
 	k := Key{Namespace: namespace, CreatedAt: now}
 	var wrong []job.FieldError
-	read := func(pointer, name, value string) {
+	read := func(field job.Field, name, value string) {
 		if err := keyFields[name](&k, value); err != nil {
-			wrong = append(wrong, job.FieldError{Pointer: pointer, Message: err.Error()})
+			wrong = append(wrong, job.FieldError{Field: field, Message: err.Error()})
 		}
 	}
-	read("/scope", "scope", d.Scope)
+	read("scope", "scope", d.Scope)
 	if d.Name != "" {
-		read("/name", "name", d.Name)
+		read("name", "name", d.Name)
 	}
 	if d.Rate != "" {
-		read("/rate", "rate", d.Rate)
+		read("rate", "rate", d.Rate)
 	}
 	if d.ExpiresAt != "" {
-		read("/expires_at", "expires", d.ExpiresAt)
+		read("expires_at", "expires", d.ExpiresAt)
 		if k.Expired(now) {
-			wrong = append(wrong, job.FieldError{Pointer: "/expires_at", Message: "must be in the future"})
+			wrong = append(wrong, job.FieldError{Field: "expires_at", Message: "must be in the future"})
 		}
 	}
 	if len(wrong) > 0 {

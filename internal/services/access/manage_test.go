@@ -71,10 +71,10 @@ func TestCreateTellsAllThatIsWrong(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := []job.FieldError{
-		{Pointer: "/scope", Message: "must be read, write or admin"},
-		{Pointer: "/name", Message: "may contain letters, digits and . _ : @ - only"},
-		{Pointer: "/rate", Message: errRate.Error()},
-		{Pointer: "/expires_at", Message: "must be in the future"},
+		{Field: "scope", Message: "must be read, write or admin"},
+		{Field: "name", Message: "may contain letters, digits and . _ : @ - only"},
+		{Field: "rate", Message: errRate.Error()},
+		{Field: "expires_at", Message: "must be in the future"},
 	}
 	if diff := cmp.Diff(want, wrong.Fields); diff != "" {
 		t.Error(diff)

@@ -350,4 +350,4 @@ func (o own) RegisterOwn(ctx context.Context, regs []store.Registration) ([]stor
 	return o.store.Register(ctx, regs)
 }
 
-func (own) CheckDestination(string, job.Destination) error { return nil }
+func (own) CheckDestination(job.Field, job.Destination) error { return nil }

@@ -35,7 +35,7 @@ type Jobs interface {
 	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
 	// CheckDestination refuses a destination that the server must not call. Field
 	// names it.
-	CheckDestination(field string, d job.Destination) error
+	CheckDestination(field job.Field, d job.Destination) error
 }
 
 // Topics tell which topics have thresholds of their own.
@@ -216,7 +216,7 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 		return Rule{}, false, err
 	}
 	if r.URL != "" {
-		if err := m.jobs.CheckDestination("/url", job.Destination(r.URL)); err != nil {
+		if err := m.jobs.CheckDestination("url", job.Destination(r.URL)); err != nil {
 			return Rule{}, false, err
 		}
 	}

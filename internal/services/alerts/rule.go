@@ -134,25 +134,25 @@ func (d *Draft) rule(name string) (Rule, error) {
 	v := validation{}
 	r := Rule{
 		Name: name, Metric: Metric(d.Metric), By: By(d.By), Topic: d.Topic, Endpoint: d.Endpoint, URL: d.URL,
-		Window:     v.duration("/window", d.Window, 0, MinWindow, MaxWindow),
-		For:        v.duration("/for", d.For, DefaultFor, 0, MaxFor),
-		KeepFiring: v.duration("/keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
+		Window:     v.duration("window", d.Window, 0, MinWindow, MaxWindow),
+		For:        v.duration("for", d.For, DefaultFor, 0, MaxFor),
+		KeepFiring: v.duration("keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
 		Repeat:     DefaultRepeat,
 	}
 	if d.Repeat != nil && *d.Repeat == 0 {
 		r.Repeat = 0
 	} else {
-		r.Repeat = v.duration("/repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
+		r.Repeat = v.duration("repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
 	}
 	if d.URL != "" {
 		if err := job.Destination(d.URL).Check(); err != nil {
-			v.refuse("/url", err.Error())
+			v.refuse("url", err.Error())
 		}
 	}
 	if _, known := kinds[r.Metric]; known {
 		v.ofMetric(d, &r)
 	} else {
-		v.refuse("/metric", fmt.Sprintf("must be one of %s", list(Metrics)))
+		v.refuse("metric", fmt.Sprintf("must be one of %s", list(Metrics)))
 	}
 	return r, v.err()
 }
@@ -160,8 +160,8 @@ func (d *Draft) rule(name string) (Rule, error) {
 // validation gathers what is wrong with a draft.
 type validation struct{ fields []job.FieldError }
 
-func (v *validation) refuse(pointer, message string) {
-	v.fields = append(v.fields, job.FieldError{Pointer: pointer, Message: message})
+func (v *validation) refuse(field job.Field, message string) {
+	v.fields = append(v.fields, job.FieldError{Field: field, Message: message})
 }
 
 func (v *validation) err() error {
@@ -171,12 +171,12 @@ func (v *validation) err() error {
 	return &job.ValidationError{Fields: v.fields}
 }
 
-func (v *validation) duration(pointer string, given *time.Duration, usual, least, most time.Duration) time.Duration {
+func (v *validation) duration(field job.Field, given *time.Duration, usual, least, most time.Duration) time.Duration {
 	if given == nil {
 		return usual
 	}
 	if *given < least || *given > most {
-		v.refuse(pointer, fmt.Sprintf("must be from %s to %s", job.FormatDuration(least), job.FormatDuration(most)))
+		v.refuse(field, fmt.Sprintf("must be from %s to %s", job.FormatDuration(least), job.FormatDuration(most)))
 	}
 	return *given
 }
@@ -187,23 +187,23 @@ func (v *validation) ofMetric(d *Draft, r *Rule) {
 	if r.By == "" {
 		r.By = kind.by[0]
 	} else if !slices.Contains(kind.by, r.By) {
-		v.refuse("/by", fmt.Sprintf("must be one of %s with %s", list(kind.by), r.Metric))
+		v.refuse("by", fmt.Sprintf("must be one of %s with %s", list(kind.by), r.Metric))
 	}
 	for _, given := range []struct {
-		pointer string
+		field   job.Field
 		is, may bool
 	}{
-		{"/topic", r.Topic != "", kind.topic},
-		{"/endpoint", r.Endpoint != "", kind.endpoint},
-		{"/window", d.Window != nil, kind.window},
-		{"/min_attempts", d.MinAttempts != nil, kind.share},
+		{"topic", r.Topic != "", kind.topic},
+		{"endpoint", r.Endpoint != "", kind.endpoint},
+		{"window", d.Window != nil, kind.window},
+		{"min_attempts", d.MinAttempts != nil, kind.share},
 	} {
 		if given.is && !given.may {
-			v.refuse(given.pointer, fmt.Sprintf("is impossible with %s", r.Metric))
+			v.refuse(given.field, fmt.Sprintf("is impossible with %s", r.Metric))
 		}
 	}
 	if r.Topic == Topic {
-		v.refuse("/topic", "must not be that of the alerts themselves")
+		v.refuse("topic", "must not be that of the alerts themselves")
 	}
 	if kind.always && d.Window == nil {
 		r.Window = DefaultWindow
@@ -220,15 +220,15 @@ func (v *validation) threshold(d *Draft, r *Rule, share bool) {
 			r.MinAttempts = *d.MinAttempts
 		}
 		if r.MinAttempts < 1 || r.MinAttempts > maxMinAttempts {
-			v.refuse("/min_attempts", fmt.Sprintf("must be from 1 to %d", maxMinAttempts))
+			v.refuse("min_attempts", fmt.Sprintf("must be from 1 to %d", maxMinAttempts))
 		}
 	}
 	switch {
 	case d.Above == nil && r.Metric == OpenCircuits: // any is one too many
 	case d.Above == nil:
-		v.refuse("/above", "is required")
+		v.refuse("above", "is required")
 	case *d.Above < 0 || *d.Above >= most:
-		v.refuse("/above", fmt.Sprintf("must be at least 0 and below %.f", most))
+		v.refuse("above", fmt.Sprintf("must be at least 0 and below %.f", most))
 	default:
 		r.Above = *d.Above
 	}

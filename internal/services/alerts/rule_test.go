@@ -50,23 +50,23 @@ func TestBadRules(t *testing.T) {
 		draft Draft
 		want  string
 	}{
-		{Draft{}, "/metric"},
-		{Draft{Metric: "weather", Terms: Terms{URL: "ftp://x"}}, "/url /metric"},
-		{Draft{Metric: "failures"}, "/above"},
-		{Draft{Metric: "failures", Above: ptr(-1.0)}, "/above"},
-		{Draft{Metric: "failures", Above: ptr(1e12)}, "/above"},
-		{Draft{Metric: "failure_rate", Above: ptr(1.0)}, "/above"},
-		{Draft{Metric: "failure_rate", Above: ptr(0.5), Terms: Terms{MinAttempts: ptr(0)}}, "/min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{MinAttempts: ptr(1)}}, "/min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(time.Second)}}, "/window"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(2 * time.Hour)}}, "/window"},
-		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "/by"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "/topic"},
-		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Terms: Terms{Window: minute}}, "/by /endpoint /window"},
-		{Draft{Metric: "open_circuits", By: "topic", Topic: "t"}, "/by /topic"},
-		{Draft{Metric: "open_circuits", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "/for /keep_firing_for"},
-		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(time.Second)}}, "/repeat"},
-		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "/repeat"},
+		{Draft{}, "metric"},
+		{Draft{Metric: "weather", Terms: Terms{URL: "ftp://x"}}, "url metric"},
+		{Draft{Metric: "failures"}, "above"},
+		{Draft{Metric: "failures", Above: ptr(-1.0)}, "above"},
+		{Draft{Metric: "failures", Above: ptr(1e12)}, "above"},
+		{Draft{Metric: "failure_rate", Above: ptr(1.0)}, "above"},
+		{Draft{Metric: "failure_rate", Above: ptr(0.5), Terms: Terms{MinAttempts: ptr(0)}}, "min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{MinAttempts: ptr(1)}}, "min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(time.Second)}}, "window"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(2 * time.Hour)}}, "window"},
+		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "by"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "topic"},
+		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Terms: Terms{Window: minute}}, "by endpoint window"},
+		{Draft{Metric: "open_circuits", By: "topic", Topic: "t"}, "by topic"},
+		{Draft{Metric: "open_circuits", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "for keep_firing_for"},
+		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(time.Second)}}, "repeat"},
+		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "repeat"},
 	} {
 		err := c.draft.Check()
 		var wrong *job.ValidationError
@@ -76,7 +76,7 @@ func TestBadRules(t *testing.T) {
 		}
 		var got []string
 		for _, f := range wrong.Fields {
-			got = append(got, f.Pointer)
+			got = append(got, string(f.Field))
 		}
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%+v: %v, want %s", c.draft, wrong, c.want)

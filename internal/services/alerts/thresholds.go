@@ -59,7 +59,7 @@ func (t *Thresholds) Check(topic string) error {
 func (t *Thresholds) rules(topic string) ([]Rule, error) {
 	v := validation{}
 	if len(topic) > MaxTopicName {
-		v.refuse("/topic", fmt.Sprintf("must have at most %d characters to have alerts", MaxTopicName))
+		v.refuse("topic", fmt.Sprintf("must have at most %d characters to have alerts", MaxTopicName))
 	}
 	var rules []Rule
 	above := t.above()
@@ -75,10 +75,10 @@ func (t *Thresholds) rules(topic string) ([]Rule, error) {
 		v.refuse("", "must have a threshold: "+list(thresholdNames))
 	}
 	if t.Window != nil && t.Failures == nil && t.FailureRate == nil {
-		v.refuse("/window", "is of failures and failure_rate only")
+		v.refuse("window", "is of failures and failure_rate only")
 	}
 	if t.MinAttempts != nil && t.FailureRate == nil {
-		v.refuse("/min_attempts", "is of failure_rate only")
+		v.refuse("min_attempts", "is of failure_rate only")
 	}
 	return rules, v.err()
 }
@@ -106,8 +106,8 @@ func (v *validation) take(metric Metric, err error) {
 		return
 	}
 	for _, f := range wrong.Fields {
-		if f.Pointer == "/above" {
-			f.Pointer = "/" + string(metric)
+		if f.Field == "above" {
+			f.Field = job.Field(metric)
 		}
 		if !slices.Contains(v.fields, f) {
 			v.fields = append(v.fields, f)

@@ -48,18 +48,18 @@ func TestThresholdsBecomeRules(t *testing.T) {
 func TestBadThresholds(t *testing.T) {
 	for pointers, bad := range map[string]Thresholds{
 		"":                                   {Terms: Terms{URL: opsURL}},
-		"/failure_rate /failures":            {Failures: ptr(-1.0), FailureRate: ptr(1.0)},
-		"/for /keep_firing_for /repeat /url": {DeadLetters: ptr(1.0), Backlog: ptr(1.0), Terms: Terms{For: ptr(48 * time.Hour), KeepFiring: ptr(-time.Second), Repeat: ptr(time.Second), URL: "ftp://x"}},
-		"/window":                            {DeadLetters: ptr(1.0), Terms: Terms{Window: ptr(time.Minute)}},
-		"/min_attempts":                      {Failures: ptr(1.0), Terms: Terms{MinAttempts: ptr(3)}},
-		"/min_attempts /oldest_due /window":  {FailureRate: ptr(0.5), OldestDue: ptr(-time.Second), Terms: Terms{MinAttempts: ptr(0), Window: ptr(time.Second)}},
+		"failure_rate failures":            {Failures: ptr(-1.0), FailureRate: ptr(1.0)},
+		"for keep_firing_for repeat url": {DeadLetters: ptr(1.0), Backlog: ptr(1.0), Terms: Terms{For: ptr(48 * time.Hour), KeepFiring: ptr(-time.Second), Repeat: ptr(time.Second), URL: "ftp://x"}},
+		"window":                            {DeadLetters: ptr(1.0), Terms: Terms{Window: ptr(time.Minute)}},
+		"min_attempts":                      {Failures: ptr(1.0), Terms: Terms{MinAttempts: ptr(3)}},
+		"min_attempts oldest_due window":  {FailureRate: ptr(0.5), OldestDue: ptr(-time.Second), Terms: Terms{MinAttempts: ptr(0), Window: ptr(time.Second)}},
 	} {
 		got := pointersOf(t, bad.Check("t"))
 		same(t, fmt.Sprintf("wrong with %+v", bad), got, strings.Split(pointers, " "))
 	}
 	fine := &Thresholds{Backlog: ptr(1.0)}
-	same(t, "the alerts' own topic", pointersOf(t, fine.Check(Topic)), []string{"/topic"})
-	same(t, "a long name", pointersOf(t, fine.Check(strings.Repeat("t", MaxTopicName+1))), []string{"/topic"})
+	same(t, "the alerts' own topic", pointersOf(t, fine.Check(Topic)), []string{"topic"})
+	same(t, "a long name", pointersOf(t, fine.Check(strings.Repeat("t", MaxTopicName+1))), []string{"topic"})
 	long := strings.Repeat("t", MaxTopicName)
 	rules, err := (&Thresholds{FailureRate: ptr(0.5)}).rules(long)
 	if err != nil {
@@ -77,7 +77,7 @@ func pointersOf(t *testing.T, err error) (pointers []string) {
 		t.Fatalf("error %v", err)
 	}
 	for _, f := range wrong.Fields {
-		pointers = append(pointers, f.Pointer)
+		pointers = append(pointers, string(f.Field))
 	}
 	slices.Sort(pointers)
 	return pointers

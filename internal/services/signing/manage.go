@@ -125,7 +125,7 @@ func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Du
 	bad := checkChange(topic, overlap)
 	s, err := ParseSecret(secret)
 	if err != nil {
-		bad = append(bad, job.FieldError{Pointer: "/secret", Message: err.Error()})
+		bad = append(bad, job.FieldError{Field: "secret", Message: err.Error()})
 	}
 	if len(bad) > 0 {
 		return Change{}, &job.ValidationError{Fields: bad}
@@ -289,7 +289,7 @@ func checkChange(topic string, overlap time.Duration) []job.FieldError {
 	bad := checkTopic(topic)
 	if overlap < 0 || overlap > MaxOverlap {
 		bad = append(bad, job.FieldError{
-			Pointer: "/overlap", Message: "must be from 0 to " + job.FormatDuration(MaxOverlap),
+			Field: "overlap", Message: "must be from 0 to " + job.FormatDuration(MaxOverlap),
 		})
 	}
 	return bad
@@ -305,7 +305,7 @@ func checkTopic(topic string) []job.FieldError {
 
 func checkName(topic string) []job.FieldError {
 	if err := job.CheckName(topic); err != nil {
-		return []job.FieldError{{Pointer: "/topic", Message: err.Error()}}
+		return []job.FieldError{{Field: "topic", Message: err.Error()}}
 	}
 	return nil
 }

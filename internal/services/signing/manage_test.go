@@ -268,16 +268,16 @@ func TestBadArguments(t *testing.T) {
 		err   error
 		where []string
 	}{
-		{"set: secret", set("t", "hunter2", 0), []string{"/secret"}},
-		{"set: topic", set("a/b", good, 0), []string{"/topic"}},
-		{"set: all", set("..", "", -1), []string{"/topic", "/overlap", "/secret"}},
-		{"set: overlap", set("t", good, signing.MaxOverlap+1), []string{"/overlap"}},
-		{"rotate: overlap below zero", rotate("t", -1), []string{"/overlap"}},
-		{"rotate: overlap too long", rotate("", signing.MaxOverlap+time.Hour), []string{"/overlap"}},
-		{"rotate: topic", rotate("a b", 0), []string{"/topic"}},
-		{"info: topic", info("{t}"), []string{"/topic"}},
-		{"delete: topic", n.Delete(t.Context(), "t t"), []string{"/topic"}},
-		{"delete: the default", n.Delete(t.Context(), ""), []string{"/topic"}},
+		{"set: secret", set("t", "hunter2", 0), []string{"secret"}},
+		{"set: topic", set("a/b", good, 0), []string{"topic"}},
+		{"set: all", set("..", "", -1), []string{"topic", "overlap", "secret"}},
+		{"set: overlap", set("t", good, signing.MaxOverlap+1), []string{"overlap"}},
+		{"rotate: overlap below zero", rotate("t", -1), []string{"overlap"}},
+		{"rotate: overlap too long", rotate("", signing.MaxOverlap+time.Hour), []string{"overlap"}},
+		{"rotate: topic", rotate("a b", 0), []string{"topic"}},
+		{"info: topic", info("{t}"), []string{"topic"}},
+		{"delete: topic", n.Delete(t.Context(), "t t"), []string{"topic"}},
+		{"delete: the default", n.Delete(t.Context(), ""), []string{"topic"}},
 	} {
 		var bad *job.ValidationError
 		if !errors.As(tt.err, &bad) {
@@ -286,7 +286,7 @@ func TestBadArguments(t *testing.T) {
 		}
 		var where []string
 		for _, f := range bad.Fields {
-			where = append(where, f.Pointer)
+			where = append(where, string(f.Field))
 		}
 		if !slices.Equal(where, tt.where) || strings.Contains(tt.err.Error(), "hunter2") {
 			t.Errorf("%s: %v", tt.name, tt.err)
