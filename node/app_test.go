@@ -237,7 +237,7 @@ func TestRedisDownAtStart(t *testing.T) {
 
 // TestOldRedisAtStart: what will never do is not waited for.
 func TestOldRedisAtStart(t *testing.T) {
-	c := load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url=redis://"+testenv.PretendRedis(t, "redis_version:6.2.14\r\n"))
+	c := load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url=redis://"+testenv.PretendRedis(t, "redis_version:6.2.14\r\n", ""))
 	err := Run(t.Context(), Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
 	if want := "Redis 6.2.14 is too old"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Run gives %v, want %q", err, want)

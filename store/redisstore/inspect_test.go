@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -142,7 +143,8 @@ func TestInspectionAfterRestart(t *testing.T) {
 // full is refused, with a reason.
 func TestOldRedis(t *testing.T) {
 	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false, "unstable": false} {
-		s, err := Open(t.Context(), Options{URL: "redis://" + testenv.PretendRedis(t, "redis_version:"+version+"\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n")})
+		info := "redis_version:" + version + "\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
+		s, err := Open(t.Context(), Options{URL: "redis://" + testenv.PretendRedis(t, info, fmt.Sprintf(`{"layout":%d,"shards":1}`, layoutVersion))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,10 +10,9 @@ import (
 	"testing"
 )
 
-// PretendRedis is the address of something that answers INFO with info, GET with the
-// layout of a namespace of one shard, and all else with OK, as a Redis of another version or make might.
-func PretendRedis(t testing.TB, info string) string {
-	t.Helper()
+// PretendRedis is the address of something that answers INFO with info, GET with
+// stored, and all else with OK, as a Redis of another version or make might.
+func PretendRedis(t testing.TB, info, stored string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +27,7 @@ func PretendRedis(t testing.TB, info string) string {
 			}
 			wg.Go(func() {
 				defer func() { _ = conn.Close() }()
-				answer(conn, info)
+				answer(conn, info, stored)
 			})
 		}
 	})
@@ -40,7 +39,7 @@ func PretendRedis(t testing.TB, info string) string {
 }
 
 // answer answers commands until the client has gone.
-func answer(conn io.ReadWriter, info string) {
+func answer(conn io.ReadWriter, info, stored string) {
 	in := bufio.NewReader(conn)
 	for {
 		var words, size int
@@ -62,8 +61,8 @@ func answer(conn io.ReadWriter, info string) {
 		switch command[0] {
 		case "hello", "config":
 			reply = "-ERR unknown command\r\n"
-		case "get": // how jobs are laid out
-			reply = "$23\r\n{\"layout\":3,\"shards\":1}\r\n"
+		case "get":
+			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(stored), stored)
 		case "info":
 			reply = fmt.Sprintf("$%d\r\n%s\r\n", len(info), info)
 		}
