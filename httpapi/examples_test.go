@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,10 @@ const (
 // example is one file of testdata/api. The files are played in order, on one
 // server: an answer shows what the requests before it have left.
 type example struct {
-	Title   string         `json:"title"`
+	Title string `json:"title"`
+	// Guide is the fields of the answer that docs/api.md shows, as paths such as
+	// data.id; "*" is all of them. The guide lacks an example without any.
+	Guide   []string       `json:"guide,omitempty"`
 	Before  []exampleEvent `json:"before,omitempty"`
 	Request exampleRequest `json:"request"`
 	Answer  exampleAnswer  `json:"answer"`
@@ -190,8 +195,8 @@ func maskCursor(t testing.TB, got *httptest.ResponseRecorder) []byte {
 	return bytes.Replace(body, []byte(page.NextCursor), []byte("bmV4dCBwYWdl"), 1)
 }
 
-// TestExamples plays the examples and compares the answers, in the files and
-// in the guide. With -update it writes them there.
+// TestExamples plays the examples and compares the answers with the files, and
+// the examples of the guide with the guide. With -update it writes them there.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(exampleFiles)
 	if err != nil || len(files) == 0 {
@@ -213,6 +218,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown := 0
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		e := readExample(t, file)
@@ -220,15 +226,21 @@ func TestExamples(t *testing.T) {
 		if *update {
 			e.Answer = answer
 			writeJSONFile(t, file, e)
-			guide = inGuide(t, guide, name, e.render(t))
-			continue
-		}
-		if diff := cmp.Diff(indented(t, e.Answer), indented(t, answer)); diff != "" {
+		} else if diff := cmp.Diff(indented(t, e.Answer), indented(t, answer)); diff != "" {
 			t.Errorf("%s (run with -update if this is meant):\n%s", name, diff)
 		}
-		if !bytes.Equal(guide, inGuide(t, guide, name, e.render(t))) {
+		if len(e.Guide) == 0 {
+			continue
+		}
+		shown++
+		written := inGuide(t, guide, name, e.render(t))
+		if !*update && !bytes.Equal(guide, written) {
 			t.Errorf("docs/api.md shows another %s; run with -update", name)
 		}
+		guide = written
+	}
+	if n := bytes.Count(guide, []byte("<!-- example ")); n != shown {
+		t.Errorf("docs/api.md has %d examples, and %d files are for it", n, shown)
 	}
 	if *update {
 		if err := os.WriteFile(exampleGuide, guide, 0o644); err != nil {
@@ -271,7 +283,7 @@ func indented(t *testing.T, v any) string {
 	return b.String()
 }
 
-// inGuide puts text between the marks of an example in the guide.
+// inGuide puts text between the markers of an example in the guide.
 func inGuide(t *testing.T, guide []byte, name, text string) []byte {
 	t.Helper()
 	opening, closing := "<!-- example "+name+" -->\n", "<!-- end of example -->\n"
@@ -286,43 +298,159 @@ func inGuide(t *testing.T, guide []byte, name, text string) []byte {
 	return []byte(before + opening + text + closing + after)
 }
 
-// render writes the request as a curl command, and its answer.
+// render writes the request as a curl command, and the answer with the fields
+// that the guide shows.
 func (e *example) render(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("```sh\ncurl -i")
+	b.WriteString("```sh\ncurl")
 	r := &e.Request
 	if r.Method != http.MethodGet && (r.Method != http.MethodPost || r.Body == nil) {
 		b.WriteString(" -X " + r.Method)
 	}
 	b.WriteString(" '" + guideServer + r.Path + "'")
 	for name, value := range r.Headers {
-		b.WriteString(" \\\n  -H '" + name + ": " + value + "'")
+		b.WriteString(" -H '" + name + ": " + value + "'")
 	}
 	if r.Body != nil {
-		b.WriteString(" \\\n  -H 'Content-Type: application/json' \\\n  -d '" + compactOrNot(t, r.Body) + "'")
+		b.WriteString(" -H 'Content-Type: application/json' -d '" + folded(t, r.Body, "") + "'")
 	}
-	fmt.Fprintf(&b, "\n```\n```http\nHTTP/1.1 %d %s\n", e.Answer.Status, http.StatusText(e.Answer.Status))
-	for _, name := range shownHeaders {
-		if value := e.Answer.Headers[name]; value != "" {
-			b.WriteString(name + ": " + value + "\n")
-		}
+	body := e.Answer.Body
+	if e.Guide[0] != "*" {
+		body = chosen(t, body, e.Guide)
 	}
-	b.WriteString("\n" + indented(t, e.Answer.Body) + "```\n")
+	fmt.Fprintf(&b, "\n```\n```\nHTTP %d %s\n%s\n```\n", e.Answer.Status, http.StatusText(e.Answer.Status), folded(t, body, ""))
 	return b.String()
 }
 
-const guideServer = "http://127.0.0.1:7788"
+const (
+	guideServer = "http://127.0.0.1:7788"
+	guideWidth  = 100
+)
 
-func compactOrNot(t *testing.T, body []byte) string {
+// member is a field of a JSON object, or an element of an array without a name.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// jsonMembers takes an object or array apart. Everything else has none.
+func jsonMembers(t *testing.T, value []byte) []member {
 	t.Helper()
-	const width = 100
-	var b bytes.Buffer
-	if err := json.Compact(&b, body); err != nil {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 || value[0] != '{' && value[0] != '[' {
+		return nil
+	}
+	var all []member
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	_, err := decoder.Token()
+	for err == nil && decoder.More() {
+		var m member
+		if value[0] == '{' {
+			var name json.Token
+			if name, err = decoder.Token(); err != nil {
+				break
+			}
+			m.name = name.(string)
+		}
+		err = decoder.Decode(&m.value)
+		all = append(all, m)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Len() <= width {
-		return b.String()
+	return all
+}
+
+// chosen keeps the fields at the paths, and puts an ellipsis in place of the
+// others. A path goes through arrays.
+func chosen(t *testing.T, value []byte, paths []string) []byte {
+	t.Helper()
+	if value[0] == '[' {
+		var elements [][]byte
+		for _, m := range jsonMembers(t, value) {
+			elements = append(elements, chosen(t, m.value, paths))
+		}
+		return slices.Concat([]byte{'['}, bytes.Join(elements, []byte{','}), []byte{']'})
 	}
-	return strings.TrimSpace(indented(t, json.RawMessage(body)))
+	var fields []string
+	more := false
+	for _, m := range jsonMembers(t, value) {
+		whole, below := false, []string(nil)
+		for _, path := range paths {
+			first, rest, deeper := strings.Cut(path, ".")
+			whole = whole || first == m.name && !deeper
+			if first == m.name && deeper {
+				below = append(below, rest)
+			}
+		}
+		switch {
+		case whole:
+			fields = append(fields, strconv.Quote(m.name)+":"+string(m.value))
+		case below != nil:
+			fields = append(fields, strconv.Quote(m.name)+":"+string(chosen(t, m.value, below)))
+		default:
+			more = true
+		}
+	}
+	if more {
+		fields = append(fields, `"…":"…"`)
+	}
+	return []byte("{" + strings.Join(fields, ",") + "}")
+}
+
+// folded is JSON in one line if it fits, else with as many members in each line
+// as fit.
+func folded(t *testing.T, value []byte, indent string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, value); err != nil {
+		t.Fatal(err)
+	}
+	all := jsonMembers(t, b.Bytes())
+	if b.Len()+len(indent) <= guideWidth || all == nil {
+		return spaced(b.String())
+	}
+	inner := indent + "  "
+	lines := []string{inner}
+	for i, m := range all {
+		text := folded(t, m.value, inner)
+		if m.name != "" {
+			text = strconv.Quote(m.name) + ": " + text
+		}
+		if i < len(all)-1 {
+			text += ","
+		}
+		last := &lines[len(lines)-1]
+		switch {
+		case *last == inner:
+			*last += text
+		case len(*last)+1+len(text) > guideWidth || strings.Contains(*last, "\n") || strings.Contains(text, "\n"):
+			lines = append(lines, inner+text)
+		default:
+			*last += " " + text
+		}
+	}
+	opening, closing := b.Bytes()[0], b.Bytes()[b.Len()-1]
+	return string(opening) + "\n" + strings.Join(lines, "\n") + "\n" + indent + string(closing)
+}
+
+// spaced puts a space behind each colon and comma of compact JSON.
+func spaced(compact string) string {
+	var b strings.Builder
+	quoted, escaped := false, false
+	for _, c := range compact {
+		b.WriteRune(c)
+		switch {
+		case escaped:
+			escaped = false
+		case c == '\\' && quoted:
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case (c == ':' || c == ',') && !quoted:
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
 }

@@ -104,28 +104,28 @@ func TestReasons(t *testing.T) {
 			[]reason{{CodeNotDue, in(time.Minute), "", "Attempt 3 is due at"}},
 		},
 		{
-			"the endpoint is held", waiting(held(time.Minute)), in(time.Minute),
-			[]reason{{CodeCircuitOpen, in(time.Minute), "", "https://shop.example:443 has failed"}},
+			"the circuit is open", waiting(held(time.Minute)), in(time.Minute),
+			[]reason{{CodeCircuitOpen, in(time.Minute), "", "circuit of https://shop.example:443"}},
 		},
 		{"held for longer than it waits", waiting(due(time.Second), held(time.Minute)), in(time.Minute), []reason{
-			{CodeNotDue, in(time.Second), "", "is due"}, {CodeCircuitOpen, in(time.Minute), "", "is held until 2026-01-01T09:01"},
+			{CodeNotDue, in(time.Second), "", "is due"}, {CodeCircuitOpen, in(time.Minute), "", "is open until 2026-01-01T09:01"},
 		}},
 		{"held for less long", waiting(due(time.Hour), held(time.Minute)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "is due"}}},
 		{"held, but not full", waiting(held(time.Minute), out(100)), in(time.Minute), []reason{{CodeCircuitOpen, in(time.Minute), "", ""}}},
 		{
 			"probed", waiting(func(o *store.Outlook) { o.Circuit.HalfOpenUntil = in(time.Minute) }, out(3)), now,
-			[]reason{{CodeEndpointRecovering, none, "", "3 under way, 3 at most"}},
+			[]reason{{CodeEndpointRecovering, none, "", "at most 3 of its jobs are in flight; now 3 are"}},
 		},
 		{"probed, with a place", waiting(func(o *store.Outlook) { o.Circuit.HalfOpenUntil = in(time.Minute) }, out(2)), now, []reason{{Code: CodeCarrierBehind}}},
 		{
 			"ramping up", waiting(func(o *store.Outlook) { o.Circuit.RampFrom = in(-2500 * time.Millisecond) }, out(12)), now,
-			[]reason{{CodeEndpointRecovering, none, "", "12 under way, 12 at most"}},
+			[]reason{{CodeEndpointRecovering, none, "", "at most 12 of its jobs are in flight; now 12 are"}},
 		},
 		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Circuit.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
 		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
-			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are under way, and no more than 100 may be. 1 job of"},
+			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are in flight; the limit is 100. 1 job of"},
 		}},
-		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "under way, and no more than 34 may be. It is the first in line. These figures are those of its shard."}}},
+		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "in flight; the limit is 34. It is first in line. These figures are for its shard."}}},
 		{"full, but not due", waiting(due(time.Hour), out(100)), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{"the topic is full", waiting(topic("slow"), out(5)), now, []reason{{CodeTopicLimit, none, "", "5 jobs of the topic slow"}}},
 		{
@@ -142,12 +142,12 @@ func TestReasons(t *testing.T) {
 			"by the topic's rate",
 			waiting(limited(store.Limits{Rate: 0.5}), func(o *store.Outlook) { o.NextToken, o.Ahead = in(time.Second), 3 }),
 			in(7 * time.Second),
-			[]reason{{CodeTopicRate, none, "", "may have 0.5 deliveries per second; the next is at 2026-01-01T09:00:01.000Z. 3 jobs"}},
+			[]reason{{CodeTopicRate, none, "", "limited to 0.5 deliveries per second; the next one is at 2026-01-01T09:00:01.000Z. 3 jobs"}},
 		},
 		{"the rate lets it go", waiting(limited(store.Limits{Rate: 0.5})), now, []reason{{Code: CodeCarrierBehind}}},
 		{
 			"the topic's concurrency", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 3 }), now,
-			[]reason{{CodeTopicConcurrency, none, "", "3 jobs of the topic t are under way, and no more than 3 may be."}},
+			[]reason{{CodeTopicConcurrency, none, "", "3 jobs of the topic t are in flight; the limit is 3."}},
 		},
 		{
 			"a place of the topic", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 2 }), now,
@@ -156,15 +156,15 @@ func TestReasons(t *testing.T) {
 		{
 			"jobs go first", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut, o.Higher = 3, 2 }), now,
 			[]reason{
-				{CodeTopicConcurrency, none, "", "Of its priority it is the first in line."},
-				{CodeHigherPriority, none, "", "2 jobs of its topic have a higher priority and are due, too: they go first."},
+				{CodeTopicConcurrency, none, "", "It is first in line among the jobs of its priority."},
+				{CodeHigherPriority, none, "", "2 due jobs of its topic have a higher priority and go first."},
 			},
 		},
 		{
 			"a job goes first by the rate",
 			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Higher, o.Shards = in(time.Second), 1, 1, 2 }),
 			in(5 * time.Second),
-			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 job of its topic has a higher priority and is due, too: it goes first. These figures are"}},
+			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 due job of its topic has a higher priority and goes first. These figures are"}},
 		},
 		{
 			"jobs for other endpoints take turns by the rate",
@@ -185,7 +185,7 @@ func TestReasons(t *testing.T) {
 		}},
 		{
 			"in flight", waiting(running(20 * time.Second)), none,
-			[]reason{{CodeInFlight, in(20 * time.Second), "node-7", "Attempt 1 is under way, leased until 2026-01-01T09:00:20.000Z. The lease is that of node node-7."}},
+			[]reason{{CodeInFlight, in(20 * time.Second), "node-7", "Attempt 1 is in flight, leased until 2026-01-01T09:00:20.000Z. Node node-7 holds the lease."}},
 		},
 		{"in flight, the TTL passed", waiting(running(20*time.Second), ttl(-1)), none, []reason{{CodeInFlight, in(20 * time.Second), "node-7", ""}}},
 		{
@@ -193,15 +193,15 @@ func TestReasons(t *testing.T) {
 			[]reason{{CodeInFlight, in(20 * time.Second), "", "leased until 2026-01-01T09:00:20.000Z."}},
 		},
 		{"cancelled in flight", waiting(running(20*time.Second), cancelled), none, []reason{
-			{CodeCancelNoted, none, "", "attempt 1 in flight"}, {Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
+			{CodeCancelNoted, none, "", "attempt 1 was in flight"}, {Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
 		}},
 		{
 			"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 2 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 3 of at most 27"}},
+			[]reason{{CodeLeaseLapsed, none, "node-7", "expiry 3 of at most 27"}},
 		},
 		{
 			"a suspect's lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 23 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "lapse 23 of at most 27"}},
+			[]reason{{CodeLeaseLapsed, none, "node-7", "expiry 23 of at most 27"}},
 		},
 		{
 			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.Lapses = 20 }), in(time.Hour),
@@ -209,15 +209,15 @@ func TestReasons(t *testing.T) {
 		},
 		{
 			"the TTL ends first", waiting(due(time.Hour), ttl(time.Minute)), none,
-			[]reason{{Code: CodeNotDue, Until: in(time.Hour)}, {CodeTTLFirst, in(time.Minute), "", "it is going to expire"}},
+			[]reason{{Code: CodeNotDue, Until: in(time.Hour)}, {CodeTTLFirst, in(time.Minute), "", "it will expire"}},
 		},
 		{
 			"the TTL ends before the hold", waiting(held(time.Hour), ttl(time.Minute)), none,
 			[]reason{{Code: CodeCircuitOpen, Until: in(time.Hour)}, {Code: CodeTTLFirst, Until: in(time.Minute)}},
 		},
-		{"the TTL has ended", waiting(ttl(-time.Minute)), none, []reason{{CodeTTLFirst, in(-time.Minute), "", "it ends as expired"}}},
+		{"the TTL has ended", waiting(ttl(-time.Minute)), none, []reason{{CodeTTLFirst, in(-time.Minute), "", "It expires when"}}},
 		{"nothing keeps it", waiting(), now, []reason{
-			{CodeCarrierBehind, none, "", "due since 2026-01-01T08:59:59.000Z and is to be carried; carriers are next to look"},
+			{CodeCarrierBehind, none, "", "due since 2026-01-01T08:59:59.000Z and waits for the carrier, which next looks"},
 		}},
 	}
 	for _, tc := range tests {
@@ -246,15 +246,15 @@ func TestReasons(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	for reason, want := range map[string]string{
-		job.ReasonDelivered:  "The receiver took it with attempt 3 (http_200).",
+		job.ReasonDelivered:  "The receiver accepted attempt 3 (http_200).",
 		job.ReasonRetryLimit: "Attempt 3, the last one, failed (timeout).",
 		job.ReasonGone:       "answered attempt 3 with 410",
-		job.ReasonAborted:    "refused it for good with attempt 3",
-		job.ReasonBlocked:    "refused by this server's guard",
+		job.ReasonAborted:    "rejected the job for good with attempt 3",
+		job.ReasonBlocked:    "guard of this server refuses its destination",
 		job.ReasonLapsed:     "Its lease expired many times in a row",
 		job.ReasonTTL:        "Its TTL ended",
 		job.ReasonCancelled:  "A client cancelled it.",
-		job.ReasonDiscarded:  "A client discarded this dead letter. A replay takes it back.",
+		job.ReasonDiscarded:  "A client discarded this dead letter. A replay restores it.",
 	} {
 		o := waiting(func(o *store.Outlook) {
 			o.At, o.Look = 0, 0

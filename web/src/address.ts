@@ -1,7 +1,7 @@
-/** Query parameters, some of which may be there several times. */
+/** Query parameters; a name may repeat. */
 export type Query = readonly (readonly [string, string])[];
 
-/** A path, and behind it a query if there is one. */
+/** A path with its query. */
 export function address(path: string[], query: Query = []): string {
   const search = new URLSearchParams(query.map(([name, value]) => [name, value])).toString();
   return `/${path.map(encodeURIComponent).join('/')}${search && `?${search}`}`;

@@ -1,4 +1,4 @@
-/** Every call of the API that the pages make, and what it answers. docs/api.md has the meaning of the fields. */
+/** The API calls of the pages, with their types. docs/api.md describes the fields. */
 import { computed, signal } from '@preact/signals';
 import { address, type Query } from './address';
 
@@ -26,7 +26,7 @@ export interface Attempt {
   response_headers: Record<string, string>;
 }
 
-/** What a job has that asks for no other priority. */
+/** The priority of a job that sets none. */
 export const usualPriority = 5;
 
 export interface Job {
@@ -50,7 +50,7 @@ export interface Job {
   version: number;
 }
 
-/** What a reason says, to be worded in the viewer's language. */
+/** A sentence of a reason, for translation. */
 export interface Sentence {
   code: string;
   params: Record<string, string | number>;
@@ -65,7 +65,7 @@ export interface Reason {
   node: string | null;
 }
 
-/** A time that jitter makes a span. */
+/** A time span, because of jitter. */
 export interface Span {
   earliest_at: string;
   latest_at: string;
@@ -89,12 +89,12 @@ export interface Plan {
   ladder: Forecast;
 }
 
-/** What became of a registration. */
+/** The result of a registration. */
 export type RegistrationResult = 'created' | 'same' | 'kept' | 'moved';
 
 export const conflictActions = ['reject', 'ignore', 'replace', 'later', 'sooner'] as const;
 
-/** How the jobs of a topic and a state can be sorted. */
+/** The sort orders for jobs of one topic and state. */
 export const orders = ['due', '-due', 'created', '-created'] as const;
 
 export interface JobPage {
@@ -113,7 +113,7 @@ export interface DeadGroup {
 
 export interface TopicCounts {
   topic: string;
-  /** `active`, or how it is held up since when. */
+  /** `active`, `paused` or `draining`. */
   status: 'active' | 'paused' | 'draining';
   since: string | null;
   settings: TopicSettings | null;
@@ -127,7 +127,7 @@ export interface TopicPage {
 
 export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const;
 
-/** When a topic is in trouble, and who is told. */
+/** The alert thresholds of a topic and their recipient. */
 export interface TopicAlerts extends Record<Exclude<(typeof thresholds)[number], 'oldest_due'>, number | null> {
   oldest_due: string | null;
   window: string | null;
@@ -151,11 +151,11 @@ export interface TopicSettings {
   alerts: TopicAlerts | null;
 }
 
-/** Settings as they are typed: what is empty is left out, and the API refuses what is wrong. */
+/** Settings as typed. Empty fields are left out; the API rejects wrong ones. */
 export type TopicDraft = Record<string, unknown>;
 
 export interface Signing {
-  /** Stands in the answer to the request that set it only. */
+  /** Present only in the answer to the request that set it. */
   secret?: string;
   source: 'topic' | 'default' | 'settings';
   secrets: { id: string; created_at: string; ends_at: string | null }[];
@@ -178,7 +178,7 @@ export interface AlertRule {
   keep_firing_for: string;
   repeat: string;
   url: string | null;
-  /** Where the rule follows from, if it cannot be changed by itself. */
+  /** The topic that the rule belongs to, if the rule cannot be changed by itself. */
   set_in: string | null;
 }
 
@@ -197,7 +197,7 @@ export interface Alert {
 
 export interface Topic extends TopicCounts {
   due_in: Record<DueRange, number>;
-  /** Whether some jobs are left out of that. */
+  /** Whether some jobs are not counted. */
   due_in_partial: boolean;
 }
 
@@ -251,7 +251,7 @@ export interface TestResult {
   attempt: Attempt;
 }
 
-/** A ladder as it is asked for. What is typed as a number and is none goes as it is, for the API to refuse. */
+/** The requested ladder. A wrong number is sent as typed, and the API rejects it. */
 export interface Retry {
   steps?: string[];
   limit?: number | string;
@@ -278,7 +278,7 @@ export interface Registration {
   on_conflict?: string;
 }
 
-/** A job as it can be registered again. The text is what the API answers: parsing changes JSON bodies. */
+/** A job's registration, as the API's text: parsing would change JSON bodies. */
 export interface Stored {
   text: string;
   headers?: Record<string, string>;
@@ -319,7 +319,7 @@ export interface Operation {
   id: string;
   action: BulkAction;
   filter: BulkFilter;
-  /** The fields that a replay changes in each job, by name. */
+  /** The names of the fields that a replay changes in each job. */
   set: string[] | null;
   rate: number;
   state: 'running' | 'stopped' | 'done' | 'failed';
@@ -348,7 +348,7 @@ interface Problem {
   errors: { pointer: string; message: string }[];
 }
 
-/** What the API refused, or why it was not reached (code `unreachable`). */
+/** An error of the API, or a failed connection (code `unreachable`). */
 export class ApiError extends Error {
   constructor(readonly problem: Problem) {
     super(problem.detail);
@@ -357,10 +357,10 @@ export class ApiError extends Error {
 
 const storedKey = 'duehook.key';
 
-/** The API key, for as long as the tab is open; empty where none is asked for. */
+/** The API key, kept while the tab is open; empty if the server needs none. */
 export const key = signal(sessionStorage.getItem(storedKey) ?? '');
 
-/** Set when the API asked for a key, or for another one: then it says why. */
+/** Set when the API asks for a key; its text says why it rejected the current one. */
 export const keyWanted = signal<ApiError | undefined>(undefined);
 
 export function setKey(value: string): void {
@@ -370,16 +370,16 @@ export function setKey(value: string): void {
   keyWanted.value = undefined;
 }
 
-/** Whose key it is and what it allows, once that is known. */
+/** The key's name and scope, once known. */
 export const caller = signal<Caller | undefined>(undefined);
 
-/** Whether the key allows changes. Nothing is offered that it does not. */
+/** Whether the key allows changes. Pages hide actions that it forbids. */
 export const mayChange = computed(() => caller.value !== undefined && caller.value.scope !== 'read');
 
-/** Whether the key allows to change how the server works. */
+/** Whether the key has the scope admin. */
 export const mayAdmin = computed(() => caller.value?.scope === 'admin');
 
-/** How far the server's clock is ahead of this machine's, in ms; times are the server's. */
+/** How far the server's clock is ahead of this machine's, in ms. All times shown are the server's. */
 export const clockAhead = signal(0);
 
 async function request(method: string, url: string, body?: unknown, abort?: AbortSignal, version?: string): Promise<Response> {
@@ -398,7 +398,7 @@ async function request(method: string, url: string, body?: unknown, abort?: Abor
   noteClock(answer);
   if (answer.ok) return answer;
   const error = new ApiError(await problemOf(answer, abort));
-  // A late refusal of an earlier key says nothing of this one.
+  // A late 401 for an earlier key says nothing about this one.
   if (answer.status === 401 && used === key.value) keyWanted.value = error;
   throw error;
 }
@@ -408,12 +408,12 @@ async function problemOf(answer: Response, abort?: AbortSignal): Promise<Problem
     return (await answer.json()) as Problem;
   } catch (cause) {
     if (abort?.aborted) throw cause;
-    // A proxy in between answers in its own way.
+    // A proxy may answer without JSON.
     return { title: answer.statusText, status: answer.status, detail: `HTTP ${answer.status}`, code: 'unreachable', errors: [] };
   }
 }
 
-/** The Date header has whole seconds, so small differences are none. */
+/** The Date header has whole seconds, so ignore small differences. */
 function noteClock(answer: Response): void {
   const date = Date.parse(answer.headers.get('Date') ?? '');
   if (Number.isNaN(date)) return;
@@ -425,7 +425,7 @@ async function json<T>(method: string, url: string, body?: unknown, abort?: Abor
   return (await (await request(method, url, body, abort)).json()) as T;
 }
 
-/** What can be changed, with the version that a change of it is for. */
+/** A value with the version that If-Match guards. */
 export interface Versioned<T> {
   content: T;
   version: string | undefined;
@@ -436,7 +436,7 @@ async function versioned<T>(url: string, abort: AbortSignal): Promise<Versioned<
   return { content: (await answer.json()) as T, version: answer.headers.get('ETag') ?? undefined };
 }
 
-/** Replaces what has this version, or any if none is given. */
+/** Replaces this version, or any version if undefined. */
 async function put<T>(url: string, draft: unknown, version?: string): Promise<T> {
   return (await (await request('PUT', url, draft, undefined, version)).json()) as T;
 }
@@ -462,7 +462,7 @@ export const api = {
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
   cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' | 'discarded' }>('DELETE', job(a)),
   run: (a: JobName) => json<Job>('POST', job(a, 'run')),
-  /** `changes` is JSON as it is to be sent: a body in it may hold numbers that are no numbers of JavaScript. */
+  /** `changes` is JSON text, because a body may have numbers that JavaScript cannot represent. */
   replay: (a: JobName, changes?: string) => json<Job>('POST', job(a, 'replay'), changes && new Blob([changes])),
   topics: (query: Query, abort: AbortSignal) => json<TopicPage>('GET', address(['v1', 'topics'], query), undefined, abort),
   topic: (name: string, abort: AbortSignal) => json<Topic>('GET', address(['v1', 'topics', name]), undefined, abort),

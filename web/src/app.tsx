@@ -48,7 +48,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   }
 }
 
-/** Learns what the key allows. When that cannot be told, the pages say why. */
+/** Loads the scope of the key. If this fails, the pages show why. */
 async function learnScope(): Promise<void> {
   try {
     caller.value = await api.whoAmI();
@@ -67,7 +67,7 @@ export function App() {
   useEffect(() => {
     document.title = `${main.current?.querySelector('h1')?.textContent ?? ''} · duehook`;
   });
-  // Who reads with a screen reader or by keyboard goes on at the new page.
+  // Screen readers and keyboards continue at the new page.
   useEffect(() => {
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;

@@ -1,11 +1,11 @@
 import { key, type Stored } from './api';
 
-/** A shell takes no longer words for another command, but any for its own. */
+/** Longer data goes through a pipe: commands limit the length of an argument, the builtin printf does not. */
 const longestWord = 40_000;
 
-/** A command for a POSIX shell that registers the job once more, under an id of its own. The key is left to the shell. */
+/** A command for a POSIX shell that registers a copy of the job under a new id. The key comes from a variable of the shell. */
 export function curl({ text }: Stored): string {
-  const data = quoted(text.replace(/"id":"[^"]*",/, '')); // the first: no topic has quotes in its name
+  const data = quoted(text.replace(/"id":"[^"]*",/, '')); // the first match: topics cannot contain quotes
   const long = data.length > longestWord;
   const command = [
     `curl ${quoted(`${location.origin}/v1/jobs`)}`,

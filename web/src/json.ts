@@ -1,4 +1,4 @@
-/** JSON as it stands: parsing it would lose digits of large numbers, and the spaces between. */
+/** JSON as text: parsing would lose digits of large numbers, and white space. */
 
 const token = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s"{}[\],:]+/g;
 const opening = new Set(['{', '[']);
@@ -20,7 +20,7 @@ export function member(object: string, name: string): string | undefined {
   return undefined;
 }
 
-/** JSON with each member and element on a line of its own; what follows after `most` characters is left out. */
+/** JSON with each member and element on its own line, cut after `most` characters. */
 export function indented(json: string, most: number): string {
   let depth = 0;
   let text = '';

@@ -1,25 +1,25 @@
 /**
- * Keeps what is shown up to date: pages name what they show, and it is asked for again on each beat. A beat follows
- * when the server's stream of events tells of something, and from time to time in any case.
+ * Keeps pages up to date: each page names its data, and every refresh loads it again. A refresh follows
+ * an event of the server's stream, and happens periodically in any case.
  */
 import { computed, effect, signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { api, ApiError, clockAhead, key, keyWanted } from './api';
 
-/** How often to ask without a stream, and with one. */
+/** The refresh intervals without a stream and with one. */
 const pollMs = 3000;
 const pollBesideStreamMs = 15_000;
-/** Between an event and the beat for it and those that come with it. */
+/** The delay from an event to its refresh, which collects further events. */
 const gatherMs = 400;
-/** Between two beats for events, at least: a busy server always has something to tell. */
+/** The least time between two refreshes for events, for a busy server. */
 const restMs = 1200;
 const reconnectMs = 2000;
-/** What is older than this is marked, whatever the reason. */
+/** Older data is marked as stale. */
 const staleMs = 12_000;
 
 export const paused = signal(false);
 
-/** The server's time, by the second, in ms. */
+/** The server's time in ms, updated every second. */
 export const now = signal(Date.now());
 
 const beat = signal(0);
@@ -36,21 +36,21 @@ export const freshness = computed<Freshness>(() => {
   return failing.value || now.value - clockAhead.value - answeredAt.value > patience ? 'stale' : 'live';
 });
 
-/** When the last answer came, in ms of the server's time. */
+/** The time of the last answer, in ms of the server's time. */
 export const updatedAt = computed(() => answeredAt.value + clockAhead.value);
 
-/** Asks for everything that is shown again, at once. */
+/** Refreshes everything at once. */
 export function refresh(): void {
   beat.value = beat.peek() + 1;
 }
 
-/** Whether somebody looks at the page and wants it to change. */
+/** Whether the page is visible and not paused. */
 const wanted = computed(() => seen.value && !paused.value && keyWanted.value === undefined);
 
-/** Follows the server's events until told to stop. They say that something happened; what, is asked for by pages. */
+/** Follows the server's events until aborted. An event only triggers a refresh. */
 async function follow(abort: AbortSignal): Promise<void> {
   let due = 0;
-  let more = false; // has happened since the last beat
+  let more = false; // since the last refresh
   const announce = () => {
     if (due) more = true;
     else due = setTimeout(tell, gatherMs);
@@ -99,7 +99,7 @@ export function start(): void {
   });
 }
 
-/** Asks for what is shown more often than events do, as long as that is of use. */
+/** Refreshes at this interval while the condition holds. */
 export function useBeat(everyMs: number, useful = true): void {
   const asking = useful && wanted.value;
   useEffect(() => {
@@ -115,8 +115,8 @@ export interface Resource<T> {
 }
 
 /**
- * Loads what `name` stands for, and again on each beat unless told to do it once, or once for each of some numbers.
- * While an answer is awaited, the one before stays.
+ * Loads the data of `name`, and again on each refresh unless limited to once, or to once per given number.
+ * Keeps the previous answer while loading.
  */
 export function useResource<T>(name: string, load: (abort: AbortSignal) => Promise<T>, once: boolean | number = false): Resource<T> {
   const [held, hold] = useState<Resource<T> & { name: string }>({ name, data: undefined, error: undefined });
@@ -125,7 +125,7 @@ export function useResource<T>(name: string, load: (abort: AbortSignal) => Promi
   useEffect(() => {
     const abort = new AbortController();
     let asking = false;
-    let again = false; // what is being answered may be older than the last beat
+    let again = false; // the pending answer may be older than the last refresh
     const ask = async () => {
       again = asking;
       if (asking) return;

@@ -1,4 +1,4 @@
-/** The address bar: what is shown is what it says. */
+/** The router: the address bar decides which page is shown. */
 import { signal } from '@preact/signals';
 
 interface Place {
@@ -16,7 +16,7 @@ export function navigate(to: string): void {
   window.scrollTo(0, 0);
 }
 
-/** The parts of a path, or nothing when one is no valid escape. */
+/** The decoded parts of a path, or undefined if one is not a valid escape. */
 export function parts(path: string): string[] | undefined {
   try {
     return path.split('/').filter(Boolean).map(decodeURIComponent);
@@ -25,7 +25,7 @@ export function parts(path: string): string[] | undefined {
   }
 }
 
-/** Links of the dashboard are followed without loading the page anew. */
+/** Follows links of the dashboard without reloading the page. */
 function follow(event: MouseEvent): void {
   if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   const anchor = (event.target as Element).closest('a');

@@ -1,11 +1,11 @@
-/** The one search box of the jobs page: words such as state:dead, and the parameters that they stand for. */
+/** The search box of the jobs page: words such as state:dead, and their parameters. */
 import { address, type Query } from './address';
 import type { BulkFilter } from './api';
 import { figure } from './components/form';
 import { navigate } from './router';
 import { spanMs } from './text';
 
-/** What is typed before the colon, and the parameter of the API and of the address. */
+/** The word before the colon, and its parameter in the API and the address. */
 const parameters: Record<string, string> = {
   topic: 'topic',
   state: 'state',
@@ -20,19 +20,19 @@ const parameters: Record<string, string> = {
   to: 'due_to',
 };
 
-/** The filter that an address holds. */
+/** The filter in an address. */
 export function filterOf(query: URLSearchParams): Query {
   const known = new Set(Object.values(parameters));
   return [...query].filter(([name, value]) => known.has(name) && value);
 }
 
-/** A filter as one would type it. */
+/** A filter as typed in the search box. */
 export function written(filter: Query): string {
   const typed = new Map(Object.entries(parameters).map(([name, parameter]) => [parameter, name]));
   return filter.map(([parameter, value]) => `${typed.get(parameter)}:${value}`).join(' ');
 }
 
-/** A filter as the API wants it: due times may be written as spans from now, such as 1h. */
+/** A filter for the API: relative times such as 1h become due times. */
 export function asked(filter: Query, nowMs: number): Query {
   return filter.map(([name, value]) => {
     if (name !== 'due_from' && name !== 'due_to') return [name, value];
@@ -41,7 +41,7 @@ export function asked(filter: Query, nowMs: number): Query {
   });
 }
 
-/** A filter as operations on many jobs want it. */
+/** A filter for an operation. */
 export function bulkFilter(filter: Query): BulkFilter {
   const wanted: BulkFilter = {};
   for (const [name, value] of filter) {
@@ -61,18 +61,18 @@ export const filterOfBulk = (filter: BulkFilter): Query =>
     return Object.entries(value).map(([key, one]) => [name, `${key}:${one}`]);
   });
 
-/** A label as it is written in a search. */
+/** A label as typed in a search. */
 export function labelOf(written: string): Record<string, string> {
   const [key = '', ...value] = written.split(':');
   return { [key]: value.join(':') };
 }
 
-/** What a webhook-id looks like. */
+/** The format of a webhook-id. */
 const uid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
 
 /**
- * Goes where a search leads: topic/id to that job, everything else to the list. A URL is its endpoint's jobs, a webhook-id
- * its job, another bare word a business key.
+ * Opens the result of a search: topic/id opens the job, anything else the list. A bare URL searches its endpoint, a webhook-id
+ * its job, any other bare word a business key.
  */
 export function search(typed: string): void {
   const filter: [string, string][] = [];

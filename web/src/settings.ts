@@ -1,4 +1,4 @@
-/** What a viewer chose, kept in this browser. */
+/** The viewer's choices, kept in this browser. */
 import { effect, signal } from '@preact/signals';
 
 export const themes = ['auto', 'light', 'dark'] as const;

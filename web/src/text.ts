@@ -1,4 +1,4 @@
-/** Texts in the viewer's language, and how numbers and times are written in it. */
+/** Texts, numbers and times in the viewer's language. */
 import { effect, signal } from '@preact/signals';
 import type { Reason, Sentence } from './api';
 import en from './i18n/en.json';
@@ -8,7 +8,7 @@ export type Key = keyof typeof en;
 
 type Table = Record<Key, string>;
 
-/** English is there at once; others are fetched when they are chosen. */
+/** English is built in. Other languages load when chosen. */
 const tables = signal<Partial<Record<Language, Table>>>({ en });
 
 const others: Partial<Record<Language, () => Promise<{ default: Table }>>> = { zh: () => import('./i18n/zh.json') };
@@ -18,29 +18,29 @@ async function learn(chosen: Language): Promise<void> {
     const table = await others[chosen]?.();
     if (table) tables.value = { ...tables.value, [chosen]: table.default };
   } catch {
-    // The server is gone, which the pages will tell, in English.
+    // The server is unreachable. The pages will show it, in English.
   }
 }
 
-/** Knows the language that is chosen, and follows when another one is. */
+/** Loads the chosen language, and follows changes. */
 export async function start(): Promise<void> {
   await learn(language.value);
   effect(() => void learn(language.value));
 }
 
-/** The text of a key, with {name} replaced by what is given for it. */
+/** The text of a key, with each {name} replaced by its parameter. */
 export function t(key: Key, given: Record<string, string | number> = {}): string {
   return (tables.value[language.value] ?? en)[key].replace(/\{(\w+)\}/g, (whole, name: string) => String(given[name] ?? whole));
 }
 
-/** The text for a word of the API, or the word itself where there is none. */
+/** The text for a word of the API, or the word itself if there is none. */
 export function word(kind: 'reason' | 'error' | 'why' | 'problem', value: string): string {
   if (kind === 'error' && value.startsWith('http_')) return value.replace('http_', 'HTTP ');
   const key = `${kind}.${value}`;
   return key in en ? t(key as Key) : value;
 }
 
-/** A sentence of the API in the viewer's language, if there are words for it. */
+/** A sentence of the API in the viewer's language, or undefined if unknown. */
 function sentence({ code, params }: Sentence): string | undefined {
   const key = `says.${code}`;
   const one = `${key}.one`;
@@ -57,7 +57,7 @@ function parameter(name: string, value: string | number): string {
   return name === 'state' && state in en ? t(state as Key) : value;
 }
 
-/** What a reason says, or nothing where a sentence of it is not known here. */
+/** The sentences of a reason, or undefined if one of them is unknown. */
 export function said({ sentences }: Reason): string | undefined {
   const all = sentences.map(sentence);
   return all.includes(undefined) ? undefined : all.join(language.value === 'zh' ? '' : ' ');
@@ -77,13 +77,13 @@ const units: [string, number][] = [
   ['s', 1000],
 ];
 
-/** How units are written; none stands for ms. */
+/** The unit names; empty is ms. */
 const unitNames: Record<Language, Record<string, string>> = {
   en: { d: 'd', h: 'h', m: 'm', s: 's', '': 'ms' },
   zh: { d: '天', h: '小时', m: '分', s: '秒', '': 'ms' },
 };
 
-/** A span of time by its two largest units, such as 4m 12s; less than a second in ms. */
+/** A duration in its two largest units, such as 4m 12s; below a second in ms. */
 export function span(ms: number): string {
   const named = unitNames[language.value];
   if (ms < 1000) return `${Math.round(ms)}${named['']}`;
@@ -94,21 +94,21 @@ export function span(ms: number): string {
   return `${Math.floor(ms / size)}${named[name]}${next && rest ? ` ${rest}${named[next[0]]}` : ''}`;
 }
 
-/** The ms of a span such as 1d12h or 30m, or nothing when it is none. */
+/** The ms of a duration such as 1d12h or 30m, or undefined if it is none. */
 export function spanMs(text: string): number | undefined {
   const found = [...text.matchAll(/(\d+)([dhms])/g)];
   if (found.map(([whole]) => whole).join('') !== text || !text) return undefined;
   return found.reduce((sum, [, n, unit]) => sum + Number(n) * (units.find(([name]) => name === unit)?.[1] ?? 0), 0);
 }
 
-/** How far a time is from now, in words. */
+/** A time relative to now, in words. */
 export function relative(ms: number, nowMs: number): string {
   const away = ms - nowMs;
   if (Math.abs(away) < 1000) return t('time.now');
   return away > 0 ? t('time.in', { span: span(away) }) : t('time.ago', { span: span(-away) });
 }
 
-/** A time of day of the viewer's; with the date, unless that is today's. */
+/** A time in the viewer's zone; with the date unless it is today. */
 export function clock(ms: number): string {
   const at = new Date(ms);
   const today = at.toDateString() === new Date().toDateString();
@@ -116,7 +116,7 @@ export function clock(ms: number): string {
   return new Intl.DateTimeFormat(locale(), today ? style : { ...style, day: 'numeric', month: 'short' }).format(at);
 }
 
-/** A text of the API with the times in it as those of the viewer's clock. */
+/** A text of the API with its times in the viewer's zone. */
 export const localTimes = (text: string): string =>
   text.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => clock(Date.parse(iso)));
 
@@ -124,7 +124,7 @@ export const localTimes = (text: string): string =>
 export const hour = (ms: number): string =>
   new Intl.DateTimeFormat(locale(), { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }).format(ms);
 
-/** A time in full, for those who want to know exactly. */
+/** A full time. */
 export const exact = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { dateStyle: 'full', timeStyle: 'long' }).format(new Date(iso));
 

@@ -31,7 +31,7 @@ test('run, replay', async () => {
   await says('The job is due now.');
   await page.getByText('Delivered').first().waitFor();
   await button('Replay').click();
-  await says('on its way again');
+  await says('sent again');
   await eventually('a second delivery', async () => (await node.call('GET', '/v1/jobs/run/a/attempts')).attempts.length === 2);
 });
 
@@ -41,7 +41,7 @@ test('why a job waits, and its ladder to come', async () => {
   await go('/jobs/why/a');
   await page.getByText('Attempt 1 failed (HTTP 503)').waitFor();
   const steps = await page.locator('.ladder .step strong').allTextContents();
-  assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Given up']);
+  assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Dead letter']);
   await page.getByText('Next step of the retry ladder').waitFor();
 });
 
@@ -169,11 +169,11 @@ test('a registration says what became of it', async () => {
   await send('2h', 'reject');
   await says('The job is registered.');
   await send('2h', 'reject');
-  await says('The same job was registered before.');
+  await says('This job was already registered.');
   await send('3h', 'sooner');
-  await says('Another job has this topic and id. It is kept as it was.');
+  await says('Another job has this topic and id. It did not change.');
   await send('3h', 'later');
-  await says('The due time of the registered job is moved.');
+  await says('The due time of the existing job moved.');
   await register({ topic: 'again', id: 'dead', url: `${receiver.url}/answer/410` });
   await settled(node, 'again', { dead: 1 });
   await go('/register');
@@ -234,7 +234,7 @@ test('the jobs of a topic and a state are sorted', async () => {
   await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-created');
   await go('/jobs?order=due');
   await page.getByRole('alert').filter({ hasText: 'order' }).waitFor();
-  await order.selectOption('As they come');
+  await order.selectOption('No order');
   await page.waitForURL('**/jobs');
   await page.getByRole('alert').waitFor({ state: 'detached' });
 });
@@ -318,7 +318,7 @@ test('the overview leads to its jobs', async () => {
     ['Next hour', '/jobs?state=waiting&state=ready&state=retrying&due_to=1h'],
     ['In flight', '/jobs?state=running'],
     ['Dead letters', '/dead'],
-    ['Held endpoints', '/endpoints?state=open'],
+    ['Open circuits', '/endpoints?state=open'],
     ['Alerts firing', '/alerts'],
   ]) {
     await figure(name).click();
@@ -326,7 +326,7 @@ test('the overview leads to its jobs', async () => {
     await page.goBack();
   }
   // The chart is for those who see and have a mouse; the table says the same.
-  const chart = page.getByRole('img', { name: /jobs wait for the next 24 hours/ });
+  const chart = page.getByRole('img', { name: /jobs are due in the next 24 hours/ });
   await chart.locator('canvas').waitFor();
   await page.getByText('As a table').first().click();
   const listed = async () => {
@@ -340,18 +340,18 @@ test('the overview leads to its jobs', async () => {
   await page.waitForURL(/due_from=.*due_to=/);
 });
 
-test('a held endpoint is tried', async () => {
+test('an open circuit is tried', async () => {
   const own = await startNode(['--retry-steps', '1h', '--breaker-failures', '1', '--breaker-open', '1h']);
   const view = await openPage(browser, own.base);
-  await own.call('POST', '/v1/jobs', { topic: 'held', id: 'fails', url: `${receiver.url}/answer/503` });
+  await own.call('POST', '/v1/jobs', { topic: 'circuit', id: 'fails', url: `${receiver.url}/answer/503` });
   await view.go('/');
-  await view.page.locator('.figure.bad', { hasText: 'Held endpoints' }).click();
-  await view.page.getByText(/tried in 59m/).waitFor();
-  await own.call('POST', '/v1/jobs', { topic: 'held', id: 'waits', url: `${receiver.url}/ok` });
+  await view.page.locator('.figure.bad', { hasText: 'Open circuits' }).click();
+  await view.page.getByText(/half-open in 59m/).waitFor();
+  await own.call('POST', '/v1/jobs', { topic: 'circuit', id: 'waits', url: `${receiver.url}/ok` });
   await view.page.getByRole('button', { name: 'Try now' }).click();
-  await settled(own, 'held', { delivered: 1, retrying: 1 });
+  await settled(own, 'circuit', { delivered: 1, retrying: 1 });
   await view.page.getByText('No endpoints.').waitFor(); // that are open
-  await view.page.getByRole('navigation', { name: 'State' }).getByText('Not held').click();
+  await view.page.getByRole('navigation', { name: 'State' }).getByText('Circuit closed').click();
   await view.page.locator('tr', { hasText: 'HTTP 503' }).waitFor();
   await view.close();
   await own.stop();
@@ -382,7 +382,7 @@ test('a topic is set up, changed and reset', async () => {
   await field('Deliveries per second').fill('fast');
   await field('Timeout').fill('soon');
   await field('Priority of its jobs, 9 first, 1 last').fill('10');
-  await field('URL that is told').fill(`${receiver.url}/ok`);
+  await field('URL to notify').fill(`${receiver.url}/ok`);
   await button('Save').click();
   await page.getByRole('alert').filter({ hasText: 'Not saved' }).waitFor();
   await field('Name').fill('set-up');
@@ -419,7 +419,7 @@ test('a topic is set up, changed and reset', async () => {
   await go('/topics/set-up/edit');
   const dialog = page.getByRole('dialog');
   await button('Set a new secret').click();
-  await dialog.getByLabel('Secret').fill(secret);
+  await dialog.getByLabel('Secret (whsec').fill(secret);
   await dialog.getByRole('button', { name: 'Set a new secret' }).click();
   await page.getByText('secrets of its own').waitFor();
   assert.ok(!(await page.content()).includes(secret));
@@ -446,7 +446,7 @@ test('alert rules are made, tested, changed and deleted', async () => {
   await field('Name').fill('late');
   await field('Metric').selectOption('Oldest due job');
   assert.equal(await field('Endpoint').count(), 0, 'which that metric cannot be told apart by');
-  await field('URL that is told').fill(`${receiver.url}/answer/418`);
+  await field('URL to notify').fill(`${receiver.url}/answer/418`);
   await button('Save').click();
   await page.locator('.field', { hasText: 'Above' }).getByText('is required').waitFor();
   await field('Above').fill('300');
@@ -458,7 +458,7 @@ test('alert rules are made, tested, changed and deleted', async () => {
   const dialog = page.getByRole('dialog');
   assert.match(await dialog.getByLabel('Body').inputValue(), /\[TEST\] late/);
   await dialog.getByRole('button', { name: 'Send' }).click();
-  await page.getByRole('status').filter({ hasText: 'What came of the test' }).getByText('HTTP 418').waitFor();
+  await page.getByRole('status').filter({ hasText: 'Result of the test' }).getByText('HTTP 418').waitFor();
 
   await row('late').getByRole('link').click();
   assert.equal(await field('Above').inputValue(), '300');
@@ -511,7 +511,7 @@ test('a test is sent', async () => {
   await dialog.getByLabel('URL').fill(`${receiver.url}/answer/418`);
   await dialog.getByLabel('Body').fill('hello');
   await dialog.getByRole('button', { name: 'Send' }).click();
-  const card = page.getByRole('status').filter({ hasText: 'What came of the test' });
+  const card = page.getByRole('status').filter({ hasText: 'Result of the test' });
   await card.getByText('HTTP 418').waitFor();
   await card.locator('pre', { hasText: 'try again later' }).waitFor();
   await card.getByRole('button', { name: 'Close' }).click();
@@ -546,7 +546,7 @@ test('dead letters are replayed', async () => {
   await page.getByRole('checkbox', { name: 'Select c', exact: true }).check();
   await button('Replay 2 selected').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
-  await says('2 jobs are on their way again.');
+  await says('2 jobs are sent again.');
   await eventually('two more attempts', async () => (await node.call('GET', '/v1/jobs/letters/a/attempts')).attempts.length === 2);
   assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).attempts.length, 1);
 });
@@ -560,7 +560,7 @@ test('a dead letter is corrected, and one is discarded', async () => {
   await dialog.getByLabel('URL').fill(`${receiver.url}/ok`);
   await dialog.getByLabel('Body').fill('{"n":12345678901234567890}');
   await dialog.getByRole('button', { name: 'Replay' }).click();
-  await says('on its way again');
+  await says('sent again');
   await settled(node, 'mend', { delivered: 1, dead: 1 });
   const registration = await (await fetch(`${node.base}/v1/jobs/mend/a/registration`)).text();
   assert.match(registration, /"body":{"n":12345678901234567890}/);
@@ -569,9 +569,9 @@ test('a dead letter is corrected, and one is discarded', async () => {
   await dialog.getByRole('button', { name: 'Discard' }).click();
   await says('The dead letter is discarded.');
   await settled(node, 'mend', { delivered: 1, cancelled: 1 });
-  await page.getByText('A client discarded this dead letter. A replay takes it back.').waitFor();
+  await page.getByText('A client discarded this dead letter. A replay restores it.').waitFor();
   await button('Replay').click();
-  await says('on its way again');
+  await says('sent again');
 });
 
 test('a job is found by its webhook-id', async () => {

@@ -91,7 +91,7 @@ test('a key to read is offered nothing that changes', async () => {
   const refused = [];
   page.on('response', (answer) => answer.status() === 403 && refused.push(answer.url()));
   await go('/jobs/orders/a');
-  await page.getByText('read · may look').waitFor();
+  await page.getByText('read · read only').waitFor();
   await page.getByRole('heading', { name: 'Retry ladder' }).waitFor();
   await page.getByText('Headers and body may hold secrets').waitFor();
   for (const name of ['Run now', 'Cancel job', 'Copy as curl']) assert.equal(await page.getByRole('button', { name }).count(), 0);
@@ -107,7 +107,7 @@ test('a key to read is offered nothing that changes', async () => {
   await page.getByText('No limits and no defaults.').waitFor();
   assert.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0);
   await go('/topics/orders/edit');
-  await page.getByText('This takes an API key of scope admin.').waitFor();
+  await page.getByText('This needs an API key of scope admin.').waitFor();
   await go('/register');
   await page.getByLabel('URL').fill('https://shop.example/a');
   await page.getByRole('button', { name: 'Register' }).click();

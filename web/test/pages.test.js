@@ -42,11 +42,11 @@ const pages = [
   ['/dead', 'payment-notify'],
   ['/dead?topic=payment-notify', 'paid-3'],
   ['/alerts', 'en:set with its topic', 'zh:随主题设置'],
-  ['/alerts?new', 'en:Who is told', 'zh:通知对象'],
-  ['/alerts/down', 'en:Who is told', 'zh:通知对象'],
+  ['/alerts?new', 'en:Who is notified', 'zh:通知对象'],
+  ['/alerts/down', 'en:Who is notified', 'zh:通知对象'],
   ['/operations', 'topic:order-timeout'],
   ['/register', 'URL'],
-  ['/jobs/a/b/c', 'en:There is no such page', 'zh:没有这个页面'],
+  ['/jobs/a/b/c', 'en:This page does not exist', 'zh:没有这个页面'],
 ];
 
 const textIn = (language, texts) => (texts.find((one) => one.startsWith(`${language}:`)) ?? `  :${texts[0]}`).slice(3);

@@ -58,7 +58,7 @@ const shop = [
   ...many(3, (i) => ({ topic: 'invoice-overdue', id: `inv-2025-${90 + i}`, url: 'http://127.0.0.2:81/overdue', retry: { steps: ['1s'] } })),
 ];
 
-/** A warehouse that is down: its jobs fail until it is held, and then wait. */
+/** A warehouse that is down: its jobs fail until its circuit opens, then wait. */
 const warehouse = many(64, (i) => ({ topic: 'stock-sync', id: `sku-${4400 + i}`, url: 'http://warehouse.example:82/stock', retry: { steps: ['9m', '30m'] } }));
 
 /** How late attempts of a minute began, by the bounds of an overview, if all is well or if something is busy. */
@@ -114,7 +114,7 @@ try {
   await eventually('the payments were tried three times', async () => (await node.call('GET', '/v1/jobs/payment-notify/pay-71204')).attempts >= 3);
   await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
   await node.call('POST', '/v1/jobs/batch', { jobs: warehouse });
-  await eventually('the warehouse is held', async () => (await node.call('GET', '/v1/overview')).open_circuits === 1);
+  await eventually('the circuit of the warehouse opens', async () => (await node.call('GET', '/v1/overview')).open_circuits === 1);
   await eventually('two alerts fire', async () => (await node.call('GET', '/v1/alerts')).data.filter(({ status }) => status === 'firing').length === 2);
   await mkdir(images, { recursive: true });
   for (const colorScheme of ['light', 'dark']) {

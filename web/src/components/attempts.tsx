@@ -8,11 +8,11 @@ import { Request } from './request';
 interface ListProps {
   job: Job;
   stored: Stored | undefined;
-  /** Nothing until they are known. */
+  /** Undefined while loading. */
   attempts: Attempt[] | undefined;
 }
 
-/** The attempts, latest first; the latest is open. Before the first, what it is going to send. */
+/** The attempts, latest first; the latest is expanded. Before the first attempt, the request that it will send. */
 export function AttemptList({ job, stored, attempts }: ListProps) {
   if (!attempts) return <Loading />;
   return (
@@ -38,7 +38,7 @@ interface CardProps {
   attempt: Attempt;
 }
 
-/** Closed ones are empty: there may be many, and bodies may be long. */
+/** Renders its content only when open: there may be many, with long bodies. */
 function AttemptCard({ latest, ...shown }: CardProps & { latest: boolean }) {
   const { attempt } = shown;
   const [open, setOpen] = useState(latest);
@@ -84,7 +84,7 @@ function Answer({ attempt: { response_body: body, response_headers: headers } }:
   );
 }
 
-/** How an attempt went, without what was sent. */
+/** The outcome of an attempt, without its request. */
 export function AttemptAnswer({ attempt }: { attempt: Attempt }) {
   return (
     <>
@@ -101,7 +101,7 @@ const phases: [keyof Attempt & `${string}_ms`, Key][] = [
   ['first_byte_ms', 'phase.firstByte'],
 ];
 
-/** How the attempt's time was spent. The phases are cut to whole ms, and need not add up. */
+/** The phases of the attempt. They are cut to whole ms, so they need not add up. */
 function Timings({ attempt }: { attempt: Attempt }) {
   const spent = phases.map(([field, label]) => ({ field, label, ms: Number(attempt[field] ?? 0), known: attempt[field] !== null }));
   const total = Math.max(1, attempt.duration_ms, spent.reduce((sum, { ms }) => sum + ms, 0));

@@ -3,11 +3,11 @@ import { count } from '../text';
 interface Bar {
   label: string;
   n: number;
-  /** Where what is counted can be seen. */
+  /** Links to the counted jobs. */
   to?: string;
 }
 
-/** Numbers below each other, with bars by their share of the largest. */
+/** A column of numbers with bars relative to the largest. */
 export function Bars({ bars }: { bars: Bar[] }) {
   const most = Math.max(1, ...bars.map(({ n }) => n));
   return (

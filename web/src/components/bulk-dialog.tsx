@@ -15,16 +15,16 @@ interface Props {
   onClose: () => void;
 }
 
-/** Does something with all jobs that a filter selects, after saying how many these are. */
+/** A dialog that changes all jobs of a filter, after a dry run that counts them. */
 export function BulkDialog({ filter, actions, onClose }: Props) {
   const [action, setAction] = useState<BulkAction>(actions[0] ?? 'replay');
   const [rate, setRate] = useState('500');
   const [delay, setDelay] = useState('1h');
-  // Spans from now in the filter are those of the moment at which it was asked.
+  // Relative times in the filter count from the moment of the dry run.
   const [draftFilter] = useState(() => bulkFilter(asked(filter, now.peek())));
   const draft: BulkDraft = { action, filter: draftFilter, all: filter.length === 0 };
   if (action === 'reschedule') draft.delay = delay;
-  // How many jobs there are does not depend on the delay, which may be half typed.
+  // The count does not depend on the delay, which may be half typed.
   const counted: BulkDraft = action === 'reschedule' ? { ...draft, delay: '1h' } : draft;
   const dry = useResource(`dry ${action}`, (abort) => api.dryRun(counted, abort), true);
   const submit = async () => {

@@ -6,21 +6,21 @@ import { theme } from '../settings';
 type ChartOptions = Omit<uPlot.Options, 'width' | 'height' | 'axes'> & { axes: uPlot.Axis[] };
 
 interface Props {
-  /** What it shows, for those who do not see it. */
+  /** The text alternative. */
   label: string;
   height: number;
-  /** Made once; what changes is in the data. */
+  /** Used once; only the data changes. */
   options: (library: typeof uPlot, colour: Colour) => ChartOptions;
   data: uPlot.AlignedData;
-  /** Which column is pointed at. */
+  /** The column under the pointer. */
   onPoint: (column: number | undefined, y: number) => void;
   onPick?: ((column: number) => void) | undefined;
 }
 
-/** A colour of the style sheet, as it is in the theme. */
+/** A colour of the style sheet in the current theme. */
 export type Colour = (name: string) => string;
 
-/** A chart on a canvas. The library for it is fetched when the first one is shown. */
+/** A chart on a canvas. The first chart loads the library. */
 export function Chart({ label, height, options, data, onPoint, onPick }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const probe = useRef<HTMLElement>(null);
@@ -65,7 +65,7 @@ export function Chart({ label, height, options, data, onPoint, onPick }: Props) 
 
 type Calls = { current: Pick<Props, 'onPoint' | 'onPick'> };
 
-/** Adds what all charts have. */
+/** Adds the options that all charts share. */
 function dressed(options: ChartOptions, width: number, height: number, colour: Colour, calls: Calls): uPlot.Options {
   const font = `12px ${getComputedStyle(document.documentElement).fontFamily}`;
   const axis: uPlot.Axis = {

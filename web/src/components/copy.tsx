@@ -2,7 +2,7 @@ import { t } from '../text';
 import { Icon } from './icon';
 import { notify } from './notices';
 
-/** Copies a text. Browsers allow that to pages that came over HTTPS or from this machine only. */
+/** Copies a text. Browsers allow this only over HTTPS or on localhost. */
 export function Copy({ text, label }: { text: string; label: string }) {
   if (!navigator.clipboard) return null;
   const copy = async () => {

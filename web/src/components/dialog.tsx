@@ -7,14 +7,14 @@ interface Props {
   action: string;
   /** The action destroys or cannot be undone. */
   grave?: boolean;
-  /** There is nothing to do. */
+  /** The action is disabled. */
   disabled?: boolean;
   onSubmit: () => void;
   onClose: () => void;
   children?: ComponentChildren;
 }
 
-/** Asks before something is done. */
+/** A dialog that confirms an action. */
 export function Dialog({ title, action, grave = false, disabled = false, onSubmit, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => dialog.current?.showModal(), []);
@@ -23,7 +23,7 @@ export function Dialog({ title, action, grave = false, disabled = false, onSubmi
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          dialog.current?.close(); // gives the focus back
+          dialog.current?.close(); // returns the focus
           onSubmit();
         }}
       >

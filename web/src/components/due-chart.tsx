@@ -15,13 +15,13 @@ const dueIn = (fromMs: number, toMs: number): Query => [
   ['due_to', new Date(toMs).toISOString()],
 ];
 
-/** Columns that begin at their time. */
+/** Draws each column from its time to the right. */
 function bars({ paths }: typeof uPlot): Pick<uPlot.Series, 'paths'> {
   const built = paths.bars?.({ size: [0.82, 40], align: 1, radius: 0.15 });
   return built ? { paths: built } : {};
 }
 
-/** How many jobs are due in the next 24 hours, by quarter hours. Each leads to its jobs. */
+/** Jobs due in the next 24 hours by quarter hour. Each column links to its jobs. */
 export function DueChart({ due }: { due: Overview['due'] }) {
   const [pointed, point] = useState<number>();
   const from = Date.parse(due.from);

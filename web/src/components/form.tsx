@@ -1,4 +1,4 @@
-/** What forms are made of: fields as typed, with what the API says is wrong with each. */
+/** Form elements: fields as typed, with the API's error for each. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError, type Retry } from '../api';
@@ -15,9 +15,9 @@ export interface FieldProps {
 interface FormState<Name extends string> {
   draft: Record<Name, string>;
   error: ApiError | undefined;
-  /** The properties of the field for what the API calls `pointer`. */
+  /** The properties of the field at the API's `pointer`. */
   field: (name: Name, pointer: string, label: string) => FieldProps;
-  /** Asks the API, and shows at the fields what it refuses. */
+  /** Calls the API and shows its errors at the fields. */
   ask: (call: () => Promise<void>) => Promise<void>;
 }
 
@@ -45,18 +45,18 @@ export function useForm<Name extends string>(initial: Record<Name, string>): For
   };
 }
 
-/** What is wrong with a field or a part of it. */
+/** The error of a field or a part of it. */
 const wrongAt = (error: ApiError | undefined, pointer: string): string[] | undefined =>
   error?.problem.errors.filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`)).map((one) => one.message);
 
-/** What is typed of a whole form, without what is empty. */
+/** The non-empty fields of a form. */
 export const given = <T extends Record<string, string>>(draft: T): Partial<T> =>
   Object.fromEntries(Object.entries(draft).filter(([, value]) => value.trim())) as Partial<T>;
 
-/** A number as typed; what is none is left to the API to refuse. */
+/** A number as typed. The API rejects anything else. */
 export const figure = (typed: string): number | string => (Number.isNaN(Number(typed)) ? typed : Number(typed));
 
-/** A ladder as typed: its steps apart from each other by spaces or commas. */
+/** A ladder as typed: steps separated by spaces or commas. */
 export const retryOf = (steps: string, limit: string): Retry => ({
   ...(steps.trim() ? { steps: steps.split(/[\s,]+/).filter(Boolean) } : {}),
   ...(limit.trim() ? { limit: figure(limit) } : {}),
@@ -81,7 +81,7 @@ interface FormProps {
   children: ComponentChildren;
 }
 
-/** A page that is a form. What is refused gets the focus. */
+/** A page with a form. The first wrong field gets the focus. */
 export function Form({ title, error, onSubmit, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
@@ -110,7 +110,7 @@ export function Form({ title, error, onSubmit, children }: FormProps) {
 interface GroupProps {
   title: string;
   hint?: string;
-  /** What is wrong with the group as a whole. */
+  /** The error of the group as a whole. */
   wrong?: string[] | undefined;
   children: ComponentChildren;
 }
@@ -135,7 +135,7 @@ function Wrong({ messages, id }: { messages: string[] | undefined; id?: string }
   );
 }
 
-/** What a field's control says of itself to those who do not see what stands around it. */
+/** The ARIA attributes of a field's control. */
 interface Control {
   id: string;
   'aria-invalid': boolean;
@@ -199,9 +199,9 @@ export function Area({ value, set, placeholder, ...frame }: FieldProps & { place
 
 interface ChoiceProps extends FieldProps {
   options: readonly string[];
-  /** How an option is shown, unless as it is. */
+  /** The label of an option; default: its value. */
   show?: (option: string) => string;
-  /** There is no default to choose. */
+  /** The field has no default option. */
   required?: boolean;
 }
 

@@ -6,11 +6,11 @@ import { Chart, type Colour } from './chart';
 
 type Recent = Overview['recent'];
 
-/** From these on, in ms, attempts are rather late, and much too late. */
+/** Limits in ms for "late" and "very late". */
 const lateMs = 1000;
 const tooLateMs = 30_000;
 
-/** How late attempts began, minute by minute: the more there were, the stronger the colour. */
+/** Lateness of attempts by minute: more attempts, stronger colour. */
 export function Heatmap({ recent }: { recent: Recent }) {
   const [pointed, point] = useState<[number, number]>();
   const { bounds_ms: bounds, counts } = recent.lateness;
@@ -60,7 +60,7 @@ export function Heatmap({ recent }: { recent: Recent }) {
   );
 }
 
-/** A series for each bound, over the minutes. */
+/** One series over the minutes for each bound. */
 function columns({ from, step_ms: step, lateness: { bounds_ms: bounds, counts } }: Recent): uPlot.AlignedData {
   const times = counts.map((_, minute) => (Date.parse(from) + minute * step) / 1000);
   return [times, ...[...bounds, Infinity].map((_, i) => counts.map((minute) => minute[i] ?? 0))];

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 
-/** Drawn on 16 by 16, in the colour of the text beside them. */
+/** Icons on a 16 by 16 grid, in the colour of the text. */
 const shapes = {
   overview: 'M2 9h3l2-6 3 10 2-4h2',
   jobs: 'M5 4h9M5 8h9M5 12h9M2 4h.01M2 8h.01M2 12h.01',

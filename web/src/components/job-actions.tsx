@@ -10,7 +10,7 @@ import { notify, notifyError } from './notices';
 
 type Asking = 'cancel' | 'reschedule' | 'discard' | 'correct' | undefined;
 
-/** What can be done with a job as it stands. */
+/** The actions that the job's state allows. */
 export function JobActions({ job, stored }: { job: Job; stored: Stored | undefined }) {
   const [asking, ask] = useState<Asking>();
   const open = unfinished.includes(job.state);
@@ -59,7 +59,7 @@ interface AskProps {
   onClose: () => void;
 }
 
-/** Cancels a job, or discards a dead letter, and tells what came of it. */
+/** Cancels a job or discards a dead letter, then shows the result. */
 async function end(job: Job): Promise<void> {
   try {
     const { result } = await api.cancel(job);
@@ -78,7 +78,7 @@ function Discard({ job, onClose }: AskProps) {
   );
 }
 
-/** Sends a dead letter again, with another URL or body. What stays as it is, is left out. */
+/** Replays a dead letter with another URL or body. The request has only the changed fields. */
 function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
   const before = member(stored.text, 'body') ?? stored.body_text ?? '';
   const [url, setUrl] = useState(job.url);

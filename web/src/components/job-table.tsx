@@ -6,9 +6,9 @@ import { StateMark, Target, When } from './marks';
 
 interface Props {
   jobs: Job[];
-  /** Jobs that are shown although they no longer belong to the list, by uid. */
+  /** Jobs that stay visible although they no longer match, by uid. */
   gone?: ReadonlySet<string>;
-  /** A cell before the others, such as a box to tick. */
+  /** A cell before the others, such as a checkbox. */
   lead?: (job: Job) => ComponentChildren;
   leadHead?: ComponentChildren;
 }
@@ -64,13 +64,13 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
   );
 }
 
-/** The priority of a job that does not go along with most others. */
+/** The priority of a job, if it is not the default. */
 function PriorityMark({ job: { priority } }: { job: Job }) {
   if (priority === usualPriority) return null;
   return <span class="tag">{t('job.priorityOf', { n: priority })}</span>;
 }
 
-/** What came of an attempt, in a few words. */
+/** The outcome of an attempt in a few words. */
 export function Result({ attempt }: { attempt: Attempt }) {
   if (attempt.status !== null && (attempt.error === null || attempt.error.startsWith('http_'))) {
     return <span class={attempt.error === null ? 'result good' : 'result bad'}>HTTP {attempt.status}</span>;

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { setKey, type ApiError } from '../api';
 import { t } from '../text';
 
-/** Asks for the API key, which stays in this tab. */
+/** The form for the API key, which stays in this tab. */
 export function KeyForm({ why }: { why: ApiError }) {
   const [value, setValue] = useState('');
   const submit = (event: SubmitEvent) => {

@@ -4,7 +4,7 @@ import { now } from '../live';
 import { clock, exact, relative, t } from '../text';
 import { Result } from './job-table';
 
-/** More steps than these say nothing that a number would not. */
+/** The most steps shown; a number stands for the rest. */
 const mostSteps = 12;
 
 interface Props {
@@ -13,7 +13,7 @@ interface Props {
   forecast: Forecast;
 }
 
-/** The attempts that were made, and those that follow if all fail. */
+/** Past attempts, and the planned ones if all fail. */
 export function Ladder({ job, attempts, forecast }: Props) {
   return (
     <ol class="ladder">
@@ -38,7 +38,7 @@ export function Ladder({ job, attempts, forecast }: Props) {
   );
 }
 
-/** What follows if every attempt fails; the first of it may be what comes next. */
+/** The planned attempts if all fail; the first may be the next one. */
 export function Coming({ forecast: { attempts, dead_at: dead }, next }: { forecast: Forecast; next: boolean }) {
   const hidden = attempts.length - mostSteps;
   return (

@@ -15,11 +15,11 @@ const perPage = '50';
 interface Props {
   group: Query;
   cursor: string | null;
-  /** Beside the button that replays those that are selected. */
+  /** Shown beside the button that replays the selected jobs. */
   children: ComponentChildren;
 }
 
-/** The dead letters of a group, to be replayed one by one. */
+/** The dead letters of a group, with a checkbox each. */
 export function Letters({ group, cursor, children }: Props) {
   const query: Query = [['state', 'dead'], ...group, ...(cursor ? [['cursor', cursor] as const] : [])];
   const name = address(['dead'], query);

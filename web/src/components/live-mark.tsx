@@ -2,7 +2,7 @@ import { freshness, paused, updatedAt } from '../live';
 import { clock, t } from '../text';
 import { Icon } from './icon';
 
-/** Says how fresh the page is, and stops and restarts that. */
+/** Shows how fresh the page is, with a button to pause and resume updates. */
 export function Live() {
   const state = freshness.value;
   return (

@@ -1,4 +1,4 @@
-/** Small things that are shown in many places. */
+/** Small elements that many pages share. */
 import type { State } from '../api';
 import { now } from '../live';
 import { count, endpointOf, exact, relative, t } from '../text';
@@ -12,7 +12,7 @@ export function StateMark({ state }: { state: State }) {
   );
 }
 
-/** A time, as far as it is from now; in full when pointed at. */
+/** A time relative to now; the full time as a tooltip. */
 export function When({ at }: { at: string }) {
   return (
     <time dateTime={at} title={exact(at)}>
@@ -21,7 +21,7 @@ export function When({ at }: { at: string }) {
   );
 }
 
-/** A URL whose endpoint stands out. It is no link: a receiver is not to be called by a click. */
+/** A URL with its endpoint highlighted. Not a link: a click must not call a receiver. */
 export function Target({ url, whole = false }: { url: string; whole?: boolean }) {
   const endpoint = endpointOf(url);
   return (
@@ -32,7 +32,7 @@ export function Target({ url, whole = false }: { url: string; whole?: boolean })
   );
 }
 
-/** A text as it is. One that may need scrolling, on a phone at least, can be reached by keyboard. */
+/** Preformatted text. Focusable, because it may need scrolling. */
 export function Verbatim({ text }: { text: string }) {
   const long = text.length > 200 || text.split('\n').length > 8;
   return <pre tabIndex={long ? 0 : undefined}>{text}</pre>;
@@ -46,10 +46,10 @@ export function Loading() {
   );
 }
 
-/** How many rows a list has at most that is not cut into pages by the API. */
+/** The most rows shown of a list that the API does not page. */
 export const mostRows = 100;
 
-/** Says how many rows of such a list are left out. */
+/** Shows how many rows of such a list are hidden. */
 export function More({ of }: { of: number }) {
   if (of <= mostRows) return null;
   return <p class="muted">{t('list.more', { n: count(of - mostRows) })}</p>;

@@ -12,14 +12,14 @@ const shownMs = 6000;
 const current = signal<Notice | undefined>(undefined);
 let hiding = 0;
 
-/** Tells what came of an action, for a while. */
+/** Shows the result of an action for a few seconds. */
 export function notify(text: string, bad = false): void {
   current.value = { text, bad };
   clearTimeout(hiding);
   hiding = setTimeout(() => (current.value = undefined), shownMs);
 }
 
-/** Tells what an action failed of. */
+/** Shows the error of an action. */
 export function notifyError(error: unknown): void {
   if (!(error instanceof ApiError)) throw error;
   notify(describe(error), true);

@@ -1,7 +1,7 @@
 import type { ApiError } from '../api';
 import { t, word } from '../text';
 
-/** What went wrong, in one line. Where there are no words for its code, it is what the API says, in English. */
+/** The error in one line. Falls back to the API's English text for an unknown code. */
 export function describe({ problem }: ApiError): string {
   if (problem.code === 'unreachable') return t('problem.unreachable', { detail: problem.detail });
   if (problem.code === 'forbidden') return `${t('problem.forbidden')} ${problem.detail}`;

@@ -4,18 +4,18 @@ import { indented, member } from '../json';
 import { count, t } from '../text';
 import { Verbatim } from './marks';
 
-/** How many characters of a body are shown. */
+/** The most characters shown of a body. */
 const mostShown = 4000;
 
 interface Props {
   job: Job;
-  /** Headers and body, unless the key may not see them. */
+  /** Headers and body; undefined if the key may not read them. */
   stored: Stored | undefined;
-  /** The one whose request it is; none for those to come. */
+  /** The attempt that sent the request; undefined for a planned one. */
   attempt?: Attempt;
 }
 
-/** What is sent to the receiver. */
+/** The request to the receiver. */
 export function Request({ job, stored, attempt }: Props) {
   return (
     <>
@@ -33,13 +33,13 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
   if (stored?.content_type) headers['Content-Type'] = stored.content_type;
   headers['webhook-id'] = job.uid;
   if (attempt) headers['webhook-timestamp'] = Math.floor(Date.parse(attempt.started_at) / 1000);
-  headers['Duehook-Topic'] = encodeURI(job.topic); // of names it leaves alone what the server does
+  headers['Duehook-Topic'] = encodeURI(job.topic); // leaves the same characters of a name as the server
   headers['Duehook-Job-Id'] = encodeURI(job.id);
   if (attempt) headers['Duehook-Attempt'] = attempt.number;
   return [`${job.method} ${job.url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n');
 }
 
-/** A body is text, whatever it claims to be. */
+/** Shows a body as text, whatever its content type. */
 function Body({ stored }: { stored: Stored }) {
   const [indent, setIndent] = useState(false);
   const json = member(stored.text, 'body');

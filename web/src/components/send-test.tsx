@@ -8,13 +8,13 @@ import { Result } from './job-table';
 import { notifyError } from './notices';
 
 interface Props {
-  /** What is sent, unless it is changed. */
+  /** The initial values of the fields. */
   first: Partial<Record<'url' | 'topic' | 'body', string>>;
   onClose: () => void;
   onResult: (result: TestResult & { url: string }) => void;
 }
 
-/** Asks what to send to an endpoint, and sends it. */
+/** A dialog that sends a test to an endpoint. */
 export function SendTest({ first, onClose, onResult }: Props) {
   const [url, setURL] = useState(first.url ?? '');
   const [topic, setTopic] = useState(first.topic ?? '');
@@ -46,7 +46,7 @@ export function SendTest({ first, onClose, onResult }: Props) {
   );
 }
 
-/** A body that is no JSON is sent as text. */
+/** Sends the body as JSON if it is JSON, else as text. */
 function draft(url: string, topic: string, body: string): TestDraft {
   const made: TestDraft = topic ? { url, topic } : { url };
   if (!body) return { ...made, body_text: '' };
@@ -57,7 +57,7 @@ function draft(url: string, topic: string, body: string): TestDraft {
   }
 }
 
-/** What came of a test. */
+/** The result of a test. */
 export function TestCard({ result: { attempt, url }, onClose }: { result: TestResult & { url: string }; onClose: () => void }) {
   return (
     <section class="card" role="status">

@@ -9,7 +9,7 @@ import { When } from './marks';
 import { notify, notifyError } from './notices';
 import { ProblemNote } from './problem';
 
-/** Which secrets sign the deliveries of a topic. They can be set, but not seen. */
+/** The secrets that sign a topic's deliveries. The form sets them but never shows them. */
 export function Signing({ topic }: { topic: string }) {
   const signing = useResource(address(['signing', topic]), (abort) => api.signing(topic, abort));
   const [asking, ask] = useState<'set' | 'delete'>();

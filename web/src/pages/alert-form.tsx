@@ -8,7 +8,7 @@ import { useResource } from '../live';
 import { navigate } from '../router';
 import { t } from '../text';
 
-/** What there is to say about each metric. */
+/** The fields of each metric. */
 const kinds: Record<AlertMetric, { by: AlertBy[]; topic?: true; endpoint?: true; window?: true; share?: true }> = {
   failures: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true },
   failure_rate: { by: ['total', 'topic', 'endpoint'], topic: true, endpoint: true, window: true, share: true },
@@ -18,7 +18,7 @@ const kinds: Record<AlertMetric, { by: AlertBy[]; topic?: true; endpoint?: true;
   open_circuits: { by: ['endpoint', 'total'], endpoint: true },
 };
 
-/** The form's fields, as typed. */
+/** The fields of the form, as typed. */
 const blank = {
   name: '',
   metric: 'open_circuits',
@@ -35,7 +35,7 @@ const blank = {
 };
 type Draft = typeof blank;
 
-/** Makes an alert rule, or changes one. */
+/** Creates or changes an alert rule. */
 export function AlertFormPage({ rule }: { rule?: string }) {
   return (
     <>
@@ -49,7 +49,7 @@ export function AlertFormPage({ rule }: { rule?: string }) {
   );
 }
 
-/** What is typed is not overwritten by what changes meanwhile, so it is read once. */
+/** Loaded once, so that later changes do not overwrite the input. */
 function Stored({ rule }: { rule: string }) {
   const found = useResource(address(['alert rule', rule]), (abort) => api.ruleToEdit(rule, abort), true);
   if (found.error) return <ProblemNote error={found.error} />;
@@ -92,11 +92,11 @@ function RuleForm({ rule, version }: { rule?: AlertRule; version?: string | unde
   );
 }
 
-/** A rule as it is typed. */
+/** A rule as form fields. */
 const typed = (rule: AlertRule | undefined): Draft =>
   rule === undefined ? blank : (Object.fromEntries(Object.keys(blank).map((name) => [name, String(rule[name as keyof AlertRule] ?? '')])) as Draft);
 
-/** What the form says, as the API wants it. What is empty, or is not of the metric, is left out. */
+/** The request of the form, without empty fields and fields of other metrics. */
 function asked({ name: _, above, topic, endpoint, window, min_attempts, by, ...texts }: Draft): Record<string, unknown> {
   const kind = kinds[texts.metric as AlertMetric];
   return {

@@ -9,10 +9,10 @@ import { SendTest, TestCard } from '../components/send-test';
 import { refresh, useBeat, useResource } from '../live';
 import { count, percent, span, t } from '../text';
 
-/** The topic of the webhooks that tell of alerts. */
+/** The topic of alert webhooks. */
 const webhooks = 'duehook-alerts';
 
-/** Rules are evaluated this often, and what comes of that is no event. */
+/** The server evaluates rules at this interval, without an event. */
 const evaluatedMs = 5000;
 
 export function AlertsPage() {
@@ -51,13 +51,13 @@ export function AlertsPage() {
   );
 }
 
-/** A value as one would say it. */
+/** A value in words. */
 function figureOf(metric: AlertMetric, value: number): string {
   if (metric === 'failure_rate') return percent(value);
   return metric === 'oldest_due' ? span(value * 1000) : count(value);
 }
 
-/** Where a rule is changed. */
+/** The address of a rule's form. */
 const placeOf = (rule: string, setIn: string | null): string =>
   setIn === null ? address(['alerts', rule]) : `${setIn.replace('/v1', '')}/edit`;
 
@@ -225,14 +225,14 @@ function Row({ rule, alerts, onTest, onDelete }: RowProps) {
   );
 }
 
-/** What a rule is narrowed down to, and how its values are told apart. */
+/** The subject of a rule, and how its values are grouped. */
 function scope({ topic, endpoint, by, metric }: AlertRule): string {
   const narrowed = [topic, endpoint?.replace(/^https?:\/\//, '')].filter(Boolean).map((one) => ` · ${one}`);
   const usual = metric === 'open_circuits' ? 'endpoint' : 'total';
   return narrowed.join('') + (by === usual ? '' : ` · ${t(`alert.by_${by}`)}`);
 }
 
-/** What a webhook of the rule could say. */
+/** An example webhook of the rule. */
 function sample({ name, metric, topic, endpoint, above }: AlertRule) {
   const at = new Date().toISOString();
   return {

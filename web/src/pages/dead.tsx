@@ -10,7 +10,7 @@ import { place } from '../router';
 import { filterOf } from '../search';
 import { count, t, word } from '../text';
 
-/** The groups of dead letters, or, when the address names one, its letters. */
+/** The groups of dead letters, or the dead letters of the group in the address. */
 export function DeadPage() {
   const { query } = place.value;
   const group = filterOf(query);

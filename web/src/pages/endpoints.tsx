@@ -88,7 +88,7 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
         </a>
       </td>
       <td data-label={t('job.state')}>
-        <Gate endpoint={one} />
+        <Circuit endpoint={one} />
       </td>
       <td data-label={t('state.waiting')} class="number">
         <a href={jobsOf(one.endpoint, 'waiting', 'ready', 'retrying')} data-page>
@@ -127,12 +127,12 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
   );
 }
 
-/** How jobs of an endpoint are sent; of a held one, until when they are not. */
-function Gate({ endpoint: { state, reopens_at: reopensAt, failures } }: { endpoint: Endpoint }) {
+/** The state of an endpoint's circuit; while it is open, the time until it is half-open. */
+function Circuit({ endpoint: { state, reopens_at: reopensAt, failures } }: { endpoint: Endpoint }) {
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
   const failing = state === 'closed' && failures !== null && failures > 0;
   return (
-    <span class={`state gate-${failing ? 'failing' : state}`}>
+    <span class={`state circuit-${failing ? 'failing' : state}`}>
       <i class="dot" aria-hidden="true" />
       {t(`endpoint.${state}`)}
       {left > 0 && <span role="timer"> · {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}</span>}

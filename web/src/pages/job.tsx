@@ -63,14 +63,14 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
   );
 }
 
-/** The headers and the body, asked for whenever the job has changed; nothing where the key may not see them. */
+/** The headers and the body, loaded whenever the job has changed; undefined if the key may not read them. */
 function useStored(job: Job): Resource<Stored | undefined> {
   const may = mayChange.value;
   const name = address(['registration', job.topic, job.id, String(may)]);
   return useResource(name, async (abort) => (may ? api.stored(job, abort) : undefined), job.version);
 }
 
-/** What the job waits for, or how it ended. */
+/** The reason why the job waits, or how it ended. */
 function Standing({ told: { job, expected_at: expected } }: { told: Explanation }) {
   if (job.state === 'running') return <p class="big">{t('standing.running')}</p>;
   if (expected !== null) {
@@ -82,7 +82,7 @@ function Standing({ told: { job, expected_at: expected } }: { told: Explanation 
       </p>
     );
   }
-  if (job.ended_at === null) return <p class="big">{t('standing.held')}</p>;
+  if (job.ended_at === null) return <p class="big">{t('standing.blocked')}</p>;
   return (
     <p class="big">
       {job.reason && word('reason', job.reason)}

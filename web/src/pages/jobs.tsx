@@ -84,7 +84,7 @@ function SearchBox({ filter }: { filter: Query }) {
   );
 }
 
-/** The part of a topic's name that is typed so far. */
+/** The part of a topic's name typed so far. */
 const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}._:@-]*)$/u.exec(typed)?.[1] ?? '';
 
 /** The API sorts the jobs of one topic and one state only. */
@@ -121,7 +121,7 @@ function Bulk({ filter }: { filter: Query }) {
   );
 }
 
-/** The states, each with the number of its jobs where that is known. */
+/** The states, with job counts where known. */
 function StateTabs({ filter }: { filter: Query }) {
   const others = filter.filter(([name]) => name !== 'state');
   const chosen = filter.flatMap(([name, value]) => (name === 'state' ? [value] : []));
@@ -148,7 +148,7 @@ function StateTabs({ filter }: { filter: Query }) {
   );
 }
 
-/** How many jobs there are by state, of a topic or of all; nothing where the topic is not there. */
+/** Job counts by state, of a topic or of all; undefined if the topic does not exist. */
 async function counts(topic: string | undefined, abort: AbortSignal): Promise<Record<State, number> | undefined> {
   if (topic === undefined) return (await api.overview(abort)).states;
   try {
@@ -161,14 +161,14 @@ async function counts(topic: string | undefined, abort: AbortSignal): Promise<Re
 
 interface RowsProps {
   page: JobPage;
-  /** A business key was asked for, which a word alone is taken for. */
+  /** The search has a business key, which any bare word is. */
   byKey: boolean;
-  /** Where the first page and the next are, unless this is that. */
+  /** Links to the first and the next page, if different. */
   first: string | null;
   next: string | null;
 }
 
-/** Rows stay where they are while someone reads them: they change, but none comes or goes until asked for. */
+/** Rows keep their places while someone reads: their content changes, but new rows wait for a click. */
 function Rows({ page, byKey, first, next }: RowsProps) {
   const shown = useRef(page.data);
   const [, redraw] = useState(0);

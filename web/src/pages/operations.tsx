@@ -7,7 +7,7 @@ import { refresh, useBeat, useResource } from '../live';
 import { filterOfBulk, written } from '../search';
 import { count, t } from '../text';
 
-/** Progress is written about this often, and is no event. */
+/** The server writes progress at this interval, without an event. */
 const progressMs = 1000;
 
 export function OperationsPage() {
@@ -71,7 +71,7 @@ function Card({ operation }: { operation: Operation }) {
   );
 }
 
-/** An operation can be stopped, and go on later. */
+/** Actions to stop and resume an operation. */
 function Steering({ operation: { id, state } }: { operation: Operation }) {
   const steer = async (call: (id: string) => Promise<Operation>) => {
     try {

@@ -21,7 +21,7 @@ export function OverviewPage() {
   );
 }
 
-/** Jobs that are due by then. */
+/** Links to the jobs due by then. */
 const dueBy = (to: string): Query => [...(['waiting', 'ready', 'retrying'] as const).map((state) => ['state', state] as const), ['due_to', to]];
 
 function Figures({ view, firing }: { view: Overview; firing: number | undefined }) {
@@ -35,7 +35,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
         <Figure label="overview.success" value={view.success_rate === null ? '–' : percent(view.success_rate)} to={address(['jobs'], [['state', 'retrying']])} />
         <Figure label="overview.lateness" value={lateness(view)} to="#lateness" />
         <Figure label="overview.dead" value={count(view.dead)} to="/dead" bad={view.dead > 0} />
-        <Figure label="overview.held" value={count(view.open_circuits)} to={address(['endpoints'], [['state', 'open']])} bad={view.open_circuits > 0} />
+        <Figure label="overview.circuits" value={count(view.open_circuits)} to={address(['endpoints'], [['state', 'open']])} bad={view.open_circuits > 0} />
         <Figure label="overview.alerts" value={firing === undefined ? '–' : count(firing)} to="/alerts" bad={Boolean(firing)} />
       </div>
       <section class="card">
@@ -62,7 +62,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
 
 const hourMs = 3_600_000;
 
-/** How many jobs are due until so long after the count. That is too low where some were left out. */
+/** The number of jobs due within a span after the count. Too low if the count is partial. */
 function upTo({ as_of: at, due: { partial_from: from } }: Overview, ms: number, n: number): string {
   return from !== null && Date.parse(from) <= Date.parse(at) + ms ? `≥\u202f${count(n)}` : count(n);
 }
@@ -76,7 +76,7 @@ function Figure({ label, value, to, bad = false }: { label: Key; value: string; 
   );
 }
 
-/** The bound that 99 of 100 attempts kept to; the last bound stands for all above it. */
+/** The bound that 99 of 100 attempts meet; the last bound covers everything above it. */
 function lateness({ lateness_p99_ms: ms, recent }: Overview): string {
   if (ms === null) return '–';
   return `${ms === recent.lateness.bounds_ms.at(-1) ? '≥' : '≤'}\u202f${span(ms)}`;

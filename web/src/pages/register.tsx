@@ -8,7 +8,7 @@ import { navigate } from '../router';
 import { labelOf } from '../search';
 import { t } from '../text';
 
-/** The form's fields, as typed. */
+/** The fields of the form, as typed. */
 const blank = {
   url: '',
   topic: '',
@@ -84,7 +84,7 @@ export function RegisterPage() {
   );
 }
 
-/** What the form says, as the API wants it. Fields that are empty are left out. */
+/** The request of the form, without empty fields. */
 function registration(draft: Draft): Registration {
   const { at, expect, headers, steps, limit, priority, body, url, labels, ...plain } = draft;
   const wanted: Registration = { url, ...given(plain) };
@@ -98,14 +98,14 @@ function registration(draft: Draft): Registration {
   return wanted;
 }
 
-/** Labels as typed, apart from each other by spaces. */
+/** Labels as typed, separated by spaces. */
 const labelsOf = (typed: string): Record<string, string> =>
   typed
     .split(/\s+/)
     .filter(Boolean)
     .reduce((all, label) => ({ ...all, ...labelOf(label) }), {});
 
-/** What is JSON is sent as JSON, everything else as text. */
+/** Sends the body as JSON if it is JSON, else as text. */
 function bodyOf(typed: string): Pick<Registration, 'body' | 'body_text'> {
   try {
     return { body: JSON.parse(typed) as unknown };

@@ -14,7 +14,7 @@ import { t } from '../text';
 const limits = ['capacity', 'rate', 'concurrency', 'weight'] as const;
 const durations = ['window', 'for', 'keep_firing_for', 'repeat'] as const;
 
-/** The form's fields, as typed. */
+/** The fields of the form, as typed. */
 const blank = {
   name: '',
   capacity: '',
@@ -41,7 +41,7 @@ const blank = {
 };
 type Draft = typeof blank;
 
-/** Makes a topic, or changes the settings of one. */
+/** Creates a topic or changes its settings. */
 export function TopicFormPage({ topic }: { topic?: string }) {
   return (
     <>
@@ -55,7 +55,7 @@ export function TopicFormPage({ topic }: { topic?: string }) {
   );
 }
 
-/** What is typed is not overwritten by what changes meanwhile, so it is read once. */
+/** Loaded once, so that later changes do not overwrite the input. */
 function Stored({ topic }: { topic: string }) {
   const found = useResource(address(['edit', topic]), (abort) => settingsOf(topic, abort), true);
   if (found.error) return <ProblemNote error={found.error} />;
@@ -70,7 +70,7 @@ function Stored({ topic }: { topic: string }) {
   );
 }
 
-/** Settings, and the version of the topic that has them. */
+/** Settings with the topic's version. */
 interface Found {
   settings: TopicSettings | null;
   version?: string | undefined;
@@ -143,13 +143,13 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
   );
 }
 
-/** What is wrong with the thresholds as a whole: there is none, or the name of a topic that is there is too long for them. */
+/** The error of the thresholds as a whole: none is set, or the name of the existing topic is too long. */
 const ofAlerts = (error: ApiError | undefined, topic: string | undefined): string[] | undefined =>
   error?.problem.errors
     .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
     .map(({ message }) => message);
 
-/** Settings as they are typed. */
+/** Settings as form fields. */
 function typed(settings: TopicSettings | null): Draft {
   if (!settings) return blank;
   const { retry, headers, alerts } = settings;
@@ -168,7 +168,7 @@ function typed(settings: TopicSettings | null): Draft {
   };
 }
 
-/** What the form says, as the API wants it. Fields that are empty are left out. */
+/** The request of the form, without empty fields. */
 function asked(draft: Draft): TopicDraft {
   const { capacity, rate, concurrency, weight, job_priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
   const { failures, failure_rate, dead_letters, backlog, min_attempts, ...texts } = alerts;

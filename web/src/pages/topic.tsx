@@ -25,7 +25,7 @@ export function TopicPage({ topic: name }: { topic: string }) {
   );
 }
 
-/** Whether its jobs are sent, and what changes that. */
+/** The status of the topic, with actions to change it. */
 function Status({ topic: { topic, status, since } }: { topic: Topic }) {
   const steer = async (call: (name: string) => Promise<Topic>) => {
     try {
@@ -104,7 +104,7 @@ const headersText = (headers: Record<string, string>): string =>
     .map(([name, value]) => `${name}: ${value}`)
     .join(', ');
 
-/** What is set of a topic, in words. */
+/** The settings of a topic, in words. */
 function Settings({ settings }: { settings: TopicSettings }) {
   const { retry, headers, alerts } = settings;
   const shown = (value: string | number) => (typeof value === 'number' ? count(value) : value);

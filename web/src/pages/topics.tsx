@@ -7,10 +7,10 @@ import { useResource } from '../live';
 import { navigate, place } from '../router';
 import { count, t } from '../text';
 
-/** How long to wait for the next letter before a search, in ms. */
+/** The pause after typing before a search, in ms. */
 const typingMs = 250;
 
-/** The query of a page of topics: of the API, and of the address. */
+/** The query of a page of topics, for the API and the address. */
 const asking = (find: string, cursor: string | null): Query =>
   [['q', find] as const, ['cursor', cursor ?? ''] as const].filter(([, value]) => value);
 
@@ -63,11 +63,11 @@ function Find({ find }: { find: string }) {
 interface FoundProps {
   page: TopicPage;
   find: string;
-  /** The first page is another one. */
+  /** The current page is not the first. */
   first: boolean;
 }
 
-/** A page of topics. Of very many names a search has looked at a part only. */
+/** A page of topics. With very many names, a search has examined only a part. */
 function Found({ page: { data: topics, next_cursor: next }, find, first }: FoundProps) {
   const none = next ? 'topics.notYet' : find ? 'topics.noMatch' : 'topics.none';
   return (
@@ -130,7 +130,7 @@ function Table({ topics }: { topics: TopicCounts[] }) {
   );
 }
 
-/** A number of jobs, which leads to them. */
+/** A number that links to its jobs. */
 export function CountLink({ topic, state }: { topic: TopicCounts; state: (typeof states)[number] }) {
   const n = topic.states[state];
   if (n === 0) return <span class="muted">0</span>;
