@@ -64,13 +64,6 @@ type Store interface {
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 }
 
-// Observer is told of each attempt that has ended, by several goroutines. It must
-// not block.
-type Observer interface {
-	// Attempted: an attempt at the endpoint was due at due; o has its log entry.
-	Attempted(endpoint string, due job.Instant, o *job.Outcome)
-}
-
 // Signer makes the webhook-signature header of one attempt.
 type Signer interface {
 	// Sign signs the body sent for topic with the webhook-id id at the time at.
@@ -125,8 +118,6 @@ type Options struct {
 	Tracer oteltrace.Tracer
 	// Signer signs requests; nil: they go unsigned.
 	Signer Signer
-	// Observer is told of attempts; nil: nobody is.
-	Observer Observer
 
 	// BreakerFailures is after how many failures in a row an endpoint is left
 	// alone. Zero: DefaultBreakerFailures; negative: there are no breakers. They

@@ -313,9 +313,6 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 		}
 		p.d.metrics.reconnects.Add(float64(o.Attempt.ConnectRetries))
 		p.d.logAttempt(ph.work, c, o)
-		if p.opts.Observer != nil {
-			p.opts.Observer.Attempted(endpoint, dueAt(&c.Job), &o)
-		}
 	}
 	return o
 }

@@ -59,7 +59,7 @@ func TestDeliveryIsSettled(t *testing.T) {
 		s.add(j)
 		got := next(t, s.settled, "settlement")
 		want := job.Settlement{
-			Key: j.Key, Lane: j.Lane(), Token: 1, CreatedAt: j.CreatedAt, To: job.Delivered, Reason: job.ReasonDelivered,
+			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, CreatedAt: j.CreatedAt, To: job.Delivered, Reason: job.ReasonDelivered,
 			IfCancelled: job.Delivered, Attempts: 1,
 			Attempt: &job.Attempt{Number: 1, StartedAt: j.DueAt, Status: 200, Reason: job.ReasonDelivered},
 		}
@@ -502,7 +502,7 @@ func TestDrainGivesBackWhatIsClaimedButNotBegun(t *testing.T) {
 		r.stop()
 		got := next(t, s.settled, "settlement")
 		want := job.Settlement{
-			Key: j.Key, Lane: j.Lane(), Token: 1, CreatedAt: j.CreatedAt, To: job.Retrying, Reason: job.ReasonShutdown,
+			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, CreatedAt: j.CreatedAt, To: job.Retrying, Reason: job.ReasonShutdown,
 			IfCancelled: job.Cancelled, Attempts: 4,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

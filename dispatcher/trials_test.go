@@ -189,19 +189,3 @@ func TestTest(t *testing.T) {
 		t.Errorf("unsigned: %v", err)
 	}
 }
-
-type observer chan string
-
-func (o observer) Attempted(endpoint string, due job.Instant, out *job.Outcome) {
-	o <- fmt.Sprintf("%s %d %d %d", endpoint, due, out.Kind, out.Attempt.Status)
-}
-
-func TestAttemptsAreObserved(t *testing.T) {
-	s, seen := newFakeStore(), make(observer, 10)
-	launch(t, withTransport(t, Options{Store: s, Observer: seen}, always(http.StatusNotFound)))
-	j := newJob("a", anyURL)
-	s.add(j)
-	if got, want := next(t, seen, "attempt"), fmt.Sprintf("%s %d %d 404", shop, j.NextAt, job.OutcomeFailed); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}

@@ -46,7 +46,10 @@ func (f *fakeEndpoints) Test(_ context.Context, c store.Claimed, limit time.Dura
 // attempted tells of an attempt that began now, late.
 func (a *api) attempted(endpoint string, kind job.OutcomeKind, late time.Duration, class string) {
 	now := job.InstantOf(a.clock.Now())
-	a.recent.Attempted(endpoint, now.Add(-late), &job.Outcome{Kind: kind, Attempt: &job.Attempt{StartedAt: now, Error: class}})
+	o := job.Outcome{Kind: kind, After: time.Minute, Attempt: &job.Attempt{StartedAt: now, Error: class}}
+	s := job.Settle(&job.Job{NextAt: now.Add(-late)}, o, func(int) (time.Duration, bool) { return time.Minute, true })
+	s.Lane.Endpoint = endpoint
+	a.recent.Subscriber().Settled(func(yield func(*job.Settlement, *store.Settled) bool) { yield(&s, &store.Settled{}) })
 }
 
 func TestEndpoints(t *testing.T) {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -340,6 +341,7 @@ type Settlement struct {
 	Lane      Lane
 	Token     uint64
 	CreatedAt Instant // when the job was registered
+	Due       Instant // when the attempt was due
 
 	To     State
 	Reason string
@@ -419,7 +421,7 @@ func (o Outcome) Charged(j *Job) Outcome {
 func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settlement {
 	o = o.Charged(j)
 	s := Settlement{
-		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, BizKey: j.Spec.BizKey,
+		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: cmp.Or(j.NextAt, j.DueAt), BizKey: j.Spec.BizKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled,
 	}

@@ -69,7 +69,7 @@ func TestSettle(t *testing.T) {
 			j.Snoozes, j.Lapses = 1, 4
 			before := j
 			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.BizKey = j.Key, j.Lane(), j.Token, j.Spec.BizKey
-			tt.want.CreatedAt = j.CreatedAt
+			tt.want.CreatedAt, tt.want.Due = j.CreatedAt, j.NextAt
 			if tt.o.Kind != job.OutcomeDelivered {
 				tt.want.IfCancelled = job.Cancelled
 			}

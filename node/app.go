@@ -67,6 +67,7 @@ type node struct {
 	reconciler *ledger.Reconciler
 	events     *events.Hub
 	counts     *alerts.Counts
+	recent     *recent.Recorder
 	topics     atomic.Pointer[topics.Manager]
 	traces     *tracing.Provider // nil: nobody asks for traces
 	by         *deadline
@@ -187,9 +188,8 @@ func (n *node) buildInfo() prometheus.Collector {
 func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	c := n.Config
 	grace := c.Grace - closing(c.Grace)
-	attempts := n.newRecorder()
 	jobsOptions := scheduler.Options{
-		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: attempts,
+		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout},
 		Policy: n.policy, CheckURL: n.guard.CheckURL,
 		Carry: store.CarryOptions{
@@ -230,7 +230,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
 		Policy: n.policy, Grace: c.DrainDelay + grace, AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
-		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Observer: attempts, Tracer: n.traces.Tracer(),
+		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 	}
 	if keyring != nil {
 		dispatchOptions.Signer = keyring
@@ -281,15 +281,15 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 	if n.reconciler != nil {
 		working = append(working, part{"sweeper", n.reconciler.Sweep})
 	}
-	serving := append(secured, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"attempts", attempts.Run})
+	serving := append(secured, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"attempts", n.recent.Run})
 	return [][]part{working, serving}, nil
 }
 
 // newRecorder counts attempts, together with the other nodes if there can be any.
-func (n *node) newRecorder() *recent.Recorder {
+func (n *node) newRecorder(s store.Store) *recent.Recorder {
 	o := recent.Options{Clock: n.Clock, Logger: n.Logger}
 	if !n.Config.Embedded() {
-		o.Documents = n.store
+		o.Documents = s
 	}
 	return recent.New(o)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/node/config"
@@ -31,7 +33,8 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	}
 	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
-	observed, err := store.Observe(n.counts.Observe(n.events.Observe(s)), n.metrics)
+	n.recent = n.newRecorder(s)
+	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber()), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -3,6 +3,7 @@ package alerts
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -107,28 +109,17 @@ func (c *Counts) want(window time.Duration) {
 	}
 }
 
-// Observe counts what this process settles in s.
-func (c *Counts) Observe(s store.Store) store.Store { return &counted{Store: s, counts: c} }
+// Subscriber counts what this process settles.
+func (c *Counts) Subscriber() feed.Subscriber { return feed.Subscriber{Settled: c.note} }
 
-type counted struct {
-	store.Store
-	counts *Counts
-}
-
-func (s *counted) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
-	settled, err := s.Store.Settle(ctx, settlements)
-	if err == nil && s.counts.window.Load() > 0 {
-		s.counts.note(settlements, settled)
+func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
+	if c.window.Load() == 0 {
+		return
 	}
-	return settled, err
-}
-
-func (c *Counts) note(settlements []job.Settlement, settled []store.Settled) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i := range settled {
-		s, r := &settlements[i], &settled[i]
-		if r.Status != store.Applied || r.Repeated || s.Key.Topic == Topic {
+	for s, r := range outcomes {
+		if s.Key.Topic == Topic {
 			continue
 		}
 		n := count{Topic: s.Key.Topic, Endpoint: s.Lane.Endpoint}

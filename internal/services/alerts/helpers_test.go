@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
@@ -294,7 +295,7 @@ func (r *rig) add(topic, endpoint string, n int) {
 func (r *rig) work(n *node, kind job.OutcomeKind) {
 	r.Helper()
 	ctx := context.Background()
-	s := n.counts.Observe(r.Store)
+	s := feed.Observe(r.Store, n.counts.Subscriber())
 	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, HalfOpenLimit: 1000}); err != nil {
 		r.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
@@ -122,7 +123,7 @@ func registration(id string) store.Registration {
 func TestChangesAreEvents(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		w := r.watch(1, "")
-		s := r.hubs[0].Observe(r.mem)
+		s := feed.Observe(r.mem, r.hubs[0].Subscriber())
 		now := job.InstantOf(time.Now())
 		for _, id := range []string{"a", "b"} {
 			if _, err := s.Register(r.Context(), []store.Registration{registration(id)}); err != nil {
@@ -199,7 +200,7 @@ func TestSettlements(t *testing.T) {
 
 func TestObservedSettlements(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		s := r.hubs[0].Observe(settling{r.mem})
+		s := feed.Observe(settling{r.mem}, r.hubs[0].Subscriber())
 		w := r.watch(0, "")
 		if _, err := s.Settle(r.Context(), make([]job.Settlement, 4)); err != nil {
 			r.Fatal(err)

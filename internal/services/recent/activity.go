@@ -48,19 +48,19 @@ func (r *rows) at(minute int64) *row {
 	return place
 }
 
-// add counts an attempt.
-func (r *rows) add(due job.Instant, o *job.Outcome) {
-	at := r.at(minuteOf(o.Attempt.StartedAt))
+// add counts a settled attempt.
+func (r *rows) add(s *job.Settlement) {
+	at := r.at(minuteOf(s.Attempt.StartedAt))
 	if at == nil {
 		return
 	}
-	switch o.Kind {
-	case job.OutcomeDelivered:
+	switch {
+	case s.To == job.Delivered:
 		at.Delivered++
-	case job.OutcomeFailed, job.OutcomeRefused:
+	case s.Reason != job.ReasonSnoozed:
 		at.Failed++
 	}
-	late, _ := slices.BinarySearch(bounds[:], int64(o.Attempt.StartedAt-due))
+	late, _ := slices.BinarySearch(bounds[:], int64(s.Attempt.StartedAt-s.Due))
 	at.Late[late]++
 }
 

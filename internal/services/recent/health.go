@@ -40,7 +40,8 @@ func (h *Health) merge(other Health) {
 // endpoints are how endpoints are, by name.
 type endpoints map[string]*Health
 
-func (e endpoints) add(name string, o *job.Outcome) {
+func (e endpoints) add(s *job.Settlement) {
+	name := s.Lane.Endpoint
 	h := e[name]
 	if h == nil {
 		if len(e) >= maxEndpoints {
@@ -49,15 +50,15 @@ func (e endpoints) add(name string, o *job.Outcome) {
 		h = new(Health)
 		e[name] = h
 	}
-	at := o.Attempt.StartedAt
-	switch o.Kind {
-	case job.OutcomeDelivered, job.OutcomeSnoozed:
+	at := s.Attempt.StartedAt
+	switch {
+	case s.To == job.Delivered, s.Reason == job.ReasonSnoozed:
 		h.Failures = 0
 		h.LastSuccessAt = max(h.LastSuccessAt, at)
 	default:
 		h.Failures++
 		if at >= h.LastFailureAt {
-			h.LastFailureAt, h.LastError = at, o.Attempt.Error
+			h.LastFailureAt, h.LastError = at, s.Attempt.Error
 		}
 	}
 }

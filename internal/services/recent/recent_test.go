@@ -26,13 +26,20 @@ const (
 // at is so long after a full minute.
 func at(d time.Duration) job.Instant { return job.Instant(1_800_000_000_000).Add(d) }
 
-func outcome(kind job.OutcomeKind, started job.Instant, class string) *job.Outcome {
-	return &job.Outcome{Kind: kind, Attempt: &job.Attempt{StartedAt: started, Error: class}}
+func outcome(kind job.OutcomeKind, started job.Instant, class string) job.Outcome {
+	return job.Outcome{Kind: kind, After: time.Minute, Attempt: &job.Attempt{StartedAt: started, Error: class}}
+}
+
+// settled passes an attempt at an endpoint to the recorder, as the feed does.
+func settled(r *Recorder, endpoint string, due job.Instant, o job.Outcome) {
+	s := job.Settle(&job.Job{NextAt: due}, o, func(int) (time.Duration, bool) { return time.Minute, true })
+	s.Lane.Endpoint = endpoint
+	r.Subscriber().Settled(func(yield func(*job.Settlement, *store.Settled) bool) { yield(&s, &store.Settled{}) })
 }
 
 // attempt counts one that began late.
 func attempt(r *Recorder, kind job.OutcomeKind, started job.Instant, late time.Duration) {
-	r.Attempted(shop, started.Add(-late), outcome(kind, started, "http_500"))
+	settled(r, shop, started.Add(-late), outcome(kind, started, "http_500"))
 }
 
 func activity(t *testing.T, r *Recorder, now job.Instant) Activity {
@@ -100,7 +107,7 @@ func TestHealth(t *testing.T) {
 		t.Error(diff)
 	}
 	attempt(r, job.OutcomeSnoozed, at(9*ms), 0)
-	r.Attempted(shop, 0, outcome(job.OutcomeFailed, at(0), "tls_error")) // slower than those that began later
+	settled(r, shop, 0, outcome(job.OutcomeFailed, at(0), "tls_error")) // slower than those that began later
 	if diff := cmp.Diff(Health{Failures: 1, LastError: "http_500", LastFailureAt: at(3 * ms), LastSuccessAt: at(9 * ms)}, health()); diff != "" {
 		t.Error(diff)
 	}
@@ -114,7 +121,7 @@ func TestManyEndpoints(t *testing.T) {
 		if i < maxEndpoints/5 {
 			kind = job.OutcomeFailed
 		}
-		r.Attempted(fmt.Sprint("https://", i), 0, outcome(kind, at(time.Duration(i)*ms), ""))
+		settled(r, fmt.Sprint("https://", i), 0, outcome(kind, at(time.Duration(i)*ms), ""))
 	}
 	all, err := r.Health(t.Context())
 	if err != nil || len(all) != maxEndpoints {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"iter"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -77,15 +79,21 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Attempted counts an attempt at an endpoint that was due at due; o has its log
-// entry.
-func (r *Recorder) Attempted(endpoint string, due job.Instant, o *job.Outcome) {
+// Subscriber counts the attempts that this process settles.
+func (r *Recorder) Subscriber() feed.Subscriber { return feed.Subscriber{Settled: r.settled} }
+
+func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows.add(due, o)
-	r.endpoints.add(endpoint, o)
-	r.latest = max(r.latest, o.Attempt.StartedAt)
-	r.changed = true
+	for s := range outcomes {
+		if s.Attempt == nil {
+			continue
+		}
+		r.rows.add(s)
+		r.endpoints.add(s)
+		r.latest = max(r.latest, s.Attempt.StartedAt)
+		r.changed = true
+	}
 }
 
 // shared is the content of a document.

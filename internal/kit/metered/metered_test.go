@@ -1,4 +1,4 @@
-package store_test
+package metered_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -332,17 +333,17 @@ func TestObservePassesTheRest(t *testing.T) {
 
 func TestObserveRegistration(t *testing.T) {
 	s := &stub{}
-	if observed, err := store.Observe(s, nil); err != nil || observed != store.Store(s) {
+	if observed, err := metered.Store(s, nil); err != nil || observed != store.Store(s) {
 		t.Errorf("without a registerer: %v, %v; want the store itself", observed, err)
 	}
 	_, registry := observe(t, s)
-	if _, err := store.Observe(s, registry); err == nil {
+	if _, err := metered.Store(s, registry); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
 }
 
 func BenchmarkObserve(b *testing.B) {
-	s, err := store.Observe(&stub{}, prometheus.NewRegistry())
+	s, err := metered.Store(&stub{}, prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -357,7 +358,7 @@ func BenchmarkObserve(b *testing.B) {
 func observe(t *testing.T, s store.Store) (store.Store, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	observed, err := store.Observe(s, registry)
+	observed, err := metered.Store(s, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
