@@ -31,29 +31,29 @@ var testdata embed.FS
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUsage   = 2 // or what was asked for could not be checked
+	exitUsage   = 2 // or a verification could not finish
 )
 
-const usage = `duehook calls webhooks when they are due, and again until they are delivered.
+const usage = `duehook is a delay scheduler for webhooks.
 
 Usage:
   duehook serve [flags]    run the server
-  duehook demo             watch it work: two stories on a fast clock
+  duehook demo             run two stories with real callbacks on a fast clock
   duehook config [flags]   print each setting with its origin
-  duehook apikey new       make a key for the API; "duehook apikey --help" its flags
+  duehook apikey new       create an API key; "duehook apikey --help" lists its flags
   duehook ledger verify [flags]
-                           compare the journal with the store, and print what differs
+                           compare the journal with the store and print the differences
   duehook reshard --shards n [flags]
-                           move the jobs on Redis to n shards, while no node runs
+                           move the jobs on Redis to n shards; stop all nodes first
   duehook version          print the version
-  duehook help             print this text; "duehook serve --help" the settings
+  duehook help             print this text and the settings
 
 Settings (of serve, config, ledger verify and reshard):
 
 `
 
 func main() {
-	// A second signal is not caught any more, so it ends the process at once.
+	// A second signal is not caught: it ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
@@ -94,14 +94,14 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
 }
 
-// differencesError says that the journal and the store differ, as was printed.
+// differencesError reports n printed differences between journal and store.
 type differencesError struct{ n int64 }
 
 func (e *differencesError) Error() string {
 	return fmt.Sprintf("%d differences between the journal and the store", e.n)
 }
 
-// uncheckedError says why they could not be compared.
+// uncheckedError reports why journal and store could not be compared.
 type uncheckedError struct{ cause error }
 
 func (e *uncheckedError) Error() string { return "could not verify: " + e.cause.Error() }
@@ -109,7 +109,7 @@ func (e *uncheckedError) Unwrap() error { return e.cause }
 
 func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if len(args) == 0 || args[0] != "verify" {
-		return &config.UsageError{Message: "write duehook ledger verify, and settings after it"}
+		return &config.UsageError{Message: "the command is duehook ledger verify, followed by settings"}
 	}
 	err := withSettings(args[1:], environ, stdout, func(c *config.Config) error {
 		n, err := node.VerifyLedger(ctx, c, stdout)

@@ -75,27 +75,27 @@ const defaultLedgerRetention = 48 * time.Hour
 var settings = []setting{
 	{
 		name: "addr", group: groupAPI, hint: "host:port", def: "127.0.0.1:7788",
-		help: "where the API listens; port 0 takes a free one",
+		help: "address of the API; port 0 selects a free port",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.Addr) },
 	},
 	{
 		name: "api-keys", group: groupAPI, hint: "key,…", shown: "none", secret: true, list: true,
-		help: "keys of those who may call the API, as printed by duehook apikey new; needed to listen beyond loopback",
+		help: "API keys, as printed by duehook apikey new; required to listen beyond loopback",
 		bind: func(c *Config) pflag.Value { return (*keysValue)(&c.APIKeys) },
 	},
 	{
 		name: "insecure-no-api-keys", group: groupAPI, def: "false", yesNo: true,
-		help: "ask nobody for a key, even beyond loopback: whoever reaches the API may do everything",
+		help: "require no keys, even beyond loopback: every client has full access",
 		bind: func(c *Config) pflag.Value { return (*boolValue)(&c.InsecureNoAPIKeys) },
 	},
 	{
 		name: "api-rate", group: groupAPI, hint: "rate", shown: "no limit",
-		help: "most requests of a key that has no rate of its own, such as 100/1s",
+		help: "most requests of a key without a rate of its own, such as 100/1s",
 		bind: func(c *Config) pflag.Value { return (*rateValue)(&c.APIRate) },
 	},
 	{
 		name: "tls-cert", group: groupAPI, hint: "file", shown: "none: plain HTTP",
-		help: "certificate chain in PEM; serves HTTPS, TLS 1.2 or later; read again when the file changes",
+		help: "certificate chain in PEM, for HTTPS with TLS 1.2 or later; reloaded when the file changes",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.TLSCert) },
 	},
 	{
@@ -105,7 +105,7 @@ var settings = []setting{
 	},
 	{
 		name: "dashboard", group: groupAPI, def: "true", yesNo: true,
-		help: "serve pages that show and steer this duehook in a browser, beside the API",
+		help: "serve the dashboard at /",
 		bind: func(c *Config) pflag.Value { return (*boolValue)(&c.Dashboard) },
 	},
 	{
@@ -115,17 +115,17 @@ var settings = []setting{
 	},
 	{
 		name: "grace", group: groupAPI, hint: "duration", def: job.FormatDuration(dispatcher.DefaultGrace),
-		help: "how long a shutdown may take, in which requests under way, to the API and to receivers, end; with --drain-delay that much longer",
+		help: "time for a shutdown, in which requests in flight, to the API and to receivers, finish; --drain-delay comes on top",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Grace) },
 	},
 	{
 		name: "drain-delay", group: groupAPI, hint: "duration", def: "0s",
-		help: "how long /readyz already answers 503 at shutdown while requests are still taken, so that a load balancer turns away in time",
+		help: "at shutdown, how long the API still accepts requests while /readyz answers 503, so that a load balancer notices",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.DrainDelay) },
 	},
 	{
 		name: "data-dir", group: groupStorage, hint: "directory", def: "./duehook-data",
-		help: "where the embedded store keeps its journal, and any node the master key and the signing secret that it made; made with access for the owner only",
+		help: "directory of the embedded store's journal, and of the master key and signing secret that a node makes; created with access for the owner only",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.DataDir) },
 	},
 	{
@@ -135,97 +135,97 @@ var settings = []setting{
 	},
 	{
 		name: "redis-min-replicas", group: groupStorage, hint: "n", def: "0",
-		help: "how many of Redis's replicas must have a registration or a change before it is acknowledged, so that a failover cannot lose it; with fewer the answer is 503",
+		help: "number of Redis replicas that must confirm a registration or a change before it is acknowledged, so that a failover cannot lose it; with fewer the answer is 503",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.RedisMinReplicas) },
 	},
 	{
 		name: "redis-replica-wait", group: groupStorage, hint: "duration", def: job.FormatDuration(redisstore.DefaultReplicaWait),
-		help: "how long these replicas are waited for",
+		help: "how long to wait for these replicas",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.RedisReplicaWait) },
 	},
 	{
 		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,
-		help: "journal of jobs and of their changes: sqlite:path, for a single node, postgres:// or mysql://user:password@host:port/database",
+		help: "journal of jobs and their changes: sqlite:path for a single node, postgres:// or mysql://user:password@host:port/database",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.LedgerURL) },
 	},
 	{
 		name: "ledger-down", group: groupStorage, hint: "refuse|accept", def: ledgerRefuse,
-		help: "what becomes of registrations and changes while the ledger is down: refuse answers 503; accept takes them into Redis alone and journals them later, so that losing Redis meanwhile loses them",
+		help: "registrations and changes while the ledger is down: refuse answers 503; accept stores them in Redis alone and journals them later, so that losing Redis meanwhile loses them",
 		bind: func(c *Config) pflag.Value { return &choiceValue{&c.LedgerDown, []string{ledgerRefuse, ledgerAccept}} },
 	},
 	{
 		name: "namespace", group: groupStorage, hint: "name", def: "default",
-		help: "keeps several duehooks on one Redis apart",
+		help: "separates several duehooks on one Redis",
 		bind: func(c *Config) pflag.Value { return (*stringValue)(&c.Namespace) },
 	},
 	{
 		name: "shards", group: groupStorage, hint: "n", def: "1",
-		help: "parts that jobs are spread over on Redis, 1 to 1024; the same on every node; duehook reshard changes it",
+		help: "number of shards on Redis, 1 to 1024; the same on every node; duehook reshard changes it",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Shards) },
 	},
 	{
 		name: "retention", group: groupStorage, hint: "duration", def: "1h",
-		help: "how long a finished job can be looked up; 0 forgets it at once; dead letters stay until replayed, discarded or replaced",
+		help: "how long an ended job can be looked up; 0 deletes it at once; dead letters stay until replayed, discarded or replaced",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Retention) },
 	},
 	{
 		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "--retention; with Redis at least " + job.FormatDuration(defaultLedgerRetention),
-		help: "how long the journal keeps a finished job; set it longer than the age of any backup of Redis that may be put back, or finished jobs in that are sent again",
+		help: "how long the journal keeps an ended job; set it longer than the age of any Redis backup that you may restore, otherwise ended jobs of the backup are sent again",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.LedgerRetention) },
 	},
 	{
 		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
-		help: "address ranges that may be delivered to although they are private, loopback or link-local",
+		help: "permitted destination ranges that are private, loopback or link-local",
 		bind: func(c *Config) pflag.Value { return (*cidrsValue)(&c.AllowCIDRs) },
 	},
 	{
 		name: "signing", group: groupDelivery, hint: "on|off", def: signingOn,
-		help: "whether deliveries are signed; off is for receivers that need no proof of who calls",
+		help: "whether deliveries are signed; off is for receivers that verify nothing",
 		bind: func(c *Config) pflag.Value { return &choiceValue{&c.Signing, []string{signingOn, signingOff}} },
 	},
 	{
 		name: "signing-secret", group: groupDelivery, hint: "secret", shown: "made on first run, <data-dir>/signing-secret", secret: true,
-		help: "what deliveries are signed with (Standard Webhooks, whsec_…); new,old signs with both",
+		help: "secret that signs deliveries (Standard Webhooks, whsec_…); new,old signs with both",
 		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.SigningSecret) },
 	},
 	{
 		name: "master-key", group: groupDelivery, hint: "key,…", shown: "made on first run, <data-dir>/master.key", secret: true,
-		help: "encrypts the signing secrets that are kept: 32 bytes or more in base64; the same on every node; of several, the first encrypts",
+		help: "key that encrypts the stored signing secrets: 32 bytes or more in base64; the same on every node; of several, the first encrypts",
 		bind: func(c *Config) pflag.Value { return (*hiddenValue)(&c.MasterKey) },
 	},
 	{
 		name: "timeout", group: groupDelivery, hint: "duration", def: job.FormatDuration(dispatcher.DefaultTimeout),
-		help: "longest that one attempt may take, for jobs that name no timeout",
+		help: "timeout of one attempt, for jobs without their own",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Timeout) },
 	},
 	{
 		name: "max-timeout", group: groupDelivery, hint: "duration", def: "60s",
-		help: "largest timeout that a job may name",
+		help: "largest timeout of a job",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.MaxTimeout) },
 	},
 	{
 		name: "retry-steps", group: groupDelivery, hint: "duration,…", def: defaultSteps(), list: true,
-		help: "waits between attempts, for jobs that name none",
+		help: "retry ladder: delays between attempts, for jobs without their own",
 		bind: func(c *Config) pflag.Value { return (*ladderValue)(&c.RetrySteps) },
 	},
 	{
 		name: "retry-jitter", group: groupDelivery, hint: "share", def: strconv.FormatFloat(retrypolicy.DefaultJitter, 'g', -1, 64),
-		help: "share by which each wait is varied at random, 0 to 1; 0 turns it off",
+		help: "random variation of each delay, as a share from 0 to 1; 0 turns it off",
 		bind: func(c *Config) pflag.Value { return (*floatValue)(&c.RetryJitter) },
 	},
 	{
 		name: "workers", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultWorkers),
-		help: "concurrent attempts of this process",
+		help: "most concurrent attempts of this node",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.Workers) },
 	},
 	{
 		name: "endpoint-concurrency", group: groupDelivery, hint: "n", def: "256",
-		help: "most jobs of one endpoint that are ready or running at a time, on all nodes together",
+		help: "most jobs of one endpoint in flight, on all nodes together",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.EndpointConcurrency) },
 	},
 	{
 		name: "topic-concurrency", group: groupDelivery, hint: "topic=n,…", list: true,
-		help: "the same for single topics: most of the topic's jobs at one endpoint; a higher number than --endpoint-concurrency replaces that for the topic",
+		help: "most jobs of a topic in flight at one endpoint; a number above --endpoint-concurrency replaces that for the topic",
 		bind: func(c *Config) pflag.Value { return (*limitsValue)(&c.TopicConcurrency) },
 	},
 	{
@@ -235,32 +235,32 @@ var settings = []setting{
 	},
 	{
 		name: "catch-up-rate", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultCatchUpRate),
-		help: "jobs per second and endpoint whose retry is brought forward once the endpoint works again after an outage; 0 leaves them to their ladder",
+		help: "after an outage of an endpoint, retries per second that are brought forward; 0 leaves them to their ladder",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.CatchUpRate) },
 	},
 	{
 		name: "ready-cap", group: groupDelivery, hint: "n", def: "1000",
-		help: "most jobs on one shard's ready list",
+		help: "most jobs on the ready list of a shard",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.ReadyCap) },
 	},
 	{
 		name: "lease", group: groupDelivery, hint: "duration", shown: "timeout + " + job.FormatDuration(dispatcher.DefaultLeaseMargin),
-		help: "how long a worker may hold a job; a dead worker's job is taken over after it",
+		help: "how long a worker may hold a job; after it, another worker takes over a dead worker's job",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Lease) },
 	},
 	{
 		name: "visibility", group: groupDelivery, hint: "duration", def: "15s",
-		help: "how long a ready job may wait for a worker before it is made ready again",
+		help: "how long a ready job may wait for a worker before it is put on the ready list again",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.Visibility) },
 	},
 	{
 		name: "breaker-failures", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultBreakerFailures),
-		help: "failures in a row after which an endpoint is left alone; 0 never does",
+		help: "failures in a row that open the circuit of an endpoint; 0 disables circuits",
 		bind: func(c *Config) pflag.Value { return (*intValue)(&c.BreakerFailures) },
 	},
 	{
 		name: "breaker-open", group: groupDelivery, hint: "duration", def: job.FormatDuration(dispatcher.DefaultBreakerOpen),
-		help: "for how long it is left alone before it is tried again; its jobs wait without using attempts",
+		help: "how long a circuit stays open before it is half-open; jobs of the endpoint wait without using attempts",
 		bind: func(c *Config) pflag.Value { return (*durationValue)(&c.BreakerOpen) },
 	},
 	{
