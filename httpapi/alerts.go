@@ -20,7 +20,7 @@ type Alerts interface {
 	Rule(ctx context.Context, name string) (alerts.Rule, error)
 	Put(ctx context.Context, name string, d alerts.Draft, allow ...alerts.Allow) (rule alerts.Rule, created bool, err error)
 	Delete(ctx context.Context, name string, allow ...alerts.Allow) error
-	Alerts(ctx context.Context) ([]alerts.Standing, error)
+	Alerts(ctx context.Context) ([]alerts.Alert, error)
 }
 
 // maxRuleRequest bounds, in bytes, the request for a rule.
@@ -69,11 +69,11 @@ func (s *Server) listAlerts(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	standings, err := all.Alerts(c.Request().Context())
+	alerting, err := all.Alerts(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, alertsView{each(standings, viewAlert)})
+	return writeJSON(c, http.StatusOK, alertsView{each(alerting, viewAlert)})
 }
 
 // listRules answers GET /v1/alerts/rules.
@@ -312,9 +312,9 @@ type alertsView struct {
 	Data []alertView `json:"data"`
 }
 
-func viewAlert(s *alerts.Standing) alertView {
+func viewAlert(s *alerts.Alert) alertView {
 	v := alertView{
-		ID: orNull(&s.Alert), Rule: s.Rule, SetIn: setIn(s.Rule), Metric: string(s.Metric),
+		ID: orNull(&s.ID), Rule: s.Rule, SetIn: setIn(s.Rule), Metric: string(s.Metric),
 		Subject: subjectView{orNull(&s.Topic), orNull(&s.Endpoint)}, Status: "pending",
 		Value: s.Value, Threshold: s.Above, Since: instant(s.Since), FiredAt: instant(s.FiredAt),
 		ToldAt: instant(s.ToldAt), Repeat: s.Repeats,

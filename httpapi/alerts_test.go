@@ -123,10 +123,10 @@ func TestRulesOfTopics(t *testing.T) {
 func TestAlertsAreListed(t *testing.T) {
 	a := newAPI(t)
 	then := job.InstantOf(a.clock.Now())
-	a.server.opts.Alerts = fixedAlerts{a.alerts, []alerts.Standing{
+	a.server.opts.Alerts = fixedAlerts{a.alerts, []alerts.Alert{
 		{
 			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.OpenCircuits,
-			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), Alert: "01KDWCJ2M00000000000000009", Repeats: 2,
+			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), ID: "01KDWCJ2M00000000000000009", Repeats: 2,
 		},
 		{Rule: "t:oldest_due", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
 	}}
@@ -151,10 +151,10 @@ func TestAlertsAreListed(t *testing.T) {
 // fixedAlerts are alerts of which some fire.
 type fixedAlerts struct {
 	*alerts.Manager
-	all []alerts.Standing
+	all []alerts.Alert
 }
 
-func (f fixedAlerts) Alerts(context.Context) ([]alerts.Standing, error) { return f.all, nil }
+func (f fixedAlerts) Alerts(context.Context) ([]alerts.Alert, error) { return f.all, nil }
 
 // The topic of alerts is not for clients to register in; its jobs are looked up
 // and steered like any other.

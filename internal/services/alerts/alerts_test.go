@@ -468,7 +468,7 @@ func TestRefusedWebhooks(t *testing.T) {
 func TestNoticesAreBounded(t *testing.T) {
 	b := &book{Rule: "r"}
 	for i := range maxNotices + 3 {
-		b.tell(&Standing{Rule: "r", URL: opsURL, Alert: fmt.Sprint(i)}, Firing, 1)
+		b.tell(&Alert{Rule: "r", URL: opsURL, ID: fmt.Sprint(i)}, Firing, 1)
 	}
 	if len(b.Notices) != maxNotices || b.Notices[0].Alert != "3" {
 		t.Errorf("%d notices from %s", len(b.Notices), b.Notices[0].Alert)

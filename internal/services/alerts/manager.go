@@ -271,16 +271,16 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 
 // Alerts lists what fires and what is pending, by rule and subject. The error
 // is the store's.
-func (m *Manager) Alerts(ctx context.Context) ([]Standing, error) {
+func (m *Manager) Alerts(ctx context.Context) ([]Alert, error) {
 	books, err := m.books(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var all []Standing
+	var all []Alert
 	for _, b := range books {
-		all = append(all, b.Value.Standings...)
+		all = append(all, b.Value.Alerts...)
 	}
-	slices.SortFunc(all, func(a, b Standing) int {
+	slices.SortFunc(all, func(a, b Alert) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
 	})
 	return all, nil

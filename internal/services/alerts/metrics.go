@@ -31,8 +31,8 @@ func (m *Manager) show(rules []Rule, books map[string]*storedBook) {
 		}
 	}
 	for name, b := range books {
-		for i := range b.Value.Standings {
-			if b.Value.Standings[i].Firing() {
+		for i := range b.Value.Alerts {
+			if b.Value.Alerts[i].Firing() {
 				firing[name]++
 			}
 		}

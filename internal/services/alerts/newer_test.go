@@ -22,7 +22,7 @@ func TestUnreadableDocuments(t *testing.T) {
 		unreadable := `{"metric":"weather"}`
 		for _, d := range []store.Document{
 			{Kind: ruleKind, Name: "new", Data: []byte(unreadable)},
-			{Kind: bookKind, Name: "newest", Data: []byte(`{"standings":7,"notices":[]}`)},
+			{Kind: bookKind, Name: "newest", Data: []byte(`{"alerts":7,"notices":[]}`)},
 		} {
 			if old, err := r.Store.Document(t.Context(), d.Kind, d.Name); err == nil {
 				d.Version = old.Version

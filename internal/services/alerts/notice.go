@@ -62,17 +62,17 @@ type subjectInBody struct {
 const payloadVersion = "1"
 
 // tell notes a webhook, if the rule has somebody to tell.
-func (b *book) tell(s *Standing, status Status, now job.Instant) {
+func (b *book) tell(s *Alert, status Status, now job.Instant) {
 	s.ToldAt = now
 	if s.URL == "" {
 		return
 	}
 	p := payload{
-		Version: payloadVersion, Alert: s.Alert, Status: status, Rule: s.Rule, Metric: s.Metric,
+		Version: payloadVersion, Alert: s.ID, Status: status, Rule: s.Rule, Metric: s.Metric,
 		Subject: subjectInBody{orNull(s.Topic), orNull(s.Endpoint)}, Value: s.Value, Threshold: s.Above,
 		Since: s.Since.RFC3339(), FiredAt: s.FiredAt.RFC3339(), Repeat: s.Repeats,
 	}
-	id := s.Alert + "." + string(status)
+	id := s.ID + "." + string(status)
 	switch {
 	case status == Resolved:
 		at := now.RFC3339()
@@ -86,7 +86,7 @@ func (b *book) tell(s *Standing, status Status, now job.Instant) {
 		return
 	}
 	b.Notices = append(b.Notices, Notice{
-		ID: id, UID: identifier(now, id), URL: s.URL, Rule: s.Rule, Alert: s.Alert, Status: status, Body: body,
+		ID: id, UID: identifier(now, id), URL: s.URL, Rule: s.Rule, Alert: s.ID, Status: status, Body: body,
 	})
 	if more := len(b.Notices) - maxNotices; more > 0 {
 		b.Notices = b.Notices[more:]

@@ -93,9 +93,9 @@ func TestDocumentedWebhook(t *testing.T) {
 	_, after, _ := strings.Cut(string(text), "```json\n")
 	example, _, _ := strings.Cut(after, "```")
 	b := &book{Rule: "endpoint-down"}
-	s := Standing{
+	s := Alert{
 		Rule: "endpoint-down", Subject: Subject{Endpoint: shop}, Metric: OpenCircuits, URL: opsURL,
-		Value: 1, Since: 1_767_258_000_000, FiredAt: 1_767_258_060_000, Alert: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA",
+		Value: 1, Since: 1_767_258_000_000, FiredAt: 1_767_258_060_000, ID: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA",
 	}
 	b.tell(&s, Firing, s.FiredAt)
 	var want, got any

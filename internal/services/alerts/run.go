@@ -206,7 +206,7 @@ func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) er
 
 // close resolves what a rule leaves behind that was deleted.
 func (m *Manager) close(ctx context.Context, stored *storedBook, now job.Instant) error {
-	changed := len(stored.Value.Standings) > 0
+	changed := len(stored.Value.Alerts) > 0
 	stored.Value.end(now)
 	if err := m.turn(ctx, stored, changed); err != nil {
 		return err

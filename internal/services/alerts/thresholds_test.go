@@ -47,12 +47,12 @@ func TestThresholdsBecomeRules(t *testing.T) {
 
 func TestBadThresholds(t *testing.T) {
 	for pointers, bad := range map[string]Thresholds{
-		"":                                   {Terms: Terms{URL: opsURL}},
-		"failure_rate failures":            {Failures: ptr(-1.0), FailureRate: ptr(1.0)},
+		"":                               {Terms: Terms{URL: opsURL}},
+		"failure_rate failures":          {Failures: ptr(-1.0), FailureRate: ptr(1.0)},
 		"for keep_firing_for repeat url": {DeadLetters: ptr(1.0), Backlog: ptr(1.0), Terms: Terms{For: ptr(48 * time.Hour), KeepFiring: ptr(-time.Second), Repeat: ptr(time.Second), URL: "ftp://x"}},
-		"window":                            {DeadLetters: ptr(1.0), Terms: Terms{Window: ptr(time.Minute)}},
-		"min_attempts":                      {Failures: ptr(1.0), Terms: Terms{MinAttempts: ptr(3)}},
-		"min_attempts oldest_due window":  {FailureRate: ptr(0.5), OldestDue: ptr(-time.Second), Terms: Terms{MinAttempts: ptr(0), Window: ptr(time.Second)}},
+		"window":                         {DeadLetters: ptr(1.0), Terms: Terms{Window: ptr(time.Minute)}},
+		"min_attempts":                   {Failures: ptr(1.0), Terms: Terms{MinAttempts: ptr(3)}},
+		"min_attempts oldest_due window": {FailureRate: ptr(0.5), OldestDue: ptr(-time.Second), Terms: Terms{MinAttempts: ptr(0), Window: ptr(time.Second)}},
 	} {
 		got := pointersOf(t, bad.Check("t"))
 		same(t, fmt.Sprintf("wrong with %+v", bad), got, strings.Split(pointers, " "))

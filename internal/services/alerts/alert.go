@@ -17,10 +17,9 @@ const (
 	refreshEvery = 30 * time.Second
 )
 
-// Standing is how things stand with one subject whose value is above the
-// threshold, or was until a moment ago. It has what webhooks tell, so that a
-// rule can be resolved that is there no more. Its JSON is what the store keeps.
-type Standing struct {
+// Alert is about one subject whose value is above the threshold, or was until a moment
+// ago. It has all that webhooks report, so that it can be resolved after its rule is gone. Its JSON is what the store keeps.
+type Alert struct {
 	Rule string `json:"-"`
 	Subject
 	Metric Metric  `json:"metric"`
@@ -31,9 +30,9 @@ type Standing struct {
 	ValueAt job.Instant `json:"value_at"`
 	// Since is when the value was above the threshold first.
 	Since job.Instant `json:"since"`
-	// Alert is the id of the alert, and FiredAt when it fired; empty and zero
+	// ID is the id of the alert, and FiredAt when it fired; empty and zero
 	// while it is pending.
-	Alert   string      `json:"alert,omitempty"`
+	ID      string      `json:"id,omitempty"`
 	FiredAt job.Instant `json:"fired_at,omitempty"`
 	// ClearSince is from when on the value is not above any more.
 	ClearSince job.Instant `json:"clear_since,omitempty"`
@@ -42,12 +41,12 @@ type Standing struct {
 }
 
 // Firing reports whether the alert has fired; else it is pending.
-func (s *Standing) Firing() bool { return s.FiredAt != 0 }
+func (s *Alert) Firing() bool { return s.FiredAt != 0 }
 
 // book is what is known of a rule's subjects, as one document.
 type book struct {
-	Rule      string     `json:"-"`
-	Standings []Standing `json:"standings"`
+	Rule   string  `json:"-"`
+	Alerts []Alert `json:"alerts"`
 	// Notices are the webhooks that are still to be registered.
 	Notices []Notice `json:"notices"`
 }
@@ -64,8 +63,8 @@ func bookDocuments(s store.Documents) *documents.Collection[book] {
 		Store: s, Kind: bookKind,
 		New: func(rule string) book { return book{Rule: rule} },
 		Check: func(b *book) error {
-			for i := range b.Standings {
-				b.Standings[i].Rule = b.Rule
+			for i := range b.Alerts {
+				b.Alerts[i].Rule = b.Rule
 			}
 			return nil
 		},
@@ -76,8 +75,8 @@ func bookDocuments(s store.Documents) *documents.Collection[book] {
 // anything changed. Values that are not complete resolve nothing.
 func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 	changed := false
-	kept := b.Standings[:0]
-	for _, s := range b.Standings {
+	kept := b.Alerts[:0]
+	for _, s := range b.Alerts {
 		value := v[s.Subject]
 		delete(v, s.Subject)
 		if s.Metric != rule.Metric { // of another rule of this name
@@ -90,21 +89,21 @@ func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 			kept = append(kept, s)
 		}
 	}
-	b.Standings = kept
+	b.Alerts = kept
 	for _, subject := range highest(v, rule.Above, MaxSubjects-len(kept)) {
-		s := Standing{
+		s := Alert{
 			Rule: rule.Name, Subject: subject, Metric: rule.Metric, Value: v[subject], ValueAt: now, Since: now,
 		}
 		s.describe(rule)
 		b.move(&s, rule, s.Value, complete, now)
-		b.Standings = append(b.Standings, s)
+		b.Alerts = append(b.Alerts, s)
 		changed = true
 	}
 	return changed
 }
 
 // describe takes over what webhooks tell of the rule.
-func (s *Standing) describe(rule *Rule) (changed bool) {
+func (s *Alert) describe(rule *Rule) (changed bool) {
 	if s.Metric != rule.Metric || s.Above == rule.Above && s.URL == rule.URL {
 		return false
 	}
@@ -112,8 +111,8 @@ func (s *Standing) describe(rule *Rule) (changed bool) {
 	return true
 }
 
-// move takes one standing to now.
-func (b *book) move(s *Standing, rule *Rule, value float64, complete bool, now job.Instant) (stays, changed bool) {
+// move brings one alert up to now.
+func (b *book) move(s *Alert, rule *Rule, value float64, complete bool, now job.Instant) (stays, changed bool) {
 	above := value > rule.Above
 	switch {
 	case above && s.ClearSince != 0:
@@ -146,20 +145,20 @@ func (b *book) move(s *Standing, rule *Rule, value float64, complete bool, now j
 	return true, changed
 }
 
-// fire turns a pending standing into an alert.
-func (s *Standing) fire(value float64, now job.Instant) {
+// fire turns a pending alert into a firing one.
+func (s *Alert) fire(value float64, now job.Instant) {
 	s.FiredAt, s.Value, s.ValueAt = now, value, now
-	s.Alert = identifier(now, s.Rule, s.Topic, s.Endpoint)
+	s.ID = identifier(now, s.Rule, s.Topic, s.Endpoint)
 }
 
 // end resolves all alerts of a rule that is there no more.
 func (b *book) end(now job.Instant) {
-	for i := range b.Standings {
-		if s := &b.Standings[i]; s.Firing() {
+	for i := range b.Alerts {
+		if s := &b.Alerts[i]; s.Firing() {
 			b.tell(s, Resolved, now)
 		}
 	}
-	b.Standings = nil
+	b.Alerts = nil
 }
 
 // highest are up to n subjects with values above the threshold, those with the
