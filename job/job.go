@@ -25,8 +25,8 @@ func ParseKey(s string) (Key, error) {
 
 // Header is one request header of a callback.
 type Header struct {
-	Name  string `msgpack:"n"`
-	Value string `msgpack:"v"`
+	Name  string
+	Value string
 }
 
 // Retry is a job's own retry policy. A nil pointer or slice means "the
@@ -34,17 +34,17 @@ type Header struct {
 type Retry struct {
 	// Steps are the delays between attempts; the last repeats when Limit is
 	// larger than their number.
-	Steps []time.Duration `msgpack:"s,omitempty"`
+	Steps []time.Duration
 	// Limit is how many retries follow the first attempt; nil means one for
 	// each step.
-	Limit *int `msgpack:"l,omitempty"`
+	Limit *int
 }
 
 // When says when a job is due: at an instant, or after a delay that the
 // store's clock measures. The zero value is "now".
 type When struct {
-	At    Instant       `msgpack:"a,omitempty"`
-	Delay time.Duration `msgpack:"d,omitempty"`
+	At    Instant
+	Delay time.Duration
 }
 
 // Due is the instant meant, seen from now. The past is now.
@@ -70,21 +70,21 @@ const (
 // Spec is what the client asked for. Two registrations of one key with equal
 // Specs are the same job. Encoders rely on the field order being stable.
 type Spec struct {
-	Destination Destination   `msgpack:"u"`
-	Method      string        `msgpack:"m,omitempty"` // empty means POST
-	BizKey      string        `msgpack:"b,omitempty"`
-	ContentType string        `msgpack:"c,omitempty"`
-	Headers     []Header      `msgpack:"h,omitempty"` // sorted by name
-	Body        []byte        `msgpack:"p,omitempty"` // sent byte for byte
-	BodyForm    BodyForm      `msgpack:"f,omitempty"`
-	Priority    Priority      `msgpack:"o,omitempty"`
-	When        When          `msgpack:"w,omitempty"`
-	Retry       *Retry        `msgpack:"r,omitempty"`
-	Timeout     time.Duration `msgpack:"t,omitempty"` // of one attempt; zero means the server's
-	TTL         time.Duration `msgpack:"l,omitempty"` // from registration; zero means for ever
-	ExpectBody  string        `msgpack:"e,omitempty"` // a 2xx counts only with this body
-	Traceparent string        `msgpack:"x,omitempty"` // W3C trace context of the registration
-	Labels      []Label       `msgpack:"g,omitempty"` // sorted by key
+	Destination Destination
+	Method      string // empty means POST
+	BizKey      string
+	ContentType string
+	Headers     []Header // sorted by name
+	Body        []byte   // sent byte for byte
+	BodyForm    BodyForm
+	Priority    Priority
+	When        When
+	Retry       *Retry
+	Timeout     time.Duration // of one attempt; zero means the server's
+	TTL         time.Duration // from registration; zero means for ever
+	ExpectBody  string        // a 2xx counts only with this body
+	Traceparent string        // W3C trace context of the registration
+	Labels      []Label       // sorted by key
 }
 
 // SameContent reports whether two registrations ask for the same thing. The
@@ -175,34 +175,34 @@ func (j *Job) WakeAt() Instant {
 
 // Attempt is one delivery attempt as kept in the attempt log.
 type Attempt struct {
-	Number       int           `msgpack:"n"`
-	StartedAt    Instant       `msgpack:"s"`
-	Duration     time.Duration `msgpack:"d"`
-	Timings      Timings       `msgpack:"t,omitempty"`
-	Status       int           `msgpack:"c,omitempty"` // HTTP status, or zero when none came
-	Error        string        `msgpack:"e,omitempty"` // its class, one of a closed set, or empty
-	ResponseBody string        `msgpack:"b,omitempty"` // an excerpt, valid UTF-8
-	NextAt       Instant       `msgpack:"a,omitempty"`
-	Reason       string        `msgpack:"r,omitempty"` // why the next step was chosen
+	Number       int
+	StartedAt    Instant
+	Duration     time.Duration
+	Timings      Timings
+	Status       int    // HTTP status, or zero when none came
+	Error        string // its class, one of a closed set, or empty
+	ResponseBody string // an excerpt, valid UTF-8
+	NextAt       Instant
+	Reason       string // why the next step was chosen
 	// ResponseHeaders are those of the answer, as far as they are kept, sorted by name.
-	ResponseHeaders []Header `msgpack:"h,omitempty"`
-	Version         uint64   `msgpack:"v,omitempty"` // of the job that was sent; zero when it is not known
+	ResponseHeaders []Header
+	Version         uint64 // of the job that was sent; zero when it is not known
 	// ConnectRetries is how often the attempt connected again, because the request had
 	// not left.
-	ConnectRetries int `msgpack:"x,omitempty"`
+	ConnectRetries int
 }
 
 // Timings are how long the phases of an attempt took. DNS, Connect and TLS are
 // given however the phase ended: well, with an error, or cut off by the
 // attempt's deadline. Zero means that it was not reached or not needed.
 type Timings struct {
-	DNS     time.Duration `msgpack:"d,omitempty"` // looking up the host's addresses
-	Connect time.Duration `msgpack:"c,omitempty"` // TCP, over all addresses tried
-	TLS     time.Duration `msgpack:"t,omitempty"` // the handshake
+	DNS     time.Duration // looking up the host's addresses
+	Connect time.Duration // TCP, over all addresses tried
+	TLS     time.Duration // the handshake
 	// FirstByte is from having the connection, through sending the request, to
 	// the first byte of the answer; zero when none came.
-	FirstByte time.Duration `msgpack:"f,omitempty"`
+	FirstByte time.Duration
 	// Reused: the connection is of an earlier request, so that the first three
 	// are zero.
-	Reused bool `msgpack:"r,omitempty"`
+	Reused bool
 }

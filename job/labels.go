@@ -12,8 +12,8 @@ import (
 
 // Label is a pair of the client's own by which jobs are searched for.
 type Label struct {
-	Key   string `msgpack:"k"`
-	Value string `msgpack:"v,omitempty"`
+	Key   string
+	Value string
 }
 
 const labelKeyChars = "abcdefghijklmnopqrstuvwxyz0123456789_.-"

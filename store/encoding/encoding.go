@@ -1,7 +1,6 @@
-// Package encoding writes parts of a job in msgpack, as the tags of their fields
-// say. The library that goes by the tags reads what is written here; writing, it
-// takes five times as long and eight times as many pieces of memory, for each
-// of a million jobs when an embedded node starts.
+// Package encoding writes and reads parts of a job in MessagePack, by hand: reflection
+// takes five times as long and eight times as many allocations, for each of a million jobs
+// when an embedded node starts. Names of fields are short and never get another meaning.
 package encoding
 
 import (

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // FlowEntry is one change of a job's state, as the journal has it.
@@ -52,7 +52,7 @@ func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 		}
 		if log != nil {
 			e.Log = &job.Attempt{}
-			if err := msgpack.Unmarshal(log, e.Log); err != nil {
+			if err := encoding.DecodeAttempt(log, e.Log); err != nil {
 				return nil, fmt.Errorf("decode an attempt of %s: %w", key, err)
 			}
 		}

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // restorePage is how many jobs are put back at a time, fewer when they are large.
@@ -146,7 +146,7 @@ func (m *row) decodeSpec() error {
 	if m.spec == nil {
 		return errPayload
 	}
-	if err := msgpack.Unmarshal(m.spec, &m.job.Spec); err != nil {
+	if err := encoding.DecodeSpec(m.spec, &m.job.Spec); err != nil {
 		return fmt.Errorf("decode its spec: %w", err)
 	}
 	m.job.Spec.Body = m.body
@@ -223,7 +223,7 @@ func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][
 			return nil, nil, err
 		}
 		var a job.Attempt
-		if err := msgpack.Unmarshal(text, &a); err != nil {
+		if err := encoding.DecodeAttempt(text, &a); err != nil {
 			broken[seq] = fmt.Errorf("decode an attempt of it: %w", err)
 			continue
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -168,7 +167,7 @@ func (s *snapshot) job() (job.Job, error) {
 		last := x.log[n-1]
 		j.LastAttempt = &last
 	}
-	if err := msgpack.Unmarshal([]byte(s.spec), &j.Spec); err != nil {
+	if err := encoding.DecodeSpec([]byte(s.spec), &j.Spec); err != nil {
 		return job.Job{}, fmt.Errorf("decode job %s: %w", s.key(), err)
 	}
 	return j, nil

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -214,7 +213,7 @@ func (r *record) attempts() ([]job.Attempt, error) {
 			return nil, fmt.Errorf("%w of %s: log cut short", errRecord, r.Key)
 		}
 		var a job.Attempt
-		if err := msgpack.Unmarshal(log[:size], &a); err != nil {
+		if err := encoding.DecodeAttempt(log[:size], &a); err != nil {
 			return nil, fmt.Errorf("%w of %s: %w", errRecord, r.Key, err)
 		}
 		a.NextAt = job.Instant(next)

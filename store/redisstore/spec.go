@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/encoding"
@@ -98,7 +97,7 @@ func decodeSpec(text string, h *registeredHead, s *job.Spec) error {
 		if rest, text, ok = cutSized(text); !ok {
 			return errSpec
 		}
-		if err := msgpack.Unmarshal([]byte(rest), s); err != nil {
+		if err := encoding.DecodeSpec([]byte(rest), s); err != nil {
 			return err
 		}
 	}
