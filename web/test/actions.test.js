@@ -300,10 +300,11 @@ test('events are followed', async () => {
     const every = globalThis.setInterval;
     globalThis.setInterval = (run, ms) => (ms < 3000 ? every(run, ms) : 0);
   });
+  await register({ topic: 'stands', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   const followed = page.waitForResponse(`${node.base}/v1/events`);
   await go('/topics');
   await followed;
-  await page.getByRole('link', { name: 'run', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'stands', exact: true }).waitFor();
   await register({ topic: 'happens', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await page.getByRole('link', { name: 'happens' }).waitFor();
   await close();
