@@ -279,7 +279,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) ([][]part, error) {
 		return dispatch.Run(ctx)
 	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"alerts", watch.Run}}
 	if n.reconciler != nil {
-		working = append(working, part{"sweeper", n.reconciler.Sweep})
+		working = append(working, part{"reconciler", n.reconciler.Run})
 	}
 	serving := append(secured, part{"events", n.events.Run}, part{"topics", topicManager.Run}, part{"attempts", n.recent.Run})
 	return [][]part{working, serving}, nil

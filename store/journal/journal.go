@@ -114,8 +114,7 @@ func (j *Journal) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	file, isFile := d.(*sqlite)
-	if isFile {
+	if file, is := d.(*sqlite); is {
 		file.unsynced = j.o.Unsynced
 	}
 	p, err := d.open(ctx)
@@ -123,11 +122,6 @@ func (j *Journal) open(ctx context.Context) error {
 		return err
 	}
 	j.Reader = &Reader{pools: p, dialect: d, clock: j.o.Clock}
-	if isFile {
-		if err := file.convert(ctx, p.write); err != nil {
-			j.o.Logger.Warn("the journal could not be made over so that it can shrink; it works as it is", "error", err)
-		}
-	}
 	if err := migrate(ctx, p, d); err != nil {
 		return err
 	}

@@ -20,8 +20,7 @@ const (
 	ownerName = "namespace"
 )
 
-// belong makes the journal that of a namespace, unless it is another's. The first
-// one to open it has it; so a journal of an older version has whoever comes first.
+// belong makes the journal that of a namespace, unless it is another's.
 func belong(ctx context.Context, p *pools, d dialect, namespace string) error {
 	text := d.bind(sqlAddDocument + d.keep())
 	if _, err := p.write.ExecContext(ctx, text, ownerKind, ownerName, []byte(namespace)); err != nil {

@@ -20,9 +20,6 @@ const (
 	// grow again.
 	freePages = 2048
 	freeShare = 4
-	// convertPages is how large a file, in pages, may be to be made over at the
-	// start if it cannot shrink: a second's work.
-	convertPages = 16_384
 )
 
 // shrinker is a dialect whose journal shrinks only if it is told to.
@@ -33,7 +30,7 @@ type shrinker interface {
 
 func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err error) {
 	p, err := pagesOf(ctx, write)
-	if err != nil || p.mode != incremental || p.free <= max(freePages, p.all/freeShare) {
+	if err != nil || p.free <= max(freePages, p.all/freeShare) {
 		return false, err
 	}
 	// A row is a page, and only who reads them all has them moved.
@@ -48,29 +45,14 @@ func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err erro
 	return true, rows.Err()
 }
 
-// incremental is the value of auto_vacuum with which a file can shrink in steps.
-const incremental = 2
-
 // pages is the layout of a file.
-type pages struct{ mode, all, free int64 }
+type pages struct{ all, free int64 }
 
 func pagesOf(ctx context.Context, db *sql.DB) (p pages, err error) {
-	for name, into := range map[string]*int64{"auto_vacuum": &p.mode, "page_count": &p.all, "freelist_count": &p.free} {
+	for name, into := range map[string]*int64{"page_count": &p.all, "freelist_count": &p.free} {
 		if err := db.QueryRowContext(ctx, "PRAGMA "+name).Scan(into); err != nil {
 			return p, fmt.Errorf("read %s: %w", name, err)
 		}
 	}
 	return p, nil
-}
-
-// convert makes a file over that was made before files could shrink, unless that
-// would take long. It needs room for another of its size.
-func (d *sqlite) convert(ctx context.Context, write *sql.DB) error {
-	p, err := pagesOf(ctx, write)
-	if err != nil || p.mode == incremental || p.all > convertPages {
-		return err
-	}
-	// The connection was told of the mode when it was opened; it counts from here on.
-	_, err = write.ExecContext(ctx, "VACUUM")
-	return err
 }

@@ -13,13 +13,13 @@ import (
 // HeadStart is how late a job may be after a crash in the wrong moment.
 const HeadStart = headStart
 
-// SweepOnce compares all jobs once, without pauses.
-func (s *Reconciler) SweepOnce(ctx context.Context) (store.RestoreReport, error) {
+// CompareOnce compares all jobs once, without pauses.
+func (s *Reconciler) CompareOnce(ctx context.Context) (store.RestoreReport, error) {
 	p := s.startPass(ctx, passOptions{urgent: true})
 	<-p.done
 	if p.err == nil {
 		p.log()
-		s.setSwept(p.began)
+		s.setCompared(p.began)
 	}
 	return p.report(), p.err
 }

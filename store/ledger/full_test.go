@@ -57,16 +57,16 @@ func TestFullRedisRefuses(t *testing.T) {
 			}
 			equal(t, "open messages", r.query(openMessages), []string{"a", "dead"})
 			limit(0)
-			report, err := r.SweepOnce(t.Context())
-			noError(t, "SweepOnce", err)
+			report, err := r.CompareOnce(t.Context())
+			noError(t, "CompareOnce", err)
 			equal(t, "restored", report.Restored, int64(0))
 			equal(t, "jobs", r.all(), want)
 			r.agree()
 
 			// After all has been lost, what was acknowledged comes back, and no more.
 			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
-			_, err = r.SweepOnce(t.Context())
-			noError(t, "SweepOnce", err)
+			_, err = r.CompareOnce(t.Context())
+			noError(t, "CompareOnce", err)
 			equal(t, "unfinished", r.unfinished(), 1)
 			if _, err := r.Get(t.Context(), key("b")); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("what was refused: %v", err)
@@ -90,8 +90,8 @@ func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
 			}
 			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
 			limit(1)
-			report, err := r.SweepOnce(t.Context())
-			noError(t, "SweepOnce", err)
+			report, err := r.CompareOnce(t.Context())
+			noError(t, "CompareOnce", err)
 			equal(t, "report", report, store.RestoreReport{Checked: jobs, NoRoom: jobs})
 			equal(t, "jobs in the store", len(r.all()), 0)
 			if _, _, err := r.RestoreJob(t.Context(), key("1")); !errors.Is(err, store.ErrFull) {

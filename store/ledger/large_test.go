@@ -82,8 +82,8 @@ func TestLargeJobsAreRepairedInParts(t *testing.T) {
 		r.addLarge()
 		want := r.all()
 		l.flush(t)
-		report, err := r.SweepOnce(t.Context())
-		noError(t, "SweepOnce", err)
+		report, err := r.CompareOnce(t.Context())
+		noError(t, "CompareOnce", err)
 		equal(t, "restored", report.Restored, int64(largeJobs))
 		sameJobs(t, r.all(), want)
 		notAbove(t, most)
@@ -100,8 +100,8 @@ func TestLargeJobsThatTheJournalLacks(t *testing.T) {
 		for _, table := range []string{"flow", "payload", "message"} {
 			noError(t, "Exec", r.Exec(t.Context(), "DELETE FROM "+table))
 		}
-		report, err := r.SweepOnce(t.Context())
-		noError(t, "SweepOnce", err)
+		report, err := r.CompareOnce(t.Context())
+		noError(t, "CompareOnce", err)
 		equal(t, "repaired", report.Repaired, int64(largeJobs))
 		equal(t, "messages", r.rows()["message"], fmt.Sprint(largeJobs))
 		r.agree()

@@ -44,8 +44,8 @@ type Options struct {
 	// AcceptWithout takes registrations and changes while the journal cannot be
 	// written. The journal gets them later: until then only the store has them.
 	AcceptWithout bool
-	// Sweep is the pace of Store.Sweep.
-	Sweep SweepOptions
+	// Pace of the reconciler.
+	Pace Pace
 	// BeforeRestore is called before jobs are restored to a store that has lost some,
 	// to restore first what else it lost; may be nil.
 	BeforeRestore func(ctx context.Context) error
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{Passed: journal.Passed{Reader: o.Store, Inner: o.Store}, Journal: j, o: o, counts: newCounts()}
 	s.Reconciler, err = newReconciler(j, o.Store, ReconcilerOptions{
 		Metrics: o.Metrics, Clock: o.Clock, Logger: o.Logger, StoreRetention: o.StoreRetention,
-		Pace: o.Sweep, BeforeRestore: o.BeforeRestore,
+		Pace: o.Pace, BeforeRestore: o.BeforeRestore,
 	}, rewriteShared)
 	if err == nil {
 		s.shared = true

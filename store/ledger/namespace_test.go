@@ -54,25 +54,6 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 	}
 }
 
-// A journal from before, which says nothing, is that of who opens it first.
-func TestAJournalGetsItsNamespace(t *testing.T) {
-	t.Parallel()
-	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, b, b.fresh(t), retention)
-			r.add(reg("a", time.Hour))
-			noError(t, "forget the namespace", r.Exec(t.Context(), "DELETE FROM document WHERE kind = 'journal'"))
-			noError(t, "Close", r.Close())
-			again := newRig(t, b, r.url, retention, of("shop"))
-			again.get("a")
-			noError(t, "Close", again.Close())
-			_, err := tryRig(t, b, r.url, retention)
-			isError(t, "Open for another", err, journal.ErrOtherNamespace)
-		})
-	}
-}
-
 // A process by itself keeps off a journal that nodes on Redis use: both would
 // deliver its jobs.
 func TestNodesKeepAProcessOut(t *testing.T) {

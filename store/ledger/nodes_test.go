@@ -51,7 +51,7 @@ func TestConformanceOnRedis(t *testing.T) {
 		s, err := ledger.Open(t.Context(), ledger.Options{
 			URL: postgresBackend.empty(t), Store: inner,
 			StoreRetention: o.Retention + time.Hour, // so that comparing may take its time
-			Sweep:          ledger.SweepOptions{SecondLook: time.Millisecond},
+			Pace:           ledger.Pace{SecondLook: time.Millisecond},
 		})
 		noError(t, "Open", err)
 		return sweptFirst{s}
@@ -62,7 +62,7 @@ func TestConformanceOnRedis(t *testing.T) {
 type sweptFirst struct{ *ledger.Store }
 
 func (s sweptFirst) Purge(ctx context.Context, limit int) (int, error) {
-	if _, err := s.SweepOnce(ctx); err != nil {
+	if _, err := s.CompareOnce(ctx); err != nil {
 		return 0, err
 	}
 	return s.Store.Purge(ctx, limit)

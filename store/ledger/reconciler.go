@@ -21,7 +21,7 @@ type ReconcilerOptions struct {
 	// StoreRetention is that of Options.
 	StoreRetention time.Duration
 	// Pace of comparisons.
-	Pace SweepOptions
+	Pace Pace
 	// BeforeRestore is that of Options.
 	BeforeRestore func(ctx context.Context) error
 }
@@ -36,8 +36,8 @@ type Reconciler struct {
 	rewrite func(*journal.Group, *journal.Message)
 	asked   chan struct{} // a run was asked for
 
-	mu    sync.Mutex
-	swept time.Time // when the last complete comparison by this process began
+	mu       sync.Mutex
+	compared time.Time // when the last complete comparison by this process began
 }
 
 // NewReconciler makes a Reconciler for a journal that one process has. It works on
@@ -66,14 +66,14 @@ func (s *Reconciler) comparer() comparer { return comparer{s.j.Reader, s.inner} 
 // has not written the end yet. So the reconciling node purges the store.
 func (s *Reconciler) mayForget() bool {
 	s.mu.Lock()
-	swept := s.swept
+	compared := s.compared
 	s.mu.Unlock()
-	return !swept.IsZero() && s.o.Clock.Now().Sub(swept) < s.o.StoreRetention
+	return !compared.IsZero() && s.o.Clock.Now().Sub(compared) < s.o.StoreRetention
 }
 
-// setSwept notes that all jobs were compared, and when that began.
-func (s *Reconciler) setSwept(began time.Time) {
+// setCompared notes that all jobs were compared, and when that began.
+func (s *Reconciler) setCompared(began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.swept = began
+	s.compared = began
 }

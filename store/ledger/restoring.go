@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
@@ -12,42 +13,36 @@ import (
 
 var _ store.Restoring = (*Reconciler)(nil)
 
-// StartRestore asks for a comparison of all jobs, or of a topic's. The node that
-// sweeps makes it.
+// StartRestore asks for a comparison of all jobs, or of a topic's. The leader makes it.
 func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
 	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
-	for range sweepTries {
-		d, err := s.readSweep(ctx)
-		if err != nil {
-			return store.RestoreRun{}, err
-		}
+	d, err := s.documents().Update(ctx, journal.NodesName, func(d *documents.Document[shared]) error {
 		if !d.Value.Requested.State.Ended() {
-			return d.Value.Requested, store.ErrRestoring
+			return store.ErrRestoring
 		}
 		d.Value.Requested = run
-		err = s.sweepDocuments().Put(ctx, d)
-		if errors.Is(err, store.ErrConflict) {
-			continue
-		}
-		if err != nil {
-			return store.RestoreRun{}, err
-		}
-		select {
-		case s.asked <- struct{}{}:
-		default: // it has been told
-		}
-		return run, nil
+		return nil
+	})
+	if errors.Is(err, store.ErrRestoring) {
+		return d.Value.Requested, err
 	}
-	return store.RestoreRun{}, store.ErrConflict
+	if err != nil {
+		return store.RestoreRun{}, err
+	}
+	select {
+	case s.asked <- struct{}{}:
+	default: // a step is due already
+	}
+	return run, nil
 }
 
-// RestoreStatus tells of the last runs, whichever node made them.
+// RestoreStatus reports the last runs, whichever node made them.
 func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
-	d, err := s.readSweep(ctx)
+	now, err := s.shares(ctx)
 	if err != nil {
 		return store.RestoreStatus{}, err
 	}
-	return store.RestoreStatus{Requested: d.Value.Requested, Sweep: d.Value.Sweep, Lost: d.Value.Lost}, nil
+	return store.RestoreStatus{Requested: now.Requested, Sweep: now.Sweep, Lost: now.Lost}, nil
 }
 
 // RestoreJob puts one job back, at once.

@@ -62,7 +62,7 @@ func open(ctx context.Context, o options) (opened, error) {
 		return opened{}, err
 	}
 	r, err := ledger.NewReconciler(s, ledger.ReconcilerOptions{
-		Metrics: o.Metrics, Clock: o.Clock, Logger: o.Logger, StoreRetention: o.StoreRetention, Pace: o.Sweep, BeforeRestore: o.BeforeRestore,
+		Metrics: o.Metrics, Clock: o.Clock, Logger: o.Logger, StoreRetention: o.StoreRetention, Pace: o.Pace, BeforeRestore: o.BeforeRestore,
 	})
 	return opened{s, r, s.Journal, nil}, err
 }

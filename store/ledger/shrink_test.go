@@ -70,17 +70,3 @@ func TestJournalShrinks(t *testing.T) {
 		}
 	})(t)
 }
-
-// A journal from before, which cannot shrink, is made over at the start if that is
-// soon done.
-func TestOldJournalIsMadeToShrink(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, sqliteBackend, sqliteBackend.fresh(t), time.Minute)
-	r.add(reg("stays", time.Hour))
-	noError(t, "make it as it was", r.Exec(t.Context(), "PRAGMA auto_vacuum = NONE"))
-	noError(t, "make it as it was", r.Exec(t.Context(), "VACUUM"))
-	equal(t, "auto_vacuum", r.Pragma(t, "auto_vacuum"), "0")
-	again := r.restart(time.Minute)
-	equal(t, "auto_vacuum", again.Pragma(t, "auto_vacuum"), "2")
-	again.get("stays")
-}

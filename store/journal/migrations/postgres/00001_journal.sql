@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Whoever writes holds this row until the commit: groups come one after the
--- other, whichever node they are of.
+-- A writer locks this row until its commit, so the transactions of all nodes run one
+-- after the other.
 CREATE TABLE writer (
     one      SMALLINT PRIMARY KEY CHECK (one = 1),
     next_seq BIGINT   NOT NULL,
@@ -48,8 +48,8 @@ CREATE TABLE message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 0 until the times that the store gave to a registration are written: it
-    -- may not have got there.
+    -- 0: the store may not have it, and its times are the node's. 1: its times are the
+    -- store's. 2: the store had another registration of the key later.
     confirmed BIGINT  NOT NULL
 );
 CREATE INDEX message_key ON message (topic, id);
@@ -88,11 +88,16 @@ CREATE TABLE document (
     PRIMARY KEY (kind, name)
 );
 
--- For people.
+-- For people. In the journal of one process, the row of message stands for the
+-- registration.
 CREATE VIEW history AS
 SELECT m.topic, m.id, m.uid, f.seq, to_timestamp(f.at / 1000.0) AS at,
        s.name AS from_state, t.name AS to_state, f.attempt, f.actor, f.host, f.reason
 FROM flow f
 JOIN message m ON m.seq = f.message
 LEFT JOIN state s ON s.code = f.from_state
-JOIN state t ON t.code = f.to_state;
+JOIN state t ON t.code = f.to_state
+UNION ALL
+SELECT m.topic, m.id, m.uid, 0, to_timestamp(m.created / 1000.0), NULL, 'waiting', 0, '', '', ''
+FROM message m
+WHERE NOT EXISTS (SELECT 1 FROM flow f WHERE f.message = m.seq AND f.from_state IS NULL);

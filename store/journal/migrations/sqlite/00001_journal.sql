@@ -36,7 +36,10 @@ CREATE TABLE message (
     -- From when the row's age counts; NULL while the job is unfinished or a
     -- dead letter. At most one row of a topic and id has NULL.
     done_at  INTEGER,
-    updated  INTEGER NOT NULL
+    updated  INTEGER NOT NULL,
+    -- 0: the store may not have it, and its times are the node's. 1: its times are the
+    -- store's. 2: the store had another registration of the key later.
+    confirmed INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX message_key ON message (topic, id);
 CREATE INDEX message_done ON message (done_at);
@@ -63,14 +66,26 @@ CREATE TABLE flow (
     log        BLOB              -- the attempt's log entry, in MessagePack
 ) STRICT;
 CREATE INDEX flow_message ON flow (message);
-CREATE INDEX flow_log ON flow (message) WHERE log IS NOT NULL;
 
--- For people.
+-- Configuration such as API keys and the settings of topics.
+CREATE TABLE document (
+    kind    TEXT    NOT NULL,
+    name    TEXT    NOT NULL,
+    version INTEGER NOT NULL, -- counts the writes, from 1
+    data    BLOB    NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- For people. In the journal of one process, the row of message stands for the
+-- registration.
 CREATE VIEW history AS
-SELECT m.topic, m.id, m.uid, f.seq,
-       strftime('%Y-%m-%dT%H:%M:%fZ', f.at / 1000.0, 'unixepoch') AS at,
+SELECT m.topic, m.id, m.uid, f.seq, strftime('%Y-%m-%dT%H:%M:%fZ', f.at / 1000.0, 'unixepoch') AS at,
        s.name AS from_state, t.name AS to_state, f.attempt, f.actor, f.host, f.reason
 FROM flow f
 JOIN message m ON m.seq = f.message
 LEFT JOIN state s ON s.code = f.from_state
-JOIN state t ON t.code = f.to_state;
+JOIN state t ON t.code = f.to_state
+UNION ALL
+SELECT m.topic, m.id, m.uid, 0, strftime('%Y-%m-%dT%H:%M:%fZ', m.created / 1000.0, 'unixepoch'), NULL, 'waiting', 0, '', '', ''
+FROM message m
+WHERE NOT EXISTS (SELECT 1 FROM flow f WHERE f.message = m.seq AND f.from_state IS NULL);

@@ -133,8 +133,8 @@ func (l *losing) goBack(t testing.TB, to store.Store) {
 func (r *rig) sweep() store.RestoreReport {
 	r.t.Helper()
 	noError(r.t, "Flush", r.Flush())
-	report, err := r.SweepOnce(r.t.Context())
-	noError(r.t, "SweepOnce", err)
+	report, err := r.CompareOnce(r.t.Context())
+	noError(r.t, "CompareOnce", err)
 	return report
 }
 

@@ -76,7 +76,7 @@ func sweepers(t *testing.T, b *backend, redis *testenv.Redis, url string) []*rig
 
 // quick is a pace at which a test in real time need not wait.
 func quick(o *options) {
-	o.Sweep = ledger.SweepOptions{Look: 20 * time.Millisecond, SecondLook: 100 * time.Millisecond, Every: 300 * time.Millisecond}
+	o.Pace = ledger.Pace{Look: 20 * time.Millisecond, SecondLook: 100 * time.Millisecond, Every: 300 * time.Millisecond}
 }
 
 // Two nodes work and sweep while their Redis loses everything, and goes back to

@@ -17,7 +17,7 @@ func (r *rig) sweeping() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := r.Sweep(ctx); err != nil {
+		if err := r.Run(ctx); err != nil {
 			r.t.Errorf("Sweep: %v", err)
 		}
 	})
@@ -113,7 +113,7 @@ func TestSweeperLosesAnAnswer(t *testing.T) {
 func TestSweeperComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
-		r := freshRig(t, b, retention, option, func(o *options) { o.Sweep.SecondLook = 3 * time.Second })
+		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
 		r.add(reg("a", 100*time.Hour))
 		r.sweeping()
 		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
@@ -154,7 +154,7 @@ func TestOneNodeSweeps(t *testing.T) {
 func TestRestoreOnRequest(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
-		r := freshRig(t, b, retention, option, func(o *options) { o.Sweep.SecondLook = 10 * time.Second })
+		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 10 * time.Second })
 		equal(t, "state", r.status().Requested.State, store.RestoreNone)
 		r.sweeping()
 		r.pass(time.Minute)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -113,7 +112,7 @@ func (p *pass) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run is what there is to tell of the pass. A started of zero stands for the
+// run is the report of the pass. A started of zero stands for the
 // time at which it began.
 func (p *pass) run(started job.Instant) store.RestoreRun {
 	r := store.RestoreRun{State: store.RestoreRunning, Options: p.o.RestoreOptions, StartedAt: started, RestoreReport: p.report()}
@@ -132,7 +131,7 @@ func (p *pass) run(started job.Instant) store.RestoreRun {
 	return r
 }
 
-// log tells the operator, if there is anything to tell.
+// log reports to the operator.
 func (p *pass) log() {
 	took := p.ended.Sub(p.began)
 	if p.whole() {
@@ -153,33 +152,3 @@ func (p *pass) log() {
 	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
 		"no_room", r.NoRoom, "conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)
 }
-
-// sweepTries bounds how often writing down progress is tried when others do, too.
-const sweepTries = 10
-
-// writeSweep changes what the nodes share, if this one's turn has not ended
-// meanwhile.
-func (s *Reconciler) writeSweep(ctx context.Context, d *sweepDocument, change func(*sweepState)) error {
-	holder := d.Value.Holder
-	for range sweepTries {
-		change(&d.Value)
-		err := s.sweepDocuments().Put(ctx, d)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("write the progress of the sweep: %w", err)
-		}
-		fresh, err := s.readSweep(ctx)
-		if err != nil {
-			return err
-		}
-		if fresh.Value.Holder != holder {
-			return errTurnLost
-		}
-		*d = *fresh
-	}
-	return store.ErrConflict
-}
-
-var errTurnLost = fmt.Errorf("%w: another node compares the journal now", store.ErrConflict)

@@ -83,7 +83,7 @@ func BenchmarkSweep(b *testing.B) {
 				}
 				b.ResetTimer()
 				cpu := cpuTime(b)
-				r, err := s.SweepOnce(b.Context())
+				r, err := s.CompareOnce(b.Context())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,0 +1,343 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
+)
+
+// Pace is how often and how fast the journal and the store are compared. Zero values
+// mean the defaults.
+type Pace struct {
+	// Every is the least time from the end of one comparison of all jobs to the start of
+	// the next, while nothing seems lost. Default 1 minute.
+	Every time.Duration
+	// Look is how often the leader compares epochs with a shared store, and how often its
+	// lease is renewed. Default 2 s.
+	Look time.Duration
+	// Takeover is how long a leader may be silent before another node takes over.
+	// Default 10 s.
+	Takeover time.Duration
+	// SecondLook is how long a difference must last, unchanged, before it is repaired.
+	// Default 1 s.
+	SecondLook time.Duration
+	// Share is the most of its time that a comparison works, from 0 to 1, while nothing
+	// seems lost. Default 0.1.
+	Share float64
+}
+
+func (o *Pace) setDefaults() {
+	o.Every = cmp.Or(o.Every, time.Minute)
+	o.Look = cmp.Or(o.Look, 2*time.Second)
+	o.Takeover = cmp.Or(o.Takeover, 10*time.Second)
+	o.SecondLook = cmp.Or(o.SecondLook, time.Second)
+	o.Share = cmp.Or(o.Share, 0.1)
+}
+
+// loop is a run of Reconciler.Run. Two of them at a time do no harm: every repair compares before it
+// changes, and epochs never repeat.
+type loop struct {
+	s      *Reconciler
+	o      *Pace
+	leader *leader.Leader // nil: there are no other nodes
+
+	leads    bool
+	broken   bool   // the last step failed
+	epoch    string // that the store's shards should have
+	lost     bool   // the store may have lost something, and it is not all back
+	full     bool   // the store had no room for all that it lacks
+	next     time.Time
+	pass     *pass // in progress, or nil
+	finished *pass // to be reported
+}
+
+// Run compares the journal and the store until ctx ends, and makes them equal: all the
+// time beside a shared store, else on request. Of the nodes that share a store the leader
+// works.
+func (s *Reconciler) Run(ctx context.Context) error {
+	r := &loop{s: s, o: &s.o.Pace}
+	if s.shared {
+		r.leader = leader.New(leader.Options{
+			Store: s.j, Task: "reconcile", Node: rand.Text(), Clock: s.o.Clock, Lease: r.o.Takeover,
+		})
+	}
+	defer r.cancel()
+	for {
+		err := r.step(ctx)
+		if err != nil && ctx.Err() == nil && !r.broken {
+			s.o.Logger.Warn("the journal and the store cannot be compared", "error", err)
+		}
+		r.broken = err != nil && ctx.Err() == nil
+		if !r.rest(ctx) {
+			return nil
+		}
+	}
+}
+
+// rest waits for the next step; false: ctx has ended.
+func (r *loop) rest(ctx context.Context) bool {
+	var done <-chan struct{}
+	if r.pass != nil {
+		done = r.pass.done
+	}
+	var look <-chan time.Time
+	if r.s.shared || r.pass != nil || r.broken { // otherwise there is nothing to look for
+		timer := r.s.o.Clock.NewTimer(r.o.Look)
+		defer timer.Stop()
+		look = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.s.asked:
+	case <-done:
+	case <-look:
+	}
+	return true
+}
+
+// step does what is due now.
+func (r *loop) step(ctx context.Context) error {
+	if err := r.s.j.Enter(); err != nil {
+		return err
+	}
+	defer r.s.j.Leave()
+	shared, err := r.lead(ctx)
+	if err != nil || !r.leads {
+		return err
+	}
+	r.reap()
+	// An epoch that cannot be written down must not pass for what the store has.
+	if err := r.look(ctx); err != nil {
+		return err
+	}
+	r.begin(ctx, shared)
+	if err := r.s.change(ctx, r.report); err != nil {
+		return err
+	}
+	r.finished = nil
+	return nil
+}
+
+// lead decides whether this node leads, and reads what the nodes share if it does.
+func (r *loop) lead(ctx context.Context) (*shared, error) {
+	led := r.leads
+	r.leads = true
+	if r.leader != nil {
+		var err error
+		if r.leads, err = r.leader.Lead(ctx); err != nil {
+			r.leads = led
+			return nil, err
+		}
+	}
+	if !r.leads {
+		r.cancel() // another node has taken over
+		return nil, nil
+	}
+	now, err := r.s.shares(ctx)
+	if err != nil {
+		r.leads = led
+		return nil, err
+	}
+	if !led {
+		r.epoch, r.lost, r.full, r.next = now.Epoch, false, now.Sweep.NoRoom > 0, time.Time{}
+	}
+	return now, nil
+}
+
+// look compares epochs: each step gives the shards of the store a new one, and a shard
+// that does not return the last one may have lost something. Without an answer the shards
+// may have the new epoch, and it is not known what they had: the next step finds another
+// epoch than that of the last answer.
+func (r *loop) look(ctx context.Context) error {
+	if !r.s.shared {
+		return nil
+	}
+	epoch := rand.Text()
+	before, err := r.s.inner.SwapMarks(ctx, epoch)
+	if err != nil {
+		return fmt.Errorf("look at the store: %w", err)
+	}
+	expected := r.epoch
+	r.epoch = epoch
+	if expected != "" && !slices.ContainsFunc(before, func(had string) bool { return had != expected }) {
+		return nil
+	}
+	if expected != "" {
+		r.s.o.Logger.Warn("the store was restarted, has lost something, or went back in time; all jobs are compared with the journal")
+	}
+	r.lost = true
+	r.cancel() // what was compared before does not count
+	return nil
+}
+
+// begin begins what is due.
+func (r *loop) begin(ctx context.Context, now *shared) {
+	if r.finished != nil && r.finished.o.requested {
+		return // a requested run is reported first
+	}
+	if q := &now.Requested; !q.State.Ended() && (r.pass == nil || !r.pass.o.requested) {
+		r.cancel()
+		r.pass = r.s.startPass(ctx, passOptions{RestoreOptions: q.Options, requested: true, urgent: true})
+		return
+	}
+	if r.pass != nil {
+		return
+	}
+	if r.lost || r.s.shared && !r.s.o.Clock.Now().Before(r.next) {
+		r.pass = r.s.startPass(ctx, passOptions{urgent: r.lost})
+	}
+}
+
+// reap takes the outcome of a pass that has ended.
+func (r *loop) reap() {
+	if r.pass == nil {
+		return
+	}
+	select {
+	case <-r.pass.done:
+	default:
+		return
+	}
+	p := r.pass
+	r.pass, r.finished = nil, p
+	if p.err != nil {
+		r.s.o.Logger.Warn("comparing the journal and the store failed; it is tried again", "error", p.err)
+		return
+	}
+	p.log()
+	if !p.whole() {
+		return
+	}
+	r.s.setCompared(p.began)
+	// Jobs that changed between the looks are compared again at once. Jobs that the store
+	// has no room for are not.
+	r.lost = p.moving.Load() > 0
+	r.noticeFull(p.noRoom.Load())
+	r.next = p.ended.Add(r.o.Every)
+}
+
+// noticeFull logs, once, that jobs wait for room in the store.
+func (r *loop) noticeFull(jobs int64) {
+	was := r.full
+	r.full = jobs > 0
+	switch {
+	case r.full && !was:
+		r.s.o.Logger.Warn("the store is too full for all jobs that it lacks; they wait in the journal until there is room", "jobs", jobs)
+	case was && !r.full:
+		r.s.o.Logger.Info("the store has room again for the jobs that it lacked")
+	}
+}
+
+// cancel ends the pass in progress without an outcome.
+func (r *loop) cancel() {
+	if r.pass != nil {
+		r.pass.cancel()
+		<-r.pass.done
+		r.pass = nil
+	}
+}
+
+// report reports to all nodes. It may be called again, on a later state.
+func (r *loop) report(to *shared) {
+	to.Lost = r.lost || r.full
+	if !r.lost {
+		to.Epoch = r.epoch
+	}
+	for _, p := range []*pass{r.finished, r.pass} {
+		switch {
+		case p == nil:
+		case p.o.requested:
+			if !to.Requested.State.Ended() {
+				to.Requested = p.run(to.Requested.StartedAt)
+			}
+		case p == r.finished && p.err == nil:
+			to.Sweep = p.run(0)
+		}
+	}
+}
+
+// shared is what the nodes share about reconciling.
+type shared struct {
+	Epoch     string           `json:"epoch"` // that every shard had when nothing was missing
+	Lost      bool             `json:"lost"`  // the store may have lost something, and it is not all back
+	Sweep     store.RestoreRun `json:"sweep"` // the last comparison that nobody asked for
+	Requested store.RestoreRun `json:"requested"`
+}
+
+// documents returns the documents that are shared: one.
+func (s *Reconciler) documents() *documents.Collection[shared] {
+	return documents.New(documents.Options[shared]{Store: s.j, Kind: journal.NodesKind, New: func(string) shared {
+		return shared{Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
+	}})
+}
+
+// shares reads what the nodes share.
+func (s *Reconciler) shares(ctx context.Context) (*shared, error) {
+	d, err := s.documents().Get(ctx, journal.NodesName)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return &d.Value, err
+}
+
+// change changes what the nodes share.
+func (s *Reconciler) change(ctx context.Context, change func(*shared)) error {
+	_, err := s.documents().Update(ctx, journal.NodesName, func(d *documents.Document[shared]) error {
+		change(&d.Value)
+		return nil
+	})
+	return err
+}
+
+// progressReport is a report that grows.
+type progressReport struct {
+	checked, restored, skipped, noRoom, conflicts, repaired atomic.Int64
+
+	metrics *metrics
+	// moving are jobs that could not be put right yet, because they changed.
+	moving atomic.Int64
+	bad    journal.Unreadables
+}
+
+func (p *progressReport) add(r store.RestoreReport) {
+	p.checked.Add(r.Checked)
+	p.restored.Add(r.Restored)
+	p.skipped.Add(r.Skipped)
+	p.noRoom.Add(r.NoRoom)
+	p.conflicts.Add(r.Conflicts)
+	p.repaired.Add(r.Repaired)
+	p.metrics.add(r)
+}
+
+func (p *progressReport) report() store.RestoreReport {
+	r := store.RestoreReport{
+		Checked: p.checked.Load(), Restored: p.restored.Load(), Skipped: p.skipped.Load(),
+		NoRoom: p.noRoom.Load(), Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
+	}
+	bad := p.bad.All()
+	r.Unreadable = int64(len(bad))
+	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
+		r.UnreadableJobs = append(r.UnreadableJobs, u.Key.String())
+	}
+	return r
+}
+
+// instant is a time for people.
+func instant(t time.Time) job.Instant {
+	if t.IsZero() {
+		return 0
+	}
+	return job.InstantOf(t)
+}
