@@ -19,13 +19,13 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	now := job.InstantOf(s.o.Clock.Now())
 	r, err := s.Inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
-		c.Enqueue(JournalCarry(r.Carried, o.By, now))
+		c.Enqueue(Carried(r.Carried, o.By, now))
 	}
 	return r, err
 }
 
-// JournalCarry journals what a call carried.
-func JournalCarry(carried []store.Carried, by string, now job.Instant) Write {
+// Carried journals what a call carried.
+func Carried(carried []store.Carried, by string, now job.Instant) Write {
 	carried = slices.Clone(carried) // the caller may change its own
 	return Write{Rows: len(carried), Owed: true, Add: func(g *Group) {
 		for i := range carried {
@@ -44,7 +44,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	defer c.End()
 	claims, err := s.Inner.Claim(ctx, shard, hints, o)
 	if err == nil && len(claims) > 0 {
-		c.Enqueue(JournalClaim(claims, o.By))
+		c.Enqueue(Claimed(claims, o.By))
 	}
 	return claims, err
 }
@@ -62,8 +62,8 @@ func KeysOfHints(hints []store.Hint) []job.Key {
 // flow.
 const RowsPerSettlement = 2
 
-// JournalClaim journals claims.
-func JournalClaim(claims []store.Claimed, by string) Write {
+// Claimed journals claims.
+func Claimed(claims []store.Claimed, by string) Write {
 	claimed := slices.Clone(claims) // the caller may change its own
 	var bytes int64
 	for i := range claimed {
@@ -90,7 +90,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if err != nil {
 		return nil, err
 	}
-	e := JournalSettle(settlements, settled)
+	e := Settled(settlements, settled)
 	if e.Rows == 0 {
 		return settled, nil
 	}
@@ -112,9 +112,9 @@ func KeysOfSettlements(settlements []job.Settlement) []job.Key {
 	return keys
 }
 
-// JournalSettle journals the settlements that the store applied; without any, its Rows is
+// Settled journals the settlements that the store applied; without any, its Rows is
 // zero.
-func JournalSettle(settlements []job.Settlement, settled []store.Settled) Write {
+func Settled(settlements []job.Settlement, settled []store.Settled) Write {
 	settlements = slices.Clone(settlements) // still needed after an error
 	logs, applied := encodeLogs(settlements, settled)
 	var bytes int64

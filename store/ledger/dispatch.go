@@ -19,7 +19,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	now := job.InstantOf(s.o.Clock.Now())
 	r, err := s.Inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
-		s.owe(c, journal.JournalCarry(r.Carried, o.By, now))
+		s.owe(c, journal.Carried(r.Carried, o.By, now))
 	}
 	return r, err
 }
@@ -37,7 +37,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 		return claims, err
 	}
 	if claims = s.checked(ctx, claims); len(claims) > 0 {
-		s.owe(c, journal.JournalClaim(claims, o.By))
+		s.owe(c, journal.Claimed(claims, o.By))
 	}
 	return claims, nil
 }
@@ -54,14 +54,14 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if err != nil {
 		return nil, err
 	}
-	switch w := journal.JournalSettle(settlements, settled); {
+	switch w := journal.Settled(settlements, settled); {
 	case w.Rows == 0:
 	case s.Owing() != nil:
 		s.owe(c, w) // there is nothing to wait for
 	default:
 		done := c.Submit(w)
 		c.Free()
-		<-done
+		_ = <-done // the store has them, whatever the journal answers
 	}
 	return settled, nil
 }

@@ -67,9 +67,9 @@ func BenchmarkClaimCheck(b *testing.B) {
 	})
 }
 
-// BenchmarkSweep counts waiting jobs that are compared while all is well, and
+// BenchmarkCompare counts waiting jobs that are compared while all is well, and
 // that are put back into a Redis that lost them.
-func BenchmarkSweep(b *testing.B) {
+func BenchmarkCompare(b *testing.B) {
 	onEachShared(b, func(b *testing.B, kind *backend) {
 		for _, lost := range []bool{false, true} {
 			b.Run(map[bool]string{false: "nothing_lost", true: "all_lost"}[lost], func(b *testing.B) {
