@@ -261,7 +261,7 @@ func TestConnectingAgainKeepsOtherConnections(t *testing.T) {
 
 func TestCircuitsSayWhenEndpointsAreSteady(t *testing.T) {
 	var c changes
-	s := testBreakers(&c) // opens after 3 failures
+	s := testCircuits(&c) // opens after 3 failures
 	want := func(want bool, when string) {
 		t.Helper()
 		if got := s.steady(shop); got != want {
@@ -281,7 +281,7 @@ func TestCircuitsSayWhenEndpointsAreSteady(t *testing.T) {
 	want(false, "while the circuit is open")
 	s.try(shop)
 	want(false, "on trial")
-	s = newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil, nil)
+	s = newCircuits(Options{BreakerFailures: -1}.withDefaults(), nil, nil)
 	want(false, "without circuits")
 }
 

@@ -20,10 +20,9 @@ type Dispatcher struct {
 	opts      Options
 	transport http.RoundTripper
 	sender    *sender
-	breakers  *breakers
-	holds     *holds
+	circuits  *circuits
+	reports   *reports
 	catchUp   *catchUp
-	trials    *trials
 	suspects  suspects
 	pipelines []*pipeline // one for each shard
 	metrics   *metrics
@@ -55,15 +54,14 @@ func New(o Options) (*Dispatcher, error) {
 func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) {
 	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
 	d.suspects.clock = o.Clock
-	d.holds = newHolds(o)
-	d.breakers = newBreakers(o, d.holds.wish, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
-	d.sender.steady = d.breakers.steady
+	d.reports = newReports(o)
+	d.circuits = newCircuits(o, d.reports.add, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
+	d.sender.steady = d.circuits.steady
 	var err error
-	if d.metrics, err = newMetrics(o.Metrics, d.breakers.count); err != nil {
+	if d.metrics, err = newMetrics(o.Metrics, d.circuits.count); err != nil {
 		return nil, err
 	}
-	d.catchUp = newCatchUp(o, d.breakers.fails, d.metrics.broughtForward)
-	d.trials = newTrials(o, d.breakers.try)
+	d.catchUp = newCatchUp(o, d.circuits.fails, d.metrics.broughtForward)
 	shards := o.Store.Shards()
 	for shard := range shards {
 		d.pipelines = append(d.pipelines, newPipeline(d, shard, share(o.Workers, shards)))
@@ -84,9 +82,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	var aides, pipelines sync.WaitGroup
 	drained := make(chan struct{})
 	aides.Go(func() { d.limitDrain(ctx, drained, breakOff, giveUp) })
-	aides.Go(func() { d.holds.run(work) })
+	aides.Go(func() { d.reports.run(work) })
 	aides.Go(func() { d.catchUp.run(ctx) })
-	aides.Go(func() { d.trials.run(ctx) })
+	aides.Go(func() { d.hearTries(ctx) })
 	for _, p := range d.pipelines {
 		pipelines.Go(func() { p.run(phases{take: ctx, work: work, settle: settle}) })
 	}

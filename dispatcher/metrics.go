@@ -41,7 +41,7 @@ type metrics struct {
 
 // newMetrics makes the dispatcher's metrics and registers them with r, unless
 // that is nil.
-func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int) (*metrics, error) {
 	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "duehook_attempts_total", Help: "Claimed jobs by what came of them.",
 	}, []string{"outcome"})
@@ -81,7 +81,7 @@ func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int
 	}
 	all := []prometheus.Collector{
 		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, m.broughtForward,
-		breakerStates(breakers),
+		circuitStates(circuits),
 	}
 	for _, c := range all {
 		if r == nil {
@@ -94,18 +94,18 @@ func newMetrics(r prometheus.Registerer, breakers func() map[gobreaker.State]int
 	return m, nil
 }
 
-// breakerStates counts breakers by state whenever metrics are read.
-type breakerStates func() map[gobreaker.State]int
+// circuitStates counts circuits by state whenever metrics are read.
+type circuitStates func() map[gobreaker.State]int
 
-var breakersDesc = prometheus.NewDesc("duehook_breakers",
+var circuitsDesc = prometheus.NewDesc("duehook_breakers",
 	"Endpoints by the state of their circuit breaker.", []string{"state"}, nil)
 
-func (breakerStates) Describe(ch chan<- *prometheus.Desc) { ch <- breakersDesc }
+func (circuitStates) Describe(ch chan<- *prometheus.Desc) { ch <- circuitsDesc }
 
-func (count breakerStates) Collect(ch chan<- prometheus.Metric) {
+func (count circuitStates) Collect(ch chan<- prometheus.Metric) {
 	n := count()
 	for _, state := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
-		ch <- prometheus.MustNewConstMetric(breakersDesc, prometheus.GaugeValue, float64(n[state]), state.String())
+		ch <- prometheus.MustNewConstMetric(circuitsDesc, prometheus.GaugeValue, float64(n[state]), state.String())
 	}
 }
 

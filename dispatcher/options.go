@@ -119,14 +119,14 @@ type Options struct {
 	// Signer signs requests; nil: they go unsigned.
 	Signer Signer
 
-	// BreakerFailures is after how many failures in a row an endpoint is left
-	// alone. Zero: DefaultBreakerFailures; negative: there are no breakers. They
+	// BreakerFailures is the number of failures in a row that opens an endpoint's
+	// circuit. Zero: DefaultBreakerFailures; negative: there are no circuits. They
 	// run by real time, so a scaled clock needs them off.
 	BreakerFailures int
-	// BreakerOpen is for how long. Zero: DefaultBreakerOpen.
+	// BreakerOpen is how long a circuit stays open. Zero: DefaultBreakerOpen.
 	BreakerOpen time.Duration
-	// BreakerProbes is how many requests then must succeed, and may be made,
-	// before the endpoint is served freely. Zero: DefaultBreakerProbes.
+	// BreakerProbes is how many requests a half-open circuit allows, and how many
+	// must succeed before it closes. Zero: DefaultBreakerProbes.
 	BreakerProbes int
 
 	// CatchUpRate is how many jobs per second and endpoint are brought forward

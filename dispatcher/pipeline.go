@@ -293,10 +293,10 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	return p.send(ph, c)
 }
 
-// send makes the attempt, if the endpoint's breaker allows it.
+// send makes the attempt if the endpoint's circuit allows it.
 func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 	endpoint := c.Job.Lane().Endpoint
-	done, wait := p.d.breakers.allow(endpoint)
+	done, wait := p.d.circuits.allow(endpoint)
 	if done == nil {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: wait}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Why jobs are given back, beside the reasons that package job names.
@@ -21,7 +23,7 @@ const (
 	unsignedPause  = 10 * time.Second
 )
 
-// What an attempt tells the endpoint's breaker.
+// What an attempt reports to the endpoint's circuit.
 var (
 	errEndpoint = errors.New("the endpoint failed")
 	errExcluded = errors.New("nothing was learned of the endpoint") // left out of the counts
@@ -51,7 +53,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 }
 
 // send makes one attempt. When ctx ends during it, the job is released: the
-// attempt does not count. health is for the breaker: nil, errEndpoint or
+// attempt does not count. health is for the circuit: nil, errEndpoint or
 // errExcluded.
 func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
 	j, started := &c.Job, s.clock.Now()
@@ -164,4 +166,18 @@ func (s *sender) recycle(buf *bytes.Buffer) {
 		buf.Reset()
 		s.bodies.Put(buf)
 	}
+}
+
+// Test makes one attempt at a job that is not stored. The guard, the signature and
+// the bounds of any attempt apply, within limit. The endpoint's circuit is neither
+// asked nor changed. The error wraps store.ErrUnavailable if no request could be
+// made. c needs Job and Now.
+func (d *Dispatcher) Test(ctx context.Context, c store.Claimed, limit time.Duration) (job.Attempt, error) {
+	now := d.opts.Clock.Now()
+	c.Job.Spec.Timeout = min(d.sender.timeoutOf(&c.Job), limit)
+	o, _ := d.sender.send(ctx, &claim{Claimed: c, asked: now, got: now})
+	if o.Attempt == nil {
+		return job.Attempt{}, fmt.Errorf("%w: no request was made: %s", store.ErrUnavailable, o.Reason)
+	}
+	return *o.Attempt, nil
 }

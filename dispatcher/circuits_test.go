@@ -19,7 +19,7 @@ import (
 
 const shop = "http://shop.example:80"
 
-// changes collects what breakers tell.
+// changes collects what circuits report.
 type changes struct {
 	mu   sync.Mutex
 	list []string
@@ -29,9 +29,9 @@ func (c *changes) add(endpoint string, until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if until.IsZero() {
-		c.list = append(c.list, "free "+endpoint)
+		c.list = append(c.list, "closed "+endpoint)
 	} else {
-		c.list = append(c.list, fmt.Sprintf("hold %s %v", endpoint, time.Until(until)))
+		c.list = append(c.list, fmt.Sprintf("open %s %v", endpoint, time.Until(until)))
 	}
 }
 
@@ -41,13 +41,13 @@ func (c *changes) over(endpoint string, since time.Time) {
 	c.list = append(c.list, fmt.Sprintf("over %s %v", endpoint, time.Since(since)))
 }
 
-func testBreakers(c *changes) *breakers {
-	return newBreakers(Options{BreakerFailures: 3, BreakerOpen: 10 * time.Second, BreakerProbes: 2}.withDefaults(), c.add, c.over)
+func testCircuits(c *changes) *circuits {
+	return newCircuits(Options{BreakerFailures: 3, BreakerOpen: 10 * time.Second, BreakerProbes: 2}.withDefaults(), c.add, c.over)
 }
 
 // try makes one request that turns out like health; it reports whether it was
 // allowed.
-func try(s *breakers, endpoint string, health error) bool {
+func try(s *circuits, endpoint string, health error) bool {
 	done, _ := s.allow(endpoint)
 	if done == nil {
 		return false
@@ -63,10 +63,10 @@ func pass(t *testing.T, d time.Duration) {
 	}
 }
 
-func TestBreakerOpensProbesAndCloses(t *testing.T) {
+func TestCircuitOpensProbesAndCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
-		s := testBreakers(&c)
+		s := testCircuits(&c)
 		try(s, shop, errEndpoint)
 		try(s, shop, errEndpoint)
 		try(s, shop, nil) // so the row starts over
@@ -83,7 +83,7 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 			t.Error("another endpoint is held up")
 		}
 		pass(t, 5950*time.Millisecond)
-		if _, wait := s.allow(shop); wait != minHeld {
+		if _, wait := s.allow(shop); wait != minOpenPause {
 			t.Errorf("just before the end: wait %v", wait)
 		}
 		pass(t, 51*time.Millisecond)
@@ -93,8 +93,8 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 		if first == nil || second == nil {
 			t.Fatal("no probes")
 		}
-		if done, wait := s.allow(shop); done != nil || wait != probePause {
-			t.Errorf("a third probe: done %v, wait %v", done != nil, wait)
+		if done, wait := s.allow(shop); done != nil || wait != halfOpenPause {
+			t.Errorf("a third request: done %v, wait %v", done != nil, wait)
 		}
 		first(errExcluded) // broken off by us: another may take its place
 		third, _ := s.allow(shop)
@@ -108,17 +108,17 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 				t.Error("closed, yet not allowed")
 			}
 		}
-		want := []string{"hold " + shop + " 10s", "free " + shop}
+		want := []string{"open " + shop + " 10s", "closed " + shop}
 		if diff := cmp.Diff(want, c.list); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestBreakerOpensAgainWhenAProbeFails(t *testing.T) {
+func TestCircuitOpensAgainWhenAProbeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
-		s := testBreakers(&c)
+		s := testCircuits(&c)
 		for range 3 {
 			try(s, shop, errEndpoint)
 		}
@@ -126,7 +126,7 @@ func TestBreakerOpensAgainWhenAProbeFails(t *testing.T) {
 		if !try(s, shop, errEndpoint) || try(s, shop, nil) {
 			t.Error("want one probe only")
 		}
-		if diff := cmp.Diff([]string{"hold " + shop + " 10s", "hold " + shop + " 10s"}, c.list); diff != "" {
+		if diff := cmp.Diff([]string{"open " + shop + " 10s", "open " + shop + " 10s"}, c.list); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 	})
@@ -135,7 +135,7 @@ func TestBreakerOpensAgainWhenAProbeFails(t *testing.T) {
 func TestSlowFailuresTripToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
-		s := testBreakers(&c)
+		s := testCircuits(&c)
 		for range 3 {
 			done, _ := s.allow(shop)
 			pass(t, time.Hour)
@@ -149,7 +149,7 @@ func TestSlowFailuresTripToo(t *testing.T) {
 
 func TestExcludedOutcomesDoNotCount(t *testing.T) {
 	var c changes
-	s := testBreakers(&c)
+	s := testCircuits(&c)
 	for range 100 {
 		try(s, shop, errExcluded)
 	}
@@ -158,9 +158,9 @@ func TestExcludedOutcomesDoNotCount(t *testing.T) {
 	}
 }
 
-func TestBreakersAreBounded(t *testing.T) {
+func TestCircuitsAreBounded(t *testing.T) {
 	var c changes
-	s := testBreakers(&c)
+	s := testCircuits(&c)
 	s.limit = 20
 	for range 3 {
 		try(s, shop, errEndpoint) // open: to be kept
@@ -170,15 +170,15 @@ func TestBreakersAreBounded(t *testing.T) {
 		if !try(s, fmt.Sprintf("http://%d.example:80", i), nil) {
 			t.Fatalf("endpoint %d not allowed", i)
 		}
-		if n := len(s.known); n > s.limit || n != s.recent.Len() {
-			t.Fatalf("%d breakers known, %d in order of use", n, s.recent.Len())
+		if n := len(s.known); n > s.limit {
+			t.Fatalf("%d circuits known", n)
 		}
 	}
 	if try(s, shop, nil) {
-		t.Error("the open breaker was forgotten")
+		t.Error("the open circuit was forgotten")
 	}
 	if s.known["http://busy.example:80"] == nil {
-		t.Error("a breaker in use was forgotten")
+		t.Error("a circuit in use was forgotten")
 	}
 	busy(nil)
 
@@ -190,7 +190,7 @@ func TestBreakersAreBounded(t *testing.T) {
 	}
 	for range 10 {
 		if !try(s, "http://last.example:80", errEndpoint) {
-			t.Error("an endpoint without a breaker was refused")
+			t.Error("an endpoint without a circuit was refused")
 		}
 	}
 	if n := s.count(); len(s.known) != s.limit || n[gobreaker.StateOpen] < s.limit-evictionTries {
@@ -198,8 +198,8 @@ func TestBreakersAreBounded(t *testing.T) {
 	}
 }
 
-func TestTheLeastUsedBreakerIsForgotten(t *testing.T) {
-	s := testBreakers(&changes{})
+func TestTheLeastUsedCircuitIsForgotten(t *testing.T) {
+	s := testCircuits(&changes{})
 	s.limit = 2
 	try(s, "http://a.example:80", nil)
 	try(s, "http://b.example:80", nil)
@@ -210,9 +210,9 @@ func TestTheLeastUsedBreakerIsForgotten(t *testing.T) {
 	}
 }
 
-func TestRefusingDoesNotKeepABreakerBusy(t *testing.T) {
+func TestRefusingDoesNotKeepACircuitBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := testBreakers(&changes{})
+		s := testCircuits(&changes{})
 		for range 3 {
 			try(s, shop, errEndpoint)
 		}
@@ -223,14 +223,14 @@ func TestRefusingDoesNotKeepABreakerBusy(t *testing.T) {
 		try(s, shop, nil) // refused: enough probes
 		first(nil)
 		second(nil)
-		if b := s.known[shop].Value.(*breaker); b.busy != 0 {
+		if b := s.known[shop]; b.busy != 0 {
 			t.Errorf("%d requests under way, want none", b.busy)
 		}
 	})
 }
 
-func TestBreakersCanBeOff(t *testing.T) {
-	s := newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil, nil)
+func TestCircuitsCanBeOff(t *testing.T) {
+	s := newCircuits(Options{BreakerFailures: -1}.withDefaults(), nil, nil)
 	for range 1000 {
 		if !try(s, shop, errEndpoint) {
 			t.Fatal("refused")
@@ -241,8 +241,8 @@ func TestBreakersCanBeOff(t *testing.T) {
 	}
 }
 
-// TestOpenBreakerHoldsTheEndpoint goes through an outage of an endpoint.
-func TestOpenBreakerHoldsTheEndpoint(t *testing.T) {
+// TestOpenCircuitHoldsTheEndpoint goes through an outage of an endpoint.
+func TestOpenCircuitHoldsTheEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		s.holdHook = func(call int) error {
@@ -297,7 +297,7 @@ func TestOpenBreakerHoldsTheEndpoint(t *testing.T) {
 	})
 }
 
-func TestLaterWishReplacesEarlierOne(t *testing.T) {
+func TestLaterReportReplacesEarlierOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		var up atomic.Bool
@@ -307,21 +307,21 @@ func TestLaterWishReplacesEarlierOne(t *testing.T) {
 			}
 			return nil
 		}
-		h := newHolds(Options{Store: s}.withDefaults())
+		h := newReports(Options{Store: s}.withDefaults())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			h.run(ctx)
 		}()
-		h.wish(shop, time.Now().Add(time.Hour))
+		h.add(shop, time.Now().Add(time.Hour))
 		pass(t, time.Minute)
-		h.wish(shop, time.Time{})
+		h.add(shop, time.Time{})
 		up.Store(true)
 		if got := next(t, s.holds, "hold"); got != (holdCall{shop, 0}) {
 			t.Errorf("%+v, want the end of the hold", got)
 		}
-		h.wish(shop, time.Now().Add(-time.Second))
+		h.add(shop, time.Now().Add(-time.Second))
 		synctest.Wait()
 		if len(s.holds) != 0 {
 			t.Error("a hold that was over was asked for")
@@ -331,10 +331,10 @@ func TestLaterWishReplacesEarlierOne(t *testing.T) {
 	})
 }
 
-func TestBreakersTellTheEndOfAnOutage(t *testing.T) {
+func TestCircuitsTellTheEndOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
-		s := newBreakers(Options{BreakerFailures: 100}.withDefaults(), c.add, c.over)
+		s := newCircuits(Options{BreakerFailures: 100}.withDefaults(), c.add, c.over)
 		row := func(n int) {
 			for range n {
 				try(s, shop, errEndpoint)
@@ -375,12 +375,12 @@ type behind struct {
 
 func (c *behind) Now() time.Time { return c.Clock.Now().Round(0).Add(-c.by) }
 
-func TestAClockThatGoesBackKeepsNoBreakerOpen(t *testing.T) {
+func TestAClockThatGoesBackKeepsNoCircuitOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := &behind{Clock: job.SystemClock()}
 		var c changes
 		o := Options{BreakerFailures: 1, BreakerOpen: 10 * time.Second, Clock: clock}.withDefaults()
-		s := newBreakers(o, c.add, c.over)
+		s := newCircuits(o, c.add, c.over)
 		try(s, shop, errEndpoint)
 		clock.by = time.Hour
 		if done, wait := s.allow(shop); done != nil || wait > o.BreakerOpen {

@@ -20,11 +20,11 @@ import (
 	"github.com/duehook/duehook/store/memstore"
 )
 
-// The first request of a trial decides.
-func TestTrialOfAnOpenBreaker(t *testing.T) {
+// The first request after Try decides.
+func TestTryOfAnOpenCircuit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
-		s := testBreakers(&c)
+		s := testCircuits(&c)
 		s.try("http://unknown.example:80")
 		for range 3 {
 			s.try(shop) // while it is closed, this changes nothing
@@ -34,30 +34,30 @@ func TestTrialOfAnOpenBreaker(t *testing.T) {
 		for range outageFailures - 3 {
 			s.try(shop)
 			if !try(s, shop, errExcluded) || !try(s, shop, errEndpoint) {
-				t.Error("a trial is not allowed")
+				t.Error("a try is not allowed")
 			}
 			if try(s, shop, nil) {
-				t.Error("a failed trial leaves the breaker closed")
+				t.Error("a failed try leaves the circuit closed")
 			}
 		}
 		s.try(shop)
 		if !try(s, shop, nil) {
-			t.Error("another trial is not allowed")
+			t.Error("another try is not allowed")
 		}
 		for range 2 {
 			if !try(s, shop, errEndpoint) {
-				t.Error("the breaker is not closed after a trial that went well")
+				t.Error("the circuit is not closed after a try that went well")
 			}
 		}
-		hold, free := "hold "+shop+" 10s", "free "+shop
+		hold, free := "open "+shop+" 10s", "closed "+shop
 		if diff := cmp.Diff([]string{hold, hold, hold, free, "over " + shop + " 1s"}, c.list); diff != "" {
 			t.Errorf("changes (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestTrialWithoutBreakers(*testing.T) {
-	newBreakers(Options{BreakerFailures: -1}.withDefaults(), nil, nil).try(shop)
+func TestTryWithoutCircuits(*testing.T) {
+	newCircuits(Options{BreakerFailures: -1}.withDefaults(), nil, nil).try(shop)
 }
 
 // An endpoint that is held for an hour by two nodes is delivered to when it is
@@ -87,7 +87,7 @@ func tryHeld(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 		launch(t, nodes[i])
-		try(nodes[i].breakers, endpoint, errEndpoint)
+		try(nodes[i].circuits, endpoint, errEndpoint)
 	}
 	awaitCircuit(t, s, endpoint, store.CircuitOpen)
 	tries := 0
@@ -131,7 +131,7 @@ func TestTryThatFails(t *testing.T) {
 }
 
 // A dispatcher that cannot listen goes on trying, and stops when told to.
-func TestTrialsWithoutABus(t *testing.T) {
+func TestTriesWithoutABus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		launch(t, withTransport(t, Options{Store: failingBus{fakeStore: newFakeStore()}}, always(200)))
 		pass(t, time.Minute)
@@ -165,7 +165,7 @@ func TestTest(t *testing.T) {
 		j := newJob("test", url)
 		return d.Test(ctx, store.Claimed{Job: j, Now: 1_800_000_000_000}, limit)
 	}
-	for range 2 { // the breaker is not asked
+	for range 2 { // the circuit is not asked
 		a, err := test(t.Context(), url, time.Minute)
 		want := job.Attempt{Number: 1, StartedAt: 1_800_000_000_000, Status: 503, Error: "http_503"}
 		if diff := cmp.Diff(want, a, cmpopts.IgnoreFields(job.Attempt{}, "Duration", "Timings", "StartedAt", "ResponseHeaders")); diff != "" || err != nil || a.Duration == 0 {
@@ -175,8 +175,8 @@ func TestTest(t *testing.T) {
 			t.Errorf("headers %v", h)
 		}
 	}
-	if n := d.breakers.count(); len(n) != 0 {
-		t.Errorf("breakers have learned of it: %v", n)
+	if n := d.circuits.count(); len(n) != 0 {
+		t.Errorf("circuits have learned of it: %v", n)
 	}
 	if a, err := test(t.Context(), url+"/slow", 50*time.Millisecond); err != nil || a.Error != classTimeout {
 		t.Errorf("slow: %+v, %v", a, err)

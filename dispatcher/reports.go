@@ -1,0 +1,141 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// triedChannel carries the endpoints of Try to the dispatchers of all nodes.
+const triedChannel = "tried"
+
+// triedPause is the time for a message to arrive. A node that hears it later delays
+// the jobs by its own open circuit.
+const triedPause = 100 * time.Millisecond
+
+// Try ends the opening of an endpoint's circuit before its time. The carrier then
+// moves a few of its jobs, and the first request decides whether the circuit opens
+// again. A circuit that is not open stays as it is.
+func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
+	d.circuits.try(endpoint)
+	if err := d.opts.Store.Publish(ctx, triedChannel, []byte(endpoint)); err != nil {
+		return fmt.Errorf("publish an endpoint to try: %w", err)
+	}
+	if err := job.Sleep(ctx, d.opts.Clock, triedPause); err != nil {
+		return err
+	}
+	if err := d.opts.Store.OpenCircuit(ctx, endpoint, 0); err != nil {
+		return fmt.Errorf("half-open a circuit: %w", err)
+	}
+	return nil
+}
+
+// hearTries passes the endpoints of Try, from all nodes, to the circuits until ctx
+// ends.
+func (d *Dispatcher) hearTries(ctx context.Context) {
+	health := outage.New("listening for endpoints to try", d.opts.Clock, d.opts.Logger, d.opts.Random)
+	store.Follow(ctx, d.opts.Store, triedChannel, func(message []byte) {
+		health.Worked()
+		if message != nil {
+			d.circuits.try(string(message))
+		}
+	}, func(ctx context.Context, err error) { health.Rest(ctx, err) })
+}
+
+// reports tells the store which circuits are open. Changes are noted without
+// waiting, and one goroutine reports them. A later change of an endpoint replaces an
+// earlier one.
+type reports struct {
+	store  Store
+	clock  job.Clock
+	log    *slog.Logger
+	outage *outage.Outage
+	wake   chan struct{} // holds a signal when there is a change
+
+	mu      sync.Mutex
+	changes map[string]time.Time // endpoint to the end of the opening; zero: closed
+}
+
+func newReports(o Options) *reports {
+	return &reports{
+		store: o.Store, clock: o.Clock, log: o.Logger,
+		outage: outage.New("reporting circuits", o.Clock, o.Logger, o.Random),
+		wake:   make(chan struct{}, 1), changes: map[string]time.Time{},
+	}
+}
+
+// add notes that a circuit is open until a time, or closed.
+func (r *reports) add(endpoint string, openUntil time.Time) {
+	r.mu.Lock()
+	r.changes[endpoint] = openUntil
+	r.mu.Unlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run reports changes until ctx ends.
+func (r *reports) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		for endpoint, until := range r.take() {
+			if until.IsZero() {
+				r.log.Info("the circuit of an endpoint closed", "endpoint", endpoint)
+			} else {
+				r.log.Warn("the circuit of an endpoint opened", "endpoint", endpoint, "until", until)
+			}
+			r.report(ctx, endpoint, until)
+		}
+	}
+}
+
+func (r *reports) take() map[string]time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changes := r.changes
+	r.changes = map[string]time.Time{}
+	return changes
+}
+
+// report reports one change. It repeats the call until it succeeds or a later
+// change replaces this one.
+func (r *reports) report(ctx context.Context, endpoint string, until time.Time) {
+	for !r.replaced(endpoint) {
+		err := r.send(ctx, endpoint, until)
+		if err == nil {
+			r.outage.Worked()
+			return
+		}
+		if !r.outage.Rest(ctx, err) {
+			return
+		}
+	}
+}
+
+func (r *reports) replaced(endpoint string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.changes[endpoint]
+	return ok
+}
+
+func (r *reports) send(ctx context.Context, endpoint string, until time.Time) error {
+	if until.IsZero() {
+		return r.store.CloseCircuit(ctx, endpoint)
+	}
+	if left := until.Sub(r.clock.Now()); left > 0 {
+		return r.store.OpenCircuit(ctx, endpoint, left)
+	}
+	return nil // the outage of the store outlasted the opening
+}
