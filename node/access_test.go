@@ -285,7 +285,7 @@ func TestCertificateIsReadAgain(t *testing.T) {
 			t.Errorf("the new certificate is not used: %s", &log)
 		}
 		writeCertificate(t, certFile, filepath.Join(dir, "other"))
-		if third := served(); third != second || strings.Count(log.String(), "cannot be read") != 1 {
+		if third := served(); third != second || strings.Count(log.String(), "reloading the API's certificate failed") != 1 {
 			t.Errorf("a certificate without its key is used, or its failure not logged once: %s", &log)
 		}
 		writeCertificate(t, certFile, keyFile)

@@ -51,7 +51,7 @@ func (c *certificate) run(ctx context.Context) error {
 		if err != nil {
 			if err.Error() != c.failure { // one of the files may be written before the other
 				c.failure = err.Error()
-				c.log.Warn("the certificate of the API cannot be read again; the old one stays in use", "error", err)
+				c.log.Warn("reloading the API's certificate failed; the old one stays in use", "error", err)
 			}
 			continue
 		}

@@ -91,11 +91,11 @@ func (n *node) makeMasterKey(path string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrExist):
 	case err != nil:
-		return "", fmt.Errorf("keep a master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
+		return "", fmt.Errorf("write the master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
 	case n.Config.Embedded():
-		n.Logger.Info("a master key was made; keep a copy", "file", path)
+		n.Logger.Info("created a master key; keep a copy", "file", path)
 	default:
-		n.Logger.Info("a master key was made; keep a copy, and give each node on another machine one", "file", path)
+		n.Logger.Info("created a master key; keep a copy, and copy it to nodes on other machines", "file", path)
 	}
 	return readMasterKey(path)
 }
@@ -161,7 +161,7 @@ func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 		n.Logger.Error("some signing secrets are not sealed with the first master key", "error", err)
 	}
 	if total > 0 {
-		n.Logger.Info("signing secrets were sealed with the first master key", "documents", total)
+		n.Logger.Info("sealed signing secrets with the first master key", "documents", total)
 	}
 }
 
@@ -192,6 +192,6 @@ func (n *node) handOut(made string) error {
 	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
 		return fmt.Errorf("hand out the signing secret: %w", err)
 	}
-	n.Logger.Info("a signing secret was made; give it to receivers to verify deliveries with", "file", path)
+	n.Logger.Info("created a signing secret; receivers need it to verify deliveries", "file", path)
 	return nil
 }

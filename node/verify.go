@@ -14,7 +14,7 @@ import (
 )
 
 // errNoLedger is what VerifyLedger gives on Redis without a journal.
-var errNoLedger = errors.New("there is no journal to verify; --ledger-url names one")
+var errNoLedger = errors.New("there is no journal to verify: set --ledger-url")
 
 // VerifyLedger holds the journal of the settings against their store, and writes
 // each difference and a summary to w. It changes neither. It returns the number

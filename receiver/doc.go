@@ -1,5 +1,5 @@
-// Package receiver helps to receive duehook's webhooks, and those of anybody
-// else who signs as Standard Webhooks asks.
+// Package receiver receives webhooks of duehook and of other senders that sign
+// by Standard Webhooks.
 //
 //	r, err := receiver.New(receiver.Options{Secrets: []string{os.Getenv("WEBHOOK_SECRET")}})
 //	...
@@ -7,12 +7,11 @@
 //		return closeOrder(ctx, d.Body)
 //	}))
 //
-// [Receiver.Handler] refuses what is not signed with one of the secrets, sees to
-// it that a job that was handled is not handled again, and answers duehook
-// according to the error that the function returns. Those who want to do that
-// themselves use [Receiver.Verify] alone.
+// [Receiver.Handler] refuses requests without a valid signature, calls the
+// function once per webhook-id, and derives the answer from the returned error.
+// [Receiver.Verify] only verifies.
 //
-// duehook delivers at least once: an answer can be lost, and then the same
-// webhook-id comes again. Seen remembers the ids; where an effect must happen
-// once whatever fails, write [Delivery].ID in the transaction that has the effect.
+// duehook delivers at least once: after a lost answer, the same webhook-id comes
+// again. Seen remembers the ids. If an effect must happen exactly once, store
+// [Delivery].ID in the transaction of the effect.
 package receiver

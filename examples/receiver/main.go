@@ -1,5 +1,5 @@
-// Receiver is something to try duehook with: it prints every delivery that it
-// gets and accepts it, unless a flag says otherwise.
+// Receiver is a webhook receiver for trying duehook. It prints every delivery and
+// accepts it, unless a flag sets another status.
 //
 //	go run ./examples/receiver
 //	go run ./examples/receiver -status 503
@@ -17,8 +17,8 @@ import (
 )
 
 func main() {
-	addr := flag.String("addr", "127.0.0.1:8080", "where to listen")
-	status := flag.Int("status", http.StatusOK, "what to answer")
+	addr := flag.String("addr", "127.0.0.1:8080", "address to listen on")
+	status := flag.Int("status", http.StatusOK, "status of the answer")
 	flag.Parse()
 
 	server := &http.Server{
@@ -28,7 +28,7 @@ func main() {
 	}
 	slog.Info("waiting for deliveries", "url", "http://"+*addr+"/hook")
 	if err := server.ListenAndServe(); err != nil {
-		slog.Error("the receiver ended", "error", err)
+		slog.Error("the receiver failed", "error", err)
 		os.Exit(1)
 	}
 }
