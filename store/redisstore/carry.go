@@ -62,13 +62,13 @@ func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.C
 	for asks := 0; ; asks++ {
 		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index, sh.busy}
 		args := []any{
-			o.Cap, maxBatch, millis(o.Visibility), s.part(o.EndpointLimit), s.part(o.HalfOpenLimit), asks < maxAsks,
+			o.Cap, maxBatch, millis(o.Visibility), rules.EqualShare(o.EndpointLimit, len(s.shards)), rules.EqualShare(o.HalfOpenLimit, len(s.shards)), asks < maxAsks,
 		}
 		for _, l := range lanes {
 			lane, _ := l.(string)
 			topic, _, _ := strings.Cut(lane, "|")
 			keys = append(keys, sh.bucket(lane))
-			args = append(args, lane, s.part(o.TopicLimits[topic]))
+			args = append(args, lane, rules.EqualShare(o.TopicLimits[topic], len(s.shards)))
 		}
 		reply, err := s.eval(ctx, carryScript, keys, args)
 		if err != nil {
@@ -79,11 +79,6 @@ func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.C
 		}
 		lanes = append(lanes, reply[3:]...)
 	}
-}
-
-// part is a shard's part of a limit on the whole store, rounded up; 0 is no limit.
-func (s *Store) part(limit int) int {
-	return (limit + len(s.shards) - 1) / len(s.shards)
 }
 
 func (sh *shard) carried(reply []any) (store.CarryResult, error) {
