@@ -9,11 +9,11 @@ import (
 // Defaults are what the jobs of a topic are registered with if they do not say
 // otherwise themselves.
 type Defaults struct {
-	Retry    *Retry        `json:"retry,omitempty"`
-	Timeout  time.Duration `json:"timeout,omitempty"`
-	TTL      time.Duration `json:"ttl,omitempty"`
-	Headers  []Header      `json:"headers,omitempty"` // sorted by name
-	Priority Priority      `json:"priority,omitempty"`
+	Retry    *Retry
+	Timeout  time.Duration
+	TTL      time.Duration
+	Headers  []Header // sorted by name
+	Priority Priority
 }
 
 // Defaults reads what the draft says of retry, timeout, ttl, headers and

@@ -11,11 +11,15 @@ import (
 
 func draftOf(t *testing.T, text string) *Draft {
 	t.Helper()
-	var d Draft
+	var d struct {
+		Draft
+		URL *Destination
+	}
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
-	return &d
+	d.Destination = d.URL
+	return &d.Draft
 }
 
 func TestDefaults(t *testing.T) {

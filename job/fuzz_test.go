@@ -122,10 +122,11 @@ func FuzzDraft(f *testing.F) {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		var d job.Draft
-		if json.Unmarshal(doc, &d) != nil {
+		var tagged taggedDraft
+		if json.Unmarshal(doc, &tagged) != nil {
 			return
 		}
+		d := job.Draft(tagged)
 		r, err := d.Registration(limits, now)
 		if err == nil {
 			checkRequest(t, r)

@@ -17,11 +17,39 @@ var limits = job.Limits{MaxBody: 64, MaxTimeout: time.Minute}
 
 func draft(t testing.TB, doc string) *job.Draft {
 	t.Helper()
-	var d job.Draft
+	var d taggedDraft
 	if err := json.Unmarshal([]byte(doc), &d); err != nil {
 		t.Fatalf("%s: %v", doc, err)
 	}
-	return &d
+	return (*job.Draft)(&d)
+}
+
+// taggedDraft is a job.Draft by the names of the HTTP API.
+type taggedDraft struct {
+	Topic       *string           `json:"topic"`
+	ID          *string           `json:"id"`
+	BizKey      *string           `json:"biz_key"`
+	Destination *job.Destination  `json:"url"`
+	Method      *string           `json:"method"`
+	Delay       json.RawMessage   `json:"delay"`
+	At          json.RawMessage   `json:"at"`
+	Body        json.RawMessage   `json:"body"`
+	BodyText    *string           `json:"body_text"`
+	BodyBase64  *string           `json:"body_base64"`
+	ContentType *string           `json:"content_type"`
+	Headers     map[string]string `json:"headers"`
+	Retry       *job.DraftRetry   `json:"retry"`
+	Timeout     json.RawMessage   `json:"timeout"`
+	TTL         json.RawMessage   `json:"ttl"`
+	Expect      *job.DraftExpect  `json:"expect"`
+	OnConflict  *string           `json:"on_conflict"`
+	Labels      map[string]string `json:"labels"`
+	Priority    *int              `json:"priority"`
+
+	NoBizKey bool `json:"no_biz_key,omitempty"`
+	NoExpect bool `json:"no_expect,omitempty"`
+
+	BodyChecked bool `json:"-"`
 }
 
 func TestRegistration(t *testing.T) {

@@ -87,7 +87,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 		refuse(field, message)
 	}
 	if d.Set != nil {
-		o.Set = d.Set
+		o.Set = (*storedDraft)(d.Set)
 		wrong = append(wrong, d.set(now, l)...)
 	}
 	if len(wrong) > 0 {

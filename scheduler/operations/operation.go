@@ -46,8 +46,8 @@ type Operation struct {
 	// To is the time to which jobs are rescheduled.
 	To job.Instant `json:"to,omitempty"`
 	// Set is what jobs are replayed with; nil: as they were.
-	Set  *job.Draft `json:"set,omitempty"`
-	Rate int        `json:"rate"` // most jobs per second
+	Set  *storedDraft `json:"set,omitempty"`
+	Rate int          `json:"rate"` // most jobs per second
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed
@@ -208,7 +208,7 @@ func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
 	if o.Set == nil {
 		return j.Replay(now)
 	}
-	spec, when, err := o.Set.Patch(j, l, now)
+	spec, when, err := (*job.Draft)(o.Set).Patch(j, l, now)
 	if err != nil {
 		return err
 	}

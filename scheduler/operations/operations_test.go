@@ -2,8 +2,10 @@ package operations
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -674,4 +676,21 @@ func TestMetrics(t *testing.T) {
 			t.Error("the metrics were registered twice")
 		}
 	})
+}
+
+// What an operation sets survives being stored, empty headers and labels included:
+// they take the job's own away.
+func TestStoredDrafts(t *testing.T) {
+	want := &job.Draft{Headers: map[string]string{}, Labels: map[string]string{}, Retry: &job.DraftRetry{}, NoExpect: true}
+	data, err := json.Marshal((*storedDraft)(want))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got storedDraft
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if names := got.Changes(); !slices.Equal(names, want.Changes()) {
+		t.Errorf("read back with %v, stored with %v", names, want.Changes())
+	}
 }
