@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -160,7 +161,8 @@ func (a *auditor) followUpdate(m *model, u *update) {
 	}
 }
 
-// matchRequests finds the claim under which each request was made.
+// matchRequests finds the claim under which each request was made. A refused
+// connection sent nothing, so the attempt may connect again.
 func (a *auditor) matchRequests() {
 	for _, q := range a.h.requests {
 		m := a.jobs[q.uid]
@@ -175,10 +177,15 @@ func (a *auditor) matchRequests() {
 		switch {
 		case i < 0:
 			a.wrong(q.key, "%s sent it without a claim", q.life.name)
-		case m.claims[i].request != nil:
+		case m.claims[i].request != nil && !m.claims[i].request.refused():
 			a.wrong(q.key, "%s sent it twice under one claim", q.life.name)
+		case m.claims[i].refused > dispatcher.DefaultConnectRetries:
+			a.wrong(q.key, "%s connected more than %d times again under one claim", q.life.name, dispatcher.DefaultConnectRetries)
 		default:
-			m.claims[i].request = q
+			m.claims[i].request = q // of several connections, the last decides
+			if q.refused() {
+				m.claims[i].refused++
+			}
 			if want := m.claims[i].Job.Attempts + 1; q.attempt != want {
 				a.wrong(q.key, "sent as attempt %d, should be %d", q.attempt, want)
 			}

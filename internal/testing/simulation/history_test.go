@@ -61,6 +61,7 @@ type claim struct {
 	nonce   string
 	at      time.Duration
 	request *request
+	refused int // connections of the attempt that were refused
 	settled *settlement
 }
 

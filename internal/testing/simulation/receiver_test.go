@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -117,6 +118,9 @@ type request struct {
 	// told: the process learned what became of it.
 	told bool
 }
+
+// refused reports whether the process learned that the receiver took no connection.
+func (q *request) refused() bool { return q.told && errors.Is(q.answer.err, syscall.ECONNREFUSED) }
 
 // RoundTrip is the network and the receivers at its end.
 func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
