@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/encoding"
 )

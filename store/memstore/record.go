@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
