@@ -289,7 +289,7 @@ func TestLedgerVerify(t *testing.T) {
 		output string
 	}{
 		{"no journal", []string{"--data-dir=" + dir}, 2, "could not verify: ledger: there is no journal"},
-		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 2, "--ledger-url names one"},
+		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 2, "set --ledger-url"},
 		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=sqlite:" + dir + "/x.db"}, 2, "could not verify"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -7,16 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
 )
 
 const (
-	// settleTime bounds the time from a receiver's answer to its being written
-	// down. An attempt that was answered earlier than that before a kill was
-	// not in flight any more, and must not be repeated.
-	settleTime = 500 * time.Millisecond
+	// quietSettleTime bounds the time from a receiver's answer to its being written
+	// down, on a quiet machine (E2E_LONG). An attempt that was answered earlier than
+	// that before a kill was not in flight any more, and must not be repeated.
+	quietSettleTime = 500 * time.Millisecond
+	busySettleTime  = 10 * time.Second
+	// maxInFlight bounds what a node has in flight, however slow the machine is: a
+	// request or a settlement per worker, and one batch of settlements on its way.
+	maxInFlight = 2*dispatcher.DefaultWorkers + 256
 	// deliverLimit is how long all deliveries may take after the load's end. It
 	// covers leases of killed nodes.
 	deliverLimit = 2 * time.Minute
@@ -30,13 +35,21 @@ func (c *cuts) during(what string, node bool, do func()) { c.During(what, node, 
 
 func (c *cuts) kill(n *node) { c.Kill(n.Node) }
 
+// settleTime allows for other processes on the machine, except in a long run.
+func settleTime() time.Duration {
+	if long {
+		return quietSettleTime
+	}
+	return busySettleTime
+}
+
 // audit waits until the store at base says that every job was delivered, and
 // then compares what was acknowledged with what arrived: nothing lost, nothing
 // early, no attempt charged that was not made, and nothing twice but what was
 // in flight at a cut.
 func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	t.Helper()
-	c.SettleTime = settleTime
+	c.SettleTime = settleTime()
 	if len(l.acknowledged) != l.jobs {
 		t.Fatalf("%d of %d jobs were acknowledged", len(l.acknowledged), l.jobs)
 	}
@@ -85,6 +98,9 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 		wrong = append(wrong, id+" was never acknowledged")
 	}
 	wrong = append(wrong, r.Problems()...)
+	if most := len(c.All()) * maxInFlight; inFlight > most {
+		t.Errorf("%d repeated, though %d cuts can interrupt %d attempts at most", inFlight, len(c.All()), most)
+	}
 	t.Logf("%d acknowledged, %d arrived in %d deliveries: %d lost, %d repeated because they were in flight at one of %d cuts (answered %v before it at most), %d repeated otherwise, %d refusals",
 		len(l.acknowledged), r.Jobs(), len(deliveries), len(lost), inFlight, len(c.All()), slowest, len(twice), len(l.refusals()))
 	for what, list := range map[string][]string{"lost": lost, "wrong": wrong, "repeated although not in flight at a cut": twice} {
