@@ -1,14 +1,17 @@
 package contender
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store/memstore"
 )
 
 func TestLoadMakesEachJobOnce(t *testing.T) {
@@ -41,16 +44,25 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	due := time.UnixMilli(1_800_000_000_123)
 	l := Load{Jobs: 1, URL: "http://127.0.0.1:80/hook", Due: func(int) time.Time { return due }, Topic: func(int) string { return "t" }}
 	j := l.Job(0)
-	var draft job.Draft
-	if err := json.Unmarshal(j.JSON(), &draft); err != nil {
-		t.Fatal(err)
-	}
-	request, err := draft.Registration(job.Limits{MaxBody: 1000}, job.InstantOf(due.Add(-time.Hour)))
+	mem := memstore.New(memstore.Options{})
+	jobs, err := scheduler.New(scheduler.Options{Store: mem})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if request.Spec.When.At != job.InstantOf(due) || string(request.Spec.Body) != string(j.Body) {
-		t.Errorf("registered as %+v", request)
+	api, err := httpapi.New(httpapi.Options{Scheduler: jobs, Ready: mem.Ping})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/jobs", bytes.NewReader(j.JSON()))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	api.Handler().ServeHTTP(answer, request)
+	if answer.Code != http.StatusCreated {
+		t.Fatalf("%d %s", answer.Code, answer.Body)
+	}
+	got, err := mem.Get(t.Context(), job.Key{Topic: "t", ID: j.ID})
+	if err != nil || got.DueAt != job.InstantOf(due) || string(got.Spec.Body) != string(j.Body) {
+		t.Errorf("registered as %+v, %v", got, err)
 	}
 }
 
