@@ -135,7 +135,7 @@ func TestIdleCostsRedisLittle(t *testing.T) {
 		jobs    = 10_000
 		batch   = 1_000
 		seconds = 10
-		most    = 5 * seconds
+		most    = 4 * seconds
 	)
 	server := testenv.StartRedis(t)
 	admin := control(t, server)
