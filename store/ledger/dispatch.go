@@ -61,7 +61,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	default:
 		done := c.Submit(w)
 		c.Free()
-		<-done // the store has them, whatever the journal answers
+		<-done //nolint:errcheck // the store has them, whatever the journal answers
 	}
 	return settled, nil
 }
