@@ -1,0 +1,64 @@
+package schedule
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// maxOmitted bounds the omitted local times of a Preview.
+const maxOmitted = 100
+
+// Omitted is a local time that yields no occurrence.
+type Omitted struct {
+	Local  string // with an offset if the clock shows it
+	Reason Reason
+}
+
+// Preview is a part of a timetable.
+type Preview struct {
+	Occurrences []Occurrence
+	Omitted     []Omitted // up to the last of the occurrences, 100 at most
+}
+
+// Preview returns the first count occurrences at or after from.
+func (t *Timetable) Preview(from time.Time, count int) Preview {
+	var p Preview
+	var open []Omitted // since the last occurrence
+	for at := range t.points(from) {
+		if at.omitted != "" {
+			if len(p.Omitted)+len(open) < maxOmitted {
+				open = append(open, t.omission(at))
+			}
+			continue
+		}
+		p.Occurrences, p.Omitted, open = append(p.Occurrences, t.occurrence(at)), append(p.Omitted, open...), nil
+		if len(p.Occurrences) == count {
+			break
+		}
+	}
+	return p
+}
+
+func (t *Timetable) omission(p point) Omitted {
+	if p.omitted == Repeated {
+		return Omitted{time.Unix(p.at, 0).In(t.loc).Format(LocalLayout), p.omitted}
+	}
+	return Omitted{time.Unix(p.local, 0).UTC().Format(wantedLayout), p.omitted}
+}
+
+// LocalLayout writes a local time with a numeric offset.
+const LocalLayout = "2006-01-02T15:04:05-07:00"
+
+// ID is the id of the job of an occurrence.
+func ID(schedule string, at time.Time) string {
+	return schedule + "@" + at.UTC().Format("20060102T150405Z")
+}
+
+// Due is when the job of an occurrence is due: up to jitter after it, by a fixed
+// part of jitter that the id decides.
+func Due(schedule string, at time.Time, jitter time.Duration) time.Time {
+	sum := sha256.Sum256([]byte(ID(schedule, at)))
+	part := binary.BigEndian.Uint64(sum[:8]) % uint64(jitter.Milliseconds()+1)
+	return at.Add(time.Duration(part) * time.Millisecond)
+}

@@ -1,0 +1,239 @@
+package schedule
+
+import (
+	"fmt"
+	"iter"
+	"time"
+)
+
+// Gap says what a local time becomes that the clock leaps over.
+type Gap string
+
+// The rules for gaps.
+const (
+	Shift   Gap = "shift" // as long after the time before as ever: 02:30 comes at 03:30
+	SkipGap Gap = "skip"  // nothing
+)
+
+// Repeat says at which of its instants a local time fires that the clock shows twice.
+type Repeat string
+
+// The rules for repeats.
+const (
+	First Repeat = "first"
+	Last  Repeat = "last"
+	Both  Repeat = "both"
+)
+
+// Limits of a Spec.
+const (
+	MaxEvery  = 366 * 24 * time.Hour
+	MaxJitter = 24 * time.Hour
+	// Horizon is how far apart two occurrences may be. What comes later never comes.
+	Horizon = 100 // years
+)
+
+const daySeconds = 24 * 60 * 60
+
+// lastInstant ends all timetables: later times have no RFC 3339 form.
+var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// Spec is a timetable as a client describes it. Exactly one of Cron and Every is
+// set. Empty fields mean the defaults.
+type Spec struct {
+	Cron     string
+	Every    time.Duration // elapsed time, whole seconds
+	HasEvery bool          // tells an interval of zero from none
+	Anchor   time.Time     // with Every: an occurrence; Start or 1970-01-01 by default
+	Zone     string        // IANA name; UTC by default
+	Gap      Gap           // with Cron
+	Repeat   Repeat        // with Cron
+	Start    time.Time     // Start <= T
+	End      time.Time     // T < End
+}
+
+// FieldError reports a field of a Spec that cannot be used.
+type FieldError struct {
+	Field  string // cron, every, anchor, timezone, dst, dst.gap, dst.repeat, start_at or end_at
+	Reason string // what is wrong and what to write instead
+}
+
+func (e *FieldError) Error() string { return e.Field + " " + e.Reason }
+
+// Timetable is a checked Spec. It is immutable.
+type Timetable struct {
+	Spec // with the defaults filled in
+
+	loc  *time.Location
+	expr *expression // nil with Every
+}
+
+// New checks a Spec. Its errors are *FieldErrors.
+func New(s Spec) (*Timetable, error) {
+	refuse := func(name, format string, args ...any) (*Timetable, error) {
+		return nil, &FieldError{name, fmt.Sprintf(format, args...)}
+	}
+	if s.Zone == "" {
+		s.Zone = "UTC"
+	}
+	t := &Timetable{}
+	var ok bool
+	if t.loc, ok = Zone(s.Zone); !ok {
+		return refuse("timezone", "%q is not a name of the IANA time zone database %s: write one such as Europe/Berlin", s.Zone, TZData)
+	}
+	switch {
+	case s.Cron != "" && s.HasEvery:
+		return refuse("every", "stands beside cron: write one of them")
+	case !s.HasEvery:
+		expr, err := parseExpression(s.Cron)
+		if err != nil {
+			return refuse("cron", "%s", err)
+		}
+		if !s.Anchor.IsZero() {
+			return refuse("anchor", "belongs to every: leave it out")
+		}
+		t.expr = expr
+		if err := s.fillRules(expr); err != nil {
+			return nil, err
+		}
+	case s.Gap != "" || s.Repeat != "":
+		return refuse("dst", "belongs to cron: an interval ignores zones")
+	case s.Every < time.Second || s.Every > MaxEvery || s.Every%time.Second != 0:
+		return refuse("every", "must be whole seconds, from 1s to 366d")
+	}
+	for _, at := range []struct {
+		name string
+		time time.Time
+	}{{"anchor", s.Anchor}, {"start_at", s.Start}, {"end_at", s.End}} {
+		if at.time.Nanosecond() != 0 {
+			return refuse(at.name, "must be a whole second")
+		}
+	}
+	if !s.End.IsZero() && !s.Start.IsZero() && !s.End.After(s.Start) {
+		return refuse("end_at", "must be after start_at")
+	}
+	if s.HasEvery && s.Anchor.IsZero() {
+		if s.Anchor = s.Start; s.Anchor.IsZero() {
+			s.Anchor = time.Unix(0, 0).UTC()
+		}
+	}
+	t.Spec = s
+	return t, nil
+}
+
+// fillRules checks the rules for daylight saving time. The defaults follow from the
+// form of the expression: what follows the clock keeps its pace, and a fixed time
+// comes once, whatever the clock does.
+func (s *Spec) fillRules(e *expression) error {
+	gap, repeat := Shift, First
+	switch {
+	case e.everyHour:
+		gap, repeat = SkipGap, Both
+	case e.open:
+		repeat = Both
+	}
+	switch s.Gap {
+	case "":
+		s.Gap = gap
+	case Shift, SkipGap:
+	default:
+		return &FieldError{"dst.gap", fmt.Sprintf("%q is not a rule: write shift or skip", s.Gap)}
+	}
+	switch s.Repeat {
+	case "":
+		s.Repeat = repeat
+	case First, Last, Both:
+	default:
+		return &FieldError{"dst.repeat", fmt.Sprintf("%q is not a rule: write first, last or both", s.Repeat)}
+	}
+	return nil
+}
+
+// Effect names what daylight saving time did to an occurrence.
+type Effect string
+
+// The effects; None is empty.
+const (
+	None        Effect = ""
+	Shifted     Effect = "shifted"
+	FirstOfTwo  Effect = "first_of_two"
+	SecondOfTwo Effect = "second_of_two"
+)
+
+// Occurrence is one instant of a timetable.
+type Occurrence struct {
+	Time   time.Time // in the zone of the timetable
+	Effect Effect
+	Wanted string // of a shifted one: the local time that does not exist
+}
+
+// wantedLayout is how a local time is written that no instant has.
+const wantedLayout = "2006-01-02T15:04:05"
+
+// From yields the occurrences at or after from, in order.
+func (t *Timetable) From(from time.Time) iter.Seq[Occurrence] {
+	return func(yield func(Occurrence) bool) {
+		for p := range t.points(from) {
+			if p.omitted == "" && !yield(t.occurrence(p)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Timetable) occurrence(p point) Occurrence {
+	o := Occurrence{Time: time.Unix(p.at, 0).In(t.loc), Effect: p.effect}
+	if p.effect == Shifted {
+		o.Wanted = time.Unix(p.local, 0).UTC().Format(wantedLayout)
+	}
+	return o
+}
+
+// points yields occurrences and omitted local times at or after from, within the
+// bounds of the timetable.
+func (t *Timetable) points(from time.Time) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		if t.Start.After(from) {
+			from = t.Start
+		}
+		begin, end := ceil(from), lastInstant.Unix()
+		if !t.End.IsZero() {
+			end = min(end, t.End.Unix()-1)
+		}
+		previous := time.Unix(begin, 0).UTC()
+		horizon := previous.AddDate(Horizon, 0, 0).Unix()
+		source := t.cronPoints
+		if t.HasEvery {
+			source = t.everyPoints
+		}
+		for p := range source(begin, func() int64 { return min(end, horizon) }) {
+			if p.at > min(end, horizon) || !yield(p) {
+				return
+			}
+			if p.omitted == "" {
+				horizon = time.Unix(p.at, 0).UTC().AddDate(Horizon, 0, 0).Unix()
+			}
+		}
+	}
+}
+
+func ceil(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+// everyPoints yields anchor + k × every.
+func (t *Timetable) everyPoints(begin int64, _ func() int64) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		every, anchor := int64(t.Every/time.Second), t.Anchor.Unix()
+		at := anchor + floorDiv(begin-anchor, every)*every
+		if at < begin {
+			at += every
+		}
+		for yield(point{at: at}) {
+			at += every
+		}
+	}
+}
