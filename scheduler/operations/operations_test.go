@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
@@ -524,15 +525,26 @@ func TestThereAreNotTooMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var ids []string
-		for range MaxKept {
-			pass(time.Millisecond)
-			o, err := m.Create(t.Context(), Draft{Action: "run", All: true})
-			if err != nil {
+		first, err := m.Create(t.Context(), Draft{Action: "run", All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := []string{first.ID}
+		for n := 1; n < MaxKept-1; n++ { // as Create would, without reading all of them each time
+			o := first
+			o.StartedAt = first.StartedAt + job.Instant(n)
+			o.ID = ulid.MustNew(uint64(o.StartedAt), ulid.DefaultEntropy()).String()
+			if err := m.docs.Put(t.Context(), &stored{Name: o.ID, Value: o}); err != nil {
 				t.Fatal(err)
 			}
 			ids = append(ids, o.ID)
 		}
+		pass(MaxKept * time.Millisecond)
+		last, err := m.Create(t.Context(), Draft{Action: "run", All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, last.ID)
 		if _, err := m.Create(t.Context(), Draft{Action: "run", All: true}); !errors.Is(err, ErrTooMany) {
 			t.Fatalf("%v, want ErrTooMany", err)
 		}
