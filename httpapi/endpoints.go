@@ -34,13 +34,9 @@ func (s *Server) listEndpoints(c echo.Context) error {
 func readEndpointQuery(c echo.Context) (store.EndpointQuery, error) {
 	q := store.EndpointQuery{Limit: defaultPage}
 	var errs fieldErrors
-	for _, name := range endpointQuery {
-		values, ok := c.QueryParams()[name]
-		if !ok {
-			continue
-		}
-		switch pointer := "?" + name; name {
-		case "state":
+	for pointer, values := range parameters(c, endpointQuery) {
+		switch pointer {
+		case "?state":
 			for _, v := range values {
 				state, ok := store.ParseCircuitState(v)
 				if !ok {
@@ -48,11 +44,11 @@ func readEndpointQuery(c echo.Context) (store.EndpointQuery, error) {
 				}
 				q.States = append(q.States, state)
 			}
-		case "endpoint":
+		case "?endpoint":
 			q.Endpoint = errs.endpoint(pointer, values[0])
-		case "limit":
+		case "?limit":
 			q.Limit = errs.limit(pointer, values[0])
-		case "cursor":
+		case "?cursor":
 			q.Cursor = errs.cursor(pointer, values[0])
 		}
 	}

@@ -54,17 +54,13 @@ func (f *eventFilter) admits(e *events.Event) bool {
 func readEventFilter(c echo.Context) (eventFilter, error) {
 	var f eventFilter
 	var errs fieldErrors
-	for _, name := range eventQuery {
-		values, ok := c.QueryParams()[name]
-		if !ok {
-			continue
-		}
-		switch pointer := "?" + name; name {
-		case "topic":
+	for pointer, values := range parameters(c, eventQuery) {
+		switch pointer {
+		case "?topic":
 			f.topic = errs.name(pointer, values[0])
-		case "endpoint":
+		case "?endpoint":
 			f.endpoint = errs.endpoint(pointer, values[0])
-		case "type":
+		case "?type":
 			for t := range strings.SplitSeq(values[0], ",") {
 				if !slices.Contains(events.Types, events.Type(t)) {
 					errs.add(pointer, fmt.Sprintf("must be some of %s, with commas between them", eventTypes()))

@@ -38,11 +38,8 @@ var tooManyToSort = fmt.Sprintf("is sorted for every page, of at most %d jobs (t
 func readQuery(c echo.Context) (store.Query, error) {
 	q := store.Query{Limit: defaultPage}
 	var errs fieldErrors
-	params := c.QueryParams()
-	for _, name := range jobQuery { // in this order, whatever the client's
-		if values, ok := params[name]; ok {
-			readParameter(&q, "?"+name, values, &errs)
-		}
+	for pointer, values := range parameters(c, jobQuery) {
+		readParameter(&q, pointer, values, &errs)
 	}
 	return q, errs.err()
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"mime"
 	"net/http"
@@ -231,4 +232,17 @@ func singleHeader(h http.Header, name string) (string, error) {
 		return values[0], nil
 	}
 	return "", invalid(name, "is given more than once")
+}
+
+// parameters yields the given ones among known query parameters, as pointers of
+// errors ("?topic") with their values, in the order of known.
+func parameters(c echo.Context, known []string) iter.Seq2[string, []string] {
+	return func(yield func(string, []string) bool) {
+		given := c.QueryParams()
+		for _, name := range known {
+			if values, ok := given[name]; ok && !yield("?"+name, values) {
+				return
+			}
+		}
+	}
 }

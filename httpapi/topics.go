@@ -79,17 +79,13 @@ func (s *Server) listTopics(c echo.Context) error {
 func readTopicQuery(c echo.Context) (store.TopicQuery, error) {
 	q := store.TopicQuery{Limit: defaultPage}
 	var errs fieldErrors
-	for _, name := range topicQuery {
-		values, ok := c.QueryParams()[name]
-		if !ok {
-			continue
-		}
-		switch pointer := "?" + name; name {
-		case "q":
+	for pointer, values := range parameters(c, topicQuery) {
+		switch pointer {
+		case "?q":
 			q.Part = errs.name(pointer, values[0])
-		case "limit":
+		case "?limit":
 			q.Limit = errs.limit(pointer, values[0])
-		case "cursor":
+		case "?cursor":
 			q.Cursor = errs.cursor(pointer, values[0])
 		}
 	}
