@@ -87,7 +87,7 @@ func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought flo
 		pass(t, lasts)
 		up.Store(true)
 		ended := job.InstantOf(time.Now())
-		register(t, s, "fresh", job.Spec{Destination: anyURL}) // its success tells that it is over
+		register(t, s, "fresh", job.Spec{Destination: anyURL}) // its success ends the outage
 		pass(t, 12*time.Hour)
 		var last job.Instant
 		for i := range jobs {

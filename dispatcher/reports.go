@@ -48,7 +48,7 @@ func (d *Dispatcher) hearTries(ctx context.Context) {
 	}, func(ctx context.Context, err error) { health.Rest(ctx, err) })
 }
 
-// reports tells the store which circuits are open. Changes are noted without
+// reports reports to the store which circuits are open. Changes are noted without
 // waiting, and one goroutine reports them. A later change of an endpoint replaces an
 // earlier one.
 type reports struct {
