@@ -164,8 +164,8 @@ func printHelp(w io.Writer) error {
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
 	node.KeepHeapFloor()
 	log := node.NewLogger(c, stderr)
-	// Libraries that write to the standard log, such as net/http about answers
-	// that nobody asked for, are of interest to debugging only.
+	// What libraries write to the standard log, such as net/http about unsolicited
+	// answers, only matters for debugging.
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(log)
 	v := node.Version(version)
@@ -185,8 +185,7 @@ func runDemo(ctx context.Context, stdout io.Writer) error {
 	return demo.Run(ctx, demo.Options{Jobs: jobs, Out: stdout, Color: color, Version: node.Version(version)})
 }
 
-// exitCode tells the user what went wrong, and gives the code for it. When
-// that cannot be written, the code still tells.
+// exitCode prints an error and returns the exit code for it.
 func exitCode(err error, stderr io.Writer) int {
 	var wrong *config.UsageError
 	var unchecked *uncheckedError

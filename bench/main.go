@@ -1,4 +1,4 @@
-// Bench compares duehook with other queues, and with what is possible, on the
+// Bench compares duehook with other queues, and with a minimal pipeline, on the
 // machine that it runs on.
 package main
 

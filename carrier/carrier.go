@@ -1,12 +1,11 @@
-// Package carrier moves due jobs from their buckets to the ready lists, and
-// keeps house: it purges ended jobs and samples how much the store holds.
+// Package carrier moves due jobs from their buckets to the ready lists. It also
+// purges ended jobs and samples the store's depth.
 //
-// Each shard has one loop. It asks the store for due jobs, learns when the
-// next one is due, and sleeps until then, until a wake-up tells of an earlier
-// one, or until the poll interval has passed. Of all the nodes on a store, one
-// holds a shard's lock and carries as soon as a job is due; the others stay a
-// little behind it, so they find work only when it is not doing its own.
-// Nothing but the number of calls depends on the lock.
+// Each shard has one loop. It asks the store for due jobs and for the time of the
+// next one. Then it sleeps until that time, until a wake-up announces an earlier job,
+// or for the poll interval. One node holds the lock of a shard and carries as soon
+// as a job is due. The other nodes lag a little, so they find work only if the lock
+// holder stands still. The lock only saves calls; correctness does not depend on it.
 package carrier
 
 import (
@@ -32,7 +31,6 @@ type Carrier struct {
 	log     *slog.Logger
 	opts    Options
 	terms   store.CarryOptions
-	chores  []chore
 	metrics *metrics
 }
 
@@ -56,19 +54,15 @@ func New(o Options) (*Carrier, error) {
 	if o.LongestLease > 0 {
 		c.terms.Longest = max(o.LongestLease, o.Visibility)
 	}
-	var err error
-	if c.chores, err = c.newChores(); err != nil {
-		return nil, err
-	}
 	if err := c.metrics.register(o.Metrics); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// Run carries until ctx ends, whatever the store does meanwhile. It returns
-// nil when everything that it started has ended and the locks are given back.
-// It must not run twice at the same time.
+// Run carries until ctx ends, also through outages of the store. It returns nil after
+// all its goroutines have ended and the locks are released. It must not run twice at
+// the same time.
 func (c *Carrier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	loops := make([]*loop, c.store.Shards())
@@ -80,7 +74,8 @@ func (c *Carrier) Run(ctx context.Context) error {
 		wg.Go(func() { l.run(ctx) })
 	}
 	wg.Go(func() { c.listen(ctx, loops) })
-	wg.Go(func() { c.keepHouse(ctx) })
+	wg.Go(func() { c.keepHouse(ctx, "sampling the store's depth", c.sampleDepth) })
+	wg.Go(func() { c.keepHouse(ctx, "purging ended jobs", c.purge) })
 	wg.Wait()
 	return nil
 }

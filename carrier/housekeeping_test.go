@@ -59,17 +59,17 @@ func TestDepthMetrics(t *testing.T) {
 			}
 			return store.Depth{
 				States:    map[job.State]int64{job.Waiting: 10_000, job.Dead: 2},
-				ReadyList: 7, Held: 1, OldestDue: 1_000_000, Now: 1_002_500,
+				ReadyList: 7, OpenCircuits: 1, OldestDue: 1_000_000, Now: 1_002_500,
 			}, nil
 		}
 		registry := prometheus.NewPedanticRegistry()
 		c := start(t, s, func(o *Options) { o.Metrics = registry })
 		synctest.Wait()
 		want := `
-# HELP duehook_open_circuits Endpoints held back because they fail.
+# HELP duehook_open_circuits Endpoints whose circuit is open or half-open.
 # TYPE duehook_open_circuits gauge
 duehook_open_circuits 1
-# HELP duehook_jobs Jobs that the store holds, by state.
+# HELP duehook_jobs Jobs in the store, by state.
 # TYPE duehook_jobs gauge
 duehook_jobs{state="cancelled"} 0
 duehook_jobs{state="dead"} 2
@@ -79,7 +79,7 @@ duehook_jobs{state="ready"} 0
 duehook_jobs{state="retrying"} 0
 duehook_jobs{state="running"} 0
 duehook_jobs{state="waiting"} 10000
-# HELP duehook_oldest_due_seconds How long the oldest due job has waited to be carried.
+# HELP duehook_oldest_due_seconds Time since the oldest due job has been due, in seconds.
 # TYPE duehook_oldest_due_seconds gauge
 duehook_oldest_due_seconds 2.5
 # HELP duehook_ready_length Hints on the ready lists.
@@ -102,7 +102,7 @@ duehook_ready_length 7
 			t.Errorf("%d series of the depth, want 11", n)
 		}
 		for _, line := range []string{
-			"WARN failing, will keep trying: sampling the store's depth", "INFO working again: sampling the store's depth",
+			"WARN failing; retrying: sampling the store's depth", "INFO working again: sampling the store's depth",
 		} {
 			if n := c.logs.count(line); n != 1 {
 				t.Errorf("%q was logged %d times, want once", line, n)
@@ -156,9 +156,6 @@ func TestSlowChoreIsNotRunTwiceAtOnce(t *testing.T) {
 			t.Error("two samplings ran at once")
 		}
 		checkAtMost(t, "samplings of 40s each in 10min", s.depths, 15)
-		if c.logs.count("WARN housekeeping: skip") == 0 {
-			t.Error("no skipped run was logged")
-		}
 		checkAtMost(t, "purges beside slow samplings", s.purges, 21)
 	})
 }
@@ -171,8 +168,8 @@ func TestChoreThatPanicsIsRunAgain(t *testing.T) {
 		pass(5*time.Minute + time.Second)
 		c.stop()
 		checkAtMost(t, "purges in 5min", s.purges, 11)
-		if n := c.logs.count("ERROR housekeeping: panic"); n != s.purges {
-			t.Errorf("%d of %d panics were logged", n, s.purges)
+		if n := c.logs.count("WARN failing; retrying: purging ended jobs"); n != 1 {
+			t.Errorf("the panics were logged %d times, want once", n)
 		}
 	})
 }
@@ -184,7 +181,7 @@ func TestRunWaitsForItsChores(t *testing.T) {
 		s.purge = func(ctx context.Context, _ int) (int, error) {
 			first := false
 			s.set(func() { began++; first = began == 1 })
-			if !first { // the first is made by Run itself, the others by cron
+			if !first {
 				<-ctx.Done()
 			}
 			pass(time.Second)
@@ -197,68 +194,15 @@ func TestRunWaitsForItsChores(t *testing.T) {
 		if began != 2 || ended != 2 {
 			t.Errorf("%d purges began and %d had ended when Run returned, want 2", began, ended)
 		}
-		if c.logs.count("WARN failing, will keep trying: purging ended jobs") != 0 {
+		if c.logs.count("WARN failing; retrying: purging ended jobs") != 0 {
 			t.Error("the purge that the shutdown gave up was logged as a failure")
-		}
-	})
-}
-
-func TestSchedules(t *testing.T) {
-	for spec, want := range map[string]string{
-		"@every 15s":             "",
-		"@every 1m30s":           "",
-		"@hourly":                "",
-		"*/5 * * * *":            "",
-		"TZ=UTC 0 3 * * *":       "",
-		"CRON_TZ=UTC @every 2s":  "",
-		"":                       "", // the default
-		"TZ=UTC":                 "names a time zone but no time",
-		"CRON_TZ=":               "names a time zone but no time",
-		"TZ=Nowhere/Land @daily": "is no schedule",
-		"TZ=UTC ":                "is no schedule",
-		"often":                  "is no schedule",
-		"* * * * * *":            "is no schedule",
-		"61 * * * *":             "is no schedule",
-		"@fortnightly":           "is no schedule",
-		"@every soon":            "is no schedule",
-		"@every 500ms":           "the shortest interval is 1s",
-		"@every -1h":             "the shortest interval is 1s",
-		"0 0 30 2 *":             "never comes",
-	} {
-		for name, o := range map[string]Options{
-			"purge schedule": {PurgeSchedule: spec},
-			"depth schedule": {DepthSchedule: spec},
-		} {
-			o.Store, o.ID = newFakeStore(), "node-1"
-			_, err := New(o)
-			switch {
-			case want == "" && err != nil:
-				t.Errorf("%s %q: %v", name, spec, err)
-			case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name)):
-				t.Errorf("%s %q: error %v, want one with %q", name, spec, err, want)
-			}
-		}
-	}
-}
-
-func FuzzSchedule(f *testing.F) {
-	for _, seed := range []string{
-		"@every 15s", "TZ=UTC", "TZ=", "CRON_TZ=Europe/Paris 1-59/7 * ? JAN-MAR,DEC MON#2", "*/0 * * * *",
-		"0 0 31 2,4 *", "@every 9223372036854775807ns", "-1 * * * *", "1-99999999999 * * * *", "TZ=\x00 @daily",
-	} {
-		f.Add(seed)
-	}
-	c := &Carrier{clock: job.SystemClock()}
-	f.Fuzz(func(t *testing.T, spec string) {
-		if s, err := c.parseSchedule(spec); err == nil && s.Next(c.clock.Now()).IsZero() {
-			t.Errorf("%q was accepted and never comes", spec)
 		}
 	})
 }
 
 func TestOptionErrors(t *testing.T) {
 	_, err := New(Options{
-		Cap: -1, Visibility: -1, HalfOpenLimit: -1, LockTTL: time.Millisecond, Poll: time.Millisecond, Lag: -1,
+		Cap: -1, Visibility: -1, HalfOpenLimit: -1, LockTTL: time.Millisecond, Poll: time.Millisecond, Lag: -1, Housekeeping: -1,
 	})
 	if err == nil {
 		t.Fatal("no error")
@@ -272,6 +216,7 @@ func TestOptionErrors(t *testing.T) {
 		"carrier: the lock's TTL must be at least 100ms, not 1ms",
 		"carrier: the poll interval must be at least 10ms, not 1ms",
 		"carrier: the lag must be positive, not -1ns",
+		"carrier: the housekeeping interval must be at least 1s, not -1ns",
 	}, "\n")
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("errors (-want +got):\n%s", diff)

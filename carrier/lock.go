@@ -13,23 +13,22 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// unlockTimeout bounds giving a lock back during shutdown. It is a deadline of
-// the network, so it goes by the machine's clock.
+// unlockTimeout bounds the release of a lock at shutdown, by the machine's clock.
 const unlockTimeout = 2 * time.Second
 
-// keeper tries to hold the lock of one shard. It runs beside the shard's loop,
-// so that a lock that cannot be reached never delays a job.
+// keeper tries to hold the lock of one shard. It runs beside the shard's loop, so an
+// unreachable lock never delays a job.
 type keeper struct {
 	lock  store.Locker
 	ttl   time.Duration
 	clock job.Clock
 	log   *slog.Logger
-	// moved is called when the loop should look because it need no longer lag.
+	// moved is called when the loop need no longer lag.
 	moved  func()
 	health *outage.Outage
 	gauge  prometheus.Gauge
 
-	mine   bool        // the lock may be ours; used by run only
+	mine   bool        // this node may hold the lock; used by run only
 	behind atomic.Bool // see standby
 }
 
@@ -47,11 +46,11 @@ func (c *Carrier) newKeeper(shard int, log *slog.Logger, moved func()) *keeper {
 	return k
 }
 
-// standby reports whether another carrier holds the lock, as far as we know.
-// Without a lock service nobody does.
+// standby reports whether another carrier holds the lock, as far as this node knows.
+// While the lock service is down, none does.
 func (k *keeper) standby() bool { return k.behind.Load() }
 
-// run takes the lock and keeps it until ctx ends, then gives it back.
+// run takes the lock, holds it until ctx ends, and releases it.
 func (k *keeper) run(ctx context.Context) {
 	defer k.release(ctx)
 	for ctx.Err() == nil {
@@ -79,9 +78,9 @@ func (k *keeper) try(ctx context.Context) {
 	}
 }
 
-// extendOrTake extends a lock that may be ours, else takes it. When extending
-// fails nothing is known, so it is extended again the next time: to take it
-// would be refused if it is still ours.
+// extendOrTake extends a lock that this node may hold, or takes it. After a failed
+// extension the next call extends again: the lock may still be held, and taking it
+// would fail.
 func (k *keeper) extendOrTake(ctx context.Context) (bool, error) {
 	if k.mine {
 		held, err := k.lock.Extend(ctx)
@@ -94,8 +93,8 @@ func (k *keeper) extendOrTake(ctx context.Context) (bool, error) {
 	return k.mine, err
 }
 
-// release gives the lock back so that another node takes it at once, instead
-// of when it has lapsed.
+// release releases the lock, so that another node takes it at once and not after its
+// TTL.
 func (k *keeper) release(ctx context.Context) {
 	k.gauge.Set(0)
 	if !k.mine {
@@ -104,6 +103,6 @@ func (k *keeper) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 	if err := k.lock.Unlock(ctx); err != nil {
-		k.log.Warn("could not give the carrier's lock back, it will lapse", "ttl", k.ttl, "error", err)
+		k.log.Warn("cannot release the carrier's lock; it expires", "ttl", k.ttl, "error", err)
 	}
 }

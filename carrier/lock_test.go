@@ -185,7 +185,7 @@ func TestCarriesWithoutLock(t *testing.T) {
 				if !c.holds() {
 					t.Error("the lock was not taken when it could be had again")
 				}
-				const fails = "WARN failing, will keep trying: taking the carrier's lock"
+				const fails = "WARN failing; retrying: taking the carrier's lock"
 				if n := c.logs.count(fails); n != 1 {
 					t.Errorf("the failure was logged %d times, want once", n)
 				}
@@ -218,7 +218,7 @@ func TestFailedExtendKeepsTheLock(t *testing.T) {
 		if c.holds() {
 			t.Error("the gauge shows a lock that could not be extended")
 		}
-		if c.logs.count("WARN failing, will keep trying: taking the carrier's lock") != 1 {
+		if c.logs.count("WARN failing; retrying: taking the carrier's lock") != 1 {
 			t.Error("the failure was not logged")
 		}
 		s.mutex.set(func() { s.mutex.err = nil })
@@ -245,7 +245,7 @@ func TestLockThatCannotBeGivenBack(t *testing.T) {
 				if d := s.clock.Now().Sub(began); d > unlockTimeout {
 					t.Errorf("Run took %v to return", d)
 				}
-				if c.logs.count("WARN could not give the carrier's lock back, it will lapse") != 1 {
+				if c.logs.count("WARN cannot release the carrier's lock; it expires") != 1 {
 					t.Errorf("logged %q", c.logs.lines)
 				}
 			})

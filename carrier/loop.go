@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	// fullPause is how long a full ready list is left to drain. At 15,000 jobs a second it loses 75 of its 1000 hints in that
-	// time, so it does not run empty.
+	// fullPause is the pause after a round that filled the ready list. At 15,000 jobs/s
+	// the list loses 75 of its 1,000 hints in that time, so it does not run empty.
 	fullPause = 5 * time.Millisecond
-	// roundGap keeps rounds apart that wake-ups start, so that a burst of
-	// registrations is carried in batches, and rounds that carry nothing.
+	// roundGap is the least time between rounds that wake-ups start, so that the
+	// carrier moves a burst of registrations in batches. It also follows a round that
+	// carried nothing.
 	roundGap = time.Millisecond
-	// standbyPolls is how many poll intervals a carrier without the lock lets
-	// pass between looks when it knows of nothing due.
+	// standbyPolls is the poll interval of a carrier without the lock, in those of the
+	// lock holder.
 	standbyPolls = 3
 )
 
@@ -25,7 +26,7 @@ type loop struct {
 	*Carrier
 	shard int
 	lock  *keeper
-	// woken holds at most one wake-up: any number of them means "look".
+	// woken holds at most one wake-up: several mean the same.
 	woken  chan struct{}
 	health *outage.Outage
 	began  time.Time // when the last round began
@@ -38,7 +39,7 @@ func (c *Carrier) newLoop(shard int) *loop {
 	return l
 }
 
-// wake makes the loop look soon. It never blocks.
+// wake starts a round soon. It never blocks.
 func (l *loop) wake() {
 	select {
 	case l.woken <- struct{}{}:
@@ -61,7 +62,7 @@ func (l *loop) run(ctx context.Context) {
 // round carries one batch.
 func (l *loop) round(ctx context.Context) (store.CarryResult, error) {
 	select {
-	case <-l.woken: // this round sees what it told of
+	case <-l.woken: // this round covers it
 	default:
 	}
 	l.began = l.clock.Now()
@@ -75,7 +76,7 @@ func (l *loop) round(ctx context.Context) (store.CarryResult, error) {
 	return result, nil
 }
 
-// pause is how long to sleep after a round; zero means not at all.
+// pause returns how long to sleep after a round.
 func (l *loop) pause(r store.CarryResult) time.Duration {
 	poll, lag := l.opts.Poll, time.Duration(0)
 	if l.lock.standby() {
@@ -91,16 +92,16 @@ func (l *loop) pause(r store.CarryResult) time.Duration {
 	case r.Wait > 0:
 		return min(r.Wait, poll) + lag
 	case len(r.Carried) == 0:
-		return roundGap + lag // the store got on, but found nothing to carry yet
+		return roundGap + lag // the store made progress, but carried nothing yet
 	default:
-		// Jobs are overdue and there is room for them: whoever sees it helps,
-		// with or without the lock.
+		// Jobs are overdue and the list has room: every carrier helps, with or
+		// without the lock.
 		return 0
 	}
 }
 
-// sleep waits for d. A wake-up cuts it short: to nothing for the holder of the
-// lock, unless it has only just looked, and to the lag for the others.
+// sleep waits for d. A wake-up ends it: for the lock holder at once, but roundGap
+// after the last round at the earliest; for the others after the lag.
 func (l *loop) sleep(ctx context.Context, d time.Duration) {
 	if d <= 0 {
 		return

@@ -221,9 +221,9 @@ func TestResumesAfterStoreWasDown(t *testing.T) {
 		}
 		pass(time.Hour)
 		for _, line := range []string{
-			"WARN failing, will keep trying: carrying",
+			"WARN failing; retrying: carrying",
 			"INFO working again: carrying",
-			"WARN failing, will keep trying: taking the carrier's lock",
+			"WARN failing; retrying: taking the carrier's lock",
 			"INFO working again: taking the carrier's lock",
 		} {
 			if n := c.logs.count(line); n != 1 {
@@ -293,7 +293,7 @@ func TestWakeupsAreSubscribedAgain(t *testing.T) {
 		if n := len(s.late()); n != 4 {
 			t.Error("the wake-up of the new subscription was not heard")
 		}
-		const fails, works = "WARN failing, will keep trying: listening for wake-ups", "INFO working again: listening for wake-ups"
+		const fails, works = "WARN failing; retrying: listening for wake-ups", "INFO working again: listening for wake-ups"
 		if c.logs.count(fails) != 1 || c.logs.count(works) != 1 {
 			t.Errorf("logged %q", c.logs.lines)
 		}
@@ -360,7 +360,7 @@ func TestRunDrains(t *testing.T) {
 		if d := s.clock.Now().Sub(began); d != 0 {
 			t.Errorf("Run took %v to return", d)
 		}
-		if c.logs.count("WARN failing, will keep trying: carrying") != 0 {
+		if c.logs.count("WARN failing; retrying: carrying") != 0 {
 			t.Error("the call that the shutdown gave up was logged as a failure")
 		}
 	})

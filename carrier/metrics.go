@@ -25,7 +25,7 @@ func newMetrics() *metrics {
 	m := &metrics{
 		rounds: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_carry_rounds_total",
-			Help: "Times that the store was asked for due jobs.",
+			Help: "Calls that asked the store for due jobs.",
 		}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "duehook_carry_seconds",
@@ -34,11 +34,11 @@ func newMetrics() *metrics {
 		}),
 		carried: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "duehook_carried_total",
-			Help: "Jobs put on a ready list, by the state they came from.",
+			Help: "Jobs moved to a ready list, by their state before.",
 		}, []string{"from"}),
 		lapsed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "duehook_lapsed_total",
-			Help: "Jobs carried again: their lease lapsed (lease), or nobody claimed them in time (hint).",
+			Help: "Jobs carried again: their lease expired (lease), or no worker claimed them in time (hint).",
 		}, []string{"what"}),
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "duehook_carrier_lock_held",
@@ -46,7 +46,7 @@ func newMetrics() *metrics {
 		}, []string{"shard"}),
 		purged: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_purged_total",
-			Help: "Ended jobs forgotten after their retention.",
+			Help: "Ended jobs deleted after their retention.",
 		}),
 	}
 	for from := job.Waiting; !from.Final(); from++ {
@@ -69,7 +69,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// round counts a round and measures it until the returned function is called.
+// round counts a round and returns a function that ends its measurement.
 func (m *metrics) round() func() {
 	m.rounds.Inc()
 	timer := prometheus.NewTimer(m.seconds)
@@ -94,16 +94,16 @@ func (m *metrics) lockHeld(shard int) prometheus.Gauge {
 	return m.held.WithLabelValues(strconv.Itoa(shard))
 }
 
-// depthGauges shows the last sample of the store's depth, and nothing when it
-// could not be taken: an old figure would hide a backlog. All nodes show the
-// same store, so their values are to be joined by max, not by sum.
+// depthGauges shows the last sample of the store's depth. After a failed sampling it
+// shows nothing: an old figure would hide a backlog. All nodes show the same store, so
+// aggregate with max, not sum.
 type depthGauges struct{ last atomic.Pointer[store.Depth] }
 
 var (
-	jobsDesc  = prometheus.NewDesc("duehook_jobs", "Jobs that the store holds, by state.", []string{"state"}, nil)
+	jobsDesc  = prometheus.NewDesc("duehook_jobs", "Jobs in the store, by state.", []string{"state"}, nil)
 	readyDesc = prometheus.NewDesc("duehook_ready_length", "Hints on the ready lists.", nil, nil)
-	dueDesc   = prometheus.NewDesc("duehook_oldest_due_seconds", "How long the oldest due job has waited to be carried.", nil, nil)
-	openDesc  = prometheus.NewDesc("duehook_open_circuits", "Endpoints held back because they fail.", nil, nil)
+	dueDesc   = prometheus.NewDesc("duehook_oldest_due_seconds", "Time since the oldest due job has been due, in seconds.", nil, nil)
+	openDesc  = prometheus.NewDesc("duehook_open_circuits", "Endpoints whose circuit is open or half-open.", nil, nil)
 )
 
 func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
@@ -130,5 +130,5 @@ func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(readyDesc, float64(d.ReadyList))
 	gauge(dueDesc, overdue)
-	gauge(openDesc, float64(d.Held))
+	gauge(openDesc, float64(d.OpenCircuits))
 }

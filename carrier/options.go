@@ -13,56 +13,54 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Options set up a Carrier. The zero value of a field means its default.
+// Options of a Carrier. A zero field has its default.
 type Options struct {
 	// Store is required.
 	Store Store
-	// Clock times the loops; the machine's by default. Housekeeping always
-	// goes by the machine's.
+	// Clock is the machine's by default.
 	Clock job.Clock
-	// Logger gets nothing by default.
+	// Logger is none by default.
 	Logger *slog.Logger
-	// Metrics is where the metrics are registered; nowhere by default.
+	// Metrics is none by default: metrics are not registered.
 	Metrics prometheus.Registerer
-	// Random gives numbers from 0 up to 1, from any goroutine, by which pauses
-	// are spread; those of math/rand/v2 by default.
+	// Random returns numbers from 0 up to 1 that spread pauses. It is safe for
+	// concurrent use. Default: math/rand/v2.
 	Random func() float64
-	// ID names this node in the journal of stores that keep one. Required.
+	// ID is the name of this node in the journal. Required.
 	ID string
 
 	// Cap is the most hints on a shard's ready list: 1000.
 	Cap int
-	// Visibility is how long a carried job may wait to be claimed before it is
-	// due again: 15 s.
+	// Visibility is the time after which a carried, unclaimed job is due again: 15 s.
 	Visibility time.Duration
-	// LongestLease is the longest lease that a claim of any node may get: unknown. It
-	// bounds what a clock of the store that was ahead may have put off.
+	// LongestLease is the longest lease of any node: unknown. It bounds the delay of
+	// jobs after the store's clock went back.
 	LongestLease time.Duration
-	// EndpointLimit is the most carried and claimed jobs of one endpoint: 256. A
-	// negative one means no limit.
+	// EndpointLimit is the most jobs in flight of one endpoint: 256. Negative: no
+	// limit.
 	EndpointLimit int
-	// TopicLimits are the most carried and claimed jobs of a topic for one
-	// endpoint, for topics that have a limit of their own: none.
+	// TopicLimits are the most jobs in flight of a topic at one endpoint, for topics
+	// with their own limit: none.
 	TopicLimits map[string]int
-	// HalfOpenLimit is the EndpointLimit of one whose hold has just ended: 3.
+	// HalfOpenLimit is the EndpointLimit while the circuit is half-open: 3.
 	HalfOpenLimit int
 
-	// LockTTL is how long a shard's lock outlives a holder that died: 15 s. It
-	// is extended every third of it. At least 100 ms.
+	// LockTTL is the TTL of a shard's lock: 15 s. The holder extends it three times
+	// in that time. At least 100 ms.
 	LockTTL time.Duration
-	// Poll is how often the holder of the lock looks when it knows of nothing
-	// due: 1 s. It bounds the delay that a lost wake-up can cause. Carriers
-	// without the lock look a third as often. At least 10 ms.
+	// Poll is the interval of rounds of the lock holder without due jobs: 1 s. It
+	// bounds the delay by a lost wake-up. Carriers without the lock poll a third as
+	// often. At least 10 ms.
 	Poll time.Duration
-	// Lag is how far a carrier without the lock stays behind the due times:
-	// 40 ms. Jobs are up to that late while a dead holder's lock lasts.
+	// Lag is how long after its due time a carrier without the lock carries a job:
+	// 40 ms. It is the delay of jobs until the lock of a dead holder expires.
 	Lag time.Duration
 
-	// PurgeSchedule and DepthSchedule say when ended jobs are purged and when
-	// the depth metrics are sampled, as cron expressions of five fields or
-	// such as "@every 30s": "@every 30s" and "@every 30s".
-	PurgeSchedule string
-	DepthSchedule string
+	// Housekeeping is the interval at which ended jobs are purged and the depth
+	// metrics are sampled: 30 s. At least 1 s.
+	Housekeeping time.Duration
+	// MayPurge reports whether ended jobs may be purged now. Nil: always.
+	MayPurge func() bool
 }
 
 const (
@@ -73,20 +71,16 @@ const (
 	defaultLockTTL       = 15 * time.Second
 	defaultPoll          = time.Second
 	defaultLag           = 40 * time.Millisecond
-	defaultPurgeSchedule = "@every 30s"
-	defaultDepthSchedule = "@every 30s"
+	defaultHousekeeping  = 30 * time.Second
 
-	minLockTTL = 100 * time.Millisecond
-	minPoll    = 10 * time.Millisecond
+	minLockTTL      = 100 * time.Millisecond
+	minPoll         = 10 * time.Millisecond
+	minHousekeeping = time.Second
 )
 
 func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
@@ -97,8 +91,7 @@ func (o Options) withDefaults() Options {
 	o.LockTTL = cmp.Or(o.LockTTL, defaultLockTTL)
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
 	o.Lag = cmp.Or(o.Lag, defaultLag)
-	o.PurgeSchedule = cmp.Or(o.PurgeSchedule, defaultPurgeSchedule)
-	o.DepthSchedule = cmp.Or(o.DepthSchedule, defaultDepthSchedule)
+	o.Housekeeping = cmp.Or(o.Housekeeping, defaultHousekeeping)
 	return o
 }
 
@@ -117,5 +110,6 @@ func (o Options) check() error {
 	require(o.LockTTL >= minLockTTL, "the lock's TTL must be at least %v, not %v", minLockTTL, o.LockTTL)
 	require(o.Poll >= minPoll, "the poll interval must be at least %v, not %v", minPoll, o.Poll)
 	require(o.Lag > 0, "the lag must be positive, not %v", o.Lag)
+	require(o.Housekeeping >= minHousekeeping, "the housekeeping interval must be at least %v, not %v", minHousekeeping, o.Housekeeping)
 	return errors.Join(errs...)
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/duehook/duehook/internal/kit/outage"
 )
 
-// settled is how long a subscription must have lasted to count as having
-// worked, when nothing came over it.
+// settled is the duration after which a silent subscription counts as working.
 const settled = time.Minute
 
 var errSourceEnded = errors.New("the source of wake-ups ended")
 
-// listen passes the store's wake-ups on to the loops. They are hints: while
-// none can be had, the loops poll.
+// listen passes the store's wake-ups to the loops. They are hints: without them the
+// loops poll.
 func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 	health := outage.New("listening for wake-ups", c.clock, c.log, c.opts.Random)
 	wake := func(shard int) {
@@ -37,7 +36,7 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 			health.Worked()
 		}
 		health.Rest(ctx, err)
-		// Wake-ups may have been lost meanwhile.
+		// Wake-ups may be lost.
 		for _, l := range loops {
 			l.wake()
 		}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,20 +18,19 @@ import (
 )
 
 const (
-	// catchUpPause is the time between two helpings of one endpoint's jobs.
+	// catchUpPause is the time between two batches of one endpoint's jobs.
 	catchUpPause = 250 * time.Millisecond
-	// catchUpPages bounds how many pages are searched for one helping.
+	// catchUpPages bounds the pages that one batch searches.
 	catchUpPages = 4
-	// catchUpAtOnce is how many jobs are changed at a time.
+	// catchUpAtOnce is the number of concurrent changes.
 	catchUpAtOnce = 16
-	// outageSlack makes up for reading two clocks.
+	// outageSlack allows for the difference of two clocks.
 	outageSlack = time.Second
 )
 
-// catchUp brings the retries of jobs forward that failed in an outage of their
-// endpoint which is over: at a set rate, in order of their next attempts, and
-// only while the endpoint goes on working. So what an outage of minutes did to
-// jobs high on their ladder need not cost hours.
+// catchUp advances retries after an outage of their endpoint: at a set rate, in order of
+// their next attempts, and only while the endpoint works. Without it, an outage of minutes
+// could cost a job that is late on its ladder hours.
 type catchUp struct {
 	store   Store
 	clock   job.Clock
@@ -42,42 +40,31 @@ type catchUp struct {
 	fails   func(endpoint string) bool
 	outage  *outage.Outage
 	brought prometheus.Counter
-	wake    chan struct{} // holds a signal once there is a recovery
-
-	mu    sync.Mutex
-	fresh map[string]time.Time // endpoint to the beginning of its outage
+	fresh   *mailbox // the beginning of an outage that is over
 }
 
-// recovery is an endpoint whose jobs are being brought forward.
+// recovery is an endpoint whose retries are being advanced.
 type recovery struct {
 	since  time.Time // the beginning of the outage
-	cursor string    // how far its jobs were looked at
-	total  int       // jobs brought forward
-	owed   float64   // of the rate
+	cursor string    // of the listing of its jobs
+	total  int       // jobs advanced
+	owed   float64   // jobs that the rate allows now
 }
 
-// newCatchUp makes one for a positive rate.
 func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.Counter) *catchUp {
 	return &catchUp{
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
 		outage: outage.New("bringing retries forward", o.Clock, o.Logger, o.Random),
-		wake:   make(chan struct{}, 1), fresh: map[string]time.Time{},
+		fresh:  newMailbox(),
 	}
 }
 
-// recovered notes that an endpoint works again that had failed since a time.
-// It does not block.
+// recovered notes that an endpoint works again that had failed since a time. It does not
+// block.
 func (c *catchUp) recovered(endpoint string, since time.Time) {
-	if c.rate < 0 {
-		return
-	}
-	c.mu.Lock()
-	c.fresh[endpoint] = since
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
+	if c.rate >= 0 {
+		c.fresh.put(endpoint, since)
 	}
 }
 
@@ -89,12 +76,14 @@ func (c *catchUp) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-c.wake:
+			case <-c.fresh.wake:
 			}
 		} else if job.Sleep(ctx, c.clock, catchUpPause) != nil {
 			return
 		}
-		c.admit(active)
+		for endpoint, since := range c.fresh.take() { // a second outage starts over
+			active[endpoint] = &recovery{since: since}
+		}
 		for _, endpoint := range slices.Sorted(maps.Keys(active)) {
 			r := active[endpoint]
 			if c.fails(endpoint) {
@@ -118,18 +107,7 @@ func (c *catchUp) run(ctx context.Context) {
 	}
 }
 
-// admit takes new recoveries over. A second outage of an endpoint starts over.
-func (c *catchUp) admit(active map[string]*recovery) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for endpoint, since := range c.fresh {
-		active[endpoint] = &recovery{since: since}
-	}
-	clear(c.fresh)
-}
-
-// serve brings one helping of an endpoint's jobs forward, and reports whether
-// it was the last.
+// serve advances one batch of an endpoint's jobs, and reports whether it was the last.
 func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done bool, err error) {
 	r.owed = min(r.owed+float64(c.rate)*catchUpPause.Seconds(), float64(max(c.rate, 1)))
 	for range catchUpPages {
@@ -147,7 +125,7 @@ func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done
 		r.owed -= float64(n)
 		c.brought.Add(float64(n))
 		if err != nil {
-			return false, err // the page again: jobs that were changed refuse
+			return false, err // repeats the page: advanced jobs refuse
 		}
 		if r.cursor = page.Next; r.cursor == "" {
 			return true, nil
@@ -156,7 +134,7 @@ func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done
 	return false, nil
 }
 
-// bring brings forward those of jobs that the outage put off, and counts them.
+// bring advances the jobs that the outage delayed, and counts them.
 func (c *catchUp) bring(ctx context.Context, jobs []job.Job, since time.Time) (n int, err error) {
 	var group errgroup.Group
 	group.SetLimit(catchUpAtOnce)

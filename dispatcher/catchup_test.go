@@ -116,7 +116,7 @@ func TestOutageOfHoursCostsMinutesAfterIt(t *testing.T) {
 
 // retryingJobs puts n jobs into a store that failed a minute ago and are due
 // again in hours.
-func retryingJobs(t *testing.T, s store.Store, n int) {
+func retryingJobs(t *testing.T, s store.Restorable, n int) {
 	t.Helper()
 	now := job.InstantOf(time.Now())
 	restored := make([]store.RestoredJob, n)

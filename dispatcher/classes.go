@@ -12,9 +12,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Classes of errors, as they stand in the attempt log beside "http_NNN". They
-// are part of the API, and tell clients what happened but nothing of our
-// network.
+// Classes of errors in the attempt log, beside "http_NNN". They are part of the API, and
+// reveal nothing about our network.
 const (
 	classDNSTimeout  = "dns_timeout"
 	classDialTimeout = "connect_timeout"
@@ -30,12 +29,17 @@ const (
 	classUnexpected  = "unexpected_body"
 	classBadSnooze   = "snooze_without_retry_after"
 	classSnoozeLimit = job.ErrorSnoozeLimit
+	classBadAt       = "reschedule_without_time"
+	classAtLimit     = job.ErrorRescheduleLimit
+	classBadAgain    = "again_without_retry_after"
+	classAgainBody   = "again_invalid_body"
+	classAgainLimit  = "again_limit"
 	classBlocked     = job.ReasonBlocked // the API has one word for it
 	classBadRequest  = "invalid_request"
 )
 
-// classify names an error of a request whose context is ctx, and which had come
-// as far as phase reached.
+// classify returns the class of an error of a request with context ctx that reached a
+// phase.
 func classify(ctx context.Context, err error, reached phase) string {
 	var network net.Error
 	var dns *net.DNSError
@@ -59,11 +63,11 @@ func classify(ctx context.Context, err error, reached phase) string {
 	case errors.Is(err, errTooManyLines), strings.Contains(err.Error(), "server response headers exceeded"):
 		return classTooLarge
 	}
-	// What is left is net/http's complaints about what it was sent.
+	// The rest are errors of net/http about the answer.
 	return classInvalid
 }
 
-// timeoutIn is the class of a timeout in a phase.
+// timeoutIn returns the class of a timeout in a phase.
 func timeoutIn(reached phase) string {
 	switch reached {
 	case phaseDNS:

@@ -21,7 +21,8 @@ var classNames = map[string]string{
 	"classTimeout": classTimeout, "classRefused": classRefused, "classReset": classReset,
 	"classUnreachable": classUnreachable, "classDNS": classDNS, "classTLS": classTLS,
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
-	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
+	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBadAt": classBadAt, "classAtLimit": classAtLimit,
+	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
 }
 
 // TestClassesAreDocumented: clients rely on the set being closed.

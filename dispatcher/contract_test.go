@@ -30,6 +30,8 @@ func TestReceiverContract(t *testing.T) {
 	delivered := job.Outcome{Kind: job.OutcomeDelivered}
 	failedAfter := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeFailed, After: d} }
 	snoozed := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeSnoozed, After: d} }
+	at := func(t job.Instant) job.Outcome { return job.Outcome{Kind: job.OutcomeRescheduled, At: t} }
+	again := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeDelivered, After: d} }
 	gone := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}
 	aborted := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}
 
@@ -78,6 +80,31 @@ func TestReceiverContract(t *testing.T) {
 		"another action":           {answer{status: 200, header: headers("Duehook-Action", "dance")}, "", delivered, ""},
 		"snooze clamped to a day":  {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "999999")}, "", snoozed(24 * time.Hour), ""},
 		"snooze clamped to second": {answer{status: 200, header: headers("Duehook-Action", "snooze", "Retry-After", "0")}, "", snoozed(time.Second), ""},
+
+		"reschedule":               {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "2030-03-17T17:46:45Z")}, "", at(now + 5_000), ""},
+		"reschedule on 500":        {answer{status: 500, header: headers("Duehook-Action", " Reschedule", "Duehook-At", " 2030-03-17T18:46:45.5+01:00 ")}, "", at(now + 5_500), ""},
+		"reschedule, seconds":      {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "1900000005")}, "no", at(now + 5_000), ""},
+		"reschedule, milliseconds": {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "1900000005001")}, "", at(now + 5_001), ""},
+		"reschedule to the past":   {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "0001-01-01T00:00:00Z")}, "", at(now + 1_000), ""},
+		"reschedule too far":       {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "9999-12-31T23:59:59Z")}, "", at(now.Add(366 * 24 * time.Hour)), ""},
+		"reschedule without time":  {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Retry-After", "5")}, "", failed, classBadAt},
+		"reschedule with nonsense": {answer{status: 200, header: headers("Duehook-Action", "reschedule", "Duehook-At", "tomorrow")}, "", failed, classBadAt},
+		"reschedule, no offset":    {answer{status: 503, header: headers("Duehook-Action", "reschedule", "Duehook-At", "2030-03-17T17:46:45")}, "", failed, classBadAt},
+		"410 and reschedule":       {answer{status: 410, header: headers("Duehook-Action", "reschedule", "Duehook-At", "1900000005")}, "", gone, "http_410"},
+		"abort and reschedule": {
+			answer{status: 400, header: headers("Webhook-Delivery", "abort-message", "Duehook-Action", "reschedule", "Duehook-At", "1900000005")},
+			"", aborted, "http_400",
+		},
+
+		"again":               {answer{status: 200, header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", again(time.Minute), ""},
+		"again, date":         {answer{status: 202, header: headers("Duehook-Action", " Again", "Retry-After", in90s)}, "ok", again(90 * time.Second), ""},
+		"again at once":       {answer{status: 200, header: headers("Duehook-Action", "again", "Retry-After", "0")}, "", again(time.Second), ""},
+		"again in two days":   {answer{status: 200, header: headers("Duehook-Action", "again", "Retry-After", "172800")}, "", again(48 * time.Hour), ""},
+		"again too far":       {answer{status: 200, header: headers("Duehook-Action", "again", "Retry-After", "99999999999")}, "", again(366 * 24 * time.Hour), ""},
+		"again without time":  {answer{status: 200, header: headers("Duehook-Action", "again")}, "", failed, classBadAgain},
+		"again on 500":        {answer{status: 500, header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failed, "http_500"},
+		"again on 503":        {answer{status: 503, header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failedAfter(time.Minute), "http_503"},
+		"410 does not repeat": {answer{status: 410, header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", gone, "http_410"},
 
 		"301": {answer{status: 301, header: headers("Location", "http://x.example/")}, "", failed, "http_301"},
 		"304": {answer{status: 304}, "", failed, "http_304"},
@@ -135,7 +162,7 @@ func TestRetryAfter(t *testing.T) {
 		"Fri, 31 Dec 9999 23:59:59 GMT":    24 * time.Hour,
 		"Tue, 01 Jan 2030 00:10:00 +0100!": 0,
 	} {
-		got, ok := retryAfter(value, now)
+		got, ok := retryAfter(value, now, maxRetryAfter)
 		if got != want || ok != (want != 0) {
 			t.Errorf("%.40q: %v, %v; want %v", value, got, ok, want)
 		}
@@ -147,7 +174,7 @@ func FuzzRetryAfter(f *testing.F) {
 		f.Add(seed, int64(1_900_000_000_000))
 	}
 	f.Fuzz(func(t *testing.T, value string, now int64) {
-		d, ok := retryAfter(value, job.Instant(now%math.MaxInt32*1000))
+		d, ok := retryAfter(value, job.Instant(now%math.MaxInt32*1000), maxRetryAfter)
 		if ok && (d < minRetryAfter || d > maxRetryAfter) || !ok && d != 0 {
 			t.Errorf("%q at %d: %v, %v", value, now, d, ok)
 		}

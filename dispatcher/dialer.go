@@ -13,18 +13,18 @@ import (
 
 // What connecting may cost.
 const (
-	// dialTimeout bounds connecting and the TLS handshake each, also when the
-	// request that wanted the connection has been given another one.
+	// dialTimeout bounds connecting and the TLS handshake each, also after the request
+	// got another connection.
 	dialTimeout = 10 * time.Second
-	// maxHandshakeBytes is how much is read in a TLS handshake. It is mostly
-	// certificates, of which crypto/tls alone would take 256 KiB.
+	// maxHandshakeBytes bounds what a TLS handshake reads, mostly certificates.
+	// crypto/tls alone allows 256 KiB.
 	maxHandshakeBytes = 32 << 10
-	// maxCertificates is how long a chain may be. The smallest certificates
-	// take 20 times as much memory as they have bytes.
+	// maxCertificates bounds a chain. The smallest certificates take 20 times their
+	// size in memory.
 	maxCertificates = 10
-	// maxHeaderLines is how many lines the first maxHeaderBytes of an answer
-	// may have: net/http counts bytes only, and the smallest headers take 30
-	// times as much memory as they have bytes.
+	// maxHeaderLines bounds the lines in the first maxHeaderBytes of an answer:
+	// net/http only counts bytes, and the smallest headers take 30 times their size in
+	// memory.
 	maxHeaderLines = 512
 )
 
@@ -36,7 +36,7 @@ var (
 
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// dialer makes connections of which a receiver cannot take advantage.
+// dialer makes connections whose cost is bounded.
 type dialer struct {
 	dial dialFunc
 	tls  *tls.Config
@@ -53,7 +53,7 @@ func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, 
 	return &boundedConn{Conn: conn}, nil
 }
 
-// secure connects and makes the TLS handshake.
+// secure connects with TLS.
 func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn,
 	return &boundedConn{Conn: conn}, nil
 }
 
-// handshake tells the request's trace what net/http would tell it.
+// handshake reports to the trace of the request as net/http would.
 func handshake(ctx context.Context, conn *tls.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -102,8 +102,8 @@ func checkChain(s tls.ConnectionState) error {
 
 type deadlineKey struct{}
 
-// withDeadline writes ctx's deadline down in it: net/http takes values to
-// where connections are made, but goes on with that for as long as it likes.
+// withDeadline stores ctx's deadline as a value: net/http passes values to the dialer, but
+// not the deadline.
 func withDeadline(ctx context.Context) context.Context {
 	if at, ok := ctx.Deadline(); ok {
 		return context.WithValue(ctx, deadlineKey{}, at)
@@ -111,7 +111,7 @@ func withDeadline(ctx context.Context) context.Context {
 	return ctx
 }
 
-// inTime ends with the deadline of the request that wants a connection.
+// inTime adds the deadline of the request.
 func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
 	if at, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
 		return context.WithDeadline(ctx, at)
@@ -154,8 +154,8 @@ func (c *boundedConn) begin() {
 	c.written.Store(false)
 }
 
-// Write notes that bytes may have left. A TLS record that was cut off counts for
-// nothing: the receiver cannot read it.
+// Write records that bytes may have left. A truncated TLS record does not count: the
+// receiver cannot read it.
 func (c *boundedConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if n > 0 {

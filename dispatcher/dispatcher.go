@@ -11,8 +11,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// settleTimeOf is the part of a grace that is left for settling once requests have
-// been broken off.
+// settleTimeOf returns the part of a grace for settling after requests are aborted.
 func settleTimeOf(grace time.Duration) time.Duration { return min(grace/5, 2*time.Second) }
 
 // Dispatcher delivers due jobs.
@@ -28,7 +27,7 @@ type Dispatcher struct {
 	metrics   *metrics
 }
 
-// New checks the options and makes a dispatcher; Run sets it going.
+// New checks the options and returns a Dispatcher. Run starts it.
 func New(o Options) (*Dispatcher, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -50,12 +49,12 @@ func New(o Options) (*Dispatcher, error) {
 	return newDispatcher(o, newTransport(guard, o.Workers))
 }
 
-// newDispatcher takes checked options with their defaults filled in.
+// newDispatcher takes checked options with their defaults.
 func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) {
 	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
 	d.suspects.clock = o.Clock
 	d.reports = newReports(o)
-	d.circuits = newCircuits(o, d.reports.add, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
+	d.circuits = newCircuits(o, d.reports.changes.put, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
 	d.sender.steady = d.circuits.steady
 	var err error
 	if d.metrics, err = newMetrics(o.Metrics, d.circuits.count); err != nil {
@@ -69,10 +68,9 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 	return d, nil
 }
 
-// Run delivers jobs until ctx ends, then shuts down in good order: it takes no
-// more jobs, gives back those not begun, waits for requests in flight, breaks
-// off the rest in time, and settles everything, all within Grace. Jobs given back
-// or broken off have used no attempt. It returns nil.
+// Run delivers jobs until ctx ends. Then it takes no more jobs, releases the ones without a
+// request, waits for requests in flight, aborts the rest in time, and settles all, within
+// Grace. Released and aborted jobs use no attempt. It returns nil.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	lasting := context.WithoutCancel(ctx)
 	work, breakOff := context.WithCancel(lasting)
@@ -101,8 +99,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // stuckAfter is how long pops or claims fail before Stuck reports it.
 const stuckAfter = 10 * time.Second
 
-// Stuck reports what has failed for more than 10 s without a success, of any shard; it is
-// empty when jobs can be taken and claimed, and when there are none.
+// Stuck returns what has failed for more than 10 s without a success, on any shard. It is
+// empty if jobs can be popped and claimed, or if there are none.
 func (d *Dispatcher) Stuck() string {
 	for _, p := range d.pipelines {
 		for _, o := range []*outage.Outage{p.pops, p.claims} {
@@ -117,8 +115,8 @@ func (d *Dispatcher) Stuck() string {
 // share divides n over parts, rounding up.
 func share(n, parts int) int { return (n + parts - 1) / parts }
 
-// limitDrain sets the pace of a shutdown: when ctx has ended, requests are broken
-// off shortly before the end of Grace, and settling is given up then.
+// limitDrain limits a shutdown: after the end of ctx, it aborts requests shortly before the
+// end of Grace, and gives up settling at its end.
 func (d *Dispatcher) limitDrain(ctx context.Context, drained <-chan struct{}, breakOff, giveUp func()) {
 	select {
 	case <-ctx.Done():
@@ -129,15 +127,15 @@ func (d *Dispatcher) limitDrain(ctx context.Context, drained <-chan struct{}, br
 	if waitFor(drained, d.opts.Grace-settle) {
 		return
 	}
-	d.opts.Logger.Warn("requests still under way are broken off; no attempt is used", "grace", d.opts.Grace)
+	d.opts.Logger.Warn("requests in flight are cut off; no attempt is used", "grace", d.opts.Grace)
 	breakOff()
 	if !waitFor(drained, settle) {
 		giveUp()
 	}
 }
 
-// waitFor reports whether done was closed within limit of real time, which is
-// what whoever stops the process counts by.
+// waitFor reports whether done was closed within limit. It counts real time, as a process
+// manager does.
 func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -149,7 +147,7 @@ func waitFor(done <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// logAttempt tells, for debugging, how an attempt went.
+// logAttempt logs an attempt at debug level.
 func (d *Dispatcher) logAttempt(ctx context.Context, c *claim, o job.Outcome) {
 	if !d.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 		return

@@ -16,29 +16,29 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrBlocked says that the guard refuses a destination. It tells no more than
-// that, or answers would serve to explore our network.
+// ErrBlocked reports a destination that the guard refuses. It has no details, because
+// clients could explore our network with them.
 var ErrBlocked = errors.New("destination not allowed")
 
-// errNoPermitted: a name has refused addresses and permitted ones, and none of
-// the permitted ones could be reached.
+// errNoPermitted: a name has refused and permitted addresses, and none of the permitted
+// ones can be reached.
 var errNoPermitted = errors.New("no permitted address of the host could be reached")
 
-// azureWire is the address of the Azure platform's own services (DNS, agent),
-// a public one by number but reachable from inside only.
+// azureWire is the address of the Azure platform's services (DNS, agent). It is public by
+// number, but only reachable from inside.
 const azureWire = "168.63.129.16/32"
 
-// Guard decides which addresses may be delivered to: by default none that is
-// private, loopback, link-local or otherwise reserved, nor our own.
+// Guard decides which addresses deliveries may reach. By default it refuses private,
+// loopback, link-local and other reserved addresses, and this machine's own.
 type Guard struct {
 	rules    *ssrf.Guardian
 	resolver *net.Resolver
-	// How many dials of single addresses were let pass, and how many not.
+	// Dials by verdict.
 	permitted, refused atomic.Uint64
 }
 
-// NewGuard makes a guard that permits the ranges allow on top of the public
-// internet. It takes note of the machine's own addresses.
+// NewGuard returns a guard that permits the public internet and the ranges allow. It reads
+// the machine's own addresses once.
 func NewGuard(allow []netip.Prefix) (*Guard, error) {
 	own, err := ownAddresses()
 	if err != nil {
@@ -52,7 +52,7 @@ func NewGuard(allow []netip.Prefix) (*Guard, error) {
 	return newGuard(allow, append(own, netip.MustParsePrefix(azureWire))), nil
 }
 
-// newGuard refuses deny beside what is reserved; allow comes first.
+// newGuard also refuses deny; allow takes precedence.
 func newGuard(allow, deny []netip.Prefix) *Guard {
 	allow4, allow6 := splitFamilies(allow)
 	deny4, deny6 := splitFamilies(deny)
@@ -103,8 +103,8 @@ func splitFamilies(prefixes []netip.Prefix) (v4, v6 []netip.Prefix) {
 	return v4, v6
 }
 
-// Control is for net.Dialer.Control: it judges the very address that is about
-// to be connected to, whatever name or notation led there.
+// Control is for net.Dialer.Control: it checks the address of the connection itself,
+// whatever its name or notation was.
 func (g *Guard) Control(network, address string, c syscall.RawConn) error {
 	if err := g.rules.Safe(network, address, c); err != nil {
 		g.refused.Add(1)
@@ -114,14 +114,14 @@ func (g *Guard) Control(network, address string, c syscall.RawConn) error {
 	return nil
 }
 
-// register makes the guard's counters metrics of r, unless that is nil.
+// register registers the guard's counters with r, unless that is nil.
 func (g *Guard) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
 	for verdict, count := range map[string]*atomic.Uint64{"permitted": &g.permitted, "refused": &g.refused} {
 		err := r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "duehook_dials_total", Help: "Addresses about to be connected to, by what the address guard said.",
+			Name: "duehook_dials_total", Help: "Addresses before connecting, by the verdict of the address guard.",
 			ConstLabels: prometheus.Labels{"verdict": verdict},
 		}, func() float64 { return float64(count.Load()) }))
 		if err != nil {
@@ -131,15 +131,15 @@ func (g *Guard) register(r prometheus.Registerer) error {
 	return nil
 }
 
-// CheckURL refuses, with ErrBlocked, a URL that is plainly not allowed: by an
-// address in it or a name for loopback. Other names are judged when dialled.
+// CheckURL returns ErrBlocked for a URL with a refused address or a name for loopback.
+// Other names are checked when dialled.
 func (g *Guard) CheckURL(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return fmt.Errorf("%w: not a URL", ErrBlocked)
 	}
 	host := u.Hostname()
-	// The transport does the same, and wide digits become plain ones by it.
+	// The transport does the same; it also turns wide digits into plain ones.
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
 	}
@@ -148,8 +148,8 @@ func (g *Guard) CheckURL(rawURL string) error {
 	case err == nil:
 		return g.checkAddr(addr)
 	case host == "", endsInNumber(host):
-		// Forms such as 127.1 or 0x7f000001, which resolvers may take for
-		// addresses. Public names do not end in a number.
+		// Resolvers may take 127.1 or 0x7f000001 for addresses. Public names do not
+		// end in a number.
 		return ErrBlocked
 	case isLoopbackName(host):
 		if g.checkAddr(netip.AddrFrom4([4]byte{127, 0, 0, 1})) == nil {
@@ -185,9 +185,8 @@ func isLoopbackName(host string) bool {
 	return strings.HasSuffix(host, ".localhost")
 }
 
-// dial connects to permitted addresses only. The error wraps ErrBlocked if the
-// host has no other address; a host of which only some are refused is taken
-// for unreachable, for that can pass.
+// dial only connects to permitted addresses. The error wraps ErrBlocked if all addresses of
+// the host are refused. If only some are, the host counts as unreachable, which may pass.
 func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	var permitted atomic.Bool // the dialler tries two families at a time
 	dialer := net.Dialer{

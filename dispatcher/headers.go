@@ -9,16 +9,16 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// headerLimit is how much of an answer's headers is kept in the attempt log: names,
-// values, and the four signs around each pair.
+// headerLimit is how much of an answer's headers the attempt log keeps: names, values, and
+// four characters for each pair.
 const headerLimit = 1 << 10
 
-// mask stands for what is not kept of a header.
+// mask replaces secrets in headers.
 const mask = "***"
 
-// headerExcerpt is what is kept of an answer's headers, sorted by name: all of them
-// without secrets, or the shortest if they are long, so that one long header does not
-// crowd out the others. What follows them is cut.
+// headerExcerpt returns the headers of an answer without secrets, by name. If they exceed
+// the limit, it keeps the shortest ones and cuts the next, so that one long header does
+// not displace the others.
 func headerExcerpt(h http.Header) []job.Header {
 	if len(h) == 0 {
 		return nil
@@ -50,8 +50,8 @@ func headerExcerpt(h http.Header) []job.Header {
 
 func headerSize(h job.Header) int { return len(h.Name) + len(h.Value) + len(": \r\n") }
 
-// headerValue is a header's values as text, without secrets. It shares no memory with
-// the answer.
+// headerValue returns the values of a header without secrets. It shares no memory with the
+// answer.
 func headerValue(name string, values []string) string {
 	if keep := maskOf(name); keep != nil {
 		masked := make([]string, len(values))

@@ -19,6 +19,8 @@ var outcomeNames = [...]string{
 	job.OutcomeExpired:   "expired",
 	job.OutcomeCancelled: "cancelled",
 	job.OutcomeLapsed:    "lapsed",
+
+	job.OutcomeRescheduled: "rescheduled",
 }
 
 var (
@@ -39,15 +41,14 @@ type metrics struct {
 	broughtForward prometheus.Counter
 }
 
-// newMetrics makes the dispatcher's metrics and registers them with r, unless
-// that is nil.
+// newMetrics returns the metrics, registered with r unless that is nil.
 func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int) (*metrics, error) {
 	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "duehook_attempts_total", Help: "Claimed jobs by what came of them.",
+		Name: "duehook_attempts_total", Help: "Claimed jobs by outcome.",
 	}, []string{"outcome"})
 	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "duehook_lateness_seconds", Buckets: latenessBuckets,
-		Help: "Time from when an attempt was due to its start, by the store's clock.",
+		Help: "Time from the due time of an attempt to its start, by the store's clock.",
 	}, []string{"attempt"})
 	m := &metrics{
 		latenessFirst: lateness.WithLabelValues("first"),
@@ -57,15 +58,15 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 			Help: "Duration of delivery attempts, from dialling to the last byte read.",
 		}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "duehook_in_flight", Help: "Deliveries under way.",
+			Name: "duehook_in_flight", Help: "Deliveries in flight.",
 		}),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_connect_retries_total",
-			Help: "Connections that attempts tried again because the request had not been sent.",
+			Help: "Repeated connections of attempts whose request had not been sent.",
 		}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_settle_stale_total",
-			Help: "Outcomes not stored because the job had been leased again or had ended.",
+			Help: "Outcomes not stored because the job was leased again or had ended.",
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_settle_dropped_total",
@@ -73,7 +74,7 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 		}),
 		broughtForward: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_brought_forward_total",
-			Help: "Retries brought forward because their endpoint works again after an outage.",
+			Help: "Retries brought forward after an outage of their endpoint.",
 		}),
 	}
 	for kind, name := range outcomeNames {
@@ -94,7 +95,7 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 	return m, nil
 }
 
-// circuitStates counts circuits by state whenever metrics are read.
+// circuitStates counts circuits by state when metrics are read.
 type circuitStates func() map[gobreaker.State]int
 
 var circuitsDesc = prometheus.NewDesc("duehook_breakers",

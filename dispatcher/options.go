@@ -31,26 +31,26 @@ const (
 	DefaultBreakerProbes   = 3
 	DefaultCatchUpRate     = 100
 	DefaultConnectRetries  = MaxConnectRetries
+	// DefaultCallbackResponse is in bytes.
+	DefaultCallbackResponse = 64 << 10
 )
 
 // The parts of a lease that are not the request itself.
 const (
-	// startAllowance is how long after the claim was asked for a request may
-	// start.
+	// startAllowance is how long after the claim a request may start.
 	startAllowance = 2 * time.Second
-	// settleReserve is kept for settling after the request's deadline.
+	// settleReserve is the time for settling after the request's deadline.
 	settleReserve = 3 * time.Second
 	// MinLeaseMargin is the least by which a lease must outlast the request.
 	MinLeaseMargin = startAllowance + settleReserve
 )
 
-// ErrLease is wrapped by the error for leases that could end before their
-// request has been settled: a second worker would then send the same job.
+// ErrLease reports a lease that could expire before its request is settled: a second worker
+// would send the same job.
 var ErrLease = errors.New("lease too short")
 
-// Store is what the dispatcher needs of a store; store.Dispatching, and for the
-// last four store.Reader, store.Registrar and store.Messaging, say what the
-// methods promise.
+// Store is the part of a store that the dispatcher needs. The interfaces of package store
+// document the methods.
 type Store interface {
 	Shards() int
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
@@ -64,10 +64,10 @@ type Store interface {
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 }
 
-// Signer makes the webhook-signature header of one attempt.
+// Signer returns the webhook-signature header of an attempt.
 type Signer interface {
 	// Sign signs the body sent for topic with the webhook-id id at the time at.
-	// After an error the job is tried again later; no attempt is used.
+	// After an error the job is released for later; it uses no attempt.
 	Sign(ctx context.Context, topic, id string, at time.Time, body []byte) (string, error)
 }
 
@@ -80,43 +80,51 @@ type Options struct {
 	ID      string                // recorded as the worker by stores that keep a journal
 	Version string                // told to receivers in User-Agent; empty: "dev"
 
-	// Workers is the number of requests under way at most. It is divided
-	// evenly over the store's shards, at least one each. Zero: DefaultWorkers.
+	// Workers is the most requests in flight, spread evenly over the store's shards,
+	// at least one each. Zero: DefaultWorkers.
 	Workers int
 	// Timeout bounds one attempt of a job without a timeout of its own, from
 	// dialling to the last byte read. Zero: DefaultTimeout.
 	Timeout time.Duration
-	// LeaseMargin is by how much the lease of a job with its own timeout
-	// outlasts that. Zero: DefaultLeaseMargin.
+	// LeaseMargin is how much longer than its own timeout the lease of a job is. Zero:
+	// DefaultLeaseMargin.
 	LeaseMargin time.Duration
 	// Lease is the lease of the other jobs. Zero: Timeout plus LeaseMargin.
 	Lease time.Duration
 	// Policy is the retry policy of jobs without one of their own. Without
 	// steps: retrypolicy.Default.
 	Policy retrypolicy.Policy
-	// Grace is how long Run may take to end once it was told to stop. Requests that
-	// are under way a fifth of it before the end, 2 s at most, are broken off, so
-	// that what came of all can be settled. Zero: DefaultGrace.
+	// Grace is how long Run may take to end after its context. It aborts requests a
+	// fifth of it before the end, 2 s at most, so that all can be settled. Zero:
+	// DefaultGrace.
 	Grace time.Duration
+
+	// Limits bound what receivers may arm jobs again with. MaxBody is 256 KiB if it is
+	// zero, MaxRounds job.DefaultMaxRounds; if that is negative, no job is armed again.
+	Limits job.Limits
 
 	// ConnectRetries is how often an attempt connects again at once if its request
 	// was surely not sent, MaxConnectRetries at most. Zero: DefaultConnectRetries;
 	// negative: never.
 	ConnectRetries int
 
-	// Transport makes the requests in place of the network, and without the
-	// guard: for simulations. Nil: the network.
+	// Transport replaces the network and the guard, for simulations. Nil: the network.
 	Transport http.RoundTripper
-	// Random gives numbers from 0 up to 1, from any goroutine, by which pauses
-	// and retries are spread. Nil: those of math/rand/v2.
+	// Random returns numbers from 0 up to 1 that spread pauses and retries. It is safe
+	// for concurrent use. Nil: math/rand/v2.
 	Random func() float64
 	// AllowCIDRs opens ranges that the guard refuses by default.
 	AllowCIDRs []netip.Prefix
-	// Resolver looks names up; nil: Go's own, as the machine is set up.
+	// Resolver resolves names; nil: Go's own, with the machine's configuration.
 	Resolver *net.Resolver
-	// Tracer makes spans of attempts; nil makes none.
+	// Tracer creates spans of attempts; nil: there are none.
 	Tracer oteltrace.Tracer
-	// Signer signs requests; nil: they go unsigned.
+	// RenderCallback makes the body of a callback from its report. Nil: callbacks fail.
+	RenderCallback func(callback *job.Job) ([]byte, error)
+	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
+	// DefaultCallbackResponse; negative: nothing.
+	CallbackResponse int
+	// Signer signs requests; nil: requests are not signed.
 	Signer Signer
 
 	// BreakerFailures is the number of failures in a row that opens an endpoint's
@@ -129,14 +137,13 @@ type Options struct {
 	// must succeed before it closes. Zero: DefaultBreakerProbes.
 	BreakerProbes int
 
-	// CatchUpRate is how many jobs per second and endpoint are brought forward
-	// once the endpoint works again after an outage that was longer than their
-	// first retry step. Zero: DefaultCatchUpRate; negative: none.
+	// CatchUpRate is how many retries per second and endpoint are advanced after an
+	// outage of the endpoint that outlasted their first step. Zero: DefaultCatchUpRate;
+	// negative: none.
 	CatchUpRate int
 }
 
-// Validate reports settings that cannot work. A short lease gives an error
-// that wraps ErrLease.
+// Validate reports invalid options. For a short lease the error wraps ErrLease.
 func (o Options) Validate() error {
 	o = o.withDefaults()
 	switch {
@@ -158,12 +165,8 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
@@ -180,6 +183,9 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
+	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
+	o.Limits.MaxRounds = cmp.Or(o.Limits.MaxRounds, job.DefaultMaxRounds)
+	o.CallbackResponse = cmp.Or(o.CallbackResponse, DefaultCallbackResponse)
 	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)
 	return o
 }

@@ -18,24 +18,23 @@ import (
 const (
 	// maxBatch is how many jobs are popped and claimed at a time at most.
 	maxBatch = 500
-	// leftBatch is how many hints that a claim left go into another.
+	// leftBatch is how many left hints go into one claim.
 	leftBatch = 64
-	// popWait is how long a pop waits for the first hint. It only sets how
-	// often an idle dispatcher asks.
+	// popWait is how long a pop waits for the first hint: the interval of calls of an
+	// idle dispatcher.
 	popWait = 5 * time.Second
-	// claimTries is how often a claim is tried that the store fails for another
-	// reason than being unavailable.
+	// claimTries bounds the tries of a claim, except while the store is unavailable.
 	claimTries = 3
 )
 
 // claim is a claimed job on its way through a worker.
 type claim struct {
 	store.Claimed
-	asked time.Time // before the claim was asked for: its lease began no earlier
-	got   time.Time // when the answer came: stands for Claimed.Now
+	asked time.Time // before the call: the lease began no earlier
+	got   time.Time // after the call: the node's time at Claimed.Now
 }
 
-// instant is t, read from our clock, by the store's clock.
+// instant converts a time of this node to the store's clock.
 func (c *claim) instant(t time.Time) job.Instant { return c.Now.Add(t.Sub(c.got)) }
 
 // phases are the contexts of the stages of a shutdown.
@@ -54,15 +53,15 @@ type pipeline struct {
 	slots   *slots
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
-	ahead   chan struct{} // holds a signal when jobs were left without a worker
+	ahead   chan struct{} // holds a signal when jobs wait for a worker
 	settler *settler
 	pops    *outage.Outage
 	claims  *outage.Outage
 	seen    map[job.Key]struct{} // the hints of one batch
 
-	most     int          // how many are claimed at a time: fewer when the store does not answer in time
-	left     []store.Hint // for another claim: the last ones were large enough without them
-	leftNext bool         // their turn is next
+	most     int          // the most jobs of a claim: fewer while the store is slow
+	left     []store.Hint // hints that claims left, because their batch was full by bytes
+	leftNext bool         // the next claim takes left hints
 }
 
 func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
@@ -82,8 +81,7 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 	}
 }
 
-// run works until ph.take ends and everything claimed has been settled or
-// given up.
+// run works until ph.take ends and all claimed jobs are settled or given up.
 func (p *pipeline) run(ph phases) {
 	var workers, relief sync.WaitGroup
 	p.settler = newSettler(ph.settle, p.d, p.workers, p.busy)
@@ -115,9 +113,8 @@ func (p *pipeline) feed(ph phases) {
 	}
 }
 
-// fetch claims up to n jobs; none after a failure, or when there are none. Jobs that
-// were left take turns with those of the ready list, so that large ones do not keep
-// the rest waiting.
+// fetch claims up to n jobs; none after a failure. Left hints alternate with the ready
+// list, so that large jobs do not delay the others.
 func (p *pipeline) fetch(ph phases, n int) []*claim {
 	wait := popWait
 	if len(p.left) > 0 {
@@ -160,12 +157,11 @@ func (p *pipeline) claim(ph phases, hints []store.Hint) []*claim {
 	return p.claimUnder(ph, p.unique(hints), o, p.opts.Clock.Now())
 }
 
-// claimUnder claims under the terms o, first asked for at asked. A failed claim
-// may have gone through, so it is repeated under its nonce, which gives the
-// same claims: for ever while the store is unavailable, in halves when it did not
-// answer in time, otherwise a few times and then job by job, so that one that the
-// store cannot give does not hold up the rest. What is given up comes due again,
-// when it is no longer carried or leased.
+// claimUnder claims with options o, first sent at asked. A failed claim may have worked, so
+// it is repeated with its nonce, which returns the same claims: while the store is
+// unavailable without a limit; after a timeout in halves; otherwise a few times and then
+// job by job, so that one bad job does not block the others. A job that is given up
+// becomes due again when its visibility deadline or lease passes.
 func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time) []*claim {
 	for try := 1; ; try++ {
 		claimed, err := p.opts.Store.Claim(ph.work, p.shard, hints, o)
@@ -190,13 +186,13 @@ func (p *pipeline) claimUnder(ph phases, hints []store.Hint, o store.ClaimOption
 	}
 }
 
-// timedOut reports whether the store was too slow, so that less may be better.
+// timedOut reports whether the store was too slow: a smaller batch may work.
 func timedOut(err error) bool {
 	var slow interface{ Timeout() bool }
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// claimEach claims jobs one by one when claiming them together failed with err.
+// claimEach claims jobs one by one after claiming them together failed with err.
 func (p *pipeline) claimEach(ph phases, hints []store.Hint, o store.ClaimOptions, asked time.Time, err error) []*claim {
 	if len(hints) == 1 {
 		p.opts.Logger.Error("a job cannot be claimed", "topic", hints[0].Lane.Topic, "id", hints[0].ID, "error", err)
@@ -214,8 +210,8 @@ func (p *pipeline) claimParts(ph phases, hints []store.Hint, size int, o store.C
 	return claims
 }
 
-// unique drops repeated hints, in place: the ready list may name a job twice,
-// and a store would take the second for a repetition of the claim.
+// unique drops repeated hints, in place: the ready list may have a job twice, and a store
+// would take the second hint for a repetition of the claim.
 func (p *pipeline) unique(hints []store.Hint) []store.Hint {
 	if len(hints) < 2 {
 		return hints
@@ -228,8 +224,8 @@ func (p *pipeline) unique(hints []store.Hint) []store.Hint {
 	})
 }
 
-// newClaims makes each claim by itself: within one slice, a job that takes long
-// would keep the bodies of its whole batch in memory.
+// newClaims allocates each claim separately: in one slice, a slow job would keep the
+// bodies of its whole batch in memory.
 func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []*claim {
 	got := p.opts.Clock.Now()
 	claims := make([]*claim, len(claimed))
@@ -249,12 +245,11 @@ func (p *pipeline) serve(ph phases) {
 	}
 }
 
-// busy reports whether so many jobs are with workers that results of some will
-// come soon.
+// busy reports whether workers have so many jobs that some results will arrive soon.
 func (p *pipeline) busy() bool { return p.slots.enough > 1 && int(p.sending.Load()) >= p.slots.enough }
 
-// handle sees one job through to its settlement. A panic ends here: the job's
-// lease lapses, and a job that does this each time is given up after some.
+// handle delivers one job and settles it. A panic ends here: the job's lease expires. A job
+// that panics each time becomes a suspect, and a dead letter in the end.
 func (p *pipeline) handle(ph phases, c *claim) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -265,7 +260,7 @@ func (p *pipeline) handle(ph phases, c *claim) {
 	p.conclude(c, p.deliver(ph, c))
 }
 
-// conclude hands what came of a claim to the settler.
+// conclude passes the outcome of a claim to the settler.
 func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.d.metrics.outcomes[o.Kind].Inc()
 	policy := p.opts.Policy.For(c.Job.Spec.Retry)
@@ -275,7 +270,7 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.settler.batches.Add(result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
 }
 
-// deliver decides what to do with a claimed job, and does it.
+// deliver makes the attempt of a claimed job, unless something speaks against it.
 func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	now := p.opts.Clock.Now()
 	if o := c.Job.Before(c.From, c.instant(now)); o != nil {
@@ -317,7 +312,7 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 	return o
 }
 
-// leaseOf is the lease that the store gave the job.
+// leaseOf returns the lease of a claimed job.
 func (p *pipeline) leaseOf(j *job.Job) time.Duration {
 	if j.Spec.Timeout > 0 {
 		return j.Spec.Timeout + p.opts.LeaseMargin
@@ -325,8 +320,8 @@ func (p *pipeline) leaseOf(j *job.Job) time.Duration {
 	return p.opts.Lease
 }
 
-// tooLate reports whether a request begun now could outlast the lease: the
-// claim took too long to come.
+// tooLate reports whether a request that starts now could outlast the lease, because the
+// claim took too long.
 func (p *pipeline) tooLate(c *claim, now time.Time) bool {
 	lastStart := p.leaseOf(&c.Job) - p.d.sender.timeoutOf(&c.Job) - settleReserve
 	return now.Sub(c.asked) > lastStart

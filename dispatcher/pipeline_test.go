@@ -159,7 +159,7 @@ func TestClaimIsRepeatedWithItsNonce(t *testing.T) {
 		if nonce := next(t, s.claims, "claim").o.Nonce; nonce == first {
 			t.Error("another claim has the same nonce")
 		}
-		if l.count("failing, will keep trying") != 1 || l.count("working again") != 1 {
+		if l.count("failing; retrying") != 1 || l.count("working again") != 1 {
 			t.Errorf("want one line for the outage and one for its end:\n%s", l.buf.String())
 		}
 	})
@@ -215,7 +215,7 @@ func TestPoppingGoesOnAfterFailures(t *testing.T) {
 		if took := time.Since(began) - time.Minute; took > outage.LongPause {
 			t.Errorf("resumed after %v", took)
 		}
-		if l.count("failing, will keep trying") != 1 || l.count("working again") != 1 {
+		if l.count("failing; retrying") != 1 || l.count("working again") != 1 {
 			t.Errorf("want one line for the outage and one for its end:\n%s", l.buf.String())
 		}
 	})
@@ -258,7 +258,7 @@ func TestSettlingGoesOnWhileTheStoreIsUnavailable(t *testing.T) {
 		if got := next(t, s.settled, "settlement"); got.To != job.Delivered {
 			t.Errorf("%+v", got)
 		}
-		if l.count("failing, will keep trying") != 1 {
+		if l.count("failing; retrying") != 1 {
 			t.Errorf("want one line for the outage:\n%s", l.buf.String())
 		}
 	})
@@ -581,7 +581,7 @@ func TestMetrics(t *testing.T) {
 		}
 		synctest.Wait()
 		want := `
-# HELP duehook_attempts_total Claimed jobs by what came of them.
+# HELP duehook_attempts_total Claimed jobs by outcome.
 # TYPE duehook_attempts_total counter
 duehook_attempts_total{outcome="cancelled"} 0
 duehook_attempts_total{outcome="delivered"} 2
@@ -590,19 +590,20 @@ duehook_attempts_total{outcome="failed"} 0
 duehook_attempts_total{outcome="lapsed"} 0
 duehook_attempts_total{outcome="refused"} 0
 duehook_attempts_total{outcome="released"} 0
+duehook_attempts_total{outcome="rescheduled"} 0
 duehook_attempts_total{outcome="snoozed"} 0
 # HELP duehook_breakers Endpoints by the state of their circuit breaker.
 # TYPE duehook_breakers gauge
 duehook_breakers{state="closed"} 1
 duehook_breakers{state="half-open"} 0
 duehook_breakers{state="open"} 0
-# HELP duehook_in_flight Deliveries under way.
+# HELP duehook_in_flight Deliveries in flight.
 # TYPE duehook_in_flight gauge
 duehook_in_flight 0
 # HELP duehook_settle_dropped_total Outcomes that could not be stored; their jobs are delivered again.
 # TYPE duehook_settle_dropped_total counter
 duehook_settle_dropped_total 0
-# HELP duehook_settle_stale_total Outcomes not stored because the job had been leased again or had ended.
+# HELP duehook_settle_stale_total Outcomes not stored because the job was leased again or had ended.
 # TYPE duehook_settle_stale_total counter
 duehook_settle_stale_total 0
 `

@@ -7,14 +7,14 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// untakenTime is how long a job that was claimed ahead waits for a worker, and up to
-// as long again, before it is given back.
+// untakenTime is how long a job claimed ahead waits for a worker, at least, before the
+// node releases it; at most twice as long.
 const untakenTime = 50 * time.Millisecond
 
-// reasonUntaken: workers were busy for longer than was foreseen.
+// reasonUntaken: workers were busy for longer than expected.
 const reasonUntaken = "workers_busy"
 
-// callRelief has jobs watched that wait for a worker, if there are any.
+// callRelief wakes relieve if jobs wait for a worker.
 func (p *pipeline) callRelief() {
 	if !p.slots.waiting() {
 		return
@@ -25,8 +25,8 @@ func (p *pipeline) callRelief() {
 	}
 }
 
-// relieve gives back jobs that were claimed ahead and that no worker takes in time,
-// until take ends: their leases run, and another node may have workers for them.
+// relieve releases jobs claimed ahead that no worker takes in time, until take ends: their
+// leases run, and another node may have free workers.
 func (p *pipeline) relieve(take context.Context) {
 	for {
 		select {
@@ -40,14 +40,14 @@ func (p *pipeline) relieve(take context.Context) {
 	}
 }
 
-// giveBack gives back the jobs that have waited for a worker for so long.
+// giveBack releases the jobs that have waited for a worker for a time.
 func (p *pipeline) giveBack(waited time.Duration, reason string) {
 	now := p.opts.Clock.Now()
 	for range len(p.jobs) {
 		select {
 		case c := <-p.jobs:
 			if now.Sub(c.got) < waited {
-				p.jobs <- c // there is room: its slot is its place
+				p.jobs <- c // never blocks: the job has a slot
 				continue
 			}
 			p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: reason})

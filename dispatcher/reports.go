@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // triedChannel carries the endpoints of Try to the dispatchers of all nodes.
@@ -40,7 +39,7 @@ func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
 // ends.
 func (d *Dispatcher) hearTries(ctx context.Context) {
 	health := outage.New("listening for endpoints to try", d.opts.Clock, d.opts.Logger, d.opts.Random)
-	store.Follow(ctx, d.opts.Store, triedChannel, func(message []byte) {
+	follow.Channel(ctx, d.opts.Store, triedChannel, func(message []byte) {
 		health.Worked()
 		if message != nil {
 			d.circuits.try(string(message))
@@ -48,36 +47,19 @@ func (d *Dispatcher) hearTries(ctx context.Context) {
 	}, func(ctx context.Context, err error) { health.Rest(ctx, err) })
 }
 
-// reports reports to the store which circuits are open. Changes are noted without
-// waiting, and one goroutine reports them. A later change of an endpoint replaces an
-// earlier one.
+// reports reports to the store which circuits are open, with one goroutine.
 type reports struct {
-	store  Store
-	clock  job.Clock
-	log    *slog.Logger
-	outage *outage.Outage
-	wake   chan struct{} // holds a signal when there is a change
-
-	mu      sync.Mutex
-	changes map[string]time.Time // endpoint to the end of the opening; zero: closed
+	store   Store
+	clock   job.Clock
+	log     *slog.Logger
+	outage  *outage.Outage
+	changes *mailbox // the end of an opening; zero: closed
 }
 
 func newReports(o Options) *reports {
 	return &reports{
-		store: o.Store, clock: o.Clock, log: o.Logger,
+		store: o.Store, clock: o.Clock, log: o.Logger, changes: newMailbox(),
 		outage: outage.New("reporting circuits", o.Clock, o.Logger, o.Random),
-		wake:   make(chan struct{}, 1), changes: map[string]time.Time{},
-	}
-}
-
-// add notes that a circuit is open until a time, or closed.
-func (r *reports) add(endpoint string, openUntil time.Time) {
-	r.mu.Lock()
-	r.changes[endpoint] = openUntil
-	r.mu.Unlock()
-	select {
-	case r.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -87,9 +69,9 @@ func (r *reports) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
+		case <-r.changes.wake:
 		}
-		for endpoint, until := range r.take() {
+		for endpoint, until := range r.changes.take() {
 			if until.IsZero() {
 				r.log.Info("the circuit of an endpoint closed", "endpoint", endpoint)
 			} else {
@@ -100,18 +82,10 @@ func (r *reports) run(ctx context.Context) {
 	}
 }
 
-func (r *reports) take() map[string]time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	changes := r.changes
-	r.changes = map[string]time.Time{}
-	return changes
-}
-
 // report reports one change. It repeats the call until it succeeds or a later
 // change replaces this one.
 func (r *reports) report(ctx context.Context, endpoint string, until time.Time) {
-	for !r.replaced(endpoint) {
+	for !r.changes.has(endpoint) {
 		err := r.send(ctx, endpoint, until)
 		if err == nil {
 			r.outage.Worked()
@@ -121,13 +95,6 @@ func (r *reports) report(ctx context.Context, endpoint string, until time.Time) 
 			return
 		}
 	}
-}
-
-func (r *reports) replaced(endpoint string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.changes[endpoint]
-	return ok
 }
 
 func (r *reports) send(ctx context.Context, endpoint string, until time.Time) error {

@@ -22,11 +22,17 @@ const (
 	headerAttempt     = "Duehook-Attempt"
 	headerDueAt       = "Duehook-Due-At"
 	headerTraceparent = "Traceparent"
+	headerSchedule    = "Duehook-Schedule"
+	headerOccurrence  = "Duehook-Schedule-Time"
+	headerRounds      = "Duehook-Rounds"
+	headerCount       = "Duehook-Count"
+	headerGroup       = "Duehook-Group"
+	headerGroupID     = "Duehook-Group-Id"
 
-	ownHeaders = 12 // at most, with those that have no name here
+	ownHeaders = 18 // at most, with those that have no name here
 )
 
-// newRequest makes the request of attempt number of j, which starts at at.
+// newRequest returns the request of an attempt that starts at the time at.
 func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.Instant) (*retryablehttp.Request, error) {
 	var body any // an empty []byte would be sent as a body of unknown length
 	if len(j.Spec.Body) > 0 {
@@ -52,21 +58,32 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	}
 	setAll(h, []field{
 		{headerUserAgent, s.agent},
-		{headerID, j.UID},
+		{headerID, j.MessageID()},
 		{headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10)},
 		{headerTopic, url.PathEscape(j.Topic)}, // headers are ASCII; so are most names, and unchanged
 		{headerJobID, url.PathEscape(j.ID)},
 		{headerAttempt, strconv.Itoa(number)},
 		{headerDueAt, dueAt(j).RFC3339()},
 	})
+	if o := j.Spec.Occurrence; o != nil {
+		setAll(h, []field{{headerSchedule, url.PathEscape(o.Schedule)}, {headerOccurrence, o.Time.RFC3339()}})
+	}
+	if rounds := j.Spec.Rounds(); rounds > 0 {
+		h.Set(headerRounds, strconv.Itoa(rounds))
+	}
+	if j.Spec.Count != nil {
+		h.Set(headerCount, strconv.FormatInt(j.Counted, 10))
+	}
+	if g := j.Spec.Group; g != nil {
+		setAll(h, []field{{headerGroup, url.PathEscape(g.Group)}, {headerGroupID, url.PathEscape(j.GroupID())}})
+	}
 	return req, nil
 }
 
 // field is a header whose name is in the form in which net/http keeps it.
 type field struct{ name, value string }
 
-// setAll sets fields. Their values share one array: header by header, each
-// would be an allocation of its own.
+// setAll sets fields. Their values share one array, to save allocations.
 func setAll(h http.Header, fields []field) {
 	values := make([]string, len(fields))
 	for i, f := range fields {
@@ -80,7 +97,7 @@ func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, at job.Ins
 	if s.signer == nil {
 		return nil
 	}
-	signature, err := s.signer.Sign(ctx, j.Topic, j.UID, at.Time(), j.Spec.Body)
+	signature, err := s.signer.Sign(ctx, j.Topic, j.MessageID(), at.Time(), j.Spec.Body)
 	if err != nil {
 		return err
 	}
@@ -88,10 +105,9 @@ func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, at job.Ins
 	return nil
 }
 
-// markReplayable lets the transport send the request once more, on another
-// connection, when a kept-alive one turns out to have been closed by the
-// receiver before it answered. Without it that everyday race would use up an
-// attempt. An empty value is not sent; receivers tell doubles by webhook-id.
+// markReplayable allows the transport to repeat the request on another connection if the
+// receiver closed an idle one before it answered. Otherwise this common race would cost an
+// attempt. The empty header is not sent; receivers recognize duplicates by webhook-id.
 func markReplayable(h http.Header) {
 	const key = "X-Idempotency-Key"
 	if _, ok := h[key]; !ok {
@@ -99,7 +115,7 @@ func markReplayable(h http.Header) {
 	}
 }
 
-// dueAt is when the attempt to be made was due.
+// dueAt returns when the next attempt is due.
 func dueAt(j *job.Job) job.Instant {
 	if j.NextAt != 0 {
 		return j.NextAt

@@ -80,6 +80,24 @@ func TestDeliveryCarriesTheDocumentedHeaders(t *testing.T) {
 	}
 }
 
+// A counted job carries its count, also a count of zero.
+func TestDeliveryCarriesTheCount(t *testing.T) {
+	url, requests := recorder(t)
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for counted, want := range map[int64]string{0: "0", 105: "105", -1: ""} {
+		j := newJob("digest", url)
+		if counted >= 0 {
+			j.Spec.Count, j.Counted = &job.Count{Target: 100}, counted
+		}
+		if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+			t.Fatalf("%+v", o.Attempt)
+		}
+		if got := next(t, requests, "request").header.Get("Duehook-Count"); got != want {
+			t.Errorf("Duehook-Count is %q, want %q", got, want)
+		}
+	}
+}
+
 func TestMethodsAndBodies(t *testing.T) {
 	url, requests := recorder(t)
 	s := realSender(t, Options{AllowCIDRs: loopback()})

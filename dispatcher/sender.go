@@ -17,7 +17,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Why jobs are given back, beside the reasons that package job names.
+// Reasons of releases, beside those of package job.
 const (
 	reasonUnsigned = "signing_failed"
 	unsignedPause  = 10 * time.Second
@@ -26,7 +26,7 @@ const (
 // What an attempt reports to the endpoint's circuit.
 var (
 	errEndpoint = errors.New("the endpoint failed")
-	errExcluded = errors.New("nothing was learned of the endpoint") // left out of the counts
+	errExcluded = errors.New("the attempt says nothing about the endpoint") // not counted
 )
 
 // sender makes the request of an attempt and judges the answer.
@@ -37,34 +37,44 @@ type sender struct {
 	clock   job.Clock
 	timeout time.Duration
 	agent   string
+	limits  job.Limits
 	signer  Signer
 	spans   *spans
 	log     *slog.Logger
 	bodies  sync.Pool // of *bytes.Buffer
+
+	render        func(*job.Job) ([]byte, error)
+	callbackLimit int // bytes of answers for callbacks
 }
 
 func newSender(o Options, transport http.RoundTripper) *sender {
 	return &sender{
 		client: newClient(transport, o.ConnectRetries, o.Random), steady: func(string) bool { return false },
 		replay: o.ConnectRetries > 0, clock: o.Clock, timeout: o.Timeout,
-		agent: "duehook/" + o.Version, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
+		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
+		render: o.RenderCallback, callbackLimit: o.CallbackResponse,
 	}
 }
 
-// send makes one attempt. When ctx ends during it, the job is released: the
-// attempt does not count. health is for the circuit: nil, errEndpoint or
-// errExcluded.
+// send makes one attempt. If ctx ends during it, the job is released and the attempt does
+// not count. health is for the circuit: nil, errEndpoint or errExcluded.
 func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
 	j, started := &c.Job, s.clock.Now()
 	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version}
 	span := s.spans.begin(ctx, j, attempt)
 	defer func() { span.end(&o) }()
+	j, err := s.rendered(j)
+	if err != nil {
+		s.log.Error("the body of a callback cannot be made", "topic", j.Topic, "id", j.ID, "error", err)
+		attempt.Error = classBadRequest
+		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
+	}
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
 	tr := newTrace(s.clock, func() bool { return s.steady(j.Lane().Endpoint) })
 	req, err := s.newRequest(tr.attach(withDeadline(timed)), j, attempt.Number, attempt.StartedAt)
-	if err != nil { // registered under other rules than ours
+	if err != nil { // registered under other rules
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
@@ -77,7 +87,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	body := s.bodies.Get().(*bytes.Buffer)
 	defer s.recycle(body)
 	tr.header, req.Header = req.Header, http.Header{}
-	a, err := s.exchange(req, j.Spec.ExpectBody != "", body)
+	a, err := s.exchange(req, s.toRead(j), body)
 	timings, reached := tr.end()
 	if errors.Is(err, ErrBlocked) {
 		return refused(attempt)
@@ -92,6 +102,9 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	}
 	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.status, headerExcerpt(a.header), excerpt(a.body)
 	o, attempt.Error = judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
+	if o.Kind == job.OutcomeDelivered && o.After > 0 {
+		o, attempt.Error = s.armAgain(j, &a, o.After)
+	}
 	health = healthOf(a.status)
 	if bodyLost := a.bodyErr != "" && attempt.Error == a.bodyErr; bodyLost {
 		if ctx.Err() != nil {
@@ -99,24 +112,24 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		}
 		health = errEndpoint
 	}
-	o.Attempt = attempt
+	o.Attempt, o.Response = attempt, s.response(j, &a)
 	return o.Charged(j), health
 }
 
-// aborted is the outcome of an attempt that we broke off.
+// aborted returns the outcome of an attempt that the shutdown aborted.
 func aborted() (job.Outcome, error) {
 	return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, errExcluded
 }
 
-// refused is the outcome of an attempt that the guard refused. Its log entry
-// tells nothing else, and no times: they would tell of our name servers.
+// refused returns the outcome of an attempt that the guard refused. Its log entry has no
+// times: they would reveal something about our name servers.
 func refused(attempt *job.Attempt) (job.Outcome, error) {
 	attempt.Error = classBlocked
 	return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonBlocked, Attempt: attempt}, errExcluded
 }
 
-// healthOf is what a status tells of the endpoint. Any that was thought about
-// by the receiver, such as a 404, shows that it is alive.
+// healthOf returns what a status means for the endpoint's circuit. A 404, for example,
+// shows that the receiver works.
 func healthOf(status int) error {
 	if status >= http.StatusInternalServerError || status == http.StatusTooManyRequests {
 		return errEndpoint
@@ -131,24 +144,26 @@ func (s *sender) timeoutOf(j *job.Job) time.Duration {
 	return s.timeout
 }
 
-// exchange sends the request and reads as much of the answer as is needed: more
-// if its body decides, and else not for long. The body is left in buf.
-func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *bytes.Buffer) (answer, error) {
+// exchange sends the request and reads up to limit bytes of the answer into buf: little, and not
+// for long, if limit is zero.
+func (s *sender) exchange(req *retryablehttp.Request, limit int, buf *bytes.Buffer) (answer, error) {
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return answer{}, err
 	}
-	defer func() { _ = resp.Body.Close() }() // short of the body's end, this closes the connection
+	defer func() { _ = resp.Body.Close() }() // closes the connection unless the body was read to its end
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	if a.status == http.StatusSwitchingProtocols {
-		// Its body would be the bare connection, on which no deadline works.
+		// Its body is the bare connection, without deadlines.
 		return a, nil
 	}
 	if resp.Body == http.NoBody {
 		return a, nil
 	}
-	limit := expectLimit
-	if !bodyDecides {
+	switch {
+	case armsAgain(&a):
+		limit = max(limit, s.limits.MaxBody+expectLimit)
+	case limit == 0:
 		limit = drainLimit
 		enough := time.AfterFunc(drainTime, func() { _ = resp.Body.Close() }) //nolint:forbidigo // bounds a read from the network
 		defer enough.Stop()
@@ -160,7 +175,7 @@ func (s *sender) exchange(req *retryablehttp.Request, bodyDecides bool, buf *byt
 	return a, nil
 }
 
-// recycle keeps a buffer for the next answer unless it has grown large.
+// recycle keeps a buffer for another answer unless it is large.
 func (s *sender) recycle(buf *bytes.Buffer) {
 	if buf.Cap() <= 4*drainLimit {
 		buf.Reset()
@@ -168,10 +183,10 @@ func (s *sender) recycle(buf *bytes.Buffer) {
 	}
 }
 
-// Test makes one attempt at a job that is not stored. The guard, the signature and
-// the bounds of any attempt apply, within limit. The endpoint's circuit is neither
-// asked nor changed. The error wraps store.ErrUnavailable if no request could be
-// made. c needs Job and Now.
+// Test makes one attempt of a job that is not stored, within limit. The guard, the signature
+// and the bounds of attempts apply; the circuit of the endpoint does not, and does not
+// change. The error wraps store.ErrUnavailable if no request was possible. c needs Job and
+// Now.
 func (d *Dispatcher) Test(ctx context.Context, c store.Claimed, limit time.Duration) (job.Attempt, error) {
 	now := d.opts.Clock.Now()
 	c.Job.Spec.Timeout = min(d.sender.timeoutOf(&c.Job), limit)

@@ -20,10 +20,10 @@ const (
 	settleTime = 2 * time.Millisecond
 )
 
-// result is what a worker hands to the settler.
+// result is the result of a worker, for the settler.
 type result struct {
 	settlement job.Settlement
-	leaseEnd   time.Time // by our clock; the store's lease ends no earlier
+	leaseEnd   time.Time // by this node's clock; the store's lease ends no earlier
 }
 
 // settler stores results in batches, in the order of their arrival.

@@ -8,33 +8,32 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// slots counts free workers, and the jobs that are claimed for workers to come. One
-// goroutine takes them, in bulk; any may give them back.
+// slots counts free workers, and jobs claimed ahead of them. One goroutine takes slots, in
+// bulk; all may return them.
 type slots struct {
 	clock     job.Clock
 	enough    int // how many at a time are worth a round trip
 	mostAhead int
 
 	mu        sync.Mutex
-	free      int           // below zero: so many were taken ahead
-	ahead     int           // how far below zero it may be taken
-	ended     int           // how many workers came free since the last were taken
-	gathering bool          // a single one that is free is not worth a signal
-	ready     chan struct{} // holds a signal when some may be taken
+	free      int           // below zero: slots taken ahead
+	ahead     int           // how far free may go below zero
+	ended     int           // workers that became free since the last take
+	gathering bool          // take waits for enough slots
+	ready     chan struct{} // holds a signal when take may go on
 }
 
-// enoughShare is the part of all slots that is worth a round trip, and
-// mostEnough the largest number of them.
+// A round trip is worth it for 1/enoughShare of all slots, mostEnough at most.
 const (
 	enoughShare = 2
 	mostEnough  = 128
 )
 
-// gatherTime is how long slots may stay free for others to join them.
+// gatherTime is how long free slots may wait for others.
 const gatherTime = 2 * time.Millisecond
 
-// aheadShare is how many jobs may be claimed ahead for each worker that came free
-// during a fetch: what one brings has to last until the next has come back.
+// aheadShare is how many jobs may be claimed ahead for each worker that became free during
+// a fetch: they must last until the next fetch returns.
 const aheadShare = 2
 
 func newSlots(n int, clock job.Clock) *slots {
@@ -44,10 +43,9 @@ func newSlots(n int, clock job.Clock) *slots {
 	}
 }
 
-// take waits until one is free and takes all that are, and those ahead, up to most.
-// When most workers are busy it waits a little for more to become free: what the
-// store takes for a job falls with the number that are claimed at a time. While all
-// are busy it takes as many ahead as are worth a round trip, or none. It returns
+// take waits for a free slot, then takes all free ones and those ahead, up to most. If most
+// workers are busy, it waits a little for more: larger claims cost the store less per job.
+// If all are busy, it takes slots ahead if there are enough for a round trip. It returns
 // zero when ctx ends.
 func (s *slots) take(ctx context.Context, most int) int {
 	for s.await(ctx, false, nil) {
@@ -66,8 +64,7 @@ func (s *slots) take(ctx context.Context, most int) int {
 	return 0
 }
 
-// await waits until some may be taken, when gathering enough of them, or the time is
-// up, and reports whether ctx goes on.
+// await waits until take may go on or the time is up, and returns false if ctx has ended.
 func (s *slots) await(ctx context.Context, gathering bool, timeUp <-chan time.Time) bool {
 	s.mu.Lock()
 	s.gathering = gathering
@@ -83,7 +80,7 @@ func (s *slots) await(ctx context.Context, gathering bool, timeUp <-chan time.Ti
 	return ctx.Err() == nil
 }
 
-// takeNow takes what there is; nothing when it was too much ahead meanwhile.
+// takeNow takes the slots that there are, which may be none.
 func (s *slots) takeNow(most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +96,7 @@ func (s *slots) enoughNow() bool {
 	return s.isEnough()
 }
 
-// isEnough reports whether those that may be taken are worth a round trip. s.mu is held.
+// isEnough reports whether the slots are worth a round trip. s.mu is held.
 func (s *slots) isEnough() bool { return s.free+s.ahead >= s.enough }
 
 func (s *slots) readyNow() bool {
@@ -108,13 +105,13 @@ func (s *slots) readyNow() bool {
 	return s.isReady()
 }
 
-// isReady reports whether whoever takes is waiting for what there is. s.mu is held.
+// isReady reports whether take may go on. s.mu is held.
 func (s *slots) isReady() bool { return s.isEnough() || s.free > 0 && !s.gathering }
 
-// fetched gives back what was taken last and brought no job. If all of it did, so many
-// may be taken ahead as there will be workers for, judged by how many came free
-// meanwhile. Fewer than are worth a round trip are not worth that they may have to be
-// given back: there are none while few requests are under way, or slow ones.
+// fetched returns the slots of the last take that got no job. If all got one, the next take
+// may go ahead: by twice the workers that became free during the fetch. A number that is
+// not worth a round trip counts as zero, so nothing is claimed ahead while requests are
+// few or slow.
 func (s *slots) fetched(taken, jobs int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,7 +129,7 @@ func (s *slots) waiting() bool {
 	return s.free < 0
 }
 
-// end gives back the slot of a worker that has ended.
+// end returns the slot of a worker that has ended.
 func (s *slots) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +137,7 @@ func (s *slots) end() {
 	s.add(1)
 }
 
-// untaken gives back the slot of a job that no worker took. None is taken ahead then.
+// untaken returns the slot of a job that no worker took, and stops claiming ahead.
 func (s *slots) untaken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

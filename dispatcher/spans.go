@@ -15,8 +15,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// spans makes the spans of attempts; nil makes none. They hold no path, no query
-// and no body.
+// spans creates the spans of attempts; nil creates none. They contain no path, query or
+// body.
 type spans struct{ tracer oteltrace.Tracer }
 
 func newSpans(tracer oteltrace.Tracer) *spans {
@@ -32,8 +32,8 @@ type span struct {
 	started time.Time
 }
 
-// begin starts the span of an attempt, under that of the job's registration. The
-// time for which the job has waited until then is a span beside it.
+// begin starts the span of an attempt as a child of the job's registration. A sibling span
+// covers the wait before it.
 func (s *spans) begin(ctx context.Context, j *job.Job, a *job.Attempt) *span {
 	if s == nil {
 		return nil
@@ -53,8 +53,8 @@ func (s *spans) begin(ctx context.Context, j *job.Job, a *job.Attempt) *span {
 	return &span{made, started}
 }
 
-// wait is from the registration to the first attempt, and for later ones from
-// when they were due.
+// wait creates the span of the wait: from the registration to the first attempt, or from
+// the due time to a later one.
 func (s *spans) wait(ctx context.Context, j *job.Job, until time.Time, of []attribute.KeyValue) {
 	due := dueAt(j).Time()
 	from := due
@@ -70,7 +70,7 @@ func (s *spans) wait(ctx context.Context, j *job.Job, until time.Time, of []attr
 	waited.End(oteltrace.WithTimestamp(until))
 }
 
-// server are the attributes of where the request goes, without its path.
+// server returns the attributes of the destination, without its path.
 func server(j *job.Job) []attribute.KeyValue {
 	of := []attribute.KeyValue{attribute.String("http.request.method", j.Spec.HTTPMethod())}
 	u, err := url.Parse(j.Lane().Endpoint)
@@ -91,7 +91,7 @@ func (s *span) inject(h http.Header) {
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// end ends the span with what came of the attempt.
+// end ends the span with the outcome.
 func (s *span) end(o *job.Outcome) {
 	if s == nil {
 		return

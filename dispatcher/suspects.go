@@ -7,21 +7,20 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// turnTime is how long after one another suspects come back that found another one
-// being sent.
-const turnTime = time.Second
+// suspectPause is the time between suspects that wait for another one.
+const suspectPause = time.Second
 
-// suspects has a node send one suspect at a time.
+// suspects allows one suspect at a time on a node.
 type suspects struct {
 	clock job.Clock
 
 	mu   sync.Mutex
 	busy bool
-	last time.Time // the latest turn that was given
+	last time.Time // the latest retry time given to a suspect
 }
 
-// enter takes the place of the one that is sent. While it is taken it reports false,
-// and how long to wait for a turn.
+// enter admits a suspect. While another one is in flight it returns false, and how long to
+// wait.
 func (s *suspects) enter() (bool, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +32,7 @@ func (s *suspects) enter() (bool, time.Duration) {
 	if s.last.Before(now) {
 		s.last = now
 	}
-	s.last = s.last.Add(turnTime)
+	s.last = s.last.Add(suspectPause)
 	return false, s.last.Sub(now)
 }
 
@@ -43,8 +42,8 @@ func (s *suspects) leave() {
 	s.busy = false
 }
 
-// sendAlone makes the attempt of a suspect if no other one is being sent. Its lapse is
-// written down first: a worker that it brings down cannot do so any more.
+// sendAlone makes the attempt of a suspect if no other one is in flight. It stores the
+// expired lease first: if the job crashes this process, nobody could do so later.
 func (p *pipeline) sendAlone(ph phases, c *claim) job.Outcome {
 	alone, wait := p.d.suspects.enter()
 	if !alone {
@@ -57,8 +56,8 @@ func (p *pipeline) sendAlone(ph phases, c *claim) job.Outcome {
 		return j.ChargeLapse(c.Job.Token)
 	})
 	if err != nil {
-		p.opts.Logger.Warn("a job that goes alone was not sent", "topic", c.Job.Topic, "id", c.Job.ID, "error", err)
-		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonQuarantined, After: turnTime}
+		p.opts.Logger.Warn("a suspect was not sent", "topic", c.Job.Topic, "id", c.Job.ID, "error", err)
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonQuarantined, After: suspectPause}
 	}
 	return p.send(ph, c)
 }

@@ -71,7 +71,7 @@ func TestSuspectsAreSentOneAtATime(t *testing.T) {
 			if got.To != job.Waiting || got.Reason != job.ReasonQuarantined || got.Lapses != job.SuspectAfter || got.Attempts != 0 {
 				t.Errorf("%+v", got)
 			}
-			if turns := int(got.Delay / turnTime); turns < 1 || turns > others {
+			if turns := int(got.Delay / suspectPause); turns < 1 || turns > others {
 				t.Errorf("suspect %d is to come back in %v", n, got.Delay)
 			}
 		}

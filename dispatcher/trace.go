@@ -12,23 +12,23 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// phase is how far an attempt has come.
+// phase is the progress of an attempt.
 type phase uint8
 
-// The phases of an attempt, in their order. The middle three are left out
-// when an idle connection is there.
+// The phases of an attempt, in order. With an idle connection, the middle three are left
+// out.
 const (
 	phaseBegin phase = iota
 	phaseDNS
 	phaseConnect
 	phaseTLS
-	phaseAnswer // a connection is there: send, and wait for the answer
+	phaseAnswer // send on a connection, and wait for the answer
 	phaseCount
 )
 
-// trace measures the phases of one attempt. The transport reports them from
-// several goroutines, and goes on connecting after the request has been given
-// another's connection, or has ended: by then end has copied what counts.
+// trace measures the phases of one attempt. The transport reports them from several
+// goroutines, and continues to connect after the request got another connection or ended.
+// end has copied the result by then.
 type trace struct {
 	clock  job.Clock
 	steady func() bool // the endpoint does not already fail
@@ -36,8 +36,8 @@ type trace struct {
 	header http.Header // of the request, until it comes to the transport
 
 	mu      sync.Mutex
-	asked   int          // how often a connection was asked for
-	conn    *boundedConn // that was got; nil: none yet
+	asked   int          // requests for a connection
+	conn    *boundedConn // nil: none yet
 	reused  bool
 	running bool // the current phase has not ended
 	current phase
@@ -64,7 +64,7 @@ func (t *trace) attach(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(context.WithValue(ctx, traceKey{}, t), &t.hooks)
 }
 
-// end gives what was measured, and the phase in which the attempt ended.
+// end returns the timings, and the phase in which the attempt ended.
 func (t *trace) end() (job.Timings, phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,7 @@ func (t *trace) end() (job.Timings, phase) {
 	}, t.current
 }
 
-// stop ends the current phase. One that took no time at all by the clock has
-// still happened.
+// stop ends the current phase. Its time is at least 1 ns, so that it shows.
 func (t *trace) stop() {
 	if t.running {
 		t.running = false
@@ -90,8 +89,8 @@ func (t *trace) start(p phase) {
 	t.current, t.since, t.running = p, t.clock.Now(), true
 }
 
-// getConn comes once for a request, and once more for each connection that
-// turned out to be dead. The last one counts.
+// getConn is called once for a request, and again for each dead connection. The last call
+// counts.
 func (t *trace) getConn(string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,14 +107,14 @@ func (t *trace) gotConn(info httptrace.GotConnInfo) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.conn = conn
-	if info.Reused { // whatever was measured is of another connection
+	if info.Reused { // earlier phases belong to another connection
 		t.took = [phaseCount]time.Duration{}
 	}
 	t.reused = info.Reused
 	t.start(phaseAnswer)
 }
 
-// enter starts a phase of connecting, while a connection is wanted.
+// enter starts a phase of connecting, unless there is a connection.
 func (t *trace) enter(p phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +123,7 @@ func (t *trace) enter(p phase) {
 	}
 }
 
-// leave ends a phase, unless another has come since.
+// leave ends a phase if it is the current one.
 func (t *trace) leave(p phase) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,10 +146,9 @@ func (t *trace) dnsDone(info httptrace.DNSDoneInfo) {
 	}
 }
 
-// traced is dial, reporting to the trace of the request that wants a
-// connection. The hooks for look-ups are set here, for most requests find an
-// idle connection. There are none for connecting: a host of several addresses
-// would call them for each, two at a time, while dial returns once.
+// traced is dial with reports to the trace of the request. It sets the hooks for look-ups
+// here, because most requests find an idle connection. It needs none for connecting: with
+// several addresses they would be called for each, two at a time, and dial returns once.
 func traced(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		t, ok := ctx.Value(traceKey{}).(*trace)

@@ -9,15 +9,14 @@ import (
 // What one answer may cost.
 const (
 	maxHeaderBytes = 16 << 10
-	// drainLimit is how much of a body is read so that its connection can be
-	// used again; a longer one closes it.
+	// drainLimit is how much of a body is read to reuse its connection. A longer body
+	// closes it.
 	drainLimit = 4 << 10
-	// drainTime is for how long: a body that decides nothing is not worth a
-	// worker's time.
+	// drainTime bounds that read, which would keep a worker busy.
 	drainTime = time.Second
-	// expectLimit is how much is read when the body decides.
+	// expectLimit is how much is read if the body decides the outcome.
 	expectLimit = 16 << 10
-	// excerptLimit is how much is kept in the attempt log.
+	// excerptLimit is how much the attempt log keeps.
 	excerptLimit = 1 << 10
 )
 
@@ -26,9 +25,8 @@ const (
 	tlsSessions = 256 // each keeps the certificates of its endpoint
 )
 
-// newTransport makes the transport of all deliveries. It speaks HTTP/1 only:
-// a request has its connection to itself, so what an endpoint does to one does
-// not touch another.
+// newTransport returns the transport of all deliveries. It only speaks HTTP/1: a request has
+// its own connection, so an endpoint cannot disturb several requests through one.
 func newTransport(guard *Guard, workers int) *http.Transport {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -38,7 +36,7 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 		VerifyConnection:   checkChain,
 	}}
 	return &http.Transport{
-		Proxy:                  nil, // the environment's proxy would dial unguarded
+		Proxy:                  nil, // a proxy would dial without the guard
 		DialContext:            d.plain,
 		DialTLSContext:         d.secure,
 		TLSClientConfig:        d.tls, // which DialTLSContext goes by
@@ -51,10 +49,9 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 	}
 }
 
-// shielded is a transport without CloseIdleConnections, which the client calls
-// after every failure: one dead endpoint would cost all the others their
-// connections. And requests get their headers here, for the client copies those
-// that it sees, for redirects which are not followed.
+// shielded hides CloseIdleConnections, which the client calls after each failure: one dead
+// endpoint would cost all others their connections. It also sets the headers of requests,
+// because the client copies the headers it sees, for redirects that are never followed.
 type shielded struct{ transport http.RoundTripper }
 
 func (s shielded) RoundTrip(req *http.Request) (*http.Response, error) {

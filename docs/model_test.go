@@ -23,18 +23,27 @@ var (
 	propertyInDoc   = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| [^|]+ \\|$")
 )
 
-func model(t *testing.T) string {
+func model(t *testing.T, file string) string {
 	t.Helper()
-	content, err := os.ReadFile("model/job.pml")
+	content, err := os.ReadFile(filepath.Join("model", file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(content)
 }
 
-// docs/lifecycle.md says what the model claims, and what breaks each claim.
+// docs/lifecycle.md says what each model claims, and what breaks each claim.
 func TestModelDocument(t *testing.T) {
-	model, doc := model(t), documents(t)["docs/lifecycle.md"]
+	ofJob, ofKey, found := strings.Cut(documents(t)["docs/lifecycle.md"], "\n### Order keys\n")
+	if !found {
+		t.Fatal("docs/lifecycle.md has no section on the model of order keys")
+	}
+	t.Run("job", func(t *testing.T) { compareModel(t, model(t, "job.pml"), ofJob) })
+	t.Run("order key", func(t *testing.T) { compareModel(t, model(t, "order.pml"), ofKey) })
+}
+
+func compareModel(t *testing.T, model, doc string) {
+	t.Helper()
 	mutants := pairs(mutantInModel, model)
 	if diff := cmp.Diff(mutants, pairs(mutantInDoc, doc)); diff != "" {
 		t.Errorf("the mutants of the model (-) and of docs/lifecycle.md (+) differ:\n%s", diff)
@@ -67,7 +76,7 @@ func pairs(pattern *regexp.Regexp, text string) [][2]string {
 // The model has the numbers and names of package job, and names scripts that
 // there are.
 func TestModelNamesWhatThereIs(t *testing.T) {
-	model := model(t)
+	model := model(t, "job.pml")
 	numbers := map[string]string{}
 	for _, m := range numberInModel.FindAllStringSubmatch(model, -1) {
 		numbers[m[1]] = m[2]

@@ -90,11 +90,11 @@ func listAlerts(t *testing.T, base string) []alertView {
 	return page.Data
 }
 
-// alertFlags make a breaker open soon and let the endpoint be tried often.
+// alertFlags make a circuit open soon and half-open often.
 var alertFlags = []string{"--breaker-failures", "3", "--breaker-open", "1s", "--signing-secret", alertSecret}
 
 // TestAnEndpointThatGoesDown: its alert comes once and is resolved once,
-// although it is held and probed again and again, and all nodes die meanwhile.
+// although its circuit opens and half-opens repeatedly, and all nodes die.
 // So does that of a topic's threshold.
 func TestAnEndpointThatGoesDown(t *testing.T) {
 	t.Parallel()
@@ -125,7 +125,7 @@ func testAlert(t *testing.T, nodes []*node) {
 	})
 	p := startPager(t)
 	base := nodes[0].base()
-	// A restarted embedded node does not know that the endpoint was held, until
+	// A restarted embedded node does not know that the circuit was open, until
 	// it fails again: the alert goes on for as long.
 	must(t, http.StatusCreated, "PUT", base+"/v1/alerts/rules/down", map[string]any{
 		"metric": "open_circuits", "for": 0, "keep_firing_for": "30s", "url": p.url,

@@ -72,8 +72,8 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// TestTerminateUnderLoad: SIGTERM lets attempts under way end, starts no new
-// ones, and what was not done is done by the next life, at no charge.
+// TestTerminateUnderLoad: after SIGTERM attempts in flight end and no new ones
+// start. The next process makes the others; none is charged.
 func TestTerminateUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"embedded", "redis"} {

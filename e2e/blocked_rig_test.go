@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -109,14 +110,15 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, apiErr := httpapi.New(httpapi.Options{Scheduler: all, Ready: jobs.Ping, Metrics: metrics})
+	calls, callsErr := v1.New(v1.Options{Scheduler: all})
+	api, apiErr := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping, Metrics: metrics})
 	carry, carryErr := carrier.New(carrier.Options{Store: jobs, ID: "here"})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
 		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1,
 		Resolver: hostile.Resolver(t, hostile.Zone(targets)),
 	})
-	if apiErr != nil || carryErr != nil || dispatchErr != nil {
-		t.Fatal(apiErr, carryErr, dispatchErr)
+	if callsErr != nil || apiErr != nil || carryErr != nil || dispatchErr != nil {
+		t.Fatal(callsErr, apiErr, carryErr, dispatchErr)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup

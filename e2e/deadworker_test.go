@@ -49,7 +49,7 @@ func TestDeadWorkersJobs(t *testing.T) {
 	}
 }
 
-// judgeTakenOver: what was in flight at the killed node came again, as the same
+// judgeTakenOver: the jobs in flight at the killed node came again, as the same
 // attempt and in time, and nothing else did.
 func judgeTakenOver(t *testing.T, r *receiver.Receiver, killed time.Time, lease time.Duration) {
 	t.Helper()

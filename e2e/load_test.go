@@ -31,7 +31,7 @@ type load struct {
 	unavailable  []answer       // every 503
 }
 
-// ack is what a client was told.
+// ack is the answer that a client got.
 type ack struct {
 	uid   string
 	tries int

@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// TestNodesAreInterchangeable: what is registered at one node is listed,
+// TestNodesAreInterchangeable: a job registered at one node is listed,
 // changed, cancelled, delivered and replayed by another.
 func TestNodesAreInterchangeable(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,8 +10,6 @@ import (
 	"strconv"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -65,31 +64,58 @@ const (
 	deadTopic     = "big"
 	deadEndpoints = 10
 	fillPage      = 500
-	fillers       = 4
 )
 
-// fillDead puts n dead letters into a store, spread over endpoints; every tenth
-// is for the URL given.
-func fillDead(t testing.TB, s store.Store, n int, target string) {
+// fillDead puts n dead letters into a store, page by page, spread over endpoints; every
+// tenth is for the URL given.
+func fillDead(t testing.TB, n int, target string, put func(page []store.RestoredJob) error) {
 	t.Helper()
 	began := clock.Now()
 	ended := job.InstantOf(began).Add(-2 * time.Hour)
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(fillers)
 	for from := 0; from < n; from += fillPage {
-		group.Go(func() error {
-			jobs := make([]store.RestoredJob, 0, fillPage)
-			for i := from; i < min(n, from+fillPage); i++ {
-				jobs = append(jobs, store.RestoredJob{Job: deadLetter(i, target, ended.Add(time.Duration(i)*time.Millisecond))})
-			}
-			_, err := s.Restore(ctx, jobs)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
+		jobs := make([]store.RestoredJob, 0, fillPage)
+		for i := from; i < min(n, from+fillPage); i++ {
+			jobs = append(jobs, store.RestoredJob{Job: deadLetter(i, target, ended.Add(time.Duration(i)*time.Millisecond))})
+		}
+		if err := put(jobs); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Logf("%d dead letters were put into the store in %v", n, clock.Now().Sub(began))
+}
+
+// die registers jobs in an empty store and settles them as dead letters.
+func die(ctx context.Context, s store.Store, jobs []store.RestoredJob) error {
+	regs := make([]store.Registration, len(jobs))
+	for i := range jobs {
+		j := &jobs[i].Job
+		regs[i] = store.Registration{Key: j.Key, UID: j.UID, Spec: j.Spec}
+	}
+	if _, err := s.Register(ctx, regs); err != nil {
+		return err
+	}
+	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: len(jobs), Visibility: time.Hour}); err != nil {
+		return err
+	}
+	hints, err := s.Pop(ctx, 0, len(jobs), time.Second)
+	if err != nil {
+		return err
+	}
+	claims, err := s.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: jobs[0].Job.ID, Lease: time.Hour})
+	if err != nil {
+		return err
+	}
+	if len(claims) != len(jobs) {
+		return fmt.Errorf("%d of %d jobs were claimed", len(claims), len(jobs))
+	}
+	settlements := make([]job.Settlement, len(claims))
+	for i := range claims {
+		c := &claims[i]
+		last := job.Attempt{Number: 1, StartedAt: c.Now, Duration: time.Millisecond, Status: http.StatusGone, Reason: job.ReasonGone}
+		settlements[i] = job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone, Attempt: &last}, nil)
+	}
+	_, err = s.Settle(ctx, settlements)
+	return err
 }
 
 func deadLetter(i int, target string, ended job.Instant) job.Job {
@@ -119,7 +145,7 @@ func fillEmbedded(t testing.TB, dir string, n int, target string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fillDead(t, s, n, target)
+	fillDead(t, n, target, func(page []store.RestoredJob) error { return die(t.Context(), s, page) })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +159,10 @@ func fillRedis(t testing.TB, server *testenv.Redis, n int, target string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fillDead(t, s, n, target)
+	fillDead(t, n, target, func(page []store.RestoredJob) error {
+		_, err := s.Restore(t.Context(), page)
+		return err
+	})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

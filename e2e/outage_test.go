@@ -16,7 +16,7 @@ import (
 
 // TestRedisGone: Redis is away, dead or silent, while jobs come due and others
 // are to be registered. Each registration meanwhile is refused with 503 and
-// Retry-After; afterwards every node delivers again by itself, and nothing that
+// Retry-After; afterwards every node resumes delivery automatically, and nothing that
 // was acknowledged is lost.
 func TestRedisGone(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func attemptsOf(nodes []*node) []float64 {
 	return made
 }
 
-// reportResumed tells how long after healed the first job was delivered that
+// reportResumed reports how long after healed the first job was delivered that
 // came due later, and the last that came due before.
 func reportResumed(t *testing.T, trickle *receiver.Receiver, healed time.Time) {
 	t.Helper()

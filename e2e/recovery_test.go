@@ -11,8 +11,8 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// TestRecoveredEndpointGetsItsRetries lets an outage bring jobs to a step of an
-// hour, and ends it: none of them waits for that.
+// TestRecoveredEndpointGetsItsRetries: jobs that reached a step of an hour during
+// an outage do not wait for it after the outage.
 func TestRecoveredEndpointGetsItsRetries(t *testing.T) {
 	t.Parallel()
 	flags := []string{"--breaker-failures=5", "--breaker-open=1s", "--retry-jitter=0"}
@@ -41,7 +41,7 @@ func recoverEndpoint(t *testing.T, n *node) {
 			Topic: topic, ID: fmt.Sprint(i), URL: r.URL(), Retry: map[string]any{"steps": []string{"1s", "1h"}},
 		})
 	}
-	// Held and probed, they get there a few at a time.
+	// While the circuit opens and half-opens, they get there a few at a time.
 	high := func() (ids []string) {
 		for i := range jobs {
 			j := getJob(t, n.base(), topic, fmt.Sprint(i))

@@ -81,7 +81,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 	}
 }
 
-// checkRefusal checks that a 503 says what is wrong and when to come again.
+// checkRefusal checks that a 503 has the cause and a Retry-After.
 func checkRefusal(t *testing.T, a answer) {
 	t.Helper()
 	var problem struct{ Code string }

@@ -59,7 +59,7 @@ const (
 func trickleJobs(span time.Duration) int { return int(span / trickleGap) }
 
 // startTrickle registers jobs that come due one by one, 20 a second and for so
-// long, whether or not others can be registered meanwhile.
+// long, whether or not new ones can be registered.
 func startTrickle(t *testing.T, base string, span time.Duration) *receiver.Receiver {
 	t.Helper()
 	r := receiver.Start(t, receiver.Accept)

@@ -60,7 +60,7 @@ func code(t testing.TB, a answer) string {
 }
 
 // TestTopicCapacity: a topic with a capacity of 1 holds one unfinished job,
-// whoever of its nodes is asked.
+// on each of its nodes.
 func TestTopicCapacity(t *testing.T) {
 	t.Parallel()
 	onBothBackends(t, func(t *testing.T, nodes []*node) {

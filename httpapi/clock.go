@@ -1,6 +1,9 @@
 package httpapi
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // stopwatch measures a request's duration on the machine's monotonic clock,
 // which no setting of the injected clock may stretch.
@@ -11,8 +14,12 @@ func stopwatch() func() time.Duration {
 	}
 }
 
-// deadline is when a connection has to be done with what it is given, on the
-// machine's clock, as the network's.
-func deadline(d time.Duration) time.Time {
-	return time.Now().Add(d) //nolint:forbidigo // of a connection
+// WriteWithin gives the client d to accept what the call writes next. Streams need
+// it: the server's own deadline is for whole answers.
+func (c *Call) WriteWithin(d time.Duration) error {
+	at := time.Now().Add(d) //nolint:forbidigo // the connection's clock is the machine's
+	return http.NewResponseController(c.Writer).SetWriteDeadline(at)
 }
+
+// Flush sends what was written so far.
+func (c *Call) Flush() error { return http.NewResponseController(c.Writer).Flush() }

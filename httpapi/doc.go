@@ -1,7 +1,5 @@
-// Package httpapi is duehook's HTTP API, version 1: it turns requests into
-// calls of a store and answers, or errors, into JSON. It knows nothing of how
-// jobs are kept or delivered.
-//
-// The table in routes.go is the one list of calls: the router is built from
-// it, and the OpenAPI document is held against it.
+// Package httpapi is the server of duehook's HTTP APIs: routes, authentication,
+// limits, the map from errors to codes, the OpenAPI document, metrics and traces.
+// It knows nothing of jobs. What a client can call is in dialects, one folder
+// each; v1 is duehook's own.
 package httpapi

@@ -4,172 +4,75 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
-// code is the stable name of an error, by which clients decide.
-type code string
-
-// The codes. Each is explained in docs/api-errors.md.
-const (
-	codeMalformedJSON        code = "malformed_json"
-	codeUnauthorized         code = "unauthorized"
-	codeForbidden            code = "forbidden"
-	codeNotFound             code = "not_found"
-	codeJobNotFound          code = "job_not_found"
-	codeTopicNotFound        code = "topic_not_found"
-	codeKeyNotFound          code = "key_not_found"
-	codeSecretNotFound       code = "secret_not_found"
-	codeOperationNotFound    code = "operation_not_found"
-	codeAlertRuleNotFound    code = "alert_rule_not_found"
-	codeMethodNotAllowed     code = "method_not_allowed"
-	codeTopicPlain           code = "topic_without_settings"
-	codeTopicFull            code = "topic_full"
-	codeTopicDraining        code = "topic_draining"
-	codeJobExists            code = "job_exists"
-	codeJobFinished          code = "job_finished"
-	codeJobDead              code = "job_dead"
-	codeJobInFlight          code = "job_in_flight"
-	codeVersionChanged       code = "version_changed"
-	codeKeyFixed             code = "key_fixed"
-	codeTooManyKeys          code = "too_many_keys"
-	codeSecretFixed          code = "secret_fixed"
-	codeTooManySecrets       code = "too_many_secrets"
-	codeSecretUnreadable     code = "secret_unreadable"
-	codeMasterKeyMissing     code = "master_key_missing"
-	codeSigningOff           code = "signing_off"
-	codeOperationEnded       code = "operation_ended"
-	codeTooManyOperations    code = "too_many_operations"
-	codeTooManyAlertRules    code = "too_many_alert_rules"
-	codeNewerVersion         code = "newer_version"
-	codeLedgerMissing        code = "ledger_missing"
-	codeRestoreRunning       code = "restore_running"
-	codeBodyTooLarge         code = "body_too_large"
-	codeUnsupportedMediaType code = "unsupported_media_type"
-	codeInvalidRequest       code = "invalid_request"
-	codeDestinationBlocked   code = "destination_blocked"
-	codeRateLimited          code = "rate_limited"
-	codeTooManyStreams       code = "too_many_streams"
-	codeTooManyTests         code = "too_many_tests"
-	codeInternalError        code = "internal_error"
-	codeStoreUnavailable     code = "store_unavailable"
-	codeShuttingDown         code = "shutting_down"
-)
-
-// codes gives each code its status and title. Nothing else does.
-var codes = map[code]struct {
-	status int
-	title  string
-}{
-	codeMalformedJSON:        {http.StatusBadRequest, "The request body is not valid JSON"},
-	codeUnauthorized:         {http.StatusUnauthorized, "A valid API key is needed"},
-	codeForbidden:            {http.StatusForbidden, "The request is not allowed"},
-	codeNotFound:             {http.StatusNotFound, "There is no such call"},
-	codeJobNotFound:          {http.StatusNotFound, "There is no such job"},
-	codeTopicNotFound:        {http.StatusNotFound, "There is no such topic"},
-	codeKeyNotFound:          {http.StatusNotFound, "There is no such API key"},
-	codeSecretNotFound:       {http.StatusNotFound, "There is no such signing secret"},
-	codeOperationNotFound:    {http.StatusNotFound, "There is no such operation"},
-	codeAlertRuleNotFound:    {http.StatusNotFound, "There is no such alert rule"},
-	codeMethodNotAllowed:     {http.StatusMethodNotAllowed, "The method is not allowed here"},
-	codeTopicPlain:           {http.StatusNotFound, "The topic has no settings"},
-	codeTopicFull:            {http.StatusTooManyRequests, "The topic is full"},
-	codeTopicDraining:        {http.StatusConflict, "The topic takes no jobs in"},
-	codeJobExists:            {http.StatusConflict, "Another job has this topic and id"},
-	codeJobFinished:          {http.StatusConflict, "The job has ended"},
-	codeJobDead:              {http.StatusConflict, "A dead letter has this topic and id"},
-	codeJobInFlight:          {http.StatusConflict, "The job is in flight"},
-	codeVersionChanged:       {http.StatusPreconditionFailed, "There is another version"},
-	codeKeyFixed:             {http.StatusConflict, "The API key is in the settings"},
-	codeTooManyKeys:          {http.StatusConflict, "There are too many API keys"},
-	codeSecretFixed:          {http.StatusConflict, "The signing secret is in the settings"},
-	codeTooManySecrets:       {http.StatusConflict, "Too many signing secrets overlap"},
-	codeSecretUnreadable:     {http.StatusConflict, "The stored signing secrets cannot be read"},
-	codeMasterKeyMissing:     {http.StatusConflict, "The server has no master key"},
-	codeSigningOff:           {http.StatusConflict, "The server does not sign deliveries"},
-	codeOperationEnded:       {http.StatusConflict, "The operation has ended"},
-	codeTooManyOperations:    {http.StatusConflict, "There are too many operations"},
-	codeTooManyAlertRules:    {http.StatusConflict, "There are too many alert rules"},
-	codeNewerVersion:         {http.StatusConflict, "A newer version wrote what is stored"},
-	codeLedgerMissing:        {http.StatusConflict, "The server has no ledger"},
-	codeRestoreRunning:       {http.StatusConflict, "Jobs are being restored"},
-	codeBodyTooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
-	codeUnsupportedMediaType: {http.StatusUnsupportedMediaType, "The content type is not supported"},
-	codeInvalidRequest:       {http.StatusUnprocessableEntity, "The request is not valid"},
-	codeDestinationBlocked:   {http.StatusUnprocessableEntity, "The destination is blocked"},
-	codeRateLimited:          {http.StatusTooManyRequests, "Too many requests"},
-	codeTooManyTests:         {http.StatusServiceUnavailable, "Too many tests are under way"},
-	codeTooManyStreams:       {http.StatusServiceUnavailable, "Too many streams are open"},
-	codeInternalError:        {http.StatusInternalServerError, "Internal error"},
-	codeStoreUnavailable:     {http.StatusServiceUnavailable, "The store is unavailable"},
-	codeShuttingDown:         {http.StatusServiceUnavailable, "The server is shutting down"},
+// Error is an error with its code. Dialects return it, or an error that AsError
+// knows.
+type Error struct {
+	Code   Code
+	Detail string
+	Fields []FieldError
+	Cause  error // never shown to the client
+	// More is an object whose members the answer has as well, or nil.
+	More any
 }
 
-// typePrefix makes a code a URI, as the type of a problem has to be (RFC 9457).
-const typePrefix = "urn:duehook:error:"
-
-// retryAfterSeconds is what answers advise that may succeed later.
-const retryAfterSeconds = "1"
-
-// problem is an error as the client sees it: application/problem+json.
-type problem struct {
-	Type   string         `json:"type"`
-	Title  string         `json:"title"`
-	Status int            `json:"status"`
-	Detail string         `json:"detail"`
-	Code   code           `json:"code"`
-	Errors []problemField `json:"errors"`
-}
-
-type problemField struct {
+// FieldError is an error in one part of a request: "/name" in the body or in the path,
+// "?name" in the query, "Name" in the headers.
+type FieldError struct {
 	Pointer string `json:"pointer"`
 	Message string `json:"message"`
 }
 
-// apiError is an error that already knows its code.
-type apiError struct {
-	code   code
-	detail string
-	fields []problemField
-	cause  error
-}
-
-func (e *apiError) Error() string {
-	if e.cause != nil {
-		return fmt.Sprintf("%s: %v", e.code, e.cause)
+func (e *Error) Error() string {
+	switch {
+	case len(e.Fields) > 0:
+		parts := make([]string, len(e.Fields))
+		for i, f := range e.Fields {
+			parts[i] = f.Pointer + ": " + f.Message
+		}
+		return strings.Join(parts, "; ")
+	case e.Cause != nil:
+		return fmt.Sprintf("%s: %v", e.Code.Name, e.Cause)
 	}
-	return fmt.Sprintf("%s: %s", e.code, e.detail)
+	return e.Code.Name + ": " + e.Detail
 }
 
-func (e *apiError) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error { return e.Cause }
 
-func malformed(detail string) error { return &apiError{code: codeMalformedJSON, detail: detail} }
+// ClientsFault reports whether the client must correct its request.
+func (e *Error) ClientsFault() bool { return e.Code.Status < 500 }
 
-// inputError is what is wrong with parts of a request, by their pointers.
-type inputError struct{ fields []problemField }
-
-func (e *inputError) Error() string {
-	parts := make([]string, len(e.fields))
-	for i, f := range e.fields {
-		parts[i] = f.Pointer + ": " + f.Message
+// Invalid is an error with parts of a request.
+func Invalid(fields ...FieldError) *Error {
+	return &Error{
+		Code: CodeInvalidRequest, Fields: fields,
+		Detail: "Correct the fields in errors. A pointer /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
 	}
-	return strings.Join(parts, "; ")
 }
 
-// pointers maps fields of the domain to pointers into a request; at is the pointer
-// to the object that they are in.
-func pointers(at string, fields []job.FieldError) []problemField {
-	list := make([]problemField, len(fields))
+// Pointers maps fields of the domain to pointers into a request. at is the pointer
+// to the object that contains them.
+func Pointers(at string, fields []job.FieldError) []FieldError {
+	list := make([]FieldError, len(fields))
 	for i, f := range fields {
-		list[i] = problemField{at + pointerTo(f.Field), f.Message}
+		list[i] = FieldError{at + pointerTo(f.Field), f.Message}
 	}
 	return list
 }
@@ -179,161 +82,155 @@ func pointers(at string, fields []job.FieldError) []problemField {
 func pointerTo(f job.Field) string {
 	pointer := ""
 	for _, part := range f.Parts() {
-		pointer += "/" + escapePointer(part)
+		pointer += "/" + EscapePointer(part)
 	}
 	return pointer
 }
 
-// invalid is one thing wrong with one part of the request: "/field" in the
-// body or in the path, "?name" in the query, "Name" in the headers.
-func invalid(pointer, message string) error {
-	return &inputError{[]problemField{{pointer, message}}}
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+// EscapePointer writes a name as a part of a JSON pointer (RFC 6901).
+func EscapePointer(name string) string {
+	if !strings.ContainsAny(name, "~/") {
+		return name
+	}
+	return pointerEscaper.Replace(name)
 }
 
-// asAPIError is the one map from errors to codes. What it does not know is an
-// internal error, whose cause the client is not told.
-func asAPIError(err error) *apiError {
-	var known *apiError
-	if errors.As(err, &known) {
-		return known
-	}
-	var input *inputError
-	var refused *job.ValidationError
-	if errors.As(err, &refused) {
-		input = &inputError{pointers("", refused.Fields)}
-	}
-	if input != nil || errors.As(err, &input) {
-		return &apiError{
-			code: codeInvalidRequest, fields: input.fields, cause: err,
-			detail: "Correct what errors names, or this will be refused again. /name is a field of the body or a part of the path, ?name a query parameter, a bare name a header.",
-		}
-	}
-	var blocked *scheduler.BlockedError
-	if errors.As(err, &blocked) {
-		return &apiError{
-			code: codeDestinationBlocked, cause: err,
-			detail: "Deliveries to this address are refused, as they are to private, loopback and link-local ones unless the operator allows them.",
-			fields: []problemField{{pointerTo(blocked.Field), "this server does not deliver to this destination"}},
-		}
-	}
-	if access := asRefusal(err); access != nil {
-		return access
-	}
-	if errors.Is(err, store.ErrNewer) {
-		return &apiError{
-			code: codeNewerVersion, cause: err,
-			detail: "What is stored cannot be read by this version of duehook, so it is neither shown nor changed. What follows from it, such as a topic's pause and limits, stays in force. Ask a node of the version that wrote it.",
-		}
-	}
-	if secret := asSigningError(err); secret != nil {
-		return secret
-	}
-	if operation := asOperationError(err); operation != nil {
-		return operation
-	}
-	if alert := asAlertError(err); alert != nil {
-		return alert
-	}
-	switch {
-	case errors.Is(err, store.ErrBadCursor):
-		return asAPIError(invalid("?cursor", "is not one that this listing handed out; start again without it, and keep the other parameters as they are from page to page"))
-	case errors.Is(err, store.ErrBadOrder):
-		return asAPIError(invalid("?order", badOrder))
-	case errors.Is(err, store.ErrTooManyToSort):
-		return asAPIError(invalid("?order", tooManyToSort))
-	case errors.Is(err, store.ErrUnreadable):
-		return &apiError{
-			code: codeJobNotFound, cause: err,
-			detail: "What the store holds under this topic and id cannot be read as a job. Register the job anew to replace it.",
-		}
-	case errors.Is(err, store.ErrNotFound):
-		return &apiError{
-			code: codeJobNotFound, cause: err,
-			detail: "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive.",
-		}
-	case errors.Is(err, store.ErrTopicFull):
-		return &apiError{code: codeTopicFull, cause: err, detail: fullDetail}
-	case errors.Is(err, store.ErrTopicDraining):
-		return &apiError{code: codeTopicDraining, cause: err, detail: drainingDetail}
-	case errors.Is(err, scheduler.ErrTooManyTests):
-		return &apiError{
-			code: codeTooManyTests, cause: err,
-			detail: fmt.Sprintf("%d tests are under way here. Try again when one of them has ended.", scheduler.MaxTests),
-		}
-	case errors.Is(err, scheduler.ErrTopicsFixed):
-		return &apiError{code: codeNotFound, cause: err, detail: "This server keeps no settings of topics."}
-	case errors.Is(err, topics.ErrNotFound):
-		return &apiError{code: codeTopicPlain, cause: err, detail: "The topic has no settings of its own, so there is nothing to delete."}
-	case errors.Is(err, job.ErrFinished):
-		return &apiError{
-			code: codeJobFinished, cause: err,
-			detail: "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it anew.",
-		}
-	case errors.Is(err, job.ErrInFlight):
-		return &apiError{
-			code: codeJobInFlight, cause: err,
-			detail: "An attempt of the job is in flight. Try again when it has ended.",
-		}
-	case errors.Is(err, job.ErrNotEnded):
-		return &apiError{
-			code: codeJobInFlight, cause: err,
-			detail: "The job has not ended, so there is nothing to replay. To have it sent now, use run.",
-		}
-	case errors.Is(err, store.ErrRestoring):
-		return &apiError{
-			code: codeRestoreRunning, cause: err,
-			detail: "A run that was asked for before has not ended. GET /v1/restore tells how far it is.",
-		}
-	case errors.Is(err, store.ErrConflict):
-		return &apiError{
-			code: codeStoreUnavailable, cause: err,
-			detail: "What this request wants to change was changed by others again and again meanwhile; nothing was stored. Try again.",
-		}
-	case errors.Is(err, store.ErrOtherLayout):
-		return &apiError{
-			code: codeStoreUnavailable, cause: err,
-			detail: "This node's settings do not fit what the store holds, such as another number of shards, so it serves nothing. Its log says what to do. Ask another node.",
-		}
-	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return &apiError{
-			code: codeStoreUnavailable, cause: err,
-			detail: "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat.",
-		}
-	case errors.Is(err, echo.ErrNotFound):
-		return &apiError{code: codeNotFound, detail: "There is no such path. /openapi.json lists every call."}
-	case errors.Is(err, echo.ErrMethodNotAllowed):
-		return &apiError{code: codeMethodNotAllowed, detail: "This path does not take this method. The Allow header lists those that it takes."}
-	}
-	return &apiError{code: codeInternalError, cause: err, detail: internalDetail}
+// known maps errors of other packages to codes. The first match counts.
+var known = []struct {
+	is     error
+	code   Code
+	detail string
+}{
+	{store.ErrNewer, CodeNewerVersion, "A newer version of duehook wrote this entry, and this version can neither show nor change it. The entry stays in force, for example a topic's pause and limits. Send the request to a node of the newer version."},
+
+	{access.ErrMissing, CodeUnauthorized, "The request has no API key. Send one as Authorization: Bearer and the key's token."},
+	{access.ErrUnknown, CodeUnauthorized, "The API key is unknown: it was revoked or belongs to other servers."},
+	{access.ErrExpired, CodeUnauthorized, "The API key has expired. Create a new one."},
+	{access.ErrNoKey, CodeKeyNotFound, "No API key has this id, or it was revoked before."},
+	{access.ErrFixedKey, CodeKeyFixed, "The API key is in the servers' settings. Remove it there and restart them."},
+	{access.ErrTooManyKeys, CodeTooManyKeys, "There are " + strconv.Itoa(access.MaxKeys) + " API keys, the limit. Revoke unused and expired ones."},
+
+	{signing.ErrNoSecret, CodeSecretNotFound, "The topic has no signing secret of its own, or there is no default secret yet. Set one with PUT. Names are case-sensitive."},
+	{signing.ErrConfigured, CodeSecretFixed, "The default signing secret is in the servers' settings. Change --signing-secret there (new,old signs with both) and restart them. Topics can still have their own secrets."},
+	{signing.ErrTooManySecrets, CodeTooManySecrets, "At most " + strconv.Itoa(signing.MaxSecrets) + " secrets can sign at the same time. Wait until one of them ends, or set a secret with PUT, which ends the others at once."},
+	{signing.ErrNoMasterKey, CodeMasterKeyMissing, "This server has no master key to encrypt stored secrets with. Start all servers with the same --master-key."},
+	{signing.ErrMasterKey, CodeSecretUnreadable, "The secrets were encrypted with a master key that this server does not have. Add that key to --master-key. The secrets of a topic can also be deleted and set again."},
+	{signing.ErrDamaged, CodeSecretUnreadable, "The stored secrets are damaged. Restore them from a backup. The secrets of a topic can also be deleted and set again."},
+
+	{operations.ErrNotFound, CodeOperationNotFound, "No operation has this id, or it ended more than a day ago."},
+	{operations.ErrEnded, CodeOperationEnded, "The operation has ended, so it can be neither stopped nor resumed. Start another one; no job is changed twice."},
+	{operations.ErrTooMany, CodeTooManyOperations, "There are " + strconv.Itoa(operations.MaxKept) + " operations that have not ended, the limit. Wait until some of them end."},
+
+	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},
+	{schedules.ErrTooMany, CodeTooManySchedules, "There are " + strconv.Itoa(schedules.MaxSchedules) + " schedules, the limit. Delete one."},
+
+	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
+	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},
+
+	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
+	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},
+	{alerts.ErrTooManyTopics, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxTopics) + " topics with alerts, the limit. An alert rule with by: topic covers all topics."},
+
+	{store.ErrUnreadable, CodeJobNotFound, "The stored data of this topic and id is not a readable job. Register the job again to replace it."},
+	{store.ErrNotFound, CodeJobNotFound, "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive."},
+	{store.ErrTopicFull, CodeTopicFull, "The topic has as many unfinished jobs as its capacity allows. Try again when one of them has ended."},
+	{store.ErrTopicDraining, CodeTopicDraining, "The topic is draining: its jobs are delivered, and new ones are refused until the topic is resumed."},
+	{scheduler.ErrTooManyTests, CodeTooManyTests, strconv.Itoa(scheduler.MaxTests) + " tests are running on this server, the limit. Try again when one of them has ended."},
+	{scheduler.ErrTopicsFixed, CodeNotFound, "This server keeps no settings of topics."},
+	{topics.ErrNotFound, CodeTopicPlain, "The topic has no settings of its own, so none can be deleted."},
+
+	{job.ErrNotCounted, CodeJobNotCounted, "The job was registered without count, so nothing can be added to it."},
+	{job.ErrCountKeys, CodeTooManyCountKeys, "The job remembers " + strconv.Itoa(job.MaxCountKeys) + " keys, the limit. Count without a key, or add several at once."},
+	{job.ErrFinished, CodeJobFinished, "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it again."},
+	{job.ErrInFlight, CodeJobInFlight, "An attempt of the job is in flight. Try again when it has ended."},
+	{job.ErrNotEnded, CodeJobInFlight, "The job has not ended, so it cannot be replayed. Use run to send it now."},
+
+	{store.ErrRestoring, CodeRestoreRunning, "An earlier restore has not ended. GET /v1/restore reports its progress."},
+	{store.ErrConflict, CodeStoreUnavailable, "Other requests kept modifying the same entry at the same time; nothing was stored. Try again."},
+	{store.ErrOtherLayout, CodeStoreUnavailable, "This node's settings do not match the store, for example the number of shards. It serves no requests; its log says what to do. Send the request to another node."},
+	{store.ErrUnavailable, CodeStoreUnavailable, unavailable},
+	{context.DeadlineExceeded, CodeStoreUnavailable, unavailable},
+	{context.Canceled, CodeStoreUnavailable, unavailable},
+
+	{echo.ErrNotFound, CodeNotFound, "There is no such path. /openapi.json lists every call."},
+	{echo.ErrMethodNotAllowed, CodeMethodNotAllowed, "This path does not support the method. The Allow header lists the supported methods."},
 }
 
 const (
-	fullDetail     = "The topic holds as many unfinished jobs as its capacity allows. Try again when one of them has ended."
-	drainingDetail = "The topic is being drained: what it holds is delivered, and nothing is taken in until it is resumed."
+	unavailable    = "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat."
+	internalDetail = "The server failed. Its log has the cause under the X-Request-Id of this answer."
 )
 
-const internalDetail = "Something went wrong in the server, and was logged under this answer's X-Request-Id."
-
-// withState tells a client whose command the lifecycle refused how the job stands.
-func withState(err error, j *job.Job) error {
-	known := *asAPIError(err)
-	switch known.code {
-	case codeJobFinished:
-		ended := "ended as " + j.State.String()
-		if j.Reason == job.ReasonDiscarded {
-			ended = "was discarded as a dead letter"
-		}
-		known.detail = fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it anew.", j.Key, ended)
-	case codeJobInFlight:
-		known.detail = fmt.Sprintf("%s is %s. ", j.Key, j.State) + known.detail
-	}
-	return &known
+// refusedParameters are errors of listings with one query parameter.
+var refusedParameters = []struct {
+	is    error
+	field FieldError
+}{
+	{store.ErrBadCursor, FieldError{"?cursor", "was not issued by this listing; start without it, and keep the other parameters the same on every page"}},
+	{store.ErrBadOrder, BadOrder},
+	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: at most %d jobs (the unfinished jobs of the topic, "+
+		"its dead letters, or its other ended jobs) and %d endpoints can be sorted. Narrow it with ?endpoint= or ?priority=, or leave out the order. "+
+		"due and -due of waiting or retrying jobs have only the limit of endpoints", listing.MaxSorted, listing.MaxSortedGroups)}},
 }
 
-// checkName refuses what is no name.
-func checkName(pointer, value string) error {
-	if err := job.CheckName(value); err != nil {
-		return invalid(pointer, err.Error())
+// BadOrder is the error for an order that the store does not have.
+var BadOrder = FieldError{"?order", "must be one of due, -due, created and -created, with ?topic= and one ?state="}
+
+// AsError is the one map from errors to codes. An error that it does not know is
+// internal; the client does not learn its cause.
+func AsError(err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	if e := withDetails(err); e != nil {
+		e.Cause = err
+		return e
+	}
+	for _, k := range known {
+		if errors.Is(err, k.is) {
+			return &Error{Code: k.code, Cause: err, Detail: k.detail}
+		}
+	}
+	return &Error{Code: CodeInternalError, Cause: err, Detail: internalDetail}
+}
+
+// withDetails is the part of AsError for errors with details.
+func withDetails(err error) *Error {
+	var (
+		refused   *job.ValidationError
+		blocked   *scheduler.BlockedError
+		namespace *access.NamespaceError
+		scope     *access.ScopeError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return Invalid(Pointers("", refused.Fields)...)
+	case errors.As(err, &blocked):
+		return &Error{
+			Code:   CodeDestinationBlocked,
+			Detail: "This server does not deliver to this address. Private, loopback and link-local addresses are refused unless the operator allows them.",
+			Fields: []FieldError{{pointerTo(blocked.Field), "this server does not deliver to this destination"}},
+		}
+	case errors.Is(err, access.ErrMalformed):
+		return &Error{Code: CodeUnauthorized, Detail: "The request has a " + err.Error() + ". Send Authorization: Bearer and the key's token, once."}
+	case errors.As(err, &namespace):
+		return &Error{
+			Code:   CodeForbidden,
+			Detail: fmt.Sprintf("The API key is for servers of namespace %s, but this server is of namespace %s.", namespace.Key, namespace.Server),
+		}
+	case errors.As(err, &scope):
+		return &Error{
+			Code:   CodeForbidden,
+			Detail: fmt.Sprintf("The call needs an API key of scope %s; this key has scope %s.", scope.Need, scope.Have),
+		}
+	}
+	for _, p := range refusedParameters {
+		if errors.Is(err, p.is) {
+			return Invalid(p.field)
+		}
 	}
 	return nil
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// unmatched stands for the route of requests that match none, so that made-up
-// paths make no new series.
+// unmatched is the route of requests without one, so that invented paths add no series.
 const unmatched = "unmatched"
 
 type metrics struct {
@@ -41,7 +40,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-// observe counts a request. The duration of a stream says nothing of the server.
+// observe counts a request. It ignores the duration of streams, which depends on clients.
 func (m *metrics) observe(route, method string, status int, d time.Duration, stream bool) {
 	m.requests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Inc()
 	if !stream {
@@ -49,7 +48,7 @@ func (m *metrics) observe(route, method string, status int, d time.Duration, str
 	}
 }
 
-// knownMethod keeps made-up methods from making new series.
+// knownMethod prevents new series for invented methods.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

@@ -8,8 +8,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// observe gives each request an id, counts it and writes its access line. It
-// stands outermost, so it sees every answer, and it writes those to errors.
+// observe gives each request an id, counts it and logs it. It is the outermost
+// middleware: it sees every answer, and answers errors.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		elapsed := stopwatch()
@@ -17,17 +17,18 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		header.Set(echo.HeaderXRequestID, requestID(c.Request().Header.Get(echo.HeaderXRequestID)))
 		header.Set(echo.HeaderCacheControl, "no-store")
 		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		c.Set(contextCall, &Call{context: c, Request: c.Request(), Writer: c.Response()})
 
 		err := next(c)
 		if err != nil {
 			c.Error(err)
 		}
 		took := elapsed()
-		route, ok := s.templates[c.Path()]
-		if !ok {
-			route = unmatched
+		route, stream := unmatched, false
+		if known := s.paths[c.Path()]; known != nil {
+			route, stream = known.Path, known.Stream
 		}
-		s.metrics.observe(route, c.Request().Method, c.Response().Status, took, streams(c))
+		s.metrics.observe(route, c.Request().Method, c.Response().Status, took, stream)
 		if ctx := c.Request().Context(); s.opts.Logger.Enabled(ctx, slog.LevelDebug) {
 			s.logAccess(ctx, c, route, err, slog.Duration("took", took))
 		}
@@ -51,7 +52,7 @@ func (s *Server) logAccess(ctx context.Context, c echo.Context, route string, er
 	s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "request", attrs...)
 }
 
-// requestID keeps the client's id if it is harmless to repeat and to log.
+// requestID keeps the client's id if it is safe to return and to log.
 func requestID(given string) string {
 	const longest = 64
 	if given == "" || len(given) > longest {
@@ -66,18 +67,16 @@ func requestID(given string) string {
 	return given
 }
 
-// refuseCrossOrigin keeps pages of other sites, open in the browser of someone
-// who can reach this server, from changing anything through it.
-func (s *Server) refuseCrossOrigin(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		if err := s.origins.Check(c.Request()); err != nil {
-			return &apiError{
-				code: codeForbidden, cause: err,
-				detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser.",
-			}
+// checkOrigin prevents pages of other sites from changing anything through the browser
+// of a user who can reach this server.
+func (s *Server) checkOrigin(c *Call) error {
+	if err := s.origins.Check(c.Request); err != nil {
+		return &Error{
+			Code: CodeForbidden, Cause: err,
+			Detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser.",
 		}
-		return next(c)
 	}
+	return nil
 }
 
 func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
@@ -85,5 +84,5 @@ func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
 		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
 		slog.String("error", err.Error()),
 		slog.String("stack", string(stack)))
-	return &apiError{code: codeInternalError, cause: err, detail: internalDetail}
+	return &Error{Code: CodeInternalError, Cause: err, Detail: internalDetail}
 }

@@ -13,8 +13,8 @@ import (
 //go:embed openapi.yaml
 var openAPISource []byte
 
-// openAPI is the document as it is served: in JSON.
-func openAPI() ([]byte, error) {
+// OpenAPI is the document as it is served: in JSON.
+func OpenAPI() ([]byte, error) {
 	var document map[string]any
 	if err := yaml.Unmarshal(openAPISource, &document); err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)

@@ -11,85 +11,56 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/store"
 )
 
-// Access is what the API needs of the keys. An *access.Keyring is one.
-type Access interface {
-	Authenticate(authorization string) (access.Principal, error)
-	Take(p access.Principal) access.Quota
-	Create(ctx context.Context, d access.Draft) (access.Token, access.Key, error)
-	List(ctx context.Context) ([]access.Key, error)
-	Revoke(ctx context.Context, id string) error
-}
-
-// Options are the settings of a Server. Only Scheduler and Ready are required.
+// Options are the settings of a Server. Only Ready is required.
 type Options struct {
-	// Scheduler does what clients ask for.
-	Scheduler *scheduler.Scheduler
+	// Dialects are the APIs that the server speaks. Their paths must differ.
+	Dialects []Dialect
 	// Ready reports whether the store can serve; its errors are those of
 	// store.Store.Ping.
 	Ready func(ctx context.Context) error
 	// Clock paces draining; nil means the machine's.
 	Clock job.Clock
-	// Logger gets access lines at debug level, audit lines at info level and
-	// panics with their stacks; nil means none.
+	// Logger gets access lines at debug level, audit lines at info level, and panics
+	// with their stacks; nil means none.
 	Logger *slog.Logger
-	// Access knows the API keys; nil asks nobody for one. Then everybody may do
-	// everything except manage keys.
+	// Access checks API keys. Nil: no key is needed, and everybody may do everything
+	// except manage keys.
 	Access Access
-	// Signing knows the signing secrets; nil means that there is nothing to keep
-	// them with.
-	Signing Signing
-	// Operations changes many jobs at once; nil: nothing does.
-	Operations Operations
-	// Alerts keeps alert rules and tells what fires; nil: nothing does.
-	Alerts Alerts
 	// Dashboard serves pages for browsers beside the API; nil means none.
 	Dashboard Dashboard
-	// Restoring puts back what the store lost; nil means that there is no journal.
-	Restoring store.Restoring
-	// Events are what happens to jobs; nil means that there is no stream of them.
-	Events Events
 	// Tracer makes spans of registrations; nil makes none.
 	Tracer trace.Tracer
-	// LocalHosts refuses requests whose Host is neither localhost nor an IP
-	// address. A server on loopback without Access needs it: a page of another
-	// site can make a name of its own resolve to 127.0.0.1, and would otherwise
-	// count as one of this server's own.
+	// LocalHosts refuses requests whose Host is neither localhost nor an IP address. A
+	// server on loopback without Access needs it against DNS rebinding: a page of
+	// another site can make its own name resolve to 127.0.0.1.
 	LocalHosts bool
-	// TLS serves HTTPS; nil serves HTTP. It has to provide the certificate.
+	// TLS serves HTTPS and provides the certificate; nil serves HTTP.
 	TLS *tls.Config
-	// Metrics is where the API's own metrics are registered, and Gatherer what
-	// /metrics shows. With neither, the API has a registry of its own; with
-	// Metrics alone it has to be a prometheus.Gatherer too.
+	// Metrics registers the API's own metrics, and /metrics shows Gatherer. Without
+	// both, the API has its own registry. Metrics alone must be a prometheus.Gatherer.
 	Metrics  prometheus.Registerer
 	Gatherer prometheus.Gatherer
 
-	// MaxBatchBytes bounds the request of a batch registration; zero means
-	// 16 MiB.
-	MaxBatchBytes int64
-	// Stuck reports what delivery has failed to do for long, so that /readyz answers 503;
-	// empty when nothing. Nil: it is not asked.
+	// Stuck names what delivery has failed to do for long; /readyz answers 503 then.
+	// Empty: nothing. Nil: not checked.
 	Stuck func() string
 
 	// RequestTimeout bounds the work on one request; zero means 10 s.
 	RequestTimeout time.Duration
-	// DrainDelay is how long, once Serve's context has ended, requests are
-	// still taken while /readyz already answers 503, so that load balancers
-	// turn away in time; zero means not at all.
+	// DrainDelay is how long Serve still accepts requests after its context ended. /readyz
+	// answers 503 meanwhile, so that load balancers stop sending. Zero: not at all.
 	DrainDelay time.Duration
-	// DrainTimeout bounds the wait for requests under way when Serve ends;
-	// zero means 15 s.
+	// DrainTimeout bounds the wait for requests in progress when Serve ends; zero means
+	// 15 s.
 	DrainTimeout time.Duration
 }
 
 func (o *Options) setDefaults() error {
-	if o.Scheduler == nil || o.Ready == nil {
-		return errors.New("httpapi: Options.Scheduler or Options.Ready is missing")
+	if o.Ready == nil {
+		return errors.New("httpapi: Options.Ready is missing")
 	}
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -108,7 +79,6 @@ func (o *Options) setDefaults() error {
 		}
 		o.Gatherer = gatherer
 	}
-	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)
 	return nil

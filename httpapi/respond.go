@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,81 +12,120 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 )
 
-const mimeProblem = "application/problem+json"
+// The media types of answers.
+const (
+	MIMEJSON    = echo.MIMEApplicationJSON
+	MIMEProblem = "application/problem+json"
+)
 
-var answers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+// retryAfterSeconds is the advice of answers to requests that may succeed later.
+const retryAfterSeconds = "1"
 
-// releaseAnswer keeps an answer's buffer for the next one.
-func releaseAnswer(b *bytes.Buffer) {
+// keptBuffer bounds the buffers that wait for their next use.
+const keptBuffer = 1 << 20
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// Buffer is an empty buffer. The caller releases it.
+func Buffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+
+// Release keeps a buffer for its next use. The caller must not use it any more.
+func Release(b *bytes.Buffer) {
 	if b.Cap() <= keptBuffer {
 		b.Reset()
-		answers.Put(b)
+		buffers.Put(b)
 	}
 }
 
-// each is what the API shows of all.
-func each[T, V any](all []T, view func(*T) V) []V {
-	views := make([]V, len(all))
-	for i := range all {
-		views[i] = view(&all[i])
-	}
-	return views
-}
+// WriteJSON answers with v.
+func (c *Call) WriteJSON(status int, v any) error { return c.writeAs(MIMEJSON, status, v) }
 
-// writeJSON answers with v.
-func writeJSON(c echo.Context, status int, v any) error {
-	return writeAs(c, echo.MIMEApplicationJSON, status, v)
-}
-
-func writeAs(c echo.Context, mediaType string, status int, v any) error {
-	b := answers.Get().(*bytes.Buffer)
-	defer releaseAnswer(b)
-	if err := encode(b, v); err != nil {
+func (c *Call) writeAs(mediaType string, status int, v any) error {
+	b := Buffer()
+	defer Release(b)
+	if err := Encode(b, v); err != nil {
 		return err
 	}
-	return writeBytes(c, mediaType, status, b.Bytes())
+	return c.Write(status, mediaType, b.Bytes())
 }
 
-func writeBytes(c echo.Context, mediaType string, status int, text []byte) error {
-	c.Response().Header().Set(echo.HeaderContentType, mediaType)
-	c.Response().WriteHeader(status)
-	_, err := c.Response().Write(text)
+// Write answers with text.
+func (c *Call) Write(status int, mediaType string, text []byte) error {
+	c.Header().Set(echo.HeaderContentType, mediaType)
+	c.Writer.WriteHeader(status)
+	_, err := c.Writer.Write(text)
 	return err
 }
 
-// writeError answers with the problem that err is.
+// Encode writes v and a line break. & and < stay unescaped, so URLs and bodies read as
+// they are. The content type and nosniff prevent browsers from reading HTML in them.
+func Encode(b *bytes.Buffer, v any) error {
+	encoder := json.NewEncoder(b)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// writeError answers with an error, in the form of its dialect.
 func (s *Server) writeError(err error, c echo.Context) {
 	ctx, id := c.Request().Context(), c.Response().Header().Get(echo.HeaderXRequestID)
-	known := asAPIError(err)
-	if known.code == codeInternalError {
+	e := AsError(err)
+	if e.Code == CodeInternalError {
 		s.opts.Logger.LogAttrs(ctx, slog.LevelError, "request failed",
 			slog.String("request_id", id), slog.String("error", err.Error()))
 	}
 	if c.Response().Committed {
 		return // the client has got an answer, or is gone
 	}
-	p := known.problem()
-	if p.Status == http.StatusServiceUnavailable || known.code == codeTopicFull {
+	if e.Code.Status == http.StatusServiceUnavailable || e.Code == CodeTopicFull {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
 	}
 	if challenge := access.Challenge(err); challenge != "" {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
 	}
-	if err := writeAs(c, mimeProblem, p.Status, p); err != nil {
+	write := s.dialectOf(c).WriteError
+	if write == nil {
+		write = writeProblem
+	}
+	if err := write(callOf(c), e); err != nil {
 		s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "answer not written",
 			slog.String("request_id", id), slog.String("error", err.Error()))
 	}
 }
 
-func (e *apiError) problem() *problem {
-	known := codes[e.code]
-	p := &problem{
-		Type:   typePrefix + string(e.code),
-		Title:  known.title,
-		Status: known.status,
-		Detail: e.detail,
-		Code:   e.code,
-		Errors: append([]problemField{}, e.fields...),
+// typePrefix makes a code a URI, the form of a problem's type (RFC 9457).
+const typePrefix = "urn:duehook:error:"
+
+// Problem is an error as application/problem+json.
+type Problem struct {
+	Type   string       `json:"type"`
+	Title  string       `json:"title"`
+	Status int          `json:"status"`
+	Detail string       `json:"detail"`
+	Code   string       `json:"code"`
+	Errors []FieldError `json:"errors"`
+}
+
+// Problem is the error as clients of v1 see it.
+func (e *Error) Problem() *Problem {
+	return &Problem{
+		Type: typePrefix + e.Code.Name, Title: e.Code.Title, Status: e.Code.Status, Code: e.Code.Name,
+		Detail: e.Detail, Errors: append([]FieldError{}, e.Fields...),
 	}
-	return p
+}
+
+func writeProblem(c *Call, e *Error) error {
+	b := Buffer()
+	defer Release(b)
+	if err := Encode(b, e.Problem()); err != nil {
+		return err
+	}
+	if e.More != nil {
+		b.Truncate(b.Len() - len("}\n"))
+		at := b.Len()
+		if err := Encode(b, e.More); err != nil {
+			return err
+		}
+		b.Bytes()[at] = ','
+	}
+	return c.Write(e.Code.Status, MIMEProblem, b.Bytes())
 }

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -9,125 +11,100 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 )
 
-const eventsPath = "/v1/events"
-
-// route is one call of the API.
-type route struct {
-	method string
-	path   string // as the OpenAPI document writes it
-	// scope is what a caller's key must have. Only calls for machines that
-	// probe, which have no key, are public.
-	scope access.Scope
-	body  bodyKind
-	// query are the query parameters of the call. Calls whose body is ignored
-	// do not look at their query either.
-	query  []string
-	handle func(*Server, echo.Context) error
+// served is a route of a dialect in the router.
+type served struct {
+	Route
+	dialect *Dialect
 }
 
-// routes is every call. The router is built from it; a test holds the OpenAPI
-// document against it. A HEAD goes with each GET.
-var routes = []route{
-	{http.MethodPost, "/v1/jobs", access.Write, bodyJSON, nil, (*Server).register},
-	{http.MethodPost, "/v1/jobs/batch", access.Write, bodyJSON, nil, (*Server).registerBatch},
-	{http.MethodPost, planPath, access.Read, bodyJSON, nil, (*Server).planJob},
-	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*Server).listJobs},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*Server).getJob},
-	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*Server).patchJob},
-	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*Server).cancelJob},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*Server).listAttempts},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*Server).explainJob},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*Server).getRegistration}, // shows headers and body
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*Server).runJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*Server).replayJob},
-	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*Server).createOperation}, // a dry run; the rest needs Write
-	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, []string{"limit", "cursor"}, (*Server).listOperations},
-	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*Server).getOperation},
-	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*Server).stopOperation},
-	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*Server).resumeOperation},
-	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, []string{"topic", "limit", "cursor"}, (*Server).listDead},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Write, bodyEmptyJSON, nil, (*Server).restoreJob},
-	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, (*Server).startRestore},
-	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, (*Server).restoreStatus},
-	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*Server).overview},
-	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*Server).listEndpoints},
-	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*Server).tryEndpoint},
-	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*Server).testEndpoint},
-	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, topicQuery, (*Server).listTopics},
-	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*Server).getTopic},
-	{http.MethodPut, "/v1/topics/{topic}", access.Admin, bodyJSON, nil, (*Server).putTopic},
-	{http.MethodDelete, "/v1/topics/{topic}", access.Admin, bodyRefused, nil, (*Server).deleteTopic},
-	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyEmptyJSON, nil, (*Server).pauseTopic},
-	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyEmptyJSON, nil, (*Server).drainTopic},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, (*Server).resumeTopic},
-	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, (*Server).getTopicSecret},
-	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, (*Server).putTopicSecret},
-	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, (*Server).deleteTopicSecret},
-	{http.MethodPost, "/v1/topics/{topic}/signing/rotate", access.Admin, bodyOptionalJSON, nil, (*Server).rotateTopicSecret},
-	{http.MethodGet, "/v1/signing", access.Admin, bodyRefused, nil, (*Server).getDefaultSecret},
-	{http.MethodPut, "/v1/signing", access.Admin, bodyJSON, nil, (*Server).putDefaultSecret},
-	{http.MethodPost, "/v1/signing/rotate", access.Admin, bodyOptionalJSON, nil, (*Server).rotateDefaultSecret},
-	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, nil, (*Server).listAlerts},
-	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, nil, (*Server).listRules},
-	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, (*Server).getRule},
-	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Admin, bodyJSON, nil, (*Server).putRule},
-	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Admin, bodyRefused, nil, (*Server).deleteRule},
-	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*Server).whoAmI},
-	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, (*Server).listKeys},
-	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, (*Server).createKey},
-	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, (*Server).revokeKey},
-	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, (*Server).watchEvents},
-	{http.MethodGet, "/livez", access.Public, bodyIgnored, nil, (*Server).live},
-	{http.MethodGet, "/readyz", access.Public, bodyIgnored, nil, (*Server).ready},
-	{http.MethodGet, "/metrics", access.Read, bodyIgnored, nil, (*Server).metricsPage},
-	{http.MethodGet, "/openapi.json", access.Read, bodyIgnored, nil, (*Server).document},
+// contextCall is the key of the *Call in the router's context.
+const contextCall = "duehook.call"
+
+// operating are the server's own calls, for operators.
+func (s *Server) operating() *Dialect {
+	return &Dialect{Routes: []Route{
+		{Method: http.MethodGet, Path: "/livez", Scope: access.Public, Handle: s.live},
+		{Method: http.MethodGet, Path: "/readyz", Scope: access.Public, Handle: s.ready},
+		{Method: http.MethodGet, Path: "/metrics", Scope: access.Read, Handle: s.metricsPage},
+		{Method: http.MethodGet, Path: "/openapi.json", Scope: access.Read, Handle: s.document},
+	}}
 }
 
-// planPath is that of the POST that changes nothing.
-const planPath = "/v1/jobs/plan"
+// routerPath writes {name} in the router's form.
+var routerPath = strings.NewReplacer("{", ":", "}", "")
 
-// echoPath writes {name} as the router does.
-var echoPath = strings.NewReplacer("{", ":", "}", "")
-
-// addRoutes builds the router. Whatever every call needs is put around its
-// handler here, in one place.
-func (s *Server) addRoutes(e *echo.Echo) {
-	for _, rt := range routes {
-		path := echoPath.Replace(rt.path)
-		s.templates[path] = rt.path
-		if rt.method != http.MethodGet && rt.path != planPath {
-			s.changes[rt.method+" "+path] = rt.method + " " + rt.path
-		}
-		handler := s.guard(rt)
-		e.Add(rt.method, path, handler)
-		if rt.method == http.MethodGet {
-			e.Add(http.MethodHead, path, handler)
+func (s *Server) addDialect(e *echo.Echo, d *Dialect) {
+	for _, rt := range d.Routes {
+		path := routerPath.Replace(rt.Path)
+		known := &served{Route: rt, dialect: d}
+		s.paths[path] = known
+		e.Add(rt.Method, path, s.handler(known))
+		if rt.Method == http.MethodGet {
+			e.Add(http.MethodHead, path, s.handler(known))
 		}
 	}
 }
 
-// guard refuses what no handler should have to look at.
-func (s *Server) guard(rt route) echo.HandlerFunc {
-	handle := s.traced(rt)
+// handler checks the origin, admits the caller and passes the call to the dialect.
+func (s *Server) handler(rt *served) echo.HandlerFunc {
+	handle := rt.Handle
+	if rt.Registers && s.opts.Tracer != nil {
+		handle = s.traced(rt)
+	}
+	rest := strings.HasSuffix(rt.Path, "*")
 	return func(c echo.Context) error {
-		if err := s.admit(c, rt.scope); err != nil {
+		// The router lets the last part of a path contain slashes.
+		if !rest && slices.ContainsFunc(c.ParamValues(), func(v string) bool { return strings.Contains(v, "/") }) {
+			return echo.ErrNotFound
+		}
+		call := callOf(c)
+		ctx, cancel := s.bound(c.Request().Context(), rt)
+		defer cancel()
+		call.route, call.Request, call.Writer = rt, c.Request().WithContext(ctx), c.Response()
+		if err := s.checkOrigin(call); err != nil {
 			return err
 		}
-		if rt.body != bodyIgnored {
-			if err := checkQuery(c.Request().URL, rt.query); err != nil {
-				return err
-			}
+		if err := s.admit(call); err != nil {
+			return err
 		}
-		switch rt.body {
-		case bodyRefused:
-			if err := checkNoBody(c); err != nil {
-				return err
-			}
-		case bodyEmptyJSON:
-			if err := checkEmptyJSON(c); err != nil {
-				return err
-			}
-		}
-		return handle(s, c)
+		return handle(call)
 	}
+}
+
+// bound limits how long a call may take.
+func (s *Server) bound(ctx context.Context, rt *served) (context.Context, context.CancelFunc) {
+	if !rt.Stream {
+		return context.WithTimeout(ctx, s.opts.RequestTimeout)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	unlink := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() { unlink(); cancel() }
+}
+
+// callOf is the call that observe began. Its route is nil for an unknown path or
+// method, and for a page of the dashboard.
+func callOf(c echo.Context) *Call { return c.Get(contextCall).(*Call) }
+
+// dialectOf is the dialect that answers an error: that of the path, or else the
+// server's own.
+func (s *Server) dialectOf(c echo.Context) *Dialect {
+	if known := s.paths[c.Path()]; known != nil {
+		return known.dialect
+	}
+	for i := range s.opts.Dialects {
+		d := &s.opts.Dialects[i]
+		if d.Prefix != "" && strings.HasPrefix(c.Request().URL.Path, d.Prefix) {
+			return d
+		}
+	}
+	return &Dialect{}
+}
+
+// Routes are all calls that the server has: those of its dialects and its own.
+func (s *Server) Routes() []Route {
+	all := slices.Clone(s.own.Routes)
+	for _, d := range s.opts.Dialects {
+		all = append(all, d.Routes...)
+	}
+	return all
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Bounds on what a client may take of the server's time and memory.
+// Bounds of the time and memory that a client can use.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 30 * time.Second
@@ -26,20 +26,19 @@ const (
 	maxHeaderBytes    = 32 << 10
 )
 
-// Server is the HTTP API over one store.
+// Server serves dialects of the HTTP API.
 type Server struct {
-	opts      Options
-	metrics   *metrics
-	origins   *http.CrossOriginProtection
-	handler   http.Handler
-	exporter  http.Handler
-	spec      []byte            // the OpenAPI document as JSON
-	templates map[string]string // the router's paths as the document writes them
-	changes   map[string]string // calls that change something, by the router's method and path
-	draining  atomic.Bool
-	streams   atomic.Int64    // of events
-	stopping  context.Context // ends when streams have to
-	stop      context.CancelFunc
+	opts     Options
+	metrics  *metrics
+	origins  *http.CrossOriginProtection
+	router   http.Handler
+	exporter http.Handler
+	spec     []byte // the OpenAPI document as JSON
+	own      *Dialect
+	paths    map[string]*served // by the router's paths
+	draining atomic.Bool
+	stopping context.Context // ends when streams have to
+	stop     context.CancelFunc
 }
 
 // New builds the API. It starts nothing.
@@ -51,21 +50,21 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := openAPI()
+	spec, err := OpenAPI()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		opts:      o,
-		metrics:   m,
-		origins:   http.NewCrossOriginProtection(),
-		exporter:  promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}),
-		spec:      spec,
-		templates: map[string]string{},
-		changes:   map[string]string{},
+		opts:     o,
+		metrics:  m,
+		origins:  http.NewCrossOriginProtection(),
+		exporter: promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}),
+		spec:     spec,
+		paths:    map[string]*served{},
 	}
+	s.own = s.operating()
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.handler = s.newRouter()
+	s.router = s.newRouter()
 	return s, nil
 }
 
@@ -82,29 +81,23 @@ func (s *Server) newRouter() *echo.Echo {
 			DisableErrorHandler: true,
 			LogErrorFunc:        s.logPanic,
 		}),
-		middleware.ContextTimeoutWithConfig(middleware.ContextTimeoutConfig{
-			Skipper:      streams,
-			Timeout:      s.opts.RequestTimeout,
-			ErrorHandler: func(err error, _ echo.Context) error { return err },
-		}),
-		s.refuseCrossOrigin,
 	)
-	s.addRoutes(e)
+	s.addDialect(e, s.own)
+	for i := range s.opts.Dialects {
+		s.addDialect(e, &s.opts.Dialects[i])
+	}
 	s.addDashboard(e)
 	return e
 }
 
-// streams reports whether a call lasts for as long as its client likes.
-func streams(c echo.Context) bool { return c.Path() == eventsPath }
-
 // Handler is the API without a server around it.
-func (s *Server) Handler() http.Handler { return s.handler }
+func (s *Server) Handler() http.Handler { return s.router }
 
-// Serve answers requests on ln until ctx ends. Then /readyz turns to 503, and
-// after the drain delay no new requests are taken; those under way get the
-// drain timeout to end, and are cut off past it. It closes ln.
+// Serve answers requests on ln until ctx ends. Then /readyz answers 503, and after the
+// drain delay Serve accepts no new requests. Requests in progress may take the drain
+// timeout, and are cut off after it. Serve closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	// Requests under way are not to end with ctx.
+	// Requests in progress must not end with ctx.
 	base, cutOff := context.WithCancel(context.WithoutCancel(ctx))
 	defer cutOff()
 	server := s.httpServer(base)
@@ -135,7 +128,7 @@ func (s *Server) listen(server *http.Server, ln net.Listener) error {
 	return server.ServeTLS(ln, "", "")
 }
 
-// drain waits for requests under way, and cuts them off in the end.
+// drain waits for requests in progress, and finally cuts them off.
 func (s *Server) drain(server *http.Server, cutOff context.CancelFunc) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.DrainTimeout)
 	defer cancel()
@@ -144,14 +137,14 @@ func (s *Server) drain(server *http.Server, cutOff context.CancelFunc) error {
 	if err == nil {
 		return nil
 	}
-	s.opts.Logger.Warn("requests to the API still under way are cut off; their clients get no answer", "after", s.opts.DrainTimeout)
+	s.opts.Logger.Warn("API requests in flight are cut off; their clients get no answer", "after", s.opts.DrainTimeout)
 	cutOff()
 	return server.Close()
 }
 
 func (s *Server) httpServer(base context.Context) *http.Server {
 	return &http.Server{
-		Handler:           s.handler,
+		Handler:           s.router,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,

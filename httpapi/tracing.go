@@ -1,11 +1,8 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
-	"slices"
 
-	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
 	otelcodes "go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -14,56 +11,49 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// registrations are the calls that begin the life of a job.
-var registrations = []string{"/v1/jobs", "/v1/jobs/batch"}
-
-// traced makes a span of each request that registers jobs, under that of the
-// client. Without tracing it is the handler itself.
-func (s *Server) traced(rt route) func(*Server, echo.Context) error {
-	if s.opts.Tracer == nil || rt.method != http.MethodPost || !slices.Contains(registrations, rt.path) {
-		return rt.handle
-	}
-	return func(s *Server, c echo.Context) error {
-		r := c.Request()
-		ctx := r.Context()
-		if parent := clientParent(r.Header); parent != "" {
+// traced makes a span for each request that registers jobs, below the client's span.
+func (s *Server) traced(rt *served) func(*Call) error {
+	return func(c *Call) error {
+		ctx := c.Context()
+		if parent := clientParent(c.Request.Header); parent != "" {
 			ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
 		}
-		ctx, span := s.opts.Tracer.Start(ctx, rt.method+" "+rt.path, trace.WithSpanKind(trace.SpanKindServer),
-			trace.WithAttributes(attribute.String("http.request.method", rt.method), attribute.String("http.route", rt.path)))
+		ctx, span := s.opts.Tracer.Start(ctx, rt.Method+" "+rt.Path, trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String("http.request.method", rt.Method), attribute.String("http.route", rt.Path)))
 		defer span.End()
-		c.SetRequest(r.WithContext(ctx))
-		err := rt.handle(s, c)
-		status := c.Response().Status
+		c.Request = c.Request.WithContext(ctx)
+		err := rt.Handle(c)
+		status := c.context.Response().Status
 		if err != nil {
-			status = codes[asAPIError(err).code].status
+			status = AsError(err).Code.Status
 		}
 		span.SetAttributes(attribute.Int("http.response.status_code", status))
 		if status >= http.StatusInternalServerError {
 			span.SetStatus(otelcodes.Error, "")
 		}
-		if target, ok := c.Get(contextTarget).(string); ok {
-			span.SetAttributes(attribute.String("duehook.target", target))
+		if c.Target != "" {
+			span.SetAttributes(attribute.String("duehook.target", c.Target))
 		}
 		return err
 	}
 }
 
-// clientParent is the trace context that the client sent, if it is valid.
+// clientParent is the client's trace context if it is valid.
 func clientParent(h http.Header) string {
-	if parent := h.Values(headerTraceparent); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
+	if parent := h.Values("Traceparent"); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
 		return parent[0]
 	}
 	return ""
 }
 
-// traceparentOf is what jobs keep of the request that registers them: its span
-// if that is recorded, or else what the client sent.
-func traceparentOf(ctx context.Context, h http.Header) string {
+// Traceparent is the trace context that the call's jobs keep: that of its span if it is
+// recorded, otherwise the client's.
+func (c *Call) Traceparent() string {
+	ctx := c.Context()
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() && !span.IsRemote() {
 		own := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, own)
 		return own["traceparent"]
 	}
-	return clientParent(h)
+	return clientParent(c.Request.Header)
 }

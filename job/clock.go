@@ -9,8 +9,8 @@ import (
 // resolution at which duehook keeps every time. Zero means "none".
 type Instant int64
 
-// InstantOf cuts t down to whole milliseconds. Cutting, never rounding up,
-// keeps "due at or before now" true for every t that has been reached.
+// InstantOf truncates t to whole milliseconds. It never rounds up, so "due at or
+// before now" stays true for every past t.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixMilli()) }
 
 // Time is the instant in UTC; the zero Instant gives the zero time.Time.
@@ -21,32 +21,32 @@ func (i Instant) Time() time.Time {
 	return time.UnixMilli(int64(i)).UTC()
 }
 
-// TimeFormat is how times are told: RFC 3339 with milliseconds, always all
-// three, for times in UTC.
+// TimeFormat is the format of times: RFC 3339 in UTC with all three digits of
+// milliseconds.
 const TimeFormat = "2006-01-02T15:04:05.000Z"
 
-// RFC3339 tells the instant in TimeFormat.
+// RFC3339 formats the instant in TimeFormat.
 func (i Instant) RFC3339() string { return i.Time().Format(TimeFormat) }
 
-// Add moves the instant by d, cut to whole milliseconds.
+// Add returns the instant plus d, truncated to whole milliseconds.
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Milliseconds()) }
 
 // Sub is the time from o to i.
 func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i-o) * time.Millisecond }
 
-// Clock is where a process takes its time from. It is injected so that tests
-// and the demo can run a ladder of hours in seconds. On Redis it decides
-// nothing about jobs: there the server's TIME does.
+// Clock is the source of time of a process. It is injected so that tests and
+// the demo can run a ladder of hours in seconds. On Redis, the server's TIME
+// decides about jobs instead.
 type Clock interface {
 	Now() time.Time
 	// NewTimer fires once after d of this clock's time.
 	NewTimer(d time.Duration) Timer
 }
 
-// Timer is the part of time.Timer that loops need.
+// Timer is the part of time.Timer that loops use.
 type Timer interface {
 	C() <-chan time.Time
-	// Stop releases the timer; it reports whether the timer had yet to fire.
+	// Stop releases the timer and reports whether it had not fired yet.
 	Stop() bool
 }
 
@@ -63,8 +63,8 @@ type systemTimer struct{ *time.Timer }
 
 func (t systemTimer) C() <-chan time.Time { return t.Timer.C }
 
-// ScaledClock starts at the machine's present and then runs factor times as
-// fast, so that thirty minutes of waiting can be watched in seconds.
+// ScaledClock starts at the machine's present and runs factor times as fast, so
+// that thirty minutes pass in seconds.
 func ScaledClock(factor float64) Clock {
 	return &scaledClock{start: time.Now(), factor: factor}
 }

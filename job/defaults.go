@@ -6,34 +6,38 @@ import (
 	"time"
 )
 
-// Defaults are what the jobs of a topic are registered with if they do not say
-// otherwise themselves.
+// Defaults are values for jobs of a topic that do not set these fields.
 type Defaults struct {
-	Retry    *Retry
-	Timeout  time.Duration
-	TTL      time.Duration
-	Headers  []Header // sorted by name
-	Priority Priority
+	Retry     *Retry
+	Timeout   time.Duration
+	TTL       time.Duration
+	Headers   []Header // sorted by name
+	Priority  Priority
+	Spread    time.Duration
+	Callbacks *Callbacks
 }
 
-// Defaults reads what the draft says of retry, timeout, ttl, headers and
-// priority, and nothing else. Errors are those of Registration, but name
-// job_priority, as topics do.
+// Defaults reads only the retry, timeout, ttl, headers, priority, spread and callbacks of the
+// draft.
+// Errors are those of Registration, except that they name job_priority, as
+// topics do.
 func (d *Draft) Defaults(l Limits) (Defaults, error) {
 	var f findings
 	v := Defaults{
-		Retry:    f.retry(d.Retry),
-		Timeout:  f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
-		TTL:      f.ttl(d),
-		Headers:  f.headers(d.Headers),
-		Priority: f.priority("job_priority", d.Priority),
+		Retry:     f.retry(d.Retry),
+		Timeout:   f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+		TTL:       f.ttl(d),
+		Headers:   f.headers(d.Headers),
+		Priority:  f.priority("job_priority", d.Priority),
+		Spread:    f.spread(d),
+		Callbacks: f.callbacks(d.Callbacks),
 	}
 	return v, f.err()
 }
 
-// Apply gives s, which was read from d, what d leaves open. An empty retry asks
-// for the server's policy. Of headers, those of names that s lacks are added, as
-// long as there are no more than a job may have.
+// Apply fills in the fields of s, read from d, that d does not set. An empty
+// retry selects the server's policy. Apply adds headers whose names s lacks, up to
+// the limit of a job.
 func (v *Defaults) Apply(d *Draft, s *Spec) {
 	if d.Retry == nil {
 		s.Retry = v.Retry
@@ -46,6 +50,12 @@ func (v *Defaults) Apply(d *Draft, s *Spec) {
 	}
 	if d.Priority == nil {
 		s.Priority = v.Priority
+	}
+	if d.Callbacks == nil {
+		s.Callbacks = v.Callbacks
+	}
+	if d.Spread == nil {
+		s.When.Spread = v.Spread
 	}
 	own := s.Headers
 	for _, h := range v.Headers {

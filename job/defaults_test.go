@@ -25,13 +25,13 @@ func draftOf(t *testing.T, text string) *Draft {
 func TestDefaults(t *testing.T) {
 	limits := Limits{MaxBody: 1000, MaxTimeout: time.Minute}
 	zero, two := 0, 2
-	defaults, err := draftOf(t, `{"retry":{"steps":["1s"],"limit":2},"timeout":"5s","ttl":"1h","headers":{"x-a":"1","x-b":"2"},"priority":7}`).Defaults(limits)
+	defaults, err := draftOf(t, `{"retry":{"steps":[1000000000],"limit":2},"timeout":5000000000,"ttl":3600000000000,"headers":{"x-a":"1","x-b":"2"},"priority":7,"spread":60000000000}`).Defaults(limits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Defaults{
 		Retry: &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
-		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}}, Priority: 7,
+		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}}, Priority: 7, Spread: time.Minute,
 	}
 	if diff := cmp.Diff(want, defaults); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
@@ -41,14 +41,14 @@ func TestDefaults(t *testing.T) {
 		want        Spec
 	}{
 		{"all", `{"url":"https://a.example"}`, Spec{
-			Retry: want.Retry, Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers, Priority: 7,
+			Retry: want.Retry, Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers, Priority: 7, When: When{Spread: time.Minute},
 		}},
-		{"its own win", `{"url":"https://a.example","retry":{"limit":0},"timeout":"1s","ttl":"2h","headers":{"X-b":"own","A":"own"},"priority":1}`, Spec{
+		{"its own win", `{"url":"https://a.example","retry":{"limit":0},"timeout":1000000000,"ttl":7200000000000,"headers":{"X-b":"own","A":"own"},"priority":1,"spread":0}`, Spec{
 			Retry: &Retry{Limit: &zero}, Timeout: time.Second, TTL: 2 * time.Hour,
 			Headers: []Header{{"A", "own"}, {"X-A", "1"}, {"X-B", "own"}}, Priority: 1,
 		}},
 		{"the server's ladder, and the usual priority", `{"url":"https://a.example","retry":{},"priority":5}`, Spec{
-			Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers,
+			Timeout: want.Timeout, TTL: want.TTL, Headers: want.Headers, When: When{Spread: time.Minute},
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestDefaultsAreChecked(t *testing.T) {
-	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":"1h","ttl":"0s","headers":{"Host":"x"},"priority":10}`).Defaults(Limits{MaxTimeout: time.Minute})
+	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":3600000000000,"ttl":0,"headers":{"Host":"x"},"priority":10,"spread":-1}`).Defaults(Limits{MaxTimeout: time.Minute})
 	var invalid *ValidationError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("got %v", err)
@@ -79,7 +79,7 @@ func TestDefaultsAreChecked(t *testing.T) {
 	for _, f := range invalid.Fields {
 		pointers = append(pointers, string(f.Field))
 	}
-	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "job_priority"}, pointers); diff != "" {
+	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "job_priority", "spread"}, pointers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Destination is where a job is delivered: the URL of a callback. Check says
-// which URLs are valid.
+// Destination is the URL of a callback. Check defines the valid URLs.
 type Destination string
 
 // Endpoint is the scheme://host:port of the destination: the unit of circuits and
@@ -45,9 +44,9 @@ func (d Destination) Endpoint() (string, error) {
 	return scheme + "://" + host + ":" + port, nil
 }
 
-// plainEndpoint is the endpoint of a URL that needs no parser, as most do:
-// scheme and host are in lower case, and nothing is escaped. It is empty for all
-// other URLs. Every attempt needs the endpoint, so this path is fast.
+// plainEndpoint is the endpoint of a URL that needs no parser: scheme and host are
+// in lower case, and nothing is escaped. It is empty for other URLs. Most URLs are
+// plain, and every attempt needs the endpoint.
 func plainEndpoint(rawURL string) string {
 	port, at := ":80", len("http://")
 	if !strings.HasPrefix(rawURL, "http://") {
@@ -71,12 +70,12 @@ func plainEndpoint(rawURL string) string {
 		return ""
 	}
 	if port == "" {
-		return strings.Clone(rawURL[:end]) // whoever keeps it is not to keep the URL
+		return strings.Clone(rawURL[:end]) // the endpoint must not keep the URL in memory
 	}
 	return rawURL[:end] + port
 }
 
-// after is where the run of such bytes ends that begins at from.
+// after is the end of the run of such bytes that begins at from.
 func after(s string, from int, such func(byte) bool) int {
 	for from < len(s) && such(s[from]) {
 		from++

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -13,19 +12,18 @@ import (
 
 // Errors of durations; they are shown to clients.
 var (
-	errDuration     = errors.New(`is not a duration such as "90s", "1d12h" or "PT30M"`)
-	errDurationJSON = errors.New(`must be a number of whole seconds or a string such as "90s", "1d12h" or "PT30M"`)
-	errNegative     = errors.New("must not be negative")
-	errFraction     = errors.New(`must be a whole number of seconds; write parts of a second as a string, such as "1500ms"`)
-	errPrecision    = errors.New("must not be finer than a millisecond")
-	errTooLong      = errors.New("is longer than any duration that can be kept")
-	errCalendar     = errors.New("must not count years or months, whose lengths differ; use days")
+	errDuration  = errors.New(`is not a duration such as "90s", "1d12h" or "PT30M"`)
+	errNegative  = errors.New("must not be negative")
+	errFraction  = errors.New(`must be a whole number of seconds; write parts of a second as a string, such as "1500ms"`)
+	errPrecision = errors.New("must not be finer than a millisecond")
+	errTooLong   = errors.New("is longer than any duration that duehook supports")
+	errCalendar  = errors.New("must not count years or months, whose lengths differ; use days")
 )
 
 type unit struct {
 	name  string
 	size  time.Duration
-	words []string // that mean it, too
+	words []string // other names
 }
 
 // Each list runs from the largest unit to the smallest, the order in which
@@ -43,43 +41,24 @@ var (
 	isoTimeUnits = []unit{{name: "H", size: time.Hour}, {name: "M", size: time.Minute}, {name: "S", size: time.Second}}
 )
 
-// ParseDelay reads a duration as the API takes it: a JSON number of whole
-// seconds, or a JSON string for ParseDuration. Numbers are judged by their
-// value, as JSON Schema's integers are, so 90, 90.0 and 9e1 are the same.
-// Negative durations are refused. The only upper bound is that of
-// time.Duration.
-func ParseDelay(raw json.RawMessage) (time.Duration, error) {
-	raw = trimJSON(raw)
-	if len(raw) == 0 {
-		return 0, errDurationJSON
-	}
-	if raw[0] == '"' {
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return 0, errDurationJSON
-		}
-		return ParseDuration(s)
-	}
-	if raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') || !json.Valid(raw) {
-		return 0, errDurationJSON
-	}
-	seconds, err := strconv.ParseFloat(string(raw), 64)
+// Seconds is the duration of a number of whole seconds that is not negative.
+func Seconds(n float64) (time.Duration, error) {
 	switch {
-	case seconds < 0:
+	case n < 0:
 		return 0, errNegative
-	case err != nil || seconds > float64(math.MaxInt64/int64(time.Second)):
+	case n > float64(math.MaxInt64/int64(time.Second)):
 		return 0, errTooLong
-	case seconds != math.Trunc(seconds):
+	case n != math.Trunc(n):
 		return 0, errFraction
 	}
-	return time.Duration(seconds) * time.Second, nil
+	return time.Duration(n) * time.Second, nil
 }
 
 // ParseDuration reads a duration of whole milliseconds in one of two forms:
 // compact, with the units w, d, h, m, s and ms or their names ("1d12h", "1500ms",
 // "1h 30m", "30 minutes"), or ISO 8601 without years and months ("P1DT12H"). Units
-// stand largest first, each at most once, and may have decimals ("0.5h",
-// "PT1.5S"). A bare "0" is understood too, other bare numbers are not.
+// go from the largest to the smallest, each at most once, and may have decimals
+// ("0.5h", "PT1.5S"). Of bare numbers only "0" is valid.
 func ParseDuration(s string) (time.Duration, error) {
 	switch {
 	case s == "":
@@ -156,8 +135,8 @@ func indexUnit(units []unit, name string) int {
 	return -1
 }
 
-// maxDecimals is as many as a duration of whole milliseconds can need: a week has
-// 2^10 milliseconds times something odd.
+// maxDecimals is the most decimals of a duration of whole milliseconds: a week has
+// 2^10 milliseconds times an odd number.
 const maxDecimals = 10
 
 func parseAmount(number string, size time.Duration) (time.Duration, error) {
@@ -181,7 +160,7 @@ func parseAmount(number string, size time.Duration) (time.Duration, error) {
 	return addDurations(time.Duration(n)*size, part)
 }
 
-// parseDecimals is the part of a size that decimals say. It counts in
+// parseDecimals is the fraction of a size that decimals express. It counts in
 // milliseconds, so that nothing overflows.
 func parseDecimals(decimals string, size time.Duration) (time.Duration, error) {
 	if len(decimals) > maxDecimals {
@@ -206,7 +185,7 @@ func addDurations(a, b time.Duration) (time.Duration, error) {
 	return a + b, nil
 }
 
-// FormatDuration writes d, cut to whole milliseconds, in the compact form with
+// FormatDuration writes d, truncated to whole milliseconds, in the compact form with
 // units from days down, such as "1d12h", "15s" or "1s500ms". ParseDuration
 // reads it back.
 func FormatDuration(d time.Duration) string {
@@ -219,7 +198,7 @@ func FormatDuration(d time.Duration) string {
 		b.WriteByte('-')
 	}
 	for _, u := range compactUnits[1:] {
-		// The sign is taken off the quotient: the least Duration has no negative.
+		// Negate the quotient: the smallest Duration has no negative.
 		if n := int64(d / u.size); n != 0 {
 			b.WriteString(strconv.FormatInt(max(n, -n), 10))
 			b.WriteString(u.name)

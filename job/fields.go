@@ -1,8 +1,6 @@
 package job
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -34,7 +32,7 @@ func (f Field) Within(outer Field) Field {
 	return outer + "." + f
 }
 
-// Parts are the names that the path consists of.
+// Parts are the names in the path.
 func (f Field) Parts() []string {
 	if f == "" {
 		return nil
@@ -42,7 +40,7 @@ func (f Field) Parts() []string {
 	return strings.Split(fieldUnescaper.Replace(string(f)), "\x00")
 }
 
-// FieldError is one thing wrong with one field.
+// FieldError is one error of one field.
 type FieldError struct {
 	Field   Field
 	Message string // what is wrong and what would be right
@@ -59,8 +57,8 @@ func (e *ValidationError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// findings gathers what is wrong with a draft, so that the client learns all
-// of it at once.
+// findings collects the errors of a draft, so that the client gets all of them at
+// once.
 type findings struct {
 	fields   []FieldError
 	tooLarge error
@@ -78,8 +76,8 @@ func (f *findings) check(field Field, err error) bool {
 	return err == nil
 }
 
-// err is a body that is too large, if there was one, or else what is wrong
-// with the fields.
+// err returns the error of a body that is too large, or else the errors of the
+// fields.
 func (f *findings) err() error {
 	switch {
 	case f.tooLarge != nil:
@@ -90,39 +88,19 @@ func (f *findings) err() error {
 	return nil
 }
 
-// given reports whether a raw value was there and not null.
-func given(raw json.RawMessage) bool {
-	raw = trimJSON(raw)
-	return len(raw) > 0 && !bytes.Equal(raw, []byte("null"))
-}
-
-// trimJSON takes off what JSON counts as white space.
-func trimJSON(raw json.RawMessage) json.RawMessage { return bytes.Trim(raw, jsonSpace) }
-
-func trimLeftJSON(raw []byte) []byte {
-	for len(raw) > 0 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\r' || raw[0] == '\n') {
-		raw = raw[1:]
-	}
-	return raw
-}
-
-const jsonSpace = " \t\r\n"
-
-// duration reads a field that may be absent, which is zero, and otherwise must
-// lie between least and most.
-func (f *findings) duration(field Field, raw json.RawMessage, least, most time.Duration) time.Duration {
-	if !given(raw) {
+// duration reads a field that may be absent, which is zero, and otherwise must lie
+// between least and most.
+func (f *findings) duration(field Field, d *time.Duration, least, most time.Duration) time.Duration {
+	if d == nil {
 		return 0
 	}
-	d, err := ParseDelay(raw)
-	if err == nil && (d < least || d > most) {
-		err = fmt.Errorf("must be from %s to %s", FormatDuration(least), FormatDuration(most))
+	if *d < least || *d > most {
+		f.add(field, fmt.Sprintf("must be from %s to %s", FormatDuration(least), FormatDuration(most)))
 	}
-	f.check(field, err)
-	return d
+	return *d
 }
 
-// name reads a name that may be absent; then it is what absent says.
+// name reads a name; absent is the value of an absent one.
 func (f *findings) name(field Field, value *string, absent string) string {
 	if value == nil {
 		return absent

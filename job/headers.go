@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// refusedHeaders says why a client may not set a header, by canonical name.
-// Those that end in "-" are prefixes.
+// refusedHeaders has the reason why clients may not set a header, by canonical
+// name. Names that end in "-" are prefixes.
 var refusedHeaders = map[string]string{
 	"Connection":        hopByHop,
 	"Keep-Alive":        hopByHop,
@@ -21,9 +21,9 @@ var refusedHeaders = map[string]string{
 	"Trailer":           hopByHop,
 	"Transfer-Encoding": hopByHop,
 	"Upgrade":           hopByHop,
-	"Expect":            "is refused: it steers the connection, not the receiver",
+	"Expect":            "is refused: it controls the connection, not the receiver",
 	"Host":              "is refused: it is taken from the URL",
-	"Content-Length":    "is refused: it is worked out from the body",
+	"Content-Length":    "is refused: it is computed from the body",
 	"Content-Type":      "is refused: use content_type",
 	"User-Agent":        ownHeader,
 	"Traceparent":       "is refused: it is taken from the registration's own traceparent header",
@@ -59,14 +59,32 @@ func (f *findings) headers(given map[string]string) []Header {
 		list = append(list, Header{Name: canonical, Value: value})
 	}
 	if total > MaxHeaderBytes {
-		f.add("headers", fmt.Sprintf("must have at most %d bytes of names and values", MaxHeaderBytes))
+		f.add("headers", errHeaderBytes.Error())
 	}
 	slices.SortFunc(list, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// member is the field of a member with a name of the client's. A name that is too
-// long is cut, so that a refusal is no larger than what it refuses.
+var errHeaderBytes = fmt.Errorf("must have at most %d bytes of names and values", MaxHeaderBytes)
+
+// CheckHeaders checks the number and the size of headers from several sources, of which
+// each is valid by itself.
+func CheckHeaders(headers []Header) error {
+	total := 0
+	for _, h := range headers {
+		total += len(h.Name) + len(h.Value)
+	}
+	switch {
+	case len(headers) > MaxHeaders:
+		return fmt.Errorf("must have at most %d entries", MaxHeaders)
+	case total > MaxHeaderBytes:
+		return errHeaderBytes
+	}
+	return nil
+}
+
+// member is the field of a member with a name of the client's. It cuts long names,
+// so that an error is no larger than its request.
 func member(object Field, name string, longest int) Field {
 	return object.In(strings.ToValidUTF8(name[:min(len(name), longest)], "\uFFFD"))
 }
@@ -97,14 +115,14 @@ func refusal(canonical string) string {
 	return refusedHeaders[prefix+"-"]
 }
 
-// checkHeaderValue wants what arrives as it was sent: senders trim spaces off,
-// and control characters would end the header.
+// checkHeaderValue refuses values that would not arrive unchanged: senders trim
+// spaces, and control characters would end the header.
 func checkHeaderValue(value string) error {
 	switch {
 	case !utf8.ValidString(value):
 		return errors.New("must be valid UTF-8")
 	case strings.ContainsFunc(value, func(r rune) bool { return unicode.IsControl(r) && r != '\t' }):
-		return errors.New("must not hold control characters")
+		return errors.New("must not contain control characters")
 	case strings.Trim(value, " \t") != value:
 		return errors.New("must not begin or end with a space or tab")
 	}

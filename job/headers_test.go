@@ -56,7 +56,7 @@ func TestHeadersRefused(t *testing.T) {
 		{one("Trailer", "x"), "headers.Trailer", "one connection only"},
 		{one("Transfer-Encoding", "chunked"), "headers.Transfer-Encoding", "one connection only"},
 		{one("Upgrade", "h2c"), "headers.Upgrade", "one connection only"},
-		{one("Expect", "100-continue"), "headers.Expect", "steers the connection"},
+		{one("Expect", "100-continue"), "headers.Expect", "controls the connection"},
 		{one("host", "b"), "headers.host", "from the URL"},
 		{one("content-length", "1"), "headers.content-length", "from the body"},
 		{one("content-type", "a/b"), "headers.content-type", "use content_type"},

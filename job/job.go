@@ -11,7 +11,7 @@ import (
 // Key addresses a job: ids are unique within a topic.
 type Key struct{ Topic, ID string }
 
-// String is "topic/id". Neither part can hold a slash, so it is unambiguous.
+// String is "topic/id". Neither part can contain a slash, so it is unambiguous.
 func (k Key) String() string { return k.Topic + "/" + k.ID }
 
 // ParseKey is the reverse of Key.String.
@@ -29,8 +29,8 @@ type Header struct {
 	Value string
 }
 
-// Retry is a job's own retry policy. A nil pointer or slice means "the
-// server's": the ladder that the settings name.
+// Retry is a job's own retry policy. A nil pointer or slice means the ladder of
+// the server's settings.
 type Retry struct {
 	// Steps are the delays between attempts; the last repeats when Limit is
 	// larger than their number.
@@ -40,23 +40,8 @@ type Retry struct {
 	Limit *int
 }
 
-// When says when a job is due: at an instant, or after a delay that the
-// store's clock measures. The zero value is "now".
-type When struct {
-	At    Instant
-	Delay time.Duration
-}
-
-// Due is the instant meant, seen from now. The past is now.
-func (w When) Due(now Instant) Instant {
-	if w.At != 0 {
-		return max(w.At, now)
-	}
-	return now.Add(w.Delay)
-}
-
-// BodyForm says in which field of the API the client gave the body, so that
-// it can be shown the same way.
+// BodyForm is the field of the API in which the client sent the body, so that
+// answers use the same.
 type BodyForm uint8
 
 // The forms of a body; BodyNone is a job without one.
@@ -67,7 +52,7 @@ const (
 	BodyBase64
 )
 
-// Spec is what the client asked for. Two registrations of one key with equal
+// Spec is the content of a registration. Two registrations of one key with equal
 // Specs are the same job. Encoders rely on the field order being stable.
 type Spec struct {
 	Destination Destination
@@ -85,21 +70,40 @@ type Spec struct {
 	ExpectBody  string        // a 2xx counts only with this body
 	Traceparent string        // W3C trace context of the registration
 	Labels      []Label       // sorted by key
+	Occurrence  *Occurrence   // nil: no schedule made the job
+	Loop        *Loop         // nil: no receiver armed the job again
+	Group       *Membership   // nil: the job is not for a member of a group
+	Callbacks   *Callbacks    // nil: none
+	Count       *Count        // nil: the job is due at its time only
+	// Reports is the event that the job, a callback, reports; empty for other jobs. Body is
+	// then an encoded Report, from which the request is made.
+	Reports CallbackEvent
+	// OrderKey, if not empty, has the jobs of the topic with the same key delivered one
+	// at a time; see Job.Turn.
+	OrderKey string
 }
 
-// SameContent reports whether two registrations ask for the same thing. The
-// trace context does not count: a client's retry runs under a new span. Nor does
-// white space between the tokens of a JSON body: its encoder may have changed.
+// SameContent reports whether two registrations have equal content. It ignores the
+// trace context, because a client's retry runs under a new span, white space between
+// the tokens of a JSON body, because the encoder may have changed, and what a receiver
+// changed by arming the job again.
 func (s *Spec) SameContent(o *Spec) bool {
-	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey &&
-		s.ContentType == o.ContentType && slices.Equal(s.Headers, o.Headers) &&
-		s.BodyForm == o.BodyForm && s.sameBody(o) && s.Priority == o.Priority &&
+	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey && s.OrderKey == o.OrderKey &&
+		slices.Equal(s.Headers, o.Headers) && s.sameBody(o) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
-		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels)
+		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels) &&
+		s.Reports == o.Reports && s.Callbacks.same(o.Callbacks) &&
+		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count)
+}
+
+// samePart compares parts that a job may lack.
+func samePart[T comparable](a, b *T) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
 func (s *Spec) sameBody(o *Spec) bool {
-	return bytes.Equal(s.Body, o.Body) || s.BodyForm == BodyJSON && sameJSON(s.Body, o.Body)
+	return s.newBody() || o.newBody() || s.ContentType == o.ContentType && s.BodyForm == o.BodyForm &&
+		(bytes.Equal(s.Body, o.Body) || s.BodyForm == BodyJSON && sameJSON(s.Body, o.Body))
 }
 
 func (r *Retry) same(o *Retry) bool {
@@ -112,7 +116,7 @@ func (r *Retry) same(o *Retry) bool {
 	return slices.Equal(r.Steps, o.Steps)
 }
 
-// HTTPMethod is the method to send with.
+// HTTPMethod is the method of the request.
 func (s *Spec) HTTPMethod() string {
 	if s.Method == "" {
 		return "POST"
@@ -120,52 +124,55 @@ func (s *Spec) HTTPMethod() string {
 	return s.Method
 }
 
-// Job is a registered callback with all that duehook knows of it but the log
-// of its attempts, of which it holds the last.
+// Job is a registered callback with its state and its last attempt. The log of its
+// other attempts is stored separately.
 type Job struct {
 	Key
 	UID  string // ULID of this registration, sent as webhook-id
 	Spec Spec
 
 	State State
-	// DueAt is when the client wanted the job to be delivered first.
+	// DueAt is the due time that the client set, with the job's share of its spread.
 	DueAt Instant
-	// NextAt is when the next attempt is due; for an ended job, zero.
+	// NextAt is the due time of the next attempt; zero for an ended job.
 	NextAt Instant
 	// ExpiresAt is the end of the TTL, or zero.
 	ExpiresAt Instant
 	CreatedAt Instant
 	EndedAt   Instant
 
-	Attempts int // attempts that count against the limit
-	Snoozes  int // answers "snooze", which use no attempt
-	Lapses   int // leases in a row that lapsed without an outcome
+	Attempts int   // attempts that count against the limit
+	Snoozes  int   // answers "snooze", which use no attempt
+	Lapses   int   // leases in a row that expired without an outcome
+	Counted  int64 // the count so far, for a job with Spec.Count
 
-	// Token is the number of the current or last claim. Only who holds the
-	// current one may settle.
+	// Token is the fencing token of the current or last claim. Settling requires the
+	// current one.
 	Token uint64
-	// Version grows with every stored change but carrying.
+	// Version grows with every stored change except carrying.
 	Version uint64
-	// CancelRequested is set when a cancel met an attempt in flight: no
-	// further attempt follows.
+	// CancelRequested is set by a cancel during an attempt: no further attempt
+	// follows.
 	CancelRequested bool
+	// Fired: the count has reached its target, or a client ran or replayed the job.
+	Fired bool
 
 	Reason      string // why the job ended, one of the Reason constants
 	LastAttempt *Attempt
 }
 
-// Lane is the lane that the job belongs to. The destination was validated when the
-// job was registered, so it has an endpoint.
+// Lane is the lane of the job. The destination was validated at the registration,
+// so it has an endpoint.
 func (j *Job) Lane() Lane {
 	endpoint, err := j.Spec.Destination.Endpoint()
 	if err != nil {
 		endpoint = "invalid://"
 	}
-	return Lane{Topic: j.Topic, Endpoint: endpoint, Priority: j.Spec.Priority}
+	return Lane{Topic: j.Topic, Endpoint: endpoint, Priority: j.Spec.Priority, Ordered: j.Spec.OrderKey != ""}
 }
 
-// WakeAt is when the job next needs attention while it waits: its next
-// attempt, or the end of its TTL if that comes first.
+// WakeAt is the time of a waiting job's next attempt, or the end of its TTL if
+// that is earlier.
 func (j *Job) WakeAt() Instant {
 	if j.ExpiresAt != 0 && j.ExpiresAt < j.NextAt {
 		return j.ExpiresAt
@@ -184,25 +191,25 @@ type Attempt struct {
 	ResponseBody string // an excerpt, valid UTF-8
 	NextAt       Instant
 	Reason       string // why the next step was chosen
-	// ResponseHeaders are those of the answer, as far as they are kept, sorted by name.
+	// ResponseHeaders are the stored headers of the answer, sorted by name.
 	ResponseHeaders []Header
 	Version         uint64 // of the job that was sent; zero when it is not known
-	// ConnectRetries is how often the attempt connected again, because the request had
-	// not left.
+	// ConnectRetries counts repeated connections, made because the request had not
+	// been sent.
 	ConnectRetries int
 }
 
-// Timings are how long the phases of an attempt took. DNS, Connect and TLS are
-// given however the phase ended: well, with an error, or cut off by the
-// attempt's deadline. Zero means that it was not reached or not needed.
+// Timings are the durations of an attempt's phases. DNS, Connect and TLS are set
+// also if the phase failed or the attempt's deadline cut it off. Zero means that
+// the phase was not reached or not needed.
 type Timings struct {
 	DNS     time.Duration // looking up the host's addresses
 	Connect time.Duration // TCP, over all addresses tried
 	TLS     time.Duration // the handshake
-	// FirstByte is from having the connection, through sending the request, to
-	// the first byte of the answer; zero when none came.
+	// FirstByte is the time from the connection to the first byte of the answer,
+	// including sending the request; zero without an answer.
 	FirstByte time.Duration
-	// Reused: the connection is of an earlier request, so that the first three
-	// are zero.
+	// Reused: the request used an earlier connection, so DNS, Connect and TLS are
+	// zero.
 	Reused bool
 }

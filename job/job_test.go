@@ -143,6 +143,7 @@ func TestSameContent(t *testing.T) {
 		"body":         func(s *job.Spec) { s.Body = []byte("[]") },
 		"body form":    func(s *job.Spec) { s.BodyForm = job.BodyText },
 		"when":         func(s *job.Spec) { s.When.At = 1 },
+		"spread":       func(s *job.Spec) { s.When.Spread = 1 },
 		"no retry":     func(s *job.Spec) { s.Retry = nil },
 		"steps":        func(s *job.Spec) { s.Retry.Steps = nil },
 		"limit":        func(s *job.Spec) { s.Retry.Limit = ptr(3) },

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Label is a pair of the client's own by which jobs are searched for.
+// Label is a key and a value set by the client, for searching.
 type Label struct {
 	Key   string
 	Value string
@@ -18,8 +18,8 @@ type Label struct {
 
 const labelKeyChars = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
 
-// ParseLabel reads a label as queries write it: "key:value". A key holds no
-// colon, so it is unambiguous.
+// ParseLabel reads a label of a query: "key:value". A key contains no colon, so
+// it is unambiguous.
 func ParseLabel(s string) (Label, error) {
 	key, value, ok := strings.Cut(s, ":")
 	if !ok {
@@ -63,7 +63,7 @@ func checkLabel(key, value string) error {
 	case utf8.RuneCountInString(value) > MaxLabelValue:
 		return fmt.Errorf("must have a value of at most %d characters", MaxLabelValue)
 	case strings.ContainsFunc(value, unicode.IsControl):
-		return errors.New("must not hold control characters")
+		return errors.New("must not contain control characters")
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// State is where a job stands. The four unfinished states come first: their
-// numbers are also the codes by which stores mark a bucket's entries.
+// State is the state of a job. The four unfinished states come first: stores encode
+// their numbers in a bucket's entries.
 type State uint8
 
 // The states of a job. The zero value, Waiting, is where every job starts.
@@ -45,8 +45,7 @@ func ParseState(name string) (State, bool) {
 	return 0, false
 }
 
-// Final reports whether a job in this state is out of its bucket for good,
-// unless it is replayed.
+// Final reports whether a job in this state has ended: it is in no bucket.
 func (s State) Final() bool { return s >= Delivered }
 
 // Event is something that happens to a job.
@@ -57,14 +56,14 @@ const (
 	Carry      Event = iota // the carrier put it on the ready list, for the first time or again
 	Claim                   // a dispatcher took it
 	Deliver                 // the receiver accepted it
-	Fail                    // the attempt failed and a retry follows
+	Fail                    // the attempt failed, or was put off but counts; another follows
 	GiveUp                  // no retry follows
 	Expire                  // its TTL has passed
-	Release                 // given back without an attempt: shutdown, breaker open, snooze
+	Release                 // returned without using an attempt: shutdown, circuit open, snooze
 	Cancel                  // the client withdrew it
 	Reschedule              // the client changed it or its due time; "run now" too
-	Replay                  // the client wants an ended job sent again
-	Discard                 // the client gives a dead letter up
+	Replay                  // the client sends an ended job again
+	Discard                 // the client discards a dead letter
 )
 
 var eventNames = [...]string{"carry", "claim", "deliver", "fail", "give_up", "expire", "release", "cancel", "reschedule", "replay", "discard"}
@@ -83,10 +82,10 @@ type Step struct {
 	To   []State
 }
 
-// Lifecycle is every change of state that can happen. Where To names two
-// states, Waiting is for a job without a counted attempt and Retrying for one
-// with. A carried job whose hint was lost and a claimed job whose worker died
-// are the same case: they become due again in their bucket and are carried.
+// Lifecycle has every possible change of state. If To has Waiting and Retrying,
+// Retrying is for a job with a counted attempt. A carried job with a lost hint and a
+// claimed job with a dead worker are the same case: they become due again in their
+// bucket and are carried.
 var Lifecycle = []Step{
 	{Waiting, Carry, []State{Ready}},
 	{Waiting, Claim, []State{Running}}, // an older hint survived and the job is due
@@ -100,14 +99,14 @@ var Lifecycle = []Step{
 	{Ready, Claim, []State{Running}},
 	{Ready, Cancel, []State{Cancelled}},
 	{Ready, Reschedule, []State{Waiting, Retrying}},
-	{Running, Carry, []State{Ready}},   // the lease lapsed
-	{Running, Claim, []State{Running}}, // the lease lapsed and an older hint survived
+	{Running, Carry, []State{Ready}},   // the lease expired
+	{Running, Claim, []State{Running}}, // the lease expired and an older hint survived
 	{Running, Deliver, []State{Delivered}},
 	{Running, Fail, []State{Retrying}},
 	{Running, GiveUp, []State{Dead}},
 	{Running, Expire, []State{Expired}},
 	{Running, Release, []State{Waiting, Retrying}},
-	{Running, Cancel, []State{Running, Cancelled}}, // in flight: noted, and done when the attempt ends
+	{Running, Cancel, []State{Running, Cancelled}}, // in flight: recorded, and applied when the attempt ends
 	{Delivered, Replay, []State{Waiting}},
 	{Dead, Replay, []State{Waiting}},
 	{Dead, Discard, []State{Cancelled}},
@@ -130,11 +129,11 @@ func Allowed(from State, e Event, to State) bool {
 	return false
 }
 
-// MaxSnoozes is how many answers "snooze" use no attempt. The next one counts as a
-// failure.
+// MaxSnoozes is the number of snoozes that use no attempt. Further ones count as
+// failures.
 const MaxSnoozes = 100
 
-// Reasons for which jobs end or attempts are followed by a certain next time.
+// Reasons for the end of a job, or for the time of its next attempt.
 const (
 	ReasonRetryLimit  = "retry_limit"         // the last step of the ladder failed
 	ReasonGone        = "receiver_gone"       // the receiver answered 410
@@ -142,19 +141,29 @@ const (
 	ReasonBlocked     = "destination_blocked" // the address guard refused the target
 	ReasonLapsed      = "lease_lapsed"        // many leases in a row expired, the last ones alone
 	ReasonTTL         = "ttl_passed"          // expired
+	ReasonCountMissed = "count_not_reached"   // expired: its deadline came before its target count
 	ReasonCancelled   = "cancelled"           // the client withdrew it
 	ReasonDiscarded   = "discarded"           // the client discarded the dead letter
 	ReasonDelivered   = "delivered"           // the receiver took it
+	ReasonAgain       = "again"               // the receiver took it, and armed the same job again
 	ReasonLadder      = "ladder"              // next step of the retry ladder
 	ReasonRetryAfter  = "retry_after"         // the receiver named the time
-	ReasonSnoozed     = "snoozed"             // the receiver asked to be asked again
+	ReasonSnoozed     = "snoozed"             // the receiver snoozed the job
+	ReasonRescheduled = "rescheduled"         // the receiver set the time; the attempt counts
 	ReasonShutdown    = "shutdown"            // the node stopped; no attempt used
-	ReasonCircuitOpen = "circuit_open"        // the endpoint's breaker is open; no attempt used
-	ReasonQuarantined = "quarantined"         // a suspect waits for its turn to go alone; no attempt used
+	ReasonCircuitOpen = "circuit_open"        // the endpoint's circuit is open; no attempt used
+	ReasonQuarantined = "quarantined"         // a suspect waits to be sent alone; no attempt used
 )
 
-// ErrorSnoozeLimit is the error of an attempt answered "snooze" once too often.
-const ErrorSnoozeLimit = "snooze_limit"
+// PutOff reports whether the reason of an attempt says that the receiver asked for
+// another one later. Such an attempt did not fail.
+func PutOff(reason string) bool { return reason == ReasonSnoozed || reason == ReasonRescheduled }
+
+// Errors of attempts that a receiver may not put off any more.
+const (
+	ErrorSnoozeLimit     = "snooze_limit"     // beyond MaxSnoozes
+	ErrorRescheduleLimit = "reschedule_limit" // no attempt is left
+)
 
 // Errors of commands that the lifecycle refuses.
 var (
@@ -162,8 +171,8 @@ var (
 	ErrInFlight = errors.New("the job is in flight")
 	ErrNotEnded = errors.New("the job has not ended")
 	// ErrNotDead: only dead letters are discarded.
-	ErrNotDead = errors.New("the job is no dead letter")
-	// ErrKeepsSchedule: an outage that is over is no reason to try it earlier.
+	ErrNotDead = errors.New("the job is not a dead letter")
+	// ErrKeepsSchedule: the end of an outage does not bring this job forward.
 	ErrKeepsSchedule = errors.New("the job keeps its schedule")
 )
 
@@ -175,8 +184,8 @@ func (j *Job) Pending() State {
 	return Waiting
 }
 
-// Cancel withdraws the job. When an attempt is in flight it reports true: the
-// attempt cannot be called back, but no further one follows.
+// Cancel withdraws the job. It reports true if an attempt is in flight: the attempt
+// cannot be recalled, but no further one follows.
 func (j *Job) Cancel(now Instant) (inFlight bool, err error) {
 	switch {
 	case j.State.Final():
@@ -186,19 +195,19 @@ func (j *Job) Cancel(now Instant) (inFlight bool, err error) {
 		return true, nil
 	}
 	j.State, j.Reason = Cancelled, ReasonCancelled
-	// A job that took the place of another at the same instant was registered a
-	// little later than now. Which came last can be told by when they ended.
+	// A job that replaced another one at the same instant was registered slightly
+	// later than now. The times of their ends must show which came last.
 	j.NextAt, j.EndedAt = 0, max(now, j.CreatedAt)
 	return false, nil
 }
 
-// Reschedule makes the next attempt due at w. Before the first attempt that is
-// also the job's due time.
+// Reschedule makes the next attempt due at w. Before the first attempt, w also
+// becomes the job's due time.
 func (j *Job) Reschedule(w When, now Instant) error {
 	if err := j.mayChange(); err != nil {
 		return err
 	}
-	j.NextAt = w.Due(now)
+	j.NextAt = w.Due(j.Key, now)
 	if j.Attempts == 0 {
 		j.DueAt = j.NextAt
 	}
@@ -206,13 +215,22 @@ func (j *Job) Reschedule(w When, now Instant) error {
 	return nil
 }
 
-// MoveDue makes the next attempt due at w if that is later than it is now due, or
-// sooner, as later says, and reports whether it did. Otherwise nothing changes.
+// Run makes the next attempt due now.
+func (j *Job) Run(now Instant) error {
+	if err := j.Reschedule(When{}, now); err != nil {
+		return err
+	}
+	j.fire()
+	return nil
+}
+
+// MoveDue makes the next attempt due at w if w is later (or, without later, sooner)
+// than its due time. It reports whether it changed the job.
 func (j *Job) MoveDue(w When, later bool, now Instant) (moved bool, err error) {
 	if err := j.mayChange(); err != nil {
 		return false, err
 	}
-	due := w.Due(now)
+	due := w.Due(j.Key, now)
 	if later && due <= max(j.NextAt, now) || !later && due >= j.NextAt {
 		return false, nil
 	}
@@ -220,10 +238,10 @@ func (j *Job) MoveDue(w When, later bool, now Instant) (moved bool, err error) {
 }
 
 // BringForward makes a retry due now, or leastWait after the failure if that is
-// later, because its endpoint works again: after an outage since an instant in
-// which the last attempt failed, and which was longer than firstStep of the
-// ladder. What a receiver or a client asked for stays: a job that waits for
-// another reason than its ladder gives ErrKeepsSchedule.
+// later, because its endpoint has recovered. The last attempt must have failed
+// during the outage, and the outage must have been longer than firstStep of the
+// ladder. Times set by a receiver or a client stay: a job that waits for another
+// reason than its ladder returns ErrKeepsSchedule.
 func (j *Job) BringForward(since, now Instant, firstStep, leastWait time.Duration) error {
 	last := j.LastAttempt
 	if j.State != Retrying || last == nil || last.Reason != ReasonLadder || last.NextAt != j.NextAt {
@@ -238,9 +256,9 @@ func (j *Job) BringForward(since, now Instant, firstStep, leastWait time.Duratio
 	return nil
 }
 
-// Respecify replaces what the client asked for but its due time. Its TTL goes
-// on counting from the registration, or from the replay that started it anew.
-// A carried job goes back to its bucket: its hint may name another lane.
+// Respecify replaces the content of the job except its due time. Its TTL still runs
+// from the registration, or from the replay that restarted it. A carried job
+// returns to its bucket, because its hint may name another lane.
 func (j *Job) Respecify(s Spec) error {
 	if err := j.mayChange(); err != nil {
 		return err
@@ -258,8 +276,8 @@ func (j *Job) Respecify(s Spec) error {
 	return nil
 }
 
-// mayChange refuses an ended job, and one in flight: the worker holds a copy
-// of it, and would settle by the old one.
+// mayChange refuses an ended job, and one in flight: its worker has a copy and
+// would settle the old version.
 func (j *Job) mayChange() error {
 	switch {
 	case j.State.Final():
@@ -271,23 +289,28 @@ func (j *Job) mayChange() error {
 }
 
 // Replay sends an ended job again now, with the ladder from its start. A TTL
-// counts anew, or the replayed job would expire at once.
+// restarts; otherwise the replayed job would expire at once.
 func (j *Job) Replay(now Instant) error { return j.ReplayAs(j.Spec, nil, now) }
 
-// ReplayAs is Replay with what the client asks for now, as Draft.Patch gives it;
-// it is due at w unless that is nil.
+// ReplayAs is Replay with new content, as returned by Draft.Patch. The job is due
+// at w unless w is nil. Then a job with an order key keeps its due time, and with it
+// its turn.
 func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 	if !j.State.Final() {
 		return ErrNotEnded
 	}
 	j.Spec = s
+	j.Spec.Callbacks = s.Callbacks.replayed()
 	j.State, j.Reason = Waiting, ""
 	j.Attempts, j.Snoozes, j.Lapses = 0, 0, 0
 	j.CancelRequested = false
-	j.EndedAt, j.DueAt, j.NextAt, j.ExpiresAt = 0, now, now, 0
+	j.fire()
+	j.EndedAt, j.NextAt, j.ExpiresAt = 0, now, 0
 	if w != nil {
-		j.DueAt = w.Due(now)
-		j.NextAt = j.DueAt
+		j.NextAt = w.Due(j.Key, now)
+	}
+	if w != nil || s.OrderKey == "" {
+		j.DueAt = j.NextAt
 	}
 	if s.TTL > 0 {
 		j.ExpiresAt = now.Add(s.TTL)
@@ -295,8 +318,8 @@ func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 	return nil
 }
 
-// Discard gives a dead letter up. From now on it is as if it had been cancelled:
-// it is kept for the retention, and what its attempts met stays in its log.
+// Discard makes a dead letter cancelled. It is kept for the retention, with its
+// attempt log.
 func (j *Job) Discard(now Instant) error {
 	if j.State != Dead {
 		return ErrNotDead
@@ -305,37 +328,45 @@ func (j *Job) Discard(now Instant) error {
 	return nil
 }
 
-// Outcome is what came of a claim.
+// Outcome is the outcome of a claim.
 type Outcome struct {
 	Kind OutcomeKind
-	// After is how long to wait: what Retry-After named for OutcomeFailed (zero:
-	// nothing named) and OutcomeSnoozed (zero makes it a failure, or it would be
-	// asked again at once, over and over), the delay for OutcomeReleased.
+	// After is the wait: for OutcomeFailed the Retry-After (zero: none), for
+	// OutcomeSnoozed, too (zero makes it a failure; otherwise it could repeat
+	// forever), and for OutcomeReleased the delay.
 	After time.Duration
-	// Reason says why, for OutcomeRefused and OutcomeReleased.
+	// At is the time of the next attempt, for OutcomeRescheduled.
+	At Instant
+	// Reason is set for OutcomeRefused and OutcomeReleased. For OutcomeExpired, empty
+	// means the TTL.
 	Reason string
-	// Attempt is the log entry of a request that was made, or nil.
+	// Attempt is the log entry of the request; nil without one.
 	Attempt *Attempt
+	// Response is the answer's body, for jobs with callbacks.
+	Response *Response
+	// Again is the content of the job that takes the place of a delivered one, nil: none does.
+	Again *Spec
 }
 
-// OutcomeKind tells outcomes apart.
+// OutcomeKind is the kind of an outcome.
 type OutcomeKind uint8
 
 // The outcomes of a claim.
 const (
-	OutcomeDelivered OutcomeKind = iota // the receiver took it
-	OutcomeFailed                       // next step of the ladder, or the receiver's Retry-After
-	OutcomeRefused                      // no attempt can succeed: dead now, with Reason
-	OutcomeSnoozed                      // the receiver asks to be asked again; no attempt used
-	OutcomeReleased                     // given back by us; no attempt used
-	OutcomeExpired                      // the TTL had passed
-	OutcomeCancelled                    // a cancel had been noted before the attempt
-	OutcomeLapsed                       // too many leases expired, the last ones while it was sent alone
+	OutcomeDelivered   OutcomeKind = iota // the receiver took it
+	OutcomeFailed                         // next step of the ladder, or the receiver's Retry-After
+	OutcomeRefused                        // no attempt can succeed: dead now, with Reason
+	OutcomeSnoozed                        // the receiver snoozed the job; no attempt used
+	OutcomeReleased                       // returned by the node; no attempt used
+	OutcomeExpired                        // the TTL had passed
+	OutcomeCancelled                      // a cancel was recorded before the attempt
+	OutcomeLapsed                         // too many leases expired, the last ones while it was sent alone
+	OutcomeRescheduled                    // the receiver set the time of the next attempt; the attempt counts
 )
 
-// Settlement is the change that an outcome makes, worked out by Settle and
-// applied by a store if Token is still current. Stores know no rules about
-// it: they compare Token and write Change.
+// Settlement is the change that follows from an outcome. Settle computes it; a store
+// applies it if Token is current. Stores know no rules about it: they compare Token
+// and write Change.
 type Settlement struct {
 	Key       Key
 	Lane      Lane
@@ -345,48 +376,64 @@ type Settlement struct {
 
 	To     State
 	Reason string
-	// Delay is from the store's now to the next attempt, for an unfinished To.
+	// Delay is the time from the store's now to the next attempt, for an unfinished To;
+	// At is its time instead, unless it is zero.
 	Delay time.Duration
-	// IfCancelled replaces To, when a cancel was noted during the attempt.
+	At    Instant
+	// IfCancelled replaces To if a cancel was recorded during the attempt.
 	IfCancelled State
 
 	Attempts int // the new counts
 	Snoozes  int
 	Lapses   int
 	// Attempt is appended to the log; the store fills in its NextAt.
-	Attempt *Attempt
-	BizKey  string // so that stores can forget the job at once
+	Attempt  *Attempt
+	Indexes  Indexes // for stores that delete the job at once
+	OrderKey string  // the job's
+	// Keep: a store without retention must not delete the job at once; see KeepOccurrence.
+	Keep bool
+
+	// Job is the claimed job if it may have successors, otherwise nil.
+	Job *Job
+	// Response is the body that answered Attempt, for callbacks.
+	Response *Response
+	// Again is the content of the job that takes the place of a delivered one, nil: none does.
+	Again *Spec
 }
 
-// Change is what a settlement stores of a job.
+// Change is the stored part of a settlement.
 type Change struct {
 	To     State
 	Reason string
 	Delay  time.Duration // from the store's now to the next attempt, for an unfinished To
+	At     Instant       // or its time; zero: Delay counts
 }
 
-// Change is what the settlement stores. A cancel request of the client wins over
-// everything but a delivery.
+// Change returns the stored part of the settlement. A cancel request of the client
+// wins over every outcome except a delivery.
 func (s *Settlement) Change(cancelRequested bool) Change {
 	if cancelRequested && s.IfCancelled != s.To {
 		return Change{To: s.IfCancelled, Reason: ReasonCancelled}
 	}
-	return Change{To: s.To, Reason: s.Reason, Delay: s.Delay}
+	if cancelRequested && s.Reason == ReasonAgain { // it ends the loop
+		return Change{To: s.To, Reason: ReasonDelivered}
+	}
+	return Change{To: s.To, Reason: s.Reason, Delay: s.Delay, At: s.At}
 }
 
-// Times are the times that the change stores at now: of the next attempt and of the end,
-// one of which is zero. A job that was registered in the place of another at the same
-// instant was registered a little later than now. It ends then, so that its end shows
-// which of the two came last.
+// Times returns the times that the change stores at now: of the next attempt and of the
+// end, one of which is zero. A job that replaced another one at the same instant was
+// registered slightly later than now. It ends at that time, so that the ends show which
+// of the two came last.
 func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
 	if c.To.Final() {
 		return 0, max(now, createdAt)
 	}
-	return now.Add(c.Delay), 0
+	return When{At: c.At, Delay: c.Delay}.Due(Key{}, now), 0
 }
 
-// Before decides what to do with a job claimed from a state before any request is
-// made: nil means go ahead.
+// Before decides the outcome of a job claimed from a state before any request is made.
+// Nil: make the request.
 func (j *Job) Before(from State, now Instant) *Outcome {
 	switch {
 	case j.CancelRequested:
@@ -398,11 +445,11 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 	case from == Running && j.Suspect():
 		return &Outcome{Kind: OutcomeReleased, Reason: ReasonQuarantined, After: j.quarantine()}
 	}
-	return nil
+	return j.expiresAtDeadline()
 }
 
-// Charged is what the outcome is for the job: a snooze beyond MaxSnoozes is a
-// failure like any other. Its Attempt is a copy then.
+// Charged returns the effective outcome: a snooze beyond MaxSnoozes is a failure like
+// any other, with a copy of Attempt.
 func (o Outcome) Charged(j *Job) Outcome {
 	if o.Kind != OutcomeSnoozed || j.Snoozes < MaxSnoozes && o.After > 0 {
 		return o
@@ -416,19 +463,25 @@ func (o Outcome) Charged(j *Job) Outcome {
 	return o
 }
 
-// Settle works out what outcome o makes of the claimed job j. retry gives the
-// delay after the n-th counted attempt, or false when n was the last.
+// Settle computes the settlement of the claimed job j with outcome o. retry returns the
+// delay after the n-th counted attempt, or false if n was the last.
 func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settlement {
 	o = o.Charged(j)
 	s := Settlement{
-		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: cmp.Or(j.NextAt, j.DueAt), BizKey: j.Spec.BizKey,
+		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: cmp.Or(j.NextAt, j.DueAt), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
-		IfCancelled: Cancelled,
+		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(),
+	}
+	if j.Spec.Callbacks != nil || o.Again != nil {
+		s.Job, s.Response, s.Again = j, o.Response, o.Again
 	}
 	switch o.Kind {
 	case OutcomeDelivered:
 		s.Attempts++
 		s.To, s.Reason, s.IfCancelled = Delivered, ReasonDelivered, Delivered
+		if o.Again != nil {
+			s.Reason = ReasonAgain
+		}
 	case OutcomeFailed:
 		s.Attempts++
 		delay, more := retry(s.Attempts)
@@ -440,6 +493,13 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		default:
 			s.To, s.Reason, s.Delay = Retrying, ReasonLadder, delay
 		}
+	case OutcomeRescheduled:
+		s.Attempts++
+		if _, more := retry(s.Attempts); more {
+			s.To, s.Reason, s.At = Retrying, ReasonRescheduled, o.At
+		} else {
+			s.To, s.Reason = Dead, ReasonRetryLimit
+		}
 	case OutcomeRefused:
 		if o.Attempt != nil {
 			s.Attempts++
@@ -449,11 +509,11 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		s.Snoozes++
 		s.To, s.Reason, s.Delay = j.Pending(), ReasonSnoozed, o.After
 	case OutcomeReleased:
-		// Giving back says nothing of the job itself, so a run of lapses goes on.
+		// A release says nothing about the job itself, so expired leases keep counting.
 		s.Lapses = j.Lapses
 		s.To, s.Reason, s.Delay = j.Pending(), o.Reason, o.After
 	case OutcomeExpired:
-		s.To, s.Reason = Expired, ReasonTTL
+		s.To, s.Reason = Expired, cmp.Or(o.Reason, ReasonTTL)
 	case OutcomeCancelled:
 		s.To, s.Reason = Cancelled, ReasonCancelled
 	case OutcomeLapsed:
@@ -463,6 +523,9 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 	if o.Attempt != nil {
 		a := *o.Attempt
 		a.Reason = s.Reason
+		if o.Kind == OutcomeRescheduled && s.To == Dead {
+			a.Error = ErrorRescheduleLimit
+		}
 		s.Attempt = &a
 	}
 	return s

@@ -4,9 +4,10 @@ import "time"
 
 const day = 24 * time.Hour
 
-// Limits of a draft that are no setting. Sizes are in bytes.
+// Fixed limits of a draft. Sizes are in bytes.
 const (
-	MaxName        = 128 // of a topic, an id or a biz_key, in bytes
+	MaxName        = 128 // of a topic, an id, a biz_key or an order_key, in bytes
+	MaxMember      = 96  // of the name of a group's member, in bytes; the uid of a registration fits before it
 	MaxURL         = 2048
 	MaxContentType = 256
 
@@ -25,14 +26,14 @@ const (
 	MaxLabelKey   = 32 // of one key
 	MaxLabelValue = 64 // characters of one value
 
-	// MaxDelay is how far ahead a job can be due.
+	// MaxDelay is the longest time until a job is due.
 	MaxDelay = 366 * day
-	// MaxTTL is twice MaxDelay, so that the TTL of a job due as late as can be
-	// leaves room for its ladder.
+	// MaxTTL is twice MaxDelay, which leaves time for the ladder of a job with the
+	// longest delay.
 	MaxTTL = 2 * MaxDelay
 	// MinTimeout is the shortest timeout of one attempt; the longest is a setting.
 	MinTimeout = 100 * time.Millisecond
 )
 
-// DefaultTopic is the topic of a job that names none.
+// DefaultTopic is the topic of a job without one.
 const DefaultTopic = "default"

@@ -8,18 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// CheckName says what is wrong with a topic, an id or a biz_key. A name is 1
-// to MaxName bytes of UTF-8: letters and digits of any script and . _ : @ -, and is
-// neither "." nor "..", which clients and proxies take out of paths. Names are used
-// in keys of stores and in paths of the API, so they hold none of their separators,
-// and they are compared byte by byte. Marks, such as vowel signs, are parts of the
-// letter before, so none begins a name.
+// CheckName checks a topic, an id, a biz_key or an order_key. A name is 1 to MaxName bytes of
+// UTF-8: letters and digits of any script and . _ : @ -. It is neither "." nor "..",
+// which clients and proxies remove from paths. Names are parts of keys in stores and
+// of paths, so they contain no separators of either. They are compared byte by byte.
+// Marks, such as vowel signs, belong to the letter before, so no name begins with one.
 func CheckName(s string) error {
 	switch {
 	case s == "":
 		return errors.New("must not be empty")
 	case len(s) > MaxName:
-		return fmt.Errorf("must have at most %d bytes in UTF-8", MaxName)
+		return errNameTooLong(MaxName)
 	case s == "." || s == "..":
 		return errors.New(`must not be "." or ".."`)
 	case strings.ContainsFunc(s, notNameRune):
@@ -29,6 +28,8 @@ func CheckName(s string) error {
 	}
 	return nil
 }
+
+func errNameTooLong(most int) error { return fmt.Errorf("must have at most %d bytes in UTF-8", most) }
 
 func beginsWithMark(s string) bool {
 	first, _ := utf8.DecodeRuneInString(s)
@@ -43,6 +44,6 @@ func notNameRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return !isAlphanumeric(byte(r))
 	}
-	// What is no UTF-8 is none of these.
+	// Invalid UTF-8 is none of these.
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
 }

@@ -88,14 +88,15 @@ func TestPatchRefuses(t *testing.T) {
 		`{"id":"x","url":"http://b"}`:             {"id": "cannot be changed"},
 		`{"on_conflict":"reject"}`:                {"on_conflict": "cannot be changed"},
 		`{"url":"x","headers":{"host":"b"}}`:      {"url": "http://", "headers.host": "from the URL"},
-		`{"delay":-1,"ttl":0}`:                    {"delay": "negative", "ttl": "from 1ms"},
-		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"at": "beside delay"},
+		`{"delay":-1,"ttl":0}`:                    {"delay": "from 0s", "ttl": "from 1ms"},
+		`{"delay":1,"at":"2027-01-15T08:00:00Z"}`: {"at": "combined with delay"},
 		`{"at":"2030-01-15T08:00:00Z"}`:           {"at": "at most 366d ahead"},
+		`{"spread":"5m"}`:                         {"spread": "combined with delay or at"},
+		`{"delay":1,"spread":"2d"}`:               {"spread": "from 0s to 1d"},
 		`{"retry":{"steps":[]}}`:                  {"retry.steps": "1 to 64"},
 		`{"priority":-1}`:                         {"priority": "from 1 to 9"},
 		`{"biz_key":"a/b","method":"GET"}`:        {"biz_key": "may contain", "method": "POST"},
 		`{"timeout":0,"expect":{"body":" "}}`:     {"timeout": "from 100ms", "expect.body": "white space"},
-		`{"body":1,"body_text":"x"}`:              {"body_text": "beside another form"},
 		`{"content_type":"x"}`:                    {"content_type": "media type"},
 	} {
 		j := registered()

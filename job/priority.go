@@ -1,16 +1,13 @@
 package job
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
-// Priority is the place of a job among those of its topic that are due: 9 goes
-// first, 1 last. Zero stands for DefaultPriority, which is never stored as such,
-// so that whoever says it and whoever says nothing register the same job.
+// Priority is the rank of a job among the due jobs of its topic: 9 goes first, 1
+// last. Zero stands for DefaultPriority, which is never stored as a number, so that a
+// registration with the default equals one without a priority.
 type Priority int8
 
-// The priorities that a job may have, and that of one which says nothing.
+// The range of priorities, and the default.
 const (
 	MinPriority     = 1
 	DefaultPriority = 5
@@ -33,23 +30,7 @@ func (p Priority) Number() int {
 	return int(p)
 }
 
-// letters stand for priorities in the names of lanes, the highest first.
-const letters = "ABCDMwxyz"
-
-func (p Priority) letter() string {
-	at := MaxPriority - p.Number()
-	return letters[at : at+1]
-}
-
-func priorityOfLetter(letter string) (Priority, bool) {
-	at := strings.Index(letters, letter)
-	if len(letter) != 1 || at < 0 {
-		return 0, false
-	}
-	return PriorityOf(MaxPriority - at), true
-}
-
-// priority is zero when the draft leaves it out.
+// priority is zero if the draft has none.
 func (f *findings) priority(field Field, n *int) Priority {
 	switch {
 	case n == nil:

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,62 +10,101 @@ import (
 	"unicode/utf8"
 )
 
-// OnConflict says what a registration does when its key is taken.
+// OnConflict is the effect of a registration whose key is taken.
 type OnConflict string
 
 // The conflict policies, as the API writes them; ConflictReject is the default.
 const (
 	ConflictReject  OnConflict = "reject"  // refuse
 	ConflictIgnore  OnConflict = "ignore"  // keep and return the unfinished job
-	ConflictReplace OnConflict = "replace" // put the new one in its place, unless it is in flight
+	ConflictReplace OnConflict = "replace" // replace it, unless it is in flight
 	ConflictLater   OnConflict = "later"   // keep the unfinished job, and move its due time later
 	ConflictSooner  OnConflict = "sooner"  // or sooner
 )
 
-// Request is what a valid draft asks to register.
+// Request is a valid registration.
 type Request struct {
-	// Key.ID is empty when the draft has none: the caller chooses one.
+	// Key.ID is empty if the draft has none: the caller chooses one.
 	Key        Key
 	Spec       Spec
 	OnConflict OnConflict
 }
 
-// Registration reads the draft as the registration of a job. now serves only
-// to see how far ahead "at" is. The error is a *ValidationError that names
-// every field that is wrong, or wraps ErrBodyTooLarge. The Spec shares memory
+// Registration validates the draft as the registration of a job. now only limits
+// "at". The error is a *ValidationError with every wrong field, or wraps
+// ErrBodyTooLarge. The Spec shares memory
 // with the draft.
 func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 	var f findings
-	r := Request{
-		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
-		OnConflict: f.onConflict(d.OnConflict),
-		Spec: Spec{
-			BizKey:   f.name("biz_key", d.BizKey, ""),
-			Method:   f.method(d.Method),
-			Headers:  f.headers(d.Headers),
-			Retry:    f.retry(d.Retry),
-			Timeout:  f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
-			TTL:      f.ttl(d),
-			Labels:   f.labels("labels", d.Labels),
-			Priority: f.priority("priority", d.Priority),
-		},
-	}
+	r := f.request(d, l, now)
 	if d.Destination == nil {
 		f.add("url", "is required")
 	} else if f.check("url", d.Destination.Check()) {
 		r.Spec.Destination = *d.Destination
 	}
-	if w := f.when(d, now); w != nil {
-		r.Spec.When = *w
+	if d.Group != nil {
+		f.add("group", "is not possible here: a single job needs a url")
+	} else if d.FilterLabel != nil {
+		f.add("filter_label", "selects members of a group: leave it out")
 	}
-	if d.Expect != nil {
-		r.Spec.ExpectBody = f.expectBody(d.Expect.Body)
+	return f.valid(r)
+}
+
+// ForGroup validates the draft as the registration of a job for each member of a group.
+// The Spec lacks what members have: the destination, and their headers. Errors are those
+// of Registration.
+func (d *Draft) ForGroup(l Limits, now Instant) (Request, error) {
+	var f findings
+	r := f.request(d, l, now)
+	r.Spec.Group = &Membership{Group: f.name("group", d.Group, ""), Headers: len(r.Spec.Headers)}
+	if d.FilterLabel != nil {
+		f.check("filter_label", CheckFilterLabel(*d.FilterLabel))
+		r.Spec.Group.FilterLabel = *d.FilterLabel
 	}
-	f.body(d, &r.Spec, l)
+	if d.Destination != nil {
+		f.add("url", "must not be combined with group, whose members have urls")
+	}
+	return f.valid(r)
+}
+
+func (f *findings) valid(r Request) (Request, error) {
 	if err := f.err(); err != nil {
 		return Request{}, err
 	}
 	return r, nil
+}
+
+// request is what registrations of both kinds have.
+func (f *findings) request(d *Draft, l Limits, now Instant) Request {
+	r := Request{
+		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
+		OnConflict: f.onConflict(d.OnConflict),
+		Spec: Spec{
+			BizKey:    f.name("biz_key", d.BizKey, ""),
+			OrderKey:  f.name("order_key", d.OrderKey, ""),
+			Method:    f.method(d.Method),
+			Headers:   f.headers(d.Headers),
+			Retry:     f.retry(d.Retry),
+			Timeout:   f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+			TTL:       f.ttl(d),
+			Labels:    f.labels("labels", d.Labels),
+			Priority:  f.priority("priority", d.Priority),
+			Count:     f.count(d.Count),
+			Callbacks: f.callbacks(d.Callbacks),
+		},
+	}
+	if w := f.when(d, now); w != nil {
+		r.Spec.When = *w
+	} else if d.Count != nil {
+		r.Spec.When.Delay = MaxDelay
+	}
+	r.Spec.When.Spread = f.spread(d)
+	if d.Expect != nil {
+		r.Spec.ExpectBody = f.expectBody(*d.Expect)
+	}
+	f.body(d, &r.Spec, l)
+	f.countAndOrder(&r.Spec)
+	return r
 }
 
 func (f *findings) onConflict(s *string) OnConflict {
@@ -81,7 +119,7 @@ func (f *findings) onConflict(s *string) OnConflict {
 	return ""
 }
 
-// method leaves POST out, as Spec wants it.
+// method is empty for POST, as in Spec.
 func (f *findings) method(s *string) string {
 	if s == nil {
 		return ""
@@ -96,55 +134,42 @@ func (f *findings) method(s *string) string {
 	return ""
 }
 
-// when is when the draft wants its job to be due, or nil if it does not say.
-// An instant is kept as it was given even when it has passed: a repetition of
-// the registration must have equal content.
+// when is the due time of the draft, or nil if it has none. A past instant is kept
+// unchanged: a repetition of the registration must have equal content.
 func (f *findings) when(d *Draft, now Instant) *When {
 	delay := f.duration("delay", d.Delay, 0, MaxDelay)
-	if !given(d.At) {
-		if !given(d.Delay) {
-			return nil
-		}
-		return &When{Delay: delay}
-	}
-	at, err := ParseAt(d.At)
 	switch {
-	case err != nil:
-	case given(d.Delay):
-		err = errors.New("must not be given beside delay")
-	case at > now.Add(MaxDelay):
-		err = fmt.Errorf("must be at most %s ahead", FormatDuration(MaxDelay))
+	case d.At == nil && d.Delay == nil:
+		return nil
+	case d.At == nil:
+		return &When{Delay: delay}
+	case d.Delay != nil:
+		f.add("at", "must not be combined with delay")
+	case *d.At > now.Add(MaxDelay):
+		f.add("at", fmt.Sprintf("must be at most %s ahead", FormatDuration(MaxDelay)))
 	}
-	f.check("at", err)
-	return &When{At: at}
+	return &When{At: *d.At}
 }
 
-// ParseAt reads a time as the API takes it: a JSON string for ParseTime, or Unix
-// time as a JSON number of 10 digits, in seconds, or of 13, in milliseconds.
-func ParseAt(raw json.RawMessage) (Instant, error) {
-	raw = trimJSON(raw)
-	if len(raw) == 0 || raw[0] != '"' && raw[0] != '-' && (raw[0] < '0' || raw[0] > '9') {
-		return 0, errors.New(`must be a time such as "2026-01-31T09:30:00Z" (RFC 3339), or Unix time as a number`)
-	}
-	if raw[0] == '"' {
-		var s string
-		if err := json.Unmarshal(raw, &s); err != nil {
-			s = ""
-		}
-		return ParseTime(s)
-	}
-	n, err := strconv.ParseInt(string(raw), 10, 64)
+// spread is how much later than its due time the job may be due.
+func (f *findings) spread(d *Draft) time.Duration {
+	return f.duration("spread", d.Spread, 0, MaxSpread)
+}
+
+// ParseUnix reads Unix time: 10 digits for seconds, or 13 for milliseconds.
+func ParseUnix(s string) (Instant, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
 	switch {
-	case err == nil && n > 0 && len(raw) == 10:
+	case err == nil && n > 0 && len(s) == 10:
 		return Instant(1000 * n), nil
-	case err == nil && n > 0 && len(raw) == 13:
+	case err == nil && n > 0 && len(s) == 13:
 		return Instant(n), nil
 	}
 	return 0, errors.New("is no Unix time: as a number it must have 10 digits, for seconds, or 13, for milliseconds")
 }
 
-// rfc3339 is the form that time.Parse is too lenient about: it takes a comma,
-// an hour of one digit and an offset of 24 hours.
+// rfc3339 matches the exact form: time.Parse also accepts a comma, an hour of one
+// digit and an offset of 24 hours.
 var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9:]{5}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 
 // ParseTime reads a time with an offset (RFC 3339).
@@ -153,7 +178,7 @@ func ParseTime(s string) (Instant, error) {
 	if err != nil || !rfc3339.MatchString(s) {
 		return 0, errors.New(`must be a time with an offset such as "2026-01-31T09:30:00Z" (RFC 3339)`)
 	}
-	// Zero would mean "none"; what matters is only that it has passed.
+	// Zero would mean "none"; it only matters that the time has passed.
 	return max(InstantOf(at), 1), nil
 }
 
@@ -161,26 +186,20 @@ func (f *findings) ttl(d *Draft) time.Duration {
 	return f.duration("ttl", d.TTL, time.Millisecond, MaxTTL)
 }
 
-// retry is nil when the draft leaves everything to the server's policy.
-func (f *findings) retry(d *DraftRetry) *Retry {
-	if d == nil || d.Steps == nil && d.Limit == nil {
+// retry is nil if the server's policy applies.
+func (f *findings) retry(r *Retry) *Retry {
+	if r == nil || r.Steps == nil && r.Limit == nil {
 		return nil
 	}
-	r := &Retry{Limit: d.Limit}
-	if d.Steps != nil {
-		f.check("retry.steps", checkStepCount(len(d.Steps)))
+	if r.Steps != nil {
+		f.check("retry.steps", checkStepCount(len(r.Steps)))
 	}
-	for i := range min(len(d.Steps), MaxRetrySteps) {
-		step, err := ParseDelay(d.Steps[i])
-		if err == nil {
-			err = checkStep(step)
-		}
-		if err != nil {
+	for i, step := range r.Steps[:min(len(r.Steps), MaxRetrySteps)] {
+		if err := checkStep(step); err != nil {
 			f.add(Field("retry.steps").In(strconv.Itoa(i)), err.Error())
 		}
-		r.Steps = append(r.Steps, step)
 	}
-	if d.Limit != nil && (*d.Limit < 0 || *d.Limit > MaxRetryLimit) {
+	if r.Limit != nil && (*r.Limit < 0 || *r.Limit > MaxRetryLimit) {
 		f.add("retry.limit", fmt.Sprintf("must be from 0 to %d", MaxRetryLimit))
 	}
 	return r
@@ -201,17 +220,14 @@ func checkStep(d time.Duration) error {
 }
 
 // expectBody is kept trimmed, as answers are before they are compared with it.
-func (f *findings) expectBody(s *string) string {
-	if s == nil {
-		return ""
-	}
-	body := strings.TrimSpace(*s)
+func (f *findings) expectBody(s string) string {
+	body := strings.TrimSpace(s)
 	var err error
 	switch {
 	case !utf8.ValidString(body):
 		err = errors.New("must be valid UTF-8")
 	case body == "":
-		err = errors.New("must hold more than white space")
+		err = errors.New("must contain more than white space")
 	case len(body) > MaxExpectBody:
 		err = fmt.Errorf("must have at most %d bytes", MaxExpectBody)
 	}

@@ -44,6 +44,12 @@ func TestSettle(t *testing.T) {
 		{"snoozed", job.Outcome{Kind: job.OutcomeSnoozed, After: time.Minute, Attempt: log}, false, job.Settlement{
 			To: job.Retrying, Reason: job.ReasonSnoozed, Delay: time.Minute, Attempts: 2, Snoozes: 2, Attempt: log,
 		}},
+		{"rescheduled", job.Outcome{Kind: job.OutcomeRescheduled, At: now + 7, Attempt: log}, false, job.Settlement{
+			To: job.Retrying, Reason: job.ReasonRescheduled, At: now + 7, Attempts: 3, Snoozes: 1, Attempt: log,
+		}},
+		{"rescheduled with the last attempt", job.Outcome{Kind: job.OutcomeRescheduled, At: now + 7, Attempt: log}, true, job.Settlement{
+			To: job.Dead, Reason: job.ReasonRetryLimit, Attempts: 3, Snoozes: 1, Attempt: withError(log, job.ErrorRescheduleLimit),
+		}},
 		{"a snooze without a time is a failure", job.Outcome{Kind: job.OutcomeSnoozed, Attempt: log}, false, job.Settlement{
 			To: job.Retrying, Reason: job.ReasonLadder, Delay: 15 * time.Second, Attempts: 3, Snoozes: 1, Attempt: log,
 		}},
@@ -68,7 +74,7 @@ func TestSettle(t *testing.T) {
 			j := jobIn(job.Running, 2)
 			j.Snoozes, j.Lapses = 1, 4
 			before := j
-			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.BizKey = j.Key, j.Lane(), j.Token, j.Spec.BizKey
+			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.Indexes = j.Key, j.Lane(), j.Token, j.Indexes()
 			tt.want.CreatedAt, tt.want.Due = j.CreatedAt, j.NextAt
 			if tt.o.Kind != job.OutcomeDelivered {
 				tt.want.IfCancelled = job.Cancelled
@@ -91,10 +97,18 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+func withError(a *job.Attempt, class string) *job.Attempt {
+	failed := *a
+	failed.Error = class
+	return &failed
+}
+
 // What a settlement stores: a cancel request wins over all but a delivery.
 func TestChangeOfASettlement(t *testing.T) {
 	const now = job.Instant(1_800_000_000_000)
 	retry := job.Settlement{To: job.Retrying, Reason: job.ReasonLadder, Delay: time.Minute, IfCancelled: job.Cancelled}
+	at := job.Settlement{To: job.Retrying, Reason: job.ReasonRescheduled, At: now + 7, IfCancelled: job.Cancelled}
+	past := job.Settlement{To: job.Retrying, Reason: job.ReasonRescheduled, At: now - 7, IfCancelled: job.Cancelled}
 	delivery := job.Settlement{To: job.Delivered, Reason: job.ReasonDelivered, IfCancelled: job.Delivered}
 	dead := job.Settlement{To: job.Dead, Reason: job.ReasonGone, IfCancelled: job.Cancelled}
 	noted := job.Settlement{To: job.Cancelled, Reason: job.ReasonCancelled, IfCancelled: job.Cancelled}
@@ -108,6 +122,9 @@ func TestChangeOfASettlement(t *testing.T) {
 	}{
 		{"a retry", retry, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonLadder, Delay: time.Minute}, now.Add(time.Minute), 0},
 		{"a retry of a cancelled job", retry, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
+		{"a time", at, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonRescheduled, At: now + 7}, now + 7, 0},
+		{"a time of a cancelled job", at, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
+		{"a time that has passed", past, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonRescheduled, At: now - 7}, now, 0},
 		{"a delivery", delivery, false, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
 		{"a delivery of a cancelled job", delivery, true, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
 		{"a refusal", dead, false, now - 5, job.Change{To: job.Dead, Reason: job.ReasonGone}, 0, now},

@@ -6,39 +6,38 @@ import (
 )
 
 // A job whose lease expires several times in a row without an outcome is a suspect: it
-// may be what brings its workers down. A node dies of other reasons, too, with all that
-// it was sending, so a suspect is not given up for that. It is sent again alone: after
-// a quarantine that grows, one at a time by each node. A lapse is counted from there on
-// only for a suspect that was being sent, and is written down before it is. So what
-// uses up MaxLapses is the job's own doing, or that of a node that dies for hours
-// whenever the job's turn comes.
+// may crash its workers. Nodes die for other reasons, too, with all jobs in flight, so a
+// suspect is not given up yet. It is sent again alone, one at a time by each node, after
+// a growing quarantine. From then on an expired lease counts only for a suspect that was
+// being sent; it is recorded before the request. So a job reaches MaxLapses only if it
+// crashes its workers itself, or if nodes die for hours whenever it is sent.
 const (
-	// SuspectAfter is how many leases in a row expire before a job is a suspect. It is
-	// many: up to there a job is due again at once, however often its workers die.
+	// SuspectAfter is the number of leases in a row that expire before a job is a
+	// suspect. Until then, a job is due again at once after its worker died.
 	SuspectAfter = 20
 	MaxLapses    = 27 // leases in a row that expire before it is given up
 )
 
-// ErrTaken says that a claimed job must not be sent: it was cancelled or claimed again
-// meanwhile.
+// ErrTaken reports that a claimed job must not be sent: it was cancelled or claimed
+// again.
 var ErrTaken = errors.New("the job is not to be sent under this claim")
 
-// quarantines are how long a suspect waits after a lapse, the first ones after
-// SuspectAfter of them. Their sum is the least time until a job is given up.
+// quarantines are the waits of a suspect after an expired lease, from the one after
+// SuspectAfter on. Their sum is the least time until a job is given up.
 var quarantines = [MaxLapses - SuspectAfter]time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 }
 
-// Suspect reports whether the job goes alone.
+// Suspect reports whether the job is sent alone.
 func (j *Job) Suspect() bool { return j.Lapses >= SuspectAfter }
 
-// quarantine is how long a suspect waits that has just lapsed.
+// quarantine is the wait of a suspect whose lease has just expired.
 func (j *Job) quarantine() time.Duration {
 	return quarantines[min(j.Lapses-SuspectAfter, len(quarantines)-1)]
 }
 
-// LapsesAfter is how many lapses a job has that had so many when its lease expired
-// without an outcome. Those of a suspect are counted by ChargeLapse.
+// LapsesAfter returns the count of expired leases after another one without an
+// outcome. ChargeLapse counts those of a suspect.
 func LapsesAfter(lapses int) int {
 	if lapses < SuspectAfter {
 		return lapses + 1
@@ -46,8 +45,8 @@ func LapsesAfter(lapses int) int {
 	return lapses
 }
 
-// ChargeLapse counts the lapse of a suspect that is about to be sent under a token, in
-// case its worker is not heard of again. Any outcome takes it back.
+// ChargeLapse counts an expired lease of a suspect before it is sent under a token, in
+// case its worker dies. Any outcome undoes it.
 func (j *Job) ChargeLapse(token uint64) error {
 	if j.State != Running || j.Token != token || j.CancelRequested {
 		return ErrTaken
@@ -56,8 +55,8 @@ func (j *Job) ChargeLapse(token uint64) error {
 	return nil
 }
 
-// Lapse puts a job back whose worker is gone with its store, so that no claim from an
-// expired lease is going to tell.
+// Lapse returns a claimed job of a store whose process died. No later claim can detect
+// its expired lease, so Lapse counts it.
 func (j *Job) Lapse(now Instant) {
 	j.State = j.Pending()
 	j.Lapses = LapsesAfter(j.Lapses)

@@ -3,8 +3,8 @@ package job
 import "strings"
 
 // ValidTraceparent reports whether s is a traceparent of W3C Trace Context,
-// level 1: what is not must be ignored, never refused. Later versions may add
-// fields after the ones known.
+// level 1. Ignore an invalid one; never refuse it. Later versions may add fields
+// after the known ones.
 func ValidTraceparent(s string) bool {
 	const size = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
 	if len(s) < size || len(s) > 2*size {

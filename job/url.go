@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Check says what is wrong with a callback URL: it must be an absolute http
+// Check checks a callback URL. It must be an absolute http
 // or https URL of at most MaxURL ASCII characters without userinfo and
 // fragment. Its host is a DNS name (underscores are allowed), an IPv4 address
-// in dotted decimal, or an IPv6 address in brackets without a zone. Whether
-// the address may be called is not decided here.
+// in dotted decimal, or an IPv6 address in brackets without a zone. The
+// dispatcher's guard decides whether the address may be called.
 func (d Destination) Check() error {
 	raw := string(d)
 	switch {
@@ -33,7 +33,7 @@ func (d Destination) Check() error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("must start with http:// or https://")
 	case u.User != nil:
-		return errors.New("must not hold a user name or password; send an authorization header")
+		return errors.New("must not contain a user name or password; send an authorization header")
 	case u.Hostname() == "":
 		return errors.New("has no host")
 	case strings.Contains(raw, "#"):
@@ -43,7 +43,7 @@ func (d Destination) Check() error {
 		return err
 	}
 	if strings.ContainsFunc(raw, notVisibleASCII) {
-		return errors.New("must hold visible ASCII characters only; percent-encode the others")
+		return errors.New("must contain visible ASCII characters only; percent-encode the others")
 	}
 	return checkPort(u)
 }
@@ -52,8 +52,8 @@ func notVisibleASCII(r rune) bool { return r <= ' ' || r > '~' }
 
 func notASCII(r rune) bool { return r > '~' }
 
-// checkPort wants the one way of writing a port, so that equal endpoints are
-// written equally.
+// checkPort accepts only one form of each port, so that equal endpoints have equal
+// names.
 func checkPort(u *url.URL) error {
 	port := u.Port()
 	if port == "" {
@@ -90,8 +90,8 @@ func checkHost(host string) error {
 			return errors.New("has a host that is neither a DNS name nor an IP address")
 		}
 	}
-	// Some resolvers take "127.1", "0177.0.0.1" or "0x7f000001" for addresses.
-	// Refusing these leaves one meaning to every host.
+	// Some resolvers read "127.1", "0177.0.0.1" or "0x7f000001" as addresses.
+	// Refuse them, so that every host has one meaning.
 	if looksNumeric(labels[len(labels)-1]) {
 		if _, err := netip.ParseAddr(host); err != nil {
 			return errors.New("has a host that ends like a number but is no IPv4 address in dotted decimal")

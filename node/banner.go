@@ -10,28 +10,28 @@ import (
 	"github.com/duehook/duehook/node/config"
 )
 
-// Announce tells, once the node serves and its API is at base, where everything is and how to
-// begin: as a banner for people, or as one log line.
+// Announce reports that the node serves its API at base, where its parts are, and a first call to
+// try: as a banner for people, or as one log line.
 func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Logger) {
 	if TextLogs(c, w) {
-		_, _ = io.WriteString(w, Banner(c, version, base)) // nobody to tell when it fails
+		_, _ = io.WriteString(w, Banner(c, version, base)) // an error cannot be reported
 	} else {
 		log.Info("duehook is serving", "version", version, "api", base, "jobs", jobsAre(c), "try", tryIt(c, base))
 	}
 	if c.InsecureNoAPIKeys {
-		log.Warn("the API does not ask who is calling: whoever reaches it can register, read and cancel jobs; "+
-			"let a firewall or proxy guard it, or replace --insecure-no-api-keys by --api-keys", "addr", c.Addr)
+		log.Warn("the API requires no keys: every client that reaches it can register, read and cancel jobs; "+
+			"protect it with a firewall or proxy, or replace --insecure-no-api-keys by --api-keys", "addr", c.Addr)
 	}
 }
 
-// AnnounceWaiting tells that the API is at base, and that the node cannot serve
-// before Redis answers; err tells why it does not.
+// AnnounceWaiting reports that the API is at base, and that the node cannot serve
+// until Redis answers; err is the last error of Redis.
 func AnnounceWaiting(c *config.Config, version, base string, log *slog.Logger, err error) {
-	log.Warn("duehook waits for Redis: until it answers, no job is taken in or delivered",
+	log.Warn("duehook waits for Redis: until it answers, no job is accepted or delivered",
 		"version", version, "api", base, "jobs", jobsAre(c), "error", err)
 }
 
-// Banner is what people see when duehook serves.
+// Banner is the text shown on a terminal when duehook serves.
 func Banner(c *config.Config, version, base string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nduehook %s\n\n", version)
@@ -55,9 +55,9 @@ func callersAre(c *config.Config) string {
 	case !c.Open():
 		return "need an API key"
 	case c.InsecureNoAPIKeys:
-		return "whoever reaches it"
+		return "any client that reaches it"
 	}
-	return "whoever is on this machine"
+	return "any program on this machine"
 }
 
 func jobsAre(c *config.Config) string {
@@ -83,7 +83,7 @@ func prefixList(prefixes []netip.Prefix) string {
 }
 
 // tryIt is a command that registers a job. Its receiver is on this machine if
-// that may be delivered to.
+// the settings permit deliveries to it.
 func tryIt(c *config.Config, base string) string {
 	target := "https://example.com/hook"
 	for _, p := range c.AllowCIDRs {

@@ -44,12 +44,12 @@ func TestBanner(t *testing.T) {
 		{
 			"open to this machine",
 			nil,
-			[]string{"Callers   whoever is on this machine", "/v1/jobs -H 'Content-Type"},
+			[]string{"Callers   any program on this machine", "/v1/jobs -H 'Content-Type"},
 		},
 		{
 			"open",
 			[]string{"--addr=:1", "--insecure-no-api-keys"},
-			[]string{"Callers   whoever reaches it"},
+			[]string{"Callers   any client that reaches it"},
 		},
 		{
 			"local receivers",

@@ -16,7 +16,7 @@ import (
 // certificatePause is how long a renewed certificate may go unnoticed.
 const certificatePause = 10 * time.Second
 
-// certificate is the API's, read anew when its files change.
+// certificate is the API's certificate, reloaded when its files change.
 type certificate struct {
 	certFile, keyFile string
 	clock             job.Clock
@@ -63,7 +63,7 @@ func (c *certificate) run(ctx context.Context) error {
 	return nil
 }
 
-// read reads the files and says whether they hold something new.
+// read reads the files and reports whether they changed.
 func (c *certificate) read() (changed bool, err error) {
 	certPEM, err := os.ReadFile(c.certFile)
 	if err != nil {

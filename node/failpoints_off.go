@@ -4,5 +4,5 @@ package node
 
 import "github.com/duehook/duehook/store"
 
-// withFailpoints: what is shipped cannot be told to crash.
+// withFailpoints does nothing: released binaries have no failpoints.
 func withFailpoints(s store.Store) (store.Store, error) { return s, nil }

@@ -8,22 +8,21 @@ import (
 	"sync"
 )
 
-// HeapFloor is how large the heap may grow before garbage is collected, in
-// bytes. By Go's own measure, which is twice what is in use, a node with few
-// jobs in memory would collect its ten megabytes many times a second. Larger
-// heaps are left to that.
+// HeapFloor is the heap size, in bytes, below which no garbage is collected. By default
+// Go collects at twice the live heap: a node with few jobs would collect its ten
+// megabytes many times a second. Larger heaps keep the default.
 const HeapFloor = 64 << 20
 
 const (
 	liveHeap = "/gc/heap/live:bytes"
 	// usualPercent is Go's own growth between two collections.
 	usualPercent = 100
-	// leastHeap is what Go takes for in use before the first collection.
+	// leastHeap is the live heap that Go assumes before the first collection.
 	leastHeap = 4 << 20
 )
 
-// KeepHeapFloor sets the garbage collector's pace by HeapFloor, from now until
-// the process ends, unless the environment has GOGC. GOMEMLIMIT goes on to count.
+// KeepHeapFloor applies HeapFloor until the process ends, unless GOGC is set. GOMEMLIMIT
+// still applies.
 func KeepHeapFloor() { keepHeapFloor.Do(startHeapFloor) }
 
 var keepHeapFloor sync.Once
@@ -40,8 +39,8 @@ type heapFloor struct {
 	percent int // what was set last
 }
 
-// adjust sets the growth that leads to the floor, and comes again after the
-// next collection: so a heap that has grown is never given too much.
+// adjust sets the growth that leads to the floor. It runs again after each collection, so
+// a larger heap gets no more than the default.
 func (f *heapFloor) adjust() {
 	metrics.Read(f.live)
 	if percent := growth(f.live[0].Value.Uint64()); percent != f.percent {

@@ -9,7 +9,9 @@ import (
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
@@ -20,21 +22,23 @@ import (
 // openStore opens what the settings name: Redis, or the embedded default, a
 // store in memory; with a journal, which only Redis can do without.
 func (n *node) openStore(ctx context.Context) (store.Store, error) {
-	s, err := n.openInner(ctx)
+	inner, err := n.openInner(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s := store.Store(inner)
 	if n.Config.LedgerURL != "" {
-		durable, err := n.openJournal(ctx, s)
+		durable, err := n.openJournal(ctx, inner)
 		if err != nil {
-			return nil, errors.Join(err, s.Close())
+			return nil, errors.Join(err, inner.Close())
 		}
 		s = durable
 	}
 	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
 	n.recent = n.newRecorder(s)
-	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber()), n.metrics)
+	n.ends = schedules.NewEnds()
+	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.ends.Subscriber()), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -47,32 +51,27 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 
 // openJournal makes the store durable: with a journal of its own if it is in memory, else
 // with the ledger of all nodes.
-func (n *node) openJournal(ctx context.Context, inner store.Store) (store.Store, error) {
+func (n *node) openJournal(ctx context.Context, inner store.Restorable) (store.Store, error) {
 	c := n.Config
+	o := journal.Options{
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
+		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+		StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
+	}
+	reconciling := ledger.Reconciling{BeforeRestore: n.tellTopics}
 	if !c.Embedded() {
-		s, err := ledger.Open(ctx, ledger.Options{
-			URL: c.LedgerURL, Namespace: c.Namespace, Store: inner, AcceptWithout: c.AcceptWithoutLedger(),
-			Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
-			StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
-			BeforeRestore: n.tellTopics,
-		})
+		s, err := ledger.Open(ctx, ledger.Options{Options: o, AcceptWithout: c.AcceptWithoutLedger(), Reconciling: reconciling})
 		if err != nil {
 			return nil, err
 		}
 		n.reconciler = s.Reconciler
 		return s, nil
 	}
-	s, err := journal.Open(ctx, journal.Options{
-		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
-		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
-		StoreRetention: storeRetention(c), Retention: c.LedgerRetention,
-	})
+	s, err := journal.Open(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	n.reconciler, err = ledger.NewReconciler(s, ledger.ReconcilerOptions{
-		Metrics: n.metrics, Clock: n.Clock, Logger: n.Logger, StoreRetention: storeRetention(c), BeforeRestore: n.tellTopics,
-	})
+	n.reconciler, err = ledger.NewReconciler(s, reconciling)
 	return s, err
 }
 
@@ -93,9 +92,9 @@ func storeRetention(c *config.Config) time.Duration {
 	return max(c.Retention, ledger.MinStoreRetention)
 }
 
-// openInner does not wait for Redis: until it answers, duehook is not ready.
-// Only one that will never do is told at once.
-func (n *node) openInner(ctx context.Context) (store.Store, error) {
+// openInner does not wait for Redis: until it answers, duehook is not ready. A Redis that
+// is too old or has another layout is an error.
+func (n *node) openInner(ctx context.Context) (store.Restorable, error) {
 	if n.Config.Embedded() {
 		return memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention}), nil
 	}

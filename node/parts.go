@@ -19,10 +19,10 @@ type part struct {
 	run  func(ctx context.Context) error
 }
 
-// deadline is when a process that was told to stop must have ended, by real
-// time, which is what whoever stops it counts by. There is one for all parts.
+// deadline is when a stopping process must have ended. All parts share it. It counts in
+// real time, as does the supervisor that stops the process.
 type deadline struct {
-	limit time.Duration // from when the process was told
+	limit time.Duration // from the request to stop
 	ctx   context.Context
 	end   context.CancelFunc
 	begin sync.Once

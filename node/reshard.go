@@ -12,10 +12,10 @@ import (
 	"github.com/duehook/duehook/store/redisstore"
 )
 
-// errNoShards is what Reshard gives for the embedded store.
+// errNoShards is the error of Reshard for the embedded store.
 var errNoShards = errors.New("only jobs on Redis have shards: set --redis-url")
 
-// Reshard moves the jobs of the settings' namespace on Redis to --shards, and tells of
+// Reshard moves the jobs of the settings' namespace on Redis to --shards, and reports
 // it on w.
 func Reshard(ctx context.Context, c *config.Config, w io.Writer) error {
 	if c.Embedded() {

@@ -100,8 +100,8 @@ func (n *node) makeMasterKey(path string) (string, error) {
 	return readMasterKey(path)
 }
 
-// createWhole makes a file for the owner alone, with its directory. Nobody sees
-// it before it is whole. The error is fs.ErrExist if there is one already.
+// createWhole creates a file and its directory with access for the owner only. The file
+// appears complete. The error is fs.ErrExist if it exists.
 func createWhole(path, content string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -119,9 +119,8 @@ func createWhole(path, content string) error {
 	return os.Link(draft.Name(), path)
 }
 
-// ensureSecret waits until there is a secret to sign with, and the first master
-// key seals what is kept, however long the store cannot be reached. From then
-// on signing does not depend on the store. It returns early when ctx ends.
+// ensureSecret waits until there is a default secret and the stored secrets are read,
+// however long the store is unavailable. It returns early when ctx ends.
 func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
 	if n.Config.SigningSecret == "" { // or newKeyring has seen to it
 		err := untilAvailable(ctx, func() error {
@@ -148,8 +147,8 @@ func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error
 	return nil
 }
 
-// reseal moves what other master keys seal to the first. A failure is no
-// reason not to deliver: what could be opened still can.
+// reseal encrypts secrets of other master keys with the first. A failure does not prevent
+// deliveries: the secrets remain readable.
 func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 	total := 0
 	err := untilAvailable(ctx, func() error {
@@ -158,10 +157,10 @@ func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 		return err
 	})
 	if err != nil {
-		n.Logger.Error("some signing secrets are not sealed with the first master key", "error", err)
+		n.Logger.Error("some signing secrets are not encrypted with the first master key", "error", err)
 	}
 	if total > 0 {
-		n.Logger.Info("sealed signing secrets with the first master key", "documents", total)
+		n.Logger.Info("encrypted signing secrets with the first master key", "documents", total)
 	}
 }
 

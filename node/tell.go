@@ -10,8 +10,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// tell tells whoever started the node that it serves at base: at once, unless
-// Redis did not answer, else as soon as it does. For that it gives a stage.
+// tell reports that the node serves at base: at once, or, if Redis did not
+// answer, from a part that waits until it does.
 func (n *node) tell(base string) []part {
 	if n.away == nil || n.Waiting == nil {
 		n.ready(base)
@@ -19,7 +19,7 @@ func (n *node) tell(base string) []part {
 	}
 	n.Waiting(base, n.away)
 	return []part{{"start", func(ctx context.Context) error {
-		pings := outage.New("reaching the store", n.Clock, slog.New(slog.DiscardHandler), rand.Float64) // it has been told
+		pings := outage.New("reaching the store", n.Clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
 		for {
 			err := n.store.Ping(ctx)
 			if err == nil || errors.Is(err, store.ErrDegraded) {

@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/store/ledger"
 )
 
-// errNoLedger is what VerifyLedger gives on Redis without a journal.
+// errNoLedger is the error of VerifyLedger on Redis without a journal.
 var errNoLedger = errors.New("there is no journal to verify: set --ledger-url")
 
 // VerifyLedger holds the journal of the settings against their store, and writes
@@ -53,7 +53,7 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	return v.Differences, err
 }
 
-// stands tells how a job stands.
+// stands describes a job's state.
 func stands(s *store.Standing) string {
 	if s == nil || !s.Exists() {
 		return "none"

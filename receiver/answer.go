@@ -1,25 +1,30 @@
 package receiver
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
 )
 
-// The longest and shortest times that duehook waits when told to.
+// The bounds of a Retry-After in duehook.
 const (
 	minWait = time.Second
 	maxWait = 24 * time.Hour
+	// maxAgain is the bound of an answer that arms a job again.
+	maxAgain = 366 * 24 * time.Hour
 )
 
-// answerError is an error that says how to answer. Values of it are
-// comparable, so errors.Is works with what the functions below return.
+// answerError is an error with an answer. Its values are comparable, so errors.Is works with what the functions below return.
 type answerError struct {
 	status int
-	header string // with its value, tells duehook what the status alone does not
+	header string // with its value, adds to the status
 	value  string
 	wait   time.Duration // for Retry-After; zero: none
+	at     string        // for Duehook-At; empty: none
+	body   string        // JSON; empty: the text of the status
 }
 
 func (e answerError) Error() string {
@@ -30,10 +35,13 @@ func (e answerError) Error() string {
 	if e.wait > 0 {
 		text += fmt.Sprintf(", again in %v", e.wait)
 	}
+	if e.at != "" {
+		text += ", again at " + e.at
+	}
 	return "answer " + text
 }
 
-// write answers. Why is not told: answers are kept by the sender.
+// write answers without the reason: senders store answers.
 func (e answerError) write(w http.ResponseWriter) {
 	if e.header != "" {
 		w.Header().Set(e.header, e.value)
@@ -41,42 +49,74 @@ func (e answerError) write(w http.ResponseWriter) {
 	if e.wait > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64(e.wait/time.Second), 10))
 	}
-	http.Error(w, http.StatusText(e.status), e.status)
+	if e.at != "" {
+		w.Header().Set("Duehook-At", e.at)
+	}
+	if e.body == "" {
+		http.Error(w, http.StatusText(e.status), e.status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(e.status)
+	_, _ = io.WriteString(w, e.body) // after a lost answer, duehook asks again
 }
 
-// Gone says that nobody wants such deliveries any more: the job becomes a dead
+// Gone reports that nobody wants such deliveries any more: the job becomes a dead
 // letter now (410).
 //
-// Like the functions below it makes an error for a Handler's function to
-// return, as it is or wrapped with the cause:
+// Like the functions below, it returns an error for the function of a Handler,
+// which returns it directly or wraps it:
 //
 //	return fmt.Errorf("order %d is unknown: %w", id, receiver.Gone())
 func Gone() error { return answerError{status: http.StatusGone} }
 
-// Abort says that this job can never succeed, though others may: it becomes a
-// dead letter now (400 with webhook-delivery: abort-message).
+// Abort reports that this job can never succeed: it becomes a dead letter now (400 with webhook-delivery: abort-message).
 func Abort() error {
 	return answerError{status: http.StatusBadRequest, header: "Webhook-Delivery", value: "abort-message"}
 }
 
-// RetryAfter says that the attempt failed, and when to make the next (503 with
-// Retry-After), instead of at the next step of the job's retries. wait is
-// rounded up to seconds, and brought to between a second and 24 hours.
+// RetryAfter reports that the attempt failed, and sets the time of the next one
+// instead of the next step of the ladder (503 with Retry-After). wait is rounded up
+// to seconds and clamped to 1 second to 24 hours.
 func RetryAfter(wait time.Duration) error {
-	return answerError{status: http.StatusServiceUnavailable, wait: wholeSeconds(wait)}
+	return answerError{status: http.StatusServiceUnavailable, wait: wholeSeconds(wait, maxWait)}
 }
 
-// Snooze says that it is too early, and when to come again. It uses up none of
-// the job's attempts, at most 100 times (409 with Duehook-Action: snooze and
-// Retry-After; other senders see a failure). wait is treated as by RetryAfter.
+// Snooze asks for the delivery again after wait. It uses no attempt, at most 100
+// times (409 with Duehook-Action: snooze and Retry-After; other senders see a
+// failure). wait is rounded and clamped as by RetryAfter.
 func Snooze(wait time.Duration) error {
-	// Of 5xx and 429, duehook takes many in a row for an endpoint in trouble.
+	// Not 5xx or 429: many of them in a row open the circuit of the endpoint.
 	return answerError{
-		status: http.StatusConflict, header: "Duehook-Action", value: "snooze", wait: wholeSeconds(wait),
+		status: http.StatusConflict, header: "Duehook-Action", value: "snooze", wait: wholeSeconds(wait, maxWait),
 	}
 }
 
-func wholeSeconds(wait time.Duration) time.Duration {
-	wait = min(max(wait, minWait), maxWait)
+// Reschedule asks for the delivery again at a time. It uses an attempt, and is refused
+// for the last one (409 with Duehook-Action: reschedule and Duehook-At; other senders
+// see a failure). duehook clamps the time to 1 second to 366 days from now.
+func Reschedule(at time.Time) error {
+	return answerError{
+		status: http.StatusConflict, header: "Duehook-Action", value: "reschedule", at: at.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+	}
+}
+
+// Again reports that the delivery was handled, and arms the same job again: under its
+// topic and id, with a new webhook-id, due after wait (200 with Duehook-Action: again and
+// Retry-After). Unless it is nil, body is the JSON body of the next round. wait is rounded
+// up to seconds and clamped to 1 second to 366 days.
+//
+// The delivery is not remembered as handled, because a repeat needs the same answer: the
+// function is called again if the answer is lost.
+func Again(wait time.Duration, body json.RawMessage) error {
+	e := answerError{status: http.StatusOK, header: "Duehook-Action", value: "again", wait: wholeSeconds(wait, maxAgain)}
+	if body != nil {
+		e.body = `{"body":` + string(body) + `}`
+	}
+	return e
+}
+
+func wholeSeconds(wait, most time.Duration) time.Duration {
+	wait = min(max(wait, minWait), most)
 	return (wait + time.Second - 1).Truncate(time.Second)
 }

@@ -9,29 +9,28 @@ import (
 )
 
 const (
-	// againWhileRunning is when duehook is to ask again about what is being
-	// handled.
+	// againWhileRunning is the delay of a repeat during handling.
 	againWhileRunning = 5 * time.Second
 	// markTimeout bounds Done and Forget, which run even if the client has gone.
 	markTimeout = 5 * time.Second
 )
 
-// Func handles one delivery. Returning nil means that it was handled and need
-// not come again. It should stop when ctx ends: then nobody waits for the
-// answer any more.
+// Func handles one delivery. Nil means that it was handled and is not sent again.
+// It should stop when ctx ends: nobody waits for the answer then.
 type Func func(ctx context.Context, d Delivery) error
 
 // Handler serves deliveries with f:
 //
-//	POST, PUT or PATCH, signed, new     what f returns decides:
+//	POST, PUT or PATCH, signed, new     by the result of f:
 //	  nil                               200 with Options.Reply
-//	  Gone, Abort, RetryAfter, Snooze   as they say
-//	  any other error                   500: duehook tries again at its next step
+//	  Gone, Abort, RetryAfter, Snooze,
+//	  Reschedule, Again                 their answer
+//	  any other error                   500: the next step of the ladder
 //	handled before                      200 with Options.Reply; f is not called
 //	being handled at the moment         409 with Duehook-Action: snooze and Retry-After: 5:
-//	                                    duehook comes again, and no attempt is used up
+//	                                    duehook asks again and uses no attempt
 //	Seen fails                          503; f is not called
-//	not signed as it must be            401
+//	no valid signature                  401
 //	malformed headers or a broken body  400
 //	body too large                      413
 //	other methods                       405
@@ -61,7 +60,7 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, f Func) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	_, _ = io.WriteString(w, r.reply) // whoever does not get it asks again
+	_, _ = io.WriteString(w, r.reply) // after a lost answer, duehook asks again
 }
 
 // refusal is the status for an error of Verify.
@@ -75,7 +74,7 @@ func refusal(err error) int {
 	return http.StatusUnauthorized
 }
 
-// answer is the answer that an error asks for.
+// answer is the answer of an error.
 func answer(err error) answerError {
 	var a answerError
 	if errors.As(err, &a) {
@@ -90,7 +89,7 @@ func (r *Receiver) once(ctx context.Context, d Delivery, f Func) error {
 	status, err := r.seen.Begin(ctx, d.ID)
 	switch {
 	case err != nil:
-		r.log.ErrorContext(ctx, "it is not known whether a delivery was handled", "webhook_id", d.ID, "error", err)
+		r.log.ErrorContext(ctx, "cannot look up whether a delivery was handled", "webhook_id", d.ID, "error", err)
 		return answerError{status: http.StatusServiceUnavailable}
 	case status == Handled:
 		return nil
@@ -100,6 +99,9 @@ func (r *Receiver) once(ctx context.Context, d Delivery, f Func) error {
 	handled := false
 	defer func() { r.mark(ctx, d.ID, handled) }() // also when f panics
 	if err := f(ctx, d); err != nil {
+		if answer(err).status == http.StatusOK { // Again
+			return err
+		}
 		r.log.WarnContext(ctx, "a delivery was not handled",
 			"webhook_id", d.ID, "topic", d.Topic, "job_id", d.JobID, "attempt", d.Attempt, "error", err)
 		return err
@@ -108,8 +110,8 @@ func (r *Receiver) once(ctx context.Context, d Delivery, f Func) error {
 	return nil
 }
 
-// mark tells Seen how handling ended. If that fails, the delivery was handled
-// or not all the same; it can come to be handled twice.
+// mark stores in Seen how handling ended. If that fails, a handled delivery may be
+// handled twice.
 func (r *Receiver) mark(ctx context.Context, id string, handled bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
 	defer cancel()
@@ -118,6 +120,6 @@ func (r *Receiver) mark(ctx context.Context, id string, handled bool) {
 		mark = r.seen.Done
 	}
 	if err := mark(ctx, id); err != nil {
-		r.log.ErrorContext(ctx, "a delivery could not be marked", "webhook_id", id, "handled", handled, "error", err)
+		r.log.ErrorContext(ctx, "cannot store whether a delivery was handled", "webhook_id", id, "handled", handled, "error", err)
 	}
 }

@@ -54,6 +54,10 @@ func TestHandlerAnswers(t *testing.T) {
 		{"no time", receiver.RetryAfter(0), 503, headers{"Retry-After": "1"}},
 		{"the past", receiver.Snooze(-time.Hour), 409, headers{"Retry-After": "1", "Duehook-Action": "snooze"}},
 		{"snooze", receiver.Snooze(time.Hour), 409, headers{"Retry-After": "3600", "Duehook-Action": "snooze"}},
+		{"reschedule", receiver.Reschedule(start.Add(time.Hour)), 409, headers{"Duehook-At": "2026-01-01T10:30:00.250Z", "Duehook-Action": "reschedule", "Retry-After": ""}},
+		{"again", receiver.Again(time.Minute, nil), 200, headers{"Retry-After": "60", "Duehook-Action": "again"}},
+		{"again at once, with a body", receiver.Again(0, []byte(`{"n":1}`)), 200, headers{"Retry-After": "1", "Duehook-Action": "again", "Content-Type": "application/json"}},
+		{"again in a year", receiver.Again(1<<62, nil), 200, headers{"Retry-After": "31622400"}},
 		{"too long", receiver.Snooze(1 << 62), 409, headers{"Retry-After": "86400"}},
 		{"wrapped", fmt.Errorf("order 8812: %w", receiver.Gone()), 410, nil},
 		{"joined", errors.Join(errors.New("a"), receiver.RetryAfter(time.Minute)), 503, headers{"Retry-After": "60"}},
@@ -70,6 +74,12 @@ func TestHandlerAnswers(t *testing.T) {
 			}
 		}
 		// The sender keeps answers: what went wrong here is not for it.
+		if tt.headers["Content-Type"] == "application/json" {
+			if w.Body.String() != `{"body":{"n":1}}` {
+				t.Errorf("%s: answered %q", tt.name, w.Body)
+			}
+			continue
+		}
 		if tt.err != nil && strings.TrimSpace(w.Body.String()) != http.StatusText(tt.status) {
 			t.Errorf("%s: told %q", tt.name, w.Body)
 		}
@@ -84,10 +94,11 @@ func TestAnswersAreComparable(t *testing.T) {
 		t.Error("different answers are equal")
 	}
 	for want, err := range map[string]error{
-		"answer 410 Gone":                               receiver.Gone(),
-		"answer 400 Bad Request, abort-message":         receiver.Abort(),
-		"answer 503 Service Unavailable, again in 1m0s": receiver.RetryAfter(time.Minute),
-		"answer 409 Conflict, snooze, again in 2s":      receiver.Snooze(1500 * time.Millisecond),
+		"answer 410 Gone":                                                    receiver.Gone(),
+		"answer 400 Bad Request, abort-message":                              receiver.Abort(),
+		"answer 503 Service Unavailable, again in 1m0s":                      receiver.RetryAfter(time.Minute),
+		"answer 409 Conflict, reschedule, again at 2026-01-01T09:30:00.250Z": receiver.Reschedule(start),
+		"answer 409 Conflict, snooze, again in 2s":                           receiver.Snooze(1500 * time.Millisecond),
 	} {
 		if err.Error() != want {
 			t.Errorf("%q, want %q", err, want)

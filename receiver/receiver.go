@@ -28,22 +28,20 @@ const (
 // Options of a Receiver. Only Secrets has no default.
 type Options struct {
 	// Secrets are the signing secrets, each "whsec_" and base64. A delivery
-	// signed with any of them is taken, so that the secret can be changed while
-	// deliveries arrive.
+	// signed with any of them is accepted, so that the secret can be rotated.
 	Secrets []string
-	// Tolerance is by how much webhook-timestamp may differ from our clock, so
-	// that what somebody recorded cannot be sent again later. Zero:
-	// DefaultTolerance.
+	// Tolerance is the largest difference between webhook-timestamp and our clock.
+	// It prevents replay attacks. Zero: DefaultTolerance.
 	Tolerance time.Duration
-	// MaxBody is the largest body taken, in bytes. Zero: DefaultMaxBody.
+	// MaxBody is the largest accepted body, in bytes. Zero: DefaultMaxBody.
 	MaxBody int64
-	// Seen remembers what was handled. Nil: a Memory with its defaults, which
-	// serves one process until it ends.
+	// Seen remembers handled deliveries. Nil: a Memory with its defaults, for one
+	// process until it ends.
 	Seen Seen
-	// Reply is the body of the answer to what was handled. Jobs registered with
-	// "expect" need it.
+	// Reply is the body of the answer to a handled delivery, for jobs registered
+	// with "expect".
 	Reply string
-	// Logger tells of what was refused or failed, without bodies. Nil: nobody.
+	// Logger reports refused and failed deliveries, without bodies. Nil: none.
 	Logger *slog.Logger
 	// Now is the clock. Nil: the machine's.
 	Now func() time.Time
@@ -84,7 +82,7 @@ func New(o Options) (*Receiver, error) {
 	if r.maxBody == 0 {
 		r.maxBody = DefaultMaxBody
 	}
-	r.maxBody = min(r.maxBody, math.MaxInt64-1) // one byte more is read, to see that there is more
+	r.maxBody = min(r.maxBody, math.MaxInt64-1) // one more byte is read, to detect a larger body
 	if r.now == nil {
 		r.now = systemTime
 	}
@@ -97,8 +95,8 @@ func New(o Options) (*Receiver, error) {
 	return r, nil
 }
 
-// newWebhook is stricter than the library: with an empty secret, which it
-// takes, anybody could sign.
+// newWebhook is stricter than the library, which accepts an empty secret: anybody
+// could sign with it.
 func newWebhook(secret string) (*standardwebhooks.Webhook, error) {
 	encoded, ok := strings.CutPrefix(strings.TrimSpace(secret), secretPrefix) // files end with a line break
 	if !ok {
@@ -109,7 +107,7 @@ func newWebhook(secret string) (*standardwebhooks.Webhook, error) {
 		return nil, errors.New("must be " + secretPrefix + " and standard base64 with padding")
 	}
 	if len(key) < minSecretBytes || len(key) > maxSecretBytes {
-		return nil, fmt.Errorf("must hold %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, len(key))
+		return nil, fmt.Errorf("must have %d to %d bytes, not %d", minSecretBytes, maxSecretBytes, len(key))
 	}
 	return standardwebhooks.NewWebhookRaw(key)
 }

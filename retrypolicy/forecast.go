@@ -2,31 +2,31 @@ package retrypolicy
 
 import "github.com/duehook/duehook/job"
 
-// Window is when something happens: from Earliest to Latest, both included.
+// Window is a period: from Earliest to Latest, both included.
 type Window struct{ Earliest, Latest job.Instant }
 
-// At is the window of what happens at one instant.
+// At is the window of one instant.
 func At(i job.Instant) Window { return Window{i, i} }
 
-// Planned is an attempt to come.
+// Planned is a future attempt.
 type Planned struct {
 	Number int // from 1
 	Window
 }
 
-// Forecast is what comes of a job whose attempts all fail.
+// Forecast is the future of a job whose attempts all fail.
 type Forecast struct {
 	// Attempts are those that may begin before the job expires.
 	Attempts []Planned
-	// Dead is when the last one fails, and the job is given up; nil when it
+	// Dead is when the last one fails and the job becomes a dead letter; nil if it
 	// expires before in any case.
 	Dead *Window
 }
 
-// Forecast is what comes of a job whose n-th attempt is due in the window at,
-// if that and all later ones fail as soon as they begin: attempts that take
-// time put off those behind them by as much. The windows come of the jitter.
-// expires is the end of the job's TTL, or zero.
+// Forecast computes the future of a job whose n-th attempt is due in the window at,
+// if this and all later attempts fail at once. An attempt that takes time delays
+// those after it. Jitter sets the width of the windows. expires is the end of the
+// job's TTL, or zero.
 func (p Policy) Forecast(n int, at Window, expires job.Instant) Forecast {
 	var f Forecast
 	for ; ; n++ {
@@ -56,8 +56,8 @@ func (p Policy) ForecastAfter(n int, failed Window, expires job.Instant) Forecas
 	return p.Forecast(n+1, next, expires)
 }
 
-// after is when the attempt comes that follows the failure of the n-th; false
-// when none does.
+// after is the window of the attempt after the failure of the n-th; false if there
+// is none.
 func (p Policy) after(n int, failed Window) (Window, bool) {
 	shortest, more := p.Next(n, func() float64 { return 0 })
 	longest, _ := p.Next(n, func() float64 { return 1 }) // never quite

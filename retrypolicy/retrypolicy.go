@@ -1,5 +1,5 @@
-// Package retrypolicy says when a failed delivery is tried again. It is pure:
-// the same counts and the same random numbers give the same delays.
+// Package retrypolicy computes the delays between attempts. It is pure: the same
+// counts and random numbers give the same delays.
 package retrypolicy
 
 import (
@@ -17,11 +17,11 @@ type Policy struct {
 	// Steps are the delays, the one after the first attempt first. When Limit is
 	// larger than their number, the last repeats.
 	Steps []time.Duration
-	// Limit is how many retries follow the first attempt; zero is one attempt only.
+	// Limit is the number of retries after the first attempt; zero means one attempt.
 	Limit int
-	// Jitter is the fraction of a delay, from 0 to 1, by which it is made shorter
-	// or longer at random, so that jobs that failed together do not return
-	// together. Zero keeps the delays exact.
+	// Jitter is the fraction of a delay, from 0 to 1, by which it varies at random,
+	// so that jobs that failed together are not retried together. Zero keeps the
+	// delays exact.
 	Jitter float64
 }
 
@@ -41,8 +41,8 @@ func Default() Policy {
 }
 
 // For is the policy of a job with its own retry settings r over the server's
-// p. Steps without a limit are taken once each; a limit without steps is one
-// on the server's ladder. The jitter is always the server's.
+// p. Steps without a limit are used once each; a limit without steps applies to
+// the server's ladder. The jitter is always the server's.
 func (p Policy) For(r *job.Retry) Policy {
 	if r == nil {
 		return p
@@ -56,11 +56,11 @@ func (p Policy) For(r *job.Retry) Policy {
 	return p
 }
 
-// MaxAttempts is how many attempts a job gets in all.
+// MaxAttempts is the total number of attempts of a job.
 func (p Policy) MaxAttempts() int { return p.Limit + 1 }
 
 // Next is the delay between the failure of the n-th counted attempt and the
-// attempt after it, or false when n was the last. rnd gives numbers from 0 up
+// attempt after it, or false if n was the last. rnd returns numbers from 0 up
 // to 1; it is not called without jitter. The delay is whole milliseconds, at
 // least one.
 func (p Policy) Next(n int, rnd func() float64) (time.Duration, bool) {
@@ -79,8 +79,8 @@ func (p Policy) step(n int) time.Duration {
 	return p.Steps[min(max(n, 1), len(p.Steps))-1]
 }
 
-// FirstStep is the shortest outage that is none to a job: its ladder is made
-// for it.
+// FirstStep is the delay after the first attempt. The ladder alone covers outages
+// up to this length.
 func (p Policy) FirstStep() time.Duration {
 	if len(p.Steps) == 0 {
 		return 0
@@ -91,10 +91,10 @@ func (p Policy) FirstStep() time.Duration {
 // maxLeastWait bounds LeastWait.
 const maxLeastWait = 10 * time.Minute
 
-// LeastWait is how long after the failure of the n-th attempt the next may come
-// at the earliest, however well the receiver does meanwhile: as long as the job
-// waited before that attempt, without jitter, and at most 10 minutes. So a
-// receiver that comes and goes does not use up a job's attempts.
+// LeastWait is the least time between the failure of the n-th attempt and the next
+// one, also if the receiver has recovered: the wait before the n-th attempt, without
+// jitter, at most 10 minutes. So an unstable receiver does not use up a job's
+// attempts.
 func (p Policy) LeastWait(n int) time.Duration {
 	if n < 2 || len(p.Steps) == 0 {
 		return 0

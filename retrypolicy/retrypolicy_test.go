@@ -19,12 +19,15 @@ import (
 
 // ladder is a file of testdata/ladders; durations are written as settings are.
 type ladder struct {
-	About       string          `json:"about"`
-	Server      string          `json:"server"`
-	Retry       *job.DraftRetry `json:"retry"`
-	MaxAttempts int             `json:"max_attempts"`
-	Delays      string          `json:"delays"`
-	Since       string          `json:"since_first_failure"`
+	About  string `json:"about"`
+	Server string `json:"server"`
+	Retry  *struct {
+		Steps []string `json:"steps"`
+		Limit *int     `json:"limit"`
+	} `json:"retry"`
+	MaxAttempts int    `json:"max_attempts"`
+	Delays      string `json:"delays"`
+	Since       string `json:"since_first_failure"`
 }
 
 func TestLadders(t *testing.T) {
@@ -57,7 +60,17 @@ func testLadder(t *testing.T, l ladder) {
 		t.Fatal(err)
 	}
 	url := job.Destination("http://a")
-	d := job.Draft{Destination: &url, Retry: l.Retry}
+	d := job.Draft{Destination: &url}
+	if l.Retry != nil {
+		d.Retry = &job.Retry{Limit: l.Retry.Limit}
+		for _, text := range l.Retry.Steps {
+			step, err := job.ParseDuration(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Retry.Steps = append(d.Retry.Steps, step)
+		}
+	}
 	r, err := d.Registration(job.Limits{}, 1)
 	if err != nil {
 		t.Fatal(err)

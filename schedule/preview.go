@@ -1,9 +1,9 @@
 package schedule
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"time"
+
+	"github.com/duehook/duehook/job"
 )
 
 // maxOmitted bounds the omitted local times of a Preview.
@@ -47,6 +47,9 @@ func (t *Timetable) omission(p point) Omitted {
 	return Omitted{time.Unix(p.local, 0).UTC().Format(wantedLayout), p.omitted}
 }
 
+// Local is a time by the clock of the timetable's zone, with a numeric offset.
+func (t *Timetable) Local(at time.Time) string { return at.In(t.loc).Format(LocalLayout) }
+
 // LocalLayout writes a local time with a numeric offset.
 const LocalLayout = "2006-01-02T15:04:05-07:00"
 
@@ -55,10 +58,8 @@ func ID(schedule string, at time.Time) string {
 	return schedule + "@" + at.UTC().Format("20060102T150405Z")
 }
 
-// Due is when the job of an occurrence is due: up to jitter after it, by a fixed
-// part of jitter that the id decides.
+// Due is when the job of an occurrence is due: after it by the share of jitter that
+// its id decides.
 func Due(schedule string, at time.Time, jitter time.Duration) time.Time {
-	sum := sha256.Sum256([]byte(ID(schedule, at)))
-	part := binary.BigEndian.Uint64(sum[:8]) % uint64(jitter.Milliseconds()+1)
-	return at.Add(time.Duration(part) * time.Millisecond)
+	return at.Add(job.Share(ID(schedule, at), jitter))
 }

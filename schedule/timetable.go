@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/duehook/duehook/job"
 )
 
 // Gap says what a local time becomes that the clock leaps over.
@@ -28,7 +30,7 @@ const (
 // Limits of a Spec.
 const (
 	MaxEvery  = 366 * 24 * time.Hour
-	MaxJitter = 24 * time.Hour
+	MaxJitter = job.MaxSpread
 	// Horizon is how far apart two occurrences may be. What comes later never comes.
 	Horizon = 100 // years
 )
@@ -83,7 +85,7 @@ func New(s Spec) (*Timetable, error) {
 	}
 	switch {
 	case s.Cron != "" && s.HasEvery:
-		return refuse("every", "stands beside cron: write one of them")
+		return refuse("every", "must not be combined with cron: write one of them")
 	case !s.HasEvery:
 		expr, err := parseExpression(s.Cron)
 		if err != nil {

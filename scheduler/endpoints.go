@@ -90,8 +90,8 @@ func (s *Scheduler) Try(ctx context.Context, endpoint string) (Endpoint, error) 
 // PrepareTest checks a draft of which Test makes one request. Errors are those of
 // Prepare.
 func (s *Scheduler) PrepareTest(d *job.Draft) (Prepared, error) {
-	if d.Body == nil && d.BodyText == nil && d.BodyBase64 == nil {
-		d.Body = []byte(testBody)
+	if d.Body == nil {
+		d.Body = &job.Body{Form: job.BodyJSON, Content: []byte(testBody)}
 	}
 	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *Prepared) Endpoint() string {
 // Test makes one attempt within limit. Nothing is stored. Errors: ErrTooManyTests,
 // or the store's.
 func (s *Scheduler) Test(ctx context.Context, p Prepared, limit time.Duration) (job.Attempt, error) {
-	now, err := s.now(ctx, p.reg.Key)
+	now, err := s.o.Store.Now(ctx)
 	if err != nil {
 		return job.Attempt{}, err
 	}

@@ -2,10 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/explain"
+	"github.com/duehook/duehook/store"
 )
 
 // Explanation is why a job has not run yet, and what follows.
@@ -31,18 +33,55 @@ type Plan struct {
 	Expires     job.Instant // zero: never
 	MaxAttempts int
 	Forecast    retrypolicy.Forecast
+	// SameSecond and SameMinute count the jobs that wait for the same endpoint and are due
+	// in the second and the minute of Due.
+	SameSecond, SameMinute int64
 }
 
 // Plan says what would follow from registering a job now, without registering it.
 func (s *Scheduler) Plan(ctx context.Context, p Prepared) (Plan, error) {
-	now, err := s.now(ctx, p.reg.Key)
+	now, err := s.o.Store.Now(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
 	j := p.reg.Job(now)
 	policy := s.o.Policy.For(j.Spec.Retry)
+	sameSecond, sameMinute, err := s.othersDue(ctx, &j)
+	if err != nil {
+		return Plan{}, err
+	}
 	return Plan{
+		SameSecond: sameSecond, SameMinute: sameMinute,
 		Now: now, Due: j.DueAt, Expires: j.ExpiresAt, MaxAttempts: policy.MaxAttempts(),
 		Forecast: policy.Forecast(1, retrypolicy.At(j.DueAt), j.ExpiresAt),
 	}, nil
+}
+
+// othersDue counts the jobs that wait for the endpoint of j and are due in the same second and
+// minute, without the job that has the key of j.
+func (s *Scheduler) othersDue(ctx context.Context, j *job.Job) (sameSecond, sameMinute int64, err error) {
+	const second, minute = 1_000, 60_000
+	from, at := j.DueAt-j.DueAt%minute, j.DueAt-j.DueAt%second
+	others, err := s.o.Store.DueCounts(ctx, store.DueOf{Endpoint: j.Lane().Endpoint}, []job.Instant{from, at, at + second, from + minute})
+	if err != nil {
+		return 0, 0, err
+	}
+	n := others.Counts
+	sameSecond, sameMinute = n[2], n[1]+n[2]+n[3]
+	same, err := s.o.Store.Get(ctx, j.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return sameSecond, sameMinute, nil
+	case err != nil:
+		return 0, 0, err
+	case same.State != same.Pending() || same.Lane().Endpoint != j.Lane().Endpoint:
+		return sameSecond, sameMinute, nil
+	}
+	if wake := same.WakeAt(); wake >= from && wake < from+minute {
+		sameMinute = max(0, sameMinute-1)
+		if wake >= at && wake < at+second {
+			sameSecond = max(0, sameSecond-1)
+		}
+	}
+	return sameSecond, sameMinute, nil
 }

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/topics"
@@ -16,39 +16,19 @@ import (
 	"github.com/duehook/duehook/store/memstore"
 )
 
-// testClock stands still until it is moved.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) NewTimer(d time.Duration) job.Timer { return job.SystemClock().NewTimer(d) }
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // rig is a Scheduler on a memstore, with topics and a guard that blocks link-local
 // addresses.
 type rig struct {
 	*Scheduler
 	t      testing.TB
-	clock  *testClock
+	clock  *testenv.Clock
 	mem    *memstore.Store
 	topics *topics.Manager
 }
 
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
-	clock := &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
+	clock := testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
 	r := &rig{t: t, clock: clock, mem: memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})}
 	t.Cleanup(func() {
 		if err := r.mem.Close(); err != nil {

@@ -25,7 +25,7 @@ func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, e
 // a *job.ValidationError.
 func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.IDPrefix != "" && q.Topic == "" {
-		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Field: "id", Message: "is looked for within a topic: give ?topic=, too"}}}
+		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Field: "id", Message: "needs a topic: add ?topic="}}}
 	}
 	return s.o.Store.List(ctx, q)
 }
@@ -39,9 +39,11 @@ func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cur
 // must be allowed to call a new destination. Field names the change.
 func (s *Scheduler) CheckChange(field job.Field, d *job.Draft) error {
 	if d.Destination != nil && d.Destination.Check() == nil {
-		return s.CheckDestination(field.In("url"), *d.Destination)
+		if err := s.CheckDestination(field.In("url"), *d.Destination); err != nil {
+			return err
+		}
 	}
-	return nil
+	return s.checkDraftedCallbacks(field, d.Callbacks)
 }
 
 // Change changes an unfinished job. Errors of this and the following calls: those of
@@ -56,10 +58,16 @@ func (s *Scheduler) Change(ctx context.Context, key job.Key, d *job.Draft, allow
 		if err != nil {
 			return err
 		}
-		if err := j.Respecify(ownBody(spec)); err != nil || when == nil {
+		if err := j.Respecify(ownBody(spec)); err != nil {
 			return err
 		}
-		return j.Reschedule(*when, now)
+		if when != nil {
+			if err := j.Reschedule(*when, now); err != nil {
+				return err
+			}
+		}
+		j.Recount(now)
+		return nil
 	})
 }
 
@@ -70,7 +78,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, key job.Key, when job.When, 
 
 // Run makes an unfinished job due now.
 func (s *Scheduler) Run(ctx context.Context, key job.Key, allow ...Allow) (job.Job, error) {
-	return s.Reschedule(ctx, key, job.When{}, allow...)
+	return s.update(ctx, key, allow, (*job.Job).Run)
 }
 
 // Replay sends an ended job again. A draft that is neither nil nor empty changes it

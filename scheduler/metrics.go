@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -28,13 +29,19 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-type metrics struct{ registrations *prometheus.CounterVec }
+type metrics struct{ registrations, counts *prometheus.CounterVec }
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "duehook_registrations_total",
-		Help: "Jobs that clients asked to register, by outcome.",
+		Help: "Registrations of clients, by outcome.",
+	}, []string{"outcome"}), counts: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_counts_total",
+		Help: "Calls of clients that count towards the target of a job, by outcome.",
 	}, []string{"outcome"})}
+	for _, outcome := range []string{"counted", "repeated", "late", "refused", outcomeUnavailable} {
+		m.counts.WithLabelValues(outcome)
+	}
 	m.count(outcomeInvalid, 0) // so that every outcome is shown from the start
 	m.count(outcomeUnavailable, 0)
 	for _, outcome := range OutcomeNames {
@@ -43,10 +50,16 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	if err := r.Register(m.registrations); err != nil {
-		return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
+	for _, c := range []prometheus.Collector{m.registrations, m.counts} {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
+		}
 	}
 	return m, nil
+}
+
+func (m *metrics) counted(a job.Added, err error) {
+	m.counts.WithLabelValues(outcomeOfAdd(a, err)).Inc()
 }
 
 func (m *metrics) count(outcome string, n int) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -30,8 +31,9 @@ type Overview struct {
 	DueFrom, DuePartialFrom job.Instant
 	Due                     []int64
 	DueLater                int64
-	Busiest                 []store.BusyTopic
+	Busiest                 []store.TopicStats
 	Activity                recent.Activity
+	Herds                   []herds.Herd
 }
 
 // overviews keeps the last overview for a while: however many clients watch,
@@ -86,15 +88,20 @@ func (s *Scheduler) countOverview(ctx context.Context) (*Overview, error) {
 	if o.Depth, err = s.o.Store.Depth(ctx); err != nil {
 		return nil, err
 	}
-	if o.Busiest, err = s.o.Store.Busiest(ctx, busiestTopics); err != nil {
+	busiest, err := s.o.Store.Topics(ctx, store.TopicQuery{Busiest: true, Limit: busiestTopics})
+	if err != nil {
 		return nil, err
 	}
+	o.Busiest = busiest.Topics
 	agenda := newAgenda(o.Depth.Now)
-	counts, err := s.o.Store.DueCounts(ctx, agenda.bounds)
+	counts, err := s.o.Store.DueCounts(ctx, store.DueOf{}, agenda.bounds)
 	if err != nil {
 		return nil, err
 	}
 	if o.Activity, err = s.o.Recent.Activity(ctx, o.Depth.Now); err != nil {
+		return nil, err
+	}
+	if o.Herds, _, err = herds.Coming(ctx, s.o.Store, o.Depth.Now, &o.Activity); err != nil {
 		return nil, err
 	}
 	agenda.fill(&o, counts)

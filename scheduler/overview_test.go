@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -37,26 +38,26 @@ func TestAgenda(t *testing.T) {
 // slowStore lets the clock go on while it counts.
 type slowStore struct {
 	Store
-	clock *testClock
+	clock *testenv.Clock
 	takes time.Duration
 	fail  error
 	n     atomic.Int64
 }
 
-func (s *slowStore) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
+func (s *slowStore) Depth(ctx context.Context) (store.Depth, error) {
 	if s.fail != nil {
-		return store.DueCounts{}, s.fail
+		return store.Depth{}, s.fail
 	}
 	s.n.Add(1)
-	s.clock.advance(s.takes)
-	return s.Store.DueCounts(ctx, bounds)
+	s.clock.Advance(s.takes)
+	return s.Store.Depth(ctx)
 }
 
 // However often clients ask, counting takes the store a part of its time.
 func TestOverviewIsShownForAWhile(t *testing.T) {
 	slow := &slowStore{}
 	r := newRig(t, func(o *Options) {
-		slow.Store, slow.clock = o.Store, o.Clock.(*testClock)
+		slow.Store, slow.clock = o.Store, o.Clock.(*testenv.Clock)
 		o.Store = slow
 	})
 	ask := func(wantAge time.Duration, wantCounted int64) {
@@ -66,21 +67,21 @@ func TestOverviewIsShownForAWhile(t *testing.T) {
 		}
 	}
 	ask(0, 1)
-	r.clock.advance(overviewLeast - 1)
+	r.clock.Advance(overviewLeast - 1)
 	ask(overviewLeast-1, 1)
 	slow.takes = time.Second
-	r.clock.advance(1)
+	r.clock.Advance(1)
 	ask(0, 2)
-	r.clock.advance(19 * time.Second)
+	r.clock.Advance(19 * time.Second)
 	ask(19*time.Second, 2)
 	slow.takes = time.Hour
-	r.clock.advance(time.Second)
+	r.clock.Advance(time.Second)
 	ask(0, 3)
-	r.clock.advance(overviewMost)
+	r.clock.Advance(overviewMost)
 	ask(0, 4)
 
 	// A failed count is not kept, and a caller that is gone does not wait.
-	r.clock.advance(overviewMost)
+	r.clock.Advance(overviewMost)
 	slow.fail = store.ErrUnavailable
 	if _, err := r.Overview(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("error %v", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // conflictPolicies are the store's, by their names in drafts.
@@ -44,11 +45,9 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 		return Prepared{}, err
 	}
 	if request.Key.Topic == alerts.Topic {
-		return Prepared{}, &job.ValidationError{Fields: []job.FieldError{{
-			Field: "topic", Message: "is that of the webhooks of alerts, which clients cannot register",
-		}}}
+		return Prepared{}, errReservedTopic()
 	}
-	if err := s.CheckDestination("url", request.Spec.Destination); err != nil {
+	if err := s.checkDestinations("", &request.Spec); err != nil {
 		return Prepared{}, err
 	}
 	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
@@ -58,7 +57,22 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	if key.ID == "" {
 		key.ID = from.ID
 	}
+	if _, reserved := job.CallbackOf(key.ID); reserved {
+		return Prepared{}, errReservedID()
+	}
 	return s.prepared(key, &request, from.Traceparent)
+}
+
+func errReservedTopic() error {
+	return &job.ValidationError{Fields: []job.FieldError{{
+		Field: "topic", Message: "is reserved for the webhooks of alerts",
+	}}}
+}
+
+func errReservedID() error {
+	return &job.ValidationError{Fields: []job.FieldError{{
+		Field: "id", Message: "has the form of the id of a callback; choose another",
+	}}}
 }
 
 // prepared gives the job of a request its uid; without an id, that is its id, too.
@@ -67,6 +81,7 @@ func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent stri
 	if err != nil {
 		return Prepared{}, fmt.Errorf("make a uid: %w", err)
 	}
+	uid = store.OrderUID(uid, key.Topic, request.Spec.OrderKey)
 	if key.ID == "" {
 		key.ID = uid
 	}
@@ -102,7 +117,7 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	for i := range jobs {
 		regs[i] = jobs[i].reg
 	}
-	registered, err := store.Register(ctx, s.o.Store, regs)
+	registered, err := rules.Register(ctx, s.o.Store, regs)
 	if err != nil {
 		s.metrics.count(outcomeUnavailable, len(regs))
 		return nil, err
@@ -124,5 +139,5 @@ func (s *Scheduler) RegisterOwn(ctx context.Context, regs []store.Registration) 
 	for i := range regs {
 		regs[i].UID = store.BindUID(regs[i].UID, regs[i].Key)
 	}
-	return store.Register(ctx, s.o.Store, regs)
+	return rules.Register(ctx, s.o.Store, regs)
 }

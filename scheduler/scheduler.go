@@ -15,12 +15,15 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Store is the part of a store that a Scheduler needs. Every store.Store is one.
 type Store interface {
-	store.Changer
+	rules.Registrar
 	store.Reader
+	Count(ctx context.Context, c store.Count) (store.Counted, error)
+	Limits(ctx context.Context) (map[string]store.Limits, error)
 }
 
 // Topics keeps the settings of topics. A *topics.Manager is one.
@@ -64,6 +67,7 @@ type Options struct {
 	CheckURL func(rawURL string) error
 
 	Topics    Topics    // nil: topics have no settings
+	Groups    Groups    // nil: there are none
 	Endpoints Deliverer // nil: no endpoint can be tried or tested
 	Recent    Recent    // nil: no attempts are known
 }
@@ -73,6 +77,7 @@ type Scheduler struct {
 	o         Options
 	metrics   *metrics
 	overviews *overviews
+	counters  counters
 	tests     atomic.Int64 // of endpoints, in flight
 }
 
@@ -92,6 +97,9 @@ func New(o Options) (*Scheduler, error) {
 	}
 	if o.Topics == nil {
 		o.Topics = noTopics{}
+	}
+	if o.Groups == nil {
+		o.Groups = noGroups{}
 	}
 	if o.Recent == nil {
 		o.Recent = recent.New(recent.Options{})
@@ -132,13 +140,4 @@ func (s *Scheduler) CheckDestination(field job.Field, d job.Destination) error {
 		return &BlockedError{Field: field, Cause: err}
 	}
 	return nil
-}
-
-// now is the time by the store's clock. The key may belong to no job.
-func (s *Scheduler) now(ctx context.Context, key job.Key) (job.Instant, error) {
-	o, err := s.o.Store.Outlook(ctx, key)
-	if errors.Is(err, store.ErrNotFound) {
-		err = nil
-	}
-	return o.Now, err
 }

@@ -3,8 +3,10 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,6 +17,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
 )
 
 func TestIdentity(t *testing.T) {
@@ -52,7 +55,7 @@ func TestRefusedRegistrations(t *testing.T) {
 	if !errors.As(err, &blocked) || blocked.Field != "url" {
 		t.Errorf("a blocked destination: %v", err)
 	}
-	_, err = r.Prepare(draft(func(d *job.Draft) { d.BodyText = ptr(string(make([]byte, 101))) }), Origin{})
+	_, err = r.Prepare(draft(func(d *job.Draft) { d.Body = &job.Body{Form: job.BodyText, Content: make([]byte, 101)} }), Origin{})
 	if !errors.Is(err, job.ErrBodyTooLarge) {
 		t.Errorf("a large body: %v", err)
 	}
@@ -60,7 +63,7 @@ func TestRefusedRegistrations(t *testing.T) {
 
 func TestDefaultsOfTopics(t *testing.T) {
 	r := newRig(t)
-	defaults, err := r.TopicDefaults(&job.Draft{Timeout: []byte("7"), Priority: ptr(9), Headers: map[string]string{"x-tenant": "acme"}})
+	defaults, err := r.TopicDefaults(&job.Draft{Timeout: ptr(7 * time.Second), Priority: ptr(9), Headers: map[string]string{"x-tenant": "acme"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func TestDefaultsOfTopics(t *testing.T) {
 func TestBodiesAreOwn(t *testing.T) {
 	r := newRig(t)
 	body := []byte(`{"a":1}`)
-	p, err := r.Prepare(draft(func(d *job.Draft) { d.Body = body }), Origin{})
+	p, err := r.Prepare(draft(func(d *job.Draft) { d.Body = &job.Body{Form: job.BodyJSON, Content: body} }), Origin{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,8 +134,8 @@ func TestOwnJobs(t *testing.T) {
 func TestChanges(t *testing.T) {
 	r := newRig(t)
 	ctx, key := t.Context(), job.Key{Topic: "t", ID: "a"}
-	r.register(draft(named("t", "a"), func(d *job.Draft) { d.Delay = []byte("60") }), Origin{})
-	if j, err := r.Change(ctx, key, &job.Draft{Delay: []byte("90"), BizKey: ptr("b")}); err != nil || j.Spec.BizKey != "b" || j.DueAt != job.InstantOf(r.clock.Now().Add(90*time.Second)) {
+	r.register(draft(named("t", "a"), func(d *job.Draft) { d.Delay = ptr(time.Minute) }), Origin{})
+	if j, err := r.Change(ctx, key, &job.Draft{Delay: ptr(90 * time.Second), BizKey: ptr("b")}); err != nil || j.Spec.BizKey != "b" || j.DueAt != job.InstantOf(r.clock.Now().Add(90*time.Second)) {
 		t.Errorf("changed: %+v, %v", j, err)
 	}
 	_, err := r.Change(ctx, key, &job.Draft{Destination: ptr[job.Destination]("http://169.254.169.254/")})
@@ -182,7 +185,7 @@ func TestCancelAndReplay(t *testing.T) {
 	if _, err := r.Replay(ctx, key, &job.Draft{Destination: ptr[job.Destination]("http://169.254.169.254/")}); err == nil {
 		t.Error("replayed to a blocked destination")
 	}
-	if j, err := r.Replay(ctx, key, &job.Draft{BodyText: ptr("fixed")}); err != nil || string(j.Spec.Body) != "fixed" {
+	if j, err := r.Replay(ctx, key, &job.Draft{Body: &job.Body{Form: job.BodyText, Content: []byte("fixed")}}); err != nil || string(j.Spec.Body) != "fixed" {
 		t.Errorf("replayed with a change: %+v, %v", j, err)
 	}
 	r.claim()
@@ -214,7 +217,7 @@ func TestListings(t *testing.T) {
 
 func TestExplainAndPlan(t *testing.T) {
 	r := newRig(t)
-	d := draft(named("t", "a"), func(d *job.Draft) { d.Delay = []byte("60") })
+	d := draft(named("t", "a"), func(d *job.Draft) { d.Delay = ptr(time.Minute) })
 	p, err := r.Prepare(d, Origin{})
 	if err != nil {
 		t.Fatal(err)
@@ -334,4 +337,37 @@ func TestTests(t *testing.T) {
 	if page, err := r.List(t.Context(), store.Query{Limit: 1}); err != nil || len(page.Jobs) != 0 {
 		t.Errorf("a test is stored: %+v, %v", page, err)
 	}
+}
+
+func TestTopicDueIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Options{})
+		r, err := New(Options{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		register := func(id string, delay time.Duration) {
+			t.Helper()
+			reg := store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: id, Spec: job.Spec{Destination: "http://a/", When: job.When{Delay: delay}}}
+			if _, err := s.Register(t.Context(), []store.Registration{reg}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		register("carried", 0)
+		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for i, bound := range DueRanges[:len(DueRanges)-1] {
+			register(fmt.Sprint("last-", i), bound.Below-time.Millisecond)
+			register(fmt.Sprint("first-", i+1), bound.Below)
+		}
+		got, err := r.Topic(t.Context(), "t")
+		want := []int64{2, 2, 2, 2, 2, 2, 2, 2, 1}
+		if err != nil || got.DuePartial || !slices.Equal(got.DueIn, want) {
+			t.Errorf("due in %v, want %v; partial is %v, %v", got.DueIn, want, got.DuePartial, err)
+		}
+		if none, err := r.Topic(t.Context(), "u"); err != nil || none.Exists || len(none.DueIn) != len(DueRanges) {
+			t.Errorf("a topic without jobs: %+v, %v", none, err)
+		}
+	})
 }

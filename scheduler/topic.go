@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
@@ -17,9 +18,31 @@ var ErrTopicsFixed = errors.New("topics have no settings here")
 // Topic is a topic with its jobs.
 type Topic struct {
 	topics.Topic
-	Stats store.TopicStats // DueIn is nil in listings
+	Stats store.TopicStats
+	// DueIn counts the unfinished jobs by DueRanges, in that order. The first range
+	// includes overdue jobs and jobs in flight. Nil in listings of topics.
+	DueIn []int64
+	// DuePartial says that the topic has too many lanes: DueIn leaves some out.
+	DuePartial bool
 	// Exists is false when the topic has no job, no settings and no status.
 	Exists bool
+}
+
+// DueRanges are the ranges by which Topic.DueIn counts jobs: the time from now until
+// they next need attention. A range ends before its bound.
+var DueRanges = []struct {
+	Name  string
+	Below time.Duration // zero: no bound
+}{
+	{"0_1min", time.Minute},
+	{"1_10min", 10 * time.Minute},
+	{"10_30min", 30 * time.Minute},
+	{"30min_1h", time.Hour},
+	{"1_6h", 6 * time.Hour},
+	{"6h_1day", 24 * time.Hour},
+	{"1_7day", 7 * 24 * time.Hour},
+	{"7_30day", 30 * 24 * time.Hour},
+	{"30day_more", 0},
 }
 
 // TopicPage is a page of topics; Next is empty on the last.
@@ -62,14 +85,38 @@ func (s *Scheduler) Topic(ctx context.Context, name string) (Topic, error) {
 }
 
 func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error) {
-	stats, err := s.o.Store.Topic(ctx, t.Name)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return Topic{t, store.TopicStats{Topic: t.Name, DueIn: make([]int64, len(store.DueRanges))}, !t.Plain()}, nil
-	case err != nil:
+	stats, exists, err := s.stats(ctx, t.Name)
+	if err != nil {
 		return Topic{}, err
 	}
-	return Topic{t, stats, true}, nil
+	result := Topic{Topic: t, Stats: stats, DueIn: make([]int64, len(DueRanges)), Exists: exists || !t.Plain()}
+	if !exists {
+		return result, nil
+	}
+	now, err := s.o.Store.Now(ctx)
+	if err != nil {
+		return Topic{}, err
+	}
+	var bounds []job.Instant
+	for _, r := range DueRanges[:len(DueRanges)-1] {
+		bounds = append(bounds, now.Add(r.Below))
+	}
+	due, err := s.o.Store.DueCounts(ctx, store.DueOf{Topic: t.Name}, bounds)
+	if err != nil {
+		return Topic{}, err
+	}
+	result.DueIn, result.DuePartial = due.Counts, due.PartialFrom != 0
+	result.DueIn[0] += stats.States[job.Ready] + stats.States[job.Running]
+	return result, nil
+}
+
+// stats returns the counts of a topic; exists is false if it holds no job.
+func (s *Scheduler) stats(ctx context.Context, topic string) (stats store.TopicStats, exists bool, err error) {
+	page, err := s.o.Store.Topics(ctx, store.TopicQuery{Topic: topic, Limit: 1})
+	if err != nil || len(page.Topics) == 0 {
+		return store.TopicStats{Topic: topic}, false, err
+	}
+	return page.Topics[0], true, nil
 }
 
 // TopicDefaults reads the defaults of a topic's jobs from a draft. Errors are those
@@ -84,6 +131,9 @@ func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.S
 		if err := s.CheckDestination("alerts.url", job.Destination(a.URL)); err != nil {
 			return Topic{}, err
 		}
+	}
+	if err := s.checkCallbacks("", settings.Defaults.Callbacks); err != nil {
+		return Topic{}, err
 	}
 	t, err := s.o.Topics.Put(ctx, name, settings, s.allowTopic(ctx, allow)...)
 	if err != nil {
@@ -112,11 +162,10 @@ func (s *Scheduler) allowTopic(ctx context.Context, allow []AllowTopic) (checks 
 		checks = append(checks, func(t *topics.Topic) error {
 			exists := !t.Plain()
 			if !exists {
-				_, err := s.o.Store.Topic(ctx, t.Name)
-				if err != nil && !errors.Is(err, store.ErrNotFound) {
+				var err error
+				if _, exists, err = s.stats(ctx, t.Name); err != nil {
 					return err
 				}
-				exists = err == nil
 			}
 			return allowed(t, exists)
 		})

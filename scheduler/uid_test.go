@@ -6,12 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 func TestConcurrentUIDs(t *testing.T) {
-	u := newUIDs(&testClock{now: time.Unix(1, 0)})
+	u := newUIDs(testenv.NewClock(time.Unix(1, 0)))
 	const workers, each = 8, 500
 	var wg sync.WaitGroup
 	made := make([][]string, workers)
@@ -43,7 +44,7 @@ func TestConcurrentUIDs(t *testing.T) {
 
 // A uid tells where its job is, also if it is the job's id.
 func TestUIDsAreBound(t *testing.T) {
-	u := newUIDs(&testClock{now: time.Unix(1, 0)})
+	u := newUIDs(testenv.NewClock(time.Unix(1, 0)))
 	for _, key := range []job.Key{{Topic: "t", ID: "a"}, {Topic: "t"}} {
 		uid, err := u.next(key)
 		if err != nil {

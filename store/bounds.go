@@ -2,20 +2,18 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// Bounds by bytes of what is read, sent or worked on at once, beside those by
-// number: jobs with large bodies must not keep the rest waiting for longer than some
-// milliseconds.
+// Bounds by bytes of a batch or page, beside those by count: jobs with large bodies must
+// not delay the others for more than some milliseconds.
 const (
-	// BatchBytes is what the records of a batch take together, but for the last ones.
+	// BatchBytes bounds the records of a batch. The last ones may exceed it.
 	BatchBytes = 1 << 20
-	// SmallRecord is what a record may take that is not worth leaving for another
-	// batch.
+	// SmallRecord is the size of a record too small to be left for another batch.
 	SmallRecord = 2 << 10
-	// PageBytes is what the jobs of a page take together, but for the last one.
+	// PageBytes bounds the jobs of a page. The last one may exceed it.
 	PageBytes = 4 << 20
 )
 
-// SizeOf is what a job takes in memory or in an answer, more or less.
+// SizeOf is the approximate size of a job in memory or in an answer, in bytes.
 func SizeOf(j *job.Job) int {
 	bytes := len(j.Spec.Body) + len(j.Spec.Destination) + len(j.Spec.ExpectBody) + sizeOfHeaders(j.Spec.Headers)
 	if a := j.LastAttempt; a != nil {
@@ -31,8 +29,8 @@ func sizeOfHeaders(headers []job.Header) (bytes int) {
 	return bytes
 }
 
-// Batch is the length of the longest start of a list of n that takes no more than
-// most elements and BatchBytes, one at least; size tells what an element takes.
+// Batch returns how many of the first elements of a list of n make a batch: up to most,
+// and up to BatchBytes, but at least one. size returns the size of an element.
 func Batch(n, most int, size func(i int) int) int {
 	n = min(n, most)
 	bytes := 0

@@ -5,30 +5,35 @@ import (
 	"errors"
 )
 
-// ErrNewer says that this version cannot read a document: a newer one wrote it, or somebody
-// else. It must not be overwritten, and what follows from it stays as it is.
+// ErrNewer means that this version of duehook cannot read a document: a newer version or
+// another program wrote it. The document must not be overwritten.
 var ErrNewer = errors.New("this version of duehook cannot read the stored document")
 
-// Document is a small piece of configuration that all nodes share, such as
-// the settings of a topic. Its content means nothing to the store.
+// Document is a small piece of configuration that all nodes share, such as the settings
+// of a topic. The store does not interpret its content.
 type Document struct {
-	Kind string // a name; documents of one kind are listed together
-	Name string // a name, unique within the kind
+	Kind string // documents of one kind are listed together
+	Name string // unique within the kind
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
 }
 
-// Documents keeps documents. There are few of them, and they change seldom.
+// Documents keeps documents. They are few, and change seldom.
 type Documents interface {
-	// Document reads one; ErrNotFound when there is none.
+	// Document returns a document, or ErrNotFound.
 	Document(ctx context.Context, kind, name string) (Document, error)
-	// ListDocuments reads all of a kind, by name.
+	// ListDocuments returns all documents of a kind, by name.
 	ListDocuments(ctx context.Context, kind string) ([]Document, error)
-	// PutDocument writes d if the stored version is d.Version (0: there is
-	// none), and returns it with its new version; otherwise ErrConflict.
+	// PutDocument stores d if the stored version is d.Version (0: none is stored), and
+	// returns it with its new version. Otherwise it returns ErrConflict.
 	PutDocument(ctx context.Context, d Document) (Document, error)
-	// DeleteDocument deletes the document if the stored version is the given
-	// one; otherwise ErrConflict, or ErrNotFound when there is none.
+	// PutDocuments writes documents of one kind and of different names, each like
+	// PutDocument, with fewer and larger commits. It returns their new versions; zero for
+	// a document whose stored version is another one. With an error, nothing is known of
+	// any of them.
+	PutDocuments(ctx context.Context, docs []Document) (versions []uint64, err error)
+	// DeleteDocument deletes the document if the stored version is the given one.
+	// Otherwise it returns ErrConflict, or ErrNotFound if none is stored.
 	DeleteDocument(ctx context.Context, kind, name string, version uint64) error
 }

@@ -6,28 +6,27 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// CircuitState says how jobs of an endpoint are carried.
+// CircuitState is the state of an endpoint's circuit.
 type CircuitState uint8
 
 // The states of a circuit.
 const (
-	CircuitClosed   CircuitState = iota // freely, or more and more of them
-	CircuitOpen                         // not at all: it is held
-	CircuitHalfOpen                     // a few at a time: it is probed
+	CircuitClosed   CircuitState = iota // jobs are carried, perhaps up to the limit of a ramp
+	CircuitOpen                         // no job is carried
+	CircuitHalfOpen                     // a few jobs are carried
 )
 
-// circuitStates names them as circuit breakers are spoken of.
 var circuitStates = [...]string{CircuitClosed: "closed", CircuitOpen: "open", CircuitHalfOpen: "half_open"}
 
 func (s CircuitState) String() string { return circuitStates[s] }
 
-// ParseCircuitState is the reverse of String; false means that there is no such state.
+// ParseCircuitState is the reverse of String. It returns false for an unknown name.
 func ParseCircuitState(name string) (CircuitState, bool) {
 	at := slices.Index(circuitStates[:], name)
 	return CircuitState(max(at, 0)), at >= 0
 }
 
-// State is that of a circuit as it was seen.
+// State is the state of the circuit.
 func (g Circuit) State() CircuitState {
 	switch {
 	case g.OpenUntil != 0:
@@ -38,7 +37,7 @@ func (g Circuit) State() CircuitState {
 	return CircuitClosed
 }
 
-// EndpointStats are the unfinished jobs of one endpoint, and how they are carried.
+// EndpointStats counts the unfinished jobs of an endpoint.
 type EndpointStats struct {
 	Endpoint string
 	Circuit  Circuit
@@ -49,15 +48,15 @@ type EndpointStats struct {
 
 // EndpointQuery selects endpoints.
 type EndpointQuery struct {
-	Endpoint string         // this one only
-	States   []CircuitState // any of them; none: all
-	// Also are endpoints that are listed although nothing of them is stored.
+	Endpoint string         // empty: all
+	States   []CircuitState // any of them; empty: all
+	// Also are endpoints to list even if nothing of them is stored.
 	Also   []string
 	Limit  int    // 1..1000
 	Cursor string // from the page before, or empty
 }
 
-// EndpointPage is one page of endpoints; Next is empty on the last.
+// EndpointPage is a page of endpoints at Now. Next is empty on the last.
 type EndpointPage struct {
 	Now       job.Instant
 	Endpoints []EndpointStats

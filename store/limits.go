@@ -5,47 +5,49 @@ import (
 	"errors"
 )
 
-// Errors of Update, for a job that has ended and is to be sent again.
+// Errors of Update for an ended job that is to be sent again.
 var (
-	// ErrTopicFull: its topic holds as many unfinished jobs as it may.
-	ErrTopicFull = errors.New("the topic holds as many unfinished jobs as it may")
-	// ErrTopicDraining: its topic takes no jobs in.
-	ErrTopicDraining = errors.New("the topic takes no jobs in")
+	// ErrTopicFull: the topic has reached its capacity.
+	ErrTopicFull = errors.New("the topic has reached its capacity")
+	// ErrTopicDraining: the topic is draining.
+	ErrTopicDraining = errors.New("the topic is draining")
 )
 
-// Limits are what the jobs of one topic may do, whatever their endpoints. The
-// zero value allows everything.
+// Limits are the limits of one topic, across its endpoints. The zero value allows
+// everything.
 //
-// They hold for the whole store. One with several shards gives each its part:
-// of Capacity and Concurrency an equal whole number, at least one.
+// They hold for the whole store. A store of several shards divides them: of Capacity and
+// Concurrency, each shard gets an equal whole number, at least one.
 type Limits struct {
-	// Paused: none is carried, and what was carried cannot be claimed. Who tries
-	// gives it back to its bucket.
+	// Paused: no job is carried. Carried jobs cannot be claimed; a failed claim returns
+	// the job to its bucket.
 	Paused bool
-	// Draining: none is taken in.
+	// Draining: no job is registered.
 	Draining bool
-	// Capacity is the most unfinished jobs; 0: any number.
+	// Capacity is the most unfinished jobs; 0: no limit.
 	Capacity int
-	// Rate is how many are carried in a second at most, evenly spread; 0: any
-	// number.
+	// Rate is the most jobs carried in a second, evenly spread; 0: no limit.
 	Rate float64
-	// Concurrency is the most carried and claimed jobs; 0: any number.
+	// Concurrency is the most jobs in flight; 0: no limit.
 	Concurrency int
-	// Weight is how much is carried of each lane of the topic, compared with
-	// others, while not all that is due can be; 0 counts as DefaultWeight.
+	// Weight is the share of the topic's lanes while more is due than can be carried; 0
+	// counts as DefaultWeight.
 	Weight int
+	// StopOnDead: a dead letter stops its order key until it is replayed or discarded. It
+	// concerns jobs that end while it is set.
+	StopOnDead bool `json:",omitempty"`
 }
 
-// DefaultWeight is the weight of lanes whose topic has none.
+// DefaultWeight is the weight of a topic without one.
 const DefaultWeight = 10
 
-// Limiting keeps the limits of topics. What registering, updating, carrying and
-// claiming decide by them, they decide at one instant in each shard.
+// Limiting keeps the limits of topics. Each shard applies a change to registering,
+// updating, carrying and claiming at one instant.
 type Limiting interface {
-	// SetLimits replaces the limits of a topic, whether it holds jobs or not.
-	// Those with the zero value are forgotten.
+	// SetLimits replaces the limits of a topic, which need not hold jobs. It deletes them
+	// if l is the zero value.
 	SetLimits(ctx context.Context, topic string, l Limits) error
-	// Limits gives the limits of all topics that have some. One whose limits are
-	// not the same in all shards, because SetLimits failed half-way, has zero ones.
+	// Limits returns the limits of all topics that have limits. They are zero for a topic
+	// whose limits differ between shards, because SetLimits failed in some.
 	Limits(ctx context.Context) (map[string]Limits, error)
 }

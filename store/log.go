@@ -2,15 +2,15 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// Bounds of the log of a job's attempts, of which the latest are kept. Redis writes the
-// whole log at each attempt. An attempt takes about 2,200 bytes at most, so that some
-// dozens are kept however long the answers are.
+// Bounds of the log of a job's attempts. Stores keep the latest attempts. An attempt takes
+// at most about 2,200 bytes, so the log holds dozens however long the answers are. Redis
+// writes the whole log at each attempt.
 const (
 	MaxLog      = 128
 	MaxLogBytes = 64 << 10
 )
 
-// KeptLog is the part of a log that is kept. It shares the memory of log.
+// KeptLog returns the part of a log that stores keep. It shares the memory of log.
 func KeptLog(log []job.Attempt) []job.Attempt {
 	log = log[max(0, len(log)-MaxLog):]
 	bytes := 0
@@ -22,7 +22,7 @@ func KeptLog(log []job.Attempt) []job.Attempt {
 	return log
 }
 
-// logBytes is about what an attempt takes.
+// logBytes is the approximate size of an attempt.
 func logBytes(a *job.Attempt) int {
 	const numbers, header = 100, 7
 	n := numbers + len(a.Error) + len(a.Reason) + len(a.ResponseBody)

@@ -2,53 +2,54 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// Outlook is what a store knows of when a job's next attempt will be, at one
-// instant. In a store of several shards all figures are those of the job's own.
+// Outlook is what a store knows of a job's next attempt, at one instant. In a store of
+// several shards, all figures are of the job's own shard.
 type Outlook struct {
 	Now job.Instant
 	Job job.Job
-	// At is when the job next needs attention: at Job.WakeAt while it waits, at
-	// its visibility deadline while it is ready, at the end of its lease while
-	// it is running. Zero when it has ended, as is all that follows but Shards.
+	// At is when the job next needs attention: Job.WakeAt while it waits, its visibility
+	// deadline while it is ready, the end of its lease while it is running. At and the
+	// following fields except Shards are zero if the job has ended.
 	At job.Instant
 	// Worker is ClaimOptions.By of a running job's claim.
 	Worker string
-	// Look is when carriers next look at the job's lane; in the past when they
-	// are behind.
+	// Look is when carriers next look at the job's lane. It is in the past if they are
+	// behind.
 	Look job.Instant
-	// Ahead is how many jobs of its lane wait and go before it, if it waits
-	// itself: those that are due before, and of one time those of lower ids.
+	// Ahead is, if the job waits, the number of waiting jobs of its lane that go before
+	// it: those due before, and those due at the same time with lower ids.
 	Ahead int64
-	// Higher is how many jobs of its topic that have a higher priority are due now
-	// and wait, if it waits itself.
+	// Head is the job that the job waits for because both have the same order key: the head
+	// of the key, or the dead letter that stops it. Nil: the job has its turn.
+	Head *job.Job
+	// Higher is, if the job waits, the number of due jobs of its topic with a higher
+	// priority.
 	Higher int64
-	// Beside estimates how many jobs of other lanes take their turn before it, if its topic
-	// has a rate and it is due: jobs of its topic and priority, due now, for other endpoints
-	// whose circuits are not open.
+	// Beside estimates, if the job is due and its topic has a rate, how many jobs of other
+	// lanes take their turn before it: due jobs of its topic and priority for other
+	// endpoints whose circuits are not open.
 	Beside int64
-	// EndpointOut and LaneOut are how many jobs of its endpoint, and of its topic
-	// at that, are carried or claimed. CarryOptions limits them.
+	// EndpointOut and LaneOut are the jobs in flight of the job's endpoint, and of its
+	// topic at that endpoint. CarryOptions limits them.
 	EndpointOut, LaneOut int64
-	// Limits are those of the job's topic, TopicOut how many of its jobs are
-	// carried or claimed, and NextToken when its rate lets the next one go; zero
-	// when it may go now, or there is none.
+	// Limits are the limits of the job's topic. TopicOut is the number of its jobs in
+	// flight. NextToken is when its rate allows the next job; zero if that is now.
 	Limits    Limits
 	TopicOut  int64
 	NextToken job.Instant
 	// ReadyList is the number of hints on the ready list.
 	ReadyList int64
 	Circuit   Circuit
-	// Shards is into how many equal parts, rounded up, CarryOptions is divided.
+	// Shards is the number of equal parts, rounded up, into which CarryOptions is divided.
 	Shards int
 }
 
-// Circuit is what Hold and CloseCircuit have made of an endpoint. Its times are zero
-// when they have passed.
+// Circuit is the circuit of an endpoint. Times that have passed are zero.
 type Circuit struct {
-	// OpenUntil is when its hold ends.
+	// OpenUntil is when the circuit half-opens.
 	OpenUntil job.Instant
-	// HalfOpenUntil is how long few of its jobs are carried after that.
+	// HalfOpenUntil is when the half-open circuit closes.
 	HalfOpenUntil job.Instant
-	// RampFrom is when more and more of them began to be carried.
+	// RampFrom is when the ramp began.
 	RampFrom job.Instant
 }

@@ -2,25 +2,19 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// Backlog is the jobs of one topic that are due and wait: to be carried, for a
-// place under a limit, or for the end of their endpoint's hold.
+// Backlog is the due jobs of one topic that wait: for a carrier, for a place under a
+// limit, or for the circuit of their endpoint.
 type Backlog struct {
 	Topic string
 	Jobs  int64
-	// Oldest is when the first of them was due.
+	// Oldest is when the first one was due.
 	Oldest job.Instant
 }
 
-// Backlogs is the backlog of every topic that has one, by name, at Now.
+// Backlogs are the backlogs of all topics that have one, by name, at Now.
 type Backlogs struct {
 	Topics []Backlog
 	Now    job.Instant
-	// Partial is set when not all lanes were counted: there are at least so many.
+	// Partial: not all lanes were counted, so the figures are lower bounds.
 	Partial bool
-}
-
-// EndpointCircuit is an endpoint that is held, probed or ramping up.
-type EndpointCircuit struct {
-	Endpoint string
-	Circuit  Circuit
 }

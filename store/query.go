@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Query selects jobs; empty fields select all.
+// Query selects jobs. Empty fields select all.
 type Query struct {
 	Topic    string
 	States   []job.State // any of them
@@ -16,18 +16,20 @@ type Query struct {
 	Endpoint string
 	Reason   string      // why the job ended
 	Labels   []job.Label // all of them
-	Priority int         `json:",omitempty"` // its number
-	// DueFrom and DueTo (exclusive) are about when the next attempt is due, or
-	// of an ended job, when the first one was.
+	Priority int         `json:",omitempty"` // 1 to 9
+	// DueFrom and DueTo (exclusive) bound when the next attempt is due, or when the first
+	// attempt of an ended job was due.
 	DueFrom, DueTo job.Instant
-	// CreatedFrom and CreatedTo (exclusive) are about when the job was registered.
+	// CreatedFrom and CreatedTo (exclusive) bound when the job was registered.
 	CreatedFrom, CreatedTo job.Instant `json:",omitempty"`
-	IDPrefix               string      `json:",omitempty"` // with what the id begins
-	// UID selects one job at most, by its uid, which was made by BindUID.
+	IDPrefix               string      `json:",omitempty"` // of the id
+	Schedule               string      `json:",omitempty"` // that made the job
+	GroupID                string      `json:",omitempty"` // of the job: see job.Job.GroupID
+	OrderKey               string      `json:",omitempty"` // in any topic, unless Topic says which
+	// UID selects at most one job. BindUID made the uid.
 	UID string `json:",omitempty"`
 
-	// Order is that of the jobs; empty for the order that costs least. It needs a topic
-	// and one state.
+	// Order needs a topic and one state. Empty: the order that costs least.
 	Order Order `json:",omitempty"`
 
 	Limit  int    // 1..1000
@@ -39,8 +41,11 @@ func (q *Query) Matches(j *job.Job) bool {
 	return (q.Topic == "" || q.Topic == j.Topic) && strings.HasPrefix(j.ID, q.IDPrefix) && (q.UID == "" || q.UID == j.UID) &&
 		q.Wants(j.State) &&
 		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
+		(q.OrderKey == "" || q.OrderKey == j.Spec.OrderKey) &&
 		(q.Reason == "" || q.Reason == j.Reason) &&
 		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint) &&
+		(q.Schedule == "" || j.Spec.Occurrence != nil && j.Spec.Occurrence.Schedule == q.Schedule) &&
+		(q.GroupID == "" || q.GroupID == j.GroupID()) &&
 		(q.Priority == 0 || q.Priority == j.Spec.Priority.Number()) &&
 		j.Spec.HasLabels(q.Labels) && q.Within(TimesOf(j))
 }
@@ -54,12 +59,12 @@ func (q *Query) Within(t Times) bool {
 		t.Created >= q.CreatedFrom && (q.CreatedTo == 0 || t.Created < q.CreatedTo)
 }
 
-// Order is an order in which List gives the jobs of one topic and one state.
+// Order is an order of the jobs of one topic and one state.
 type Order string
 
-// The orders. Due is Query.DueFrom's time; of jobs that wait it is the time at which
-// they next need attention, so the end of their TTL if that comes first. Jobs of the
-// same time are in the order of their ids. Orders with a - are the other way round.
+// The orders. "due" sorts by the time of Query.DueFrom; waiting jobs are due when they
+// next need attention, which may be the end of their TTL. Jobs of the same time are sorted
+// by id. An order with a "-" is reversed.
 const (
 	OrderDue         Order = "due"
 	OrderDueBack     Order = "-due"
@@ -67,18 +72,18 @@ const (
 	OrderCreatedBack Order = "-created"
 )
 
-// Orders are all of them.
+// Orders are all orders.
 var Orders = []Order{OrderDue, OrderDueBack, OrderCreated, OrderCreatedBack}
 
 // Errors of a listing in an order.
 var (
-	// ErrBadOrder: there is no such order, or not of what the query selects.
+	// ErrBadOrder: the order is unknown, or the query does not allow it.
 	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one topic and one state")
-	// ErrTooManyToSort: no index has the order, and a page would take too much work.
+	// ErrTooManyToSort: no index has the order, and sorting would take too much work.
 	ErrTooManyToSort = errors.New("too many jobs to sort for a page")
 )
 
-// Times are what listings sort jobs by. They are zero for a job that is gone.
+// Times are the times by which listings sort jobs. They are zero for a missing job.
 type Times struct {
 	Created job.Instant
 	Due     job.Instant // see Query.DueFrom

@@ -11,13 +11,14 @@ import (
 type RestoredJob struct {
 	Job job.Job
 	Log []job.Attempt
-	// Over is what may stand under the job's key and is replaced then; nil:
-	// nothing may.
+	// CountKeys are the keys that were counted.
+	CountKeys []string
+	// Over is the job that may hold the key and is replaced. Nil: the key must be free.
 	Over *Standing
 }
 
-// Standing is what tells how far a job has come: the registration, and the
-// version of it. The zero value means that there is no job.
+// Standing is how far a job has come: its registration, and the version of it. The zero
+// value stands for no job.
 type Standing struct {
 	UID       string
 	State     job.State // Waiting or Retrying for a job that is ready
@@ -26,13 +27,13 @@ type Standing struct {
 	CreatedAt job.Instant
 }
 
-// Exists reports whether there is a job.
+// Exists reports whether the job exists.
 func (s *Standing) Exists() bool { return s.UID != "" }
 
-// Of reports whether j stands so.
+// Of reports whether it is the standing of j.
 func (s *Standing) Of(j *job.Job) bool { return s.UID == j.UID && s.Version == j.Version }
 
-// StandingOf is how j stands.
+// StandingOf returns the standing of j.
 func StandingOf(j *job.Job) Standing {
 	state := j.State
 	if state == job.Ready {
@@ -41,55 +42,62 @@ func StandingOf(j *job.Job) Standing {
 	return Standing{UID: j.UID, State: state, Version: j.Version, Token: j.Token, CreatedAt: j.CreatedAt}
 }
 
-// Comparing is what is needed to hold a journal against a store, and to notice
-// that the store has lost something.
-type Comparing interface {
-	// Standings tells how the jobs of keys stand, in the order of keys.
+// Restorable is a Store that can be restored from a journal and reconciled with it. A
+// store that wraps another one need not be restorable.
+type Restorable interface {
+	Store
+	// Restore stores jobs in any state as they are. Running and ready jobs become
+	// Pending. A key that exists is left alone unless its job is RestoredJob.Over. Restore
+	// returns how many jobs it stored. A store without room for a new key returns ErrFull.
+	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
+	// Standings returns the standing of each key's job, in the order of keys.
 	Standings(ctx context.Context, keys []job.Key) ([]Standing, error)
-	// SwapMarks leaves a text in every shard and gives those that were there;
-	// empty: none, or one that the shard's server had before it was restarted or
-	// replaced. A shard that does not give the last one may have lost something,
-	// or gone back in time.
-	SwapMarks(ctx context.Context, mark string) (before []string, err error)
+	// CountKeys returns the keys that were counted of a job, in any order.
+	CountKeys(ctx context.Context, j *job.Job) ([]string, error)
+	// SwapEpoch stores the epoch of the data in every shard, and returns the stored
+	// ones. Empty means that the shard has none, or one from before its server was
+	// restarted or replaced. A shard whose epoch is not the last one stored may have
+	// lost data or gone back in time.
+	SwapEpoch(ctx context.Context, epoch string) (before []string, err error)
 }
 
-// ErrRestoring says that a run which was asked for is under way.
+// ErrRestoring means that a requested run is in progress.
 var ErrRestoring = errors.New("jobs are being restored")
 
-// Restoring compares a store with its journal on request.
+// Restoring reconciles a store with its journal on request.
 type Restoring interface {
-	// StartRestore asks for a run, which some node of those that share the
-	// journal makes; ErrRestoring when one is under way.
+	// StartRestore requests a run, which one of the nodes that share the journal makes.
+	// ErrRestoring: a run is in progress.
 	StartRestore(ctx context.Context, o RestoreOptions) (RestoreRun, error)
-	// RestoreStatus tells of the last run that was asked for, and of the last
-	// sweep, which nobody asks for.
+	// RestoreStatus reports the last requested run and the last comparison that nobody
+	// requested.
 	RestoreStatus(ctx context.Context) (RestoreStatus, error)
-	// RestoreJob puts one job back if the store lacks it, and gives it as it
-	// stands in the store then. ErrNotFound: the journal does not know it.
-	// job.ErrFinished: it has ended; a dead letter, which is kept, is put back.
+	// RestoreJob restores one job if the store lacks it, and returns the store's job.
+	// ErrNotFound: the journal does not have it. job.ErrFinished: it has ended; a dead
+	// letter is restored.
 	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 
-// RestoreOptions say what a run is about.
+// RestoreOptions select the jobs of a run.
 type RestoreOptions struct {
 	Topic string `json:"topic"` // empty: all
-	// NotOverdue leaves out what should have been delivered already.
+	// NotOverdue leaves out overdue jobs.
 	NotOverdue bool `json:"not_overdue"`
 }
 
-// RestoreState says how far a run has come.
+// RestoreState is the state of a run.
 type RestoreState string
 
 // The states of a run.
 const (
-	RestoreNone    RestoreState = "none"    // none was asked for yet
-	RestoreWaiting RestoreState = "waiting" // the node that sweeps has not taken it up
+	RestoreNone    RestoreState = "none"    // none was requested yet
+	RestoreWaiting RestoreState = "waiting" // the leader has not started it
 	RestoreRunning RestoreState = "running"
 	RestoreDone    RestoreState = "done"
-	RestoreFailed  RestoreState = "failed" // the store or the journal failed; ask again
+	RestoreFailed  RestoreState = "failed" // the store or the journal failed; request another
 )
 
-// Ended reports whether nothing more comes of a run.
+// Ended reports whether no run is waiting or in progress.
 func (s RestoreState) Ended() bool {
 	return s == RestoreNone || s == RestoreDone || s == RestoreFailed
 }
@@ -105,17 +113,17 @@ type RestoreRun struct {
 
 // RestoreReport counts what a run found and did.
 type RestoreReport struct {
-	Checked  int64 `json:"checked"`  // jobs of the journal and of the store that were compared
-	Restored int64 `json:"restored"` // the store lacked them, and has them again
-	Skipped  int64 `json:"skipped"`  // the store lacks them; they were left out because they are overdue
-	// NoRoom are jobs that the store lacks and is too full for. They stay in the
+	Checked  int64 `json:"checked"`  // compared jobs of the journal and the store
+	Restored int64 `json:"restored"` // missing jobs that the store has again
+	Skipped  int64 `json:"skipped"`  // missing jobs left out because they are overdue
+	// NoRoom counts missing jobs for which the store has no room. They stay in the
 	// journal, and the next run tries again.
 	NoRoom int64 `json:"no_room"`
-	// Conflicts are jobs that the store and the journal had differently, and
-	// Repaired those of them that were made equal.
+	// Conflicts counts jobs that differed between store and journal, and Repaired those
+	// made equal.
 	Conflicts int64 `json:"conflicts"`
 	Repaired  int64 `json:"repaired"`
-	// Unreadable are jobs of the journal that cannot be read, and were passed over;
+	// Unreadable counts unreadable jobs of the journal, which were skipped;
 	// UnreadableJobs names the first MaxUnreadableNamed of them, as topic/id.
 	Unreadable     int64    `json:"unreadable"`
 	UnreadableJobs []string `json:"unreadable_jobs,omitempty"`
@@ -124,10 +132,10 @@ type RestoreReport struct {
 // MaxUnreadableNamed bounds RestoreReport.UnreadableJobs.
 const MaxUnreadableNamed = 20
 
-// RestoreStatus tells of the last runs.
+// RestoreStatus has the last runs.
 type RestoreStatus struct {
-	Requested RestoreRun // State none: none was asked for
-	Sweep     RestoreRun // the last complete one; State none: none yet
-	// Lost: the store may have lost jobs that are not all back.
+	Requested RestoreRun // State none: none was requested
+	Reconcile RestoreRun // the last complete comparison that nobody requested; State none: none yet
+	// Lost: the store may have lost jobs that are not all restored.
 	Lost bool
 }

@@ -1,12 +1,12 @@
-// Package store defines what duehook asks of the place where jobs are kept.
+// Package store is the contract of the place that keeps jobs, with its types and errors.
 //
-// One idea makes a store correct: a job is unfinished exactly while it is in a
-// bucket. Carrying does not take it out, it re-scores the job to a visibility
-// deadline and pushes a hint onto the ready list; claiming re-scores it to the
-// end of a lease; only settling to a final state removes it. So a lost hint or
-// a dead worker leaves the job where it will become due again.
+// One idea makes a store correct: a job is unfinished exactly while it is in a bucket.
+// Carrying re-scores the job to a visibility deadline and pushes a hint onto the ready
+// list. Claiming re-scores it to the end of a lease. Only settling to a final state
+// removes it. A job whose hint was lost or whose worker died therefore becomes due
+// again.
 //
-// Every store passes the suite in storetest.
+// The suite in storetest tests every store.
 package store
 
 import (
@@ -20,103 +20,119 @@ import (
 
 // Errors on which callers decide.
 var (
-	// ErrNotFound: there is no such job (or topic), or it is no longer kept.
+	// ErrNotFound: the job does not exist, or is no longer kept.
 	ErrNotFound = errors.New("job not found")
-	// ErrUnreadable: something of this name is stored that is no job any more,
-	// such as a record that somebody wrote over. Registering the name anew
-	// replaces it. It is an ErrNotFound, too.
-	ErrUnreadable = fmt.Errorf("%w: what is stored of it cannot be read", ErrNotFound)
-	// ErrUnavailable: the store cannot do it now (down, full, closing). Trying
-	// again later is right. Wraps the cause.
+	// ErrUnreadable: the stored record is not a job, for example because another program
+	// overwrote it. A new registration of the key replaces it. Wraps ErrNotFound.
+	ErrUnreadable = fmt.Errorf("%w: its record cannot be read", ErrNotFound)
+	// ErrUnavailable: the store cannot serve the call now, because it is down, full or
+	// closed. The caller may try again later. Wraps the cause.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrFull: the store has no room for more jobs; it goes on with those that it
-	// has. It is an ErrUnavailable, too.
+	// ErrFull: the store has no room for more jobs. It still delivers the jobs that it
+	// has. Wraps ErrUnavailable.
 	ErrFull = fmt.Errorf("%w: it has no room for more jobs", ErrUnavailable)
-	// ErrOtherLayout: the settings of this node do not fit what the store holds, so it
-	// serves nothing. It is an ErrUnavailable, too.
+	// ErrOtherLayout: the settings of this node do not match the stored data. The store
+	// serves nothing. Wraps ErrUnavailable.
 	ErrOtherLayout = fmt.Errorf("%w: its jobs are laid out otherwise", ErrUnavailable)
-	// ErrDegraded: the store can serve, but something of it is missing, which the
-	// error tells.
+	// ErrDegraded: the store can serve, but a part of it is missing. The error names the
+	// part.
 	ErrDegraded = errors.New("store degraded")
-	// ErrBadCursor: the cursor is not one that this listing handed out.
+	// ErrBadCursor: the cursor is not from this listing.
 	ErrBadCursor = errors.New("invalid cursor")
-	// ErrConflict: the job went on changing while an Update tried to change it.
-	ErrConflict = errors.New("the job changed meanwhile")
+	// ErrConflict: the job or document was modified concurrently.
+	ErrConflict = errors.New("modified concurrently")
 )
 
-// Store keeps jobs. All methods are safe for concurrent use, and may be
-// repeated when their outcome is unknown: a second run does no harm. The times
-// that a store decides by are its own (Now in results), never a caller's.
+// Store keeps jobs.
+//
+// All methods are safe for concurrent use. A caller that does not know the outcome of a
+// call may repeat it: a second run does no harm. A store decides by its own clock, never
+// by a caller's.
 type Store interface {
 	Registrar
 	Reader
 	Carrying
 	Dispatching
 	Keeping
-	Comparing
 	Documents
 	Messaging
 	Limiting
 
-	// Ping reports whether the store can serve; its error wraps ErrUnavailable if
-	// it cannot, or ErrDegraded if it can.
+	// Ping reports whether the store can serve. The error wraps ErrUnavailable if it
+	// cannot, or ErrDegraded if it can.
 	Ping(ctx context.Context) error
-	// Close releases everything; calls under way fail with ErrUnavailable.
+	// Close releases everything. Calls in progress fail with ErrUnavailable.
 	Close() error
 }
 
-// Registrar takes jobs in and changes them.
+// Registrar registers and changes jobs.
 type Registrar interface {
-	// Register registers each of regs; results stand in the same order. An
-	// error means that nothing is known of any of them. A store that is full says
-	// so in outcomes, since what it refused is known not to be there.
+	// Register registers jobs. Results are in the order of regs. rules.Against decides
+	// about a key that is taken. After an error, the outcome of all of them is unknown. A
+	// full store returns no error but the outcome StoreFull: such a job is surely not
+	// stored.
 	Register(ctx context.Context, regs []Registration) ([]Registered, error)
-	// Update reads the job, lets change alter it, and stores it if nobody else
-	// changed it meanwhile; otherwise it starts over, a bounded number of times
-	// (then ErrConflict). change gets the store's now. If change returns an
-	// error, nothing is stored and Update returns that error with the job as it
-	// stands. Update moves the job to the bucket or list that its new state and
-	// lane ask for, due at job.WakeAt, and adds one to Version.
+	// Update reads the job, calls change with it and the store's time, and stores the
+	// result if the job was not modified concurrently. Otherwise it starts over, a bounded
+	// number of times; then it returns ErrConflict. An error of change stores nothing;
+	// Update returns it with the job as stored. Update adds one to Version, and moves the
+	// job to the bucket or list of its new state and lane, due at job.WakeAt.
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
-	// Restore puts jobs back as they stand, whatever their state, unless their
-	// key exists with something else than RestoredJob.Over; running and ready ones
-	// come back as Pending. It returns how many it put back. A store that has no
-	// room for a key that it lacks fails with ErrFull.
-	Restore(ctx context.Context, jobs []RestoredJob) (int, error)
+	// Count adds to the count of a job, as job.Tally decides, and makes the job due if the
+	// count reaches the target. Errors: ErrNotFound, or those of job.Tally. A repetition
+	// counts adds with a key once, and other adds again. Job may lack the body, the headers
+	// and the last attempt.
+	Count(ctx context.Context, c Count) (Counted, error)
 }
 
-// ConflictPolicy says what a registration does when its key is taken by another
-// job. Against has the rule.
+// Count is a call that adds to the count of a job.
+type Count struct {
+	Key  job.Key
+	Adds []job.Add // at most MaxAdds
+	// Least is the version of the job that the store must have at least; otherwise Count
+	// returns ErrConflict. Zero: any.
+	Least uint64
+}
+
+// MaxAdds is the most adds of one call.
+const MaxAdds = 500
+
+// Counted is the answer to Count.
+type Counted struct {
+	Job   job.Job // after the adds
+	Now   job.Instant
+	Tally job.Tally
+}
+
+// ConflictPolicy decides about a registration whose key another job holds.
 type ConflictPolicy uint8
 
 // The policies; Reject is the default.
 const (
-	Reject  ConflictPolicy = iota // refuse
+	Reject  ConflictPolicy = iota // refuse the registration
 	Ignore                        // keep and return the unfinished job
-	Replace                       // put the new one in its place, unless it is in flight
-	Later                         // keep the unfinished job, and move its due time later
-	Sooner                        // or sooner
+	Replace                       // replace the job, unless it is in flight
+	Later                         // keep the unfinished job, and postpone it
+	Sooner                        // keep the unfinished job, and advance it
+	Renew                         // refuse while the job is unfinished, replace any ended one
 )
 
-// Registration is a job to be taken in. A job that gives way is replaced with its
-// record. The new job is that of Over then, so the registrations of a key can be
-// told apart by when they were created.
+// Registration is a job to register.
 type Registration struct {
 	Key job.Key
-	// UID is a ULID made by BindUID; by any other, List may not find the job.
+	// UID is a ULID made by BindUID. List may not find a job with another uid.
 	UID        string
-	Spec       job.Spec // Spec.When says when it is due, by the store's clock
+	Spec       job.Spec // Spec.When is relative to the store's clock
 	OnConflict ConflictPolicy
-	// At is when the job is registered, if the caller has looked at the store's
-	// clock: a journal may have written that down. Zero is the store's now. Only
-	// a store in the memory of its process obeys it; those that processes share
-	// date registrations themselves.
+	// At is the time of the registration, by the store's clock, if a journal has written
+	// it already. Zero: now. Only a store in the memory of its process obeys it. Stores
+	// that processes share date registrations themselves.
 	At job.Instant
 }
 
 // Job is the new job, registered at now.
 func (r Registration) Job(now job.Instant) job.Job {
-	due := r.Spec.When.Due(now)
+	due := r.Spec.Due(r.Key, now)
 	j := job.Job{
 		Key: r.Key, UID: r.UID, Spec: r.Spec, State: job.Waiting, Version: 1,
 		CreatedAt: now, DueAt: due, NextAt: due,
@@ -124,341 +140,276 @@ func (r Registration) Job(now job.Instant) job.Job {
 	if r.Spec.TTL > 0 {
 		j.ExpiresAt = now.Add(r.Spec.TTL)
 	}
+	if at := r.Spec.When.At; r.Spec.Occurrence != nil && r.Spec.Loop == nil && at != 0 {
+		j.DueAt = at // also a late one, which goes at once
+		if expires := r.ExpiresAt(); expires != 0 {
+			j.ExpiresAt = max(expires, now)
+		}
+	}
 	return j
 }
 
-// Over is the new job, registered at now in the place of old. It is dated after
-// that, so that it can be told of two registrations of a key which came later,
-// whatever the clock does.
+// ExpiresAt is the end of the TTL if that does not depend on when the job is registered,
+// or zero. The TTL of an occurrence counts from when it is due.
+func (r Registration) ExpiresAt() job.Instant {
+	if at := r.Spec.When.At; r.Spec.Occurrence != nil && r.Spec.Loop == nil && at != 0 && r.Spec.TTL > 0 {
+		return at.Add(r.Spec.TTL)
+	}
+	return 0
+}
+
+// Over is the new job, registered at now in the place of old. It is dated after old,
+// so that the order of a key's registrations is known whatever the clock does.
 func (r Registration) Over(old *job.Job, now job.Instant) job.Job {
 	j := r.Job(now)
 	j.CreatedAt = max(now, old.CreatedAt+1)
 	return j
 }
 
-// Against decides what becomes of a registration whose key is taken by old.
-// Created means that old gives way. Equal content is the same job for as long as
-// that is kept, so that a client may repeat itself, and an ended job makes room
-// for other content. There are three exceptions: a cancelled job makes room for
-// equal content, too; a dead letter gives way to Replace only, or it would vanish
-// unseen; and with Replace, Later and Sooner something happened anew, so that the
-// content of an ended job does not count.
-func (r Registration) Against(old *job.Job) RegisterOutcome {
-	switch {
-	case old.State.Final():
-		return r.againstEnded(old)
-	case r.moves() && old.State == job.Running:
-		return InFlight
-	case r.moves():
-		return Moves
-	case r.Spec.SameContent(&old.Spec):
-		return Same
-	case r.OnConflict == Ignore:
-		return Kept
-	case r.OnConflict == Reject:
-		return Exists
-	case old.State == job.Running:
-		return InFlight
-	}
-	return Created
-}
-
-func (r Registration) againstEnded(old *job.Job) RegisterOutcome {
-	switch {
-	case r.OnConflict == Replace, old.State == job.Cancelled:
-		return Created
-	case r.Repeats() && r.Spec.SameContent(&old.Spec):
-		return Same
-	case old.State == job.Dead:
-		return DeadLetter
-	}
-	return Created
-}
-
-// moves reports whether the registration moves the due time of an unfinished job.
-func (r Registration) moves() bool { return r.OnConflict == Later || r.OnConflict == Sooner }
-
-// Repeats reports whether the registration may be the repetition of one whose job
-// has ended.
-func (r Registration) Repeats() bool { return r.OnConflict == Reject || r.OnConflict == Ignore }
-
-// RegisterOutcome says what became of a registration.
+// RegisterOutcome is the outcome of a registration.
 type RegisterOutcome uint8
 
 // The outcomes of a registration.
 const (
 	Created       RegisterOutcome = iota // a new job
-	Same                                 // the same content was registered before: a safe retry
-	Kept                                 // an unfinished job holds the key and stays as it is
-	Moves                                // an unfinished job holds the key: Register moves its due time
-	Moved                                // Register has moved it
-	Exists                               // other content was registered before: refused
-	InFlight                             // Replace, Later or Sooner met an attempt in flight: refused
-	DeadLetter                           // a dead letter holds the key: refused
-	TopicFull                            // the topic holds as many unfinished jobs as it may: refused
-	TopicDraining                        // the topic takes no jobs in: refused
-	StoreFull                            // the store has no room for it: refused
+	Same                                 // the same content is registered: a safe repetition
+	Kept                                 // an unfinished job holds the key and stays unchanged
+	Moves                                // an unfinished job holds the key; rules.Register moves its due time
+	Moved                                // rules.Register moved the due time
+	Exists                               // refused: other content is registered
+	InFlight                             // refused: an attempt is in flight (Replace, Later, Sooner)
+	DeadLetter                           // refused: a dead letter holds the key
+	TopicFull                            // refused: the topic has reached its capacity
+	TopicDraining                        // refused: the topic is draining
+	StoreFull                            // refused: the store has no room
 )
 
 // Held reports whether an earlier registration holds the key.
 func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
 
-// Refused reports whether the topic, or the store, takes no more jobs, whatever
-// their keys.
+// Refused reports whether the topic or the store accepts no jobs, whatever their keys.
 func (o RegisterOutcome) Refused() bool {
 	return o == TopicFull || o == TopicDraining || o == StoreFull
 }
 
-// Registered is the answer to one registration: Job is the new job, or the
-// one that holds the key; when it was refused, it is empty.
+// Registered is the answer to a registration. Job is the new job, or the job that holds
+// the key. It is empty if the topic or the store refused.
 type Registered struct {
 	Outcome RegisterOutcome
 	Job     job.Job
 }
 
-// Reader answers questions.
+// Reader reads. Pages are bounded by count and by bytes.
 type Reader interface {
+	// Now returns the store's time.
+	Now(ctx context.Context) (job.Instant, error)
+	// Get returns a job.
 	Get(ctx context.Context, key job.Key) (job.Job, error)
-	// Attempts is the log of the job's attempts, oldest first: of the last MaxLog,
-	// at least those that take MaxLogBytes together.
+	// Attempts returns the log of the job's attempts, oldest first. It holds the last
+	// MaxLog attempts, or fewer if they take more than MaxLogBytes.
 	Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
-	// Outlook tells what keeps the job from its next attempt. Its error is that
-	// of Get; with ErrNotFound the answer still has Now.
+	// Outlook returns what delays the job's next attempt. Errors are those of Get. With
+	// ErrNotFound, Outlook.Now is set.
 	Outlook(ctx context.Context, key job.Key) (Outlook, error)
-	// List pages through jobs in a fixed order: a job that does not change
-	// state, URL or due time between the pages is listed exactly once. A page
-	// may hold fewer jobs than asked for, even none, and still have a next
-	// cursor: a page examines a bounded number of jobs, and ends when its jobs take
-	// PageBytes.
+	// List returns a page of jobs in a fixed order. It lists a job exactly once if its
+	// state, URL and due time do not change between the pages. A page may have fewer jobs
+	// than the limit, even none, and a next page: it examines a bounded number of jobs,
+	// and ends when its jobs take PageBytes.
 	List(ctx context.Context, q Query) (Page, error)
-	// Topics pages, by name, through the topics that hold a job. Its work is
-	// bounded by the page, however many there are.
+	// Topics returns a page of topics. Its work is bounded by the page, whatever the
+	// number of topics.
 	Topics(ctx context.Context, q TopicQuery) (TopicPage, error)
-	// Busiest gives the n topics with the most unfinished jobs, those with more first.
-	// n is 100 at most. With more than 100 topics it may pass over those of which few
-	// jobs wait, and prefer one to another that has less than twice as many.
-	Busiest(ctx context.Context, n int) ([]BusyTopic, error)
-	// Topic gives one topic with its DueIn; ErrNotFound when it holds no job.
-	Topic(ctx context.Context, topic string) (TopicStats, error)
-	// DeadGroups pages through the groups of dead letters, of one topic or of all,
-	// by name. Its work is bounded by limit, 1..1000, however many there are.
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
-	// Backlogs tells which topics have jobs that are due and wait. Its work grows
-	// with the number of lanes that have such jobs or may be put off, and is bounded
-	// by MaxLanes.
-	Backlogs(ctx context.Context) (Backlogs, error)
-	// Circuits lists the endpoints that are held, probed or ramping up, by name.
-	Circuits(ctx context.Context) ([]EndpointCircuit, error)
-	// Endpoints pages, by name, through the endpoints that have unfinished jobs,
-	// are held or probed, or ramp up. Its work is bounded by the page and by how many
-	// are held.
+	// Endpoints returns a page, by name, of the endpoints with unfinished jobs, an open
+	// or half-open circuit, or a ramp. Its work is bounded by the page and by the number
+	// of circuits.
 	Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage, error)
-	// DueCounts counts the jobs that wait, neither carried nor claimed, by when
-	// they need attention. Bounds ascend. Lanes are counted one after the other, those
-	// first that need attention first, so a job that moves meanwhile may be missed or
-	// counted twice. Its work is bounded; with many lanes the last of them are left out.
-	DueCounts(ctx context.Context, bounds []job.Instant) (DueCounts, error)
-	// Depth sums up the store for metrics and alerts.
+	// DeadGroups returns a page, by name, of the groups of dead letters, of one topic or
+	// of all if topic is empty. Its work is bounded by limit, 1 to 1000.
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
+	// DueCounts counts waiting jobs, neither carried nor claimed, by when they need
+	// attention: of one topic, of one endpoint, or of all. Bounds ascend. Lanes are
+	// counted in turn, the earliest first, so a job that moves concurrently may be missed
+	// or counted twice. The work is bounded; with many lanes the last ones are left out.
+	DueCounts(ctx context.Context, of DueOf, bounds []job.Instant) (DueCounts, error)
+	// Backlogs returns the topics that have due jobs waiting. Its work grows with the
+	// number of lanes that have such jobs or may be put off; MaxLanes bounds it.
+	Backlogs(ctx context.Context) (Backlogs, error)
+	// Depth returns the figures of the whole store.
 	Depth(ctx context.Context) (Depth, error)
 }
 
-// Page is one page of a listing; Next is empty on the last.
+// Page is a page of jobs. Next is empty on the last.
 type Page struct {
 	Jobs []job.Job
 	Next string
 }
 
-// DueRanges names the ranges by which unfinished jobs are counted: the time
-// from now to when they next need attention. A range ends before its bound.
-var DueRanges = []struct {
-	Name  string
-	Below time.Duration // zero: no bound
-}{
-	{"0_1min", time.Minute},
-	{"1_10min", 10 * time.Minute},
-	{"10_30min", 30 * time.Minute},
-	{"30min_1h", time.Hour},
-	{"1_6h", 6 * time.Hour},
-	{"6h_1day", 24 * time.Hour},
-	{"1_7day", 7 * 24 * time.Hour},
-	{"7_30day", 30 * 24 * time.Hour},
-	{"30day_more", 0},
-}
+// DueOf selects jobs to count. Empty fields select all.
+type DueOf struct{ Topic, Endpoint string }
 
 // DueCounts counts jobs by when they need attention.
 type DueCounts struct {
 	// Counts are of those before bounds[0], from there before bounds[1], and so on,
 	// and from the last bound on.
 	Counts []int64
-	// PartialFrom is zero when all lanes were counted. Otherwise it is when the first
-	// lane that was left out needs attention: of jobs that are due then or later some
-	// are missing, and of earlier ones only those whose lane is put off, for example to
-	// the end of its endpoint's hold.
+	// PartialFrom is zero if all lanes were counted. Otherwise it is when the first
+	// lane left out needs attention. Counts of jobs due then or later are incomplete;
+	// earlier jobs are missing only if their lane is put off, for example until the
+	// circuit of its endpoint half-opens.
 	PartialFrom job.Instant
 }
 
-// Depth is the store in figures.
+// Depth is the figures of the whole store.
 type Depth struct {
-	States map[job.State]int64
-	// ReadyList is the number of hints on the ready lists.
-	ReadyList int64
-	// OldestDue is when the earliest lane should have been looked at: in the
-	// past when the carrier is behind, zero when there is no unfinished job.
+	States       map[job.State]int64
+	ReadyList    int64 // hints on the ready lists
+	OpenCircuits int64
+	// OldestDue is when the earliest lane needs attention. It is in the past if the
+	// carrier is behind, and zero without unfinished jobs.
 	OldestDue job.Instant
 	Now       job.Instant
-	// Held are the endpoints held at the moment.
-	Held int64
 }
 
-// Carrying is what the carrier needs.
+// Carrying is the part of a store that the carrier needs.
 type Carrying interface {
-	// Shards is the number of independent parts, each carried on its own.
+	// Shards returns the number of independent parts. Each is carried on its own.
 	Shards() int
-	// Carry moves due jobs of one shard to its ready list, visiting topics and
-	// endpoints in turn. Of what is due in a topic those with a higher priority go
-	// first, and then those that were due first: of one endpoint always, of several
-	// as far as they are looked at together. It is safe with any number of callers.
+	// Carry moves due jobs of a shard to its ready list, visiting topics and endpoints in
+	// turn. Of a topic's due jobs, those with a higher priority go first, then those that
+	// were due first. Within an endpoint this always holds; across endpoints, as far as
+	// the call examines them together. Any number of callers is safe.
 	Carry(ctx context.Context, shard int, o CarryOptions) (CarryResult, error)
-	// Wakeups calls wake whenever a job may be due earlier than all others of
-	// its shard, until ctx ends (then nil) or the source fails. A hint only:
-	// calls may be lost.
+	// Wakeups calls wake if a job may be due earlier than all others of its shard, until
+	// ctx ends (then it returns nil) or the source fails. It is a hint: calls may be lost.
 	Wakeups(ctx context.Context, wake func(shard int)) error
-	// Locker gives the lock that saves carriers double work.
+	// Locker returns the lock that saves carriers double work.
 	Locker(shard int) Locker
 }
 
-// Locker is a lock that ends by itself when its holder stops extending it.
-// Nothing depends on it for safety.
+// Locker is a lock that ends if its holder stops extending it. Safety never depends on
+// it.
 type Locker interface {
-	// TryLock takes the lock for ttl; false means that another holds it.
+	// TryLock takes the lock for ttl. It returns false if another holder has it.
 	TryLock(ctx context.Context, ttl time.Duration) (bool, error)
-	// Extend prolongs a held lock by the ttl of TryLock; false means that it was lost.
+	// Extend extends a held lock by the ttl of TryLock. It returns false if the lock was
+	// lost.
 	Extend(ctx context.Context) (bool, error)
-	// Unlock gives a held lock back.
+	// Unlock releases a held lock.
 	Unlock(ctx context.Context) error
 }
 
-// CarryOptions bound one call of Carry. Cap, Visibility and HalfOpenLimit are
-// required. The limits hold for the whole store; one with several shards gives
-// each an equal part of them, at least one.
+// CarryOptions bound a call of Carry. Cap, Visibility and HalfOpenLimit are required.
+// The limits hold for the whole store. A store of several shards divides them equally,
+// at least one for each shard.
 type CarryOptions struct {
 	Cap        int           // most hints on the shard's ready list
-	Visibility time.Duration // until a carried job that nobody claims is due again
-	// Longest is how long the longest visibility deadline and the longest lease last.
-	// What ends later when the store's clock went back was stored by a clock that was
-	// ahead, and ends then. Zero: all may.
+	Visibility time.Duration // until an unclaimed job is due again
+	// Longest is the duration of the longest visibility deadline or lease. If the store's
+	// clock went back, a deadline further ahead is cut to it. Zero: no limit.
 	Longest time.Duration
-	// EndpointLimit is the most carried and claimed jobs of one endpoint,
-	// whatever their topics; 0: no limit.
+	// EndpointLimit is the most jobs in flight of an endpoint; 0: no limit.
 	EndpointLimit int
-	// TopicLimits are the most carried and claimed jobs of a topic at one endpoint,
-	// for topics that have a limit of their own. One above EndpointLimit replaces it for
-	// the topic's jobs.
+	// TopicLimits are the most jobs in flight of a topic at one endpoint, for topics with
+	// a limit of their own. A limit above EndpointLimit replaces it for the topic's jobs.
 	TopicLimits map[string]int
-	// HalfOpenLimit is the EndpointLimit of an endpoint whose hold has just ended.
+	// HalfOpenLimit is the EndpointLimit of an endpoint whose circuit is half-open.
 	HalfOpenLimit int
-	// By is recorded as the carrier by stores that keep a journal.
+	// By names the carrier in the journal.
 	By string
 }
 
-// CarryResult says what a call of Carry did.
+// CarryResult is the result of a call of Carry.
 type CarryResult struct {
 	// Carried are the jobs pushed, with the states that they came from.
 	Carried []Carried
-	// Wait is how long nothing may be carried, by the store's clock; zero when
-	// more is due now, negative when the shard holds nothing that waits. Lanes
-	// at a limit are due when a place may have come free, those of a topic with a
-	// rate when it is their turn.
+	// Wait is the time until more may be carried, by the store's clock: zero if more is
+	// due now, negative if no job waits. A lane at a limit is due when a place may be free,
+	// a lane of a topic with a rate at its next turn.
 	Wait time.Duration
-	// Full is set when the ready list was full while more was due: look again
-	// soon, not at once.
+	// Full: the ready list was full while more was due. Look again soon, not at once.
 	Full bool
 }
 
-// Carried is one carried job.
+// Carried is a carried job.
 type Carried struct {
 	Hint Hint
 	From job.State
 }
 
-// Hint names a job on the ready list. It may be stale or doubled: only a
-// claim tells.
+// Hint names a job on the ready list. It may be stale or doubled; the claim decides.
 type Hint struct {
 	Lane job.Lane
 	ID   string
 }
 
-// Key is the key of the hinted job.
+// Key is the key of the job.
 func (h Hint) Key() job.Key { return job.Key{Topic: h.Lane.Topic, ID: h.ID} }
 
-// Dispatching is what the dispatcher needs.
+// Dispatching is the part of a store that the dispatcher needs.
 type Dispatching interface {
 	Shards() int
-	// Pop takes up to max hints off the shard's ready list, waiting up to wait
-	// for the first. It returns none after the wait. When ctx ends it returns
-	// at once, with ctx's error; hints popped meanwhile are lost, which is safe.
+	// Pop takes up to max hints off the shard's ready list. It waits up to wait for the
+	// first, and returns none after that. When ctx ends, it returns ctx's error at once.
+	// Hints popped at that moment are lost, which is safe.
 	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
-	// Claim claims the hinted jobs that are due and not leased. The others are
-	// left out of the answer; of a topic with limits, so are those that are not
-	// carried. Repeating a call with its nonce gives the claims
-	// that it made again, while their leases last, and later makes them anew. A claim
-	// from Running means that a lease lapsed, unless it is such a repetition, and adds
-	// one to Lapses as long as the job is no suspect.
+	// Claim claims the hinted jobs that are due and not leased, and leaves the others out.
+	// Of a topic with limits, it claims carried jobs only. A call repeated with its nonce
+	// returns the same claims while their leases last, and new claims after that. A claim
+	// from Running means that the lease expired, unless the call is such a repetition; it
+	// adds one to Lapses unless the job is a suspect.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
-	// Settle applies settlements; results stand in the same order.
+	// Settle applies settlements. Results are in their order.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
-	// Hold keeps an endpoint's lanes from being carried for d. After that they
-	// are carried up to CarryOptions.HalfOpenLimit until CloseCircuit, or until as long
-	// as d (at least a minute) has passed without another Hold. With a d of zero,
-	// a hold ends and that begins at once; an endpoint that is not held is left alone.
+	// OpenCircuit stops carrying the endpoint's lanes for d. Then the circuit is half-open:
+	// up to CarryOptions.HalfOpenLimit jobs are carried until CloseCircuit, or until d (at
+	// least a minute) has passed without another OpenCircuit. If d is zero, an open circuit
+	// half-opens at once, and a closed one stays closed.
 	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
-	// CloseCircuit lets the endpoint's lanes be carried again, if it is held or
-	// probed: up to HalfOpenLimit at first, twice as many each second, and after
-	// RampTime freely.
+	// CloseCircuit closes an open or half-open circuit. The endpoint's lanes are carried up
+	// to HalfOpenLimit at first, twice as much each second, and without this limit after
+	// RampTime.
 	CloseCircuit(ctx context.Context, endpoint string) error
 }
 
 // ClaimOptions are the terms of a claim.
 type ClaimOptions struct {
 	Nonce string // unique to the call, up to 64 of [A-Za-z0-9_-]
-	// Lease is the lease of a job without a timeout of its own; a job with one
-	// gets its timeout plus LeaseMargin.
+	// Lease is the lease of a job without a timeout of its own. The lease of another job
+	// is its timeout plus LeaseMargin.
 	Lease       time.Duration
 	LeaseMargin time.Duration
-	// By names the worker: in Outlook, and in stores that keep a journal.
+	// By names the worker in Outlook and in the journal.
 	By string
-	// Left is told of hints that were left because the claims are large enough
-	// without them: BatchBytes. Their jobs may be claimed by the next call. Nil: the
-	// call claims them all, a batch after the other.
+	// Left gets the hints left out because the claims reached BatchBytes. The next call
+	// may claim their jobs. Nil: the call claims them all, in several batches.
 	Left func(hints []Hint)
 }
 
-// Claimed is a claimed job. Job.State is Running, Job.Token the claim's. A
-// store may leave Job.LastAttempt out, to save reading the log.
+// Claimed is a claimed job. Job.State is Running, Job.Token is the claim's. A store may
+// leave out Job.LastAttempt to avoid reading the log.
 type Claimed struct {
 	Job job.Job
 	// Now is the store's time of the claim.
 	Now job.Instant
-	// From is the state that the job was claimed from: Ready, as a rule.
+	// From is the state before the claim, usually Ready.
 	From job.State
 }
 
-// SettleStatus says what became of a settlement.
+// SettleStatus is the outcome of a settlement.
 type SettleStatus uint8
 
 // The statuses of a settlement.
 const (
 	Applied SettleStatus = iota // stored, now or by an earlier run of the same settlement
-	Stale                       // the token is not the current one: nothing was changed
-	Missing                     // the job is gone: nothing was changed
+	Stale                       // nothing changed: the fencing token is not the current one
+	Missing                     // nothing changed: the job does not exist
 )
 
-// Settled is the answer to one settlement. For Applied, To, Reason, NextAt,
-// EndedAt and Now tell what was stored, UID and Version of which job and as
-// which of its versions; Repeated is set when an earlier run did it.
+// Settled is the answer to a settlement. The fields after Repeated are set if it was
+// applied: what was stored, of which job and version.
 type Settled struct {
 	Status   SettleStatus
-	Repeated bool
+	Repeated bool // an earlier run applied it
 	To       job.State
 	Reason   string
 	NextAt   job.Instant
@@ -468,9 +419,9 @@ type Settled struct {
 	Version  uint64
 }
 
-// Keeping is what housekeeping needs.
+// Keeping is the part of a store that housekeeping needs.
 type Keeping interface {
-	// Purge forgets up to limit jobs that ended (delivered, cancelled or
-	// expired) longer ago than the store's retention. Dead letters stay.
+	// Purge deletes up to limit jobs that were delivered, cancelled or expired longer ago
+	// than the store's retention. Dead letters stay. It returns how many it deleted.
 	Purge(ctx context.Context, limit int) (int, error)
 }

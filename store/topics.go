@@ -2,19 +2,13 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// TopicStats counts the jobs that a topic holds now.
+// TopicStats counts the jobs of a topic.
 type TopicStats struct {
 	Topic  string
-	States map[job.State]int64 // missing means 0
-	// DueIn counts unfinished jobs by DueRanges, in that order; overdue ones
-	// and those being worked on are in the first. Nil in listings of topics.
-	DueIn []int64
-	// DuePartial is set when the topic has more than MaxLanes lanes: DueIn counts
-	// the jobs of so many.
-	DuePartial bool
+	States map[job.State]int64 // missing: 0
 }
 
-// Unfinished is how many of the jobs have not ended.
+// Unfinished is the number of jobs that have not ended.
 func (t *TopicStats) Unfinished() (n int64) {
 	for state, held := range t.States {
 		if !state.Final() {
@@ -24,28 +18,27 @@ func (t *TopicStats) Unfinished() (n int64) {
 	return n
 }
 
-// MaxLanes bounds how many lanes of a shard one call counts.
+// MaxLanes bounds the lanes of a shard that one call counts.
 const MaxLanes = 10_000
 
 // TopicQuery selects topics.
 type TopicQuery struct {
-	Part string // of the name, whatever its case; empty: all topics
-	// Also are topics that are listed although they may hold no job.
+	Topic string // this one only
+	Part  string // of the name, in any case; empty: all topics
+	// Busiest sorts topics by their unfinished jobs, the most first; otherwise they are
+	// sorted by name. It selects topics with unfinished jobs only, in one page of at most
+	// 100. In a store of more than 100 topics it may miss topics with few waiting jobs,
+	// and swap topics of which one has less than twice as many as the other.
+	Busiest bool
+	// Also are topics to list even if they hold no job.
 	Also   []string
 	Limit  int    // 1..1000
 	Cursor string // from the page before, or empty
 }
 
-// TopicPage is one page of topics, by name; Next is empty on the last. A page may
-// hold fewer topics than asked for, even none, and still have a next one: a page
-// examines a bounded number of names.
+// TopicPage is a page of topics. Next is empty on the last. A page may have fewer topics
+// than the limit, even none, and a next page: it examines a bounded number of names.
 type TopicPage struct {
 	Topics []TopicStats
 	Next   string
-}
-
-// BusyTopic is a topic with its unfinished jobs.
-type BusyTopic struct {
-	Topic      string
-	Unfinished int64
 }

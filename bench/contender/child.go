@@ -70,7 +70,7 @@ type options struct {
 	out      io.Writer
 }
 
-// ready tells the parent that jobs are delivered from now on.
+// ready reports to the parent that jobs are delivered from now on.
 func (o *options) ready() error {
 	_, err := fmt.Fprintln(o.out, readyLine)
 	return err

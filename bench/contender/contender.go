@@ -1,4 +1,4 @@
-// Package contender runs what is compared: duehook, the limit, and other queues,
+// Package contender runs the contenders: duehook, the limit, and other queues,
 // each as a process of its own that delivers to one receiver.
 package contender
 
@@ -18,6 +18,9 @@ type Job struct {
 	URL   string
 	Due   time.Time
 	Body  []byte
+	// Callback is the URL that hears of the delivery, if it is not empty. Only duehook
+	// has that.
+	Callback string
 }
 
 // Load is many jobs of one kind.
@@ -28,6 +31,8 @@ type Load struct {
 	// Due is when job n is due, Topic its topic.
 	Due   func(n int) time.Time
 	Topic func(n int) string
+	// Callback is the callback of job n; nil: no job has one.
+	Callback func(n int) string
 }
 
 // BodySize is the size of all bodies, in bytes.
@@ -37,7 +42,11 @@ const BodySize = 300
 func (l *Load) Job(n int) Job {
 	n += l.First
 	due := l.Due(n)
-	return Job{Topic: l.Topic(n), ID: id(n), URL: l.URL, Due: due, Body: receiver.Body(n, due, BodySize)}
+	j := Job{Topic: l.Topic(n), ID: id(n), URL: l.URL, Due: due, Body: receiver.Body(n, due, BodySize)}
+	if l.Callback != nil {
+		j.Callback = l.Callback(n)
+	}
+	return j
 }
 
 // id is as long and as random to look at as a UUID.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store/memstore"
@@ -43,13 +44,18 @@ func TestLoadMakesEachJobOnce(t *testing.T) {
 func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	due := time.UnixMilli(1_800_000_000_123)
 	l := Load{Jobs: 1, URL: "http://127.0.0.1:80/hook", Due: func(int) time.Time { return due }, Topic: func(int) string { return "t" }}
+	l.Callback = func(int) string { return "http://127.0.0.1:80/callback/1" }
 	j := l.Job(0)
 	mem := memstore.New(memstore.Options{})
 	jobs, err := scheduler.New(scheduler.Options{Store: mem})
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, err := httpapi.New(httpapi.Options{Scheduler: jobs, Ready: mem.Ping})
+	calls, err := v1.New(v1.Options{Scheduler: jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: mem.Ping})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +69,9 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	got, err := mem.Get(t.Context(), job.Key{Topic: "t", ID: j.ID})
 	if err != nil || got.DueAt != job.InstantOf(due) || string(got.Spec.Body) != string(j.Body) {
 		t.Errorf("registered as %+v, %v", got, err)
+	}
+	if c := got.Spec.Callbacks.On(job.CallbackDelivered); c == nil || string(c.Destination) != j.Callback {
+		t.Errorf("registered with the callbacks %+v", got.Spec.Callbacks)
 	}
 }
 

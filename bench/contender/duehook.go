@@ -114,6 +114,10 @@ func (j *Job) AppendJSON(b []byte) []byte {
 	b = append(append(b, `","url":"`...), j.URL...)
 	b = j.Due.UTC().AppendFormat(append(b, `","at":"`...), "2006-01-02T15:04:05.000Z")
 	b = append(append(b, `","body":`...), j.Body...)
+	if j.Callback != "" {
+		b = append(append(b, `,"callbacks":{"delivered":{"url":"`...), j.Callback...)
+		b = append(b, `"}}`...)
+	}
 	return append(b, '}')
 }
 
@@ -138,6 +142,9 @@ func registrations(jobs []Job) []store.Registration {
 				Destination: job.Destination(j.URL), Body: j.Body, BodyForm: job.BodyJSON, ContentType: "application/json",
 				When: job.When{At: job.InstantOf(j.Due)},
 			},
+		}
+		if j.Callback != "" {
+			regs[i].Spec.Callbacks = &job.Callbacks{Delivered: &job.Callback{Destination: job.Destination(j.Callback)}}
 		}
 	}
 	return regs
@@ -213,7 +220,7 @@ func (c *embedded) Cost() (Cost, error) {
 
 func (c *embedded) Close() error { return errors.Join(c.Stop(), os.RemoveAll(c.dir)) }
 
-// cleanEnviron keeps settings of whoever runs the benchmark out of the nodes.
+// cleanEnviron removes settings of the caller's environment.
 func cleanEnviron() []string {
 	var kept []string
 	for _, e := range os.Environ() {

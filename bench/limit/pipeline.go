@@ -34,7 +34,7 @@ type outcome struct {
 // Run delivers until ctx ends, and then what it has claimed.
 func (p *Pipeline) Run(ctx context.Context) error {
 	jobs, outcomes := make(chan Job, p.Workers), make(chan outcome, p.Workers)
-	// The channel holds what no worker has begun, so this many are under way.
+	// The channel holds jobs that no worker has begun, so this many are in flight.
 	free := make(chan struct{}, 2*p.Workers)
 	work := context.WithoutCancel(ctx)
 	stages, ctx := errgroup.WithContext(ctx)
@@ -128,7 +128,7 @@ func (p *Pipeline) send(ctx context.Context, jobs <-chan Job, outcomes chan<- ou
 	workers.Wait()
 }
 
-// settle finishes what has gathered while the batch before was under way. After
+// settle finishes what has gathered while the batch before was in progress. After
 // a failure it takes the rest without finishing it, so that nobody waits.
 func (p *Pipeline) settle(ctx context.Context, outcomes <-chan outcome) error {
 	var firstErr error

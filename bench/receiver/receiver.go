@@ -70,8 +70,24 @@ func (r *Receiver) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /control/expect", r.expect)
 	mux.HandleFunc("GET /control/report", r.report)
+	mux.HandleFunc("POST "+CallbackPath+"{n}", r.callback)
 	mux.HandleFunc("POST /", r.deliver)
 	return mux
+}
+
+// CallbackPath is the path of callbacks, without their numbers. They are counted as jobs with
+// these numbers.
+const CallbackPath = "/callback/"
+
+func (r *Receiver) callback(w http.ResponseWriter, req *http.Request) {
+	now := r.clock.Now()
+	if _, err := io.Copy(io.Discard, req.Body); err != nil {
+		return
+	}
+	n, err := strconv.Atoi(req.PathValue("n"))
+	if !r.round.Load().note(n, now, err, now) {
+		w.WriteHeader(http.StatusInternalServerError)
+	}
 }
 
 func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
@@ -90,6 +106,11 @@ func (r *Receiver) deliver(w http.ResponseWriter, req *http.Request) {
 // take notes an arrival, and reports whether it is accepted.
 func (r *round) take(body []byte, now time.Time) bool {
 	n, due, err := parse(body)
+	return r.note(n, due, err, now)
+}
+
+// note notes the arrival of a job with a number, unless err says that it has none.
+func (r *round) note(n int, due time.Time, err error, now time.Time) bool {
 	if err != nil || n < 0 || n >= len(r.arrived) {
 		r.strange.Add(1)
 		return true

@@ -75,6 +75,26 @@ func TestControl(t *testing.T) {
 	}
 }
 
+func TestCallbacksCountAsJobs(t *testing.T) {
+	server := httptest.NewServer(New(job.SystemClock()).Handler())
+	defer server.Close()
+	c := Client{Base: server.URL}
+	if err := c.Expect(t.Context(), 2, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{CallbackPath + "1", "/hook", CallbackPath + "2", CallbackPath + "x"} {
+		resp, err := http.Post(server.URL+path, "application/json", bytes.NewReader(Body(0, noon, 100)))
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v; want 200", path, resp, err)
+		}
+		_ = resp.Body.Close()
+	}
+	got, err := c.Report(t.Context(), time.Minute)
+	if err != nil || got.Accepted != 2 || got.Strange != 2 {
+		t.Errorf("%+v, %v; want 2 accepted and 2 strange", got, err)
+	}
+}
+
 func TestParseReady(t *testing.T) {
 	got, ok := ParseReady("receiver http://a:1 https://a:2")
 	if !ok || got != (Client{"http://a:1", "https://a:2"}) {

@@ -57,7 +57,7 @@ func (c *Curves) SVG() string {
 	return p.done()
 }
 
-// curve draws a line through what is there, and its name at its end.
+// curve draws a line through the points, and its name at its end.
 func (p *picture) curve(c Curve, color string, x func(int) float64, y func(float64) float64) {
 	var points string
 	last := -1

@@ -1,4 +1,4 @@
-// Package report writes what was measured: tables and charts, into documents.
+// Package report writes results into documents, as tables and charts.
 package report
 
 import (

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/duehook/duehook/bench/contender"
+	"github.com/duehook/duehook/bench/receiver"
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/stats"
 	"github.com/duehook/duehook/bench/system"
@@ -56,7 +58,11 @@ func (r *runner) drain(ctx context.Context, name string, s contender.Setup, l *c
 	if err := c.Load(ctx, l); err != nil {
 		return d, err
 	}
-	return r.drainLoaded(ctx, c, l.Jobs, failFirst, fromStart)
+	requests := l.Jobs
+	if l.Callback != nil {
+		requests *= 2
+	}
+	return r.drainLoaded(ctx, c, requests, failFirst, fromStart)
 }
 
 // costs says from when on the cost of a drain counts.
@@ -295,4 +301,44 @@ func nodes(ctx context.Context, r *runner) (*result, error) {
 		table.Add(append([]string{n, t.rates[n].String(), t.rates[n].Over(t.rates[names[0]]).String()}, t.cpu(n)...)...)
 	}
 	return &result{tables: []report.Table{table}}, err
+}
+
+// callbacks drains plain jobs, and as many with a callback each.
+func callbacks(ctx context.Context, r *runner) (*result, error) {
+	names := r.among(contender.Duehook, contender.Embedded)
+	plain, reported := newDrainTable(), newDrainTable()
+	err := r.rounds(names, func(name string) error {
+		d, err := r.drain(ctx, name, r.setup, r.backlog(r.Size.Backlog), false)
+		if err != nil {
+			return err
+		}
+		plain.add(name, d)
+		load := r.backlog(r.Size.Backlog)
+		load.Callback = func(n int) string {
+			return r.receiver.Base + receiver.CallbackPath + strconv.Itoa(r.Size.Backlog+n)
+		}
+		if d, err = r.drain(ctx, name, r.setup, load, false); err != nil {
+			return err
+		}
+		reported.add(name, d.perJob(2))
+		return nil
+	})
+	table := report.Table{Header: []string{
+		"", "plain, jobs/s", "with a callback each, jobs/s", "plain ÷ with callbacks", "CPU s per 10,000 jobs: plain", "with callbacks",
+	}}
+	for _, n := range names {
+		table.Add(contender.Title(n), plain.rates[n].String(), reported.rates[n].String(),
+			plain.rates[n].Over(reported.rates[n]).String(), plain.own(n), reported.own(n))
+	}
+	return &result{tables: []report.Table{table}}, err
+}
+
+// perJob are the figures of jobs that are delivered with so many requests each.
+func (d drained) perJob(requests float64) drained {
+	return drained{d.perSecond / requests, d.processes * requests, d.store * requests, d.receiver * requests}
+}
+
+// own is the processor time of a contender and its store.
+func (t *drainTable) own(key string) string {
+	return stats.Number(t.processes[key].Median() + t.store[key].Median())
 }

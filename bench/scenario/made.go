@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// made tells when and on what figures were measured.
+// made reports when and on which machine figures were measured.
 func (r *runner) made(ctx context.Context) string {
 	return fmt.Sprintf("<sub>%s, commit %s, %d rounds at most; %d × %s, %s, Redis %s with appendfsync %s.</sub>",
 		r.clock.Now().UTC().Format("2 January 2006"), commit(ctx), r.Size.Rounds,

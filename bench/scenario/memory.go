@@ -15,7 +15,7 @@ import (
 	"github.com/duehook/duehook/bench/system"
 )
 
-// info is a number that Redis's INFO tells.
+// info is a number of Redis's INFO.
 func info(ctx context.Context, s *system.Redis, name string) (float64, error) {
 	db := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer func() { _ = db.Close() }()

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/bench/system"
 )
 
-// restart measures how long an embedded node takes to put back what waits.
+// restart measures how long an embedded node takes to restore waiting jobs.
 func restart(ctx context.Context, r *runner) (res *result, err error) {
 	c, err := r.contend(ctx, contender.Embedded, r.setup)
 	if err != nil {

@@ -76,6 +76,7 @@ var all = []scenario{
 	{name: "tls", long: true, run: secure},
 	{name: "nodes", long: true, run: nodes},
 	{name: "failing", long: true, run: failing},
+	{name: "callbacks", long: true, run: callbacks},
 }
 
 // Names are the names of all scenarios.
@@ -235,7 +236,7 @@ func (r *runner) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.Out, format, args...) // nobody to tell when it fails
 }
 
-// write puts what was found into the document.
+// write writes the results into the document.
 func (r *runner) write(ctx context.Context, name string, found *result) error {
 	if r.Docs == "" {
 		return nil

@@ -1,4 +1,4 @@
-// Package stats sums up what was measured.
+// Package stats summarizes measurements.
 package stats
 
 import (

@@ -46,7 +46,7 @@ func CPUTime(pid int) (time.Duration, error) {
 // gone reports whether a process ended while it was looked at.
 func gone(err error) bool { return strings.Contains(err.Error(), "no such process") }
 
-// stat is what is of interest of /proc/<pid>/stat.
+// stat has the used fields of /proc/<pid>/stat.
 type stat struct {
 	parent          int
 	self, waitedFor time.Duration

@@ -1,20 +1,19 @@
 /*
- * One job, from its registration to its end, among everything that may touch
- * it at the same time. `make model` checks it; "The model" in docs/lifecycle.md
- * says what it shows, and what it does not.
+ * One job, from its registration to its end, with everything that can touch it
+ * concurrently. `make model` checks it. "The model" in docs/lifecycle.md says
+ * what it proves and what it does not.
  *
- * What bears a name such as claim.lua is that script of store/redisstore/lua,
- * which Redis runs without a break. Between two of them anything may happen:
- * what Go does there is modelled call by call.
+ * A part with a name such as claim.lua is that script of store/redisstore/lua.
+ * Redis runs scripts atomically. Between two scripts anything can happen, so Go
+ * code is modelled call by call.
  *
- * Left out, because it decides when things happen and not what: durations,
- * holds, limits, other jobs, and the carriers' lock. A late copy of a call,
- * one that was given up and repeated, needs nothing of its own: a slow caller
- * that repeats does the same.
+ * The model leaves out what only affects timing: durations, circuits, limits,
+ * other jobs and the carriers' lock. A late copy of a repeated call is covered
+ * by a slow caller that repeats.
  */
 
-/* Sizes. What settings and times bound is small here: two attempts for ten,
- * two lapses for ten, of which the first makes a suspect. */
+/* Sizes. Bounds are small here: two attempts for ten, and two expired leases for
+ * ten, the first of which makes a suspect. */
 #define WORKERS 2
 #define CLIENTS 2
 #define LANES 2
@@ -28,8 +27,8 @@
 #ifndef COMMANDS
 #define COMMANDS 1      /* of clients */
 #endif
-/* What runs without a break and may not block within. As atomic it is as good,
- * and Spin tells what of it is never reached. */
+/* A step that must not block. It is equivalent to atomic, with which Spin reports
+ * the parts that are never reached. */
 #ifndef STEP
 #define STEP d_step
 #endif
@@ -47,7 +46,7 @@
 #define FINAL(state) ((state) >= DELIVERED)
 #define PENDING(attempts) ((attempts) > 0 -> RETRYING : WAITING)
 
-/* The events, as there. Those that clients cause stand for their commands too. */
+/* The events, as in package job. Those of clients stand for their commands too. */
 #define CARRY 0
 #define CLAIM 1
 #define DELIVER 2
@@ -59,27 +58,27 @@
 #define RESCHEDULE 8    /* any change: PATCH, run now, a retry brought forward */
 #define REPLAY 9
 #define DISCARD 10
-#define REGISTER 11     /* no event of the job: another takes its place */
+#define REGISTER 11     /* not an event of the job: another job replaces it */
 
 /* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which scripts/model
  * writes into this file. */
 #include "moves.h"
 
-/* What must hold. ONLY singles one out, to see that a mutant breaks it. */
+/* The properties. ONLY selects one, to check that a mutant breaks it. */
 mtype:property = {
 	KEPT,             /* a job is unfinished exactly while it is in a bucket: its lane's, which carriers look at */
 	NO_STALE_WRITE,   /* only the latest claim settles, once, and while the job is its own */
-	FINAL_STAYS,      /* an ended job changes by a replay, by being discarded or by a registration only */
-	NO_LOST_CHANGE,   /* a change takes the place of the record that it was worked out from */
-	EXCLUSIVE,        /* no request begins while another is under way whose lease lasts */
-	CANCEL_HOLDS,     /* no request begins on a claim from before a cancel or change that was done,
-	                     nor on a claim from after a cancel that met an attempt in flight */
+	FINAL_STAYS,      /* only a replay, a discard or a registration changes an ended job */
+	NO_LOST_CHANGE,   /* a change replaces the record from which it was computed */
+	EXCLUSIVE,        /* no request begins while another is in progress whose lease lasts */
+	CANCEL_HOLDS,     /* no request begins on a claim from before a completed cancel or change, nor on
+	                     a claim from after a cancel that met an attempt in flight */
 	CANCEL_ENDS,      /* a cancel that met an attempt in flight ends the job when the attempt is settled */
-	CHARGED_ONCE,     /* attempts are the requests that were made and settled */
-	SAME_ANSWER,      /* a claim that is repeated because its reply was lost gives the job again */
-	LAPSED_ALONE,     /* a job is given up only for lapses that a worker wrote down to send it alone */
+	CHARGED_ONCE,     /* attempts counts the requests that were made and settled */
+	SAME_ANSWER,      /* a claim that is repeated after a lost reply returns the job again */
+	LAPSED_ALONE,     /* a job is given up only after leases in which a worker sent it alone */
 	BY_THE_TABLE,     /* every change of state is one of the table */
-	ENDS              /* an unfinished job ends, when faults and commands do */
+	ENDS              /* an unfinished job ends after the last fault and command */
 };
 #ifdef ONLY
 #define MUST(hold, name) assert((hold) || name != ONLY)
@@ -87,30 +86,30 @@ mtype:property = {
 #define MUST(hold, name) assert(hold)
 #endif
 
-/* What may be broken, one at a time, and what that must break. */
+/* The mutants, and the property that each must break. */
 mtype:mutant = {
 	NO_TOKEN,         /* NO_STALE_WRITE: settle does not compare tokens */
-	NO_STATE_CHECK,   /* NO_STALE_WRITE: settle does not look whether the job is running */
+	NO_STATE_CHECK,   /* NO_STALE_WRITE: settle does not check that the job is running */
 	TOKEN_RESTARTS,   /* NO_STALE_WRITE: a job registered in an ended one's place begins with token 0 */
 	TOKEN_TIMELESS,   /* NO_STALE_WRITE: a token may be less than the time of its claim */
 	REMOVED_TO_CARRY, /* ENDS: carry takes the job out of its bucket (ZREM and RPUSH) */
 	NO_VISIBILITY,    /* ENDS: a carried job has no visibility deadline */
-	LAPSED_UNSEEN,    /* ENDS: carry does not look for lapsed leases */
-	CARRIED_BLINDLY,  /* EXCLUSIVE: carry does not look again in its script */
+	LAPSED_UNSEEN,    /* ENDS: carry does not look for expired leases */
+	CARRIED_BLINDLY,  /* EXCLUSIVE: the script of carry does not check the entry again */
 	LEASE_IGNORED,    /* EXCLUSIVE: claim gives out leased jobs */
-	NONCE_FORGOTTEN,  /* SAME_ANSWER: claim does not know its own nonce again */
+	NONCE_FORGOTTEN,  /* SAME_ANSWER: claim does not recognize its own nonce */
 	CHARGED_AT_CLAIM, /* CHARGED_ONCE: claim counts the attempt */
-	LAPSE_UNSENT,     /* LAPSED_ALONE: claim counts the lapses of suspects */
-	CHARGE_KEPT,      /* LAPSED_ALONE: a release leaves the lapse that was written down before the request */
+	LAPSE_UNSENT,     /* LAPSED_ALONE: claim counts the expired leases of suspects */
+	CHARGE_KEPT,      /* LAPSED_ALONE: a release keeps the count that was raised before the request */
 	CANCEL_IN_FLIGHT, /* CANCEL_HOLDS: cancel ends a running job */
-	CANCEL_UNSEEN,    /* CANCEL_HOLDS: a worker does not look whether a cancel was noted */
-	CANCEL_DROPPED,   /* CANCEL_ENDS: settle does not look whether a cancel was noted */
+	CANCEL_UNSEEN,    /* CANCEL_HOLDS: a worker does not check for a noted cancel */
+	CANCEL_DROPPED,   /* CANCEL_ENDS: settle does not check for a noted cancel */
 	CHANGE_IN_FLIGHT, /* CANCEL_HOLDS: a change takes a running job from its worker */
 	STARTED_LATE,     /* CANCEL_HOLDS: a worker begins a request after its lease */
 	NO_VERSION,       /* NO_LOST_CHANGE: update does not compare versions */
 	NO_UID,           /* NO_LOST_CHANGE: update does not compare uids */
-	ENDED_CHANGED,    /* FINAL_STAYS: a change does not look whether the job has ended */
-	REPLAYED_EARLY,   /* BY_THE_TABLE: a replay does not look whether the job has ended */
+	ENDED_CHANGED,    /* FINAL_STAYS: a change does not check that the job has not ended */
+	REPLAYED_EARLY,   /* BY_THE_TABLE: a replay does not check that the job has ended */
 	ENTRY_LEFT,       /* KEPT: update leaves the entry in the old lane's bucket */
 	LANE_UNLISTED     /* KEPT: update does not have carriers look at the new lane */
 };
@@ -150,17 +149,17 @@ byte faults = FAULTS;
 byte commands = COMMANDS;
 byte uids = 1;                   /* registrations so far */
 
-/* What is true, whatever the store believes. */
+/* The truth, whatever the store believes. */
 byte holder;                     /* 1 + the worker of the latest claim, while the job is its own */
-bool working[WORKERS];           /* it has a claim, and lives */
+bool working[WORKERS];           /* it has a claim and is alive */
 bool leased[WORKERS];            /* the lease of its claim lasts, by its own clock too */
-bool sending[WORKERS];           /* its request is under way */
+bool sending[WORKERS];           /* its request is in progress */
 bool barred[WORKERS] = true;     /* it must not begin a request */
-bool alone;                      /* the worker of the latest claim has written a lapse down, to send it alone */
-byte fell;                       /* lapses in a row of such claims */
+bool alone;                      /* the worker of the latest claim raised the count, to send the job alone */
+byte fell;                       /* expired leases in a row of such claims */
 bool noted;                      /* a cancel met an attempt in flight */
 byte charged;                    /* requests made and settled */
-bool outrun[CLIENTS] = true;     /* the record is not the one that the client has read */
+bool outrun[CLIENTS] = true;     /* the record changed since the client read it */
 
 #define UNFINISHED (rec.there && !FINAL(rec.state))
 #define IN(l) (entry[l] != NONE)
@@ -180,8 +179,8 @@ inline wrote() {
 	audit()
 }
 
-/* Time passes: what waits becomes due, and leases lapse. That of a worker
- * which is at work lapses by a fault only, such as a pause. */
+/* Time passes: jobs become due, and leases expire. The lease of a working worker
+ * expires only by a fault, such as a pause. */
 #define AT_WORK(l) (entry[l] == RUNNING && holder != 0 && working[holder - 1])
 #define WAITS(l) (IN(l) && !due[l] && !(BUT(NO_VISIBILITY) && entry[l] == READY) && (!AT_WORK(l) || faults > 0))
 
@@ -201,9 +200,9 @@ end:	do
 	od
 }
 
-/* Carriers keep nothing from one script to the next: what they read before
- * only says at which lanes to look, and the script looks again. So one that
- * may run at any time stands for any number, with or without a lock. */
+/* Carriers keep no state between scripts: earlier reads only select lanes, and the
+ * script checks again. So one carrier that can run at any time stands for any
+ * number, with or without a lock. */
 #define DUE(l) (listed[l] && due[l] && !(BUT(LAPSED_UNSEEN) && entry[l] == RUNNING))
 #define ROOM (len(ready) < CAP)
 #define MAY_CARRY(l) ((DUE(l) || BUT(CARRIED_BLINDLY) && looked == l && IN(l)) && ROOM)
@@ -230,12 +229,12 @@ end:	do
 	od
 }
 
-/* Housekeeping forgets what has ended; with a retention of 0, settle.lua and
- * update.lua do so at once. Time passes over it: no token that is given out
- * later is as low as one of the job. */
+/* Housekeeping forgets ended jobs; with a retention of 0, settle.lua and change.lua
+ * do so at once. Time passes meanwhile, so later tokens are higher than those of
+ * the job. */
 proctype housekeeper() {
 end:	do
-	:: STEP { /* purge.lua */
+	:: STEP { /* change.lua */
 		rec.there && FINAL(rec.state) && rec.state != DEAD ->
 		now = (rec.token >= now -> rec.token + 1 : now);
 		rec.there = false;
@@ -298,7 +297,7 @@ inline claim() { /* claim.lua */
 	fi
 }
 
-/* The event that a settlement stands for. */
+/* The event of a settlement. */
 #define EVENT(to) (to == DELIVERED -> DELIVER : (to == DEAD -> GIVE_UP : (to == EXPIRED -> EXPIRE : \
 	(to == CANCELLED -> CANCEL : (made -> FAIL : RELEASE)))))
 
@@ -329,7 +328,7 @@ inline settle() { /* settle.lua */
 	fi
 }
 
-/* What comes of a claim, as job.Settle has it. */
+/* The result of a claim, as job.Settle computes it. */
 inline outcome(state, used, lapsed) {
 	to = state;
 	made = used;
@@ -361,7 +360,7 @@ inline forget_claim() {
 	to = NONE
 }
 
-/* A worker of a dispatcher. After a crash it is another, which knows nothing. */
+/* A worker of a dispatcher. After a crash a new one starts, without knowledge. */
 #define GOES_AHEAD (!cancel && lapses < MAX_LAPSES) /* job.Before */
 #define SUSPECT (lapses >= SUSPECT_AFTER)
 
@@ -389,15 +388,15 @@ end:	atomic {
 		fi
 	}
 	od;
-	/* The outcome is chosen when it is written down. Nobody sees it before. */
+	/* The outcome is chosen when it is written. Nothing depends on it before. */
 	do
-	:: atomic { /* a request begins, with a look at the worker's own clock */
+	:: atomic { /* a request begins; the worker checks its own clock */
 		to == NONE && !sending[me] && GOES_AHEAD && (!SUSPECT || sure) && (leased[me] || BUT(STARTED_LATE)) ->
 		MUST(!barred[me], CANCEL_HOLDS);
 		MUST(!sending[1 - me] || !leased[1 - me], EXCLUSIVE);
 		sending[me] = true
 	}
-	:: atomic { /* that of a suspect is written down before */
+	:: atomic { /* the count of a suspect is raised before */
 		to == NONE && !sending[me] && GOES_AHEAD && SUSPECT && !overdue && !sure && leased[me] ->
 		STEP { charge() };
 		if
@@ -424,7 +423,7 @@ end:	atomic {
 			:: GOES_AHEAD -> outcome(EXPIRED, false, 0)
 			:: GOES_AHEAD && SUSPECT && overdue -> RELEASED /* into quarantine */
 			:: GOES_AHEAD && !leased[me] -> RELEASED /* too late */
-			:: GOES_AHEAD && FAULT; RELEASED /* the endpoint is held, or the node stops */
+			:: GOES_AHEAD && FAULT; RELEASED /* the circuit is open, or the node stops */
 			fi
 		fi;
 		STEP { settle() };
@@ -459,12 +458,12 @@ inline read() { /* read.lua */
 }
 
 #define REPEATED (rec.there && rec.uid == next.uid && rec.version == next.version && rec.mark == next.mark)
-/* What the job's state is, and that it stays: a cancel is noted only. */
+/* The job keeps its state: a cancel is only noted. */
 #define STATE (!FINAL(rec.state) && entry[rec.lane] == READY -> READY : rec.state)
 #define NOTED (command == CANCEL && rec.state == RUNNING && next.state == RUNNING)
 #define COMPARED (rec.there == was && (rec.uid == uid || BUT(NO_UID)) && (rec.version == version || BUT(NO_VERSION)))
 
-inline put() { /* update.lua; register.lua where nothing is */
+inline put() { /* change.lua; register.lua where nothing is */
 	if
 	:: REPEATED -> done = true
 	:: !REPEATED && COMPARED ->
@@ -557,8 +556,8 @@ inline forget_command() {
 	next.nonce = BLANK; next.mark = BLANK; next.lane = 0
 }
 
-/* A client's command: Store.Update and Store.Register. A dispatcher that
- * brings a retry forward is a client too. */
+/* A client's command: Store.Update and Store.Register. A dispatcher that brings
+ * retries forward is a client too. */
 proctype client(byte me) {
 	byte command = NONE, uid, version, shown, lane;
 	bool was, done;
@@ -570,7 +569,7 @@ end:	atomic { commands > 0 -> commands-- };
 		STEP { /* ZSCORE: only the bucket knows whether a job was carried */
 			shown = (OPEN && entry[lane] == READY -> READY : shown)
 		};
-		/* What is wanted is chosen when it is written down, too. */
+		/* The command is also chosen when it is written. */
 		do
 		:: atomic {
 			if

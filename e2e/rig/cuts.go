@@ -16,7 +16,7 @@ const (
 	travelTime = 300 * time.Millisecond
 )
 
-// Cut is a span of time in which attempts under way could be cut off before
+// Cut is a span of time in which attempts in flight could be cut off before
 // their outcome was written down: the kill of a node, or an outage of Redis.
 type Cut struct {
 	What     string

@@ -25,7 +25,7 @@ const (
 )
 
 // Node is a process of `duehook serve`. It may be started again after its end,
-// at another address. It is not safe for concurrent use, but for Base.
+// at another address. It is not safe for concurrent use, except Base.
 type Node struct {
 	Name string
 	// Args and Env are what the next Start gives the process.
@@ -151,7 +151,7 @@ func (n *Node) Freeze() {
 	n.signal(syscall.SIGSTOP)
 }
 
-// Thaw lets a frozen process go on.
+// Thaw resumes a frozen process.
 func (n *Node) Thaw() {
 	n.t.Helper()
 	n.signal(syscall.SIGCONT)
@@ -164,7 +164,7 @@ func (n *Node) signal(s syscall.Signal) {
 	}
 }
 
-// AwaitExit waits for the process to end by itself, and reports whether it did
+// AwaitExit waits for the process to exit, and reports whether it did
 // within the limit. Start may follow.
 func (n *Node) AwaitExit(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -224,7 +224,7 @@ func (n *Node) cleanUp() {
 	}
 }
 
-// withoutSettings keeps settings of whoever runs the tests out of the nodes.
+// withoutSettings removes settings of the caller's environment.
 func withoutSettings(environ []string) []string {
 	var kept []string
 	for _, e := range environ {

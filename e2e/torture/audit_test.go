@@ -35,12 +35,14 @@ func (r *result) void() bool {
 
 func (r *result) ok() bool { return r.lost == 0 && r.otherwise == 0 && len(r.wrong) == 0 }
 
-// audit compares what clients were told with what the store holds and what
+// audit compares the answers to clients with what the store holds and what
 // the receivers got.
 type audit struct {
 	*run
 	quiet  bool
 	stored map[job.Key]jobView
+	// timetables are the schedules, by name.
+	timetables map[string]scheduleView
 
 	result
 }
@@ -109,6 +111,7 @@ func (a *audit) conclude() result {
 		a.fail("not quiet after %v", quietLimit)
 	}
 	arrived := a.endpoints.deliveries()
+	a.judgeTurns(arrived)
 	for _, o := range a.clients.jobs {
 		a.wrong = append(a.wrong, o.problems...)
 		if o.uid == "" {
@@ -124,6 +127,8 @@ func (a *audit) conclude() result {
 	if a.acknowledged != jobsPerRun {
 		a.fail("%d of %d jobs were acknowledged", a.acknowledged, jobsPerRun)
 	}
+	a.judgeSchedules(arrived)
+	a.judgeCallbacks(arrived)
 	for key := range arrived {
 		a.fail("%s arrived, but was never acknowledged", key)
 	}
@@ -179,6 +184,29 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 	}
 	if j.Attempts != want {
 		a.excuse("%s (%s) is %s and was charged %d attempts instead of %d", o.key(), o.kind, j.State, j.Attempts, want)
+	}
+}
+
+// judgeTurns: the receivers never had requests of two jobs of an order key at a time. While
+// jobs are restored, a job may go before an older one that is not there yet.
+func (a *audit) judgeTurns(arrived map[job.Key][]receiver.Delivery) {
+	if a.run.row.forgets {
+		return
+	}
+	byKey := map[string][]receiver.Delivery{}
+	for _, o := range a.clients.jobs {
+		if o.OrderKey != "" {
+			byKey[o.Topic+"/"+o.OrderKey] = append(byKey[o.Topic+"/"+o.OrderKey], arrived[o.key()]...)
+		}
+	}
+	for key, all := range byKey {
+		for i, d := range all {
+			for _, other := range all[i+1:] {
+				if d.UID != other.UID && d.Arrived.Before(other.Answered) && other.Arrived.Before(d.Answered) {
+					a.fail("two jobs of the order key %s were in flight at %s and %s", key, clockTime(d.Arrived), clockTime(other.Arrived))
+				}
+			}
+		}
 	}
 }
 

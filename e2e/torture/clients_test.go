@@ -23,7 +23,7 @@ const (
 	clientLimit = 90 * time.Second
 )
 
-// told is what a client was told about its job.
+// told has the answers that a client got about its job.
 type told struct {
 	*planned
 	uid string // empty: it was never acknowledged
@@ -84,7 +84,7 @@ func (c *clients) node() string {
 	return ""
 }
 
-// run returns when all clients have done what was planned, or given up.
+// run returns when all clients have completed their plan or given up.
 func (c *clients) run(ctx context.Context) {
 	ctx, stop := context.WithTimeout(ctx, clientLimit)
 	defer stop()
@@ -176,7 +176,7 @@ func (c *clients) register(ctx context.Context, j *told) error {
 	return j.acknowledge(a)
 }
 
-// acknowledge notes the uid that an answer tells; it must always be the same.
+// acknowledge records the uid of an answer; it must always be the same.
 func (o *told) acknowledge(a rig.Answer) error {
 	var v jobView
 	if err := a.Decode(&v); err != nil {
@@ -190,7 +190,7 @@ func (o *told) acknowledge(a rig.Answer) error {
 }
 
 // batch registers jobs with one call. When its outcome is unknown they are
-// registered again one by one, though they may have been delivered meanwhile.
+// registered again one by one, though they may have been delivered.
 func (c *clients) batch(ctx context.Context, began time.Time, jobs []*told) {
 	register := c.register
 	if sleepUntil(ctx, began.Add(jobs[0].at)) == nil && c.tryBatch(ctx, jobs) == nil {
@@ -241,7 +241,7 @@ func (c *clients) tryBatch(ctx context.Context, jobs []*told) error {
 	return nil
 }
 
-// followUp does what was planned for after the acknowledgement.
+// followUp makes the calls planned for after the acknowledgement.
 func (c *clients) followUp(ctx context.Context, j *told) (err error) {
 	path := allJobs + "/" + j.Topic + "/" + j.ID
 	var a rig.Answer

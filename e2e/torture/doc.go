@@ -1,6 +1,6 @@
 // Package torture is the fault harness: seeded runs of real nodes under a mixed
-// load, each with one kind of fault, and after each an audit of what clients
-// were told against the store and the receivers.
+// load, each with one kind of fault. After each run, an audit compares the answers
+// to clients with the store and the receivers.
 //
 //	make torture                                  every fault, many seeds
 //	make torture RUNS=3 FAULT=sigstop SEED=42     the seeds 42, 43 and 44 of one

@@ -114,7 +114,7 @@ func crashes(r *run) {
 	}
 }
 
-// sigstop ends while other workers have what the frozen one held.
+// sigstop ends while other workers have the frozen one's jobs.
 func sigstop(r *run) {
 	n := r.pick()
 	r.cuts.During("freeze "+n.Name, false, func() {
@@ -282,7 +282,7 @@ func ledgerKill(r *run) {
 	}
 }
 
-// flushAll deletes everything: what is in flight cannot be settled.
+// flushAll deletes everything: jobs in flight cannot be settled.
 func flushAll(r *run) {
 	for range 1 + r.rnd.IntN(2) {
 		r.cuts.During("Redis flushed", false, func() { r.command("FLUSHALL") })
@@ -335,7 +335,7 @@ func diskFull(r *run) {
 	limit("unlimited:unlimited")
 }
 
-// clockForward ends all leases at once, so that what is in flight is sent
+// clockForward ends all leases at once, so that jobs in flight are sent
 // again.
 func clockForward(r *run) {
 	r.cuts.During("clock steps ahead", false, func() { r.skew.set(r.step()) })

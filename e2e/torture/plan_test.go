@@ -20,13 +20,13 @@ const (
 	ownTimeout = 1200 * time.Millisecond
 )
 
-// behaviour is the body of a job: it tells the receiver what to do.
+// behaviour is the body of a job: instructions for the receiver.
 type behaviour struct {
 	// Fail is how many attempts fail, by their numbers, with Status, or without
 	// an answer in time if that is zero.
 	Fail   int `json:"fail,omitempty"`
 	Status int `json:"status,omitempty"`
-	// Hold is for how many milliseconds the answer is held back.
+	// Hold is the delay of the answer in milliseconds.
 	Hold    int  `json:"hold,omitempty"`
 	Snooze  bool `json:"snooze,omitempty"`  // the first time, ask to come again
 	Patched bool `json:"patched,omitempty"` // the client has changed the body
@@ -42,6 +42,9 @@ type registration struct {
 	Retry   *retry    `json:"retry,omitempty"`
 	TTL     string    `json:"ttl,omitempty"`
 	Timeout string    `json:"timeout,omitempty"`
+
+	OrderKey  string     `json:"order_key,omitempty"`
+	Callbacks *callbacks `json:"callbacks,omitempty"`
 }
 
 type retry struct {
@@ -71,7 +74,7 @@ type planned struct {
 	then  step
 	after time.Duration // from the acknowledgement to then
 	end   string        // the state in which it ends if its client does nothing
-	// attempts are those that are charged in the end.
+	// attempts are the attempts charged in the end.
 	attempts int
 }
 
@@ -90,7 +93,11 @@ var recipes = []recipe{
 			p.then = lookOnly
 		}
 	}},
-	{"slow", 26, func(p *planned, rnd *rand.Rand) { p.Body.Hold = 30 + rnd.IntN(800) }},
+	{"slow", 14, func(p *planned, rnd *rand.Rand) { p.Body.Hold = 30 + rnd.IntN(800) }},
+	{"ordered", 12, func(p *planned, rnd *rand.Rand) {
+		p.OrderKey = fmt.Sprint("k", rnd.IntN(2))
+		p.Body.Hold = 30 + rnd.IntN(300)
+	}},
 	{"flaky", 12, func(p *planned, rnd *rand.Rand) {
 		p.Body.Fail, p.Body.Status = 1+rnd.IntN(2), 500
 		p.Body.Hold = rnd.IntN(100)
@@ -126,7 +133,7 @@ var recipes = []recipe{
 		p.end, p.attempts = "expired", -1
 	}},
 	{"withdrawn", 10, func(p *planned, rnd *rand.Rand) {
-		// About half of the cancels meet a job that is due or under way.
+		// About half of the cancels meet a job that is due or in flight.
 		p.Body.Hold = rnd.IntN(200)
 		p.then, p.after = cancel, time.Duration(rnd.IntN(1500))*time.Millisecond
 	}},
@@ -162,6 +169,7 @@ func newPlan(rnd *rand.Rand, urls []string) []*planned {
 				break
 			}
 		}
+		p.Callbacks = someCallbacks(rnd, urls)
 		jobs[i] = p
 	}
 	// Some of them come in batches.

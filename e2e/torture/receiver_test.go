@@ -23,7 +23,7 @@ type endpoints struct {
 }
 
 // againHold is how long the answer to an attempt takes at least that comes
-// again: its first worker may come back meanwhile, with a token that is stale.
+// again: its first worker may come back with a stale token.
 // It leaves a busy machine some time before the timeout.
 const againHold = 1200 * time.Millisecond
 
@@ -44,7 +44,7 @@ func (e *endpoints) urls() []string {
 	return urls
 }
 
-// recover lets the receiver of a job accept it from now on.
+// recover makes the receiver of a job accept it from now on.
 func (e *endpoints) recover(key job.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,7 +184,10 @@ func (r *run) do() result {
 	loaded := make(chan struct{})
 	go func() {
 		defer close(loaded)
+		var setting sync.WaitGroup
+		setting.Go(func() { r.setSchedules(ctx) })
 		r.clients.run(ctx)
+		setting.Wait()
 	}()
 	r.pause(300*time.Millisecond, 900*time.Millisecond)
 	r.row.inject(r)
@@ -193,6 +197,7 @@ func (r *run) do() result {
 	a := &audit{run: r, quiet: quiet}
 	a.wrong = append(a.wrong, <-watched...)
 	a.store(ctx)
+	a.schedules(ctx)
 	for _, n := range r.nodes {
 		// After this nothing can be sent any more.
 		if code := n.Stop(); code != 0 {
@@ -205,7 +210,7 @@ func (r *run) do() result {
 	return a.conclude()
 }
 
-// pause lets time pass in the plan of faults.
+// pause waits within the plan of faults.
 func (r *run) pause(least, most time.Duration) {
 	r.t.Helper()
 	d := least + time.Duration(r.rnd.Int64N(int64(most-least)+1))
@@ -258,6 +263,9 @@ func (r *run) rests(ctx context.Context, distant int) bool {
 		if journaled, err = r.countJournaled(ctx); err != nil || journaled > distant {
 			return false
 		}
+	}
+	if !r.schedulesRest(ctx) {
+		return false
 	}
 	n, err := r.countUnfinished(ctx)
 	return err == nil && n <= distant && (journaled < 0 || n == journaled)

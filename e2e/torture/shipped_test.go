@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSoakShippedCannotCrash: what is shipped knows no failpoints.
+// TestSoakShippedCannotCrash: the shipped build has no failpoints.
 func TestSoakShippedCannotCrash(t *testing.T) {
 	for name, build := range map[string]func() (string, error){"shipped": shipped, "with failpoints": failing} {
 		path, err := build()

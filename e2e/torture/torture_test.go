@@ -89,7 +89,7 @@ func report(t *testing.T, r *result) {
 type results struct {
 	mu   sync.Mutex
 	all  []*result
-	void atomic.Int64 // runs that were made again
+	void atomic.Int64 // repeated runs
 }
 
 func (s *results) add(r *result) {

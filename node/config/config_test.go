@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: time.Hour,
 		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
-		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
+		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 64 << 10, MaxRounds: 100_000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got, cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "origins" }, cmp.Ignore())); diff != "" {
@@ -106,7 +106,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"ledger-url": "sqlite:/x.db", "ledger-down": "accept", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "ledger-retention": "3h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
-		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1",
+		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
 		"signing": "off", "signing-secret": testSecret, "master-key": testMasterKey,
@@ -135,7 +135,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			"environment": load(t, needs, []string{s.env() + "=" + value}),
 			"file":        load(t, append(needs, "--config", file), nil),
 		} {
-			if got := s.bind(c).String(); got != want {
+			if got := s.show(c); got != want {
 				t.Errorf("%s from the %s: %q, want %q", s.name, from, got, want)
 			}
 			if !strings.HasPrefix(c.Origin(s.name), from+" ") {
@@ -303,7 +303,7 @@ func TestRefused(t *testing.T) {
 		{name: "no topic", args: []string{"--topic-concurrency=/=3"}, want: "may contain letters"},
 		{name: "topic limit", args: []string{"--topic-concurrency=a=0"}, want: "the limit must be a number between 1 and 1000000"},
 		{name: "topic limit of a word", args: []string{"--topic-concurrency=a=x"}, want: "the limit must be a number"},
-		{name: "topic twice", args: []string{"--topic-concurrency=a=1,a=2"}, want: `topic "a" stands there twice`},
+		{name: "topic twice", args: []string{"--topic-concurrency=a=1,a=2"}, want: `topic "a" is listed twice`},
 		{name: "catch-up rate", args: []string{"--catch-up-rate=-1"}, want: "--catch-up-rate must be"},
 		{name: "ready cap", args: []string{"--ready-cap=0"}, want: "--ready-cap must be"},
 		{name: "breaker failures", args: []string{"--breaker-failures=-1"}, want: "--breaker-failures must be"},

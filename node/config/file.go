@@ -28,8 +28,8 @@ func fromFile(path string) (source, error) {
 	return found, nil
 }
 
-// parseYAML reads a flat mapping of setting names to scalars, or to sequences
-// of scalars for lists.
+// parseYAML reads a flat mapping of setting names to scalars, and to sequences of
+// scalars for lists.
 func parseYAML(path string, content []byte) (source, error) {
 	var doc yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(content))

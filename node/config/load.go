@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/nearest"
 )
 
-// ErrHelp is what Load returns when the flags ask for help.
+// ErrHelp is Load's error if the flags ask for help.
 var ErrHelp = pflag.ErrHelp
 
 const (
@@ -23,16 +23,15 @@ const (
 	originFile    = "file "
 )
 
-// given is a setting's text with where it was found.
+// given is the text of a setting and its origin.
 type given struct{ text, origin string }
 
-// source is what one source gives, by setting name.
+// source has the settings of one source, by name.
 type source map[string]given
 
-// Load reads the settings of a command from its flags (without the command's
-// name), from environ in the form of os.Environ, and from the YAML file that
-// one of them names. Its error is ErrHelp, or a *UsageError with every
-// complaint on a line of its own.
+// Load reads the settings of a command from its flags (without the command's name),
+// from environ in the form of os.Environ, and from the YAML file that one of them
+// names. The error is ErrHelp, or a *UsageError with one line per problem.
 func Load(args, environ []string) (*Config, error) {
 	flags, configPath, err := fromFlags(args)
 	if err != nil {
@@ -68,7 +67,7 @@ func Load(args, environ []string) (*Config, error) {
 }
 
 func (c *Config) set(s *setting, g given) error {
-	if err := s.bind(c).Set(g.text); err != nil {
+	if err := s.set(c, g.text); err != nil {
 		if s.secret {
 			return fmt.Errorf("%s: %w", place(g.origin, s), err)
 		}
@@ -78,7 +77,7 @@ func (c *Config) set(s *setting, g given) error {
 	return nil
 }
 
-// place names the spot at which a value is to be corrected.
+// place names the place where the user can correct a value.
 func place(origin string, s *setting) string {
 	if strings.HasPrefix(origin, originFile) {
 		return origin + ": " + s.key()
@@ -86,7 +85,7 @@ func place(origin string, s *setting) string {
 	return strings.TrimPrefix(strings.TrimPrefix(origin, "flag "), originEnv)
 }
 
-// flagText keeps a flag's text until its turn in the order of precedence.
+// flagText stores the text of a flag; Load applies it in the order of precedence.
 type flagText struct {
 	name string
 	list bool
@@ -138,13 +137,12 @@ func flagNames() []string {
 	return names
 }
 
-// kubernetesLink matches the variables by which Kubernetes describes services
-// to pods: they stand in the environment of every pod beside a service named
-// duehook or duehook-something, and are no settings.
+// kubernetesLink matches the variables that Kubernetes sets in each pod for a service
+// named duehook or duehook-something. They are no settings.
 var kubernetesLink = regexp.MustCompile(`^DUEHOOK_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-// fromEnv reads settings from DUEHOOK_ variables. An empty one counts as not
-// set: that is how container files pass an optional one on.
+// fromEnv reads settings from DUEHOOK_ variables. An empty variable counts as not
+// set: container files pass optional variables this way.
 func fromEnv(environ []string) (source, string, error) {
 	byEnv := map[string]*setting{}
 	for i := range settings {
@@ -176,7 +174,7 @@ func fromEnv(environ []string) (source, string, error) {
 	return found, path, errors.Join(problems...)
 }
 
-// add refuses a setting that is given twice, directly and by a file.
+// add refuses a setting that has both a variable and a file.
 func (src source) add(s *setting, g given) error {
 	if _, twice := src[s.name]; twice {
 		return fmt.Errorf("%s and %s%s are both set; unset one", s.env(), s.env(), fileSuffix)

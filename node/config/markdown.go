@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// Markdown is docs/settings.md.
+// Markdown returns docs/settings.md.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Settings
 
 <!-- Written by: go test ./node/config -update -->
 
-A setting can be given in four ways; the first that speaks wins:
+A setting has four sources. The first one that sets it wins:
 
 1. a flag: ` + "`duehook serve --data-dir /var/lib/duehook`" + `;
-2. an environment variable: ` + "`DUEHOOK_DATA_DIR=/var/lib/duehook`" + ` (an empty one counts as not set);
+2. an environment variable: ` + "`DUEHOOK_DATA_DIR=/var/lib/duehook`" + ` (an empty variable counts as not set);
 3. a line of the YAML file that ` + "`--config` or `DUEHOOK_CONFIG`" + ` names: ` + "`data_dir: /var/lib/duehook`" + `;
 4. its default.
 
-` + "`duehook config`" + ` takes the same flags as ` + "`duehook serve`" + ` and prints each value with its origin;
-passwords are masked. An unknown flag, variable that begins with ` + "`DUEHOOK_`" + ` or line of the
-file is an error, as is a value that cannot work: duehook then exits with code 2.
+` + "`duehook config`" + ` takes the same flags as ` + "`duehook serve`" + ` and prints each value with its origin
+and masks passwords. Unknown flags, unknown variables that begin with ` + "`DUEHOOK_`" + `, unknown lines of
+the file and invalid values are errors: duehook exits with code 2.
 
-Settings that may hold a password can be kept in a file of their own, which the
-variable with ` + "`_FILE`" + ` added to its name points to (` + "`DUEHOOK_REDIS_URL_FILE=/run/secrets/redis`" + `).
+A setting that may contain a password can have its own file. The variable with ` + "`_FILE`" + `
+added to its name holds the path (` + "`DUEHOOK_REDIS_URL_FILE=/run/secrets/redis`" + `).
 
 Durations are written ` + "`90s`, `1d12h`, `PT30M`" + ` or as a number of seconds; sizes ` + "`262144`, `256KiB`, `1MiB`" + `.
-Lists are separated by commas; their flags may be repeated, and in the file they may be YAML lists.
+Lists are separated by commas; their flags can be repeated, and the file can have YAML lists.
 `)
 	for _, group := range groups {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | file | default | what it does |\n|---|---|---|---|---|\n", group)
@@ -50,5 +50,5 @@ Lists are separated by commas; their flags may be repeated, and in the file they
 	return b.String()
 }
 
-// markdownText keeps <placeholders> from being taken for HTML.
+// markdownText escapes <placeholders>, which are no HTML.
 func markdownText(s string) string { return strings.ReplaceAll(s, "<", "&lt;") }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -8,27 +9,16 @@ import (
 	"unicode/utf8"
 )
 
-// Print writes each setting with its value and origin; secrets are masked.
+// Print writes each setting with its value and origin, and masks secrets.
 func (c *Config) Print(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, value, origin string) {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", name, value, origin) // Flush tells
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", name, value, origin) // Flush returns the error
 	}
 	row("SETTING", "VALUE", "ORIGIN")
 	for i := range settings {
 		s := &settings[i]
-		value := s.bind(c).String()
-		if s.secret {
-			value = Redact(value)
-		}
-		if value == "" {
-			value = "-"
-		}
-		origin := c.origins[s.name]
-		if origin == "" {
-			origin = originDefault
-		}
-		row(s.name, value, origin)
+		row(s.name, cmp.Or(s.show(c), "-"), cmp.Or(c.origins[s.name], originDefault))
 	}
 	return tw.Flush()
 }
@@ -39,8 +29,7 @@ func Redact(url string) string {
 	if !ok {
 		return url
 	}
-	// The last @, so that one within a badly written password hides too much
-	// rather than too little.
+	// The last @: an unescaped @ in a password hides too much, not too little.
 	at := strings.LastIndexByte(rest, '@')
 	if at < 0 {
 		return url
@@ -50,14 +39,15 @@ func Redact(url string) string {
 		return url
 	}
 	masked := scheme + "://" + rest[:colon] + ":***"
-	// What follows the password of redis-sentinel://user:password@master@host is the master's name.
+	// In redis-sentinel://user:password@master@host, the name of the master follows
+	// the password.
 	if master := strings.LastIndexByte(rest[:at], '@'); scheme == "redis-sentinel" && master > colon {
 		return masked + rest[master:]
 	}
 	return masked + rest[at:]
 }
 
-// Usage is the help text of the flags, by group.
+// Usage returns the help text of the flags, by group.
 func Usage() string {
 	var b strings.Builder
 	for _, group := range groups {
@@ -71,7 +61,7 @@ func Usage() string {
 	}
 	b.WriteString(`Each flag has an environment variable (--data-dir: DUEHOOK_DATA_DIR) and a name
 in the YAML file (data_dir) that --config or DUEHOOK_CONFIG names. Flags win
-over the environment, that over the file, that over the defaults.
+over the environment, the environment over the file, the file over the defaults.
 Durations: 90s, 1d12h, PT30M, or a number of seconds. Sizes: 262144, 256KiB.
 `)
 	return b.String()
@@ -91,7 +81,7 @@ func (s *setting) defaultText() string {
 	return s.shown
 }
 
-// wrap breaks text into indented lines as wide as a usual terminal.
+// wrap breaks text into indented lines of 80 columns.
 func wrap(text, indent string) string {
 	const columns = 80
 	var b strings.Builder

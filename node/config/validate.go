@@ -18,14 +18,11 @@ import (
 )
 
 const (
-	sqliteScheme = "sqlite:"
-	maxShards    = 1024
-	maxReplicas  = 5
-
+	sqliteScheme       = "sqlite:"
 	maxLedgerRetention = 10 * 366 * 24 * time.Hour
 )
 
-// problems collects what is wrong, so that all of it is told at once.
+// problems collects all problems, for one report.
 type problems []error
 
 func (p *problems) check(ok bool, format string, args ...any) {
@@ -36,6 +33,11 @@ func (p *problems) check(ok bool, format string, args ...any) {
 
 func (c *Config) validate() error {
 	var p problems
+	for i := range settings {
+		if err := settings[i].checkRange(c); err != nil {
+			p = append(p, err)
+		}
+	}
 	c.validateAPI(&p)
 	c.validateStorage(&p)
 	c.validateSigning(&p)
@@ -54,9 +56,6 @@ func (c *Config) validateAPI(p *problems) {
 		}
 	}
 	p.check((c.TLSCert == "") == (c.TLSKey == ""), "--tls-cert and --tls-key belong together: set both, or neither for plain HTTP")
-	p.check(c.MaxBody >= 1024 && c.MaxBody <= 8<<20, "--max-body must be between 1KiB and 8MiB")
-	p.check(c.Grace >= time.Second && c.Grace <= time.Hour, "--grace must be between 1s and 1h")
-	p.check(c.DrainDelay <= time.Hour, "--drain-delay must be between 0 and 1h")
 }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
@@ -77,12 +76,8 @@ func (c *Config) validateStorage(p *problems) {
 		"--ledger-down accept is for Redis: the embedded store has jobs in memory only, and would lose what it accepts without its journal; leave it out, or set --redis-url")
 	p.check(!c.AcceptWithoutLedger() || c.LedgerURL != "", "--ledger-down accept is for a ledger; leave it out, or set --ledger-url")
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
-	p.check(c.Shards >= 1 && c.Shards <= maxShards, "--shards must be between 1 and %d", maxShards)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
-	p.check(c.RedisMinReplicas >= 0 && c.RedisMinReplicas <= maxReplicas, "--redis-min-replicas must be between 0 and %d", maxReplicas)
 	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
-	p.check(c.RedisReplicaWait >= time.Millisecond && c.RedisReplicaWait <= 10*time.Second, "--redis-replica-wait must be between 1ms and 10s")
-	p.check(c.Retention <= job.MaxDelay, "--retention must be between 0 and %s", job.FormatDuration(job.MaxDelay))
 	p.check(c.LedgerRetention >= c.Retention && c.LedgerRetention <= max(c.Retention, maxLedgerRetention),
 		"--ledger-retention must be between --retention (%s) and %s", job.FormatDuration(c.Retention), job.FormatDuration(maxLedgerRetention))
 }
@@ -109,21 +104,10 @@ func (c *Config) MasterKeys() []string {
 const maxConcurrency = 1_000_000
 
 func (c *Config) validateDelivery(p *problems) {
-	p.check(c.MaxTimeout >= time.Second && c.MaxTimeout <= 10*time.Minute, "--max-timeout must be between 1s and 10m")
 	p.check(c.Timeout >= job.MinTimeout && c.Timeout <= c.MaxTimeout,
 		"--timeout must be between %s and --max-timeout (%s)", job.FormatDuration(job.MinTimeout), job.FormatDuration(c.MaxTimeout))
 	p.check(c.LeaseMargin() >= dispatcher.MinLeaseMargin,
 		"--lease %s is too short: it must outlast --timeout (%s) by %s at least, or two workers could send the same attempt; raise it to %s, or leave it out",
 		job.FormatDuration(c.Lease), job.FormatDuration(c.Timeout), job.FormatDuration(dispatcher.MinLeaseMargin), job.FormatDuration(c.Timeout+dispatcher.MinLeaseMargin))
 	p.check(c.Lease <= 24*time.Hour, "--lease must be 1d at most: a dead worker's jobs wait that long")
-	p.check(c.Visibility >= time.Second && c.Visibility <= time.Hour, "--visibility must be between 1s and 1h")
-	p.check(c.RetryJitter >= 0 && c.RetryJitter <= 1, "--retry-jitter must be between 0 and 1")
-	p.check(c.Workers >= 1 && c.Workers <= 100_000, "--workers must be between 1 and 100000")
-	p.check(c.EndpointConcurrency >= 1 && c.EndpointConcurrency <= maxConcurrency,
-		"--endpoint-concurrency must be between 1 and %d", maxConcurrency)
-	p.check(c.ConnectRetries >= 0 && c.ConnectRetries <= dispatcher.MaxConnectRetries, "--connect-retries must be between 0 and 2")
-	p.check(c.CatchUpRate >= 0 && c.CatchUpRate <= 100_000, "--catch-up-rate must be between 0 and 100000")
-	p.check(c.ReadyCap >= 1 && c.ReadyCap <= 1_000_000, "--ready-cap must be between 1 and 1000000")
-	p.check(c.BreakerFailures >= 0 && c.BreakerFailures <= 1_000_000, "--breaker-failures must be between 0 and 1000000")
-	p.check(c.BreakerOpen >= time.Second && c.BreakerOpen <= time.Hour, "--breaker-open must be between 1s and 1h")
 }

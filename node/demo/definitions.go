@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -18,7 +19,7 @@ const receiverMark = "{receiver}"
 type definition struct {
 	Topic string          `json:"topic"`
 	ID    string          `json:"id"`
-	Delay json.RawMessage `json:"delay"`
+	Delay duration        `json:"delay"`
 	Body  json.RawMessage `json:"body"`
 	Retry *struct {
 		Steps []duration `json:"steps"`
@@ -41,14 +42,6 @@ func (d *definition) request(receiverURL string) string {
 	return strings.ReplaceAll(d.raw, receiverMark, receiverURL)
 }
 
-// delay is how long after its registration the job is due.
-func (d *definition) delay() (time.Duration, error) {
-	if len(d.Delay) == 0 {
-		return 0, nil
-	}
-	return job.ParseDelay(d.Delay)
-}
-
 // steps is the job's ladder, or else the server's.
 func (d *definition) steps(server []time.Duration) []time.Duration {
 	if d.Retry == nil || d.Retry.Steps == nil {
@@ -65,7 +58,17 @@ func (d *definition) steps(server []time.Duration) []time.Duration {
 type duration time.Duration
 
 func (d *duration) UnmarshalJSON(raw []byte) error {
-	parsed, err := job.ParseDelay(raw)
+	var value any
+	err := json.Unmarshal(raw, &value)
+	var parsed time.Duration
+	switch v := value.(type) {
+	case string:
+		parsed, err = job.ParseDuration(v)
+	case float64:
+		parsed, err = job.Seconds(v)
+	default:
+		err = errors.Join(err, errors.New("must be a number of seconds or a string"))
+	}
 	if err != nil {
 		return fmt.Errorf("%s %w", raw, err)
 	}

@@ -53,11 +53,7 @@ func tellOrders(ctx context.Context, w *show) (err error) {
 	var actions []action
 	for i := range file.Orders {
 		of := &file.Orders[i]
-		delay, err := of.Job.delay()
-		if err != nil {
-			return err
-		}
-		orders[i] = &order{definition: of.Job, delay: delay, paid: of.Paid != nil}
+		orders[i] = &order{definition: of.Job, delay: time.Duration(of.Job.Delay), paid: of.Paid != nil}
 		actions = append(actions, action{time.Duration(of.Placed), func(ctx context.Context) error { return s.placeOrder(ctx, orders[i]) }})
 		if of.Paid != nil {
 			actions = append(actions, action{time.Duration(*of.Paid), func(ctx context.Context) error { return s.payOrder(ctx, orders[i]) }})

@@ -42,13 +42,14 @@ func (r *Reason) Detail() string {
 const (
 	CodeNotDue             = "not_due"             // its time has not come
 	CodeCircuitOpen        = "circuit_open"        // the endpoint's breaker is open
-	CodeEndpointRecovering = "endpoint_recovering" // few jobs at once after a hold
+	CodeEndpointRecovering = "endpoint_recovering" // few jobs at once after an open circuit
 	CodeEndpointLimit      = "endpoint_limit"      // as many jobs of the endpoint are under way as may be
 	CodeTopicLimit         = "topic_limit"         // the same of the topic at that endpoint
 	CodeTopicPaused        = "topic_paused"        // somebody paused its topic
 	CodeTopicRate          = "topic_rate"          // its topic's rate lets no more go now
 	CodeTopicConcurrency   = "topic_concurrency"   // as many jobs of the topic are under way as may be
 	CodeHigherPriority     = "higher_priority"     // jobs of its topic that go first are due, too
+	CodeOrderKey           = "order_key"           // another job of its order key goes first
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
 	CodeReady              = "ready"               // carried; nobody has taken it yet
 	CodeInFlight           = "in_flight"           // an attempt is under way
@@ -85,7 +86,7 @@ type check func(v *view) *Reason
 
 // checks are all of them, in the order in which reasons are told.
 var checks = []check{
-	ended, cancelNoted, inFlight, leaseLapsed, quarantined, notDue, endpointHeld,
+	ended, cancelNoted, inFlight, leaseLapsed, quarantined, notDue, orderKey, circuitOpen,
 	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 
@@ -137,7 +138,7 @@ func (v *view) pending() bool { return v.Job.State == job.Waiting || v.Job.State
 
 // carriable: the job is due, and so is its endpoint.
 func (v *view) carriable() bool {
-	return v.pending() && v.Job.NextAt <= v.Now && v.Circuit.OpenUntil == 0
+	return v.pending() && v.Head == nil && v.Job.NextAt <= v.Now && v.Circuit.OpenUntil == 0
 }
 
 // part is a shard's part of a limit.

@@ -14,6 +14,15 @@ func notDue(v *view) *Reason {
 	at, next := j.NextAt.RFC3339(), j.Attempts+1
 	r := reason(CodeNotDue, says("attempt_due", Params{"attempt": next, "at": at}))
 	r.Until = j.NextAt
+	if c := j.Spec.Count; c != nil && !j.HasFired(v.Now) {
+		more := Params{"count": max(c.Target-j.Counted, 0), "at": at}
+		r.Sentences = []Sentence{says("count_or_deadline", more)}
+		if !j.Spec.FiresAtDeadline() {
+			r.Sentences = []Sentence{says("count_before_deadline", more)}
+			r.stops = true
+		}
+		return r
+	}
 	last := j.LastAttempt
 	if last == nil || last.NextAt != j.NextAt { // it was rescheduled, or released
 		return r
@@ -24,20 +33,41 @@ func notDue(v *view) *Reason {
 		r.Sentences = []Sentence{failed, says("due_by_ladder", Params{"attempt": next, "at": at})}
 	case job.ReasonRetryAfter:
 		r.Sentences = []Sentence{failed, says("due_by_receiver", Params{"attempt": next, "at": at})}
+	case job.ReasonRescheduled:
+		r.Sentences = []Sentence{says("due_by_receiver", Params{"attempt": next, "at": at})}
 	case job.ReasonSnoozed:
 		r.Sentences = []Sentence{says("snoozed", Params{"at": at})}
 	}
 	return r
 }
 
-// endpointHeld: only a hold that outlasts what the job waits for keeps it.
-func endpointHeld(v *view) *Reason {
-	held := v.Circuit.OpenUntil
-	if held == 0 || !v.pending() && v.Job.State != job.Ready || v.pending() && held <= v.Job.NextAt {
+// orderKey: the head of the order key holds the job until it has ended.
+func orderKey(v *view) *Reason {
+	head := v.Head
+	if !v.pending() || head == nil {
 		return nil
 	}
-	r := reason(CodeCircuitOpen, says("circuit_open", Params{"endpoint": v.endpoint(), "at": held.RFC3339()}))
-	r.Until = held
+	p := Params{"key": v.Job.Spec.OrderKey, "job": head.ID}
+	switch head.State {
+	case job.Dead:
+		return stop(CodeOrderKey, says("order_key_stopped", p))
+	case job.Running:
+		return reason(CodeOrderKey, says("order_key_in_flight", p))
+	}
+	p["at"] = head.NextAt.RFC3339()
+	r := reason(CodeOrderKey, says("order_key_waits", p))
+	r.from = head.NextAt
+	return r
+}
+
+// circuitOpen: a circuit matters only if it stays open beyond the due time.
+func circuitOpen(v *view) *Reason {
+	until := v.Circuit.OpenUntil
+	if until == 0 || !v.pending() && v.Job.State != job.Ready || v.pending() && until <= v.Job.NextAt {
+		return nil
+	}
+	r := reason(CodeCircuitOpen, says("circuit_open", Params{"endpoint": v.endpoint(), "at": until.RFC3339()}))
+	r.Until = until
 	return r
 }
 

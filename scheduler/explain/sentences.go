@@ -34,7 +34,15 @@ var english = map[string]wording{
 	"due_by_ladder":   {many: "By the retry ladder, attempt {attempt} is due at {at}."},
 	"due_by_receiver": {many: "The receiver asked for attempt {attempt} at {at}."},
 	"snoozed":         {many: "The receiver snoozed the job until {at}; no attempt was used."},
-	"circuit_open":    {many: "The circuit of {endpoint} is open until {at}: too many attempts in a row failed."},
+	"count_or_deadline": {
+		many: "It waits for {count} more counts or its deadline, {at}.",
+		one:  "It waits for 1 more count or its deadline, {at}.",
+	},
+	"count_before_deadline": {
+		many: "It waits for {count} more counts. Without them it expires at its deadline, {at}.",
+		one:  "It waits for 1 more count. Without it, it expires at its deadline, {at}.",
+	},
+	"circuit_open": {many: "The circuit of {endpoint} is open until {at}: too many attempts in a row failed."},
 	"endpoint_recovering": {many: "The circuit of {endpoint} was open. Until the endpoint has recovered, at most " +
 		"{limit} of its jobs are in flight; now {count} are."},
 	"endpoint_limit": {
@@ -55,8 +63,11 @@ var english = map[string]wording{
 		many: "{count} due jobs of its topic have a higher priority and go first.",
 		one:  "1 due job of its topic has a higher priority and goes first.",
 	},
-	"first_in_line":     {many: "It is first in line."},
-	"first_of_priority": {many: "It is first in line among the jobs of its priority."},
+	"order_key_in_flight": {many: "It waits for the job {job} of its order key {key}, which is in flight."},
+	"order_key_waits":     {many: "It waits for the job {job} of its order key {key}, whose next attempt is at {at}."},
+	"order_key_stopped":   {many: "The dead letter {job} stops its order key {key} until it is replayed or discarded."},
+	"first_in_line":       {many: "It is first in line."},
+	"first_of_priority":   {many: "It is first in line among the jobs of its priority."},
 	"behind": {
 		many: "{count} jobs of its topic and endpoint were due before it.",
 		one:  "1 job of its topic and endpoint was due before it.",
@@ -89,10 +100,11 @@ var english = map[string]wording{
 	endedBy(job.ReasonBlocked): {many: "The address guard of this server refuses its destination. It is kept as a dead letter."},
 	endedBy(job.ReasonLapsed): {many: "Its lease expired many times in a row without an outcome, the last times while it " +
 		"was sent alone. It is kept as a dead letter."},
-	endedBy(job.ReasonTTL):       {many: "Its TTL ended before it was delivered."},
-	endedBy(job.ReasonCancelled): {many: "A client cancelled it."},
-	endedBy(job.ReasonDiscarded): {many: "A client discarded this dead letter. A replay restores it."},
-	"ended_as":                   {many: "It is {state}."},
+	endedBy(job.ReasonTTL):         {many: "Its TTL ended before it was delivered."},
+	endedBy(job.ReasonCountMissed): {many: "Its count did not reach the target before its deadline."},
+	endedBy(job.ReasonCancelled):   {many: "A client cancelled it."},
+	endedBy(job.ReasonDiscarded):   {many: "A client discarded this dead letter. A replay restores it."},
+	"ended_as":                     {many: "It is {state}."},
 }
 
 // endedBy returns the code of the sentence for jobs that ended for reason.

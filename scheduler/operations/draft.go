@@ -68,7 +68,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	}
 	for _, s := range d.Filter.States {
 		if ok && !slices.Contains(known.may, s) {
-			refuse("filter.state", fmt.Sprintf("must be one of %s: %s is impossible with a job that is %s", names(known.may), d.Action, s))
+			refuse("filter.state", fmt.Sprintf("must be one of %s: %s is impossible for jobs in state %s", names(known.may), d.Action, s))
 			break
 		}
 	}
@@ -87,7 +87,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 		refuse(field, message)
 	}
 	if d.Set != nil {
-		o.Set = (*storedDraft)(d.Set)
+		o.Set = d.Set
 		wrong = append(wrong, d.set(now, l)...)
 	}
 	if len(wrong) > 0 {
@@ -107,9 +107,9 @@ func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	case o.Action != Reschedule:
 		return "", ""
 	case !given:
-		return "delay", "is required for reschedule, unless there is at"
+		return "delay", "is required for reschedule, unless at is given"
 	case d.Delay != nil && d.At != 0:
-		return "at", "must not be given beside delay"
+		return "at", "must not be combined with delay"
 	case d.Delay != nil:
 		o.To = o.StartedAt.Add(*d.Delay)
 	default:

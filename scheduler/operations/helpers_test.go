@@ -150,10 +150,14 @@ type updater interface {
 func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 
 // node starts a node.
-func (r *rig) node(id string) *node {
+func (r *rig) node(id string, plans ...Schedules) *node {
 	r.Helper()
 	c := &cut{rig: r}
-	m, err := New(Options{Store: c, Jobs: unchecked{c}, ID: id})
+	o := Options{Store: c, Jobs: unchecked{c}, ID: id}
+	if len(plans) > 0 {
+		o.Schedules = plans[0]
+	}
+	m, err := New(o)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -338,10 +342,11 @@ func (r *rig) changed() int {
 
 func (r *rig) states(topic string) map[job.State]int64 {
 	r.Helper()
-	stats, err := r.Topic(r.Context(), topic)
-	if err != nil {
-		r.Fatal(err)
+	page, err := r.Topics(r.Context(), store.TopicQuery{Topic: topic, Limit: 1})
+	if err != nil || len(page.Topics) != 1 {
+		r.Fatal(page, err)
 	}
+	stats := page.Topics[0]
 	for s, n := range stats.States {
 		if n == 0 {
 			delete(stats.States, s)

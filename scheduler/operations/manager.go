@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -30,8 +34,9 @@ const (
 // Store is what operations need of a store. Every store.Store is one.
 type Store interface {
 	List(ctx context.Context, q store.Query) (store.Page, error)
-	Topic(ctx context.Context, topic string) (store.TopicStats, error)
-	store.DeadLetters
+	Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error)
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
+	Now(ctx context.Context) (job.Instant, error)
 	Depth(ctx context.Context) (store.Depth, error)
 	store.Documents
 	store.Messaging
@@ -44,11 +49,21 @@ type Jobs interface {
 	CheckChange(field job.Field, d *job.Draft) error
 }
 
+// Schedules registers occurrences of schedules. A *schedules.Manager is one.
+type Schedules interface {
+	PlanBackfill(ctx context.Context, name string, from, to job.Instant) (b schedules.Backfill, jobs int64, err error)
+	BeginBackfill(ctx context.Context, b *schedules.Backfill, operation string) error
+	RegisterBackfill(ctx context.Context, b *schedules.Backfill, operation string, times []int64, again bool) ([]error, error)
+	CountBackfill(ctx context.Context, b *schedules.Backfill, operation string, jobs int64, done bool) error
+}
+
 // Options are the settings of a Manager. Store, Jobs and ID are required.
 type Options struct {
 	Store Store
 	Jobs  Jobs
 	ID    string // of the node, unique to the process
+	// Schedules makes backfills possible; nil: other nodes work on them.
+	Schedules Schedules
 	// Limits are those by which changes of jobs are judged; zero values mean those
 	// of the API.
 	Limits job.Limits
@@ -64,14 +79,18 @@ type Options struct {
 type Manager struct {
 	store  Store
 	jobs   Jobs
+	plans  Schedules
 	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
 	log    *slog.Logger
 	limits job.Limits
 	kick   chan struct{} // there may be something to take on
+	outage *outage.Outage
 
 	metrics *metrics
+	// mayPurge is false while an ended job may still be needed: see MayPurge.
+	mayPurge atomic.Bool
 
 	mu      sync.Mutex
 	working map[string]context.CancelFunc // by id of the operation
@@ -91,8 +110,9 @@ func New(o Options) (*Manager, error) {
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
-		store: o.Store, jobs: o.Jobs, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
+		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
 		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
+		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}
 	var err error
 	m.metrics, err = newMetrics(o.Metrics, m.countWorking)
@@ -112,12 +132,7 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	if err != nil {
 		return Operation{}, err
 	}
-	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
-	if err != nil {
-		return Operation{}, fmt.Errorf("name an operation: %w", err)
-	}
-	o.ID = id.String()
-	if err := m.makeRoom(ctx); err != nil {
+	if o.ID, err = m.newID(ctx, o.StartedAt); err != nil {
 		return Operation{}, err
 	}
 	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
@@ -130,17 +145,26 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	return o, nil
 }
 
+// newID makes room for an operation, and names it.
+func (m *Manager) newID(ctx context.Context, now job.Instant) (string, error) {
+	id, err := ulid.New(uint64(now), rand.Reader)
+	if err != nil {
+		return "", fmt.Errorf("name an operation: %w", err)
+	}
+	return id.String(), m.makeRoom(ctx)
+}
+
 func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 	if d.Set != nil {
 		if err := m.jobs.CheckChange("set", d.Set); err != nil {
 			return Operation{}, err
 		}
 	}
-	depth, err := m.store.Depth(ctx)
+	now, err := m.store.Now(ctx)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	return d.operation(depth.Now, m.limits)
+	return d.operation(now, m.limits)
 }
 
 // estimate counts the jobs of a filter that the store's own counts are enough
@@ -172,20 +196,26 @@ func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64
 		depth, err := m.store.Depth(ctx)
 		return depth.States, err
 	}
-	stats, err := m.store.Topic(ctx, topic)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
+	page, err := m.store.Topics(ctx, store.TopicQuery{Topic: topic, Limit: 1})
+	if err != nil || len(page.Topics) == 0 {
+		return nil, err
 	}
-	return stats.States, err
+	return page.Topics[0].States, nil
 }
 
 // estimateDead counts dead letters of an endpoint, or for a reason; nil when
 // there are too many groups of them.
 func (m *Manager) estimateDead(ctx context.Context, f *Filter) (*int64, error) {
-	const pages = 10
-	groups, all, err := store.ReadDeadGroups(ctx, m.store, f.Topic, pages)
-	if err != nil || !all {
-		return nil, err
+	const pages, limit = 10, 1_000
+	groups, all, err := store.ReadPages(pages, func(cursor string) ([]store.DeadGroup, string, error) {
+		page, err := m.store.DeadGroups(ctx, f.Topic, limit, cursor)
+		return page.Groups, page.Next, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count dead letters: %w", err)
+	}
+	if !all {
+		return nil, nil
 	}
 	var n int64
 	for _, g := range groups {
@@ -248,7 +278,7 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 			break
 		}
 		if d.Err != nil {
-			m.log.Error("an operation cannot be read", "error", d.Err)
+			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
 			continue
 		}
 		page.Operations = append(page.Operations, d.Value)
@@ -313,7 +343,7 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 func (m *Manager) announce(ctx context.Context) {
 	m.wake()
 	if err := m.store.Publish(ctx, channel, []byte(m.id)); err != nil {
-		m.log.DebugContext(ctx, "other nodes learn of an operation later", "error", err)
+		m.log.DebugContext(ctx, "other nodes were not notified of an operation; they read it later", "error", err)
 	}
 }
 

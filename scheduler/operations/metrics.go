@@ -2,6 +2,8 @@ package operations
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,16 +25,17 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer, working func() float64) (*metrics, error) {
 	m := &metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "duehook_operation_jobs_total", Help: "Jobs that operations came to, by what was to be done and what came of it.",
+			Name: "duehook_operation_jobs_total", Help: "Jobs that operations processed, by action and result.",
 		}, []string{"action", "result"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "duehook_operation_ended_total", Help: "Operations that this node brought to an end, by how.",
+			Name: "duehook_operation_ended_total", Help: "Operations that this node ended, by action and final state.",
 		}, []string{"action", "state"}),
 		working: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "duehook_operation_working", Help: "Operations that this node works on.",
+			Name: "duehook_operation_working", Help: "Operations that run on this node.",
 		}, working),
 	}
-	for action := range states {
+	actions := append(slices.Collect(maps.Keys(states)), Backfill)
+	for _, action := range actions {
 		for _, result := range []string{resultChanged, resultSkipped, resultFailed} {
 			m.jobs.WithLabelValues(string(action), result)
 		}

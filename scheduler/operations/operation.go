@@ -6,6 +6,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -19,6 +20,8 @@ const (
 	Replay     Action = "replay"
 	Discard    Action = "discard"
 	Reschedule Action = "reschedule"
+	// Backfill registers occurrences of a schedule. It has a call of its own.
+	Backfill Action = "backfill"
 )
 
 // State is where an operation stands.
@@ -46,8 +49,10 @@ type Operation struct {
 	// To is the time to which jobs are rescheduled.
 	To job.Instant `json:"to,omitempty"`
 	// Set is what jobs are replayed with; nil: as they were.
-	Set  *storedDraft `json:"set,omitempty"`
-	Rate int          `json:"rate"` // most jobs per second
+	Set *job.Draft `json:"set,omitempty"`
+	// Backfill is what Backfill registers; nil: the action is another.
+	Backfill *schedules.Backfill `json:"backfill,omitempty"`
+	Rate     int                 `json:"rate"` // most jobs per second
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed
@@ -64,7 +69,7 @@ type Operation struct {
 	UpdatedAt job.Instant `json:"updated_at"`
 	EndedAt   job.Instant `json:"ended_at,omitempty"`
 
-	Cursor string `json:"cursor,omitempty"` // of the page that is worked on
+	Cursor string `json:"cursor,omitempty"` // of the page that is worked on; of a backfill the last T that is done
 	Owner  string `json:"owner,omitempty"`  // the node that works on it
 }
 
@@ -79,7 +84,10 @@ type Filter struct {
 	Topic    string      `json:"topic,omitempty"`
 	States   []job.State `json:"states,omitempty"`
 	BizKey   string      `json:"biz_key,omitempty"`
+	OrderKey string      `json:"order_key,omitempty"`
 	Endpoint string      `json:"endpoint,omitempty"`
+	Schedule string      `json:"schedule,omitempty"`
+	GroupID  string      `json:"group_id,omitempty"`
 	Reason   string      `json:"reason,omitempty"`
 	Labels   []job.Label `json:"labels,omitempty"`
 	Priority int         `json:"priority,omitempty"` // 0: any
@@ -89,14 +97,14 @@ type Filter struct {
 
 // Empty reports whether the filter selects every job.
 func (f *Filter) Empty() bool {
-	return f.Topic == "" && len(f.States) == 0 && f.BizKey == "" && f.Endpoint == "" && f.Reason == "" &&
+	return f.Topic == "" && len(f.States) == 0 && f.BizKey == "" && f.OrderKey == "" && f.Endpoint == "" && f.Schedule == "" && f.GroupID == "" && f.Reason == "" &&
 		len(f.Labels) == 0 && f.Priority == 0 && f.DueFrom == 0 && f.DueTo == 0
 }
 
 // query is the listing of the jobs that the operation may change.
 func (f *Filter) query() store.Query {
 	return store.Query{
-		Topic: f.Topic, States: f.States, BizKey: f.BizKey, Endpoint: f.Endpoint,
+		Topic: f.Topic, States: f.States, BizKey: f.BizKey, OrderKey: f.OrderKey, Endpoint: f.Endpoint, Schedule: f.Schedule, GroupID: f.GroupID,
 		Reason: f.Reason, Labels: f.Labels, Priority: f.Priority, DueFrom: f.DueFrom, DueTo: f.DueTo,
 	}
 }
@@ -133,10 +141,11 @@ func (o *Operation) selects(j *job.Job, now job.Instant) bool {
 	}
 	// A time that has passed is not set a second time: the job may have been
 	// attempted because of the first.
-	if j.State.Final() || j.State == job.Running || o.claimed(j) && o.when().Due(now) == now {
+	due := o.when(j).Due(j.Key, now)
+	if j.State.Final() || j.State == job.Running || o.claimed(j) && due == now {
 		return false
 	}
-	return max(j.NextAt, now) != o.when().Due(now)
+	return max(j.NextAt, now) != due
 }
 
 // claimed reports whether a worker took the job after the operation began. A
@@ -178,12 +187,12 @@ func (o *Operation) before(j *job.Job) job.Job {
 	return was
 }
 
-// when is when Run and Reschedule make jobs due.
-func (o *Operation) when() job.When {
+// when is when Run and Reschedule make a job due. Only Reschedule spreads jobs.
+func (o *Operation) when(j *job.Job) job.When {
 	if o.Action == Run {
 		return job.When{}
 	}
-	return job.When{At: o.To}
+	return job.When{At: o.To, Spread: j.Spec.When.Spread}
 }
 
 // change does it to one job. The limits are those of what is set.
@@ -199,8 +208,10 @@ func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 		return j.Discard(now)
 	case Replay:
 		return o.replay(j, now, l)
+	case Run:
+		return j.Run(now)
 	}
-	return j.Reschedule(o.when(), now)
+	return j.Reschedule(o.when(j), now)
 }
 
 // replay sends the job again, with what is to be set.
@@ -208,7 +219,7 @@ func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
 	if o.Set == nil {
 		return j.Replay(now)
 	}
-	spec, when, err := (*job.Draft)(o.Set).Patch(j, l, now)
+	spec, when, err := o.Set.Patch(j, l, now)
 	if err != nil {
 		return err
 	}
@@ -229,7 +240,7 @@ func collection(s store.Documents) *documents.Collection[Operation] {
 		Store: s, Kind: documentKind, Strict: true,
 		New: func(id string) Operation { return Operation{ID: id} },
 		Check: func(o *Operation) error {
-			if _, ok := states[o.Action]; !ok {
+			if _, ok := states[o.Action]; !ok && (o.Action != Backfill || o.Backfill == nil) {
 				return fmt.Errorf("unknown action %q", o.Action)
 			}
 			return nil

@@ -417,7 +417,7 @@ func TestFailures(t *testing.T) {
 
 // A job whose topic has no room is no defect: its error says what is wrong.
 func TestATopicWithoutRoom(t *testing.T) {
-	for err, text := range map[error]string{store.ErrTopicFull: "its capacity allows", store.ErrTopicDraining: "is drained"} {
+	for err, text := range map[error]string{store.ErrTopicFull: "its capacity allows", store.ErrTopicDraining: "is draining"} {
 		inBubble(t, func(r *rig) {
 			n := r.node("a")
 			defer n.end()
@@ -670,7 +670,7 @@ func TestMetrics(t *testing.T) {
 		}
 		pass(time.Second + time.Second/2)
 		const name = "duehook_operation_working"
-		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP "+name+" Operations that this node works on.\n# TYPE "+name+" gauge\n"+name+" 1\n"), name); err != nil {
+		if err := testutil.GatherAndCompare(registry, strings.NewReader("# HELP "+name+" Operations that run on this node.\n# TYPE "+name+" gauge\n"+name+" 1\n"), name); err != nil {
 			t.Error(err)
 		}
 		pass(time.Minute)
@@ -693,12 +693,12 @@ func TestMetrics(t *testing.T) {
 // What an operation sets survives being stored, empty headers and labels included:
 // they take the job's own away.
 func TestStoredDrafts(t *testing.T) {
-	want := &job.Draft{Headers: map[string]string{}, Labels: map[string]string{}, Retry: &job.DraftRetry{}, NoExpect: true}
-	data, err := json.Marshal((*storedDraft)(want))
+	want := &job.Draft{Headers: map[string]string{}, Labels: map[string]string{}, Retry: &job.Retry{}, NoExpect: true}
+	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got storedDraft
+	var got job.Draft
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}

@@ -6,45 +6,43 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// leaseTime is how long a document may stay as it is before its operation is
-	// taken over. Who works on it writes it every saveEvery.
+	// A worker writes the document of its operation every saveEvery. Another node takes
+	// over an operation whose document did not change for leaseTime.
 	leaseTime = 10 * time.Second
 	saveEvery = 500 * time.Millisecond
-	// lookEvery is how often a node looks for operations to take on while some are
-	// at work, and idleLook while none is: who begins one or gives one up says so
-	// over the channel, which may get lost. sweepEvery is how often it looks for
-	// those to forget.
-	lookEvery  = 3 * time.Second
-	idleLook   = 30 * time.Second
-	channel    = "operations"
-	sweepEvery = time.Minute
-	// maxWorking is how many operations a node works on at a time.
-	maxWorking = 8
-	// outagePause is how long to wait before asking the store again.
-	outagePause = time.Second
+	// A node looks for operations without a worker every lookEvery while some run,
+	// otherwise every idleLook. A message over the channel, which may get lost, makes it
+	// look at once.
+	lookEvery   = 3 * time.Second
+	idleLook    = 30 * time.Second
+	channel     = "operations"
+	sweepEvery  = time.Minute // between looks for operations to forget
+	maxWorking  = 8           // operations that a node works on at a time
 	callTimeout = 10 * time.Second
 )
 
-// Run works on operations until ctx ends. Then it writes down how far it has
-// come, so that another node may go on at once.
+// Run works on operations until ctx ends. Then it writes their progress, so that
+// another node continues at once.
 func (m *Manager) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() {
-		store.Follow(ctx, m.store, channel, func([]byte) { m.wake() },
-			store.PauseBetween(m.clock, m.log, "operations that other nodes begin or give up"))
+		follow.Channel(ctx, m.store, channel, func([]byte) { m.wake() },
+			follow.Pause(m.clock, m.log, "operations that other nodes begin or give up"))
 	})
 	beats := leader.NewHeartbeats(m.clock, leaseTime)
 	var swept time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
 		docs, err := m.docs.All(ctx)
+		m.mayPurge.Store(err == nil && mayPurge(docs, job.InstantOf(m.clock.Now())))
 		if err == nil {
 			if m.take(ctx, docs, beats.Expired(versions(docs)), &workers) == 0 {
 				pause = idleLook
@@ -59,7 +57,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits until there may be something to do, for pause at most.
+// rest waits for a message about an operation, at most for pause.
 func (m *Manager) rest(ctx context.Context, pause time.Duration) {
 	timer := m.clock.NewTimer(pause)
 	defer timer.Stop()
@@ -87,6 +85,9 @@ func (m *Manager) take(ctx context.Context, docs []stored, expired map[string]bo
 			continue
 		}
 		running++
+		if d.Value.Backfill != nil && m.plans == nil {
+			continue
+		}
 		if !m.busyWith(d.Name) && (d.Value.Owner == "" || expired[d.Name]) {
 			m.begin(ctx, *d, workers)
 		}
@@ -107,13 +108,13 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 	from := o.Owner
 	o.Owner = m.id
 	if m.docs.Put(ctx, &d) != nil {
-		return // another node has it, or the store is away: it will be seen again
+		return // another node has it, or the store is unavailable: the next look sees it
 	}
 	working, cancel := context.WithCancel(ctx)
 	m.mu.Lock()
 	m.working[o.ID] = cancel
 	m.mu.Unlock()
-	m.log.Info("operation: at work", "operation", o.ID, "action", string(o.Action), "taken_from", from)
+	m.log.Info("operation started on this node", "operation", o.ID, "action", string(o.Action), "taken_from", from)
 	workers.Go(func() {
 		defer func() {
 			cancel()
@@ -126,7 +127,7 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 	})
 }
 
-// sweep forgets operations that ended long ago.
+// sweep deletes the documents of operations that ended long ago.
 func (m *Manager) sweep(ctx context.Context, docs []stored) {
 	old := func(now job.Instant) (found []*stored) {
 		for i := range docs {
@@ -136,15 +137,15 @@ func (m *Manager) sweep(ctx context.Context, docs []stored) {
 		}
 		return found
 	}
-	// The store's clock decides; this one, whether it is worth asking.
+	// The store's clock decides. The node's clock saves asking for it.
 	if len(old(job.InstantOf(m.clock.Now().Add(KeptFor/2)))) == 0 {
 		return
 	}
-	depth, err := m.store.Depth(ctx)
+	now, err := m.store.Now(ctx)
 	if err != nil {
 		return
 	}
-	for _, d := range old(depth.Now) {
+	for _, d := range old(now) {
 		err := m.docs.Delete(ctx, d)
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return

@@ -11,31 +11,31 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// Jobs that are listed at a time: those of a second, within these bounds.
+	// A page has the jobs of a second, within these bounds.
 	leastPage, maxPage = 50, 500
 
-	atOnce = 32 // jobs of an operation that are changed at a time
-	// burst is the part of a second whose jobs may be changed at once after a
-	// delay, so that the rate is reached although timers are late and writing
-	// progress takes a while: a quarter.
+	atOnce = 32 // changes of an operation in progress
+	// burst: after a delay, the jobs of a quarter of a second may be changed at once.
+	// So late timers and writes of the progress do not lower the rate.
 	burst = 4
 )
 
-// Ends of a worker's work, and of a job's turn.
 var (
-	errLost       = errors.New("the operation is no longer this node's")
-	errPassedOver = errors.New("the job is not meant any more")
+	errLost       = errors.New("another node works on the operation")
+	errDone       = errors.New("there are no more jobs")
+	errPassedOver = errors.New("the job no longer matches")
 )
 
 // unknown is a number of jobs.
 const unknown = -1
 
-// worker works on one operation. Its run alone writes the document; changes of
-// jobs run beside it and count under the lock.
+// worker works on one operation. Only run writes the document. Concurrent changes of
+// jobs update op under mu.
 type worker struct {
 	m     *Manager
 	doc   stored // as written last
@@ -45,6 +45,8 @@ type worker struct {
 	// before is how many jobs were changed when this pass began; not known of a
 	// pass that another worker began.
 	before int64
+	// sure: it is known which occurrences behind the cursor are registered.
+	sure bool
 
 	mu sync.Mutex
 	op Operation
@@ -53,47 +55,57 @@ type worker struct {
 func newWorker(m *Manager, d stored) *worker {
 	now, full := m.clock.Now(), max(1, d.Value.Rate/burst)
 	w := &worker{m: m, op: d.Value, doc: d, saved: now, pace: rate.NewLimiter(rate.Limit(d.Value.Rate), full), before: unknown}
-	w.pace.ReserveN(now, full) // nothing is due to it yet
+	w.pace.ReserveN(now, full) // begin without a burst
 	return w
 }
 
-// run works until the operation is done or not this node's any more, or ctx ends.
+// run works until the operation ends, another node takes it over, or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	err := w.readClock(ctx)
+	turn := w.page
+	if w.op.Backfill != nil {
+		turn = w.backfill
+	}
 	for err == nil {
-		err = w.page(ctx)
+		err = turn(ctx)
+	}
+	if w.op.Backfill != nil {
+		w.noteBackfill(context.WithoutCancel(ctx), err)
 	}
 	switch {
 	case errors.Is(err, errLost):
 	case errors.Is(err, errDone):
 		w.finish(ctx, Done, "")
 	case errors.Is(err, store.ErrBadCursor):
-		w.finish(ctx, Failed, "The place that it had reached cannot be found again. Begin another: what is done is not done twice.")
+		w.finish(ctx, Failed, "The position in the list is no longer valid. Start another operation: no job is changed twice.")
+	case errors.Is(err, schedules.ErrNotFound):
+		w.finish(ctx, Failed, "The schedule was deleted.")
 	case ctx.Err() != nil:
 		w.leave(context.WithoutCancel(ctx))
+	case w.op.Backfill != nil:
+		w.m.log.Error("backfill failed: its occurrences cannot be registered", "operation", w.op.ID, "error", err)
+		w.finish(ctx, Failed, "The occurrences cannot be registered; see the log of the node.")
 	default:
-		w.m.log.Error("operation: it cannot go on", "operation", w.op.ID, "error", err)
-		w.finish(ctx, Failed, "The jobs cannot be listed; the log says more.")
+		w.m.log.Error("operation failed: its jobs cannot be listed", "operation", w.op.ID, "error", err)
+		w.finish(ctx, Failed, "The jobs cannot be listed; see the log of the node.")
 	}
-	w.m.log.Info("operation: no longer at work", "operation", w.op.ID, "state", string(w.op.State),
+	w.m.log.Info("operation stopped on this node", "operation", w.op.ID, "state", string(w.op.State),
 		"matched", w.op.Matched, "changed", w.op.Changed, "skipped", w.op.Skipped, "failed", w.op.Failed)
 }
 
-var errDone = errors.New("there are no more jobs")
-
-// readClock learns how far the store's clock is from this one.
+// readClock compares the store's clock with the node's.
 func (w *worker) readClock(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		depth, err := w.m.store.Depth(ctx)
-		w.ahead = depth.Now.Sub(job.InstantOf(w.m.clock.Now()))
+		now, err := w.m.store.Now(ctx)
+		w.ahead = now.Sub(job.InstantOf(w.m.clock.Now()))
 		return err
 	})
 }
 
-// now is the time by the store's clock, as near as matters for showing it.
+// now is the time by the store's clock, precise enough to show.
 func (w *worker) now() job.Instant { return job.InstantOf(w.m.clock.Now().Add(w.ahead)) }
 
-// insist repeats a call until the store can do it, or ctx ends.
+// insist repeats a call while the store is unavailable, until ctx ends.
 func (w *worker) insist(ctx context.Context, call func(context.Context) error) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
@@ -102,21 +114,21 @@ func (w *worker) insist(ctx context.Context, call func(context.Context) error) e
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil || !away(err):
+		case !away(err):
+			w.m.outage.Worked()
 			return err
-		}
-		if err := job.Sleep(ctx, w.m.clock, outagePause); err != nil {
-			return err
+		case !w.m.outage.Rest(ctx, err):
+			return ctx.Err()
 		}
 	}
 }
 
-// away: the store may be able to do it later.
+// away reports whether the store may do it later.
 func away(err error) bool {
 	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// page works on the jobs of one page. The cursor moves on when all are done.
+// page changes the jobs of a page, and then moves the cursor.
 func (w *worker) page(ctx context.Context) error {
 	q := w.op.listing()
 	q.Limit, q.Cursor = min(max(w.op.Rate, leastPage), maxPage), w.op.Cursor
@@ -135,7 +147,7 @@ func (w *worker) page(ctx context.Context) error {
 			break
 		}
 	}
-	_ = changes.Wait() // none gives an error
+	_ = changes.Wait() // no change returns an error
 	if err != nil {
 		return err
 	}
@@ -146,10 +158,9 @@ func (w *worker) page(ctx context.Context) error {
 	return w.saveIfDue(ctx)
 }
 
-// passAgain begins another pass, unless this one changed nothing: a job that is
-// carried, claimed or put off while the listing is walked may move to a place
-// behind the cursor. Each job is changed once, so the passes come to an end. Jobs
-// that could not be changed have another turn.
+// passAgain begins another pass unless this one changed nothing. Jobs that are carried,
+// claimed or rescheduled during a pass may move to a place behind the cursor. Each job
+// is changed once, so the passes end. Failed changes are tried again.
 func (w *worker) passAgain() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -162,17 +173,30 @@ func (w *worker) passAgain() bool {
 	return true
 }
 
-// next changes a job when its turn has come.
+// next changes a job as soon as the rate allows it.
 func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) error {
 	if err := w.saveIfDue(ctx); err != nil || !w.op.selects(j, w.now()) {
 		return err
 	}
+	if err := w.await(ctx, 1); err != nil {
+		return err
+	}
+	key := j.Key
+	changes.Go(func() error {
+		w.count(key, w.change(ctx, key))
+		return nil
+	})
+	return nil
+}
+
+// await waits until the rate allows the next jobs.
+func (w *worker) await(ctx context.Context, jobs int) error {
 	now := w.m.clock.Now()
-	turn := now.Add(w.pace.ReserveN(now, 1).DelayFrom(now))
+	turn := now.Add(w.pace.ReserveN(now, jobs).DelayFrom(now))
 	for {
 		wait := turn.Sub(w.m.clock.Now())
 		if wait <= 0 {
-			break
+			return nil
 		}
 		if err := job.Sleep(ctx, w.m.clock, min(wait, saveEvery)); err != nil {
 			return err
@@ -181,42 +205,33 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 			return err
 		}
 	}
-	key := j.Key
-	changes.Go(func() error {
-		w.count(key, w.change(context.WithoutCancel(ctx), ctx.Done(), key))
-		return nil
-	})
-	return nil
 }
 
-// change changes one job. What was begun is brought to an end, except that an
-// outage of the store is not waited for any longer once stop is closed.
-func (w *worker) change(ctx context.Context, stop <-chan struct{}, key job.Key) error {
+// change changes one job. The end of ctx interrupts no call; it only ends the wait for
+// the end of an outage.
+func (w *worker) change(ctx context.Context, key job.Key) error {
 	for unsure := false; ; unsure = true {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		_, err := w.m.jobs.Update(limited, key, func(j *job.Job, now job.Instant) error {
 			return w.op.change(j, now, w.m.limits)
 		})
 		cancel()
-		switch {
-		case unsure && skipped(err):
-			return nil // the call before did it, but its answer was lost
-		case !away(err):
+		if !away(err) {
+			w.m.outage.Worked()
+			if unsure && skipped(err) {
+				return nil // the call before changed the job, but its answer was lost
+			}
 			return err
 		}
-		timer := w.m.clock.NewTimer(outagePause)
-		select {
-		case <-stop:
-			timer.Stop()
+		if !w.m.outage.Rest(ctx, err) {
 			return err
-		case <-timer.C():
 		}
 	}
 }
 
-// skipped: the job changed before its turn came.
+// skipped reports that the job changed before the operation reached it.
 func skipped(err error) bool {
-	for _, known := range []error{errPassedOver, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrNotDead} {
+	for _, known := range []error{errPassedOver, schedules.ErrNotEnded, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrNotDead} {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -224,10 +239,10 @@ func skipped(err error) bool {
 	return false
 }
 
-// count writes down what became of a job's turn.
+// count counts the result of a change.
 func (w *worker) count(key job.Key, err error) {
 	if away(err) {
-		return // it is left to whoever goes on
+		return // the next worker changes the job
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +259,7 @@ func (w *worker) count(key job.Key, err error) {
 		w.op.Failed++
 		text, known := message(err)
 		if !known {
-			w.m.log.Error("operation: a job cannot be changed", "operation", w.op.ID, "job", key.String(), "error", err)
+			w.m.log.Error("operation cannot change a job", "operation", w.op.ID, "job", key.String(), "error", err)
 		}
 		if len(w.op.Errors) < maxErrors {
 			w.op.Errors = append(w.op.Errors, JobError{Job: key.String(), Message: text})
@@ -253,25 +268,26 @@ func (w *worker) count(key job.Key, err error) {
 	w.m.metrics.jobs.WithLabelValues(string(w.op.Action), result).Inc()
 }
 
-// message is what is shown of an error, as it goes to clients, and whether that
-// says all there is.
+// message returns the text for clients. known reports that it says all about the error.
 func message(err error) (text string, known bool) {
 	var wrong *job.ValidationError
 	switch {
 	case errors.As(err, &wrong):
-		return "It cannot be set: " + wrong.Error() + ".", true
+		return "The change is not valid: " + wrong.Error() + ".", true
 	case errors.Is(err, store.ErrTopicFull):
-		return "Its topic holds as many unfinished jobs as its capacity allows.", true
+		return "Its topic has as many unfinished jobs as its capacity allows.", true
 	case errors.Is(err, store.ErrTopicDraining):
-		return "Its topic is drained, so it takes no more jobs.", true
+		return "Its topic is draining and accepts no jobs.", true
+	case errors.Is(err, store.ErrFull):
+		return "The store has no room for it.", true
 	case errors.Is(err, store.ErrConflict):
-		return "The job went on changing.", false
+		return "The job was modified concurrently.", false
 	}
-	return "The job cannot be changed; the log says more.", false
+	return "The job cannot be changed; see the log of the node.", false
 }
 
-// saveIfDue writes the document when the last time was saveEvery ago. No job is
-// changed while that fails, so that no other node can have taken over.
+// saveIfDue writes the document every saveEvery. No job is changed while that fails:
+// another node may have taken over.
 func (w *worker) saveIfDue(ctx context.Context) error {
 	if w.m.clock.Now().Sub(w.saved) < saveEvery {
 		return nil
@@ -301,9 +317,9 @@ func (w *worker) save(ctx context.Context) error {
 	}
 }
 
-// settle is for a document of another version than expected. It may be this
-// node's own, when only the answer to its writing was lost. A client that stopped
-// the operation does not know what was done since the last time: that is added.
+// settle handles a document of an unexpected version. The version is this node's own
+// if only the answer to its write was lost. If a client stopped the operation, settle
+// adds the results since the last write.
 func (w *worker) settle(ctx context.Context) error {
 	var d stored
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
@@ -324,24 +340,24 @@ func (w *worker) settle(ctx context.Context) error {
 	d.Value = w.op
 	d.Value.Errors = slices.Clone(w.op.Errors)
 	w.mu.Unlock()
-	_ = w.m.docs.Put(ctx, &d) // or it counts a few jobs less
+	_ = w.m.docs.Put(ctx, &d) // without it, the counts lack a few jobs
 	return errLost
 }
 
 // finish ends the operation.
 func (w *worker) finish(ctx context.Context, s State, why string) {
 	w.op.State, w.op.Why, w.op.Owner, w.op.EndedAt = s, why, "", w.now()
-	if w.save(ctx) == nil { // or the last page is worked on again
+	if w.save(ctx) == nil { // otherwise the last page is repeated
 		w.m.metrics.ended.WithLabelValues(string(w.op.Action), string(s)).Inc()
 	}
 }
 
-// leave lets another node go on at once.
+// leave allows another node to continue at once.
 func (w *worker) leave(ctx context.Context) {
 	w.op.Owner = ""
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if w.save(limited) == nil { // or it is taken over when the lease ends
+	if w.save(limited) == nil { // otherwise the lease has to expire
 		w.m.announce(limited)
 	}
 }

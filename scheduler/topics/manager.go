@@ -213,7 +213,7 @@ func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter
 		return Topic{}, err
 	}
 	if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
-		m.o.Logger.WarnContext(ctx, "other nodes learn later of a change of a topic", "topic", topic, "error", err)
+		m.o.Logger.WarnContext(ctx, "other nodes were not notified of a changed topic; they read it later", "topic", topic, "error", err)
 	}
 	return d.Value, nil
 }
@@ -230,7 +230,7 @@ func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
 		if d.Err != nil {
 			known, ok := (*m.known.Load())[d.Name]
 			if !known.Newer {
-				m.o.Logger.ErrorContext(ctx, "what is stored of a topic cannot be read; its limits stay", "topic", d.Name, "error", d.Err)
+				m.o.Logger.ErrorContext(ctx, "settings of a topic cannot be read; its limits stay", "topic", d.Name, "error", d.Err)
 			}
 			if ok {
 				t, t.Newer = known, true

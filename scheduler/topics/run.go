@@ -7,75 +7,49 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/outage"
 )
 
-// Load compares until that has succeeded once. A store that forgets limits with
-// its process must not carry before, or a paused topic would go on after a
-// restart. It returns early when ctx ends.
+// Load compares until it has succeeded once. A store that loses limits with its process
+// must not carry before: a paused topic would resume after a restart. Load returns early
+// when ctx ends.
 func (m *Manager) Load(ctx context.Context) {
-	failing := false
-	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		err := m.Compare(limited)
-		cancel()
-		if err == nil {
-			return
-		}
-		if !failing {
-			m.o.Logger.WarnContext(ctx, "topics cannot be read; nothing is delivered before they can", "error", err)
-			failing = true
-		}
-		_ = job.Sleep(ctx, m.o.Clock, retryPause) // the loop looks at ctx
-	}
+	loads, cancel := context.WithCancel(ctx)
+	defer cancel()
+	outage.New("reading topics before the first delivery", m.o.Clock, m.o.Logger, nil).Repeat(loads, outage.Task{
+		Every: retryPause, Limit: callTimeout,
+		Do: func(ctx context.Context) error {
+			err := m.Compare(ctx)
+			if err == nil {
+				cancel()
+			}
+			return err
+		},
+	})
 }
 
-// Run follows what other nodes change, and sees to it that the store obeys,
-// until ctx ends.
+// Run follows the changes of other nodes and keeps the store's limits up to date, until
+// ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	look := make(chan struct{}, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		store.Follow(ctx, m.o.Store, channel, func([]byte) {
+		follow.Channel(ctx, m.o.Store, channel, func([]byte) {
 			select {
 			case look <- struct{}{}:
 			default: // it is told
 			}
-		}, store.PauseBetween(m.o.Clock, m.o.Logger, "changes of topics"))
+		}, follow.Pause(m.o.Clock, m.o.Logger, "changes of topics"))
 		return nil
 	})
 	group.Go(func() error {
-		m.follow(ctx, look)
+		outage.New("comparing topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
+			Every: compareEvery, Retry: retryPause, Limit: callTimeout, Wake: look, Do: m.Compare,
+		})
 		return nil
 	})
 	return group.Wait()
-}
-
-func (m *Manager) follow(ctx context.Context, look <-chan struct{}) {
-	failing := false
-	for {
-		pause := compareEvery
-		if failing {
-			pause = retryPause
-		}
-		timer := m.o.Clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-look:
-			timer.Stop()
-		case <-timer.C():
-		}
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		err := m.Compare(limited)
-		cancel()
-		if err != nil && !failing && ctx.Err() == nil {
-			m.o.Logger.WarnContext(ctx, "topics cannot be compared with what the store obeys; it is tried again", "error", err)
-		}
-		failing = err != nil
-	}
 }
 
 // gauges shows how many topics there are that are not as all others are.

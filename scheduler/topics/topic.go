@@ -38,12 +38,22 @@ const (
 
 var statuses = []Status{Active, Paused, Draining}
 
+// OnDead says what a dead letter does to its order key.
+type OnDead string
+
+// The values of OnDead; empty is OnDeadContinue.
+const (
+	OnDeadContinue OnDead = "continue" // the next job of the key goes
+	OnDeadStop     OnDead = "stop"     // the others wait until it is replayed or discarded
+)
+
 // Settings are what a client wants of a topic. Zero values mean none.
 type Settings struct {
 	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
 	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
 	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
 	Weight      int          `json:"weight,omitempty"`      // share among all topics
+	OnDead      OnDead       `json:"on_dead,omitempty"`     // what a dead letter does to its order key
 	Defaults    job.Defaults `json:"defaults"`
 	// Alerts say when something is wrong with the topic; nil: its own settings do not.
 	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
@@ -52,8 +62,8 @@ type Settings struct {
 // Empty reports whether there is nothing in them.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
-	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.Alerts == nil &&
-		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
+		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
 }
 
 // Check says what is wrong with the figures of a topic; a *job.ValidationError.
@@ -62,7 +72,7 @@ func (s *Settings) Check(topic string) error {
 	within := func(field job.Field, value, least, most float64) {
 		if value != 0 && (value < least || value > most) {
 			fields = append(fields, job.FieldError{
-				Field: field, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for none", least, most),
+				Field: field, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most),
 			})
 		}
 	}
@@ -70,6 +80,9 @@ func (s *Settings) Check(topic string) error {
 	within("rate", s.Rate, MinRate, MaxRate)
 	within("concurrency", float64(s.Concurrency), 1, MaxConcurrency)
 	within("weight", float64(s.Weight), 1, MaxWeight)
+	if s.OnDead != "" && s.OnDead != OnDeadContinue && s.OnDead != OnDeadStop {
+		fields = append(fields, job.FieldError{Field: "on_dead", Message: `must be "continue" or "stop"`})
+	}
 	if s.Alerts != nil {
 		var wrong *job.ValidationError
 		if errors.As(s.Alerts.Check(topic), &wrong) {
@@ -110,6 +123,7 @@ func (t *Topic) limits() store.Limits {
 	return store.Limits{
 		Paused: t.Status == Paused, Draining: t.Status == Draining,
 		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Weight,
+		StopOnDead: s.OnDead == OnDeadStop,
 	}
 }
 

@@ -1,12 +1,12 @@
-// Command testrun runs the parts of `make test` and `make soak`, and sums them up.
+// Command testrun runs the parts of `make test` and `make soak`, and summarizes them.
 //
 //	testrun go PART ARGUMENT...      runs go test -json with these arguments
 //	testrun exec PART COMMAND...     runs any command
 //	testrun summary                  prints all parts, the slowest tests and the failures
 //
 // It prints a line for each package as it ends, the whole output of each test that
-// failed, and every half minute the tests that are still running. Each part leaves a
-// record in build/tests.
+// failed, and every half minute the tests that are still running. Each part writes a
+// record to build/tests.
 package main
 
 import (
@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -26,6 +27,9 @@ import (
 
 // records is the directory of the records, below the root of the module.
 const records = "build/tests"
+
+// tickEvery is the interval of progress reports, if there is anything to report.
+const tickEvery = 5 * time.Second
 
 var clock = job.SystemClock()
 
@@ -45,16 +49,16 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
 	switch {
 	case len(args) >= 3 && args[0] == "go":
-		return runPart(ctx, args[1], goTest(args[2:]), newEvents(args[1], out))
+		return runPart(ctx, goTest(args[2:]), newProgress(args[1], true, out))
 	case len(args) >= 3 && args[0] == "exec":
-		return runPart(ctx, args[1], args[2:], &lines{part: args[1], out: out})
+		return runPart(ctx, args[2:], newProgress(args[1], false, out))
 	case len(args) == 1 && args[0] == "summary":
 		return summarize(records, out)
 	}
 	return false, errors.New("usage: testrun go PART ARGUMENT... | exec PART COMMAND... | summary")
 }
 
-// goTest adds -json. The go command wants -C and its directory first.
+// goTest adds -json. The go command requires -C and its directory first.
 func goTest(args []string) []string {
 	command := []string{"go", "test"}
 	if len(args) > 1 && args[0] == "-C" {
@@ -63,17 +67,8 @@ func goTest(args []string) []string {
 	return append(append(command, "-json"), args...)
 }
 
-// reader takes the output of a command, line by line.
-type reader interface {
-	line(text []byte)
-	// tick is called every few seconds while the command runs.
-	tick(now time.Time)
-	// end adds what was read to the record of the part.
-	end(p *part)
-}
-
-// runPart runs a command and leaves the record of the part.
-func runPart(ctx context.Context, name string, command []string, r reader) (ok bool, err error) {
+// runPart runs a command and writes the record of the part.
+func runPart(ctx context.Context, command []string, p *progress) (ok bool, err error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // it is the caller's command
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	pipe, err := cmd.StdoutPipe()
@@ -85,78 +80,35 @@ func runPart(ctx context.Context, name string, command []string, r reader) (ok b
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	read(ctx, pipe, r)
+	p.read(ctx, pipe)
 	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return false, err
 	}
-	p := part{
-		Name: name, OK: err == nil, Seconds: clock.Now().Sub(began).Seconds(),
-		CPU: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds(),
-	}
-	r.end(&p)
-	return p.OK, p.write(records)
+	p.part.OK, p.part.Seconds = err == nil, clock.Now().Sub(began).Seconds()
+	p.part.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	return p.part.OK, p.part.write(records)
 }
 
-// tickEvery is how often a reader can report progress.
-const tickEvery = 5 * time.Second
-
-// read passes lines on until the output ends.
-func read(ctx context.Context, from io.Reader, to reader) {
-	texts := make(chan []byte)
-	go func() {
-		defer close(texts)
-		r := bufio.NewReader(from)
-		for {
-			text, err := r.ReadBytes('\n')
-			if len(text) > 0 {
-				texts <- text
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	ticker, stop := newTicker(ctx)
-	defer stop()
-	for {
-		select {
-		case text, more := <-texts:
-			if !more {
-				return
-			}
-			to.line(text)
-		case <-ticker:
-			to.tick(clock.Now())
-		}
-	}
-}
-
-func newTicker(ctx context.Context) (ticks <-chan struct{}, stop func()) {
+// read handles lines until the output ends.
+func (p *progress) read(ctx context.Context, from io.Reader) {
+	var group sync.WaitGroup
+	defer group.Wait()
 	ctx, cancel := context.WithCancel(ctx)
-	out, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
+	defer cancel()
+	group.Go(func() {
 		for job.Sleep(ctx, clock, tickEvery) == nil {
-			select {
-			case out <- struct{}{}:
-			case <-ctx.Done():
-			}
+			p.tick(clock.Now())
 		}
-	}()
-	return out, func() {
-		cancel()
-		<-done
+	})
+	for r := bufio.NewReader(from); ; {
+		text, err := r.ReadBytes('\n')
+		if len(text) > 0 {
+			p.line(text)
+		}
+		if err != nil {
+			return
+		}
 	}
 }
-
-// lines prints each line with the name of the part.
-type lines struct {
-	part string
-	out  io.Writer
-}
-
-func (l *lines) line(text []byte) { _, _ = fmt.Fprintf(l.out, "%-9s %s", l.part, text) }
-func (l *lines) tick(time.Time)   {}
-func (l *lines) end(*part)        {}

@@ -127,20 +127,20 @@ func TestLinesOfCommandsAreShown(t *testing.T) {
 
 func TestRunningTestsAreNamed(t *testing.T) {
 	var out bytes.Buffer
-	e := newEvents("some", &out)
+	p := newProgress("some", true, &out)
 	began := clock.Now()
 	for _, line := range []string{
 		`{"Time":"` + began.Format(time.RFC3339Nano) + `","Action":"run","Package":"m","Test":"TestA"}`,
 		`{"Action":"run","Package":"m","Test":"TestA/sub"}`,
 		`{"Action":"pass","Package":"m","Test":"TestB"}`,
 	} {
-		e.line([]byte(line))
+		p.line([]byte(line))
 	}
-	e.tick(began.Add(quietFor / 2))
+	p.tick(began.Add(quietFor / 2))
 	if out.Len() > 0 {
 		t.Errorf("too early: %s", out.Bytes())
 	}
-	e.tick(began.Add(2 * quietFor))
+	p.tick(began.Add(2 * quietFor))
 	if got, want := out.String(), "some      ...  m TestA (60 s)\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

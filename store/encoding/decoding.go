@@ -11,6 +11,11 @@ import (
 // DecodeSpec reads what AppendSpec wrote. It shares no memory with b.
 func DecodeSpec(b []byte, s *job.Spec) error {
 	r := reader{b: b}
+	r.spec(s)
+	return r.err
+}
+
+func (r *reader) spec(s *job.Spec) {
 	r.fields(func(name string) {
 		switch name {
 		case "u":
@@ -30,7 +35,7 @@ func DecodeSpec(b []byte, s *job.Spec) error {
 		case "o":
 			s.Priority = job.Priority(r.integer())
 		case "w":
-			s.When = r.when()
+			s.When, s.Occurrence = r.when()
 		case "r":
 			s.Retry = r.retry()
 		case "t":
@@ -43,16 +48,32 @@ func DecodeSpec(b []byte, s *job.Spec) error {
 			s.Traceparent = r.text()
 		case "g":
 			s.Labels = r.labels()
+		case "i":
+			s.Loop = r.loop()
+		case "v":
+			s.Group = r.membership()
+		case "k":
+			s.Callbacks = r.callbacks()
+		case "y":
+			s.Reports = job.CallbackEvent(r.text())
+		case "q":
+			s.OrderKey = r.text()
+		case "n":
+			s.Count = r.count()
 		default:
 			r.skip()
 		}
 	})
-	return r.err
 }
 
 // DecodeAttempt reads what AppendAttempt wrote. It shares no memory with b.
 func DecodeAttempt(b []byte, a *job.Attempt) error {
 	r := reader{b: b}
+	r.attempt(a)
+	return r.err
+}
+
+func (r *reader) attempt(a *job.Attempt) {
 	r.fields(func(name string) {
 		switch name {
 		case "n":
@@ -83,21 +104,94 @@ func DecodeAttempt(b []byte, a *job.Attempt) error {
 			r.skip()
 		}
 	})
-	return r.err
 }
 
-func (r *reader) when() (t job.When) {
+func (r *reader) when() (t job.When, o *job.Occurrence) {
 	r.fields(func(name string) {
 		switch name {
 		case "a":
 			t.At = job.Instant(r.integer())
 		case "d":
 			t.Delay = time.Duration(r.integer())
+		case "j":
+			t.Spread = time.Duration(r.integer())
+		case "s":
+			o = r.occurrence()
 		default:
 			r.skip()
 		}
 	})
-	return t
+	return t, o
+}
+
+func (r *reader) loop() *job.Loop {
+	var l job.Loop
+	r.fields(func(name string) {
+		switch name {
+		case "n":
+			l.Rounds = int(r.integer())
+		case "w":
+			l.Wait = time.Duration(r.integer())
+		case "b":
+			l.NewBody = r.boolean()
+		default:
+			r.skip()
+		}
+	})
+	return &l
+}
+
+func (r *reader) occurrence() *job.Occurrence {
+	var o job.Occurrence
+	r.fields(func(name string) {
+		switch name {
+		case "n":
+			o.Schedule = r.text()
+		case "t":
+			o.Time = job.Instant(r.integer())
+		case "k":
+			o.Kind = job.OccurrenceKind(r.text())
+		default:
+			r.skip()
+		}
+	})
+	return &o
+}
+
+func (r *reader) membership() *job.Membership {
+	var m job.Membership
+	r.fields(func(name string) {
+		switch name {
+		case "n":
+			m.Group = r.text()
+		case "l":
+			m.FilterLabel = r.text()
+		case "p":
+			m.Position = int(r.integer())
+		case "s":
+			m.Size = int(r.integer())
+		case "h":
+			m.Headers = int(r.integer())
+		default:
+			r.skip()
+		}
+	})
+	return &m
+}
+
+func (r *reader) count() *job.Count {
+	var c job.Count
+	r.fields(func(name string) {
+		switch name {
+		case "t":
+			c.Target = r.integer()
+		case "d":
+			c.AtDeadline = job.AtDeadline(r.text())
+		default:
+			r.skip()
+		}
+	})
+	return &c
 }
 
 func (r *reader) retry() *job.Retry {

@@ -22,13 +22,19 @@ func AppendSpec(b []byte, s *job.Spec) []byte {
 		}
 		w.integer("f", int64(s.BodyForm))
 		w.integer("o", int64(s.Priority))
-		w.when("w", s.When)
+		w.when("w", s.When, s.Occurrence)
 		w.retry("r", s.Retry)
 		w.integer("t", int64(s.Timeout))
 		w.integer("l", int64(s.TTL))
 		w.text("e", s.ExpectBody)
 		w.text("x", s.Traceparent)
 		w.labels("g", s.Labels)
+		w.loop("i", s.Loop)
+		w.membership("v", s.Group)
+		w.callbacks("k", s.Callbacks)
+		w.text("y", string(s.Reports))
+		w.text("q", s.OrderKey)
+		w.count("n", s.Count)
 	})
 }
 
@@ -52,13 +58,63 @@ func AppendAttempt(b []byte, a *job.Attempt) []byte {
 	})
 }
 
-func (w *writer) when(name string, t job.When) {
-	if t == (job.When{}) {
+// when also has the occurrence of a schedule: most maps keep their small header.
+func (w *writer) when(name string, t job.When, o *job.Occurrence) {
+	if t == (job.When{}) && o == nil {
 		return
 	}
 	w.b = appendMap(w.key(name), func(w *writer) {
 		w.integer("a", int64(t.At))
 		w.integer("d", int64(t.Delay))
+		w.integer("j", int64(t.Spread))
+		w.occurrence("s", o)
+	})
+}
+
+func (w *writer) loop(name string, l *job.Loop) {
+	if l == nil {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.integer("n", int64(l.Rounds))
+		w.integer("w", int64(l.Wait))
+		if l.NewBody {
+			w.b = msgp.AppendBool(w.key("b"), true)
+		}
+	})
+}
+
+func (w *writer) occurrence(name string, o *job.Occurrence) {
+	if o == nil {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.text("n", o.Schedule)
+		w.integer("t", int64(o.Time))
+		w.text("k", string(o.Kind))
+	})
+}
+
+func (w *writer) membership(name string, m *job.Membership) {
+	if m == nil {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.text("n", m.Group)
+		w.text("l", m.FilterLabel)
+		w.integer("p", int64(m.Position))
+		w.integer("s", int64(m.Size))
+		w.integer("h", int64(m.Headers))
+	})
+}
+
+func (w *writer) count(name string, c *job.Count) {
+	if c == nil {
+		return
+	}
+	w.b = appendMap(w.key(name), func(w *writer) {
+		w.integer("t", c.Target)
+		w.text("d", string(c.AtDeadline))
 	})
 }
 

@@ -2,6 +2,7 @@ package encoding
 
 import (
 	"bytes"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,6 +17,42 @@ import (
 func TestReadAsWritten(t *testing.T) {
 	t.Run("spec", readAsWritten(AppendSpec, DecodeSpec))
 	t.Run("attempt", readAsWritten(AppendAttempt, DecodeAttempt))
+}
+
+// A map of more than 15 fields has a longer header.
+func TestAllFields(t *testing.T) {
+	limit := 3
+	want := job.Spec{
+		Destination: "http://a", Method: "PUT", BizKey: "b", ContentType: "c", Headers: []job.Header{{Name: "H", Value: "v"}},
+		Body: []byte("p"), BodyForm: job.BodyText, Priority: 1, When: job.When{Delay: 1}, Retry: &job.Retry{Limit: &limit},
+		Timeout: 1, TTL: 1, ExpectBody: "e", Traceparent: "x", Labels: []job.Label{{Key: "k", Value: "v"}},
+		Occurrence: &job.Occurrence{Schedule: "s"}, Callbacks: &job.Callbacks{Dead: &job.Callback{Destination: "http://b"}},
+		Reports: job.CallbackDead,
+	}
+	before := []byte("before")
+	text := AppendSpec(before, &want)
+	var got job.Spec
+	if err := DecodeSpec(text[len(before):], &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || string(text[:len(before)]) != "before" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestReportReadAsWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.Make[job.Report]().Draw(t, "report")
+		j := &want.Job
+		j.NextAt, j.EndedAt, j.Token, j.CancelRequested = 0, 0, 0, false // they follow from the callback, or are of no use
+		var got job.Report
+		if err := DecodeReport(AppendReport(nil, &want), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+	})
 }
 
 func readAsWritten[T any](appendTo func([]byte, *T) []byte, decode func([]byte, *T) error) func(*testing.T) {
@@ -92,5 +129,26 @@ func BenchmarkAttempt(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		AppendAttempt(nil, &attempt)
+	}
+}
+
+// A map of any number of fields is read as it was written.
+func TestLargeMaps(t *testing.T) {
+	for _, n := range []int{0, smallMap, smallMap + 1, 1 << 16} {
+		text := appendMap([]byte("before"), func(w *writer) {
+			for i := range n {
+				w.integer(strconv.Itoa(i), int64(i)+1)
+			}
+		})
+		r, read := reader{b: text[len("before"):]}, 0
+		r.fields(func(name string) {
+			if got := r.integer(); name != strconv.Itoa(read) || got != int64(read)+1 {
+				t.Fatalf("field %d of %d: %s is %d", read, n, name, got)
+			}
+			read++
+		})
+		if r.err != nil || read != n || len(r.b) > 0 {
+			t.Errorf("read %d fields of %d, %d bytes left: %v", read, n, len(r.b), r.err)
+		}
 	}
 }

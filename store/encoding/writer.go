@@ -1,6 +1,10 @@
 package encoding
 
-import "github.com/tinylib/msgp/msgp"
+import (
+	"slices"
+
+	"github.com/tinylib/msgp/msgp"
+)
 
 // writer writes the fields of a map.
 type writer struct {
@@ -8,10 +12,17 @@ type writer struct {
 	fields uint32
 }
 
-// appendMap appends a map of at most 15 fields, whose header is one byte.
+// smallMap is the most fields of a map whose header is one byte.
+const smallMap = 15
+
+// appendMap appends a map. Most have few fields, so it leaves one byte for the header.
 func appendMap(b []byte, write func(w *writer)) []byte {
 	w := writer{b: msgp.AppendMapHeader(b, 0)}
 	write(&w)
+	if w.fields > smallMap {
+		header := msgp.AppendMapHeader(nil, w.fields)
+		w.b = slices.Insert(w.b, len(b), header[1:]...)
+	}
 	msgp.AppendMapHeader(w.b[:len(b)], w.fields)
 	return w.b
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Tests of this package and of package ledger look at the journal and spoil it.
+// Access for tests of this package and of package ledger.
 
 // Writer is the connection that the committer writes with.
 func (j *Journal) Writer() *sql.DB { return j.pools.write }
 
-// WriteIn writes a group in a transaction of the Writer, as the committer of some node
-// does.
+// WriteIn writes a group in a transaction of the Writer, like the committer of a node.
 func (j *Journal) WriteIn(ctx context.Context, tx *sql.Tx, add func(*Group)) error {
 	g := newGroup(map[job.Key]*Target{}, "host", j.rules)
 	if err := tx.QueryRowContext(ctx, sqlLastSeq).Scan(&g.nextSeq); err != nil {
@@ -30,7 +29,7 @@ func EntriesIn(ctx context.Context, tx *sql.Tx) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var all []Entry
 	for rows.Next() {
 		var e Entry

@@ -40,7 +40,7 @@ func (j *Journal) Begin(ctx context.Context, rows int, keys ...job.Key) (*Call, 
 	return j.begun(ctx, n, keys)
 }
 
-// BeginAnyway is Begin for what goes on although the journal has no room.
+// BeginAnyway is Begin without waiting for room.
 func (j *Journal) BeginAnyway(ctx context.Context, rows int, keys ...job.Key) (*Call, error) {
 	if err := j.Enter(); err != nil {
 		return nil, err
@@ -92,25 +92,25 @@ func (c *Call) Free() {
 	}
 }
 
-// End ends the call. Entries on their way are still written.
+// End ends the call. Queued entries are still written.
 func (c *Call) End() {
 	c.Free()
 	c.j.committer.release(c.rows)
 	c.j.Leave()
 }
 
-// Enqueue hands over an entry.
+// Enqueue queues an entry.
 func (c *Call) Enqueue(e Write) { c.j.committer.enqueue(c.entry(e)) }
 
-// Submit hands over an entry, and answers when it is committed. The commit goes on
-// if nobody waits for the answer.
+// Submit queues an entry. The result arrives when it is committed; the commit does not
+// depend on a receiver.
 func (c *Call) Submit(e Write) (done <-chan error) { return c.j.committer.submit(c.entry(e)) }
 
-// Commit hands over an entry and waits for the commit.
+// Commit queues an entry and waits for the commit.
 func (c *Call) Commit(e Write) error { return <-c.Submit(e) }
 
-// EnqueueBounded hands over an entry that nobody waits for while commits fail. It
-// reports false, and the entry is given up, if there is no room for its bytes.
+// EnqueueBounded queues an entry while commits fail. It reports false and drops the entry
+// if there is no room for its bytes.
 func (c *Call) EnqueueBounded(e Write) bool {
 	n := c.entry(e)
 	missing := int64(e.Rows) - n.rows

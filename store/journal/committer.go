@@ -18,32 +18,32 @@ import (
 
 // Bounds of the committer.
 const (
-	maxGroup     = 4_000                 // rows of one transaction, more or less
-	maxGroupSize = 4 << 20               // bytes of their bodies and logs, more or less
-	maxQueued    = 65_536                // rows that wait or are owed; callers wait beyond that
-	rowSize      = 1 << 10               // bytes of what waits for a server that is down count as a row
+	maxGroup     = 4_000                 // rows of one transaction, about
+	maxGroupSize = 4 << 20               // bytes of their bodies and logs, about
+	maxQueued    = 65_536                // queued and owed rows; beyond that, callers wait
+	rowSize      = 1 << 10               // while the server is down, so many queued bytes count as a row
 	firstPause   = 50 * time.Millisecond // between tries while commits fail
 	longestPause = time.Second
 )
 
-// entry is what one caller wants to have written.
+// entry has the changes of one caller.
 type entry struct {
 	add  func(g *Group)
 	rows int64 // reserved for it
-	// bytes of bodies and logs that it holds; for some of them rows are reserved.
+	// bytes of its bodies and logs; rows are reserved for some of them.
 	bytes, extra int64
-	// owed: the store has made the change already, so it must be written sooner
-	// or later. Other entries are given up when a commit fails.
+	// owed: the store has made the change already, so the entry stays until it is
+	// written. Other entries are dropped when a commit fails.
 	owed bool
 	// durable: the commit must survive a power failure, not only a crash of the
 	// process.
 	durable bool
-	// done gets the outcome of the first try, if somebody waits for it.
+	// done receives the outcome of the first try; nil: no caller waits.
 	done chan error
 }
 
-// committer writes entries in the order in which they came, as many at a time
-// as are waiting: callers share the cost of a commit.
+// committer writes entries in the order of their arrival. All waiting entries share a
+// commit.
 type committer struct {
 	write   *sql.DB
 	st      *statements
@@ -60,14 +60,14 @@ type committer struct {
 
 	mu     sync.Mutex
 	queue  []*entry
-	broken error // of the last commit; nil if it went well
-	owes   bool  // entries are owed since a commit failed
+	broken error // of the last commit; nil if it succeeded
+	owes   bool  // there are owed entries since a commit failed
 
-	// Of the goroutine alone:
+	// Used by the goroutine only:
 	known   map[job.Key]*Target
 	nextSeq int64 // zero: the server counts
-	durable bool  // what setDurable said last
-	shrinks bool  // the journal may have given pages free since it was asked to shrink
+	durable bool  // the last setting of setDurable
+	shrinks bool  // the journal may have free pages since the last call of shrink
 }
 
 func startCommitter(j *Journal, nextSeq int64) *committer {
@@ -81,10 +81,10 @@ func startCommitter(j *Journal, nextSeq int64) *committer {
 	return c
 }
 
-// release gives back room that was reserved and not used.
+// release returns reserved room that was not used.
 func (c *committer) release(rows int64) { c.room.Release(rows) }
 
-// enqueue hands over an entry.
+// enqueue queues an entry.
 func (c *committer) enqueue(e *entry) {
 	c.mu.Lock()
 	c.queue = append(c.queue, e)
@@ -95,12 +95,12 @@ func (c *committer) enqueue(e *entry) {
 	c.mu.Unlock()
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is awake
+	default: // it has a signal already
 	}
 }
 
-// submit hands over an entry whose commit somebody waits for. The commit is
-// not given up when nobody does any more.
+// submit queues an entry whose caller waits for the commit. The commit does not depend on
+// the caller.
 func (c *committer) submit(e *entry) (done <-chan error) {
 	answer := make(chan error, 1)
 	e.done, e.durable = answer, true
@@ -108,10 +108,10 @@ func (c *committer) submit(e *entry) (done <-chan error) {
 	return answer
 }
 
-// commit hands over an entry and waits for the commit.
+// commit queues an entry and waits for the commit.
 func (c *committer) commit(e *entry) error { return <-c.submit(e) }
 
-// flush waits until everything handed over before is written.
+// flush waits until all entries queued before are written.
 func (c *committer) flush() error { return c.commit(&entry{add: func(*Group) {}}) }
 
 // owing reports whether the store is ahead of the journal because commits fail.
@@ -132,8 +132,8 @@ func (c *committer) lastError() error {
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
 
-// stop writes what waits and ends the goroutine. Nothing may be enqueued any
-// more. What cannot be written now is lost; the error says so.
+// stop writes queued entries and ends the goroutine. Nothing may be enqueued afterwards.
+// The error reports entries that could not be written and are lost.
 func (c *committer) stop() error {
 	close(c.closing)
 	<-c.stopped
@@ -164,14 +164,14 @@ func (c *committer) run() {
 			return
 		}
 		if owing { // otherwise the next caller is the next try
-			c.rest(pause)
+			c.pause(pause, nil)
 			pause = min(2*pause, longestPause)
 		}
 	}
 }
 
-// next waits for entries. It returns none when there are no more to come; last
-// tells that this is the last try.
+// next waits for entries. It returns none after the last one. last reports that this is
+// the last try.
 func (c *committer) next() (batch []*entry, last bool) {
 	for {
 		select {
@@ -183,7 +183,7 @@ func (c *committer) next() (batch []*entry, last bool) {
 			return batch, false
 		}
 		if c.shrink() {
-			c.idle(shrinkPause)
+			c.pause(shrinkPause, c.wake)
 			continue
 		}
 		select {
@@ -193,19 +193,8 @@ func (c *committer) next() (batch []*entry, last bool) {
 	}
 }
 
-// idle waits for d, or until something is to be written.
-func (c *committer) idle(d time.Duration) {
-	t := c.clock.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C():
-	case <-c.wake:
-	case <-c.closing:
-	}
-}
-
-// shrink uses a moment in which nothing is to be written to make the journal
-// smaller, if it may be. It reports whether there is more to do.
+// shrink returns free pages to the disk while the journal is idle. It reports whether
+// there are more.
 func (c *committer) shrink() (more bool) {
 	s, can := c.st.dialect.(shrinker)
 	if !can || !c.shrinks {
@@ -216,7 +205,7 @@ func (c *committer) shrink() (more bool) {
 		more, err = s.shrink(context.Background(), c.write)
 	}
 	if err != nil { // the next deletion is the next try
-		c.logger.Warn("the journal cannot be made smaller", "error", err)
+		c.logger.Warn("the journal cannot be shrunk", "error", err)
 	}
 	c.shrinks = more
 	return more
@@ -240,9 +229,13 @@ func (c *committer) take() []*entry {
 // commitBatch writes the entries in one transaction.
 func (c *committer) commitBatch(batch []*entry) error {
 	ctx := context.Background()
+	var bytes int64
+	for _, e := range batch {
+		bytes += e.bytes
+	}
 	if c.nextSeq == 0 {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, commitLimit)
+		ctx, cancel = context.WithTimeout(ctx, commitLimit+time.Second*time.Duration(bytes/slowest))
 		defer cancel()
 	}
 	g := newGroup(c.known, c.host, c.rules)
@@ -253,7 +246,7 @@ func (c *committer) commitBatch(batch []*entry) error {
 		durable = durable || e.durable
 	}
 	if err := c.transact(ctx, g, durable); err != nil {
-		clear(c.known) // it may say what was not written
+		clear(c.known) // it may have facts that were not written
 		return err
 	}
 	if !g.counted {
@@ -266,7 +259,7 @@ func (c *committer) commitBatch(batch []*entry) error {
 	return nil
 }
 
-// relax says whether what is written next must survive a power failure.
+// relax sets whether the next commits must survive a power failure.
 func (c *committer) relax(ctx context.Context, durable bool) error {
 	if durable == c.durable {
 		return nil
@@ -286,8 +279,11 @@ func (c *committer) transact(ctx context.Context, g *Group, durable bool) error 
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	err = c.takeTurn(ctx, tx, g, durable)
+	next, err := c.st.begin(ctx, tx, durable)
 	if err == nil {
+		if g.counted {
+			g.nextSeq = next
+		}
 		err = g.write(ctx, tx, c.st)
 	}
 	if err != nil {
@@ -301,8 +297,7 @@ func (c *committer) transact(ctx context.Context, g *Group, durable bool) error 
 	return nil
 }
 
-// OutcomeUnknown reports whether err is that of a commit which the server may have
-// made.
+// OutcomeUnknown reports whether err comes from a commit that the server may have made.
 func OutcomeUnknown(err error) bool {
 	var unknown *commitError
 	return errors.As(err, &unknown)
@@ -314,15 +309,6 @@ type commitError struct{ cause error }
 func (e *commitError) Error() string { return "commit: " + e.cause.Error() }
 
 func (e *commitError) Unwrap() error { return e.cause }
-
-// takeTurn waits until no other node writes, if there are any.
-func (c *committer) takeTurn(ctx context.Context, tx *sql.Tx, g *Group, durable bool) error {
-	next, err := c.st.turn(ctx, tx, durable)
-	if g.counted {
-		g.nextSeq = next
-	}
-	return err
-}
 
 func (c *committer) succeeded(batch []*entry) {
 	c.mu.Lock()
@@ -342,9 +328,8 @@ func (c *committer) succeeded(batch []*entry) {
 	}
 }
 
-// failed gives up everything that waits, but for what the store has done
-// already: that goes back to the head of the queue. It reports whether there is
-// any such.
+// failed fails all waiting entries except owed ones, which return to the head of the
+// queue. It reports whether there are any.
 func (c *committer) failed(batch []*entry, err error) (owing bool) {
 	c.mu.Lock()
 	waiting := slices.Concat(batch, c.queue)
@@ -373,7 +358,7 @@ func (c *committer) failed(batch []*entry, err error) (owing bool) {
 	return owed > 0
 }
 
-// answer tells the caller, once.
+// answer answers the caller, once.
 func (c *committer) answer(e *entry, err error) {
 	if e.done != nil {
 		e.done <- err
@@ -381,12 +366,13 @@ func (c *committer) answer(e *entry, err error) {
 	}
 }
 
-// rest waits before the next try.
-func (c *committer) rest(d time.Duration) {
+// pause waits for d, or until wake or the end.
+func (c *committer) pause(d time.Duration, wake <-chan struct{}) {
 	t := c.clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
+	case <-wake:
 	case <-c.closing:
 	}
 }

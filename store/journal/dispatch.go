@@ -6,51 +6,55 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
-// Carry carries in the store. Nobody waits until that is journaled.
+// Carry carries in the store. The journal gets it later.
 func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	c, err := s.Begin(ctx, o.Cap)
+	c, err := s.begin(ctx, false, o.Cap)
 	if err != nil {
 		return store.CarryResult{}, err
 	}
 	defer c.End()
-	// A claim may follow before this call returns. It must not seem to have come before.
+	// A claim may follow before this call returns. The flow must show it later.
 	now := job.InstantOf(s.o.Clock.Now())
 	r, err := s.Inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
-		c.Enqueue(Carried(r.Carried, o.By, now))
+		s.sharing.Owe(c, carried(r.Carried, o.By, now))
 	}
 	return r, err
 }
 
-// Carried journals what a call carried.
-func Carried(carried []store.Carried, by string, now job.Instant) Write {
-	carried = slices.Clone(carried) // the caller may change its own
-	return Write{Rows: len(carried), Owed: true, Add: func(g *Group) {
-		for i := range carried {
-			g.Carried(&carried[i], by, now)
+// carried journals what a call carried.
+func carried(jobs []store.Carried, by string, now job.Instant) Write {
+	jobs = slices.Clone(jobs) // the caller may change its own
+	return Write{Rows: len(jobs), Owed: true, Add: func(g *Group) {
+		for i := range jobs {
+			g.Carried(&jobs[i], by, now)
 		}
 	}}
 }
 
-// Claim claims in the store. Nobody waits until that is journaled, but it is journaled
-// soon: a job that kills its process must be known.
+// Claim claims in the store. The journal gets it soon after: a restart must know the job
+// that killed its process.
 func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	c, err := s.Begin(ctx, RowsPerSettlement*len(hints), KeysOfHints(hints)...)
+	c, err := s.begin(ctx, false, rowsPerSettlement*len(hints), keysOfHints(hints)...)
 	if err != nil {
 		return nil, err
 	}
 	defer c.End()
 	claims, err := s.Inner.Claim(ctx, shard, hints, o)
-	if err == nil && len(claims) > 0 {
-		c.Enqueue(Claimed(claims, o.By))
+	if err != nil {
+		return claims, err
 	}
-	return claims, err
+	if claims = s.sharing.Checked(ctx, claims); len(claims) > 0 {
+		s.sharing.Owe(c, claimed(claims, o.By))
+	}
+	return claims, nil
 }
 
-// KeysOfHints are the keys of hints.
-func KeysOfHints(hints []store.Hint) []job.Key {
+// keysOfHints are the keys of hints.
+func keysOfHints(hints []store.Hint) []job.Key {
 	keys := make([]job.Key, len(hints))
 	for i, h := range hints {
 		keys[i] = h.Key()
@@ -58,30 +62,29 @@ func KeysOfHints(hints []store.Hint) []job.Key {
 	return keys
 }
 
-// RowsPerSettlement is how many rows a claim or a settlement writes: progress and
+// rowsPerSettlement is how many rows a claim or a settlement writes: progress and
 // flow.
-const RowsPerSettlement = 2
+const rowsPerSettlement = 2
 
-// Claimed journals claims.
-func Claimed(claims []store.Claimed, by string) Write {
-	claimed := slices.Clone(claims) // the caller may change its own
+// claimed journals claims.
+func claimed(claims []store.Claimed, by string) Write {
+	claims = slices.Clone(claims) // the caller may change its own
 	var bytes int64
-	for i := range claimed {
-		bytes += int64(len(claimed[i].Job.Spec.Body))
+	for i := range claims {
+		bytes += int64(len(claims[i].Job.Spec.Body))
 	}
-	return Write{Rows: RowsPerSettlement * len(claimed), Bytes: bytes, Owed: true, Add: func(g *Group) {
-		for i := range claimed {
-			g.Claimed(&claimed[i], by)
+	return Write{Rows: rowsPerSettlement * len(claims), Bytes: bytes, Owed: true, Add: func(g *Group) {
+		for i := range claims {
+			g.Claimed(&claims[i], by)
 		}
 	}}
 }
 
-// Settle settles in the store and answers once that is committed to the journal: a
-// settlement lost in a crash repeats a delivery. After an error, settlements may be
-// repeated as any others.
+// Settle settles in the store, and answers after the commit to the journal: a settlement
+// lost in a crash repeats a delivery. After an error, the caller may repeat the call.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
-	keys := KeysOfSettlements(settlements)
-	c, err := s.Begin(ctx, RowsPerSettlement*len(settlements), keys...)
+	keys, following := keysOfSettlements(settlements)
+	c, err := s.begin(ctx, false, rowsPerSettlement*len(settlements)+RowsPerRegistration*following, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,44 +93,86 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if err != nil {
 		return nil, err
 	}
-	e := Settled(settlements, settled)
-	if e.Rows == 0 {
+	w := s.settledBy(settlements, settled)
+	switch {
+	case w.Rows == 0:
+		return settled, nil
+	case s.shared() && s.Owing() != nil: // commits fail, so waiting is useless
+		s.sharing.Owe(c, w)
 		return settled, nil
 	}
 	defer s.keys.unwritten(keys)()
-	done := c.Submit(e)
+	done := c.Submit(w)
 	c.Free()
-	if err := <-done; err != nil {
+	if err := <-done; err != nil && !s.shared() { // a shared store outlives this process
 		return nil, err
 	}
 	return settled, nil
 }
 
-// KeysOfSettlements are the keys of settlements.
-func KeysOfSettlements(settlements []job.Settlement) []job.Key {
-	keys := make([]job.Key, len(settlements))
+// keysOfSettlements are the keys of settlements and of the jobs that may follow from them, and
+// the number of the latter.
+func keysOfSettlements(settlements []job.Settlement) (keys []job.Key, following int) {
+	keys = make([]job.Key, len(settlements))
 	for i := range settlements {
-		keys[i] = settlements[i].Key
+		t := &settlements[i]
+		keys[i] = t.Key
+		if t.Job == nil {
+			continue
+		}
+		for _, cancelRequested := range []bool{false, true} {
+			for _, n := range t.Successors(t.Change(cancelRequested), 0) {
+				keys = append(keys, n.Key)
+			}
+		}
 	}
-	return keys
+	return keys, len(keys) - len(settlements)
 }
 
-// Settled journals the settlements that the store applied; without any, its Rows is
-// zero.
-func Settled(settlements []job.Settlement, settled []store.Settled) Write {
+// settledBy journals the settlements that the store applied, with the jobs that follow from
+// them; without any, its Rows is zero.
+func (s *Store) settledBy(settlements []job.Settlement, settled []store.Settled) Write {
 	settlements = slices.Clone(settlements) // still needed after an error
 	logs, applied := encodeLogs(settlements, settled)
-	var bytes int64
-	for _, log := range logs {
-		bytes += int64(len(log))
-	}
-	return Write{Rows: RowsPerSettlement * applied, Bytes: bytes, Owed: true, Add: func(g *Group) {
+	next, following := followedBy(settlements, settled)
+	w := Write{Rows: rowsPerSettlement*applied + RowsPerRegistration*following, Owed: true, Add: func(g *Group) {
 		for i := range settled {
-			if settled[i].Status == store.Applied {
-				g.Settle(&settlements[i], &settled[i], logs[i])
+			if settled[i].Status != store.Applied {
+				continue
+			}
+			g.Settle(&settlements[i], &settled[i], logs[i])
+			for n := range next[i] {
+				m := &next[i][n]
+				var old *job.Job
+				if m.Job.Key == settlements[i].Key {
+					old = settlements[i].Job
+				}
+				s.sharing.Followed(g, m, old)
 			}
 		}
 	}}
+	for i := range logs {
+		w.Bytes += int64(len(logs[i]))
+		for n := range next[i] {
+			w.Bytes += next[i][n].Size()
+		}
+	}
+	return w
+}
+
+// followedBy returns the messages of the jobs that follow from settlements, by their index,
+// and how many there are.
+func followedBy(settlements []job.Settlement, settled []store.Settled) (messages map[int][]Message, n int) {
+	for i := range settled {
+		for _, j := range successors.Settled(&settlements[i], &settled[i]) {
+			if messages == nil {
+				messages = map[int][]Message{}
+			}
+			messages[i] = append(messages[i], NewMessage(j, settled[i].Now))
+			n++
+		}
+	}
+	return messages, n
 }
 
 // encodeLogs returns the log entries of the applied settlements, and how many were

@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/duehook/duehook/store"
 )
 
-// Documents live in the journal alone: they are few, and read seldom.
+// Documents are only in the journal: they are few and seldom read.
 const (
 	sqlDocument       = "SELECT version, data FROM document WHERE kind = ? AND name = ?"
 	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? ORDER BY name"
@@ -44,7 +46,7 @@ func (j *Journal) ListDocuments(ctx context.Context, kind string) ([]store.Docum
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells of what matters
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var docs []store.Document
 	for rows.Next() {
 		d := store.Document{Kind: kind}
@@ -61,29 +63,70 @@ func (j *Journal) ListDocuments(ctx context.Context, kind string) ([]store.Docum
 
 // PutDocument writes a document, durably.
 func (j *Journal) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+	versions, err := j.PutDocuments(ctx, []store.Document{d})
+	switch {
+	case err != nil:
+		return store.Document{}, err
+	case versions[0] == 0:
+		return store.Document{}, store.ErrConflict
+	}
+	d.Version = versions[0]
+	return d, nil
+}
+
+// PutDocuments writes documents of a kind, durably, in transactions of a bounded size.
+func (j *Journal) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	versions := make([]uint64, len(docs))
+	// Rows are locked in the order of their names, so two calls cannot wait for each other.
+	order := make([]int, len(docs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(docs[a].Name, docs[b].Name) })
+	for len(order) > 0 {
+		n := store.Batch(len(order), maxDocuments, func(i int) int { return len(docs[order[i]].Data) })
+		err := j.changeDocuments(ctx, func(exec execute) error {
+			for _, i := range order[:n] {
+				changed, err := exec(j.putStatement(&docs[i]))
+				if err != nil {
+					return err
+				}
+				if changed {
+					versions[i] = docs[i].Version + 1
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		order = order[n:]
+	}
+	return versions, nil
+}
+
+// maxDocuments bounds the documents of one transaction.
+const maxDocuments = 500
+
+func (j *Journal) putStatement(d *store.Document) (text string, args []any) {
 	data := d.Data
 	if data == nil {
 		data = []byte{}
 	}
-	text, args := sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
 	if d.Version == 0 {
-		text, args = sqlAddDocument+j.st.keep(), []any{d.Kind, d.Name, data}
+		return sqlAddDocument + j.st.keepOf("version"), []any{d.Kind, d.Name, data}
 	}
-	changed, err := j.changeDocument(ctx, text, args...)
-	switch {
-	case err != nil:
-		return store.Document{}, err
-	case !changed:
-		return store.Document{}, store.ErrConflict
-	}
-	d.Version++
-	return d, nil
+	return sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
 }
 
 // DeleteDocument deletes a document, durably.
 func (j *Journal) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	changed, err := j.changeDocument(ctx, sqlDeleteDocument, kind, name, version)
-	if err != nil || changed {
+	deleted := false
+	err := j.changeDocuments(ctx, func(exec execute) (err error) {
+		deleted, err = exec(sqlDeleteDocument, []any{kind, name, version})
+		return err
+	})
+	if err != nil || deleted {
 		return err
 	}
 	if _, err := j.Document(ctx, kind, name); err != nil {
@@ -92,30 +135,43 @@ func (j *Journal) DeleteDocument(ctx context.Context, kind, name string, version
 	return store.ErrConflict
 }
 
-// changeDocument runs a statement beside the committer, on the connection that
-// they share, and reports whether it changed a row.
-func (j *Journal) changeDocument(ctx context.Context, text string, args ...any) (bool, error) {
+// execute runs a statement and reports whether it changed a row.
+type execute = func(text string, args []any) (bool, error)
+
+// changeDocuments runs statements in a transaction beside the committer, on the
+// connection that they share.
+func (j *Journal) changeDocuments(ctx context.Context, change func(exec execute) error) error {
 	if err := j.Enter(); err != nil {
-		return false, err
+		return err
 	}
 	defer j.Leave()
 	conn, err := j.pools.write.Conn(ctx)
 	if err != nil {
-		return false, unavailable(err)
+		return unavailable(err)
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
-	// The committer may have left the connection less durable. That it is more
-	// durable than the committer thinks does no harm.
+	// The committer may have left the connection less durable. More durability than it
+	// expects does no harm.
 	if err := j.st.setDurable(ctx, conn, true); err != nil {
-		return false, unavailable(err)
+		return unavailable(err)
 	}
-	result, err := conn.ExecContext(ctx, j.st.bind(text), args...)
+	tx, err := conn.BeginTx(ctx, nil)
 	if err != nil {
-		return false, unavailable(err)
+		return unavailable(err)
 	}
-	n, err := result.RowsAffected()
+	err = change(func(text string, args []any) (bool, error) {
+		result, err := tx.ExecContext(ctx, j.st.bind(text), args...)
+		if err != nil {
+			return false, err
+		}
+		n, err := result.RowsAffected()
+		return n > 0, err
+	})
 	if err != nil {
-		return false, unavailable(err)
+		return unavailable(errors.Join(err, tx.Rollback()))
 	}
-	return n > 0, nil
+	if err := tx.Commit(); err != nil {
+		return unavailable(err)
+	}
+	return nil
 }

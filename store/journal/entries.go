@@ -15,12 +15,12 @@ import (
 // Reader reads a journal.
 type Reader struct {
 	pools   *pools
-	dialect dialect
+	words   *words
 	clock   job.Clock
 	entries bulk
 }
 
-// OpenReader opens a journal that exists, and neither makes nor changes it.
+// OpenReader opens an existing journal for reading.
 func OpenReader(ctx context.Context, url, namespace string, clock job.Clock) (*Reader, error) {
 	d, err := dialectFor(url)
 	if err != nil {
@@ -35,7 +35,7 @@ func OpenReader(ctx context.Context, url, namespace string, clock job.Clock) (*R
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{pools: p, dialect: d, clock: clock}
+	r := &Reader{pools: p, words: d.words(), clock: clock}
 	err = checkVersion(ctx, p, d)
 	if err == nil {
 		err = checkNamespace(ctx, p, d, cmp.Or(namespace, DefaultNamespace))
@@ -73,14 +73,14 @@ func checkVersion(ctx context.Context, p *pools, d dialect) error {
 }
 
 func (r *Reader) prepare(ctx context.Context) (err error) {
-	r.entries, err = prepareBulk(ctx, r.pools.read, r.dialect.selected(sqlEntries, lookupColumns), len(lookupColumns))
+	r.entries, err = prepareBulk(ctx, r.pools.read, r.words.about(lookupOf(false), lookupColumns), len(lookupColumns))
 	return err
 }
 
 // Close closes the journal.
 func (r *Reader) Close() error { return errors.Join(r.entries.close(), r.pools.close()) }
 
-// Entry is a message without what the client gave.
+// Entry is a message without the client's content.
 type Entry struct {
 	Seq       int64
 	Key       job.Key
@@ -91,9 +91,10 @@ type Entry struct {
 	Token     uint64
 	WakeAt    job.Instant // when an unfinished job needs attention
 	Confirmed int64
-	Open      bool // it may be restored
-	// Followed: another registration of its key is known to have come later than the
-	// job that the store has. Only looked up for superseded messages.
+	Open      bool        // it may be restored
+	Done      job.Instant // from when its age counts, or zero
+	// Followed: the key was surely registered again after the job that the store has.
+	// Looked up for superseded messages only.
 	Followed bool
 	Bad      error // why it cannot be read; then only the names are valid
 }
@@ -104,12 +105,9 @@ func (e *Entry) Unreadable() Unreadable {
 }
 
 const (
-	// What Entry.scan reads; v.i is which of the rows asked for it is.
+	// What Entry.scan reads.
 	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
-		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END`
-	// sqlEntries finds the message of a uid, and the open one.
-	sqlEntries = `SELECT v.i, ` + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-		WHERE m.uid = v.uid OR m.done_at IS NULL ORDER BY m.seq`
+		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
 	// sqlFollowed counts the messages of a key that were registered later than a
 	// job of the store, by the store's time. Parameters: topic, id, uid, created, created, uid.
 	sqlFollowed = `SELECT count(*) FROM message WHERE topic = ? AND id = ? AND uid <> ? AND confirmed > 0
@@ -119,11 +117,23 @@ const (
 		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.seq DESC LIMIT 1`
 )
 
+// lookupOf finds messages of keys: that of the uid, or all without a uid; the open one;
+// and, if nodes share the journal, the last one that the store surely had. v.i is the
+// index of the key.
+func lookupOf(shared bool) string {
+	last := ""
+	if shared {
+		last = " OR m.confirmed = 1"
+	}
+	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + last + " ORDER BY m.seq"
+}
+
 func (e *Entry) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant
 	var state, version, token int64
 	err := scan(append(first, &e.Seq, &e.Key.Topic, &e.Key.ID, &e.UID, &e.Created, &state, &version, &token,
-		&next, &expires, &e.Confirmed, &e.Open)...)
+		&next, &expires, &e.Confirmed, &e.Open, &e.Done)...)
 	if e.Bad = checkRow(state, version, token); e.Bad == nil {
 		e.State, e.Version, e.Token = job.State(state), uint64(version), uint64(token)
 	}
@@ -140,30 +150,17 @@ func (r *Reader) Entries(ctx context.Context, keys []job.Key, standings []store.
 		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
 	}
 	own, open = make([]*Entry, len(keys)), make([]*Entry, len(keys))
-	err = r.entries.each(args, func(stmt *sql.Stmt, args []any) error {
-		rows, err := stmt.QueryContext(ctx, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close() //nolint:errcheck // rows.Err tells
-		for rows.Next() {
-			var i int
-			e := &Entry{}
-			if err := e.scan(rows.Scan, &i); err != nil {
-				return err
-			}
-			if e.Bad != nil {
-				continue
-			}
-			if e.UID == standings[i].UID {
+	found, err := r.entries.find(ctx, nil, args)
+	for i, list := range found {
+		for _, e := range list {
+			if e.Bad == nil && e.UID == standings[i].UID {
 				own[i] = e
 			}
-			if e.Open {
+			if e.Bad == nil && e.Open {
 				open[i] = e
 			}
 		}
-		return rows.Err()
-	})
+	}
 	for i := range keys {
 		if e := own[i]; err == nil && e != nil && e.Confirmed == Superseded {
 			e.Followed, err = r.followed(ctx, keys[i], &standings[i])
@@ -175,9 +172,46 @@ func (r *Reader) Entries(ctx context.Context, keys []job.Key, standings []store.
 	return own, open, nil
 }
 
+// find looks up messages for lookupColumns, in a transaction unless tx is nil, by the
+// first column.
+func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) (map[int][]*Entry, error) {
+	found := map[int][]*Entry{}
+	err := b.each(args, func(stmt *sql.Stmt, args []any) error {
+		if tx != nil {
+			stmt = tx.StmtContext(ctx, stmt)
+		}
+		rows, err := stmt.QueryContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err reports it
+		for rows.Next() {
+			var i int
+			e := &Entry{}
+			if err := e.scan(rows.Scan, &i); err != nil {
+				return err
+			}
+			found[i] = append(found[i], e)
+		}
+		return rows.Err()
+	})
+	return found, err
+}
+
+// PickOwn returns the message of uid. Without a uid it returns the open message, or
+// else the latest.
+func PickOwn(list []*Entry, uid string) (own *Entry) {
+	for _, e := range list {
+		if e.UID == uid || uid == "" && (own == nil || !own.Open || e.Open) {
+			own = e
+		}
+	}
+	return own
+}
+
 func (r *Reader) followed(ctx context.Context, key job.Key, j *store.Standing) (bool, error) {
 	var n int
-	err := r.pools.read.QueryRowContext(ctx, r.dialect.bind(sqlFollowed),
+	err := r.pools.read.QueryRowContext(ctx, r.words.bind(sqlFollowed),
 		key.Topic, key.ID, j.UID, int64(j.CreatedAt), int64(j.CreatedAt), j.UID).Scan(&n)
 	return n > 0, err
 }
@@ -185,20 +219,20 @@ func (r *Reader) followed(ctx context.Context, key job.Key, j *store.Standing) (
 // EntryPage is how many messages OpenEntries returns at most.
 const EntryPage = 1000
 
-// OpenEntries reads a page of open messages of a topic, or of all topics if it is
-// empty, after an entry; nil: from the first.
+// OpenEntries reads the page of open messages behind an entry; nil: the first page. An
+// empty topic means all.
 func (r *Reader) OpenEntries(ctx context.Context, topic string, after *Entry) ([]*Entry, error) {
-	condition, args, order := r.dialect.walk(after)
+	condition, args, order := r.words.walk(after)
 	if topic != "" {
 		condition += " AND m.topic = ?"
 		args = append(args, topic)
 	}
-	rows, err := r.pools.read.QueryContext(ctx, r.dialect.bind("SELECT "+entryColumns+" FROM message m WHERE m.done_at IS NULL"+
+	rows, err := r.pools.read.QueryContext(ctx, r.words.bind("SELECT "+entryColumns+" FROM message m WHERE m.done_at IS NULL"+
 		condition+" ORDER BY "+order+" LIMIT ?"), append(args, EntryPage)...)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", unavailable(err))
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var page []*Entry
 	for rows.Next() {
 		e := &Entry{}
@@ -217,7 +251,7 @@ func (r *Reader) OpenEntries(ctx context.Context, topic string, after *Entry) ([
 // there is none.
 func (r *Reader) Latest(ctx context.Context, key job.Key) (*Entry, error) {
 	e := &Entry{}
-	err := e.scan(r.pools.read.QueryRowContext(ctx, r.dialect.bind(sqlLatest), key.Topic, key.ID).Scan)
+	err := e.scan(r.pools.read.QueryRowContext(ctx, r.words.bind(sqlLatest), key.Topic, key.ID).Scan)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, store.ErrNotFound

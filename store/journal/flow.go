@@ -11,7 +11,7 @@ import (
 
 // FlowEntry is one change of a job's state, as the journal has it.
 type FlowEntry struct {
-	// UID is of the registration: the key may have been registered several times.
+	// UID identifies the registration: a key can be registered several times.
 	UID     string
 	At      job.Instant
 	From    *job.State // nil: the registration
@@ -23,8 +23,8 @@ type FlowEntry struct {
 	Log     *job.Attempt // of an attempt that was made
 }
 
-// Flow is every change of state of the jobs that had this key, oldest first,
-// as far as the journal keeps them.
+// Flow returns the changes of state of all jobs with a key, oldest first, as far as the
+// journal keeps them.
 func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if err := j.Enter(); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var flow []FlowEntry
 	for rows.Next() {
 		var e FlowEntry
@@ -64,9 +64,9 @@ func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	return flow, nil
 }
 
-// chain puts entries of one registration that are less than a second apart in
-// an order in which each begins where the one before ended, if there is one:
-// the calls that caused them ran side by side.
+// chain orders entries of one registration that are less than a second apart: each
+// begins with the state in which the previous one ended, if possible. Their calls ran
+// concurrently.
 func chain(flow []FlowEntry) {
 	for i := 1; i < len(flow); i++ {
 		for k := i; k < len(flow) && flow[k].UID == flow[i-1].UID && flow[k].At < flow[i].At.Add(time.Second); k++ {

@@ -5,7 +5,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// reasonReplaced is the reason of a job whose key another registration took.
+// reasonReplaced is the reason of a job that another registration replaced.
 const reasonReplaced = "replaced"
 
 // maxTargets bounds what is remembered between groups.
@@ -13,13 +13,13 @@ const maxTargets = 1 << 16
 
 // Values of the column confirmed.
 const (
-	Unconfirmed int64 = iota // the store may not have the job, and its times are the node's
+	Unconfirmed int64 = iota // the store may lack the job; its times are the node's
 	Confirmed
 	Superseded // the store had another registration of the key later
 )
 
-// Target is a message that a group changes. It is remembered from the carrying of
-// a job to its settlement.
+// Target is a message that a group changes. The committer remembers it from the carrying
+// of a job to its settlement.
 type Target struct {
 	Key   job.Key
 	UID   string // empty: unknown; the open message of the key is meant, or else the latest
@@ -28,18 +28,23 @@ type Target struct {
 	by    string
 }
 
-// Change is what a group does to a target.
+// Change describes the changes of a target in a group.
 type Change struct {
 	*Target
-	Put      *Message    // everything is written anew
-	Force    bool        // Put is written whatever the journal has
-	Adopt    *job.Job    // written if the journal has no message of it
+	Put      *Message    // the whole message is written
+	Force    bool        // Put is written even over a later version
+	Adopt    *job.Job    // written if the journal lacks the job
 	Adopted  job.Instant // when the store had Adopt
 	Progress *Progress   // what changed after Put or Adopt
-	Log      []FlowRow   // written as far as the journal lacks it
-	Replaced job.Instant // when another registration took the key
-	GaveWay  job.Instant // when one took the key that the store may not have yet
-	Settled  bool        // later groups need not remember the target
+	Log      []FlowRow   // entries missing in the journal are written
+	// CountKeys are keys that were counted of Put.
+	CountKeys []string
+	tally     *tally      // what was counted; nil: nothing
+	Replaced  job.Instant // when another registration replaced the job
+	GaveWay   job.Instant // when an unconfirmed registration replaced the job
+	Settled   bool        // later groups need not remember the target
+	// Overtaken is set by the rules: Put is not written because the journal is ahead.
+	Overtaken bool
 }
 
 // Insertion is a new registration that the store does not have yet.
@@ -55,7 +60,7 @@ type Rules interface {
 	// Resolve is given the messages that the journal has: rows[i] of the key of
 	// Changes[i], and rows[len(Changes)+i] of the key of Inserts[i]. It sets the Seq
 	// of each change whose message exists.
-	Resolve(rows map[int][]Found)
+	Resolve(rows map[int][]*Entry)
 }
 
 // Group collects the changes of many callers for one transaction. Changes of one
@@ -83,14 +88,14 @@ type Group struct {
 	probe    bool
 }
 
-// ending closes a message.
+// ending is the end of a message.
 type ending struct {
 	seq       int64
 	at        job.Instant
 	confirmed int64
 }
 
-// settlement is one that may have been written before.
+// settlement is a settlement that may have been written before.
 type settlement struct {
 	change *Change
 	next   Progress
@@ -104,24 +109,24 @@ type purge struct {
 	deleted int
 }
 
-// newGroup makes an empty group. A nil rules means those of a store that one
-// process has.
+// newGroup makes an empty group. A nil rules selects the rules of a store with one
+// process.
 func newGroup(known map[job.Key]*Target, host string, rules func(*Group) Rules) *Group {
 	if len(known) > maxTargets {
 		clear(known)
 	}
 	g := &Group{known: known, host: host, latest: map[job.Key]*Change{}, shared: rules != nil}
-	if g.rules = Rules(alone{g}); rules != nil {
+	if g.rules = Rules(inOrder{g}); rules != nil {
 		g.rules = rules(g)
 	}
 	return g
 }
 
-// Rules are those that the group was made with.
+// Rules returns the rules that the group was made with.
 func (g *Group) Rules() Rules { return g.rules }
 
-// looks reports whether the journal may have more of a key than this process knows:
-// other nodes write it, or a commit had no answer.
+// looks reports whether the journal may have messages unknown to this process: other
+// nodes write it, or a commit had no answer.
 func (g *Group) looks() bool { return g.shared || g.counted }
 
 // Of returns the change of a registration; uid may be empty.
@@ -140,7 +145,7 @@ func (g *Group) Of(key job.Key, uid string) *Change {
 	return c
 }
 
-// matches reports whether a change is that of uid, and learns the uid if so.
+// matches reports whether a change belongs to uid, and if so stores the uid in it.
 func (c *Change) matches(uid string) bool {
 	if c.UID == "" && c.Seq == 0 {
 		c.UID = uid
@@ -154,14 +159,14 @@ func (g *Group) Insert(in *Insertion) {
 	g.Inserts = append(g.Inserts, in)
 }
 
-// Registered adds a row of flow for a registration. A journal of one process has
-// none: the message says all.
+// Registered adds a row of flow for a registration. A journal of one process has none,
+// because the message has the same facts.
 func (g *Group) Registered(of *Target, at job.Instant) {
 	g.flows = append(g.flows, FlowRow{of: of, at: at, to: job.Waiting})
 }
 
-// Replace ends a message whose key a new one takes. old is the job as the store had
-// it, or nil if the store had none.
+// Replace ends a message that a new one replaces. old is the store's job, or nil if the
+// store had none.
 func (g *Group) Replace(key job.Key, old *job.Job, at job.Instant) {
 	uid := ""
 	if old != nil {
@@ -186,7 +191,7 @@ func (g *Group) End(seq int64, at job.Instant, confirmed int64) {
 	g.ends = append(g.ends, ending{seq, at, confirmed})
 }
 
-// Ends returns a function that takes back what End was called with since then.
+// Ends returns a function that undoes all later calls of End.
 func (g *Group) Ends() (undo func()) {
 	n := len(g.ends)
 	return func() { g.ends = g.ends[:n] }
@@ -198,7 +203,7 @@ func (g *Group) Confirm(seq int64, j *job.Job) {
 		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
 }
 
-// Drop deletes a message of which the store has taken nothing.
+// Drop deletes a message that the store did not accept.
 func (g *Group) Drop(of *Target) { g.drops = append(g.drops, of) }
 
 // PutNew writes a job that the store registered first.
@@ -207,7 +212,7 @@ func (g *Group) PutNew(m *Message) {
 	c.Adopt, c.Adopted = &m.Job, m.At
 }
 
-// Put writes a job anew, after an update.
+// Put writes a job after an update.
 func (g *Group) Put(m *Message, from job.State, reason string) *Change {
 	c := g.Of(m.Job.Key, m.Job.UID)
 	c.Put, c.Progress = m, nil
@@ -215,10 +220,10 @@ func (g *Group) Put(m *Message, from job.State, reason string) *Change {
 	return c
 }
 
-// Restored writes a job as it stands, and of its log what the journal lacks.
-func (g *Group) Restored(m *Message, log []FlowRow) {
-	c := g.Of(m.Job.Key, m.Job.UID)
-	c.Put, c.Progress, c.Log, c.Force = m, nil, log, true
+// Restored writes a job as it stands, and the log entries that the journal lacks.
+func (g *Group) Restored(r *Record) {
+	c := g.Of(r.Job.Key, r.Job.UID)
+	c.Put, c.Progress, c.Log, c.CountKeys, c.Force = &r.Message, nil, r.Log, r.CountKeys, true
 }
 
 // Carried notes that a job went to the ready list.
@@ -228,7 +233,7 @@ func (g *Group) Carried(c *store.Carried, by string, at job.Instant) {
 	})
 }
 
-// Claimed writes a claim. A claim that is given again is not written again.
+// Claimed writes a claim, but not the same claim twice.
 func (g *Group) Claimed(c *store.Claimed, by string) {
 	j := &c.Job
 	ch := g.Of(j.Key, j.UID)
@@ -271,7 +276,7 @@ func (g *Group) Settle(s *job.Settlement, r *store.Settled, log []byte) {
 	g.flows = append(g.flows, flow)
 }
 
-// committed remembers what the next groups need.
+// committed remembers targets for the next groups.
 func (g *Group) committed() {
 	for _, c := range g.Changes {
 		if c.Settled || c.Seq == 0 {
@@ -282,41 +287,5 @@ func (g *Group) committed() {
 	}
 	for _, in := range g.Inserts {
 		delete(g.known, in.Of.Key)
-	}
-}
-
-// alone are the rules of a store that one process has: the order in which changes
-// were added is that in which they happened.
-type alone struct{ *Group }
-
-// Resolve drops what an earlier commit without an answer has written, and closes the
-// other open messages of a key: a registration without an answer, or one that
-// could not be read.
-func (r alone) Resolve(rows map[int][]Found) {
-	for i, c := range r.Changes {
-		if own := PickOwn(rows[i], c.UID); own != nil {
-			c.Seq, c.UID = own.Seq, own.UID
-			if r.counted && c.Put != nil && !c.Force && own.Version >= int64(c.Put.Job.Version) {
-				c.Put = nil
-			}
-		}
-		switch {
-		case c.Replaced != 0:
-		case c.Put != nil:
-			r.endOthers(rows[i], c.UID, c.Put.At)
-		case c.Adopt != nil && c.Seq == 0:
-			r.endOthers(rows[i], c.UID, c.Adopted)
-		}
-	}
-	for i, in := range r.Inserts {
-		r.endOthers(rows[len(r.Changes)+i], in.Of.UID, in.At)
-	}
-}
-
-func (r alone) endOthers(rows []Found, uid string, at job.Instant) {
-	for i := range rows {
-		if f := &rows[i]; f.Open && f.UID != uid {
-			r.End(f.Seq, at, Superseded)
-		}
 	}
 }

@@ -18,24 +18,24 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Options configure a journal. URL is required.
+// Options configure a journal. URL and Store are required.
 type Options struct {
-	// URL locates the journal: sqlite:path, a file that is made with its directory if
-	// it does not exist, or postgres:// or mysql://user:password@host/database.
+	// URL locates the journal: sqlite:path, or postgres:// or mysql://user:password@host/database.
+	// A missing file is created with its directory.
 	URL string
 	// Store is the store that Open wraps. Closing the result closes it; if Open
 	// fails, it stays the caller's.
-	Store store.Store
+	Store store.Restorable
 	// Namespace owns the jobs, DefaultNamespace if empty. A journal belongs to the
 	// first namespace that opens it.
 	Namespace string
-	// Metrics is where the metrics are registered; nil: nowhere.
+	// Metrics registers the metrics; nil: nothing does.
 	Metrics prometheus.Registerer
 	// Clock must be the store's; nil is the machine's.
 	Clock job.Clock
 	// Host names this machine in the flow of jobs; empty is its hostname.
 	Host string
-	// Logger gets what an operator should know; nil discards it.
+	// Logger; nil discards messages.
 	Logger *slog.Logger
 	// StoreRetention is how long the store keeps a job that was delivered, cancelled
 	// or expired. Jobs that ended within that time are restored, too.
@@ -81,34 +81,8 @@ type Journal struct {
 	closed bool
 }
 
-// OpenShared opens a journal that several nodes write, each by these rules. Options
-// need no Store.
-func OpenShared(ctx context.Context, o Options, rules func(*Group) Rules) (*Journal, error) {
-	j, err := open(ctx, o, rules)
-	if err != nil {
-		return nil, err
-	}
-	if err := j.start(ctx); err != nil {
-		return nil, errors.Join(err, j.shut())
-	}
-	return j, nil
-}
-
-func open(ctx context.Context, o Options, rules func(*Group) Rules) (*Journal, error) {
-	if o.URL == "" {
-		return nil, errors.New("the options of a journal need a URL")
-	}
-	o.setDefaults()
-	j := &Journal{o: o, rules: rules, metrics: newMetrics()}
-	j.closing, j.cancel = context.WithCancel(context.Background())
-	if err := j.open(ctx); err != nil {
-		return nil, errors.Join(err, j.shut())
-	}
-	return j, nil
-}
-
-// open brings the tables up to date and takes the journal for this process, or
-// among the nodes that share it.
+// open migrates the tables and locks the journal, for this process or for the nodes that
+// share it.
 func (j *Journal) open(ctx context.Context) error {
 	d, err := dialectFor(j.o.URL)
 	if err != nil {
@@ -121,7 +95,7 @@ func (j *Journal) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	j.Reader = &Reader{pools: p, dialect: d, clock: j.o.Clock}
+	j.Reader = &Reader{pools: p, words: d.words(), clock: j.o.Clock}
 	if err := migrate(ctx, p, d); err != nil {
 		return err
 	}
@@ -144,12 +118,15 @@ func (j *Journal) open(ctx context.Context) error {
 	return j.metrics.register(j.o.Metrics)
 }
 
+// Options returns the options of the journal, with their defaults.
+func (j *Journal) Options() Options { return j.o }
+
 func (j *Journal) shared() bool { return j.rules != nil }
 
 // start begins to write.
 func (j *Journal) start(ctx context.Context) error {
 	next := int64(0) // the server counts
-	if _, alone := j.dialect.(*sqlite); alone {
+	if _, alone := j.st.dialect.(*sqlite); alone {
 		if err := j.pools.read.QueryRowContext(ctx, sqlLastSeq).Scan(&next); err != nil {
 			return fmt.Errorf("read the journal: %w", err)
 		}
@@ -159,7 +136,7 @@ func (j *Journal) start(ctx context.Context) error {
 	return nil
 }
 
-// migrate brings the tables up to date. Those of a newer version are refused.
+// migrate migrates the tables. It refuses tables of a newer version.
 func migrate(ctx context.Context, pools *pools, d dialect) error {
 	p, err := provider(pools, d)
 	if err != nil {
@@ -217,13 +194,13 @@ func (j *Journal) Closing() context.Context { return j.closing }
 // Ping reports whether the journal can be written.
 func (j *Journal) Ping(ctx context.Context) error {
 	if err := j.Owing(); err != nil {
-		return err // it is tried again all the time
+		return err // the committer retries
 	}
 	if j.Broken() == nil {
 		return nil
 	}
-	// The last commit failed, and another one may come only after somebody reports
-	// that the store can serve again.
+	// The last commit failed. Without a probe, the next commit may wait until this call
+	// reports success.
 	done := j.committer.submit(&entry{add: func(g *Group) { g.probe = true }})
 	select {
 	case err := <-done:
@@ -233,7 +210,7 @@ func (j *Journal) Ping(ctx context.Context) error {
 	}
 }
 
-// Close writes what waits and closes the journal, and then the store above it. A
+// Close writes pending changes, and closes the journal and then the store above it. A
 // second call does nothing.
 func (j *Journal) Close(above func() error) error {
 	j.mu.Lock()
@@ -249,7 +226,7 @@ func (j *Journal) Close(above func() error) error {
 	return errors.Join(err, above(), j.shut())
 }
 
-// shut releases what was opened.
+// shut closes everything that open opened.
 func (j *Journal) shut() error {
 	j.cancel()
 	var errs []error

@@ -7,8 +7,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// keyLocks keeps two calls from changing the same job at a time, so that the
-// journal gets the changes of a job in the order in which the store made them.
+// keyLocks lets one call at a time change a job, so that the journal gets the changes of
+// a job in the store's order.
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[job.Key]chan struct{} // closed when the key is given back
@@ -21,8 +21,8 @@ type owed struct {
 	committed chan struct{} // closed when there are none left
 }
 
-// lock takes all of keys at once, so that no two callers can wait for each
-// other; keys may name one twice. unlock gives them back.
+// lock takes all keys at once, so that no two callers wait for each other. keys may
+// contain duplicates. unlock releases them.
 func (l *keyLocks) lock(ctx context.Context, keys []job.Key) (unlock func(), err error) {
 	return l.wait(ctx, keys, false)
 }
@@ -47,8 +47,8 @@ func (l *keyLocks) wait(ctx context.Context, keys []job.Key, written bool) (unlo
 	}
 }
 
-// tryLock takes all of keys, or gives a channel that is closed when one that is
-// held, or of which changes are not committed if these matter, may be free.
+// tryLock takes all keys, or returns a channel that is closed when a busy one may be
+// free. With written, keys with uncommitted changes are busy too.
 func (l *keyLocks) tryLock(keys []job.Key, done chan struct{}, written bool) (busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,8 +78,8 @@ func (l *keyLocks) unlock(keys []job.Key, done chan struct{}) {
 	close(done)
 }
 
-// unwritten notes that changes of keys, which the caller holds, outlast that. They
-// are committed, or given up, when the returned function is called.
+// unwritten marks locked keys as having changes that stay uncommitted after the unlock.
+// The caller calls the returned function when these are committed or dropped.
 func (l *keyLocks) unwritten(keys []job.Key) (written func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

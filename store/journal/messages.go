@@ -7,7 +7,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Messages reads messages with their logs and passes them to work, a part at a time:
+// Messages reads messages with their logs and passes them to work in parts, because
 // bodies may be large.
 func (r *Reader) Messages(ctx context.Context, seqs []int64, work func(messages []Stored, bad []Unreadable) error) error {
 	for len(seqs) > 0 {
@@ -32,13 +32,13 @@ func (r *Reader) Messages(ctx context.Context, seqs []int64, work func(messages 
 	return nil
 }
 
-// sizes are what messages take with their bodies, by seq.
+// sizes are the sizes of messages with their bodies, by seq.
 func (r *Reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
 	rows, err := r.pools.read.QueryContext(ctx, sqlSizes+in(seqs))
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	sizes := make(map[int64]int, len(seqs))
 	for rows.Next() {
 		var seq int64
@@ -56,7 +56,7 @@ func (r *Reader) readMessages(ctx context.Context, seqs []int64) ([]Stored, []Un
 	if err != nil {
 		return nil, nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var page []row
 	for rows.Next() {
 		var m row

@@ -16,9 +16,9 @@ func newMetrics() *metrics {
 	}
 	return &metrics{
 		down:    gauge("duehook_ledger_down", "1 while the ledger cannot be written."),
-		waiting: gauge("duehook_ledger_waiting_rows", "Rows of changes that the store has and that wait to be written to the ledger."),
+		waiting: gauge("duehook_ledger_waiting_rows", "Rows of changes of the store that wait to be written to the ledger."),
 		unreadable: gauge("duehook_restore_unreadable_jobs",
-			"Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs."),
+			"Jobs of the journal that this node could not read at its start or in its last complete pass."),
 	}
 }
 

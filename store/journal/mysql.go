@@ -8,6 +8,7 @@ import (
 	"fmt"
 	neturl "net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ const mysqlForm = "mysql://user:password@host:port/database"
 func newMariaDB(url string) (*mariadb, error) {
 	u, err := neturl.Parse(url)
 	if err != nil {
-		// What the parser says may quote a password that makes the URL unreadable.
+		// The parser's error may contain the password.
 		return nil, errors.New("it cannot be read: write " + mysqlForm + ", with %40 for an @ in the password, and so on")
 	}
 	config := mysql.NewConfig()
@@ -49,7 +50,7 @@ func newMariaDB(url string) (*mariadb, error) {
 	}
 	config.Collation = "utf8mb4_bin" // that of the columns
 	config.Timeout = commitLimit
-	config.MaxAllowedPacket = 0        // the server tells
+	config.MaxAllowedPacket = 0        // ask the server
 	config.Logger = &mysql.NopLogger{} // errors are returned as well
 	return &mariadb{config: config}, nil
 }
@@ -57,9 +58,8 @@ func newMariaDB(url string) (*mariadb, error) {
 func (d *mariadb) dir() (string, goose.Dialect) { return "migrations/mysql", goose.DialectMySQL }
 
 func (d *mariadb) open(ctx context.Context) (*pools, error) {
-	// A node that freezes within a transaction must not keep the others from
-	// writing for long, and the server knows only idle connections. The lock's
-	// connection is idle, too, but must last.
+	// A node that freezes within a transaction must not block the others for long. The
+	// server only ends idle connections. That of the lock is idle, too, but must last.
 	write, err := d.pool(map[string]string{"wait_timeout": "10", "innodb_lock_wait_timeout": "8"})
 	if err != nil {
 		return nil, err
@@ -83,12 +83,12 @@ func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	return nil, errors.Join(err, p.close())
 }
 
-// minPacket is what a statement of many rows without bodies may need. A body is
-// sent in a packet of its own.
+// minPacket is the most that a statement of many rows needs without bodies. A body has
+// a packet of its own.
 const minPacket = 1 << 20
 
-// pool opens connections whose session has these variables. What the server's
-// administrator has set must change neither statements nor silently their values.
+// pool opens connections whose session has these variables. Settings of the server's
+// administrator must not change the meaning of statements.
 func (d *mariadb) pool(variables map[string]string) (*sql.DB, error) {
 	config := d.config.Clone()
 	variables["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
@@ -100,11 +100,10 @@ func (d *mariadb) pool(variables map[string]string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// Names of locks, with the database: they are the server's.
-const (
-	mariadbMigrating = "CONCAT('duehook.migrating.', LEFT(MD5(DATABASE()), 20))"
-	mariadbInUse     = "CONCAT('duehook.in_use.', LEFT(MD5(DATABASE()), 20))"
-)
+// mariadbLock is the name of a lock, with the database: names are the server's.
+func mariadbLock(name string) string {
+	return "CONCAT('duehook." + name + ".', LEFT(MD5(DATABASE()), 20))"
+}
 
 func (d *mariadb) migrating(ctx context.Context, p *pools, up func() error) error {
 	conn, err := p.read.Conn(ctx)
@@ -112,132 +111,68 @@ func (d *mariadb) migrating(ctx context.Context, p *pools, up func() error) erro
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
-	const hour = 3600  // a long migration by another node is waited for
-	if err := getLock(ctx, conn, mariadbMigrating, hour); err != nil {
+	name := mariadbLock("migrating")
+	if err := lock(ctx, conn, getLock(name, 3600)); err != nil { // for a long migration by another node
 		return err
 	}
 	err = up()
-	return errors.Join(err, releaseLock(context.WithoutCancel(ctx), conn, mariadbMigrating))
+	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+name+")")
+	return errors.Join(err, unlockErr)
 }
 
-// mariadbPatience is how long the server may take to notice that the process
-// before this one was killed, in seconds.
-const mariadbPatience = 2
+const (
+	// mariadbPatience is how long the server may take to notice that the previous
+	// process was killed, in seconds.
+	mariadbPatience = 2
+	// mariadbNodes is how many nodes may share a journal.
+	mariadbNodes = 64
+)
 
-// claim holds a lock as long as a connection of its own lives. Locks cannot be
-// shared here, so nodes that share a store only see that there is none.
+// claim holds locks as long as a connection of its own lives. The server's locks cannot
+// be shared, so there is one for each node: a node holds any of them, a process alone
+// holds all. AND and OR end at the first result that decides.
 func (d *mariadb) claim(ctx context.Context, p *pools, shared bool) error {
 	conn, err := p.read.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	p.release = conn.Close
-	if err := getLock(ctx, conn, mariadbInUse, mariadbPatience); err != nil {
-		return err
-	}
-	if shared {
-		err = releaseLock(ctx, conn, mariadbInUse)
-	} else {
-		err = unusedByNodes(ctx, conn)
-	}
-	if err != nil {
-		return err
-	}
-	return d.set(ctx, p.write, d, shared)
-}
-
-// sweepWait is how long nodes that share a store, and of which one writes every
-// 2 seconds how far it has compared, are waited for, in seconds.
-const sweepWait = 6
-
-// unusedByNodes refuses a journal that nodes on Redis use, which hold no lock.
-// They would go on delivering what this process puts back.
-func unusedByNodes(ctx context.Context, conn *sql.Conn) error {
-	var owner string
-	if err := conn.QueryRowContext(ctx, "SELECT owner FROM writer").Scan(&owner); err != nil || owner != "" {
-		return err
-	}
-	swept := func() (version uint64, err error) {
-		var data []byte
-		err = conn.QueryRowContext(ctx, sqlDocument, NodesKind, NodesName).Scan(&version, &data)
-		if errors.Is(err, sql.ErrNoRows) {
-			return 0, nil
+	locks := make([]string, mariadbNodes)
+	for i := range locks {
+		seconds := mariadbPatience
+		if shared && i < mariadbNodes-1 {
+			seconds = 0
 		}
-		return version, err
+		locks[i] = getLock(mariadbLock(strconv.Itoa(i)), seconds)
 	}
-	before, err := swept()
-	if err != nil || before == 0 {
+	operator := " AND "
+	if shared {
+		operator = " OR "
+	}
+	if err := lock(ctx, conn, strings.Join(locks, operator)); err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf("DO SLEEP(%d)", sweepWait)); err != nil {
-		return err
-	}
-	if now, err := swept(); err != nil || now == before {
-		return err
-	}
-	return errJournalInUse
+	return d.set(ctx, p.write, d.words(), shared)
 }
 
-func getLock(ctx context.Context, conn *sql.Conn, name string, seconds int) error {
-	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT GET_LOCK(%s, %d)", name, seconds)).Scan(&got); err != nil {
+func getLock(name string, seconds int) string { return fmt.Sprintf("GET_LOCK(%s, %d)", name, seconds) }
+
+// lock takes locks by an expression that is true if it has them.
+func lock(ctx context.Context, conn *sql.Conn, expression string) error {
+	var got sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT "+expression).Scan(&got); err != nil {
 		return err
 	}
-	if got.Int64 != 1 {
+	if !got.Bool {
 		return errJournalInUse
 	}
 	return nil
 }
 
-func releaseLock(ctx context.Context, conn *sql.Conn, name string) error {
-	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK("+name+")")
-	return err
-}
-
-// setDurable: how a commit is kept is the server's, for all its databases.
-func (d *mariadb) setDurable(context.Context, execer, bool) error { return nil }
-
-func (d *mariadb) turn(ctx context.Context, tx *sql.Tx, _ bool) (int64, error) {
-	return d.ownership.turn(ctx, tx, "")
-}
-
-func (d *mariadb) probe(ctx context.Context, tx *sql.Tx) error { return probeWriter(ctx, tx) }
-
-var mariadbSizes = []int{64, 8, 1}
-
-// mariadbRows in JSON are far less than minPacket.
-const mariadbRows = 500
-
-func (d *mariadb) insert(table string, cols []column, upsert bool) shape {
-	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
-	if upsert {
-		s += " ON DUPLICATE KEY UPDATE " + assignments(cols, "{} = VALUES({})")
-	}
-	return shape{text: s, sizes: mariadbSizes, rows: func(n int) string { return placeholders(n, len(cols)) }}
-}
-
-func (d *mariadb) update(assign []string, where string, cols []column) shape {
-	return shape{
-		text: "UPDATE message JOIN " + jsonTable(cols) + " ON message.seq = v.seq SET message." +
-			strings.Join(assign, ", message.") + " WHERE " + where,
-		pack: packJSON(cols), most: mariadbRows,
-	}
-}
-
-func (d *mariadb) selected(text string, cols []column) shape {
-	return shape{text: strings.ReplaceAll(text, "{rows}", jsonTable(cols)), pack: packJSON(cols), most: mariadbRows}
-}
-
-func (d *mariadb) bind(text string) string { return text }
-
-func (d *mariadb) walk(after *Entry) (condition string, args []any, order string) {
-	return walkBySeq(after)
-}
-
-func (d *mariadb) keep() string { return "ON DUPLICATE KEY UPDATE version = version" }
+func (d *mariadb) words() *words { return mariadbWords }
 
 // jsonTable is a table v of rows that come as one text in JSON.
-func jsonTable(cols []column) string {
+func jsonTable(cols []column, _ int) string {
 	list := make([]string, len(cols))
 	for i, c := range cols {
 		kind := "BIGINT"

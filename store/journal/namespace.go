@@ -10,19 +10,19 @@ import (
 // DefaultNamespace is Options.Namespace when that is empty.
 const DefaultNamespace = "default"
 
-// ErrOtherNamespace means that the journal is another namespace's. Jobs of both
-// would be put back into either, and delivered twice.
+// ErrOtherNamespace means that the journal belongs to another namespace. Otherwise the
+// jobs of both would be restored into each, and delivered twice.
 var ErrOtherNamespace = errors.New("the journal belongs to another namespace")
 
-// The document that says whose the journal is.
+// The document with the namespace of the journal.
 const (
 	ownerKind = "journal"
 	ownerName = "namespace"
 )
 
-// belong makes the journal that of a namespace, unless it is another's.
+// belong gives the journal to a namespace unless it has one.
 func belong(ctx context.Context, p *pools, d dialect, namespace string) error {
-	text := d.bind(sqlAddDocument + d.keep())
+	text := d.words().bind(sqlAddDocument + d.words().keepOf("version"))
 	if _, err := p.write.ExecContext(ctx, text, ownerKind, ownerName, []byte(namespace)); err != nil {
 		return fmt.Errorf("write the journal's namespace: %w", err)
 	}
@@ -33,7 +33,7 @@ func belong(ctx context.Context, p *pools, d dialect, namespace string) error {
 func checkNamespace(ctx context.Context, p *pools, d dialect, namespace string) error {
 	var version uint64
 	var owner []byte
-	err := p.read.QueryRowContext(ctx, d.bind(sqlDocument), ownerKind, ownerName).Scan(&version, &owner)
+	err := p.read.QueryRowContext(ctx, d.words().bind(sqlDocument), ownerKind, ownerName).Scan(&version, &owner)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

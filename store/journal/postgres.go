@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	neturl "net/url"
-	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -36,7 +35,9 @@ func newPostgres(url string) (*postgres, error) {
 	if config.Database == "" {
 		return nil, errors.New("the database is missing: write " + postgresForm)
 	}
-	return &postgres{config: config}, nil
+	return &postgres{
+		config: config, ownership: ownership{relaxed: "set_config('synchronous_commit', 'off', true)"},
+	}, nil
 }
 
 func (d *postgres) dir() (string, goose.Dialect) {
@@ -84,7 +85,7 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	return p, nil
 }
 
-// checkEncoding connects, and refuses a database that cannot keep all letters: one
+// checkEncoding connects, and refuses a database that cannot keep all characters: one
 // name would fail the commit of many jobs.
 func checkEncoding(ctx context.Context, db *sql.DB) error {
 	var encoding string
@@ -152,67 +153,14 @@ func (d *postgres) claim(ctx context.Context, p *pools, shared bool) error {
 	case err != nil:
 		return err
 	}
-	return d.set(ctx, p.write, d, shared)
+	return d.set(ctx, p.write, d.words(), shared)
 }
 
-func (d *postgres) setDurable(context.Context, execer, bool) error { return nil } // turn does
-
-func (d *postgres) turn(ctx context.Context, tx *sql.Tx, durable bool) (int64, error) {
-	relaxed := ""
-	if !durable {
-		relaxed = "set_config('synchronous_commit', 'off', true)"
-	}
-	return d.ownership.turn(ctx, tx, relaxed)
-}
-
-func (d *postgres) probe(ctx context.Context, tx *sql.Tx) error { return probeWriter(ctx, tx) }
-
-func (d *postgres) insert(table string, cols []column, upsert bool) shape {
-	s := "INSERT INTO " + table + " (" + strings.Join(names(cols), ", ") + ") SELECT * FROM " + unnest(cols)
-	if upsert {
-		s += " ON CONFLICT (seq) DO UPDATE SET " + assignments(cols, "{} = excluded.{}")
-	}
-	return shape{text: s, pack: packArrays(cols)}
-}
-
-func (d *postgres) update(assign []string, where string, cols []column) shape {
-	return shape{
-		text: "UPDATE message SET " + strings.Join(assign, ", ") + " FROM " + unnest(cols) +
-			" WHERE message.seq = v.seq AND " + where,
-		pack: packArrays(cols),
-	}
-}
-
-func (d *postgres) selected(text string, cols []column) shape {
-	return shape{text: strings.ReplaceAll(text, "{rows}", unnest(cols)), pack: packArrays(cols)}
-}
-
-func (d *postgres) bind(text string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if r == '?' {
-			n++
-			b.WriteString("$" + strconv.Itoa(n))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-func (d *postgres) walk(after *Entry) (condition string, args []any, order string) {
-	if after == nil {
-		return "", nil, "m.topic, m.id"
-	}
-	return " AND (m.topic, m.id) > (?, ?)", []any{after.Key.Topic, after.Key.ID}, "m.topic, m.id"
-}
-
-func (d *postgres) keep() string { return "ON CONFLICT DO NOTHING" }
+func (d *postgres) words() *words { return postgresWords }
 
 // unnest is a table v of rows whose columns come as arrays. The planner expects
 // few rows of it, and so looks each up in the index.
-func unnest(cols []column) string {
+func unnest(cols []column, _ int) string {
 	types := map[kind]string{number: "bigint", nullable: "bigint", text: "text", binary: "bytea"}
 	arrays := make([]string, len(cols))
 	for i, c := range cols {

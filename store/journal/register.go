@@ -6,30 +6,43 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // RowsPerRegistration is how many rows a registration writes: message, payload, flow,
 // and the confirmation. One that replaces another writes as many.
 const RowsPerRegistration = 4
 
-// intake is a registration in progress.
-type intake struct {
-	reg     store.Registration
-	result  store.Registered
-	old     *job.Job // holds the key, nil: nobody
-	inDoubt string   // uid of an earlier registration without a known outcome
-	// replaces an unfinished job: only the store can decide whether it may.
-	replaces bool
-	message  Message
-	inserted *Insertion // of message; nil: the store gets it first
+// Intake is a registration in progress.
+type Intake struct {
+	Reg     store.Registration
+	Result  store.Registered
+	Old     *job.Job // has the key; nil: the key is free
+	InDoubt string   // uid of an earlier registration without a known outcome
+	// Replaces: Old is unfinished, so only the store can decide.
+	Replaces bool
+	Message  Message
+	Inserted *Insertion // of Message; nil: the store gets it first
+	Without  bool       // the store got it although the journal failed
 }
 
-// Register takes jobs in: journal, store, answer. While commits fail it refuses.
+func (in *Intake) intake() *Intake { return in }
+
+// Meet decides the outcome if old has the key.
+func (in *Intake) Meet(old *job.Job) {
+	in.Result = store.Registered{Outcome: rules.Against(&in.Reg, old), Job: *old}
+	in.Old, in.Replaces = old, !old.State.Final()
+}
+
+// Register writes jobs to the journal, then to the store. While commits fail it refuses,
+// unless the store continues without the journal.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	results := make([]store.Registered, len(regs))
-	for _, round := range store.KeysApart(regs) {
+	for _, round := range rules.KeysApart(regs) {
 		if err := s.registerRound(ctx, regs, round, results); err != nil {
 			return nil, err
 		}
@@ -42,108 +55,167 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	for i, n := range round {
 		keys[i] = regs[n].Key
 	}
-	c, err := s.Begin(ctx, RowsPerRegistration*len(round), keys...)
+	c, err := s.begin(ctx, true, RowsPerRegistration*len(round), keys...)
 	if err != nil {
 		return err
 	}
 	defer c.End()
-	intakes := make([]intake, len(round))
-	var taken, adopted []*intake
-	for i, n := range round {
-		in := &intakes[i]
-		in.reg = regs[n]
-		if err := s.judge(ctx, in); err != nil {
+	registering := s.sharing.New(len(round))
+	for try := 0; len(round) > 0; try++ {
+		intakes := make([]Steps, len(round))
+		for i, n := range round {
+			intakes[i] = registering.New(regs[n])
+		}
+		if err := s.takeIn(ctx, c, intakes); err != nil {
 			return err
 		}
-		switch {
-		case in.result.Outcome == store.Created:
+		var again []int
+		var refused []Steps
+		for i, n := range round {
+			in := intakes[i].intake()
+			results[n] = in.Result
+			if in.Inserted != nil && in.Inserted.Refused {
+				again, refused = append(again, n), append(refused, intakes[i])
+			}
+		}
+		if round = again; len(round) > 0 {
+			if err := registering.Again(ctx, refused, try); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// takeIn judges registrations, adopts the jobs whose registration is in doubt, and
+// registers the new jobs.
+func (s *Store) takeIn(ctx context.Context, c *Call, intakes []Steps) error {
+	if err := s.judgeAll(ctx, intakes); err != nil {
+		return err
+	}
+	taken, adopted := make([]Steps, 0, len(intakes)), []Steps(nil)
+	for _, in := range intakes {
+		switch i := in.intake(); {
+		case i.Result.Outcome == store.Created:
 			taken = append(taken, in)
-		case in.inDoubt != "":
+		case i.InDoubt != "":
 			adopted = append(adopted, in)
 		}
 	}
 	if err := s.adopt(c, adopted); err != nil {
 		return err
 	}
-	if err := s.takeIn(ctx, c, taken); err != nil {
-		return err
-	}
-	for i, n := range round {
-		results[n] = intakes[i].result
-	}
-	return nil
+	return s.create(ctx, c, taken)
 }
 
-// judge decides the outcome of a registration. Nobody else can change it while the
-// call holds the key.
-func (s *Store) judge(ctx context.Context, in *intake) error {
-	in.inDoubt = s.inDoubt.UID(in.reg.Key)
-	old, err := s.Inner.Get(ctx, in.reg.Key)
+// judges is how many registrations of a shared store are judged at a time: each costs a
+// round trip.
+const judges = 16
+
+func (s *Store) judgeAll(ctx context.Context, intakes []Steps) error {
+	if !s.shared() {
+		for _, in := range intakes {
+			if err := s.judge(ctx, in.intake()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(judges)
+	for _, in := range intakes {
+		group.Go(func() error { return s.judge(ctx, in.intake()) })
+	}
+	return group.Wait()
+}
+
+// judge decides the outcome of a registration. While the call holds the key, no other
+// call of this process changes it.
+func (s *Store) judge(ctx context.Context, in *Intake) error {
+	in.InDoubt = s.inDoubt.uid(in.Reg.Key)
+	old, err := s.Inner.Get(ctx, in.Reg.Key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		in.result = store.Registered{Outcome: store.Created}
+		in.Result = store.Registered{Outcome: store.Created}
 		return nil
 	case err != nil:
 		return err
 	}
-	in.result = store.Registered{Outcome: in.reg.Against(&old), Job: old}
-	in.old, in.replaces = &old, !old.State.Final()
+	in.Meet(&old)
 	return nil
 }
 
-// takeIn registers new jobs.
-func (s *Store) takeIn(ctx context.Context, c *Call, taken []*intake) error {
+// create registers new jobs.
+func (s *Store) create(ctx context.Context, c *Call, taken []Steps) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	if err := s.accept(c, taken); err != nil {
+	err := s.accept(c, taken)
+	without := s.sharing.Without(err)
+	if err != nil && !without {
 		return err
 	}
-	regs := make([]store.Registration, len(taken))
-	for i, in := range taken {
-		regs[i] = in.reg
+	regs := make([]store.Registration, 0, len(taken))
+	taken = slices.DeleteFunc(taken, func(step Steps) bool {
+		in := step.intake()
+		if in.Without = without; without {
+			in.Inserted = nil // whether the journal has it is unknown
+		}
+		refused := in.Inserted != nil && in.Inserted.Refused
+		if !refused {
+			regs = append(regs, in.Reg)
+		}
+		return refused
+	})
+	if len(taken) == 0 {
+		return nil
 	}
-	// What is committed must reach the store, whatever the caller does.
+	// A committed registration must reach the store, even if the caller leaves.
 	stored, err := s.Inner.Register(context.WithoutCancel(ctx), regs)
 	s.noteDoubt(taken, err != nil)
 	if err != nil {
 		return err
 	}
+	created := 0
 	for i, in := range taken {
-		in.result = stored[i]
-	}
-	return s.confirm(c, slices.DeleteFunc(taken, (*intake).asExpected))
-}
-
-func (s *Store) noteDoubt(taken []*intake, is bool) {
-	for _, in := range taken {
-		s.inDoubt.Set(in.reg.Key, in.reg.UID, is)
-	}
-}
-
-// accept commits the registrations whose key is free. Those that replace an unfinished
-// job come to the store first: of two unfinished messages of one key, nobody could tell
-// which was acknowledged.
-func (s *Store) accept(c *Call, taken []*intake) error {
-	now := job.InstantOf(s.o.Clock.Now())
-	var fresh []*intake
-	var bytes int64
-	for _, in := range taken {
-		if in.replaces {
-			if err := s.Owing(); err != nil {
-				return err
-			}
-			continue
+		in.intake().Result = stored[i]
+		if stored[i].Outcome == store.Created {
+			created++
 		}
-		in.prepare(now)
-		fresh, bytes = append(fresh, in), bytes+in.message.Size()
+	}
+	if without {
+		s.sharing.AcceptedWithout(created)
+	}
+	return s.confirm(c, taken, without)
+}
+
+func (s *Store) noteDoubt(taken []Steps, is bool) {
+	for _, in := range taken {
+		s.inDoubt.set(in.intake().Reg.Key, in.intake().Reg.UID, is)
+	}
+}
+
+// accept commits the registrations whose key is free. If a registration replaces an
+// unfinished job, the store gets it first: two unfinished messages of one key would not
+// show which was acknowledged.
+func (s *Store) accept(c *Call, taken []Steps) error {
+	if err := s.Owing(); err != nil {
+		return err
+	}
+	now := job.InstantOf(s.o.Clock.Now())
+	fresh, bytes := make([]Steps, 0, len(taken)), int64(0)
+	for _, in := range taken {
+		if !in.intake().Replaces {
+			in.Prepare(now)
+			fresh, bytes = append(fresh, in), bytes+in.intake().Message.Size()
+		}
 	}
 	if len(fresh) == 0 {
 		return nil
 	}
 	err := c.Commit(Write{Rows: 3 * len(fresh), Bytes: bytes, Add: func(g *Group) {
 		for _, in := range fresh {
-			in.accept(g)
+			in.Accept(g)
 		}
 	}})
 	if OutcomeUnknown(err) {
@@ -152,128 +224,93 @@ func (s *Store) accept(c *Call, taken []*intake) error {
 	return err
 }
 
-// prepare makes what is committed before the store gets the registration.
-func (in *intake) prepare(now job.Instant) {
-	in.reg.At = now
-	var j job.Job
-	if in.old == nil {
-		j = in.reg.Job(now)
-	} else {
-		j = in.reg.Over(in.old, now)
-		j.Token = in.old.Token
-	}
-	in.message = NewMessage(j, now)
-	in.inserted = &Insertion{Message: &in.message, At: now}
-}
-
-// accept adds it.
-func (in *intake) accept(g *Group) {
-	if in.inDoubt != "" {
-		g.replaceUID(in.reg.Key, in.inDoubt, in.inserted.At)
-	}
-	if in.old != nil && in.old.State == job.Dead {
-		g.Replace(in.reg.Key, in.old, in.inserted.At)
-	}
-	g.Insert(in.inserted)
-}
-
-// asExpected reports whether the store made of the registration what is committed
-// already.
-func (in *intake) asExpected() bool {
-	if in.inserted == nil || in.result.Outcome != store.Created {
-		return false
-	}
-	want, got := &in.message.Job, &in.result.Job
-	return got.CreatedAt == want.CreatedAt && got.DueAt == want.DueAt && got.ExpiresAt == want.ExpiresAt &&
-		got.NextAt == want.NextAt && got.Token == want.Token && got.Version == want.Version
-}
-
-// confirm writes what the store made of registrations. It waits for the commit if the
-// journal differs from the answer.
-func (s *Store) confirm(c *Call, taken []*intake) error {
-	if len(taken) == 0 {
-		return nil
-	}
+// confirm writes the results of registrations. It waits for the commit if the journal
+// differs from the answer.
+func (s *Store) confirm(c *Call, taken []Steps, without bool) error {
 	now := job.InstantOf(s.o.Clock.Now())
 	wait := false
-	e := Write{Rows: len(taken), Owed: true, Add: func(g *Group) {
-		for _, in := range taken {
-			in.confirm(g, now)
+	var changed []Steps
+	w := Write{Owed: true, Add: func(g *Group) {
+		for _, in := range changed {
+			in.Confirm(g, now)
 		}
 	}}
-	for _, in := range taken {
-		created := in.result.Outcome == store.Created
-		wait = wait || in.replaces == created
-		switch {
-		case created:
-			in.message = NewMessage(in.result.Job, now)
-		case !in.replaces && in.old != nil: // it had given way
-			in.message = NewMessage(*in.old, now)
+	for _, step := range taken {
+		write, must := step.Answered(now)
+		if !write {
+			continue
 		}
-		e.Bytes += in.message.Size()
+		in := step.intake()
+		changed, wait = append(changed, step), wait || must || in.Replaces == (in.Result.Outcome == store.Created)
+		w.Bytes += in.Message.Size()
 	}
-	if wait {
-		return c.Commit(e)
+	w.Rows = len(changed)
+	switch {
+	case len(changed) == 0:
+		return nil
+	case without:
+		w.Rows *= RowsPerRegistration
+		s.sharing.Owe(c, w)
+		return nil
+	case !wait:
+		c.Enqueue(w)
+		return nil
 	}
-	c.Enqueue(e)
-	return nil
+	err := c.Commit(w)
+	if s.sharing.Without(err) {
+		s.sharing.AcceptedWithout(len(changed))
+		return nil
+	}
+	return err
 }
 
-func (in *intake) confirm(g *Group, now job.Instant) {
-	switch created := in.result.Outcome == store.Created; {
-	case created && in.replaces:
-		g.Replace(in.reg.Key, in.old, now)
-		g.PutNew(&in.message)
-	case created:
-		g.Restored(&in.message, nil)
-	case !in.replaces:
-		g.Drop(in.inserted.Of)
-		if in.old != nil && in.old.State == job.Dead {
-			g.Restored(&in.message, nil)
-		}
-	}
-}
-
-// adopt writes jobs that hold the keys of registrations and that the journal may not
-// have: the answer of an earlier registration was lost.
-func (s *Store) adopt(c *Call, adopted []*intake) error {
+// adopt writes jobs that have the keys of registrations. The journal may lack them,
+// because the answer of an earlier registration was lost.
+func (s *Store) adopt(c *Call, adopted []Steps) error {
 	if len(adopted) == 0 {
 		return nil
 	}
 	now := job.InstantOf(s.o.Clock.Now())
-	for _, in := range adopted {
-		in.message = NewMessage(*in.old, now)
-	}
-	err := c.Commit(Write{Rows: 2 * len(adopted), Add: func(g *Group) {
+	w := Write{Rows: 2 * len(adopted), Add: func(g *Group) {
 		for _, in := range adopted {
-			if in.inDoubt != in.old.UID {
-				g.replaceUID(in.reg.Key, in.inDoubt, now)
-			}
-			g.Restored(&in.message, nil)
+			in.Adopt(g, now)
 		}
-	}})
+	}}
+	for _, step := range adopted {
+		in := step.intake()
+		in.Message = NewMessage(*in.Old, now)
+		w.Bytes += in.Message.Size()
+	}
+	err := c.Commit(w)
+	if s.sharing.Without(err) {
+		for _, in := range adopted {
+			in.intake().Without = true
+		}
+		w.Owed, err = true, nil
+		s.sharing.Owe(c, w)
+	}
 	if err == nil {
 		s.noteDoubt(adopted, false)
 	}
 	return err
 }
 
-// InDoubt are the registrations without a known outcome: they may be committed, and
-// the store may have them.
-type InDoubt struct {
+// inDoubt are the registrations without a known outcome, by key: they may be committed,
+// and the store may have them.
+type inDoubt struct {
 	mu   sync.Mutex
 	uids map[job.Key]string
 }
 
-// UID returns the uid of the registration of key that is in doubt, or nothing.
-func (d *InDoubt) UID(key job.Key) string {
+// uid returns the uid of the registration of key that is in doubt; empty for none.
+func (d *inDoubt) uid(key job.Key) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.uids[key]
 }
 
-// Set notes a registration that is in doubt, or that its key is not any more.
-func (d *InDoubt) Set(key job.Key, uid string, is bool) {
+// set notes whether the registration of a key is in doubt.
+func (d *inDoubt) set(key job.Key, uid string, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

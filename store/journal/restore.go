@@ -33,7 +33,7 @@ type row struct {
 // dead letters, and jobs that ended within retention. It returns how many it put back
 // and which cannot be read. Of several registrations of a key the open one comes
 // first, and the store refuses the others.
-func (r *Reader) RestoreAll(ctx context.Context, into store.Store, retention time.Duration) (int64, []Unreadable, error) {
+func (r *Reader) RestoreAll(ctx context.Context, into store.Restorable, retention time.Duration) (int64, []Unreadable, error) {
 	var bad Unreadables
 	since := job.InstantOf(r.clock.Now()).Add(-retention)
 	n, err := r.restoreFrom(ctx, into, &bad, runtime.GOMAXPROCS(0), sqlOpen)
@@ -52,7 +52,7 @@ func (r *Reader) RestoreAll(ctx context.Context, into store.Store, retention tim
 
 // restoreFrom puts back the messages that a query gives, page by page. So many
 // pages are worked on at a time, while reading goes on.
-func (r *Reader) restoreFrom(ctx context.Context, into store.Store, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
+func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
 	pages := make(chan []row, workers)
 	var restored atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,7 +88,7 @@ func (r *Reader) restoreFrom(ctx context.Context, into store.Store, bad *Unreada
 }
 
 func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string, args []any) error {
-	rows, err := r.pools.read.QueryContext(ctx, r.dialect.bind(query), args...)
+	rows, err := r.pools.read.QueryContext(ctx, r.words.bind(query), args...)
 	if err != nil {
 		return err
 	}
@@ -168,11 +168,18 @@ type Stored struct {
 // and again must end. What cannot be read is left out; of a job whose log cannot
 // be read, those attempts are.
 func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []Unreadable, err error) {
-	seqs := make([]int64, len(page))
+	seqs, counted := make([]int64, len(page)), []int64(nil)
 	for i := range page {
 		seqs[i] = page[i].seq
+		if page[i].job.Spec.Count != nil {
+			counted = append(counted, page[i].seq)
+		}
 	}
 	logs, broken, err := readLogs(ctx, r.pools.read, seqs)
+	if err != nil {
+		return nil, nil, err
+	}
+	tallies, err := readTallies(ctx, r.pools.read, counted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,7 +201,11 @@ func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []U
 		if n := len(log); n > 0 {
 			m.job.LastAttempt = &log[n-1]
 		}
-		jobs = append(jobs, Stored{m.seq, store.RestoredJob{Job: m.job, Log: log}})
+		stored := store.RestoredJob{Job: m.job, Log: log}
+		if t := tallies[m.seq]; t != nil {
+			stored.Job.Counted, stored.Job.Fired, stored.CountKeys = t.count, t.fired, t.keys
+		}
+		jobs = append(jobs, Stored{m.seq, stored})
 	}
 	return jobs, bad, nil
 }
@@ -205,7 +216,7 @@ type querier interface {
 }
 
 // readLogs reads the attempt logs of messages. Attempts that cannot be read are
-// left out; broken tells why, by message.
+// left out; broken has the errors by message.
 func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][]job.Attempt, broken map[int64]error, err error) {
 	if len(seqs) == 0 {
 		return nil, nil, nil

@@ -23,6 +23,18 @@ func NewMessage(j job.Job, at job.Instant) Message {
 	return Message{Job: j, At: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec)}
 }
 
+// Record is a job with its log, in the form of their rows.
+type Record struct {
+	Message
+	Log       []FlowRow
+	CountKeys []string // that were counted
+}
+
+// NewRecord makes the record of a job as it stood at an instant.
+func NewRecord(j job.Job, log []job.Attempt, at job.Instant) Record {
+	return Record{Message: NewMessage(j, at), Log: logRows(log, j.State)}
+}
+
 func encodeSpec(s job.Spec) []byte {
 	s.Body = nil
 	return encoding.AppendSpec(make([]byte, 0, 96+len(s.Destination)), &s)
@@ -128,8 +140,8 @@ func (f *FlowRow) row(args []any, host string) []any {
 	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, f.log)
 }
 
-// LogRows are the flow rows of an attempt log, of a job that stands in state.
-func LogRows(log []job.Attempt, state job.State) []FlowRow {
+// logRows are the flow rows of an attempt log, of a job that stands in state.
+func logRows(log []job.Attempt, state job.State) []FlowRow {
 	rows := make([]FlowRow, len(log))
 	for i := range log {
 		a := &log[i]

@@ -14,18 +14,19 @@ import (
 // errJournalInUse is ErrInUse on a server.
 var errJournalInUse = fmt.Errorf("%w: stop that one, or give this one a database of its own (--ledger-url)", ErrInUse)
 
-// ErrOvertaken is what a process gets that was thought dead.
+// ErrOvertaken is the error of a process that another one has replaced.
 var ErrOvertaken = errors.New("another process has taken the journal over")
 
 const (
-	// idleLimit is for how long a connection is kept that nobody uses: less than
-	// servers, and what stands before them, allow.
+	// idleLimit is how long an unused connection is kept: less than servers and their
+	// proxies allow.
 	idleLimit = 5 * time.Minute
 	// readers is the number of connections for reading; one of them holds a lock.
 	readers = 5
-	// commitLimit is how long one transaction may take before the server is
-	// taken for dead.
+	// commitLimit is how long a transaction may take before the server counts as dead,
+	// beside the time to send its bodies at slowest.
 	commitLimit = 10 * time.Second
+	slowest     = 1 << 20 // bytes/s
 )
 
 // servers is a pair of pools.
@@ -40,45 +41,46 @@ func servers(write, read *sql.DB) *pools {
 
 // ownership fences writers of a journal off that has changed hands: nodes that
 // share a store own it together, under the empty name.
-type ownership struct{ name string }
+type ownership struct {
+	name string
+	// relaxed is an expression that lets the commit of its transaction return before it
+	// is durable; empty: there is none.
+	relaxed string
+}
 
-func (o *ownership) set(ctx context.Context, write *sql.DB, d dialect, shared bool) error {
+func (o *ownership) set(ctx context.Context, write *sql.DB, w *words, shared bool) error {
 	if !shared {
 		o.name = rand.Text()
 	}
-	_, err := write.ExecContext(ctx, d.bind("UPDATE writer SET owner = ?"), o.name)
+	_, err := write.ExecContext(ctx, w.bind("UPDATE writer SET owner = ?"), o.name)
 	return err
 }
 
-// turn locks the row of the writer until the commit. The columns begin with
-// next_seq and owner; another is not looked at.
-func (o *ownership) turn(ctx context.Context, tx *sql.Tx, columns string) (nextSeq int64, err error) {
-	var owner string
-	into := []any{&nextSeq, &owner}
-	if columns != "" {
-		into = append(into, new(any))
-		columns = ", " + columns
+// begin locks the row of the writer until the commit.
+func (o *ownership) begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq int64, err error) {
+	columns := "next_seq, owner, 0"
+	if !durable && o.relaxed != "" {
+		columns = "next_seq, owner, " + o.relaxed
 	}
-	err = tx.QueryRowContext(ctx, "SELECT next_seq, owner"+columns+" FROM writer FOR UPDATE").Scan(into...)
+	var owner string
+	err = tx.QueryRowContext(ctx, "SELECT "+columns+" FROM writer FOR UPDATE").Scan(&nextSeq, &owner, new(any))
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("wait for the turn to write: %w", err)
+		return 0, fmt.Errorf("lock the journal for writing: %w", err)
 	case owner != o.name:
 		return 0, ErrOvertaken
 	}
 	return nextSeq, nil
 }
 
-// probeWriter writes the row that the transaction has locked.
-func probeWriter(ctx context.Context, tx *sql.Tx) error {
+// setDurable does nothing: begin does, or the server has one setting for all its
+// databases.
+func (o *ownership) setDurable(context.Context, execer, bool) error { return nil }
+
+// probe writes the row that the transaction has locked.
+func (o *ownership) probe(ctx context.Context, tx *sql.Tx) error {
 	if _, err := tx.ExecContext(ctx, "UPDATE writer SET next_seq = next_seq + 1"); err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
 }
-
-// The document that nodes which share a journal write every few seconds.
-const (
-	NodesKind = "restore"
-	NodesName = "sweep"
-)

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A file of SQLite keeps the pages that are free, for what comes later. When many
-// are, they are given back to the disk, a few at a time, while nobody waits for the
-// journal.
+// A file of SQLite keeps free pages for later use. If there are many, the idle journal
+// returns them to the disk, a few at a time.
 const (
 	// shrinkStep is how many pages one step moves and gives back: a few
 	// milliseconds, which a registration may have to wait.
@@ -22,7 +21,7 @@ const (
 	freeShare = 4
 )
 
-// shrinker is a dialect whose journal shrinks only if it is told to.
+// shrinker is a dialect whose journal shrinks only on request.
 type shrinker interface {
 	// shrink makes a step, and reports whether there are more to make.
 	shrink(ctx context.Context, write *sql.DB) (more bool, err error)

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
@@ -128,45 +126,6 @@ func (d *sqlite) probe(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-func (d *sqlite) turn(context.Context, *sql.Tx, bool) (int64, error) { return 0, nil }
+func (d *sqlite) begin(context.Context, *sql.Tx, bool) (int64, error) { return 0, nil }
 
-// sqliteSizes are the numbers of rows at a time of so many columns. More are
-// slower again, for the driver searches all parameters for each.
-func sqliteSizes(cols int) []int {
-	most := max(4, 96/cols)
-	return slices.Compact([]int{most, most / 4, 1})
-}
-
-// orFail: a statement that fails need not undo what it did before, as the
-// transaction is rolled back then. So no pages are copied for that.
-const orFail = " OR FAIL "
-
-func (d *sqlite) insert(table string, cols []column, upsert bool) shape {
-	s := "INSERT" + orFail + "INTO " + table + " (" + strings.Join(names(cols), ", ") + ") VALUES {rows}"
-	if upsert {
-		s += " ON CONFLICT (seq) DO UPDATE SET " + assignments(cols, "{} = excluded.{}")
-	}
-	return shape{text: s, sizes: sqliteSizes(len(cols)), rows: func(n int) string { return placeholders(n, len(cols)) }}
-}
-
-func (d *sqlite) update(assign []string, where string, cols []column) shape {
-	return d.selected("UPDATE"+orFail+"message SET "+strings.Join(assign, ", ")+" FROM {rows} WHERE message.seq = v.seq AND "+where, cols)
-}
-
-func (d *sqlite) selected(text string, cols []column) shape {
-	named := make([]string, len(cols))
-	for i, c := range cols {
-		named[i] = fmt.Sprintf("column%d AS %s", i+1, c.name)
-	}
-	return shape{text: text, sizes: sqliteSizes(len(cols)), rows: func(n int) string {
-		return "(SELECT " + strings.Join(named, ", ") + " FROM (VALUES " + placeholders(n, len(cols)) + ")) AS v"
-	}}
-}
-
-func (d *sqlite) bind(text string) string { return text }
-
-func (d *sqlite) walk(after *Entry) (condition string, args []any, order string) {
-	return walkBySeq(after)
-}
-
-func (d *sqlite) keep() string { return "ON CONFLICT DO NOTHING" }
+func (d *sqlite) words() *words { return sqliteWords }

@@ -1,13 +1,14 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // bulk is a statement about many rows, prepared.
@@ -19,14 +20,10 @@ type bulk struct {
 
 func prepareBulk(ctx context.Context, db *sql.DB, s shape, cols int) (bulk, error) {
 	b := bulk{shape: s, cols: cols}
-	sizes := s.sizes
-	if s.rows == nil {
-		sizes = []int{0} // any number
-	}
-	for _, n := range sizes {
-		stmt, err := db.PrepareContext(ctx, s.textFor(n))
+	for _, n := range s.sizes {
+		stmt, err := db.PrepareContext(ctx, s.text(n))
 		if err != nil {
-			return b, fmt.Errorf("prepare %q: %w", s.text, err)
+			return b, fmt.Errorf("prepare %q: %w", s.text(1), err)
 		}
 		b.stmts = append(b.stmts, stmt)
 	}
@@ -54,21 +51,35 @@ func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error
 	return nil
 }
 
+// eachPack splits the rows by bytes, too. PostgreSQL ends a session that does not send its
+// next statement within 5 s (see postgresLimits), and a slow client needs that for a few
+// large bodies.
 func (b *bulk) eachPack(args []any, do func(stmt *sql.Stmt, args []any) error) error {
-	size := len(args)
-	if b.most > 0 {
-		size = b.most * b.cols
-	}
-	for chunk := range slices.Chunk(args, size) {
-		packed, err := b.pack(chunk)
+	for len(args) > 0 {
+		rows := len(args) / b.cols
+		n := store.Batch(rows, cmp.Or(b.most, rows), func(i int) int { return bytesOf(args[i*b.cols : (i+1)*b.cols]) })
+		packed, err := b.pack(args[:n*b.cols])
 		if err != nil {
 			return err
 		}
 		if err := do(b.stmts[0], packed); err != nil {
 			return err
 		}
+		args = args[n*b.cols:]
 	}
 	return nil
+}
+
+func bytesOf(args []any) (n int) {
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case []byte:
+			n += len(v)
+		case string:
+			n += len(v)
+		}
+	}
+	return n
 }
 
 // exec runs the statement for all rows of args.
@@ -96,47 +107,42 @@ var (
 	confirmColumns  = columns("seq created due expires next_at token version updated")
 	progressColumns = columns("seq status attempts snoozes lapses token version next_at reason:t ended_at done_at:n updated")
 	flowColumns     = columns("message at from_state:n to_state attempt actor:t host:t reason:t log:b")
+	tallyColumns    = columns("seq counted fired")
+	keyColumns      = columns("seq name:t")
 )
 
-// statements are what is said to the journal: what every commit uses, prepared,
-// and the rest in the words of its server.
+// statements are the prepared statements of every commit, and the words for others.
 type statements struct {
 	dialect
-	lookup, add, addPayload, put, putPayload, confirm, progress, flow bulk
+	*words
+	lookup, add, addPayload, put, putPayload, confirm, progress, flow, tally, tallyKey bulk
 }
 
 // prepare prepares the statements.
 // shared: other nodes write the journal, too.
 func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statements, error) {
-	st := statements{dialect: d}
-	last := ""
-	if shared {
-		last = " OR m.confirmed = 1"
-	}
+	st, w := statements{dialect: d, words: d.words()}, d.words()
 	for _, s := range []struct {
 		into  *bulk
 		cols  []column
 		shape shape
 	}{
-		// What there is of the keys: the message of the uid if that is known, the
-		// one that may be restored, and of several nodes' the one that the store is
-		// known to have had last.
-		{&st.lookup, lookupColumns, d.selected(`SELECT v.i, m.seq, m.uid, m.created, m.version, m.confirmed,
-			CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)
-			FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-			WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL`+last+` ORDER BY m.seq`, lookupColumns)},
-		{&st.add, messageColumns, d.insert("message", messageColumns, false)},
-		{&st.addPayload, payloadColumns, d.insert("payload", payloadColumns, false)},
-		{&st.put, messageColumns, d.insert("message", messageColumns, true)},
-		{&st.putPayload, payloadColumns, d.insert("payload", payloadColumns, true)},
+		{&st.lookup, lookupColumns, w.about(lookupOf(shared), lookupColumns)},
+		{&st.add, messageColumns, w.adding("message", messageColumns, false)},
+		{&st.addPayload, payloadColumns, w.adding("payload", payloadColumns, false)},
+		{&st.put, messageColumns, w.adding("message", messageColumns, true)},
+		{&st.putPayload, payloadColumns, w.adding("payload", payloadColumns, true)},
 		// Another node may have been faster with what happened then.
-		{&st.confirm, confirmColumns, d.update(append(assignAll("created", "due", "expires"),
+		{&st.confirm, confirmColumns, w.updating(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
 			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
-		{&st.progress, progressColumns, d.update(assignAll(names(progressColumns)[1:]...),
+		{&st.progress, progressColumns, w.updating(assignAll(names(progressColumns)[1:]...),
 			"message.version < v.version AND (message.done_at IS NULL OR v.done_at IS NOT NULL) AND message.confirmed < 2",
 			progressColumns)},
-		{&st.flow, flowColumns, d.insert("flow", flowColumns, false)},
+		{&st.flow, flowColumns, w.adding("flow", flowColumns, false)},
+		// Nodes may write counts in another order than the store made them.
+		{&st.tally, tallyColumns, w.raising("tally", tallyColumns)},
+		{&st.tallyKey, keyColumns, w.keeping("tally_key", keyColumns)},
 	} {
 		var err error
 		if *s.into, err = prepareBulk(ctx, db, s.shape, len(s.cols)); err != nil {
@@ -162,7 +168,7 @@ func newer(column string) string {
 
 func (st *statements) close() error {
 	var errs []error
-	for _, b := range []*bulk{&st.lookup, &st.add, &st.addPayload, &st.put, &st.putPayload, &st.confirm, &st.progress, &st.flow} {
+	for _, b := range []*bulk{&st.lookup, &st.add, &st.addPayload, &st.put, &st.putPayload, &st.confirm, &st.progress, &st.flow, &st.tally, &st.tallyKey} {
 		errs = append(errs, b.close())
 	}
 	return errors.Join(errs...)
@@ -217,7 +223,8 @@ const (
 func sqlDrop(seqs []int64) []string {
 	list := in(seqs)
 	return []string{
-		"DELETE FROM flow WHERE message" + list, "DELETE FROM payload WHERE seq" + list, "DELETE FROM message WHERE seq" + list,
+		"DELETE FROM flow WHERE message" + list, "DELETE FROM payload WHERE seq" + list,
+		"DELETE FROM tally WHERE seq" + list, "DELETE FROM tally_key WHERE seq" + list, "DELETE FROM message WHERE seq" + list,
 	}
 }
 

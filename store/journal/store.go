@@ -24,7 +24,8 @@ import (
 type Store struct {
 	Passed
 	*Journal
-	inDoubt InDoubt
+	sharing Sharing
+	inDoubt inDoubt
 }
 
 var _ store.Store = (*Store)(nil)
@@ -32,20 +33,35 @@ var _ store.Store = (*Store)(nil)
 // Open opens the journal, restores what the store in Options lacks, and returns both as
 // one Store.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Store == nil {
-		return nil, errors.New("journal: Options need a Store")
-	}
-	j, err := open(ctx, o, nil)
+	s, err := open(ctx, o, nil, alone{})
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	s := &Store{Passed: Passed{Reader: o.Store, Inner: o.Store}, Journal: j}
-	err = s.restore(ctx)
+	return s, nil
+}
+
+// OpenShared opens a journal that several nodes write, each by these rules. It restores
+// nothing: other nodes may be at work.
+func OpenShared(ctx context.Context, o Options, rules func(*Group) Rules, sharing Sharing) (*Store, error) {
+	return open(ctx, o, rules, sharing)
+}
+
+func open(ctx context.Context, o Options, rules func(*Group) Rules, sharing Sharing) (*Store, error) {
+	if o.Store == nil || o.URL == "" {
+		return nil, errors.New("Options need a Store and a URL")
+	}
+	o.setDefaults()
+	s := &Store{Passed: Pass(o.Store), Journal: &Journal{o: o, rules: rules, metrics: newMetrics()}, sharing: sharing}
+	s.closing, s.cancel = context.WithCancel(context.Background())
+	err := s.Journal.open(ctx)
+	if err == nil && !s.shared() {
+		err = s.restore(ctx)
+	}
 	if err == nil {
-		err = j.start(ctx)
+		err = s.start(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("journal: %w", err), j.shut())
+		return nil, errors.Join(err, s.shut())
 	}
 	return s, nil
 }
@@ -65,7 +81,8 @@ func (s *Store) restore(ctx context.Context) error {
 	return nil
 }
 
-// Ping reports whether the store and the journal can serve.
+// Ping reports whether the store and the journal can serve. If the store can serve
+// without the journal, the error wraps store.ErrDegraded.
 func (s *Store) Ping(ctx context.Context) error {
 	if err := s.Enter(); err != nil {
 		return err
@@ -74,7 +91,19 @@ func (s *Store) Ping(ctx context.Context) error {
 	if err := s.Inner.Ping(ctx); err != nil {
 		return err
 	}
-	return s.Journal.Ping(ctx)
+	err := s.Journal.Ping(ctx)
+	if s.sharing.Without(err) {
+		return fmt.Errorf("%w: the ledger is down: %w", store.ErrDegraded, err)
+	}
+	return err
+}
+
+// begin begins a call. accepting: a client made it.
+func (s *Store) begin(ctx context.Context, accepting bool, rows int, keys ...job.Key) (*Call, error) {
+	if s.sharing.Waits(accepting) {
+		return s.Begin(ctx, rows, keys...)
+	}
+	return s.BeginAnyway(ctx, rows, keys...)
 }
 
 // Close writes what waits to be journaled and closes the journal and the wrapped
@@ -115,8 +144,12 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 	return committed(ctx, s, key, s.Inner.Outlook)
 }
 
-// committed reads when no change of the job is in progress.
+// committed reads when no change of the job is in progress. A store that is shared keeps
+// what it has, and is read at once.
 func committed[T any](ctx context.Context, s *Store, key job.Key, read func(context.Context, job.Key) (T, error)) (T, error) {
+	if s.shared() {
+		return read(ctx, key)
+	}
 	unlock, err := s.keys.lockWritten(ctx, key)
 	if err != nil {
 		var none T

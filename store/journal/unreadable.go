@@ -69,7 +69,7 @@ func (j *Journal) ReportUnreadable(list []Unreadable) {
 	for i := range named {
 		names[i] = fmt.Sprintf("%s (seq %d: %v)", named[i].Key, named[i].Seq, named[i].Err)
 	}
-	j.o.Logger.Error("jobs of the journal cannot be read, and are passed over", "jobs", len(list), "first", names)
+	j.o.Logger.Error("jobs of the journal cannot be read and are skipped", "jobs", len(list), "first", names)
 }
 
 var (
@@ -78,7 +78,7 @@ var (
 	errPayload = errors.New("its payload is missing")
 )
 
-// checkRow tells what is wrong with the figures of a message.
+// checkRow returns an error if a figure of a message is invalid.
 func checkRow(state int64, counts ...int64) error {
 	switch {
 	case state < 0 || state > int64(job.Expired):

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/successors"
 )
 
 // Reasons in the flow for what a client did.
@@ -18,14 +19,14 @@ const (
 const RowsPerChange = 3
 
 // Update changes a job in the store, and answers once that is committed to the
-// journal. While commits fail it refuses.
+// journal. While commits fail it refuses, unless it goes on without the journal.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.Begin(ctx, RowsPerChange)
+	c, err := s.begin(ctx, true, RowsPerChange)
 	if err != nil {
 		return job.Job{}, err
 	}
 	defer c.End()
-	if err := s.Owing(); err != nil {
+	if err := s.Owing(); err != nil && !s.sharing.Without(err) {
 		return job.Job{}, err
 	}
 	var from job.State
@@ -33,28 +34,59 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 	j, err := s.Inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
 		from, now = j.State, at
 		c.Free() // it is another try
+		if err := s.sharing.Current(ctx, j); err != nil {
+			return err
+		}
 		if err := change(j, at); err != nil {
 			return err
 		}
 		// The key is held from here to the commit only: change may make calls of its own.
-		return c.Hold(ctx, key)
+		keys := []job.Key{key}
+		for _, n := range j.Ended(from) {
+			keys = append(keys, n.Key)
+		}
+		return c.Hold(ctx, keys...)
 	})
 	if err != nil {
 		return j, err
 	}
-	m := NewMessage(j, now)
-	err = c.Commit(Write{Rows: RowsPerChange, Bytes: m.Size(), Owed: true, Add: func(g *Group) {
-		g.Put(&m, from, UpdateReason(from, &m.Job))
-	}})
-	if err != nil {
+	if err := s.writeChange(ctx, c, &j, from, now); err != nil {
 		return job.Job{}, err
 	}
 	return j, nil
 }
 
-// UpdateReason is the reason in the flow of a change that made j of a job in state
+// writeChange journals what an update made of a job.
+func (s *Store) writeChange(ctx context.Context, c *Call, j *job.Job, from job.State, now job.Instant) error {
+	m := NewMessage(*j, now)
+	var next []Message
+	w := Write{Rows: RowsPerChange, Bytes: m.Size(), Owed: true}
+	for _, reg := range successors.Of(j.UID, j.Ended(from)) {
+		next = append(next, NewMessage(reg.Job(j.EndedAt), now))
+		w.Rows, w.Bytes = w.Rows+RowsPerRegistration, w.Bytes+next[len(next)-1].Size()
+	}
+	var written *Change
+	w.Add = func(g *Group) {
+		written = g.Put(&m, from, updateReason(from, &m.Job))
+		for i := range next {
+			s.sharing.Followed(g, &next[i], nil)
+		}
+	}
+	if s.sharing.Without(s.Owing()) {
+		s.sharing.Owe(c, w)
+		return nil
+	}
+	if err := c.Commit(w); s.sharing.Without(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return s.sharing.Kept(ctx, c, j, written)
+}
+
+// updateReason is the reason in the flow of a change that made j of a job in state
 // from.
-func UpdateReason(from job.State, j *job.Job) string {
+func updateReason(from job.State, j *job.Job) string {
 	switch {
 	case j.State.Final():
 		return j.Reason

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// writing is the writing of a Group within its transaction.
+// writing writes a Group within its transaction.
 type writing struct {
 	*Group
 	ctx context.Context
@@ -25,9 +25,9 @@ func (g *Group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
 		w.writeProgress, w.writeRepeated,
-		// Keys are freed before they are taken.
+		// Ended messages free their keys before others take them.
 		w.endReplaced,
-		w.writePuts, w.writeInserts, w.writeFlows, w.delete,
+		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -50,17 +50,8 @@ func (w *writing) exec(text string, args ...any) error {
 	return err
 }
 
-// Found is a message as a lookup finds it.
-type Found struct {
-	Seq, Version, Confirmed int64
-	UID                     string
-	Created                 job.Instant
-	Open                    bool        // it may be restored
-	Done                    job.Instant // from when its age counts, or zero
-}
-
-// resolve looks up the messages that are not known and those that the journal may
-// have further, and applies the rules.
+// resolve looks up unknown messages and those of which the journal may have later
+// versions, and applies the rules.
 func (w *writing) resolve() error {
 	var args []any
 	for i, c := range w.Changes {
@@ -73,7 +64,7 @@ func (w *writing) resolve() error {
 			args = append(args, int64(len(w.Changes)+i), in.Of.Key.Topic, in.Of.Key.ID, in.Of.UID)
 		}
 	}
-	rows, err := w.lookUp(args)
+	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
 	}
@@ -81,40 +72,7 @@ func (w *writing) resolve() error {
 	return nil
 }
 
-func (w *writing) lookUp(args []any) (map[int][]Found, error) {
-	byIndex := map[int][]Found{}
-	err := w.st.lookup.each(args, func(stmt *sql.Stmt, args []any) error {
-		rows, err := w.tx.StmtContext(w.ctx, stmt).QueryContext(w.ctx, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close() //nolint:errcheck // rows.Err tells
-		for rows.Next() {
-			var i int
-			var f Found
-			if err := rows.Scan(&i, &f.Seq, &f.UID, &f.Created, &f.Version, &f.Confirmed, &f.Open, &f.Done); err != nil {
-				return err
-			}
-			byIndex[i] = append(byIndex[i], f)
-		}
-		return rows.Err()
-	})
-	return byIndex, err
-}
-
-// PickOwn returns the message of uid. Without a uid it returns the open message, or
-// else the latest.
-func PickOwn(rows []Found, uid string) (own *Found) {
-	for i := range rows {
-		f := &rows[i]
-		if f.UID == uid || uid == "" && (own == nil || !own.Open || f.Open) {
-			own = f
-		}
-	}
-	return own
-}
-
-// advance makes the message what became of it, if that is later.
+// advance applies later progress to the message.
 func (m *Message) advance(p *Progress) {
 	j := &m.Job
 	if p == nil || p.Version <= j.Version {
@@ -125,7 +83,7 @@ func (m *Message) advance(p *Progress) {
 	m.At = p.updated
 }
 
-// supersede makes the message that of a replaced job.
+// supersede marks the message as a replaced job's.
 func (m *Message) supersede(at job.Instant) {
 	if !m.Job.State.Final() {
 		m.Job.State, m.Job.Reason, m.Job.EndedAt = job.Cancelled, reasonReplaced, at
@@ -133,8 +91,7 @@ func (m *Message) supersede(at job.Instant) {
 	m.superseded = at
 }
 
-// writeConfirms comes first: in this process nothing can have happened to a job
-// before.
+// writeConfirms comes first: no other change of a job precedes its confirmation.
 func (w *writing) writeConfirms() error {
 	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
 		return fmt.Errorf("confirm messages: %w", err)
@@ -142,7 +99,7 @@ func (w *writing) writeConfirms() error {
 	return nil
 }
 
-// writeProgress is for messages that are not written anew.
+// writeProgress updates messages that are not written as a whole.
 func (w *writing) writeProgress() error {
 	var args []any
 	for _, c := range w.Changes {
@@ -156,9 +113,8 @@ func (w *writing) writeProgress() error {
 	return nil
 }
 
-// writeRepeated writes settlements that the store knew already, unless the
-// earlier run wrote them: its answer may have been lost on the way from the
-// store.
+// writeRepeated writes settlements that the store reported as known, unless an earlier
+// call wrote them. The store's first answer may have been lost.
 func (w *writing) writeRepeated() error {
 	for _, s := range w.repeated {
 		seq := s.change.Seq
@@ -174,7 +130,7 @@ func (w *writing) writeRepeated() error {
 		switch {
 		case older == 0:
 			continue
-		case s.change.Put != nil: // written below, with what has become of it
+		case s.change.Put != nil: // written below, with its progress
 			w.flows = append(w.flows, s.change.repeat(s)...)
 			continue
 		}
@@ -196,7 +152,7 @@ func (c *Change) repeat(s *settlement) []FlowRow {
 	return []FlowRow{s.flow}
 }
 
-// endReplaced ends messages whose keys were taken, and that are not written anew.
+// endReplaced ends replaced messages that are not written as a whole.
 func (w *writing) endReplaced() error {
 	for _, c := range w.Changes {
 		if c.Replaced != 0 && c.Seq != 0 && c.Put == nil {
@@ -237,9 +193,9 @@ func (w *writing) writeRows(r *rows) error {
 	return nil
 }
 
-// writePuts writes what is written anew, and what the journal did not know. Of
-// several registrations of a key at most the last may be restored, so their
-// order does not matter.
+// writePuts writes whole messages and messages that the journal lacked. Of several
+// registrations of a key, at most the last may be restored, so their order does not
+// matter.
 func (w *writing) writePuts() error {
 	var r rows
 	for _, c := range w.Changes {
@@ -266,7 +222,7 @@ func (w *writing) writePuts() error {
 	return w.writeRows(&r)
 }
 
-// anew is the message that a change writes, or nil, with all that came after.
+// anew returns the message that a change writes, with later progress applied, or nil.
 func (c *Change) anew() *Message {
 	var m Message
 	switch {
@@ -285,7 +241,7 @@ func (c *Change) anew() *Message {
 	return &m
 }
 
-// unknown are the rows of a log that a message does not have.
+// unknown returns the rows of a log that a message lacks.
 func (w *writing) unknown(seq int64, log []FlowRow) ([]FlowRow, error) {
 	if len(log) == 0 {
 		return nil, nil
@@ -300,7 +256,7 @@ func (w *writing) unknown(seq int64, log []FlowRow) ([]FlowRow, error) {
 	}), nil
 }
 
-// take gives the seq of a new message.
+// take returns the seq of a new message.
 func (w *writing) take() int64 {
 	seq := w.nextSeq
 	w.nextSeq++
@@ -332,8 +288,7 @@ func (w *writing) writeFlows() error {
 	return nil
 }
 
-// delete deletes messages with all that belongs to them, in the order of their
-// keys.
+// delete deletes messages with their other rows, in the order of their keys.
 func (w *writing) delete() error {
 	var seqs []int64
 	for _, t := range w.drops {

@@ -70,7 +70,7 @@ func benchRegister(b *testing.B, s store.Store, from, n int, delay time.Duration
 func onEachServer(b *testing.B, run func(b *testing.B, kind *backend)) {
 	b.Helper()
 	for _, kind := range backends {
-		b.Run(kind.name, func(b *testing.B) { run(b, kind) })
+		b.Run(kind.Name, func(b *testing.B) { run(b, kind) })
 	}
 }
 
@@ -88,7 +88,7 @@ func benchmarkRegister(b *testing.B, kind *backend, batch int, callers ...int) {
 	b.Helper()
 	for _, callers := range callers {
 		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
-			s := benchStore(b, kind.fresh(b))
+			s := benchStore(b, kind.Fresh(b))
 			defer s.Close()
 			b.ResetTimer()
 			cpu := cpuTime(b)
@@ -118,7 +118,7 @@ func BenchmarkDrain(b *testing.B) { onEachServer(b, benchmarkDrain) }
 func benchmarkDrain(b *testing.B, kind *backend) {
 	for _, workers := range []int{1, 4} {
 		b.Run("workers="+strconv.Itoa(workers), func(b *testing.B) {
-			s := benchStore(b, kind.fresh(b))
+			s := benchStore(b, kind.Fresh(b))
 			defer s.Close()
 			for i := 0; i < b.N; i += 1000 {
 				benchRegister(b, s, i, min(1000, b.N-i), 0)
@@ -175,7 +175,7 @@ func drainOnce(b *testing.B, s store.Store, nonce string) int {
 func BenchmarkOpen(b *testing.B) { onEachServer(b, benchmarkOpen) }
 
 func benchmarkOpen(b *testing.B, kind *backend) {
-	url := kind.fresh(b)
+	url := kind.Fresh(b)
 	s := benchStore(b, url)
 	for i := 0; i < b.N; i += 1000 {
 		benchRegister(b, s, i, min(1000, b.N-i), time.Hour)

@@ -10,22 +10,21 @@ import (
 )
 
 const (
-	// checkLimit is how long claims wait for the journal, of their leases.
+	// checkLimit is how long claims wait for the journal. It counts towards their leases.
 	checkLimit = 500 * time.Millisecond
-	// checkPause is how long claims do without it after it did not answer.
+	// checkPause is how long claims go unchecked after the journal did not answer.
 	checkPause = time.Second
 )
 
-// claimCheck keeps a store that has gone back in time from having sent what the
-// journal knows as ended, or as further on.
+// claimCheck prevents a store that went back in time from sending outdated jobs.
 type claimCheck struct {
 	notBefore atomic.Int64 // the instant until which claims go unchecked; zero: the journal answers
 }
 
-// checked leaves out the claims that the journal knows better, and has the store
-// stand as the journal says. Without the journal nothing is left out: delivering
-// does not depend on it.
-func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
+// Checked leaves out claims of jobs whose version in the journal is newer, and updates
+// the store with it. If the journal does not answer, all claims stay: delivery does not
+// depend on the journal.
+func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
 	now := job.InstantOf(s.o.Clock.Now())
 	if len(claims) == 0 || int64(now) < s.check.notBefore.Load() {
 		return claims
@@ -35,7 +34,7 @@ func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Cla
 	stale, err := s.staleClaims(limited, claims)
 	if err != nil {
 		if ctx.Err() == nil && s.check.notBefore.Swap(int64(now.Add(checkPause))) == 0 {
-			s.o.Logger.Warn("the journal cannot be asked about jobs that are due; they are delivered without", "error", err)
+			s.o.Logger.Warn("the journal cannot check claimed jobs; they are delivered unchecked", "error", err)
 		}
 		return claims
 	}
@@ -55,8 +54,8 @@ func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Cla
 	return left
 }
 
-// staleClaims finds the claims, by their index, of jobs that the journal has
-// further than the store had them before the claim.
+// staleClaims returns the claims, by index, of jobs whose version in the journal is newer
+// than the store's before the claim.
 func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[int]finding, error) {
 	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
 	for i := range claims {
@@ -72,7 +71,7 @@ func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[in
 	for i := range claims {
 		j := &claims[i].Job
 		if own[i] != nil && own[i].Token == j.Token && own[i].Version == j.Version {
-			continue // this very claim, given again
+			continue // the same claim, repeated
 		}
 		d, e := judged(&before[i], own[i], open[i])
 		if d != FinishedInJournal && d != BehindInStore {
@@ -86,8 +85,8 @@ func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[in
 	return stale, nil
 }
 
-// correct has the store stand as the journal says. If that fails, the leases of
-// these claims lapse, and the next claim is checked again.
+// correct updates the store with the journal's versions. If that fails, the leases of
+// these claims expire, and the next claim is checked again.
 func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 	found := make([]finding, 0, len(stale))
 	for _, f := range stale {
@@ -98,9 +97,9 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 	s.metrics.conflicts.Add(float64(len(found)))
 	s.metrics.repaired.Add(float64(done.repaired))
 	if err != nil {
-		s.o.Logger.Error("jobs that the journal has further than the store could not be corrected", "jobs", len(found), "error", err)
+		s.o.Logger.Error("outdated jobs of the store could not be corrected from the journal", "jobs", len(found), "error", err)
 		return
 	}
-	s.o.Logger.Warn("the store had jobs as they were before; they now stand as in the journal, and were not sent",
+	s.o.Logger.Warn("the store had outdated jobs; they were corrected from the journal and not sent",
 		"jobs", done.repaired, "example", found[0].key.String())
 }

@@ -9,31 +9,31 @@ import (
 	"github.com/duehook/duehook/store/journal"
 )
 
-// Difference is what a journal and a store disagree about.
+// Difference is a disagreement of a journal and a store.
 type Difference string
 
 // The differences.
 const (
-	// DifferentNot: they agree, as far as that can be seen.
+	// DifferentNot: no difference is visible.
 	DifferentNot Difference = ""
 	// MissingInStore: unfinished in the journal, or a dead letter, and the store
 	// has no such job.
 	MissingInStore Difference = "missing_in_store"
-	// FinishedInJournal: the store would send it, and the journal knows its end.
+	// FinishedInJournal: unfinished in the store, ended in the journal.
 	FinishedInJournal Difference = "finished_in_journal"
 	// BehindInStore: the journal has a later version, or a later registration.
 	BehindInStore Difference = "behind_in_store"
-	// BehindInJournal: the store has.
+	// BehindInJournal: the store has a later version, or a later registration.
 	BehindInJournal Difference = "behind_in_journal"
-	// UnreadableInJournal: the journal has a job, or an attempt of it, that cannot
-	// be read, and so not be restored.
+	// UnreadableInJournal: the journal's job, or an attempt of it, cannot be read and so
+	// not restored.
 	UnreadableInJournal Difference = "unreadable_in_journal"
 	// MissingInJournal: unfinished in the store, and the journal has no such job.
 	MissingInJournal Difference = "missing_in_journal"
 )
 
-// laterThan reports whether e was registered later than the job that the store
-// has. One that is not confirmed has its node's time.
+// laterThan reports whether e was registered later than the store's job. The time of an
+// unconfirmed message is its node's.
 func laterThan(e *journal.Entry, s *store.Standing) bool {
 	switch {
 	case e.Confirmed == journal.Unconfirmed:
@@ -44,8 +44,8 @@ func laterThan(e *journal.Entry, s *store.Standing) bool {
 	return e.UID > s.UID
 }
 
-// against compares a message that may be restored with what the store has of
-// its key. Of two equal versions that differ an end is right: it has happened.
+// against compares a message that may be restored with the store's job of its key. If
+// equal versions differ, the ended one is right.
 func against(e *journal.Entry, s *store.Standing) Difference {
 	switch {
 	case !s.Exists():
@@ -62,9 +62,9 @@ func against(e *journal.Entry, s *store.Standing) Difference {
 	return DifferentNot
 }
 
-// judged compares an unfinished job of the store with the messages of its key:
-// its own and the one that may be restored, of which either may be nil. It
-// gives the message that is right when the store is not.
+// judged compares an unfinished job of the store with two messages of its key: the job's
+// own and the one that may be restored. Either may be nil. If the store is wrong, judged
+// returns the right message.
 func judged(s *store.Standing, own, open *journal.Entry) (Difference, *journal.Entry) {
 	switch {
 	case own != nil && own.Open:
@@ -78,12 +78,12 @@ func judged(s *store.Standing, own, open *journal.Entry) (Difference, *journal.E
 	case ended(own, s):
 		return FinishedInJournal, own
 	}
-	return BehindInJournal, nil // it was replayed, or taken for replaced
+	return BehindInJournal, nil // it was replayed, or marked as replaced by mistake
 }
 
-// ended reports whether a message that may not be restored tells how the job of
-// the store ended. That it was replaced is said of messages, too, whose
-// registration reached the store only after that of the other.
+// ended reports whether a message that may not be restored has the end of the store's
+// job. A message is also superseded if its registration reached the store after another
+// one of the key.
 func ended(e *journal.Entry, s *store.Standing) bool {
 	switch {
 	case e.Confirmed == journal.Unconfirmed: // it was withdrawn
@@ -94,21 +94,22 @@ func ended(e *journal.Entry, s *store.Standing) bool {
 	return e.Version >= s.Version
 }
 
-// comparer holds a journal against a store.
+// comparer compares a journal with a store.
 type comparer struct {
 	*journal.Reader
-	inner store.Store
+	inner store.Restorable
 }
 
-// finding is a difference, as it was seen once.
+// finding is a difference seen once.
 type finding struct {
 	difference Difference
 	key        job.Key
-	entry      *journal.Entry // nil: the journal has nothing that matters
+	entry      *journal.Entry // nil: the journal has no relevant message
 	standing   store.Standing
 }
 
-// same reports whether two looks at a job saw the same: nothing is under way.
+// same reports whether two looks at a job found the same difference. If so, no change is
+// in progress.
 func (f *finding) same(o *finding) bool {
 	if f.difference != o.difference || f.standing != o.standing || (f.entry == nil) != (o.entry == nil) {
 		return false
@@ -138,8 +139,8 @@ func (s comparer) fromJournal(ctx context.Context, page []*journal.Entry) ([]fin
 	return found, nil
 }
 
-// fromStore compares jobs that are unfinished in the store with the journal.
-// Messages that may be restored are for fromJournal to compare.
+// fromStore compares the store's unfinished jobs with the journal. fromJournal compares
+// messages that may be restored.
 func (s comparer) fromStore(ctx context.Context, keys []job.Key, standings []store.Standing) ([]finding, error) {
 	own, open, err := s.Entries(ctx, keys, standings)
 	if err != nil {
@@ -157,8 +158,8 @@ func (s comparer) fromStore(ctx context.Context, keys []job.Key, standings []sto
 	return found, nil
 }
 
-// again looks a second time at what was found. moving is how many jobs the store
-// is to have from the journal, which has changed between the looks.
+// again looks a second time at findings. moving counts the jobs that the store should get
+// from the journal and that changed there between the looks.
 func (s comparer) again(ctx context.Context, found []finding) (still []finding, moving int, err error) {
 	keys, before := make([]job.Key, len(found)), make([]store.Standing, len(found))
 	for i := range found {
@@ -168,7 +169,7 @@ func (s comparer) again(ctx context.Context, found []finding) (still []finding, 
 	if err != nil {
 		return nil, 0, err
 	}
-	// After the journal: what the store shows is at least as late.
+	// Read after the journal, so the store's state is at least as recent.
 	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {
 		return nil, 0, fmt.Errorf("look jobs up in the store: %w", err)

@@ -19,7 +19,7 @@ func limited(t *testing.T, b *backend) (r *rig, client *goredis.Client, limit fu
 	t.Helper()
 	redis := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
 	client = redisClient(t, redis)
-	return node(t, b, redis.URL(), newName(), b.fresh(t), quick), client, func(bytes int64) {
+	return node(t, b, redis.URL(), newName(), b.Fresh(t), quick), client, func(bytes int64) {
 		t.Helper()
 		noError(t, "CONFIG SET maxmemory", client.ConfigSet(t.Context(), "maxmemory", fmt.Sprint(bytes)).Err())
 	}
@@ -40,27 +40,27 @@ const openMessages = "SELECT id FROM message WHERE done_at IS NULL ORDER BY id"
 func TestFullRedisRefuses(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			r, client, limit := limited(t, b)
-			r.add(heavy("a"))
-			r.add(reg("dead", 0))
-			r.run(job.OutcomeFailed, -1)
-			r.add(heavy("ended"))
-			r.update("ended", cancel)
-			want := r.all()
+			r.Add(heavy("a"))
+			r.Add(reg("dead", 0))
+			r.RunOne(job.OutcomeFailed, -1)
+			r.Add(heavy("ended"))
+			r.Change("ended", cancel)
+			want := r.All()
 			limit(1)
 			over, dead := heavy("a"), heavy("dead")
 			over.OnConflict, over.Spec.Destination, dead.OnConflict = store.Replace, "http://a.example/other", store.Replace
 			for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
-				r.register(store.StoreFull, g)
+				r.RegisterAs(store.StoreFull, g)
 			}
-			equal(t, "open messages", r.query(openMessages), []string{"a", "dead"})
+			equal(t, "open messages", r.Query(openMessages), []string{"a", "dead"})
 			limit(0)
 			report, err := r.CompareOnce(t.Context())
 			noError(t, "CompareOnce", err)
 			equal(t, "restored", report.Restored, int64(0))
-			equal(t, "jobs", r.all(), want)
+			equal(t, "jobs", r.All(), want)
 			r.agree()
 
 			// After all has been lost, what was acknowledged comes back, and no more.
@@ -71,7 +71,7 @@ func TestFullRedisRefuses(t *testing.T) {
 			if _, err := r.Get(t.Context(), key("b")); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("what was refused: %v", err)
 			}
-			equal(t, "the dead letter", r.get("dead").State, job.Dead)
+			equal(t, "the dead letter", r.Job("dead").State, job.Dead)
 		})
 	}
 }
@@ -81,30 +81,30 @@ func TestFullRedisRefuses(t *testing.T) {
 func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			r, client, limit := limited(t, b)
 			const jobs = 40
 			for n := range jobs {
-				r.add(heavy(fmt.Sprint(n)))
+				r.Add(heavy(fmt.Sprint(n)))
 			}
 			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
 			limit(1)
 			report, err := r.CompareOnce(t.Context())
 			noError(t, "CompareOnce", err)
 			equal(t, "report", report, store.RestoreReport{Checked: jobs, NoRoom: jobs})
-			equal(t, "jobs in the store", len(r.all()), 0)
+			equal(t, "jobs in the store", len(r.All()), 0)
 			if _, _, err := r.RestoreJob(t.Context(), key("1")); !errors.Is(err, store.ErrFull) {
 				t.Errorf("RestoreJob: %v", err)
 			}
 			equal(t, "that the store may forget", r.MayForget(), true)
 
 			r.sweeping()
-			testenv.Eventually(t, outageLimit, func() bool { return r.status().Sweep.NoRoom == jobs }, "the sweep tells of it")
+			testenv.Eventually(t, outageLimit, func() bool { return r.status().Reconcile.NoRoom == jobs }, "the report says so")
 			equal(t, "lost", r.status().Lost, true)
 			limit(0)
 			testenv.Eventually(t, outageLimit, func() bool { return r.unfinished() == jobs }, "the jobs are back")
-			testenv.Eventually(t, outageLimit, func() bool { s := r.status(); return !s.Lost && s.Sweep.NoRoom == 0 }, "nothing is missing")
+			testenv.Eventually(t, outageLimit, func() bool { s := r.status(); return !s.Lost && s.Reconcile.NoRoom == 0 }, "nothing is missing")
 		})
 	}
 }

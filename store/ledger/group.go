@@ -13,29 +13,28 @@ type group struct {
 	inserts []*insertion // those of the journal.Group
 }
 
-// change is a change with what orders the registrations of its key.
+// change adds to a journal.Change the facts that order the registrations of its key.
 type change struct {
 	*journal.Change
 	born      *job.Job    // as the store registered it
-	before    []string    // uids of registrations that it is known to have followed
+	before    []string    // uids of registrations known to be earlier
 	whole     bool        // Put is all that its version is, so it may overwrite that, unless it undid an end
 	holds     bool        // the store has it, even if the journal has it as replaced
-	withdrawn job.Instant // when it was given up, unless the store shows it
+	withdrawn job.Instant // when it was withdrawn; the store may still show it
 	// The outcome of Resolve:
-	own       *journal.Found // its message, if that was looked up
-	beaten    bool           // the store is known to have had another registration after it
-	last      job.Instant    // when the last one was registered
-	overtaken bool           // Put was not written: another node has written what came after it
+	own    *journal.Entry // its message, if looked up
+	beaten bool           // the store is known to have had another registration after it
+	last   job.Instant    // when the last one was registered
 }
 
-// insertion is a new registration. It is not added beside an open message, except that
-// of a job whose place it may take.
+// insertion is a new registration. It is refused if the key has an open message, unless
+// that belongs to a job that it may replace.
 type insertion struct {
 	journal.Insertion
 	over  []predecessor
-	after []string // uids of registrations that the store had before this one came to the journal
-	// asks: neither is it added after a job of its key that has ended since then. ended
-	// is set to the seq of that job. Zero: it does not ask.
+	after []string // uids of registrations in the store before this one was journaled
+	// asks: the registration is also refused if a job of its key has ended since then;
+	// ended is that job's seq. Zero: no such check.
 	asks  job.Instant
 	ended int64
 }
@@ -44,7 +43,7 @@ func newGroup(g *journal.Group) journal.Rules {
 	return &group{Group: g, changes: map[*journal.Change]*change{}}
 }
 
-// adding is what adds to a group, as the journal calls it.
+// adding is the part of a group that the journal calls to add changes.
 func adding(add func(g *group)) func(*journal.Group) {
 	return func(g *journal.Group) { add(g.Rules().(*group)) }
 }
@@ -68,7 +67,7 @@ func (g *group) insert(in *insertion) {
 	g.Registered(in.Of, in.At)
 }
 
-// taken adds a registration that the store took first.
+// taken adds a registration that the store accepted before the journal.
 func (g *group) taken(m *journal.Message, old *job.Job) {
 	g.PutNew(m)
 	c := g.of(m.Job.Key, m.Job.UID)
@@ -79,14 +78,14 @@ func (g *group) taken(m *journal.Message, old *job.Job) {
 	g.Registered(c.Target, m.At)
 }
 
-// took writes the times that the store gave to a registration. Other nodes may have
-// ended it meanwhile, or what came before it.
+// took writes the times that the store gave to a registration. Other nodes may have ended
+// it or its predecessor meanwhile.
 func (g *group) took(j *job.Job, at job.Instant, before []string) {
 	c := g.of(j.Key, j.UID)
 	c.Adopt, c.Adopted, c.born, c.before = j, at, j, before
 }
 
-// withdraw ends a registration in doubt, until the store shows that it took it.
+// withdraw ends a registration in doubt, until the store shows that it accepted it.
 func (g *group) withdraw(key job.Key, uid string, at job.Instant) {
 	c := g.of(key, uid)
 	c.withdrawn, c.Settled = at, true
@@ -99,30 +98,19 @@ func (g *group) rewritten(m *journal.Message) *change {
 	return c
 }
 
-// ended writes the end of a job whose key is registered anew, unless the journal knows
-// it.
+// ended writes the end of a job whose key is registered again, unless the journal has it.
 func (g *group) ended(m *journal.Message) {
 	c := g.of(m.Job.Key, m.Job.UID)
 	c.Put, c.Settled = m, true
 }
 
-// showed writes a job as the store had it a moment ago, unless the journal is as far.
+// showed writes a job as the store had it a moment ago, unless the journal has this
+// version.
 func (g *group) showed(m *journal.Message) { g.of(m.Job.Key, m.Job.UID).Put = m }
 
-// held writes a job that the store has, unless the journal is as far. The journal may
-// have it as replaced.
-func (g *group) held(m *journal.Message) *change {
+// held writes a job that the store has, unless the journal has this version. The journal
+// may have marked it as replaced.
+func (g *group) held(m *journal.Message) {
 	c := g.of(m.Job.Key, m.Job.UID)
 	c.Put, c.holds = m, true
-	return c
-}
-
-// caughtUp writes a job that the store has, with its log, unless the journal is as far.
-func (g *group) caughtUp(m *journal.Message, log []journal.FlowRow) *change {
-	c := g.held(m)
-	c.Log = log
-	if m.Job.Version == 1 {
-		c.born = &m.Job
-	}
-	return c
 }

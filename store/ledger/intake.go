@@ -2,131 +2,176 @@ package ledger
 
 import (
 	"slices"
+	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 )
 
-// intake is one registration on its way. It is no part of what the caller gets,
-// who may have changed that when the last of it is written.
+// headStart delays a job that is restored before the store's times for it are committed.
+// Until then, the journal has a due time from before the first commit, and a job must
+// never be early.
+const headStart = 2 * time.Second
+
+// intake is a registration in progress. It shares nothing with the caller's result, which
+// the caller may change before the last rows are written.
 type intake struct {
-	reg     store.Registration
-	result  store.Registered
-	old     *job.Job // who holds the key, if anybody
-	inDoubt string   // uid of an earlier registration without a known outcome
-	// replaces an unfinished job: only the store can tell whether it may.
-	replaces bool
+	journal.Intake
 
-	// asks: the store knows nothing of the key, and may have lost the job that the
-	// client repeats after that had ended.
-	asks job.Instant // if it ended since then; zero: it does not ask
+	// asks: the client may repeat a job that ended at this time or later and that the
+	// store has lost. The group looks for it. Zero: it does not.
+	asks job.Instant
 
-	message   journal.Message
-	insertion *insertion       // of that, once it is on its way
-	holder    *journal.Message // who has the key, if that is somebody else after all
-	ended     *journal.Message // what old came to, of which the journal may not know yet
+	insertion *insertion       // of Message, after Prepare
+	holder    *journal.Message // of another job that has the key
+	ended     *journal.Message // the end of Old, which the journal may not have yet
 }
 
-// meets decides what becomes of the registration, as the store has old.
-func (in *intake) meets(old *job.Job) {
-	in.result = store.Registered{Outcome: in.reg.Against(old), Job: *old}
-	in.old, in.replaces = old, !old.State.Final()
-}
-
-// prepare makes what is committed before the store hears of the registration.
-func (in *intake) prepare(now job.Instant) {
-	j := in.reg.Job(now.Add(headStart))
+// Prepare makes an unconfirmed message: the store decides the times.
+func (in *intake) Prepare(now job.Instant) {
+	j := in.Reg.Job(now.Add(headStart))
 	j.CreatedAt = now
-	in.message = journal.NewMessage(j, now)
-	in.message.Unconfirmed = true
-	in.insertion = &insertion{
-		Insertion: journal.Insertion{Message: &in.message, At: now}, over: in.over(), asks: in.asks,
+	in.Message = journal.NewMessage(j, now)
+	in.Message.Unconfirmed = true
+	in.insertion = &insertion{Insertion: journal.Insertion{Message: &in.Message, At: now}, over: in.over()}
+	in.Inserted = &in.insertion.Insertion
+	if in.Old == nil {
+		in.insertion.asks = in.asks
+		return
 	}
 	in.overEnded()
 }
 
-// accept adds that.
-func (in *intake) accept(g *group) {
+// Accept adds the message, and the end of the previous job.
+func (in *intake) Accept(g *journal.Group) {
+	rules := g.Rules().(*group)
 	if in.ended != nil {
-		g.ended(in.ended)
+		rules.ended(in.ended)
 	}
-	g.insert(in.insertion)
+	rules.insert(in.insertion)
 }
 
-// overEnded notes what the job came to that a registration follows: the node
-// that knows may not have journalled it yet.
+// overEnded notes how the previous job ended: the node that settled it may not have
+// journaled it yet.
 func (in *intake) overEnded() {
-	if in.old != nil {
-		m := journal.NewMessage(*in.old, in.old.EndedAt)
-		in.ended = &m
-	}
+	m := journal.NewMessage(*in.Old, in.Old.EndedAt)
+	in.ended = &m
 }
 
-// over names the messages that a registration may take the place of.
+// over names the messages that a registration may replace.
 func (in *intake) over() []predecessor {
-	jobs := []predecessor{{in.inDoubt, 1}} // nothing happened to it
-	if in.old != nil {
-		jobs = append(jobs, predecessor{in.old.UID, in.old.Version})
+	jobs := []predecessor{{in.InDoubt, 1}} // nothing has changed it
+	if in.Old != nil {
+		jobs = append(jobs, predecessor{in.Old.UID, in.Old.Version})
 	}
 	return jobs
 }
 
-// after names the registrations of the key that are known to have been in the
-// store before this one.
+// after names registrations of the key that the store surely had before this one.
 func (in *intake) after() (uids []string) {
 	if in.insertion != nil {
 		uids = slices.Clip(in.insertion.after)
 	}
-	if in.old != nil {
-		uids = append(uids, in.old.UID)
+	if in.Old != nil {
+		uids = append(uids, in.Old.UID)
 	}
 	return uids
 }
 
-// answered makes what confirm needs, now that the store has answered. contested:
-// another node may open again what had ended, and until this registration is
-// confirmed the journal would have that in its place.
-func (in *intake) answered(now job.Instant) (contested bool) {
-	switch outcome := in.result.Outcome; {
-	case in.replaces && outcome == store.Created:
-		in.message = journal.NewMessage(in.result.Job, now)
-	case in.replaces:
+// Answered waits if the key was registered before: another node may reopen the previous
+// job, and the journal would prefer that until this registration is confirmed.
+func (in *intake) Answered(now job.Instant) (write, wait bool) {
+	if in.Without {
+		in.answeredWithout(now)
+		return true, false
+	}
+	switch outcome := in.Result.Outcome; {
+	case in.Replaces && outcome == store.Created:
+		in.Message = journal.NewMessage(in.Result.Job, now)
+	case in.Replaces:
 	case outcome.Held():
-		m := journal.NewMessage(in.result.Job, now)
+		m := journal.NewMessage(in.Result.Job, now)
 		in.holder = &m
-	case outcome.Refused() && in.old != nil && in.old.State == job.Dead: // it had given way
-		m := journal.NewMessage(*in.old, now)
+	case outcome.Refused() && in.Old != nil && in.Old.State == job.Dead: // it had given way
+		m := journal.NewMessage(*in.Old, now)
 		in.holder = &m
 	}
-	return len(in.after()) > 0
+	return true, len(in.after()) > 0
 }
 
-// confirm writes what the store made of the registration.
-func (in *intake) confirm(g *group, now job.Instant) {
-	in.settleDoubt(g, now)
-	switch created := in.result.Outcome == store.Created; {
-	case created && in.replaces:
-		g.Replace(in.reg.Key, in.old, now)
-		g.taken(&in.message, in.old)
+// answeredWithout is Answered for a registration that the journal does not have.
+func (in *intake) answeredWithout(now job.Instant) {
+	in.insertion = nil
+	if in.Result.Outcome.Refused() {
+		return
+	}
+	in.Message = journal.NewMessage(in.Result.Job, now)
+	if in.Old != nil && in.Old.State.Final() {
+		in.overEnded()
+	}
+}
+
+// Confirm writes the store's result.
+func (in *intake) Confirm(g *journal.Group, now job.Instant) {
+	rules := g.Rules().(*group)
+	in.settleDoubt(rules, now)
+	if in.Without {
+		in.confirmWithout(rules, now)
+		return
+	}
+	switch created := in.Result.Outcome == store.Created; {
+	case created && in.Replaces:
+		g.Replace(in.Reg.Key, in.Old, now)
+		rules.taken(&in.Message, in.Old)
 	case created:
-		g.took(&in.result.Job, now, in.after())
-	case !in.replaces: // another process was faster
-		g.Drop(in.insertion.Of)
+		rules.took(&in.Result.Job, now, in.after())
+	case !in.Replaces: // another node was faster
+		g.Drop(in.Inserted.Of)
 		switch {
 		case in.holder == nil:
-		case in.result.Outcome.Refused():
-			g.rewritten(in.holder)
+		case in.Result.Outcome.Refused():
+			rules.rewritten(in.holder)
 		default:
-			g.showed(in.holder)
+			rules.showed(in.holder)
 		}
 	}
 }
 
-// settleDoubt withdraws an earlier registration in doubt, now that the store has
-// answered for its key.
+// confirmWithout writes the store's result over whatever the journal has.
+func (in *intake) confirmWithout(rules *group, now job.Instant) {
+	if in.Result.Outcome.Refused() {
+		return
+	}
+	if in.Result.Outcome.Held() { // another node was faster
+		rules.held(&in.Message)
+		return
+	}
+	if in.ended != nil {
+		rules.ended(in.ended)
+	}
+	if in.Old != nil && (!in.Old.State.Final() || in.Old.State == job.Dead) {
+		rules.Replace(in.Reg.Key, in.Old, now)
+	}
+	rules.taken(&in.Message, in.Old)
+}
+
+// Adopt writes the store's version of the job. Another node may have written later
+// changes.
+func (in *intake) Adopt(g *journal.Group, now job.Instant) {
+	rules := g.Rules().(*group)
+	in.settleDoubt(rules, now)
+	if in.Without {
+		rules.held(&in.Message)
+		return
+	}
+	rules.rewritten(&in.Message).holds = true
+}
+
+// settleDoubt withdraws an earlier registration in doubt after the store answered for its
+// key.
 func (in *intake) settleDoubt(g *group, now job.Instant) {
-	if in.inDoubt != "" && in.inDoubt != in.result.Job.UID {
-		g.withdraw(in.reg.Key, in.inDoubt, now)
+	if in.InDoubt != "" && in.InDoubt != in.Result.Job.UID {
+		g.withdraw(in.Reg.Key, in.InDoubt, now)
 	}
 }

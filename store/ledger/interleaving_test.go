@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // The store of these tests is one record, and its clock stands still: that is
@@ -55,9 +56,9 @@ type explorer struct {
 
 func newExplorer(t *testing.T) *explorer {
 	t.Helper()
-	s, err := Open(t.Context(), Options{
+	s, err := Open(t.Context(), Options{Options: journal.Options{
 		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: memstore.New(memstore.Options{}),
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ type registration struct {
 	again, unsure string
 }
 
-func registering(uid string, policy store.ConflictPolicy) registration {
+func registerCall(uid string, policy store.ConflictPolicy) registration {
 	return registration{
 		name: "register " + uid, at: "judge",
 		reg: store.Registration{
@@ -239,7 +240,7 @@ func alternatives(at string) int {
 }
 
 func (r registration) mayBring(uid string) bool {
-	taken := r.at == "confirm" && r.in.result.Outcome == store.Created
+	taken := r.at == "confirm" && r.in.Result.Outcome == store.Created
 	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.unsure)
 }
 
@@ -248,7 +249,7 @@ func (r registration) String() string {
 	if r.at == "" || r.in == nil {
 		return s
 	}
-	s += fmt.Sprint(" over ", describe(r.in.old), r.in.result.Outcome, describe(&r.in.result.Job))
+	s += fmt.Sprint(" over ", describe(r.in.Old), r.in.Result.Outcome, describe(&r.in.Result.Job))
 	if r.in.insertion != nil {
 		s += fmt.Sprint(r.in.insertion.after)
 	}
@@ -260,7 +261,7 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 		in := *r.in
 		if in.insertion != nil {
 			insertion := *in.insertion
-			in.insertion, insertion.Message = &insertion, &in.message
+			in.insertion, in.Inserted, insertion.Message = &insertion, &insertion.Insertion, &in.Message
 		}
 		r.in = &in
 	}
@@ -281,40 +282,37 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 			r.at, r.again, r.acked = "judge", "", false
 		}
 	case "confirm":
-		err = x.commit(func(g *group) { r.in.confirm(g, stillNow) })
-		r.acked, r.at = r.in.result.Outcome == store.Created, ""
+		err = x.commit(func(g *group) { r.in.Confirm(g.Group, stillNow) })
+		r.acked, r.at = r.in.Result.Outcome == store.Created, ""
 	}
 	return r, err
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{reg: r.reg, inDoubt: r.unsure}, "accept"
+	r.in, r.at = &intake{Intake: journal.Intake{Reg: r.reg, InDoubt: r.unsure}}, "accept"
 	if w.job == nil {
 		return
 	}
-	r.in.meets(w.job)
+	r.in.Meet(w.job)
 	switch {
-	case r.in.result.Outcome != store.Created && r.unsure != "":
+	case r.in.Result.Outcome != store.Created && r.unsure != "":
 		r.at = "adopt"
-	case r.in.result.Outcome != store.Created:
+	case r.in.Result.Outcome != store.Created:
 		r.at = ""
-	case r.in.replaces:
+	case r.in.Replaces:
 		r.at = "store"
 	}
 }
 
 func (r *registration) adopt(x *explorer) error {
-	m := journal.NewMessage(*r.in.old, stillNow)
-	r.acked, r.at = r.in.result.Outcome == store.Same, ""
-	return x.commit(func(g *group) {
-		r.in.settleDoubt(g, stillNow)
-		g.rewritten(&m).holds = true
-	})
+	r.in.Message = journal.NewMessage(*r.in.Old, stillNow)
+	r.acked, r.at = r.in.Result.Outcome == store.Same, ""
+	return x.commit(func(g *group) { r.in.Adopt(g.Group, stillNow) })
 }
 
 func (r *registration) accept(x *explorer) error {
-	r.in.prepare(stillNow)
-	err := x.commit(r.in.accept)
+	r.in.Prepare(stillNow)
+	err := x.commit(func(g *group) { r.in.Accept(g.Group) })
 	if !r.in.insertion.Refused {
 		r.at = "store"
 		return err
@@ -328,19 +326,19 @@ func (r *registration) accept(x *explorer) error {
 
 func (r *registration) store(w *world, me int) error {
 	j := r.reg.Job(stillNow)
-	r.in.result = store.Registered{Outcome: store.Created}
+	r.in.Result = store.Registered{Outcome: store.Created}
 	if w.job != nil {
-		r.in.result = store.Registered{Outcome: r.reg.Against(w.job), Job: *w.job}
+		r.in.Result = store.Registered{Outcome: rules.Against(&r.reg, w.job), Job: *w.job}
 		j = r.reg.Over(w.job, stillNow)
 		j.Token = w.job.Token
 	}
-	created := r.in.result.Outcome == store.Created
+	created := r.in.Result.Outcome == store.Created
 	if created {
-		w.job, w.alive, r.in.result.Job = &j, me, j
+		w.job, w.alive, r.in.Result.Job = &j, me, j
 	}
-	contested := r.in.answered(stillNow)
+	_, contested := r.in.Answered(stillNow)
 	r.at = "confirm"
-	r.acked = created && !r.in.replaces && !contested
+	r.acked = created && !r.in.Replaces && !contested
 	return nil
 }
 
@@ -407,7 +405,7 @@ func (u *update) write(x *explorer, j *job.Job, add func(*group, *journal.Messag
 	var written *change
 	err := x.commit(func(g *group) { written = add(g, &m) })
 	u.at, u.acked = "", true
-	if err == nil && written.overtaken {
+	if err == nil && written.Overtaken {
 		u.at, u.acked = "look", false
 	}
 	return err
@@ -545,16 +543,16 @@ func everyThree() []orders {
 		s.Body = []byte("changed")
 		return j.Respecify(s)
 	})
-	old := registering("old", store.Reject)
-	twice := registering("twice", store.Replace)
+	old := registerCall("old", store.Reject)
+	twice := registerCall("twice", store.Replace)
 	twice.again = "again"
 	calls := []struct {
 		name string
 		caller
 	}{
-		{"new", registering("new", store.Reject)},
-		{"replace", registering("other", store.Replace)},
-		{"replace", registering("third", store.Replace)},
+		{"new", registerCall("new", store.Reject)},
+		{"replace", registerCall("other", store.Replace)},
+		{"replace", registerCall("third", store.Replace)},
 		{"twice", twice},
 		{"replay", replay},
 		{"cancel", cancel},

@@ -14,7 +14,7 @@ import (
 
 // weighed notes the most bytes that one call of Restore had.
 type weighed struct {
-	store.Store
+	store.Restorable
 	most *atomic.Int64
 }
 
@@ -26,7 +26,7 @@ func (w weighed) Restore(ctx context.Context, jobs []store.RestoredJob) (int, er
 	for {
 		most := w.most.Load()
 		if total <= most || w.most.CompareAndSwap(most, total) {
-			return w.Store.Restore(ctx, jobs)
+			return w.Restorable.Restore(ctx, jobs)
 		}
 	}
 }
@@ -34,16 +34,17 @@ func (w weighed) Restore(ctx context.Context, jobs []store.RestoredJob) (int, er
 // weighing wraps the store of a ledger; the result is the most bytes so far.
 func weighing() (with, *atomic.Int64) {
 	most := &atomic.Int64{}
-	return wrapped(func(s store.Store) store.Store { return weighed{s, most} }), most
+	return wrapped(func(s store.Restorable) store.Restorable { return weighed{s, most} }), most
 }
 
-const largeBody, largeJobs = 256 << 10, 60
+// Several times store.BatchBytes.
+const largeBody, largeJobs = 64 << 10, 40
 
 func (r *rig) addLarge() {
 	for i := range largeJobs {
 		g := reg(fmt.Sprint("large-", i), time.Hour)
 		g.Spec.Body = bytes.Repeat([]byte("x"), largeBody)
-		r.add(g)
+		r.Add(g)
 	}
 }
 
@@ -66,10 +67,10 @@ func TestLargeJobsAreRestoredInParts(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)
 		r.addLarge()
-		want := r.all()
+		want := r.All()
 		noError(t, "Close", r.Close())
 		option, most := weighing()
-		sameJobs(t, newRig(t, b, r.url, retention, option).all(), want)
+		sameJobs(t, newRig(t, b, r.URL, retention, option).All(), want)
 		notAbove(t, most)
 	})(t)
 }
@@ -80,12 +81,12 @@ func TestLargeJobsAreRepairedInParts(t *testing.T) {
 		option, most := weighing()
 		r := freshRig(t, b, retention, shares, option)
 		r.addLarge()
-		want := r.all()
+		want := r.All()
 		l.flush(t)
 		report, err := r.CompareOnce(t.Context())
 		noError(t, "CompareOnce", err)
 		equal(t, "restored", report.Restored, int64(largeJobs))
-		sameJobs(t, r.all(), want)
+		sameJobs(t, r.All(), want)
 		notAbove(t, most)
 	})(t)
 }
@@ -103,7 +104,7 @@ func TestLargeJobsThatTheJournalLacks(t *testing.T) {
 		report, err := r.CompareOnce(t.Context())
 		noError(t, "CompareOnce", err)
 		equal(t, "repaired", report.Repaired, int64(largeJobs))
-		equal(t, "messages", r.rows()["message"], fmt.Sprint(largeJobs))
+		equal(t, "messages", r.Rows()["message"], fmt.Sprint(largeJobs))
 		r.agree()
 	})(t)
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
@@ -17,7 +18,7 @@ func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 	t.Helper()
 	inner := memstore.New(memstore.Options{Retention: retention})
 	t.Cleanup(func() { _ = inner.Close() }) // nothing depends on it any more
-	url := b.empty(t)
+	url := b.Empty(t)
 	open := func(alter ...with) *rig {
 		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)
 	}
@@ -31,16 +32,16 @@ func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 // journal has in the end what the store has.
 func TestReopenedWhileRegistering(t *testing.T) {
 	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
-		return func(r *rig) { r.update("a", change) }
+		return func(r *rig) { r.Change("a", change) }
 	}
 	replayed := update(replay)
 	run := func(kind job.OutcomeKind, retry time.Duration) func(r *rig) {
-		return func(r *rig) { r.run(kind, retry) }
+		return func(r *rig) { r.RunOne(kind, retry) }
 	}
 	replace := func(r *rig) {
 		g := reg("a", 0)
 		g.Spec.Body, g.OnConflict = []byte(`"other"`), store.Replace
-		r.add(g)
+		r.Add(g)
 	}
 	ended := map[string]func(r *rig){
 		"delivered": run(job.OutcomeDelivered, 0),
@@ -56,9 +57,9 @@ func TestReopenedWhileRegistering(t *testing.T) {
 					continue // the dead letter stays
 				}
 				for _, journalled := range []string{"before the store", "before the confirmation", "very late"} {
-					t.Run(name+"/"+end+"/"+told+"/"+journalled, onEachOf(servers()[:1], func(t *testing.T, b *backend) {
+					t.Run(name+"/"+end+"/"+told+"/"+journalled, onEachOf(journaltest.Servers[:1], func(t *testing.T, b *backend) {
 						nodes, h := threeNodes(t, b)
-						nodes[0].add(reg("a", 0))
+						nodes[0].Add(reg("a", 0))
 						endIt(nodes[0])
 						reopenedWhileRegistering(nodes, h, calls, policy, journalled)
 					}))
@@ -70,24 +71,24 @@ func TestReopenedWhileRegistering(t *testing.T) {
 
 func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy store.ConflictPolicy, journalled string) {
 	one, two, three := nodes[0], nodes[1], nodes[2]
-	one.t.Helper()
+	one.T.Helper()
 	var wg sync.WaitGroup
 	var resume func()
 	written := func(when string) {
-		one.pass(10 * time.Millisecond)
+		one.Pass(10 * time.Millisecond)
 		if when == journalled {
 			resume()
 			wg.Wait()
-			noError(one.t, "Flush", two.Flush())
+			noError(one.T, "Flush", two.Flush())
 		}
 	}
-	h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
-		h.register = nil
+	h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+		h.OnRegister = nil
 		resume = two.Pause()
 		wg.Go(func() { calls[0](two) })
 		synctest.Wait() // until it waits for the commit
 		for _, c := range calls[1:] {
-			one.pass(10 * time.Millisecond)
+			one.Pass(10 * time.Millisecond)
 			c(three)
 		}
 		written("before the store")
@@ -97,14 +98,14 @@ func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), po
 	}
 	g := reg("a", 0)
 	g.Spec.Body, g.OnConflict = []byte(`"new"`), policy
-	_, err := one.Register(one.t.Context(), []store.Registration{g})
-	noError(one.t, "Register", err)
-	for _, c := range three.take() { // the second may hold the key
-		three.settle(settlement(c, job.OutcomeFailed, 0))
+	_, err := one.Register(one.T.Context(), []store.Registration{g})
+	noError(one.T, "Register", err)
+	for _, c := range three.TakeDue() { // the second may hold the key
+		three.SettleAll(settlement(c, job.OutcomeFailed, 0))
 	}
 	written("very late")
 	for _, r := range nodes {
-		noError(r.t, "Flush", r.Flush())
+		noError(r.T, "Flush", r.Flush())
 	}
 	one.agree()
 }

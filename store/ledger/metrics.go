@@ -14,8 +14,8 @@ type counts struct{ accepted, dropped prometheus.Counter }
 
 func newCounts() *counts {
 	return &counts{
-		accepted: counter("duehook_ledger_accepted_without_total", "Registrations that were accepted while the ledger was down."),
-		dropped:  counter("duehook_ledger_dropped_rows_total", "Rows of changes that were not kept for the ledger, because too many waited."),
+		accepted: counter("duehook_ledger_accepted_without_total", "Registrations accepted while the ledger was down."),
+		dropped:  counter("duehook_ledger_dropped_rows_total", "Rows of changes dropped because too many waited for the ledger."),
 	}
 }
 
@@ -31,15 +31,15 @@ type metrics struct {
 
 func newMetrics() *metrics {
 	return &metrics{
-		restored: counter("duehook_restored_jobs_total", "Jobs of the journal that the store lacked, and that this node put back."),
+		restored: counter("duehook_restored_jobs_total", "Lost jobs that this node restored from the journal."),
 		conflicts: counter("duehook_restore_conflicts_total",
-			"Jobs that this node found differently in the journal and in the store."),
-		repaired: counter("duehook_restore_repaired_total", "Jobs of these that it made equal."),
+			"Jobs that differed between the journal and the store, found by this node."),
+		repaired: counter("duehook_restore_repaired_total", "Differing jobs that this node repaired."),
 		noRoom: gauge("duehook_restore_no_room_jobs",
-			"Jobs of the journal that the store lacked and had no room for when this node last completed a comparison of all jobs."),
+			"Lost jobs for which the store had no room in the last complete pass of this node."),
 		lastPass: gauge("duehook_restore_last_pass_timestamp_seconds",
-			"When this node last completed a comparison of all jobs; 0 on nodes that do not sweep."),
-		passSeconds: gauge("duehook_restore_pass_seconds", "How long that took, with its pauses."),
+			"Time of the last complete pass of this node; 0 if it has made none."),
+		passSeconds: gauge("duehook_restore_pass_seconds", "Duration of the last complete pass, with its pauses."),
 	}
 }
 

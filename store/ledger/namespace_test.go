@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/memstore"
@@ -20,11 +19,11 @@ func of(namespace string) with { return func(o *options) { o.Namespace = namespa
 func TestOneNamespaceForAJournal(t *testing.T) {
 	t.Parallel()
 	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			refused := func(r *rig, namespace string, alter ...with) {
 				t.Helper()
-				_, err := tryRig(t, b, r.url, retention, append([]with{of(namespace)}, alter...)...)
+				_, err := tryRig(t, b, r.URL, retention, append([]with{of(namespace)}, alter...)...)
 				if !errors.Is(err, journal.ErrOtherNamespace) {
 					t.Fatalf("Open for %s: %v", namespace, err)
 				}
@@ -35,18 +34,18 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 				}
 			}
 			_, option := shared()
-			r := newRig(t, b, b.fresh(t), retention, option, of("shop"))
-			r.add(reg("a", time.Hour))
+			r := newRig(t, b, b.Fresh(t), retention, option, of("shop"))
+			r.Add(reg("a", time.Hour))
 			if b != sqliteBackend {
 				refused(r, "other", func(o *options) { o.Shared = true })
-				newRig(t, b, r.url, retention, of("shop"), func(o *options) { o.Shared = true })
+				newRig(t, b, r.URL, retention, of("shop"), func(o *options) { o.Shared = true })
 			}
 			noError(t, "Close", r.Close())
 
 			verify := func(namespace string) error {
 				inner := memstore.New(memstore.Options{})
 				defer inner.Close()
-				_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.url, Store: inner, Namespace: namespace})
+				_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.URL, Store: inner, Namespace: namespace})
 				return err
 			}
 			isError(t, "Verify for another", verify("other"), journal.ErrOtherNamespace)
@@ -58,22 +57,19 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 // deliver its jobs.
 func TestNodesKeepAProcessOut(t *testing.T) {
 	t.Parallel()
-	for _, b := range servers() {
-		t.Run(b.name, func(t *testing.T) {
+	for _, b := range journaltest.Servers {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			_, option := shared()
-			r := newRig(t, b, b.fresh(t), retention, option, quick)
-			r.add(reg("a", time.Hour))
-			stop := r.sweeping()
-			testenv.Eventually(t, outageLimit, func() bool { return r.status().Sweep.State == store.RestoreDone }, "a sweep is written down")
-			_, err := tryRig(t, b, r.url, retention)
+			r := newRig(t, b, b.Fresh(t), retention, option, quick)
+			r.Add(reg("a", time.Hour))
+			_, err := tryRig(t, b, r.URL, retention)
 			isError(t, "Open beside the nodes", err, journal.ErrInUse)
-			r.add(reg("b", time.Hour)) // they have not been overtaken
-			stop()
+			r.Add(reg("b", time.Hour)) // they have not been overtaken
 			noError(t, "Close", r.Close())
-			alone := newRig(t, b, r.url, retention)
-			alone.get("a")
-			alone.get("b")
+			alone := newRig(t, b, r.URL, retention)
+			alone.Job("a")
+			alone.Job("b")
 		})
 	}
 }

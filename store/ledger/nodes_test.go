@@ -12,24 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/rules"
 	"github.com/duehook/duehook/store/storetest"
 )
-
-// servers are the kinds of journals that several nodes can write to.
-func servers() []*backend {
-	var list []*backend
-	for _, b := range backends {
-		if b != sqliteBackend {
-			list = append(list, b)
-		}
-	}
-	return list
-}
 
 // node opens a ledger as one of several nodes on a Redis.
 func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...with) *rig {
@@ -49,9 +41,11 @@ func TestConformanceOnRedis(t *testing.T) {
 		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
 		noError(t, "open Redis", err)
 		s, err := ledger.Open(t.Context(), ledger.Options{
-			URL: postgresBackend.empty(t), Store: inner,
-			StoreRetention: o.Retention + time.Hour, // so that comparing may take its time
-			Pace:           ledger.Pace{SecondLook: time.Millisecond},
+			Options: journal.Options{
+				URL: postgresBackend.Empty(t), Store: inner,
+				StoreRetention: o.Retention + time.Hour, // so that comparing may take its time
+			},
+			Reconciling: ledger.Reconciling{Pace: ledger.Pace{SecondLook: time.Millisecond}},
 		})
 		noError(t, "Open", err)
 		return sweptFirst{s}
@@ -93,18 +87,18 @@ func journalledOf(j job.Job) journalled {
 // agree fails the test unless the journal has every job as the store has it,
 // and nothing that may be restored besides.
 func (r *rig) agree(but ...cmp.Option) {
-	r.t.Helper()
+	r.T.Helper()
 	want := map[string]journalled{}
-	for k, j := range r.all() {
+	for k, j := range r.All() {
 		want[k] = journalledOf(j.Job)
 	}
 	got, open := r.journal(want)
 	if diff := cmp.Diff(want, got, append(but, cmpopts.EquateEmpty())...); diff != "" {
-		r.t.Errorf("the journal (-store +journal):\n%s", diff)
+		r.T.Errorf("the journal (-store +journal):\n%s", diff)
 	}
 	for k, n := range open {
 		if j, ok := want[k]; !ok || n > 1 || j.State.Final() && j.State != job.Dead {
-			r.t.Errorf("%d messages of %s may be restored; the store has %+v", n, k, j)
+			r.T.Errorf("%d messages of %s may be restored; the store has %+v", n, k, j)
 		}
 	}
 }
@@ -112,20 +106,20 @@ func (r *rig) agree(but ...cmp.Option) {
 // journal gives the messages of the jobs of want, by key, and how many there are
 // that may be restored.
 func (r *rig) journal(want map[string]journalled) (got map[string]journalled, open map[string]int) {
-	r.t.Helper()
-	db, err := r.b.open(r.url)
-	noError(r.t, "open", err)
+	r.T.Helper()
+	db, err := r.B.Open(r.URL)
+	noError(r.T, "open", err)
 	defer db.Close()
-	rows, err := db.QueryContext(r.t.Context(), `SELECT topic, id, uid, status, attempts, snoozes, lapses, version, token,
+	rows, err := db.QueryContext(r.T.Context(), `SELECT topic, id, uid, status, attempts, snoozes, lapses, version, token,
 		created, due, next_at, ended_at, cancel, reason, CASE WHEN done_at IS NULL THEN 1 ELSE 0 END FROM message`)
-	noError(r.t, "read the journal", err)
+	noError(r.T, "read the journal", err)
 	defer rows.Close()
 	got, open = map[string]journalled{}, map[string]int{}
 	for rows.Next() {
 		var k job.Key
 		var j journalled
 		var isOpen int
-		noError(r.t, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.Lapses, &j.Version, &j.Token,
+		noError(r.T, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.Lapses, &j.Version, &j.Token,
 			&j.Created, &j.Due, &j.Next, &j.Ended, &j.Cancel, &j.Reason, &isOpen))
 		if isOpen == 1 {
 			open[k.String()]++
@@ -134,14 +128,14 @@ func (r *rig) journal(want map[string]journalled) (got map[string]journalled, op
 			got[k.String()] = j
 		}
 	}
-	noError(r.t, "read the journal", rows.Err())
+	noError(r.T, "read the journal", rows.Err())
 	return got, open
 }
 
 // nodeStep makes a random call on a node, with keys that all nodes use.
 func (r *rig) nodeStep(random *rand.Rand) {
-	r.t.Helper()
-	ctx := r.t.Context()
+	r.T.Helper()
+	ctx := r.T.Context()
 	id := fmt.Sprint("k", random.IntN(8))
 	var err error
 	switch random.IntN(8) {
@@ -150,7 +144,7 @@ func (r *rig) nodeStep(random *rand.Rand) {
 		g.UID = uid(random)
 		g.OnConflict = store.ConflictPolicy(random.IntN(5))
 		g.Spec.Body = fmt.Append(nil, random.IntN(3))
-		_, err = store.Register(ctx, r, []store.Registration{g})
+		_, err = rules.Register(ctx, r, []store.Registration{g})
 	case 3:
 		change := []func(*job.Job, job.Instant) error{
 			cancel, replay, runAt(job.When{Delay: 20 * time.Millisecond}), runAt(job.When{}),
@@ -166,7 +160,7 @@ func (r *rig) nodeStep(random *rand.Rand) {
 	}
 	// A conflict that lasts is for the client to come back with.
 	if err != nil && !errors.Is(err, store.ErrUnavailable) {
-		r.t.Errorf("%s: %v", id, err)
+		r.T.Errorf("%s: %v", id, err)
 	}
 }
 
@@ -175,17 +169,17 @@ func uid(random *rand.Rand) string { return fmt.Sprintf("01%024d", random.Uint64
 
 // takeAny carries and claims a few jobs.
 func (r *rig) takeAny(ctx context.Context) []store.Claimed {
-	r.t.Helper()
+	r.T.Helper()
 	_, err := r.Carry(ctx, 0, store.CarryOptions{Cap: 10, Visibility: 50 * time.Millisecond, By: "carrier"})
-	noError(r.t, "Carry", err)
+	noError(r.T, "Carry", err)
 	lease := r.lease
 	if lease == 0 {
 		lease = time.Minute
 	}
 	hints, err := r.Pop(ctx, 0, 10, 2*time.Millisecond)
-	noError(r.t, "Pop", err)
+	noError(r.T, "Pop", err)
 	claims, err := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: newName(), Lease: lease, By: "worker"})
-	noError(r.t, "Claim", err)
+	noError(r.T, "Claim", err)
 	return claims
 }
 
@@ -195,12 +189,12 @@ func (r *rig) takeAny(ctx context.Context) []store.Claimed {
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
-	for _, b := range servers() {
+	for _, b := range journaltest.Servers {
 		for range 3 {
 			seed := rand.Uint64()
-			t.Run(fmt.Sprintf("%s,seed=%d", b.name, seed), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s,seed=%d", b.Name, seed), func(t *testing.T) {
 				t.Parallel()
-				url, namespace := b.fresh(t), newName()
+				url, namespace := b.Fresh(t), newName()
 				nodes := []*rig{node(t, b, redis.URL(), namespace, url), node(t, b, redis.URL(), namespace, url)}
 				const callers, steps = 4, 40
 				var wg sync.WaitGroup

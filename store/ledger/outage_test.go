@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -43,7 +44,7 @@ func (w *worker) run(ctx context.Context, n int) {
 		case errors.Is(err, store.ErrUnavailable) && !w.without:
 			w.refused.Add(1) // as a client, it comes again with the same id
 		case ctx.Err() == nil:
-			w.r.t.Errorf("Register: %v", err)
+			w.r.T.Errorf("Register: %v", err)
 		}
 		w.deliver(ctx, random)
 		_ = job.Sleep(ctx, job.SystemClock(), workerPause)
@@ -62,7 +63,7 @@ func (w *worker) deliver(ctx context.Context, random *rand.Rand) {
 		settlements = append(settlements, settlement(c, kind, time.Millisecond))
 	}
 	if _, err := w.r.Settle(ctx, settlements); err != nil {
-		w.r.t.Errorf("Settle: %v", err)
+		w.r.T.Errorf("Settle: %v", err)
 	}
 	w.settled.Add(int64(len(settlements)))
 }
@@ -80,12 +81,12 @@ func more(t *testing.T, what string, count *atomic.Int64, n int64) {
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
-	for _, b := range servers() {
-		t.Run(b.name, func(t *testing.T) {
-			server, err := b.start(true)
+	for _, b := range journaltest.Servers {
+		t.Run(b.Name, func(t *testing.T) {
+			server, err := b.Start(true)
 			noError(t, "start the server", err)
 			defer func() { noError(t, "Close", server.Close()) }()
-			url, namespace := b.freshOn(t, server), newName()
+			url, namespace := b.FreshOn(t, server), newName()
 			var workers []*worker
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup

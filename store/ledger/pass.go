@@ -10,10 +10,10 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// passOptions are what one comparison is about.
+// passOptions are the options of one comparison.
 type passOptions struct {
 	store.RestoreOptions
-	requested bool // somebody asked for it
+	requested bool // by a client
 	urgent    bool // without pauses
 }
 
@@ -48,7 +48,7 @@ func (s *Reconciler) startPass(ctx context.Context, o passOptions) *pass {
 	return p
 }
 
-// whole reports whether it is about all jobs.
+// whole reports whether the pass compares all jobs.
 func (p *pass) whole() bool { return p.o.Topic == "" && !p.o.NotOverdue }
 
 // compareAll compares both ways.
@@ -56,12 +56,12 @@ func (p *pass) compareAll(ctx context.Context) error {
 	p.worked = p.began
 	if p.o.urgent && p.s.o.BeforeRestore != nil {
 		if err := p.s.o.BeforeRestore(ctx); err != nil {
-			return fmt.Errorf("before jobs are put back: %w", err)
+			return fmt.Errorf("prepare to restore jobs: %w", err)
 		}
 	}
 	w := walkers{
 		compare: p.s.comparer(), topic: p.o.Topic, settle: p.settle, pause: p.pause,
-		dead:    p.o.urgent, // they do not change otherwise
+		dead:    p.o.urgent, // otherwise they do not change
 		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
 		bad:     p.bad.Add,
 	}
@@ -71,7 +71,7 @@ func (p *pass) compareAll(ctx context.Context) error {
 	return w.store(ctx)
 }
 
-// wanted leaves out what the request does.
+// wanted leaves out overdue jobs if the request does.
 func (p *pass) wanted(found []finding) []finding {
 	if !p.o.NotOverdue {
 		return found
@@ -86,7 +86,7 @@ func (p *pass) wanted(found []finding) []finding {
 	})
 }
 
-// settle waits, looks again, and makes equal what is still different.
+// settle waits, checks the differences again, and repairs those that last.
 func (p *pass) settle(ctx context.Context, found []finding) error {
 	if found = p.wanted(found); len(found) == 0 {
 		return nil
@@ -98,8 +98,8 @@ func (p *pass) settle(ctx context.Context, found []finding) error {
 	return p.s.repairAll(ctx, &p.progressReport, found)
 }
 
-// pause rests after a page, unless there is haste: something is lost, or the
-// store's memory waits for the end to forget jobs.
+// pause rests after a page. It does not if jobs were lost, or if the pass takes so long
+// that the store cannot forget ended jobs.
 func (p *pass) pause(ctx context.Context) error {
 	now, o := p.s.o.Clock.Now(), &p.s.o.Pace
 	work := now.Sub(p.worked)
@@ -112,8 +112,8 @@ func (p *pass) pause(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run is the report of the pass. A started of zero stands for the
-// time at which it began.
+// run returns the report of the pass. started is when it began; zero: when this node
+// began it.
 func (p *pass) run(started job.Instant) store.RestoreRun {
 	r := store.RestoreRun{State: store.RestoreRunning, Options: p.o.RestoreOptions, StartedAt: started, RestoreReport: p.report()}
 	if started == 0 {
@@ -147,7 +147,7 @@ func (p *pass) log() {
 		level = p.s.o.Logger.Info
 	}
 	if r.Restored > 0 {
-		text = "jobs that the store lacked were put back from the journal"
+		text = "jobs that the store lacked were restored from the journal"
 	}
 	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
 		"no_room", r.NoRoom, "conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)

@@ -23,23 +23,6 @@ func (s *Store) keptSince() job.Instant {
 	return job.InstantOf(s.o.Clock.Now()).Add(-s.o.StoreRetention - clockSlack)
 }
 
-// recall puts ended jobs back into a store that has lost them before their time,
-// because a client seems to repeat the registration of one: it is to be told of
-// that job, not to get another. It notes the keys that it was asked about.
-func (s *Store) recall(ctx context.Context, intakes []*intake, recalled map[job.Key]bool) error {
-	var seqs []int64
-	for _, in := range intakes {
-		if in.insertion != nil && in.insertion.ended != 0 {
-			seqs = append(seqs, in.insertion.ended)
-			recalled[in.reg.Key] = true
-		}
-	}
-	return s.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
-		s.ReportUnreadable(bad)
-		return s.recallEnded(ctx, messages)
-	})
-}
-
 // recallEnded puts back what the store lacks of messages and would still keep.
 func (s *Store) recallEnded(ctx context.Context, messages []journal.Stored) error {
 	var ended []store.RestoredJob

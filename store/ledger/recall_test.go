@@ -14,21 +14,21 @@ func TestRepeatedAfterTheStoreWasFlushed(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("cancelled", 0))
-		r.update("cancelled", cancel)
+		r.Add(reg("cancelled", 0))
+		r.Change("cancelled", cancel)
 		again := reg("delivered", 0)
-		r.add(again)
-		r.run(job.OutcomeDelivered, 0)
+		r.Add(again)
+		r.RunOne(job.OutcomeDelivered, 0)
 		again.UID = newName()
-		want := r.all()
+		want := r.All()
 		noError(t, "Flush", r.Flush())
 		l.flush(t)
 
-		r.register(store.Same, again)
+		r.RegisterAs(store.Same, again)
 		delete(want, key("cancelled").String())
-		equal(t, "jobs", r.all(), want)
-		r.add(reg("cancelled", 0))
-		equal(t, "due jobs", len(r.take()), 1)
+		equal(t, "jobs", r.All(), want)
+		r.Add(reg("cancelled", 0))
+		equal(t, "due jobs", len(r.TakeDue()), 1)
 		noError(t, "Flush", r.Flush())
 		r.agree()
 	})(t)
@@ -37,7 +37,7 @@ func TestRepeatedAfterTheStoreWasFlushed(t *testing.T) {
 // After its time, with other content, or to replace it, it is a new job.
 func TestRegisteredAnewAfterTheStoreWasFlushed(t *testing.T) {
 	for name, alter := range map[string]func(r *rig, g *store.Registration){
-		"later":         func(r *rig, _ *store.Registration) { r.pass(retention) },
+		"later":         func(r *rig, _ *store.Registration) { r.Pass(retention) },
 		"other content": func(_ *rig, g *store.Registration) { g.Spec.Body = []byte(`"another"`) },
 		"replace":       func(_ *rig, g *store.Registration) { g.OnConflict = store.Replace },
 	} {
@@ -45,14 +45,14 @@ func TestRegisteredAnewAfterTheStoreWasFlushed(t *testing.T) {
 			l, option := shared()
 			r := freshRig(t, b, retention, option)
 			g := reg("a", 0)
-			r.add(g)
-			r.run(job.OutcomeDelivered, 0)
-			r.pass(time.Second)
+			r.Add(g)
+			r.RunOne(job.OutcomeDelivered, 0)
+			r.Pass(time.Second)
 			l.flush(t)
 			g.UID = newName()
 			alter(r, &g)
-			equal(t, "uid", r.add(g).UID, g.UID)
-			equal(t, "due jobs", len(r.take()), 1)
+			equal(t, "uid", r.Add(g).UID, g.UID)
+			equal(t, "due jobs", len(r.TakeDue()), 1)
 			noError(t, "Flush", r.Flush())
 			r.agree()
 		}))

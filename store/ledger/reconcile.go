@@ -54,17 +54,17 @@ type loop struct {
 
 	leads    bool
 	broken   bool   // the last step failed
-	epoch    string // that the store's shards should have
-	lost     bool   // the store may have lost something, and it is not all back
-	full     bool   // the store had no room for all that it lacks
+	epoch    string // the epoch that every shard should have
+	lost     bool   // the store may have lost jobs that are not all restored
+	full     bool   // the store had no room for all missing jobs
 	next     time.Time
 	pass     *pass // in progress, or nil
 	finished *pass // to be reported
 }
 
-// Run compares the journal and the store until ctx ends, and makes them equal: all the
-// time beside a shared store, else on request. Of the nodes that share a store the leader
-// works.
+// Run reconciles the journal and the store until ctx ends: continuously if the store is
+// shared, otherwise on request. Of the nodes that share a store, only the leader
+// reconciles.
 func (s *Reconciler) Run(ctx context.Context) error {
 	r := &loop{s: s, o: &s.o.Pace}
 	if s.shared {
@@ -76,7 +76,7 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	for {
 		err := r.step(ctx)
 		if err != nil && ctx.Err() == nil && !r.broken {
-			s.o.Logger.Warn("the journal and the store cannot be compared", "error", err)
+			s.o.Logger.Warn("journal and store cannot be compared", "error", err)
 		}
 		r.broken = err != nil && ctx.Err() == nil
 		if !r.rest(ctx) {
@@ -118,7 +118,7 @@ func (r *loop) step(ctx context.Context) error {
 		return err
 	}
 	r.reap()
-	// An epoch that cannot be written down must not pass for what the store has.
+	// An epoch that is not stored in the journal must not count as the store's.
 	if err := r.look(ctx); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (r *loop) step(ctx context.Context) error {
 	return nil
 }
 
-// lead decides whether this node leads, and reads what the nodes share if it does.
+// lead decides whether this node leads, and if so reads the shared state.
 func (r *loop) lead(ctx context.Context) (*shared, error) {
 	led := r.leads
 	r.leads = true
@@ -151,21 +151,20 @@ func (r *loop) lead(ctx context.Context) (*shared, error) {
 		return nil, err
 	}
 	if !led {
-		r.epoch, r.lost, r.full, r.next = now.Epoch, false, now.Sweep.NoRoom > 0, time.Time{}
+		r.epoch, r.lost, r.full, r.next = now.Epoch, false, now.Reconcile.NoRoom > 0, time.Time{}
 	}
 	return now, nil
 }
 
-// look compares epochs: each step gives the shards of the store a new one, and a shard
-// that does not return the last one may have lost something. Without an answer the shards
-// may have the new epoch, and it is not known what they had: the next step finds another
-// epoch than that of the last answer.
+// look compares epochs. Each step stores a new epoch in every shard; a shard that does
+// not return the previous one may have lost data. After a call without an answer, some
+// shards may have the new epoch already. The next step then finds a difference.
 func (r *loop) look(ctx context.Context) error {
 	if !r.s.shared {
 		return nil
 	}
 	epoch := rand.Text()
-	before, err := r.s.inner.SwapMarks(ctx, epoch)
+	before, err := r.s.inner.SwapEpoch(ctx, epoch)
 	if err != nil {
 		return fmt.Errorf("look at the store: %w", err)
 	}
@@ -175,14 +174,14 @@ func (r *loop) look(ctx context.Context) error {
 		return nil
 	}
 	if expected != "" {
-		r.s.o.Logger.Warn("the store was restarted, has lost something, or went back in time; all jobs are compared with the journal")
+		r.s.o.Logger.Warn("the store was restarted, lost data or went back in time; comparing all jobs with the journal")
 	}
 	r.lost = true
-	r.cancel() // what was compared before does not count
+	r.cancel() // earlier results do not count
 	return nil
 }
 
-// begin begins what is due.
+// begin starts the comparison that is due.
 func (r *loop) begin(ctx context.Context, now *shared) {
 	if r.finished != nil && r.finished.o.requested {
 		return // a requested run is reported first
@@ -200,7 +199,7 @@ func (r *loop) begin(ctx context.Context, now *shared) {
 	}
 }
 
-// reap takes the outcome of a pass that has ended.
+// reap processes the outcome of a pass that has ended.
 func (r *loop) reap() {
 	if r.pass == nil {
 		return
@@ -213,7 +212,7 @@ func (r *loop) reap() {
 	p := r.pass
 	r.pass, r.finished = nil, p
 	if p.err != nil {
-		r.s.o.Logger.Warn("comparing the journal and the store failed; it is tried again", "error", p.err)
+		r.s.o.Logger.Warn("comparing journal and store failed; retrying", "error", p.err)
 		return
 	}
 	p.log()
@@ -221,8 +220,8 @@ func (r *loop) reap() {
 		return
 	}
 	r.s.setCompared(p.began)
-	// Jobs that changed between the looks are compared again at once. Jobs that the store
-	// has no room for are not.
+	// Jobs that changed between the two looks are compared again at once, but not jobs
+	// for which the store has no room.
 	r.lost = p.moving.Load() > 0
 	r.noticeFull(p.noRoom.Load())
 	r.next = p.ended.Add(r.o.Every)
@@ -234,9 +233,9 @@ func (r *loop) noticeFull(jobs int64) {
 	r.full = jobs > 0
 	switch {
 	case r.full && !was:
-		r.s.o.Logger.Warn("the store is too full for all jobs that it lacks; they wait in the journal until there is room", "jobs", jobs)
+		r.s.o.Logger.Warn("the store is full: lost jobs wait in the journal until there is room", "jobs", jobs)
 	case was && !r.full:
-		r.s.o.Logger.Info("the store has room again for the jobs that it lacked")
+		r.s.o.Logger.Info("the store has room again for lost jobs")
 	}
 }
 
@@ -249,7 +248,7 @@ func (r *loop) cancel() {
 	}
 }
 
-// report reports to all nodes. It may be called again, on a later state.
+// report stores the report for all nodes. It may be called again with a later one.
 func (r *loop) report(to *shared) {
 	to.Lost = r.lost || r.full
 	if !r.lost {
@@ -263,45 +262,51 @@ func (r *loop) report(to *shared) {
 				to.Requested = p.run(to.Requested.StartedAt)
 			}
 		case p == r.finished && p.err == nil:
-			to.Sweep = p.run(0)
+			to.Reconcile = p.run(0)
 		}
 	}
 }
 
-// shared is what the nodes share about reconciling.
+// The document of the reconcilers' shared state.
+const (
+	sharedKind = "reconcile"
+	sharedName = "state"
+)
+
+// shared is the reconcilers' shared state.
 type shared struct {
-	Epoch     string           `json:"epoch"` // that every shard had when nothing was missing
-	Lost      bool             `json:"lost"`  // the store may have lost something, and it is not all back
-	Sweep     store.RestoreRun `json:"sweep"` // the last comparison that nobody asked for
+	Epoch     string           `json:"epoch"`     // of every shard, when no job was missing
+	Lost      bool             `json:"lost"`      // the store may have lost something, and it is not all back
+	Reconcile store.RestoreRun `json:"reconcile"` // the last comparison that nobody requested
 	Requested store.RestoreRun `json:"requested"`
 }
 
-// documents returns the documents that are shared: one.
+// documents returns the collection with the one shared document.
 func (s *Reconciler) documents() *documents.Collection[shared] {
-	return documents.New(documents.Options[shared]{Store: s.j, Kind: journal.NodesKind, New: func(string) shared {
-		return shared{Sweep: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
+	return documents.New(documents.Options[shared]{Store: s.j, Kind: sharedKind, New: func(string) shared {
+		return shared{Reconcile: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
 	}})
 }
 
-// shares reads what the nodes share.
+// shares reads the shared state.
 func (s *Reconciler) shares(ctx context.Context) (*shared, error) {
-	d, err := s.documents().Get(ctx, journal.NodesName)
+	d, err := s.documents().Get(ctx, sharedName)
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
 	}
 	return &d.Value, err
 }
 
-// change changes what the nodes share.
+// change modifies the shared state.
 func (s *Reconciler) change(ctx context.Context, change func(*shared)) error {
-	_, err := s.documents().Update(ctx, journal.NodesName, func(d *documents.Document[shared]) error {
+	_, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
 		change(&d.Value)
 		return nil
 	})
 	return err
 }
 
-// progressReport is a report that grows.
+// progressReport is a report in progress.
 type progressReport struct {
 	checked, restored, skipped, noRoom, conflicts, repaired atomic.Int64
 

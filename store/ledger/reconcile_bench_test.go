@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -20,7 +22,7 @@ func benchNode(b *testing.B, kind *backend) (*ledger.Store, *testenv.Redis) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ledger.Open(b.Context(), ledger.Options{URL: kind.fresh(b), Store: inner, StoreRetention: time.Hour})
+	s, err := ledger.Open(b.Context(), ledger.Options{Options: journal.Options{URL: kind.Fresh(b), Store: inner, StoreRetention: time.Hour}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -29,8 +31,8 @@ func benchNode(b *testing.B, kind *backend) (*ledger.Store, *testenv.Redis) {
 
 func onEachShared(b *testing.B, run func(b *testing.B, kind *backend)) {
 	b.Helper()
-	for _, kind := range servers() {
-		b.Run(kind.name, func(b *testing.B) { run(b, kind) })
+	for _, kind := range journaltest.Servers {
+		b.Run(kind.Name, func(b *testing.B) { run(b, kind) })
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -84,12 +85,12 @@ func quick(o *options) {
 // is not delivered again.
 func TestRedisLosesJobs(t *testing.T) {
 	t.Parallel()
-	for _, b := range servers() {
-		t.Run(b.name, func(t *testing.T) {
+	for _, b := range journaltest.Servers {
+		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.StartRedis(t)
 			client := redisClient(t, redis)
-			nodes := sweepers(t, b, redis, b.fresh(t))
+			nodes := sweepers(t, b, redis, b.Fresh(t))
 			delivered := map[job.Key]int{}
 			added := 0
 			addSome := func() {
@@ -97,7 +98,7 @@ func TestRedisLosesJobs(t *testing.T) {
 				for range 20 {
 					g := reg(fmt.Sprint("j", added), 0)
 					g.UID = fmt.Sprintf("01%024d", rand.Uint64())
-					nodes[added%2].add(g)
+					nodes[added%2].Add(g)
 					added++
 				}
 			}
@@ -142,16 +143,16 @@ func TestRedisLosesJobs(t *testing.T) {
 			for _, r := range nodes {
 				noError(t, "Flush", r.Flush())
 			}
-			equal(t, "what may be restored", nodes[0].query("SELECT count(*) FROM message WHERE done_at IS NULL"), []string{"0"})
+			equal(t, "what may be restored", nodes[0].Query("SELECT count(*) FROM message WHERE done_at IS NULL"), []string{"0"})
 		})
 	}
 }
 
 // unfinished is how many jobs the store has that have not ended.
 func (r *rig) unfinished() int {
-	r.t.Helper()
-	d, err := r.Depth(r.t.Context())
-	noError(r.t, "Depth", err)
+	r.T.Helper()
+	d, err := r.Depth(r.T.Context())
+	noError(r.T, "Depth", err)
 	n := int64(0)
 	for state, count := range d.States {
 		if !state.Final() {
@@ -165,13 +166,13 @@ func (r *rig) unfinished() int {
 // job: what has not ended in the journal is in the store when all is quiet.
 func TestRedisLosesJobsAtRandom(t *testing.T) {
 	t.Parallel()
-	for _, b := range servers() {
+	for _, b := range journaltest.Servers {
 		seed := rand.Uint64()
-		t.Run(fmt.Sprintf("%s,seed=%d", b.name, seed), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s,seed=%d", b.Name, seed), func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.StartRedis(t)
 			client := redisClient(t, redis)
-			url := b.fresh(t)
+			url := b.Fresh(t)
 			nodes := sweepers(t, b, redis, url)
 			const callers, steps = 4, 40
 			var wg sync.WaitGroup
@@ -202,6 +203,6 @@ func TestRedisLosesJobsAtRandom(t *testing.T) {
 
 // differences holds the journal against the store as the command does.
 func (r *rig) differences(url string) (ledger.Verified, error) {
-	r.t.Helper()
-	return ledger.Verify(r.t.Context(), ledger.VerifyOptions{URL: url, Store: r.o.Store, Shared: true, SecondLook: time.Millisecond})
+	r.T.Helper()
+	return ledger.Verify(r.T.Context(), ledger.VerifyOptions{URL: url, Store: r.o.Store, Shared: true, SecondLook: time.Millisecond})
 }

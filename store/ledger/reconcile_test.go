@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -16,14 +17,15 @@ import (
 // losing is a store that can lose all jobs, or go back to what it was. Only the
 // methods that these tests need are there.
 type losing struct {
-	store.Store // nil
-	current     atomic.Pointer[store.Store]
-	looks       atomic.Int64 // calls of Standings
-	silent      atomic.Bool  // the next SwapMarks gets no answer
+	store.Restorable // nil
+	current          atomic.Pointer[store.Restorable]
+	looks            atomic.Int64 // calls of Standings
+	silent           atomic.Bool  // the next SwapEpoch gets no answer
+	unlisted         atomic.Bool  // List finds nothing
 }
 
-func (l *losing) now() store.Store     { return *l.current.Load() }
-func (l *losing) become(s store.Store) { l.current.Store(&s) }
+func (l *losing) now() store.Restorable     { return *l.current.Load() }
+func (l *losing) become(s store.Restorable) { l.current.Store(&s) }
 
 func (l *losing) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	return l.now().Register(ctx, regs)
@@ -31,6 +33,14 @@ func (l *losing) Register(ctx context.Context, regs []store.Registration) ([]sto
 
 func (l *losing) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	return l.now().Update(ctx, key, change)
+}
+
+func (l *losing) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	return l.now().Count(ctx, c)
+}
+
+func (l *losing) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
+	return l.now().CountKeys(ctx, j)
 }
 
 func (l *losing) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
@@ -48,6 +58,9 @@ func (l *losing) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, erro
 }
 
 func (l *losing) List(ctx context.Context, q store.Query) (store.Page, error) {
+	if l.unlisted.Load() {
+		return store.Page{}, nil
+	}
 	return l.now().List(ctx, q)
 }
 
@@ -74,11 +87,11 @@ func (l *losing) Standings(ctx context.Context, keys []job.Key) ([]store.Standin
 	return l.now().Standings(ctx, keys)
 }
 
-func (l *losing) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+func (l *losing) SwapEpoch(ctx context.Context, mark string) ([]string, error) {
 	if l.silent.Swap(false) {
-		return lost(func() ([]string, error) { return l.now().SwapMarks(ctx, mark) })
+		return journaltest.Lost(func() ([]string, error) { return l.now().SwapEpoch(ctx, mark) })
 	}
-	return l.now().SwapMarks(ctx, mark)
+	return l.now().SwapEpoch(ctx, mark)
 }
 
 func (l *losing) Close() error { return l.now().Close() }
@@ -100,7 +113,7 @@ func (l *losing) flush(t testing.TB) {
 }
 
 // copied is the store as it is now, with a mark of its own.
-func (l *losing) copied(t testing.TB) store.Store {
+func (l *losing) copied(t testing.TB) store.Restorable {
 	t.Helper()
 	to := memstore.New(memstore.Options{Retention: retention})
 	var jobs []store.RestoredJob
@@ -110,7 +123,9 @@ func (l *losing) copied(t testing.TB) store.Store {
 		for _, j := range page.Jobs {
 			log, err := l.Attempts(t.Context(), j.Key)
 			noError(t, "Attempts", err)
-			jobs = append(jobs, store.RestoredJob{Job: j, Log: log})
+			keys, err := l.CountKeys(t.Context(), &j)
+			noError(t, "CountKeys", err)
+			jobs = append(jobs, store.RestoredJob{Job: j, Log: log, CountKeys: keys})
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
@@ -118,54 +133,54 @@ func (l *losing) copied(t testing.TB) store.Store {
 	}
 	_, err := to.Restore(t.Context(), jobs)
 	noError(t, "Restore", err)
-	_, err = to.SwapMarks(t.Context(), "of the copy")
-	noError(t, "SwapMarks", err)
+	_, err = to.SwapEpoch(t.Context(), "of the copy")
+	noError(t, "SwapEpoch", err)
 	return to
 }
 
 // goBack puts a copy in the store's place.
-func (l *losing) goBack(t testing.TB, to store.Store) {
+func (l *losing) goBack(t testing.TB, to store.Restorable) {
 	t.Helper()
 	noError(t, "Close", l.Close())
 	l.become(to)
 }
 
 func (r *rig) sweep() store.RestoreReport {
-	r.t.Helper()
-	noError(r.t, "Flush", r.Flush())
-	report, err := r.CompareOnce(r.t.Context())
-	noError(r.t, "CompareOnce", err)
+	r.T.Helper()
+	noError(r.T, "Flush", r.Flush())
+	report, err := r.CompareOnce(r.T.Context())
+	noError(r.T, "CompareOnce", err)
 	return report
 }
 
 // quiet fails the test unless the journal and the store agree.
 func (r *rig) quiet() {
-	r.t.Helper()
+	r.T.Helper()
 	report := r.sweep()
 	report.Checked = 0
-	equal(r.t, "what is left to be done", report, store.RestoreReport{})
+	equal(r.T, "what is left to be done", report, store.RestoreReport{})
 }
 
 func TestSweepPutsBackWhatIsLost(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("delivered", 0))
-		r.run(job.OutcomeDelivered, 0)
-		r.add(reg("cancelled", time.Hour))
-		r.update("cancelled", cancel)
-		r.add(reg("dead", 0))
-		r.run(job.OutcomeFailed, -1)
-		r.add(reg("retrying", 0))
-		r.run(job.OutcomeFailed, time.Minute)
-		r.add(reg("running", 0))
-		r.takeOne()
-		r.add(reg("waiting", time.Hour))
-		r.add(reg("overdue", 0))
-		r.pass(2 * time.Minute)
+		r.Add(reg("delivered", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.Add(reg("cancelled", time.Hour))
+		r.Change("cancelled", cancel)
+		r.Add(reg("dead", 0))
+		r.RunOne(job.OutcomeFailed, -1)
+		r.Add(reg("retrying", 0))
+		r.RunOne(job.OutcomeFailed, time.Minute)
+		r.Add(reg("running", 0))
+		r.TakeOne()
+		r.Add(reg("waiting", time.Hour))
+		r.Add(reg("overdue", 0))
+		r.Pass(2 * time.Minute)
 		r.quiet()
 
-		want := r.all()
+		want := r.All()
 		delete(want, key("delivered").String())
 		delete(want, key("cancelled").String())
 		running := want[key("running").String()]
@@ -175,9 +190,9 @@ func TestSweepPutsBackWhatIsLost(t *testing.T) {
 		report := r.sweep()
 		equal(t, "restored", report.Restored, int64(5))
 		equal(t, "conflicts", report.Conflicts, int64(0))
-		equal(t, "jobs", r.all(), want)
+		equal(t, "jobs", r.All(), want)
 		r.quiet()
-		equal(t, "due jobs", len(r.take()), 3)
+		equal(t, "due jobs", len(r.TakeDue()), 3)
 	})(t)
 }
 
@@ -186,8 +201,8 @@ func TestSweepLooksTwice(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", 0))
-		r.add(reg("b", 0))
+		r.Add(reg("a", 0))
+		r.Add(reg("b", 0))
 		noError(t, "Flush", r.Flush())
 		l.flush(t)
 		late := make(chan error)
@@ -197,7 +212,7 @@ func TestSweepLooksTwice(t *testing.T) {
 		}()
 		equal(t, "restored", r.sweep().Restored, int64(1))
 		noError(t, "end a job", <-late)
-		r.get("b")
+		r.Job("b")
 	})(t)
 }
 
@@ -209,44 +224,44 @@ var backInTime = []struct {
 	after   func(r *rig) // what happened since
 	correct func(want map[string]store.RestoredJob)
 }{
-	{name: "ended", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.run(job.OutcomeDelivered, 0) }},
-	{name: "cancelled", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.update("a", cancel) }},
-	{name: "dead", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) { r.run(job.OutcomeFailed, -1) }},
-	{name: "attempts charged", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
-		r.run(job.OutcomeFailed, 0)
-		r.run(job.OutcomeFailed, time.Hour)
+	{name: "ended", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) { r.RunOne(job.OutcomeDelivered, 0) }},
+	{name: "cancelled", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) { r.Change("a", cancel) }},
+	{name: "dead", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) { r.RunOne(job.OutcomeFailed, -1) }},
+	{name: "attempts charged", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) {
+		r.RunOne(job.OutcomeFailed, 0)
+		r.RunOne(job.OutcomeFailed, time.Hour)
 	}},
-	{name: "changed", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
-		r.update("a", func(j *job.Job, _ job.Instant) error {
+	{name: "changed", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) {
+		r.Change("a", func(j *job.Job, _ job.Instant) error {
 			s := j.Spec
 			s.Destination, s.Body = "http://b.example/hook", []byte("other")
 			return j.Respecify(s)
 		})
-		r.update("a", runAt(job.When{Delay: time.Hour}))
+		r.Change("a", runAt(job.When{Delay: time.Hour}))
 	}},
-	{name: "registered anew", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
-		r.run(job.OutcomeDelivered, 0)
-		r.add(reg("a", time.Hour))
+	{name: "registered anew", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) {
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.Add(reg("a", time.Hour))
 	}},
-	{name: "replaced", before: func(r *rig) { r.add(reg("a", 0)) }, after: func(r *rig) {
-		r.pass(time.Second)
+	{name: "replaced", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) {
+		r.Pass(time.Second)
 		g := reg("a", time.Hour)
 		g.OnConflict = store.Replace
-		r.add(g)
+		r.Add(g)
 	}},
 }
 
 // sameJobs compares jobs but for what going back must change.
 func (r *rig) sameJobs(want map[string]store.RestoredJob) {
-	r.t.Helper()
-	got := r.all()
+	r.T.Helper()
+	got := r.All()
 	for _, jobs := range []map[string]store.RestoredJob{got, want} {
 		for k, j := range jobs {
 			j.Job.Version, j.Job.Token = 0, 0
 			jobs[k] = j
 		}
 	}
-	equal(r.t, "jobs", got, want)
+	equal(r.T, "jobs", got, want)
 }
 
 func TestStoreGoesBackInTime(t *testing.T) {
@@ -259,7 +274,7 @@ func TestStoreGoesBackInTime(t *testing.T) {
 				old := l.copied(t)
 				c.after(r)
 				r.quiet()
-				want := r.all()
+				want := r.All()
 				l.goBack(t, old)
 				return r, want
 			}
@@ -269,13 +284,13 @@ func TestStoreGoesBackInTime(t *testing.T) {
 			equal(t, "repaired", report.Repaired, int64(1))
 			r.sameJobs(want)
 			r.quiet()
-			equal(t, "jobs due", len(r.take()), 0)
+			equal(t, "jobs due", len(r.TakeDue()), 0)
 
 			r, want = back()
-			equal(t, "jobs claimed", len(r.take()), 0)
+			equal(t, "jobs claimed", len(r.TakeDue()), 0)
 			r.sameJobs(want)
 			r.quiet()
-			equal(t, "jobs due", len(r.take()), 0)
+			equal(t, "jobs due", len(r.TakeDue()), 0)
 
 			r, want = back()
 			r.meets("a", want[key("a").String()].Job)
@@ -291,16 +306,16 @@ func TestOldDeadLetters(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		for _, id := range []string{"replayed", "dead"} {
-			r.add(reg(id, 0))
+			r.Add(reg(id, 0))
 		}
-		for _, c := range r.take() {
-			r.settle(settlement(c, job.OutcomeFailed, -1))
+		for _, c := range r.TakeDue() {
+			r.SettleAll(settlement(c, job.OutcomeFailed, -1))
 		}
 		old := l.copied(t)
-		r.update("replayed", replay)
-		r.run(job.OutcomeDelivered, 0)
+		r.Change("replayed", replay)
+		r.RunOne(job.OutcomeDelivered, 0)
 		r.quiet()
-		want := r.all()
+		want := r.All()
 		l.goBack(t, old)
 		equal(t, "repaired", r.sweep().Repaired, int64(1))
 		r.sameJobs(want)
@@ -313,9 +328,9 @@ func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", 0))
+		r.Add(reg("a", 0))
 		old := l.copied(t)
-		r.run(job.OutcomeFailed, -1)
+		r.RunOne(job.OutcomeFailed, -1)
 		noError(t, "Flush", r.Flush())
 		l.goBack(t, old)
 		_, err := l.Carry(t.Context(), 0, carryAll)
@@ -325,7 +340,7 @@ func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 		claims, err := l.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "before", Lease: time.Hour, By: "worker"})
 		noError(t, "Claim", err)
 		equal(t, "jobs that run", len(claims), 1)
-		equal(t, "state", r.update("a", replay).State, job.Waiting)
+		equal(t, "state", r.Change("a", replay).State, job.Waiting)
 		r.agree()
 		r.quiet()
 	})(t)
@@ -341,7 +356,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		other := r.peer(l)
-		r.add(reg("a", 0))
+		r.Add(reg("a", 0))
 		resume := r.Pause()
 		changed := make(chan error)
 		go func() {
@@ -352,12 +367,12 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 			})
 			changed <- err
 		}()
-		testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version == 2 }, "the store has the change")
-		other.run(job.OutcomeFailed, time.Hour)
+		testenv.Eventually(t, testenv.Patience, func() bool { return other.Job("a").Version == 2 }, "the store has the change")
+		other.RunOne(job.OutcomeFailed, time.Hour)
 		noError(t, "Flush", other.Flush())
 		resume()
 		noError(t, "Update", <-changed)
-		want := r.all()
+		want := r.All()
 		l.flush(t)
 		equal(t, "restored", r.sweep().Restored, int64(1))
 		r.sameJobs(want)
@@ -379,19 +394,19 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 		"no claim yet": {meanwhile: func(*testing.T, *rig, *losing) {}, cancelled: job.ErrFinished},
 		"claimed": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
 			t.Cleanup(other.Pause())
-			other.takeOne()
+			other.TakeOne()
 		}, cancelled: job.ErrFinished, respecified: job.ErrInFlight},
 		"claimed, as is journalled": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
-			other.takeOne()
+			other.TakeOne()
 			noError(t, "Flush", other.Flush())
 		}, respecified: job.ErrInFlight},
 		"delivered": {meanwhile: func(t *testing.T, other *rig, l *losing) {
 			t.Cleanup(other.Pause())
-			_, err := l.Settle(t.Context(), []job.Settlement{settlement(other.takeOne(), job.OutcomeDelivered, 0)})
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(other.TakeOne(), job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
 		"delivered, as is journalled": {meanwhile: func(_ *testing.T, other *rig, _ *losing) {
-			other.run(job.OutcomeDelivered, 0)
+			other.RunOne(job.OutcomeDelivered, 0)
 		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
 	} {
 		test := func(change func(*job.Job, job.Instant) error, want error) func(t *testing.T) {
@@ -402,7 +417,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 				l, option := shared()
 				r := freshRig(t, b, retention, option)
 				other := r.peer(l)
-				r.add(reg("a", 0))
+				r.Add(reg("a", 0))
 				noError(t, "Flush", r.Flush())
 				old := l.copied(t)
 				resume := r.Pause()
@@ -411,7 +426,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 					_, err := r.Update(t.Context(), key("a"), change)
 					answered <- err
 				}()
-				testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version == 2 }, "the store has the change")
+				testenv.Eventually(t, testenv.Patience, func() bool { return other.Job("a").Version == 2 }, "the store has the change")
 				l.goBack(t, old)
 				c.meanwhile(t, other, l)
 				resume()
@@ -429,7 +444,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 // before it is written, was not made: nobody is told that it was.
 func TestChangeIsOvertakenAndLost(t *testing.T) {
 	nothing := func(*rig) {}
-	run := func(other *rig) { other.run(job.OutcomeFailed, time.Hour) }
+	run := func(other *rig) { other.RunOne(job.OutcomeFailed, time.Hour) }
 	for name, c := range map[string]struct {
 		before func(other *rig)
 		change func(*job.Job, job.Instant) error
@@ -441,31 +456,31 @@ func TestChangeIsOvertakenAndLost(t *testing.T) {
 			return j.Respecify(s)
 		}, run},
 		"due time": {nothing, runAt(job.When{Delay: time.Millisecond}), run},
-		"cancel":   {nothing, cancel, func(other *rig) { other.update("a", replay) }},
-		"cancel in flight": {func(other *rig) { other.takeOne() }, cancel, func(other *rig) {
-			other.settle(settlement(other.last, job.OutcomeFailed, time.Hour))
+		"cancel":   {nothing, cancel, func(other *rig) { other.Change("a", replay) }},
+		"cancel in flight": {func(other *rig) { other.TakeOne() }, cancel, func(other *rig) {
+			other.SettleAll(settlement(other.Last, job.OutcomeFailed, time.Hour))
 		}},
 	} {
-		t.Run(name, onEachOf(servers(), func(t *testing.T, b *backend) {
+		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
 			l, option := shared()
 			r := freshRig(t, b, retention, option)
 			other := r.peer(l)
-			r.add(reg("a", 0))
+			r.Add(reg("a", 0))
 			c.before(other)
 			noError(t, "Flush", other.Flush())
-			old, version := l.copied(t), other.get("a").Version
+			old, version := l.copied(t), other.Job("a").Version
 			resume := r.Pause()
 			changed := make(chan error)
 			go func() {
 				_, err := r.Update(t.Context(), key("a"), c.change)
 				changed <- err
 			}()
-			testenv.Eventually(t, testenv.Patience, func() bool { return other.get("a").Version > version }, "the store has the change")
-			r.pass(time.Millisecond)
+			testenv.Eventually(t, testenv.Patience, func() bool { return other.Job("a").Version > version }, "the store has the change")
+			r.Pass(time.Millisecond)
 			c.after(other)
 			noError(t, "Flush", other.Flush())
 			l.goBack(t, old)
-			for other.get("a").Version < version+4 { // and the job goes on there
+			for other.Job("a").Version < version+4 { // and the job goes on there
 				_, err := l.Update(t.Context(), key("a"), func(*job.Job, job.Instant) error { return nil })
 				noError(t, "Update", err)
 			}
@@ -477,15 +492,15 @@ func TestChangeIsOvertakenAndLost(t *testing.T) {
 
 // meets fails the test unless an update meets the job as it should be.
 func (r *rig) meets(id string, want job.Job) {
-	r.t.Helper()
+	r.T.Helper()
 	var met job.Job
-	_, err := r.Update(r.t.Context(), key(id), func(j *job.Job, _ job.Instant) error {
+	_, err := r.Update(r.T.Context(), key(id), func(j *job.Job, _ job.Instant) error {
 		met = *j
 		return errRefused
 	})
-	isError(r.t, "Update", err, errRefused)
-	equal(r.t, "state that an update meets", met.State, want.State)
-	equal(r.t, "uid that an update meets", met.UID, want.UID)
+	isError(r.T, "Update", err, errRefused)
+	equal(r.T, "state that an update meets", met.State, want.State)
+	equal(r.T, "uid that an update meets", met.UID, want.UID)
 }
 
 var errRefused = errors.New("refused")
@@ -495,14 +510,14 @@ func TestUpdatePutsBackWhatIsLost(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("delivered", 0))
-		r.run(job.OutcomeDelivered, 0)
-		waiting := r.add(reg("waiting", time.Hour))
-		r.add(reg("unwanted", time.Hour))
+		r.Add(reg("delivered", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		waiting := r.Add(reg("waiting", time.Hour))
+		r.Add(reg("unwanted", time.Hour))
 		noError(t, "Flush", r.Flush())
 		l.flush(t)
 		r.meets("waiting", waiting)
-		r.update("unwanted", cancel)
+		r.Change("unwanted", cancel)
 		for _, id := range []string{"delivered", "unheard of"} {
 			_, err := r.Update(t.Context(), key(id), cancel)
 			isError(t, "Update", err, store.ErrNotFound)
@@ -516,21 +531,21 @@ func TestUpdatePutsBackWhatIsLost(t *testing.T) {
 func TestSweepWritesTheJournal(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, r *rig, l *losing){
 		"ended": func(t *testing.T, r *rig, l *losing) {
-			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeDelivered, 0)})
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 		},
 		"ended, as the version that the journal has running": func(t *testing.T, r *rig, l *losing) {
-			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeDelivered, 0)})
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 			noError(t, "Flush", r.Flush())
 			noError(t, "count a version", r.Exec(t.Context(), "UPDATE message SET version = 3"))
 		},
 		"an attempt": func(t *testing.T, r *rig, l *losing) {
-			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.last, job.OutcomeFailed, time.Hour)})
+			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeFailed, time.Hour)})
 			noError(t, "Settle", err)
 		},
 		"replayed": func(t *testing.T, r *rig, l *losing) {
-			r.settle(settlement(r.last, job.OutcomeDelivered, 0))
+			r.SettleAll(settlement(r.Last, job.OutcomeDelivered, 0))
 			_, err := l.Update(t.Context(), key("a"), replay)
 			noError(t, "Update", err)
 		},
@@ -539,7 +554,7 @@ func TestSweepWritesTheJournal(t *testing.T) {
 			noError(t, "Register", err)
 		},
 		"replaced": func(t *testing.T, r *rig, l *losing) {
-			r.settle(settlement(r.last, job.OutcomeFailed, time.Hour))
+			r.SettleAll(settlement(r.Last, job.OutcomeFailed, time.Hour))
 			g := reg("a", 2*time.Hour)
 			g.OnConflict = store.Replace
 			_, err := l.Register(t.Context(), []store.Registration{g})
@@ -549,29 +564,71 @@ func TestSweepWritesTheJournal(t *testing.T) {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			l, option := shared()
 			r := freshRig(t, b, retention, option)
-			r.add(reg("a", 0))
-			r.takeOne()
+			r.Add(reg("a", 0))
+			r.TakeOne()
 			happens(t, r, l)
-			want := r.all()
+			want := r.All()
 			report := r.sweep()
 			equal(t, "conflicts", report.Conflicts, int64(1))
 			equal(t, "repaired", report.Repaired, int64(1))
-			equal(t, "jobs", r.all(), want)
+			equal(t, "jobs", r.All(), want)
 			r.agree()
 			r.quiet()
 		}))
 	}
 }
 
+// A reconciler that writes an outcome writes its callbacks in the same transaction: if the store
+// is lost after that, nobody repeats the outcome.
+func TestSweepWritesCallbacksWithTheirOutcome(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		g := reg("a", 0)
+		g.Spec.Callbacks = &job.Callbacks{
+			Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
+			AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
+		}
+		r.Add(g)
+		r.TakeOne()
+		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeFailed, 0)})
+		noError(t, "Settle a failure", err)
+		for _, c := range r.TakeDue() {
+			if c.Job.ID == "a" {
+				_, err = l.Settle(t.Context(), []job.Settlement{settlement(c, job.OutcomeDelivered, 0)})
+				noError(t, "Settle a delivery", err)
+			}
+		}
+		delivered := r.Job("a")
+		equal(t, "state", delivered.State, job.Delivered)
+		callbacks := delivered.CallbackKeys()
+		equal(t, "number of callbacks", len(callbacks), 2)
+
+		l.unlisted.Store(true) // the walk through the store would find the callbacks, too
+		r.sweep()
+		if b == postgresBackend {
+			equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
+		}
+		l.flush(t)
+		l.unlisted.Store(false)
+		r.sweep()
+		for _, key := range callbacks {
+			_, err := l.Get(t.Context(), key)
+			noError(t, "Get "+key.String()+" after the store was lost", err)
+		}
+		r.quiet()
+	})(t)
+}
+
 func TestClaimsWithoutTheJournal(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		_, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", 0))
-		r.add(reg("b", 0))
+		r.Add(reg("a", 0))
+		r.Add(reg("b", 0))
 		noError(t, "Flush", r.Flush())
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE message RENAME TO away"))
-		equal(t, "claimed", len(r.take()), 2)
+		equal(t, "claimed", len(r.TakeDue()), 2)
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO message"))
 	})(t)
 }
@@ -581,19 +638,19 @@ func TestForgettingWaitsForComparing(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", 0))
-		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.takeOne(), job.OutcomeDelivered, 0)})
+		r.Add(reg("a", 0))
+		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.TakeOne(), job.OutcomeDelivered, 0)})
 		noError(t, "Settle", err) // of which the journal knows nothing
-		r.pass(2 * retention)
-		equal(t, "forgotten without comparing", r.purge(10), 0)
+		r.Pass(2 * retention)
+		equal(t, "forgotten without comparing", r.PurgeSome(10), 0)
 		equal(t, "repaired", r.sweep().Repaired, int64(1))
-		equal(t, "forgotten", r.purge(10), 1)
+		equal(t, "forgotten", r.PurgeSome(10), 1)
 		r.quiet()
-		r.pass(2 * retention)
-		r.add(reg("b", 0))
-		r.run(job.OutcomeDelivered, 0)
-		r.pass(2 * retention)
-		equal(t, "forgotten long after comparing", r.purge(10), 0)
+		r.Pass(2 * retention)
+		r.Add(reg("b", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.Pass(2 * retention)
+		equal(t, "forgotten long after comparing", r.PurgeSome(10), 0)
 	})(t)
 }
 
@@ -609,29 +666,18 @@ func TestRestoreJob(t *testing.T) {
 			return j
 		}
 		restore("none", false, store.ErrNotFound)
-		waiting := r.add(reg("waiting", time.Hour))
+		waiting := r.Add(reg("waiting", time.Hour))
 		equal(t, "the job", restore("waiting", false, nil), waiting)
-		r.add(reg("a", 0))
-		r.run(job.OutcomeDelivered, 0)
-		r.add(reg("dead", 0))
-		r.run(job.OutcomeFailed, -1)
-		dead := r.get("dead")
+		r.Add(reg("a", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.Add(reg("dead", 0))
+		r.RunOne(job.OutcomeFailed, -1)
+		dead := r.Job("dead")
 		l.flush(t)
 		equal(t, "the job", restore("waiting", true, nil), waiting)
 		equal(t, "the job", restore("waiting", false, nil), waiting)
 		equal(t, "the dead letter", restore("dead", true, nil), dead)
 		equal(t, "state", restore("a", false, job.ErrFinished).State, job.Delivered)
-		equal(t, "jobs", len(r.all()), 2)
+		equal(t, "jobs", len(r.All()), 2)
 	})(t)
-}
-
-func isError(t testing.TB, what string, err, want error) {
-	t.Helper()
-	if want == nil {
-		noError(t, what, err)
-		return
-	}
-	if !errors.Is(err, want) {
-		t.Fatalf("%s: %v, want %v", what, err, want)
-	}
 }

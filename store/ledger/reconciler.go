@@ -2,38 +2,28 @@ package ledger
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 )
 
-// ReconcilerOptions configure a Reconciler.
-type ReconcilerOptions struct {
-	Metrics prometheus.Registerer // nil: nowhere
-	Clock   job.Clock             // nil: the machine's
-	Logger  *slog.Logger          // nil discards
-	// StoreRetention is that of Options.
-	StoreRetention time.Duration
-	// Pace of comparisons.
+// Reconciling configures a Reconciler.
+type Reconciling struct {
 	Pace Pace
-	// BeforeRestore is that of Options.
+	// BeforeRestore is called before jobs are restored to a store that has lost some,
+	// to restore first what else it lost; may be nil.
 	BeforeRestore func(ctx context.Context) error
 }
 
 // Reconciler makes a store and its journal equal.
 type Reconciler struct {
 	j       *journal.Journal
-	inner   store.Store
-	o       ReconcilerOptions
-	shared  bool // other nodes use the store and the journal
+	inner   store.Restorable
+	o       Options // without AcceptWithout
+	shared  bool    // other nodes use the store and the journal
 	metrics *metrics
-	rewrite func(*journal.Group, *journal.Message)
 	asked   chan struct{} // a run was asked for
 
 	mu       sync.Mutex
@@ -42,20 +32,17 @@ type Reconciler struct {
 
 // NewReconciler makes a Reconciler for a journal that one process has. It works on
 // request only.
-func NewReconciler(s *journal.Store, o ReconcilerOptions) (*Reconciler, error) {
-	return newReconciler(s.Journal, s.Inner, o, rewriteAlone)
+func NewReconciler(s *journal.Store, o Reconciling) (*Reconciler, error) {
+	return newReconciler(s, o, false)
 }
 
-func newReconciler(j *journal.Journal, inner store.Store, o ReconcilerOptions, rewrite func(*journal.Group, *journal.Message)) (*Reconciler, error) {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+func newReconciler(of *journal.Store, o Reconciling, shared bool) (*Reconciler, error) {
 	o.Pace.setDefaults()
-	s := &Reconciler{j: j, inner: inner, o: o, metrics: newMetrics(), rewrite: rewrite, asked: make(chan struct{}, 1)}
-	return s, s.metrics.register(o.Metrics)
+	s := &Reconciler{
+		j: of.Journal, inner: of.Inner, o: Options{Options: of.Options(), Reconciling: o},
+		shared: shared, metrics: newMetrics(), asked: make(chan struct{}, 1),
+	}
+	return s, s.metrics.register(s.o.Metrics)
 }
 
 func (s *Reconciler) comparer() comparer { return comparer{s.j.Reader, s.inner} }

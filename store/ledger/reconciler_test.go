@@ -13,46 +13,46 @@ import (
 
 // sweeping runs Sweep until the test ends, or stop is called.
 func (r *rig) sweeping() (stop func()) {
-	r.t.Helper()
+	r.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := r.Run(ctx); err != nil {
-			r.t.Errorf("Sweep: %v", err)
+			r.T.Errorf("Run: %v", err)
 		}
 	})
 	stop = func() { cancel(); wg.Wait() }
-	r.t.Cleanup(stop)
+	r.T.Cleanup(stop)
 	return stop
 }
 
 // peer opens the journal of r as another node beside the same store.
 func (r *rig) peer(l *losing) *rig {
-	r.t.Helper()
-	return newRig(r.t, r.b, r.url, retention, func(o *options) { o.Store, o.Shared = kept{l}, true })
+	r.T.Helper()
+	return newRig(r.T, r.B, r.URL, retention, func(o *options) { o.Store, o.Shared = kept{l}, true })
 }
 
 // kept is a store that its users do not close.
-type kept struct{ store.Store }
+type kept struct{ store.Restorable }
 
 func (kept) Close() error { return nil }
 
 func (r *rig) status() store.RestoreStatus {
-	r.t.Helper()
-	status, err := r.RestoreStatus(r.t.Context())
-	noError(r.t, "RestoreStatus", err)
+	r.T.Helper()
+	status, err := r.RestoreStatus(r.T.Context())
+	noError(r.T, "RestoreStatus", err)
 	return status
 }
 
 // until waits in virtual time for what is to come within d.
 func (r *rig) until(what string, d time.Duration, cond func() bool) {
-	r.t.Helper()
+	r.T.Helper()
 	const step = 100 * time.Millisecond
 	for waited := time.Duration(0); !cond(); waited += step {
 		if waited > d {
-			r.t.Fatalf("not within %v: %s", d, what)
+			r.T.Fatalf("not within %v: %s", d, what)
 		}
-		r.pass(step)
+		r.Pass(step)
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *rig) has(id string) func() bool {
 	return func() bool {
 		_, err := r.Get(context.Background(), key(id))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			r.t.Errorf("Get: %v", err)
+			r.T.Errorf("Get: %v", err)
 		}
 		return err == nil
 	}
@@ -70,26 +70,26 @@ func TestSweeperNoticesALoss(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("first", 100*time.Hour))
+		r.Add(reg("first", 100*time.Hour))
 		l.flush(t) // before anybody swept
 		r.sweeping()
 		r.until("the first job is back", 5*time.Second, r.has("first"))
-		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
-		equal(t, "restored", r.status().Sweep.Restored, int64(1))
+		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		equal(t, "restored", r.status().Reconcile.Restored, int64(1))
 
-		r.add(reg("a", 100*time.Hour))
-		r.add(reg("b", 0))
+		r.Add(reg("a", 100*time.Hour))
+		r.Add(reg("b", 0))
 		noError(t, "Flush", r.Flush())
 		old := l.copied(t)
 		l.flush(t)
 		r.until("the loss is told", 5*time.Second, func() bool { return r.status().Lost })
 		r.until("the jobs are back", 5*time.Second, func() bool { return r.has("a")() && r.has("b")() && r.has("first")() })
 		r.until("their return is told", 5*time.Second, func() bool { return !r.status().Lost })
-		r.run(job.OutcomeDelivered, 0)
-		want := r.all()
-		r.pass(10 * time.Minute)
+		r.RunOne(job.OutcomeDelivered, 0)
+		want := r.All()
+		r.Pass(10 * time.Minute)
 		l.goBack(t, old)
-		r.until("the finished job is finished", 5*time.Second, func() bool { return r.get("b").State == job.Delivered })
+		r.until("the finished job is finished", 5*time.Second, func() bool { return r.Job("b").State == job.Delivered })
 		r.sameJobs(want)
 	})(t)
 }
@@ -99,9 +99,9 @@ func TestSweeperLosesAnAnswer(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", 100*time.Hour))
+		r.Add(reg("a", 100*time.Hour))
 		r.sweeping()
-		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
+		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
 		l.silent.Store(true)
 		l.flush(t)
 		r.until("the job is back", 10*time.Second, r.has("a"))
@@ -114,9 +114,9 @@ func TestSweeperComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
-		r.add(reg("a", 100*time.Hour))
+		r.Add(reg("a", 100*time.Hour))
 		r.sweeping()
-		r.until("a sweep is written down", 5*time.Second, func() bool { return r.status().Sweep.State == store.RestoreDone })
+		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
 		l.flush(t)
 		before := l.looks.Load()
 		r.until("the loss is noticed", 5*time.Second, func() bool { return l.looks.Load() > before })
@@ -133,12 +133,12 @@ func TestOneNodeSweeps(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		other := r.peer(l)
-		r.add(reg("a", 100*time.Hour))
+		r.Add(reg("a", 100*time.Hour))
 		noError(t, "Flush", r.Flush())
 		stop := r.sweeping()
-		r.pass(3 * time.Second)
+		r.Pass(3 * time.Second)
 		other.sweeping()
-		r.pass(time.Minute)
+		r.Pass(time.Minute)
 		l.flush(t)
 		r.until("the job is back", 5*time.Second, r.has("a"))
 		equal(t, "who restored", r.Restored(t), 1.0)
@@ -147,7 +147,7 @@ func TestOneNodeSweeps(t *testing.T) {
 		l.flush(t)
 		r.until("the job is back", 15*time.Second, r.has("a"))
 		equal(t, "who restored", other.Restored(t), 1.0)
-		equal(t, "the report that all nodes see", r.status().Sweep, other.status().Sweep)
+		equal(t, "the report that all nodes see", r.status().Reconcile, other.status().Reconcile)
 	})(t)
 }
 
@@ -157,18 +157,18 @@ func TestRestoreOnRequest(t *testing.T) {
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 10 * time.Second })
 		equal(t, "state", r.status().Requested.State, store.RestoreNone)
 		r.sweeping()
-		r.pass(time.Minute)
+		r.Pass(time.Minute)
 		g := reg("elsewhere", time.Hour)
 		g.Key.Topic = "other"
-		r.add(g)
-		r.add(reg("overdue", 0))
-		r.add(reg("waiting", time.Hour))
+		r.Add(g)
+		r.Add(reg("overdue", 0))
+		r.Add(reg("waiting", time.Hour))
 		noError(t, "Flush", r.Flush())
-		mark, err := l.SwapMarks(t.Context(), "")
-		noError(t, "SwapMarks", err)
+		mark, err := l.SwapEpoch(t.Context(), "")
+		noError(t, "SwapEpoch", err)
 		l.flush(t)
-		_, err = l.SwapMarks(t.Context(), mark[0]) // so that nobody notices
-		noError(t, "SwapMarks", err)
+		_, err = l.SwapEpoch(t.Context(), mark[0]) // so that nobody notices
+		noError(t, "SwapEpoch", err)
 
 		run, err := r.StartRestore(t.Context(), store.RestoreOptions{Topic: "t", NotOverdue: true})
 		noError(t, "StartRestore", err)
@@ -180,7 +180,7 @@ func TestRestoreOnRequest(t *testing.T) {
 		got := r.status().Requested
 		equal(t, "the report", got.RestoreReport, store.RestoreReport{Checked: 3, Restored: 1, Skipped: 1})
 		equal(t, "the order of times", got.StartedAt > 0 && got.EndedAt > got.StartedAt, true)
-		equal(t, "jobs", len(r.all()), 1)
+		equal(t, "jobs", len(r.All()), 1)
 		_, err = r.StartRestore(t.Context(), store.RestoreOptions{})
 		noError(t, "StartRestore", err)
 		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
@@ -197,16 +197,16 @@ func TestRestoreOnRequestAlone(t *testing.T) {
 			o.Store = l
 		})
 		r.sweeping()
-		r.add(reg("a", time.Hour))
+		r.Add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		l.flush(t)
-		r.pass(10 * time.Minute)
-		equal(t, "jobs", len(r.all()), 0)
+		r.Pass(10 * time.Minute)
+		equal(t, "jobs", len(r.All()), 0)
 		_, err := r.StartRestore(t.Context(), store.RestoreOptions{})
 		noError(t, "StartRestore", err)
 		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
 		equal(t, "restored", r.status().Requested.Restored, int64(1))
-		r.get("a")
+		r.Job("a")
 	})(t)
 }
 
@@ -215,21 +215,21 @@ func TestSweeperOutlivesFailures(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("a", time.Hour))
+		r.Add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		r.sweeping()
-		r.pass(10 * time.Second)
+		r.Pass(10 * time.Second)
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE payload RENAME TO away"))
 		l.flush(t)
-		r.pass(10 * time.Second)
-		equal(t, "jobs", len(r.all()), 0)
+		r.Pass(10 * time.Second)
+		equal(t, "jobs", len(r.All()), 0)
 		_, err := r.StartRestore(t.Context(), store.RestoreOptions{})
 		noError(t, "StartRestore", err)
 		r.until("it failed", 10*time.Second, func() bool { return r.status().Requested.State == store.RestoreFailed })
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO payload"))
 		r.until("the job is back", 5*time.Second, r.has("a"))
 		noError(t, "Close", l.Close())
-		r.pass(10 * time.Second)
+		r.Pass(10 * time.Second)
 		l.flush(t)
 		r.until("the job is back", 10*time.Second, r.has("a"))
 	})(t)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// repairPage is how many jobs are looked at again, and repaired, at a time.
+	// repairPage is the number of jobs that are looked at again and repaired together.
 	repairPage = 500
-	// repairers is how many such pages are worked on at a time.
+	// repairers is the number of pages repaired concurrently.
 	repairers = 3
 	// restorers is how many calls share a page that is put back: the store may
 	// be a round trip away for each job.
@@ -25,8 +25,8 @@ const (
 	rowsPerRepair = 2
 )
 
-// repairAll looks a second time at what was found, and makes equal what is
-// still different. It adds to the report of p.
+// repairAll looks a second time at findings and repairs those that still differ. It adds
+// to the report of p.
 func (s *Reconciler) repairAll(ctx context.Context, p *progressReport, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(repairers)
@@ -49,7 +49,7 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 		return err
 	}
 	defer c.End()
-	// What this process knows of these jobs is to be seen in the journal.
+	// The journal must have this process's own changes of these jobs.
 	if err := s.j.Flush(); err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 	return err
 }
 
-// withRoom leaves out what the store lacks, once it has had no room for some: the
-// next comparison tries again.
+// withRoom leaves out missing jobs once the store had no room for some. The next
+// comparison tries again.
 func (p *progressReport) withRoom(found []finding) []finding {
 	if p.noRoom.Load() == 0 {
 		return found
@@ -94,8 +94,8 @@ func (p *progressReport) withRoom(found []finding) []finding {
 	return there
 }
 
-// putsForward reports whether the store is to have what the journal has. Of a
-// job that runs, the worker settles first.
+// putsForward reports whether the store gets the journal's version. A running job is left
+// to its worker.
 func (f *finding) putsForward() bool {
 	switch f.difference {
 	case MissingInStore, FinishedInJournal:
@@ -106,15 +106,15 @@ func (f *finding) putsForward() bool {
 	return false
 }
 
-// forwarded is what putForward did.
+// forwarded counts the work of putForward.
 type forwarded struct {
-	restored int64 // jobs that the store lacked
-	repaired int64 // those that it had differently
-	noRoom   int64 // those that it lacks and is too full for
+	restored int64 // jobs missing in the store
+	repaired int64 // jobs that differed
+	noRoom   int64 // missing jobs for which the store has no room
 	bad      []journal.Unreadable
 }
 
-// putForward makes jobs of the store what the journal has.
+// putForward writes the journal's version of jobs to the store.
 func (s *Reconciler) putForward(ctx context.Context, found []finding) (done forwarded, err error) {
 	if len(found) == 0 {
 		return done, nil
@@ -163,8 +163,8 @@ func (s *Reconciler) putPart(ctx context.Context, done *forwarded, messages []jo
 	return err
 }
 
-// overtake makes r come after standing: neither is a worker who holds the token
-// of that to settle r, nor is a change of that, journalled late, to seem newer.
+// overtake makes r newer than standing. So a worker with the fencing token of standing
+// cannot settle r, and a late change of standing does not look newer in the journal.
 func overtake(r *store.RestoredJob, standing store.Standing) {
 	r.Over = &standing
 	r.Job.Token = max(r.Job.Token, standing.Token)
@@ -201,45 +201,75 @@ func (s *Reconciler) restoreSpread(ctx context.Context, jobs []store.RestoredJob
 	return total, nil
 }
 
-// catchUp writes the journal as the store has it. It returns how many jobs.
+// catchUp writes the store's version of jobs to the journal, with the attempts missing
+// there. It returns the number of jobs.
 func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []finding) (int64, error) {
 	now := job.InstantOf(s.o.Clock.Now())
 	var caught int64
 	for len(found) > 0 {
-		var messages []journal.Message
+		var jobs []journal.Record
+		rows := 0
 		for bytes := int64(0); len(found) > 0 && bytes < store.BatchBytes; found = found[1:] {
 			j, err := s.inner.Get(ctx, found[0].key)
 			if err != nil || !found[0].standing.Of(&j) { // it changes
 				continue
 			}
-			messages = append(messages, journal.NewMessage(j, now))
-			bytes += messages[len(messages)-1].Size()
+			log, err := s.inner.Attempts(ctx, j.Key)
+			if err != nil {
+				continue
+			}
+			first := len(jobs)
+			r := journal.NewRecord(j, log, now)
+			if j.Spec.Count != nil {
+				if r.CountKeys, err = s.inner.CountKeys(ctx, &j); err != nil {
+					continue
+				}
+			}
+			jobs = append(jobs, r)
+			jobs = append(jobs, s.callbacksOf(ctx, &j, now)...)
+			for i := range jobs[first:] {
+				rows += rowsPerRepair + len(jobs[first+i].Log) + len(jobs[first+i].CountKeys)
+				bytes += jobs[first+i].Message.Size()
+			}
 		}
-		if err := s.rewriteAll(c, messages); err != nil {
+		if len(jobs) == 0 {
+			continue
+		}
+		err := c.Commit(journal.Write{Rows: rows, Add: func(g *journal.Group) {
+			for i := range jobs {
+				s.rewrite(g, &jobs[i])
+			}
+		}})
+		if err != nil {
 			return caught, err
 		}
-		caught += int64(len(messages))
+		caught += int64(len(jobs))
 	}
 	return caught, nil
 }
 
-// rewriteAll writes messages in the place of what the journal has of their jobs.
-func (s *Reconciler) rewriteAll(c *journal.Call, messages []journal.Message) error {
-	if len(messages) == 0 {
-		return nil
-	}
-	return c.Commit(journal.Write{Rows: rowsPerRepair * len(messages), Add: func(g *journal.Group) {
-		for i := range messages {
-			s.rewrite(g, &messages[i])
+// callbacksOf are the callbacks of a job that the store has. The journal gets them together
+// with the outcome that they report: it would not repeat that outcome if they were lost.
+func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, now job.Instant) (records []journal.Record) {
+	for _, key := range j.CallbackKeys() {
+		callback, err := s.inner.Get(ctx, key)
+		if err != nil { // it was forgotten, or the next comparison finds it
+			continue
 		}
-	}})
+		if log, err := s.inner.Attempts(ctx, key); err == nil {
+			records = append(records, journal.NewRecord(callback, log, now))
+		}
+	}
+	return records
 }
 
-// rewriteShared writes a message unless another node has written a later version. Of
-// equal versions that differ, the store's has ended.
-func rewriteShared(g *journal.Group, m *journal.Message) {
-	g.Rules().(*group).rewritten(m).holds = true
+// rewrite writes the store's version of a job, unless another node has written a later
+// one. If equal versions differ, the store's has ended.
+func (s *Reconciler) rewrite(g *journal.Group, r *journal.Record) {
+	if !s.shared {
+		g.Restored(r)
+		return
+	}
+	c := g.Rules().(*group).rewritten(&r.Message)
+	c.holds, c.Log, c.CountKeys = true, r.Log, r.CountKeys
 }
-
-// rewriteAlone writes a message.
-func rewriteAlone(g *journal.Group, m *journal.Message) { g.Restored(m, nil) }

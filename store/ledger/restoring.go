@@ -16,7 +16,7 @@ var _ store.Restoring = (*Reconciler)(nil)
 // StartRestore asks for a comparison of all jobs, or of a topic's. The leader makes it.
 func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
 	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
-	d, err := s.documents().Update(ctx, journal.NodesName, func(d *documents.Document[shared]) error {
+	d, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
 		if !d.Value.Requested.State.Ended() {
 			return store.ErrRestoring
 		}
@@ -42,7 +42,7 @@ func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, er
 	if err != nil {
 		return store.RestoreStatus{}, err
 	}
-	return store.RestoreStatus{Requested: now.Requested, Sweep: now.Sweep, Lost: now.Lost}, nil
+	return store.RestoreStatus{Requested: now.Requested, Reconcile: now.Reconcile, Lost: now.Lost}, nil
 }
 
 // RestoreJob puts one job back, at once.
@@ -86,7 +86,7 @@ func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool
 	return j, done.restored+done.repaired > 0, err
 }
 
-// cannotRead is the error of a job that the journal has, and cannot tell of.
+// cannotRead is the error of a job that the journal has and cannot decode.
 func (s *Reconciler) cannotRead(u journal.Unreadable) error {
 	s.j.ReportUnreadable([]journal.Unreadable{u})
 	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.Key, u.Err)

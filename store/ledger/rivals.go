@@ -7,15 +7,15 @@ import (
 	"github.com/duehook/duehook/store/journal"
 )
 
-// candidate is a registration that the store is known to have had.
+// candidate is a registration known to have been in the store.
 type candidate struct {
 	uid     string
 	created job.Instant
-	before  []string // the uids of others that it is known to have followed
+	before  []string // uids of registrations known to be earlier
 }
 
-// follows reports whether the store had c after o. Each store dates a
-// registration after the one that it takes the place of.
+// follows reports whether the store had c after o. A store dates a registration after the
+// one that it replaces.
 func (c *candidate) follows(o *candidate) bool {
 	switch {
 	case slices.Contains(c.before, o.uid):
@@ -28,18 +28,18 @@ func (c *candidate) follows(o *candidate) bool {
 	return c.uid > o.uid
 }
 
-// rivalry is about the registrations of one key. One of them may be restored: the last
-// that the store is known to have had, unless its job has ended. Until the store shows
-// another, that may also be one that is not confirmed.
+// rivalry holds the registrations of one key. At most one of them may be restored: the
+// last one known to have been in the store, unless its job has ended. An unconfirmed one
+// counts as the last until the store shows another.
 type rivalry struct {
-	rows    []*journal.Found
-	changes []*change // that say what the store has, or had
+	rows    []*journal.Entry
+	changes []*change // that show the store's job, now or earlier
 	last    candidate
-	winner  *change // of changes: it is the last one; nil: the journal knows the last one
+	winner  *change // the change of the last registration; nil: only the journal has it
 }
 
 // Resolve decides what is written of the group.
-func (g *group) Resolve(rows map[int][]journal.Found) {
+func (g *group) Resolve(rows map[int][]*journal.Entry) {
 	all := make([]*change, len(g.Changes))
 	for i, c := range g.Changes {
 		all[i] = g.change(c)
@@ -61,13 +61,13 @@ func (g *group) Resolve(rows map[int][]journal.Found) {
 		if c.beaten && c.Replaced == 0 && (c.Put != nil || c.Adopt != nil && c.Seq == 0) {
 			c.Replaced = c.last
 		}
-		// Other nodes may go on with what this one registered.
+		// Other nodes may change the job that this node registered.
 		c.Settled = c.Settled || c.born != nil && c.Token == 0
 	}
 }
 
 // rivalriesOf sorts changes by key; rows[i] is what the journal has of the key of all[i].
-func rivalriesOf(all []*change, rows map[int][]journal.Found) map[job.Key]*rivalry {
+func rivalriesOf(all []*change, rows map[int][]*journal.Entry) map[job.Key]*rivalry {
 	rivalries := map[job.Key]*rivalry{}
 	for i, c := range all {
 		if c.shows() == nil {
@@ -79,8 +79,8 @@ func rivalriesOf(all []*change, rows map[int][]journal.Found) map[job.Key]*rival
 			rivalries[c.Key] = r
 		}
 		r.changes = append(r.changes, c)
-		for n := range rows[i] {
-			r.know(&rows[i][n])
+		for _, f := range rows[i] {
+			r.know(f)
 		}
 	}
 	for _, r := range rivalries {
@@ -89,13 +89,13 @@ func rivalriesOf(all []*change, rows map[int][]journal.Found) map[job.Key]*rival
 	return rivalries
 }
 
-func (r *rivalry) know(f *journal.Found) {
-	if !slices.ContainsFunc(r.rows, func(o *journal.Found) bool { return o.Seq == f.Seq }) {
+func (r *rivalry) know(f *journal.Entry) {
+	if !slices.ContainsFunc(r.rows, func(o *journal.Entry) bool { return o.Seq == f.Seq }) {
 		r.rows = append(r.rows, f)
 	}
 }
 
-// decide finds the last one.
+// decide finds the last registration.
 func (r *rivalry) decide() {
 	for _, f := range r.rows {
 		c := candidate{uid: f.UID, created: f.Created}
@@ -119,8 +119,8 @@ func (r *rivalry) decide() {
 	}
 }
 
-// endLosers ends the other messages of the key. One that is not confirmed is withdrawn
-// only: the store may take it yet, and shows it then.
+// endLosers ends the other messages of the key. An unconfirmed one is only withdrawn: the
+// store may still accept it, and a later change then shows it.
 func (g *group) endLosers(r *rivalry) {
 	for _, f := range r.rows {
 		if f.UID == r.last.uid || f.Confirmed == journal.Superseded || r.rewrites(f) {
@@ -136,17 +136,17 @@ func (g *group) endLosers(r *rivalry) {
 	}
 }
 
-// ends reports whether a message is known to be of an earlier registration.
-func (r *rivalry) ends(f *journal.Found) bool {
+// ends reports whether a message belongs to an earlier registration.
+func (r *rivalry) ends(f *journal.Entry) bool {
 	return r.winner != nil && f.Confirmed == journal.Confirmed && f.UID != r.last.uid
 }
 
 // rewrites reports whether a message is written anew.
-func (r *rivalry) rewrites(f *journal.Found) bool {
+func (r *rivalry) rewrites(f *journal.Entry) bool {
 	return slices.ContainsFunc(r.changes, func(c *change) bool { return c.UID == f.UID && c.Put != nil })
 }
 
-// shows is the job as the store showed it, if the change has that.
+// shows returns the job as the store had it, or nil if the change has none.
 func (c *change) shows() *job.Job {
 	if c.Put != nil {
 		return &c.Put.Job
@@ -166,7 +166,7 @@ func (c *change) opens() bool {
 	return journal.DoneAt(state, ended) == nil
 }
 
-// resolve decides what is written of a change, given what the journal has.
+// resolve decides which parts of a change are written, given the journal's version.
 func (g *group) resolve(c *change) {
 	own := c.own
 	if own == nil {
@@ -177,7 +177,7 @@ func (g *group) resolve(c *change) {
 		g.End(own.Seq, c.withdrawn, journal.Unconfirmed)
 	}
 	if c.Put != nil && c.late() {
-		c.Put, c.overtaken = nil, !c.beaten
+		c.Put, c.Overtaken = nil, !c.beaten
 	}
 	switch {
 	case c.Put != nil || c.Adopt == nil:
@@ -189,8 +189,8 @@ func (g *group) resolve(c *change) {
 	}
 }
 
-// reopens reports whether a job that goes on in the store is written anew, because the
-// journal has it as ended: its replay is not journaled yet, or it was withdrawn.
+// reopens reports whether a job of the store is written again because it has ended in the
+// journal: its replay is not journaled yet, or it was withdrawn.
 func (c *change) reopens() bool {
 	switch c.own.Confirmed {
 	case journal.Unconfirmed:
@@ -198,12 +198,12 @@ func (c *change) reopens() bool {
 	case journal.Superseded:
 		return !c.beaten
 	}
-	return !c.own.Open && !c.beaten && c.own.Version < int64(c.Adopt.Version)
+	return !c.own.Open && !c.beaten && c.own.Version < c.Adopt.Version
 }
 
-// late reports whether the journal is further than Put.
+// late reports whether the journal is ahead of Put.
 func (c *change) late() bool {
-	version := int64(c.Put.Job.Version)
+	version := c.Put.Job.Version
 	switch {
 	case c.Force:
 		return false
@@ -215,15 +215,13 @@ func (c *change) late() bool {
 	return c.own.Version >= version
 }
 
-// resolve finds out whether the registration may be added. It must not stand beside an
-// open message, except that of a job whose place it takes, and which has come no further
-// than was known.
-func (in *insertion) resolve(g *group, rows []journal.Found, r *rivalry) {
+// resolve decides whether the registration may be added. It is refused if the key has an
+// open message, unless it replaces that job and the job has not changed since.
+func (in *insertion) resolve(g *group, rows []*journal.Entry, r *rivalry) {
 	in.after = nil
-	for i := range rows {
-		f := &rows[i]
+	for _, f := range rows {
 		if f.UID == in.Of.UID {
-			in.Of.Seq = f.Seq // a claim by another node was faster with it
+			in.Of.Seq = f.Seq // another node's claim wrote it first
 			continue
 		}
 		if f.Confirmed != journal.Unconfirmed {
@@ -234,11 +232,10 @@ func (in *insertion) resolve(g *group, rows []journal.Found, r *rivalry) {
 		return
 	}
 	undo := g.Ends()
-	for i := range rows {
-		f := &rows[i]
+	for _, f := range rows {
 		switch {
 		case !f.Open || r != nil && (r.rewrites(f) || r.ends(f)):
-		case in.mayFollow(f.UID, uint64(f.Version)): // the store may go on with it yet
+		case in.mayFollow(f.UID, f.Version): // the store may still change that job
 			g.End(f.Seq, in.At, f.Confirmed)
 		default:
 			in.Refused = true
@@ -262,10 +259,10 @@ func (in *insertion) resolve(g *group, rows []journal.Found, r *rivalry) {
 
 // lastEnded is the seq of the job that the store is known to have had last, if that has
 // ended since then.
-func lastEnded(rows []journal.Found, since job.Instant) (seq int64) {
-	var last *journal.Found
-	for i := range rows {
-		if f := &rows[i]; f.Confirmed == journal.Confirmed && !f.Open && (last == nil || f.Created > last.Created) {
+func lastEnded(rows []*journal.Entry, since job.Instant) (seq int64) {
+	var last *journal.Entry
+	for _, f := range rows {
+		if f.Confirmed == journal.Confirmed && !f.Open && (last == nil || f.Created > last.Created) {
 			last = f
 		}
 	}
@@ -279,8 +276,8 @@ func (in *insertion) mayFollow(uid string, version uint64) bool {
 	return slices.ContainsFunc(in.over, func(p predecessor) bool { return p.uid == uid && version <= p.version })
 }
 
-// predecessor is a job whose place a registration may take.
+// predecessor is a job that a registration may replace.
 type predecessor struct {
 	uid     string
-	version uint64 // that it had at most
+	version uint64 // the highest version that may be replaced
 }

@@ -20,21 +20,21 @@ import (
 // spoil makes a journal with four jobs that cannot be read as they are, of which
 // one lacks an attempt only, and one that can.
 func (r *rig) spoil() {
-	r.t.Helper()
-	r.add(reg("log", 0))
-	r.run(job.OutcomeFailed, time.Hour)
+	r.T.Helper()
+	r.Add(reg("log", 0))
+	r.RunOne(job.OutcomeFailed, time.Hour)
 	for _, id := range []string{"good", "spec", "payload", "state"} {
-		r.add(reg(id, time.Hour))
+		r.Add(reg(id, time.Hour))
 	}
-	noError(r.t, "Flush", r.Flush())
+	noError(r.T, "Flush", r.Flush())
 	const of = "(SELECT seq FROM message WHERE id = "
 	for _, text := range []string{
-		"UPDATE flow SET log = " + r.b.hex("c1") + " WHERE log IS NOT NULL",
-		"UPDATE payload SET spec = " + r.b.hex("c1") + " WHERE seq = " + of + "'spec')",
+		"UPDATE flow SET log = " + r.B.Hex("c1") + " WHERE log IS NOT NULL",
+		"UPDATE payload SET spec = " + r.B.Hex("c1") + " WHERE seq = " + of + "'spec')",
 		"DELETE FROM payload WHERE seq = " + of + "'payload')",
 		"UPDATE message SET status = 99 WHERE id = 'state'",
 	} {
-		noError(r.t, text, r.Exec(r.t.Context(), text))
+		noError(r.T, text, r.Exec(r.T.Context(), text))
 	}
 }
 
@@ -54,7 +54,7 @@ func told(t *testing.T, log *bytes.Buffer, registry *prometheus.Registry) {
 			t.Errorf("%s is not named in the log: %s", id, log)
 		}
 	}
-	want := `# HELP duehook_restore_unreadable_jobs Jobs of the journal that this node could not read when it started, or last completed a comparison of all jobs.
+	want := `# HELP duehook_restore_unreadable_jobs Jobs of the journal that this node could not read at its start or in its last complete pass.
 # TYPE duehook_restore_unreadable_jobs gauge
 duehook_restore_unreadable_jobs 4
 `
@@ -74,8 +74,8 @@ func TestSweepPassesOverWhatCannotBeRead(t *testing.T) {
 		equal(t, "jobs that cannot be read", report.Unreadable, int64(4))
 		equal(t, "their names", strings.Join(report.UnreadableJobs, " "), "t/log t/spec t/payload t/state")
 		told(t, log, registry)
-		r.get("good")
-		equal(t, "attempts", r.get("log").Attempts, 1)
+		r.Job("good")
+		equal(t, "attempts", r.Job("log").Attempts, 1)
 		for _, id := range []string{"spec", "payload", "state"} {
 			if _, _, err := r.RestoreJob(t.Context(), key(id)); !errors.Is(err, store.ErrUnreadable) {
 				t.Errorf("RestoreJob %s: %v", id, err)
@@ -102,7 +102,7 @@ func TestStartPassesOverWhatCannotBeRead(t *testing.T) {
 		defer inner.Close()
 		found := map[string]ledger.Difference{}
 		v, err := ledger.Verify(t.Context(), ledger.VerifyOptions{
-			URL: r.url, Store: inner, StoreRetention: retention,
+			URL: r.URL, Store: inner, StoreRetention: retention,
 			Found: func(d ledger.Disagreement) { found[d.Key.ID] = d.Difference },
 		})
 		noError(t, "Verify", err)
@@ -110,10 +110,10 @@ func TestStartPassesOverWhatCannotBeRead(t *testing.T) {
 		equal(t, "jobs that differ", len(found), 4)
 
 		log, registry, option := observed()
-		r = newRig(t, b, r.url, retention, option)
+		r = newRig(t, b, r.URL, retention, option)
 		told(t, log, registry)
-		equal(t, "jobs", len(r.all()), 2)
-		equal(t, "attempts", r.get("log").Attempts, 1)
-		r.add(reg("new", time.Hour))
+		equal(t, "jobs", len(r.All()), 2)
+		equal(t, "attempts", r.Job("log").Attempts, 1)
+		r.Add(reg("new", time.Hour))
 	})(t)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/duehook/duehook/store/journal"
 )
 
-// How often a job is put right before it is changed, and how often a change is
-// begun again because another one came in between.
+// How often a job is repaired before a change, and how often a change is retried after a
+// concurrent one.
 const (
 	updateTries = 3
 	maxTries    = 20
@@ -20,35 +20,54 @@ const (
 // Update changes a job in the store, and answers once that is committed to the
 // journal. While the journal cannot be written it refuses, unless it may do
 // without. A job that a shared store has lost, or has as it was before, is put
-// right first: nobody is to be told that it was cancelled when it was delivered.
+// right first, or a client could cancel a job that was delivered.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.Store.Update(ctx, key, change) })
+}
+
+// Count adds to the count of a job, like Update.
+func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	return putRightFirst(ctx, s, c.Key, func() (counted store.Counted, err error) {
+		for range maxTries {
+			// A conflict: the store went back while the journal was read.
+			if counted, err = s.Store.Count(ctx, c); !errors.Is(err, store.ErrConflict) {
+				break
+			}
+		}
+		return counted, err
+	})
+}
+
+// putRightFirst makes a change of a job, again if the job had to be put right first.
+func putRightFirst[T any](ctx context.Context, s *Store, key job.Key, change func() (T, error)) (T, error) {
+	var none T
 	puts := 0
 	for range maxTries {
-		j, err := s.update(ctx, key, change)
+		changed, err := change()
 		again, put, fixed := s.putRight(ctx, key, err)
 		switch {
 		case fixed != nil:
-			return job.Job{}, fixed
+			return none, fixed
 		case !again:
-			return j, err
+			return changed, err
 		case put:
 			puts++
 		}
 		if puts == updateTries {
-			return job.Job{}, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
+			return none, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
 		}
 	}
-	return job.Job{}, store.ErrConflict
+	return none, store.ErrConflict
 }
 
-// behindError says that the store has a job as it was before.
+// behindError reports that the store has an older version of a job.
 type behindError struct{ finding }
 
 func (e *behindError) Error() string { return "the store has " + e.key.String() + " as it was before" }
 
-// putRight has the store stand as the journal says, if that is why an update
-// failed, which may be tried again then. It reports whether anything was put
-// right: if not, the journal was ahead of what the update had read, and not of the store.
+// putRight updates the store with the journal's version if that is why an update failed.
+// again: the update may be tried again. put: the store was updated; otherwise the journal
+// was ahead of what the update had read, not of the store.
 func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again, put bool, err error) {
 	var behind *behindError
 	switch {
@@ -62,7 +81,7 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 		return true, put, err
 	case errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.doWithout(err) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.Without(err) {
 			return false, false, nil
 		}
 		return restored, true, err
@@ -70,13 +89,13 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 	return false, false, nil
 }
 
-// current fails with a behindError if the journal has the job further than the
+// Current fails with a behindError if the journal has the job further than the
 // store.
-func (s *Store) current(ctx context.Context, j *job.Job) error {
+func (s *Store) Current(ctx context.Context, j *job.Job) error {
 	standing := store.StandingOf(j)
 	own, open, err := s.Entries(ctx, []job.Key{j.Key}, []store.Standing{standing})
 	switch {
-	case s.doWithout(err):
+	case s.Without(err):
 		return nil
 	case err != nil:
 		return err
@@ -91,62 +110,11 @@ func (s *Store) current(ctx context.Context, j *job.Job) error {
 	return &behindError{f}
 }
 
-func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.beginAccepting(ctx, journal.RowsPerChange+rowsPerRepair)
-	if err != nil {
-		return job.Job{}, err
-	}
-	defer c.End()
-	if err := s.Owing(); err != nil && !s.doWithout(err) {
-		return job.Job{}, err
-	}
-	var from job.State
-	var now job.Instant
-	j, err := s.Inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
-		from, now = j.State, at
-		c.Free() // it is another try
-		if err := s.current(ctx, j); err != nil {
-			return err
-		}
-		if err := change(j, at); err != nil {
-			return err
-		}
-		// Only from here to the commit may the change not be overtaken, and change
-		// may make calls of its own.
-		return c.Hold(ctx, key)
-	})
-	if err != nil {
-		return j, err
-	}
-	if err := s.writeChange(ctx, c, &j, from, now); err != nil {
-		return job.Job{}, err
-	}
-	return j, nil
-}
-
-// writeChange journals what an update made of a job.
-func (s *Store) writeChange(ctx context.Context, c *journal.Call, j *job.Job, from job.State, now job.Instant) error {
-	m := journal.NewMessage(*j, now)
-	var written *change
-	w := journal.Write{Rows: journal.RowsPerChange, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
-		written = g.change(g.Put(&m, from, journal.UpdateReason(from, &m.Job)))
-	})}
-	if s.doWithout(s.Owing()) {
-		s.owe(c, w)
-		return nil
-	}
-	if err := c.Commit(w); s.doWithout(err) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	return s.kept(ctx, c, j, written.overtaken)
-}
-
-// kept makes sure that the store has a change which the journal has by now, or
+// Kept makes sure that the store has a change which the journal has by now, or
 // which was overtaken there. A store that went back before the journal had it may
 // have handed out the job as it was: from here on, claims are checked.
-func (s *Store) kept(ctx context.Context, c *journal.Call, changed *job.Job, overtaken bool) error {
+func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, written *journal.Change) error {
+	overtaken := written.Overtaken
 	for range updateTries {
 		j, err := s.Inner.Get(ctx, changed.Key)
 		gone := errors.Is(err, store.ErrNotFound) || err == nil && j.UID != changed.UID
@@ -162,22 +130,21 @@ func (s *Store) kept(ctx context.Context, c *journal.Call, changed *job.Job, ove
 		}
 		// What another node has written of a later version lacks the change.
 		m := journal.NewMessage(j, job.InstantOf(s.o.Clock.Now()))
-		var written *change
 		err = c.Commit(journal.Write{Rows: rowsPerRepair, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
-			written = g.rewritten(&m)
+			written = g.rewritten(&m).Change
 		})})
-		if s.doWithout(err) {
+		if s.Without(err) {
 			return nil
 		}
-		if err != nil || !written.overtaken {
+		if err != nil || !written.Overtaken {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: %s goes on changing", store.ErrUnavailable, changed.Key)
 }
 
-// stillHas reports whether j, which the store has, came of a change. If it did
-// not, it was changed again, or the store has lost the change.
+// stillHas reports whether j, the store's job, is the result of a change. If not, the job
+// changed again, or the store lost the change.
 func stillHas(j, changed *job.Job) bool {
 	now, then := store.StandingOf(j), store.StandingOf(changed)
 	switch {

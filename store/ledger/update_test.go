@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -20,14 +21,14 @@ func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 		"for a while": {8, nil},
 		"for good":    {1000, store.ErrConflict},
 	} {
-		t.Run(name, onEachOf(servers()[:1], func(t *testing.T, b *backend) {
+		t.Run(name, onEachOf(journaltest.Servers[:1], func(t *testing.T, b *backend) {
 			nodes, h := threeNodes(t, b)
-			nodes[0].add(reg("a", time.Hour))
+			nodes[0].Add(reg("a", time.Hour))
 			left := test.others
-			h.change = func() {
+			h.OnChange = func() {
 				if left > 0 {
 					left--
-					nodes[1].update("a", runAt(job.When{Delay: time.Duration(left) * time.Minute}))
+					nodes[1].Change("a", runAt(job.When{Delay: time.Duration(left) * time.Minute}))
 				}
 			}
 			_, err := nodes[0].Update(t.Context(), key("a"), cancel)

@@ -14,14 +14,14 @@ import (
 
 // VerifyOptions configure Verify. URL and Store are required.
 type VerifyOptions struct {
-	// URL is where the journal is, as in Options.
+	// URL locates the journal, as in Options.
 	URL string
-	// Store is what to hold it against; it stays the caller's.
-	Store store.Store
+	// Store is compared with the journal. The caller closes it.
+	Store store.Restorable
 	// Namespace is as in Options.
 	Namespace string
-	// Shared: nodes may be at work on both. Not set, the store is empty, and the
-	// journal is first put back into it, as a node does that starts.
+	// Shared: nodes may use both. Otherwise the store is empty, and the journal is
+	// restored into it first, as when a node starts.
 	Shared bool
 	// Clock is used for waiting; nil is the machine's.
 	Clock job.Clock
@@ -33,14 +33,14 @@ type VerifyOptions struct {
 	Found func(Disagreement)
 }
 
-// Disagreement is a job that the journal and the store have differently.
+// Disagreement is a job that differs between the journal and the store.
 type Disagreement struct {
 	Difference Difference
 	Key        job.Key
 	// Journal is nil when the journal has no such job, or none that counts.
 	Journal *store.Standing
 	Store   store.Standing
-	Err     error // why it cannot be read, of UnreadableInJournal
+	Err     error // of UnreadableInJournal: why it cannot be read
 }
 
 // Verified counts what Verify found.
@@ -49,8 +49,8 @@ type Verified struct {
 	Differences int64
 }
 
-// Verify compares a journal with a store and changes neither. What differs only
-// for a moment, because nodes are at work, is not told.
+// Verify compares a journal with a store and changes neither. It does not report
+// short-lived differences, which running nodes cause.
 func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -82,7 +82,7 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	w := walkers{
 		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad: func(...journal.Unreadable) {}, // they are known
+		bad: func(...journal.Unreadable) {}, // read has reported them
 	}
 	if err := w.journal(ctx); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (v *verification) run(ctx context.Context) error {
 	return w.store(ctx)
 }
 
-// read reads the whole journal, into the store if that is empty, and reports what cannot
-// be read.
+// read reads the whole journal, into the store unless that is shared, and reports
+// unreadable jobs.
 func (v *verification) read(ctx context.Context) (err error) {
 	var bad []journal.Unreadable
 	if v.o.Shared {
@@ -104,21 +104,21 @@ func (v *verification) read(ctx context.Context) (err error) {
 	}
 	v.bad.Add(bad...)
 	for _, u := range v.bad.All() {
-		v.tell(Disagreement{
+		v.report(Disagreement{
 			Difference: UnreadableInJournal, Key: u.Key, Journal: &store.Standing{UID: u.UID, State: u.State}, Err: u.Err,
 		})
 	}
 	return nil
 }
 
-func (v *verification) tell(d Disagreement) {
+func (v *verification) report(d Disagreement) {
 	v.Differences++
 	if v.o.Found != nil {
 		v.o.Found(d)
 	}
 }
 
-// settle looks a second time at what was found, and tells what is left of it.
+// settle checks findings again and reports those that last.
 func (v *verification) settle(ctx context.Context, found []finding) error {
 	if err := job.Sleep(ctx, v.o.Clock, v.o.SecondLook); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 		found = found[n:]
 		for i := range still {
 			if e := still[i].entry; e == nil || !v.bad.Has(e.Seq) {
-				v.tell(still[i].disagreement())
+				v.report(still[i].disagreement())
 			}
 		}
 	}

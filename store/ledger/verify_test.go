@@ -15,20 +15,20 @@ import (
 
 // verify gives the differences by key.
 func (r *rig) verify() map[string]ledger.Difference {
-	r.t.Helper()
-	noError(r.t, "Flush", r.Flush())
+	r.T.Helper()
+	noError(r.T, "Flush", r.Flush())
 	found := map[string]ledger.Difference{}
-	v, err := ledger.Verify(r.t.Context(), ledger.VerifyOptions{
-		URL: r.url, Store: r.o.Store, Shared: true,
+	v, err := ledger.Verify(r.T.Context(), ledger.VerifyOptions{
+		URL: r.URL, Store: r.o.Store, Shared: true,
 		Found: func(d ledger.Disagreement) {
 			found[d.Key.ID] = d.Difference
 			if exists := d.Journal != nil; exists != (d.Difference != ledger.MissingInJournal) {
-				r.t.Errorf("%+v", d)
+				r.T.Errorf("%+v", d)
 			}
 		},
 	})
-	noError(r.t, "Verify", err)
-	equal(r.t, "number of differences", v.Differences, int64(len(found)))
+	noError(r.T, "Verify", err)
+	equal(r.T, "number of differences", v.Differences, int64(len(found)))
 	return found
 }
 
@@ -39,25 +39,25 @@ func TestVerify(t *testing.T) {
 		}
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.add(reg("same", time.Hour))
-		r.add(reg("delivered", 0))
-		r.add(reg("behind", 0))
+		r.Add(reg("same", time.Hour))
+		r.Add(reg("delivered", 0))
+		r.Add(reg("behind", 0))
 		old := l.copied(t)
-		for _, c := range r.take() {
+		for _, c := range r.TakeDue() {
 			kind := job.OutcomeDelivered
 			if c.Job.ID == "behind" {
 				kind = job.OutcomeFailed
 			}
-			r.settle(settlement(c, kind, time.Hour))
+			r.SettleAll(settlement(c, kind, time.Hour))
 		}
 		equal(t, "differences", len(r.verify()), 0)
 		l.goBack(t, old)
-		r.add(reg("lost", time.Hour))
+		r.Add(reg("lost", time.Hour))
 		lost := l.copied(t)
 		l.flush(t)
 		_, err := l.Restore(t.Context(), jobsBut(t, lost, "lost"))
 		noError(t, "Restore", err)
-		r.add(reg("ahead", time.Hour))
+		r.Add(reg("ahead", time.Hour))
 		_, err = l.Update(t.Context(), key("ahead"), runAt(job.When{Delay: 2 * time.Hour}))
 		noError(t, "Update", err)
 		_, err = l.Register(t.Context(), []store.Registration{reg("unknown", time.Hour)})
@@ -91,13 +91,13 @@ func jobsBut(t *testing.T, from store.Store, id string) []store.RestoredJob {
 func TestVerifyAlone(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)
-		r.add(reg("a", time.Hour))
-		r.add(reg("b", 0))
-		r.run(job.OutcomeDelivered, 0)
+		r.Add(reg("a", time.Hour))
+		r.Add(reg("b", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
 		verify := func() (ledger.Verified, error) {
 			inner := memstore.New(memstore.Options{Retention: retention})
 			defer inner.Close()
-			return ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.url, Store: inner, StoreRetention: retention})
+			return ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.URL, Store: inner, StoreRetention: retention})
 		}
 		if b == sqliteBackend {
 			_, err := verify()
@@ -121,12 +121,12 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("%v, want one about %q", err, want)
 			}
 		}
-		refused(b.fresh(t), "there is no journal")
+		refused(b.Fresh(t), "there is no journal")
 		refused("nonsense", "write sqlite:path")
-		r := newRig(t, b, b.fresh(t), retention)
+		r := newRig(t, b, b.Fresh(t), retention)
 		noError(t, "pretend", r.Exec(t.Context(), "UPDATE goose_db_version SET version_id = 99 WHERE version_id = "+
-			slices.Max(r.query("SELECT max(version_id) FROM goose_db_version"))))
+			slices.Max(r.Query("SELECT max(version_id) FROM goose_db_version"))))
 		noError(t, "Close", r.Close())
-		refused(r.url, "another version of duehook")
+		refused(r.URL, "another version of duehook")
 	})(t)
 }

@@ -10,17 +10,16 @@ import (
 	"github.com/duehook/duehook/store/journal"
 )
 
-// windowPages is how many pages are compared before what was found is looked at
-// again.
+// windowPages is how many pages are compared before their differences are checked again.
 const windowPages = 50
 
-// walkers walk through a journal and a store, page by page, and compare.
+// walkers read a journal and a store page by page, and compare them.
 type walkers struct {
 	compare comparer
 	topic   string // empty: all
-	dead    bool   // dead letters of the store, too
-	// checked is told how many jobs were compared, settle what was found, in
-	// portions, and bad what cannot be read; pause comes after each page.
+	dead    bool   // include dead letters of the store
+	// checked counts compared jobs, settle gets the findings of each window, and bad gets
+	// unreadable jobs. pause follows each page.
 	checked func(jobs int)
 	bad     func(...journal.Unreadable)
 	settle  func(ctx context.Context, found []finding) error
@@ -41,7 +40,7 @@ func (w *walkers) settled(ctx context.Context, found []finding) error {
 	return w.settle(ctx, found)
 }
 
-// journal compares what may be restored with the store.
+// journal compares the open messages of the journal with the store.
 func (w *walkers) journal(ctx context.Context) error {
 	var last *journal.Entry
 	for more := true; more; {
@@ -77,7 +76,7 @@ func (w *walkers) journal(ctx context.Context) error {
 	return nil
 }
 
-// store compares what the store would send with the journal.
+// store compares the unfinished jobs of the store with the journal.
 func (w *walkers) store(ctx context.Context) error {
 	var found []finding
 	q := store.Query{

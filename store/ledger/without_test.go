@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -25,32 +26,32 @@ func without(o *options) { o.Shared, o.AcceptWithout = true, true }
 
 // down makes writes fail until up is called, and has that noticed.
 func (r *rig) down() (up func()) {
-	r.t.Helper()
-	r.readOnly(true)
+	r.T.Helper()
+	r.ReadOnly(true)
 	if err := r.Flush(); err == nil {
-		r.t.Fatal("the journal can be written")
+		r.T.Fatal("the journal can be written")
 	}
 	return func() {
-		r.t.Helper()
-		r.readOnly(false)
+		r.T.Helper()
+		r.ReadOnly(false)
 		// A commit that began before may still fail.
-		testenv.Eventually(r.t, outageLimit, func() bool { return r.Flush() == nil }, "the journal can be written again")
+		testenv.Eventually(r.T, outageLimit, func() bool { return r.Flush() == nil }, "the journal can be written again")
 	}
 }
 
 // What is accepted while the journal is down is written when it is back, in one
 // transaction, whatever became of it meanwhile.
 func TestAcceptWithout(t *testing.T) {
-	register := func(r *rig) { r.add(reg("a", time.Hour)) }
-	due := func(r *rig) { r.add(reg("a", 0)) }
-	anew := func(r *rig) { g := reg("a", 0); g.Spec.Body = []byte(`"another"`); r.add(g) }
-	replaced := func(delay time.Duration) func(r *rig) { return func(r *rig) { r.add(replacing("a", delay)) } }
+	register := func(r *rig) { r.Add(reg("a", time.Hour)) }
+	due := func(r *rig) { r.Add(reg("a", 0)) }
+	anew := func(r *rig) { g := reg("a", 0); g.Spec.Body = []byte(`"another"`); r.Add(g) }
+	replaced := func(delay time.Duration) func(r *rig) { return func(r *rig) { r.Add(replacing("a", delay)) } }
 	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
-		return func(r *rig) { r.update("a", change) }
+		return func(r *rig) { r.Change("a", change) }
 	}
-	take := func(r *rig) { r.takeOne() }
+	take := func(r *rig) { r.TakeOne() }
 	run := func(kind job.OutcomeKind, retry time.Duration) func(r *rig) {
-		return func(r *rig) { r.run(kind, retry) }
+		return func(r *rig) { r.RunOne(kind, retry) }
 	}
 	deliver, die := run(job.OutcomeDelivered, 0), run(job.OutcomeFailed, -1)
 	nothing := func(*rig) {}
@@ -96,31 +97,31 @@ func TestAcceptWithout(t *testing.T) {
 // A commit whose answer is lost may have been made. The job is accepted, and
 // there is one message of it, with the times of the store.
 func TestAcceptAfterACommitWithoutAnswer(t *testing.T) {
-	onEachOf(servers(), func(t *testing.T, b *backend) {
+	onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option, without)
 		// The commit of another node with the same uid stands for it.
 		g := reg("a", 0)
-		other := unheard(t, b, r.url)
-		h.get = func(call func() (job.Job, error)) (job.Job, error) {
-			h.get = nil
+		other := unheard(t, b, r.URL)
+		h.OnGet = func(call func() (job.Job, error)) (job.Job, error) {
+			h.OnGet = nil
 			if _, err := other.Register(t.Context(), []store.Registration{g}); !errors.Is(err, errLost) {
 				t.Errorf("Register: %v", err)
 			}
 			noError(t, "Close", other.Close())
-			r.readOnly(true)
+			r.ReadOnly(true)
 			return call()
 		}
-		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+		h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			res, err := call()
 			// The carrier is faster, and the journal is back for a moment.
-			r.readOnly(false)
+			r.ReadOnly(false)
 			_, carryErr := r.Carry(t.Context(), 0, carryAll)
 			noError(t, "Carry", carryErr)
 			noError(t, "Flush", r.Flush())
 			return res, err
 		}
-		r.add(g)
+		r.Add(g)
 		noError(t, "Flush", r.Flush())
 		r.agree()
 	})(t)
@@ -130,7 +131,7 @@ func TestAcceptAfterACommitWithoutAnswer(t *testing.T) {
 func unheard(t *testing.T, b *backend, url string) *rig {
 	t.Helper()
 	h, option := hook()
-	h.register = unsent[[]store.Registered]
+	h.OnRegister = journaltest.Unsent[[]store.Registered]
 	return newRig(t, b, url, retention, option, func(o *options) { o.Shared = true })
 }
 
@@ -149,7 +150,7 @@ func TestAcceptMoreThanThereIsRoomFor(t *testing.T) {
 		for i := range jobs {
 			g := reg(fmt.Sprint(i), time.Hour)
 			g.Spec.Body = big
-			r.add(g)
+			r.Add(g)
 		}
 		r.gauges(metrics, map[string]float64{
 			"down": 1, "accepted_without_total": jobs, "waiting_rows": 4 * fit, "dropped_rows_total": 4 * (jobs - fit),
@@ -158,7 +159,7 @@ func TestAcceptMoreThanThereIsRoomFor(t *testing.T) {
 		r.gauges(metrics, map[string]float64{
 			"down": 0, "accepted_without_total": jobs, "waiting_rows": 0, "dropped_rows_total": 4 * (jobs - fit),
 		})
-		equal(t, "messages", r.queryCount("SELECT count(*) FROM message"), fmt.Sprint(fit))
+		equal(t, "messages", r.Count("SELECT count(*) FROM message"), fmt.Sprint(fit))
 		equal(t, "complaints of being behind", strings.Count(out.String(), "too far behind"), 1)
 		equal(t, "caught up", r.catchUp(), jobs-fit)
 		equal(t, "caught up again", r.catchUp(), 0)
@@ -168,9 +169,9 @@ func TestAcceptMoreThanThereIsRoomFor(t *testing.T) {
 
 // gauges compares the metrics whose names begin with duehook_ledger_.
 func (r *rig) gauges(from *prometheus.Registry, want map[string]float64) {
-	r.t.Helper()
+	r.T.Helper()
 	families, err := from.Gather()
-	noError(r.t, "Gather", err)
+	noError(r.T, "Gather", err)
 	got := map[string]float64{}
 	for _, f := range families {
 		m := f.GetMetric()[0]
@@ -178,88 +179,57 @@ func (r *rig) gauges(from *prometheus.Registry, want map[string]float64) {
 			got[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
-	equal(r.t, "metrics", got, want)
+	equal(r.T, "metrics", got, want)
 }
 
 // catchUp has the journal catch up with the store.
 func (r *rig) catchUp() int {
-	r.t.Helper()
-	jobs := []store.RestoredJob{}
-	for _, j := range r.all() {
-		jobs = append(jobs, j)
-	}
-	n, err := r.shared.CatchUp(r.t.Context(), jobs)
-	noError(r.t, "Journal", err)
-	return n
+	r.T.Helper()
+	report, err := r.CompareOnce(r.T.Context())
+	noError(r.T, "CompareOnce", err)
+	return int(report.Repaired)
 }
 
 // A node that ends while it owes the journal something leaves the store ahead.
-// Journal writes what is missing: jobs, their states, and their attempts.
-func TestJournal(t *testing.T) {
+// A comparison writes what is missing: jobs, their states, and their attempts.
+func TestJournalCatchesUp(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		inner := memstore.New(memstore.Options{Retention: retention})
 		kept := func(o *options) { o.Store = lasting{inner} }
 		r := freshRig(t, b, retention, without, kept)
-		r.register(store.Created, reg("old", 0), reg("same", time.Hour), reg("replaced", time.Hour), reg("gone", time.Hour))
-		r.run(job.OutcomeFailed, 0)
+		r.RegisterAs(store.Created, reg("old", 0), reg("same", time.Hour), reg("replaced", time.Hour), reg("gone", time.Hour))
+		r.RunOne(job.OutcomeFailed, 0)
 		noError(t, "Flush", r.Flush())
-		r.readOnly(true)
-		r.run(job.OutcomeFailed, 0)
-		r.run(job.OutcomeDelivered, 0)
-		r.add(reg("new", 0))
-		r.run(job.OutcomeFailed, time.Hour)
+		r.ReadOnly(true)
+		r.RunOne(job.OutcomeFailed, 0)
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.Add(reg("new", 0))
+		r.RunOne(job.OutcomeFailed, time.Hour)
 		g := reg("replaced", 0)
 		g.OnConflict = store.Replace
-		r.add(g)
-		r.run(job.OutcomeFailed, -1)
-		r.update("gone", cancel)
+		r.Add(g)
+		r.RunOne(job.OutcomeFailed, -1)
+		r.Change("gone", cancel)
 		if err := r.Close(); err == nil {
 			t.Error("Close says nothing of changes that are lost")
 		}
 
-		r = newRig(t, b, r.url, retention, without, kept)
-		want := r.all()
+		r = newRig(t, b, r.URL, retention, without, kept)
+		want := r.All()
 		equal(t, "jobs written", r.catchUp(), 4)
 		r.agree()
 		equal(t, "jobs written again", r.catchUp(), 0)
 		noError(t, "Close", r.Close())
 		noError(t, "close the store", inner.Close())
-		got := newRig(t, b, r.url, retention).all() // from the journal
+		got := newRig(t, b, r.URL, retention).All() // from the journal
 		equal(t, "the jobs", got, want)
 	})(t)
 }
 
 // lasting is a store that outlives its ledger.
-type lasting struct{ store.Store }
+type lasting struct{ store.Restorable }
 
 func (lasting) Close() error { return nil }
-
-// A registration whose times were not confirmed is confirmed.
-func TestJournalConfirms(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention, without)
-		r.add(reg("a", time.Hour))
-		noError(t, "Flush", r.Flush())
-		noError(t, "Exec", r.Exec(t.Context(), "UPDATE message SET confirmed = 0, due = due + 1, created = created + 1"))
-		r.catchUp()
-		r.agree()
-	})(t)
-}
-
-func TestJournalFails(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention, without)
-		jobs := []store.RestoredJob{{Job: reg("a", 0).Job(1)}}
-		r.readOnly(true)
-		n, err := r.shared.CatchUp(t.Context(), jobs)
-		unavailable(t, "Journal", err)
-		equal(t, "written", n, 0)
-		r.readOnly(false)
-		noError(t, "Close", r.Close())
-		_, err = r.shared.CatchUp(t.Context(), jobs)
-		unavailable(t, "Journal of a closed ledger", err)
-	})(t)
-}
 
 // The store is ready without the journal, and says that it is down.
 func TestPingWithout(t *testing.T) {
@@ -273,7 +243,7 @@ func TestPingWithout(t *testing.T) {
 			}
 		}
 		degraded() // found by a try of its own
-		r.add(reg("a", time.Hour))
+		r.Add(reg("a", time.Hour))
 		degraded() // known
 		up()
 		noError(t, "Ping", r.Ping(t.Context()))
@@ -299,7 +269,7 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	option := func(o *options) { o.Metrics = metrics }
 	freshRig(t, sqliteBackend, 0, option)
-	if _, err := tryRig(t, sqliteBackend, sqliteBackend.fresh(t), 0, option); err == nil {
+	if _, err := tryRig(t, sqliteBackend, sqliteBackend.Fresh(t), 0, option); err == nil {
 		t.Error("two ledgers on one registry")
 	}
 	problems, err := testutil.GatherAndLint(metrics)
@@ -314,13 +284,13 @@ func TestLostAnswerWithout(t *testing.T) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option, without)
 		up := r.down()
-		h.register = lost[[]store.Registered]
+		h.OnRegister = journaltest.Lost[[]store.Registered]
 		g := reg("a", time.Hour)
 		if _, err := r.Register(t.Context(), []store.Registration{g}); !errors.Is(err, errLost) {
 			t.Errorf("Register: %v", err)
 		}
-		h.register = nil
-		r.register(store.Same, g)
+		h.OnRegister = nil
+		r.RegisterAs(store.Same, g)
 		up()
 		r.agree()
 	})(t)
@@ -332,13 +302,27 @@ func TestRefusedWithout(t *testing.T) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option, without)
 		up := r.down()
-		h.register = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
-			h.register = nil
-			_, err := h.Store.Register(t.Context(), []store.Registration{reg("a", time.Minute)})
+		h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+			h.OnRegister = nil
+			_, err := h.Restorable.Register(t.Context(), []store.Registration{reg("a", time.Minute)})
 			noError(t, "Register", err)
 			return call()
 		}
-		r.register(store.Exists, reg("a", time.Hour))
+		r.RegisterAs(store.Exists, reg("a", time.Hour))
+		up()
+		r.agree()
+	})(t)
+}
+
+// Many rows in one transaction are more than one statement's parameters.
+func TestManyChangesInOneTransaction(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention, without)
+		up := r.down()
+		const jobs = 700
+		for i := range jobs {
+			r.Add(reg(strings.Repeat("i", 100)+fmt.Sprint(i), time.Hour))
+		}
 		up()
 		r.agree()
 	})(t)

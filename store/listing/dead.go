@@ -1,12 +1,10 @@
 package listing
 
 import (
-	"encoding/base64"
 	"fmt"
 	"strings"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // DeadName names the group of a dead letter: "topic|letter|endpoint|reason". Stores
@@ -24,21 +22,18 @@ func ParseDeadName(name string) (lane job.Lane, reason string, err error) {
 }
 
 // DeadCursor is the cursor of a page that ends with a group.
-func DeadCursor(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }
+func DeadCursor(name string) string { return encodeName(deadCursor, name) }
 
-// ParseDeadCursor gives the name of the group behind which a page begins; the
-// empty cursor gives the empty name.
+// ParseDeadCursor returns the name of the group behind which a page begins. It is empty
+// for the empty cursor.
 func ParseDeadCursor(topic, cursor string) (string, error) {
-	if cursor == "" {
-		return "", nil
+	name, err := decodeName(deadCursor, cursor)
+	if name == "" || err != nil {
+		return "", err
 	}
-	name, err := base64.RawURLEncoding.Strict().DecodeString(cursor)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", store.ErrBadCursor, err)
-	}
-	lane, _, err := ParseDeadName(string(name))
+	lane, _, err := ParseDeadName(name)
 	if err != nil || topic != "" && lane.Topic != topic {
-		return "", fmt.Errorf("%w: it belongs to another listing", store.ErrBadCursor)
+		return "", errOtherListing
 	}
-	return string(name), nil
+	return name, nil
 }

@@ -17,7 +17,7 @@ type filter struct{ store.Query }
 
 // selectsAll: there is no filter at all.
 func (q *filter) selectsAll() bool {
-	return q.Topic == "" && len(q.States) == 0 && q.BizKey == "" && q.IDPrefix == "" && q.UID == "" && q.Order == "" && !q.looksInside()
+	return q.Topic == "" && len(q.States) == 0 && q.index() == "" && q.IDPrefix == "" && q.UID == "" && q.Order == "" && !q.looksInside()
 }
 
 // looksAtEntries: entries of a segment tell that some jobs do not match.
@@ -29,8 +29,16 @@ func (q *filter) wantsEntry(e Entry) bool {
 
 // looksInside: whether a job matches is known only when its record is read.
 func (q *filter) looksInside() bool {
-	return q.Reason != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
-		q.CreatedFrom != 0 || q.CreatedTo != 0 || q.BizKey != "" && q.Order != ""
+	return q.Reason != "" || q.OrderKey != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
+		q.CreatedFrom != 0 || q.CreatedTo != 0 || q.index() != "" && q.Order != "" || q.BizKey != "" && q.GroupID != ""
+}
+
+// index is the index by name that has the jobs of q, or empty.
+func (q *filter) index() string {
+	if q.GroupID != "" {
+		return GroupIndex(q.GroupID)
+	}
+	return q.BizKey
 }
 
 // kinds are the segments in which jobs can match q.
@@ -38,8 +46,8 @@ func (q *filter) kinds() []SegmentKind {
 	switch {
 	case q.UID != "":
 		return []SegmentKind{SegmentUID}
-	case q.BizKey != "" && q.Order == "":
-		return []SegmentKind{SegmentBizKey}
+	case q.index() != "" && q.Order == "":
+		return []SegmentKind{SegmentNamed}
 	}
 	holds := map[SegmentKind]bool{}
 	for _, s := range job.States {
@@ -65,6 +73,11 @@ func (q *filter) mayHold(seg Segment) bool {
 	case SegmentLane:
 		if q.Priority != 0 {
 			if lane, err := job.ParseLane(seg.Name); err != nil || lane.Priority.Number() != q.Priority {
+				return false
+			}
+		}
+		if q.OrderKey != "" {
+			if lane, err := job.ParseLane(seg.Name); err != nil || !lane.Ordered {
 				return false
 			}
 		}

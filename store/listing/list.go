@@ -13,16 +13,16 @@ import (
 )
 
 // SegmentKind tells the parts of a listing apart. They are listed in this
-// order; a listing by biz_key or by uid has only that one.
+// order; a listing by biz_key, by group id or by uid has only that one.
 type SegmentKind uint8
 
 // The kinds of segments.
 const (
-	SegmentLane   SegmentKind = iota // the bucket of a lane; Name is the lane
-	SegmentDead                      // a group of dead letters; Name is its DeadName
-	SegmentEnded                     // a topic's other ended jobs; Name is the topic
-	SegmentBizKey                    // the jobs of a biz_key, which is Name
-	SegmentUID                       // the job with a uid, which is Name; only in cursors
+	SegmentLane  SegmentKind = iota // the bucket of a lane; Name is the lane
+	SegmentDead                     // a group of dead letters; Name is its DeadName
+	SegmentEnded                    // a topic's other ended jobs; Name is the topic
+	SegmentNamed                    // the jobs of a biz_key, which is Name, or of a GroupIndex
+	SegmentUID                      // the job with a uid, which is Name; only in cursors
 )
 
 // Segment is an ordered part of a listing that a store holds as one index.
@@ -49,8 +49,8 @@ type Position struct {
 	ID    string  `json:"i"`
 }
 
-// Entry is one entry of a segment: the id of a job, or in a SegmentBizKey its
-// whole key, and the state as far as the index knows it. In a SegmentBizKey
+// Entry is one entry of a segment: the id of a job, or in a SegmentNamed its
+// whole key, and the state as far as the index knows it. In a SegmentNamed
 // the state means nothing.
 type Entry struct {
 	Position
@@ -75,11 +75,11 @@ type Source interface {
 	// Segments lists the first n of some segments, by name and shard; fewer when
 	// there are no more.
 	Segments(ctx context.Context, of SegmentQuery, n int) ([]Segment, error)
-	// BizKeySegments lists the segments that may hold jobs of a biz_key.
-	BizKeySegments(ctx context.Context, bizKey string) ([]Segment, error)
+	// NamedSegments lists the parts of the SegmentNamed of a name.
+	NamedSegments(ctx context.Context, name string) ([]Segment, error)
 	// Entries lists entries of a segment, by (score, id). In a lane, jobs that wait are in
 	// the order of when they need attention, behind those in flight. It is not asked to go
-	// back in a SegmentBizKey.
+	// back in a SegmentNamed.
 	Entries(ctx context.Context, seg Segment, span Span) ([]Entry, error)
 	// Jobs reads the jobs of the first entries of one segment: of one at least, and of
 	// others as long as those before take less than BatchBytes together. The result has
@@ -97,7 +97,7 @@ type Source interface {
 
 // SegmentQuery selects segments of a listing.
 type SegmentQuery struct {
-	Kind  SegmentKind // not SegmentBizKey
+	Kind  SegmentKind // not SegmentNamed
 	Topic string      // empty: of all topics
 	// Endpoint may be left out of account, since segments are told apart by their names.
 	Endpoint string
@@ -230,7 +230,7 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 				return ends, err
 			}
 		}
-		if kind == SegmentBizKey || len(segments) < maxSegments {
+		if kind == SegmentNamed || len(segments) < maxSegments {
 			return false, nil
 		}
 		from = place{Segment: segments[len(segments)-1].following()}
@@ -239,8 +239,8 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 
 // segments gives the next segments of a kind.
 func (w *walk) segments(ctx context.Context, kind SegmentKind, from Segment) ([]Segment, error) {
-	if kind == SegmentBizKey {
-		segments, err := w.src.BizKeySegments(ctx, w.q.BizKey)
+	if kind == SegmentNamed {
+		segments, err := w.src.NamedSegments(ctx, w.q.index())
 		segments = slices.DeleteFunc(segments, func(s Segment) bool { return s.compare(from) < 0 })
 		slices.SortFunc(segments, Segment.compare)
 		return segments, err
@@ -285,7 +285,7 @@ func (w *walk) full() bool { return len(w.jobs) > w.limit || w.room <= 0 }
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
 func (w *walk) chunk() int {
-	if w.q.looksAtEntries() || w.q.BizKey != "" || w.q.looksInside() {
+	if w.q.looksAtEntries() || w.q.index() != "" || w.q.looksInside() {
 		return maxChunk
 	}
 	return w.missing()
@@ -305,7 +305,7 @@ func (w *walk) batch() int {
 // take adds the matching jobs of entries to the page until it is full.
 func (w *walk) take(ctx context.Context, entries []Entry) error {
 	seg := w.last.Segment
-	if w.q.looksAtEntries() && seg.Kind != SegmentBizKey {
+	if w.q.looksAtEntries() && seg.Kind != SegmentNamed {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wantsEntry(e) })
 	}
 	for len(entries) > 0 && !w.full() {

@@ -38,10 +38,10 @@ func (s *fakeSource) Segments(_ context.Context, q listing.SegmentQuery, n int) 
 	return q.FirstSegments(names, n), s.fail["Segments"]
 }
 
-func (s *fakeSource) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
+func (s *fakeSource) NamedSegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
 	return []listing.Segment{
-		{Kind: listing.SegmentBizKey, Name: bizKey}, {Kind: listing.SegmentBizKey, Name: bizKey, Shard: 1},
-	}, s.fail["BizKeySegments"]
+		{Kind: listing.SegmentNamed, Name: bizKey}, {Kind: listing.SegmentNamed, Name: bizKey, Shard: 1},
+	}, s.fail["NamedSegments"]
 }
 
 func comparePositions(a, b listing.Position) int {
@@ -98,7 +98,7 @@ func (s *fakeSource) FindUID(_ context.Context, uid, after string) (*job.Job, st
 }
 
 func keyIn(seg listing.Segment, id string) job.Key {
-	if seg.Kind == listing.SegmentBizKey {
+	if seg.Kind == listing.SegmentNamed {
 		key, _ := job.ParseKey(id)
 		return key
 	}
@@ -122,7 +122,7 @@ func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State,
 	}
 	s.insert(seg, listing.Entry{Position: listing.Position{Score: score, ID: id}, State: state})
 	if bizKey != "" {
-		biz := listing.Segment{Kind: listing.SegmentBizKey, Name: bizKey, Shard: shard}
+		biz := listing.Segment{Kind: listing.SegmentNamed, Name: bizKey, Shard: shard}
 		s.insert(biz, listing.Entry{Position: listing.Position{ID: key.String()}})
 	}
 }
@@ -318,11 +318,11 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 
 func TestListPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
-	for _, call := range []string{"Segments", "BizKeySegments", "Entries", "Jobs"} {
+	for _, call := range []string{"Segments", "NamedSegments", "Entries", "Jobs"} {
 		s := &fakeSource{fail: map[string]error{call: broken}}
 		s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
 		q := store.Query{Limit: 1}
-		if call == "BizKeySegments" {
+		if call == "NamedSegments" {
 			q.BizKey = "b"
 		}
 		if _, err := listing.List(t.Context(), s, q); !errors.Is(err, broken) {

@@ -11,6 +11,15 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// GroupIndex is the name of the index of a group id's jobs. No biz_key has this form.
+func GroupIndex(groupID string) string { return groupMark + groupID }
+
+// groupMark is a character that names cannot contain.
+const groupMark = "/"
+
+// CutGroupIndex returns the group id whose index has the name, if it is such a name.
+func CutGroupIndex(name string) (groupID string, ok bool) { return strings.CutPrefix(name, groupMark) }
+
 // Topics returns the names of the page that q selects, and the cursor of the next
 // page. next reads the store's topics.
 func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string, string, error) {
@@ -18,8 +27,11 @@ func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string,
 	if err != nil {
 		return nil, "", err
 	}
+	if q.Topic != "" {
+		return []string{q.Topic}, "", nil
+	}
 	part := strings.ToLower(q.Part)
-	walk := nameWalk{next: next, also: q.Also, from: from, limit: q.Limit, chunk: q.Limit + 1}
+	walk := nameWalk{next: next, also: q.Also, from: behind(from), limit: q.Limit, chunk: q.Limit + 1}
 	if part != "" {
 		walk.chunk = nameChunk
 		walk.matches = func(name string) bool { return strings.Contains(strings.ToLower(name), part) }
@@ -59,13 +71,13 @@ func (w *nameWalk) page(ctx context.Context) (page []string, last string, err er
 		examined += len(names)
 		ends := len(names) < w.chunk
 		first, _ := slices.BinarySearch(also, w.from)
-		behind := len(also)
+		end := len(also)
 		if !ends {
 			last = names[len(names)-1]
-			w.from = last + "\x00" // the next one that there can be
-			behind, _ = slices.BinarySearch(also, w.from)
+			w.from = behind(last)
+			end, _ = slices.BinarySearch(also, w.from)
 		}
-		names = append(names, also[min(first, behind):behind]...)
+		names = append(names, also[min(first, end):end]...)
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
 			if w.matches != nil && !w.matches(name) {
@@ -89,6 +101,7 @@ func (w *nameWalk) page(ctx context.Context) (page []string, last string, err er
 const (
 	topicCursor    = "t "
 	endpointCursor = "e "
+	deadCursor     = "d "
 )
 
 func encodeName(kind, name string) string {
@@ -98,7 +111,9 @@ func encodeName(kind, name string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + name))
 }
 
-// decodeName gives the name from which a page is looked for.
+var errOtherListing = fmt.Errorf("%w: it belongs to another listing", store.ErrBadCursor)
+
+// decodeName returns the name behind which a page begins; empty for the first page.
 func decodeName(kind, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
@@ -109,9 +124,17 @@ func decodeName(kind, cursor string) (string, error) {
 	}
 	name, ok := strings.CutPrefix(string(text), kind)
 	if !ok || name == "" {
-		return "", fmt.Errorf("%w: it belongs to another listing", store.ErrBadCursor)
+		return "", errOtherListing
 	}
-	return name + "\x00", nil
+	return name, nil
+}
+
+// behind is the first name that there can be behind another one.
+func behind(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + "\x00"
 }
 
 // Endpoints returns the endpoints of the page that q selects, and the cursor of the
@@ -123,7 +146,7 @@ func Endpoints(ctx context.Context, q *store.EndpointQuery, circuits map[string]
 		return nil, "", err
 	}
 	walk := nameWalk{
-		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: from, limit: q.Limit, chunk: q.Limit + 1,
+		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: behind(from), limit: q.Limit, chunk: q.Limit + 1,
 		matches: func(name string) bool {
 			g := circuits[name]
 			return len(q.States) == 0 || slices.Contains(q.States, g.State())

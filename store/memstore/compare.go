@@ -25,8 +25,8 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 	return all, nil
 }
 
-// SwapMarks leaves a text and gives the one before.
-func (s *Store) SwapMarks(ctx context.Context, mark string) ([]string, error) {
+// SwapEpoch leaves a text and gives the one before.
+func (s *Store) SwapEpoch(ctx context.Context, mark string) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}

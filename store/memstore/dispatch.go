@@ -131,6 +131,13 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	if from != job.Ready && rec.score.at() > now {
 		return false
 	}
+	if !rec.isHead() {
+		s.park(rec, now)
+		return false
+	}
+	if rec.turns != nil {
+		rec.turns.taken = true
+	}
 	x := rec.more()
 	switch {
 	case rec.state != job.Running:
@@ -152,6 +159,7 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 
 // Settle writes down what came of claims.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	next := followingAll(settlements)
 	now, err := s.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -159,12 +167,12 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	defer s.leave()
 	results := make([]store.Settled, len(settlements))
 	for i := range settlements {
-		results[i] = s.settle(&settlements[i], now)
+		results[i] = s.settle(&settlements[i], next[i], now)
 	}
 	return results, nil
 }
 
-func (s *Store) settle(st *job.Settlement, now job.Instant) store.Settled {
+func (s *Store) settle(st *job.Settlement, next *following, now job.Instant) store.Settled {
 	rec := s.find(st.Key)
 	switch {
 	case rec == nil:
@@ -172,7 +180,7 @@ func (s *Store) settle(st *job.Settlement, now job.Instant) store.Settled {
 	case rec.token != st.Token:
 		return store.Settled{Status: store.Stale, Now: now}
 	case rec.state == job.Running:
-		return s.apply(rec, st, now)
+		return s.apply(rec, st, next, now)
 	case rec.settledBy(st.Token):
 		earlier := rec.extra.settled
 		earlier.Repeated = true
@@ -183,7 +191,7 @@ func (s *Store) settle(st *job.Settlement, now job.Instant) store.Settled {
 }
 
 // apply makes the change of a settlement whose token is current.
-func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Settled {
+func (s *Store) apply(rec *record, st *job.Settlement, next *following, now job.Instant) store.Settled {
 	change := st.Change(rec.cancelRequested)
 	done := store.Settled{Status: store.Applied, To: change.To, Reason: strings.Clone(change.Reason), Now: now}
 	done.NextAt, done.EndedAt = change.Times(now, rec.createdAt)
@@ -207,6 +215,9 @@ func (s *Store) apply(rec *record, st *job.Settlement, now job.Instant) store.Se
 		x.appendAttempt(a)
 	}
 	x.settled, x.settledBy = done, st.Token
+	if next != nil {
+		s.follow(next.of(st, rec), rec, now)
+	}
 	return done
 }
 
@@ -216,12 +227,13 @@ func (s *Store) end(rec *record, now job.Instant) {
 	s.unplace(rec, now)
 	rec.score = endedScore(rec.extra.endedAt, rec.state)
 	s.place(rec, lane, now)
+	s.promote(rec.turns, now)
 	s.forgetEnded(rec, now)
 }
 
 // forgetEnded forgets a job that has ended if nothing is to be kept.
 func (s *Store) forgetEnded(rec *record, now job.Instant) {
-	if s.retention == 0 && rec.state.Final() && rec.state != job.Dead {
+	if s.retention == 0 && rec.state.Final() && rec.state != job.Dead && !rec.keepsEnd {
 		s.remove(rec, now)
 	}
 }

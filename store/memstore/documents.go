@@ -46,14 +46,35 @@ func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Docume
 		return store.Document{}, err
 	}
 	defer s.leave()
+	if d.Version = s.putDocument(d); d.Version == 0 {
+		return store.Document{}, store.ErrConflict
+	}
+	return cloneDocument(d), nil
+}
+
+// PutDocuments writes documents.
+func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	versions := make([]uint64, len(docs))
+	for i := range docs {
+		versions[i] = s.putDocument(docs[i])
+	}
+	return versions, nil
+}
+
+// putDocument returns the new version, or zero if the stored one is not d.Version.
+func (s *Store) putDocument(d store.Document) uint64 {
 	key := documentKey{d.Kind, d.Name}
 	if s.documents[key].Version != d.Version {
-		return store.Document{}, store.ErrConflict
+		return 0
 	}
 	d = cloneDocument(d)
 	d.Version++
 	s.documents[key] = d
-	return cloneDocument(d), nil
+	return d.Version
 }
 
 // DeleteDocument deletes a document.

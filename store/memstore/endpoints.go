@@ -2,7 +2,9 @@ package memstore
 
 import (
 	"context"
+	"slices"
 	"sort"
+	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -61,10 +63,14 @@ func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string
 // lanesPerCount is how many lanes are counted before others have the store.
 const lanesPerCount = 16
 
-// DueCounts counts jobs that wait.
-func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
+// DueCounts counts waiting jobs.
+func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
 	counts := make([]int64, len(bounds)+1)
-	for last, more := "", true; more; {
+	if of.Endpoint != "" {
+		return store.DueCounts{Counts: counts}, s.countEndpoint(ctx, of, bounds, counts)
+	}
+	prefix := prefixOf(of.Topic)
+	for last, more := prefix, true; more; {
 		if _, err := s.enter(ctx); err != nil {
 			return store.DueCounts{}, err
 		}
@@ -74,7 +80,7 @@ func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueC
 			if name == last {
 				return true
 			}
-			if more = left == 0; more {
+			if more = left == 0 && strings.HasPrefix(name, prefix); more || !strings.HasPrefix(name, prefix) {
 				return false
 			}
 			last = name
@@ -85,6 +91,33 @@ func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueC
 		s.leave()
 	}
 	return store.DueCounts{Counts: counts}, nil
+}
+
+// countEndpoint adds the counts of an endpoint's lanes. A lane that is forgotten meanwhile has
+// no jobs.
+func (s *Store) countEndpoint(ctx context.Context, of store.DueOf, bounds []job.Instant, counts []int64) error {
+	if _, err := s.enter(ctx); err != nil {
+		return err
+	}
+	var lanes []*lane
+	if e, ok := s.endpoints.Get(of.Endpoint); ok {
+		for l := range e.lanes {
+			if of.Topic == "" || of.Topic == l.Topic {
+				lanes = append(lanes, l)
+			}
+		}
+	}
+	s.leave()
+	for some := range slices.Chunk(lanes, lanesPerCount) {
+		if _, err := s.enter(ctx); err != nil {
+			return err
+		}
+		for _, l := range some {
+			l.countDue(bounds, counts, l.out, l.bucket.Len())
+		}
+		s.leave()
+	}
+	return nil
 }
 
 // countDue adds the entries from a place before another to counts. By halves, so

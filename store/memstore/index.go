@@ -70,6 +70,14 @@ func byBizKey(a, b *record) bool {
 	) < 0
 }
 
+// byGroupID orders the index of the jobs of groups, in which the jobs of a group id
+// follow each other in each topic.
+func byGroupID(a, b *record) bool {
+	return cmp.Or(
+		strings.Compare(job.GroupIDOf(a.id), job.GroupIDOf(b.id)), strings.Compare(a.topic.name, b.topic.name), strings.Compare(a.id, b.id),
+	) < 0
+}
+
 // byUID orders the index of uids. Those that BindUID made are all different.
 func byUID(a, b *record) bool {
 	return cmp.Or(
@@ -168,14 +176,15 @@ func (s *Store) insert(rec *record, name string, l job.Lane, now job.Instant) {
 	rec.topic = t
 	t.jobs[rec.id] = rec
 	s.uids.Set(rec)
-	s.indexBizKey(rec)
+	s.indexByNames(rec)
 	s.place(rec, l, now)
 }
 
 // remove forgets a record.
 func (s *Store) remove(rec *record, now job.Instant) {
 	s.unplace(rec, now)
-	s.unindexBizKey(rec)
+	s.promote(rec.turns, now)
+	s.unindexByNames(rec)
 	s.uids.Delete(rec)
 	t := rec.topic
 	delete(t.jobs, rec.id)
@@ -184,15 +193,21 @@ func (s *Store) remove(rec *record, now job.Instant) {
 	}
 }
 
-func (s *Store) indexBizKey(rec *record) {
+func (s *Store) indexByNames(rec *record) {
 	if rec.bizKey != "" {
 		s.bizKeys.Set(rec)
 	}
+	if rec.grouped {
+		s.groupIDs.Set(rec)
+	}
 }
 
-func (s *Store) unindexBizKey(rec *record) {
+func (s *Store) unindexByNames(rec *record) {
 	if rec.bizKey != "" {
 		s.bizKeys.Delete(rec)
+	}
+	if rec.grouped {
+		s.groupIDs.Delete(rec)
 	}
 }
 
@@ -202,9 +217,11 @@ func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
 	if rec.state.Final() {
 		rec.lane = nil
 		s.placeEnded(rec, l)
+		s.stopTurns(rec)
 		s.count(rec, 1)
 		return
 	}
+	s.enterTurns(rec)
 	rec.lane = s.laneOf(l)
 	rec.lane.add(rec)
 	s.count(rec, 1)
@@ -214,6 +231,7 @@ func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
 // unplace takes a record out of its bucket or list.
 func (s *Store) unplace(rec *record, now job.Instant) {
 	s.count(rec, -1)
+	s.leaveTurns(rec)
 	if rec.lane == nil {
 		s.unplaceEnded(rec)
 		return

@@ -143,8 +143,8 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 			same(t, "result while held", r, store.CarryResult{Wait: hold})
 			pass(t, hold)
 			d, err := s.Depth(t.Context())
-			if err != nil || d.Held != 0 {
-				t.Fatalf("held after the hold: %d, %v", d.Held, err)
+			if err != nil || d.OpenCircuits != 0 {
+				t.Fatalf("open circuits afterwards: %d, %v", d.OpenCircuits, err)
 			}
 			for _, want := range []int{1, 0} {
 				ids, r := carry(t, s, o)
@@ -179,29 +179,6 @@ func TestWaitIsExactAfterChanges(t *testing.T) {
 		}
 		_, r := carry(t, s, options)
 		same(t, "nothing waits", r.Wait < 0, true)
-	})
-}
-
-func TestDueRangesEndBeforeTheirBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
-		var want []int64
-		for i, r := range store.DueRanges {
-			want = append(want, 2)
-			if r.Below == 0 {
-				continue
-			}
-			add(t, s,
-				newReg(fmt.Sprintf("last-%d", i), job.Spec{When: job.When{Delay: r.Below - time.Millisecond}}),
-				newReg(fmt.Sprintf("first-%d", i+1), job.Spec{When: job.When{Delay: r.Below}}),
-			)
-		}
-		want[0], want[len(want)-1] = 1, 1
-		got, err := s.Topic(t.Context(), "t")
-		if err != nil {
-			t.Fatal(err)
-		}
-		same(t, "due in", got.DueIn, want)
 	})
 }
 

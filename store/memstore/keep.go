@@ -19,20 +19,22 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	for e := range s.notClosed {
 		s.forgetIdle(e, now)
 	}
-	purged := 0
-	for purged < limit {
-		t, ok := s.endings.Min()
-		if !ok || t.ending.Add(s.retention) >= now {
-			break
+	var old []*record
+	var topics []*topic
+	s.endings.Scan(func(t *topic) bool {
+		if len(old) == limit || t.ending.Add(s.retention) >= now {
+			return false
 		}
-		old := s.oldJobs(t, now, limit-purged)
-		for _, rec := range old {
-			s.remove(rec, now)
-		}
-		purged += len(old)
+		topics, old = append(topics, t), append(old, s.oldJobs(t, now, limit-len(old))...)
+		return true
+	})
+	for _, rec := range old {
+		s.remove(rec, now)
+	}
+	for _, t := range topics {
 		s.noteEnding(t)
 	}
-	return purged, nil
+	return len(old), nil
 }
 
 // oldJobs are up to limit jobs of a topic that are to be forgotten.
@@ -41,7 +43,9 @@ func (s *Store) oldJobs(t *topic, now job.Instant, limit int) (old []*record) {
 		if len(old) == limit || e.score.at().Add(s.retention) >= now {
 			return false
 		}
-		old = append(old, e.rec)
+		if !e.rec.keepsEnd || e.score.at().Add(job.KeepOccurrence) < now {
+			old = append(old, e.rec)
+		}
 		return true
 	})
 	return old

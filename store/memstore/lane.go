@@ -106,7 +106,7 @@ func (s *Store) laneOf(name job.Lane) *lane {
 		return l
 	}
 	e := s.endpointOf(name.Endpoint)
-	name = job.Lane{Topic: strings.Clone(name.Topic), Endpoint: e.name, Priority: name.Priority}
+	name = job.Lane{Topic: strings.Clone(name.Topic), Endpoint: e.name, Priority: name.Priority, Ordered: name.Ordered}
 	l := &lane{Lane: name, name: str, endpoint: e, bucket: newIndex()}
 	e.lanes[l] = struct{}{}
 	s.lanes.Set(str, l)

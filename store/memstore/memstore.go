@@ -41,13 +41,15 @@ type Store struct {
 	lanes     btree.Map[string, *lane]
 	dead      btree.Map[string, *deadGroup] // by listing.DeadName
 	endpoints btree.Map[string, *endpoint]
-	notClosed map[*endpoint]struct{} // those that may be held, probed or ramping up
+	notClosed map[*endpoint]struct{} // their circuits may be open, half-open or ramping up
 	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended
 	documents map[documentKey]store.Document
 	limits    map[string]*rules.Topic         // of topics
+	orders    map[string]*turns               // by topic/key
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	ranked    map[string]*ranked              // of topics
 	bizKeys   *btree.BTreeG[*record]
+	groupIDs  *btree.BTreeG[*record]
 	uids      *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
@@ -58,7 +60,7 @@ type Store struct {
 	inboxes   map[*inbox]struct{}        // one for each caller of Listen
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
-	mark      string      // of SwapMarks
+	mark      string      // of SwapEpoch
 	latest    job.Instant // that the clock said, but before it went back
 	wentBack  bool        // the clock; the next call of Carry sees to it
 }
@@ -78,9 +80,11 @@ func New(o Options) *Store {
 		endings:   btree.NewBTreeGOptions(byEnding, btree.Options{NoLocks: true}),
 		documents: map[documentKey]store.Document{},
 		limits:    map[string]*rules.Topic{},
+		orders:    map[string]*turns{},
 		waiting:   map[string]*btree.BTreeG[*lane]{},
 		ranked:    map[string]*ranked{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
+		groupIDs:  btree.NewBTreeGOptions(byGroupID, btree.Options{NoLocks: true}),
 		uids:      btree.NewBTreeGOptions(byUID, btree.Options{NoLocks: true}),
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
@@ -148,11 +152,12 @@ func (s *Store) Close() error {
 	s.lanes.Clear()
 	s.dead.Clear()
 	s.bizKeys.Clear()
+	s.groupIDs.Clear()
 	s.uids.Clear()
 	s.line.Clear()
 	s.endpoints.Clear()
 	s.endings.Clear()
-	s.notClosed, s.documents, s.limits, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil
+	s.notClosed, s.documents, s.limits, s.orders, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -13,30 +13,39 @@ import (
 
 // Outlook tells what keeps a job from its next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
-	o, found, err := s.outlook(ctx, key)
+	o, found, head, err := s.outlook(ctx, key)
 	if err == nil {
 		o.Job, err = found.job()
+	}
+	if err == nil && head != nil {
+		j, err := head.job()
+		o.Head = &j
+		return o, err
 	}
 	return o, err
 }
 
-// outlook leaves the job to be decoded without the lock.
-func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapshot, error) {
+// outlook leaves the job and the head of its order key to be decoded without the lock.
+func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, found snapshot, head *snapshot, err error) {
 	now, err := s.enter(ctx)
 	if err != nil {
-		return store.Outlook{}, snapshot{}, err
+		return store.Outlook{}, snapshot{}, nil, err
 	}
 	defer s.leave()
-	o := store.Outlook{Now: now, Shards: 1}
+	o = store.Outlook{Now: now, Shards: 1}
 	rec := s.find(key)
 	if rec == nil {
-		return o, snapshot{}, store.ErrNotFound
+		return o, snapshot{}, nil, store.ErrNotFound
 	}
 	l := rec.lane
 	if l == nil {
-		return o, rec.snapshot(), nil
+		return o, rec.snapshot(), nil, nil
 	}
-	o.At = rec.score.at()
+	o.At = unparked(rec.score).at()
+	if !rec.isHead() {
+		snap := rec.turns.head.snapshot()
+		head = &snap
+	}
 	o.Look = l.wake
 	o.EndpointOut, o.LaneOut = int64(l.endpoint.out), int64(s.outOf(l))
 	o.ReadyList = int64(len(s.ready))
@@ -56,7 +65,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (store.Outlook, snapsh
 			o.Beside = s.beside(l, o.Ahead, now)
 		}
 	}
-	return o, rec.snapshot(), nil
+	return o, rec.snapshot(), head, nil
 }
 
 // beside is Outlook.Beside of a job of l with ahead before it there.
@@ -93,23 +102,6 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	// A topic's lanes stand behind those of the topics whose names go on from its own.
 	slices.SortFunc(b.Topics, func(a, b store.Backlog) int { return strings.Compare(a.Topic, b.Topic) })
 	return b, nil
-}
-
-// Circuits lists endpoints that are not simply open.
-func (s *Store) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
-	now, err := s.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	var circuits []store.EndpointCircuit
-	for e := range s.notClosed {
-		if g := e.circuit(now); g != (store.Circuit{}) {
-			circuits = append(circuits, store.EndpointCircuit{Endpoint: e.name, Circuit: g})
-		}
-	}
-	slices.SortFunc(circuits, func(a, b store.EndpointCircuit) int { return strings.Compare(a.Endpoint, b.Endpoint) })
-	return circuits, nil
 }
 
 // position is how many entries of the lane have a lower score.

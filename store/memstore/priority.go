@@ -28,7 +28,7 @@ func (s *Store) rank(l *lane) {
 	switch {
 	case r != nil:
 		r.add(l)
-	case l.Priority != 0:
+	case l.Special():
 		r = &ranked{
 			lanes:    btree.NewBTreeGOptions(byName, btree.Options{NoLocks: true}),
 			siblings: map[*endpoint][]*lane{},
@@ -45,7 +45,7 @@ func (s *Store) rank(l *lane) {
 
 func (r *ranked) add(l *lane) {
 	r.siblings[l.endpoint] = append(r.siblings[l.endpoint], l)
-	if l.Priority != 0 {
+	if l.Special() {
 		r.lanes.Set(l)
 	}
 }

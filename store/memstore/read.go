@@ -1,10 +1,8 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -13,6 +11,15 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
+
+// Now returns the time.
+func (s *Store) Now(ctx context.Context) (job.Instant, error) {
+	now, err := s.enter(ctx)
+	if err == nil {
+		s.leave()
+	}
+	return now, err
+}
 
 // Get reads a job.
 func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
@@ -34,6 +41,10 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 
 // Topics pages through the topics.
 func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	if q.Busiest {
+		busy, err := s.busiest(ctx, q.Limit)
+		return store.TopicPage{Topics: busy}, err
+	}
 	names, next, err := listing.Topics(ctx, &q, s.nextTopics)
 	if err != nil {
 		return store.TopicPage{}, err
@@ -77,59 +88,58 @@ func nextNames[T any](of *btree.Map[string, T], from string, n int, wanted func(
 // topicsAtOnce is how many topics are looked at before others have the store.
 const topicsAtOnce = 1_000
 
-// Busiest gives the topics with the most unfinished jobs. It looks at all, a part at
-// a time: the price of not keeping them in that order.
-func (s *Store) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
-	var busy []store.BusyTopic
-	more := func(a, b store.BusyTopic) int {
-		return cmp.Or(cmp.Compare(b.Unfinished, a.Unfinished), strings.Compare(a.Topic, b.Topic))
+// busiest returns the n topics with the most unfinished jobs. It looks at all, a part
+// at a time: the price of not keeping them in that order.
+func (s *Store) busiest(ctx context.Context, n int) ([]store.TopicStats, error) {
+	type busy struct {
+		store.TopicStats
+		jobs int64
 	}
+	var most []busy
 	for from, left := "", 0; left == 0; {
 		if _, err := s.enter(ctx); err != nil {
 			return nil, err
 		}
 		left = topicsAtOnce
 		s.topics.Ascend(from, func(name string, t *topic) bool {
-			var sum int64
+			var jobs int64
 			for _, held := range t.counts[:job.Delivered] {
-				sum += held
+				jobs += held
 			}
-			if sum > 0 {
-				busy = append(busy, store.BusyTopic{Topic: name, Unfinished: sum})
+			if jobs > 0 && (len(most) < n || jobs > most[n-1].jobs) {
+				at, _ := slices.BinarySearchFunc(most, jobs, func(b busy, jobs int64) int {
+					if b.jobs >= jobs { // of an earlier name
+						return -1
+					}
+					return 1
+				})
+				most = slices.Insert(most, at, busy{store.TopicStats{Topic: name, States: t.counts.byState()}, jobs})
+				most = most[:min(n, len(most))]
 			}
 			from = name + "\x00"
 			left--
 			return left > 0
 		})
 		s.leave()
-		slices.SortFunc(busy, more)
-		busy = busy[:min(n, len(busy))]
 	}
-	return busy, nil
+	topics := make([]store.TopicStats, len(most))
+	for i := range most {
+		topics[i] = most[i].TopicStats
+	}
+	return topics, nil
 }
 
-// Topic gives the figures of one topic.
-func (s *Store) Topic(ctx context.Context, name string) (store.TopicStats, error) {
-	now, err := s.enter(ctx)
-	if err != nil {
-		return store.TopicStats{}, err
+// prefixOf is the prefix of the names of a topic's lanes; empty for all topics.
+func prefixOf(topic string) string {
+	if topic == "" {
+		return ""
 	}
-	defer s.leave()
-	t, ok := s.topics.Get(name)
-	if !ok {
-		return store.TopicStats{}, store.ErrNotFound
-	}
-	stats := store.TopicStats{Topic: name, States: t.counts.byState(), DueIn: make([]int64, len(store.DueRanges))}
-	s.lanesOf(name, func(l *lane) { l.addDueIn(stats.DueIn, now) })
-	return stats, nil
+	return job.LanePrefix(topic)
 }
 
 // lanesOf visits the lanes of a topic by name, or all when the topic is empty.
 func (s *Store) lanesOf(topic string, visit func(*lane)) {
-	prefix := ""
-	if topic != "" {
-		prefix = job.LanePrefix(topic)
-	}
+	prefix := prefixOf(topic)
 	s.lanes.Ascend(prefix, func(name string, l *lane) bool {
 		if !strings.HasPrefix(name, prefix) {
 			return false
@@ -137,25 +147,6 @@ func (s *Store) lanesOf(topic string, visit func(*lane)) {
 		visit(l)
 		return true
 	})
-}
-
-// addDueIn adds the lane's unfinished jobs to counts by store.DueRanges. The
-// ranges are found by binary search, so their cost hardly grows with the lane.
-func (l *lane) addDueIn(counts []int64, now job.Instant) {
-	total := l.bucket.Len()
-	from := 0
-	for i, r := range store.DueRanges {
-		to := total
-		if r.Below > 0 {
-			bound := bucketScore(now.Add(r.Below), job.Waiting)
-			to = from + sort.Search(total-from, func(n int) bool {
-				e, _ := l.bucket.GetAt(from + n)
-				return e.score >= bound
-			})
-		}
-		counts[i] += int64(to - from)
-		from = to
-	}
 }
 
 // Depth sums up the store.
@@ -171,7 +162,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	}
 	for e := range s.notClosed {
 		if e.openUntil > now {
-			d.Held++
+			d.OpenCircuits++
 		}
 	}
 	return d, nil
@@ -194,10 +185,7 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 	defer s.leave()
 	var names []string
 	add := func(name string) bool { names = append(names, name); return len(names) <= n }
-	prefix := ""
-	if q.Topic != "" {
-		prefix = job.LanePrefix(q.Topic)
-	}
+	prefix := prefixOf(q.Topic)
 	switch {
 	case q.Kind == listing.SegmentLane:
 		s.lanes.Ascend(max(prefix, q.From.Name), func(name string, _ *lane) bool {
@@ -218,10 +206,7 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 // deadOf visits the groups of dead letters of a topic, or of all when the topic
 // is empty, by name and behind the one named after, as long as visit wants.
 func (s *Store) deadOf(topic, after string, visit func(*deadGroup) bool) {
-	prefix := ""
-	if topic != "" {
-		prefix = job.LanePrefix(topic)
-	}
+	prefix := prefixOf(topic)
 	s.dead.Ascend(max(prefix, after), func(name string, g *deadGroup) bool {
 		return strings.HasPrefix(name, prefix) && (name == after || visit(g))
 	})
@@ -259,8 +244,8 @@ func (g *deadGroup) stats() store.DeadGroup {
 	}
 }
 
-func (s source) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
-	return []listing.Segment{{Kind: listing.SegmentBizKey, Name: bizKey}}, nil
+func (s source) NamedSegments(_ context.Context, name string) ([]listing.Segment, error) {
+	return []listing.Segment{{Kind: listing.SegmentNamed, Name: name}}, nil
 }
 
 func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {
@@ -268,8 +253,8 @@ func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.S
 		return nil, err
 	}
 	defer s.leave()
-	if seg.Kind == listing.SegmentBizKey {
-		return s.bizEntries(seg.Name, span.After, span.N), nil
+	if seg.Kind == listing.SegmentNamed {
+		return s.namedEntries(seg.Name, span.After, span.N), nil
 	}
 	list := s.listOf(seg)
 	if list == nil {
@@ -317,9 +302,14 @@ func (s source) listOf(seg listing.Segment) *index {
 	return nil
 }
 
-// bizEntries are the jobs of a biz_key by their keys.
-func (s source) bizEntries(bizKey string, after *listing.Position, n int) []listing.Entry {
-	pivot := &record{bizKey: bizKey, topic: &topic{}}
+// namedEntries are the jobs of a biz_key or of a group id by their keys.
+func (s source) namedEntries(name string, after *listing.Position, n int) []listing.Entry {
+	index, pivot := s.bizKeys, &record{bizKey: name, topic: &topic{}}
+	has := func(rec *record) bool { return rec.bizKey == name }
+	if groupID, ok := listing.CutGroupIndex(name); ok {
+		index, pivot.id = s.groupIDs, job.MemberID(groupID, "")
+		has = func(rec *record) bool { return job.GroupIDOf(rec.id) == groupID }
+	}
 	if after != nil {
 		key, err := job.ParseKey(after.ID)
 		if err != nil {
@@ -328,8 +318,8 @@ func (s source) bizEntries(bizKey string, after *listing.Position, n int) []list
 		pivot.topic.name, pivot.id = key.Topic, key.ID
 	}
 	var entries []listing.Entry
-	s.bizKeys.Ascend(pivot, func(rec *record) bool {
-		if rec.bizKey != bizKey {
+	index.Ascend(pivot, func(rec *record) bool {
+		if !has(rec) {
 			return false
 		}
 		id := job.Key{Topic: rec.topic.name, ID: rec.id}.String()
@@ -373,7 +363,7 @@ func (s source) snapshots(ctx context.Context, seg listing.Segment, entries []li
 			break
 		}
 		key := job.Key{Topic: topic, ID: e.ID}
-		if seg.Kind == listing.SegmentBizKey {
+		if seg.Kind == listing.SegmentNamed {
 			var err error
 			if key, err = job.ParseKey(e.ID); err != nil {
 				return nil, err

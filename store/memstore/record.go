@@ -19,8 +19,9 @@ type record struct {
 	bizKey  string
 
 	topic *topic
-	lane  *lane // nil once the job has ended
-	score score // of its entry in the lane's bucket, or in the topic's list
+	turns *turns // of its order key; nil without one
+	lane  *lane  // nil once the job has ended
+	score score  // of its entry in the lane's bucket, or in the topic's list
 
 	createdAt job.Instant
 	dueAt     job.Instant
@@ -35,6 +36,8 @@ type record struct {
 	timeout         int32     // of one attempt, in milliseconds
 	state           job.State // never Ready: that only the bucket knows
 	cancelRequested bool
+	keepsEnd        bool // see job.Spec.KeepsEnd
+	grouped         bool // it has a group id, which is a part of its id
 }
 
 // extra is what a record holds once something has happened to its job.
@@ -49,6 +52,7 @@ type extra struct {
 	claim     claim
 	settled   store.Settled // what the settlement of token settledBy stored
 	settledBy uint64
+	tally     *tally // nil: nothing was counted
 }
 
 // claim is what a repeated Claim must answer again.
@@ -100,6 +104,9 @@ type encoded struct {
 	bizKey  string
 	timeout int32
 	lane    job.Lane
+	order   string // topic/order_key; empty without one
+
+	keepsEnd, grouped bool
 }
 
 // encoder encodes the jobs of one call, one after the other.
@@ -111,7 +118,14 @@ func (e *encoder) encode(key job.Key, spec *job.Spec) encoded {
 	text, n := string(e.text), len(spec.BizKey)
 	timeout := min(max(spec.Timeout, 0).Milliseconds(), math.MaxInt32)
 	j := job.Job{Key: key, Spec: *spec}
-	return encoded{spec: text[n:], bizKey: text[:n], timeout: int32(timeout), lane: j.Lane()}
+	order := ""
+	if spec.OrderKey != "" {
+		order = key.Topic + "/" + spec.OrderKey
+	}
+	return encoded{
+		spec: text[n:], bizKey: text[:n], timeout: int32(timeout), lane: j.Lane(), order: order, keepsEnd: spec.KeepsEnd(),
+		grouped: spec.Group != nil,
+	}
 }
 
 // newRecord makes a record for a job.
@@ -124,10 +138,14 @@ func newRecord(j *job.Job, e encoded) *record {
 
 // assign stores everything of j but its log. The bucket is the caller's part.
 func (r *record) assign(j *job.Job, e encoded) {
-	r.spec, r.bizKey, r.timeout = e.spec, e.bizKey, e.timeout
+	r.spec, r.bizKey, r.timeout, r.keepsEnd, r.grouped = e.spec, e.bizKey, e.timeout, e.keepsEnd, e.grouped
+	if e.order != "" && r.turns == nil {
+		r.turns = &turns{name: e.order} // until the record takes its place
+	}
 	r.createdAt, r.dueAt, r.nextAt, r.expiresAt = j.CreatedAt, j.DueAt, j.NextAt, j.ExpiresAt
 	r.attempts, r.token, r.version = j.Attempts, j.Token, j.Version
 	r.state, r.cancelRequested = j.State, j.CancelRequested
+	r.assignCount(j)
 	if r.extra == nil && j.EndedAt == 0 && j.Reason == "" && j.Snoozes == 0 && j.Lapses == 0 {
 		return
 	}
@@ -155,6 +173,19 @@ func (s *snapshot) key() job.Key { return job.Key{Topic: s.topic.name, ID: s.id}
 
 // job decodes the job. It shares nothing with the store.
 func (s *snapshot) job() (job.Job, error) {
+	j := s.progress()
+	if n := len(s.extra.log); n > 0 {
+		last := s.extra.log[n-1]
+		j.LastAttempt = &last
+	}
+	if err := encoding.DecodeSpec([]byte(s.spec), &j.Spec); err != nil {
+		return job.Job{}, fmt.Errorf("decode job %s: %w", s.key(), err)
+	}
+	return j, nil
+}
+
+// progress is the job without what the client gave.
+func (s *snapshot) progress() job.Job {
 	x := &s.extra
 	j := job.Job{
 		Key: s.key(), UID: s.uid, State: s.shown,
@@ -162,14 +193,10 @@ func (s *snapshot) job() (job.Job, error) {
 		Attempts: s.attempts, Snoozes: x.snoozes, Lapses: x.lapses,
 		Token: s.token, Version: s.version, CancelRequested: s.cancelRequested, Reason: x.reason,
 	}
-	if n := len(x.log); n > 0 {
-		last := x.log[n-1]
-		j.LastAttempt = &last
+	if x.tally != nil {
+		j.Counted, j.Fired = x.tally.count, x.tally.fired
 	}
-	if err := encoding.DecodeSpec([]byte(s.spec), &j.Spec); err != nil {
-		return job.Job{}, fmt.Errorf("decode job %s: %w", s.key(), err)
-	}
-	return j, nil
+	return j
 }
 
 // appendAttempt adds a to the log and forgets the oldest that are not kept.

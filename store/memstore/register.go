@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // maxTries bounds how often Update begins again because the job changed.
@@ -43,7 +44,7 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 		if err != nil {
 			return store.Registered{}, err
 		}
-		if outcome := r.Against(&before); outcome != store.Created {
+		if outcome := rules.Against(r, &before); outcome != store.Created {
 			return store.Registered{Outcome: outcome, Job: before}, nil
 		}
 		j = r.Over(&before, at)
@@ -57,9 +58,7 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 	if old != nil {
 		s.remove(old, now)
 	}
-	rec := newRecord(&j, e)
-	rec.score = bucketScore(j.WakeAt(), j.State)
-	s.insert(rec, r.Key.Topic, e.lane, now)
+	s.add(newRecord(&j, e), &j, e, now)
 	return store.Registered{Outcome: store.Created, Job: j}, nil
 }
 
@@ -82,7 +81,8 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return before, refused
 		}
 		j.Version = was.version + 1
-		stored, done, err := s.replace(ctx, rec, was.version, j, new(encoder).encode(key, &j.Spec))
+		next := encodeSuccessors(j.UID, j.Ended(was.shown))
+		stored, done, err := s.replace(ctx, rec, was.version, j, new(encoder).encode(key, &j.Spec), next)
 		if err != nil {
 			before, undecodable := was.job()
 			return before, errors.Join(err, undecodable)
@@ -109,7 +109,7 @@ func (s *Store) read(ctx context.Context, key job.Key) (*record, snapshot, job.I
 }
 
 // replace stores j in rec if rec is still kept and has the version given.
-func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.Job, e encoded) (snapshot, bool, error) {
+func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.Job, e encoded, next []successor) (snapshot, bool, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return snapshot{}, false, err
@@ -124,8 +124,9 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 		}
 	}
 	running, score := rec.state == job.Running, rec.score
+	stopped := rec.turns != nil && rec.turns.head == rec && rec.state.Final()
 	s.unplace(rec, now)
-	s.unindexBizKey(rec)
+	s.unindexByNames(rec)
 	rec.assign(&j, e)
 	switch {
 	case j.State.Final():
@@ -136,10 +137,15 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 		rec.state = j.Pending()
 		rec.score = bucketScore(j.WakeAt(), rec.state)
 	}
-	s.indexBizKey(rec)
+	if stopped && !rec.state.Final() {
+		rec.turns.head = rec // it goes first
+	}
+	s.indexByNames(rec)
 	s.place(rec, e.lane, now)
+	s.promote(rec.turns, now)
 	stored := rec.snapshot()
 	s.forgetEnded(rec, now)
+	s.follow(next, rec, j.EndedAt)
 	return stored, true, nil
 }
 
@@ -176,6 +182,7 @@ func (s *Store) restore(r *store.RestoredJob, e encoded, now job.Instant) {
 	if len(r.Log) > 0 || j.LastAttempt != nil {
 		rec.more().restoreLog(r.Log, j.LastAttempt)
 	}
+	rec.restoreKeys(r.CountKeys)
 	if j.State.Final() {
 		rec.score = endedScore(j.EndedAt, j.State)
 	} else {

@@ -40,14 +40,14 @@ func TestWrongAnswers(t *testing.T) {
 		is     error  // what the error is, if not nil
 	}{
 		{"Register", script(registerScript), nothing, "nil", store.ErrUnavailable},
-		{"Register", script(registerScript), text("OK"), "unexpected type", nil},
+		{"Register on one shard", script(registerScript), text("OK"), "unexpected type", nil},
 		{"Register", script(registerScript), list(), "redisstore: ", nil},
-		{"Register", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
-		{"Register", script(registerScript), list(now, text("busy"), text("")), `register answered "busy"`, nil},
-		{"Register", script(registerScript), list(now, nothing, text("")), "register answered <nil> for a job", nil},
-		{"Register", script(registerScript), list(now, list(nothing), text("")), "1 values for a record", nil},
+		{"Register on one shard", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
+		{"Register on one shard", script(registerScript), list(now, text("busy"), text("")), `register answered "busy"`, nil},
+		{"Register on one shard", script(registerScript), list(now, nothing, text("")), "register answered <nil> for a job", nil},
+		{"Register on one shard", script(registerScript), list(now, list(nothing), text("")), "1 values for a record", nil},
 		{"Register", script(readScript), list(now), "0 values for a record", nil},
-		{"Register", script(takeScript), text("yes"), "yes", nil},
+		{"Register", script(takeScript), text("yes"), "changes", nil},
 
 		{"Update", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
 		{"Update", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
@@ -60,9 +60,9 @@ func TestWrongAnswers(t *testing.T) {
 		{"Get", named("hmget"), list(nothing, text("1 2 3\n")), "no head", errRecord},
 		{"Attempts", named("hmget"), list(text("not a record"), nothing), "no head", errRecord},
 		{"Outlook", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
-		{"Outlook", script(outlookScript), list(now), "outlook answered 1 values", nil},
-		{"Outlook", script(outlookScript), outlookOf(nothing, nothing), "", store.ErrNotFound},
-		{"Outlook", script(outlookScript), outlookOf(text("not a record"), nothing), "no head", errRecord},
+		{"Outlook", named("hmget"), list(nothing), "1 values for a record", nil},
+		{"Outlook", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
+		{"Outlook", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
 		{"Limits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
 		{"SetLimits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
 		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
@@ -71,7 +71,7 @@ func TestWrongAnswers(t *testing.T) {
 		{"List", script(readScript), list(now), "0 values for", nil},
 		{"List", script(readScript), list(now, nothing), "1 values for", nil},
 		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
-		{"Topic", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
+		{"Now", script(readScript), list(), noTime, nil},
 		{"Topics", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
 		{"Endpoints", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
 		{"Endpoints", named("zrange"), text("many"), "", store.ErrUnavailable},
@@ -82,8 +82,9 @@ func TestWrongAnswers(t *testing.T) {
 		{"Carry", script(carryScript), list(), noTime, nil},
 		{"Carry", script(carryScript), list(text("now"), number(-1), number(0)), noTime, nil},
 		{"Carry", script(carryScript), list(now), "carry answered 1 values", nil},
-		{"Carry", script(carryScript), list(now, number(-1), number(0), text("no hint"), number(0)), `carry answered "no hint"`, nil},
-		{"Carry", script(carryScript), list(now, number(-1), number(0), text("a|b"), number(0)), `carry answered "a|b"`, nil},
+		{"Carry", script(carryScript), list(now, number(-1), number(0), list(), text("no hint"), number(0)), `carry answered "no hint"`, nil},
+		{"Carry", script(carryScript), list(now, number(-1), number(0), list(), text("a|b"), number(0)), `carry answered "a|b"`, nil},
+		{"Carry", script(carryScript), list(now, number(-1), number(2)), "carry answered 3 values", nil},
 		{"Carry", script(readScript), list(), noTime, nil},
 		{"Carry", named("zrange"), list(text("lane")), "", store.ErrUnavailable},
 		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
@@ -101,15 +102,17 @@ func TestWrongAnswers(t *testing.T) {
 			"Settle", script(settleScript), list(now, list(), text("0"), number(0), text("")),
 			"settle answered string for a status", nil,
 		},
-		{"OpenCircuit", script(holdScript), nothing, "nil", store.ErrUnavailable},
-		{"Purge", script(purgeScript), text("some"), "some", store.ErrUnavailable},
+		{"OpenCircuit", script(circuitScript), nothing, "nil", store.ErrUnavailable},
+		{"Purge", script(changeScript), text("some"), "changes", nil},
+		{"Purge", script(changeScript), list(), "0 results for", nil},
 		{"Purge", script(readScript), text("many"), "", nil},
 
 		{"Document", named("hget"), text("first\ndata"), "unreadable document", errDocument},
 		{"Document", named("hget"), text("1"), "unreadable document", errDocument},
 		{"Document", named("hget"), nothing, "", store.ErrNotFound},
 		{"ListDocuments", named("hgetall"), list(text("name"), text("1")), "unreadable document", errDocument},
-		{"PutDocument", script(documentScript), text("done"), "done", nil},
+		{"PutDocument", script(documentScript), text("done"), "type=string", nil},
+		{"PutDocuments", script(documentScript), list(number(1), number(2)), "2 replies", nil},
 		{"Ping", named("ping"), list(text("pong")), "", store.ErrUnavailable},
 		{"TryLock", named("set"), list(), "", store.ErrUnavailable},
 	} {
@@ -143,7 +146,8 @@ func TestNoAnswerPanics(t *testing.T) {
 		list(junk, junk), list(one, one, one), list(one, one, junk), list(one, list(one), nothingList, list()),
 		list(one, one, one, junk), list(one, one, one, one), list(one, one, one, junk, one),
 		list(one, list(), list(one)), list(one, list(junk), list(), one, one, one, junk),
-		list(one, one, one, text("t|M|http://a:1|i"), junk), list(one, number(-1), nothing, nothing, nothing, nothing),
+		list(one, one, one, list(), text("t|M|http://a:1|i"), junk), list(one, one, number(2), junk, junk, junk, junk, junk, junk),
+		list(one, one, number(2), list(junk), list(), list(), list(one), list(nothing), list(junk)), list(one, number(-1), nothing, nothing, nothing, nothing),
 	}
 	for _, c := range calls {
 		if c.name == "Wakeups" {
@@ -238,8 +242,7 @@ func TestUnreadableRecords(t *testing.T) {
 		t.Errorf("%+v, %v; the job is there, only its log is not", j, err)
 	}
 
-	topic, err := sc.s.Topic(ctx, "t")
-	ok(t, "Topic", err)
+	topic := topicStats(t, sc.s)
 	done := topic.States[job.Delivered]
 	for shard := range 2 {
 		ids, err := sc.s.db.ZRange(ctx, sc.s.shards[shard].ended("t"), 0, -1).Result()
@@ -279,8 +282,7 @@ func TestReplacingUnreadable(t *testing.T) {
 		{"dead, and only its progress is there", sc.dead, lose},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			before, err := sc.s.Topic(ctx, "t")
-			ok(t, "Topic", err)
+			before := topicStats(t, sc.s)
 			sh := sc.s.shards[sc.s.shardOf(c.key)]
 			c.spoil(t, sc.s, sh.page(c.key), fieldsOf(c.key))
 			anew := store.Registration{Key: c.key, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlB, When: job.When{Delay: time.Hour}}}
@@ -292,8 +294,7 @@ func TestReplacingUnreadable(t *testing.T) {
 			if j, err := sc.s.Get(ctx, c.key); err != nil || j.UID != anew.UID || j.State != job.Waiting {
 				t.Errorf("%+v, %v", j, err)
 			}
-			after, err := sc.s.Topic(ctx, "t")
-			ok(t, "Topic", err)
+			after := topicStats(t, sc.s)
 			var was, is int64
 			for _, state := range job.States {
 				was, is = was+before.States[state], is+after.States[state]
@@ -311,10 +312,10 @@ func TestReplacingUnreadable(t *testing.T) {
 		})
 	}
 	for _, sh := range sc.s.shards {
-		out, err := sc.s.db.HGetAll(ctx, sh.out).Result()
-		ok(t, "HGETALL", err)
-		if n := sc.s.db.ZCount(ctx, sh.bucket("t|M|http://a.example:80"), "-inf", "(0").Val(); out["http://a.example:80"] != fmt.Sprint(n) && n > 0 {
-			t.Errorf("%v are said to be out, %d are", out, n)
+		of, err := sc.s.countsIn(ctx, sh, []string{ofEndpoint + "http://a.example:80"})
+		ok(t, "countsIn", err)
+		if n := sc.s.db.ZCount(ctx, sh.bucket("t|M|http://a.example:80"), "-inf", "(0").Val(); of[0][job.Ready]+of[0][job.Running] != n {
+			t.Errorf("%v jobs of the endpoint are counted, %d are in flight", of[0], n)
 		}
 	}
 }
@@ -365,8 +366,7 @@ func TestForeignEntries(t *testing.T) {
 	if len(topics.Topics) != 1 || len(again.Topics) != 1 || len(again.Topics[0].States) != len(topics.Topics[0].States) {
 		t.Errorf("topics %v, then %v", topics, again)
 	}
-	stats, err := sc.s.Topic(ctx, "t")
-	ok(t, "Topic", err)
+	stats := topicStats(t, sc.s)
 	if stats.States[job.Cancelled] != topics.Topics[0].States[job.Cancelled] {
 		t.Errorf("topic %v, want %v", stats, topics.Topics[0])
 	}
@@ -376,11 +376,4 @@ func TestForeignEntries(t *testing.T) {
 	if err != nil || !slices.Equal(hints, []store.Hint{sc.hint}) {
 		t.Errorf("popped %v, %v; want %v", hints, err, sc.hint)
 	}
-}
-
-// outlookOf is an answer of lua/outlook.lua.
-func outlookOf(record, score string) string {
-	none := number(0)
-	return list(number(1_800_000_000_000), none, none, none, none, record, nothing, score,
-		nothing, nothing, nothing, nothing, nothing, nothing)
 }

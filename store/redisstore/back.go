@@ -16,7 +16,7 @@ const lookLanes = 200
 // what another server did. It is safe at any time and for any number of nodes. What is
 // due by the clock alone, such as a retry, keeps its time.
 func (s *Store) afterStep(ctx context.Context, sh *shard, by time.Duration, o store.CarryOptions) error {
-	s.log.WarnContext(ctx, "the clock of Redis went back: circuits, leases and lanes that it put off are corrected",
+	s.log.WarnContext(ctx, "the clock of Redis went back: correcting circuits, leases and lanes",
 		"by", by, "shard", sh.prefix)
 	err := s.correct(ctx, sh, o)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) er
 
 // lookAt runs lua/look.lua. It reports whether there may be more to correct.
 func (s *Store) lookAt(ctx context.Context, sh *shard, lanes []string, halfOpen any, longest time.Duration) (more bool, err error) {
-	keys, args := sh.own(lookScript), []any{sh.wake, halfOpen, millis(longest), lookLanes}
+	keys, args := sh.own[lookScript], []any{sh.wake, halfOpen, millis(longest), lookLanes}
 	for _, lane := range lanes {
 		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
 	}

@@ -51,7 +51,7 @@ func step(t testing.TB, s *Store, by time.Duration) {
 				check(s.db.ZIncrBy(ctx, zset, -float64(by.Milliseconds()), e).Err())
 			}
 		}
-		for _, hash := range []string{sh.tokens, sh.held} {
+		for _, hash := range []string{sh.tokens, sh.circuits} {
 			fields, err := s.db.HGetAll(ctx, hash).Result()
 			check(err)
 			for field, text := range fields {

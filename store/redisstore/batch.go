@@ -1,9 +1,15 @@
 package redisstore
 
-import "github.com/duehook/duehook/job"
+import (
+	"fmt"
+	"slices"
 
-// batch is what a script is told of several jobs of a shard, in the words of
-// lua/lib/batch.lua: keys are named once, and referred to by number.
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/listing"
+)
+
+// batch collects the arguments of a script for several jobs of a shard (lua/lib/batch.lua).
+// Each key is named once, and jobs refer to it by number.
 type batch struct {
 	sh      *shard
 	ofLane  func(lane job.Lane, name string) []string
@@ -15,8 +21,8 @@ type batch struct {
 	jobs    []any
 }
 
-// newBatch makes a batch for so many jobs with so many arguments each. ofLane
-// gives the keys that the script needs of a lane; nil: its bucket.
+// newBatch makes a batch for a number of jobs with a number of arguments each. ofLane
+// returns a lane's keys; nil: its bucket.
 func (sh *shard) newBatch(jobs, args int, ofLane func(job.Lane, string) []string) *batch {
 	if ofLane == nil {
 		ofLane = func(_ job.Lane, name string) []string { return []string{sh.bucket(name)} }
@@ -27,8 +33,14 @@ func (sh *shard) newBatch(jobs, args int, ofLane func(job.Lane, string) []string
 	}
 }
 
-// add adds a job with what the script is to know of it.
+// add adds a job with the script's own arguments.
 func (b *batch) add(key job.Key, lane job.Lane, args ...any) {
+	b.jobs = append(b.jobs, b.lane(lane), b.other(b.sh.page(key)), key.ID)
+	b.jobs = append(b.jobs, args...)
+}
+
+// lane is the number of a lane.
+func (b *batch) lane(lane job.Lane) int {
 	n, known := b.lanes[lane]
 	if !known {
 		n = len(b.names) + 1
@@ -37,8 +49,7 @@ func (b *batch) add(key job.Key, lane job.Lane, args ...any) {
 		b.names = append(b.names, name)
 		b.keys = append(b.keys, b.ofLane(lane, name)...)
 	}
-	b.jobs = append(b.jobs, n, b.other(b.sh.page(key)), key.ID)
-	b.jobs = append(b.jobs, args...)
+	return n
 }
 
 // other is the number of a page or an index.
@@ -52,17 +63,40 @@ func (b *batch) other(name string) int {
 	return n
 }
 
-// index is the number of a biz_key's index, 0 without one.
-func (b *batch) index(bizKey string) int {
-	if bizKey == "" {
+// indexes are the numbers of the indexes by name that have a job, 0 for none.
+func (b *batch) indexes(of job.Indexes) any {
+	switch {
+	case of.GroupID == "" && of.BizKey == "":
 		return 0
+	case of.GroupID == "":
+		return b.other(b.sh.named(of.BizKey))
 	}
-	return b.other(b.sh.biz(bizKey))
+	group := b.other(b.sh.named(listing.GroupIndex(of.GroupID)))
+	if of.BizKey == "" {
+		return group
+	}
+	return fmt.Sprint(group, b.other(b.sh.named(of.BizKey)))
 }
 
-// call is what to call the script with, behind its own keys and arguments.
+// counted is the number of the HASH of a counted job, 0 without a uid.
+func (b *batch) counted(uid string) int {
+	if uid == "" {
+		return 0
+	}
+	return b.other(b.sh.counted(uid))
+}
+
+// group is the number of a group of dead letters, 0 without one.
+func (b *batch) group(name string) int {
+	if name == "" {
+		return 0
+	}
+	return b.other(b.sh.dead(name))
+}
+
+// call returns all keys and arguments of the script, its own first.
 func (b *batch) call(keys []string, args ...any) ([]string, []any) {
-	keys = append(append(keys, b.keys...), b.others...)
+	keys = slices.Concat(keys, b.keys, b.others)
 	all := make([]any, 0, len(args)+1+len(b.names)+len(b.jobs))
 	all = append(append(all, args...), len(b.names))
 	return keys, append(append(all, b.names...), b.jobs...)

@@ -2,17 +2,13 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // lanesAtOnce is how many lanes one script call visits.
@@ -46,62 +42,11 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	}
 	// Lanes of one endpoint take its last places in turn.
 	rand.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] }) //nolint:gosec // no secret
-	names := make([]any, len(lanes))
+	names := make([]string, len(lanes))
 	for i, l := range lanes {
-		names[i] = l.Member
+		names[i], _ = l.Member.(string)
 	}
-	return s.carryFrom(ctx, sh, names, o)
-}
-
-// maxAsks is how often the script may answer that lanes are missing. What it is
-// told of then may have rivals, too.
-const maxAsks = 2
-
-// carryFrom carries from lanes that are due, and from those that go before them.
-func (s *Store) carryFrom(ctx context.Context, sh *shard, lanes []any, o store.CarryOptions) (store.CarryResult, error) {
-	for asks := 0; ; asks++ {
-		keys := []string{sh.lanes, sh.counts, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.places, sh.ranks, sh.index, sh.busy}
-		args := []any{
-			o.Cap, maxBatch, millis(o.Visibility), rules.EqualShare(o.EndpointLimit, len(s.shards)), rules.EqualShare(o.HalfOpenLimit, len(s.shards)), asks < maxAsks,
-		}
-		for _, l := range lanes {
-			lane, _ := l.(string)
-			topic, _, _ := strings.Cut(lane, "|")
-			keys = append(keys, sh.bucket(lane))
-			args = append(args, lane, rules.EqualShare(o.TopicLimits[topic], len(s.shards)))
-		}
-		reply, err := s.eval(ctx, carryScript, keys, args)
-		if err != nil {
-			return store.CarryResult{}, err
-		}
-		if len(reply) <= 3 || reply[2] != int64(2) || asks == maxAsks {
-			return sh.carried(reply)
-		}
-		lanes = append(lanes, reply[3:]...)
-	}
-}
-
-func (sh *shard) carried(reply []any) (store.CarryResult, error) {
-	if len(reply) < 3 || len(reply)%2 == 0 {
-		return store.CarryResult{}, fmt.Errorf("redisstore: carry answered %d values", len(reply))
-	}
-	now := sh.clock.observe(reply[0])
-	head, _ := reply[1].(int64)
-	full, _ := reply[2].(int64)
-	r := store.CarryResult{Wait: -1, Full: full == 1, Carried: make([]store.Carried, 0, len(reply)/2-1)}
-	if head >= 0 {
-		r.Wait = max(0, job.Instant(head).Sub(now))
-	}
-	for i := 3; i < len(reply); i += 2 {
-		raw, _ := reply[i].(string)
-		state, _ := reply[i+1].(int64)
-		hint, err := parseHint(raw)
-		if err != nil {
-			return r, fmt.Errorf("redisstore: carry answered %q: %w", raw, err)
-		}
-		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(state)})
-	}
-	return r, nil
+	return s.carryFrom(ctx, n, now, names, o)
 }
 
 // serverNow is the server's time: estimated, or asked for when there is no
@@ -139,55 +84,4 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 func isTimeout(err error) bool {
 	t, ok := err.(interface{ Timeout() bool })
 	return ok && t.Timeout()
-}
-
-// OpenCircuit keeps an endpoint from being carried. When that ends an earlier hold,
-// lanes that were put off to its end are called back.
-func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	for _, sh := range s.shards {
-		err := holdScript.Run(ctx, s.db, []string{sh.held}, endpoint, millis(max(d, 0)), millis(rules.HalfOpenTime(d))).Err()
-		if err != nil {
-			return s.wrap(err)
-		}
-		if d > 0 {
-			continue
-		}
-		if err := s.callBack(ctx, sh, endpoint); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// CloseCircuit lets an endpoint be carried again, at first with restraint. Its lanes may have been put off to
-// the hold's end, so they are called back.
-func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
-	for _, sh := range s.shards {
-		if err := unholdScript.Run(ctx, s.db, []string{sh.held}, endpoint).Err(); err != nil {
-			return s.wrap(err)
-		}
-		if err := s.callBack(ctx, sh, endpoint); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// callBack has the endpoint's lanes looked at now.
-func (s *Store) callBack(ctx context.Context, sh *shard, endpoint string) error {
-	return s.callLanes(ctx, sh, sh.lanesAt(endpoint, ""))
-}
-
-// callLanes has lanes looked at that may have been put off.
-func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
-	for {
-		lanes, err := s.names(ctx, of, maxBatch)
-		if err != nil || len(lanes) == 0 {
-			return err
-		}
-		if _, err := s.lookAt(ctx, sh, lanes, "", 0); err != nil {
-			return err
-		}
-		of = of.from(lanes[len(lanes)-1] + "\x00")
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 // Circuits of endpoints without jobs, which carrying never looks at, do not stay.
 func TestPurgeForgetsOpenCircuits(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), Options{URL: testenv.StartRedis(t).URL()})
 	if err != nil {
 		t.Fatal(err)
@@ -22,29 +23,29 @@ func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	ms := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixMilli(), 10) }
 	const hour = time.Hour
 	circuits := map[string]string{
-		"http://held:80":   ms(hour) + " " + ms(2*hour),
-		"http://probed:80": ms(-hour) + " " + ms(hour),
-		"http://free:80":   ms(-2*hour) + " " + ms(-hour),
-		"http://ramps:80":  ms(0),
-		"http://ramped:80": ms(-hour),
+		"http://open:80":      ms(hour) + " " + ms(2*hour),
+		"http://half-open:80": ms(-hour) + " " + ms(hour),
+		"http://free:80":      ms(-2*hour) + " " + ms(-hour),
+		"http://ramps:80":     ms(0),
+		"http://ramped:80":    ms(-hour),
 	}
-	held := s.shards[0].held
-	if err := s.db.HSet(t.Context(), held, circuits).Err(); err != nil {
+	stored := s.shards[0].circuits
+	if err := s.db.HSet(t.Context(), stored, circuits).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := s.Depth(t.Context()); err != nil || d.Held != 1 {
-		t.Errorf("%d endpoints held, %v; want the one", d.Held, err)
+	if d, err := s.Depth(t.Context()); err != nil || d.OpenCircuits != 1 {
+		t.Errorf("%d open circuits, %v; want 1", d.OpenCircuits, err)
 	}
 	for range 2 {
 		if _, err := s.Purge(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
-	left, err := s.db.HGetAll(t.Context(), held).Result()
+	left, err := s.db.HGetAll(t.Context(), stored).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"http://held:80", "http://probed:80", "http://ramps:80"}
+	want := []string{"http://half-open:80", "http://open:80", "http://ramps:80"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(left))); diff != "" {
 		t.Error(diff)
 	}
@@ -58,13 +59,13 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 	ctx := t.Context()
 	endpoint := sc.hint.Lane.Endpoint
 	ok(t, "OpenCircuit", sc.s.OpenCircuit(ctx, endpoint, time.Hour))
-	held, err := sc.s.Carry(ctx, 0, carryAll)
+	carried, err := sc.s.Carry(ctx, 0, carryAll)
 	ok(t, "Carry", err)
-	if len(held.Carried) != 0 {
-		t.Fatalf("carried %v while held", held.Carried)
+	if len(carried.Carried) != 0 {
+		t.Fatalf("carried %v while open", carried.Carried)
 	}
 	for _, sh := range sc.s.shards {
-		ok(t, "the first half", unholdScript.Run(ctx, sc.s.db, []string{sh.held}, endpoint).Err())
+		ok(t, "the first half", sc.s.changeCircuits(ctx, sh, "close", endpoint))
 	}
 	ok(t, "CloseCircuit", sc.s.CloseCircuit(ctx, endpoint))
 	testenv.Eventually(t, testenv.Patience, func() bool {

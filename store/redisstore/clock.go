@@ -42,7 +42,7 @@ func (c *serverClock) observe(reply any) job.Instant {
 }
 
 // wentBack is by how much the server's clock was seen to go back, as when it was
-// ahead; zero if it was not. It is told once.
+// ahead; zero if it was not. Each step is reported once.
 func (c *serverClock) wentBack() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func (c *serverClock) wentBack() time.Duration {
 	return by
 }
 
-// again has wentBack tell once more.
+// again makes wentBack report a step once more.
 func (c *serverClock) again(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,63 +2,64 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// standingsBatch bounds one reply: a record may hold a body of 256 KiB.
-const standingsBatch = 100
-
-// Standings tells how jobs stand.
+// Standings reports how far jobs have come.
 func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
 	all := make([]store.Standing, len(keys))
-	perShard := make([][]int, len(s.shards))
-	for i, key := range keys {
-		n := s.shardOf(key)
-		perShard[n] = append(perShard[n], i)
-	}
-	for n, indexes := range perShard {
-		for len(indexes) > 0 {
-			batch := indexes[:min(len(indexes), standingsBatch)]
-			indexes = indexes[len(batch):]
-			if err := s.standings(ctx, s.shards[n], keys, batch, all); err != nil {
-				return nil, err
+	home := func(i int) int { return s.shardOf(keys[i]) }
+	err := s.toShards(ctx, len(keys), home, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
+		some := make([]job.Key, min(len(items), maxRead))
+		for n := range some {
+			some[n] = keys[items[n]]
+		}
+		records, err := s.someRecords(ctx, sh, some)
+		if err == nil {
+			err = s.followAll(ctx, some, records)
+		}
+		for n, r := range records {
+			if r != nil {
+				all[items[n]] = store.StandingOf(&r.Job)
 			}
 		}
+		return items[len(records):], err
+	})
+	if err != nil {
+		return nil, err
 	}
 	return all, nil
 }
 
-func (s *Store) standings(ctx context.Context, sh *shard, keys []job.Key, batch []int, all []store.Standing) error {
-	some := make([]job.Key, len(batch))
-	for n, i := range batch {
-		some[n] = keys[i]
+// SwapEpoch leaves a text in each shard and returns the texts before. A server that was
+// started since, or has taken over, may lack what came after its text, so it returns none.
+func (s *Store) SwapEpoch(ctx context.Context, epoch string) ([]string, error) {
+	return gather(ctx, s, func(ctx context.Context, sh *shard) (string, error) {
+		had, err := swapScript.Run(ctx, s.db, []string{sh.epoch}, epoch).Text()
+		return had, s.wrap(err)
+	})
+}
+
+// followAll reads the records, missing at their homes, to which forwards may lead.
+func (s *Store) followAll(ctx context.Context, keys []job.Key, records []*record) error {
+	if len(s.shards) == 1 {
+		return nil
 	}
-	records, err := s.records(ctx, sh, some)
-	if err != nil {
-		return err
-	}
-	for n, i := range batch {
-		if r := records[n]; r != nil {
-			all[i] = store.StandingOf(&r.Job)
+	for i, r := range records {
+		if r != nil {
+			continue
+		}
+		_, r, err := s.loadAnywhere(ctx, keys[i])
+		switch {
+		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUnreadable):
+		case err != nil:
+			return err
+		default:
+			records[i] = r
 		}
 	}
 	return nil
-}
-
-// SwapMarks leaves a text in each shard and gives those before. Each shard is
-// asked at once what it had, so that what it loses meanwhile is not hidden. A
-// server that was started since, or has taken over, may lack what came after the
-// text before, so it gives none.
-func (s *Store) SwapMarks(ctx context.Context, mark string) ([]string, error) {
-	before := make([]string, len(s.shards))
-	for i, sh := range s.shards {
-		had, err := swapScript.Run(ctx, s.db, []string{sh.swept}, mark).Text()
-		if err != nil {
-			return nil, s.wrap(err)
-		}
-		before[i] = had
-	}
-	return before, nil
 }

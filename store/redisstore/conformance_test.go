@@ -41,17 +41,9 @@ func openAs(t testing.TB, o Options) *Store {
 	return s
 }
 
+// TestConformance runs every script again behind the caller's back: the second run must
+// change nothing. TestConformanceOnCluster runs each once.
 func TestConformance(t *testing.T) {
-	t.Parallel()
-	r := testenv.StartRedis(t)
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
-		return open(t, r.URL(), o)
-	}})
-}
-
-// TestEveryScriptRunsTwice runs every script again behind the caller's back:
-// the second run must change nothing.
-func TestEveryScriptRunsTwice(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {

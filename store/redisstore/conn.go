@@ -20,7 +20,7 @@ const (
 	// clusterCallTimeout is the same in a Cluster, where a call is tried at a
 	// frozen node twice before it goes to the one that took over.
 	clusterCallTimeout = 2 * time.Second
-	// lookEvery is how old a Cluster's client lets its knowledge become.
+	// lookEvery is how often the client reloads the state of a Cluster.
 	lookEvery = time.Second
 )
 

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -21,58 +19,74 @@ const (
 	ofEndpoint = "=" // followed by its name
 )
 
+// countField is the field of counts for a topic, an endpoint or all jobs.
+func countField(of string, state job.State) string { return of + "|" + strconv.Itoa(int(state)) }
+
 // countsAtOnce is of how many topics or endpoints one command reads the counts.
 const countsAtOnce = 100
 
 // counts reads how many jobs there are by state, over all shards: of topics, of
 // endpoints behind ofEndpoint, or ofAll.
 func (s *Store) counts(ctx context.Context, of []string) ([]map[job.State]int64, error) {
-	sums := make([]map[job.State]int64, len(of))
-	for i := range sums {
-		sums[i] = make(map[job.State]int64)
+	perShard, err := gather(ctx, s, func(ctx context.Context, sh *shard) ([]map[job.State]int64, error) {
+		return s.countsIn(ctx, sh, of)
+	})
+	if err != nil {
+		return nil, err
 	}
-	for _, sh := range s.shards {
-		for from := 0; from < len(of); from += countsAtOnce {
-			to := min(from+countsAtOnce, len(of))
-			if err := s.addCounts(ctx, sh, of[from:to], sums[from:to]); err != nil {
-				return nil, err
+	sums := perShard[0]
+	for _, counts := range perShard[1:] {
+		for i := range sums {
+			for state, n := range counts[i] {
+				sums[i][state] += n
 			}
 		}
 	}
 	return sums, nil
 }
 
-func (s *Store) addCounts(ctx context.Context, sh *shard, of []string, sums []map[job.State]int64) error {
-	fields := make([]string, 0, len(of)*len(job.States))
-	for _, name := range of {
-		for _, state := range job.States {
-			fields = append(fields, name+"|"+strconv.Itoa(int(state)))
+// countsIn reads the counts of one shard.
+func (s *Store) countsIn(ctx context.Context, sh *shard, of []string) ([]map[job.State]int64, error) {
+	counts := make([]map[job.State]int64, 0, len(of))
+	for some := range slices.Chunk(of, countsAtOnce) {
+		fields := make([]string, 0, len(some)*len(job.States))
+		for _, name := range some {
+			for _, state := range job.States {
+				fields = append(fields, countField(name, state))
+			}
 		}
-	}
-	values, err := s.db.HMGet(ctx, sh.counts, fields...).Result()
-	if err != nil {
-		return s.wrap(err)
-	}
-	if len(values) != len(fields) {
-		return fmt.Errorf("redisstore: %d values for %d counts", len(values), len(fields))
-	}
-	for i, v := range values {
-		text, ok := v.(string)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
+		values, err := s.db.HMGet(ctx, sh.counts, fields...).Result()
 		if err != nil {
-			s.log.Error("the counts hold something that is no count", "field", fields[i])
-			continue
+			return nil, s.wrap(err)
 		}
-		sums[i/len(job.States)][job.States[i%len(job.States)]] += n
+		if len(values) != len(fields) {
+			return nil, fmt.Errorf("redisstore: %d values for %d counts", len(values), len(fields))
+		}
+		for i, v := range values {
+			if i%len(job.States) == 0 {
+				counts = append(counts, map[job.State]int64{})
+			}
+			text, ok := v.(string)
+			if !ok {
+				continue
+			}
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				s.log.Error("a stored count is not a number", "field", fields[i])
+				continue
+			}
+			counts[len(counts)-1][job.States[i%len(job.States)]] = n
+		}
 	}
-	return nil
+	return counts, nil
 }
 
 // Topics pages through topics.
 func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+	if q.Busiest {
+		busy, err := s.busiest(ctx, q.Limit)
+		return store.TopicPage{Topics: busy}, err
+	}
 	names, next, err := listing.Topics(ctx, &q, s.nextTopics)
 	if err != nil {
 		return store.TopicPage{}, err
@@ -90,29 +104,30 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 // manyJobs is from how many jobs of a topic that wait in one state it stands in busy.
 const manyJobs = 16
 
-// Busiest looks at that many topics of each shard for the busiest: those of which many
+// busiest looks at that many topics of each shard for the busiest: those of which many
 // jobs wait, and the first by name, since few topics may have many.
 const (
 	busyCandidates  = 100
 	namedCandidates = 100
 )
 
-// Busiest gives the topics with the most unfinished jobs. Most of a topic's jobs wait,
+// busiest returns the topics with the most unfinished jobs. Most of a topic's jobs wait,
 // and are spread evenly, so one that is among the first of all is so in some shard.
-func (s *Store) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
+func (s *Store) busiest(ctx context.Context, n int) ([]store.TopicStats, error) {
 	names, err := s.nextTopics(ctx, "", namedCandidates)
 	if err != nil {
 		return nil, err
 	}
-	for _, sh := range s.shards {
+	busiest, err := gather(ctx, s, func(ctx context.Context, sh *shard) ([]string, error) {
 		fields, err := s.db.ZRevRange(ctx, sh.busy, 0, busyCandidates-1).Result()
-		if err != nil {
-			return nil, s.wrap(err)
-		}
-		for _, field := range fields {
-			topic, _, _ := strings.Cut(field, "|")
-			names = append(names, topic)
-		}
+		return fields, s.wrap(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, field := range slices.Concat(busiest...) {
+		topic, _, _ := strings.Cut(field, "|")
+		names = append(names, topic)
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
@@ -120,76 +135,18 @@ func (s *Store) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
 	if err != nil {
 		return nil, err
 	}
-	var busy []store.BusyTopic
+	var busy []store.TopicStats
 	for i := range counts {
-		t := store.TopicStats{Topic: names[i], States: counts[i]}
-		if sum := t.Unfinished(); sum > 0 {
-			busy = append(busy, store.BusyTopic{Topic: t.Topic, Unfinished: sum})
+		if t := (store.TopicStats{Topic: names[i], States: counts[i]}); t.Unfinished() > 0 {
+			busy = append(busy, t)
 		}
 	}
-	slices.SortStableFunc(busy, func(a, b store.BusyTopic) int { return cmp.Compare(b.Unfinished, a.Unfinished) })
+	slices.SortStableFunc(busy, func(a, b store.TopicStats) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
 	return busy[:min(n, len(busy))], nil
 }
 
-// Topic gives one topic, its unfinished jobs counted by time to due.
-func (s *Store) Topic(ctx context.Context, topic string) (store.TopicStats, error) {
-	t := store.TopicStats{Topic: topic, DueIn: make([]int64, len(store.DueRanges))}
-	if topic == ofAll {
-		return t, store.ErrNotFound
-	}
-	counts, err := s.counts(ctx, []string{topic})
-	if err != nil {
-		return t, err
-	}
-	if t.States = counts[0]; len(t.States) == 0 {
-		return t, store.ErrNotFound
-	}
-	for _, sh := range s.shards {
-		lanes, more, err := s.allNames(ctx, sh.lanesOf(topic), store.MaxLanes)
-		if err != nil {
-			return t, err
-		}
-		t.DuePartial = t.DuePartial || more
-		for some := range slices.Chunk(lanes, countsAtOnce) {
-			if err := s.addDueIn(ctx, sh, some, t.DueIn); err != nil {
-				return t, err
-			}
-		}
-	}
-	return t, nil
-}
-
-func (s *Store) addDueIn(ctx context.Context, sh *shard, lanes []string, dueIn []int64) error {
-	now, err := s.serverNow(ctx, sh)
-	if err != nil {
-		return err
-	}
-	pipe := s.db.Pipeline()
-	var counts []*redis.IntCmd
-	for _, lane := range lanes {
-		// What is out sorts below zero, and so into the first range.
-		from := "-inf"
-		for _, r := range store.DueRanges {
-			to := "+inf"
-			if r.Below != 0 {
-				to = strconv.FormatInt(int64(now.Add(r.Below)), 10)
-			}
-			upTo := to
-			if r.Below != 0 {
-				upTo = "(" + to
-			}
-			counts = append(counts, pipe.ZCount(ctx, sh.bucket(lane), from, upTo))
-			from = to
-		}
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
-	}
-	for i, c := range counts {
-		dueIn[i%len(dueIn)] += c.Val()
-	}
-	return nil
-}
+// Now returns the time of the first shard's server.
+func (s *Store) Now(ctx context.Context) (job.Instant, error) { return s.askNow(ctx, s.shards[0]) }
 
 // Depth sums all shards up.
 func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
@@ -198,26 +155,32 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 		return store.Depth{}, err
 	}
 	d := store.Depth{States: counts[0]}
-	for _, sh := range s.shards {
-		pipe := s.db.Pipeline()
-		ready := pipe.LLen(ctx, sh.ready)
-		circuits := pipe.HVals(ctx, sh.held)
-		head := pipe.ZRangeWithScores(ctx, sh.lanes, 0, 0)
-		if _, err := pipe.Exec(ctx); err != nil {
-			return d, s.wrap(err)
+	perShard, err := gather(ctx, s, s.depthOf)
+	for _, of := range perShard {
+		d.ReadyList += of.ReadyList
+		d.Now, d.OpenCircuits = max(d.Now, of.Now), max(d.OpenCircuits, of.OpenCircuits)
+		if d.OldestDue == 0 || of.OldestDue != 0 && of.OldestDue < d.OldestDue {
+			d.OldestDue = of.OldestDue
 		}
-		d.ReadyList += ready.Val()
-		if len(head.Val()) > 0 {
-			if due := job.Instant(head.Val()[0].Score); d.OldestDue == 0 || due < d.OldestDue {
-				d.OldestDue = due
-			}
-		}
-		now, err := s.serverNow(ctx, sh)
-		if err != nil {
-			return d, err
-		}
-		d.Now = max(d.Now, now)
-		d.Held = max(d.Held, heldAt(circuits.Val(), now))
+	}
+	return d, err
+}
+
+// depthOf is the depth of one shard, without its counts.
+func (s *Store) depthOf(ctx context.Context, sh *shard) (d store.Depth, err error) {
+	if d.Now, err = s.serverNow(ctx, sh); err != nil {
+		return d, err
+	}
+	pipe := s.db.Pipeline()
+	ready := pipe.LLen(ctx, sh.ready)
+	circuits := pipe.HVals(ctx, sh.circuits)
+	head := pipe.ZRangeWithScores(ctx, sh.lanes, 0, 0)
+	if err := s.exec(ctx, pipe); err != nil {
+		return d, err
+	}
+	d.ReadyList, d.OpenCircuits = ready.Val(), openAt(circuits.Val(), d.Now)
+	if len(head.Val()) > 0 {
+		d.OldestDue = job.Instant(head.Val()[0].Score)
 	}
 	return d, nil
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
@@ -18,16 +17,12 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 	if err != nil {
 		return store.DeadPage{}, err
 	}
-	var names []string
-	for _, sh := range s.shards {
-		more, err := s.deadNames(ctx, sh, topic, after, limit+1)
-		if err != nil {
-			return store.DeadPage{}, err
-		}
-		names = append(names, more...)
+	names, err := s.merged(ctx, limit+1, func(ctx context.Context, sh *shard) ([]string, error) {
+		return s.names(ctx, sh.deadsOf(topic).from(after+"\x00"), limit+1)
+	})
+	if err != nil {
+		return store.DeadPage{}, err
 	}
-	slices.Sort(names)
-	names = slices.Compact(names)
 	var page store.DeadPage
 	if len(names) > limit {
 		names = names[:limit]
@@ -39,34 +34,24 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 			return store.DeadPage{}, err
 		}
 	}
-	for _, sh := range s.shards {
-		if err := s.addDead(ctx, sh, names, groups); err != nil {
-			return store.DeadPage{}, err
+	perShard, err := gather(ctx, s, func(ctx context.Context, sh *shard) ([]store.DeadGroup, error) { return s.deadParts(ctx, sh, names) })
+	for _, parts := range perShard {
+		for i, part := range parts {
+			g := &groups[i]
+			if part.Count > 0 && (g.Count == 0 || part.Oldest < g.Oldest) {
+				g.Oldest = part.Oldest
+			}
+			g.Count, g.Newest = g.Count+part.Count, max(g.Newest, part.Newest)
 		}
 	}
 	page.Groups = slices.DeleteFunc(groups, func(g store.DeadGroup) bool { return g.Count == 0 }) // emptied meanwhile
-	return page, nil
+	return page, err
 }
 
-// deadNames are the names of the first n groups of a shard behind a name.
-func (s *Store) deadNames(ctx context.Context, sh *shard, topic, after string, n int) ([]string, error) {
-	from, to := "-", "+"
-	if topic != "" {
-		from, to = "["+job.LanePrefix(topic), "("+topic+"}" // the sign behind the bar
-	}
-	if after != "" {
-		from = "(" + after
-	}
-	names, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
-		Key: sh.deads, ByLex: true, Start: from, Stop: to, Count: int64(n),
-	}).Result()
-	return names, s.wrap(err)
-}
-
-// addDead adds what a shard holds of groups.
-func (s *Store) addDead(ctx context.Context, sh *shard, names []string, groups []store.DeadGroup) error {
+// deadParts reads the parts of groups in one shard.
+func (s *Store) deadParts(ctx context.Context, sh *shard, names []string) ([]store.DeadGroup, error) {
 	if len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	pipe := s.db.Pipeline()
 	counts := make([]*redis.IntCmd, len(names))
@@ -76,21 +61,16 @@ func (s *Store) addDead(ctx context.Context, sh *shard, names []string, groups [
 		counts[i] = pipe.ZCard(ctx, key)
 		oldest[i], newest[i] = pipe.ZRangeWithScores(ctx, key, 0, 0), pipe.ZRangeWithScores(ctx, key, -1, -1)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return nil, err
 	}
-	for i := range groups {
-		g := &groups[i]
-		g.Count += counts[i].Val()
-		if first := oldest[i].Val(); len(first) > 0 {
-			if _, at := place(first[0].Score); g.Oldest == 0 || at < g.Oldest {
-				g.Oldest = at
-			}
-		}
-		if last := newest[i].Val(); len(last) > 0 {
-			_, at := place(last[0].Score)
-			g.Newest = max(g.Newest, at)
+	parts := make([]store.DeadGroup, len(names))
+	for i := range parts {
+		if first, last := oldest[i].Val(), newest[i].Val(); len(first) > 0 && len(last) > 0 {
+			_, from := place(first[0].Score)
+			_, to := place(last[0].Score)
+			parts[i] = store.DeadGroup{Count: counts[i].Val(), Oldest: from, Newest: to}
 		}
 	}
-	return nil
+	return parts, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/oklog/ulid/v2"
 
@@ -32,13 +33,13 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 	return out, nil
 }
 
-// claimBatch claims a batch, as far as its bytes allow; the others are left.
+// claimBatch claims a batch as far as its bytes allow, and returns the others.
 func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) (claimed []store.Claimed, left []store.Hint, err error) {
 	b := sh.newBatch(len(hints), 0, nil)
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
 	}
-	keys, args := b.call(sh.own(claimScript),
+	keys, args := b.call(sh.own[claimScript],
 		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	return claimed, left, err
 }
 
-// decodeClaims reads what lua/claim.lua answers for the jobs that it claimed.
+// decodeClaims decodes the answer of lua/claim.lua for claimed jobs.
 func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
 	heads := decodeProgressHeads(reply[1])
@@ -97,53 +98,74 @@ func decodeProgressHeads(reply any) []progressHead {
 	return heads
 }
 
-// Settle writes outcomes down, in one script call for each shard and batch.
+// Settle stores outcomes with one script call per shard and batch.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	out := make([]store.Settled, len(settlements))
-	perShard := make([][]int, len(s.shards))
-	for i := range settlements {
-		n := s.shardOf(settlements[i].Key)
-		perShard[n] = append(perShard[n], i)
-	}
-	for n, indexes := range perShard {
-		for len(indexes) > 0 {
-			size := store.Batch(len(indexes), maxBatch, func(i int) int { return attemptSize(&settlements[indexes[i]]) })
-			left, err := s.settleBatch(ctx, s.shards[n], settlements, indexes[:size], out)
-			if err != nil {
-				return nil, err
-			}
-			indexes = append(left, indexes[size:]...)
+	place := func(i int) int { return s.place(settlements[i].Key, settlements[i].OrderKey) }
+	err := s.toShards(ctx, len(settlements), place, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
+		if items, followed := apart(settlements, items); len(followed) > 0 {
+			left, err := s.settleFollowed(ctx, sh, settlements, followed[:min(len(followed), followedAtOnce)], out)
+			left = append(left, followed[min(len(followed), followedAtOnce):]...)
+			return append(left, items...), err
 		}
+		size := store.Batch(len(items), maxBatch, func(i int) int { return attemptSize(&settlements[items[i]]) })
+		left, err := s.settleBatch(ctx, sh, settlements, items[:size], out)
+		return append(left, items[size:]...), err
+	})
+	if err != nil {
+		return nil, err
 	}
+	s.forgetSettled(ctx, settlements, out)
 	return out, nil
 }
 
-// kind is what settlements have in common that the script is told once.
+// forgetSettled removes the forwards of jobs that settling has forgotten, or has replaced by a
+// successor.
+func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement, out []store.Settled) {
+	if len(s.shards) == 1 {
+		return
+	}
+	var jobs []gone
+	for i := range out {
+		t, r := &settlements[i], &out[i]
+		if t.OrderKey == "" || r.Status != store.Applied || !r.To.Final() || r.To == job.Dead || s.retention > 0 || t.Keep || t.Again != nil {
+			continue
+		}
+		jobs = append(jobs, gone{t.Key, r.UID, t.OrderKey})
+	}
+	s.unforward(ctx, jobs)
+}
+
+// kind is the part of a settlement that jobs of a batch share; the script gets it once.
 type kind struct {
 	token                     uint64
 	attempts, snoozes, lapses int
-	usual, cancelled          change
+	usual, cancelled          end
 }
 
-// change is a job.Change with the number of its group of dead letters, if any.
-type change struct {
+// end is a job.Change with the number of its group of dead letters, if any.
+type end struct {
 	job.Change
 	group int
 }
 
-func (b *batch) change(t *job.Settlement, cancelRequested bool) change {
-	c := change{Change: t.Change(cancelRequested)}
-	if c.To == job.Dead {
-		c.group = b.other(b.sh.dead(listing.DeadName(t.Lane, c.Reason)))
+func (b *batch) end(t *job.Settlement, cancelRequested bool) end {
+	e := end{Change: t.Change(cancelRequested)}
+	if e.To == job.Dead {
+		e.group = b.group(listing.DeadName(t.Lane, e.Reason))
 	}
-	return c
+	return e
 }
 
 func (k *kind) args() []any {
 	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.lapses)
 	args := append(make([]any, 0, 10), k.token, tries)
-	for _, c := range []*change{&k.usual, &k.cancelled} {
-		args = append(args, int(c.To), millis(c.Delay), c.Reason, c.group)
+	for _, c := range []*end{&k.usual, &k.cancelled} {
+		wait := millis(c.Delay)
+		if c.At != 0 {
+			wait = -int64(c.At)
+		}
+		args = append(args, int(c.To), wait, c.Reason, c.group)
 	}
 	return args
 }
@@ -156,13 +178,13 @@ func attemptSize(t *job.Settlement) int {
 	return len(t.Attempt.ResponseBody)
 }
 
-// settleBatch settles a batch, as far as the bytes of its logs allow; the others
-// are left.
+// settleBatch settles a batch as far as the bytes of its logs allow, and returns the others.
 func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
 	b := sh.newBatch(len(batch), 4, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
-	args := []any{sh.wake, s.retention == 0, store.MaxLog, store.MaxLogBytes, 0}
+	keep := slices.ContainsFunc(batch, func(i int) bool { return all[i].Keep }) // the others are purged soon
+	args := []any{sh.wake, s.retention == 0 && !keep, store.MaxLog, store.MaxLogBytes, 0}
 	numbers := make(map[kind]int)
 	for _, i := range batch {
 		t := &all[i]
@@ -172,7 +194,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		}
 		k := kind{
 			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses,
-			usual: b.change(t, false), cancelled: b.change(t, true),
+			usual: b.end(t, false), cancelled: b.end(t, true),
 		}
 		n, known := numbers[k]
 		if !known {
@@ -180,10 +202,14 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			numbers[k] = n
 			args = append(args, k.args()...)
 		}
-		b.add(t.Key, t.Lane, n, attempt, int64(t.CreatedAt), b.index(t.BizKey))
+		var created any = int64(t.CreatedAt)
+		if t.OrderKey != "" {
+			created = strconv.FormatInt(int64(t.CreatedAt), 10) + " " + t.OrderKey
+		}
+		b.add(t.Key, t.Lane, n, attempt, created, b.indexes(t.Indexes))
 	}
 	args[4] = len(numbers)
-	keys, args := b.call(sh.own(settleScript), args...)
+	keys, args := b.call(sh.own[settleScript], args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
 	if err != nil {
 		return nil, err
@@ -206,8 +232,8 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	return left, nil
 }
 
-// decodeStandings reads how settled jobs stand; the first is for those that are
-// not.
+// decodeStandings decodes the results that settled jobs share. The first is for jobs that
+// were not settled.
 func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 	const fields = 5
 	values, _ := reply.([]any)
@@ -229,7 +255,7 @@ func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 	return all, nil
 }
 
-// statusLeft is what lua/settle.lua answers for a job that is left for another call.
+// statusLeft is the status of a job that needs another call.
 const statusLeft = int64(4)
 
 // settled reads the answer for one job.

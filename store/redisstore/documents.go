@@ -70,18 +70,53 @@ func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version u
 }
 
 func (s *Store) changeDocument(ctx context.Context, d store.Document, remove bool) (uint64, error) {
-	cmd, err := s.commit(ctx, s.shards[0], documentScript, []string{s.docs(d.Kind)}, []any{d.Name, d.Version, d.Data, remove})
-	if err != nil {
-		return 0, err
-	}
-	n, err := cmd.Int64()
+	replies, err := s.changeDocuments(ctx, d.Kind, []any{d.Name, d.Version, d.Data, remove})
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("redisstore: document: %w", err)
-	case n == -1:
+		return 0, err
+	case replies[0] == -1:
 		return 0, store.ErrConflict
-	case n == -2:
+	case replies[0] == -2:
 		return 0, store.ErrNotFound
 	}
-	return uint64(n), nil
+	return uint64(replies[0]), nil
+}
+
+// changeDocuments runs lua/document.lua with its arguments, documentArgs for each.
+func (s *Store) changeDocuments(ctx context.Context, kind string, args []any) ([]int64, error) {
+	cmd, err := s.commit(ctx, s.shards[0], documentScript, []string{s.docs(kind)}, args)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := cmd.Int64Slice()
+	if err == nil && len(replies) != len(args)/documentArgs {
+		err = fmt.Errorf("%d replies for %d arguments", len(replies), len(args))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: documents: %w", err)
+	}
+	return replies, nil
+}
+
+const documentArgs = 4
+
+// PutDocuments writes documents of a kind.
+func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	versions := make([]uint64, 0, len(docs))
+	for len(docs) > 0 {
+		n := store.Batch(len(docs), maxBatch, func(i int) int { return len(docs[i].Data) })
+		args := make([]any, 0, n*documentArgs)
+		for _, d := range docs[:n] {
+			args = append(args, d.Name, d.Version, d.Data, false)
+		}
+		replies, err := s.changeDocuments(ctx, docs[0].Kind, args)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range replies {
+			versions = append(versions, uint64(max(r, 0)))
+		}
+		docs = docs[n:]
+	}
+	return versions, nil
 }

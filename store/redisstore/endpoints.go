@@ -13,22 +13,11 @@ import (
 // the shards.
 func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
 	var page store.EndpointPage
-	circuits := map[string]store.Circuit{}
-	for _, sh := range s.shards {
-		now, err := s.serverNow(ctx, sh)
-		if err != nil {
-			return page, err
-		}
-		page.Now = max(page.Now, now)
-		of, err := s.circuitsOf(ctx, sh, now)
-		if err != nil {
-			return page, err
-		}
-		for name, circuit := range of {
-			circuits[name] = circuit // all shards have much the same
-		}
+	circuits, now, err := s.circuits(ctx)
+	if err != nil {
+		return page, err
 	}
-	var err error
+	page.Now = now
 	if page.Endpoints, page.Next, err = listing.Endpoints(ctx, &q, circuits, s.nextEndpoints); err != nil {
 		return page, err
 	}
@@ -57,40 +46,80 @@ const (
 // dueBudget is how many lanes and commands are left.
 type dueBudget struct{ lanes, commands int64 }
 
-// DueCounts counts jobs that wait, beginning with the lanes that need attention first.
-func (s *Store) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
+// DueCounts counts waiting jobs, beginning with the lanes that need attention first.
+func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
 	d := store.DueCounts{Counts: make([]int64, len(bounds)+1)}
-	for _, sh := range s.shards {
-		left, err := s.addDueCounts(ctx, sh, bounds, d.Counts)
-		if err != nil {
-			return d, err
+	perShard, err := gather(ctx, s, func(ctx context.Context, sh *shard) (part store.DueCounts, err error) {
+		lanes := s.earliest(sh)
+		if of != (store.DueOf{}) {
+			section := sh.lanesOf(of.Topic)
+			if of.Endpoint != "" {
+				section = sh.lanesAt(of.Endpoint, of.Topic)
+			}
+			names, _, err := s.allNames(ctx, section, maxDueLanes+1)
+			if err != nil {
+				return part, err
+			}
+			lanes = inTurn(names)
 		}
-		if left != 0 && (d.PartialFrom == 0 || left < d.PartialFrom) {
-			d.PartialFrom = left
+		part.Counts = make([]int64, len(bounds)+1)
+		part.PartialFrom, err = s.addDueCounts(ctx, sh, lanes, bounds, part.Counts)
+		return part, err
+	})
+	for _, of := range perShard {
+		for i, n := range of.Counts {
+			d.Counts[i] += n
+		}
+		if d.PartialFrom == 0 || of.PartialFrom != 0 && of.PartialFrom < d.PartialFrom {
+			d.PartialFrom = of.PartialFrom
 		}
 	}
-	return d, nil
+	return d, err
 }
 
-// addDueCounts adds the counts of a shard; left is when the first lane that was
-// left out needs attention, zero if none was.
-func (s *Store) addDueCounts(ctx context.Context, sh *shard, bounds []job.Instant, counts []int64) (left job.Instant, err error) {
-	for at, budget := int64(0), s.dueBudget; ; {
-		lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, at, at+dueLanes-1).Result()
+// someLanes returns up to dueLanes lanes from one on, and when the first needs attention.
+type someLanes func(ctx context.Context, from int64) (names []string, first job.Instant, err error)
+
+// earliest returns the lanes of a shard, those that need attention first.
+func (s *Store) earliest(sh *shard) someLanes {
+	return func(ctx context.Context, from int64) ([]string, job.Instant, error) {
+		lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, from, from+dueLanes-1).Result()
 		if err != nil || len(lanes) == 0 {
-			return 0, s.wrap(err)
+			return nil, 0, s.wrap(err)
+		}
+		names := make([]string, len(lanes))
+		for i := range lanes {
+			names[i], _ = lanes[i].Member.(string)
+		}
+		return names, job.Instant(lanes[0].Score), nil
+	}
+}
+
+// inTurn returns lanes that may all need attention now.
+func inTurn(names []string) someLanes {
+	return func(_ context.Context, from int64) ([]string, job.Instant, error) {
+		return names[from:min(from+dueLanes, int64(len(names)))], 0, nil
+	}
+}
+
+// addDueCounts adds the counts of lanes; left is when the first lane left out needs
+// attention, zero if none was.
+func (s *Store) addDueCounts(ctx context.Context, sh *shard, lanes someLanes, bounds []job.Instant, counts []int64) (left job.Instant, err error) {
+	args := make([]any, 1, 1+len(bounds))
+	args[0] = dueCommands
+	for _, bound := range bounds {
+		args = append(args, int64(bound))
+	}
+	for at, budget := int64(0), s.dueBudget; ; {
+		names, first, err := lanes(ctx, at)
+		if err != nil || len(names) == 0 {
+			return 0, err
 		}
 		if budget.lanes <= 0 || budget.commands <= 0 {
-			return max(1, job.Instant(lanes[0].Score)), nil
+			return max(1, first), nil
 		}
-		args := make([]any, 1, 1+len(bounds))
-		args[0] = dueCommands
-		for _, bound := range bounds {
-			args = append(args, int64(bound))
-		}
-		buckets := make([]string, len(lanes))
-		for i := range lanes {
-			name, _ := lanes[i].Member.(string)
+		buckets := make([]string, len(names))
+		for i, name := range names {
 			buckets[i] = sh.bucket(name)
 		}
 		reply, err := dueScript.Run(ctx, s.db, buckets, args...).Int64Slice()

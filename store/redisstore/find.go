@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/oklog/ulid/v2"
 
@@ -22,7 +23,7 @@ const (
 )
 
 // FindUID looks for a uid in the page that it names: there is no index of uids, as
-// that would take a tenth more memory for each job. What it gives to go on is the
+// that would take a tenth more memory per job. next is the
 // cursor of an HSCAN. After a failover a cursor can miss the job.
 func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, string, error) {
 	hash, bound := store.UIDHash(uid)
@@ -30,13 +31,17 @@ func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, strin
 	if !bound || err != nil {
 		return nil, "", nil //nolint:nilerr // no job has such a uid
 	}
-	cursor := cmp.Or(after, "0")
-	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
-		return nil, "", fmt.Errorf("%w: %w", store.ErrBadCursor, err)
+	cursor, page, ok := cutCursor(cmp.Or(after, "0"))
+	if !ok {
+		return nil, "", store.ErrBadCursor
 	}
 	sh := s.shards[s.shardOfHash(hash)]
+	ordered := store.UIDOrdered(uid) // the uid names the shard, but no page
+	if !ordered {
+		page = int(hash >> 24 % pages)
+	}
 	for range findCalls {
-		reply, err := findScript.Run(ctx, s.db, []string{sh.pageOf(hash)}, cursor, id[:], findRecords, findBytes).StringSlice()
+		reply, err := findScript.Run(ctx, s.db, []string{sh.jobs[page]}, cursor, id[:], findRecords, findBytes).StringSlice()
 		switch {
 		case err != nil:
 			return nil, "", s.wrap(err)
@@ -44,12 +49,33 @@ func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, strin
 			return nil, "", fmt.Errorf("redisstore: find answered %d values", len(reply))
 		case reply[1] != "":
 			return s.found(ctx, reply[1], uid)
-		case reply[0] == "0":
+		case reply[0] == "0" && (!ordered || page == pages-1):
 			return nil, "", nil
+		case reply[0] == "0":
+			page++
 		}
 		cursor = reply[0]
 	}
+	if ordered {
+		cursor += "." + strconv.Itoa(page)
+	}
 	return nil, cursor, nil
+}
+
+// cutCursor reads a cursor: that of HSCAN, and for jobs with order keys the page behind a dot.
+func cutCursor(text string) (cursor string, page int, ok bool) {
+	cursor, number, found := strings.Cut(text, ".")
+	if _, err := strconv.ParseUint(cursor, 10, 64); err != nil {
+		return "", 0, false
+	}
+	if found {
+		n, err := strconv.ParseUint(number, 10, 8)
+		if err != nil || n >= pages {
+			return "", 0, false
+		}
+		page = int(n)
+	}
+	return cursor, page, true
 }
 
 // found is the job of a name, unless it is gone or another one's by now.

@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-const outOfMemory = "OOM" // how a full Redis begins what it says
+const outOfMemory = "OOM" // prefix of the errors of a full Redis
 
 // refuses reports whether Redis refused to run a script that writes: it is out
 // of memory, cannot write its file, or lacks replicas that it must have.
@@ -22,9 +22,8 @@ func refuses(err error) bool {
 	return false
 }
 
-// refused gives the verdicts on jobs that Redis refused with cause. The client
-// library may have sent them before and lost the reply, so it is looked what is
-// there.
+// refused sets the verdicts on jobs that Redis refused with cause. It checks which jobs are
+// there, because an earlier try of the client library may have stored them and lost the reply.
 func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause error) error {
 	pipe := s.db.Pipeline()
 	var there []*redis.BoolCmd
@@ -34,8 +33,8 @@ func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause 
 			there = append(there, pipe.HExists(ctx, sh.page(key), key.String()))
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return err
 	}
 	for _, a := range batch {
 		a.verdicts = make([]verdict, len(a.jobs))
@@ -62,8 +61,8 @@ func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause 
 	return nil
 }
 
-// refusedOver is what becomes of a registration that Redis refused with cause,
-// in the place of the record w.
+// refusedOver is the result of a registration over the record w that Redis refused with
+// cause.
 func (s *Store) refusedOver(ctx context.Context, sh *shard, reg store.Registration, w raw, cause error) (store.Registered, error) {
 	current, _, err := s.read(ctx, sh, reg.Key)
 	switch {

@@ -13,6 +13,7 @@ import (
 // TestFullRedis: a Redis without memory takes no new jobs, and everything else
 // goes on, or it could not drain.
 func TestFullRedis(t *testing.T) {
+	t.Parallel()
 	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
 	s, err := Open(t.Context(), Options{URL: server.URL(), Retention: time.Hour})
 	if err != nil {
@@ -47,7 +48,7 @@ func TestFullRedis(t *testing.T) {
 		t.Error("holding:", err)
 	}
 	if n := carry(); n != 0 {
-		t.Errorf("%d jobs of a held endpoint were carried", n)
+		t.Errorf("%d jobs were carried although the circuit is open", n)
 	}
 	if err := s.CloseCircuit(ctx, endpoint); err != nil {
 		t.Error("ending the hold:", err)
@@ -116,6 +117,7 @@ func fullRedis(t *testing.T, fill func(s *Store)) *Store {
 // has the key otherwise, and what is there it does not refuse. An earlier try of
 // the client library may have taken a job in and lost its reply.
 func TestFullRedisKnowsWhatItHas(t *testing.T) {
+	t.Parallel()
 	there, ended := aJob("there"), aJob("ended")
 	s := fullRedis(t, func(s *Store) {
 		outcomes(t, s, []store.Registration{there, ended}, store.Created, store.Created)
@@ -149,6 +151,7 @@ func TestFullRedisKnowsWhatItHas(t *testing.T) {
 // TestFullRedisRestores: a full Redis gets no job back that it lacks, and is put
 // right in those that it has.
 func TestFullRedisRestores(t *testing.T) {
+	t.Parallel()
 	there, lost := aJob("there"), aJob("lost")
 	s := fullRedis(t, func(s *Store) { outcomes(t, s, []store.Registration{there}, store.Created) })
 	missing := store.RestoredJob{Job: lost.Job(1)}

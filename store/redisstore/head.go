@@ -14,8 +14,9 @@ import (
 // expires after created.
 type registeredHead struct {
 	created, due int64
-	expires      int64 // or never
-	timeout      int64 // 0: none of its own
+	expires      int64  // or never
+	timeout      int64  // 0: none of its own
+	order        string // its order key
 }
 
 const never = math.MinInt64
@@ -23,7 +24,7 @@ const never = math.MinInt64
 func (h *registeredHead) append(b []byte) []byte {
 	b = strconv.AppendInt(b, h.created, 10)
 	b = strconv.AppendInt(append(b, ' '), h.due, 10)
-	if h.expires == never && h.timeout == 0 {
+	if h.expires == never && h.timeout == 0 && h.order == "" {
 		return b
 	}
 	b = append(b, ' ')
@@ -34,12 +35,19 @@ func (h *registeredHead) append(b []byte) []byte {
 	if h.timeout != 0 {
 		b = strconv.AppendInt(b, h.timeout, 10)
 	}
+	if h.order != "" {
+		b = append(append(b, ' '), h.order...)
+	}
 	return b
 }
 
 func decodeRegisteredHead(text string) (h registeredHead, err error) {
 	fields := strings.Split(text, " ")
-	if len(fields) != 2 && len(fields) != 4 {
+	switch len(fields) {
+	case 2, 4:
+	case 5:
+		fields, h.order = fields[:4], fields[4]
+	default:
 		return h, fmt.Errorf("%d fields in its head", len(fields))
 	}
 	h.expires = never
@@ -68,6 +76,7 @@ const (
 	fieldEnded
 	fieldExpires // for scripts
 	fieldLogs
+	fieldCount // twice the count, and 1 if the job has fired
 	fieldNonce
 	fieldReason
 	fieldMark

@@ -28,7 +28,7 @@ type inspector struct {
 	log      *slog.Logger
 	replicas int // that changes are to wait for
 
-	met func() // is told of each connection; nil: nobody
+	met func() // called for each connection, unless nil
 
 	mu   sync.Mutex
 	seen map[string]bool // run ids of masters
@@ -64,20 +64,20 @@ func (i *inspector) onConnect(ctx context.Context, conn *redis.Conn) error {
 	}
 	log := i.log.With("redis", address(ctx, conn))
 	if version == "" || rest["role"] == "" {
-		log.Info("Redis does not tell about itself (INFO): its version, memory policy and persistence could not be checked")
+		log.Info("Redis forbids INFO: its version, memory policy and persistence could not be checked")
 		return nil
 	}
 	i.look(rest, log)
 	return lookAtDisk(ctx, conn, rest, log)
 }
 
-// look warns of what can be told without asking for settings.
+// look warns of dangers that need no settings to detect.
 func (i *inspector) look(facts map[string]string, log *slog.Logger) {
 	if policy := facts["maxmemory_policy"]; policy != "noeviction" {
-		log.Warn("Redis throws waiting jobs away when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
+		log.Warn("Redis evicts waiting jobs when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
 	}
 	if n, err := strconv.Atoi(facts["connected_slaves"]); err == nil && n < i.replicas {
-		log.Warn("Redis has fewer replicas than have to confirm a registration: none will be taken until there are more",
+		log.Warn("Redis has too few replicas to confirm registrations: all are refused until there are more",
 			"replicas", n, "needed", i.replicas)
 	}
 }
@@ -96,16 +96,16 @@ func lookAtDisk(ctx context.Context, conn *redis.Conn, facts map[string]string, 
 	aof := facts["aof_enabled"] == "1"
 	switch {
 	case aof && !allowed:
-		log.Info("Redis does not tell its settings (CONFIG): appendfsync could not be checked")
+		log.Info("Redis forbids CONFIG: appendfsync could not be checked")
 	case aof && value["appendfsync"] != "always":
-		log.Info("Redis does not wait for its disk: when it dies, the last registrations can be lost", "appendfsync", value["appendfsync"])
+		log.Info("Redis does not wait for its disk: a crash can lose the last registrations", "appendfsync", value["appendfsync"])
 	case aof:
 	case !allowed:
-		log.Warn("Redis writes no append-only file: a restart loses jobs; whether it keeps snapshots could not be checked (CONFIG)")
+		log.Warn("Redis writes no append-only file: a restart loses jobs; it forbids CONFIG, so snapshots could not be checked")
 	case value["save"] == "":
-		log.Warn("Redis keeps nothing on disk: a restart loses all jobs; set appendonly yes")
+		log.Warn("Redis stores nothing on disk: a restart loses all jobs; set appendonly yes")
 	default:
-		log.Warn("Redis keeps snapshots only: a restart loses what came after the last; set appendonly yes", "save", value["save"])
+		log.Warn("Redis stores snapshots only: a restart loses everything since the last one; set appendonly yes", "save", value["save"])
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (i *inspector) forget(runID string) {
 	delete(i.seen, runID)
 }
 
-// info is what a server tells of itself; nothing when it does not.
+// info returns the fields of INFO, none if the server refuses it.
 func info(ctx context.Context, conn *redis.Conn, sections ...any) (map[string]string, error) {
 	text, err := conn.Do(ctx, append([]any{"info"}, sections...)...).Text()
 	if err != nil && !isReply(err) {

@@ -69,35 +69,35 @@ func TestInspection(t *testing.T) {
 		{name: "as it should be", args: durable},
 		{
 			name: "nothing on disk",
-			want: []string{`level=WARN msg="Redis keeps nothing on disk: a restart loses all jobs; set appendonly yes"`},
+			want: []string{`level=WARN msg="Redis stores nothing on disk: a restart loses all jobs; set appendonly yes"`},
 		},
 		{
 			name: "snapshots only", args: []string{"--save", "3600 1"},
-			want: []string{`level=WARN msg="Redis keeps snapshots only: a restart loses what came after the last; set appendonly yes" save="3600 1"`},
+			want: []string{`level=WARN msg="Redis stores snapshots only: a restart loses everything since the last one; set appendonly yes" save="3600 1"`},
 		},
 		{
 			name: "the disk is not waited for", args: []string{"--appendonly", "yes"},
-			want: []string{`level=INFO msg="Redis does not wait for its disk: when it dies, the last registrations can be lost" appendfsync=everysec`},
+			want: []string{`level=INFO msg="Redis does not wait for its disk: a crash can lose the last registrations" appendfsync=everysec`},
 		},
 		{
 			name: "eviction", args: append([]string{"--maxmemory-policy", "allkeys-lru"}, durable...),
-			want: []string{`level=WARN msg="Redis throws waiting jobs away when its memory is full: set maxmemory-policy noeviction" maxmemory_policy=allkeys-lru`},
+			want: []string{`level=WARN msg="Redis evicts waiting jobs when its memory is full: set maxmemory-policy noeviction" maxmemory_policy=allkeys-lru`},
 		},
 		{
 			name: "too few replicas", args: durable, replicas: 2,
-			want: []string{`level=WARN msg="Redis has fewer replicas than have to confirm a registration: none will be taken until there are more" replicas=0 needed=2`},
+			want: []string{`level=WARN msg="Redis has too few replicas to confirm registrations: all are refused until there are more" replicas=0 needed=2`},
 		},
 		{
 			name: "settings are a secret", denied: "-config",
-			want: []string{`level=WARN msg="Redis writes no append-only file: a restart loses jobs; whether it keeps snapshots could not be checked (CONFIG)"`},
+			want: []string{`level=WARN msg="Redis writes no append-only file: a restart loses jobs; it forbids CONFIG, so snapshots could not be checked"`},
 		},
 		{
 			name: "settings are a secret, with a file", args: durable, denied: "-config",
-			want: []string{`level=INFO msg="Redis does not tell its settings (CONFIG): appendfsync could not be checked"`},
+			want: []string{`level=INFO msg="Redis forbids CONFIG: appendfsync could not be checked"`},
 		},
 		{
 			name: "everything is a secret", denied: "-info -config",
-			want: []string{`level=INFO msg="Redis does not tell about itself (INFO): its version, memory policy and persistence could not be checked"`},
+			want: []string{`level=INFO msg="Redis forbids INFO: its version, memory policy and persistence could not be checked"`},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

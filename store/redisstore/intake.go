@@ -35,12 +35,12 @@ func (a *arrival) cost() (jobs, bytes int) {
 
 // newJob holds the script's arguments for one registration.
 type newJob struct {
-	key    job.Key
-	lane   job.Lane
-	body   []byte
-	due    int64  // a delay in milliseconds, or a time below zero
-	terms  string // "<TTL> <timeout>" in milliseconds, empty without either
-	bizKey string
+	key   job.Key
+	lane  job.Lane
+	body  []byte
+	due   int64  // a delay in milliseconds, or a time below zero
+	terms string // "<TTL> <timeout>" in milliseconds, empty without either
+	names job.Indexes
 }
 
 // newIntake batches the registrations of a shard.

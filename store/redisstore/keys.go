@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -14,25 +16,26 @@ import (
 type shardKeys struct {
 	prefix string // "duehook:{tag}:"
 
-	lanes  string // ZSET lane -> when it next needs a look
-	counts string // HASH topic|state -> how many jobs; also |state of all, and =endpoint|state of unfinished ones
-	out    string // HASH endpoint -> how many of its jobs are carried or claimed
-	deads  string // ZSET names of the groups of dead letters, all with the score 0
-	held   string // HASH endpoint -> "held-until probed-until", then "ramp-start"
-	topics string // HASH topic -> its limits, see lua/limits.lua
-	tokens string // HASH topic -> when its rate lets the next job go
-	places string // ZSET lanes that wait for a place, all with the score 0
-	ranks  string // ZSET lanes with a priority, all with the score 0
-	index  string // ZSET t<topic>, d<topic>, l<lane> and e<endpoint> <lane>, all with the score 0: what is found by name
-	busy   string // ZSET topic|state of many jobs that wait -> about how many
-	ends   string // ZSET topic -> no later than the first of its ended jobs, but for dead letters
-	ready  string // LIST of hints
-	lock   string // the carrier's
-	wake   string // channel: an earlier job arrived
-	mark   string // written before replicas are waited for
-	swept  string // of SwapMarks
+	lanes    string // ZSET lane -> when it next needs a look
+	counts   string // HASH topic|state -> how many jobs; also |state of all, and =endpoint|state of unfinished ones
+	deads    string // ZSET names of the groups of dead letters, all with the score 0
+	circuits string // HASH endpoint -> its circuit: "open-until half-open-until", then "ramp-start"
+	topics   string // HASH topic -> its limits, see lua/lib/limits.lua
+	tokens   string // HASH topic -> when its rate allows the next job
+	places   string // ZSET lanes that wait for a place, all with the score 0
+	ranks    string // ZSET lanes with a priority, all with the score 0
+	index    string // ZSET t<topic>, d<topic>, l<lane> and e<endpoint> <lane>, all with the score 0: what is found by name
+	busy     string // ZSET topic|state of many jobs that wait -> about how many
+	ends     string // ZSET topic -> when its first ended job ended or earlier; dead letters do not count
+	ready    string // LIST of hints
+	lock     string // the carrier's
+	wake     string // channel: an earlier job arrived
+	mark     string // written before replicas are waited for
+	epoch    string // of SwapEpoch
 
 	jobs [pages]string // HASHes topic/id -> record
+
+	own map[*redis.Script][]string // the shard's keys with which the keys of scripts begin
 }
 
 // pages is how many hashes a shard's records are spread over: as an entry of a
@@ -44,14 +47,15 @@ const pages = 16
 func newShardKeys(tag string) shardKeys {
 	p := "duehook:{" + tag + "}:"
 	k := shardKeys{
-		prefix: p, lanes: p + "lanes", counts: p + "counts", out: p + "out", deads: p + "deads", held: p + "held",
+		prefix: p, lanes: p + "lanes", counts: p + "counts", deads: p + "deads", circuits: p + "circuits",
 		topics: p + "topics", tokens: p + "tokens", places: p + "places", ranks: p + "ranks",
 		index: p + "index", busy: p + "busy", ends: p + "endings",
-		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", swept: p + "swept",
+		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", epoch: p + "epoch",
 	}
 	for n := range k.jobs {
 		k.jobs[n] = p + "jobs:" + strconv.Itoa(n)
 	}
+	k.own = ownKeysOf(p)
 	return k
 }
 
@@ -64,7 +68,12 @@ func (k *shardKeys) pageOf(hash uint32) string { return k.jobs[hash>>24%pages] }
 func (k *shardKeys) bucket(lane string) string { return k.prefix + "bucket:" + lane }
 func (k *shardKeys) dead(group string) string  { return k.prefix + "dead:" + group }
 func (k *shardKeys) ended(topic string) string { return k.prefix + "ended:" + topic }
-func (k *shardKeys) biz(bizKey string) string  { return k.prefix + "biz:" + bizKey }
+
+// named is the index of the jobs of a biz_key, or of a listing.GroupIndex.
+func (k *shardKeys) named(name string) string { return k.prefix + "biz:" + name }
+
+// counted is the HASH of a counted job, by its uid; see lua/count.lua.
+func (k *shardKeys) counted(uid string) string { return k.prefix + "counted:" + uid }
 
 // shardOf spreads jobs over shards by their key.
 func (s *Store) shardOf(key job.Key) int {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,10 +20,9 @@ import (
 
 // layoutVersion is how this version lays jobs out in Redis (docs/adr/0001). A
 // version that needs another one counts on.
-const layoutVersion = 3
+const layoutVersion = 5
 
-// layout is what a namespace says of how its jobs lie, so that no two nodes see it
-// differently.
+// layout is the stored layout of a namespace. All nodes must agree with it.
 type layout struct {
 	Version int `json:"layout"`
 	Shards  int `json:"shards"`
@@ -35,15 +35,15 @@ type layout struct {
 // layoutKey belongs to no shard: where it is must not depend on their number.
 func layoutKey(namespace string) string { return "duehook:{" + namespace + "}:layout" }
 
-// LayoutError says that a namespace does not lie in Redis as this node would have
-// it. The node serves nothing then: it would lose sight of jobs.
+// LayoutError reports that the layout of a namespace is not this node's. The node then serves
+// nothing: it would lose sight of jobs.
 type LayoutError struct {
 	Namespace string
 	Shards    int // of this node
 	stored    layout
 }
 
-// Unwrap tells callers that nothing can be served.
+// Unwrap marks the error as one of a store that serves nothing.
 func (e *LayoutError) Unwrap() error { return store.ErrOtherLayout }
 
 func (e *LayoutError) Error() string {
@@ -131,7 +131,7 @@ func (l *looked) holds(now time.Time, met int64) bool {
 
 type unguarded struct{}
 
-// check gives a *LayoutError if nothing may be sent, or why it is not known.
+// check returns a *LayoutError if nothing may be sent, or why the layout is unknown.
 func (g *guard) check(ctx context.Context) error {
 	if ctx.Value(unguarded{}) != nil {
 		return nil
@@ -164,7 +164,7 @@ func (g *guard) check(ctx context.Context) error {
 	}
 }
 
-// begin gives the look that is under way, or another.
+// begin returns the look under way, or starts one.
 func (g *guard) begin(ctx context.Context) *look {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,9 +193,9 @@ func (g *guard) note(err error) {
 	var wrong *LayoutError
 	switch known := old != nil && !old.unknown; {
 	case err == nil && known && old.err != nil:
-		g.log.Info("the layout of the namespace is that of this node again")
+		g.log.Info("the namespace has the layout of this node again")
 	case err != nil && errors.As(err, &wrong) && (!known || old.err == nil):
-		g.log.Error("nothing is served: the namespace is laid out otherwise", "error", err)
+		g.log.Error("nothing is served: the namespace has another layout", "error", err)
 	case err != nil && !errors.As(err, &wrong):
 		v.failed, v.unknown = true, !known
 		if known {
@@ -225,8 +225,8 @@ func (g *guard) look(ctx context.Context) error {
 	return nil
 }
 
-// readLayout gives the layout of a namespace, nil if there is none.
-func readLayout(ctx context.Context, db redis.UniversalClient, namespace string) (*layout, error) {
+// readLayout returns the layout of a namespace, nil if there is none.
+func readLayout(ctx context.Context, db redis.Cmdable, namespace string) (*layout, error) {
 	text, err := db.Get(ctx, layoutKey(namespace)).Result()
 	if isNil(err) {
 		return nil, nil //nolint:nilnil // there is none
@@ -245,27 +245,32 @@ func parseLayout(text string) (*layout, error) {
 	return &l, nil
 }
 
-// writeLayout puts a layout in the place of old (nil: of none), and gives the one
-// that stands there then. A full Redis takes it.
+// writeLayout replaces old (nil: no layout) and returns the layout that stands then.
 func writeLayout(ctx context.Context, db redis.UniversalClient, namespace string, old, l *layout) (*layout, error) {
-	texts := []any{"", ""}
-	for i, of := range []*layout{old, l} {
-		if of != nil {
-			text, err := json.Marshal(of)
-			if err != nil {
-				return nil, fmt.Errorf("redisstore: encode the layout: %w", err)
-			}
-			texts[i] = text
-		}
-	}
-	text, err := layoutScript.Run(ctx, db, []string{layoutKey(namespace)}, texts...).Text()
+	text, err := json.Marshal(l)
 	if err != nil {
+		return nil, fmt.Errorf("redisstore: encode the layout: %w", err)
+	}
+	key := layoutKey(namespace)
+	err = db.Watch(ctx, func(tx *redis.Tx) error {
+		stands, err := readLayout(ctx, tx, namespace)
+		if err != nil || !reflect.DeepEqual(stands, old) {
+			return err
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Set(ctx, key, text, 0).Err() })
+		return err
+	}, key)
+	if err != nil && !errors.Is(err, redis.TxFailedErr) {
 		return nil, fmt.Errorf("write the layout: %w", err)
 	}
-	return parseLayout(text)
+	l, err = readLayout(ctx, db, namespace)
+	if err == nil && l == nil {
+		err = errors.New("the layout was deleted concurrently")
+	}
+	return l, err
 }
 
-// guarded lets commands through as guard says.
+// guarded sends commands only if guard allows them.
 type guarded struct{ *guard }
 
 func (guarded) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -3,9 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
@@ -22,7 +20,7 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		if err != nil {
 			return err
 		}
-		if _, err := s.run(ctx, sh, limitScript, []string{sh.topics, sh.tokens}, []any{topic, text, before[topic].Rate != l.Rate}); err != nil {
+		if _, err := s.run(ctx, sh, limitScript, sh.own[limitScript], []any{topic, text, before[topic].Rate != l.Rate}); err != nil {
 			return err
 		}
 		// Lanes may have been put off by what held before, also when an earlier run
@@ -34,49 +32,31 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 	return nil
 }
 
-// limitsText is what lua/limits.lua reads: the part of the n-th shard, and all
-// of it for parseLimits.
+// storedLimits are a topic's limits as lua/lib/limits.lua reads them. Share is the shard's share
+// of Capacity.
+type storedLimits struct {
+	store.Limits
+	Share int `json:",omitempty"`
+}
+
+// limitsText is what the n-th shard stores; empty for no limits.
 func (s *Store) limitsText(l store.Limits, n int) (string, error) {
 	if l == (store.Limits{}) {
 		return "", nil
 	}
-	flags := ""
-	if l.Paused {
-		flags += "p"
-	}
-	if l.Draining {
-		flags += "d"
-	}
-	if flags == "" {
-		flags = "-"
-	}
-	interval := 0.0
-	if l.Rate > 0 {
-		interval = rules.PaceOf(l.Rate, len(s.shards), 0).Interval
-	}
-	weight := l.Weight
-	if weight == 0 {
-		weight = store.DefaultWeight
-	}
-	all, err := json.Marshal(l)
+	text, err := json.Marshal(storedLimits{l, rules.Share(l.Capacity, n, len(s.shards))})
 	if err != nil {
 		return "", fmt.Errorf("redisstore: encode limits: %w", err)
 	}
-	return fmt.Sprintf("%s %d %.6f %d %d %s", flags, rules.Share(l.Capacity, n, len(s.shards)), interval, rules.Share(l.Concurrency, n, len(s.shards)), weight, all), nil
+	return string(text), nil
 }
 
-var errLimits = errors.New("redisstore: unreadable limits")
-
 func parseLimits(text string) (store.Limits, error) {
-	var l store.Limits
-	_, all, ok := strings.Cut(text, "{")
-	if !ok {
-		return l, errLimits
+	var l storedLimits
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		return store.Limits{}, fmt.Errorf("redisstore: unreadable limits: %w", err)
 	}
-	if err := json.Unmarshal([]byte("{"+all), &l); err != nil {
-		return l, fmt.Errorf("%w: %w", errLimits, err)
-	}
-	return l, nil
+	return l.Limits, nil
 }
 
 // Limits gives the limits of all topics that have some.

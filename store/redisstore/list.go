@@ -15,22 +15,23 @@ import (
 
 // List pages through jobs.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return listing.List(ctx, source{s}, q)
+	return listing.List(ctx, s.source(maxLargeReads), q)
 }
 
-// source shows the store's ZSETs as segments of a listing.
-type source struct{ *Store }
+// source shows the store's ZSETs as segments of a listing, for one page.
+type source struct {
+	*Store
+	largeReads *int // left for Times
+}
+
+func (s *Store) source(largeReads int) source { return source{s, &largeReads} }
 
 // Segments lists lanes, groups of dead letters, or topics with other ended jobs.
 func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
-	names := make([][]string, len(s.shards))
-	for i, sh := range s.shards {
-		var err error
-		if names[i], err = s.segmentNames(ctx, sh, q, n); err != nil {
-			return nil, err
-		}
-	}
-	return q.FirstSegments(names, n), nil
+	names, err := gather(ctx, s.Store, func(ctx context.Context, sh *shard) ([]string, error) {
+		return s.segmentNames(ctx, sh, q, n)
+	})
+	return q.FirstSegments(names, n), err
 }
 
 // segmentNames are the names of the first segments of a shard. One of them more than
@@ -55,11 +56,11 @@ func (s source) endedTopics(ctx context.Context, sh *shard, q listing.SegmentQue
 	return s.names(ctx, sh.allOf(ofEnded).from(q.From.Name), n)
 }
 
-// BizKeySegments is every shard: any of them may hold jobs of a biz_key.
-func (s source) BizKeySegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
+// NamedSegments is every shard: any of them may hold jobs of a biz_key or group id.
+func (s source) NamedSegments(_ context.Context, name string) ([]listing.Segment, error) {
 	out := make([]listing.Segment, len(s.shards))
 	for n := range s.shards {
-		out[n] = listing.Segment{Kind: listing.SegmentBizKey, Name: bizKey, Shard: n}
+		out[n] = listing.Segment{Kind: listing.SegmentNamed, Name: name, Shard: n}
 	}
 	return out, nil
 }
@@ -69,7 +70,7 @@ func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.S
 	sh := s.shards[seg.Shard]
 	key := map[listing.SegmentKind]string{
 		listing.SegmentLane: sh.bucket(seg.Name), listing.SegmentDead: sh.dead(seg.Name),
-		listing.SegmentEnded: sh.ended(seg.Name), listing.SegmentBizKey: sh.biz(seg.Name),
+		listing.SegmentEnded: sh.ended(seg.Name), listing.SegmentNamed: sh.named(seg.Name),
 	}[seg.Kind]
 	args := []any{span.N, span.Back}
 	if span.After != nil {
@@ -104,18 +105,15 @@ const maxRead = 100
 // Jobs reads the records of the first entries, as many as one script does.
 func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*job.Job, error) {
 	sh := s.shards[seg.Shard]
-	keys := make([]job.Key, min(len(entries), maxRead))
-	for i := range keys {
-		var err error
-		if keys[i], err = keyOf(seg, entries[i]); err != nil {
-			return nil, fmt.Errorf("redisstore: entry %q of %s: %w", entries[i].ID, seg.Name, err)
-		}
+	keys, err := keysOf(seg, entries[:min(len(entries), maxRead)])
+	if err != nil {
+		return nil, err
 	}
 	records, err := s.someRecords(ctx, sh, keys)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refineAll(ctx, sh, records); err != nil {
+	if err := s.refine(ctx, sh, records...); err != nil {
 		return nil, err
 	}
 	out := make([]*job.Job, len(records))
@@ -128,9 +126,20 @@ func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing
 	return out, nil
 }
 
+func keysOf(seg listing.Segment, entries []listing.Entry) ([]job.Key, error) {
+	keys := make([]job.Key, len(entries))
+	for i, e := range entries {
+		var err error
+		if keys[i], err = keyOf(seg, e); err != nil {
+			return nil, fmt.Errorf("redisstore: entry %q of %s: %w", e.ID, seg.Name, err)
+		}
+	}
+	return keys, nil
+}
+
 func keyOf(seg listing.Segment, e listing.Entry) (job.Key, error) {
 	switch seg.Kind {
-	case listing.SegmentBizKey:
+	case listing.SegmentNamed:
 		return job.ParseKey(e.ID)
 	case listing.SegmentLane:
 		lane, err := job.ParseLane(seg.Name)
@@ -142,8 +151,9 @@ func keyOf(seg listing.Segment, e listing.Entry) (job.Key, error) {
 	return job.Key{Topic: seg.Name, ID: e.ID}, nil
 }
 
-// refineAll is refine for several records (some of them nil) in one round trip.
-func (s *Store) refineAll(ctx context.Context, sh *shard, records []*record) error {
+// refine sets the state of unfinished jobs that were carried, which only their buckets know.
+// Records may be nil.
+func (s *Store) refine(ctx context.Context, sh *shard, records ...*record) error {
 	pipe := s.db.Pipeline()
 	scores := make(map[*record]*redis.FloatCmd)
 	for _, r := range records {
@@ -154,16 +164,12 @@ func (s *Store) refineAll(ctx context.Context, sh *shard, records []*record) err
 	if len(scores) == 0 {
 		return nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return err
 	}
-	// Exec tells the first error only: behind a nil there may be worse.
 	for r, score := range scores {
-		switch err := score.Err(); {
-		case err == nil:
+		if score.Err() == nil {
 			r.refine(score.Val())
-		case !isNil(err):
-			return s.wrap(err)
 		}
 	}
 	return nil

@@ -86,7 +86,7 @@ func (l *locker) check() error {
 	return nil
 }
 
-// taken tells a lock of another holder from a failed call.
+// taken distinguishes a lock of another holder from a failed call.
 func taken(err error) bool {
 	var all *redsync.ErrTaken
 	var one *redsync.ErrNodeTaken

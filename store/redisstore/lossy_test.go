@@ -126,10 +126,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%s is %s after %d attempts, %d lapses, %d in its log", key, j.State, j.Attempts, j.Lapses, len(log))
 		}
 	}
-	stats, err := sure.Topic(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := topicStats(t, sure)
 	if len(stats.States) != 1 || stats.States[job.Delivered] != jobs {
 		t.Errorf("counts: %v", stats.States)
 	}

@@ -26,8 +26,8 @@ func TestMarksOfARestartedServer(t *testing.T) {
 			s := openAs(t, Options{URL: "redis://app:pw@" + server.Addr(), Shards: 2})
 			swap := func(mark string, want ...string) {
 				t.Helper()
-				before, err := s.SwapMarks(t.Context(), mark)
-				ok(t, "SwapMarks", err)
+				before, err := s.SwapEpoch(t.Context(), mark)
+				ok(t, "SwapEpoch", err)
 				if diff := cmp.Diff(want, before); diff != "" {
 					t.Errorf("the marks before %q (-want +got):\n%s", mark, diff)
 				}

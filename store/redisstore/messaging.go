@@ -13,7 +13,7 @@ import (
 // subscriptionPing is after how long a silent subscription is checked.
 const subscriptionPing = 30 * time.Second
 
-// channel is what Redis calls a channel. In a Cluster, each of its nodes has it.
+// channel is the name of a channel in Redis. Each node of a Cluster has it.
 func (s *Store) channel(name string) string { return s.shards[0].prefix + "channel:" + name }
 
 // Publish sends a message.

@@ -16,7 +16,7 @@ import (
 // walkCount is how many fields of a page are read at once, roughly: some are bodies.
 const walkCount = 10
 
-// reportEvery is how often it is told how far a run is.
+// reportEvery is the interval of progress reports.
 const reportEvery = 5 * time.Second
 
 // tally counts for a report, from several goroutines.
@@ -26,7 +26,7 @@ type tally struct {
 	unreadable map[job.Key]bool
 }
 
-// count changes the report, and tells of it now and then.
+// count changes the report and passes it on every reportEvery.
 func (m *mover) count(change func(r *Resharding)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,12 +85,11 @@ func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx conte
 
 // move moves one job, unless it is where it belongs.
 func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
-	target := m.to.shards[m.to.shardOf(key)]
-	m.count(func(r *Resharding) { r.Walked++ })
-	if target.prefix == sh.prefix {
-		return nil
-	}
 	old, err := m.from.load(ctx, sh, key)
+	if led := (*forwardedError)(nil); errors.As(err, &led) {
+		return m.dropForward(ctx, sh, key) // checking writes those that are needed
+	}
+	m.count(func(r *Resharding) { r.Walked++ })
 	if errors.Is(err, store.ErrUnreadable) {
 		m.cannotRead(key)
 		return nil
@@ -101,15 +100,35 @@ func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
 	if err != nil {
 		return err
 	}
+	target := m.to.shards[m.to.place(key, old.Spec.OrderKey)]
+	if target.prefix == sh.prefix {
+		return nil
+	}
+	if err := m.dropForward(ctx, target, key); err != nil {
+		return err
+	}
 	fresh := *old
 	if !fresh.State.Final() {
 		fresh.State = fresh.Pending()
 	}
-	stands, err := m.to.put(ctx, putting{run: m.to.commit, script: takeScript}, target, nil, &fresh)
+	c, err := m.to.changeOf(nil, &fresh)
 	if err != nil {
 		return err
 	}
-	if stands == outrun {
+	if old.Spec.Count != nil {
+		keys, err := m.from.countKeys(ctx, sh, old.UID)
+		if err != nil {
+			return err
+		}
+		if err := m.to.putCountKeys(ctx, target, &old.Job, keys); err != nil {
+			return err
+		}
+	}
+	done, err := m.to.change(ctx, m.to.commit, takeScript, target, false, []change{c})
+	if err != nil {
+		return err
+	}
+	if done[0] == outrun {
 		if err := m.movedBefore(ctx, target, old); err != nil {
 			return err
 		}
@@ -119,6 +138,30 @@ func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
 	}
 	m.count(func(r *Resharding) { r.Moved++ })
 	return nil
+}
+
+// dropForward removes a forward.
+func (m *mover) dropForward(ctx context.Context, sh *shard, key job.Key) error {
+	was, err := m.from.db.HGet(ctx, sh.page(key), key.String()).Result()
+	if _, ok := forwardedTo(was); ok {
+		_, err = m.from.swapOne(ctx, sh, sign{key, was, ""})
+	}
+	if isNil(err) {
+		return nil
+	}
+	return err
+}
+
+// putForward writes the forward of a job whose shard is not its home.
+func (m *mover) putForward(ctx context.Context, r *record) error {
+	if !m.to.away(r.Key, r.Spec.OrderKey) {
+		return nil
+	}
+	done, err := m.to.swapOne(ctx, m.to.shards[m.to.shardOf(r.Key)], sign{r.Key, "", forward(r.UID, r.Spec.OrderKey)})
+	if err == nil && !done {
+		err = fmt.Errorf("%s: another job stands in its place", r.Key)
+	}
+	return err
 }
 
 // movedBefore makes sure that what stands in the new shard is the same job: an earlier
@@ -135,15 +178,11 @@ func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
 	return nil
 }
 
-// remove takes a job out of its old shard with its entries in all indexes: as a store
-// does it that keeps none that has ended.
+// remove takes a job out of its old shard with its entries in all indexes.
 func (m *mover) remove(ctx context.Context, sh *shard, old *record) error {
-	gone := *old
-	gone.State = job.Delivered
-	gone.Version++
-	gone.mark = newMark()
-	stands, err := m.from.put(ctx, putting{run: m.from.commit, script: updateScript}, sh, old, &gone)
-	if err != nil || stands != outrun {
+	c := change{key: old.Key, was: old.stored, from: old.standing()}.forgetting()
+	done, err := m.from.change(ctx, m.from.commit, changeScript, sh, false, []change{c})
+	if err != nil || done[0] != outrun {
 		return err
 	}
 	_, err = m.from.load(ctx, sh, old.Key)
@@ -192,25 +231,34 @@ func (m *mover) checkJobs(ctx context.Context) error {
 
 // census adds the counts of a shard.
 func (m *mover) census(ctx context.Context, s *Store, sh *shard, c *Census) error {
-	sums := []map[job.State]int64{{}}
-	err := s.addCounts(ctx, sh, []string{ofAll}, sums)
-	for state, n := range sums[0] {
+	counts, err := s.countsIn(ctx, sh, []string{ofAll})
+	if err != nil {
+		return err
+	}
+	for state, n := range counts[0] {
 		c.add(state, n)
 	}
-	return err
+	return nil
 }
 
 // check looks whether one job is where it belongs, and will become due.
 func (m *mover) check(ctx context.Context, n int, sh *shard, key job.Key) error {
 	r, err := m.to.load(ctx, sh, key)
+	if led := (*forwardedError)(nil); errors.As(err, &led) {
+		return nil
+	}
 	switch {
 	case errors.Is(err, store.ErrUnreadable):
 		m.cannotRead(key)
 		return nil
 	case err != nil:
 		return err
-	case m.to.shardOf(key) != n:
-		return fmt.Errorf("%s is in shard %d and belongs to shard %d", key, n, m.to.shardOf(key))
+	}
+	if place := m.to.place(key, r.Spec.OrderKey); place != n {
+		return fmt.Errorf("%s is in shard %d and belongs to shard %d", key, n, place)
+	}
+	if err := m.putForward(ctx, r); err != nil {
+		return err
 	}
 	if !r.State.Final() {
 		if err := m.to.db.ZScore(ctx, sh.bucket(r.Lane().String()), key.ID).Err(); err != nil {

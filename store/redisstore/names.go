@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// The index of a shard holds names behind a letter that says of what.
+// Names in the index of a shard begin with the letter of their kind.
 const (
 	ofTopics    = "t" // topic
 	ofEnded     = "d" // topic with ended jobs other than dead letters, perhaps
@@ -72,7 +72,7 @@ func (s section) from(name string) section {
 	return s
 }
 
-// names gives the first n names of a section.
+// names returns the first n names of a section.
 func (s *Store) names(ctx context.Context, of section, n int) ([]string, error) {
 	names, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
 		Key: of.key, ByLex: true, Start: "[" + of.begin, Stop: "(" + of.end, Count: int64(n),
@@ -86,7 +86,7 @@ func (s *Store) names(ctx context.Context, of section, n int) ([]string, error) 
 	return names, nil
 }
 
-// allNames gives the names of a section, the first limit of them unless that is 0,
+// allNames returns the names of a section, the first limit of them unless that is 0,
 // and whether there are more.
 func (s *Store) allNames(ctx context.Context, of section, limit int) (all []string, more bool, err error) {
 	for {
@@ -105,16 +105,13 @@ func (s *Store) allNames(ctx context.Context, of section, limit int) (all []stri
 	}
 }
 
-// merged gives the first n names of all shards from one on; of gives those of one shard.
-func (s *Store) merged(n int, of func(sh *shard) ([]string, error)) ([]string, error) {
-	var all []string
-	for _, sh := range s.shards {
-		names, err := of(sh)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, names...)
+// merged returns the first n names of all shards; of returns those of one shard.
+func (s *Store) merged(ctx context.Context, n int, of func(ctx context.Context, sh *shard) ([]string, error)) ([]string, error) {
+	perShard, err := gather(ctx, s, of)
+	if err != nil {
+		return nil, err
 	}
+	all := slices.Concat(perShard...)
 	slices.Sort(all)
 	all = slices.Compact(all)
 	return all[:min(n, len(all))], nil
@@ -122,7 +119,9 @@ func (s *Store) merged(n int, of func(sh *shard) ([]string, error)) ([]string, e
 
 // nextTopics is a listing.NextNames.
 func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
-	return s.merged(n, func(sh *shard) ([]string, error) { return s.names(ctx, sh.allOf(ofTopics).from(from), n) })
+	return s.merged(ctx, n, func(ctx context.Context, sh *shard) ([]string, error) {
+		return s.names(ctx, sh.allOf(ofTopics).from(from), n)
+	})
 }
 
 var _ listing.NextNames = (*Store)(nil).nextTopics
@@ -136,7 +135,7 @@ func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string
 	if name, behind := strings.CutSuffix(from, "\x00"); behind {
 		from = name + "!" // the sign behind the blank
 	}
-	return s.merged(n, func(sh *shard) (all []string, err error) {
+	return s.merged(ctx, n, func(ctx context.Context, sh *shard) (all []string, err error) {
 		for from := from; len(all) < n; {
 			names, err := s.names(ctx, sh.allOf(ofEndpoints).from(from), endpointNames)
 			if err != nil {

@@ -25,8 +25,8 @@ import (
 type Options struct {
 	// URL says where Redis is: redis://[user:password@]host:port/db,
 	// rediss:// for TLS, redis-sentinel://[user:password@]master@host:port,host:port/db,
-	// redis-cluster://[user:password@]host:port,host:port. ParseURL tells which
-	// options may follow behind a question mark.
+	// redis-cluster://[user:password@]host:port,host:port. ParseURL documents the
+	// options behind a question mark.
 	URL string
 	// Namespace keeps several duehooks on one Redis apart. Default "default".
 	Namespace string
@@ -59,6 +59,9 @@ type Store struct {
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
+	countables countables
+	callers    callers
+
 	closed    atomic.Bool
 	closeOnce sync.Once
 	closeErr  error
@@ -68,6 +71,7 @@ type Store struct {
 type shard struct {
 	shardKeys
 	clock  serverClock
+	facts  facts
 	pop    popper
 	intake *batches.Batcher[*arrival]
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -15,42 +14,43 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Outlook tells what keeps a job from its next attempt.
+// Outlook reports what keeps a job from its next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
-	sh := s.shards[s.shardOf(key)]
 	o := store.Outlook{Shards: len(s.shards)}
-	w, now, err := s.read(ctx, sh, key)
-	o.Now = now
-	// Which lane it is in only its record tells, and that may change meanwhile.
 	for range maxTries {
+		sh, w, now, err := s.look(ctx, key)
+		o.Now = now
 		if err != nil {
 			return o, err
 		}
-		var r *record
-		if r, err = decodeRecord(key, w); err != nil {
+		r, err := decodeRecord(key, w)
+		if err != nil {
 			return o, err
 		}
-		lane := r.Lane()
-		var v view
-		if v, err = s.view(ctx, sh, key, lane); err != nil {
+		v, err := s.view(ctx, sh, r)
+		if err != nil {
 			return o, err
 		}
-		o.Now, w = v.now, v.record
-		if w.missing() {
-			return o, store.ErrNotFound
+		current, err := rawOf(v.record.Val())
+		if err == nil && current != w {
+			continue
 		}
-		if r, err = decodeRecord(key, w); err == nil && r.Lane() == lane {
-			if err = v.fill(&o, r, len(s.shards)); err == nil && o.At != 0 {
-				err = s.addRivals(ctx, sh, lane, &o)
-			}
-			return o, err
+		if err == nil {
+			err = v.fill(&o, r)
 		}
+		if err == nil && o.At != 0 {
+			err = s.addRivals(ctx, sh, r.Lane(), &o)
+		}
+		if err == nil {
+			o.Head, err = s.head(ctx, sh, r)
+		}
+		return o, err
 	}
 	return o, store.ErrConflict
 }
 
-// addRivals adds what other lanes of the topic have to do with the job, if it has
-// priorities or a rate. These figures are of a moment later.
+// addRivals adds the effect of other lanes of the topic on the job, if the topic has
+// priorities or a rate. These figures are a moment younger.
 func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
 	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+job.LanePrefix(lane.Topic), "("+lane.Topic+"}").Result()
 	waits := o.Job.State == job.Waiting || o.Job.State == job.Retrying
@@ -86,8 +86,8 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	if len(higher)+len(out)+len(beside) == 0 {
 		return nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return err
 	}
 	for _, n := range higher {
 		o.Higher += n.Val()
@@ -112,100 +112,73 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	return nil
 }
 
-// view is what lua/outlook.lua answers; texts are empty where there is nothing.
+// view is what surrounds a job. Its record is read last: if it has not changed since it was
+// read first, nobody has claimed or settled the job between.
 type view struct {
-	now                         job.Instant
-	ahead, endpointOut, laneOut int64
-	ready                       int64
-	record                      raw
-	score, look, circuit        string
-	limits, token               string
-	readyOut, runningOut        string
+	score, look           *redis.FloatCmd // the job's in its bucket, and its lane's
+	rank, laneOut, hints  *redis.IntCmd
+	circuit, limits, turn *redis.StringCmd
+	out                   *redis.SliceCmd // ready and running: jobs of the endpoint, then of the topic
+	record                *redis.SliceCmd
 }
 
-func (s *Store) view(ctx context.Context, sh *shard, key job.Key, lane job.Lane) (view, error) {
-	name := lane.String()
-	reply, err := s.eval(ctx, outlookScript,
-		[]string{sh.page(key), sh.bucket(name), sh.lanes, sh.out, sh.held, sh.ready, sh.topics, sh.tokens, sh.counts},
-		[]any{key.String(), key.ID, name, lane.Topic})
-	if err != nil {
-		return view{}, err
+func (s *Store) view(ctx context.Context, sh *shard, r *record) (view, error) {
+	lane := r.Lane()
+	bucket := sh.bucket(lane.String())
+	pipe := s.db.Pipeline()
+	v := view{
+		score: pipe.ZScore(ctx, bucket, r.ID), look: pipe.ZScore(ctx, sh.lanes, lane.String()),
+		rank: pipe.ZRank(ctx, bucket, r.ID), laneOut: pipe.ZCount(ctx, bucket, "-inf", "(0"), hints: pipe.LLen(ctx, sh.ready),
+		circuit: pipe.HGet(ctx, sh.circuits, lane.Endpoint), limits: pipe.HGet(ctx, sh.topics, lane.Topic), turn: pipe.HGet(ctx, sh.tokens, lane.Topic),
+		out: pipe.HMGet(ctx, sh.counts, countField(ofEndpoint+lane.Endpoint, job.Ready), countField(ofEndpoint+lane.Endpoint, job.Running),
+			countField(lane.Topic, job.Ready), countField(lane.Topic, job.Running)),
+		record: pipe.HMGet(ctx, sh.page(r.Key), fieldsOf(r.Key)...),
 	}
-	if len(reply) != 14 {
-		return view{}, fmt.Errorf("redisstore: outlook answered %d values", len(reply))
-	}
-	v := view{now: sh.clock.observe(reply[0])}
-	for i, n := range []*int64{&v.ahead, &v.endpointOut, &v.laneOut, &v.ready} {
-		*n, _ = reply[1+i].(int64)
-	}
-	for i, text := range []*string{
-		&v.record.registration, &v.record.progress, &v.score, &v.look, &v.circuit, &v.limits, &v.token, &v.readyOut, &v.runningOut,
-	} {
-		*text, _ = reply[5+i].(string)
-	}
-	return v, nil
+	return v, s.exec(ctx, pipe)
 }
 
-// fill puts into o what v says of the job r.
-func (v *view) fill(o *store.Outlook, r *record, shards int) error {
-	if !r.State.Final() && v.score != "" {
-		if err := v.fillUnfinished(o, r, shards); err != nil {
-			return err
-		}
+// fill copies v and the job r into o.
+func (v *view) fill(o *store.Outlook, r *record) (err error) {
+	if !r.State.Final() && v.score.Err() == nil {
+		err = v.fillUnfinished(o, r)
 	}
-	var err error
-	o.Job, err = r.whole()
-	return err
+	var failed error
+	o.Job, failed = r.whole()
+	return errors.Join(err, failed)
 }
 
-func (v *view) fillUnfinished(o *store.Outlook, r *record, shards int) error {
-	score, scoreErr := strconv.ParseFloat(v.score, 64)
-	look, lookErr := strconv.ParseFloat(v.look, 64)
-	if err := errors.Join(scoreErr, lookErr); err != nil {
-		return fmt.Errorf("redisstore: outlook: %w", err)
+func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
+	r.refine(v.score.Val())
+	_, o.At = place(v.score.Val())
+	o.Look = job.Instant(v.look.Val())
+	o.LaneOut, o.ReadyList = v.laneOut.Val(), v.hints.Val()
+	if v.score.Val() >= 0 {
+		o.Ahead = v.rank.Val() - o.LaneOut
 	}
-	r.refine(score)
-	_, o.At = place(score)
-	o.Look = job.Instant(look)
-	o.Ahead, o.EndpointOut, o.LaneOut, o.ReadyList = v.ahead, v.endpointOut, v.laneOut, v.ready
-	o.Circuit = parseCircuit(v.circuit, v.now)
+	out := make([]int64, 4)
+	for i, n := range v.out.Val() {
+		text, _ := n.(string)
+		out[i%4], _ = strconv.ParseInt(text, 10, 64) // missing: none
+	}
+	o.EndpointOut = out[0] + out[1]
+	o.Circuit = parseCircuit(v.circuit.Val(), o.Now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
 	}
-	return v.fillLimits(o, shards)
+	return v.fillLimits(o, out[2]+out[3])
 }
 
-func (v *view) fillLimits(o *store.Outlook, shards int) error {
-	if v.limits == "" {
+func (v *view) fillLimits(o *store.Outlook, out int64) (err error) {
+	text := v.limits.Val()
+	if text == "" {
 		return nil
 	}
-	var err error
-	if o.Limits, err = parseLimits(v.limits); err != nil {
-		return err
+	o.TopicOut = out
+	if o.Limits, err = parseLimits(text); err == nil && o.Limits.Rate > 0 {
+		next, _ := strconv.ParseFloat(v.turn.Val(), 64) // empty: no job has gone yet
+		o.NextToken = rules.PaceOf(o.Limits.Rate, o.Shards, next).Turn(o.Now)
 	}
-	for _, text := range []string{v.readyOut, v.runningOut} {
-		n, _ := strconv.ParseInt(text, 10, 64) // empty: none
-		o.TopicOut += n
-	}
-	if o.Limits.Rate > 0 {
-		next, _ := strconv.ParseFloat(v.token, 64) // empty: none was taken
-		o.NextToken = rules.PaceOf(o.Limits.Rate, shards, next).Turn(v.now)
-	}
-	return nil
-}
-
-// parseCircuit reads a circuit as lua/lib/lanes.lua has it.
-func parseCircuit(circuit string, now job.Instant) store.Circuit {
-	first, second, holds := strings.Cut(circuit, " ")
-	from, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return store.Circuit{}
-	}
-	if !holds {
-		return rules.RampingCircuit(job.Instant(from), now)
-	}
-	probed, _ := strconv.ParseInt(second, 10, 64) // zero: it is not
-	return rules.OpenedCircuit(job.Instant(from), job.Instant(probed), now)
+	return err
 }
 
 // A running job's nonce is "<nonce of the call>@<worker>:<state>".

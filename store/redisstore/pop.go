@@ -42,7 +42,7 @@ func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]st
 	for _, r := range raw {
 		h, err := parseHint(r)
 		if err != nil {
-			s.log.Error("the ready list holds something that is no hint", "error", err)
+			s.log.Error("the ready list contains an entry that is no hint", "error", err)
 			continue
 		}
 		hints = append(hints, h)
@@ -145,8 +145,7 @@ func (p *popper) connect(ctx context.Context) error {
 	return nil
 }
 
-// drop gives the connection up; the next pop opens another, to whichever
-// server is in charge then.
+// drop closes the connection. The next pop opens one to the current master.
 func (p *popper) drop() {
 	_ = p.conn.Close()
 	p.conn, p.hot = nil, false

@@ -16,34 +16,46 @@ import (
 
 // Backlogs counts the jobs that are due and wait, lane by lane.
 func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
-	b := store.Backlogs{}
+	var b store.Backlogs
 	topics := map[string]*store.Backlog{}
-	for _, sh := range s.shards {
-		now, err := s.askNow(ctx, sh)
-		if err != nil {
-			return b, err
-		}
-		b.Now = max(b.Now, now)
-		lanes, more, err := s.lanesDue(ctx, sh, now)
-		if err != nil {
-			return b, err
-		}
-		b.Partial = b.Partial || more
-		for some := range slices.Chunk(lanes, maxBatch) {
-			if err := s.addBacklogs(ctx, sh, some, now, topics); err != nil {
-				return b, err
+	perShard, err := gather(ctx, s, s.backlogsOf)
+	for _, of := range perShard {
+		b.Now, b.Partial = max(b.Now, of.Now), b.Partial || of.Partial
+		for _, t := range of.Topics {
+			if known := topics[t.Topic]; known != nil {
+				t.Jobs, t.Oldest = t.Jobs+known.Jobs, min(t.Oldest, known.Oldest)
 			}
+			topics[t.Topic] = &t
 		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(topics)) {
 		b.Topics = append(b.Topics, *topics[topic])
 	}
-	return b, nil
+	return b, err
+}
+
+// backlogsOf counts the jobs of one shard.
+func (s *Store) backlogsOf(ctx context.Context, sh *shard) (b store.Backlogs, err error) {
+	if b.Now, err = s.askNow(ctx, sh); err != nil {
+		return b, err
+	}
+	lanes, more, err := s.lanesDue(ctx, sh, b.Now)
+	b.Partial = more
+	topics := map[string]*store.Backlog{}
+	for some := range slices.Chunk(lanes, maxBatch) {
+		if err := s.addBacklogs(ctx, sh, some, b.Now, topics); err != nil {
+			return b, err
+		}
+	}
+	for _, t := range topics {
+		b.Topics = append(b.Topics, *t)
+	}
+	return b, err
 }
 
 // lanesDue gives the lanes that may have jobs that are due, store.MaxLanes at most,
 // and whether there are more: those that are to be looked at, and those that are put
-// off, because their endpoint is held or their topic has limits. Others are put off
+// off, because their circuit is open or their topic has limits. Others are put off
 // for rules.LaneLook.
 func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes []string, more bool, err error) {
 	all := map[string]struct{}{}
@@ -78,7 +90,7 @@ func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes
 	return lanes[:min(len(lanes), store.MaxLanes)], more || len(lanes) > store.MaxLanes, nil
 }
 
-// putOff gives the lanes of held endpoints, and of topics with limits.
+// putOff returns the lanes of endpoints with open circuits, and of topics with limits.
 func (s *Store) putOff(ctx context.Context, sh *shard, now job.Instant) ([]section, error) {
 	circuits, err := s.circuitsOf(ctx, sh, now)
 	if err != nil {
@@ -97,7 +109,7 @@ func (s *Store) putOff(ctx context.Context, sh *shard, now job.Instant) ([]secti
 	return all, s.wrap(err)
 }
 
-// addBacklogs adds those of some lanes. What waits has a score from zero up.
+// addBacklogs adds the backlogs of lanes. Waiting jobs have a score from zero up.
 func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now job.Instant, topics map[string]*store.Backlog) error {
 	after := "(" + strconv.FormatInt(int64(now+1), 10)
 	pipe := s.db.Pipeline()
@@ -105,8 +117,8 @@ func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now 
 	for i, lane := range lanes {
 		counts[i] = pipe.ZCount(ctx, sh.bucket(lane), "0", after)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return err
 	}
 	firsts := map[*store.Backlog][]*redis.ZSliceCmd{}
 	for i, lane := range lanes {
@@ -124,8 +136,8 @@ func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now 
 			Key: sh.bucket(lane), ByScore: true, Start: "0", Stop: after, Count: 1,
 		}))
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return s.wrap(err)
+	if err := s.exec(ctx, pipe); err != nil {
+		return err
 	}
 	for b, replies := range firsts {
 		for _, reply := range replies {
@@ -138,38 +150,35 @@ func (s *Store) addBacklogs(ctx context.Context, sh *shard, lanes []string, now 
 	return nil
 }
 
-// Circuits lists endpoints that are not simply open. Each shard has a circuit of its
-// own; they differ for the moment in which it is changed.
-func (s *Store) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
-	merged := map[string]store.Circuit{}
-	for _, sh := range s.shards {
-		now, err := s.askNow(ctx, sh)
-		if err != nil {
-			return nil, err
+// circuits reads the circuits that are not closed, by endpoint, and the latest time of a
+// shard. Shards differ only for the moment in which a circuit changes.
+func (s *Store) circuits(ctx context.Context) (map[string]store.Circuit, job.Instant, error) {
+	type answer struct {
+		now job.Instant
+		of  map[string]store.Circuit
+	}
+	perShard, err := gather(ctx, s, func(ctx context.Context, sh *shard) (a answer, err error) {
+		if a.now, err = s.askNow(ctx, sh); err == nil {
+			a.of, err = s.circuitsOf(ctx, sh, a.now)
 		}
-		circuits, err := s.circuitsOf(ctx, sh, now)
-		if err != nil {
-			return nil, err
-		}
-		for endpoint, g := range circuits {
+		return a, err
+	})
+	merged, now := map[string]store.Circuit{}, job.Instant(0)
+	for _, a := range perShard {
+		now = max(now, a.now)
+		for endpoint, c := range a.of {
 			m := merged[endpoint]
 			merged[endpoint] = store.Circuit{
-				OpenUntil:     max(g.OpenUntil, m.OpenUntil),
-				HalfOpenUntil: max(g.HalfOpenUntil, m.HalfOpenUntil),
-				RampFrom:      max(g.RampFrom, m.RampFrom),
+				OpenUntil: max(c.OpenUntil, m.OpenUntil), HalfOpenUntil: max(c.HalfOpenUntil, m.HalfOpenUntil), RampFrom: max(c.RampFrom, m.RampFrom),
 			}
 		}
 	}
-	var circuits []store.EndpointCircuit
-	for _, endpoint := range slices.Sorted(maps.Keys(merged)) {
-		circuits = append(circuits, store.EndpointCircuit{Endpoint: endpoint, Circuit: merged[endpoint]})
-	}
-	return circuits, nil
+	return merged, now, err
 }
 
-// circuitsOf gives the circuits of a shard that are not simply open, by endpoint.
+// circuitsOf returns the circuits of a shard that are not closed, by endpoint.
 func (s *Store) circuitsOf(ctx context.Context, sh *shard, now job.Instant) (map[string]store.Circuit, error) {
-	texts, err := s.db.HGetAll(ctx, sh.held).Result()
+	texts, err := s.db.HGetAll(ctx, sh.circuits).Result()
 	if err != nil {
 		return nil, s.wrap(err)
 	}

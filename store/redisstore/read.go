@@ -15,8 +15,7 @@ import (
 
 // Get reads one job.
 func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	sh := s.shards[s.shardOf(key)]
-	r, err := s.load(ctx, sh, key)
+	sh, r, err := s.loadAnywhere(ctx, key)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -37,11 +36,23 @@ func (s *Store) whole(r *record) job.Job {
 
 // Attempts reads a job's log.
 func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	r, err := s.load(ctx, s.shards[s.shardOf(key)], key)
+	_, r, err := s.loadAnywhere(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return r.attempts()
+}
+
+// loadAnywhere reads a record at its home or where a forward leads, and returns its shard.
+func (s *Store) loadAnywhere(ctx context.Context, key job.Key) (*shard, *record, error) {
+	sh := s.shards[s.shardOf(key)]
+	r, err := s.load(ctx, sh, key)
+	var led *forwardedError
+	if errors.As(err, &led) {
+		sh = s.shards[s.place(key, led.orderKey)]
+		r, err = s.load(ctx, sh, key)
+	}
+	return sh, r, err
 }
 
 func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, error) {
@@ -59,9 +70,8 @@ func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, erro
 	return decodeRecord(key, w)
 }
 
-// records reads several records of a shard; nil for those that are missing or
-// cannot be read: the others must not suffer for those. It asks for as many at a
-// time as their bytes allow.
+// records reads records of a shard, nil for missing and unreadable ones: these must not
+// affect the others. Each call reads as many as their bytes allow.
 func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
 	out := make([]*record, 0, len(keys))
 	for len(keys) > 0 {
@@ -85,7 +95,11 @@ func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*
 		if w.missing() {
 			continue
 		}
-		if out[i], err = decodeRecord(keys[i], w); err != nil {
+		out[i], err = decodeRecord(keys[i], w)
+		if led := (*forwardedError)(nil); errors.As(err, &led) {
+			continue
+		}
+		if err != nil {
 			s.log.Error("a job's record cannot be read", "error", err)
 		}
 	}
@@ -118,11 +132,25 @@ func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes in
 
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }
 
-// heldAt counts the circuits of endpoints that are held at now.
-func heldAt(circuits []string, now job.Instant) (n int64) {
+// exec sends a pipeline and returns its first error. A missing value is none.
+func (s *Store) exec(ctx context.Context, pipe redis.Pipeliner) error {
+	cmds, err := pipe.Exec(ctx)
+	for _, cmd := range cmds {
+		if isNil(err) && cmd.Err() != nil { // a missing value hides later errors
+			err = cmd.Err()
+		}
+	}
+	if isNil(err) {
+		return nil
+	}
+	return s.wrap(err)
+}
+
+// openAt counts the circuits that are open at now.
+func openAt(circuits []string, now job.Instant) (n int64) {
 	for _, circuit := range circuits {
-		till, _, holds := strings.Cut(circuit, " ")
-		if ms, err := strconv.ParseInt(till, 10, 64); holds && err == nil && job.Instant(ms) > now {
+		till, _, open := strings.Cut(circuit, " ")
+		if ms, err := strconv.ParseInt(till, 10, 64); open && err == nil && job.Instant(ms) > now {
 			n++
 		}
 	}

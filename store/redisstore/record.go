@@ -23,7 +23,7 @@ type record struct {
 	nonce string
 	log   []byte // encoded
 	logs  int    // entries in log
-	mark  string // of the update that wrote it: tells two equal changes apart
+	mark  string // of the update that wrote it; two equal changes differ in it
 
 	stored raw // what was decoded
 }
@@ -103,6 +103,10 @@ func (r *record) encode() (raw, error) {
 func (r *record) heads() (registeredHead, progressHead) {
 	registered := registeredHead{
 		created: int64(r.CreatedAt), due: int64(r.DueAt - r.CreatedAt), expires: never, timeout: millis(r.Spec.Timeout),
+		order: r.Spec.OrderKey,
+	}
+	if r.Spec.Occurrence != nil {
+		registered.due = max(registered.due, 0) // Spec.When says how late it was
 	}
 	if r.ExpiresAt != 0 {
 		registered.expires = int64(r.ExpiresAt - r.CreatedAt)
@@ -115,6 +119,10 @@ func (r *record) heads() (registeredHead, progressHead) {
 	}
 	if r.CancelRequested {
 		since.n[fieldCancel] = 1
+	}
+	since.n[fieldCount] = 2 * r.Counted
+	if r.Fired {
+		since.n[fieldCount]++
 	}
 	return registered, since
 }
@@ -151,6 +159,9 @@ func decodeRecord(key job.Key, w raw) (*record, error) {
 
 // decodeRegistration reads a job to which nothing has happened.
 func decodeRegistration(key job.Key, registration string) (*record, error) {
+	if orderKey, ok := forwardedTo(registration); ok {
+		return nil, &forwardedError{orderKey}
+	}
 	text, rest, ok := strings.Cut(registration, "\n")
 	if !ok {
 		return nil, fmt.Errorf("%w of %s: no head", errRecord, key)
@@ -173,6 +184,9 @@ func decodeRegistration(key job.Key, registration string) (*record, error) {
 	if err := decodeSpec(rest[uidLen:], &h, &r.Spec); err != nil {
 		return nil, fmt.Errorf("%w of %s: %w", errRecord, key, err)
 	}
+	if at := r.Spec.When.At; r.Spec.Occurrence != nil && at != 0 && h.due == 0 {
+		r.DueAt = at // it was late
+	}
 	return r, nil
 }
 
@@ -188,6 +202,7 @@ func (r *record) proceed(h progressHead) error {
 		r.NextAt = h.instant(fieldNext)
 	}
 	r.EndedAt = h.instant(fieldEnded)
+	r.Counted, r.Fired = h.n[fieldCount]/2, h.n[fieldCount]%2 == 1
 	r.nonce, r.mark, r.logs = h.nonce, h.mark, int(h.n[fieldLogs])
 	// An unfinished job's is of its last settlement, for a repetition of that.
 	if r.State.Final() {
@@ -247,14 +262,17 @@ const outShift = 10_000_000_000_000
 func place(score float64) (job.State, job.Instant) {
 	ms := math.Floor(score)
 	state := job.State((score - ms) * 4)
-	if ms < 0 {
+	switch {
+	case ms < 0:
 		ms += outShift
+	case ms >= parked:
+		ms -= parked
 	}
 	return state, job.Instant(ms)
 }
 
-// refine gives an unfinished job the state that its bucket knows: only there
-// stands that it was carried.
+// refine sets the state of an unfinished job by its score: only the bucket knows that a job
+// was carried.
 func (r *record) refine(score float64) {
 	if state, _ := place(score); state == job.Ready {
 		r.State = job.Ready

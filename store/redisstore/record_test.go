@@ -46,6 +46,8 @@ func drawJob(t *rapid.T) job.Job {
 		j.NextAt = j.DueAt
 	case 1:
 		j.Spec.When = job.When{At: created + 1}
+	case 2: // with any due time
+		j.Spec.When.Spread = time.Duration(rapid.Int64Range(0, 86_400_000).Draw(t, "spread")) * time.Millisecond
 	}
 	if rapid.Bool().Draw(t, "has ttl") {
 		j.Spec.TTL = time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "ttl"))

@@ -11,25 +11,37 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Register takes jobs in, a script call for each shard and batch.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	out := make([]store.Registered, len(regs))
-	perShard := make([][]int, len(s.shards))
-	for i := range regs {
-		n := s.shardOf(regs[i].Key)
-		perShard[n] = append(perShard[n], i)
+	here, taken, err := s.reserve(ctx, regs)
+	if err != nil {
+		return nil, err
 	}
-	for n, indexes := range perShard {
-		for len(indexes) > 0 {
-			size := store.Batch(len(indexes), maxBatch, func(i int) int { return len(regs[indexes[i]].Spec.Body) })
-			left, err := s.registerBatch(ctx, s.shards[n], regs, indexes[:size], out)
-			if err != nil {
-				return nil, err
-			}
-			indexes = append(left, indexes[size:]...)
+	place := func(n int) int { return s.place(regs[here[n]].Key, regs[here[n]].Spec.OrderKey) }
+	err = s.toShards(ctx, len(here), place, func(ctx context.Context, sh *shard, numbers []int) ([]int, error) {
+		items := make([]int, len(numbers))
+		for n, number := range numbers {
+			items[n] = here[number]
 		}
+		size := store.Batch(len(items), maxRegister, func(i int) int { return len(regs[items[i]].Spec.Body) })
+		left, err := s.registerBatch(ctx, sh, regs, items[:size], out)
+		again := make([]int, len(left), len(left)+len(items)-size)
+		for n, i := range left {
+			again[n], _ = slices.BinarySearch(here, i)
+		}
+		return append(again, numbers[size:]...), err
+	})
+	for _, i := range taken {
+		if err == nil {
+			out[i], err = s.registerElsewhere(ctx, regs[i])
+		}
+	}
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
@@ -56,7 +68,11 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 		case v.by.missing():
 			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(a.now)}
 		default:
-			if out[i], err = s.registerTaken(ctx, sh, regs[i], v.by); err != nil {
+			out[i], err = s.registerTaken(ctx, sh, regs[i], v.by)
+			if led := (*forwardedError)(nil); errors.As(err, &led) {
+				out[i], err = s.registerElsewhere(ctx, regs[i])
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -65,16 +81,23 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 }
 
 func newJobOf(r *store.Registration) (newJob, error) {
+	is := job.Job{Key: r.Key, Spec: r.Spec}
+	when := r.Spec.When.Of(r.Key)
 	j := newJob{
-		key: r.Key, lane: (&job.Job{Key: r.Key, Spec: r.Spec}).Lane(), bizKey: r.Spec.BizKey,
-		due: millis(r.Spec.When.Delay),
+		key: r.Key, lane: is.Lane(), names: is.Indexes(),
+		due: millis(when.Delay),
 	}
 	due, ttl, timeout := j.due, millis(r.Spec.TTL), millis(r.Spec.Timeout)
-	if at := int64(r.Spec.When.At); at != 0 {
+	if at := int64(when.At); at != 0 {
 		j.due, due = -at, -1
 	}
-	if ttl > 0 || timeout > 0 {
+	if at := int64(r.ExpiresAt()); at != 0 {
+		j.terms, ttl = orEmpty(-at)+" "+orEmpty(timeout), -1
+	} else if ttl > 0 || timeout > 0 || r.Spec.OrderKey != "" {
 		j.terms = orEmpty(ttl) + " " + orEmpty(timeout)
+	}
+	if r.Spec.OrderKey != "" {
+		j.terms += " " + r.Spec.OrderKey
 	}
 	var err error
 	j.body, err = encodeBody(r.UID, &r.Spec, due, ttl)
@@ -124,10 +147,10 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 	for _, a := range batch {
 		for i := range a.jobs {
 			j := &a.jobs[i]
-			b.add(j.key, j.lane, j.body, j.due, j.terms, b.index(j.bizKey))
+			b.add(j.key, j.lane, j.body, j.due, j.terms, b.indexes(j.names))
 		}
 	}
-	keys, args := b.call(sh.own(registerScript), sh.wake)
+	keys, args := b.call(sh.own[registerScript], sh.wake)
 	cmd, err := s.commit(ctx, sh, registerScript, keys, args)
 	if refuses(err) {
 		return s.refused(ctx, sh, batch, err)
@@ -203,7 +226,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			if old.UID == reg.UID {
 				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
 			}
-			if outcome := reg.Against(&old.Job); outcome != store.Created {
+			if outcome := rules.Against(&reg, &old.Job); outcome != store.Created {
 				return store.Registered{Outcome: outcome, Job: old.Job}, nil
 			}
 		}
@@ -226,7 +249,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}
-		written, err := s.put(ctx, putting{run: s.commit, script: takeScript, obey: true}, sh, old, fresh)
+		written, err := s.put(ctx, s.commit, takeScript, sh, old, fresh)
 		switch {
 		case refuses(err):
 			return s.refusedOver(ctx, sh, reg, w, err)
@@ -254,16 +277,21 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error
 	if err != nil {
 		return err
 	}
-	at := indexed{lane: job.Lane{Topic: key.Topic}.String()}
+	c := change{key: key, was: w, from: standing{lane: job.Lane{Topic: key.Topic}, state: int(job.Delivered)}}
 	if name, err := s.holding(ctx, key.ID, lanes, sh.bucket); err != nil {
 		return err
 	} else if name != "" {
-		at.lane = name
+		c.from.state = int(job.Waiting)
+		if c.from.lane, err = job.ParseLane(name); err != nil {
+			return err
+		}
 	}
-	if at.group, err = s.holding(ctx, key.ID, groups, sh.dead); err != nil {
+	if c.from.group, err = s.holding(ctx, key.ID, groups, sh.dead); err != nil {
 		return err
+	} else if c.from.group != "" {
+		c.from.state = int(job.Dead)
 	}
-	_, err = s.replace(ctx, putting{run: s.commit, script: updateScript}, sh, key, replacing{from: at, to: at, old: w, place: "0"})
+	_, err = s.change(ctx, s.commit, changeScript, sh, false, []change{c.forgetting()})
 	return err
 }
 
@@ -275,8 +303,8 @@ func (s *Store) holding(ctx context.Context, id string, names []string, keyOf fu
 		for i, name := range some {
 			scores[i] = pipe.ZScore(ctx, keyOf(name), id)
 		}
-		if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-			return "", s.wrap(err)
+		if err := s.exec(ctx, pipe); err != nil {
+			return "", err
 		}
 		for i, score := range scores {
 			if score.Err() == nil {

@@ -15,11 +15,11 @@ const DefaultReplicaWait = time.Second
 // confirmTimeout is how long a server may take to answer, on top of the wait.
 const confirmTimeout = time.Second
 
-// confirming makes what callers are told of outlive a failover: a change is
-// answered for when a number of replicas have it.
+// confirming makes acknowledged changes survive a failover: a change is acknowledged when a
+// number of replicas have it.
 type confirming struct {
-	// client has connections of its own: those that wait for replicas must not
-	// keep jobs from being carried and delivered.
+	// client has its own connections: waiting for replicas must not delay carrying and
+	// delivery.
 	client   redis.UniversalClient
 	replicas int
 	wait     time.Duration
@@ -86,8 +86,8 @@ func (s *Store) run(ctx context.Context, _ *shard, script *redis.Script, keys []
 	return cmd, s.wrap(cmd.Err())
 }
 
-// commit runs a script whose effect a client is told of, and waits for
-// replicas if that is asked for.
+// commit runs a script whose effect is acknowledged to a client, and waits for replicas if
+// MinReplicas is set.
 func (s *Store) commit(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
 	if s.confirm == nil {
 		return s.run(ctx, sh, script, keys, args)

@@ -44,6 +44,7 @@ func confirmed(t *testing.T, master *testenv.Redis) (safe, plain *Store) {
 // TestWaitsForReplicas freezes the only replica. What a client would be told of
 // is refused, also when asked for again, and all else goes on.
 func TestWaitsForReplicas(t *testing.T) {
+	t.Parallel()
 	master := testenv.StartRedis(t)
 	replica := testenv.StartReplica(t, master)
 	safe, plain := confirmed(t, master)
@@ -120,6 +121,7 @@ func deliver(t *testing.T, s *Store) {
 // TestFailoverLosesTheUnconfirmed: a master dies with what it did not pass on.
 // With the setting, nobody was told that those jobs are safe.
 func TestFailoverLosesTheUnconfirmed(t *testing.T) {
+	t.Parallel()
 	master := testenv.StartRedis(t)
 	replica := testenv.StartReplica(t, master)
 	safe, plain := confirmed(t, master)

@@ -15,8 +15,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Census counts jobs by what becomes of them: those that have not ended yet may
-// change their state while they are moved.
+// Census counts jobs by their end. Unfinished jobs are counted together, because moving may
+// change their states.
 type Census struct {
 	Unfinished int64 `json:"unfinished"`
 	Dead       int64 `json:"dead"`
@@ -69,14 +69,13 @@ type ReshardOptions struct {
 	hook redis.Hook // of tests
 }
 
-// ErrInUse says that a node is at work on what is to be moved.
-var ErrInUse = errors.New("a node is at work: stop all nodes of the namespace first, and wait 15 seconds after one was killed")
+// ErrInUse reports that a node is running in the namespace.
+var ErrInUse = errors.New("a node is running: stop all nodes of the namespace first, and wait 15 seconds after one was killed")
 
-// Reshard moves a namespace's jobs to another number of shards, while no node is at
-// work: those that are, serve nothing from then on. It may be broken off at any time
-// and run again, and goes on then. Each job is written to its new shard before it is
-// taken out of the old one. In the end each is looked for in its shard, and all are
-// counted.
+// Reshard moves a namespace's jobs to another number of shards, while no node is running. A
+// running node serves nothing from then on. Reshard may be interrupted at any time and
+// continues when it runs again. It writes each job to the new shard before it removes it from
+// the old one. At the end it checks each job in its shard and counts all.
 func Reshard(ctx context.Context, o ReshardOptions) (Resharding, error) {
 	if o.Quiet == 0 {
 		o.Quiet = layoutAge + callTimeout
@@ -113,7 +112,7 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 		return m.report, err
 	}
 	old := m.o.Options
-	old.Shards, old.Retention = m.report.From, 0 // so that what is delivered is forgotten
+	old.Shards = m.report.From
 	var err error
 	if m.from, err = prepare(old, false); err != nil {
 		return m.report, err
@@ -154,7 +153,7 @@ func (m *mover) hook(s *Store) {
 	}
 }
 
-// plan finds out what is to be moved from where.
+// plan reads the stored layout and decides whether there is work.
 func (m *mover) plan(ctx context.Context) error {
 	stored, err := readLayout(ctx, m.to.db, m.o.Namespace)
 	if err != nil {
@@ -175,7 +174,7 @@ func (m *mover) plan(ctx context.Context) error {
 	return nil
 }
 
-// begin shuts all nodes out, and counts.
+// begin locks all nodes out, and counts.
 func (m *mover) begin(ctx context.Context) error {
 	was := *m.stored
 	if !m.report.Resumed {
@@ -286,7 +285,7 @@ func (m *mover) copyDocuments(ctx context.Context) error {
 	})
 }
 
-// copyLimits gives each new shard its part of the limits of topics. Turns begin anew.
+// copyLimits sets the limits of topics in the new shards. Rates start anew.
 func (m *mover) copyLimits(ctx context.Context) error {
 	limits, err := m.from.Limits(ctx)
 	if err != nil {
@@ -308,16 +307,16 @@ func (m *mover) copyLimits(ctx context.Context) error {
 	return nil
 }
 
-// copyHolds has endpoints held in all shards.
+// copyHolds copies circuits to all shards.
 func (m *mover) copyHolds(ctx context.Context) error {
 	for _, sh := range m.from.shards {
-		circuits, err := m.from.db.HGetAll(ctx, sh.held).Result()
+		circuits, err := m.from.db.HGetAll(ctx, sh.circuits).Result()
 		if err != nil {
 			return err
 		}
 		for _, other := range m.to.shards {
 			for endpoint, circuit := range circuits {
-				if err := m.to.db.HSetNX(ctx, other.held, endpoint, circuit).Err(); err != nil {
+				if err := m.to.db.HSetNX(ctx, other.circuits, endpoint, circuit).Err(); err != nil {
 					return err
 				}
 			}

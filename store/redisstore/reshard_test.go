@@ -152,10 +152,10 @@ func (f *filled) holds(shards int) {
 	if doc, err := s.Document(ctx, "topic", "waiting"); err != nil || doc.Version != 1 {
 		f.Errorf("document: %+v, %v", doc, err)
 	}
-	circuits, err := s.Circuits(ctx)
+	open, err := s.Endpoints(ctx, store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen}, Limit: 10})
 	f.ok(err)
-	if len(circuits) != 1 || circuits[0].Endpoint != slow {
-		f.Errorf("circuits: %+v", circuits)
+	if len(open.Endpoints) != 1 || open.Endpoints[0].Endpoint != slow {
+		f.Errorf("open circuits: %+v", open)
 	}
 	for _, q := range []store.Query{{}, {BizKey: "biz1"}, {Topic: "dead", States: []job.State{job.Dead}}, {Topic: "retrying"}} {
 		n, matching := 0, 0

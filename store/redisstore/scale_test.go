@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/storetest"
 )
 
@@ -95,18 +97,24 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		most int // commands
 		ask  func(ctx context.Context, s *Store) error
 	}{
-		"Depth":   {10, func(ctx context.Context, s *Store) error { return second(s.Depth(ctx)) }},
-		"Busiest": {10, func(ctx context.Context, s *Store) error { return second(s.Busiest(ctx, 10)) }},
-		"Topics":  {10, func(ctx context.Context, s *Store) error { return second(s.Topics(ctx, store.TopicQuery{Limit: 100})) }},
+		"Depth": {10, func(ctx context.Context, s *Store) error { return second(s.Depth(ctx)) }},
+		"Busiest topics": {10, func(ctx context.Context, s *Store) error {
+			return second(s.Topics(ctx, store.TopicQuery{Busiest: true, Limit: 10}))
+		}},
+		"Topics": {10, func(ctx context.Context, s *Store) error { return second(s.Topics(ctx, store.TopicQuery{Limit: 100})) }},
 		"Topics by a part": {20, func(ctx context.Context, s *Store) error {
 			return second(s.Topics(ctx, store.TopicQuery{Part: "c-00", Limit: 100}))
 		}},
-		"Topic": {20, func(ctx context.Context, s *Store) error { return second(s.Topic(ctx, "topic-000007")) }},
+		"Topic": {10, func(ctx context.Context, s *Store) error {
+			return second(s.Topics(ctx, store.TopicQuery{Topic: "topic-000007", Limit: 1}))
+		}},
+		"DueCounts of a topic": {20, func(ctx context.Context, s *Store) error {
+			return second(s.DueCounts(ctx, store.DueOf{Topic: "topic-000007"}, []job.Instant{1, 2}))
+		}},
 		"Endpoints": {10, func(ctx context.Context, s *Store) error {
 			return second(s.Endpoints(ctx, store.EndpointQuery{Limit: 100}))
 		}},
 		"Backlogs": {20, func(ctx context.Context, s *Store) error { return second(s.Backlogs(ctx)) }},
-		"Circuits": {10, func(ctx context.Context, s *Store) error { return second(s.Circuits(ctx)) }},
 		"Outlook": {20, func(ctx context.Context, s *Store) error {
 			return second(s.Outlook(ctx, job.Key{Topic: "topic-000007", ID: waitingJob(7).Key.ID}))
 		}},
@@ -119,7 +127,9 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		"CloseCircuit": {20, func(ctx context.Context, s *Store) error { return s.CloseCircuit(ctx, endpointB) }},
 		"Purge":        {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
 		// The budget was cut to that; it may be overstepped by what one script takes.
-		"DueCounts": {1_000 + dueLanes + 30, func(ctx context.Context, s *Store) error { return second(s.DueCounts(ctx, []job.Instant{1, 2})) }},
+		"DueCounts": {1_000 + dueLanes + 30, func(ctx context.Context, s *Store) error {
+			return second(s.DueCounts(ctx, store.DueOf{}, []job.Instant{1, 2}))
+		}},
 	}
 	s, _ := withTopics(t, testenv.StartRedis(t), 5_000, false)
 	s.dueBudget.commands = 1_000
@@ -139,23 +149,23 @@ func TestDueCountsArePartial(t *testing.T) {
 	s, _ := withTopics(t, testenv.StartRedis(t), 1_000, false)
 	now, err := s.askNow(t.Context(), s.shards[0])
 	ok(t, "askNow", err)
-	all, err := s.DueCounts(t.Context(), []job.Instant{now.Add(time.Hour)})
+	all, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{now.Add(time.Hour)})
 	ok(t, "DueCounts", err)
 	if all.PartialFrom != 0 || all.Counts[0]+all.Counts[1] != 1_000 {
 		t.Errorf("of 1,000 jobs are counted %v", all)
 	}
 	s.dueBudget.lanes = 400
-	some, err := s.DueCounts(t.Context(), []job.Instant{now.Add(time.Hour)})
+	some, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{now.Add(time.Hour)})
 	ok(t, "DueCounts", err)
 	counted := some.Counts[0] + some.Counts[1]
 	if counted < 400 || counted > 600 || some.PartialFrom == 0 {
 		t.Fatalf("with a budget of 400 are counted %v", some)
 	}
 	// What is before the first lane that was left out is complete.
-	before, err := s.DueCounts(t.Context(), []job.Instant{some.PartialFrom})
+	before, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{some.PartialFrom})
 	ok(t, "DueCounts", err)
 	s.dueBudget.lanes = maxDueLanes
-	want, err := s.DueCounts(t.Context(), []job.Instant{some.PartialFrom})
+	want, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{some.PartialFrom})
 	ok(t, "DueCounts", err)
 	if before.Counts[0] != want.Counts[0] || want.Counts[0] != counted {
 		t.Errorf("before %d are counted %v, then %v, then %v", some.PartialFrom, some, before, want)
@@ -193,31 +203,65 @@ func TestPurgeOfManyTopics(t *testing.T) {
 	}
 }
 
+// A page in an order that no index has is refused if it would read too much of Redis.
+func TestOrderOfLargeJobs(t *testing.T) {
+	t.Parallel()
+	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
+	t.Cleanup(func() { _ = s.Close() })
+	const n, atOnce = 12, 4
+	entries := make([]listing.Entry, n)
+	for i := range entries {
+		r := waitingJob(i)
+		r.Spec.Body = make([]byte, 300<<10)
+		_, err := s.Register(t.Context(), []store.Registration{r})
+		ok(t, "Register", err)
+		entries[i].ID = r.Key.ID
+	}
+	lane := listing.Segment{Kind: listing.SegmentLane, Name: "order-timeout|M|https://shop.example:443"}
+	times, err := s.source(n/atOnce-1).Times(t.Context(), lane, entries)
+	if err != nil || len(times) != n || times[n-1].Created == 0 {
+		t.Errorf("%v, %v", times, err)
+	}
+	page := s.source(n/atOnce - 1)
+	for _, some := range [][]listing.Entry{entries[:n/2], entries[n/2:], entries} {
+		times, err = page.Times(t.Context(), lane, some)
+	}
+	if !errors.Is(err, store.ErrTooManyToSort) {
+		t.Errorf("a page of several segments: %v, %v", times, err)
+	}
+}
+
 // What purging reads at once is bounded by bytes.
 func TestPurgeOfLargeJobs(t *testing.T) {
 	t.Parallel()
 	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{Retention: time.Millisecond})
 	t.Cleanup(func() { _ = s.Close() })
 	const n = 12
-	jobs := make([]job.Key, n)
-	for i := range jobs {
+	for i := range n {
 		r := waitingJob(i)
 		r.Spec.Body, r.Spec.BizKey = make([]byte, 300<<10), fmt.Sprint("biz-", i%2)
-		jobs[i] = r.Key
 		_, err := s.Register(t.Context(), []store.Registration{r})
 		ok(t, "Register", err)
+		ended, err := s.Update(t.Context(), r.Key, func(j *job.Job, now job.Instant) error {
+			_, err := j.Cancel(now)
+			return err
+		})
+		ok(t, "Update", err)
+		for now := ended.EndedAt; now <= ended.EndedAt+1; now, err = s.askNow(t.Context(), s.shards[0]) { // the retention has passed
+			ok(t, "askNow", err)
+		}
 	}
 	c := &trips{}
 	s.db.AddHook(c)
-	biz, err := s.bizKeys(t.Context(), s.shards[0], jobs)
-	ok(t, "bizKeys", err)
-	for i := range biz {
-		if biz[i] != fmt.Sprint("biz-", i%2) {
-			t.Fatalf("biz_keys: %v", biz)
-		}
+	purged, err := s.Purge(t.Context(), 100)
+	ok(t, "Purge", err)
+	keys, err := s.db.Keys(t.Context(), "*").Result()
+	ok(t, "KEYS", err)
+	if purged != n || len(keys) != 1 { // that of the layout
+		t.Errorf("purged %d jobs, left are %v", purged, keys)
 	}
-	// Sizes, then three registrations at a time, and what a new connection takes.
-	if trips := c.n.Load(); trips < 1+n/3 || trips >= n {
+	// Four registrations at a time are read and forgotten, beside what finds them.
+	if trips := c.n.Load(); trips < 2*n/4 || trips >= 2*n {
 		t.Errorf("%d round trips", trips)
 	}
 }

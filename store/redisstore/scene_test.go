@@ -32,6 +32,7 @@ type scene struct {
 	locker store.Locker
 
 	waiting   job.Key // due, with a biz_key
+	counted   job.Key // far from its target
 	dead      job.Key // with a log of one attempt
 	hint      store.Hint
 	claims    []store.Claimed // one of each shard
@@ -93,6 +94,11 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	sc.waiting, held.Spec.Destination = waiting.Key, urlB
 	ok(t, "OpenCircuit", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
 	sc.register(t, waiting, sc.reg(1, "waiting"), held)
+
+	counted := sc.reg(0, "counted")
+	sc.counted, counted.Spec.Count = counted.Key, &job.Count{Target: 1000, AtDeadline: job.DeadlineFires}
+	counted.Spec.When.Delay = time.Hour
+	sc.register(t, counted)
 
 	replacing := waiting
 	replacing.UID, replacing.Spec.Body, replacing.OnConflict = ulid.Make().String(), []byte("other"), store.Replace
@@ -166,10 +172,14 @@ type call struct {
 // calls are calls of every method that asks Redis something.
 var calls = []call{
 	{"Register", func(ctx context.Context, sc *scene) error { return second(sc.s.Register(ctx, sc.regs)) }},
+	{"Register on one shard", func(ctx context.Context, sc *scene) error { return second(sc.s.Register(ctx, sc.regs[:2])) }},
 	{"Update", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Update(ctx, sc.waiting, func(j *job.Job, now job.Instant) error {
 			return j.Reschedule(job.When{Delay: time.Hour}, now)
 		}))
+	}},
+	{"Count", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Count(ctx, store.Count{Key: sc.counted, Adds: []job.Add{{N: 1}, {N: 2, Key: "k"}}}))
 	}},
 	{"Restore", func(ctx context.Context, sc *scene) error { return second(sc.s.Restore(ctx, sc.restored)) }},
 	{"Get", func(ctx context.Context, sc *scene) error { return second(sc.s.Get(ctx, sc.waiting)) }},
@@ -182,21 +192,25 @@ var calls = []call{
 	{"Topics", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Topics(ctx, store.TopicQuery{Limit: 10}))
 	}},
-	{"Busiest", func(ctx context.Context, sc *scene) error { return second(sc.s.Busiest(ctx, 10)) }},
-	{"Topic", func(ctx context.Context, sc *scene) error { return second(sc.s.Topic(ctx, "t")) }},
+	{"Busiest topics", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.Topics(ctx, store.TopicQuery{Busiest: true, Limit: 10}))
+	}},
+	{"Now", func(ctx context.Context, sc *scene) error { return second(sc.s.Now(ctx)) }},
 	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(sc.s.DeadGroups(ctx, "", 10, "")) }},
 	{"Endpoints", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Endpoints(ctx, store.EndpointQuery{Limit: 10}))
 	}},
 	{"DueCounts", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.DueCounts(ctx, []job.Instant{1, 1 << 42}))
+		return second(sc.s.DueCounts(ctx, store.DueOf{Topic: "t"}, []job.Instant{1, 1 << 42}))
+	}},
+	{"CountKeys", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.CountKeys(ctx, &job.Job{Key: sc.counted, UID: "u"}))
 	}},
 	{"Standings", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
 	}},
-	{"SwapMarks", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapMarks(ctx, "mark")) }},
+	{"SwapEpoch", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapEpoch(ctx, "mark")) }},
 	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(sc.s.Backlogs(ctx)) }},
-	{"Circuits", func(ctx context.Context, sc *scene) error { return second(sc.s.Circuits(ctx)) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
@@ -226,6 +240,9 @@ var calls = []call{
 	}},
 	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind")) }},
 	{"PutDocument", func(ctx context.Context, sc *scene) error { return second(sc.s.PutDocument(ctx, sc.document)) }},
+	{"PutDocuments", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.PutDocuments(ctx, []store.Document{sc.document}))
+	}},
 	{"DeleteDocument", func(ctx context.Context, sc *scene) error {
 		return sc.s.DeleteDocument(ctx, sc.forgotten.Kind, sc.forgotten.Name, sc.forgotten.Version)
 	}},
@@ -237,7 +254,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest", "Topic", "DeadGroups", "Standings", "Backlogs", "Circuits", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "Document", "ListDocuments", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.
@@ -252,6 +269,17 @@ func (c call) scenes(t *testing.T, r *testenv.Redis, l *liar) func() *scene {
 		}
 	}
 	return func() *scene { return newScene(t, r, l.url()) }
+}
+
+// topicStats are those of the topic t.
+func topicStats(t *testing.T, s *Store) store.TopicStats {
+	t.Helper()
+	page, err := s.Topics(t.Context(), store.TopicQuery{Topic: "t", Limit: 1})
+	ok(t, "Topics", err)
+	if len(page.Topics) != 1 {
+		t.Fatalf("topics %+v", page.Topics)
+	}
+	return page.Topics[0]
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -21,10 +21,18 @@ func shardTag(namespace string, shard, shards int) string {
 	}
 }
 
-// crc16 goes on from state with s, as Redis Cluster does it (CRC-16/XMODEM).
+// crc16 continues from state with s, with the checksum of Redis Cluster (CRC-16/XMODEM).
 func crc16(state uint16, s string) uint16 {
 	for i := range len(s) {
-		state ^= uint16(s[i]) << 8
+		state = state<<8 ^ crcTable[byte(state>>8)^s[i]]
+	}
+	return state
+}
+
+// crcTable has the checksum of each byte.
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		state := uint16(i) << 8
 		for range 8 {
 			carry := state & 0x8000
 			state <<= 1
@@ -32,6 +40,7 @@ func crc16(state uint16, s string) uint16 {
 				state ^= 0x1021
 			}
 		}
+		table[i] = state
 	}
-	return state
-}
+	return table
+}()

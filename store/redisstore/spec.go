@@ -19,10 +19,10 @@ import (
 const (
 	formMask  = 0x07 // the job.BodyForm
 	usualType = 0x08 // the content type is the form's default
-	headDelay = 0x10 // When is a delay, up to the due time in the head
+	headDelay = 0x10 // When.Delay is up to the due time in the head
 	headTTL   = 0x20 // TTL ends with the time in the head
 	hasRest   = 0x40
-	hasAt     = 0x80 // When is At alone
+	hasAt     = 0x80 // When.At follows
 )
 
 // encodeBody is the part of a record that scripts never look into: uid and spec.
@@ -40,11 +40,11 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 	}
 	if s.When.At == 0 && due >= 0 && s.When.Delay == time.Duration(due)*time.Millisecond {
 		flags |= headDelay
-		rest.When = job.When{}
+		rest.When.Delay = 0
 	}
 	if s.When.At > 0 && s.When.Delay == 0 {
 		flags |= hasAt
-		rest.When = job.When{}
+		rest.When.At = 0
 	}
 	if s.TTL != 0 && expires >= 0 && s.TTL == time.Duration(expires)*time.Millisecond {
 		flags |= headTTL
@@ -53,6 +53,7 @@ func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 	if s.Timeout%time.Millisecond == 0 {
 		rest.Timeout = 0 // it is in the head
 	}
+	rest.OrderKey = "" // so is this
 	var others []byte
 	if !reflect.ValueOf(&rest).Elem().IsZero() {
 		flags |= hasRest
@@ -125,6 +126,7 @@ func decodeSpec(text string, h *registeredHead, s *job.Spec) error {
 	if s.Timeout == 0 {
 		s.Timeout = time.Duration(h.timeout) * time.Millisecond
 	}
+	s.OrderKey = h.order
 	return nil
 }
 

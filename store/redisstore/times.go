@@ -9,27 +9,22 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// Bounds on reading the times of jobs, for which Redis handles whole records: of one
-// script, and how many scripts of a page may end early for their bytes.
+// Bounds on reading the times of jobs, for which Redis handles whole records.
 const (
-	timesRecords  = 500
-	timesBytes    = 1 << 20
-	maxTimesReads = 64
+	timesRecords = 500     // of one script
+	timesBytes   = 1 << 20 // of one script, but for its last record
+	// maxLargeReads is how many scripts of a page may end early because of timesBytes.
+	maxLargeReads = 64
 )
 
 // Times reads the times of the jobs of entries.
 func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
 	sh := s.shards[seg.Shard]
 	out := make([]store.Times, 0, len(entries))
-	large := 0 // reads that ended early
 	for len(out) < len(entries) {
-		batch := entries[len(out):min(len(entries), len(out)+timesRecords)]
-		keys := make([]job.Key, len(batch))
-		for i, e := range batch {
-			var err error
-			if keys[i], err = keyOf(seg, e); err != nil {
-				return nil, fmt.Errorf("redisstore: entry %q of %s: %w", e.ID, seg.Name, err)
-			}
+		keys, err := keysOf(seg, entries[len(out):min(len(entries), len(out)+timesRecords)])
+		if err != nil {
+			return nil, err
 		}
 		heads, _, err := s.readRaw(ctx, sh, keys, timesBytes, true)
 		if err != nil {
@@ -38,10 +33,10 @@ func (s source) Times(ctx context.Context, seg listing.Segment, entries []listin
 		for _, w := range heads {
 			out = append(out, timesOf(w))
 		}
-		if len(heads) < len(batch) {
-			large++
+		if len(heads) == len(keys) {
+			continue
 		}
-		if large > maxTimesReads {
+		if *s.largeReads--; *s.largeReads < 0 {
 			return nil, fmt.Errorf("%w: their records are large", store.ErrTooManyToSort)
 		}
 	}

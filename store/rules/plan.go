@@ -64,6 +64,14 @@ type Topic struct {
 type Plan struct {
 	Visits []Visit // in this order
 	Topics []TopicTerms
+	Groups []Group
+}
+
+// Group is a topic with priorities. Its lanes share the part of one lane Endpoints times.
+// Ranks is how many lanes of each rank are visited.
+type Group struct {
+	Endpoints int
+	Ranks     [job.MaxPriority + 1]int
 }
 
 // Visit is one lane of Facts.Lanes and its terms.
@@ -78,10 +86,9 @@ type Terms struct {
 	PutOff job.Instant
 	// Part is the lane's part of the free places on the ready list, at least one place.
 	Part float64
-	// Group, if not zero, numbers the topic whose lanes share, because it has
-	// priorities. It gets the part of a lane Endpoints times. Rank is the lane's, and
-	// RankLeft how many lanes of the rank are still to be visited, this one among them.
-	Group, Endpoints, Rank, RankLeft int
+	// Group, if not zero, is the number (from 1) of the lane's group in Plan.Groups, and
+	// Rank the rank of the lane. Rank 1 goes first.
+	Group, Rank int
 	// Endpoint limits the jobs in flight of the lane's endpoint, Own those of its topic
 	// at that endpoint.
 	Endpoint, Own Places
@@ -150,19 +157,17 @@ type maker struct {
 	*Facts
 	plan   *Plan
 	topics map[string]*lanesOf
-	groups int
 }
 
 // lanesOf are the lanes of one topic.
 type lanesOf struct {
 	Topic
 	terms     int   // the number in Plan.Topics; 0: it has no limits
-	group     int   // 0: it has no priorities
+	group     int   // the number in Plan.Groups; 0: it has no priorities
 	at        []int // its places in the order, which are those in Facts.Lanes
 	visited   int   // lanes that are not put off
 	endpoints map[string]struct{}
-	ranks     [job.MaxPriority + 1]int // lanes to be visited
-	top       int                      // the first rank among them
+	top       int // the first rank among lanes that are not put off
 }
 
 // rankOf is 1 for the lanes that go first.
@@ -181,12 +186,12 @@ func (m *maker) order() {
 			m.topics[l.Topic] = t
 		}
 		t.at = append(t.at, i)
-		if l.Priority != 0 && t.group == 0 {
-			m.groups++
-			t.group, t.endpoints = m.groups, map[string]struct{}{}
+		if l.Special() && t.group == 0 {
+			m.plan.Groups = append(m.plan.Groups, Group{})
+			t.group, t.endpoints = len(m.plan.Groups), map[string]struct{}{}
 		}
 	}
-	if m.groups == 0 {
+	if len(m.plan.Groups) == 0 {
 		return
 	}
 	for _, t := range m.topics {
@@ -256,7 +261,8 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 		return t.weight()
 	}
 	v.Group, v.Rank = t.group, rankOf(l)
-	t.ranks[v.Rank]++
+	g := &m.plan.Groups[t.group-1]
+	g.Ranks[v.Rank]++
 	if t.top == 0 || v.Rank < t.top {
 		t.top = v.Rank
 	}
@@ -264,6 +270,7 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 		return 0
 	}
 	t.endpoints[l.Endpoint] = struct{}{}
+	g.Endpoints++
 	return t.weight()
 }
 
@@ -304,11 +311,7 @@ func (m *maker) poll(pause time.Duration) job.Instant {
 func (m *maker) setParts(v *Visit, weights int) {
 	t := m.topics[m.Lanes[v.Lane].Topic]
 	v.Part = float64(t.weight()) / float64(weights)
-	if v.Group != 0 {
-		v.Endpoints, v.RankLeft = len(t.endpoints), t.ranks[v.Rank]
-		v.Late = v.Rank > t.top && t.Rate > 0
-		t.ranks[v.Rank]--
-	}
+	v.Late = v.Rank > t.top && t.Rate > 0
 }
 
 // setSlots gives slots to as many lanes as may wait for the rate. They wait only when

@@ -14,7 +14,7 @@ type Run struct {
 	first, room int   // free places on the ready list: at first, and now
 	cut         bool  // the last visit had less than its share, because the room ended
 	allowed     []int // by topic: what its rate still lets go
-	groups      map[int]*group
+	groups      []group
 	slow        [][]slow // by topic: visits that wait for its rate, in the order of their slots
 }
 
@@ -24,8 +24,10 @@ type slow struct {
 	served bool // something went
 }
 
-// group is what the lanes of a topic with priorities share.
+// group is what is left for the lanes of a Group.
 type group struct {
+	Group
+	met  bool // a lane was visited
 	left int
 	cut  int // the rank of a lane that had more than its share; 0: none had
 }
@@ -33,8 +35,11 @@ type group struct {
 // Run begins to carry the plan out with so many free places on the ready list.
 func (p *Plan) Run(room int) *Run {
 	r := &Run{
-		plan: p, first: room, room: room, allowed: make([]int, len(p.Topics)), groups: map[int]*group{},
+		plan: p, first: room, room: room, allowed: make([]int, len(p.Topics)), groups: make([]group, len(p.Groups)),
 		slow: make([][]slow, len(p.Topics)),
+	}
+	for n := range p.Groups {
+		r.groups[n].Group = p.Groups[n]
 	}
 	for n := range p.Topics {
 		r.allowed[n] = p.Topics[n].Allowed
@@ -50,7 +55,7 @@ func (r *Run) Room() int { return r.room }
 func (r *Run) Most(v *Visit) int {
 	share := max(1, int(math.Ceil(float64(r.first)*v.Part)))
 	if v.Group != 0 {
-		share = r.group(v).share(v)
+		share = r.groups[v.Group-1].share(v.Rank, share)
 	}
 	if r.paced(v) {
 		share = min(share, r.allowed[v.Topic-1])
@@ -59,22 +64,18 @@ func (r *Run) Most(v *Visit) int {
 	return min(share, r.room)
 }
 
-func (r *Run) group(v *Visit) *group {
-	g := r.groups[v.Group]
-	if g == nil {
-		g = &group{left: v.Endpoints * max(1, int(math.Ceil(float64(r.first)*v.Part)))}
-		r.groups[v.Group] = g
+// share is an equal part of what is left for a rank, when quantum is the share of one
+// endpoint. Lanes of lower ranks get nothing once one had more than its share.
+func (g *group) share(rank, quantum int) int {
+	if !g.met {
+		g.met, g.left = true, g.Endpoints*quantum
 	}
-	return g
-}
-
-// share is an equal part of what is left for a rank. Lanes of lower ranks get nothing
-// once one had more than its share.
-func (g *group) share(v *Visit) int {
-	if g.cut != 0 && g.cut < v.Rank {
+	if g.cut != 0 && g.cut < rank {
 		return 0
 	}
-	return (max(0, g.left) + v.RankLeft - 1) / v.RankLeft
+	share := (max(0, g.left) + g.Ranks[rank] - 1) / g.Ranks[rank]
+	g.Ranks[rank]--
+	return share
 }
 
 func (r *Run) paced(v *Visit) bool { return v.Topic != 0 && r.plan.Topics[v.Topic-1].Paced }
@@ -98,7 +99,7 @@ func (r *Run) topicPlaces(v *Visit) Places {
 func (r *Run) Took(v *Visit, n int) {
 	r.room -= n
 	if v.Group != 0 {
-		r.group(v).left -= n
+		r.groups[v.Group-1].left -= n
 	}
 	if r.paced(v) {
 		r.allowed[v.Topic-1] -= n
@@ -129,8 +130,8 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 			return Wait{Places: p.Places}
 		}
 	}
-	if g := r.groups[v.Group]; g != nil && g.cut == 0 {
-		g.cut = v.Rank
+	if v.Group != 0 && r.groups[v.Group-1].cut == 0 {
+		r.groups[v.Group-1].cut = v.Rank
 	}
 	return Wait{Cut: r.cut}
 }

@@ -47,7 +47,7 @@ func Benchmark(b *testing.B, h Harness) {
 			bounds[i] = f.now().Add(time.Duration(i) * 15 * time.Minute)
 		}
 		for b.Loop() {
-			_, err := f.DueCounts(f.ctx, bounds)
+			_, err := f.DueCounts(f.ctx, store.DueOf{}, bounds)
 			f.noError("DueCounts", err)
 		}
 	})

@@ -37,7 +37,7 @@ func (f *fixture) unavailable(what string, err error) {
 	}
 }
 
-// everyCall is a call of every method that can fail but Close.
+// everyCall is a call of every method of store.Store that can fail but Close.
 func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() error {
 	hint := store.Hint{Lane: laneOf(key.Topic, urlA), ID: key.ID}
 	settlement := job.Settlement{Key: key, Lane: hint.Lane, Token: 1, To: job.Delivered, IfCancelled: job.Delivered}
@@ -49,10 +49,6 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 		},
 		"Update": func() error {
 			_, err := f.Update(f.ctx, key, cancel)
-			return err
-		},
-		"Restore": func() error {
-			_, err := f.Restore(f.ctx, []store.RestoredJob{{Job: restorable("t", "c", job.Waiting)}})
 			return err
 		},
 		"Get": func() error {
@@ -75,20 +71,12 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Topics(f.ctx, store.TopicQuery{Limit: 1})
 			return err
 		},
-		"Busiest": func() error {
-			_, err := f.Busiest(f.ctx, 1)
-			return err
-		},
 		"Backlogs": func() error {
 			_, err := f.Backlogs(f.ctx)
 			return err
 		},
-		"Circuits": func() error {
-			_, err := f.Circuits(f.ctx)
-			return err
-		},
-		"Topic": func() error {
-			_, err := f.Topic(f.ctx, key.Topic)
+		"Now": func() error {
+			_, err := f.Now(f.ctx)
 			return err
 		},
 		"Depth": func() error {
@@ -118,14 +106,6 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 		"CloseCircuit": func() error { return f.CloseCircuit(f.ctx, hint.Lane.Endpoint) },
 		"Purge": func() error {
 			_, err := f.Purge(f.ctx, 1)
-			return err
-		},
-		"Standings": func() error {
-			_, err := f.Standings(f.ctx, []job.Key{key})
-			return err
-		},
-		"SwapMarks": func() error {
-			_, err := f.SwapMarks(f.ctx, "mark")
 			return err
 		},
 		"TryLock": func() error {

@@ -5,19 +5,28 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+func (f *fixture) restorable() store.Restorable {
+	f.Helper()
+	s, ok := f.Store.(store.Restorable)
+	if !ok {
+		f.Fatal("the store is not a store.Restorable")
+	}
+	return s
+}
+
 func (f *fixture) standings(keys ...job.Key) []store.Standing {
 	f.Helper()
-	all, err := f.Standings(f.ctx, keys)
+	all, err := f.restorable().Standings(f.ctx, keys)
 	f.noError("Standings", err)
 	return all
 }
 
-func (f *fixture) swapMarks(mark string) []string {
+func (f *fixture) swapEpoch(epoch string) []string {
 	f.Helper()
-	before, err := f.SwapMarks(f.ctx, mark)
-	f.noError("SwapMarks", err)
+	before, err := f.restorable().SwapEpoch(f.ctx, epoch)
+	f.noError("SwapEpoch", err)
 	if len(before) != f.Shards() {
-		f.Fatalf("%d marks for %d shards", len(before), f.Shards())
+		f.Fatalf("%d epochs for %d shards", len(before), f.Shards())
 	}
 	return before
 }
@@ -29,8 +38,8 @@ func over(r store.RestoredJob, old job.Job) store.RestoredJob {
 	return r
 }
 
-var compareCases = []testCase{
-	{name: "standings/tell how jobs stand", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
+var restorableCases = []testCase{
+	{name: "standings/of many jobs", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
 		keys := make([]job.Key, 300)
 		want := make([]store.Standing, len(keys))
 		regs := many("t", len(keys)/2)
@@ -61,18 +70,31 @@ var compareCases = []testCase{
 		f.settle(store.Applied, delivered(f.takeOne()))
 		same("delivered", job.Delivered)
 	}},
-	{name: "marks/are given back", options: Options{Shards: 3}, run: func(f *fixture) {
-		for _, mark := range f.swapMarks("one") {
+	{name: "epoch/of each shard", options: Options{Shards: 3}, run: func(f *fixture) {
+		for _, before := range f.swapEpoch("one") {
 			if !f.repeats {
-				equal(f, "the first mark", mark, "")
+				equal(f, "the first epoch", before, "")
 			}
 		}
-		for _, mark := range f.swapMarks("two") {
-			if !f.repeats || mark != "two" {
-				equal(f, "the mark before", mark, "one")
+		for _, before := range f.swapEpoch("two") {
+			if !f.repeats || before != "two" {
+				equal(f, "the epoch before", before, "one")
 			}
 		}
 	}},
+	{name: "restorable/of a closed store", closes: true, run: func(f *fixture) {
+		s := f.restorable()
+		f.noError("Close", s.Close())
+		_, err := s.Standings(f.ctx, []job.Key{{Topic: "t", ID: "a"}})
+		f.unavailable("Standings", err)
+		_, err = s.SwapEpoch(f.ctx, "one")
+		f.unavailable("SwapEpoch", err)
+		_, err = s.Restore(f.ctx, []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}})
+		f.unavailable("Restore", err)
+	}},
+}
+
+var restoreOverCases = []testCase{
 	{name: "restore/over what stands there", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, from := range job.States {
 			for _, to := range job.States {

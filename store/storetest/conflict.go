@@ -5,6 +5,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 var conflictCases = []testCase{
@@ -132,7 +133,7 @@ var conflictCases = []testCase{
 		for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Later, store.Sooner} {
 			for _, content := range []string{"x", string(r.Spec.Body)} {
 				other := reg("t", "a", biz("old"), body(content), onConflict(p))
-				if other.Repeats() && content != "x" {
+				if rules.Repeats(&other) && content != "x" {
 					continue // the same job
 				}
 				equal(f, "the old job", f.register(store.DeadLetter, other)[0], old)
@@ -168,7 +169,7 @@ var conflictCases = []testCase{
 			r := reg("t", "a", body(newUID()), delay(move.to), onConflict(move.p))
 			equal(f, "the old job", f.register(store.Moves, r)[0], f.get(r.Key))
 			from := f.now()
-			results, err := store.Register(f.ctx, f, []store.Registration{r, r})
+			results, err := rules.Register(f.ctx, f, []store.Registration{r, r})
 			f.noError("Register", err)
 			equal(f, "outcome", results[0].Outcome, move.want)
 			if got := results[1].Outcome; got != store.Moved && got != store.Kept {
@@ -182,7 +183,7 @@ var conflictCases = []testCase{
 			}
 			equal(f, "what it was, but for its due time", j, before)
 		}
-		results, err := store.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(store.Sooner))})
+		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(store.Sooner))})
 		f.noError("Register", err)
 		equal(f, "outcome", results[0].Outcome, store.Moved)
 		equal(f, "claimed", f.takeOne().Job.UID, before.UID)
@@ -191,7 +192,7 @@ var conflictCases = []testCase{
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		results, err := store.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(store.Later))})
+		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(store.Later))})
 		f.noError("Register", err)
 		equal(f, "outcome", results[0].Outcome, store.Moved)
 		equal(f, "state", f.get(hints[0].Key()).State, job.Waiting)

@@ -51,6 +51,29 @@ var documentCases = []testCase{
 		f.noError("Document", err)
 		equal(f, "document", read, d)
 	}},
+	{name: "documents/many are written, each by its version", options: Options{}, run: func(f *fixture) {
+		a := f.putDocument(store.Document{Kind: "k", Name: "a", Data: []byte("1")})
+		b := f.putDocument(store.Document{Kind: "k", Name: "b", Data: []byte("1")})
+		docs := []store.Document{
+			{Kind: "k", Name: "c", Data: []byte("new")},
+			{Kind: "k", Name: "b", Data: []byte("2"), Version: b.Version},
+			{Kind: "k", Name: "a", Data: []byte("2"), Version: a.Version + 1},
+			{Kind: "k", Name: "d", Data: []byte("2"), Version: 1},
+		}
+		for i := range 700 {
+			docs = append(docs, store.Document{Kind: "k", Name: fmt.Sprintf("many%03d", i), Data: []byte("x")})
+		}
+		versions, err := f.PutDocuments(f.ctx, docs)
+		f.noError("PutDocuments", err)
+		equal(f, "versions", versions[:5], []uint64{1, 2, 0, 0, 1})
+		all, err := f.ListDocuments(f.ctx, "k")
+		f.noError("ListDocuments", err)
+		equal(f, "documents", len(all), 703)
+		equal(f, "the first", all[:3], []store.Document{a, {Kind: "k", Name: "b", Data: []byte("2"), Version: 2}, {Kind: "k", Name: "c", Data: []byte("new"), Version: 1}})
+		none, err := f.PutDocuments(f.ctx, nil)
+		f.noError("PutDocuments of none", err)
+		equal(f, "versions of none", len(none), 0)
+	}},
 	{name: "documents/neither side can alter the other's data", options: Options{}, run: func(f *fixture) {
 		data := []byte("abc")
 		stored := f.putDocument(store.Document{Kind: "k", Name: "a", Data: data})

@@ -121,13 +121,36 @@ var endpointCases = []testCase{
 			f.isError("cursor "+c, err, store.ErrBadCursor)
 		}
 	}},
+	{name: "endpoints/circuits over time", options: Options{Shards: 3}, run: func(f *fixture) {
+		a, b := laneOf("", urlA).Endpoint, laneOf("", urlB).Endpoint
+		circuits := func() []store.EndpointStats {
+			f.Helper()
+			page, err := f.Endpoints(f.ctx, store.EndpointQuery{Limit: 10})
+			f.noError("Endpoints", err)
+			return page.Endpoints
+		}
+		before := f.now()
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, b, long))
+		f.openBriefly()
+		seen := circuits()
+		equal(f, "endpoints", []string{seen[0].Endpoint, seen[1].Endpoint}, []string{a, b})
+		equal(f, "the half-open circuit", seen[0].Circuit, store.Circuit{HalfOpenUntil: seen[0].Circuit.HalfOpenUntil})
+		equal(f, "it is half-open", seen[0].Circuit.HalfOpenUntil > f.now(), true)
+		equal(f, "the other is open", seen[1].Circuit.OpenUntil >= before.Add(long), true)
+		equal(f, "and half-open after that", seen[1].Circuit.HalfOpenUntil >= seen[1].Circuit.OpenUntil.Add(time.Minute), true)
+
+		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, b))
+		seen = circuits()
+		equal(f, "the ramping circuit", seen[1].Circuit, store.Circuit{RampFrom: seen[1].Circuit.RampFrom})
+		equal(f, "since", seen[1].Circuit.RampFrom >= before && seen[1].Circuit.RampFrom <= f.now(), true)
+	}},
 	{name: "endpoints/a hold is ended for a few jobs", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 12)...)
 		endpoint := laneOf("", urlA).Endpoint
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		equal(f, "carried while it is held", f.carry(carryOptions), nil)
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, 0))
-		equal(f, "held", f.depth().Held, 0)
+		equal(f, "open circuits", f.depth().OpenCircuits, 0)
 		o := carryOptions
 		o.HalfOpenLimit = 2
 		f.carryUntil(2, o)
@@ -135,14 +158,19 @@ var endpointCases = []testCase{
 	}},
 }
 
-// dueCounts counts jobs that wait by their distance from an instant.
+// dueCounts counts waiting jobs by their distance from an instant.
 func (f *fixture) dueCounts(from job.Instant, in ...time.Duration) []int64 {
+	f.Helper()
+	return f.dueCountsOf(store.DueOf{}, from, in...)
+}
+
+func (f *fixture) dueCountsOf(of store.DueOf, from job.Instant, in ...time.Duration) []int64 {
 	f.Helper()
 	bounds := make([]job.Instant, len(in))
 	for i, d := range in {
 		bounds[i] = from.Add(d)
 	}
-	counts, err := f.DueCounts(f.ctx, bounds)
+	counts, err := f.DueCounts(f.ctx, of, bounds)
 	f.noError("DueCounts", err)
 	equal(f, "lanes left out", counts.PartialFrom, 0)
 	return counts.Counts
@@ -164,6 +192,15 @@ func dueCounted(f *fixture) {
 	equal(f, "by hours", f.dueCounts(start, 0, h, 2*h, 3*h, 4*h, 5*h, 6*h), []int64{0, 43, 40, 40, 40, 40, 0, 0})
 	equal(f, "by two", f.dueCounts(start, 2*h, 4*h), []int64{83, 80, 40})
 	equal(f, "in the end", f.dueCounts(start, h/4), []int64{3, 200})
+	equal(f, "of a topic", f.dueCountsOf(store.DueOf{Topic: "t0"}, start, h, 2*h), []int64{6, 6, 18})
+	equal(f, "of a topic that begins alike", f.dueCountsOf(store.DueOf{Topic: "t"}, start), []int64{0})
+	equal(f, "of another one", f.dueCountsOf(store.DueOf{Topic: "now"}, start, h), []int64{3, 0})
+	endpoint, err := job.Destination(endpointNamed(7)).Endpoint()
+	f.noError("Endpoint", err)
+	equal(f, "of an endpoint", f.dueCountsOf(store.DueOf{Endpoint: endpoint}, start, h, 2*h), []int64{1, 1, 3})
+	equal(f, "of an endpoint's topic", f.dueCountsOf(store.DueOf{Topic: "t0", Endpoint: endpoint}, start), []int64{5})
+	equal(f, "of another topic of the endpoint", f.dueCountsOf(store.DueOf{Topic: "t1", Endpoint: endpoint}, start), []int64{0})
+	equal(f, "of an unknown endpoint", f.dueCountsOf(store.DueOf{Endpoint: "https://none.example:443"}, start), []int64{0})
 	f.carry(carryOptions)
 	equal(f, "carried", f.dueCounts(start, 0, h), []int64{0, 40, 160})
 	f.update(job.Key{Topic: "t0", ID: "0-0"}, cancel)

@@ -209,7 +209,9 @@ func (f *fixture) depth() store.Depth {
 
 func (f *fixture) now() job.Instant {
 	f.Helper()
-	return f.depth().Now
+	now, err := f.Now(f.ctx)
+	f.noError("Now", err)
+	return now
 }
 
 // waitPast waits until the store's clock has passed at.
@@ -509,12 +511,13 @@ func (f *fixture) topicsOf(q store.TopicQuery) []store.TopicStats {
 // states are a topic's counts without zeros; nil when there is no such topic.
 func (f *fixture) states(topic string) map[job.State]int64 {
 	f.Helper()
-	for _, t := range f.topics() {
-		if t.Topic == topic {
-			return nonZero(t.States)
-		}
+	page, err := f.Topics(f.ctx, store.TopicQuery{Topic: topic, Limit: 1})
+	f.noError("Topics", err)
+	if len(page.Topics) == 0 {
+		return nil
 	}
-	return nil
+	equal(f, "the topic", []string{page.Topics[0].Topic, page.Next}, []string{topic, ""})
+	return nonZero(page.Topics[0].States)
 }
 
 // keys are the keys of jobs, sorted.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,10 +22,13 @@ func (f *fixture) populate(n int) []job.Job {
 		regs := make([]store.Registration, n)
 		for i := range regs {
 			url := fmt.Sprintf("http://e%d.example/hook", i%5)
-			regs[i] = reg(fmt.Sprintf("t%d", i%3), fmt.Sprintf("%s-%d", prefix, i), to(url), biz(fmt.Sprintf("b%d", i%7)),
+			regs[i] = reg(fmt.Sprintf("t%d", i%3), job.MemberID(fmt.Sprint(prefix, "-", i%20), strconv.Itoa(i)), to(url), biz(fmt.Sprintf("b%d", i%7)),
 				labelled("env", fmt.Sprintf("e%d", i%4), "shop", fmt.Sprintf("s%d", i%11)), priority(1+i%9))
 			for _, w := range with {
 				w(&regs[i])
+			}
+			if i%2 == 0 {
+				member(&regs[i])
 			}
 		}
 		f.register(store.Created, regs...)
@@ -106,6 +110,11 @@ func filters(now job.Instant) []store.Query {
 		{IDPrefix: "waiting-1", Topic: "t0"},
 		{IDPrefix: "ended-2", States: stateOf(job.Dead)},
 		{CreatedTo: now.Add(long)},
+		{GroupID: "waiting-2"},
+		{GroupID: "waiting-1"}, // the ids of other jobs begin so
+		{GroupID: "ended-4", Topic: "t1"},
+		{GroupID: "ended-8", States: stateOf(job.Dead, job.Delivered)},
+		{GroupID: "waiting-4", BizKey: "b3"},
 	}
 	for _, s := range job.States {
 		queries = append(queries, store.Query{States: stateOf(s)})
@@ -114,8 +123,8 @@ func filters(now job.Instant) []store.Query {
 }
 
 func describe(q store.Query) string {
-	return fmt.Sprintf("topic %q states %v biz_key %q endpoint %q reason %q labels %v priority %d due %d-%d limit %d",
-		q.Topic, q.States, q.BizKey, q.Endpoint, q.Reason, q.Labels, q.Priority, q.DueFrom, q.DueTo, q.Limit)
+	return fmt.Sprintf("topic %q states %v biz_key %q group id %q endpoint %q reason %q labels %v priority %d due %d-%d limit %d",
+		q.Topic, q.States, q.BizKey, q.GroupID, q.Endpoint, q.Reason, q.Labels, q.Priority, q.DueFrom, q.DueTo, q.Limit)
 }
 
 // matching is what a filter selects.
@@ -127,6 +136,7 @@ func matching(jobs []job.Job, q store.Query) []job.Job {
 		}
 		return !strings.HasPrefix(j.ID, q.IDPrefix) || q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
 			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
+			q.GroupID != "" && (j.Spec.Group == nil || !strings.HasPrefix(j.ID, q.GroupID+":")) ||
 			q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
 			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||
 			slices.ContainsFunc(q.Labels, func(l job.Label) bool { return !slices.Contains(j.Spec.Labels, l) })

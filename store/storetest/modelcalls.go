@@ -80,7 +80,7 @@ func (m *model) carry(t *rapid.T) {
 	carried := m.carryUntil(n, o)
 	for i, c := range carried {
 		key := c.Hint.Key()
-		equal(m.fixture, key.String()+" is due and not held", candidates[key], true)
+		equal(m.fixture, key.String()+" is due and its circuit closed", candidates[key], true)
 		delete(candidates, key) // carried once
 		m.carried(c, false)
 		if c.From == job.Waiting || c.From == job.Retrying {
@@ -112,7 +112,7 @@ func (m *model) carryShort(*rapid.T) {
 	m.eventually("all that is due is carried", func() bool {
 		for _, c := range m.fixture.carry(o) {
 			first, known := candidates[c.Hint.Key()]
-			equal(m.fixture, c.Hint.ID+" is due and not held", known, true)
+			equal(m.fixture, c.Hint.ID+" is due and its circuit closed", known, true)
 			if first {
 				missing--
 				candidates[c.Hint.Key()] = false
@@ -378,15 +378,15 @@ func (m *model) update(t *rapid.T) {
 	}
 }
 
-func (m *model) hold(t *rapid.T) {
+func (m *model) circuit(t *rapid.T) {
 	endpoint := laneOf("", pick(t, "url", urlA, urlB)).Endpoint
-	if rapid.Bool().Draw(t, "hold") {
+	if rapid.Bool().Draw(t, "open") {
 		m.noError("OpenCircuit", m.OpenCircuit(m.ctx, endpoint, long))
-		m.held[endpoint] = true
+		m.open[endpoint] = true
 		return
 	}
 	m.noError("CloseCircuit", m.CloseCircuit(m.ctx, endpoint))
-	delete(m.held, endpoint)
+	delete(m.open, endpoint)
 }
 
 func (m *model) restore(t *rapid.T) {

@@ -80,10 +80,10 @@ var outlookCases = []testCase{
 			f.add(reg("t", fmt.Sprint("b", i), to(urlB)))
 		}
 		f.add(reg("t", "c", to("https://c.example/")))
-		f.add(reg("t", "held", to("https://held.example/")))
+		f.add(reg("t", "open", to("https://open.example/")))
 		f.add(reg("t", "later", delay(long)))
 		f.add(reg("u", "other", to(urlB)))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, "https://held.example:443", long))
+		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, "https://open.example:443", long))
 		// As many of b as go before it in its own lane, and all of c.
 		equal(f, "beside a3", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 4)
 		equal(f, "beside a0", f.outlook(job.Key{Topic: "t", ID: "a0"}).Beside, 1)
@@ -140,14 +140,14 @@ var outlookCases = []testCase{
 		equal(f, "it has lapsed", o.At <= o.Now, true)
 		equal(f, "worker", o.Worker, "storetest")
 	}},
-	{name: "outlook/a held endpoint", options: Options{Shards: 2}, run: func(f *fixture) {
+	{name: "outlook/an open circuit", options: Options{Shards: 2}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		endpoint := j.Lane().Endpoint
 		before := f.now()
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
 		f.carry(carryOptions)
 		o := f.outlook(j.Key)
-		equal(f, "held", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
+		equal(f, "open", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
 		equal(f, "probed for as long after that", o.Circuit.HalfOpenUntil.Sub(o.Circuit.OpenUntil), long)
 		equal(f, "ramp", o.Circuit.RampFrom, 0)
 		equal(f, "look", o.Look, o.Circuit.OpenUntil)
@@ -155,12 +155,12 @@ var outlookCases = []testCase{
 
 		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
 		o = f.outlook(j.Key)
-		equal(f, "held and probed", o.Circuit, store.Circuit{RampFrom: o.Circuit.RampFrom})
+		equal(f, "half-open", o.Circuit, store.Circuit{RampFrom: o.Circuit.RampFrom})
 		equal(f, "ramp", o.Circuit.RampFrom >= before && o.Circuit.RampFrom <= o.Now, true)
 	}},
 	{name: "outlook/an endpoint that is probed", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
-		f.holdBriefly()
+		f.openBriefly()
 		circuit := f.outlook(j.Key).Circuit
 		equal(f, "circuit", circuit, store.Circuit{HalfOpenUntil: circuit.HalfOpenUntil})
 		equal(f, "probed", circuit.HalfOpenUntil > f.now(), true)

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"time"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -18,13 +16,6 @@ func (f *fixture) backlogs() []store.Backlog {
 	return b.Topics
 }
 
-func (f *fixture) circuits() []store.EndpointCircuit {
-	f.Helper()
-	circuits, err := f.Circuits(f.ctx)
-	f.noError("Circuits", err)
-	return circuits
-}
-
 // backlog is the backlog of n jobs of a topic, of which the oldest is j.
 func backlog(n int64, j job.Job) store.Backlog {
 	return store.Backlog{Topic: j.Topic, Jobs: n, Oldest: j.DueAt}
@@ -33,7 +24,6 @@ func backlog(n int64, j job.Job) store.Backlog {
 var pressureCases = []testCase{
 	{name: "backlog/an empty store", options: Options{Shards: 2}, run: func(f *fixture) {
 		equal(f, "backlogs", f.backlogs(), nil)
-		equal(f, "circuits", f.circuits(), nil)
 	}},
 	{name: "backlog/jobs that are due and wait", options: Options{Shards: 3}, run: func(f *fixture) {
 		f.add(reg("t", "later", delay(long)))
@@ -77,22 +67,5 @@ var pressureCases = []testCase{
 			return j.Reschedule(job.When{Delay: long}, now)
 		})
 		equal(f, "backlogs", f.backlogs(), nil)
-	}},
-	{name: "circuits/held, probed and ramping endpoints", options: Options{Shards: 3}, run: func(f *fixture) {
-		a, b := laneOf("", urlA).Endpoint, laneOf("", urlB).Endpoint
-		before := f.now()
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, b, long))
-		f.holdBriefly()
-		circuits := f.circuits()
-		equal(f, "circuits", []string{circuits[0].Endpoint, circuits[1].Endpoint}, []string{a, b})
-		equal(f, "circuit of the probed one", circuits[0].Circuit, store.Circuit{HalfOpenUntil: circuits[0].Circuit.HalfOpenUntil})
-		equal(f, "it is probed", circuits[0].Circuit.HalfOpenUntil > f.now(), true)
-		equal(f, "the other is held", circuits[1].Circuit.OpenUntil >= before.Add(long), true)
-		equal(f, "and probed after that", circuits[1].Circuit.HalfOpenUntil >= circuits[1].Circuit.OpenUntil.Add(time.Minute), true)
-
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, b))
-		circuits = f.circuits()
-		equal(f, "circuit of the ramping one", circuits[1].Circuit, store.Circuit{RampFrom: circuits[1].Circuit.RampFrom})
-		equal(f, "since", circuits[1].Circuit.RampFrom >= before && circuits[1].Circuit.RampFrom <= f.now(), true)
 	}},
 }

@@ -232,9 +232,7 @@ var priorityCases = []testCase{
 		for _, r := range ofPriorities("t", mixed) {
 			back = append(back, store.RestoredJob{Job: r.Job(now)})
 		}
-		n, err := f.Restore(f.ctx, back)
-		f.noError("Restore", err)
-		f.changed("restored", n, len(mixed))
+		f.restore(len(mixed), back...)
 		f.carry(carryOptions)
 		equal(f, "hints", idsOf(f.pop()), mixedInOrder)
 	}},
@@ -249,14 +247,8 @@ var priorityCases = []testCase{
 	{name: "priority/topics, endpoints and lists count all", options: Options{Shards: 2, Retention: long}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed, delay(long))...)
 		f.register(store.Created, ofPriorities("u", mixed)...)
-		stats, err := f.Topic(f.ctx, "t")
-		f.noError("Topic", err)
-		equal(f, "states", nonZero(stats.States), map[job.State]int64{job.Waiting: 12})
-		var dueIn int64
-		for _, n := range stats.DueIn {
-			dueIn += n
-		}
-		equal(f, "due in", dueIn, 12)
+		equal(f, "states", f.states("t"), map[job.State]int64{job.Waiting: 12})
+		equal(f, "due counts of the topic", f.dueCountsOf(store.DueOf{Topic: "t"}, f.now()), []int64{12})
 		equal(f, "due counts", f.dueCounts(f.now(), long/2), []int64{12, 12})
 		backlogs, err := f.Backlogs(f.ctx)
 		f.noError("Backlogs", err)

@@ -3,8 +3,6 @@ package storetest
 import (
 	"errors"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -20,10 +18,8 @@ var readCases = []testCase{
 				f.Errorf("Attempts: %v, want ErrNotFound", err)
 			}
 		}
-		for _, topic := range []string{"u", "", "T"} {
-			if _, err := f.Topic(f.ctx, topic); !errors.Is(err, store.ErrNotFound) {
-				f.Errorf("Topic %q: %v, want ErrNotFound", topic, err)
-			}
+		for _, topic := range []string{"u", "T"} {
+			equal(f, "topic "+topic, f.states(topic), nil)
 		}
 	}},
 	{name: "read/an empty store", options: Options{Shards: 2}, run: func(f *fixture) {
@@ -33,7 +29,7 @@ var readCases = []testCase{
 		equal(f, "states", nonZero(d.States), nil)
 		equal(f, "hints", d.ReadyList, 0)
 		equal(f, "oldest due", d.OldestDue, 0)
-		equal(f, "held", d.Held, 0)
+		equal(f, "open circuits", d.OpenCircuits, 0)
 		equal(f, "jobs", keys(f.list(store.Query{Limit: 10})), nil)
 	}},
 	{name: "read/what it answers is the caller's", options: Options{}, run: func(f *fixture) {
@@ -88,86 +84,10 @@ var readCases = []testCase{
 		f.add(reg("t", "a"))
 		c := f.takeOne()
 		s := failed(c, always)
-		s.Attempt.Error, s.Attempt.Version, s.Attempt.ConnectRetries = "some_class", 7, 2
-		s.Attempt.ResponseHeaders = []job.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "X", Value: "a|b\n 1 2"}}
-		s.Attempt.Timings = job.Timings{
-			DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,
-		}
-		want := *s.Attempt
+		want := f.detailed(s.Attempt)
 		want.NextAt = f.settle(store.Applied, s).NextAt
-		if field := emptyField(reflect.ValueOf(want)); field != "" {
-			f.Fatalf("this case does not set the attempt's %s", field)
-		}
 		equal(f, "log", f.attempts(c.Job.Key), []job.Attempt{want})
 		equal(f, "last attempt", f.get(c.Job.Key).LastAttempt, &want)
-		r := store.RestoredJob{Job: restorable("t", "b", job.Retrying), Log: []job.Attempt{want}}
-		f.restore(1, r)
-		equal(f, "restored log", f.attempts(r.Job.Key), r.Log)
-	}},
-	{name: "read/a log of long attempts keeps the latest that fit", options: Options{}, run: func(f *fixture) {
-		wordy := func(n int) job.Attempt {
-			return job.Attempt{
-				Number: n, StartedAt: 1_000_000, Status: 500, ResponseBody: strings.Repeat("b", 1_000), Version: uint64(n),
-				ResponseHeaders: []job.Header{{Name: "X", Value: strings.Repeat("h", 1_000)}},
-			}
-		}
-		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
-		for n := range 60 {
-			r.Log = append(r.Log, wordy(n+1))
-		}
-		r.Job.Attempts = len(r.Log)
-		f.restore(1, r)
-		want := r.Log
-		fits := func(least int) {
-			f.Helper()
-			log, bytes := f.attempts(r.Job.Key), 0
-			for _, a := range log {
-				bytes += len(a.ResponseBody) + len(a.ResponseHeaders[0].Value)
-			}
-			if bytes > store.MaxLogBytes || len(log) < least {
-				f.Fatalf("%d attempts of %d bytes are kept, want %d at least, of %d bytes at most", len(log), bytes, least, store.MaxLogBytes)
-			}
-			equal(f, "the latest", log, want[len(want)-len(log):])
-			equal(f, "the last", *f.get(r.Job.Key).LastAttempt, want[len(want)-1])
-		}
-		const least = store.MaxLogBytes / 2_200
-		fits(least)
-		add := func(a job.Attempt) {
-			f.Helper()
-			s := failed(f.takeOne(), always)
-			s.Attempt = &a
-			a.NextAt = f.settle(store.Applied, s).NextAt
-			want = append(want, a)
-		}
-		for range 5 {
-			add(wordy(len(want) + 1))
-			fits(least)
-		}
-		for range 5 { // short ones take little room
-			add(job.Attempt{Number: len(want) + 1, StartedAt: 1_000_000, Status: 500, ResponseHeaders: []job.Header{{Name: "X", Value: "y"}}})
-		}
-		fits(least + 3)
-	}},
-	{name: "read/a long log keeps the latest", options: Options{}, run: func(f *fixture) {
-		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
-		for n := range store.MaxLog + 5 {
-			r.Log = append(r.Log, job.Attempt{Number: n + 1, StartedAt: 1_000_000, Status: 500, ResponseBody: "a|b\n 1 2"})
-		}
-		r.Job.Attempts = len(r.Log)
-		f.restore(1, r)
-		want := r.Log
-		for range 3 {
-			s := failed(f.takeOne(), always)
-			a := *s.Attempt
-			a.NextAt = f.settle(store.Applied, s).NextAt
-			want = append(want, a)
-		}
-		log := f.attempts(r.Job.Key)
-		if len(log) < store.MaxLog {
-			f.Fatalf("%d attempts are kept, want %d at least", len(log), store.MaxLog)
-		}
-		equal(f, "the latest", log[len(log)-store.MaxLog:], want[len(want)-store.MaxLog:])
-		equal(f, "last attempt", f.get(r.Job.Key).LastAttempt, &want[len(want)-1])
 	}},
 	{name: "read/topics are counted by state", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
 		for _, state := range finals {
@@ -185,7 +105,6 @@ var readCases = []testCase{
 		var names []string
 		for _, t := range f.topics() {
 			names = append(names, t.Topic)
-			equal(f, "due ranges in the listing of topics", t.DueIn, nil)
 		}
 		equal(f, "names", names, []string{"B", "a-b", "b", "c"})
 		want := map[job.State]int64{
@@ -193,23 +112,22 @@ var readCases = []testCase{
 			job.Delivered: 1, job.Dead: 1, job.Cancelled: 1, job.Expired: 1,
 		}
 		equal(f, "counts", f.states("b"), want)
-		one, err := f.Topic(f.ctx, "b")
-		f.noError("Topic", err)
-		equal(f, "counts of the topic", nonZero(one.States), want)
+		listed := map[string]map[job.State]int64{}
+		for _, t := range f.topics() {
+			listed[t.Topic] = nonZero(t.States)
+		}
+		equal(f, "counts in the listing", listed["b"], want)
 		want[job.Waiting] += 3
 		equal(f, "counts of all", nonZero(f.depth().States), want)
 		for _, state := range job.States {
 			equal(f, "state of "+state.String(), f.list(store.Query{Topic: "b", States: stateOf(state), Limit: 9})[0].State, state)
 		}
 	}},
-	{name: "read/unfinished jobs are counted by when they are due", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
-		delays := []time.Duration{
-			30 * time.Second, 5 * time.Minute, 20 * time.Minute, 45 * time.Minute, 3 * time.Hour, 12 * time.Hour,
-			3 * 24 * time.Hour, 15 * 24 * time.Hour, 90 * 24 * time.Hour,
-		}
+	{name: "read/waiting jobs of a topic are counted by when they are due", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
+		delays := []time.Duration{30 * time.Second, 5 * time.Minute, 45 * time.Minute, 12 * time.Hour, 90 * 24 * time.Hour}
 		f.end(reg("t", "ended"), job.Delivered)
 		f.add(reg("t", "running"))
-		f.take() // leased for an hour, but it is being worked on
+		f.take() // leased for an hour
 		f.add(reg("t", "retrying"))
 		f.settle(store.Applied, failed(f.takeOne(), after(45*time.Minute)))
 		f.add(reg("t", "ready"))
@@ -221,20 +139,17 @@ var readCases = []testCase{
 			if i%2 == 1 {
 				url = urlB
 			}
-			f.add(reg("t", "w-"+store.DueRanges[i].Name, delay(d), to(url)))
-			f.add(reg("other", "w-"+store.DueRanges[i].Name, delay(d)))
+			f.add(reg("t", "w-"+d.String(), delay(d), to(url)))
+			f.add(reg("other", "w-"+d.String(), delay(d)))
 		}
-		got, err := f.Topic(f.ctx, "t")
-		f.noError("Topic", err)
-		equal(f, "due in", got.DueIn, []int64{1 + 3, 1 + 1, 1, 1 + 1, 1, 1, 1, 1, 1})
+		const minute, hour = time.Minute, time.Hour
+		equal(f, "counts", f.dueCountsOf(store.DueOf{Topic: "t"}, f.now(), minute, 10*minute, hour, 24*hour), []int64{2, 2, 2, 1, 1})
 	}},
 	{name: "read/a topic goes with its last job", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.settle(store.Applied, delivered(f.takeOne()))
 		equal(f, "topics", f.topics(), nil)
-		if _, err := f.Topic(f.ctx, "t"); !errors.Is(err, store.ErrNotFound) {
-			f.Errorf("Topic: %v, want ErrNotFound", err)
-		}
+		equal(f, "the topic", f.states("t"), nil)
 	}},
 	{name: "read/depth tells what the carrier has before it", options: Options{}, run: func(f *fixture) {
 		before := f.now()
@@ -264,9 +179,8 @@ var readCases = []testCase{
 		for _, topic := range topics {
 			jobs := f.list(store.Query{Topic: topic, Limit: 2})
 			equal(f, "jobs of "+topic, keys(jobs), []string{topic + "/dead", topic + "/ended", topic + "/waiting"})
-			stats, err := f.Topic(f.ctx, topic)
-			f.noError("Topic", err)
-			equal(f, "due in", slices.Index(stats.DueIn, 1) > 0, true)
+			equal(f, "counts of "+topic, f.states(topic), map[job.State]int64{job.Waiting: 1, job.Delivered: 1, job.Dead: 1})
+			equal(f, "due counts of "+topic, f.dueCountsOf(store.DueOf{Topic: topic}, f.now()), []int64{1})
 		}
 	}},
 }
@@ -284,4 +198,20 @@ func emptyField(v reflect.Value) string {
 		}
 	}
 	return ""
+}
+
+// detailed sets the fields of a failed attempt that failed leaves empty, except NextAt.
+func (f *fixture) detailed(a *job.Attempt) job.Attempt {
+	f.Helper()
+	a.Error, a.Version, a.ConnectRetries = "some_class", 7, 2
+	a.ResponseHeaders = []job.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "X", Value: "a|b\n 1 2"}}
+	a.Timings = job.Timings{
+		DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,
+	}
+	all := *a
+	all.NextAt = 1
+	if field := emptyField(reflect.ValueOf(all)); field != "" {
+		f.Fatalf("the attempt has no %s", field)
+	}
+	return *a
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 var registerCases = []testCase{
@@ -39,6 +40,37 @@ var registerCases = []testCase{
 		r := reg("t", "a")
 		r.Spec.When = job.When{At: at}
 		equal(f, "due at", f.add(r).DueAt, at)
+	}},
+	{name: "register/a spread delays a job by the share of its key", options: Options{Shards: 2}, run: func(f *fixture) {
+		spread := func(r store.Registration, w job.When) store.Registration {
+			r.Spec.When = w
+			return r
+		}
+		at := f.now().Add(long)
+		share := func(r store.Registration) time.Duration { return job.Share(r.Key.String(), long) }
+		instant := spread(reg("t", "a"), job.When{At: at, Spread: long})
+		equal(f, "due at", f.add(instant).DueAt, at.Add(share(instant)))
+		for _, r := range []store.Registration{
+			spread(reg("t", "b"), job.When{Delay: long, Spread: long}),
+			spread(reg("t", "c", ttl(3*long)), job.When{Spread: long}),
+		} {
+			j := f.add(r)
+			equal(f, "due at", j.DueAt, j.CreatedAt.Add(r.Spec.When.Delay+share(r)))
+			equal(f, "next at", j.NextAt, j.DueAt)
+			equal(f, "spec", j.Spec, r.Spec)
+			equal(f, "the stored job", f.get(r.Key), j)
+			r.UID = newUID()
+			equal(f, "the same job again", f.register(store.Same, r)[0], j)
+		}
+		moved := spread(reg("t", "a", onConflict(store.Later)), job.When{At: at.Add(long), Spread: long})
+		results, err := rules.Register(f.ctx, f, []store.Registration{moved, moved})
+		f.noError("Register", err)
+		equal(f, "outcome", []store.RegisterOutcome{results[0].Outcome, results[1].Outcome}, []store.RegisterOutcome{store.Moved, store.Kept})
+		equal(f, "due at", f.get(moved.Key).DueAt, at.Add(long+share(moved)))
+		instant.OnConflict, instant.UID = store.Replace, newUID()
+		instant.Spec.Body = []byte("new")
+		equal(f, "due at", f.register(store.Created, instant)[0].DueAt, at.Add(share(instant)))
+		equal(f, "carried", f.carry(carryOptions), nil)
 	}},
 	{name: "register/an instant in the past is now", options: Options{}, run: func(f *fixture) {
 		before := f.now()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -29,7 +30,7 @@ func restorable(topic, id string, state job.State) job.Job {
 
 func (f *fixture) restore(want int, jobs ...store.RestoredJob) {
 	f.Helper()
-	n, err := f.Restore(f.ctx, jobs)
+	n, err := f.restorable().Restore(f.ctx, jobs)
 	f.noError("Restore", err)
 	f.changed("restored", n, want)
 }
@@ -115,4 +116,120 @@ var restoreCases = []testCase{
 		f.restore(0, jobs...)
 		equal(f, "claims", len(f.take()), len(jobs))
 	}},
+	{name: "restore/a job registered later than now ends when it was registered", options: Options{Retention: long}, run: func(f *fixture) {
+		later := restorable("t", "a", job.Waiting)
+		later.CreatedAt = f.now().Add(long)
+		f.restore(1, store.RestoredJob{Job: later})
+		done := f.settle(store.Applied, delivered(f.takeOne()))
+		equal(f, "ended at", done.EndedAt, later.CreatedAt)
+		equal(f, "kept as ended at", f.get(later.Key).EndedAt, later.CreatedAt)
+	}},
+	{name: "restore/a log of long attempts keeps the latest that fit", options: Options{}, run: func(f *fixture) {
+		wordy := func(n int) job.Attempt {
+			return job.Attempt{
+				Number: n, StartedAt: 1_000_000, Status: 500, ResponseBody: strings.Repeat("b", 1_000), Version: uint64(n),
+				ResponseHeaders: []job.Header{{Name: "X", Value: strings.Repeat("h", 1_000)}},
+			}
+		}
+		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
+		for n := range 60 {
+			r.Log = append(r.Log, wordy(n+1))
+		}
+		r.Job.Attempts = len(r.Log)
+		f.restore(1, r)
+		want := r.Log
+		fits := func(least int) {
+			f.Helper()
+			log, bytes := f.attempts(r.Job.Key), 0
+			for _, a := range log {
+				bytes += len(a.ResponseBody) + len(a.ResponseHeaders[0].Value)
+			}
+			if bytes > store.MaxLogBytes || len(log) < least {
+				f.Fatalf("%d attempts of %d bytes are kept, want %d at least, of %d bytes at most", len(log), bytes, least, store.MaxLogBytes)
+			}
+			equal(f, "the latest", log, want[len(want)-len(log):])
+			equal(f, "the last", *f.get(r.Job.Key).LastAttempt, want[len(want)-1])
+		}
+		const least = store.MaxLogBytes / 2_200
+		fits(least)
+		add := func(a job.Attempt) {
+			f.Helper()
+			s := failed(f.takeOne(), always)
+			s.Attempt = &a
+			a.NextAt = f.settle(store.Applied, s).NextAt
+			want = append(want, a)
+		}
+		for range 5 {
+			add(wordy(len(want) + 1))
+			fits(least)
+		}
+		for range 5 { // short ones take little room
+			add(job.Attempt{Number: len(want) + 1, StartedAt: 1_000_000, Status: 500, ResponseHeaders: []job.Header{{Name: "X", Value: "y"}}})
+		}
+		fits(least + 3)
+	}},
+	{name: "restore/a long log keeps the latest", options: Options{}, run: func(f *fixture) {
+		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
+		for n := range store.MaxLog + 5 {
+			r.Log = append(r.Log, job.Attempt{Number: n + 1, StartedAt: 1_000_000, Status: 500, ResponseBody: "a|b\n 1 2"})
+		}
+		r.Job.Attempts = len(r.Log)
+		f.restore(1, r)
+		want := r.Log
+		for range 3 {
+			s := failed(f.takeOne(), always)
+			a := *s.Attempt
+			a.NextAt = f.settle(store.Applied, s).NextAt
+			want = append(want, a)
+		}
+		log := f.attempts(r.Job.Key)
+		if len(log) < store.MaxLog {
+			f.Fatalf("%d attempts are kept, want %d at least", len(log), store.MaxLog)
+		}
+		equal(f, "the latest", log[len(log)-store.MaxLog:], want[len(want)-store.MaxLog:])
+		equal(f, "last attempt", f.get(r.Job.Key).LastAttempt, &want[len(want)-1])
+	}},
+	{name: "restore/groups of dead letters", options: Options{}, run: func(f *fixture) {
+		f.die(12)
+		before := f.deadGroups("", 100)
+		var jobs []store.RestoredJob
+		for _, j := range f.list(store.Query{Limit: 100}) {
+			j.ID += "-again"
+			jobs = append(jobs, store.RestoredJob{Job: j})
+		}
+		f.restore(len(jobs), jobs...)
+		for i := range before {
+			before[i].Count *= 2
+		}
+		equal(f, "groups", f.deadGroups("", 100), before)
+	}},
+	{name: "restore/into a topic at its capacity", options: Options{}, run: func(f *fixture) {
+		f.limit("t", store.Limits{Capacity: 1, Draining: true})
+		now := f.now()
+		var back []store.RestoredJob
+		for _, r := range many("t", 3) {
+			back = append(back, store.RestoredJob{Job: r.Job(now)})
+		}
+		f.restore(len(back), back...)
+	}},
+	{name: "restore/a running job cannot be settled", options: Options{}, run: func(f *fixture) {
+		r := store.RestoredJob{Job: restorable("t", "a", job.Running)}
+		f.restore(1, r)
+		f.unchangedBy(delivered(store.Claimed{Job: r.Job}))
+	}},
+	{name: "restore/every field of an attempt", options: Options{}, run: func(f *fixture) {
+		r := store.RestoredJob{Job: restorable("t", "a", job.Retrying)}
+		a := f.detailed(failed(store.Claimed{Job: r.Job, Now: past}, always).Attempt)
+		a.NextAt = r.Job.NextAt
+		r.Log = []job.Attempt{a}
+		f.restore(1, r)
+		equal(f, "log", f.attempts(r.Job.Key), r.Log)
+	}},
+	twiceRow{"restore", func(f *fixture) func() any {
+		jobs := []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}, {Job: restorable("t", "b", job.Dead)}}
+		return func() any {
+			_, err := f.restorable().Restore(f.ctx, jobs)
+			return err
+		}
+	}}.testCase(),
 }

@@ -43,6 +43,35 @@ var settleCases = []testCase{
 			f.checkOutcome(row, f.takeOne())
 		}
 	}},
+	{name: "settle/a receiver sets the time of the next attempt", options: Options{Retention: long}, run: func(f *fixture) {
+		f.register(store.Created, reg("t", "later"), reg("t", "past"), reg("t", "expires", ttl(long)), reg("t", "cancelled"))
+		at := f.now().Add(2*long) + 1
+		for _, c := range f.take() {
+			o := job.Outcome{Kind: job.OutcomeRescheduled, At: at, Attempt: attempt(c, 200)}
+			if c.Job.ID == "past" {
+				o.At = c.Now.Add(-long)
+			}
+			if c.Job.ID == "cancelled" {
+				f.update(c.Job.Key, cancel)
+			}
+			before := f.now()
+			done := f.settle(store.Applied, job.Settle(&c.Job, o, always))
+			j := f.get(c.Job.Key)
+			equal(f, "stored", [2]any{j.State, j.NextAt}, [2]any{done.To, done.NextAt})
+			switch c.Job.ID {
+			case "past":
+				f.between("next at", j.NextAt, before, f.now())
+			case "cancelled":
+				equal(f, "state", j.State, job.Cancelled)
+			default:
+				equal(f, "state", j.State, job.Retrying)
+				equal(f, "attempts", j.Attempts, 1)
+				equal(f, "next at", j.NextAt, at)
+				equal(f, "logged", f.attempts(j.Key)[0].NextAt, at)
+			}
+		}
+		equal(f, "due again", claimedKeys(f.take()), []string{"t/past"})
+	}},
 	{name: "settle/a release before the first attempt goes back to waiting", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		c := f.takeOne()
@@ -52,14 +81,6 @@ var settleCases = []testCase{
 		equal(f, "state", j.State, job.Waiting)
 		equal(f, "log", f.attempts(j.Key), nil)
 		equal(f, "claimed", f.takeOne().Job.Attempts, 0)
-	}},
-	{name: "settle/a job registered later than now ends when it was registered", options: Options{Retention: long}, run: func(f *fixture) {
-		later := restorable("t", "a", job.Waiting)
-		later.CreatedAt = f.now().Add(long)
-		f.restore(1, store.RestoredJob{Job: later})
-		done := f.settle(store.Applied, delivered(f.takeOne()))
-		equal(f, "ended at", done.EndedAt, later.CreatedAt)
-		equal(f, "kept as ended at", f.get(later.Key).EndedAt, later.CreatedAt)
 	}},
 	{name: "settle/results stand in the order of the batch", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 6)...)
@@ -237,9 +258,6 @@ var staleCases = []testCase{
 		f.unchangedBy(delivered(store.Claimed{Job: j}))
 		f.carry(carryOptions)
 		f.unchangedBy(delivered(store.Claimed{Job: j}))
-		r := store.RestoredJob{Job: restorable("t", "b", job.Running)}
-		f.restore(1, r)
-		f.unchangedBy(delivered(store.Claimed{Job: r.Job}))
 	}},
 	{name: "stale/a missing job", options: Options{}, run: func(f *fixture) {
 		f.settle(store.Missing, delivered(store.Claimed{Job: job.Job{

@@ -71,11 +71,11 @@ var stepCases = []struct {
 		step(-jump)
 		equal(f, "next turn", f.outlook(job.Key{Topic: "t", ID: "job-9"}).NextToken, 0)
 	}},
-	{"an endpoint that was held is tried", func(f *fixture, step func(time.Duration)) {
+	{"an endpoint with an open circuit is tried", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
 		step(jump)
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
-		equal(f, "carried while held", f.carry(soon()), nil)
+		equal(f, "carried while open", f.carry(soon()), nil)
 		step(-jump)
 		f.within(func() { f.carryUntil(1, soon()) })
 	}},

@@ -38,14 +38,14 @@ type Harness struct {
 	Repeats bool
 }
 
-// Run runs the suite.
+// Run runs the suite. Harness.Open returns a store.Restorable.
 func Run(t *testing.T, h Harness) {
-	h.runAll(t, slices.Concat(kept, scheduled))
+	h.runAll(t, slices.Concat(kept, scheduled, restorableCases, restoreCases, restoreOverCases, countRestoreCases))
 }
 
-// RunKept runs the part of the suite in which a store that keeps the jobs of
-// another one can fail for a reason of its own: what becomes of jobs and documents.
-// Which of the due jobs go next, and what pages show, is the other store's work.
+// RunKept runs the part of the suite in which a store that wraps another one can
+// fail for a reason of its own: the jobs and documents that it keeps. The wrapped
+// store decides which due jobs go next, and what pages show.
 func RunKept(t *testing.T, h Harness) {
 	h.runAll(t, kept)
 }
@@ -79,15 +79,15 @@ type testCase struct {
 	closes bool
 }
 
-// kept is about what becomes of jobs and documents, scheduled about which jobs go
-// next and what pages show. Each test of the suite is in one of them.
+// kept tests the jobs and documents that a store keeps, scheduled which jobs go
+// next and what pages show.
 var (
 	kept = slices.Concat(
-		registerCases, nameCases, conflictCases, updateCases, replayCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
-		restoreCases, compareCases, deadCases, keepCases, documentCases, twiceCases, closeCases,
+		registerCases, nameCases, conflictCases, updateCases, replayCases, groupCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
+		turnCases, deadCases, keepCases, occurrenceCases, callbackCases, countCases, documentCases, capacityCases, twiceCases, closeCases,
 	)
 	scheduled = slices.Concat(
-		topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases, priorityCases, limitCases,
-		holdCases, popCases, settingCases, pauseCases, capacityCases, concurrencyCases, rateCases, weightCases, messagingCases,
+		turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases, priorityCases, limitCases,
+		circuitCases, popCases, settingCases, pauseCases, concurrencyCases, rateCases, weightCases, messagingCases,
 	)
 )

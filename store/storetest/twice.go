@@ -9,11 +9,11 @@ import (
 
 // observed is everything that can be seen of a store.
 type observed struct {
-	Jobs      []job.Job
-	Logs      map[job.Key][]job.Attempt
-	Topics    map[string]map[job.State]int64
-	ReadyList int64
-	Held      int64
+	Jobs         []job.Job
+	Logs         map[job.Key][]job.Attempt
+	Topics       map[string]map[job.State]int64
+	ReadyList    int64
+	OpenCircuits int64
 }
 
 func (f *fixture) observe() observed {
@@ -21,7 +21,7 @@ func (f *fixture) observe() observed {
 	d := f.depth()
 	o := observed{
 		Jobs: f.list(store.Query{Limit: 1_000}), Logs: map[job.Key][]job.Attempt{},
-		Topics: map[string]map[job.State]int64{}, ReadyList: d.ReadyList, Held: d.Held,
+		Topics: map[string]map[job.State]int64{}, ReadyList: d.ReadyList, OpenCircuits: d.OpenCircuits,
 	}
 	for _, j := range o.Jobs {
 		o.Logs[j.Key] = f.attempts(j.Key)
@@ -55,13 +55,6 @@ var twiceRows = []twiceRow{
 	{"register over a dead letter", func(f *fixture) func() any {
 		f.end(reg("t", "a", biz("b")), job.Dead)
 		return f.registering(reg("t", "a", delay(long)))
-	}},
-	{"restore", func(f *fixture) func() any {
-		jobs := []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}, {Job: restorable("t", "b", job.Dead)}}
-		return func() any {
-			_, err := f.Restore(f.ctx, jobs)
-			return err
-		}
 	}},
 	{"carry", func(f *fixture) func() any {
 		f.register(store.Created, many("t", 3)...)
@@ -122,6 +115,14 @@ var twiceRows = []twiceRow{
 	{"discard", func(f *fixture) func() any {
 		return f.updating(f.end(reg("t", "a"), job.Dead).Key, discard, job.ErrNotDead)
 	}},
+	{"count with a key", func(f *fixture) func() any {
+		r := reg("t", "a", delay(long), counting(2, job.DeadlineFires))
+		f.add(r)
+		return func() any {
+			c := f.count(r.Key, 2, "k")
+			return []any{c.Tally.Count, c.Tally.Fired, c.Job.UID}
+		}
+	}},
 	{"hold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
 		return func() any { return f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long) }
@@ -178,15 +179,19 @@ func (o observed) withoutVersions() observed {
 var twiceCases = func() []testCase {
 	cases := make([]testCase, len(twiceRows))
 	for i, row := range twiceRows {
-		cases[i] = testCase{name: "twice/" + row.name, options: Options{Retention: long}, run: func(f *fixture) {
-			call := row.prepare(f)
-			first := call()
-			before := f.observe()
-			f.waitPast(f.now()) // a second run that stores its time would be seen
-			second := call()
-			equal(f, "answer", second, first)
-			equal(f, "store", f.observe().withoutVersions(), before.withoutVersions())
-		}}
+		cases[i] = row.testCase()
 	}
 	return cases
 }()
+
+func (row twiceRow) testCase() testCase {
+	return testCase{name: "twice/" + row.name, options: Options{Retention: long}, run: func(f *fixture) {
+		call := row.prepare(f)
+		first := call()
+		before := f.observe()
+		f.waitPast(f.now()) // a second run that stores its time would be seen
+		second := call()
+		equal(f, "answer", second, first)
+		equal(f, "store", f.observe().withoutVersions(), before.withoutVersions())
+	}}
+}

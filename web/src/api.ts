@@ -18,12 +18,31 @@ export interface Attempt {
   tls_ms: number | null;
   first_byte_ms: number | null;
   connection_reused: boolean;
+  /** Absent if the attempt connected once. */
+  connect_retries?: number;
   status: number | null;
   error: string | null;
   response_body: string | null;
   next_at: string | null;
   reason: string | null;
   response_headers: Record<string, string>;
+}
+
+export const callbackEvents = ['delivered', 'dead', 'expired', 'cancelled', 'attempt_failed'] as const;
+export type CallbackEvent = (typeof callbackEvents)[number];
+
+export type Callbacks = Partial<Record<CallbackEvent, { url: string; method?: string; headers?: Record<string, string> } | null>> & {
+  retry?: { steps?: string[] | null; limit?: number | null } | null;
+};
+
+export const atDeadline = ['fire', 'expire'] as const;
+
+/** A job fires at a count or at its due time, whichever comes first. */
+export interface Count {
+  count: number;
+  target: number;
+  at_deadline: (typeof atDeadline)[number];
+  fired: boolean;
 }
 
 /** The priority of a job that sets none. */
@@ -34,12 +53,16 @@ export interface Job {
   topic: string;
   id: string;
   biz_key: string | null;
+  /** Absent without one. */
+  order_key?: string;
   labels: Record<string, string>;
   url: string;
   method: string;
   state: State;
   priority: number;
   due_at: string;
+  /** Absent without one. */
+  spread?: string;
   created_at: string;
   next_at: string | null;
   attempts: number;
@@ -48,6 +71,19 @@ export interface Job {
   ended_at: string | null;
   reason: string | null;
   version: number;
+  /** Absent unless the job fires at a count. */
+  count?: Count;
+  /** The delivered rounds before, if the receiver arms the job again; else absent. */
+  rounds?: number;
+  /** The schedule that made the job. */
+  schedule: { name: string; time: string; kind: string } | null;
+  /** The last callbacks made, oldest first. Absent without any. */
+  callbacks?: { event: CallbackEvent; id: string }[];
+  /** What a callback reports. */
+  callback_of?: { event: CallbackEvent; id: string };
+  /** The group whose member the job is for, and the id of its fan-out. */
+  group?: string;
+  group_id?: string;
 }
 
 /** A sentence of a reason, for translation. */
@@ -87,6 +123,8 @@ export interface Explanation {
 export interface Plan {
   due_at: string;
   ladder: Forecast;
+  /** The other jobs for the endpoint that are due in the same second and minute. */
+  others_due: { same_second: number; same_minute: number };
 }
 
 /** The result of a registration. */
@@ -138,16 +176,22 @@ export interface TopicAlerts extends Record<Exclude<(typeof thresholds)[number],
   url: string | null;
 }
 
+/** What a dead letter does to the other jobs of its order key. */
+export const onDead = ['continue', 'stop'] as const;
+
 export interface TopicSettings {
   capacity: number | null;
   rate: number | null;
   concurrency: number | null;
   weight: number | null;
+  on_dead: (typeof onDead)[number] | null;
   retry: { steps: string[] | null; limit: number | null } | null;
   timeout: string | null;
   ttl: string | null;
   headers: Record<string, string>;
   job_priority: number | null;
+  spread: string | null;
+  callbacks: Callbacks | null;
   alerts: TopicAlerts | null;
 }
 
@@ -161,7 +205,7 @@ export interface Signing {
   secrets: { id: string; created_at: string; ends_at: string | null }[];
 }
 
-export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits'] as const;
+export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits', 'herd'] as const;
 export type AlertMetric = (typeof alertMetrics)[number];
 export type AlertBy = 'total' | 'topic' | 'endpoint';
 
@@ -221,6 +265,13 @@ export interface Overview {
     lateness: { bounds_ms: number[]; counts: number[][] };
   };
   topics: { topic: string; unfinished: number }[];
+  /** The minutes of the next hour with unusually many jobs: above a topic's rate, or of all topics. */
+  herds: { at: string; topic: string | null; jobs: number; limit: number }[];
+}
+
+/** The last complete pass that compared the ledger with the store. */
+interface RestoreStatus {
+  last_reconcile: { no_room: number };
 }
 
 export const endpointStates = ['closed', 'open', 'half_open'] as const;
@@ -261,11 +312,15 @@ export interface Registration {
   topic?: string;
   id?: string;
   biz_key?: string;
+  order_key?: string;
   labels?: Record<string, string>;
-  url: string;
+  url?: string;
+  group?: string;
+  filter_label?: string;
   method?: string;
   delay?: string;
   at?: string;
+  spread?: string;
   body?: unknown;
   body_text?: string;
   content_type?: string;
@@ -276,6 +331,8 @@ export interface Registration {
   expect?: { body: string };
   priority?: number | string;
   on_conflict?: string;
+  callbacks?: Record<string, unknown>;
+  count?: { target?: number | string; at_deadline?: string };
 }
 
 /** A job's registration, as the API's text: parsing would change JSON bodies. */
@@ -285,6 +342,7 @@ export interface Stored {
   content_type?: string;
   body_text?: string;
   body_base64?: string;
+  callbacks?: Callbacks;
 }
 
 export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const;
@@ -294,7 +352,10 @@ export interface BulkFilter {
   topic?: string;
   state?: string[];
   biz_key?: string;
+  order_key?: string;
   endpoint?: string;
+  schedule?: string;
+  group_id?: string;
   label?: Record<string, string>;
   priority?: number | string;
   reason?: string;
@@ -310,6 +371,13 @@ export interface BulkDraft {
   delay?: string;
 }
 
+/** Occurrences with from ≤ T < to. */
+export interface BackfillDraft {
+  from: string;
+  to: string;
+  rate?: number;
+}
+
 export interface DryRun {
   matched: number;
   complete: boolean;
@@ -317,10 +385,12 @@ export interface DryRun {
 
 export interface Operation {
   id: string;
-  action: BulkAction;
+  action: BulkAction | 'backfill';
   filter: BulkFilter;
   /** The names of the fields that a replay changes in each job. */
   set: string[] | null;
+  /** The times whose occurrences a backfill registers. */
+  span: { from: string; to: string } | null;
   rate: number;
   state: 'running' | 'stopped' | 'done' | 'failed';
   reason: string | null;
@@ -332,6 +402,100 @@ export interface Operation {
   errors: { job: string; message: string }[];
   started_at: string;
   ended_at: string | null;
+}
+
+export const scheduleStates = ['active', 'paused', 'completed'] as const;
+export type ScheduleState = (typeof scheduleStates)[number];
+export const outcomes = ['fired', 'missed', 'skipped', 'failed', 'manual', 'backfilled'] as const;
+export const gapRules = ['shift', 'skip'] as const;
+export const repeatRules = ['first', 'last', 'both'] as const;
+export const misfirePolicies = ['fire_once', 'skip', 'fire_all'] as const;
+export const overlapPolicies = ['allow', 'skip', 'queue_one', 'replace'] as const;
+
+/** The rules for local times that do not exist or come twice; null for an interval. */
+type DST = { gap: (typeof gapRules)[number]; repeat: (typeof repeatRules)[number] } | null;
+
+export interface Occurrence {
+  time: string;
+  /** The time in the schedule's zone, with a numeric offset. */
+  local: string;
+  due_at: string;
+  effect: 'shifted' | 'first_of_two' | 'second_of_two' | null;
+  /** The local time that does not exist. */
+  wanted: string | null;
+}
+
+/** A schedule as in a list. */
+export interface Schedule {
+  schedule: string;
+  state: ScheduleState;
+  version: number;
+  created_at: string;
+  updated_at: string;
+  cron: string | null;
+  every: string | null;
+  anchor: string | null;
+  timezone: string;
+  dst: DST;
+  start_at: string | null;
+  end_at: string | null;
+  max_occurrences: number | null;
+  remaining: number | null;
+  jitter: string;
+  misfire: { policy: (typeof misfirePolicies)[number]; grace: string; window: string; limit: number };
+  overlap: (typeof overlapPolicies)[number];
+  paused_at: string | null;
+  note: string | null;
+  tzdata: string;
+  job: { topic: string; url: string; method: string };
+  last: { time: string; local: string; outcome: string; reason: string | null; topic: string | null; id: string | null } | null;
+  counters: Record<(typeof outcomes)[number], number>;
+  last_error: { at: string; reason: string; message: string } | null;
+}
+
+export interface ListedSchedule extends Schedule {
+  next_at: string | null;
+}
+
+export interface SchedulePage {
+  data: ListedSchedule[];
+  next_cursor: string | null;
+}
+
+/** The result of a preview. */
+export interface Timetable {
+  timezone: string;
+  dst: DST;
+  tzdata: string;
+  occurrences: Occurrence[];
+  omitted: { local: string; reason: 'gap' | 'repeat' | 'merged' }[];
+}
+
+export interface Member {
+  name: string;
+  url: string;
+  /** Null if the key may not read them. */
+  headers: Record<string, string> | null;
+  filter_label: string | null;
+}
+
+/** Receivers that get a job each. */
+export interface Group {
+  group: string;
+  version: number;
+  members: Member[];
+}
+
+export interface GroupPage {
+  data: Group[];
+  next_cursor: string | null;
+}
+
+/** The jobs that a registration for a group made. */
+export interface FanOut {
+  group: string;
+  group_id: string;
+  jobs: (Job & { result: RegistrationResult })[];
 }
 
 interface Caller {
@@ -448,6 +612,11 @@ export interface JobName {
 
 const job = (a: JobName, ...rest: string[]): string => address(['v1', 'jobs', a.topic, a.id, ...rest]);
 
+const schedule = (name: string, ...rest: string[]): string => address(['v1', 'schedules', name, ...rest]);
+
+/** Set once the server has answered that it has no ledger, which only a restart changes. */
+let withoutLedger = false;
+
 export const api = {
   jobs: (query: Query, abort: AbortSignal) => json<JobPage>('GET', address(['v1', 'jobs'], query), undefined, abort),
   explain: (a: JobName, abort: AbortSignal) => json<Explanation>('GET', job(a, 'explain'), undefined, abort),
@@ -458,9 +627,10 @@ export const api = {
     return { ...(JSON.parse(text) as Omit<Stored, 'text'>), text: text.trim() };
   },
   plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
-  register: (draft: Registration) => json<Job & { result: RegistrationResult }>('POST', '/v1/jobs', draft),
+  register: (draft: Registration) => json<(Job & { result: RegistrationResult }) | FanOut>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
   cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' | 'discarded' }>('DELETE', job(a)),
+  addCount: (a: JobName) => json<{ count: number; target: number; fired: boolean }>('POST', job(a, 'count')),
   run: (a: JobName) => json<Job>('POST', job(a, 'run')),
   /** `changes` is JSON text, because a body may have numbers that JavaScript cannot represent. */
   replay: (a: JobName, changes?: string) => json<Job>('POST', job(a, 'replay'), changes && new Blob([changes])),
@@ -482,6 +652,31 @@ export const api = {
   putRule: (name: string, draft: Record<string, unknown>, version?: string) =>
     put<AlertRule>(address(['v1', 'alerts', 'rules', name]), draft, version),
   deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
+  schedules: (query: Query, abort: AbortSignal) => json<SchedulePage>('GET', address(['v1', 'schedules'], query), undefined, abort),
+  schedule: (name: string, abort: AbortSignal) => json<Schedule & { next: Occurrence[] }>('GET', schedule(name), undefined, abort),
+  occurrences: async (name: string, abort: AbortSignal) =>
+    (await json<Timetable>('GET', schedule(name, 'occurrences'), undefined, abort)).occurrences,
+  /** The request that set the schedule, as text. The version is read first, so it is never newer than the text. */
+  scheduleToEdit: async (name: string, abort: AbortSignal): Promise<Versioned<string>> => {
+    const { version } = await versioned<Schedule>(schedule(name), abort);
+    return { content: await (await request('GET', schedule(name, 'registration'), undefined, abort)).text(), version };
+  },
+  /** `draft` is JSON text, because a body may have numbers that JavaScript cannot represent. */
+  putSchedule: (name: string, draft: string, version?: string) => put<Schedule>(schedule(name), new Blob([draft]), version),
+  previewSchedule: (draft: Record<string, unknown>, abort: AbortSignal) => json<Timetable>('POST', '/v1/schedules/preview', draft, abort),
+  deleteSchedule: (name: string) => json<unknown>('DELETE', schedule(name)),
+  pauseSchedule: (name: string, note: string) => json<Schedule>('POST', schedule(name, 'pause'), note ? { note } : undefined),
+  resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
+  runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
+  countBackfill: (name: string, draft: BackfillDraft, abort: AbortSignal) =>
+    json<{ matched: number }>('POST', schedule(name, 'backfill'), { ...draft, dry_run: true }, abort),
+  backfill: (name: string, draft: BackfillDraft) => json<Operation>('POST', schedule(name, 'backfill'), draft),
+  groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
+  group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
+  groupToEdit: (name: string, abort: AbortSignal) => versioned<Group>(address(['v1', 'groups', name]), abort),
+  putGroup: (name: string, draft: { members: Record<string, unknown>[] }, version?: string) =>
+    put<Group>(address(['v1', 'groups', name]), draft, version),
+  deleteGroup: (name: string) => json<unknown>('DELETE', address(['v1', 'groups', name])),
   dead: (query: Query, abort: AbortSignal) =>
     json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
   dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations', { ...draft, dry_run: true }, abort),
@@ -493,6 +688,17 @@ export const api = {
   events: async (abort: AbortSignal) => (await request('GET', '/v1/events', undefined, abort)).body,
   whoAmI: () => json<Caller>('GET', '/v1/whoami'),
   overview: (abort: AbortSignal) => json<Overview>('GET', '/v1/overview', undefined, abort),
+  /** The number of lost jobs that the store has no room for. */
+  noRoom: async (abort: AbortSignal): Promise<number> => {
+    if (withoutLedger) return 0;
+    try {
+      return (await json<RestoreStatus>('GET', '/v1/restore', undefined, abort)).last_reconcile.no_room;
+    } catch (error) {
+      withoutLedger = error instanceof ApiError && error.problem.code === 'ledger_missing';
+      if (withoutLedger) return 0;
+      throw error;
+    }
+  },
   endpoints: (query: Query, abort: AbortSignal) =>
     json<{ data: Endpoint[]; next_cursor: string | null }>('GET', address(['v1', 'endpoints'], query), undefined, abort),
   tryEndpoint: (endpoint: string) => json<Endpoint>('POST', '/v1/endpoints/try', { endpoint }),

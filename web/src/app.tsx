@@ -2,8 +2,10 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { api, ApiError, caller, key, keyWanted } from './api';
 import { KeyForm } from './components/key-form';
+import { Loading } from './components/marks';
+import { ProblemNote } from './components/problem';
 import { Shell } from './components/shell';
-import { AlertFormPage } from './pages/alert-form';
+import { lazy } from './lazy';
 import { AlertsPage } from './pages/alerts';
 import { DeadPage } from './pages/dead';
 import { EndpointsPage } from './pages/endpoints';
@@ -12,18 +14,51 @@ import { JobsPage } from './pages/jobs';
 import { MissingPage } from './pages/missing';
 import { OperationsPage } from './pages/operations';
 import { OverviewPage } from './pages/overview';
-import { RegisterPage } from './pages/register';
 import { TopicPage } from './pages/topic';
-import { TopicFormPage } from './pages/topic-form';
 import { TopicsPage } from './pages/topics';
 import { parts, place } from './router';
+
+const schedulePages = lazy(() => import('./pages/schedule-pages'));
+const groupPages = lazy(() => import('./pages/group-pages'));
+const formPages = lazy(() => import('./pages/form-pages'));
+
+/** A page of a part that loads when first shown. */
+function partial<Part extends object>(load: () => Part | ApiError | undefined, show: (part: Part) => ComponentChildren): ComponentChildren {
+  const part = load();
+  if (part === undefined) return <Loading />;
+  return part instanceof ApiError ? <ProblemNote error={part} /> : show(part);
+}
+
+/** The list of schedules, one schedule, or the form of a new or existing one. */
+const schedulesPage = (path: string, name: string | undefined, form: boolean): ComponentChildren =>
+  partial(schedulePages, ({ ScheduleFormPage, SchedulePage, SchedulesPage }) => {
+    if (form) return <ScheduleFormPage name={name} key={path} />;
+    return name ? <SchedulePage name={name} key={path} /> : <SchedulesPage />;
+  });
+
+/** The form of a new or existing topic. */
+const topicForm = (path: string, topic?: string): ComponentChildren =>
+  partial(formPages, ({ TopicFormPage }) => (topic === undefined ? <TopicFormPage key="new" /> : <TopicFormPage topic={topic} key={path} />));
+
+/** The form of a new or existing alert rule. */
+const alertForm = (path: string, rule?: string): ComponentChildren =>
+  partial(formPages, ({ AlertFormPage }) => (rule === undefined ? <AlertFormPage key="new" /> : <AlertFormPage rule={rule} key={path} />));
+
+/** The list of groups, one group, or the form of a new or existing one. */
+const groupsPage = (path: string, name: string | undefined, form: boolean): ComponentChildren =>
+  partial(groupPages, ({ GroupFormPage, GroupPage, GroupsPage }) => {
+    if (form) return <GroupFormPage name={name} key={path} />;
+    return name ? <GroupPage name={name} key={path} /> : <GroupsPage />;
+  });
 
 /** node/dashboard serves the index at these paths. */
 function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
   const [first, second, third, ...rest] = parts(path) ?? ['?'];
   if (rest.length > 0) return <MissingPage />;
-  if (first === 'topics' && second && third === 'edit') return <TopicFormPage topic={second} key={path} />;
-  if (first === 'alerts' && second && !third) return <AlertFormPage rule={second} key={path} />;
+  if (first === 'topics' && second && third === 'edit') return topicForm(path, second);
+  if (first === 'schedules' && second && (!third || third === 'edit')) return schedulesPage(path, second, third === 'edit');
+  if (first === 'groups' && second && (!third || third === 'edit')) return groupsPage(path, second, third === 'edit');
+  if (first === 'alerts' && second && !third) return alertForm(path, second);
   if (first === undefined) return <OverviewPage />;
   if (first === 'jobs' && second && third) return <JobPage topic={second} id={third} key={path} />;
   if (first === 'topics' && second && !third) return <TopicPage topic={second} key={path} />;
@@ -32,17 +67,21 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
     case 'jobs':
       return <JobsPage />;
     case 'topics':
-      return query.has('new') ? <TopicFormPage key="new" /> : <TopicsPage />;
+      return query.has('new') ? topicForm(path) : <TopicsPage />;
+    case 'schedules':
+      return schedulesPage(path, second, query.has('new'));
+    case 'groups':
+      return groupsPage(path, second, query.has('new'));
     case 'endpoints':
       return <EndpointsPage />;
     case 'alerts':
-      return query.has('new') ? <AlertFormPage key="new" /> : <AlertsPage />;
+      return query.has('new') ? alertForm(path) : <AlertsPage />;
     case 'dead':
       return <DeadPage />;
     case 'operations':
       return <OperationsPage />;
     case 'register':
-      return <RegisterPage />;
+      return partial(formPages, ({ RegisterPage }) => <RegisterPage />);
     default:
       return <MissingPage />;
   }

@@ -20,6 +20,15 @@ export function member(object: string, name: string): string | undefined {
   return undefined;
 }
 
+export function isJSON(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** JSON with each member and element on its own line, cut after `most` characters. */
 export function indented(json: string, most: number): string {
   let depth = 0;

@@ -10,12 +10,15 @@ const parameters: Record<string, string> = {
   topic: 'topic',
   state: 'state',
   biz: 'biz_key',
+  order: 'order_key',
   id: 'id',
   uid: 'uid',
   endpoint: 'endpoint',
   label: 'label',
   priority: 'priority',
   reason: 'reason',
+  schedule: 'schedule',
+  group: 'group_id',
   from: 'due_from',
   to: 'due_to',
 };
@@ -29,7 +32,7 @@ export function filterOf(query: URLSearchParams): Query {
 /** A filter as typed in the search box. */
 export function written(filter: Query): string {
   const typed = new Map(Object.entries(parameters).map(([name, parameter]) => [parameter, name]));
-  return filter.map(([parameter, value]) => `${typed.get(parameter)}:${value}`).join(' ');
+  return filter.map(([parameter, value]) => `${typed.get(parameter) ?? parameter}:${value}`).join(' ');
 }
 
 /** A filter for the API: relative times such as 1h become due times. */

@@ -34,7 +34,7 @@ export function t(key: Key, given: Record<string, string | number> = {}): string
 }
 
 /** The text for a word of the API, or the word itself if there is none. */
-export function word(kind: 'reason' | 'error' | 'why' | 'problem', value: string): string {
+export function word(kind: 'reason' | 'error' | 'why' | 'problem' | 'outcome', value: string): string {
   if (kind === 'error' && value.startsWith('http_')) return value.replace('http_', 'HTTP ');
   const key = `${kind}.${value}`;
   return key in en ? t(key as Key) : value;
@@ -123,6 +123,10 @@ export const localTimes = (text: string): string =>
 /** An hour of the viewer's day. */
 export const hour = (ms: number): string =>
   new Intl.DateTimeFormat(locale(), { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }).format(ms);
+
+/** The weekday of a local time of any zone. */
+export const weekday = (local: string): string =>
+  new Intl.DateTimeFormat(locale(), { weekday: 'short', timeZone: 'UTC' }).format(Date.parse(`${local.slice(0, 10)}T00:00:00Z`));
 
 /** A full time. */
 export const exact = (iso: string): string =>

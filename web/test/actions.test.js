@@ -45,6 +45,16 @@ test('why a job waits, and its ladder to come', async () => {
   await page.getByText('Next step of the retry ladder').waitFor();
 });
 
+test('an attempt shows the connections that it made again', async () => {
+  const closed = await startReceiver();
+  await closed.stop();
+  await register({ topic: 'refused', id: 'a', url: `${closed.url}/hook`, retry: { limit: 0 } });
+  await settled(node, 'refused', { dead: 1 });
+  await go('/jobs/refused/a');
+  await page.getByText('Connection refused').first().waitFor();
+  await page.getByText('Connections made again, because the request had not been sent: 2.').waitFor();
+});
+
 /** JSON that loses something when a program reads and writes it. */
 const exactBody = '{ "n": 12345678901234567890, "list": [[], {}, "a,]}\\"", {"body": 1.50}], "who": "it\'s 日本 $HOME `id`" }';
 
@@ -131,23 +141,24 @@ test('cancel, before and during an attempt', async () => {
 });
 
 test('register, first with mistakes', async () => {
+  const field = (name) => page.getByLabel(name, { exact: true });
   await go('/register');
-  await page.getByLabel('URL').fill('ftp://shop.example');
-  await page.getByLabel('Delay').fill('soon');
+  await field('URL').fill('ftp://shop.example');
+  await field('Delay').fill('soon');
   await button('Register').click();
   await page.getByRole('alert').waitFor();
   await page.getByText('must start with http:// or https://').waitFor();
   await page.getByText('is not a duration').waitFor();
-  await page.getByLabel('URL').fill(`${receiver.url}/ok`);
-  await page.getByLabel('Topic').fill('form');
-  await page.getByLabel('Id', { exact: true }).fill('order-1');
-  await page.getByLabel('Labels').fill('shop:north plan:team');
-  await page.getByLabel('Delay').fill('2h');
-  await page.getByLabel('Body').fill('{"order_id": 1}');
-  await page.getByLabel('Headers').fill('x-tenant: acme');
-  await page.getByLabel('Retry steps').fill('15s 3m');
-  await page.getByLabel('Retries').fill('4');
-  await page.getByLabel('Priority').fill('9');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await field('Topic').fill('form');
+  await field('Id').fill('order-1');
+  await field('Labels').fill('shop:north plan:team');
+  await field('Delay').fill('2h');
+  await field('Body (JSON or text)').fill('{"order_id": 1}');
+  await field('Headers, one per line').fill('x-tenant: acme');
+  await field('Retry steps').fill('15s 3m');
+  await field('Retries').fill('4');
+  await field('Priority, 9 first to 1 last').fill('9');
   await button('Preview').click();
   await page.getByText('If every attempt fails').waitFor();
   assert.equal(await page.locator('.ladder .step').count(), 6);
@@ -434,7 +445,7 @@ test('a topic is set up, changed and reset', async () => {
   await button('Reset the settings').click();
   await dialog.getByRole('button', { name: 'Reset the settings' }).click();
   await says('The settings are reset.');
-  await page.getByText('No job that is kept now has this topic').waitFor();
+  await page.getByText('The topic has no jobs and no settings').waitFor();
 });
 
 test('alert rules are made, tested, changed and deleted', async () => {
@@ -612,14 +623,14 @@ test('an operation shows what it changes in each job', async () => {
 });
 
 test('all dead letters are replayed', async () => {
-  for (const id of ['a', 'b']) await register({ topic: 'all', id, url: `${receiver.url}/answer/410` });
-  await settled(node, 'all', { dead: 2 });
+  for (const id of ['a', 'b']) await register({ topic: 'revived', id, url: `${receiver.url}/answer/410` });
+  await settled(node, 'revived', { dead: 2 });
   await go('/dead');
-  await page.locator('tr', { hasText: 'all' }).getByRole('link').click();
+  await page.locator('tr', { hasText: 'revived' }).getByRole('link').click();
   await button('Replay all…').click();
   await page.getByRole('dialog').getByText('2 jobs').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).click();
-  await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/all/b/attempts')).attempts.length === 2);
+  await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/revived/b/attempts')).attempts.length === 2);
 });
 
 test('by keyboard alone', async () => {

@@ -18,6 +18,7 @@ before(async () => {
   [node, browser] = await Promise.all([startNode(['--api-keys', reader.line, '--api-keys', admin.line]), launch()]);
   const headers = { Authorization: `Bearer ${admin.token}` };
   await node.call('POST', '/v1/jobs', { topic: 'orders', id: 'a', url: 'https://shop.example/a', delay: '1h' }, headers);
+  await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', job: { url: 'https://shop.example/a' } }, headers);
 });
 after(async () => {
   await browser.close();
@@ -108,8 +109,18 @@ test('a key to read is offered nothing that changes', async () => {
   assert.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0);
   await go('/topics/orders/edit');
   await page.getByText('This needs an API key of scope admin.').waitFor();
+  await go('/schedules');
+  await page.getByRole('link', { name: 'nightly' }).waitFor();
+  assert.equal(await page.getByRole('link', { name: 'New schedule' }).count(), 0);
+  await go('/schedules/nightly');
+  await page.getByText('Time zone data').waitFor();
+  for (const name of ['Run now', 'Pause schedule', 'Backfill…', 'Delete']) assert.equal(await page.getByRole('button', { name }).count(), 0);
+  assert.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0);
+  await go('/schedules/nightly/edit');
+  await page.getByText('This needs an API key of scope write.').waitFor();
+  assert.deepEqual(refused, [], 'nothing is asked for that the key may not see');
   await go('/register');
-  await page.getByLabel('URL').fill('https://shop.example/a');
+  await page.getByLabel('URL', { exact: true }).fill('https://shop.example/a');
   await page.getByRole('button', { name: 'Register' }).click();
   await page.getByText('Your API key does not allow this.').waitFor();
   await close();

@@ -19,6 +19,12 @@ before(async () => {
   await node.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', url: `${receiver.url}/ok` });
   await node.call('PUT', '/v1/topics/payment-notify', { rate: 50, alerts: { dead_letters: 0, for: 0, url: `${receiver.url}/ok` } });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
+  const job = { topic: 'reports', url: 'https://shop.example/hooks/report' };
+  await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'America/New_York', jitter: '10m', job });
+  await node.call('PUT', '/v1/schedules/poll', { every: '90s', paused: true, note: 'until Monday', job });
+  const members = ['mail', 'crm'].map((name) => ({ name, url: `${receiver.url}/ok`, headers: { 'x-member': name } }));
+  await node.call('PUT', '/v1/groups/order-events', { members });
+  await node.call('POST', '/v1/jobs', { topic: 'events', id: 'e1', group: 'order-events', delay: '1h' });
   await settled(node, 'payment-notify', { delivered: 1, retrying: 1, dead: 1 });
 });
 after(async () => {
@@ -37,6 +43,17 @@ const pages = [
   ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
   ['/topics?new', 'en:Limits', 'zh:限制'],
   ['/topics/payment-notify/edit', 'en:Signing', 'zh:签名'],
+  ['/schedules', 'America/New_York'],
+  ['/schedules?state=completed', 'en:No schedule is in this state', 'zh:没有处于此状态的计划'],
+  ['/schedules/nightly', 'en:Time zone data', 'zh:时区数据版本'],
+  ['/schedules/poll', 'until Monday'],
+  ['/schedules?new', 'en:Preview', 'zh:预览'],
+  ['/schedules/nightly/edit', 'America/New_York'],
+  ['/groups', 'order-events'],
+  ['/groups/order-events', 'X-Member'],
+  ['/groups?new', 'en:Add a member', 'zh:添加成员'],
+  ['/groups/order-events/edit', 'en:Remove', 'zh:移除'],
+  ['/jobs/events/e1:crm', 'order-events'],
   ['/endpoints', 'shop.example'],
   ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
@@ -91,6 +108,43 @@ test('what there are no words for is shown as the API says it', async () => {
   });
   await go('/jobs/payment-notify/paid-2');
   await page.locator('.reasons [lang=en]', { hasText: 'Attempt 1 failed (http_503). By the retry ladder' }).waitFor();
+  await close();
+});
+
+test('lost jobs without room in the store are reported', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  let noRoom = 1234;
+  await page.route('**/v1/restore', (route) => route.fulfill({ json: { last_reconcile: { no_room: noRoom } } }));
+  await go('/');
+  const alert = page.getByRole('alert').filter({ hasText: '1,234 lost jobs wait in the ledger' });
+  await alert.waitFor();
+  await accessible(page, 'a full store');
+  noRoom = 0;
+  await page.reload();
+  await page.getByText('Due in the next 24 hours').first().waitFor();
+  await alert.waitFor({ state: 'detached' });
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+  await close();
+});
+
+test('a server without a ledger is asked for lost jobs once', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  let asked = 0;
+  await page.route('**/v1/restore', (route) => {
+    asked++;
+    const problem = { title: 'No ledger', status: 409, detail: '', code: 'ledger_missing' };
+    return route.fulfill({ status: 409, contentType: 'application/problem+json', json: problem });
+  });
+  await go('/');
+  await page.getByText('Due in the next 24 hours').first().waitFor();
+  for (const [link, heading] of [['Jobs', 'Jobs'], ['Overview', 'Overview']]) {
+    await page.getByRole('navigation').getByRole('link', { name: link, exact: true }).click();
+    await page.getByRole('heading', { name: heading, level: 1 }).waitFor();
+  }
+  await page.getByText('Due in the next 24 hours').first().waitFor();
+  assert.equal(asked, 1);
+  assert.equal(await page.getByRole('alert').count(), 0);
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
   await close();
 });
 

@@ -63,13 +63,21 @@ func New[T any](o Options[T], handle func(ctx context.Context, batch []T)) *Batc
 
 // Do passes item to the handler and waits until the handler returns. If ctx ends
 // first, Do returns its error: a waiting item is withdrawn, but an item of a batch
-// in progress is still handled.
+// in progress is still handled. If a worker may be started, the caller handles the
+// item itself instead, which saves a goroutine; it then stays until the handler
+// returns.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	done := make(chan struct{})
 	b.mu.Lock()
+	if b.workers < b.opts.Workers && b.opts.Linger == nil {
+		b.workers++
+		b.mu.Unlock()
+		b.handleAlone(ctx, item)
+		return nil
+	}
+	done := make(chan struct{})
 	b.push(entry[T]{item: item, ctx: ctx, done: done})
 	b.mu.Unlock()
 	select {
@@ -99,6 +107,27 @@ func (b *Batcher[T]) Close() {
 	for b.workers > 0 {
 		b.changed.Wait()
 	}
+}
+
+// handleAlone handles a batch of one item in the place of a worker. A worker
+// continues with the items that arrived meanwhile.
+func (b *Batcher[T]) handleAlone(ctx context.Context, item T) {
+	lasting, cancel := contextOf([]entry[T]{{ctx: ctx}})
+	defer b.leave()
+	defer cancel()
+	b.handle(lasting, []T{item})
+}
+
+// leave ends the caller's time as a worker.
+func (b *Batcher[T]) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) > 0 {
+		go b.work()
+		return
+	}
+	b.workers--
+	b.changed.Broadcast()
 }
 
 // push queues an entry and starts a worker for it if one may be started. b.mu is

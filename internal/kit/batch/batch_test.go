@@ -104,9 +104,11 @@ func TestBatchesAreBounded(t *testing.T) {
 
 func TestCallersCanLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sc := newScene(batch.Options[int]{Workers: 1})
+		sc := newScene(batch.Options[int]{Workers: 1, MaxCount: 1})
 		ctx, cancel := context.WithCancel(t.Context())
+		sc.Add(0)
 		handled := sc.do(ctx, 1)
+		sc.release <- struct{}{} // a worker handles 1 now
 		waiting := sc.do(ctx, 2)
 		stays := sc.do(t.Context(), 3)
 		cancel()
@@ -119,7 +121,78 @@ func TestCallersCanLeave(t *testing.T) {
 		if !errors.Is(*late, context.Canceled) || *stays != nil {
 			t.Errorf("a caller with an ended context got %v, and the one that stayed %v", *late, *stays)
 		}
-		expect(t, "batches", [][]int{{1}, {3}}, sc.batches)
+		expect(t, "batches", [][]int{{0}, {1}, {3}}, sc.batches)
+	})
+}
+
+func TestALoneCallerHandlesItsItem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScene(batch.Options[int]{Workers: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		left := false
+		var err error
+		sc.callers.Go(func() { err = sc.Do(ctx, 1); left = true })
+		synctest.Wait()
+		next := sc.do(t.Context(), 2)
+		cancel()
+		synctest.Wait()
+		if left {
+			t.Error("the caller left while it handled its item")
+		}
+		if err := sc.contexts[0].Err(); err != nil {
+			t.Errorf("the batch ended with its caller's context: %v", err)
+		}
+		if until, ok := sc.contexts[0].Deadline(); !ok || time.Until(until) != time.Minute {
+			t.Errorf("the batch ends in %v, want 1m", time.Until(until))
+		}
+		sc.finish()
+		expect(t, "errors", []error{nil, nil}, []error{err, *next})
+		expect(t, "batches", [][]int{{1}, {2}}, sc.batches)
+	})
+}
+
+// TestAPanicOfACallerEndsNoOther: the caller may recover from it.
+func TestAPanicOfACallerEndsNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handled []int
+		wait := make(chan struct{})
+		b := batch.New(batch.Options[int]{Workers: 1}, func(_ context.Context, items []int) {
+			handled = append(handled, items...)
+			if len(handled) == 1 {
+				<-wait
+				panic("a defect")
+			}
+		})
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			defer func() { _ = recover() }()
+			_ = b.Do(t.Context(), 1)
+		})
+		synctest.Wait()
+		callers.Go(func() { _ = b.Do(t.Context(), 2) })
+		synctest.Wait()
+		close(wait)
+		callers.Wait()
+		b.Close()
+		expect(t, "handled", []int{1, 2}, handled)
+	})
+}
+
+func BenchmarkDo(b *testing.B) {
+	none := batch.New(batch.Options[int]{Workers: 4}, func(context.Context, []int) {})
+	b.Run("lone", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = none.Do(b.Context(), 1)
+		}
+	})
+	b.Run("many", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				_ = none.Do(b.Context(), 1)
+			}
+		})
 	})
 }
 

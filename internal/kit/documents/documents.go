@@ -153,6 +153,34 @@ func (c *Collection[T]) write(ctx context.Context, d *Document[T], plain []byte)
 	return nil
 }
 
+// PutAll is Put for many documents, in larger writes. stored says of each whether it was
+// written; the stored version of the others is another one. With an error, nothing is
+// known of any of them. The collection must be Strict: nothing of the documents is merged.
+func (c *Collection[T]) PutAll(ctx context.Context, docs []*Document[T]) (stored []bool, err error) {
+	raws := make([]store.Document, len(docs))
+	for i, d := range docs {
+		if d.Err != nil {
+			return nil, d.Err
+		}
+		data, _, err := encode(&d.Value, nil)
+		if err != nil {
+			return nil, err
+		}
+		raws[i] = store.Document{Kind: c.o.Kind, Name: d.Name, Version: d.Version, Data: data}
+	}
+	versions, err := c.o.Store.PutDocuments(ctx, raws)
+	if err != nil {
+		return nil, fmt.Errorf("write %d documents %s: %w", len(docs), c.o.Kind, err)
+	}
+	stored = make([]bool, len(docs))
+	for i, version := range versions {
+		if stored[i] = version != 0; stored[i] {
+			docs[i].Version, docs[i].Data, docs[i].plain = version, raws[i].Data, raws[i].Data
+		}
+	}
+	return stored, nil
+}
+
 // Restore creates a document with the Data of one that the store lost. The error is
 // store.ErrConflict if there is one again.
 func (c *Collection[T]) Restore(ctx context.Context, name string, data []byte) error {

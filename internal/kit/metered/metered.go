@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,61 +24,63 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 	if r == nil {
 		return s, nil
 	}
-	m := measures{
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "duehook_store_seconds",
-			Help:    "Duration of calls of the store, by operation.",
-			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, 1, 5},
-		}, []string{"op"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "duehook_store_errors_total",
-			Help: "Calls that the store failed, by operation.",
-		}, []string{"op"}),
-	}
-	for _, c := range []prometheus.Collector{m.seconds, m.errors} {
+	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "duehook_store_seconds",
+		Help:    "Duration of calls of the store, by operation.",
+		Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, 1, 5},
+	}, []string{"op"})
+	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_store_errors_total",
+		Help: "Failed calls of the store, by operation.",
+	}, []string{"op"})
+	for _, c := range []prometheus.Collector{seconds, failures} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("registering the store's metrics: %w", err)
 		}
 	}
-	return m.wrap(s), nil
+	o := &observed{inner: s, ops: map[string]operation{}}
+	for _, name := range strings.Fields(measuredOps) {
+		o.ops[name] = operation{seconds.WithLabelValues(name), failures.WithLabelValues(name)}
+	}
+	for _, name := range strings.Fields(waitingOps) {
+		o.ops[name] = operation{errors: failures.WithLabelValues(name)}
+	}
+	return o, nil
 }
 
-// measures are the metrics of all operations.
-type measures struct {
-	seconds *prometheus.HistogramVec
-	errors  *prometheus.CounterVec
-}
-
-func (m measures) op(name string) operation {
-	o := m.waiting(name)
-	o.seconds = m.seconds.WithLabelValues(name)
-	return o
-}
-
-// waiting is an operation that waits by design.
-func (m measures) waiting(name string) operation {
-	return operation{errors: m.errors.WithLabelValues(name)}
-}
+// The operations. The waiting ones wait by design.
+const (
+	measuredOps = `register update count now get attempts outlook list topics endpoints due_counts backlogs
+		dead_groups depth carry lock extend unlock claim settle open_circuit close_circuit purge ping
+		document list_documents put_document put_documents delete_document publish set_limits limits`
+	waitingOps = "pop wakeups listen"
+)
 
 // operation is the metrics of one operation.
 type operation struct {
-	seconds prometheus.Observer // nil: its time says nothing
+	seconds prometheus.Observer // nil: not measured
 	errors  prometheus.Counter
 }
 
+// observed does not embed the store that it wraps, so that no method can be forgotten.
+type observed struct {
+	inner store.Store
+	ops   map[string]operation
+}
+
 // measured makes a call. The closure does not escape: measuring allocates nothing.
-func measured[T any](o operation, call func() (T, error)) (T, error) {
+func measured[T any](s *observed, op string, call func() (T, error)) (T, error) {
 	began := time.Now() //nolint:forbidigo // the duration of a call, measured monotonically
 	result, err := call()
-	o.note(began, err)
+	s.ops[op].note(began, err)
 	return result, err
 }
 
 // measuredError makes a call that returns an error only.
-func measuredError(o operation, call func() error) error {
+func measuredError(s *observed, op string, call func() error) error {
 	began := time.Now() //nolint:forbidigo // see measured
 	err := call()
-	o.note(began, err)
+	s.ops[op].note(began, err)
 	return err
 }
 
@@ -96,6 +99,7 @@ func failed(err error) bool {
 	}
 	for _, answer := range []error{
 		store.ErrNotFound, store.ErrBadCursor, store.ErrConflict, store.ErrDegraded, store.ErrTopicFull, store.ErrTopicDraining, context.Canceled,
+		job.ErrNotCounted, job.ErrFinished, job.ErrInFlight,
 	} {
 		if errors.Is(err, answer) {
 			return false
@@ -104,48 +108,8 @@ func failed(err error) bool {
 	return true
 }
 
-func (m measures) wrap(s store.Store) *observed {
-	return &observed{
-		inner:    s,
-		register: m.op("register"), update: m.op("update"), restore: m.op("restore"),
-		get: m.op("get"), attempts: m.op("attempts"), outlook: m.op("outlook"), list: m.op("list"),
-		topics: m.op("topics"), busiest: m.op("busiest"), topic: m.op("topic"), depth: m.op("depth"), deadGroups: m.op("dead_groups"),
-		backlogs: m.op("backlogs"), circuits: m.op("circuits"),
-		endpoints: m.op("endpoints"), dueCounts: m.op("due_counts"),
-		carry: m.op("carry"), wakeups: m.waiting("wakeups"),
-		lock: m.op("lock"), extend: m.op("extend"), unlock: m.op("unlock"),
-		pop: m.waiting("pop"), claim: m.op("claim"), settle: m.op("settle"),
-		hold: m.op("hold"), unhold: m.op("unhold"),
-		purge: m.op("purge"), ping: m.op("ping"),
-		standings: m.op("standings"), swapMarks: m.op("swap_marks"),
-		document: m.op("document"), documents: m.op("list_documents"),
-		publish: m.op("publish"), listen: m.waiting("listen"),
-		setLimits: m.op("set_limits"), limits: m.op("limits"),
-		putDocument: m.op("put_document"), deleteDocument: m.op("delete_document"),
-	}
-}
-
-// observed does not embed the store it wraps, so that a new method cannot be
-// forgotten here.
-type observed struct {
-	inner store.Store
-
-	register, update, restore                     operation
-	get, attempts, outlook, list                  operation
-	topics, busiest, topic, depth, deadGroups     operation
-	backlogs, circuits                            operation
-	endpoints, dueCounts                          operation
-	carry, wakeups, lock, extend, unlock          operation
-	pop, claim, settle, hold, unhold, purge, ping operation
-	standings, swapMarks                          operation
-	document, documents                           operation
-	putDocument, deleteDocument                   operation
-	publish, listen                               operation
-	setLimits, limits                             operation
-}
-
 func (s *observed) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	return measured(s.register, func() ([]store.Registered, error) { return s.inner.Register(ctx, regs) })
+	return measured(s, "register", func() ([]store.Registered, error) { return s.inner.Register(ctx, regs) })
 }
 
 func (s *observed) Update(
@@ -154,7 +118,7 @@ func (s *observed) Update(
 	var refused error
 	var j job.Job
 	var err error
-	_ = measuredError(s.update, func() error {
+	_ = measuredError(s, "update", func() error {
 		j, err = s.inner.Update(ctx, key, func(j *job.Job, now job.Instant) error {
 			refused = change(j, now)
 			return refused
@@ -167,78 +131,70 @@ func (s *observed) Update(
 	return j, err
 }
 
-func (s *observed) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	return measured(s.restore, func() (int, error) { return s.inner.Restore(ctx, jobs) })
+func (s *observed) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	return measured(s, "count", func() (store.Counted, error) { return s.inner.Count(ctx, c) })
+}
+
+func (s *observed) Now(ctx context.Context) (job.Instant, error) {
+	return measured(s, "now", func() (job.Instant, error) { return s.inner.Now(ctx) })
 }
 
 func (s *observed) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	return measured(s.get, func() (job.Job, error) { return s.inner.Get(ctx, key) })
+	return measured(s, "get", func() (job.Job, error) { return s.inner.Get(ctx, key) })
 }
 
 func (s *observed) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return measured(s.attempts, func() ([]job.Attempt, error) { return s.inner.Attempts(ctx, key) })
+	return measured(s, "attempts", func() ([]job.Attempt, error) { return s.inner.Attempts(ctx, key) })
 }
 
 func (s *observed) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
-	return measured(s.outlook, func() (store.Outlook, error) { return s.inner.Outlook(ctx, key) })
+	return measured(s, "outlook", func() (store.Outlook, error) { return s.inner.Outlook(ctx, key) })
 }
 
 func (s *observed) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return measured(s.list, func() (store.Page, error) { return s.inner.List(ctx, q) })
+	return measured(s, "list", func() (store.Page, error) { return s.inner.List(ctx, q) })
 }
 
 func (s *observed) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	return measured(s.topics, func() (store.TopicPage, error) { return s.inner.Topics(ctx, q) })
-}
-
-func (s *observed) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
-	return measured(s.busiest, func() ([]store.BusyTopic, error) { return s.inner.Busiest(ctx, n) })
-}
-
-func (s *observed) Topic(ctx context.Context, topic string) (store.TopicStats, error) {
-	return measured(s.topic, func() (store.TopicStats, error) { return s.inner.Topic(ctx, topic) })
+	return measured(s, "topics", func() (store.TopicPage, error) { return s.inner.Topics(ctx, q) })
 }
 
 func (s *observed) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	return measured(s.deadGroups, func() (store.DeadPage, error) { return s.inner.DeadGroups(ctx, topic, limit, cursor) })
+	return measured(s, "dead_groups", func() (store.DeadPage, error) { return s.inner.DeadGroups(ctx, topic, limit, cursor) })
 }
 
 func (s *observed) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	return measured(s.endpoints, func() (store.EndpointPage, error) { return s.inner.Endpoints(ctx, q) })
+	return measured(s, "endpoints", func() (store.EndpointPage, error) { return s.inner.Endpoints(ctx, q) })
 }
 
-func (s *observed) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
-	return measured(s.dueCounts, func() (store.DueCounts, error) { return s.inner.DueCounts(ctx, bounds) })
+func (s *observed) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
+	return measured(s, "due_counts", func() (store.DueCounts, error) { return s.inner.DueCounts(ctx, of, bounds) })
 }
 
 func (s *observed) Depth(ctx context.Context) (store.Depth, error) {
-	return measured(s.depth, func() (store.Depth, error) { return s.inner.Depth(ctx) })
+	return measured(s, "depth", func() (store.Depth, error) { return s.inner.Depth(ctx) })
 }
 
 func (s *observed) Backlogs(ctx context.Context) (store.Backlogs, error) {
-	return measured(s.backlogs, func() (store.Backlogs, error) { return s.inner.Backlogs(ctx) })
-}
-
-func (s *observed) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
-	return measured(s.circuits, func() ([]store.EndpointCircuit, error) { return s.inner.Circuits(ctx) })
+	return measured(s, "backlogs", func() (store.Backlogs, error) { return s.inner.Backlogs(ctx) })
 }
 
 func (s *observed) Shards() int { return s.inner.Shards() }
 
 func (s *observed) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	return measured(s.carry, func() (store.CarryResult, error) { return s.inner.Carry(ctx, shard, o) })
+	return measured(s, "carry", func() (store.CarryResult, error) { return s.inner.Carry(ctx, shard, o) })
 }
 
 func (s *observed) Wakeups(ctx context.Context, wake func(shard int)) error {
-	return measuredError(s.wakeups, func() error { return s.inner.Wakeups(ctx, wake) })
+	return measuredError(s, "wakeups", func() error { return s.inner.Wakeups(ctx, wake) })
 }
 
 func (s *observed) Publish(ctx context.Context, channel string, message []byte) error {
-	return measuredError(s.publish, func() error { return s.inner.Publish(ctx, channel, message) })
+	return measuredError(s, "publish", func() error { return s.inner.Publish(ctx, channel, message) })
 }
 
 func (s *observed) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
-	return measuredError(s.listen, func() error { return s.inner.Listen(ctx, channel, receive) })
+	return measuredError(s, "listen", func() error { return s.inner.Listen(ctx, channel, receive) })
 }
 
 func (s *observed) Locker(shard int) store.Locker {
@@ -246,39 +202,31 @@ func (s *observed) Locker(shard int) store.Locker {
 }
 
 func (s *observed) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
-	return measured(s.pop, func() ([]store.Hint, error) { return s.inner.Pop(ctx, shard, limit, wait) })
+	return measured(s, "pop", func() ([]store.Hint, error) { return s.inner.Pop(ctx, shard, limit, wait) })
 }
 
 func (s *observed) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	return measured(s.claim, func() ([]store.Claimed, error) { return s.inner.Claim(ctx, shard, hints, o) })
+	return measured(s, "claim", func() ([]store.Claimed, error) { return s.inner.Claim(ctx, shard, hints, o) })
 }
 
 func (s *observed) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
-	return measured(s.settle, func() ([]store.Settled, error) { return s.inner.Settle(ctx, settlements) })
+	return measured(s, "settle", func() ([]store.Settled, error) { return s.inner.Settle(ctx, settlements) })
 }
 
 func (s *observed) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	return measuredError(s.hold, func() error { return s.inner.OpenCircuit(ctx, endpoint, d) })
+	return measuredError(s, "open_circuit", func() error { return s.inner.OpenCircuit(ctx, endpoint, d) })
 }
 
 func (s *observed) CloseCircuit(ctx context.Context, endpoint string) error {
-	return measuredError(s.unhold, func() error { return s.inner.CloseCircuit(ctx, endpoint) })
-}
-
-func (s *observed) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
-	return measured(s.standings, func() ([]store.Standing, error) { return s.inner.Standings(ctx, keys) })
-}
-
-func (s *observed) SwapMarks(ctx context.Context, mark string) ([]string, error) {
-	return measured(s.swapMarks, func() ([]string, error) { return s.inner.SwapMarks(ctx, mark) })
+	return measuredError(s, "close_circuit", func() error { return s.inner.CloseCircuit(ctx, endpoint) })
 }
 
 func (s *observed) Purge(ctx context.Context, limit int) (int, error) {
-	return measured(s.purge, func() (int, error) { return s.inner.Purge(ctx, limit) })
+	return measured(s, "purge", func() (int, error) { return s.inner.Purge(ctx, limit) })
 }
 
 func (s *observed) Ping(ctx context.Context) error {
-	return measuredError(s.ping, func() error { return s.inner.Ping(ctx) })
+	return measuredError(s, "ping", func() error { return s.inner.Ping(ctx) })
 }
 
 func (s *observed) Close() error { return s.inner.Close() }
@@ -290,37 +238,41 @@ type observedLocker struct {
 }
 
 func (l *observedLocker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
-	return measured(l.store.lock, func() (bool, error) { return l.inner.TryLock(ctx, ttl) })
+	return measured(l.store, "lock", func() (bool, error) { return l.inner.TryLock(ctx, ttl) })
 }
 
 func (l *observedLocker) Extend(ctx context.Context) (bool, error) {
-	return measured(l.store.extend, func() (bool, error) { return l.inner.Extend(ctx) })
+	return measured(l.store, "extend", func() (bool, error) { return l.inner.Extend(ctx) })
 }
 
 func (l *observedLocker) Unlock(ctx context.Context) error {
-	return measuredError(l.store.unlock, func() error { return l.inner.Unlock(ctx) })
+	return measuredError(l.store, "unlock", func() error { return l.inner.Unlock(ctx) })
 }
 
 func (s *observed) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	return measured(s.document, func() (store.Document, error) { return s.inner.Document(ctx, kind, name) })
+	return measured(s, "document", func() (store.Document, error) { return s.inner.Document(ctx, kind, name) })
 }
 
 func (s *observed) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
-	return measured(s.documents, func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind) })
+	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind) })
 }
 
 func (s *observed) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	return measured(s.putDocument, func() (store.Document, error) { return s.inner.PutDocument(ctx, d) })
+	return measured(s, "put_document", func() (store.Document, error) { return s.inner.PutDocument(ctx, d) })
+}
+
+func (s *observed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	return measured(s, "put_documents", func() ([]uint64, error) { return s.inner.PutDocuments(ctx, docs) })
 }
 
 func (s *observed) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	return measuredError(s.deleteDocument, func() error { return s.inner.DeleteDocument(ctx, kind, name, version) })
+	return measuredError(s, "delete_document", func() error { return s.inner.DeleteDocument(ctx, kind, name, version) })
 }
 
 func (s *observed) SetLimits(ctx context.Context, topic string, l store.Limits) error {
-	return measuredError(s.setLimits, func() error { return s.inner.SetLimits(ctx, topic, l) })
+	return measuredError(s, "set_limits", func() error { return s.inner.SetLimits(ctx, topic, l) })
 }
 
 func (s *observed) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	return measured(s.limits, func() (map[string]store.Limits, error) { return s.inner.Limits(ctx) })
+	return measured(s, "limits", func() (map[string]store.Limits, error) { return s.inner.Limits(ctx) })
 }

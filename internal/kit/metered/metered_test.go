@@ -48,9 +48,7 @@ func (s *stub) Update(_ context.Context, k job.Key, change func(*job.Job, job.In
 	return j, s.err
 }
 
-func (s *stub) Restore(_ context.Context, jobs []store.RestoredJob) (int, error) {
-	return len(jobs), s.err
-}
+func (s *stub) Now(context.Context) (job.Instant, error) { return 7, s.err }
 
 func (s *stub) Get(_ context.Context, k job.Key) (job.Job, error) { return job.Job{Key: k}, s.err }
 
@@ -62,20 +60,16 @@ func (s *stub) Outlook(_ context.Context, k job.Key) (store.Outlook, error) {
 	return store.Outlook{Worker: k.String()}, s.err
 }
 
+func (s *stub) Count(_ context.Context, c store.Count) (store.Counted, error) {
+	return store.Counted{Job: job.Job{Key: c.Key, Counted: 3}}, s.err
+}
+
 func (s *stub) List(_ context.Context, q store.Query) (store.Page, error) {
 	return store.Page{Next: q.Cursor}, s.err
 }
 
 func (s *stub) Topics(_ context.Context, q store.TopicQuery) (store.TopicPage, error) {
 	return store.TopicPage{Topics: []store.TopicStats{{Topic: "t"}}, Next: q.Cursor}, s.err
-}
-
-func (s *stub) Busiest(_ context.Context, n int) ([]store.BusyTopic, error) {
-	return make([]store.BusyTopic, n), s.err
-}
-
-func (s *stub) Topic(_ context.Context, topic string) (store.TopicStats, error) {
-	return store.TopicStats{Topic: topic}, s.err
 }
 
 func (s *stub) DeadGroups(_ context.Context, topic string, _ int, cursor string) (store.DeadPage, error) {
@@ -86,11 +80,13 @@ func (s *stub) Endpoints(_ context.Context, q store.EndpointQuery) (store.Endpoi
 	return store.EndpointPage{Next: q.Cursor}, s.err
 }
 
-func (s *stub) DueCounts(_ context.Context, bounds []job.Instant) (store.DueCounts, error) {
+func (s *stub) DueCounts(_ context.Context, _ store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
 	return store.DueCounts{Counts: make([]int64, len(bounds)+1)}, s.err
 }
 
-func (s *stub) Depth(context.Context) (store.Depth, error) { return store.Depth{Held: 3}, s.err }
+func (s *stub) Depth(context.Context) (store.Depth, error) {
+	return store.Depth{OpenCircuits: 3}, s.err
+}
 
 func (s *stub) Shards() int { return 7 }
 
@@ -134,22 +130,10 @@ func (s *stub) Backlogs(context.Context) (store.Backlogs, error) {
 	return store.Backlogs{Now: 3}, s.err
 }
 
-func (s *stub) Circuits(context.Context) ([]store.EndpointCircuit, error) {
-	return []store.EndpointCircuit{{Endpoint: "e"}}, s.err
-}
-
 func (s *stub) OpenCircuit(_ context.Context, _ string, _ time.Duration) error { return s.err }
 func (s *stub) CloseCircuit(_ context.Context, _ string) error                 { return s.err }
 func (s *stub) Purge(_ context.Context, limit int) (int, error)                { return limit, s.err }
 func (s *stub) Ping(context.Context) error                                     { return s.err }
-
-func (s *stub) Standings(_ context.Context, keys []job.Key) ([]store.Standing, error) {
-	return []store.Standing{{UID: keys[0].String()}}, s.err
-}
-
-func (s *stub) SwapMarks(_ context.Context, mark string) ([]string, error) {
-	return []string{mark}, s.err
-}
 
 func (s *stub) Document(_ context.Context, kind, name string) (store.Document, error) {
 	return store.Document{Kind: kind, Name: name}, s.err
@@ -157,6 +141,10 @@ func (s *stub) Document(_ context.Context, kind, name string) (store.Document, e
 
 func (s *stub) ListDocuments(_ context.Context, kind string) ([]store.Document, error) {
 	return []store.Document{{Kind: kind}}, s.err
+}
+
+func (s *stub) PutDocuments(_ context.Context, docs []store.Document) ([]uint64, error) {
+	return make([]uint64, len(docs)), s.err
 }
 
 func (s *stub) PutDocument(_ context.Context, d store.Document) (store.Document, error) {
@@ -188,15 +176,14 @@ func (l stubLocker) Unlock(context.Context) error { return l.err }
 // calls makes one call of each operation, and returns its answer and error.
 var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"register": func(ctx context.Context, s store.Store) (any, error) { return s.Register(ctx, regs) },
+	"count":    func(ctx context.Context, s store.Store) (any, error) { return s.Count(ctx, store.Count{Key: key}) },
 	"update": func(ctx context.Context, s store.Store) (any, error) {
 		return s.Update(ctx, key, func(j *job.Job, now job.Instant) error {
 			j.DueAt = now
 			return nil
 		})
 	},
-	"restore": func(ctx context.Context, s store.Store) (any, error) {
-		return s.Restore(ctx, make([]store.RestoredJob, 2))
-	},
+	"now":      func(ctx context.Context, s store.Store) (any, error) { return s.Now(ctx) },
 	"get":      func(ctx context.Context, s store.Store) (any, error) { return s.Get(ctx, key) },
 	"attempts": func(ctx context.Context, s store.Store) (any, error) { return s.Attempts(ctx, key) },
 	"outlook":  func(ctx context.Context, s store.Store) (any, error) { return s.Outlook(ctx, key) },
@@ -204,20 +191,17 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"topics": func(ctx context.Context, s store.Store) (any, error) {
 		return s.Topics(ctx, store.TopicQuery{Cursor: "c"})
 	},
-	"busiest": func(ctx context.Context, s store.Store) (any, error) { return s.Busiest(ctx, 3) },
-	"topic":   func(ctx context.Context, s store.Store) (any, error) { return s.Topic(ctx, "t") },
 	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
 		return s.DeadGroups(ctx, "t", 10, "c")
 	},
 	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
 	"backlogs": func(ctx context.Context, s store.Store) (any, error) { return s.Backlogs(ctx) },
-	"circuits": func(ctx context.Context, s store.Store) (any, error) { return s.Circuits(ctx) },
 	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"endpoints": func(ctx context.Context, s store.Store) (any, error) {
 		return s.Endpoints(ctx, store.EndpointQuery{Cursor: "c"})
 	},
 	"due_counts": func(ctx context.Context, s store.Store) (any, error) {
-		return s.DueCounts(ctx, []job.Instant{1, 2})
+		return s.DueCounts(ctx, store.DueOf{Topic: "t"}, []job.Instant{1, 2})
 	},
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
@@ -240,21 +224,20 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
 	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
 	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
-	"hold": func(ctx context.Context, s store.Store) (any, error) {
+	"open_circuit": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.OpenCircuit(ctx, "e", time.Second)
 	},
-	"unhold":   func(ctx context.Context, s store.Store) (any, error) { return nil, s.CloseCircuit(ctx, "e") },
-	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
-	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
-	"standings": func(ctx context.Context, s store.Store) (any, error) {
-		return s.Standings(ctx, []job.Key{key})
-	},
-	"swap_marks": func(ctx context.Context, s store.Store) (any, error) { return s.SwapMarks(ctx, "mark") },
+	"close_circuit": func(ctx context.Context, s store.Store) (any, error) { return nil, s.CloseCircuit(ctx, "e") },
+	"purge":         func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
+	"document":      func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.ListDocuments(ctx, "k")
 	},
 	"put_document": func(ctx context.Context, s store.Store) (any, error) {
 		return s.PutDocument(ctx, store.Document{Kind: "k", Name: "n"})
+	},
+	"put_documents": func(ctx context.Context, s store.Store) (any, error) {
+		return s.PutDocuments(ctx, []store.Document{{Kind: "k", Name: "n"}})
 	},
 	"delete_document": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.DeleteDocument(ctx, "k", "n", 1)

@@ -1,10 +1,13 @@
-// Package outage is for what is tried until it works: it paces the tries, and
-// keeps them out of the log.
+// Package outage is for calls that are repeated through failures: it paces the tries
+// and logs one line per outage, not one per try.
 package outage
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -13,16 +16,16 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Pauses between tries are capped, so that work resumes within a second of its
-// return, and spread, so that nodes do not return at once.
+// Pauses between tries are capped, so that work resumes within a second after an
+// outage, and spread, so that nodes do not resume at the same time.
 const (
 	FirstPause = 20 * time.Millisecond
 	LongPause  = time.Second
-	jitter     = 0.2 // of a pause, by which it is made shorter at most
+	jitter     = 0.2 // random part of a pause
 )
 
-// Outage logs once when something begins to fail and once when it works again,
-// however often it is tried in between. Its methods are safe for concurrent use.
+// Outage logs once when calls begin to fail, and once when they work again. Its methods
+// are safe for concurrent use.
 type Outage struct {
 	what   string
 	clock  job.Clock
@@ -30,26 +33,26 @@ type Outage struct {
 	random func() float64
 
 	mu     sync.Mutex
-	pauses retry.Backoff // nil while all is well
-	since  time.Time     // when it began to fail
-	last   time.Time     // when it failed last
+	pauses retry.Backoff // nil: there is no outage
+	since  time.Time     // of the first failure
+	last   time.Time     // of the last failure
 }
 
-// New makes an Outage of what is tried, which the log calls so. random gives
-// numbers from 0 up to 1, by which pauses are spread.
+// New returns an Outage. what names the calls in the log. random returns numbers from 0
+// up to 1 that spread pauses; only Rest needs it.
 func New(what string, clock job.Clock, log *slog.Logger, random func() float64) *Outage {
 	return &Outage{what: what, clock: clock, log: log, random: random}
 }
 
-// Note notes that a try failed. Failing because ctx has ended says nothing.
+// Note records a failure. It ignores failures after the end of ctx.
 func (o *Outage) Note(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		o.begin(ctx, err)
 	}
 }
 
-// Rest notes that a try failed, and waits before the next. It reports false when
-// ctx has ended: then there is no next.
+// Rest records a failure and pauses before the next try. It returns false if ctx has
+// ended.
 func (o *Outage) Rest(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -59,20 +62,20 @@ func (o *Outage) Rest(ctx context.Context, err error) bool {
 	return job.Sleep(ctx, o.clock, time.Duration(float64(pause)*spread)) == nil
 }
 
-// begin begins an outage, unless there is one.
+// begin begins an outage unless one lasts.
 func (o *Outage) begin(ctx context.Context, err error) retry.Backoff {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.last = o.clock.Now()
 	if o.pauses == nil {
 		o.since = o.last
-		o.log.WarnContext(ctx, "failing, will keep trying", "what", o.what, "error", err)
+		o.log.WarnContext(ctx, "failing; retrying", "what", o.what, "error", err)
 		o.pauses = retry.WithCappedDuration(LongPause, retry.NewExponential(FirstPause))
 	}
 	return o.pauses
 }
 
-// Worked notes that a try succeeded.
+// Worked records a success.
 func (o *Outage) Worked() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,10 +85,11 @@ func (o *Outage) Worked() {
 	}
 }
 
-// stale is how many times as long nothing has to be tried for a failure to be past.
+// stale is the time without a try after which a failure is past, in limits of Lasts.
 const stale = 3
 
-// Lasts reports whether all tries have failed for longer than limit, and are still made.
+// Lasts reports whether all tries have failed for longer than limit, and whether the
+// tries continue.
 func (o *Outage) Lasts(limit time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -93,5 +97,51 @@ func (o *Outage) Lasts(limit time.Duration) bool {
 	return o.pauses != nil && now.Sub(o.since) > limit && now.Sub(o.last) <= stale*limit
 }
 
-// What is what is tried, as the log calls it.
+// What returns the name of the calls.
 func (o *Outage) What() string { return o.what }
+
+// Task is a call that Repeat repeats.
+type Task struct {
+	Every time.Duration   // pause after a call
+	Retry time.Duration   // pause after a failed call; zero: Every
+	Limit time.Duration   // timeout of a call; zero: none
+	Wake  <-chan struct{} // ends a pause; nil: nothing does
+	Do    func(ctx context.Context) error
+}
+
+// Repeat calls t.Do until ctx ends. A panic counts as a failure.
+func (o *Outage) Repeat(ctx context.Context, t Task) {
+	for {
+		pause := t.Every
+		if err := t.call(ctx); err != nil {
+			o.Note(ctx, err)
+			pause = cmp.Or(t.Retry, t.Every)
+		} else {
+			o.Worked()
+		}
+		timer := o.clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-t.Wake:
+		case <-timer.C():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (t *Task) call(ctx context.Context) (err error) {
+	if t.Limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, t.Limit)
+		defer cancel()
+		ctx = limited
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return t.Do(ctx)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,7 +40,7 @@ func TestOutage(t *testing.T) {
 			o.Worked()
 		}
 		for line, want := range map[string]int{
-			`level=WARN msg="failing, will keep trying" what=digging error=down`: 2, `level=INFO msg="working again" what=digging`: 2, "\n": 4,
+			`level=WARN msg="failing; retrying" what=digging error=down`: 2, `level=INFO msg="working again" what=digging`: 2, "\n": 4,
 		} {
 			if n := strings.Count(log.String(), line); n != want {
 				t.Errorf("%q was logged %d times, want %d:\n%s", line, n, want, log.String())
@@ -95,5 +96,42 @@ func TestLasts(t *testing.T) {
 		lasts(true, "while it may still be tried")
 		sleep(2 * limit)
 		lasts(false, "when it has not been tried for long")
+	})
+}
+
+func TestRepeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		wake := make(chan struct{}, 1)
+		began := time.Now()
+		var calls []time.Duration
+		digging(&log).Repeat(ctx, Task{
+			Every: time.Minute, Retry: time.Second, Limit: 5 * time.Second, Wake: wake,
+			Do: func(ctx context.Context) error {
+				calls = append(calls, time.Since(began))
+				switch len(calls) {
+				case 1:
+					return errDown
+				case 2:
+					panic("a bug")
+				case 3:
+					<-ctx.Done() // for the limit
+					return ctx.Err()
+				case 5:
+					wake <- struct{}{}
+				case 6:
+					cancel()
+				}
+				return nil
+			},
+		})
+		want := []time.Duration{0, time.Second, 2 * time.Second, 8 * time.Second, 68 * time.Second, 68 * time.Second}
+		if !slices.Equal(calls, want) {
+			t.Errorf("calls at %v, want %v", calls, want)
+		}
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "error=down") {
+			t.Errorf("%d lines of one outage:\n%s", n, log.String())
+		}
 	})
 }

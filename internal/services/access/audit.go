@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Change is something that a caller changed, or was refused to. It names
-// things; it holds no bodies and no secrets.
+// Change is a change that a caller made, or that was refused. It contains no bodies and no
+// secrets.
 type Change struct {
 	Who Principal
 	// What is the call, such as "POST /v1/jobs/{topic}/{id}/run".
 	What string
-	// Target is what was to be changed, such as "order-timeout/order-8812".
+	// Target is the changed object, such as "order-timeout/order-8812".
 	Target string
 	// Result is "ok" or the code of the error.
 	Result string
@@ -21,8 +21,7 @@ type Change struct {
 	RequestID string
 }
 
-// maxTarget bounds, in bytes, what a caller can put into a line: a target that
-// was refused can be anything.
+// maxTarget bounds the target in a line, in bytes: a refused target can be any text.
 const maxTarget = 300
 
 // Log writes the change as one line at info level with the message "audit".

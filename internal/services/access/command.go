@@ -15,27 +15,26 @@ import (
 const CommandUsage = `Usage:
   duehook apikey new --scope read|write|admin [flags]
 
-Makes an API key. It prints the token, which the client sends as
-"Authorization: Bearer <token>" and which is kept nowhere, and the line that
-stands for it in the servers' --api-keys.
+Creates an API key and stores it nowhere. It prints the token, which the client
+sends as "Authorization: Bearer <token>", and the line of the key for --api-keys
+of the nodes.
 
 Flags:
-  --scope <scope>      read, write or admin; each includes those before it
-  --name <name>        what people call the key
-  --namespace <name>   of the servers that the key is for (default: default)
+  --scope <scope>      read, write or admin; each includes the ones before it
+  --name <name>        a label for the key
+  --namespace <name>   namespace of the nodes that accept the key (default: default)
   --expires <time>     a time such as 2027-01-31T00:00:00Z, or a duration from
                        now such as 90d (default: never)
-  --rate <rate>        most requests, such as 100/1s (default: the server's)
+  --rate <rate>        rate limit, such as 100/1s (default: that of the node)
 `
 
-// A UsageError is a command line that cannot be followed.
+// A UsageError reports an invalid command line.
 type UsageError struct{ Message string }
 
 func (e *UsageError) Error() string { return e.Message }
 
-// Command is "duehook apikey" with its arguments: it makes a key and writes it
-// to out, with one word in front of each line for scripts to go by. Its error
-// is a *UsageError, or that of out.
+// Command is "duehook apikey" with its arguments. It creates a key and writes it to out;
+// each line begins with a word for scripts. Its error is a *UsageError, or that of out.
 func Command(args []string, clock job.Clock, out io.Writer) error {
 	d := Draft{}
 	namespace, expires := "", ""
@@ -54,7 +53,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	case err != nil:
 		return &UsageError{err.Error()}
 	case flags.NArg() != 1 || flags.Arg(0) != "new":
-		return &UsageError{"write duehook apikey new --scope read, write or admin"}
+		return &UsageError{"the command is duehook apikey new --scope read|write|admin"}
 	}
 	now := job.InstantOf(clock.Now())
 	if d.ExpiresAt = expires; expires != "" {
@@ -73,7 +72,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	return err
 }
 
-// flagComplaints speaks of flags where the API speaks of fields.
+// flagComplaints names flags where the API names fields.
 func flagComplaints(wrong []job.FieldError) string {
 	lines := make([]string, len(wrong))
 	for i, f := range wrong {

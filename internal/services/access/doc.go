@@ -1,9 +1,7 @@
-// Package access decides who may call the HTTP API. It keeps the API keys,
-// tells from a request's Authorization header which of them is calling, what
-// it may do and how often, and writes down who changed what.
+// Package access authenticates callers of the HTTP API by API keys, enforces the scope
+// and the rate of a key, and writes the audit log.
 //
-// Keys come from the settings and from the store that the nodes share; the
-// latter can be added and revoked while duehook runs. Asking who is calling
-// takes no I/O: a Keyring holds all keys and reads the stored ones anew every
-// few seconds.
+// Keys are in the settings and in the store that nodes share. Stored keys can be created
+// and revoked while duehook runs. Authentication needs no I/O: a Keyring has all keys, and
+// reads the stored ones every few seconds.
 package access

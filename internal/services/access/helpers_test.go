@@ -14,39 +14,22 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testClock stands still until it is moved.
-type testClock struct {
-	mu  sync.Mutex
-	now time.Time
+func newTestClock() *testenv.Clock {
+	return testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
 }
 
-func newTestClock() *testClock {
-	return &testClock{now: time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)}
-}
-
-func (c *testClock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *testClock) NewTimer(time.Duration) job.Timer { panic("nothing here waits") }
-
-func (c *testClock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// documents is a store.Documents in memory that can be told to fail, and how
+// shared is a store.Documents in memory that can be told to fail, and how
 // long a listing takes.
 type shared struct {
+	store.Documents // for calls that keys do not need
+
 	mu    sync.Mutex
 	docs  map[string]store.Document
 	fail  map[string]error // by method
@@ -209,7 +192,7 @@ func show(vs ...any) string { return fmt.Sprintln(vs...) }
 
 // encodeKey returns the document of a key.
 func encodeKey(k *Key) store.Document {
-	data, err := json.Marshal(recordOf(k))
+	data, err := json.Marshal(k)
 	if err != nil {
 		panic(err)
 	}
@@ -218,5 +201,5 @@ func encodeKey(k *Key) store.Document {
 
 func decodeKey(raw store.Document) (Key, error) {
 	d := collection(nil).Decode(raw)
-	return keyOf(&d)
+	return d.Value, d.Err
 }

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,35 +9,35 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// MaxKeys is the most keys that the settings, or both sources together, hold.
+// MaxKeys bounds the keys of the settings, and of both sources together.
 const MaxKeys = 1000
 
-// DefaultNamespace is the namespace of a key that names none.
+// DefaultNamespace is the namespace of a key without one.
 const DefaultNamespace = "default"
 
-// Key is an API key as it is kept: with a digest in place of its token.
+// Key is an API key without its token. Its JSON is the content of a document.
 type Key struct {
-	ID string
-	// Name is for people: it stands beside the id in listings and in the log.
-	Name  string
-	Scope Scope
-	// Namespace is that of the servers which the key is for.
-	Namespace string
+	ID string `json:"-"`
+	// Name is a label for people, in lists and in the log.
+	Name  string `json:"name,omitempty"`
+	Scope Scope  `json:"scope"`
+	// Namespace is the namespace of the nodes that accept the key.
+	Namespace string `json:"namespace"`
 	// CreatedAt is zero for keys of the settings.
-	CreatedAt job.Instant
-	// ExpiresAt is when the key stops being valid; zero is never.
-	ExpiresAt job.Instant
-	// Rate is the key's own; zero is the server's default.
-	Rate   Rate
-	Digest Digest
+	CreatedAt job.Instant `json:"created_at"`
+	// ExpiresAt is the end of the key's validity; zero: none.
+	ExpiresAt job.Instant `json:"expires_at,omitempty"`
+	// Rate is the key's own limit; zero: the node's default.
+	Rate   Rate   `json:"rate,omitzero"`
+	Digest Digest `json:"sha256"`
 	// Stored keys are in the store, the others in the settings.
-	Stored bool
+	Stored bool `json:"-"`
 }
 
-// Expired reports whether the key is no longer valid at now.
+// Expired reports whether the key has expired at now.
 func (k *Key) Expired(now job.Instant) bool { return k.ExpiresAt != 0 && now >= k.ExpiresAt }
 
-// Line is the key in the form that ParseKeys reads, with its digest.
+// Line returns the key in the form of ParseKeys, with its digest.
 func (k *Key) Line() string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -58,23 +57,23 @@ func (k *Key) Line() string {
 		field("expires", formatInstant(k.ExpiresAt))
 	}
 	field("rate", k.Rate.String())
-	field("sha256", hex.EncodeToString(k.Digest[:]))
+	field("sha256", k.Digest.String())
 	return b.String()
 }
 
-// ParseKeys reads the keys of the settings. Keys are separated by line breaks
-// or commas; a line that begins with # is a comment. A key is a row of
-// name=value fields with spaces between them, in any order:
+// ParseKeys reads the keys of the settings. Line breaks or commas separate keys; lines
+// that begin with # are comments. A key consists of name=value fields, separated by
+// spaces, in any order:
 //
 //	scope      read, write or admin; required
 //	id, sha256 the key's id and the SHA-256 of its token in hexadecimal, or
-//	token      the token itself, in place of these two
-//	name       what people call the key
-//	namespace  of the servers that the key is for; "default" when absent
-//	expires    an RFC 3339 time; never when absent
-//	rate       requests/duration, such as 100/1s; the server's default when absent
+//	token      the token itself instead of these two
+//	name       a label
+//	namespace  namespace of the nodes that accept the key; default: "default"
+//	expires    an RFC 3339 time; default: never
+//	rate       requests/duration, such as 100/1s; default: that of the node
 //
-// Errors name the key by its place and do not show what might be secret.
+// Errors name a key by its position and contain nothing that may be secret.
 func ParseKeys(text string) ([]Key, error) {
 	var keys []Key
 	var problems []error
@@ -100,7 +99,7 @@ func ParseKeys(text string) ([]Key, error) {
 	return keys, nil
 }
 
-// keyTexts cuts text into the texts of single keys.
+// keyTexts splits text into the texts of keys.
 func keyTexts(text string) []string {
 	var parts []string
 	for line := range strings.Lines(text) {
@@ -116,15 +115,15 @@ func keyTexts(text string) []string {
 	return parts
 }
 
-// keyFields sets what a field of a key's text says.
+// keyFields sets the fields of a key from text.
 var keyFields = map[string]func(k *Key, value string) error{
 	"name":      func(k *Key, v string) error { k.Name = v; return job.CheckName(v) },
 	"namespace": func(k *Key, v string) error { k.Namespace = v; return job.CheckName(v) },
-	"scope":     func(k *Key, v string) (err error) { k.Scope, err = ParseScope(v); return err },
+	"scope":     func(k *Key, v string) error { return k.Scope.UnmarshalText([]byte(v)) },
 	"expires":   func(k *Key, v string) (err error) { k.ExpiresAt, err = parseInstant(v); return err },
-	"rate":      func(k *Key, v string) (err error) { k.Rate, err = ParseRate(v); return err },
+	"rate":      func(k *Key, v string) error { return k.Rate.UnmarshalText([]byte(v)) },
 	"id":        setID,
-	"sha256":    setDigest,
+	"sha256":    func(k *Key, v string) error { return k.Digest.UnmarshalText([]byte(v)) },
 	"token":     setToken,
 }
 
@@ -133,15 +132,6 @@ func setID(k *Key, value string) error {
 		return fmt.Errorf("must be the %d characters of a token between its underscores", idLength)
 	}
 	k.ID = value
-	return nil
-}
-
-func setDigest(k *Key, value string) error {
-	digest, err := hex.DecodeString(value)
-	if err != nil || len(digest) != len(k.Digest) {
-		return fmt.Errorf("must have %d hexadecimal digits", hex.EncodedLen(len(k.Digest)))
-	}
-	k.Digest = Digest(digest)
 	return nil
 }
 
@@ -162,7 +152,7 @@ func parseKey(text string) (Key, error) {
 		set := keyFields[name]
 		switch {
 		case !ok || set == nil:
-			// What stands here may be a secret in the wrong place.
+			// The field may be a misplaced secret.
 			return Key{}, fmt.Errorf("field %d is none of %s", n+1, keyFieldList)
 		case given[name]:
 			return Key{}, fmt.Errorf("%s is given twice", name)

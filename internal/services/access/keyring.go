@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -15,69 +16,52 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Options are the settings of a Keyring. Only Namespace has no default.
+// Options of a Keyring. Only Namespace has no default.
 type Options struct {
-	// Namespace is the one that this server serves.
-	Namespace string
-	// Keys are those of the settings.
-	Keys []Key
-	// Store holds the keys that are added and revoked at run time; nil means
-	// that there are none but those of the settings.
-	Store store.Documents
-	// Clock tells which keys have expired and when to read Store again; nil
-	// means the machine's.
-	Clock job.Clock
-	// Logger gets a line when Store cannot be read, and when it can again; nil
-	// means none.
-	Logger *slog.Logger
-	// Rate limits keys without a rate of their own; zero does not.
-	Rate Rate
+	Namespace string          // of this node
+	Keys      []Key           // of the settings
+	Store     store.Documents // of stored keys; nil: there are none
+	Clock     job.Clock       // nil: the machine's
+	Logger    *slog.Logger    // nil: none
+	Rate      Rate            // of keys without their own; zero: no limit
 }
 
 // Keyring knows the API keys. Its methods are safe for concurrent use.
 type Keyring struct {
 	opts    Options
-	docs    *documents.Collection[record]
+	docs    *documents.Collection[Key]
 	fixed   map[string]*entry // of the settings
 	current atomic.Pointer[keySet]
-	// equal compares digests. It is a field so that a test can see that every
-	// answer costs one comparison.
+	// equal compares digests. A test replaces it to count comparisons.
 	equal func(x, y []byte) int
 
-	refreshing sync.Mutex
-	failing    bool // the last refresh failed; guarded by refreshing
+	refreshing sync.Mutex // so that an older read never replaces a newer one
 }
 
-// keySet is every key at one time. It is never changed.
+// keySet is all keys at one time. It is immutable.
 type keySet struct {
-	byID map[string]*entry
-	// complete is set when the stored keys have been read.
-	complete bool
+	byID     map[string]*entry
+	complete bool // the stored keys were read
 }
 
 // entry is a key in use.
 type entry struct {
-	key     Key
-	limiter *limiter
-	version uint64 // of the document; 0 for keys of the settings
-	// unusable entries stand for documents that hold no valid key.
-	unusable bool
+	key      Key
+	limiter  *limiter
+	version  uint64 // of the document; 0 for keys of the settings
+	unusable bool   // its document has no valid key
 }
 
-// nobody takes the place of an entry that does not exist.
+// nobody is the entry of unknown ids.
 var nobody = &entry{unusable: true}
 
-// New makes a Keyring of the keys in the settings. Run adds those in the store.
+// New returns a Keyring with the keys of the settings. Run adds the stored ones.
 func New(o Options) (*Keyring, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("access: Options.Namespace is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	k := &Keyring{opts: o, docs: collection(o.Store), fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
 	for _, key := range o.Keys {
 		if k.fixed[key.ID] != nil {
@@ -97,11 +81,10 @@ func (k *Keyring) newEntry(key Key, version uint64) *entry {
 	return &entry{key: key, limiter: newLimiter(limit), version: version}
 }
 
-// Authenticate tells who sent a request, from its Authorization header (of
-// several, their values joined by commas). Its errors are ErrMissing,
-// ErrMalformed, ErrUnknown and ErrExpired, or, while the stored keys have not
-// been read even once, store.ErrUnavailable. A known caller is not yet an
-// allowed one: see Principal.Allows.
+// Authenticate returns the caller by the Authorization header of a request (the values of
+// several, joined by commas). Errors: ErrMissing, ErrMalformed, ErrUnknown, ErrExpired, and
+// store.ErrUnavailable before the first read of the stored keys. Principal.Allows decides
+// what the caller may do.
 func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	token, err := bearerToken(authorization)
 	if err != nil {
@@ -112,7 +95,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	if e == nil {
 		e = nobody
 	}
-	// An unknown id costs the same as a wrong secret: a digest and a comparison.
+	// An unknown id takes the same time as a wrong secret: a digest and a comparison.
 	digest := token.digest()
 	same := k.equal(digest[:], e.key.Digest[:]) == 1
 	switch {
@@ -121,7 +104,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	case !same || e.unusable:
 		return Principal{}, ErrUnknown
 	case e.key.Expired(job.InstantOf(k.opts.Clock.Now())):
-		return Principal{}, ErrExpired // only the holder of the secret is told
+		return Principal{}, ErrExpired // only the holder of the secret learns this
 	}
 	return Principal{
 		KeyID: e.key.ID, KeyName: e.key.Name, Scope: e.key.Scope, Namespace: e.key.Namespace,
@@ -129,8 +112,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	}, nil
 }
 
-// Take counts a request against the caller's rate limit. Each process counts
-// on its own.
+// Take counts a request against the caller's rate limit. Each process counts separately.
 func (k *Keyring) Take(p Principal) Quota { return p.limiter.take(k.opts.Clock.Now()) }
 
 // bearerToken reads an Authorization header (RFC 6750, 2.1).

@@ -72,9 +72,9 @@ func TestKeysExpireByTheClock(t *testing.T) {
 	clock := newTestClock()
 	token, key := issue(t, func(k *Key) { k.ExpiresAt = job.InstantOf(clock.Now().Add(time.Minute)) })
 	k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock})
-	clock.advance(time.Minute - time.Millisecond)
+	clock.Advance(time.Minute - time.Millisecond)
 	mustAuthenticate(t, k, token)
-	clock.advance(time.Millisecond)
+	clock.Advance(time.Millisecond)
 	if _, err := k.Authenticate(bearer(token)); !errors.Is(err, ErrExpired) {
 		t.Fatalf("at its end the key gives %v", err)
 	}
@@ -156,13 +156,15 @@ func TestScopesAndNamespaces(t *testing.T) {
 
 func TestScopeNames(t *testing.T) {
 	for _, s := range []Scope{Read, Write, Admin} {
-		if got, err := ParseScope(s.String()); err != nil || got != s {
-			t.Errorf("ParseScope(%q) = %v, %v", s.String(), got, err)
+		var got Scope
+		if err := got.UnmarshalText([]byte(s.String())); err != nil || got != s {
+			t.Errorf("scope %q: %v", s.String(), got)
 		}
 	}
 	for _, name := range []string{"", "none", "public", "Read", "scope(9)"} {
-		if got, err := ParseScope(name); err == nil || got != Nobody {
-			t.Errorf("ParseScope(%q) = %v, %v", name, got, err)
+		got := Admin
+		if err := got.UnmarshalText([]byte(name)); err == nil || got != Nobody {
+			t.Errorf("scope %q: %v", name, got)
 		}
 	}
 	if got := Scope(9).String(); got != "scope(9)" {
@@ -234,11 +236,11 @@ func TestChallenge(t *testing.T) {
 
 func TestErrorsSayWhatIsMissing(t *testing.T) {
 	for want, err := range map[string]error{
-		"the call needs an API key of scope write, this one has read":             &ScopeError{Write, Read},
-		"the API key is for namespace blog, this server is of namespace shop":     &NamespaceError{"blog", "shop"},
-		"malformed API key: the scheme of the Authorization header is not Bearer": errOf(t, "Basic x"),
-		"malformed API key: the token has 4 characters instead of 51":             errOf(t, "Bearer dh_x"),
-		"malformed API key: the token does not begin with dh_":                    errOf(t, "Bearer x"),
+		"the call requires an API key of scope write, and this one has scope read": &ScopeError{Write, Read},
+		"the API key is for namespace blog, and this node serves namespace shop":   &NamespaceError{"blog", "shop"},
+		"malformed API key: the scheme of the Authorization header is not Bearer":  errOf(t, "Basic x"),
+		"malformed API key: the token has 4 characters instead of 51":              errOf(t, "Bearer dh_x"),
+		"malformed API key: the token does not begin with dh_":                     errOf(t, "Bearer x"),
 	} {
 		if err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)

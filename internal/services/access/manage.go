@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,19 +15,18 @@ import (
 // documentKind is the kind of documents that are keys; their names are ids.
 const documentKind = "apikey"
 
-// errNoStore is a bug of the caller: there is nothing to manage.
+// errNoStore reports a bug of the caller.
 var errNoStore = errors.New("access: this keyring has no store")
 
-// Draft is a key as somebody wishes it. The texts are those of ParseKeys.
+// Draft is a requested key, with texts in the form of ParseKeys.
 type Draft struct {
 	Name      string // optional
 	Scope     string
 	ExpiresAt string // empty: never
-	Rate      string // empty: the server's default
+	Rate      string // empty: the node's default
 }
 
-// make makes a key of the draft, unless something is wrong with its fields,
-// which are called as in the API.
+// make creates a key, or returns what is wrong with the fields, by their names in the API.
 func (d Draft) make(namespace string, now job.Instant) (Token, Key, []job.FieldError) {
 	k := Key{Namespace: namespace, CreatedAt: now}
 	var wrong []job.FieldError
@@ -58,8 +56,8 @@ func (d Draft) make(namespace string, now job.Instant) (Token, Key, []job.FieldE
 	return t, k, nil
 }
 
-// Create makes a key of this server's namespace and stores it. It is valid here
-// at once, on other nodes within Freshness. The token is not kept. Errors: a
+// Create creates a key of this node's namespace and stores it. It is valid on this node at
+// once, on the others within Freshness. Nothing stores the token. Errors: a
 // *job.ValidationError, ErrTooManyKeys, or the store's.
 func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if k.opts.Store == nil {
@@ -76,15 +74,15 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if len(k.current.Load().byID) >= MaxKeys {
 		return Token{}, Key{}, ErrTooManyKeys
 	}
-	if err := k.docs.Put(ctx, &documents.Document[record]{Name: key.ID, Value: recordOf(&key)}); err != nil {
+	if err := k.docs.Put(ctx, &documents.Document[Key]{Name: key.ID, Value: key}); err != nil {
 		return Token{}, Key{}, err
 	}
-	_ = k.refresh(ctx) // has been logged; the key is valid later, then
+	_ = k.refresh(ctx) // else Run makes the key valid here
 	return token, key, nil
 }
 
-// List reads all keys, those of this server's settings first, each by name and
-// id. Its error is the store's.
+// List reads all keys: the ones of this node's settings first, each group by name and id.
+// The error is the store's.
 func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 	if k.opts.Store != nil {
 		if err := k.refresh(ctx); err != nil {
@@ -108,8 +106,8 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke deletes a stored key. It is invalid here at once, on other nodes
-// within Freshness. Errors: ErrNoKey, ErrFixedKey, or the store's.
+// Revoke deletes a stored key. It is invalid on this node at once, on the others within
+// Freshness. Errors: ErrNoKey, ErrFixedKey, or the store's.
 func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	switch {
 	case k.fixed[id] != nil:
@@ -117,7 +115,7 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	case k.opts.Store == nil || len(id) != idLength || !isTokenText(id):
 		return ErrNoKey
 	}
-	err := k.docs.Remove(ctx, id, func(*documents.Document[record]) error { return nil })
+	err := k.docs.Remove(ctx, id, func(*documents.Document[Key]) error { return nil })
 	notFound := errors.Is(err, store.ErrNotFound)
 	if err != nil && !notFound {
 		return err
@@ -129,52 +127,17 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
-// record is a key in a document. The id is the document's name.
-type record struct {
-	Name      string      `json:"name,omitempty"`
-	Scope     string      `json:"scope"`
-	Namespace string      `json:"namespace"`
-	CreatedAt job.Instant `json:"created_at"`
-	ExpiresAt job.Instant `json:"expires_at,omitempty"`
-	Rate      string      `json:"rate,omitempty"`
-	SHA256    string      `json:"sha256"`
-}
-
-func recordOf(k *Key) record {
-	return record{
-		Name: k.Name, Scope: k.Scope.String(), Namespace: k.Namespace,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, Rate: k.Rate.String(),
-		SHA256: hex.EncodeToString(k.Digest[:]),
-	}
-}
-
 // collection returns the documents of keys. An older duehook must not grant more with a
 // key than a newer one meant: an unknown field makes it unreadable.
-func collection(s store.Documents) *documents.Collection[record] {
-	return documents.New(documents.Options[record]{Store: s, Kind: documentKind, Strict: true})
-}
-
-// keyOf returns the key of a document.
-func keyOf(d *documents.Document[record]) (Key, error) {
-	if d.Err != nil {
-		return Key{}, errors.New("it is no JSON of this version") // the cause may show a digest
-	}
-	r := &d.Value
-	k := Key{Name: r.Name, Namespace: r.Namespace, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, Stored: true}
-	var err error
-	if k.Scope, err = ParseScope(r.Scope); err != nil {
-		return Key{}, fmt.Errorf("scope %w", err)
-	}
-	if r.Rate != "" {
-		if k.Rate, err = ParseRate(r.Rate); err != nil {
-			return Key{}, fmt.Errorf("rate %w", err)
-		}
-	}
-	if err := setDigest(&k, r.SHA256); err != nil {
-		return Key{}, fmt.Errorf("sha256 %w", err)
-	}
-	if err := setID(&k, d.Name); err != nil {
-		return Key{}, fmt.Errorf("id %w", err)
-	}
-	return k, nil
+func collection(s store.Documents) *documents.Collection[Key] {
+	return documents.New(documents.Options[Key]{
+		Store: s, Kind: documentKind, Strict: true,
+		New: func(id string) Key { return Key{ID: id, Stored: true} },
+		Check: func(k *Key) error {
+			if k.Scope == Nobody || k.Digest == (Digest{}) {
+				return errors.New("scope or sha256 is missing")
+			}
+			return setID(k, k.ID)
+		},
+	})
 }

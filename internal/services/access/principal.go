@@ -4,18 +4,18 @@ import "log/slog"
 
 // Principal is who is calling.
 type Principal struct {
-	// KeyID is empty for a caller who is not known.
+	// KeyID is empty for an anonymous caller.
 	KeyID     string
 	KeyName   string
 	Scope     Scope
 	Namespace string
 
-	served  string // the namespace of this server
+	served  string // the namespace of this node
 	limiter *limiter
 }
 
-// Allows says whether the caller may make a call that needs a scope. Its error
-// is a *NamespaceError or a *ScopeError.
+// Allows returns an error if the caller may not make a call that requires a scope: a
+// *NamespaceError or a *ScopeError.
 func (p Principal) Allows(need Scope) error {
 	switch {
 	case p.Namespace != p.served:

@@ -20,9 +20,8 @@ const (
 	maxRateWindow = 24 * time.Hour
 )
 
-// Rate is how often a key may call: a bucket of Requests tokens that takes Per
-// to fill up evenly. So Requests may come at once, and in the long run Requests
-// in every Per. Zero is no limit.
+// Rate is a rate limit: a bucket of Requests tokens that fills evenly within Per. It allows
+// a burst of Requests, and in the long run Requests per Per. Zero: no limit.
 type Rate struct {
 	Requests int
 	Per      time.Duration // whole seconds
@@ -30,8 +29,7 @@ type Rate struct {
 
 var errRate = errors.New(`must be requests/duration of up to 1000000 requests and whole seconds up to 1d, such as "100/1s" or "6000/m"`)
 
-// ParseRate reads "100/1s". The number of a single unit may be left out, as in
-// "100/s".
+// ParseRate reads "100/1s". "100/s" is the same.
 func ParseRate(s string) (Rate, error) {
 	count, per, _ := strings.Cut(s, "/")
 	if len(per) == 1 {
@@ -48,7 +46,7 @@ func ParseRate(s string) (Rate, error) {
 	return Rate{int(requests), window}, nil
 }
 
-// String is the form that ParseRate reads; empty for no limit.
+// String returns the form of ParseRate; empty: no limit.
 func (r Rate) String() string {
 	if r == (Rate{}) {
 		return ""
@@ -56,9 +54,18 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%s", r.Requests, job.FormatDuration(r.Per))
 }
 
+// MarshalText returns the form of String.
+func (r Rate) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText is ParseRate.
+func (r *Rate) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseRate(string(text))
+	return err
+}
+
 func (r Rate) perSecond() float64 { return float64(r.Requests) / r.Per.Seconds() }
 
-// limiter holds one key to its rate. A nil limiter limits nothing.
+// limiter enforces the rate of one key. A nil limiter allows everything.
 type limiter struct {
 	rate   Rate
 	bucket *rate.Limiter
@@ -71,14 +78,14 @@ func newLimiter(r Rate) *limiter {
 	return &limiter{r, rate.NewLimiter(rate.Limit(r.perSecond()), r.Requests)}
 }
 
-// take takes a token out of the bucket, if there is one. It wants the clock's
-// time with its monotonic reading, which no setting of the clock disturbs.
+// take takes a token out of the bucket if there is one. now needs its monotonic reading,
+// so that setting the clock has no effect.
 func (l *limiter) take(now time.Time) Quota {
 	if l == nil {
 		return Quota{Allowed: true}
 	}
 	q := Quota{Rate: l.rate, Allowed: l.bucket.AllowN(now, 1)}
-	// Requests at the same moment may come in between; the figures are hints.
+	// Concurrent requests may change the bucket in between: the figures are hints.
 	tokens := max(l.bucket.TokensAt(now), 0)
 	if q.Allowed {
 		q.Remaining = int(tokens)
@@ -88,24 +95,22 @@ func (l *limiter) take(now time.Time) Quota {
 	return q
 }
 
-// Quota is what a rate limit says of one request.
+// Quota is the decision of a rate limit on one request.
 type Quota struct {
-	// Rate is the limit; zero is none.
-	Rate Rate
-	// Allowed is whether this request is within the limit.
-	Allowed bool
-	// Remaining is how many more may follow at once.
+	Rate    Rate // zero: no limit
+	Allowed bool // this request is within the limit
+	// Remaining is how many more requests may follow at once.
 	Remaining int
-	// More is how long it takes until Remaining grows by one.
+	// More is the time until Remaining grows by one.
 	More time.Duration
 }
 
 // policyName names the limit in the header fields.
 const policyName = `"key"`
 
-// SetHeaders writes the RateLimit-Policy and RateLimit fields of
-// draft-ietf-httpapi-ratelimit-headers-10, and Retry-After when the request was
-// not allowed. Without a limit it writes nothing.
+// SetHeaders sets RateLimit-Policy and RateLimit of
+// draft-ietf-httpapi-ratelimit-headers-10, and Retry-After for a refused request. Without
+// a limit it sets nothing.
 func (q Quota) SetHeaders(h http.Header) {
 	if q.Rate == (Rate{}) {
 		return

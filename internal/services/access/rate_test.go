@@ -79,7 +79,7 @@ func TestQuota(t *testing.T) {
 		{500 * time.Millisecond, true, 0, 2 * time.Second, `"key";r=0;t=2`, `"key";q=3;w=6`, ""},
 		{time.Hour, true, 2, 2 * time.Second, `"key";r=2;t=2`, `"key";q=3;w=6`, ""},
 	} {
-		clock.advance(c.after)
+		clock.Advance(c.after)
 		q := k.Take(p)
 		if diff := cmp.Diff(Quota{Rate: key.Rate, Allowed: c.allowed, Remaining: c.remaining, More: c.more}, q); diff != "" {
 			t.Fatal(diff)

@@ -15,9 +15,9 @@ var (
 	urlForm    = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
 )
 
-// Redact hides what a text for the log must not show, wherever it stands: the
-// secrets of API tokens and of signatures, credentials of Authorization
-// headers, and of URLs the user name, password, query and fragment.
+// Redact masks secrets in a text for the log: those of API tokens and signatures,
+// credentials of Authorization headers, and user names, passwords, queries and fragments
+// of URLs.
 func Redact(text string) string {
 	if strings.Contains(text, "://") {
 		text = urlForm.ReplaceAllStringFunc(text, redactURL)
@@ -34,14 +34,14 @@ func Redact(text string) string {
 	return text
 }
 
-// redactURL cuts by hand, because the URL may be one that a parser refuses.
+// redactURL needs no parser, because the URL may be invalid.
 func redactURL(url string) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	path, query := rest, ""
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		path, query = rest[:i], rest[i:i+1]+hidden
 		if strings.Contains(rest[i:], "@") {
-			// A query with an @, or a password with a question mark: hide both.
+			// A query with an @, or a password with a question mark: mask both.
 			return scheme + "://" + hidden
 		}
 	}
@@ -51,8 +51,7 @@ func redactURL(url string) string {
 	return scheme + "://" + path + query
 }
 
-// RedactAttr is a slog.HandlerOptions.ReplaceAttr that redacts every text and
-// error of every line.
+// RedactAttr is a slog.HandlerOptions.ReplaceAttr that redacts all texts and errors.
 func RedactAttr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Value.Kind() {
 	case slog.KindString:

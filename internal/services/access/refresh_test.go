@@ -102,7 +102,7 @@ func TestKeysStayInUseWhileTheStoreIsAway(t *testing.T) {
 		docs.slow(0)
 		pass(t, Freshness)
 		mustAuthenticate(t, k, token.Reveal())
-		if got := log.lines("can be read again"); got != 1 {
+		if got := log.lines("working again"); got != 1 {
 			t.Errorf("%d lines about the end of the outage", got)
 		}
 		docs.failing("ListDocuments", store.ErrUnavailable)
@@ -255,7 +255,7 @@ func TestStoredKeysExpire(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAuthenticate(t, k, token.Reveal())
-	clock.advance(time.Hour)
+	clock.Advance(time.Hour)
 	if _, err := k.Authenticate(bearer(token.Reveal())); !errors.Is(err, ErrExpired) {
 		t.Errorf("got %v", err)
 	}

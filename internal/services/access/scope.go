@@ -1,23 +1,24 @@
 package access
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
-// Scope is what a key may do, and what a call asks of a key. A scope includes
-// all that are less than it.
+// Scope is what a key permits, and what a call requires. A scope includes all lower ones.
 type Scope uint8
 
 // The scopes. Keys have Read, Write or Admin.
 const (
-	// Nobody is the zero value: a call whose scope was forgotten is refused to
-	// everybody.
+	// Nobody is the zero value. A call whose scope was forgotten is refused to everybody.
 	Nobody Scope = iota
-	// Public calls ask for no key.
+	// Public calls require no key.
 	Public
-	// Read looks at jobs, topics and metrics.
+	// Read permits reading jobs, topics and metrics.
 	Read
-	// Write registers and changes jobs.
+	// Write permits registering and changing jobs.
 	Write
-	// Admin changes what all clients share: keys, secrets, settings.
+	// Admin permits changing keys, secrets and settings, which all clients share.
 	Admin
 )
 
@@ -30,14 +31,19 @@ func (s Scope) String() string {
 	return fmt.Sprintf("scope(%d)", uint8(s))
 }
 
-// ParseScope reads the scope of a key: read, write or admin.
-func ParseScope(name string) (Scope, error) {
-	for _, s := range []Scope{Read, Write, Admin} {
-		if name == scopeNames[s] {
-			return s, nil
+// MarshalText returns the name of the scope.
+func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the scope of a key: read, write or admin.
+func (s *Scope) UnmarshalText(name []byte) error {
+	for _, known := range []Scope{Read, Write, Admin} {
+		if string(name) == known.String() {
+			*s = known
+			return nil
 		}
 	}
-	return Nobody, fmt.Errorf("must be read, write or admin")
+	*s = Nobody
+	return errors.New("must be read, write or admin")
 }
 
 func (s Scope) includes(need Scope) bool { return need != Nobody && s >= need }

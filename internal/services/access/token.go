@@ -5,16 +5,17 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
 	"strings"
 )
 
-// A token is "dh_", the id of its key (40 random bits), "_", a secret (160
-// random bits) and the CRC-32 of all that, each part in lower-case base32. The
-// prefix and the checksum let secret scanners find tokens without false alarms,
-// and tell one that was cut off or mistyped from one that is unknown.
+// A token is "dh_", the id of its key (40 random bits), "_", a secret (160 random bits) and
+// the CRC-32 of all that, each part in lower-case base32. By the prefix and the checksum,
+// secret scanners find tokens without false alarms, and errors distinguish mistyped tokens
+// from unknown ones.
 const (
 	tokenPrefix  = "dh_"
 	idLength     = 8
@@ -26,11 +27,11 @@ const (
 
 var encoding = base32.NewEncoding(tokenLetters).WithPadding(base32.NoPadding)
 
-// Token is the text that a client sends. It is shown once, to whoever makes
-// the key, and never kept; formatting or logging it hides the secret.
+// Token is the text that a client sends. Only the creator of a key sees it, once. It is
+// never stored; formatting or logging it hides the secret.
 type Token struct{ text string }
 
-// Reveal is the token's text.
+// Reveal returns the token's text.
 func (t Token) Reveal() string { return t.text }
 
 func (t Token) String() string { return Redact(t.text) }
@@ -41,7 +42,7 @@ func (t Token) GoString() string { return t.String() }
 // LogValue keeps logs from showing the secret.
 func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// id is the id of the token's key.
+// id returns the id of the token's key.
 func (t Token) id() string { return t.text[len(tokenPrefix) : len(tokenPrefix)+idLength] }
 
 func newToken() Token {
@@ -57,8 +58,8 @@ func checksum(body string) string {
 	return encoding.EncodeToString(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE([]byte(body))))
 }
 
-// parseToken says whether s has the form of a token. Its error, which does not
-// show s, completes the sentence "the token …".
+// parseToken checks the form of a token. Its error does not contain s, and completes the
+// sentence "the token …".
 func parseToken(s string) (Token, error) {
 	if !strings.HasPrefix(s, tokenPrefix) {
 		return Token{}, fmt.Errorf("does not begin with %s", tokenPrefix)
@@ -76,10 +77,24 @@ func parseToken(s string) (Token, error) {
 
 func isTokenText(s string) bool { return strings.Trim(s, tokenLetters) == "" }
 
-// Digest is what is kept of a token: its SHA-256. A slow hash such as bcrypt
-// protects secrets that people choose; 160 random bits cannot be guessed
-// however fast the hash is, and a slow one would let anybody keep the server
-// busy with wrong tokens.
+// Digest is the SHA-256 of a token. A slow hash such as bcrypt protects secrets that
+// people choose. Nobody can guess 160 random bits however fast the hash is, and with a
+// slow one anybody could keep the server busy with wrong tokens.
 type Digest [sha256.Size]byte
 
 func (t Token) digest() Digest { return sha256.Sum256([]byte(t.text)) }
+
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
+
+// MarshalText returns hexadecimal digits.
+func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads hexadecimal digits.
+func (d *Digest) UnmarshalText(text []byte) error {
+	raw, err := hex.DecodeString(string(text))
+	if err != nil || len(raw) != len(d) {
+		return fmt.Errorf("must have %d hexadecimal digits", hex.EncodedLen(len(d)))
+	}
+	*d = Digest(raw)
+	return nil
+}

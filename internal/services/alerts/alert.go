@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// MaxSubjects is how many subjects of one rule there can be alerts about.
+	// MaxSubjects is the most alerts of one rule.
 	MaxSubjects = 100
-	// refreshEvery is how often the value of an alert is written that only changes.
+	// refreshEvery is the least time between writes of a value that changes.
 	refreshEvery = 30 * time.Second
 )
 
-// Alert is about one subject whose value is above the threshold, or was until a moment
-// ago. It has all that webhooks report, so that it can be resolved after its rule is gone. Its JSON is what the store keeps.
+// Alert is about one subject whose value is above the threshold, or was a moment ago. It has
+// everything that webhooks report, so that it can be resolved after its rule is deleted. Its
+// JSON is part of a document.
 type Alert struct {
 	Rule string `json:"-"`
 	Subject
@@ -26,28 +27,27 @@ type Alert struct {
 	Above  float64 `json:"above"`
 	URL    string  `json:"url,omitempty"`
 	Value  float64 `json:"value"`
-	// ValueAt is when the value was written last.
+	// ValueAt is the time of the last write of the value.
 	ValueAt job.Instant `json:"value_at"`
-	// Since is when the value was above the threshold first.
+	// Since is when the value rose above the threshold.
 	Since job.Instant `json:"since"`
-	// ID is the id of the alert, and FiredAt when it fired; empty and zero
-	// while it is pending.
+	// ID and FiredAt are empty and zero while the alert is pending.
 	ID      string      `json:"id,omitempty"`
 	FiredAt job.Instant `json:"fired_at,omitempty"`
-	// ClearSince is from when on the value is not above any more.
+	// ClearSince is when the value fell to the threshold or below; zero: it is above.
 	ClearSince job.Instant `json:"clear_since,omitempty"`
-	ToldAt     job.Instant `json:"told_at,omitempty"` // last, by a webhook
+	ToldAt     job.Instant `json:"told_at,omitempty"` // time of the last webhook
 	Repeats    int         `json:"repeats,omitempty"`
 }
 
-// Firing reports whether the alert has fired; else it is pending.
+// Firing reports whether the alert has fired. Otherwise it is pending.
 func (s *Alert) Firing() bool { return s.FiredAt != 0 }
 
-// book is what is known of a rule's subjects, as one document.
+// book is the state of a rule: one document.
 type book struct {
 	Rule   string  `json:"-"`
 	Alerts []Alert `json:"alerts"`
-	// Notices are the webhooks that are still to be registered.
+	// Notices are webhooks that are not registered yet.
 	Notices []Notice `json:"notices"`
 }
 
@@ -71,8 +71,8 @@ func bookDocuments(s store.Documents) *documents.Collection[book] {
 	})
 }
 
-// step brings the book up to date with the values of a rule, and reports whether
-// anything changed. Values that are not complete resolve nothing.
+// step applies the values of a rule, and reports whether anything changed. Incomplete
+// values resolve nothing.
 func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 	changed := false
 	kept := b.Alerts[:0]
@@ -102,7 +102,7 @@ func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 	return changed
 }
 
-// describe takes over what webhooks tell of the rule.
+// describe copies what webhooks report of the rule.
 func (s *Alert) describe(rule *Rule) (changed bool) {
 	if s.Metric != rule.Metric || s.Above == rule.Above && s.URL == rule.URL {
 		return false
@@ -111,7 +111,7 @@ func (s *Alert) describe(rule *Rule) (changed bool) {
 	return true
 }
 
-// move brings one alert up to now.
+// move applies a value to one alert.
 func (b *book) move(s *Alert, rule *Rule, value float64, complete bool, now job.Instant) (stays, changed bool) {
 	above := value > rule.Above
 	switch {
@@ -151,7 +151,7 @@ func (s *Alert) fire(value float64, now job.Instant) {
 	s.ID = identifier(now, s.Rule, s.Topic, s.Endpoint)
 }
 
-// end resolves all alerts of a rule that is there no more.
+// end resolves all alerts of a deleted rule.
 func (b *book) end(now job.Instant) {
 	for i := range b.Alerts {
 		if s := &b.Alerts[i]; s.Firing() {
@@ -161,8 +161,7 @@ func (b *book) end(now job.Instant) {
 	b.Alerts = nil
 }
 
-// highest are up to n subjects with values above the threshold, those with the
-// highest first.
+// highest returns up to n subjects with values above the threshold, highest first.
 func highest(v values, above float64, n int) []Subject {
 	var all []Subject
 	for s, value := range v {

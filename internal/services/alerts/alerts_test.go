@@ -428,7 +428,7 @@ func TestOutage(t *testing.T) {
 		a.rule("down", Draft{Metric: "open_circuits"})
 		r.hold(shop, time.Hour)
 		pass(round)
-		for _, call := range []string{"Circuits", "ListDocuments", "PutDocument " + leader.Kind} {
+		for _, call := range []string{"Endpoints", "ListDocuments", "PutDocument " + leader.Kind} {
 			r.failWith(func(c string) error {
 				if c == call {
 					return store.ErrUnavailable

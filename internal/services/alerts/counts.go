@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -13,31 +14,25 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// slotLength is how exactly it is known when something was counted.
+	// slotLength is the resolution of counts in time.
 	slotLength = 10 * time.Second
-	// maxLanes bounds the lanes of one slot that are counted apart.
+	// maxLanes bounds the lanes with their own counts in one slot.
 	maxLanes = 500
-	// countsChannel carries the counts of all nodes. Whatever comes through it
-	// means that there are rules.
+	// countsChannel carries the counts of all nodes. Any message means that there are
+	// rules.
 	countsChannel = "alert-counts"
 	tellEvery     = 2 * time.Second
 	tellWithin    = 2 * time.Second
 	perMessage    = 200 // with names of full length, a message is below store.MaxMessage
 )
 
-// Bus passes messages between nodes. Every store.Store is one.
-type Bus interface {
-	Publish(ctx context.Context, channel string, message []byte) error
-	Listen(ctx context.Context, channel string, receive func(message []byte)) error
-}
-
-// count is what happened to jobs of one lane. Lanes beyond maxLanes share one
-// without names.
+// count is the counts of one lane. Lanes beyond maxLanes share one without names.
 type count struct {
 	Topic    string `json:"t,omitempty"`
 	Endpoint string `json:"e,omitempty"`
@@ -62,41 +57,36 @@ func (t tally) add(c count) {
 	t[lane] = sum
 }
 
-// slot is what was counted within slotLength.
+// slot is the counts of one slotLength.
 type slot struct {
 	from  time.Time
 	tally tally
 }
 
-// Counts counts attempts and dead letters, of all nodes and for as long as
-// somebody wants to know. It works while Run does.
+// Counts counts attempts and dead letters of all nodes, while there are rules on them. It
+// works while Run does.
 type Counts struct {
-	bus   Bus
+	bus   store.Messaging
 	clock job.Clock
 	log   *slog.Logger
-	// window is how far back anybody wants to know, as a time.Duration; 0: not at all.
+	// window is the longest window of a rule, as a time.Duration; 0: there is none.
 	window atomic.Int64
-	// heard is set when there may be rules that this node does not know.
+	// heard: there may be rules that this node does not know.
 	heard atomic.Bool
 
 	mu      sync.Mutex
-	pending tally     // of this node, not told yet
-	slots   []slot    // of all nodes, the oldest first
-	since   time.Time // from when on nothing was missed
+	pending tally     // of this node, not published yet
+	slots   []slot    // of all nodes, oldest first
+	since   time.Time // counts are complete from then on
 }
 
-// NewCounts makes a Counts; a nil clock is the machine's, a nil logger none.
-func NewCounts(bus Bus, clock job.Clock, log *slog.Logger) *Counts {
-	if clock == nil {
-		clock = job.SystemClock()
-	}
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+// NewCounts returns a Counts. A nil clock is the machine's; a nil logger is none.
+func NewCounts(bus store.Messaging, clock job.Clock, log *slog.Logger) *Counts {
+	clock, log = cmp.Or(clock, job.SystemClock()), cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Counts{bus: bus, clock: clock, log: log, pending: tally{}}
 }
 
-// want sets how far back is to be known.
+// want sets the longest window of a rule.
 func (c *Counts) want(window time.Duration) {
 	before := time.Duration(c.window.Swap(int64(window)))
 	c.mu.Lock()
@@ -104,12 +94,12 @@ func (c *Counts) want(window time.Duration) {
 	switch {
 	case window == 0:
 		c.slots, c.pending = nil, tally{}
-	case window > before: // what is older was not counted, or is forgotten
+	case window > before: // older counts are missing
 		c.since = c.clock.Now()
 	}
 }
 
-// Subscriber counts what this process settles.
+// Subscriber counts the settlements of this process.
 func (c *Counts) Subscriber() feed.Subscriber { return feed.Subscriber{Settled: c.note} }
 
 func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
@@ -125,7 +115,7 @@ func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 		n := count{Topic: s.Key.Topic, Endpoint: s.Lane.Endpoint}
 		if s.Attempt != nil {
 			n.Attempts = 1
-			if r.To != job.Delivered && s.Reason != job.ReasonSnoozed {
+			if r.To != job.Delivered && !job.PutOff(s.Reason) {
 				n.Failed = 1
 			}
 		}
@@ -138,11 +128,11 @@ func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	}
 }
 
-// Run passes counts on until ctx ends.
+// Run publishes and receives counts until ctx ends.
 func (c *Counts) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		store.Follow(ctx, c.bus, countsChannel, c.receive, store.PauseBetween(c.clock, c.log, "what other nodes counted"))
+		follow.Channel(ctx, c.bus, countsChannel, c.receive, follow.Pause(c.clock, c.log, "what other nodes counted"))
 		return nil
 	})
 	group.Go(func() error {
@@ -154,7 +144,7 @@ func (c *Counts) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// tell publishes what was counted. What cannot be told now is told later.
+// tell publishes pending counts. Counts of a failed call stay pending.
 func (c *Counts) tell(ctx context.Context) {
 	c.mu.Lock()
 	batch := c.pending
@@ -166,7 +156,7 @@ func (c *Counts) tell(ctx context.Context) {
 	}
 	for some := range slices.Chunk(rows, perMessage) {
 		if err := c.publish(ctx, some); err != nil {
-			c.log.DebugContext(ctx, "counts were not told", "error", err)
+			c.log.DebugContext(ctx, "counts were not sent to other nodes", "error", err)
 			c.mu.Lock()
 			for _, n := range some {
 				c.pending.add(n)
@@ -176,11 +166,11 @@ func (c *Counts) tell(ctx context.Context) {
 	}
 }
 
-// announce tells all nodes, this one too, that a rule was made.
+// announce reports a new rule to all nodes, including this one.
 func (c *Counts) announce(ctx context.Context) {
 	c.heard.Store(true)
 	if err := c.publish(ctx, []count{}); err != nil {
-		c.log.DebugContext(ctx, "other nodes learn of a rule later", "error", err)
+		c.log.DebugContext(ctx, "other nodes were not notified of a changed rule; they read it later", "error", err)
 	}
 }
 
@@ -194,8 +184,7 @@ func (c *Counts) publish(ctx context.Context, rows []count) error {
 	return c.bus.Publish(ctx, countsChannel, message)
 }
 
-// receive takes the counts of a node, this one's too; nil means that some may
-// have been lost.
+// receive adds the counts of a node, including this one. nil: messages may be lost.
 func (c *Counts) receive(message []byte) {
 	c.heard.Store(true)
 	now := c.clock.Now()
@@ -207,7 +196,7 @@ func (c *Counts) receive(message []byte) {
 	}
 	var rows []count
 	if err := json.Unmarshal(message, &rows); err != nil {
-		c.log.Warn("counts of a node cannot be read", "error", err)
+		c.log.Warn("counts of another node cannot be read", "error", err)
 		return
 	}
 	if n := len(c.slots); n == 0 || now.Sub(c.slots[n-1].from) >= slotLength {
@@ -219,14 +208,13 @@ func (c *Counts) receive(message []byte) {
 	}
 }
 
-// forget drops slots that nobody asks about any more.
+// forget drops slots outside the longest window.
 func (c *Counts) forget(now time.Time) {
 	oldest := now.Add(-time.Duration(c.window.Load()) - slotLength)
 	c.slots = slices.DeleteFunc(c.slots, func(s slot) bool { return s.from.Before(oldest) })
 }
 
-// within gives what was counted within the window, and whether that is all
-// there was.
+// within returns the counts within the window, and whether they are complete.
 func (c *Counts) within(window time.Duration) (rows []count, complete bool) {
 	now := c.clock.Now()
 	c.mu.Lock()

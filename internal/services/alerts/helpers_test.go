@@ -162,11 +162,11 @@ func (l *link) ListDocuments(ctx context.Context, kind string) ([]store.Document
 	return l.rig.ListDocuments(ctx, kind)
 }
 
-func (l *link) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
-	if err := l.err("Circuits"); err != nil {
-		return nil, err
+func (l *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
+	if err := l.err("Endpoints"); err != nil {
+		return store.EndpointPage{}, err
 	}
-	return l.rig.Circuits(ctx)
+	return l.rig.Endpoints(ctx, q)
 }
 
 // node is a node at work.
@@ -295,7 +295,7 @@ func (r *rig) add(topic, endpoint string, n int) {
 func (r *rig) work(n *node, kind job.OutcomeKind) {
 	r.Helper()
 	ctx := context.Background()
-	s := feed.Observe(r.Store, n.counts.Subscriber())
+	s := feed.Observe(r.Store, n.o.Counts.Subscriber())
 	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, HalfOpenLimit: 1000}); err != nil {
 		r.Fatal(err)
 	}

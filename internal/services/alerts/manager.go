@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,17 +14,17 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// Store is what alerts need of a store. Every store.Store is one.
+// Store is the part of a store that alerts need.
 type Store interface {
-	store.DeadLetters
+	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
 	Backlogs(ctx context.Context) (store.Backlogs, error)
-	Circuits(ctx context.Context) ([]store.EndpointCircuit, error)
-	Depth(ctx context.Context) (store.Depth, error)
+	Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error)
+	Now(ctx context.Context) (job.Instant, error)
 	store.Documents
 }
 
@@ -33,22 +32,21 @@ type Store interface {
 type Jobs interface {
 	// RegisterOwn registers jobs of a topic that clients cannot use.
 	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
-	// CheckDestination refuses a destination that the server must not call. Field
-	// names it.
+	// CheckDestination returns an error for a destination that the node must not call.
+	// The error names the field.
 	CheckDestination(field job.Field, d job.Destination) error
 }
 
-// Topics tell which topics have thresholds of their own.
+// Topics knows which topics have thresholds.
 type Topics interface {
-	// Thresholds are those of all topics that have some, by name, as they are
-	// stored. The error is the store's.
+	// Thresholds reads the thresholds of all topics that have any, by name. The error
+	// is the store's.
 	Thresholds(ctx context.Context) (map[string]*Thresholds, error)
-	// KnownThresholds are the same as this node knows them, which asks nobody.
+	// KnownThresholds returns them as this node knows them, without I/O.
 	KnownThresholds() map[string]*Thresholds
 }
 
-// Journal is what alerts need of one that puts back what the store loses. A
-// store.Restoring is one.
+// Journal is the part of a journal that alerts need, if it restores lost jobs.
 type Journal interface {
 	RestoreStatus(ctx context.Context) (store.RestoreStatus, error)
 }
@@ -63,13 +61,13 @@ type Options struct {
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
-	// Journal tells when the store has lost jobs that come back; nil: those that it
-	// loses do not.
+	// Journal reports lost jobs that will be restored; nil: nothing restores jobs.
 	Journal Journal
+	// Herds returns the herds to come; nil: none are known.
+	Herds func(ctx context.Context, now job.Instant) (herds []herds.Herd, complete bool, err error)
 	// Alone: no other node shares the store.
 	Alone bool
-	// Clock paces evaluating and tells leases; nil is the machine's. How long a
-	// value is above its threshold goes by the store's.
+	// Clock paces evaluation and leases; nil: the machine's. Alerts use the store's time.
 	Clock   job.Clock
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: the metric is not registered
@@ -77,47 +75,29 @@ type Options struct {
 	Every time.Duration
 }
 
-// Manager keeps rules, tells of alerts, and evaluates. Its methods are safe for
+// Manager stores rules, evaluates them, and notifies of alerts. Its methods are safe for
 // concurrent use.
 type Manager struct {
-	store    Store
-	jobs     Jobs
+	o        Options
 	rules    *documents.Collection[Rule]
 	bookDocs *documents.Collection[book]
-	counts   *Counts
-	topics   Topics
-	journal  Journal
-	id       string
-	alone    bool
-	clock    job.Clock
-	log      *slog.Logger
-	every    time.Duration
-	outage   *outage.Outage
-	firing   atomic.Pointer[map[string]int] // alerts by rule, as read last
+	firing   atomic.Pointer[map[string]int] // alerts by rule, as of the last read
 
 	leader *leader.Leader // evaluates; used by Run only
-	idle   int            // rounds left in which nobody looks for rules; used by Run only
+	idle   int            // rounds left without a look for rules; used by Run only
 }
 
-// New gives a Manager.
+// New returns a Manager.
 func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.ID == "" {
 		return nil, errors.New("alerts: Options.Store, Options.Jobs, Options.Counts or Options.ID is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Every == 0 {
-		o.Every = DefaultEvery
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Every = cmp.Or(o.Every, DefaultEvery)
 	m := &Manager{
+		o: o, rules: ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
 		leader: leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every}),
-		outage: outage.New("evaluating alerts", o.Clock, o.Logger, rand.Float64),
-		rules:  ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
-		store: o.Store, jobs: o.Jobs, counts: o.Counts, topics: o.Topics, journal: o.Journal, id: o.ID, alone: o.Alone, clock: o.Clock, log: o.Logger, every: o.Every,
 	}
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(firingGauge{m}); err != nil {
@@ -127,15 +107,14 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Rules lists the rules by name, those of topics included. The error is the
-// store's.
+// Rules lists all rules by name, including those of topics. The error is the store's.
 func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 	rules, err := m.stored(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if m.topics != nil {
-		thresholds, err := m.topics.Thresholds(ctx)
+	if m.o.Topics != nil {
+		thresholds, err := m.o.Topics.Thresholds(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
 		}
@@ -146,8 +125,8 @@ func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 	return rules, nil
 }
 
-// ofTopics are the rules that follow from thresholds. Those of topics that cannot be
-// read are not known.
+// ofTopics returns the rules that derive from thresholds. Those of unreadable topics are
+// unknown.
 func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Thresholds) (all []Rule) {
 	for topic, t := range thresholds {
 		if t == nil {
@@ -155,8 +134,8 @@ func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Threshold
 			continue
 		}
 		rules, err := t.rules(topic)
-		if err != nil { // it was checked before it was stored
-			m.log.ErrorContext(ctx, "the thresholds of a topic cannot be used", "topic", topic, "error", err)
+		if err != nil { // they were checked before
+			m.o.Logger.ErrorContext(ctx, "thresholds of a topic are invalid", "topic", topic, "error", err)
 			continue
 		}
 		all = append(all, rules...)
@@ -164,7 +143,7 @@ func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Threshold
 	return all
 }
 
-// stored lists the rules that were made by themselves, with those that cannot be read.
+// stored lists the rules that are documents, including unreadable ones.
 func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	docs, err := m.rules.All(ctx)
 	if err != nil {
@@ -175,14 +154,14 @@ func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 		d := &docs[i]
 		rules[i] = d.Value
 		if d.Err != nil {
-			m.log.ErrorContext(ctx, "an alert rule cannot be read; its alerts stay as they are", "error", d.Err)
+			m.o.Logger.ErrorContext(ctx, "an alert rule cannot be read; its alerts do not change", "error", d.Err)
 			rules[i] = Rule{Name: d.Name, Newer: true}
 		}
 	}
 	return rules, nil
 }
 
-// Rule gives one rule. Errors: ErrNotFound, or the store's.
+// Rule returns one rule. Errors: ErrNotFound, or the store's.
 func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 	if TopicOf(name) != "" {
 		rules, err := m.Rules(ctx)
@@ -198,7 +177,7 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 	return d.Value, notFound(err)
 }
 
-// notFound says of a rule that does not exist so.
+// notFound translates store.ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotFound
@@ -206,27 +185,26 @@ func notFound(err error) error {
 	return err
 }
 
-// Put makes or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
-// Jobs.CheckDestination, or
-// the store's, such as store.ErrNewer: what cannot be read is not written over.
-// Allow may refuse the rule as it is before, or nil, with the error that is returned then.
+// Put creates or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
+// Jobs.CheckDestination and allow, or the store's, such as store.ErrNewer: Put does not
+// overwrite an unreadable rule.
 func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
 	r, err := d.rule(name)
 	if err != nil {
 		return Rule{}, false, err
 	}
 	if r.URL != "" {
-		if err := m.jobs.CheckDestination("url", job.Destination(r.URL)); err != nil {
+		if err := m.o.Jobs.CheckDestination("url", job.Destination(r.URL)); err != nil {
 			return Rule{}, false, err
 		}
 	}
-	depth, err := m.store.Depth(ctx)
+	now, err := m.o.Store.Now(ctx)
 	if err != nil {
 		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
 	}
 	_, err = m.rules.Update(ctx, name, func(d *documents.Document[Rule]) error {
 		var old *Rule
-		r.CreatedAt, r.UpdatedAt = depth.Now, depth.Now
+		r.CreatedAt, r.UpdatedAt = now, now
 		if created = d.Version == 0; !created {
 			old, r.CreatedAt = &d.Value, d.Value.CreatedAt
 		}
@@ -242,11 +220,11 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 	if err != nil {
 		return Rule{}, false, err
 	}
-	m.counts.announce(ctx)
+	m.o.Counts.announce(ctx)
 	return r, created, nil
 }
 
-// Allow decides on a change by the rule as it is before; nil: there is none.
+// Allow may refuse a change by the rule before it; nil: there was none.
 type Allow func(r *Rule) error
 
 func allowed(allow []Allow, r *Rule) error {
@@ -258,8 +236,8 @@ func allowed(allow []Allow, r *Rule) error {
 	return nil
 }
 
-// Delete removes a rule, which resolves its alerts. Errors: ErrNotFound,
-// or the store's; allow is as with Put.
+// Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, those of allow, or
+// the store's.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
 	return notFound(m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
 		if len(allow) > 0 && d.Err != nil {
@@ -269,8 +247,7 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 	}))
 }
 
-// Alerts lists what fires and what is pending, by rule and subject. The error
-// is the store's.
+// Alerts lists firing and pending alerts, by rule and subject. The error is the store's.
 func (m *Manager) Alerts(ctx context.Context) ([]Alert, error) {
 	books, err := m.books(ctx)
 	if err != nil {
@@ -286,7 +263,7 @@ func (m *Manager) Alerts(ctx context.Context) ([]Alert, error) {
 	return all, nil
 }
 
-// books reads what is known of all rules.
+// books reads the states of all rules.
 func (m *Manager) books(ctx context.Context) (map[string]*storedBook, error) {
 	docs, err := m.bookDocs.All(ctx)
 	if err != nil {
@@ -295,7 +272,7 @@ func (m *Manager) books(ctx context.Context) (map[string]*storedBook, error) {
 	books := make(map[string]*storedBook, len(docs))
 	for i := range docs {
 		if err := docs[i].Err; err != nil {
-			m.log.ErrorContext(ctx, "alerts cannot be read", "error", err)
+			m.o.Logger.ErrorContext(ctx, "alerts cannot be read", "error", err)
 			continue
 		}
 		books[docs[i].Name] = &docs[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Status is what a webhook tells of an alert.
+// Status is the status of an alert in a webhook.
 type Status string
 
 // The statuses.
@@ -23,9 +23,8 @@ const (
 	Resolved Status = "resolved"
 )
 
-// Notice is a webhook that is to be registered. All of it is fixed when the
-// alert fires or is resolved, so that registering it twice is registering it
-// once.
+// Notice is a webhook to register. It is fixed when the alert fires or is resolved, so that
+// registering it twice has no further effect.
 type Notice struct {
 	ID     string          `json:"id"` // of the job
 	UID    string          `json:"uid"`
@@ -58,10 +57,10 @@ type subjectInBody struct {
 	Endpoint *string `json:"endpoint"`
 }
 
-// payloadVersion changes when receivers would have to.
+// payloadVersion changes with incompatible changes of the payload.
 const payloadVersion = "1"
 
-// tell notes a webhook, if the rule has somebody to tell.
+// tell adds a webhook if the rule has a URL.
 func (b *book) tell(s *Alert, status Status, now job.Instant) {
 	s.ToldAt = now
 	if s.URL == "" {
@@ -93,8 +92,7 @@ func (b *book) tell(s *Alert, status Status, now job.Instant) {
 	}
 }
 
-// maxNotices bounds the webhooks that wait for the store to take them in: the
-// latest.
+// maxNotices bounds the webhooks to register. The latest are kept.
 const maxNotices = 500
 
 // text is one line for people.
@@ -116,7 +114,7 @@ func (p *payload) text() string {
 // number writes a value with three decimals at most.
 func number(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) }
 
-// identifier is a ULID that follows from what it is for.
+// identifier returns a ULID that derives from its arguments.
 func identifier(at job.Instant, parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n"))) // no name holds one
 	var id ulid.ULID
@@ -125,7 +123,7 @@ func identifier(at job.Instant, parts ...string) string {
 	return id.String()
 }
 
-// registration is the job that tells.
+// registration returns the job of the webhook.
 func (n *Notice) registration() store.Registration {
 	return store.Registration{
 		Key: job.Key{Topic: Topic, ID: n.ID}, UID: n.UID, OnConflict: store.Ignore,

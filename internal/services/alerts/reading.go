@@ -5,42 +5,50 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// deadPages bounds how many pages of groups of dead letters are read.
-const deadPages = 20
+// Bounds of what is read of the store: pages of one kind, and rows of a page.
+const (
+	maxPages  = 20
+	pageLimit = 1_000
+)
 
-// Subject is what a value is of; empty parts mean all.
+// Subject is what a value belongs to; empty parts mean all.
 type Subject struct {
 	Topic    string `json:"topic,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
-// values are the values of a rule's subjects; of those that are missing it is 0.
+// values are the values of a rule's subjects; missing ones are 0.
 type values map[Subject]float64
 
-// reading is what rules are judged by, as far as there are rules about it.
+// reading is the figures that the rules need.
 type reading struct {
 	now      job.Instant // by the store's clock
-	lost     bool        // the store lacks jobs that are being put back
+	lost     bool        // the store lost jobs that are being restored
 	counts   func(window time.Duration) (rows []count, complete bool)
 	dead     []store.DeadGroup
 	backlogs store.Backlogs
-	circuits []store.EndpointCircuit
-	// targets are the endpoints that alerts go to. They are not looked at
-	// themselves: an alert that cannot be delivered would bring about the next.
+	// endpoints have open or half-open circuits; there are more unless allEndpoints.
+	endpoints    []store.EndpointStats
+	allEndpoints bool
+	herds        []herds.Herd
+	allHerds     bool
+	// targets are the endpoints of webhooks. Rules ignore them: an alert that cannot be
+	// delivered would cause the next one.
 	targets map[string]bool
 }
 
-// read asks the store what the rules need.
+// read reads the figures that the rules need.
 func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
-	depth, err := m.store.Depth(ctx)
+	now, err := m.o.Store.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the store's time: %w", err)
 	}
-	r := &reading{now: depth.Now, counts: remembered(m.counts.within), targets: map[string]bool{}}
+	r := &reading{now: now, counts: remembered(m.o.Counts.within), targets: map[string]bool{}}
 	needs := map[Metric]bool{}
 	for i := range rules {
 		rule := &rules[i]
@@ -53,32 +61,47 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 			}
 		}
 	}
-	if m.journal != nil && len(needs) > 0 {
-		status, err := m.journal.RestoreStatus(ctx) // first: what is read next may come back meanwhile
+	if m.o.Journal != nil && len(needs) > 0 {
+		status, err := m.o.Journal.RestoreStatus(ctx) // first: jobs may be restored during the next reads
 		if err != nil {
 			return nil, fmt.Errorf("ask whether jobs are lost: %w", err)
 		}
 		r.lost = status.Lost
 	}
 	if needs[DeadLetters] {
-		if r.dead, _, err = store.ReadDeadGroups(ctx, m.store, "", deadPages); err != nil {
-			return nil, err
+		r.dead, _, err = store.ReadPages(maxPages, func(cursor string) ([]store.DeadGroup, string, error) {
+			page, err := m.o.Store.DeadGroups(ctx, "", pageLimit, cursor)
+			return page.Groups, page.Next, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("count dead letters: %w", err)
 		}
 	}
 	if needs[OldestDue] || needs[BacklogJobs] {
-		if r.backlogs, err = m.store.Backlogs(ctx); err != nil {
+		if r.backlogs, err = m.o.Store.Backlogs(ctx); err != nil {
 			return nil, fmt.Errorf("read backlogs: %w", err)
 		}
 	}
 	if needs[OpenCircuits] {
-		if r.circuits, err = m.store.Circuits(ctx); err != nil {
-			return nil, fmt.Errorf("read circuits: %w", err)
+		q := store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen, store.CircuitHalfOpen}, Limit: pageLimit}
+		r.endpoints, r.allEndpoints, err = store.ReadPages(maxPages, func(cursor string) ([]store.EndpointStats, string, error) {
+			q.Cursor = cursor
+			page, err := m.o.Store.Endpoints(ctx, q)
+			return page.Endpoints, page.Next, err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read open circuits: %w", err)
+		}
+	}
+	if needs[LargestHerd] && m.o.Herds != nil {
+		if r.herds, r.allHerds, err = m.o.Herds(ctx, now); err != nil {
+			return nil, fmt.Errorf("look for herds: %w", err)
 		}
 	}
 	return r, nil
 }
 
-// remembered adds the counts of a window up once, however many rules ask.
+// remembered caches the sums of each window.
 func remembered(within func(time.Duration) ([]count, bool)) func(time.Duration) ([]count, bool) {
 	type sum struct {
 		rows     []count
@@ -95,11 +118,11 @@ func remembered(within func(time.Duration) ([]count, bool)) func(time.Duration) 
 	}
 }
 
-// counts reports whether the rule looks at what is counted, not at the store.
+// counts reports whether the rule needs counts, not the store.
 func (r *Rule) counts() bool { return r.Window > 0 }
 
-// of gives the values of a rule's subjects. When they are not complete, those
-// that are there are at least as high.
+// of returns the values of a rule's subjects. If they are incomplete, the true values are at
+// least as high.
 func (r *reading) of(rule *Rule) (v values, complete bool) {
 	v, complete = values{}, !r.lost
 	if rule.counts() {
@@ -115,7 +138,15 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 			v.add(rule, Subject{Topic: b.Topic}, float64(b.Jobs))
 		}
 	case OpenCircuits:
-		r.held(rule, v)
+		complete = complete && r.allEndpoints
+		r.open(rule, v)
+	case LargestHerd:
+		complete = complete && r.allHerds
+		for _, h := range r.herds {
+			if s, ok := rule.subject(Subject{Topic: h.Topic}); ok {
+				v[s] = max(v[s], float64(h.Jobs))
+			}
+		}
 	case DeadLetters:
 		for _, g := range r.dead {
 			v.add(rule, Subject{g.Lane.Topic, g.Lane.Endpoint}, float64(g.Count))
@@ -124,14 +155,14 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 	return v, complete
 }
 
-// add adds what belongs to a lane, or to a part of one, to its subject.
+// add adds n to the subject of a lane, or of a part of one.
 func (v values) add(rule *Rule, of Subject, n float64) {
 	if s, ok := rule.subject(of); ok {
 		v[s] += n
 	}
 }
 
-// subject is the subject that something belongs to, if the rule looks at it.
+// subject returns the subject of a lane, if it is subject to the rule.
 func (r *Rule) subject(of Subject) (Subject, bool) {
 	if of.Topic == Topic || r.Topic != "" && r.Topic != of.Topic || r.Endpoint != "" && r.Endpoint != of.Endpoint {
 		return Subject{}, false
@@ -143,7 +174,7 @@ func (r *Rule) subject(of Subject) (Subject, bool) {
 	case ByEndpoint:
 		s.Endpoint = of.Endpoint
 	}
-	// What was counted without a name belongs to totals only.
+	// Counts without a name only belong to totals.
 	return s, r.By == ByTotal || s != (Subject{})
 }
 
@@ -155,16 +186,15 @@ func (r *reading) oldest(rule *Rule, v values) {
 	}
 }
 
-func (r *reading) held(rule *Rule, v values) {
-	for _, g := range r.circuits {
-		// Between two holds it is probed, and still not well.
-		if down := g.Circuit.OpenUntil != 0 || g.Circuit.HalfOpenUntil != 0; down && !r.targets[g.Endpoint] {
-			v.add(rule, Subject{Endpoint: g.Endpoint}, 1)
+func (r *reading) open(rule *Rule, v values) {
+	for i := range r.endpoints {
+		if name := r.endpoints[i].Endpoint; !r.targets[name] {
+			v.add(rule, Subject{Endpoint: name}, 1)
 		}
 	}
 }
 
-// counted gives the values of rules that look at what was counted.
+// counted computes the values of rules on counts.
 func (r *reading) counted(rule *Rule, v values) (complete bool) {
 	rows, complete := r.counts(rule.Window)
 	attempts := values{}

@@ -10,24 +10,25 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Topic is the topic of the webhooks that tell of alerts.
+// Topic is the topic of the webhooks of alerts.
 const Topic = "duehook-alerts"
 
-// Metric is what a rule looks at.
+// Metric is the figure of a rule.
 type Metric string
 
 // The metrics.
 const (
 	Failures     Metric = "failures"      // failed attempts within the window
 	FailureRate  Metric = "failure_rate"  // their share of all attempts within the window, 0 to 1
-	DeadLetters  Metric = "dead_letters"  // those that are kept; with a window, those that came within it
-	OldestDue    Metric = "oldest_due"    // seconds for which the oldest job has been due and waited
-	BacklogJobs  Metric = "backlog"       // jobs that are due and wait
-	OpenCircuits Metric = "open_circuits" // endpoints left alone because they fail
+	DeadLetters  Metric = "dead_letters"  // kept dead letters; with a window, new ones within it
+	OldestDue    Metric = "oldest_due"    // seconds since the oldest waiting job has been due
+	BacklogJobs  Metric = "backlog"       // due jobs that wait
+	OpenCircuits Metric = "open_circuits" // endpoints whose circuit is open or half-open
+	LargestHerd  Metric = "herd"          // jobs of the largest herd of the next hour
 )
 
-// By says what a rule's value is of: all jobs that it looks at, or those of each
-// topic or endpoint.
+// By is the grouping of a rule: one value for all its jobs, or one for each topic or
+// endpoint.
 type By string
 
 // The groupings.
@@ -37,11 +38,11 @@ const (
 	ByEndpoint By = "endpoint"
 )
 
-// kinds is what there is to say about each metric.
+// kinds are the properties of metrics.
 var kinds = map[Metric]struct {
 	by       []By // the first is the default
-	endpoint bool // the rule may be about one endpoint
-	topic    bool // or about one topic
+	endpoint bool // a rule may name an endpoint
+	topic    bool // or a topic
 	window   bool // it may have a window
 	always   bool // and without one the default
 	share    bool // the value is at most 1
@@ -52,10 +53,11 @@ var kinds = map[Metric]struct {
 	OldestDue:    {by: []By{ByTotal, ByTopic}, topic: true},
 	BacklogJobs:  {by: []By{ByTotal, ByTopic}, topic: true},
 	OpenCircuits: {by: []By{ByEndpoint, ByTotal}, endpoint: true},
+	LargestHerd:  {by: []By{ByTotal, ByTopic}, topic: true},
 }
 
-// Metrics are all of them, in the order in which they are told.
-var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, OpenCircuits}
+// Metrics are all metrics, in the order of messages.
+var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, OpenCircuits, LargestHerd}
 
 // Limits and defaults of rules.
 const (
@@ -74,46 +76,44 @@ const (
 	maxAbove           = 1e12
 )
 
-// Rule says when there is an alert. Its JSON is what the store keeps.
+// Rule defines when there is an alert. Its JSON is a document.
 type Rule struct {
 	Name   string `json:"-"`
 	Metric Metric `json:"metric"`
 	By     By     `json:"by"`
-	// Topic and Endpoint narrow down what is looked at.
+	// Topic and Endpoint restrict the rule.
 	Topic    string `json:"topic,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`
-	// Above is the threshold: there is an alert while the value is above it.
+	// Above is the threshold.
 	Above float64 `json:"above"`
-	// Window is how far back Failures and FailureRate count, and DeadLetters if
-	// it is not zero.
+	// Window is the window of Failures and FailureRate, and of DeadLetters unless zero.
 	Window time.Duration `json:"window,omitempty"`
-	// MinAttempts is how many attempts a FailureRate needs; it is 0 below.
+	// MinAttempts is the least number of attempts for a FailureRate; with fewer it is 0.
 	MinAttempts int `json:"min_attempts,omitempty"`
-	// For is how long the value must have been above before the alert fires,
-	// KeepFiring how long it must not be before it is resolved.
+	// For is how long the value must be above the threshold before the alert fires.
+	// KeepFiring is how long it must not be before the alert is resolved.
 	For        time.Duration `json:"for"`
 	KeepFiring time.Duration `json:"keep_firing_for"`
-	// Repeat is after how long an alert that still fires is told again; 0: never.
+	// Repeat is the interval of webhooks while the alert fires; 0: only one.
 	Repeat time.Duration `json:"repeat"`
-	// URL is where webhooks go; without one there is the metric only.
+	// URL receives the webhooks; empty: there is only the metric.
 	URL string `json:"url,omitempty"`
 
 	CreatedAt job.Instant `json:"created_at"`
 	UpdatedAt job.Instant `json:"updated_at"`
 
-	// Newer: it cannot be read. Its name is known, or of rules of a topic the topic's.
+	// Newer: the rule is unreadable. Only its name is known, or its topic's.
 	Newer bool `json:"-"`
 }
 
-// Draft is a rule as somebody wishes it; what is nil or empty is the default.
+// Draft is a requested rule. Nil and empty fields have defaults.
 type Draft struct {
 	Metric, By, Topic, Endpoint string
 	Above                       *float64
 	Terms
 }
 
-// Terms are the part of a rule that says over how long a value is judged, and
-// how its alerts are told. What is nil or empty is the default.
+// Terms are the times and the webhook of a rule. Nil and empty fields have defaults.
 type Terms struct {
 	Window      *time.Duration `json:"window,omitempty"`
 	MinAttempts *int           `json:"min_attempts,omitempty"`
@@ -123,13 +123,13 @@ type Terms struct {
 	URL         string         `json:"url,omitempty"`
 }
 
-// Check says what is wrong with the draft: nil or a *job.ValidationError.
+// Check returns nil or a *job.ValidationError.
 func (d *Draft) Check() error {
 	_, err := d.rule("")
 	return err
 }
 
-// rule is the rule that d asks for. Its error is a *job.ValidationError.
+// rule returns the requested rule. The error is a *job.ValidationError.
 func (d *Draft) rule(name string) (Rule, error) {
 	v := validation{}
 	r := Rule{
@@ -157,7 +157,7 @@ func (d *Draft) rule(name string) (Rule, error) {
 	return r, v.err()
 }
 
-// validation gathers what is wrong with a draft.
+// validation collects what is wrong with a draft.
 type validation struct{ fields []job.FieldError }
 
 func (v *validation) refuse(field job.Field, message string) {
@@ -181,7 +181,7 @@ func (v *validation) duration(field job.Field, given *time.Duration, usual, leas
 	return *given
 }
 
-// ofMetric checks and completes what depends on the metric.
+// ofMetric checks and completes the fields that depend on the metric.
 func (v *validation) ofMetric(d *Draft, r *Rule) {
 	kind := kinds[r.Metric]
 	if r.By == "" {
@@ -203,7 +203,7 @@ func (v *validation) ofMetric(d *Draft, r *Rule) {
 		}
 	}
 	if r.Topic == Topic {
-		v.refuse("topic", "must not be that of the alerts themselves")
+		v.refuse("topic", "must not be the topic of the alerts themselves")
 	}
 	if kind.always && d.Window == nil {
 		r.Window = DefaultWindow
@@ -224,7 +224,7 @@ func (v *validation) threshold(d *Draft, r *Rule, share bool) {
 		}
 	}
 	switch {
-	case d.Above == nil && r.Metric == OpenCircuits: // any is one too many
+	case d.Above == nil && (r.Metric == OpenCircuits || r.Metric == LargestHerd): // any is one too many
 	case d.Above == nil:
 		v.refuse("above", "is required")
 	case *d.Above < 0 || *d.Above >= most:

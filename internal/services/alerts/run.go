@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -15,33 +16,21 @@ import (
 const (
 	// leaseRounds is the lease of the leader, which evaluates, in rounds.
 	leaseRounds = 3
-	// idleRounds is for how many rounds nobody looks for rules while there are none:
-	// who makes one announces it, which may get lost.
+	// idleRounds is how many rounds pass without a look for rules while there are none.
+	// New rules are announced, but messages may get lost.
 	idleRounds = 6
-	// lossNoticed is how late it may be known that the store has lost jobs: it is
-	// looked at every two seconds, by a node that another one replaces after ten.
+	// lossNoticed bounds the delay until a loss of jobs in the store is known: the
+	// reconciler looks every two seconds, and its lease is ten seconds.
 	lossNoticed = 15 * time.Second
 	callTimeout = 10 * time.Second
 )
 
-// Run counts, and evaluates as long as no other node does, until ctx ends.
+// Run counts, and evaluates while this node leads, until ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
 	group, counting := errgroup.WithContext(ctx)
-	group.Go(func() error { return m.counts.Run(counting) })
-	for {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		err := m.round(limited)
-		cancel()
-		if err != nil {
-			m.outage.Note(ctx, err)
-		} else {
-			m.outage.Worked()
-		}
-		if job.Sleep(ctx, m.clock, m.every) != nil {
-			break
-		}
-	}
-	if !m.alone {
+	group.Go(func() error { return m.o.Counts.Run(counting) })
+	outage.New("evaluating alerts", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{Every: m.o.Every, Limit: callTimeout, Do: m.round})
+	if !m.o.Alone {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
 		m.leader.Resign(limited)
@@ -49,10 +38,10 @@ func (m *Manager) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// round is one look at the rules, and an evaluation if it is this node's turn.
+// round reads the rules, and evaluates them if this node leads.
 func (m *Manager) round(ctx context.Context) error {
-	thresholds := m.topics != nil && len(m.topics.KnownThresholds()) > 0
-	if !m.counts.heard.Swap(false) && m.idle > 0 && !thresholds {
+	thresholds := m.o.Topics != nil && len(m.o.Topics.KnownThresholds()) > 0
+	if !m.o.Counts.heard.Swap(false) && m.idle > 0 && !thresholds {
 		m.idle--
 		return nil
 	}
@@ -68,7 +57,7 @@ func (m *Manager) round(ctx context.Context) error {
 	if rules, err = m.withTopics(ctx, rules, books); err != nil {
 		return err
 	}
-	m.counts.want(longestWindow(rules))
+	m.o.Counts.want(longestWindow(rules))
 	m.show(rules, books)
 	if len(rules)+len(books) == 0 {
 		m.idle = idleRounds - 1
@@ -84,14 +73,13 @@ func (m *Manager) round(ctx context.Context) error {
 	return nil
 }
 
-// withTopics adds the rules of topics as this node knows them. It may not know
-// of some yet, whose alerts must not be resolved for that: then the store is
-// asked.
+// withTopics adds the rules of topics as this node knows them. If there are alerts of an
+// unknown rule, it asks the store: they must not be resolved because this node lags.
 func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[string]*storedBook) ([]Rule, error) {
-	if m.topics == nil {
+	if m.o.Topics == nil {
 		return stored, nil
 	}
-	rules := m.ofTopics(ctx, m.topics.KnownThresholds())
+	rules := m.ofTopics(ctx, m.o.Topics.KnownThresholds())
 	known := make(map[string]bool, len(rules))
 	for i := range rules {
 		known[rules[i].Name] = true
@@ -100,7 +88,7 @@ func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[strin
 		if TopicOf(name) == "" || known[name] || known[TopicOf(name)+separator] {
 			continue
 		}
-		thresholds, err := m.topics.Thresholds(ctx)
+		thresholds, err := m.o.Topics.Thresholds(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
 		}
@@ -117,17 +105,16 @@ func longestWindow(rules []Rule) (longest time.Duration) {
 	return longest
 }
 
-// lead reports whether this node is to evaluate. That two do is no harm, only
-// work: neither can write what the other has.
+// lead reports whether this node evaluates. Two evaluating nodes do no harm: neither can
+// overwrite the other's documents.
 func (m *Manager) lead(ctx context.Context) (bool, error) {
-	if m.alone {
+	if m.o.Alone {
 		return true, nil
 	}
 	return m.leader.Lead(ctx)
 }
 
-// evaluate brings all books up to date. What goes wrong with one rule does not
-// hold up the others.
+// evaluate updates all books. An error of one rule does not affect the others.
 func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*storedBook) error {
 	r, err := m.read(ctx, rules)
 	if err != nil {
@@ -144,11 +131,11 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 			b = &storedBook{Name: rule.Name, Value: book{Rule: rule.Name}}
 			books[rule.Name] = b
 		}
-		if m.journal != nil && !rule.counts() {
+		if m.o.Journal != nil && !rule.counts() {
 			rule.KeepFiring = max(rule.KeepFiring, lossNoticed)
 		}
 		v, complete := r.of(rule)
-		failed = errors.Join(failed, m.turn(ctx, b, b.Value.step(rule, v, complete, r.now)))
+		failed = errors.Join(failed, m.save(ctx, b, b.Value.step(rule, v, complete, r.now)))
 	}
 	named := make(map[string]bool, len(rules))
 	for i := range rules {
@@ -162,9 +149,9 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 	return failed
 }
 
-// turn writes a book that changed, and registers its webhooks. If another node
-// was faster, that one goes on with it.
-func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) error {
+// save writes a changed book and registers its webhooks. If another node was faster, that
+// node continues.
+func (m *Manager) save(ctx context.Context, stored *storedBook, changed bool) error {
 	b := &stored.Value
 	if changed {
 		if err := m.bookDocs.Put(ctx, stored); errors.Is(err, store.ErrConflict) {
@@ -180,7 +167,7 @@ func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) er
 	for i := range b.Notices {
 		regs[i] = b.Notices[i].registration()
 	}
-	registered, err := m.jobs.RegisterOwn(ctx, regs)
+	registered, err := m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
 		return fmt.Errorf("register webhooks of alerts: %w", err)
 	}
@@ -189,13 +176,13 @@ func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) er
 		case store.Created, store.Same, store.Kept, store.DeadLetter:
 		case store.StoreFull:
 			return fmt.Errorf("register webhooks of alerts: %w", store.ErrFull)
-		default: // they are kept, and tried again
+		default: // they stay, and are tried again
 			return fmt.Errorf("the topic %s takes no webhook in", Topic)
 		}
 	}
 	for i := range b.Notices {
 		n := &b.Notices[i]
-		m.log.WarnContext(ctx, "alert", "rule", n.Rule, "status", string(n.Status), "alert", n.Alert)
+		m.o.Logger.WarnContext(ctx, "alert", "rule", n.Rule, "status", string(n.Status), "alert", n.Alert)
 	}
 	b.Notices = nil
 	if err := m.bookDocs.Put(ctx, stored); !errors.Is(err, store.ErrConflict) {
@@ -204,11 +191,11 @@ func (m *Manager) turn(ctx context.Context, stored *storedBook, changed bool) er
 	return nil
 }
 
-// close resolves what a rule leaves behind that was deleted.
+// close resolves the alerts of a deleted rule.
 func (m *Manager) close(ctx context.Context, stored *storedBook, now job.Instant) error {
 	changed := len(stored.Value.Alerts) > 0
 	stored.Value.end(now)
-	if err := m.turn(ctx, stored, changed); err != nil {
+	if err := m.save(ctx, stored, changed); err != nil {
 		return err
 	}
 	err := m.bookDocs.Delete(ctx, stored)

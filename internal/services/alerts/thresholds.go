@@ -11,32 +11,29 @@ import (
 )
 
 const (
-	// MaxTopics is how many topics may have thresholds.
+	// MaxTopics is the most topics with thresholds.
 	MaxTopics = 100
-	// MaxTopicName is how long the name of a topic with thresholds may be: those of
-	// its rules are names, too.
+	// MaxTopicName is the longest name of a topic with thresholds: the names of its rules
+	// contain it.
 	MaxTopicName = job.MaxName - len(":"+FailureRate)
-	// separator is between the topic and the metric in the name of a topic's rule.
-	// Other rules have none in theirs, and metrics neither.
+	// separator separates the topic and the metric in the name of a topic's rule. Names
+	// of other rules, and of metrics, do not contain it.
 	separator = ":"
 )
 
-// Thresholds are a topic's own rules, one for each metric that has a threshold.
-// They are kept with the topic's other settings; their JSON is what the store
-// keeps. What is nil or empty is the default.
+// Thresholds are the rules of a topic, one for each metric with a threshold. They are part
+// of the topic's settings. Nil and empty fields have defaults.
 type Thresholds struct {
-	Failures    *float64 `json:"failures,omitempty"`
-	FailureRate *float64 `json:"failure_rate,omitempty"`
-	DeadLetters *float64 `json:"dead_letters,omitempty"`
-	Backlog     *float64 `json:"backlog,omitempty"`
-	// OldestDue is the threshold of the metric of that name, which is in seconds.
-	OldestDue *time.Duration `json:"oldest_due,omitempty"`
-	// Of Terms, Window and MinAttempts are of Failures and FailureRate, and the
-	// others of all.
+	Failures    *float64       `json:"failures,omitempty"`
+	FailureRate *float64       `json:"failure_rate,omitempty"`
+	DeadLetters *float64       `json:"dead_letters,omitempty"`
+	Backlog     *float64       `json:"backlog,omitempty"`
+	OldestDue   *time.Duration `json:"oldest_due,omitempty"`
+	// Window and MinAttempts of Terms only apply to Failures and FailureRate.
 	Terms
 }
 
-// above are the thresholds by metric.
+// above returns the thresholds by metric.
 func (t *Thresholds) above() map[Metric]*float64 {
 	all := map[Metric]*float64{
 		Failures: t.Failures, FailureRate: t.FailureRate, DeadLetters: t.DeadLetters, BacklogJobs: t.Backlog,
@@ -48,14 +45,13 @@ func (t *Thresholds) above() map[Metric]*float64 {
 	return all
 }
 
-// Check says what is wrong with them as those of a topic: nil or a
-// *job.ValidationError.
+// Check returns nil or a *job.ValidationError.
 func (t *Thresholds) Check(topic string) error {
 	_, err := t.rules(topic)
 	return err
 }
 
-// rules are the rules of a topic. The error is a *job.ValidationError.
+// rules returns the rules of a topic. The error is a *job.ValidationError.
 func (t *Thresholds) rules(topic string) ([]Rule, error) {
 	v := validation{}
 	if len(topic) > MaxTopicName {
@@ -75,18 +71,18 @@ func (t *Thresholds) rules(topic string) ([]Rule, error) {
 		v.refuse("", "must have a threshold: "+list(thresholdNames))
 	}
 	if t.Window != nil && t.Failures == nil && t.FailureRate == nil {
-		v.refuse("window", "is of failures and failure_rate only")
+		v.refuse("window", "is for failures and failure_rate only")
 	}
 	if t.MinAttempts != nil && t.FailureRate == nil {
-		v.refuse("min_attempts", "is of failure_rate only")
+		v.refuse("min_attempts", "is for failure_rate only")
 	}
 	return rules, v.err()
 }
 
-// thresholdNames are the metrics that a topic may have thresholds for.
-var thresholdNames = slices.DeleteFunc(slices.Clone(Metrics), func(m Metric) bool { return !kinds[m].topic })
+// thresholdNames are the metrics that a topic can have thresholds for.
+var thresholdNames = slices.DeleteFunc(slices.Clone(Metrics), func(m Metric) bool { return !kinds[m].topic || m == LargestHerd })
 
-// draft is the rule about one metric.
+// draft returns the rule on one metric.
 func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {
 	d := &Draft{Metric: string(metric), Topic: topic, Above: above, Terms: t.Terms}
 	if !kinds[metric].always {
@@ -98,8 +94,7 @@ func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {
 	return d
 }
 
-// take adds what is wrong with the rule about a metric, what is wrong with all
-// of them once.
+// take adds the problems of the rule on a metric. Common problems of all rules stay one.
 func (v *validation) take(metric Metric, err error) {
 	var wrong *job.ValidationError
 	if !errors.As(err, &wrong) {
@@ -115,8 +110,7 @@ func (v *validation) take(metric Metric, err error) {
 	}
 }
 
-// TopicOf is the topic whose settings a rule follows from; empty: the rule was
-// made by itself.
+// TopicOf returns the topic whose settings a rule derives from; empty: none.
 func TopicOf(rule string) string {
 	return rule[:max(0, strings.LastIndex(rule, separator))]
 }

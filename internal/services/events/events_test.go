@@ -308,14 +308,14 @@ func TestTooMuch(t *testing.T) {
 
 // failing is a bus that is down for a while.
 type failing struct {
-	Bus
+	store.Messaging
 	down chan struct{} // closed when it is back
 }
 
 func (f *failing) Listen(ctx context.Context, channel string, receive func(m []byte)) error {
 	select {
 	case <-f.down:
-		return f.Bus.Listen(ctx, channel, receive)
+		return f.Messaging.Listen(ctx, channel, receive)
 	default:
 		return store.ErrUnavailable
 	}
@@ -326,7 +326,7 @@ func TestBusDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(memstore.Options{})
 		defer mem.Close()
-		bus := &failing{Bus: mem, down: make(chan struct{})}
+		bus := &failing{Messaging: mem, down: make(chan struct{})}
 		h := New(Options{Bus: bus})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

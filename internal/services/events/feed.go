@@ -9,8 +9,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Subscriber emits an event for each change that this process makes in a store. While
-// nobody watches, it looks at none of them.
+// Subscriber emits an event for each change by this process. Without watchers it does
+// nothing.
 func (h *Hub) Subscriber() feed.Subscriber {
 	return feed.Subscriber{Registered: h.registered, Updated: h.updated, Settled: h.settled, Circuit: h.circuit}
 }
@@ -42,7 +42,7 @@ func updated(before job.State, j *job.Job) Type {
 	return Changed
 }
 
-// of is an event of a job as it stands.
+// of returns an event of a job in its current state.
 func of(t Type, j *job.Job, at job.Instant) Event {
 	e := Event{
 		Type: t, At: at, Topic: j.Topic, JobID: j.ID, UID: j.UID, Endpoint: j.Lane().Endpoint,
@@ -67,8 +67,8 @@ func (h *Hub) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	h.Emit(events...)
 }
 
-// settlement is what a settlement tells; nothing when the job was given back
-// without an attempt.
+// settlement returns the event of a settlement; none if the job was released without an
+// attempt.
 func settlement(s *job.Settlement, r *store.Settled) (Event, bool) {
 	e := Event{
 		At: r.Now, Topic: s.Key.Topic, JobID: s.Key.ID, UID: r.UID, Endpoint: s.Lane.Endpoint,
@@ -88,7 +88,7 @@ func settlement(s *job.Settlement, r *store.Settled) (Event, bool) {
 		e.Type = Cancelled
 	default:
 		e.Type = Failed
-		if s.Reason == job.ReasonSnoozed {
+		if job.PutOff(s.Reason) {
 			e.Type = Snoozed
 		}
 	}

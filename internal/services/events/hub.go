@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,14 +13,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
 	eventsChannel = "events"
-	// watchChannel carries the word that somebody watches. Nodes tell what
-	// happens for as long as they have heard it lately.
+	// watchChannel carries messages of nodes with watchers. Nodes publish events while
+	// they receive these.
 	watchChannel  = "watch"
 	watchEvery    = 2 * time.Second
 	watchedFor    = 3 * watchEvery
@@ -32,20 +34,14 @@ const (
 	publishWithin = 2 * time.Second
 )
 
-// Bus passes messages between nodes. Every store.Store is one.
-type Bus interface {
-	Publish(ctx context.Context, channel string, message []byte) error
-	Listen(ctx context.Context, channel string, receive func(message []byte)) error
-}
-
 // Options of New. Bus is required.
 type Options struct {
-	Bus    Bus
+	Bus    store.Messaging
 	Clock  job.Clock    // nil: the machine's
 	Logger *slog.Logger // nil: none
 }
 
-// Hub takes the events of this node, and gives watchers those of all nodes.
+// Hub publishes the events of this node, and passes those of all nodes to watchers.
 type Hub struct {
 	o    Options
 	boot string // in the IDs of this process
@@ -54,39 +50,34 @@ type Hub struct {
 	in  inbox
 }
 
-// outbox is what this node has not told yet.
+// outbox is the events that this node has not published yet.
 type outbox struct {
 	mu      sync.Mutex
-	watched time.Time // until then somebody watches
+	watched time.Time // until then there are watchers
 	pending []Event
 	dropped bool
 	next    uint64
-	filled  chan struct{} // told when pending is no longer empty
+	filled  chan struct{} // signals pending events
 }
 
-// New makes a Hub, which works while Run does.
+// New returns a Hub, which works while Run does.
 func New(o Options) *Hub {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{o: o, boot: strings.ToLower(rand.Text()[:10])}
 	h.out.filled = make(chan struct{}, 1)
 	h.in.init()
 	return h
 }
 
-// Watched reports whether anybody watches: nothing need be emitted otherwise.
+// Watched reports whether there are watchers.
 func (h *Hub) Watched() bool {
 	h.out.mu.Lock()
 	defer h.out.mu.Unlock()
 	return h.o.Clock.Now().Before(h.out.watched)
 }
 
-// Emit tells watchers. It never waits; when there is too much to tell, a Gap
-// stands for what is left out.
+// Emit publishes events. It never waits. If there are too many, a Gap replaces some.
 func (h *Hub) Emit(events ...Event) {
 	if len(events) == 0 {
 		return
@@ -109,7 +100,7 @@ func (h *Hub) Emit(events ...Event) {
 	}
 	select {
 	case h.out.filled <- struct{}{}:
-	default: // it is told
+	default:
 	}
 }
 
@@ -131,7 +122,7 @@ func (h *Hub) take() []Event {
 	return batch
 }
 
-// Run passes events on until ctx ends.
+// Run publishes and receives events until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -159,12 +150,12 @@ func (h *Hub) heard() {
 	h.out.watched = h.o.Clock.Now().Add(watchedFor)
 }
 
-// listen listens until ctx ends, also after failures.
+// listen receives messages until ctx ends, also after failures.
 func (h *Hub) listen(ctx context.Context, channel string, receive func(m []byte)) {
-	store.Follow(ctx, h.o.Bus, channel, receive, store.PauseBetween(h.o.Clock, h.o.Logger, "what happens on other nodes"))
+	follow.Channel(ctx, h.o.Bus, channel, receive, follow.Pause(h.o.Clock, h.o.Logger, "what happens on other nodes"))
 }
 
-// tell publishes what is emitted, a few times a second.
+// tell publishes emitted events, a few times a second.
 func (h *Hub) tell(ctx context.Context) {
 	for {
 		select {
@@ -184,17 +175,16 @@ func (h *Hub) tell(ctx context.Context) {
 	}
 }
 
-// publish is best effort: who missed something is told so when the connection
-// is back.
+// publish does not retry: watchers get a Gap after an outage.
 func (h *Hub) publish(ctx context.Context, channel string, batch []Event) {
 	message, err := json.Marshal(batch)
 	if err != nil {
-		h.o.Logger.WarnContext(ctx, "events cannot be told", "error", err)
+		h.o.Logger.WarnContext(ctx, "events cannot be encoded", "error", err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishWithin)
 	defer cancel()
 	if err := h.o.Bus.Publish(ctx, channel, message); err != nil {
-		h.o.Logger.DebugContext(ctx, "events were not told", "error", err)
+		h.o.Logger.DebugContext(ctx, "events were not sent to other nodes", "error", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// inbox is what watchers of this node may still want to see.
+// inbox is the latest events, for the watchers of this node.
 type inbox struct {
 	mu       sync.Mutex
 	watchers map[*Watcher]struct{}
@@ -29,13 +29,13 @@ func (in *inbox) init() {
 	in.watchers, in.changed = map[*Watcher]struct{}{}, make(chan struct{})
 }
 
-// wake tells all who wait for a change. The caller has the lock.
+// wake wakes all goroutines that wait for a change. The caller has the lock.
 func (in *inbox) wake() {
 	close(in.changed)
 	in.changed = make(chan struct{})
 }
 
-// state is a look at the inbox.
+// state returns the state of the inbox.
 func (in *inbox) state() (watchers int, ready bool, changed <-chan struct{}) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -46,11 +46,11 @@ func (in *inbox) state() (watchers int, ready bool, changed <-chan struct{}) {
 type Watcher struct {
 	hub  *Hub
 	next uint64 // position
-	gap  bool   // to be told first
+	gap  bool   // the next event is a Gap
 }
 
-// Watch gives the events from now on; after an ID, those since that event. It
-// returns once they are being received; an error wraps store.ErrUnavailable.
+// Watch returns a watcher of events from now on, or since the event with the ID after. It
+// returns when this node receives events. The error wraps store.ErrUnavailable.
 func (h *Hub) Watch(ctx context.Context, after string) (*Watcher, error) {
 	w := &Watcher{hub: h}
 	in := &h.in
@@ -73,7 +73,7 @@ func (h *Hub) Watch(ctx context.Context, after string) (*Watcher, error) {
 	}
 }
 
-// place puts the watcher behind the event with the ID, or at the end.
+// place positions the watcher after the event with the ID, or at the end.
 func (w *Watcher) place(after string) {
 	in := &w.hub.in
 	in.mu.Lock()
@@ -91,7 +91,7 @@ func (w *Watcher) place(after string) {
 	w.gap = true
 }
 
-// Next waits for events. It returns the cause of ctx when that ends.
+// Next waits for events. It returns the cause of ctx if that ends.
 func (w *Watcher) Next(ctx context.Context) ([]Event, error) {
 	for {
 		events, changed := w.unread()
@@ -120,7 +120,7 @@ func (w *Watcher) unread() ([]Event, <-chan struct{}) {
 	return events, in.changed
 }
 
-// Close ends the watching.
+// Close ends the watcher.
 func (w *Watcher) Close() {
 	in := &w.hub.in
 	in.mu.Lock()
@@ -129,8 +129,7 @@ func (w *Watcher) Close() {
 	in.wake()
 }
 
-// follow receives the events of all nodes while there are watchers, and a while
-// longer.
+// follow receives the events of all nodes while there are watchers, and a little longer.
 func (h *Hub) follow(ctx context.Context) {
 	for h.awaitWatchers(ctx) {
 		group, following := errgroup.WithContext(ctx)
@@ -144,7 +143,7 @@ func (h *Hub) follow(ctx context.Context) {
 	}
 }
 
-// awaitWatchers returns false when ctx has ended.
+// awaitWatchers waits for watchers. It returns false if ctx has ended.
 func (h *Hub) awaitWatchers(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		watchers, _, changed := h.in.state()
@@ -161,8 +160,7 @@ func (h *Hub) awaitWatchers(ctx context.Context) bool {
 
 var errUnwatched = errors.New("nobody watches")
 
-// askFor lets all nodes know that somebody watches, until nobody has for a
-// while.
+// askFor announces watchers to all nodes, until there have been none for a while.
 func (h *Hub) askFor(ctx context.Context) error {
 	last := h.o.Clock.Now()
 	for {
@@ -173,7 +171,7 @@ func (h *Hub) askFor(ctx context.Context) error {
 		} else if now.Sub(last) > lingering {
 			return errUnwatched
 		}
-		h.heard() // this node need not hear it from others
+		h.heard() // at once for this node
 		h.publish(ctx, watchChannel, []Event{})
 		if err := job.Sleep(ctx, h.o.Clock, watchEvery); err != nil {
 			return err
@@ -181,7 +179,7 @@ func (h *Hub) askFor(ctx context.Context) error {
 	}
 }
 
-// receive takes a message; none says that some may have been lost.
+// receive handles a message. nil: messages may be lost.
 func (h *Hub) receive(message []byte) {
 	in := &h.in
 	in.mu.Lock()
@@ -197,7 +195,7 @@ func (h *Hub) receive(message []byte) {
 	}
 	var batch []Event
 	if err := json.Unmarshal(message, &batch); err != nil {
-		h.o.Logger.Debug("an unreadable message of another node, perhaps of another version", "error", err)
+		h.o.Logger.Debug("a message of another node cannot be read; its version may differ", "error", err)
 		return
 	}
 	in.add(batch...)
@@ -212,8 +210,8 @@ func (in *inbox) add(events ...Event) {
 	}
 }
 
-// forget is for when nothing is received any more. Who came at that moment is
-// told.
+// forget empties the inbox when this node stops receiving. Watchers that came meanwhile
+// get a Gap.
 func (in *inbox) forget() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -7,22 +7,21 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// The span of time that is known, by minutes.
+// The reported time, by minutes.
 const (
 	Minutes = 60
 	Step    = time.Minute
 )
 
-// bounds are those of lateness, in ms: a count is of what is above the bound
-// before and not above its own, and there is one more for what is above the last.
+// bounds are the upper bounds of lateness classes, in ms. One more class is above the last.
 var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 1_800_000}
 
-// Bounds are those of Activity.Late, in ms.
+// Bounds returns the bounds of Activity.Late, in ms.
 func Bounds() []int64 { return bounds[:] }
 
 type lateness [len(bounds) + 1]int64
 
-// row is what was attempted in one minute.
+// row is the attempts of one minute.
 type row struct {
 	Minute    int64    `json:"m"` // since 1970
 	Delivered int64    `json:"d"`
@@ -32,11 +31,10 @@ type row struct {
 
 func minuteOf(at job.Instant) int64 { return int64(at) / Step.Milliseconds() }
 
-// rows are those of the last hour, in no order: that of a minute takes the place
-// of the one an hour before.
+// rows are the rows of the last hour. That of a minute replaces the one an hour before.
 type rows [Minutes]row
 
-// at is the row of a minute; nil when it is older than what has its place.
+// at returns the row of a minute; nil if a later minute has its place.
 func (r *rows) at(minute int64) *row {
 	place := &r[minute%Minutes]
 	switch {
@@ -57,26 +55,25 @@ func (r *rows) add(s *job.Settlement) {
 	switch {
 	case s.To == job.Delivered:
 		at.Delivered++
-	case s.Reason != job.ReasonSnoozed:
+	case !job.PutOff(s.Reason):
 		at.Failed++
 	}
 	late, _ := slices.BinarySearch(bounds[:], int64(s.Attempt.StartedAt-s.Due))
 	at.Late[late]++
 }
 
-// known are the rows in which there is something.
+// known returns the rows with attempts.
 func (r *rows) known() []row {
 	return slices.DeleteFunc(slices.Clone(r[:]), func(one row) bool { return one.Late == lateness{} })
 }
 
-// Activity is what was attempted in each minute of the last hour, the current one
-// included, on all nodes.
+// Activity is the attempts of all nodes in each minute of the last hour, including the
+// current one.
 type Activity struct {
 	From      job.Instant // the beginning of the first minute
 	Delivered []int64
 	Failed    []int64
-	// Late are the attempts by how long after they were due they began: for each
-	// minute, by Bounds.
+	// Late counts attempts by their lateness: for each minute, by Bounds.
 	Late [][]int64
 }
 
@@ -108,7 +105,7 @@ func (a *Activity) add(known []row) {
 	}
 }
 
-// SuccessRate is the share of attempts that delivered; false when there was none.
+// SuccessRate returns the share of delivered attempts; false: there were no attempts.
 func (a *Activity) SuccessRate() (float64, bool) {
 	delivered, failed := sum(a.Delivered), sum(a.Failed)
 	if delivered+failed == 0 {
@@ -117,8 +114,8 @@ func (a *Activity) SuccessRate() (float64, bool) {
 	return float64(delivered) / float64(delivered+failed), true
 }
 
-// LateBy is the bound, in ms, that the share of all attempts did not exceed; the
-// last one, when they exceeded that. It is false when there was no attempt.
+// LateBy returns the bound, in ms, that a share of all attempts did not exceed, at most the
+// last bound; false: there were no attempts.
 func (a *Activity) LateBy(share float64) (int64, bool) {
 	var all int64
 	for _, late := range a.Late {

@@ -1,11 +1,8 @@
-// Package recent knows what was attempted lately, on all nodes of a store: how
-// many attempts of each minute of the last hour went well, how late they began,
-// and how endpoints took them.
+// Package recent reports recent attempts on all nodes: for each minute of the last hour,
+// how many succeeded and how late they began; and the health of endpoints.
 //
-// Each node counts its own attempts in memory. When there are other nodes, it
-// writes what it has counted into two documents of its own, every ten seconds in
-// which there was an attempt, and reads those of the others when it is asked. So a
-// system that attempts nothing writes nothing, and the figures of a node that
-// died are there for as long as they count. They are for people who watch: what
-// a node has not written when it dies is lost.
+// Each node counts its attempts in memory. With other nodes, it writes its counts into two
+// documents every ten seconds, if there were attempts, and reads the documents of the
+// others on request. An idle system writes nothing, and the figures of a dead node remain
+// for the hour. The figures are for people: a dying node loses the last seconds of them.
 package recent

@@ -7,28 +7,28 @@ import (
 )
 
 const (
-	// maxEndpoints bounds of how many endpoints a node knows how they are.
+	// maxEndpoints bounds the endpoints that a node tracks.
 	maxEndpoints = 500
-	// evictionLooks is among how many of them the one to be forgotten is chosen.
+	// evictionLooks is how many endpoints an eviction compares.
 	evictionLooks = 8
 )
 
-// Health is how an endpoint took its attempts.
+// Health is the health of an endpoint.
 type Health struct {
-	// Failures are the failed attempts since the last success, as each node counts
-	// them for itself, of all nodes together.
+	// Failures are the failed attempts since the last success, summed over nodes that
+	// each count separately.
 	Failures int64 `json:"n,omitempty"`
-	// LastError is the class of what went wrong last, and LastFailureAt when that
-	// attempt began.
+	// LastError is the class of the last error, and LastFailureAt the start of that
+	// attempt.
 	LastError     string      `json:"e,omitempty"`
 	LastFailureAt job.Instant `json:"f,omitempty"`
-	// LastSuccessAt is when the last attempt that the endpoint accepted began.
+	// LastSuccessAt is the start of the last successful attempt.
 	LastSuccessAt job.Instant `json:"s,omitempty"`
 }
 
 func (h *Health) latest() job.Instant { return max(h.LastFailureAt, h.LastSuccessAt) }
 
-// merge adds what another node knows.
+// merge adds the figures of another node.
 func (h *Health) merge(other Health) {
 	h.Failures += other.Failures
 	if other.LastFailureAt > h.LastFailureAt {
@@ -37,7 +37,7 @@ func (h *Health) merge(other Health) {
 	h.LastSuccessAt = max(h.LastSuccessAt, other.LastSuccessAt)
 }
 
-// endpoints are how endpoints are, by name.
+// endpoints are the healths of endpoints, by name.
 type endpoints map[string]*Health
 
 func (e endpoints) add(s *job.Settlement) {
@@ -52,7 +52,7 @@ func (e endpoints) add(s *job.Settlement) {
 	}
 	at := s.Attempt.StartedAt
 	switch {
-	case s.To == job.Delivered, s.Reason == job.ReasonSnoozed:
+	case s.To == job.Delivered, job.PutOff(s.Reason):
 		h.Failures = 0
 		h.LastSuccessAt = max(h.LastSuccessAt, at)
 	default:
@@ -63,8 +63,8 @@ func (e endpoints) add(s *job.Settlement) {
 	}
 }
 
-// evict forgets one endpoint: of some, one that works, and of those the one that
-// was attempted longest ago.
+// evict drops one of a few endpoints: preferably one that works, and the one with the
+// oldest attempt.
 func (e endpoints) evict() {
 	worst, looks := "", 0
 	for name, h := range e { // in no order

@@ -1,6 +1,7 @@
 package recent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,21 +19,21 @@ import (
 )
 
 const (
-	// The kinds of the documents: rows, and how endpoints are.
+	// The kinds of documents: rows, and healths of endpoints.
 	rowsKind   = "recent"
 	healthKind = "endpoints"
 
 	publishEvery = 10 * time.Second
-	publishLimit = 5 * time.Second // on the way out
-	// tidyEvery is after how many publications those of dead nodes are looked for.
+	publishLimit = 5 * time.Second // at shutdown
+	// tidyEvery is the interval of searches for documents of dead nodes, in publications.
 	tidyEvery = 60
-	// keptFor is how long a dead node's documents are kept after its last attempt.
+	// keptFor is how long the documents of a dead node stay after its last attempt.
 	keptFor = (Minutes + 5) * Step
 )
 
 // Options of New.
 type Options struct {
-	// Documents are shared with the other nodes; nil: there are none.
+	// Documents are shared with other nodes; nil: there are no other nodes.
 	Documents store.Documents
 	Clock     job.Clock    // paces publications; nil: the machine's
 	Logger    *slog.Logger // nil: none
@@ -47,27 +48,23 @@ type Recorder struct {
 	mu        sync.Mutex
 	rows      rows
 	endpoints endpoints
-	latest    job.Instant // the beginning of the last attempt
+	latest    job.Instant // start of the last attempt
 	changed   bool        // since the last publication
 
 	kinds map[string]*kind
 }
 
-// kind is the documents of one kind: of each node its own, by its name.
+// kind is the documents of one kind; each node has one.
 type kind struct {
 	docs  *documents.Collection[shared]
 	own   documents.Document[shared] // this node's; Run's only
 	beats *leader.Heartbeats         // of unreadable ones; Run's only
 }
 
-// New makes a Recorder, which shares what it counts while Run does.
+// New returns a Recorder, which shares its counts while Run does.
 func New(o Options) *Recorder {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	r := &Recorder{o: o, name: strings.ToLower(rand.Text()), log: o.Logger, endpoints: endpoints{}, kinds: map[string]*kind{}}
 	for _, k := range []string{rowsKind, healthKind} {
 		r.kinds[k] = &kind{
@@ -79,7 +76,7 @@ func New(o Options) *Recorder {
 	return r
 }
 
-// Subscriber counts the attempts that this process settles.
+// Subscriber counts the settled attempts of this process.
 func (r *Recorder) Subscriber() feed.Subscriber { return feed.Subscriber{Settled: r.settled} }
 
 func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
@@ -103,7 +100,7 @@ type shared struct {
 	Endpoints map[string]Health `json:"endpoints,omitempty"`
 }
 
-// Activity is that of the hour before now, by the store's clock.
+// Activity returns the activity of the hour before now, by the store's clock.
 func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, error) {
 	a := newActivity(now)
 	r.mu.Lock()
@@ -113,7 +110,7 @@ func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, err
 	return a, err
 }
 
-// Health tells of the endpoints that were attempted lately how they are.
+// Health returns the health of recently attempted endpoints.
 func (r *Recorder) Health(ctx context.Context) (map[string]Health, error) {
 	r.mu.Lock()
 	all := r.endpoints.copied()
@@ -122,7 +119,7 @@ func (r *Recorder) Health(ctx context.Context) (map[string]Health, error) {
 	return all, err
 }
 
-// others reads what other nodes have published.
+// others reads the documents of other nodes.
 func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) error {
 	if r.o.Documents == nil {
 		return nil
@@ -135,7 +132,7 @@ func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) 
 		switch d := &docs[i]; {
 		case d.Name == r.name:
 		case d.Err != nil:
-			r.log.Debug("a node's figures cannot be read; perhaps it is of another version", "error", d.Err)
+			r.log.Debug("figures of another node cannot be read; its version may differ", "error", d.Err)
 		default:
 			read(&d.Value)
 		}
@@ -143,7 +140,7 @@ func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) 
 	return nil
 }
 
-// Run shares what is counted until ctx ends.
+// Run shares the counts until ctx ends.
 func (r *Recorder) Run(ctx context.Context) error {
 	if r.o.Documents == nil {
 		<-ctx.Done()
@@ -164,8 +161,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish writes this node's documents, and reports whether there was anything
-// new and it could.
+// publish writes this node's documents if they changed, and reports whether it did.
 func (r *Recorder) publish(ctx context.Context) bool {
 	r.mu.Lock()
 	news := r.changed
@@ -177,7 +173,7 @@ func (r *Recorder) publish(ctx context.Context) bool {
 		return false
 	}
 	if err := errors.Join(r.put(ctx, rowsKind, figures), r.put(ctx, healthKind, health)); err != nil {
-		r.log.Debug("what was attempted is not shared", "error", err)
+		r.log.Debug("figures were not sent to other nodes", "error", err)
 		r.mu.Lock()
 		r.changed = true
 		r.mu.Unlock()
@@ -193,7 +189,7 @@ func (r *Recorder) put(ctx context.Context, kind string, s shared) error {
 	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
-	// A call that failed wrote it all the same, or it is gone.
+	// An earlier call wrote it although it failed, or the document is gone.
 	k.own, err = k.docs.Update(ctx, r.name, func(d *documents.Document[shared]) error {
 		d.Value = s
 		return nil
@@ -201,7 +197,7 @@ func (r *Recorder) put(ctx context.Context, kind string, s shared) error {
 	return err
 }
 
-// tidy deletes what nodes have left that do not run any more, or attempt nothing.
+// tidy deletes documents of nodes that are dead or make no attempts.
 func (r *Recorder) tidy(ctx context.Context) {
 	r.mu.Lock()
 	old := r.latest.Add(-keptFor)
@@ -209,7 +205,7 @@ func (r *Recorder) tidy(ctx context.Context) {
 	for _, k := range r.kinds {
 		docs, err := k.docs.All(ctx)
 		if err != nil {
-			r.log.Debug("figures of other nodes are not tidied up", "error", err)
+			r.log.Debug("old figures of other nodes cannot be listed", "error", err)
 			return
 		}
 		unreadable := map[string]uint64{}
@@ -224,10 +220,10 @@ func (r *Recorder) tidy(ctx context.Context) {
 			if d.Err == nil && d.Value.Latest >= old || d.Err != nil && !expired[d.Name] {
 				continue
 			}
-			// Whoever was faster, it is gone or new.
+			// After a conflict the document is gone, or new.
 			err := k.docs.Delete(ctx, d)
 			if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
-				r.log.Debug("figures of another node are not tidied up", "error", err)
+				r.log.Debug("old figures of another node cannot be deleted", "error", err)
 			}
 		}
 	}

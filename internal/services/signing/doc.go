@@ -1,10 +1,9 @@
-// Package signing signs deliveries as Standard Webhooks asks, so that receivers
-// can tell ours from forged ones, and keeps the secrets that it takes.
+// Package signing signs deliveries by Standard Webhooks, and stores the secrets.
 //
-// There is a default secret, and a topic may have one of its own. A secret is
-// replaced with an overlap, during which deliveries carry the signatures of
-// both the new and the old one, so that receivers can change over at leisure.
+// There is a default secret, and a topic can have its own. An overlap follows the
+// replacement of a secret: deliveries carry the signatures of the new and the old one,
+// so that receivers can change over at any time in it.
 //
-// Secrets are kept as documents of the store, sealed with a master key that
-// the store never sees.
+// Secrets are documents of the store, encrypted with a master key that the store never
+// gets.
 package signing

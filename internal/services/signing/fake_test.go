@@ -13,12 +13,14 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 )
 
 // documents keeps documents in memory.
 type documents struct {
+	store.Documents // for calls that secrets do not need
+
 	mu    sync.Mutex
 	docs  map[[2]string]store.Document
 	calls int
@@ -131,12 +133,12 @@ func (d *documents) lose() {
 	clear(d.docs)
 }
 
-// overwrite replaces what all documents of a kind hold.
-func (d *documents) overwrite(kind string, data func(name string, old []byte) []byte) {
+// overwrite replaces the contents of documents: the default's, or those of all topics.
+func (d *documents) overwrite(isDefault bool, data func(name string, old []byte) []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, doc := range d.docs {
-		if doc.Kind == kind {
+		if (doc.Name == defaultName) == isDefault {
 			doc.Data = data(doc.Name, doc.Data)
 			doc.Version++
 			d.docs[key] = doc
@@ -156,26 +158,7 @@ func (d *documents) dump() string {
 	return strings.Join(lines, "\n")
 }
 
-// clock stands still until it is moved.
-type clock struct {
-	job.Clock
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{Clock: job.SystemClock(), now: time.Unix(1_790_000_000, 0)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
+func newClock() *testenv.Clock { return testenv.NewClock(time.Unix(1_790_000_000, 0)) }
 
 func masterKey(t testing.TB) signing.MasterKey {
 	t.Helper()
@@ -204,7 +187,7 @@ type node struct {
 }
 
 // cluster starts n nodes on the same documents and clock.
-func cluster(t testing.TB, n int) ([]node, *documents, *clock) {
+func cluster(t testing.TB, n int) ([]node, *documents, *testenv.Clock) {
 	t.Helper()
 	docs, c, key := newDocuments(), newClock(), masterKey(t)
 	nodes := make([]node, n)

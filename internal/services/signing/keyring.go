@@ -2,6 +2,7 @@ package signing
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,81 +11,80 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// Freshness is the time after which a change of secrets is in use on all nodes
-// that can read the store: staleAfter and a read.
+// Freshness is the time after which all nodes that can read the store use a change of
+// secrets: staleAfter and a read.
 const Freshness = staleAfter + readTimeout
 
 const (
-	// refreshAfter is the age at which one of those who sign reads the
-	// documents again, while the others go on with what is known.
+	// refreshAfter is the age at which one caller of Sign reads the documents again.
+	// The others use the known secrets meanwhile.
 	refreshAfter = 3 * time.Second
-	// staleAfter is the age from which everybody waits for that: nobody has
-	// signed for a while. Before it, signing does not wait.
+	// staleAfter is the age at which all callers wait for that read: nothing was
+	// signed for a while.
 	staleAfter = 6 * time.Second
-	// readTimeout keeps a store that hangs from holding up deliveries.
+	// readTimeout bounds the delay of deliveries by a store that hangs.
 	readTimeout = time.Second
 )
 
-// Kinds of documents.
+// The documents have the names of topics. No topic can have the default's.
 const (
-	kindTopic   = "signing-secret"
-	kindDefault = "signing-secret-default"
-	nameDefault = "default"
+	documentKind = "signing-secret"
+	defaultName  = "*"
 )
 
-// ErrNoSecret says that there is no secret where one was asked for.
+// ErrNoSecret reports that there is no such secret.
 var ErrNoSecret = errors.New("no signing secret")
 
 // Options of a Keyring. Only Documents has no default.
 type Options struct {
 	Documents store.Documents
-	// MasterKeys open what is kept; the first also seals. To change the key, let
-	// all nodes know the new one behind the old, then put it in front, call
-	// Reseal, and take the old one away. With none, secrets cannot be stored: a
-	// configured default is all there is.
+	// MasterKeys decrypt stored secrets; the first one also encrypts. To change the
+	// key, add the new one behind the old on all nodes, then move it to the front,
+	// call Reseal, and remove the old one. Without keys, secrets cannot be stored;
+	// only a configured default signs.
 	MasterKeys []MasterKey
 	Clock      job.Clock    // nil: the machine's
 	Logger     *slog.Logger // nil: none
 }
 
-// Keyring signs deliveries and manages the secrets. It is safe for concurrent
-// use, and runs nothing in the background.
+// Keyring signs deliveries and manages the secrets. It is safe for concurrent use and
+// has no goroutines.
 type Keyring struct {
 	sealer sealer
 	clock  job.Clock
 	log    *slog.Logger
-	// The documents: of topics with secrets of their own, by name, and the default's,
-	// which has another kind, because any name can be a topic's.
-	topics, defaults *documents.Collection[[]keptSecret]
+	docs   *documents.Collection[[]keptSecret]
 
-	// candidate is the default that this node makes if there is none.
+	// candidate is the default that this node creates if there is none.
 	candidate Secret
-	// configured is the default that the settings name, or nil.
+	// configured is the default of the settings, or nil.
 	configured atomic.Pointer[ring]
 	known      atomic.Pointer[snapshot]
-	// turn is held by whoever talks to the store, so that an older answer never
-	// takes the place of a newer one.
-	turn    turn
-	failing bool // the last refresh failed; guarded by turn
+	// turn is held during calls of the store, so that an older answer never replaces
+	// a newer one.
+	turn  *semaphore.Weighted
+	reads *outage.Outage
 }
 
-// snapshot is what is known of the documents. It does not change once it is
-// stored.
+// snapshot is the known documents. It is immutable.
 type snapshot struct {
-	rings   map[string]knownRing // by topic; the default's is ""
-	checked time.Time            // when the documents were read, or could not be
-	err     error                // why they have never been read
+	rings   map[string]knownRing // by the names of documents
+	checked time.Time            // of the last read, successful or not
+	err     error                // why there was no successful read yet
 }
 
 // knownRing is one document, opened.
 type knownRing struct {
 	data []byte // as read
-	ring ring   // of the last content that could be opened
+	ring ring   // of the last readable content
 	err  error  // why there is none
 }
 
@@ -100,42 +100,26 @@ func New(o Options) (*Keyring, error) {
 			return nil, errors.New("signing: a master key is empty")
 		}
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	k := &Keyring{
-		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: make(turn, 1),
+		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: semaphore.NewWeighted(1),
+		reads:     outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
 		candidate: NewSecret(),
 	}
-	k.topics, k.defaults = k.collection(o.Documents, kindTopic), k.collection(o.Documents, kindDefault)
+	k.docs = documents.New(documents.Options[[]keptSecret]{Store: o.Documents, Kind: documentKind, Seal: k.sealer.seal, Open: k.sealer.open})
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil
 }
 
-func (k *Keyring) collection(s store.Documents, kind string) *documents.Collection[[]keptSecret] {
-	return documents.New(documents.Options[[]keptSecret]{
-		Store: s, Kind: kind,
-		Seal: func(name string, plain []byte) ([]byte, error) { return k.sealer.seal(kind, name, plain) },
-		Open: func(name string, data []byte) ([]byte, error) { return k.sealer.open(kind, name, data) },
-	})
-}
+// documentName returns the name of a topic's document; "" is the default.
+func documentName(topic string) string { return cmp.Or(topic, defaultName) }
 
-// place is where the secrets of a topic are kept, or those of the default, "".
-func (k *Keyring) place(topic string) (*documents.Collection[[]keptSecret], string) {
-	if topic == "" {
-		return k.defaults, nameDefault
-	}
-	return k.topics, topic
-}
-
-// Sign makes the value of the header webhook-signature of one attempt: the
-// body sent for topic with the webhook-id id and the webhook-timestamp at. It
-// seldom talks to the store; while that cannot be read, the secrets known stay
-// in use. The error wraps ErrMasterKey or ErrDamaged when the topic's secrets
-// cannot be opened, and ErrNoSecret before EnsureDefault.
+// Sign returns the value of the header webhook-signature of one attempt: of the body sent
+// for topic with the webhook-id id and the webhook-timestamp at. It reads the store every
+// few seconds; during an outage, the known secrets stay in use. The error wraps
+// ErrMasterKey or ErrDamaged if the topic's secrets cannot be opened, and ErrNoSecret
+// before EnsureDefault.
 func (k *Keyring) Sign(ctx context.Context, topic, id string, at time.Time, body []byte) (string, error) {
 	known, err := k.fresh(ctx)
 	if err != nil {
@@ -148,19 +132,18 @@ func (k *Keyring) Sign(ctx context.Context, topic, id string, at time.Time, body
 	return r.sign(id, at, body)
 }
 
-// Load reads the secrets. Once it has, Sign works while the store cannot be
-// read.
+// Load reads the secrets. After a success, Sign also works during an outage of the store.
 func (k *Keyring) Load(ctx context.Context) error {
-	if err := k.turn.take(ctx); err != nil {
+	if err := k.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer k.turn.pass()
+	defer k.turn.Release(1)
 	_, err := k.refresh(ctx, k.known.Load())
 	return err
 }
 
-// signer is the ring that signs for a topic. Secrets that cannot be opened are
-// an error: receivers of the topic do not know the default.
+// signer returns the ring that signs for a topic. Secrets that cannot be opened are an
+// error: receivers of the topic do not know the default.
 func (k *Keyring) signer(known *snapshot, topic string) (ring, error) {
 	if own, ok := known.rings[topic]; ok && topic != "" {
 		return own.ring, own.err
@@ -168,30 +151,30 @@ func (k *Keyring) signer(known *snapshot, topic string) (ring, error) {
 	if configured := k.configured.Load(); configured != nil {
 		return *configured, nil
 	}
-	if def, ok := known.rings[""]; ok {
+	if def, ok := known.rings[defaultName]; ok {
 		return def.ring, def.err
 	}
 	return nil, ErrNoSecret
 }
 
-// fresh is what is known, read again when it is old.
+// fresh returns the known documents, and reads them again if they are old.
 func (k *Keyring) fresh(ctx context.Context) (*snapshot, error) {
 	known := k.known.Load()
 	switch age := k.age(known); {
 	case age < refreshAfter:
 		return known, known.err
 	case age < staleAfter:
-		if !k.turn.tryTake() {
+		if !k.turn.TryAcquire(1) {
 			return known, known.err
 		}
 	default:
-		if err := k.turn.take(ctx); err != nil {
+		if err := k.turn.Acquire(ctx, 1); err != nil {
 			return known, unread(known, err)
 		}
 	}
-	defer k.turn.pass()
+	defer k.turn.Release(1)
 	known = k.known.Load()
-	if k.age(known) < refreshAfter { // somebody else did it
+	if k.age(known) < refreshAfter { // another caller read them
 		return known, known.err
 	}
 	return k.refresh(ctx, known)
@@ -199,7 +182,7 @@ func (k *Keyring) fresh(ctx context.Context) (*snapshot, error) {
 
 func (k *Keyring) age(known *snapshot) time.Duration { return k.clock.Now().Sub(known.checked) }
 
-// unread is cause if nothing is known: then there is nothing to go on with.
+// unread returns cause if no read has succeeded yet.
 func unread(known *snapshot, cause error) error {
 	if known.err == nil {
 		return nil
@@ -207,9 +190,8 @@ func unread(known *snapshot, cause error) error {
 	return fmt.Errorf("%w: %w", errUnread, cause)
 }
 
-// refresh reads the documents. A failure counts as a reading, so that a store
-// in trouble is not asked all the time, unless it is ctx that ended. The
-// caller has the turn.
+// refresh reads the documents. A failure counts as a read, so that a failing store gets
+// few calls, except after the end of ctx. The caller has the turn.
 func (k *Keyring) refresh(ctx context.Context, old *snapshot) (*snapshot, error) {
 	checked := k.clock.Now()
 	timed, cancel := context.WithTimeout(ctx, readTimeout)
@@ -220,118 +202,78 @@ func (k *Keyring) refresh(ctx context.Context, old *snapshot) (*snapshot, error)
 	}
 	next := &snapshot{rings: rings, checked: checked}
 	if err != nil {
+		k.reads.Note(ctx, err)
 		next.rings, next.err = old.rings, unread(old, err)
-	}
-	if failed := err != nil; failed != k.failing {
-		k.failing = failed
-		k.logRefresh(ctx, err)
+	} else {
+		k.reads.Worked()
 	}
 	k.known.Store(next)
 	return next, next.err
 }
 
-func (k *Keyring) logRefresh(ctx context.Context, err error) {
-	if err != nil {
-		k.log.WarnContext(ctx, "signing secrets cannot be read; those known stay in use", "error", err)
-		return
-	}
-	k.log.InfoContext(ctx, "signing secrets can be read again")
-}
-
-// read reads all documents, and opens those that are not in old as they stand.
+// read reads all documents, and opens the ones that changed since old.
 func (k *Keyring) read(ctx context.Context, old map[string]knownRing) (map[string]knownRing, error) {
-	docs, err := k.topics.List(ctx)
+	docs, err := k.docs.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rings := make(map[string]knownRing, len(docs)+1)
+	rings := make(map[string]knownRing, len(docs))
 	for _, d := range docs {
-		rings[d.Name] = k.know(ctx, d, d.Name, old[d.Name])
+		rings[d.Name] = k.know(ctx, d, old[d.Name])
 	}
-	defs, err := k.defaults.List(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(defs) > 0:
-		rings[""] = k.know(ctx, defs[0], "", old[""])
-	case old[""].data != nil:
+	_, had := old[defaultName]
+	if _, has := rings[defaultName]; had && !has {
 		return k.putBack(ctx, old, rings)
 	}
 	return rings, nil
 }
 
-// putBack writes what the store lost, and adds it to rings. Nobody deletes the
-// default: a store without it lost its documents, those of topics included.
+// putBack restores lost documents and adds them to rings. Nobody deletes the default: a
+// store without it lost all documents.
 func (k *Keyring) putBack(ctx context.Context, old, rings map[string]knownRing) (map[string]knownRing, error) {
-	for topic, known := range old {
-		if _, there := rings[topic]; there {
+	for name, known := range old {
+		if _, there := rings[name]; there {
 			continue
 		}
-		docs, name := k.place(topic)
-		// After a conflict, the next reading shows what another node put back.
-		if err := docs.Restore(ctx, name, known.data); err != nil && !errors.Is(err, store.ErrConflict) {
+		// A conflict: another node was faster, and the next read finds its document.
+		if err := k.docs.Restore(ctx, name, known.data); err != nil && !errors.Is(err, store.ErrConflict) {
 			return nil, err
 		}
-		rings[topic] = known
+		rings[name] = known
 	}
-	k.log.WarnContext(ctx, "the store lost signing secrets; this node put back those that it knows")
+	k.log.WarnContext(ctx, "the store lost signing secrets; this node restored the known ones")
 	return rings, nil
 }
 
-// know opens a document, unless old is of the same content. If it cannot be
-// opened, the ring known before stays in use.
-func (k *Keyring) know(ctx context.Context, d store.Document, topic string, old knownRing) knownRing {
+// know opens a document unless old has the same content. If that fails, the ring known
+// before stays in use.
+func (k *Keyring) know(ctx context.Context, d store.Document, old knownRing) knownRing {
 	if old.data != nil && bytes.Equal(old.data, d.Data) {
 		return old
 	}
-	docs, _ := k.place(topic)
-	opened := docs.Decode(d)
+	opened := k.docs.Decode(d)
 	r, err := ringOf(&opened)
 	if err == nil {
 		return knownRing{data: d.Data, ring: r}
 	}
-	k.log.ErrorContext(ctx, "the signing secrets of a topic cannot be opened", "topic", topic, "error", err)
+	k.log.ErrorContext(ctx, "signing secrets of a topic cannot be decrypted", "topic", d.Name, "error", err)
 	if old.ring != nil {
 		return knownRing{data: d.Data, ring: old.ring}
 	}
 	return knownRing{data: d.Data, err: err}
 }
 
-// learn makes what this node has just written (or deleted: nil data) known at
-// once. The caller has the turn.
+// learn makes a document known that this node wrote, or deleted: nil data. The caller
+// has the turn.
 func (k *Keyring) learn(topic string, data []byte, r ring) {
 	known := k.known.Load()
 	next := &snapshot{rings: maps.Clone(known.rings), checked: known.checked, err: known.err}
+	if next.rings == nil {
+		next.rings = map[string]knownRing{}
+	}
+	next.rings[documentName(topic)] = knownRing{data: data, ring: r}
 	if data == nil {
 		delete(next.rings, topic)
-	} else {
-		if next.rings == nil {
-			next.rings = map[string]knownRing{}
-		}
-		next.rings[topic] = knownRing{data: data, ring: r}
 	}
 	k.known.Store(next)
 }
-
-// turn is a lock that can be waited for with a context.
-type turn chan struct{}
-
-func (t turn) tryTake() bool {
-	select {
-	case t <- struct{}{}:
-		return true
-	default:
-		return false
-	}
-}
-
-func (t turn) take(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (t turn) pass() { <-t }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -11,27 +12,26 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// MaxOverlap bounds how long replaced secrets can go on signing.
+// MaxOverlap bounds how long replaced secrets continue to sign.
 const MaxOverlap = 30 * 24 * time.Hour
 
-// changeTimeout bounds all that one change asks of the store.
+// changeTimeout bounds all calls of the store for one change.
 const changeTimeout = 5 * time.Second
 
-// ErrConfigured says that the default secret comes from the settings, so that
-// it is changed there.
+// ErrConfigured reports that the settings define the default secret, so only they can change it.
 var ErrConfigured = errors.New("the default signing secret is set by the configuration")
 
-// Source says where the secrets that sign for a topic come from.
+// Source is where the secrets of a topic come from.
 type Source string
 
 // The sources.
 const (
 	SourceTopic    Source = "topic"    // the topic has its own
-	SourceDefault  Source = "default"  // the default, made or set by us
-	SourceSettings Source = "settings" // the default that the settings name
+	SourceDefault  Source = "default"  // the stored default
+	SourceSettings Source = "settings" // the default of the settings
 )
 
-// Info describes the secrets that sign for a topic, without the secrets.
+// Info describes the secrets of a topic without revealing them.
 type Info struct {
 	Topic   string // empty: the default
 	Source  Source
@@ -41,7 +41,7 @@ type Info struct {
 // SecretInfo describes one secret.
 type SecretInfo struct {
 	ID string
-	// CreatedAt is when it was made or set; zero when the settings name it.
+	// CreatedAt is zero for secrets of the settings.
 	CreatedAt job.Instant
 	// EndsAt is when it stops signing; zero for the current one.
 	EndsAt job.Instant
@@ -55,18 +55,18 @@ func (r ring) info(topic string, source Source) Info {
 	return info
 }
 
-// Change describes what a change made of a topic's secrets.
+// Change describes a topic's secrets after a change.
 type Change struct {
 	Info
-	// First says that the topic, or the default, had none of its own before.
+	// First: the topic, or the default, had no secrets before.
 	First bool
 }
 
-// EnsureDefault sees to it that there is a default secret: the configured ones
-// (as ParseSecrets reads them), or else the one kept in the store, or else a
-// new one. Nodes that start at the same time agree on one. The node that made
-// it gets it back, in its text form, to show it, also when it asks again after a
-// failure; the others get "". The error wraps ErrMasterKey when the one in the store cannot be opened.
+// EnsureDefault ensures that there is a default secret: the configured ones (in the form
+// of ParseSecrets), else the stored one, else a new one. Nodes that start at the same
+// time agree on one. The node that created it gets its text form, also if it repeats the
+// call after a failure; other nodes get "". The error wraps ErrMasterKey if the stored
+// default cannot be opened.
 func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
 	if configured == "" {
 		return k.makeDefault(ctx)
@@ -88,7 +88,7 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 	err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
 		made = ""
 		if d.Version != 0 {
-			if kept[0].secret == secret { // our own write came first: its answer was lost
+			if kept[0].secret == secret { // an earlier write whose answer was lost
 				made = secret.Reveal()
 			}
 			return nil, documents.ErrKept
@@ -102,7 +102,7 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 	return made, err
 }
 
-// Info describes the secrets that sign for a topic now; "" is the default.
+// Info describes the secrets that sign for a topic; "" is the default.
 func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	if bad := checkTopic(topic); bad != nil {
 		return Info{}, &job.ValidationError{Fields: bad}
@@ -114,13 +114,11 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	return r.at(job.InstantOf(k.clock.Now())).info(topic, source), nil
 }
 
-// Set makes secret the one that signs for the topic; "" is the default. Those
-// that signed before, be they the topic's or the default's, sign beside it
-// until overlap has passed: none does with an overlap of zero. Setting the
-// same secret again changes nothing but overlaps that would end later. A
-// *job.ValidationError says what is wrong with the arguments. Other errors wrap
-// ErrConfigured, ErrTooManySecrets, ErrNoMasterKey, ErrMasterKey or ErrDamaged,
-// or are the store's.
+// Set replaces the secret of a topic; "" is the default. The secrets that signed for the
+// topic before continue to sign beside it for the overlap. Setting the current secret
+// again only ends later overlaps. A *job.ValidationError reports invalid arguments. Other
+// errors wrap ErrConfigured, ErrTooManySecrets, ErrNoMasterKey, ErrMasterKey or
+// ErrDamaged, or are the store's.
 func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Change, error) {
 	bad := checkChange(topic, overlap)
 	s, err := ParseSecret(secret)
@@ -133,8 +131,8 @@ func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Du
 	return k.replace(ctx, topic, s, overlap)
 }
 
-// Rotate is Set with a new random secret, which it returns in its text form.
-// It cannot be had again later.
+// Rotate is Set with a new random secret. It returns the text form of the secret, which
+// no later call does.
 func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Change, error) {
 	if bad := checkChange(topic, overlap); len(bad) > 0 {
 		return "", Change{}, &job.ValidationError{Fields: bad}
@@ -180,14 +178,14 @@ func sourceOf(topic string) Source {
 	return SourceTopic
 }
 
-// Delete takes a topic's own secrets away at once, also those that cannot be
-// opened; the default signs for it from then on. ErrNoSecret when it has none.
+// Delete deletes a topic's own secrets, also damaged ones. The default then signs for
+// the topic. The error is ErrNoSecret if the topic has none.
 func (k *Keyring) Delete(ctx context.Context, topic string) error {
 	if bad := checkName(topic); bad != nil {
 		return &job.ValidationError{Fields: bad}
 	}
 	return k.alone(ctx, func(ctx context.Context) error {
-		err := k.topics.Remove(ctx, topic, func(*stored) error { return nil })
+		err := k.docs.Remove(ctx, topic, func(*stored) error { return nil })
 		if errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
 		}
@@ -198,22 +196,18 @@ func (k *Keyring) Delete(ctx context.Context, topic string) error {
 	})
 }
 
-// Reseal seals with the first master key what another sealed, and returns how
-// many documents it did. What cannot be opened is left as it is and makes an
-// error; the rest is done all the same.
+// Reseal encrypts all documents with the first master key, and returns how many it
+// changed. Documents that cannot be opened stay as they are and cause an error; the
+// others are resealed.
 func (k *Keyring) Reseal(ctx context.Context) (int, error) {
-	docs, err := k.topics.List(ctx)
+	docs, err := k.docs.List(ctx)
 	if err != nil {
 		return 0, err
 	}
-	topics := []string{""}
-	for _, d := range docs {
-		topics = append(topics, d.Name)
-	}
 	done, failed := 0, []error(nil)
-	for _, topic := range topics {
+	for i := range docs {
 		resealed := false
-		err := k.change(ctx, topic, func(_ context.Context, d *stored, r ring) (ring, error) {
+		err := k.change(ctx, strings.TrimPrefix(docs[i].Name, defaultName), func(_ context.Context, d *stored, r ring) (ring, error) {
 			if resealed = d.Version != 0 && !k.sealer.upToDate(d.Data); !resealed {
 				return nil, documents.ErrKept
 			}
@@ -228,13 +222,12 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 	return done, errors.Join(failed...)
 }
 
-// change replaces the secrets of a topic, "" for the default, by compare-and-swap. to
-// gets those that there are; the document has the version 0 if there are none.
+// change replaces the secrets of a topic, "" for the default, by compare-and-swap. to gets
+// the current ones; without any, the document has version 0.
 func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error)) error {
 	return k.alone(ctx, func(ctx context.Context) error {
 		var next ring
-		docs, name := k.place(topic)
-		d, err := docs.Update(ctx, name, func(d *stored) (err error) {
+		d, err := k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
 			var old ring
 			if d.Version != 0 {
 				if old, err = ringOf(d); err != nil {
@@ -255,14 +248,14 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.
 	})
 }
 
-// alone makes one change, with the turn.
+// alone makes a change while it has the turn.
 func (k *Keyring) alone(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err := k.turn.take(ctx); err != nil {
-		return fmt.Errorf("changing signing secrets: %w", err)
+	if err := k.turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("change signing secrets: %w", err)
 	}
-	defer k.turn.pass()
+	defer k.turn.Release(1)
 	return do(ctx)
 }
 
@@ -271,8 +264,7 @@ func (k *Keyring) effective(ctx context.Context, topic string) (ring, Source, er
 	if configured := k.configured.Load(); configured != nil && topic == "" {
 		return *configured, SourceSettings, nil
 	}
-	docs, name := k.place(topic)
-	d, err := docs.Get(ctx, name)
+	d, err := k.docs.Get(ctx, documentName(topic))
 	switch {
 	case d.Version != 0:
 		r, err := ringOf(&d)
@@ -295,7 +287,7 @@ func checkChange(topic string, overlap time.Duration) []job.FieldError {
 	return bad
 }
 
-// checkTopic takes the names of topics, and "" for the default.
+// checkTopic accepts names of topics, and "" for the default.
 func checkTopic(topic string) []job.FieldError {
 	if topic == "" {
 		return nil

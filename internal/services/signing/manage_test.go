@@ -110,7 +110,7 @@ func TestConfiguredDefault(t *testing.T) {
 	}
 	n.wantSigned("t", c.Now(), current, old)
 	n.wantSigned("", c.Now(), current, old)
-	c.advance(365 * 24 * time.Hour)
+	c.Advance(365 * 24 * time.Hour)
 	n.wantSigned("t", c.Now(), current, old)
 	if docs.dump() != before {
 		t.Error("configured secrets were stored")
@@ -170,7 +170,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("without one of its own: %+v, %v", got, err)
 	}
 
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	own, rotated, err := n.Rotate(t.Context(), "t", time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestInfo(t *testing.T) {
 		t.Errorf("%v: %s", err, gocmp.Diff(want, got))
 	}
 
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	want.Secrets = want.Secrets[:1]
 	if got, err := n.Info(t.Context(), "t"); err != nil || !gocmp.Equal(got, want) {
 		t.Errorf("after the overlap: %v: %s", err, gocmp.Diff(want, got))
@@ -223,7 +223,7 @@ func TestSet(t *testing.T) {
 	n.wantSigned("t", start, mine, n.made)
 
 	// A client that did not get the answer asks again.
-	c.advance(time.Minute)
+	c.Advance(time.Minute)
 	before := docs.dump()
 	again, err := n.Set(t.Context(), "t", mine, time.Hour)
 	if !first.First {
@@ -308,7 +308,7 @@ func TestOverlapsAreBounded(t *testing.T) {
 	if _, _, err := n.Rotate(t.Context(), "", time.Hour); !errors.Is(err, signing.ErrTooManySecrets) {
 		t.Errorf("got %v", err)
 	}
-	c.advance(time.Hour)
+	c.Advance(time.Hour)
 	if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
 		t.Errorf("after the overlaps: %v", err)
 	}
@@ -329,7 +329,7 @@ func TestDelete(t *testing.T) {
 	}
 	docs.hook(nil)
 	// What cannot be opened can still be taken away.
-	docs.overwrite(kindTopic, func(string, []byte) []byte { return []byte("garbage") })
+	docs.overwrite(false, func(string, []byte) []byte { return []byte("garbage") })
 	if err := n.Delete(t.Context(), "t"); err != nil {
 		t.Error(err)
 	}
@@ -374,7 +374,7 @@ func TestConcurrentRotationsLoseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes[0].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
-	c.advance(toBeSeen)
+	c.Advance(toBeSeen)
 	nodes[1].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
 }
 
@@ -441,7 +441,7 @@ func TestNoMasterKey(t *testing.T) {
 	if _, _, err := other.Rotate(t.Context(), "t", 0); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(toBeSeen)
+	c.Advance(toBeSeen)
 	if _, err := n.Sign(t.Context(), "t", "id", c.Now(), nil); !errors.Is(err, signing.ErrMasterKey) {
 		t.Errorf("signing: %v", err)
 	}

@@ -88,10 +88,10 @@ func TestNodesAgainstModel(t *testing.T) {
 			},
 			"sign": func(rt *rapid.T) { node().header(rapid.SampledFrom(topics).Draw(rt, "topic"), c.Now()) },
 			"wait": func(rt *rapid.T) {
-				c.advance(time.Duration(rapid.IntRange(0, 2*3600_000).Draw(rt, "ms")) * time.Millisecond)
+				c.Advance(time.Duration(rapid.IntRange(0, 2*3600_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				c.advance(toBeSeen)
+				c.Advance(toBeSeen)
 				for _, n := range nodes {
 					for _, topic := range topics {
 						var want []string

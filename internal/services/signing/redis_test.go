@@ -35,7 +35,7 @@ func TestChangesReachOtherNodesOnRedis(t *testing.T) {
 	}
 	for age := time.Duration(0); age < 2*signing.Freshness; age += 500 * time.Millisecond {
 		b.header("t", c.Now())
-		c.advance(age)
+		c.Advance(age)
 		first, _, err := a.Rotate(t.Context(), "t", 0)
 		if err != nil {
 			t.Fatal(err)
@@ -47,14 +47,14 @@ func TestChangesReachOtherNodesOnRedis(t *testing.T) {
 		a.wantSigned("t", c.Now(), second, first)
 		for range signing.Freshness / time.Second {
 			b.header("t", c.Now()) // keeps it busy: others would wait for the store
-			c.advance(time.Second)
+			c.Advance(time.Second)
 		}
 		b.wantSigned("t", c.Now(), second, first)
 
 		if err := a.Delete(t.Context(), "t"); err != nil {
 			t.Fatal(err)
 		}
-		c.advance(signing.Freshness)
+		c.Advance(signing.Freshness)
 		b.wantSigned("t", c.Now(), def)
 	}
 }

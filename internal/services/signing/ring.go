@@ -14,22 +14,20 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// MaxSecrets is how many secrets can sign at the same time: the current one and
-// those of before whose overlap has not ended. Each makes deliveries longer.
+// MaxSecrets is how many secrets can sign at the same time: the current one, and earlier
+// ones whose overlap lasts. Each of them adds a signature to deliveries.
 const MaxSecrets = 5
 
-// ErrTooManySecrets says that one more overlap would make more than MaxSecrets sign at
-// the same time.
+// ErrTooManySecrets reports that after another overlap more than MaxSecrets would sign.
 var ErrTooManySecrets = errors.New("too many signing secrets overlap")
 
-// ring is the secrets that sign the same deliveries, newest first. It does not
-// change once it is made.
+// ring is the secrets that sign the same deliveries, newest first. It is immutable.
 type ring []ringSecret
 
 type ringSecret struct {
 	secret  Secret
 	webhook *standardwebhooks.Webhook
-	created job.Instant // zero: not known, it comes from the settings
+	created job.Instant // zero: of the settings
 	ends    job.Instant // zero: never
 }
 
@@ -38,22 +36,22 @@ func newRingSecret(s Secret, created, ends job.Instant) (ringSecret, error) {
 	return ringSecret{secret: s, webhook: webhook, created: created, ends: ends}, err
 }
 
-// at is the ring without what has ended at now.
+// at returns the ring without the secrets that have ended at now.
 func (r ring) at(now job.Instant) ring {
 	return slices.DeleteFunc(slices.Clone(r), func(s ringSecret) bool { return s.ended(now) })
 }
 
 func (s ringSecret) ended(now job.Instant) bool { return s.ends != 0 && s.ends <= now }
 
-// replaced is the ring once next has taken over at now. What signed before
-// goes on for at most overlap.
+// replaced returns the ring in which next has replaced the current secret at now. Earlier
+// secrets continue to sign for the overlap at most.
 func (r ring) replaced(next Secret, now job.Instant, overlap time.Duration) (ring, error) {
 	first, err := newRingSecret(next, now, 0)
 	if err != nil {
 		return nil, err
 	}
 	if len(r) > 0 && r[0].secret == next {
-		first.created = r[0].created // it only ends the overlaps sooner
+		first.created = r[0].created // only overlaps change
 	}
 	after := ring{first}
 	for _, old := range r {
@@ -77,7 +75,7 @@ func (r ring) same(o ring) bool {
 	return slices.EqualFunc(r, o, func(a, b ringSecret) bool { return a.secret == b.secret && a.ends == b.ends })
 }
 
-// sign makes the value of webhook-signature for an attempt made at at.
+// sign returns the value of webhook-signature for an attempt at the time at.
 func (r ring) sign(id string, at time.Time, body []byte) (string, error) {
 	signatures := make([]string, 0, len(r))
 	for _, s := range r {
@@ -86,21 +84,21 @@ func (r ring) sign(id string, at time.Time, body []byte) (string, error) {
 		}
 		signature, err := s.webhook.Sign(id, at, body)
 		if err != nil {
-			return "", fmt.Errorf("signing: %w", err)
+			return "", fmt.Errorf("sign: %w", err)
 		}
 		signatures = append(signatures, signature)
 	}
 	return strings.Join(signatures, " "), nil
 }
 
-// keptSecret is how a ring is kept.
+// keptSecret is the stored form of a ringSecret.
 type keptSecret struct {
 	Secret  string      `json:"secret"`
 	Created job.Instant `json:"created"`
 	Ends    job.Instant `json:"ends,omitempty"`
 }
 
-// kept is how r is kept.
+// kept returns the stored form of r.
 func (r ring) kept() []keptSecret {
 	kept := make([]keptSecret, len(r))
 	for i, s := range r {
@@ -109,7 +107,7 @@ func (r ring) kept() []keptSecret {
 	return kept
 }
 
-// stored is the secrets of a topic, or the default's, with their version.
+// stored is the document of a topic, or of the default.
 type stored = documents.Document[[]keptSecret]
 
 // ringOf returns the ring of a document. Its error wraps ErrMasterKey or ErrDamaged.
@@ -142,7 +140,7 @@ func ringOf(d *stored) (ring, error) {
 	return r, nil
 }
 
-// configuredRing is the ring that the settings name: nothing in it ends.
+// configuredRing returns the ring of the settings. Its secrets do not end.
 func configuredRing(secrets []Secret) (ring, error) {
 	var r ring
 	for _, secret := range secrets {

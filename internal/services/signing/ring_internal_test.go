@@ -28,7 +28,7 @@ func TestDecodeRingRefuses(t *testing.T) {
 		`[{"secret":1}]`:            "no list",
 		"null":                      "no secret",
 		"[]":                        "no secret",
-		`[{"secret":"whsec_"}]`:     "must hold 24 to 64 bytes",
+		`[{"secret":"whsec_"}]`:     "must have 24 to 64 bytes",
 		"[" + ending + "]":          "only the first secret has no end",
 		"[" + one + "," + one + "]": "only the first secret has no end",
 	} {

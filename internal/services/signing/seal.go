@@ -14,13 +14,13 @@ import (
 	"strings"
 )
 
-// Errors of secrets that cannot be stored, or not be opened.
+// Errors of storing and opening secrets.
 var (
-	// ErrMasterKey says that they were sealed with a master key that was not given.
+	// ErrMasterKey: they were encrypted with a master key that is not among those given.
 	ErrMasterKey = errors.New("sealed with another master key")
-	// ErrNoMasterKey says that there is none to seal with.
-	ErrNoMasterKey = errors.New("no master key to keep signing secrets with")
-	// ErrDamaged says that they are not as they were written, or not where.
+	// ErrNoMasterKey: there is no key to encrypt with.
+	ErrNoMasterKey = errors.New("no master key to encrypt signing secrets")
+	// ErrDamaged: the content or the place of the document has changed.
 	ErrDamaged = errors.New("stored signing secrets are damaged")
 )
 
@@ -30,32 +30,31 @@ const (
 	MaxMasterKeyBytes = 1024
 )
 
-// MasterKey seals secrets for keeping. Formatting or logging one shows its id,
-// never the key.
+// MasterKey encrypts stored secrets. Formatting or logging one shows its id, never the
+// key.
 type MasterKey struct {
 	id   string
 	aead cipher.AEAD
 }
 
-// GenerateMasterKey makes a random master key, in the text form that
-// ParseMasterKey reads.
+// GenerateMasterKey returns a random master key in text form.
 func GenerateMasterKey() string {
 	return base64.StdEncoding.EncodeToString(randomBytes(MinMasterKeyBytes))
 }
 
-// ParseMasterKey reads a master key: at least 32 random bytes in standard
-// base64 with padding, such as from `openssl rand -base64 32`. It is no
-// password: nothing slows down guessing. The error does not contain the text.
+// ParseMasterKey reads a master key: at least 32 random bytes in standard base64 with
+// padding, such as from `openssl rand -base64 32`. Do not use passwords: nothing slows
+// down guessing. The error does not contain the text.
 func ParseMasterKey(text string) (MasterKey, error) {
 	raw, err := decodeBase64(strings.TrimSpace(text)) // files end with a line break
 	if err != nil {
 		return MasterKey{}, fmt.Errorf("a master key must be %w", err)
 	}
 	if len(raw) < MinMasterKeyBytes || len(raw) > MaxMasterKeyBytes {
-		return MasterKey{}, fmt.Errorf("a master key must hold %d to %d bytes, not %d",
+		return MasterKey{}, fmt.Errorf("a master key must have %d to %d bytes, not %d",
 			MinMasterKeyBytes, MaxMasterKeyBytes, len(raw))
 	}
-	// Derived apart, neither the id nor the cipher's key tells of the other.
+	// Separate derivations: neither the id nor the key reveals the other.
 	id, err := hkdf.Key(sha256.New, raw, nil, "duehook master key id", 8)
 	if err != nil {
 		return MasterKey{}, err
@@ -75,7 +74,7 @@ func ParseMasterKey(text string) (MasterKey, error) {
 	return MasterKey{id: hex.EncodeToString(id), aead: aead}, nil
 }
 
-// ID names the key without giving it away.
+// ID returns a name that does not reveal the key.
 func (m MasterKey) ID() string { return m.id }
 
 // Format writes the key's id, whatever the verb.
@@ -83,10 +82,10 @@ func (m MasterKey) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "master key "+m.id) // fmt has no use for the error
 }
 
-// sealer seals with the first key and opens with any.
+// sealer encrypts with the first key and decrypts with any.
 type sealer []MasterKey
 
-// sealedForm is the version of what a document holds.
+// sealedForm is the version of the content.
 const sealedForm = 1
 
 // sealed is a document's content.
@@ -96,23 +95,22 @@ type sealed struct {
 	Box  []byte `json:"box"` // nonce, ciphertext and tag
 }
 
-// seal encrypts plain for the document of this kind and name: it cannot be
-// opened as another's.
-func (s sealer) seal(kind, name string, plain []byte) ([]byte, error) {
+// seal encrypts the content of a document. It cannot be opened as that of another
+// document.
+func (s sealer) seal(name string, plain []byte) ([]byte, error) {
 	if len(s) == 0 {
 		return nil, ErrNoMasterKey
 	}
 	key := s[0]
 	return json.Marshal(sealed{
 		Form: sealedForm, Key: key.id,
-		// The cipher makes the nonce itself.
-		Box: key.aead.Seal(nil, nil, plain, place(kind, name)), //nolint:gosec // no nonce is given
+		// The cipher generates the nonce.
+		Box: key.aead.Seal(nil, nil, plain, place(name)), //nolint:gosec // no nonce is given
 	})
 }
 
-// open decrypts a document's content. Its error wraps ErrMasterKey or
-// ErrDamaged.
-func (s sealer) open(kind, name string, data []byte) ([]byte, error) {
+// open decrypts the content of a document. The error wraps ErrMasterKey or ErrDamaged.
+func (s sealer) open(name string, data []byte) ([]byte, error) {
 	box, err := parseSealed(data)
 	if err != nil {
 		return nil, err
@@ -121,16 +119,16 @@ func (s sealer) open(kind, name string, data []byte) ([]byte, error) {
 		if key.id != box.Key {
 			continue
 		}
-		plain, err := key.aead.Open(nil, nil, box.Box, place(kind, name))
+		plain, err := key.aead.Open(nil, nil, box.Box, place(name))
 		if err != nil {
 			return nil, fmt.Errorf("%w: changed, or written for another topic", ErrDamaged)
 		}
 		return plain, nil
 	}
-	return nil, fmt.Errorf("%w: %q is not among those given", ErrMasterKey, box.Key)
+	return nil, fmt.Errorf("%w: %q is not among the given ones", ErrMasterKey, box.Key)
 }
 
-// upToDate reports whether data was sealed with the first key.
+// upToDate reports whether data was encrypted with the first key.
 func (s sealer) upToDate(data []byte) bool {
 	box, err := parseSealed(data)
 	return err == nil && box.Key == s[0].id
@@ -147,6 +145,5 @@ func parseSealed(data []byte) (sealed, error) {
 	return box, nil
 }
 
-// place is the additional data that ties a box to its document. Kinds hold no
-// slash.
-func place(kind, name string) []byte { return []byte("duehook/" + kind + "/" + name) }
+// place returns the additional data that ties a box to its document.
+func place(name string) []byte { return []byte("duehook/" + documentKind + "/" + name) }

@@ -100,7 +100,7 @@ func TestMasterKeyIsChangedInSteps(t *testing.T) {
 	if _, err := b.Set(t.Context(), "u", own, 0); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(toBeSeen)
+	c.Advance(toBeSeen)
 	a.wantSigned("u", c.Now(), own)
 
 	d := start(after, before)
@@ -113,7 +113,7 @@ func TestMasterKeyIsChangedInSteps(t *testing.T) {
 	}
 	e := start(after)
 	for _, n := range []node{b, d, e} {
-		c.advance(toBeSeen)
+		c.Advance(toBeSeen)
 		n.wantSigned("t", c.Now(), own)
 		n.wantSigned("v", c.Now(), def)
 	}
@@ -130,7 +130,7 @@ func TestResealGoesOnAfterErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	docs.overwrite(kindTopic, func(name string, old []byte) []byte {
+	docs.overwrite(false, func(name string, old []byte) []byte {
 		if name == "b" {
 			return []byte("garbage")
 		}
@@ -161,8 +161,8 @@ func TestSwappedDocumentsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	docs.overwrite(kindTopic, func(string, []byte) []byte { return taken.Data })
-	docs.overwrite(kindDefault, func(string, []byte) []byte { return taken.Data })
+	docs.overwrite(false, func(string, []byte) []byte { return taken.Data })
+	docs.overwrite(true, func(string, []byte) []byte { return taken.Data })
 	n := nodes[1]
 	if _, err := n.Sign(t.Context(), a, "id", c.Now(), nil); err != nil {
 		t.Errorf("in its place: %v", err)
@@ -180,7 +180,7 @@ func FuzzStoredSecrets(f *testing.F) {
 	if _, err := k.EnsureDefault(f.Context(), ""); err != nil {
 		f.Fatal(err)
 	}
-	good, err := docs.Document(f.Context(), kindDefault, "default")
+	good, err := docs.Document(f.Context(), kindTopic, defaultName)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func FuzzStoredSecrets(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		docs := newDocuments()
-		if _, err := docs.PutDocument(t.Context(), store.Document{Kind: kindDefault, Name: "default", Data: data}); err != nil {
+		if _, err := docs.PutDocument(t.Context(), store.Document{Kind: kindTopic, Name: defaultName, Data: data}); err != nil {
 			t.Fatal(err)
 		}
 		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c})

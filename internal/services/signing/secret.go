@@ -26,7 +26,7 @@ const (
 // never the secret.
 type Secret struct{ key string }
 
-// NewSecret makes a random secret.
+// NewSecret returns a random secret.
 func NewSecret() Secret { return Secret{key: string(randomBytes(newSecretBytes))} }
 
 // ParseSecret reads a secret in its text form: "whsec_" and 24 to 64 bytes in
@@ -41,14 +41,13 @@ func ParseSecret(text string) (Secret, error) {
 		return Secret{}, fmt.Errorf("must be %s and %w", secretPrefix, err)
 	}
 	if len(key) < MinSecretBytes || len(key) > MaxSecretBytes {
-		return Secret{}, fmt.Errorf("must hold %d to %d bytes, not %d", MinSecretBytes, MaxSecretBytes, len(key))
+		return Secret{}, fmt.Errorf("must have %d to %d bytes, not %d", MinSecretBytes, MaxSecretBytes, len(key))
 	}
 	return Secret{key: string(key)}, nil
 }
 
-// ParseSecrets reads the setting of the default secret: up to MaxSecrets
-// separated by commas, the newest first. Deliveries then carry the signatures
-// of all of them.
+// ParseSecrets reads the setting of the default secret: up to MaxSecrets, separated by
+// commas, newest first. All of them sign deliveries.
 func ParseSecrets(list string) ([]Secret, error) {
 	var secrets []Secret
 	for part := range strings.SplitSeq(list, ",") {
@@ -62,17 +61,17 @@ func ParseSecrets(list string) ([]Secret, error) {
 		secrets = append(secrets, s)
 	}
 	if len(secrets) > MaxSecrets {
-		return nil, fmt.Errorf("at most %d signing secrets can be given, not %d", MaxSecrets, len(secrets))
+		return nil, fmt.Errorf("at most %d signing secrets are possible, not %d", MaxSecrets, len(secrets))
 	}
 	return secrets, nil
 }
 
-// Reveal is the secret's text form, which ParseSecret reads.
+// Reveal returns the text form of the secret.
 func (s Secret) Reveal() string {
 	return secretPrefix + base64.StdEncoding.EncodeToString([]byte(s.key))
 }
 
-// ID names the secret without giving it away: equal secrets have equal ids.
+// ID returns a name that does not reveal the secret. Equal secrets have equal ids.
 func (s Secret) ID() string {
 	sum := sha256.Sum256([]byte("duehook signing secret\x00" + s.key))
 	return hex.EncodeToString(sum[:6])
@@ -83,8 +82,8 @@ func (s Secret) Format(f fmt.State, _ rune) {
 	_, _ = io.WriteString(f, "secret "+s.ID()) // fmt has no use for the error
 }
 
-// decodeBase64 reads standard base64 in the one form that every decoder reads
-// alike: padded, without line breaks or stray bits.
+// decodeBase64 reads standard base64 in the one form that all decoders read alike: padded,
+// without line breaks or stray bits.
 func decodeBase64(text string) ([]byte, error) {
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || base64.StdEncoding.EncodeToString(raw) != text {

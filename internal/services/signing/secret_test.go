@@ -98,7 +98,7 @@ func TestParseSecrets(t *testing.T) {
 		texts[0] + " " + texts[1]:         "signing secret 1 must be",
 		texts[0] + "," + texts[0]:         "signing secret 2 is given twice",
 		strings.Join(texts, ","):          "at most 5",
-		texts[0] + ",whsec_c2hvcnQ=,oops": "signing secret 2 must hold",
+		texts[0] + ",whsec_c2hvcnQ=,oops": "signing secret 2 must have",
 	} {
 		if _, err := signing.ParseSecrets(list); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v; want %q", err, why)

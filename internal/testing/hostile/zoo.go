@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Kind is one way to misbehave, and what is to come of a delivery to it.
+// Kind is one way to misbehave, with the expected outcome of a delivery.
 type Kind struct {
 	Name string
 	// Expect is the expect.body of the jobs, without which few bodies matter.
 	Expect string
 	// Error is the class that the attempt log is to show; empty: none.
 	Error string
-	// Fate is what is to come of the attempt.
+	// Fate is the expected outcome of the attempt.
 	Fate Fate
 	// Endless says that nothing but its deadline ends the attempt.
 	Endless bool
@@ -117,7 +117,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// serve runs the zoo until in ends. It tells out where.
+// serve runs the zoo until in ends. It writes its addresses to out.
 func serve(in io.Reader, out io.Writer) error {
 	z := Zoo{Kinds: kinds(), RootsPEM: authority().pem()}
 	for i := range z.Kinds {

@@ -23,6 +23,18 @@ type model struct {
 	claims []*claim
 	// withdrawn: at some time an update made it cancelled.
 	withdrawn bool
+	// next is the round that its receiver armed, if any.
+	next *model
+	// callbacks are those that must have been registered, once each.
+	callbacks []job.Key
+}
+
+// rounds are the job, and the rounds of it that followed.
+func (m *model) rounds() (all []*model) {
+	for ; m != nil; m = m.next {
+		all = append(all, m)
+	}
+	return all
 }
 
 // audit checks all that happened, and what the store holds at the end.
@@ -30,7 +42,7 @@ func (w *world) audit() {
 	h := w.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	a := &auditor{w: w, h: h, jobs: map[string]*model{}, keys: map[job.Key]*model{}}
+	a := &auditor{w: w, h: h, jobs: map[string]*model{}, keys: map[job.Key]*model{}, reported: map[job.Key]int{}}
 	for i := range h.changes {
 		a.follow(&h.changes[i])
 	}
@@ -43,6 +55,7 @@ func (w *world) audit() {
 			a.checkOwned(o)
 		}
 	}
+	a.checkCallbacks()
 	a.checkStore()
 	a.checkCounts()
 	a.checkLimits()
@@ -53,6 +66,8 @@ type auditor struct {
 	h    *history
 	jobs map[string]*model // by uid
 	keys map[job.Key]*model
+	// reported counts the registrations of callbacks.
+	reported map[job.Key]int
 }
 
 func (a *auditor) wrong(key job.Key, format string, args ...any) {
@@ -60,17 +75,27 @@ func (a *auditor) wrong(key job.Key, format string, args ...any) {
 	a.w.Errorf("%s: "+format, append([]any{key}, args...)...)
 }
 
-// follow goes one change further, and checks that it may follow on what was.
+// follow checks that one more change may follow the changes before.
 func (a *auditor) follow(c *change) {
 	switch {
 	case c.birth != nil:
 		old := a.keys[c.key]
 		m := &model{Job: *c.birth}
+		if m.Spec.Reports != "" {
+			a.reported[c.key]++
+			a.h.counts["callbacks"]++
+		}
 		if old != nil {
 			if !old.State.Final() {
 				a.wrong(c.key, "registered anew while it was %v", old.State)
 			}
 			m.floor = max(old.floor, old.Token)
+			if m.Spec.Rounds() > 0 {
+				old.next = m
+			}
+			if rounds := m.Spec.Rounds(); rounds > 0 && (rounds != old.Spec.Rounds()+1 || old.State != job.Delivered || old.CancelRequested) {
+				a.wrong(c.key, "armed for round %d, after %d that ended as %v (cancelled: %v)", rounds, old.Spec.Rounds(), old.State, old.CancelRequested)
+			}
 		}
 		a.keys[c.key], a.jobs[c.uid] = m, m
 	case c.claim != nil:
@@ -79,6 +104,8 @@ func (a *auditor) follow(c *change) {
 		a.followSettle(a.keys[c.key], c.settle)
 	case c.update != nil:
 		a.followUpdate(a.keys[c.key], c.update)
+	case c.counted != nil:
+		a.followCount(a.keys[c.key], c.counted)
 	}
 }
 
@@ -94,6 +121,7 @@ func (a *auditor) followClaim(m *model, c *claim) {
 	case !m.held && c.Now < m.WakeAt():
 		a.wrong(m.Key, "claimed at %d, but it is due at %d", c.Now, m.WakeAt())
 	}
+	a.checkTurn(m, c)
 	if before := max(m.floor, m.Token); c.Job.Token <= before {
 		a.wrong(m.Key, "token %d after %d", c.Job.Token, before)
 	}
@@ -130,14 +158,58 @@ func (a *auditor) followSettle(m *model, s *settlement) {
 	if s.done.To != to {
 		a.wrong(s.Key, "settled as %v, should be %v", s.done.To, to)
 	}
+	for _, n := range s.Successors(s.Change(m.CancelRequested), 0) {
+		if n.Key != s.Key {
+			m.callbacks = append(m.callbacks, n.Key)
+		}
+	}
 	m.claim.settled, m.held = s, false
 	m.State, m.Attempts, m.Snoozes, m.Lapses = s.done.To, s.Attempts, s.Snoozes, s.Lapses
 	m.NextAt = 0
 	if !m.State.Final() {
 		m.NextAt = s.done.NextAt
-		if want := s.done.Now.Add(s.Delay); m.NextAt != want {
+		want := s.done.Now.Add(s.Delay)
+		if s.At != 0 {
+			want = max(s.At, s.done.Now)
+		}
+		if m.NextAt != want {
 			a.wrong(s.Key, "settled to be tried at %d, should be %d", m.NextAt, want)
 		}
+	}
+}
+
+// followCount: a count only grows, and makes a job due once.
+func (a *auditor) followCount(m *model, done *store.Counted) {
+	key, t := done.Job.Key, &done.Tally
+	switch {
+	case m == nil || m.UID != done.Job.UID:
+		a.wrong(key, "counted, but was not registered")
+		return
+	case t.Count < m.Counted:
+		a.wrong(key, "counted to %d after %d", t.Count, m.Counted)
+	case t.Due && m.Fired:
+		a.wrong(key, "fired twice")
+	case t.Due && t.Count < m.Spec.Count.Target:
+		a.wrong(key, "fired at %d of %d", t.Count, m.Spec.Count.Target)
+	}
+	m.Counted, m.Fired = t.Count, m.Fired || t.Fired
+	if t.Due {
+		m.NextAt = done.Job.NextAt
+		a.h.counts["jobs that fired by their count"]++
+	}
+}
+
+// checkCounted: what was acknowledged was counted, and nothing that was not asked for. The
+// key may have had several jobs.
+func (a *auditor) checkCounted(o *owned) {
+	var counted int64
+	for _, m := range a.jobs {
+		if m.Key == o.key {
+			counted += m.Counted
+		}
+	}
+	if counted < int64(o.counted) || counted > int64(o.asked) {
+		a.wrong(o.key, "counted to %d; %d were acknowledged and %d asked for", counted, o.counted, o.asked)
 	}
 }
 
@@ -153,8 +225,12 @@ func (a *auditor) followUpdate(m *model, u *update) {
 	if m.held && u.after.State != job.Running && u.now < m.claim.lease && u.before.State == job.Running {
 		a.wrong(key, "an update took it out of a worker's hands")
 	}
+	m.Fired = u.after.Fired
+	for _, n := range u.after.Ended(u.before.State) {
+		m.callbacks = append(m.callbacks, n.Key)
+	}
 	m.Spec, m.ExpiresAt, m.CancelRequested = u.after.Spec, u.after.ExpiresAt, u.after.CancelRequested
-	m.NextAt, m.Attempts, m.Snoozes, m.Lapses = u.after.NextAt, u.after.Attempts, u.after.Snoozes, u.after.Lapses
+	m.DueAt, m.NextAt, m.Attempts, m.Snoozes, m.Lapses = u.after.DueAt, u.after.NextAt, u.after.Attempts, u.after.Snoozes, u.after.Lapses
 	if u.after.State != job.Running {
 		m.State, m.held = u.after.State, false
 		m.withdrawn = m.withdrawn || u.after.State == job.Cancelled
@@ -166,6 +242,9 @@ func (a *auditor) followUpdate(m *model, u *update) {
 func (a *auditor) matchRequests() {
 	for _, q := range a.h.requests {
 		m := a.jobs[q.uid]
+		if _, callback := job.CallbackOf(q.uid); callback {
+			m = a.keys[q.key]
+		}
 		if m == nil {
 			a.wrong(q.key, "sent as %s, which was never registered", q.uid)
 			continue
@@ -193,7 +272,7 @@ func (a *auditor) matchRequests() {
 	}
 }
 
-// checkAttempts checks what was made of each claim.
+// checkAttempts checks the outcome of each claim.
 func (a *auditor) checkAttempts(m *model) {
 	delivered := 0
 	for _, c := range m.claims {
@@ -239,6 +318,8 @@ func (a *auditor) checkOutcome(m *model, c *claim) {
 	switch {
 	case delivers != (s.To == job.Delivered):
 		a.wrong(m.Key, "answered %d, settled as %v", q.answer.status, s.To)
+	case delivers && c.Job.Spec.Reports == "" && q.answer.again != (s.Again != nil):
+		a.wrong(m.Key, "asked for another round: %v; settled with one: %v", q.answer.again, s.Again != nil)
 	case delivers:
 	case q.answer.ends && s.To != job.Dead:
 		a.wrong(m.Key, "the receiver ended it, settled as %v", s.To)
@@ -248,6 +329,11 @@ func (a *auditor) checkOutcome(m *model, c *claim) {
 	case q.answer.snoozes:
 	case last != (s.To == job.Dead):
 		a.wrong(m.Key, "after %d of %d attempts, settled as %v", s.Attempts, policy.MaxAttempts(), s.To)
+	case q.answer.at != 0 && !last:
+		a.h.counts["attempts rescheduled"]++
+		if s.At != q.answer.at {
+			a.wrong(m.Key, "rescheduled to %d, settled as due at %d", q.answer.at, s.At)
+		}
 	case !last:
 		a.checkDelay(m, s, q, policy)
 	}
@@ -267,7 +353,7 @@ func (a *auditor) checkDelay(m *model, s *settlement, q *request, policy retrypo
 	}
 }
 
-// checkOwned checks what a client was told.
+// checkOwned checks the answers to a client.
 func (a *auditor) checkOwned(o *owned) {
 	for _, uid := range o.acked {
 		m := a.jobs[uid]
@@ -275,18 +361,23 @@ func (a *auditor) checkOwned(o *owned) {
 			a.wrong(o.key, "acknowledged as %s, which the store never took", uid)
 		}
 	}
+	a.checkCounted(o)
 	if len(o.acked) > 0 && !o.touched {
 		a.checkDue(o)
 	}
 	for _, b := range o.bans {
-		m := a.jobs[b.uid]
-		if m == nil {
+		rounds := a.jobs[b.uid].rounds()
+		if len(rounds) == 0 {
 			continue
 		}
-		if !b.inFlight && !m.withdrawn {
+		var claims []*claim
+		for _, m := range rounds {
+			claims = append(claims, m.claims...)
+		}
+		if !b.inFlight && !slices.ContainsFunc(rounds, func(m *model) bool { return m.withdrawn }) {
 			a.wrong(o.key, "a cancel was answered with cancelled, but it never was")
 		}
-		for _, c := range m.claims {
+		for _, c := range claims {
 			q := c.request
 			if q == nil || q.sent > b.lifted || q.sent <= b.from {
 				continue
@@ -305,6 +396,22 @@ func (a *auditor) checkDue(o *owned) {
 		if q.uid == o.acked[0] && q.sent < o.due-time.Millisecond {
 			a.wrong(o.key, "sent at %v, wanted at %v", q.sent, o.due)
 		}
+	}
+}
+
+// checkCallbacks checks that each outcome has its callbacks, once each. checkStore checks what
+// became of them, as of all jobs.
+func (a *auditor) checkCallbacks() {
+	for _, m := range a.jobs {
+		for _, key := range m.callbacks {
+			if a.reported[key] != 1 {
+				a.wrong(m.Key, "%s was registered %d times", key, a.reported[key])
+			}
+			delete(a.reported, key)
+		}
+	}
+	for key := range a.reported {
+		a.wrong(key, "was registered for an outcome that the job did not have")
 	}
 }
 
@@ -337,7 +444,7 @@ func (a *auditor) checkStore() {
 			a.wrong(key, "is %s with %d attempts, next at %d, token %d; should be %s, %d, %d, %d",
 				j.UID, j.Attempts, j.NextAt, j.Token, m.UID, m.Attempts, m.NextAt, m.Token)
 		}
-		if !j.State.Final() && j.WakeAt() < now.Add(-10*time.Second) {
+		if !j.State.Final() && j.WakeAt() < now.Add(-10*time.Second) && !a.waitsForTurn(m) {
 			a.wrong(key, "is %v and overdue: now is %d, it was due at %d", j.State, now, j.WakeAt())
 		}
 		a.h.counts["jobs "+j.State.String()]++

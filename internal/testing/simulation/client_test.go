@@ -32,6 +32,10 @@ type owned struct {
 	// not hold any more.
 	touched bool
 	bans    []*ban
+	// counts: it fires at a count. Each add has a key of its own: asked are those that
+	// were tried, counted those that were acknowledged.
+	counts         bool
+	asked, counted int
 }
 
 // ban is a cancel that was acknowledged: from then on no attempt may follow.
@@ -66,6 +70,8 @@ func (c *client) run(over context.Context) {
 			c.touch(over, c.any(), "run")
 		case n < 18:
 			c.touch(over, c.any(), "replay")
+		case n < 19:
+			c.count(over)
 		default:
 			c.look(over, c.any())
 		}
@@ -93,6 +99,18 @@ func (c *client) newJob() *owned {
 		spec["at"] = due.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 		o.due = -due.Truncate(time.Millisecond).Sub(c.w.start) // from the start of the world, not from the registration
 	}
+	if len(c.jobs)%5 == 0 {
+		const spread = 20 * time.Second
+		spec["spread"] = spread.String()
+		if share := job.Share(o.key.String(), spread); o.due < 0 {
+			o.due -= share
+		} else {
+			o.due += share
+		}
+	}
+	if len(c.jobs)%3 == 0 {
+		spec["callbacks"] = callbacks(oneOf(r, endpoints...) + "/callback")
+	}
 	if r.IntN(3) == 0 {
 		spec["retry"] = map[string]any{"steps": []string{"1s", "7s", "31s"}, "limit": r.IntN(5)}
 	}
@@ -104,6 +122,13 @@ func (c *client) newJob() *owned {
 	}
 	if r.IntN(6) == 0 {
 		spec["expect"] = map[string]string{"body": "success"}
+	}
+	if r.IntN(3) == 0 {
+		spec["order_key"] = oneOf(r, "k1", "k2", "k3")
+	}
+	if _, ordered := spec["order_key"]; len(c.jobs)%4 == 1 && !ordered {
+		spec["count"] = map[string]any{"target": 1 + len(c.jobs)%7, "at_deadline": oneOf(r, "fire", "expire")}
+		o.counts = true
 	}
 	if c.w.priorities && r.IntN(2) == 0 {
 		spec["priority"] = job.MinPriority + r.IntN(job.MaxPriority)
@@ -117,11 +142,21 @@ func (c *client) newJob() *owned {
 	return o
 }
 
+// callbacks are requests for all events.
+func callbacks(url string) map[string]any {
+	all := map[string]any{"retry": map[string]any{"steps": []string{"1s", "10s"}}}
+	for _, e := range job.CallbackEvents {
+		all[string(e)] = map[string]string{"url": url}
+	}
+	return all
+}
+
 // view is what a client reads of answers.
 type view struct {
 	UID    string `json:"uid"`
 	Result string `json:"result"`
 	Code   string `json:"code"`
+	Late   bool   `json:"late"`
 
 	Results []struct {
 		Status int   `json:"status"`
@@ -132,7 +167,7 @@ type view struct {
 	} `json:"results"`
 }
 
-// register registers a job until it is told that it is. The same job again is
+// register repeats a registration until it is acknowledged. The same job again is
 // one job for as long as that is kept.
 func (c *client) register(over context.Context, o *owned) {
 	c.lift(o)
@@ -237,6 +272,34 @@ func (c *client) patch(over context.Context, o *owned) {
 	c.expect(over, o, http.MethodPatch, "", change)
 }
 
+// count adds to the count of a job, some times. Each key is repeated until it is answered.
+func (c *client) count(over context.Context) {
+	var all []*owned
+	for _, o := range c.jobs {
+		if o.counts && len(o.acked) > 0 {
+			all = append(all, o)
+		}
+	}
+	if len(all) == 0 {
+		return
+	}
+	o := oneOf(c.rand, all...)
+	o.touched = true
+	for range 1 + c.rand.IntN(4) {
+		o.asked++
+		switch status, v := c.insist(over, http.MethodPost, path(o, "/count"), fmt.Sprintf(`{"key":"k%d"}`, o.asked)); status {
+		case http.StatusOK:
+			if !v.Late {
+				o.counted++
+				c.w.history.count("counts acknowledged")
+			}
+		case 0, http.StatusServiceUnavailable, http.StatusConflict, http.StatusNotFound:
+		default:
+			c.w.Errorf("%s: counting: %d %s", o.key, status, v.Code)
+		}
+	}
+}
+
 func (c *client) touch(over context.Context, o *owned, command string) {
 	o.touched = true
 	if command == "replay" {
@@ -249,7 +312,7 @@ func (c *client) look(over context.Context, o *owned) {
 	c.expect(over, o, http.MethodGet, oneOf(c.rand, "", "/attempts"), "")
 }
 
-// expect makes a call whose answer tells nothing to be relied on.
+// expect makes a call whose answer promises nothing.
 func (c *client) expect(over context.Context, o *owned, method, call, body string) {
 	switch status, v := c.insist(over, method, path(o, call), body); status {
 	case 0, http.StatusOK, http.StatusConflict, http.StatusNotFound, http.StatusServiceUnavailable:

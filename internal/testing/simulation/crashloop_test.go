@@ -16,7 +16,7 @@ import (
 // crashLoop is a world of one node, with so many jobs.
 func crashLoop(t *testing.T, jobs int, takes time.Duration) *world {
 	p := &plan{direct: true, nodes: 1, shards: 1, retention: 1000 * time.Hour, policy: retrypolicy.Default()}
-	p.carrier = carrier.Options{PurgeSchedule: "@every 24h", DepthSchedule: "@every 1h"}
+	p.carrier = carrier.Options{Housekeeping: 24 * time.Hour}
 	p.dispatch = dispatcher.Options{Policy: p.policy, Timeout: 10 * time.Second, BreakerFailures: -1, Workers: 16}
 	w := newWorld(t, p, inMemory(t, p))
 	w.isCalm.Store(true)
@@ -79,7 +79,7 @@ func TestCrashLoopEndsNoJob(t *testing.T) {
 	})
 }
 
-// TestPoisonousJobIsGivenUpAloneAndLate has one job bring its node down each time
+// TestPoisonousJobIsGivenUpAloneAndLate: one job crashes its node each time
 // that it is sent.
 func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

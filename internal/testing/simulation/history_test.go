@@ -11,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
 // history is everything that happened in a world: each change that a store
@@ -38,14 +39,15 @@ type line struct {
 
 // change is one change that the store made; one of its parts is set.
 type change struct {
-	life   *life
-	at     time.Duration
-	key    job.Key
-	uid    string
-	birth  *job.Job
-	claim  *claim
-	settle *settlement
-	update *update
+	life    *life
+	at      time.Duration
+	key     job.Key
+	uid     string
+	birth   *job.Job
+	claim   *claim
+	settle  *settlement
+	update  *update
+	counted *store.Counted
 }
 
 type claimID struct {
@@ -167,8 +169,25 @@ func (r *recorder) Update(ctx context.Context, key job.Key, alter func(*job.Job,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: key, uid: after.UID, update: u})
+	for _, j := range successors.Jobs(successors.Of(after.UID, after.Ended(u.before.State)), &after, after.EndedAt) {
+		h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
+		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
+	}
 	h.line(fmt.Sprintf("%s updated %s to %v next %d", r.life.name, key, after.State, after.NextAt))
 	return after, nil
+}
+
+func (r *recorder) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	done, err := r.Store.Count(ctx, c)
+	if err != nil || len(done.Tally.Added) == 0 {
+		return done, err
+	}
+	h := r.history()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: c.Key, uid: done.Job.UID, counted: &done})
+	h.line(fmt.Sprintf("%s counted %s to %d due %v", r.life.name, c.Key, done.Tally.Count, done.Tally.Due))
+	return done, nil
 }
 
 func (r *recorder) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
@@ -220,6 +239,13 @@ func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]
 			h.counts["stale settlements"]++
 		case s.done.Status == store.Applied && !s.done.Repeated:
 			h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: s.Key, settle: s})
+			for _, j := range successors.Settled(&settlements[i], &done[i]) {
+				h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
+				h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
+				if j.Spec.Reports == "" {
+					h.counts["rounds armed again"]++
+				}
+			}
 		}
 	}
 	return done, err

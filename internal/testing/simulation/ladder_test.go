@@ -31,8 +31,8 @@ const (
 func simulateLadder(t *testing.T, open func(*testing.T, *plan) backend) {
 	p := &plan{direct: true, nodes: 1, shards: 1, retention: time.Hour, policy: retrypolicy.Default()}
 	p.policy.Jitter = 0
-	// Seldom looking without a reason: what is due is told by the store anyway.
-	p.carrier = carrier.Options{Poll: time.Minute, LockTTL: 10 * time.Minute, PurgeSchedule: "@every 1h", DepthSchedule: "@every 1h"}
+	// Poll rarely: the store announces due jobs anyway.
+	p.carrier = carrier.Options{Poll: time.Minute, LockTTL: 10 * time.Minute, Housekeeping: time.Hour}
 	p.dispatch.Policy = p.policy
 	w := newWorld(t, p, open(t, p))
 	w.isCalm.Store(true)

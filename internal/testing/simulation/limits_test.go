@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// drainingCode is what a client is told of a topic that takes no jobs in.
+// drainingCode is the error code of a draining topic.
 const drainingCode = "topic_draining"
 
 // limit is the limits of a topic from a time on.
@@ -115,7 +115,7 @@ func (a *auditor) checkLimits() {
 }
 
 // checkCarried: of the jobs that one call carried, for one topic and endpoint, none
-// went before one with a higher priority. What lapsed was out before.
+// went before one with a higher priority. Jobs with an expired lease were in flight before.
 func (a *auditor) checkCarried() {
 	for _, c := range a.h.carries {
 		last := map[job.Lane]job.Priority{}
@@ -185,12 +185,12 @@ func (t *limited) checkCapacity() {
 	unfinished := map[job.Key]bool{}
 	for i := range t.h.changes {
 		c := &t.h.changes[i]
-		if c.key.Topic != t.topic {
+		if c.key.Topic != t.topic || c.counted != nil { // a count changes no state
 			continue
 		}
 		goesOn := c.claim != nil || c.birth != nil || c.settle != nil && !c.settle.done.To.Final() ||
 			c.update != nil && !c.update.after.State.Final()
-		if l, ok := t.at(c.at); ok && goesOn && !unfinished[c.key] {
+		if l, ok := t.at(c.at); ok && goesOn && !unfinished[c.key] && (c.birth == nil || c.birth.Spec.Loop == nil && c.birth.Spec.Reports == "") {
 			t.begins(c, l, len(unfinished)-t.endsBy(i, unfinished))
 		}
 		if goesOn {
@@ -272,7 +272,7 @@ func (t *limited) checkConcurrency(c *change, held map[job.Key]time.Duration) {
 }
 
 // checkRate: within no time of unchanged limits are more jobs carried than the rate
-// allows, but for what a carrier that was late may catch up on.
+// allows, except for jobs that a late carrier may catch up on.
 func (t *limited) checkRate() {
 	for i, l := range t.limits {
 		till := time.Duration(never)

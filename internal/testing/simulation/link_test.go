@@ -34,7 +34,7 @@ var (
 // hangTime is how long a call waits for a store that does not answer.
 const hangTime = 3 * time.Second
 
-// fate is what is to become of one call.
+// fate is the planned outcome of one call.
 type fate struct {
 	there, back                    time.Duration // time on the way
 	refused, lost, dieHere, dieNow bool          // the last two: before and after it took effect
@@ -105,7 +105,7 @@ func call[T any](ctx context.Context, k *link, purpose string, do func(context.C
 	return v, err
 }
 
-// travel takes the time of one way, and fails if the way is cut meanwhile.
+// travel takes the time of one way, and fails if the link is cut in that time.
 func (l *life) travel(ctx context.Context, d time.Duration) error {
 	if err := l.wait(ctx, d); err != nil {
 		return err
@@ -165,6 +165,14 @@ func (k *link) Update(ctx context.Context, key job.Key, change func(*job.Job, jo
 	return j, err
 }
 
+func (k *link) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	return call(ctx, k, "Count "+c.Key.String(), func(ctx context.Context, s *recorder) (store.Counted, error) { return s.Count(ctx, c) })
+}
+
+func (k *link) Now(ctx context.Context) (job.Instant, error) {
+	return call(ctx, k, "Now", func(ctx context.Context, s *recorder) (job.Instant, error) { return s.Now(ctx) })
+}
+
 func (k *link) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return call(ctx, k, "Get "+key.String(), func(ctx context.Context, s *recorder) (job.Job, error) { return s.Get(ctx, key) })
 }
@@ -195,20 +203,20 @@ func (k *link) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage,
 	return call(ctx, k, "Topics", func(ctx context.Context, s *recorder) (store.TopicPage, error) { return s.Topics(ctx, q) })
 }
 
-func (k *link) Busiest(ctx context.Context, n int) ([]store.BusyTopic, error) {
-	return call(ctx, k, "Busiest", func(ctx context.Context, s *recorder) ([]store.BusyTopic, error) { return s.Busiest(ctx, n) })
-}
-
-func (k *link) Topic(ctx context.Context, topic string) (store.TopicStats, error) {
-	return call(ctx, k, "Topic", func(ctx context.Context, s *recorder) (store.TopicStats, error) { return s.Topic(ctx, topic) })
-}
-
 func (k *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
 	return call(ctx, k, "Endpoints", func(ctx context.Context, s *recorder) (store.EndpointPage, error) { return s.Endpoints(ctx, q) })
 }
 
-func (k *link) DueCounts(ctx context.Context, bounds []job.Instant) (store.DueCounts, error) {
-	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) (store.DueCounts, error) { return s.DueCounts(ctx, bounds) })
+func (k *link) Limits(ctx context.Context) (map[string]store.Limits, error) {
+	return call(ctx, k, "Limits", func(ctx context.Context, s *recorder) (map[string]store.Limits, error) {
+		return s.Limits(ctx)
+	})
+}
+
+func (k *link) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
+	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) (store.DueCounts, error) {
+		return s.DueCounts(ctx, of, bounds)
+	})
 }
 
 func (k *link) Depth(ctx context.Context) (store.Depth, error) {
@@ -217,10 +225,6 @@ func (k *link) Depth(ctx context.Context) (store.Depth, error) {
 
 func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	return call(ctx, k, "Backlogs", func(ctx context.Context, s *recorder) (store.Backlogs, error) { return s.Backlogs(ctx) })
-}
-
-func (k *link) Circuits(ctx context.Context) ([]store.EndpointCircuit, error) {
-	return call(ctx, k, "Circuits", func(ctx context.Context, s *recorder) ([]store.EndpointCircuit, error) { return s.Circuits(ctx) })
 }
 
 // Publish and Listen: nobody asks for anything that needs them.

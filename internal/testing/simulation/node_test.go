@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -9,9 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -96,6 +101,7 @@ func (l *life) run() {
 	}
 	do := w.plan.dispatch
 	do.Store, do.ID, do.Random, do.Transport = s, l.name, l.random("dispatcher"), l
+	do.RenderCallback = v1.CallbackBody(w.policy)
 	d, err := dispatcher.New(do)
 	if err != nil {
 		panic(err)
@@ -164,7 +170,7 @@ func (l *life) stop() {
 	l.n.w.note("%s has stopped", l.name)
 }
 
-// trouble lets a trouble begin, and returns what ends it. There is one at a time.
+// trouble starts a trouble, and returns a function that ends it. There is one at a time.
 func (n *node) trouble(kind string) (heal func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,6 +225,15 @@ func (l *life) draw(purpose string) *rand.Rand {
 	return source(l.n.w.seed, l.name+purpose, n)
 }
 
+// newUID makes the uid of a job. Seeds govern it: ids of callbacks contain it.
+func (l *life) newUID(key job.Key) string {
+	dice := l.draw("uid of " + key.String())
+	var id ulid.ULID
+	_ = id.SetTime(ulid.Timestamp(clock.Now())) // only years beyond 10889 are refused
+	binary.BigEndian.PutUint64(id[6:], dice.Uint64())
+	return store.BindUID(id.String(), key)
+}
+
 // api is a node's HTTP API. Making one reads the OpenAPI document, which takes
 // longer than a world, so all worlds share these.
 type api struct {
@@ -234,11 +249,17 @@ func newAPI() *api {
 		scheduler.Store
 		Ping(ctx context.Context) error
 	} = &link{life: a.life.Load}
-	all, err := scheduler.New(scheduler.Options{Store: jobs, Policy: retrypolicy.Default()})
+	all, err := scheduler.New(scheduler.Options{Store: jobs, Policy: retrypolicy.Default(), NewUID: func(key job.Key) (string, error) {
+		return a.life.Load().newUID(key), nil
+	}})
 	if err != nil {
 		panic(err)
 	}
-	s, err := httpapi.New(httpapi.Options{Scheduler: all, Ready: jobs.Ping})
+	calls, err := v1.New(v1.Options{Scheduler: all})
+	if err != nil {
+		panic(err)
+	}
+	s, err := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping})
 	if err != nil {
 		panic(err)
 	}

@@ -97,7 +97,7 @@ func newPlan(seed uint64, shards int) *plan {
 	p.carrier = carrier.Options{
 		Cap: oneOf(r, 1, 3, 20, 1000), Visibility: oneOf(r, 2*time.Second, 15*time.Second),
 		EndpointLimit: oneOf(r, 1, 3, 256), HalfOpenLimit: 1 + r.IntN(3),
-		Poll: oneOf(r, time.Second, 5*time.Second), PurgeSchedule: "@every 1m", DepthSchedule: "@every 2m",
+		Poll: oneOf(r, time.Second, 5*time.Second), Housekeeping: time.Minute,
 	}
 	if r.IntN(3) == 0 {
 		p.carrier.TopicLimits = map[string]int{topics[0]: 1 + r.IntN(3)}

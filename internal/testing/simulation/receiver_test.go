@@ -22,7 +22,7 @@ type receivers struct {
 	moods map[string]string // event by endpoint
 	// always is what all receivers answer, if it is set.
 	always *answer
-	// kills is the job that brings down the process which sends it.
+	// kills is the job that crashes the process that sends it.
 	kills job.Key
 }
 
@@ -44,8 +44,10 @@ type answer struct {
 	hangs  bool
 	// delivers, snoozes: what the answer means, by the contract.
 	delivers, snoozes, ends bool
+	again                   bool          // armed again after Retry-After
 	odd                     bool          // the body is not what some jobs expect
 	after                   time.Duration // what Retry-After asks for, if it counts
+	at                      job.Instant   // what Duehook-At asks for
 }
 
 func good(r *rand.Rand) answer {
@@ -72,15 +74,15 @@ func (s *receivers) meet(endpoint string, r *rand.Rand) answer {
 	if s.w.isCalm.Load() || r.IntN(100) >= s.w.bad {
 		return a
 	}
-	return bad(r, a)
+	return s.bad(r, a)
 }
 
 // bad is one of the ways in which a receiver does not simply take a job.
-func bad(r *rand.Rand, a answer) answer {
+func (s *receivers) bad(r *rand.Rand, a answer) answer {
 	seconds := 1 + r.IntN(60)
 	wait := http.Header{"Retry-After": {strconv.Itoa(seconds)}}
 	after := time.Duration(seconds) * time.Second
-	switch r.IntN(11) {
+	switch r.IntN(13) {
 	case 0, 1:
 		return answer{takes: a.takes, status: oneOf(r, 500, 404, 302, 503)}
 	case 2:
@@ -100,6 +102,14 @@ func bad(r *rand.Rand, a answer) answer {
 	case 9:
 		a.takes = between(r, time.Second, 15*time.Second) // longer than most timeouts
 		return a
+	case 10:
+		at := job.InstantOf(s.w.start.Add(s.w.now()).Add(time.Minute + after))
+		header := http.Header{"Duehook-Action": {"reschedule"}, "Duehook-At": {at.RFC3339()}}
+		return answer{takes: a.takes, status: oneOf(r, 200, 409), header: header, at: at}
+	case 11:
+		wait["Duehook-Action"], wait["Content-Type"] = []string{"again"}, []string{"application/json"}
+		a.header, a.again, a.body = wait, true, oneOf(r, "", `{}`, `{"body":{"next":1}}`)
+		return a
 	}
 	a.body, a.odd = "what?", true
 	return a
@@ -115,7 +125,7 @@ type request struct {
 	sent    time.Duration
 	spread  time.Duration
 	answer  answer
-	// told: the process learned what became of it.
+	// told: the process learned the outcome.
 	told bool
 }
 
@@ -176,7 +186,7 @@ func (l *life) await(ctx context.Context, q *request) (*http.Response, error) {
 	defer h.mu.Unlock()
 	switch {
 	case err != nil: // its deadline, or the process's end
-		a.delivers, a.snoozes, a.ends, a.after = false, false, false, 0
+		a.delivers, a.snoozes, a.ends, a.again, a.after, a.at = false, false, false, false, 0, 0
 		q.told = ctx.Err() == context.DeadlineExceeded
 		return nil, err
 	case a.err != nil:

@@ -60,7 +60,7 @@ func (m *mini) close() { m.server.Close() }
 
 // adapt gives miniredis what it lacks: scripts that begin with a line of flags,
 // and the commands by which a blocked pop is called off. Nothing is called off
-// here, so such a pop ends by itself, some seconds later.
+// here, so such a pop times out some seconds later.
 func adapt() server.Hook {
 	var mu sync.Mutex
 	known := map[string]string{} // hashes of scripts, with and without their first line

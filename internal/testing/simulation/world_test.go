@@ -38,7 +38,7 @@ type backend interface {
 }
 
 // simulate runs a world in a bubble of its own, with an audit that fails t. In
-// the end it tells done what happened, whether t failed or not.
+// the end it reports the history to done, whether t failed or not.
 func simulate(t *testing.T, p *plan, open func(*testing.T, *plan) backend, done func(*history)) {
 	t.Helper()
 	var h *history
@@ -96,7 +96,7 @@ func (w *world) run() {
 	w.backend.close()
 }
 
-// happen lets an event happen, and ends it when its time or the faults' is over.
+// happen starts an event, and ends it when its time or the faults' is over.
 func (w *world) happen(over context.Context, e event) {
 	if job.Sleep(over, clock, e.after) != nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"strconv"
 )
 
-// StartMariaDB starts a MariaDB server that asks nobody for a password.
+// StartMariaDB starts a MariaDB server without passwords.
 // Unless durable is set it does not wait for the disk. The caller closes it;
 // tests share one, for it takes seconds to start.
 func StartMariaDB(durable bool) (*SQLServer, error) {
@@ -47,7 +47,7 @@ func StartMariaDB(durable bool) (*SQLServer, error) {
 	})
 }
 
-// asRoot lets the server run as root, if the tests do.
+// asRoot runs the server as root if the tests do.
 func asRoot() []string {
 	if os.Getuid() == 0 {
 		return []string{"--user=root"}

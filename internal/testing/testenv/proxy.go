@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Proxy passes TCP connections on to a server and spoils them as told. It is
+// Proxy forwards TCP connections to a server and injects faults. It is
 // safe for concurrent use.
 type Proxy struct {
 	target   string
@@ -72,7 +72,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Refuse makes the proxy reset every new connection, until told otherwise.
+// Refuse makes the proxy reset every new connection until a later call.
 func (p *Proxy) Refuse(refuse bool) { p.refuse.Store(refuse) }
 
 // Delay holds back each piece of a reply by d; zero ends it.

@@ -51,7 +51,7 @@ func WithEnv(env ...string) RedisOption {
 
 // Redis is a redis-server process of the test's own, on loopback, with a
 // directory that goes with the test. Its methods fail the test on errors. They
-// are not safe for concurrent use, but for Addr and URL.
+// are not safe for concurrent use, except Addr and URL.
 type Redis struct {
 	t    testing.TB
 	dir  string

@@ -139,7 +139,7 @@ func (s *Sample) Start(secrets ...string) string {
 
 var listening = regexp.MustCompile(`127\.0\.0\.1:[1-9][0-9]*`)
 
-// readAddress sends the first address that a receiver tells, and logs all else.
+// readAddress sends the first address in a receiver's output, and logs the rest.
 func readAddress(t testing.TB, out io.Reader, address chan<- string) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20) // receivers print bodies

@@ -16,7 +16,7 @@ import (
 )
 
 // SQLServer is a process of an SQL server of the tests' own, on loopback, with
-// a directory of its own. It is not safe for concurrent use, but for URL.
+// a directory of its own. It is not safe for concurrent use, except URL.
 type SQLServer struct {
 	name string // of the program, in messages
 	dir  string
@@ -31,7 +31,11 @@ type SQLServer struct {
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
+	killed bool          // while it served
 }
+
+// errEnded: the server ended before it answered.
+var errEnded = errors.New("ended by itself")
 
 // URL of a database on the server, as --ledger-url takes it.
 func (s *SQLServer) URL(database string) string { return s.url(database) }
@@ -54,7 +58,7 @@ func (s *SQLServer) Kill() error {
 	}
 	err := s.cmd.Process.Kill()
 	<-s.exited
-	s.cmd = nil
+	s.cmd, s.killed = nil, true
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
@@ -70,6 +74,18 @@ func (s *SQLServer) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT
 // Start starts the server, again if it was killed, on the same port and files,
 // and waits until it answers.
 func (s *SQLServer) Start() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for {
+		err := s.start(ctx)
+		// PostgreSQL refuses to start while a process of the killed server still runs.
+		if !s.killed || !errors.Is(err, errEnded) || job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
+			return err
+		}
+	}
+}
+
+func (s *SQLServer) start(ctx context.Context) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -89,8 +105,11 @@ func (s *SQLServer) Start() error {
 		close(exited)
 	}()
 	s.cmd, s.exited = cmd, exited
-	if err := s.awaitAnswer(); err != nil {
-		return errors.Join(fmt.Errorf("%w; its log ends:\n%s", err, s.logTail()), s.Kill())
+	if err := s.awaitAnswer(ctx); err != nil {
+		killed := s.killed
+		err = errors.Join(fmt.Errorf("%w; its log ends:\n%s", err, s.logTail()), s.Kill())
+		s.killed = killed
+		return err
 	}
 	return nil
 }
@@ -131,9 +150,7 @@ func (s *SQLServer) logTail() []byte {
 	return log[max(0, len(log)-most):]
 }
 
-func (s *SQLServer) awaitAnswer() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
+func (s *SQLServer) awaitAnswer(ctx context.Context) error {
 	for {
 		err := s.ready(ctx)
 		if err == nil {
@@ -141,7 +158,7 @@ func (s *SQLServer) awaitAnswer() error {
 		}
 		select {
 		case <-s.exited:
-			return fmt.Errorf("%s ended by itself", s.name)
+			return fmt.Errorf("%s %w", s.name, errEnded)
 		default:
 		}
 		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {

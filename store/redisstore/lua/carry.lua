@@ -1,158 +1,63 @@
--- Moves due jobs of some lanes to the ready list. They stay in their buckets,
--- out until their visibility deadline, so a lost hint loses nothing.
--- KEYS lanes counts out held ready topics tokens places ranks index busy, then the lanes' buckets
--- ARGV cap batch visibility endpoint_limit (0: none) probe_limit
---      ask (1: tell which lanes are missing, if any), then for each lane: name, limit (0: none)
--- Returns now, when the earliest lane next needs a look (-1: there is none),
---   1 if the ready list is full, then hint and state for each job carried.
--- Or now, -1, 2, then lanes that may go before those given; nothing is done then.
-local lanes, counts, out, held, ready = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local topics, tokens, places_key, ranks = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
-local index, busy = KEYS[10], KEYS[11]
-local cap, batch, visibility = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local endpoint_limit, probe_limit = tonumber(ARGV[4]), tonumber(ARGV[5])
-local FIRST, FIRST_ARG = 12, 7 -- of the buckets in KEYS, and of the lanes in ARGV
--- How long a lane at a limit is left alone: until a place may have come free.
--- Lanes of one endpoint are looked at together, or one of them could take
--- every place that comes free.
-local LIMITED, RESTRAINED = 10, 100
--- While an endpoint ramps up its limit doubles from the probes' every STEP.
-local STEP, STEPS = 1000, 10
+-- Executes a plan of store/rules: moves due jobs to the ready list. They stay in their
+-- buckets until their visibility deadline, so a lost hint loses nothing. The script decides
+-- nothing. It compares counts with limits as rules.Run does.
+-- KEYS own, then each lane's bucket
+-- ARGV cap batch visibility plan (JSON, see encode.go), then the lanes in the order of
+--      their visits
+-- Returns now, when the earliest lane next needs a look (-1: there is none), 1 if the ready
+--   list is full, topics and their new tokens in turn, then hint and state of each carried job.
+-- Or now, -1, 2 and what lacking in lib/facts.lua returns. Then it did nothing.
+local cap, batch, visibility, plan = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), cjson.decode(ARGV[4])
+local all_lanes = { unpack(ARGV, 5) }
 local now = now_ms()
+local lacks = lacking(plan, all_lanes, now)
+if lacks then
+  return { now, -1, 2, unpack(lacks) }
+end
+
 local room = math.min(batch, cap - redis.call('LLEN', ready))
-local reply = { now, -1, 0 }
--- A key is counted as often as it is named, so this tells all three apart.
-local special = redis.call('EXISTS', held, topics, topics, ranks, ranks, ranks, ranks)
-local gates, ranked = special % 2 == 1, special >= 4
+local changed, hints = {}, {}
+local reply = { now, -1, 0, changed }
+local first_room, again, carried_score = room, now + 1 - BASE, score(READY, now + visibility)
 
--- The limits of the topics that have some, with what is left of them for now.
-local limits = {}
-if special % 4 >= 2 then
-  local names = {}
-  for i = FIRST_ARG, #ARGV, 2 do
-    names[#names + 1] = ARGV[i]
-  end
-  limits = limits_of(topics, names)
-  for topic, of in pairs(limits) do
-    if of.concurrency > 0 then
-      local out_now = redis.call('HMGET', counts, topic .. '|' .. READY, topic .. '|' .. RUNNING)
-      of.free = math.max(0, of.concurrency - (out_now[1] or 0) - (out_now[2] or 0))
-    end
-    if of.interval > 0 then
-      of.next = tonumber(redis.call('HGET', tokens, topic) or 0)
-      if of.next < now - PACE_SLACK or of.next > now + of.interval + PACE_SLACK then
-        of.next = now
-      end
-      of.unserved, of.served = {}, {}
-    end
-  end
-end
-
--- allowed is how many jobs a topic's rate lets go now.
-local function allowed(of)
-  if of.next > now then
-    return 0
-  end
-  return math.floor((now - of.next) / of.interval) + 1
-end
-
--- limits_for gives the limits of a lane's topic, or nil.
-local any_limits = next(limits) ~= nil
-local function limits_for(lane)
-  return any_limits and limits[topic_of(lane)] or nil
-end
-
-if ranked and ARGV[6] == '1' then
-  local missing = missing_rivals(lanes, ranks, places_key, limits, now)
-  if #missing > 0 then
-    return { now, -1, 2, unpack(missing) }
-  end
-end
-
--- quantum is the share of a topic's lane in the room that there was at first;
--- siblings have one among them.
-local room_at_first, weights = room, 0
-for i = FIRST_ARG, #ARGV, 2 do
-  if not ranked or first_sibling(ARGV[i]) then
-    local of = limits_for(ARGV[i])
-    weights = weights + (of and of.weight or DEFAULT_WEIGHT)
-  end
-end
-local function quantum(of)
-  return math.max(1, math.ceil(room_at_first * (of and of.weight or DEFAULT_WEIGHT) / math.max(1, weights)))
-end
-local order = ranked and by_priority() or nil
-
--- gate gives until when an endpoint is held (or nil), and what it is limited to
--- while it is probed or ramps up (or nil). A gate that stands open is removed.
-local function gate(endpoint)
-  local v = redis.call('HGET', held, endpoint)
-  if not v then
-    return nil
-  end
-  local till, probe = string.match(v, '^(%d+) (%d+)$')
-  if till then
-    if now < tonumber(till) then
-      return tonumber(till)
-    elseif now < tonumber(probe) then
-      return nil, probe_limit
-    end
-  else
-    local step = math.max(0, math.floor((now - v) / STEP)) -- a clock may have gone back
-    local limit = probe_limit * 2 ^ step
-    if step < STEPS and (endpoint_limit == 0 or limit < endpoint_limit) then
-      return nil, limit
-    end
-  end
-  redis.call('HDEL', held, endpoint)
-end
-
--- How many jobs of an endpoint are out, with what this call carried.
-local outs = {}
-local function out_of(endpoint)
-  if not outs[endpoint] then
-    outs[endpoint] = tonumber(redis.call('HGET', out, endpoint) or 0)
-  end
-  return outs[endpoint]
-end
-
--- places is how many more jobs of a lane's endpoint may go out, nil for any number.
-local function places(lane, lane_limit, restraint)
-  local limit = nil
-  if endpoint_limit > 0 then
-    limit = math.max(endpoint_limit, lane_limit)
-  end
-  if restraint then
-    limit = math.min(limit or restraint, restraint)
-  end
-  return limit and math.max(0, limit - out_of(endpoint_of(lane)))
-end
-
--- A bucket that holds no more than FEW entries is read at once, and what this
--- call makes of them is known without reading it again.
-local FEW = 3
+-- A bucket of at most FEW entries is read at once and not again.
+local FEW, LAST_OF_FEW = 3, '3'
 local function read_bucket(key)
-  local first = redis.call('ZRANGE', key, 0, FEW, 'WITHSCORES')
+  local first = redis.call('ZRANGE', key, '0', LAST_OF_FEW, 'WITHSCORES')
   for i = 2, #first, 2 do
     first[i] = tonumber(first[i])
   end
   return { key = key, first = first, whole = #first <= 2 * FEW }
 end
 
--- range gives entries (id and score in turn) that are scored from low (nil: no
--- bound) to below high.
-local function range(bucket, low, high, limit)
-  if not bucket.whole then
-    return redis.call('ZRANGE', bucket.key, low or '-inf', '(' .. string.format('%.0f', high), 'BYSCORE',
-      'LIMIT', 0, limit, 'WITHSCORES')
+-- take carries at most n entries of a bucket with scores from low ('0', nil: no bound) to below
+-- high, and returns how many.
+local function take(lane, bucket, low, high, n)
+  local found, rescored, taken, whole = bucket.first, {}, 0, bucket.whole
+  if not whole then
+    found = redis.call('ZRANGE', bucket.key, low or '-inf', '(' .. text(high), 'BYSCORE', 'LIMIT', '0', text(n),
+      'WITHSCORES')
   end
-  local found, first = {}, bucket.first
-  for i = 1, #first, 2 do
-    if #found < 2 * limit and first[i + 1] < high and first[i + 1] >= (low or first[i + 1]) then
-      found[#found + 1], found[#found + 2] = first[i], first[i + 1]
+  for i = 1, #found, 2 do
+    local id, at = found[i], tonumber(found[i + 1])
+    if not whole or taken < n and at < high and (not low or at >= 0) then
+      local hint, state = lane .. '|' .. id, place(at)
+      taken = taken + 1
+      rescored[2 * taken - 1], rescored[2 * taken] = carried_score, id
+      hints[#hints + 1] = hint
+      reply[#reply + 1] = hint
+      reply[#reply + 1] = state
+      count(lane, state, -1)
+      count(lane, READY, 1)
+      if whole then
+        found[i + 1] = tonumber(carried_score)
+      end
     end
   end
-  return found
+  if taken > 0 then
+    redis.call('ZADD', bucket.key, unpack(rescored))
+  end
+  return taken
 end
 
 -- next_of is when a bucket next needs a look; nil when it is empty.
@@ -168,172 +73,205 @@ local function next_of(bucket)
   return earliest
 end
 
-local out_score = score(READY, now + visibility)
-local function rescore(bucket, id)
-  for i = 1, #bucket.first, 2 do
-    if bucket.first[i] == id then
-      bucket.first[i + 1] = tonumber(out_score)
+-- Jobs in flight, with those that this call carried: of endpoints, and of the lanes of one
+-- topic and endpoint.
+local by_endpoint, by_lane
+local function endpoint_flight(endpoint)
+  if not by_endpoint then
+    by_endpoint = {}
+    local all, fields = names(all_lanes, endpoint_of), {}
+    for n, name in ipairs(all) do
+      fields[2 * n - 1], fields[2 * n] = '=' .. name .. OF_STATE[READY], '=' .. name .. OF_STATE[RUNNING]
+    end
+    local flights = redis.call('HMGET', counts, unpack(fields))
+    for n, name in ipairs(all) do
+      by_endpoint[name] = (flights[2 * n - 1] or 0) + (flights[2 * n] or 0)
     end
   end
+  return by_endpoint[endpoint]
 end
 
--- take carries entries of a lane, and says how many. The hints are pushed at the end.
-local hints = {}
-local function take(lane, bucket, entries)
-  if #entries == 0 then
-    return 0
-  end
-  local rescored = {}
-  for i = 1, #entries, 2 do
-    local id, state = entries[i], place(tonumber(entries[i + 1]))
-    local hint = lane .. '|' .. id
-    rescored[#rescored + 1] = out_score
-    rescored[#rescored + 1] = id
-    if bucket.whole then
-      rescore(bucket, id)
+local function own_flight(name, key)
+  if #plan.groups == 0 then
+    return redis.call('ZCOUNT', key, '-inf', '(0')
+  elseif not by_lane then
+    by_lane = {}
+    for n, lane in ipairs(all_lanes) do
+      local plain = plain_of(lane)
+      by_lane[plain] = (by_lane[plain] or 0) + redis.call('ZCOUNT', KEYS[OWN_KEYS + n], '-inf', '(0')
     end
-    hints[#hints + 1] = hint
-    reply[#reply + 1] = hint
-    reply[#reply + 1] = state
-    count(lane, state, -1)
-    count(lane, READY, 1)
   end
-  redis.call('ZADD', bucket.key, unpack(rescored))
-  local taken = #entries / 2
-  room = room - taken
-  return taken
+  return by_lane[name]
 end
 
--- await_place puts a lane where one is called from when a place comes free.
-local function await_place(lane, bucket, own)
-  redis.call('ZADD', places_key, 0, own and '=' .. lane or lane)
-  local till = now + (own and LANE_LOOK or UNCALLED)
-  local first = redis.call('ZRANGE', bucket.key, 0, 0, 'WITHSCORES')[2]
-  local state, ms = place(tonumber(first))
+local function topic_flight(topic)
+  if not topic.flight then
+    local states = redis.call('HMGET', counts, topic.name .. '|' .. READY, topic.name .. '|' .. RUNNING)
+    topic.flight = (states[1] or 0) + (states[2] or 0)
+  end
+  return topic.flight
+end
+
+-- share_of is the lane's share of the ready list and of its topic's rate.
+local function share_of(t, topic, group)
+  local share = math.max(1, math.ceil(first_room * t.part))
+  if group then
+    group.left = group.left or group.endpoints * share
+    share = group.cut and group.cut < t.rank and 0 or math.ceil(math.max(0, group.left) / group.ranks[t.rank])
+    group.ranks[t.rank] = group.ranks[t.rank] - 1
+  end
+  return topic and topic.allowed and math.min(share, topic.allowed - topic.taken) or share
+end
+
+-- await_slot has a lane wait for its topic's rate. Lanes come in by rank. Of one rank those
+-- of which nothing went go first.
+local function await_slot(topic, lane, t, served)
+  local waiting = topic.waiting
+  local at = #waiting + 1
+  while not served and at > 1 and waiting[at - 1].served and waiting[at - 1].rank == t.rank do
+    at = at - 1
+  end
+  table.insert(waiting, at, { lane = lane, served = served, rank = t.rank, late = t.late and 1 or 0 })
+end
+
+-- await_place has a lane called when a place comes free, and returns when it needs a look in
+-- any case.
+local called, calm = {}, {}
+local function await_place(bucket, name, till)
+  called[#called + 1], called[#called + 2] = '0', name
+  local state, ms = place(tonumber(redis.call('ZRANGE', bucket.key, '0', '0', 'WITHSCORES')[2]))
   return state >= READY and math.min(till, ms) or till
 end
 
--- serve carries a lane's share, and says when it next needs a look; false if that
--- is decided later.
-local function serve(lane, key, lane_limit, restraint, of)
-  local bucket = read_bucket(key)
-  local among = ranked and common_of(lane)
-  local share = math.min(among and share_among(among, lane, quantum(of)) or quantum(of), room)
-  local paced = of and of.next
-  if paced then
-    share = math.min(share, allowed(of))
+-- wake has heads of order keys due that were parked. It reports whether there may be more.
+local WOKEN = 500
+local function wake(lane, key)
+  local called = redis.call('ZRANGE', calls, '[' .. lane .. '|', '(' .. lane .. '}', 'BYLEX', 'LIMIT', '0', text(WOKEN))
+  if #called == 0 then
+    return false
   end
-  local before = share
-  -- What is out and lapsed comes first: it holds places of the limits.
-  local lapsed = now + 1 - BASE
-  if share > 0 and bucket.first[2] and bucket.first[2] < lapsed then
-    share = share - take(lane, bucket, range(bucket, nil, lapsed, share))
+  local ids, woken = {}, {}
+  for n, name in ipairs(called) do
+    ids[n] = string.sub(name, #lane + 2)
   end
-  local at_endpoint = places(lane, lane_limit, restraint)
-  local own = lane_limit > 0 and math.max(0, lane_limit - out_of_lane(among, lane, key)) or nil
-  local of_topic = of and of.free
-  local free = math.min(at_endpoint or share, own or share, of_topic or share)
-  local limited = free < share
-  local rest = math.min(share, free)
-  local taken = 0
-  if rest > 0 then
-    taken = take(lane, bucket, range(bucket, 0, now + 1, rest))
-    if at_endpoint then
-      local endpoint = endpoint_of(lane)
-      outs[endpoint] = out_of(endpoint) + taken
-    end
-    if of_topic then
-      of.free = of_topic - taken
+  for n, at in ipairs(redis.call('ZMSCORE', key, unpack(ids))) do
+    if at and tonumber(at) >= PARK then
+      local state, ms = place(tonumber(at))
+      woken[#woken + 1], woken[#woken + 2] = score(state, ms - PARK), ids[n]
     end
   end
-  taken = taken + before - share
-  if paced then
-    of.next = of.next + taken * of.interval
-    of.taken = (of.taken or 0) + taken
+  if #woken > 0 then
+    redis.call('ZADD', key, unpack(woken))
   end
-  if among then
-    among.left = among.left - taken
+  redis.call('ZREM', calls, unpack(called))
+  return #called == WOKEN
+end
+
+-- visit carries what may go of a lane. It returns when the lane next needs a look: nil if it
+-- has no jobs, false if that is decided later.
+local function visit(lane, key, t)
+  local topic, group = plan.topics[t.topic], plan.groups[t.group]
+  local bucket, endpoint, name = read_bucket(key), endpoint_of(lane), group and plain_of(lane) or lane
+  local share = share_of(t, topic, group)
+  local most, taken = math.min(share, room), 0
+  -- Jobs in flight that are due again go first. They have their places.
+  if most > 0 and bucket.first[2] and bucket.first[2] < again then
+    taken = take(lane, bucket, nil, again, most)
   end
+  local own, fresh = t.own_limit and own_flight(name, key), most - taken
+  if t.endpoint_limit then
+    fresh = math.min(fresh, t.endpoint_limit - endpoint_flight(endpoint))
+  end
+  if own then
+    fresh = math.min(fresh, t.own_limit - own)
+  end
+  if topic and topic.limit then
+    fresh = math.min(fresh, topic.limit - topic_flight(topic))
+  end
+  fresh = fresh > 0 and take(lane, bucket, '0', now + 1, fresh) or 0
+  taken = taken + fresh
+  room = room - taken
+  if group then
+    group.left = group.left - taken
+  end
+  if t.endpoint_limit then
+    by_endpoint[endpoint] = by_endpoint[endpoint] + fresh
+  end
+  if by_lane then
+    by_lane[name] = by_lane[name] + fresh
+  end
+  if topic then
+    topic.taken, topic.flight = topic.taken + taken, topic.flight and topic.flight + fresh
+  end
+
   local look = next_of(bucket)
   if not look or look > now then
     return look
-  elseif paced and allowed(of) == 0 then
-    local waiting = taken > 0 and of.served or of.unserved
-    waiting[#waiting + 1] = lane
-    return false
-  elseif not limited then
-    if among then
-      among.cut = among.cut or rank_of(lane)
+  elseif topic and topic.allowed and topic.taken >= topic.allowed then
+    if taken > 0 or not t.rival then
+      await_slot(topic, lane, t, taken > 0)
     end
-    return now -- more is due: to the back of the line, behind lanes that became due before
-  elseif among and own == free and at_endpoint ~= free and of_topic ~= free then
-    return (math.floor(now / LIMITED) + 1) * LIMITED -- a place that a sibling frees is no call for this lane
-  elseif at_endpoint ~= free and (own == free or of_topic == free) then
-    return await_place(lane, bucket, own == free)
+    return false
+  elseif t.endpoint_limit and by_endpoint[endpoint] >= t.endpoint_limit then
+    return math.max(t.endpoint_look, now + 1) -- the plan was made a moment ago
+  elseif own and own + fresh >= t.own_limit then
+    return t.own_called and await_place(bucket, '=' .. lane, t.own_look) or math.max(t.own_look, now + 1)
+  elseif topic and topic.limit and topic.flight >= topic.limit then
+    return await_place(bucket, lane, topic.look)
   end
-  local pause = restraint and RESTRAINED or LIMITED
-  return (math.floor(now / pause) + 1) * pause
+  if group then
+    group.cut = group.cut or t.rank
+  end
+  return share <= most and now -- to the end of the line, unless the room ended
 end
 
--- When lanes next need a look is written once for all.
 local looks, without_jobs = {}, {}
-local function write_look(lane, look)
+local function set_look(lane, look)
   if look then
-    looks[#looks + 1] = text(look)
-    looks[#looks + 1] = lane
-  else
+    looks[#looks + 1], looks[#looks + 2] = text(look), lane
+  elseif look == nil then
     without_jobs[#without_jobs + 1] = lane
   end
 end
 
-for n = 0, #KEYS - FIRST do
+for _, topic in ipairs(plan.topics) do
+  topic.waiting, topic.taken = {}, 0
+end
+for n = 1, plan.visited do
   if room <= 0 then
-    break -- the others keep their places in the line
+    break -- the others keep their places in line
   end
-  local i = order and order[n] or n
-  local lane, bucket, lane_limit = ARGV[FIRST_ARG + 2 * i], KEYS[FIRST + i], tonumber(ARGV[FIRST_ARG + 2 * i + 1])
-  local of = limits_for(lane)
-  local look, till, restraint
-  if gates then
-    till, restraint = gate(endpoint_of(lane))
+  local lane, key, t = all_lanes[n], KEYS[OWN_KEYS + n], plan.terms[plan.visits and plan.visits[n] or 1]
+  if t.topic and plan.topics[t.topic].limit then
+    calm[#calm + 1] = lane
   end
-  if of and of.paused then
-    till = now + UNCALLED
-  end
-  if not till then
-    if of and of.free then
-      redis.call('ZREM', places_key, lane)
-    end
-    look = serve(lane, bucket, lane_limit, restraint, of)
-  elseif redis.call('EXISTS', bucket) == 1 then
-    look = till
-  end
-  if look ~= false then
-    write_look(lane, look)
+  if not t.put_off then
+    local more = ordered(lane) and wake(lane, key)
+    local look = visit(lane, key, t)
+    set_look(lane, more and look and now or look)
+  else
+    set_look(lane, redis.call('EXISTS', key) == 1 and t.put_off or nil)
   end
 end
 
--- Lanes that wait for the rate of their topic get their turns: one each time that
--- it allows a job. Others are called for places that are left: whoever was called
--- before may have had no use for one.
-for topic, of in pairs(limits) do
-  if of.taken then
-    redis.call('HSET', tokens, topic, string.format('%.3f', of.next))
+if #calm > 0 then
+  redis.call('ZREM', places, unpack(calm))
+end
+if #called > 0 then
+  redis.call('ZADD', places, unpack(called))
+end
+for _, topic in ipairs(plan.topics) do
+  if topic.allowed and topic.taken > 0 then
+    local token = string.format('%.3f', topic.next + topic.taken * topic.interval)
+    redis.call('HSET', tokens, topic.name, token)
+    changed[#changed + 1], changed[#changed + 2] = topic.name, token
   end
-  local waiting = of.unserved or {}
-  for _, lane in ipairs(of.served or {}) do
-    waiting[#waiting + 1] = lane
+  for slot, w in ipairs(topic.waiting) do
+    set_look(w.lane, topic.slots[slot] + w.late)
   end
-  local first = ranked and first_to_go(waiting) or nil
-  for turn, lane in ipairs(waiting) do
-    local look = math.max(math.ceil(of.next + (turn - 1) * of.interval), now + (of.interval < PACE_GAP and PACE_GAP or 1))
-    if first and rank_of(lane) ~= first then
-      look = look + 1 -- not before one that goes first, and may have its next turn then
-    end
-    write_look(lane, look)
-  end
-  if of.free and of.free > 0 and room > 0 then
-    call_lane(places_key, topic, now)
+  -- A lane that was called may have had no use for its place, so another one is called.
+  if topic.limit and room > 0 and topic_flight(topic) < topic.limit then
+    call_lane(places, topic.name, now)
   end
 end
 if #looks > 0 then
@@ -343,11 +281,14 @@ forget_lanes(lanes, ranks, index, without_jobs)
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)
 end
+if plan.closed then
+  redis.call('HDEL', circuits, unpack(plan.closed))
+end
 if #hints > 0 then
   redis.call('RPUSH', ready, unpack(hints))
 end
-write_counts(counts, out, busy)
-local head = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
+write_counts(counts, busy)
+local head = redis.call('ZRANGE', lanes, '0', '0', 'WITHSCORES')[2]
 if head then
   reply[2] = math.floor(tonumber(head))
 end

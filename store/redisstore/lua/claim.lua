@@ -23,39 +23,10 @@ local function answer(n, j, from, h)
     numbers[h], answered[head] = head, h.text
   end
   local i = #reply
-  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, registrations[j.field]
+  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, stored[j.name]
 end
 
-local SHORT = '^%d+ %-?%d+\n(................)' -- the uid
-local LONG = '^(%d+) %-?%d+ (%-?%d*) (%d*)\n(................)'
-local FRESH = { -- the head of a job without a progress
-  state = WAITING, token = '', version = '', cancel = '', tries = '  ', next = '', ended = '', expires = '', logs = '',
-  nonce = '', reason = '', mark = '',
-}
-
--- parse returns head and uid of a job, and its own timeout if it has one. It returns nil for
--- anything but a record.
-local function parse(registration, progress)
-  if not registration then
-    return nil
-  end
-  local uid, created, expires, timeout = string.match(registration, SHORT), nil, '', ''
-  if not uid then
-    created, expires, timeout, uid = string.match(registration, LONG)
-  end
-  if not uid then
-    return nil
-  elseif progress then
-    local h = head_of(progress)
-    if not h or uid_of(h, progress) ~= uid then
-      return nil
-    end
-    return h, uid, tonumber(timeout)
-  elseif expires ~= '' then
-    return changed(FRESH, { expires = text(created + expires) }), uid, tonumber(timeout)
-  end
-  return FRESH, uid, tonumber(timeout)
-end
+local ORDER_KEY = '^[^\n]* ([^ \n]+)\n'
 
 -- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
 -- nil. Nobody else has had it since, even if its lease has expired.
@@ -92,24 +63,45 @@ end
 
 local jobs = batch(4, 1, 3, true)
 read_scores(jobs)
-local limits, gave_back = {}, false
+local gave_back = false
 if redis.call('EXISTS', topics) == 1 then
   limits = limits_of_jobs(topics, jobs)
 end
 
--- give_back undoes the carrying of a job.
-local function give_back(j, h)
-  local created, due = string.match(registrations[j.field], '^(%d+) (%-?%d+)')
+-- give_back undoes the carrying of a job that had a state in its bucket. Further is how much
+-- later it is due.
+local function give_back(j, h, state, further)
+  local created, due = string.match(stored[j.name], '^(%d+) (%-?%d+)')
   local next = number(h.next, created + due)
-  write('ZADD', j.lane.bucket, score(h.state, math.min(next, number(h.expires, next))), j.id)
+  write('ZADD', j.lane.bucket, score(h.state, math.min(next, number(h.expires, next)) + further), j.id)
   j.score = nil
-  count(j.lane.name, READY, -1)
+  count(j.lane.name, state, -1)
   count(j.lane.name, h.state, 1)
   gave_back = true
 end
 
+-- has_turn reports whether a job is the head of its order key, and takes its turn.
+local order = nil -- the functions of lib/turns.lua
+local function key_of(j)
+  local key = string.match(stored[j.name] or '', ORDER_KEY)
+  return key and j.lane.prefix .. key
+end
+
+local function has_turn(j)
+  if not order then
+    order = open_turns()
+    local keys = {}
+    for _, other in ipairs(jobs) do
+      keys[#keys + 1] = other.lane.ordered and key_of(other) or nil
+    end
+    order.prefetch(keys)
+  end
+  local key = key_of(j)
+  return key and order.claim(key, j.lane.name .. '|' .. j.id)
+end
+
 for n, j in ipairs(jobs) do
-  local registration, progress = registrations[j.field], progresses[j.field]
+  local registration, progress = stored[j.name], stored[j.field]
   local h, uid, timeout
   if progress == nil then
     left[#left + 1] = j.score and n or nil
@@ -123,18 +115,23 @@ for n, j in ipairs(jobs) do
       if before then
         answer(n, j, before, h)
       end
-    elseif limits[j.lane.topic] and (limits[j.lane.topic].paused or state ~= READY) then
+    elseif limits[j.lane.topic] and (limits[j.lane.topic].Paused or state ~= READY) then
       -- What a limit keeps is not claimed.
       if state == READY and h.state < READY then
         seen[j.field] = true
-        give_back(j, h)
+        give_back(j, h, READY, 0)
+      end
+    elseif (state == READY or deadline <= now) and j.lane.ordered and not has_turn(j) then
+      if h.state < READY then
+        seen[j.field] = true
+        give_back(j, h, state, PARK)
       end
     elseif state == READY or deadline <= now then
       local lapsed = h.state == RUNNING and not before
       local from = before or lapsed and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
       local new = claimed(h, from, lapsed)
-      write_progress(j, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
+      write_part(j, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
       write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
       look_at(j.lane.name, till)
       count(j.lane.name, state, -1)
@@ -143,10 +140,13 @@ for n, j in ipairs(jobs) do
     end
   end
 end
+if order then
+  order.write(now)
+end
 write_all()
-write_counts(counts, out, busy)
+write_counts(counts, busy)
 if gave_back then
-  write_lanes(lanes, held, places, ARGV[4], now)
+  write_lanes(lanes, circuits, places, ARGV[4], now)
 else
   write_lanes(lanes, nil, nil, nil, now)
 end

@@ -1,12 +1,13 @@
 -- Replaces the limits of a topic.
--- KEYS topics tokens
--- ARGV topic limits (as lua/limits.lua has them; '' for none) forget (1: the rate is another)
-if ARGV[3] == '1' then
-  redis.call('HDEL', KEYS[2], ARGV[1])
+-- KEYS own
+-- ARGV topic limits (as in lib/limits.lua; '' for none) forget (1: the rate is another)
+local topic, limits, forget = unpack(ARGV)
+if forget == '1' then
+  redis.call('HDEL', tokens, topic)
 end
-if ARGV[2] == '' then
-  redis.call('HDEL', KEYS[1], ARGV[1])
+if limits == '' then
+  redis.call('HDEL', topics, topic)
 else
-  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  redis.call('HSET', topics, topic, limits)
 end
 return 1

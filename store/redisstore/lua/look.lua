@@ -8,13 +8,13 @@
 local half_open, longest, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now = now_ms()
 
-local circuits = half_open and redis.call('HGETALL', held) or {}
-for i = 1, #circuits, 2 do
-  local till = string.match(circuits[i + 1], '^(%d+) %d+$')
+local all = half_open and redis.call('HGETALL', circuits) or {}
+for i = 1, #all, 2 do
+  local till = string.match(all[i + 1], '^(%d+) %d+$')
   if till and tonumber(till) > now then
-    redis.call('HSET', held, circuits[i], '0 ' .. text(now + half_open))
-  elseif not till and tonumber(circuits[i + 1]) > now then
-    redis.call('HSET', held, circuits[i], text(now))
+    redis.call('HSET', circuits, all[i], '0 ' .. text(now + half_open))
+  elseif not till and tonumber(all[i + 1]) > now then
+    redis.call('HSET', circuits, all[i], text(now))
   end
 end
 

@@ -1,34 +1,17 @@
 -- Registers jobs whose keys are free. Redis refuses it when its memory is full.
 -- KEYS own, then of each lane: bucket
 -- ARGV channel, then for each job: body (uid and spec), due (a delay, or a time below zero),
---      its TTL and timeout ("<TTL> <timeout>", empty without either), biz (number of its
---      index, 0 for none)
+--      its TTL, timeout and order key ("<TTL> <timeout>" or "<TTL> <timeout> <order key>",
+--      empty without any; the TTL may be a time below zero), names (numbers of its indexes,
+--      0 for none)
 -- Returns now, then for each job '' if it was registered, 'full' or 'draining' if its topic
 --   takes no more, 'left' if it is for another call, or the registration and progress of
 --   the job that has the key.
 local now = now_ms()
 local reply = { now }
-local jobs, others = batch(1, 1, 7, true)
-local special = redis.call('EXISTS', held, topics) > 0
-local limits = special and limits_of_jobs(topics, jobs) or {}
-local rooms = {}
-
--- refusal is why a topic takes no job, or nil.
-local function refusal(topic)
-  local of = limits[topic]
-  if not of then
-    return nil
-  elseif of.draining then
-    return 'draining'
-  end
-  rooms[topic] = rooms[topic] or room_in(of, counts, topic)
-  if rooms[topic] then
-    if rooms[topic] <= 0 then
-      return 'full'
-    end
-    rooms[topic] = rooms[topic] - 1
-  end
-end
+local jobs = batch(1, 1, 7, true)
+local special = redis.call('EXISTS', circuits, topics) > 0
+limits = special and limits_of_jobs(topics, jobs) or {}
 
 -- check fails the call for a key of another type before anything is written: a record
 -- without its entry would be lost.
@@ -40,9 +23,10 @@ local function check(zset)
   end
 end
 
+local order = nil -- the functions of lib/turns.lua
 local created = text(now) .. ' '
 for n, j in ipairs(jobs) do
-  local registration, progress, a = registrations[j.field], progresses[j.field], j.args
+  local registration, progress, a = stored[j.name], stored[j.field], j.args
   local existing, left = registration or progress, progress == nil
   local refused = not existing and not left and refusal(j.lane.topic)
   if left then
@@ -52,29 +36,39 @@ for n, j in ipairs(jobs) do
   elseif refused then
     reply[n + 1] = refused
   else
-    local due, terms, biz = tonumber(ARGV[a + 2]), ARGV[a + 3], others[ARGV[a + 4]]
+    local due, terms = tonumber(ARGV[a + 2]), ARGV[a + 3]
     if due < 0 then
       due = math.max(0, -due - now)
     end
     local head, wake = created .. text(due), due
     if terms ~= '' then
+      local expires, rest = string.match(terms, '^-(%d+)(.*)')
+      if expires then
+        terms = text(math.max(0, expires - now)) .. rest
+      end
       head = head .. ' ' .. terms
       local ttl = string.match(terms, '^%d+')
       wake = ttl and math.min(due, tonumber(ttl)) or due
     end
     check(j.lane.bucket)
-    write_registration(j, head .. '\n' .. ARGV[a + 1])
-    write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
-    if biz then
-      check(biz)
-      write('ZADD', biz, '0', j.name)
+    write_part(j, j.name, head .. '\n' .. ARGV[a + 1])
+    if j.lane.ordered then
+      order = order or open_turns()
+      local key = j.lane.prefix .. string.match(terms, '[^ ]*$')
+      local turn = order.text(now + due, now, string.sub(ARGV[a + 1], 1, UID))
+      wake = order.enter(key, turn .. j.lane.name .. '|' .. j.id) and wake or wake + PARK
     end
+    write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
+    index_job(j, ARGV[a + 4], check)
     count(j.lane.name, WAITING, 1)
     look_at(j.lane.name, now + wake)
     reply[n + 1] = ''
   end
 end
+if order then
+  order.write(now)
+end
 write_all()
-write_counts(counts, nil, busy)
-write_lanes(lanes, special and held or nil, nil, ARGV[1], now, ranks, index)
+write_counts(counts, busy)
+write_lanes(lanes, special and circuits or nil, nil, ARGV[1], now, ranks, index)
 return reply

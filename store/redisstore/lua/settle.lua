@@ -2,9 +2,10 @@
 -- KEYS own, then of each lane: bucket, ended
 -- ARGV channel forget (1: keep no ended job) max_log max_bytes (of a log), the number of
 --      outcomes, which jobs share: token, tries (attempts snoozes lapses), then twice, for a
---      job as it is and for one with a cancel request: state, delay, reason and group of dead
---      letters (its number, 0 for none); then for each job: outcome (its number, from 1)
---      attempt created biz (number of its index, 0 for none)
+--      job as it is and for one with a cancel request: state, delay (or a time below zero),
+--      reason and group of dead letters (its number, 0 for none); then for each job: outcome
+--      (its number, from 1) attempt, created ("<created> <order key>" with one), names (numbers
+--      of its indexes, 0 for none)
 -- Returns now, the results that jobs share (state, next, ended, reason and version; -1 for
 --   no time), then for each job 0 applied, 1 applied by an earlier run, 2 stale, 3 missing,
 --   4 left for another call; and for 0 and 1 the number of its result (from 1) and its uid.
@@ -46,7 +47,7 @@ local function settled(h, outcome, to, logged, created)
   if not new then
     new = changed(h, {
       state = to.state, tries = outcome.tries, reason = to.reason, nonce = SETTLED, version = text(number(h.version, 1) + 1),
-      next = to.state < FINAL and text(now + to.delay) or '', ended = to.state >= FINAL and text(at) or '',
+      next = to.state < FINAL and text(to.delay < 0 and math.max(now, -to.delay) or now + to.delay) or '', ended = to.state >= FINAL and text(at) or '',
       logs = logged and text(math.min(number(h.logs, 0) + 1, max_log)) or h.logs,
     })
     successors[key] = new
@@ -78,21 +79,22 @@ local function rewritten(progress, h, new, attempt)
 end
 
 -- finish stores a job that has ended.
-local function finish(j, h, progress, biz, group)
+local function finish(j, h, progress, names, group)
   local lane, state = j.lane, h.state
   write('ZREM', lane.bucket, j.id)
-  emptied[lane.name] = lane.bucket
+  emptied[lane.bucket] = lane
   if forget and state ~= DEAD then
-    forget_record(j)
-    if biz then
-      write('ZREM', biz, j.name)
-    end
+    forget_part(j, j.name)
+    forget_part(j, j.field)
+    unindex_job(j, names, '')
     return
   end
-  write_progress(j, progress)
+  write_part(j, j.field, progress)
   write('ZADD', group or lane.ended, stamp(tonumber(h.ended), state - FINAL), j.id)
   if group then
-    write('ZADD', deads, 0, plain_of(lane.name) .. '|' .. h.reason)
+    write('ZADD', deads, 0, group_name(group))
+  else
+    note_end(lane.topic, tonumber(h.ended))
   end
   count(lane.name, state, 1)
 end
@@ -101,7 +103,7 @@ end
 local function continue(j, h, progress)
   local next = tonumber(h.next)
   local wake = math.min(next, number(h.expires, next))
-  write_progress(j, progress)
+  write_part(j, j.field, progress)
   write('ZADD', j.lane.bucket, score(h.state, wake), j.id)
   look_at(j.lane.name, wake)
   count(j.lane.name, h.state, 1)
@@ -113,8 +115,7 @@ local function note_endings(new)
     local topic, state = string.match(field, '^([^|=]+)|(%d)$')
     state = tonumber(state)
     if state and state >= FINAL and state ~= DEAD then
-      redis.call('ZADD', endings, 'NX', now, topic)
-      redis.call('ZADD', index, 0, 'd' .. topic)
+      write_end(topic)
     end
   end
 end
@@ -130,10 +131,25 @@ end
 
 local jobs, others = batch(last, 2, 7)
 read_scores(jobs)
+
+-- pass_turn has the next job of an order key go, unless the dead letter stops the key.
+local order = nil -- the functions of lib/turns.lua
+local function pass_turn(j, state, key)
+  if not order then
+    order = open_turns()
+  end
+  if state ~= DEAD or not order.stops_on_dead(j.lane.topic) then
+    order.leave(key, string.rep('0', TURN) .. j.lane.name .. '|' .. j.id)
+  end
+end
 for _, j in ipairs(jobs) do
   local a = j.args
-  local outcome, attempt, created, biz = outcomes[tonumber(ARGV[a + 1])], ARGV[a + 2], ARGV[a + 3], others[ARGV[a + 4]]
-  local progress = progresses[j.field]
+  local outcome, attempt, created = outcomes[tonumber(ARGV[a + 1])], ARGV[a + 2], ARGV[a + 3]
+  local progress = stored[j.field]
+  local order_key
+  if j.lane.ordered then
+    created, order_key = string.match(created, '^(%d+) (.*)$')
+  end
   local h = progress and head_of(progress)
   if progress == nil then
     answer(4)
@@ -149,26 +165,26 @@ for _, j in ipairs(jobs) do
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
     progress, new = rewritten(progress, h, new, attempt)
     if new.state >= FINAL then
-      finish(j, new, progress, biz, others[to.group])
+      finish(j, new, progress, ARGV[a + 4], others[to.group])
+      if order_key then
+        pass_turn(j, new.state, j.lane.prefix .. order_key)
+      end
     else
       continue(j, new, progress)
     end
     answer(0, new, progress)
   end
 end
-write_all()
-local without_jobs = {}
-for lane, bucket in pairs(emptied) do
-  if redis.call('EXISTS', bucket) == 0 then
-    without_jobs[#without_jobs + 1] = lane
-  end
+if order then
+  order.write(now)
 end
-forget_lanes(lanes, ranks, index, without_jobs)
-local new, gone = write_counts(counts, out, busy)
+write_all()
+local lanes_gone = leave_lanes(emptied)
+local new, gone = write_counts(counts, busy)
 if not forget then
   note_endings(new)
-elseif #without_jobs > 0 then
+elseif lanes_gone > 0 then
   drop_topics(counts, index, gone)
 end
-write_lanes(lanes, held, places, ARGV[1], now, ranks, index)
+write_lanes(lanes, circuits, places, ARGV[1], now, ranks, index)
 return reply

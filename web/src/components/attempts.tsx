@@ -130,6 +130,7 @@ function Timings({ attempt }: { attempt: Attempt }) {
         </div>
       </dl>
       {attempt.connection_reused && <p class="muted">{t('phase.reused')}</p>}
+      {attempt.connect_retries && <p class="muted">{t('phase.retries', { n: attempt.connect_retries })}</p>}
     </div>
   );
 }

@@ -46,12 +46,16 @@ export function useForm<Name extends string>(initial: Record<Name, string>): For
 }
 
 /** The error of a field or a part of it. */
-const wrongAt = (error: ApiError | undefined, pointer: string): string[] | undefined =>
+export const wrongAt = (error: ApiError | undefined, pointer: string): string[] | undefined =>
   error?.problem.errors.filter((one) => one.pointer === pointer || one.pointer.startsWith(`${pointer}/`)).map((one) => one.message);
 
 /** The non-empty fields of a form. */
 export const given = <T extends Record<string, string>>(draft: T): Partial<T> =>
   Object.fromEntries(Object.entries(draft).filter(([, value]) => value.trim())) as Partial<T>;
+
+/** The non-empty fields of these names. */
+export const givenOf = <T extends Record<string, string>, Name extends keyof T & string>(draft: T, names: readonly Name[]): Partial<Pick<T, Name>> =>
+  given(Object.fromEntries(names.map((name) => [name, draft[name]])) as Pick<T, Name>);
 
 /** A number as typed. The API rejects anything else. */
 export const figure = (typed: string): number | string => (Number.isNaN(Number(typed)) ? typed : Number(typed));
@@ -73,6 +77,12 @@ export const headersOf = (typed: string): Record<string, string> =>
         return [name.trim(), value.join(':').trim()];
       }),
   );
+
+/** The reverse of headersOf. */
+export const headersText = (headers: Record<string, string> | null | undefined): string =>
+  Object.entries(headers ?? {})
+    .map(([name, value]) => `${name}: ${value}`)
+    .join('\n');
 
 interface FormProps {
   title: string;
@@ -163,9 +173,11 @@ interface InputProps extends FieldProps {
   placeholder?: string;
   required?: boolean;
   wide?: boolean;
+  /** The id of a datalist. */
+  list?: string;
 }
 
-export function Input({ value, set, required = false, placeholder = '', ...frame }: InputProps) {
+export function Input({ value, set, required = false, placeholder = '', list, ...frame }: InputProps) {
   return (
     <Field {...frame}>
       {(control) => (
@@ -174,6 +186,7 @@ export function Input({ value, set, required = false, placeholder = '', ...frame
           value={value}
           onInput={(e) => set(e.currentTarget.value)}
           required={required}
+          list={list}
           placeholder={placeholder}
           spellcheck={false}
           autocomplete="off"

@@ -4,6 +4,8 @@ import type { JSX } from 'preact';
 const shapes = {
   overview: 'M2 9h3l2-6 3 10 2-4h2',
   jobs: 'M5 4h9M5 8h9M5 12h9M2 4h.01M2 8h.01M2 12h.01',
+  schedules: 'M2.5 4h11v9.5h-11zM2.5 7h11M5.5 2v3M10.5 2v3M8 9v2.5h2',
+  groups: 'M2 8h4M6 8l4-5h4M6 8h8M6 8l4 5h4',
   topics: 'M2 5l6-3 6 3-6 3zM2 8l6 3 6-3M2 11l6 3 6-3',
   endpoints: 'M3 8a5 5 0 0 1 10 0M5.5 8a2.5 2.5 0 0 1 5 0M8 8v6M5.5 14h5',
   dead: 'M2 4h12v3H2zM3 7v6h10V7M6.5 10h3',

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks';
 import { api, unfinished, type Job, type Stored } from '../api';
 import { curl } from '../curl';
-import { member } from '../json';
+import { isJSON, member } from '../json';
 import { refresh } from '../live';
 import { t, type Key } from '../text';
 import { Copy } from './copy';
@@ -18,6 +18,7 @@ export function JobActions({ job, stored }: { job: Job; stored: Stored | undefin
   return (
     <div class="actions">
       {waiting && <button onClick={() => void act(() => api.run(job), 'done.run')}>{t('action.run')}</button>}
+      {waiting && job.count && !job.count.fired && <button onClick={() => void act(() => api.addCount(job), 'done.count')}>{t('action.count')}</button>}
       {waiting && <button onClick={() => ask('reschedule')}>{t('action.reschedule')}</button>}
       {open && (
         <button class="grave" onClick={() => ask('cancel')}>
@@ -105,15 +106,6 @@ function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
       )}
     </Dialog>
   );
-}
-
-function isJSON(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function Cancel({ job, onClose }: AskProps) {

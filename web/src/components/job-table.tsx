@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
 import { address } from '../address';
 import { usualPriority, type Attempt, type Job } from '../api';
-import { t, word } from '../text';
+import { count, t, word } from '../text';
 import { StateMark, Target, When } from './marks';
 
 interface Props {
@@ -36,6 +36,8 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
                 {job.id}
               </a>
               <PriorityMark job={job} />
+              {job.count && <span class="tag">{t('count.of', { n: count(job.count.count), target: count(job.count.target) })}</span>}
+              {job.callback_of && <span class="tag">{t('callback.tag')}</span>}
               <span class="muted">
                 {job.topic}
                 {job.biz_key && ` · ${job.biz_key}`}

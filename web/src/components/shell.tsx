@@ -11,6 +11,8 @@ import { Notices } from './notices';
 const pages: [string, Key, IconName][] = [
   ['/', 'nav.overview', 'overview'],
   ['/jobs', 'nav.jobs', 'jobs'],
+  ['/schedules', 'nav.schedules', 'schedules'],
+  ['/groups', 'nav.groups', 'groups'],
   ['/topics', 'nav.topics', 'topics'],
   ['/endpoints', 'nav.endpoints', 'endpoints'],
   ['/dead', 'nav.dead', 'dead'],

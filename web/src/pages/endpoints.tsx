@@ -132,11 +132,17 @@ function Circuit({ endpoint: { state, reopens_at: reopensAt, failures } }: { end
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
   const failing = state === 'closed' && failures !== null && failures > 0;
   return (
-    <span class={`state circuit-${failing ? 'failing' : state}`}>
-      <i class="dot" aria-hidden="true" />
-      {t(`endpoint.${state}`)}
-      {left > 0 && <span role="timer"> · {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}</span>}
-    </span>
+    <>
+      <span class={`state circuit-${failing ? 'failing' : state}`}>
+        <i class="dot" aria-hidden="true" />
+        {t(`endpoint.${state}`)}
+      </span>
+      {left > 0 && (
+        <div class="muted" role="timer">
+          {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}
+        </div>
+      )}
+    </>
   );
 }
 

@@ -1,12 +1,13 @@
 import { address } from '../address';
-import { api, mayChange, type Attempt, type Explanation, type Job, type Stored } from '../api';
+import { api, mayChange, type Attempt, type Count, type Explanation, type Job, type Reason, type Stored } from '../api';
 import { AttemptList } from '../components/attempts';
+import { CallbackFacts } from '../components/callbacks';
 import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
 import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { now, useResource, type Resource } from '../live';
-import { clock, localTimes, said, span, t, word } from '../text';
+import { clock, count, localTimes, said, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
   const name = { topic, id };
@@ -39,11 +40,13 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
           </div>
           {mayChange.value && <JobActions job={job} stored={stored} />}
         </div>
+        {job.count && <Progress of={job.count} />}
         <ul class="reasons">
           {reasons.map((reason) => (
             <li key={reason.code}>
               {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
               {said(reason) ?? <span lang="en">{localTimes(reason.detail)}</span>}
+              <Others topic={job.topic} reason={reason} />
             </li>
           ))}
         </ul>
@@ -57,10 +60,36 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
           <h2>{t('job.attempts')}</h2>
           <AttemptList job={job} stored={stored} attempts={attempts} />
         </section>
-        <Facts told={told} />
+        <Facts told={told} stored={stored} />
       </div>
     </>
   );
+}
+
+/** The count of a job that fires at a count. */
+function Progress({ of: { count: n, target, at_deadline: deadline, fired } }: { of: Count }) {
+  return (
+    <div class="count">
+      <p>
+        <strong>{t('count.of', { n: count(n), target: count(target) })}</strong>{' '}
+        <span class="muted">{t(fired ? 'count.fired' : `deadline.${deadline}`)}</span>
+      </p>
+      <progress aria-label={t('count.title')} max={target} value={Math.min(n, target)} />
+    </div>
+  );
+}
+
+/** Links to the jobs of the topic that a reason names. */
+function Others({ topic, reason }: { topic: string; reason: Reason }) {
+  const ids = new Set(reason.sentences.flatMap(({ params }) => (params['job'] === undefined ? [] : [String(params['job'])])));
+  return [...ids].map((id) => (
+    <span key={id}>
+      {' '}
+      <a href={address(['jobs', topic, id])} data-page>
+        {t('job.open', { id })}
+      </a>
+    </span>
+  ));
 }
 
 /** The headers and the body, loaded whenever the job has changed; undefined if the key may not read them. */
@@ -93,7 +122,7 @@ function Standing({ told: { job, expected_at: expected } }: { told: Explanation 
   );
 }
 
-function Facts({ told: { job, ladder } }: { told: Explanation }) {
+function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: Stored | undefined }) {
   return (
     <section class="card facts">
       <h2>{t('job.facts')}</h2>
@@ -106,12 +135,24 @@ function Facts({ told: { job, ladder } }: { told: Explanation }) {
         <dd>
           <When at={job.due_at} /> <span class="muted">{clock(Date.parse(job.due_at))}</span>
         </dd>
+        {job.spread && (
+          <>
+            <dt>{t('job.spread')}</dt>
+            <dd>{t('job.spreadOver', { span: job.spread })}</dd>
+          </>
+        )}
         <dt>{t('job.created')}</dt>
         <dd>
           <When at={job.created_at} /> <span class="muted">{clock(Date.parse(job.created_at))}</span>
         </dd>
         <dt>{t('job.attempts')}</dt>
         <dd>{t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })}</dd>
+        {job.rounds && (
+          <>
+            <dt>{t('job.rounds')}</dt>
+            <dd>{count(job.rounds)}</dd>
+          </>
+        )}
         <dt>{t('job.priority')}</dt>
         <dd>{job.priority}</dd>
         {ladder.expires_at && (
@@ -119,6 +160,40 @@ function Facts({ told: { job, ladder } }: { told: Explanation }) {
             <dt>{t('job.expires')}</dt>
             <dd>
               <When at={ladder.expires_at} />
+            </dd>
+          </>
+        )}
+        {job.schedule && (
+          <>
+            <dt>{t('schedule.schedule')}</dt>
+            <dd>
+              <a href={address(['schedules', job.schedule.name])} data-page>
+                {job.schedule.name}
+              </a>
+            </dd>
+          </>
+        )}
+        <CallbackFacts job={job} stored={stored} />
+        {job.group && job.group_id && (
+          <>
+            <dt>{t('group.group')}</dt>
+            <dd>
+              <a href={address(['groups', job.group])} data-page>
+                {job.group}
+              </a>{' '}
+              <a href={address(['jobs'], [['topic', job.topic], ['group_id', job.group_id]])} data-page>
+                {t('group.jobs')}
+              </a>
+            </dd>
+          </>
+        )}
+        {job.order_key && (
+          <>
+            <dt>{t('job.orderKey')}</dt>
+            <dd>
+              <a href={address(['jobs'], [['topic', job.topic], ['order_key', job.order_key]])} data-page>
+                {job.order_key}
+              </a>
             </dd>
           </>
         )}

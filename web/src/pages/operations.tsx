@@ -45,6 +45,7 @@ function Card({ operation }: { operation: Operation }) {
         </a>
       </p>
       {operation.set && <p>{t('operation.set', { fields: operation.set.join(', ') })}</p>}
+      {operation.span && <p>{t('operation.span', operation.span)}</p>}
       <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={state === 'done' ? Math.max(1, estimate ?? matched) : matched} />
       <p class="muted">
         {t('operation.counts', {

@@ -6,16 +6,22 @@ import { Heatmap } from '../components/heatmap';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
-import { count, percent, span, t, type Key } from '../text';
+import { clock, count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
   const alerts = useResource('alerts', api.alerts);
+  const noRoom = useResource('no room', api.noRoom).data;
   const firing = alerts.data?.filter(({ status }) => status === 'firing').length;
   return (
     <>
       <h1>{t('nav.overview')}</h1>
       {overview.error && <ProblemNote error={overview.error} />}
+      {Boolean(noRoom) && (
+        <p class="problem" role="alert">
+          {t('overview.noRoom', { n: count(Number(noRoom)) })}
+        </p>
+      )}
       {overview.data ? <Figures view={overview.data} firing={firing} /> : !overview.error && <Loading />}
     </>
   );
@@ -41,6 +47,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
       <section class="card">
         <h2>{t('overview.due')}</h2>
         <DueChart due={view.due} />
+        {view.herds.length > 0 && <Herds herds={view.herds} />}
       </section>
       <section class="card" id="lateness">
         <h2>{t('overview.latenessOf')}</h2>
@@ -60,6 +67,31 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
   );
 }
 
+/** The minutes with unusually many jobs; each links to its jobs. */
+function Herds({ herds }: { herds: Overview['herds'] }) {
+  return (
+    <>
+      <h3>{t('herd.title')}</h3>
+      <ul>
+        {herds.map(({ at, topic, jobs, limit }) => (
+          <li key={`${at} ${topic ?? ''}`}>
+            <a href={address(['jobs'], herdOf(at, topic))} data-page>
+              {t(topic === null ? 'herd.total' : 'herd.topic', { at: clock(Date.parse(at)), n: count(jobs), topic: topic ?? '', limit: count(limit) })}
+            </a>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const herdOf = (at: string, topic: string | null): Query => [
+  ...(topic === null ? [] : [['topic', topic] as const]),
+  ['due_from', at],
+  ['due_to', new Date(Date.parse(at) + minuteMs).toISOString()],
+];
+
+const minuteMs = 60_000;
 const hourMs = 3_600_000;
 
 /** The number of jobs due within a span after the count. Too low if the count is partial. */

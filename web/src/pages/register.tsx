@@ -1,22 +1,29 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, conflictActions, type Plan, type Registration } from '../api';
-import { Area, Choice, figure, Form, given, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
+import { api, atDeadline, conflictActions, type Plan, type Registration } from '../api';
+import { blankCallbacks, CallbackFields, callbacksOf, type CallbackDraft } from '../components/callbacks';
+import { Area, Choice, figure, Form, givenOf, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
-import { navigate } from '../router';
+import { navigate, place } from '../router';
 import { labelOf } from '../search';
-import { t } from '../text';
+import { count, t } from '../text';
 
 /** The fields of the form, as typed. */
 const blank = {
   url: '',
+  group: '',
+  filter_label: '',
   topic: '',
   id: '',
   biz_key: '',
+  order_key: '',
   labels: '',
   delay: '',
   at: '',
+  spread: '',
+  target: '',
+  at_deadline: '',
   body: '',
   headers: '',
   steps: '',
@@ -26,32 +33,48 @@ const blank = {
   expect: '',
   priority: '',
   on_conflict: '',
+  ...blankCallbacks,
 };
 type Draft = typeof blank;
 
+/** The fields that the API takes as typed. */
+const texts = ['url', 'group', 'filter_label', 'topic', 'id', 'biz_key', 'order_key', 'delay', 'spread', 'timeout', 'ttl', 'on_conflict'] as const;
+
 export function RegisterPage() {
-  const form = useForm(blank);
+  const form = useForm({ ...blank, group: place.value.query.get('group') ?? '' });
   const [plan, setPlan] = useState<Plan>();
   const preview = () => form.ask(async () => setPlan(await api.plan(registration(form.draft))));
   const submit = () =>
     form.ask(async () => {
       const job = await api.register(registration(form.draft));
+      if ('jobs' in job) {
+        notify(t('register.fanOut', { n: count(job.jobs.length) }));
+        navigate(address(['jobs'], [['topic', job.jobs[0]?.topic ?? form.draft.topic], ['group_id', job.group_id]]));
+        return;
+      }
       notify(t(`register.result_${job.result}`));
       navigate(address(['jobs', job.topic, job.id]));
     });
-  const field = (name: keyof Draft, pointer: string) => form.field(name, pointer, t(`register.${name}`));
+  const grouped = form.draft.group.trim() !== '';
+  const field = (name: Exclude<keyof Draft, keyof CallbackDraft>, pointer: string) => form.field(name, pointer, t(`register.${name}`));
   return (
     <Form title={t('register.title')} error={form.error} onSubmit={() => void submit()}>
       <Group title={t('register.what')}>
-        <Input {...field('url', '/url')} required wide placeholder="https://shop.example/hooks/timeout" />
+        <Input {...field('url', '/url')} required={!grouped} wide placeholder="https://shop.example/hooks/timeout" />
+        <Input {...field('group', '/group')} placeholder="order-events" />
+        <Input {...field('filter_label', '/filter_label')} />
         <Input {...field('topic', '/topic')} placeholder="default" />
         <Input {...field('id', '/id')} />
         <Input {...field('biz_key', '/biz_key')} />
+        <Input {...field('order_key', '/order_key')} placeholder="customer-8812" />
         <Input {...field('labels', '/labels')} wide placeholder="region:eu plan:team" />
       </Group>
       <Group title={t('register.when')}>
         <Input {...field('delay', '/delay')} placeholder="30m" />
         <Moment {...field('at', '/at')} />
+        <Input {...field('spread', '/spread')} placeholder="5m" />
+        <Input {...field('target', '/count/target')} placeholder="100" />
+        <Choice {...field('at_deadline', '/count/at_deadline')} options={atDeadline} show={(effect) => t(`deadline.${effect as (typeof atDeadline)[number]}`)} />
       </Group>
       <Group title={t('register.request')}>
         <Area {...field('body', '/body')} placeholder={'{"order_id": 8812}'} />
@@ -66,14 +89,18 @@ export function RegisterPage() {
         <Input {...field('priority', '/priority')} placeholder="5" />
         <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
       </Group>
+      <CallbackFields field={form.field} hint="callback.hint" />
       <div class="actions">
         <button class="primary">{t('register.submit')}</button>
-        <button type="button" onClick={() => void preview()}>
-          {t('register.plan')}
-        </button>
+        {!grouped && (
+          <button type="button" onClick={() => void preview()}>
+            {t('register.plan')}
+          </button>
+        )}
       </div>
       {plan && (
         <section class="card">
+          <p>{t('plan.others', { second: count(plan.others_due.same_second), minute: count(plan.others_due.same_minute) })}</p>
           <h2>{t('plan.title')}</h2>
           <ol class="ladder">
             <Coming forecast={plan.ladder} next />
@@ -86,14 +113,17 @@ export function RegisterPage() {
 
 /** The request of the form, without empty fields. */
 function registration(draft: Draft): Registration {
-  const { at, expect, headers, steps, limit, priority, body, url, labels, ...plain } = draft;
-  const wanted: Registration = { url, ...given(plain) };
+  const { at, target, at_deadline: deadline, expect, headers, steps, limit, priority, body, labels } = draft;
+  const wanted: Registration = givenOf(draft, texts);
   if (at) wanted.at = new Date(at).toISOString();
   if (expect) wanted.expect = { body: expect };
+  if (target || deadline) wanted.count = { ...(target ? { target: figure(target) } : {}), ...(deadline ? { at_deadline: deadline } : {}) };
   if (priority) wanted.priority = figure(priority);
   if (headers.trim()) wanted.headers = headersOf(headers);
   if (labels.trim()) wanted.labels = labelsOf(labels);
   if (steps || limit) wanted.retry = retryOf(steps, limit);
+  const callbacks = callbacksOf(draft);
+  if (callbacks) wanted.callbacks = callbacks;
   if (body) Object.assign(wanted, bodyOf(body));
   return wanted;
 }

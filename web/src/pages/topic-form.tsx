@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, ApiError, mayAdmin, thresholds, usualPriority, type TopicDraft, type TopicSettings } from '../api';
+import { api, ApiError, mayAdmin, onDead, usualPriority, type TopicDraft, type TopicSettings } from '../api';
+import { blankCallbacks, CallbackFields, callbacksOf, typedCallbacks, type CallbackDraft } from '../components/callbacks';
 import { Dialog } from '../components/dialog';
-import { Area, figure, Form, given, Group, headersOf, Input, retryOf, useForm } from '../components/form';
+import { Area, Choice, figure, Form, givenOf, Group, headersOf, headersText, Input, retryOf, useForm } from '../components/form';
 import { Empty, Loading } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
@@ -12,7 +13,9 @@ import { navigate } from '../router';
 import { t } from '../text';
 
 const limits = ['capacity', 'rate', 'concurrency', 'weight'] as const;
-const durations = ['window', 'for', 'keep_firing_for', 'repeat'] as const;
+const texts = ['on_dead', 'timeout', 'ttl', 'spread'] as const;
+const alertNumbers = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'min_attempts'] as const;
+const alertTexts = ['oldest_due', 'window', 'for', 'keep_firing_for', 'repeat', 'url'] as const;
 
 /** The fields of the form, as typed. */
 const blank = {
@@ -21,12 +24,15 @@ const blank = {
   rate: '',
   concurrency: '',
   weight: '',
+  on_dead: '',
   steps: '',
   limit: '',
   timeout: '',
   ttl: '',
   headers: '',
   job_priority: '',
+  spread: '',
+  ...blankCallbacks,
   failures: '',
   failure_rate: '',
   dead_letters: '',
@@ -88,12 +94,12 @@ async function settingsOf(topic: string, abort: AbortSignal): Promise<Found> {
 
 function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
   const form = useForm(typed(settings));
-  const field = (name: keyof Draft, pointer = `/${name}`) => form.field(name, pointer, t(`setting.${name}`));
-  const alert = (name: keyof Draft) => field(name, `/alerts/${name}`);
+  const field = (name: Exclude<keyof Draft, keyof CallbackDraft>, pointer = `/${name}`) => form.field(name, pointer, t(`setting.${name}`));
+  const alert = (name: (typeof alertNumbers)[number] | (typeof alertTexts)[number]) => field(name, `/alerts/${name}`);
   const submit = () =>
     form.ask(async () => {
       const name = topic ?? form.draft.name.trim();
-      await api.putTopic(name, asked(form.draft), version);
+      await api.putTopic(name, { ...withoutField(settings), ...asked(form.draft, settings) }, version);
       notify(t('topic.saved'));
       navigate(address(['topics', name]));
     });
@@ -110,6 +116,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Input {...field('rate')} placeholder={t('setting.none')} />
         <Input {...field('concurrency')} placeholder={t('setting.none')} />
         <Input {...field('weight')} placeholder="10" />
+        <Choice {...field('on_dead')} options={onDead} show={(effect) => t(`on_dead.${effect as (typeof onDead)[number]}`)} />
       </Group>
       <Group title={t('topic.defaults')} hint={t('topic.defaultsHint')}>
         <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
@@ -117,8 +124,10 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Input {...field('timeout')} placeholder="10s" />
         <Input {...field('ttl')} placeholder="2h" />
         <Input {...field('job_priority')} placeholder={String(usualPriority)} />
+        <Input {...field('spread')} placeholder="5m" />
         <Area {...field('headers')} placeholder="x-tenant: acme" />
       </Group>
+      <CallbackFields field={form.field} hint="callback.topicHint" />
       <Group
         title={t('nav.alerts')}
         hint={t('topic.alertsHint')}
@@ -149,34 +158,38 @@ const ofAlerts = (error: ApiError | undefined, topic: string | undefined): strin
     .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
     .map(({ message }) => message);
 
+const withField = new Set<string>([...limits, ...texts, 'job_priority', 'retry', 'headers', 'callbacks', 'alerts']);
+
+/** The settings without a field in this form, which stay. */
+const withoutField = (settings: TopicSettings | null): TopicDraft =>
+  Object.fromEntries(Object.entries(settings ?? {}).filter(([name, value]) => value !== null && !withField.has(name)));
+
 /** Settings as form fields. */
 function typed(settings: TopicSettings | null): Draft {
   if (!settings) return blank;
   const { retry, headers, alerts } = settings;
   const text = (value: string | number | null | undefined) => String(value ?? '');
-  const same = [...limits, 'timeout', 'ttl', 'job_priority'] as const;
-  const alerting = [...thresholds, ...durations, 'min_attempts', 'url'] as const;
   return {
     ...blank,
-    ...Object.fromEntries(same.map((name) => [name, text(settings[name])])),
-    ...Object.fromEntries(alerting.map((name) => [name, text(alerts?.[name])])),
+    ...Object.fromEntries([...limits, ...texts, 'job_priority' as const].map((name) => [name, text(settings[name])])),
+    ...Object.fromEntries([...alertNumbers, ...alertTexts].map((name) => [name, text(alerts?.[name])])),
+    ...typedCallbacks(settings.callbacks),
     steps: (retry?.steps ?? []).join(' '),
     limit: text(retry?.limit),
-    headers: Object.entries(headers)
-      .map(([name, value]) => `${name}: ${value}`)
-      .join('\n'),
+    headers: headersText(headers),
   };
 }
 
 /** The request of the form, without empty fields. */
-function asked(draft: Draft): TopicDraft {
-  const { capacity, rate, concurrency, weight, job_priority, steps, limit, timeout, ttl, headers, name: _, ...alerts } = draft;
-  const { failures, failure_rate, dead_letters, backlog, min_attempts, ...texts } = alerts;
-  const numbers = (some: Record<string, string>) => Object.fromEntries(Object.entries(given(some)).map(([name, value]) => [name, figure(value ?? '')]));
-  const alerting = { ...numbers({ failures, failure_rate, dead_letters, backlog, min_attempts }), ...given(texts) };
+function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
+  const { steps, limit, headers } = draft;
+  const numbers = (names: readonly (keyof Draft)[]) => Object.fromEntries(Object.entries(givenOf(draft, names)).map(([name, value]) => [name, figure(value)]));
+  const alerting = { ...numbers(alertNumbers), ...givenOf(draft, alertTexts) };
+  const callbacks = callbacksOf(draft, stored?.callbacks);
   return {
-    ...numbers({ capacity, rate, concurrency, weight, job_priority }),
-    ...given({ timeout, ttl }),
+    ...numbers([...limits, 'job_priority']),
+    ...givenOf(draft, texts),
+    ...(callbacks ? { callbacks } : {}),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
     ...(headers.trim() ? { headers: headersOf(headers) } : {}),
     ...(Object.keys(alerting).length > 0 ? { alerts: alerting } : {}),

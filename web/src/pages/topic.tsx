@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, dueRanges, mayAdmin, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
+import { api, callbackEvents, dueRanges, mayAdmin, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
 import { Bars } from '../components/bars';
 import { Loading, StateMark, When } from '../components/marks';
 import { notifyError } from '../components/notices';
@@ -116,11 +116,14 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('rate', settings.rate),
     ...set('concurrency', settings.concurrency),
     ...set('weight', settings.weight),
+    ...set('on_dead', settings.on_dead && t(`on_dead.${settings.on_dead}`)),
     ...set('steps', retry?.steps?.join(' ')),
     ...set('limit', retry?.limit),
     ...set('timeout', settings.timeout),
     ...set('ttl', settings.ttl),
     ...set('job_priority', settings.job_priority),
+    ...set('spread', settings.spread),
+    ...callbackEvents.flatMap((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url)),
     ...fact('topic.headers', headersText(headers)),
     ...thresholds.flatMap((name) => set(name, alerts?.[name])),
     ...set('window', alerts?.window),

@@ -1,4 +1,4 @@
-/** A webhook receiver that answers as the path asks: /answer/503 with a 503, everything else with a 200. */
+/** A webhook receiver that answers as the path asks: /answer/503 with a 503, /reschedule/<time> and /again with an action, everything else with a 200. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 
@@ -17,6 +17,14 @@ export async function startReceiver(port = 0) {
     }
     if (kind === 'hostile') {
       response.writeHead(500, { 'Content-Type': 'text/html' }).end(hostileBody.padEnd(4000, ' and on'));
+      return;
+    }
+    if (kind === 'reschedule') {
+      response.writeHead(200, { 'Duehook-Action': 'reschedule', 'Duehook-At': status }).end();
+      return;
+    }
+    if (kind === 'again') {
+      response.writeHead(200, { 'Duehook-Action': 'again', ...(status && { 'Retry-After': status }) }).end();
       return;
     }
     response.writeHead(kind === 'answer' ? Number(status) : 200).end(kind === 'answer' ? '{"error":"try again later"}' : 'success');

@@ -68,6 +68,18 @@ CREATE TABLE IF NOT EXISTS payload (
     spec LONGBLOB NOT NULL      -- all but the body, in MessagePack
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- The count of a counted job, and the keys that were counted of it.
+CREATE TABLE IF NOT EXISTS tally (
+    seq     BIGINT PRIMARY KEY, -- of the message
+    counted BIGINT NOT NULL,
+    fired   BIGINT NOT NULL     -- 1: it reached its target, or a client ran or replayed the job
+) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+CREATE TABLE IF NOT EXISTS tally_key (
+    seq  BIGINT NOT NULL, -- of the message
+    name VARCHAR(512) NOT NULL,
+    PRIMARY KEY (seq, name)
+) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- One row for each change of state.
 CREATE TABLE IF NOT EXISTS flow (
     seq        BIGINT AUTO_INCREMENT PRIMARY KEY,

@@ -52,6 +52,18 @@ CREATE TABLE payload (
     spec BLOB NOT NULL        -- all but the body, in MessagePack
 ) STRICT;
 
+-- The count of a counted job, and the keys that were counted of it.
+CREATE TABLE tally (
+    seq     INTEGER PRIMARY KEY, -- of the message
+    counted INTEGER NOT NULL,
+    fired   INTEGER NOT NULL     -- 1: it reached its target, or a client ran or replayed the job
+) STRICT;
+CREATE TABLE tally_key (
+    seq  INTEGER NOT NULL, -- of the message
+    name TEXT    NOT NULL,
+    PRIMARY KEY (seq, name)
+) STRICT, WITHOUT ROWID;
+
 -- One row for each change of state.
 CREATE TABLE flow (
     seq        INTEGER PRIMARY KEY,

@@ -64,6 +64,11 @@ local function has_priority(lane)
   return string.find(lane, '|M|', 1, true) == nil
 end
 
+-- ordered reports whether the jobs of a lane have order keys.
+local function ordered(lane)
+  return string.find(lane, ORDERED) ~= nil
+end
+
 -- plain_of is the lane of the same topic and endpoint with the default priority.
 local function plain_of(lane)
   return (string.gsub(lane, '|%a|', '|M|', 1))

@@ -7,66 +7,57 @@
 -- for large ones. Jobs whose records are left unread are for another call.
 --
 -- Where each job appends to a list, a variable has its length: for # Lua searches its end.
-local registrations, progresses = {}, {} -- by the field of the progress; false for none, nil if unread
-local READ_AT_ONCE = 8 -- records at most
-local at_once, room = 1, ROOM
-
--- read reads records: some fields of a page, each of them per record.
-local function read(page, fields, from, to, each)
-  local found = redis.call('HMGET', page, unpack(fields, from, to))
-  local bytes = 0
-  for n = 1, to - from + 1, each do
-    local field, progress = fields[from + n - 1], found[n]
-    progresses[field] = progress
-    bytes = bytes + (progress and #progress or 0)
-    if each == 2 then
-      local registration = found[n + 1]
-      registrations[field] = registration
-      bytes = bytes + (registration and #registration or 0)
-    end
-  end
-  room = room - bytes
-  -- One command could read far too much of large records.
-  local small = bytes * each <= (to - from + 1) * READ_AT_ONCE * SMALL
-  at_once = small and math.min(2 * at_once, READ_AT_ONCE) or 1
-end
+local stored = {} -- parts of records by field: false for none, nil if unread
+local READ_AT_ONCE = 8 -- records
+local room = ROOM
+local by_name -- indexes by number, with the pages
 
 -- is_small reports whether a record is read in any case.
-local function is_small(page, fields, from, each)
-  local size = redis.call('HSTRLEN', page, fields[from])
-  if each == 2 and size <= SMALL then
-    size = size + redis.call('HSTRLEN', page, fields[from + 1])
+local function is_small(page, fields, from, to)
+  local size = 0
+  for n = from, to do
+    size = size + redis.call('HSTRLEN', page, fields[n])
   end
   return size <= SMALL
 end
 
--- read_page reads the records of a page while there is room.
+-- read_page reads the records of a page, some fields each, while there is room, and then
+-- small ones only.
 local function read_page(page, fields, each)
-  local count, from = #fields, 1
+  local from, count = 1, #fields
   while from <= count do
-    local to = room > 0 and math.min(from + at_once * each - 1, count) or from + each - 1
-    if room > 0 or is_small(page, fields, from, each) then
-      read(page, fields, from, to, each)
+    local to = math.min(count, from + (room > 0 and READ_AT_ONCE or 1) * each - 1)
+    if room > 0 or is_small(page, fields, from, to) then
+      local found, bytes = redis.call('HMGET', page, unpack(fields, from, to)), 0
+      for n = 1, to - from + 1 do
+        local part = found[n]
+        stored[fields[from + n - 1]] = part
+        if part then
+          bytes = bytes + #part
+        end
+      end
+      room = room - bytes
     end
     from = to + 1
   end
 end
 
--- batch returns the jobs, and the pages and indexes by number. It reads their progress,
--- and their registrations if wanted. A script has OWN_KEYS and own_args, lane_keys for each
--- lane and job_args for each job.
+-- batch returns the jobs, and by number the pages and indexes, and the lanes. It reads the
+-- progress of the jobs, and their registrations if wanted. A script has OWN_KEYS and
+-- own_args, lane_keys for each lane and job_args for each job.
 local function batch(own_args, lane_keys, job_args, registrations_too)
   local lanes, others, jobs, wanted = {}, {}, {}, {}
   local count = tonumber(ARGV[own_args + 1])
   for n = 1, count do
     local name, at = ARGV[own_args + 1 + n], OWN_KEYS + (n - 1) * lane_keys
     local topic = topic_of(name)
-    lanes[text(n)] = { name = name, topic = topic, prefix = topic .. '/', bucket = KEYS[at + 1], ended = KEYS[at + 2] }
+    lanes[text(n)] = { name = name, topic = topic, prefix = topic .. '/', bucket = KEYS[at + 1], ended = KEYS[at + 2], ordered = ordered(name) }
   end
   local last = OWN_KEYS + count * lane_keys
   for n = 1, #KEYS - last do
     others[text(n)] = KEYS[last + n]
   end
+  by_name = others
   for a = own_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
     local name = lane.prefix .. id
@@ -85,20 +76,26 @@ local function batch(own_args, lane_keys, job_args, registrations_too)
   for page, fields in pairs(wanted) do
     read_page(page, fields, registrations_too and 2 or 1)
   end
-  return jobs, others
+  return jobs, others, lanes
 end
 
--- read_scores sets each job's score in its bucket, nil for none.
+-- read_scores sets each job's score at j.at, its bucket unless set, or nil for none.
 local function read_scores(jobs)
   local buckets = {}
   for _, j in ipairs(jobs) do
-    local bucket = j.lane.bucket
-    local of = buckets[bucket]
-    if not of then
-      of = { jobs = {}, ids = {} }
-      buckets[bucket] = of
+    local at = j.at
+    if at == nil then
+      at = j.lane.bucket
     end
-    of.jobs[#of.jobs + 1], of.ids[#of.ids + 1] = j, j.id
+    local of = buckets[at]
+    if at and not of then
+      of = { jobs = {}, ids = {} }
+      buckets[at] = of
+    end
+    if at then
+      local n = #of.ids + 1
+      of.jobs[n], of.ids[n] = j, j.id
+    end
   end
   for bucket, of in pairs(buckets) do
     local scores = redis.call('ZMSCORE', bucket, unpack(of.ids))
@@ -123,19 +120,39 @@ local function write(command, key, a, b)
   args[#args + 1] = b
 end
 
-local function write_registration(j, registration)
-  registrations[j.field] = registration
-  write('HSET', j.page, j.name, registration)
+-- write_part writes the registration (j.name) or the progress (j.field) of a job.
+local function write_part(j, field, part)
+  stored[field] = part
+  write('HSET', j.page, field, part)
 end
 
-local function write_progress(j, progress)
-  progresses[j.field] = progress
-  write('HSET', j.page, j.field, progress)
+local function forget_part(j, field)
+  stored[field] = false
+  write('HDEL', j.page, field)
 end
 
-local function forget_record(j)
-  registrations[j.field], progresses[j.field] = false, false
-  write('HDEL', j.page, j.name, j.field)
+-- index_job adds a job to the indexes of its names, given by their numbers: '3', '3 5', or
+-- '0' for none. before gets each index first.
+local function index_job(j, numbers, before)
+  if numbers ~= '0' then
+    for number in string.gmatch(numbers, '%d+') do
+      if before then
+        before(by_name[number])
+      end
+      write('ZADD', by_name[number], '0', j.name)
+    end
+  end
+end
+
+-- unindex_job removes a job from indexes, except from those in which it stays.
+local function unindex_job(j, numbers, stays)
+  if numbers ~= '0' then
+    for number in string.gmatch(numbers, '%d+') do
+      if not string.find(' ' .. stays .. ' ', ' ' .. number .. ' ', 1, true) then
+        write('ZREM', by_name[number], j.name)
+      end
+    end
+  end
 end
 
 local function write_all()
@@ -145,4 +162,3 @@ local function write_all()
     end
   end
 end
-

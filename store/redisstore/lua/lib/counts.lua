@@ -1,7 +1,6 @@
 -- Counts of jobs: the hash counts has topic|state, |state of all topics, and
--- =endpoint|state of unfinished jobs; the hash out has the jobs in flight by endpoint. The
--- ZSET busy has the topic|state of which MANY jobs or more wait. Its score is wrong by up
--- to a factor of two, so it is seldom written.
+-- =endpoint|state of unfinished jobs. The ZSET busy has the topic|state of which MANY jobs
+-- or more wait. Its score is wrong by up to a factor of two, so it is seldom written.
 
 -- count notes jobs that enter (or with n < 0 leave) a state. A batch writes its sums once.
 local counted = {}
@@ -29,72 +28,56 @@ local function note_busy(busy, field, before, sum)
   end
 end
 
--- add_counts adds sums to the fields of a hash. It returns the fields that are new, and
--- those that are gone.
-local function add_counts(key, sums, waits, busy)
+-- write_counts writes what was counted; busy is nil if no job that waits moved. It returns
+-- the fields of counts that are new, and those that are gone.
+local function write_counts(counts, busy)
+  local sums, waits = {}, {}
+  for lane, states in pairs(counted) do
+    local topic, endpoint = topic_of(lane), '=' .. endpoint_of(lane)
+    for state, n in pairs(states) do
+      local of_state = OF_STATE[state] or '|' .. state -- or a score that nobody should have written
+      local field = topic .. of_state
+      add(sums, field, n)
+      add(sums, of_state, n)
+      if state < FINAL then
+        add(sums, endpoint .. of_state, n)
+        waits[field] = busy and state < READY
+      end
+    end
+  end
   local fields, written, new, gone = {}, {}, {}, {}
   for field, n in pairs(sums) do
     if n ~= 0 then
       fields[#fields + 1] = field
     end
   end
-  local few = #fields <= 2
-  local found = few or redis.call('HMGET', key, unpack(fields))
-  for i, field in ipairs(fields) do
-    local n = sums[field]
-    local sum = few and redis.call('HINCRBY', key, field, n) or n + (found[i] or 0)
-    local before = sum - n
+  if #fields == 0 then
+    return new, gone
+  end
+  for i, found in ipairs(redis.call('HMGET', counts, unpack(fields))) do
+    local field = fields[i]
+    local before = tonumber(found or 0)
+    local sum = before + sums[field]
     if sum <= 0 then
       gone[#gone + 1] = field
     else
+      local at = #written
+      written[at + 1], written[at + 2] = field, text(sum)
       if before <= 0 then
         new[#new + 1] = field
       end
-      if not few then
-        local at = #written
-        written[at + 1], written[at + 2] = field, text(sum)
-      end
     end
-    if waits and waits[field] and (sum >= MANY or before >= MANY) then
+    if waits[field] and (sum >= MANY or before >= MANY) then
       note_busy(busy, field, before, sum)
     end
   end
   if #written > 0 then
-    redis.call('HSET', key, unpack(written))
+    redis.call('HSET', counts, unpack(written))
   end
   if #gone > 0 then
-    redis.call('HDEL', key, unpack(gone))
+    redis.call('HDEL', counts, unpack(gone))
   end
   return new, gone
-end
-
--- write_counts writes what was counted; out is nil if no job in flight moved, busy if none
--- that waits. It returns the fields of counts that are new, and those that are gone.
-local function write_counts(counts, out, busy)
-  local sums, by_endpoint, waits = {}, {}, busy and {}
-  for lane, states in pairs(counted) do
-    local topic, endpoint = topic_of(lane), '=' .. endpoint_of(lane)
-    for state, n in pairs(states) do
-      if n ~= 0 then
-        local of_state = OF_STATE[state] or '|' .. state -- or a score that nobody should have written
-        local field = topic .. of_state
-        add(sums, field, n)
-        add(sums, of_state, n)
-        if state < FINAL then
-          add(sums, endpoint .. of_state, n)
-          if state >= READY and out then
-            add(by_endpoint, endpoint_of(lane), n)
-          elseif state < READY and busy then
-            waits[field] = true
-          end
-        end
-      end
-    end
-  end
-  if next(by_endpoint) then
-    add_counts(out, by_endpoint)
-  end
-  return add_counts(counts, sums, waits, busy)
 end
 
 -- drop_topics takes topics without jobs out of the index; gone is what write_counts returned.

@@ -12,10 +12,10 @@ local function look_at(lane, ms)
   end
 end
 
--- held_till is until when the circuit of a lane's endpoint is open, or nil. It is stored as
+-- open_until is until when the circuit of a lane's endpoint is open, or nil. It is stored as
 -- "<open until> <half-open until>", then as "<start>" of the ramp.
-local function held_till(held, lane, now)
-  local till = string.match(redis.call('HGET', held, endpoint_of(lane)) or '', '^(%d+) ')
+local function open_until(circuits, lane, now)
+  local till = string.match(redis.call('HGET', circuits, endpoint_of(lane)) or '', '^(%d+) ')
   till = tonumber(till)
   return till and till > now and till or nil
 end
@@ -63,12 +63,12 @@ local function index_lanes(ranks, index, looks)
   end
 end
 
--- write_lanes writes the gathered looks. held nil: no circuit puts them off. places nil:
+-- write_lanes writes the gathered looks. circuits nil: no circuit puts them off. places nil:
 -- no place came free. index nil: no lane is new. channel nil: carriers need not hear of it;
 -- otherwise they do when the earliest look of all moved.
-local function write_lanes(lanes, held, places, channel, now, ranks, index)
-  local holds = held and redis.call('EXISTS', held, places or held) > 0
-  if holds and places and redis.call('EXISTS', places) == 1 then
+local function write_lanes(lanes, circuits, places, channel, now, ranks, index)
+  local any_open = circuits and redis.call('EXISTS', circuits, places or circuits) > 0
+  if any_open and places and redis.call('EXISTS', places) == 1 then
     call_lanes(places, now)
   end
   if not next(earlier) then
@@ -76,7 +76,7 @@ local function write_lanes(lanes, held, places, channel, now, ranks, index)
   end
   local looks, first = {}, nil
   for lane, ms in pairs(earlier) do
-    local till = holds and held_till(held, lane, now)
+    local till = any_open and open_until(circuits, lane, now)
     ms = till and math.max(till, ms) or ms
     first = math.min(first or ms, ms)
     looks[#looks + 1] = text(ms)
@@ -124,4 +124,23 @@ local function forget_lanes(lanes, ranks, index, gone)
   if #ranked > 0 then
     redis.call('ZREM', ranks, unpack(ranked))
   end
+end
+
+-- leave_lanes forgets lanes, by their buckets, that have lost their last job. With now it has
+-- the others looked at no sooner than they need it, unless a parked job of theirs may have
+-- been called. It returns how many it forgot.
+local function leave_lanes(left, now)
+  local gone = {}
+  for bucket, lane in pairs(left) do
+    if redis.call('EXISTS', bucket) == 0 then
+      gone[#gone + 1] = lane.name
+    elseif not ordered(lane.name) then
+      local look = now and next_look(bucket)
+      if look and look > now then
+        redis.call('ZADD', lanes, 'XX', 'GT', look, lane.name)
+      end
+    end
+  end
+  forget_lanes(lanes, ranks, index, gone)
+  return #gone
 end

@@ -4,12 +4,13 @@
 -- Heads are text, for HGET. Scripts read nothing behind them but the uid.
 --
 -- A registration's head is "<created> <due>", or "<created> <due> <expires> <timeout>"
--- with a TTL or a timeout: due and expires in ms after created, empty for none.
+-- with a TTL or a timeout: due and expires in ms after created, empty for none. With an order
+-- key it is "<created> <due> <expires> <timeout> <order key>".
 --
 -- A progress's head has the fields of render. Times are ms since 1970. An empty field is
 -- 0, or 1 for version, or no time. An empty next of an unfinished job is its first due
 -- time. Jobs of a batch mostly share a head, which is parsed and written once for all.
-local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
+local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
 
 -- number is a field as a number.
 local function number(field, usual)
@@ -19,7 +20,7 @@ end
 -- render writes the text of a head.
 local function render(h)
   h.text = table.concat({
-    text(h.state), h.token, h.version, h.cancel, h.tries, h.next, h.ended, h.expires, h.logs, h.nonce, h.reason, h.mark,
+    text(h.state), h.token, h.version, h.cancel, h.tries, h.next, h.ended, h.expires, h.logs, h.count, h.nonce, h.reason, h.mark,
   }, ' ')
   return h
 end
@@ -36,18 +37,19 @@ local function changed(h, with)
 end
 
 -- head_of parses the head of a progress; false for anything else. All fields but state are
--- text; tries is attempts, snoozes and lapses. Jobs share heads: never change one.
-local heads = {}
+-- text; tries is attempts, snoozes and lapses, count is twice the job's count, and 1 if it has
+-- fired. Jobs share heads: never change one.
+local parsed = {}
 local function head_of(progress)
   local written = string.match(progress, '^[^\n]*')
-  local h = heads[written]
+  local h = parsed[written]
   if h == nil then
-    local state, token, version, cancel, tries, next, ended, expires, logs, nonce, reason, mark = string.match(written, PROGRESS)
+    local state, token, version, cancel, tries, next, ended, expires, logs, total, nonce, reason, mark = string.match(written, PROGRESS)
     h = mark and {
       state = tonumber(state), token = token, version = version, cancel = cancel, tries = tries, next = next, ended = ended,
-      expires = expires, logs = logs, nonce = nonce, reason = reason, mark = mark, text = written,
+      expires = expires, logs = logs, count = total, nonce = nonce, reason = reason, mark = mark, text = written,
     } or false
-    heads[written] = h
+    parsed[written] = h
   end
   return h
 end

@@ -1,0 +1,72 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/duehook/duehook/job"
+)
+
+// armsAgain reports whether the head of an answer arms the job again, so that its body
+// counts.
+func armsAgain(a *answer) bool {
+	return a.status/100 == http.StatusOK/100 && headerIs(a.header, headerAction, actionAgain)
+}
+
+// armAgain returns the outcome of an answer that arms the job again after a wait. class is
+// the error of the attempt; empty: none. Callbacks are not armed again. A job that was armed
+// again as often as it may be is delivered for the last time.
+func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Outcome, class string) {
+	delivered, failed := job.Outcome{Kind: job.OutcomeDelivered}, job.Outcome{Kind: job.OutcomeFailed}
+	switch {
+	case j.Spec.Reports != "":
+		return delivered, ""
+	case a.bodyErr != "":
+		return failed, a.bodyErr
+	case a.cut:
+		return failed, classTooLarge
+	}
+	body, ok := nextBody(a)
+	if !ok {
+		return failed, classAgainBody
+	}
+	next, err := j.Again(after, body, s.limits)
+	switch {
+	case errors.Is(err, job.ErrMaxRounds):
+		s.log.Warn("a job is not armed again: it has reached the limit of rounds", "topic", j.Topic, "id", j.ID, "rounds", j.Spec.Rounds())
+		return delivered, classAgainLimit
+	case errors.Is(err, job.ErrBodyTooLarge):
+		return failed, classTooLarge
+	case err != nil:
+		return failed, classAgainBody
+	}
+	delivered.Again = &next
+	return delivered, ""
+}
+
+// nextBody reads the body of the next round: the member body of a JSON object. It is nil if the
+// answer has none, or is not JSON by its type. It returns false if the answer is no valid
+// JSON object.
+func nextBody(a *answer) (*job.Body, bool) {
+	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+	if len(a.body) == 0 || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return nil, true
+	}
+	var members map[string]json.RawMessage
+	if !utf8.Valid(a.body) || json.Unmarshal(a.body, &members) != nil || members == nil {
+		return nil, false
+	}
+	content, given := members["body"]
+	switch {
+	case !given:
+		return nil, true
+	case string(content) == "null":
+		return &job.Body{}, true
+	}
+	return &job.Body{Form: job.BodyJSON, Content: content}, true
+}

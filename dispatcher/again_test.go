@@ -1,0 +1,74 @@
+package dispatcher
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+func TestArmedAgain(t *testing.T) {
+	s := &sender{limits: job.Limits{MaxBody: 20, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
+	text := job.Spec{Destination: "http://a.example", Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
+	with := func(rounds int, body string) *job.Spec {
+		next := text
+		next.Loop = &job.Loop{Rounds: rounds, Wait: time.Minute}
+		if body != "" {
+			next.Body, next.BodyForm, next.ContentType = []byte(body), job.BodyJSON, "application/json"
+			next.Loop.NewBody = true
+		}
+		return &next
+	}
+	none := *with(1, "x")
+	none.Body, none.BodyForm, none.ContentType = nil, job.BodyNone, ""
+	const isJSON = "application/json; charset=utf-8"
+	for name, tt := range map[string]struct {
+		rounds int // before
+		answer answer
+		kind   string
+		want   *job.Spec // nil: the job is not armed again
+		class  string
+		failed bool
+	}{
+		"no body":          {0, answer{}, isJSON, with(1, ""), "", false},
+		"text":             {1, answer{body: []byte("OK")}, "text/plain", with(2, ""), "", false},
+		"no type":          {0, answer{body: []byte(`{"body":1}`)}, "", with(1, ""), "", false},
+		"an object":        {2, answer{body: []byte(`{ "x":1, "body": {"a" : [1]} }`)}, isJSON, with(3, `{"a" : [1]}`), "", false},
+		"another type":     {0, answer{body: []byte(`{"body":"x"}`)}, "application/problem+json", with(1, `"x"`), "", false},
+		"without body":     {0, answer{body: []byte(`{"ok":true}`)}, isJSON, with(1, ""), "", false},
+		"null":             {0, answer{body: []byte(`{"body":null}`)}, isJSON, &none, "", false},
+		"an array":         {0, answer{body: []byte(`[]`)}, isJSON, nil, classAgainBody, true},
+		"no value":         {0, answer{body: []byte(`null`)}, isJSON, nil, classAgainBody, true},
+		"no JSON":          {0, answer{body: []byte(`{"body":}`)}, isJSON, nil, classAgainBody, true},
+		"no UTF-8":         {0, answer{body: []byte("{\"body\":\"\xff\"}")}, isJSON, nil, classAgainBody, true},
+		"too large":        {0, answer{body: []byte(`{"body":"` + strings.Repeat("x", 19) + `"}`)}, isJSON, nil, classTooLarge, true},
+		"cut":              {0, answer{body: []byte(`{"body":1}`), cut: true}, isJSON, nil, classTooLarge, true},
+		"broken":           {0, answer{body: []byte(`{"body":1}`), bodyErr: classReset}, isJSON, nil, classReset, true},
+		"too often":        {3, answer{}, isJSON, nil, classAgainLimit, false},
+		"too often, by it": {3, answer{body: []byte(`{"body":1}`)}, isJSON, nil, classAgainLimit, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &job.Job{Spec: text}
+			if tt.rounds > 0 {
+				j.Spec.Loop = &job.Loop{Rounds: tt.rounds}
+			}
+			tt.answer.header = headers("Content-Type", tt.kind)
+			o, class := s.armAgain(j, &tt.answer, time.Minute)
+			if diff := cmp.Diff(tt.want, o.Again); diff != "" {
+				t.Errorf("armed again (-want +got):\n%s", diff)
+			}
+			if class != tt.class || (o.Kind == job.OutcomeFailed) != tt.failed {
+				t.Errorf("%v, class %q", o.Kind, class)
+			}
+		})
+	}
+	callback := &job.Job{Spec: job.Spec{Reports: job.CallbackDelivered}}
+	if o, class := s.armAgain(callback, &answer{header: http.Header{}}, time.Minute); o.Again != nil || o.Kind != job.OutcomeDelivered || class != "" {
+		t.Errorf("a callback: %+v, %q", o, class)
+	}
+}

@@ -1,0 +1,49 @@
+package dispatcher
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/duehook/duehook/job"
+)
+
+var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback")
+
+// rendered returns the job with the body of its request, which a callback does not have yet.
+func (s *sender) rendered(j *job.Job) (*job.Job, error) {
+	if j.Spec.Reports == "" {
+		return j, nil
+	}
+	if s.render == nil {
+		return j, errNoRenderer
+	}
+	body, err := s.render(j)
+	if err != nil {
+		return j, err
+	}
+	with := *j
+	with.Spec.Body = body
+	return &with, nil
+}
+
+// toRead returns how much of an answer's body is read: for the outcome, or for callbacks. Zero:
+// only what saves the connection.
+func (s *sender) toRead(j *job.Job) int {
+	limit := 0
+	if j.Spec.ExpectBody != "" {
+		limit = expectLimit
+	}
+	if j.Spec.Callbacks != nil {
+		limit = max(limit, s.callbackLimit)
+	}
+	return limit
+}
+
+// response returns the answer's body for the callbacks of the job, if it has any.
+func (s *sender) response(j *job.Job, a *answer) *job.Response {
+	if j.Spec.Callbacks == nil || s.callbackLimit <= 0 {
+		return nil
+	}
+	body := a.body[:min(len(a.body), s.callbackLimit)]
+	return &job.Response{Body: bytes.Clone(body), Cut: len(a.body) > len(body) || a.bodyErr != ""}
+}

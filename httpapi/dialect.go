@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/services/access"
+)
+
+// Dialect is one API that the server speaks: its calls, and the form of its
+// errors and credentials. Each dialect has a folder of its own, such as v1.
+type Dialect struct {
+	// Prefix begins the paths of the dialect. WriteError also answers unknown paths
+	// below it. Empty: the dialect only has the paths of its routes.
+	Prefix string
+	Routes []Route
+	// Authorization returns the credentials of a request in the form of the
+	// Authorization header. Nil: the header itself.
+	Authorization func(*http.Request) string
+	// WriteError answers with an error. Nil: application/problem+json.
+	WriteError func(*Call, *Error) error
+}
+
+// Route is one call of a dialect. The server adds a HEAD to each GET.
+type Route struct {
+	Method string
+	Path   string // {name} stands for one segment; a final * for the rest of the path
+	// Scope is what the caller's key must have. Public calls need no key.
+	Scope access.Scope
+	// Safe says that a POST changes nothing. The audit log leaves it out.
+	Safe bool
+	// Registers says that the call registers jobs. It gets a span.
+	Registers bool
+	// Stream says that the call lasts as long as its client and the server do: no
+	// time limit applies.
+	Stream bool
+	// Handle answers the call, or returns an error that the server answers with.
+	Handle func(*Call) error
+}
+
+// Call is one request to a dialect.
+type Call struct {
+	Request *http.Request
+	Writer  http.ResponseWriter
+	// Target names what the call changes, for the audit log and the span. Empty:
+	// the parameters of the path.
+	Target string
+
+	caller  access.Principal
+	keyed   bool
+	route   *served
+	context echo.Context
+}
+
+// Context ends with the client, with the request's time limit or, in a stream,
+// with the server.
+func (c *Call) Context() context.Context { return c.Request.Context() }
+
+// Header is the header of the answer.
+func (c *Call) Header() http.Header { return c.Writer.Header() }
+
+// Param is a parameter of the path, as the router found it: decoded, unless the
+// path contains encoded characters that decoding would lose (URL.RawPath).
+func (c *Call) Param(name string) string { return c.context.Param(name) }
+
+// Query is the query string, parsed.
+func (c *Call) Query() url.Values { return c.context.QueryParams() }
+
+// Caller is who is calling. It reports false if the server has no keys.
+func (c *Call) Caller() (access.Principal, bool) { return c.caller, c.keyed }
+
+// Allow checks a scope that the call needs only for some requests.
+func (c *Call) Allow(scope access.Scope) error {
+	if !c.keyed {
+		return nil
+	}
+	return c.caller.Allows(scope)
+}

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/duehook/duehook/store"
+)
+
+// readyTimeout bounds how long /readyz waits for the store: probes have short timeouts.
+const readyTimeout = 2 * time.Second
+
+// live answers GET /livez: this process answers requests. It does not ask the store, so
+// that a failing store never restarts healthy processes.
+func (s *Server) live(c *Call) error {
+	return c.WriteJSON(http.StatusOK, statusView{Status: "ok"})
+}
+
+// ready answers GET /readyz: requests are likely to succeed, perhaps in a degraded way.
+func (s *Server) ready(c *Call) error {
+	if s.draining.Load() {
+		return &Error{Code: CodeShuttingDown, Detail: "This server is about to stop. Send requests to another one."}
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), readyTimeout)
+	defer cancel()
+	stuck := ""
+	if s.opts.Stuck != nil {
+		stuck = s.opts.Stuck()
+	}
+	switch err := s.opts.Ready(ctx); {
+	case err != nil && !errors.Is(err, store.ErrDegraded):
+		return err
+	case stuck != "":
+		return &Error{Code: CodeStoreUnavailable, Detail: "The store answers, but deliveries have stopped: " + stuck + " has failed for more than 10 s."}
+	case err != nil:
+		return c.WriteJSON(http.StatusOK, statusView{Status: "ready", Ledger: "down"})
+	}
+	return c.WriteJSON(http.StatusOK, statusView{Status: "ready"})
+}
+
+// metricsPage answers GET /metrics.
+func (s *Server) metricsPage(c *Call) error {
+	s.exporter.ServeHTTP(c.Writer, c.Request)
+	return nil
+}
+
+// document answers GET /openapi.json.
+func (s *Server) document(c *Call) error {
+	return c.Write(http.StatusOK, MIMEJSON, s.spec)
+}
+
+type statusView struct {
+	Status string `json:"status"`
+	Ledger string `json:"ledger,omitempty"`
+}

@@ -1,0 +1,186 @@
+package v1
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/job"
+)
+
+// alertsWith are alerts whose rules cannot be put.
+type alertsWith struct {
+	*alerts.Manager
+	err error
+}
+
+func (a alertsWith) Put(context.Context, string, alerts.Draft, ...alerts.Allow) (alerts.Rule, bool, error) {
+	return alerts.Rule{}, false, a.err
+}
+
+func TestAlertRules(t *testing.T) {
+	a := newAPI(t)
+	const path = "/v1/alerts/rules/failing"
+	a.want(201, "PUT", path, `{"metric":"failure_rate","by":"topic","endpoint":"https://shop.example/x","above":0.25,
+		"window":120,"min_attempts":5,"for":"90s","keep_firing_for":0,"repeat":"1d","url":"https://ops.example/alerts"}`)
+	a.clock.Advance(time.Minute)
+	got := a.want(200, "PUT", path, `{"metric":"failure_rate","above":5e-1,"topic":"orders","by":null,"url":null}`)
+	want := map[string]any{
+		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
+		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil, "set_in": nil,
+		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(got, a.want(200, "GET", path, "")); diff != "" {
+		t.Error(diff)
+	}
+	a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"open_circuits"}`)
+	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
+	if len(list) != 2 || list[0].(map[string]any)["name"] != "down" {
+		t.Errorf("%v", list)
+	}
+	a.want(200, "DELETE", path, "")
+	a.wantProblem(httpapi.CodeAlertRuleNotFound, "GET", path, "")
+}
+
+func TestBadAlertRules(t *testing.T) {
+	a := newAPI(t)
+	for body, pointers := range map[string]string{
+		`{}`:                                  "/metric",
+		`{"metric":""}`:                       "/metric",
+		`{"metric":7}`:                        "/metric",
+		`{"metric":"weather"}`:                "/metric",
+		`{"metric":"backlog"}`:                "/above",
+		`{"metric":"backlog","above":"many"}`: "/above",
+		`{"metric":"backlog","above":1e999}`:  "/above",
+		`{"metric":"backlog","above":-1}`:     "/above",
+		`{"metric":"open_circuits","for":"soon","repeat":true}`:                  "/for /repeat",
+		`{"metric":"open_circuits","by":"topic"}`:                                "/by",
+		`{"metric":"open_circuits","url":"shop.example"}`:                        "/url",
+		`{"metric":"open_circuits","endpoint":"shop.example"}`:                   "/endpoint",
+		`{"metric":"backlog","above":1,"topic":"a b"}`:                           "/topic",
+		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                "/topic",
+		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:               "/min_attempts",
+		`{"metric":"open_circuits","severity":"page","above":0,"window":"many"}`: "/severity /window",
+	} {
+		p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/r", body)
+		got := map[string]bool{}
+		for _, e := range p.Errors {
+			got[e.Pointer] = true
+		}
+		for pointer := range strings.FieldsSeq(pointers) {
+			if !got[pointer] {
+				t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
+			}
+		}
+		if len(got) != len(strings.Fields(pointers)) {
+			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
+		}
+	}
+	for _, name := range []string{"a:b", ":b", "a%20b", strings.Repeat("a", 65)} {
+		a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"open_circuits"}`)
+	}
+}
+
+// The thresholds of topics are rules that are changed with their topic only.
+func TestRulesOfTopics(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"open_circuits"}`)
+	a.want(200, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
+	const path = "/v1/alerts/rules/orders:oldest_due"
+	want := map[string]any{
+		"name": "orders:oldest_due", "metric": "oldest_due", "by": "total", "topic": "orders", "endpoint": nil, "above": 90.0,
+		"window": nil, "min_attempts": nil, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": "https://ops.example/a",
+		"set_in": "/v1/topics/orders", "created_at": nil, "updated_at": nil,
+	}
+	got := a.want(200, "GET", path, "")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
+	if len(list) != 2 || cmp.Diff(got, list[0]) != "" {
+		t.Errorf("listed are %v", list)
+	}
+	for _, method := range []string{"PUT", "DELETE"} {
+		body := map[string]string{"PUT": `{"metric":"open_circuits"}`}[method]
+		p := a.wantProblem(httpapi.CodeInvalidRequest, method, path, body)
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "PUT /v1/topics/orders") {
+			t.Errorf("%s: %v", method, p.Errors)
+		}
+	}
+	a.want(200, "DELETE", "/v1/topics/orders", "")
+	a.wantProblem(httpapi.CodeAlertRuleNotFound, "GET", path, "")
+}
+
+// What fires and what is pending are told with all that there is to tell.
+func TestAlertsAreListed(t *testing.T) {
+	a := newAPI(t)
+	then := job.InstantOf(a.clock.Now())
+	a.v1.Alerts = fixedAlerts{a.alerts, []alerts.Alert{
+		{
+			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.OpenCircuits,
+			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), ID: "01KDWCJ2M00000000000000009", Repeats: 2,
+		},
+		{Rule: "t:oldest_due", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
+	}}
+	want := []any{
+		map[string]any{
+			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "open_circuits",
+			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "status": "firing",
+			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
+			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
+		},
+		map[string]any{
+			"id": nil, "rule": "t:oldest_due", "set_in": "/v1/topics/t", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
+			"status": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
+			"fired_at": nil, "told_at": nil, "repeat": 0.0,
+		},
+	}
+	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts", "")["data"]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// fixedAlerts are alerts of which some fire.
+type fixedAlerts struct {
+	*alerts.Manager
+	all []alerts.Alert
+}
+
+func (f fixedAlerts) Alerts(context.Context) ([]alerts.Alert, error) { return f.all, nil }
+
+// The topic of alerts is not for clients to register in; its jobs are looked up
+// and steered like any other.
+func TestAlertsHaveTheirTopic(t *testing.T) {
+	a := newAPI(t)
+	const sent = `{"topic":"duehook-alerts","url":"https://shop.example/hook"}`
+	for _, path := range []string{"/v1/jobs", "/v1/jobs/plan"} {
+		if p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", path, sent); p.Errors[0].Pointer != "/topic" {
+			t.Errorf("%s: %v", path, p.Errors)
+		}
+	}
+	results := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[`+sent+`]}`)["results"].([]any)
+	if got := results[0].(map[string]any)["status"]; got != 422.0 {
+		t.Errorf("in a batch: %v", got)
+	}
+	a.want(200, "GET", "/v1/jobs?topic=duehook-alerts", "")
+}
+
+// A server that is not told of alerts says so.
+func TestWithoutAlerts(t *testing.T) {
+	a := newAPI(t)
+	a.v1.Alerts = nil
+	_, err := alerting((*API).listAlerts)(a.v1, nil)
+	var known *httpapi.Error
+	if !errors.As(err, &known) || known.Code != httpapi.CodeNotFound {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,123 @@
+package v1
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+const typicalJob = `{"topic":"order-timeout","id":"order-8812","biz_key":"8812","url":"https://shop.example/hooks/timeout",
+ "delay":"30m","body":{"order_id":8812},"headers":{"x-tenant":"acme"},"retry":{"steps":["15s","3m","10m"],"limit":3},"timeout":"10s","ttl":"2h"}`
+
+func BenchmarkDecode(b *testing.B) {
+	s := newAPI(b).v1
+	large := `{"url":"https://shop.example/hooks/timeout","body":{"text":"` + strings.Repeat("lorem ipsum, ", 20_000) + `"}}`
+	for name, body := range map[string]string{"typical": typicalJob, "large": large} {
+		b.Run(name, func(b *testing.B) {
+			data := []byte(body)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := checkJSON(data); err != nil {
+					b.Fatal(err)
+				}
+				draft, errs := decodeObject(data, draftFields)
+				if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkEncodeJob(b *testing.B) {
+	s := newAPI(b).v1
+	draft, errs := decodeObject([]byte(typicalJob), draftFields)
+	reg, err := s.prepare(draft, errs, scheduler.Origin{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	registered, err := s.Scheduler.Register(b.Context(), reg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := registered[0].Job
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		view := viewJob(&j, retrypolicy.Default())
+		if err := writeAppended(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, &view); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDecodeBatch is of 100 jobs.
+func BenchmarkDecodeBatch(b *testing.B) {
+	s := newAPI(b).v1
+	data := []byte(`{"jobs":[` + strings.Repeat(typicalJob+",", 99) + typicalJob + `]}`)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := checkJSON(data); err != nil {
+			b.Fatal(err)
+		}
+		jobs, err := batchJobs(data)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, raw := range jobs {
+			draft, errs := decodeObject(raw, draftFields)
+			if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkRegister is a whole request but for the connection and the store.
+func BenchmarkRegister(b *testing.B) {
+	a := newAPI(b, func(o *testOptions) { o.Logger = nil; o.Store = nullStore{o.Store} })
+	bare := http.NewServeMux()
+	bare.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := (nullStore{}).Register(r.Context(), []store.Registration{{}}); err != nil {
+			b.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	})
+	for name, handler := range map[string]http.Handler{"duehook": a.server.Handler(), "bare": bare} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/v1/jobs", strings.NewReader(typicalJob))
+				r.Header.Set("Content-Type", "application/json")
+				handler.ServeHTTP(discard{}, r)
+			}
+		})
+	}
+}
+
+// nullStore registers nothing at all.
+type nullStore struct{ Store }
+
+func (nullStore) Register(_ context.Context, regs []store.Registration) ([]store.Registered, error) {
+	out := make([]store.Registered, len(regs))
+	for i, r := range regs {
+		out[i].Job = r.Job(1)
+	}
+	return out, nil
+}
+
+func (discard) Header() http.Header         { return http.Header{} }
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+func (discard) WriteHeader(int)             {}
+
+// discard is a client that reads nothing.
+type discard struct{}

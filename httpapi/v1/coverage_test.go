@@ -1,0 +1,491 @@
+package v1
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/store"
+)
+
+const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id":"%s"}`
+
+// TestEveryDocumentedAnswer brings about every answer that the document
+// promises, and each is held against its schema on the way.
+func TestEveryDocumentedAnswer(t *testing.T) {
+	a := newKeyedAPI(t, func(o *testOptions) {
+		o.CheckURL = func(rawURL string) error {
+			if strings.Contains(rawURL, "169.254.") {
+				return errors.New("link-local")
+			}
+			return nil
+		}
+		o.MaxBatchBytes = 64 << 10
+	})
+	coverRegistrations(a)
+	coverStates(a)
+	coverCounts(a)
+	coverReads(a)
+	coverKeys(a)
+	coverSigning(a)
+	coverTopics(a)
+	coverGroups(a)
+	coverOperations(a)
+	coverSchedules(a)
+	coverAlerts(a)
+	coverNewer(a)
+	coverRestore(a)
+	coverEndpoints(a)
+	coverRefusals(a)
+	coverFaults(a)
+
+	for _, o := range theContract().documented() {
+		if !a.seen[o] {
+			t.Errorf("the document promises %v, but no test brings it about", o)
+		}
+	}
+}
+
+func coverRegistrations(a *keyedAPI) {
+	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
+	a.want(200, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
+	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", strings.Replace(fmt.Sprintf(okJob, "waits"), "30m", "31m", 1))
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"letters","id":"dies"}`)
+	a.end(job.OutcomeRefused)
+	a.wantProblem(httpapi.CodeJobDead, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"letters","id":"dies"}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"flies"}`)
+	a.claim()
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"t","id":"flies","on_conflict":"replace"}`)
+	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "over"))
+	a.want(200, "DELETE", "/v1/jobs/t/over", "")
+	a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"url":"https://shop.example/hook","delay":60},{}]}`)
+}
+
+func coverStates(a *keyedAPI) {
+	const waits, flies, over = "/v1/jobs/t/waits", "/v1/jobs/t/flies", "/v1/jobs/t/over"
+	a.want(200, "PATCH", waits, `{"delay":"1h"}`)
+	for _, call := range []string{"PATCH " + waits, "DELETE " + waits, "POST " + waits + "/run", "POST " + over + "/replay"} {
+		method, path, _ := strings.Cut(call, " ")
+		a.wantProblem(httpapi.CodeVersionChanged, method, path, map[bool]string{true: `{"delay":"1h"}`}[method == "PATCH"], "If-Match", `"none"`)
+	}
+	a.wantProblem(httpapi.CodeJobInFlight, "PATCH", flies, `{"delay":"1h"}`)
+	a.wantProblem(httpapi.CodeJobFinished, "PATCH", over, `{"delay":"1h"}`)
+	a.want(200, "POST", waits+"/run", "")
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", flies+"/run", "")
+	a.wantProblem(httpapi.CodeJobFinished, "POST", over+"/run", "{}")
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", waits+"/replay", "")
+	a.want(200, "POST", over+"/replay", "{}")
+	a.want(200, "DELETE", over, "")
+	a.want(202, "DELETE", flies, "")
+	a.wantProblem(httpapi.CodeJobFinished, "DELETE", over, "")
+}
+
+func coverCounts(a *keyedAPI) {
+	const counts, expires = "/v1/jobs/t/counts", "/v1/jobs/t/expires"
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"counts","count":{"target":1000000}}`)
+	a.want(200, "POST", counts+"/count", `{"key":"k"}`)
+	for range job.MaxCountKeys / store.MaxAdds {
+		c := store.Count{Key: job.Key{Topic: "t", ID: "counts"}}
+		for range store.MaxAdds {
+			c.Adds = append(c.Adds, job.Add{N: 1, Key: rand.Text()})
+		}
+		if _, err := a.mem.Count(context.Background(), c); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	a.wantProblem(httpapi.CodeTooManyCountKeys, "POST", counts+"/count", `{"key":"another"}`)
+	a.want(200, "DELETE", counts, "")
+	a.wantProblem(httpapi.CodeJobFinished, "POST", counts+"/count", "")
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"expires","delay":0,"count":{"target":2,"at_deadline":"expire"}}`)
+	a.claim()
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", expires+"/count", "")
+}
+
+func coverReads(a *keyedAPI) {
+	a.want(200, "GET", "/v1/jobs", "")
+	a.want(200, "GET", "/v1/jobs/t/waits", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/attempts", "")
+	a.want(200, "GET", "/v1/dead", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/explain", "")
+	a.want(200, "GET", "/v1/jobs/t/waits/registration", "")
+	a.want(200, "POST", "/v1/jobs/plan", fmt.Sprintf(okJob, "waits"))
+	a.want(200, "GET", "/v1/topics", "")
+	a.want(200, "GET", "/v1/topics/t", "")
+	if got := a.call("GET", eventsPath, ""); got.Code != 200 {
+		a.t.Errorf("GET %s: %d", eventsPath, got.Code)
+	}
+	a.v1.streams.Store(maxStreams)
+	a.wantProblem(httpapi.CodeTooManyStreams, "GET", eventsPath, "")
+	a.v1.streams.Store(0)
+	a.want(200, "GET", "/v1/whoami", "")
+	a.want(200, "GET", "/livez", "")
+	a.want(200, "GET", "/readyz", "")
+	a.want(200, "GET", "/openapi.json", "")
+	if got := a.call("GET", "/metrics", ""); got.Code != 200 {
+		a.t.Errorf("GET /metrics: %d", got.Code)
+	}
+}
+
+func coverKeys(a *keyedAPI) {
+	made := a.want(201, "POST", "/v1/keys", `{"scope":"read"}`)
+	a.want(200, "GET", "/v1/keys", "")
+	a.want(200, "DELETE", "/v1/keys/"+made["id"].(string), "")
+	a.wantProblem(httpapi.CodeKeyNotFound, "DELETE", "/v1/keys/"+made["id"].(string), "")
+	a.wantProblem(httpapi.CodeKeyFixed, "DELETE", "/v1/keys/"+a.admin.ID, "")
+	keys := []access.Key{a.admin}
+	for i := range access.MaxKeys {
+		keys = append(keys, access.Key{ID: strconv.Itoa(i)})
+	}
+	a.withAccess(a.keyring(keys...), func() {
+		a.wantProblem(httpapi.CodeTooManyKeys, "POST", "/v1/keys", `{"scope":"read"}`)
+	})
+
+	limited, key := a.newKey("--scope=admin", "--rate=1/1d")
+	unlimited, _ := a.newKey("--scope=admin")
+	narrow, narrowKey := a.newKey("--scope=read", "--namespace=other")
+	for _, rt := range allRoutes {
+		if rt.scope == access.Public {
+			continue
+		}
+		path := rt.example("t", "waits")
+		a.wantProblem(httpapi.CodeUnauthorized, rt.method, path, "", "Authorization", "")
+		a.withAccess(a.keyring(key, narrowKey), func() {
+			a.call(rt.method, path, "", "Authorization", "Bearer "+limited)
+			a.wantProblem(httpapi.CodeRateLimited, rt.method, path, "", "Authorization", "Bearer "+limited)
+			a.wantProblem(httpapi.CodeForbidden, rt.method, path, "", "Authorization", "Bearer "+narrow)
+		})
+		a.withAccess(a.keyring(), func() { // which has not read the stored keys yet
+			a.wantProblem(httpapi.CodeStoreUnavailable, rt.method, path, "", "Authorization", "Bearer "+unlimited)
+		})
+	}
+}
+
+func coverTopics(a *keyedAPI) {
+	const topic = "/v1/topics/limited"
+	a.want(200, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"a"}`)
+	a.want(200, "DELETE", "/v1/jobs/limited/a", "")
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"b"}`)
+	a.wantProblem(httpapi.CodeTopicFull, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"limited","id":"c"}`)
+	a.wantProblem(httpapi.CodeTopicFull, "POST", "/v1/jobs/limited/a/replay", "")
+	a.want(200, "POST", topic+"/pause", "")
+	a.want(200, "POST", topic+"/drain", "{}")
+	a.wantProblem(httpapi.CodeTopicDraining, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"limited","id":"c"}`)
+	a.wantProblem(httpapi.CodeTopicDraining, "POST", "/v1/jobs/limited/a/replay", "")
+	a.want(200, "POST", topic+"/resume", "")
+	a.want(200, "DELETE", topic, "")
+	a.wantProblem(httpapi.CodeTopicPlain, "DELETE", topic, "")
+}
+
+func coverSigning(a *keyedAPI) {
+	const topic = "/v1/topics/s/signing"
+	a.want(200, "GET", "/v1/signing", "")
+	a.want(200, "PUT", "/v1/signing", `{}`)
+	a.want(200, "POST", "/v1/signing/rotate", "")
+	a.want(200, "GET", topic, "")
+	a.want(201, "PUT", topic, `{}`)
+	a.want(200, "PUT", topic, `{}`)
+	for range signing.MaxSecrets - 1 {
+		a.want(200, "POST", topic+"/rotate", `{"overlap":60}`)
+	}
+	a.wantProblem(httpapi.CodeTooManySecrets, "POST", topic+"/rotate", `{}`)
+	a.want(200, "DELETE", topic, "")
+	a.wantProblem(httpapi.CodeSecretNotFound, "DELETE", topic, "")
+	for range signing.MaxSecrets - 2 {
+		a.want(200, "POST", "/v1/signing/rotate", `{}`)
+	}
+	a.wantProblem(httpapi.CodeTooManySecrets, "POST", "/v1/signing/rotate", `{}`)
+
+	documents := faultyDocuments{a.mem, a.faults}
+	all := func(want httpapi.Code, calls ...string) {
+		for _, call := range calls {
+			method, path, _ := strings.Cut(call, " ")
+			body := ""
+			if method == "PUT" {
+				body = "{}"
+			}
+			a.wantProblem(want, method, path, body)
+		}
+	}
+	changesOfDefault := []string{"PUT /v1/signing", "POST /v1/signing/rotate"}
+	changesOfTopic := []string{"PUT " + topic, "POST " + topic + "/rotate"}
+	a.withSigning(a.newSigning(documents, "", a.secret), func() {
+		all(httpapi.CodeSecretFixed, changesOfDefault...)
+		all(httpapi.CodeMasterKeyMissing, changesOfTopic...)
+	})
+	a.withSigning(nil, func() {
+		all(httpapi.CodeSigningOff, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic, "DELETE "+topic)...)...)
+	})
+	a.withSigning(a.newSigning(documents, signing.GenerateMasterKey(), ""), func() {
+		all(httpapi.CodeSecretUnreadable, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic)...)...)
+	})
+	a.withSigning(a.newSigning(a.emptyStore(), signing.GenerateMasterKey(), ""), func() {
+		all(httpapi.CodeSecretNotFound, "GET /v1/signing", "GET "+topic)
+		a.want(201, "PUT", "/v1/signing", `{}`)
+	})
+}
+
+func coverOperations(a *keyedAPI) {
+	made := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)
+	path := "/v1/operations/" + made["id"].(string)
+	a.want(200, "POST", "/v1/operations", `{"action":"run","all":true,"dry_run":true}`)
+	a.want(200, "GET", "/v1/operations", "")
+	a.want(200, "GET", path, "")
+	a.want(200, "POST", path+"/stop", "")
+	a.want(200, "POST", path+"/resume", "")
+	const missing = "/v1/operations/01KDWCJ2M00000000000000009"
+	a.wantProblem(httpapi.CodeOperationNotFound, "GET", missing, "")
+	a.wantProblem(httpapi.CodeOperationNotFound, "POST", missing+"/stop", "")
+	a.wantProblem(httpapi.CodeOperationNotFound, "POST", missing+"/resume", "")
+	a.withOperations(operationsWith{a.operations, operations.ErrEnded}, func() {
+		a.wantProblem(httpapi.CodeOperationEnded, "POST", path+"/stop", "")
+		a.wantProblem(httpapi.CodeOperationEnded, "POST", path+"/resume", "")
+	})
+	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
+		a.wantProblem(httpapi.CodeTooManyOperations, "POST", "/v1/operations", `{"action":"run","all":true}`)
+	})
+}
+
+func coverEndpoints(a *keyedAPI) {
+	a.want(200, "GET", "/v1/overview", "")
+	a.want(200, "GET", "/v1/endpoints", "")
+	a.want(200, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
+	a.want(200, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/endpoints/test", `{"url":"http://169.254.169.254/"}`)
+	a.endpoints.fail = scheduler.ErrTooManyTests
+	a.wantProblem(httpapi.CodeTooManyTests, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
+	a.endpoints.fail = nil
+}
+
+// coverRefusals sends each call what it refuses before it looks at the store.
+func coverRefusals(a *keyedAPI) {
+	for _, rt := range allRoutes {
+		if rt.body == bodyIgnored {
+			continue
+		}
+		path := rt.example("t", "nobody")
+		a.wantProblem(httpapi.CodeInvalidRequest, rt.method, path+"?colour=blue", "")
+		if rt.method != "GET" {
+			a.wantProblem(httpapi.CodeForbidden, rt.method, path, "", "Sec-Fetch-Site", "cross-site")
+		}
+		if strings.Contains(path, "nobody") {
+			sent := ""
+			if rt.method == "PATCH" {
+				sent = `{"delay":1}`
+			}
+			if strings.HasSuffix(path, "/backfill") {
+				sent = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
+			}
+			want := httpapi.CodeJobNotFound
+			if strings.HasPrefix(path, schedulesPath) {
+				want = httpapi.CodeScheduleNotFound
+			}
+			if strings.HasPrefix(path, groupsPath) {
+				want = httpapi.CodeGroupNotFound
+			}
+			if rt.method != "PUT" {
+				a.wantProblem(want, rt.method, path, sent)
+			}
+		}
+		if rt.body == bodyRefused {
+			continue
+		}
+		a.wantProblem(httpapi.CodeMalformedJSON, rt.method, path, `{"`)
+		a.wantProblem(httpapi.CodeUnsupportedMediaType, rt.method, path, `{}`, "Content-Type", "text/plain")
+		a.wantProblem(httpapi.CodeBodyTooLarge, rt.method, path, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+	}
+	a.wantProblem(httpapi.CodeTopicNotFound, "GET", "/v1/topics/nothing", "")
+	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
+	blocked := `{"every":"1h","job":{"url":"http://169.254.169.254/"}}`
+	for _, call := range []string{"PUT /v1/schedules/s", "POST /v1/schedules/preview"} {
+		method, path, _ := strings.Cut(call, " ")
+		if p := a.wantProblem(httpapi.CodeDestinationBlocked, method, path, blocked); p.Errors[0].Pointer != "/job/url" {
+			a.t.Errorf("the refused URL is said to be at %s", p.Errors[0].Pointer)
+		}
+	}
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits","url":"http://169.254.169.254/"}`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/operations", `{"action":"replay","all":true,"set":{"url":"http://169.254.169.254/"}}`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs/t/waits/replay", `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", "/v1/jobs/t/waits", `{"url":"http://169.254.169.254/"}`)
+}
+
+func coverAlerts(a *keyedAPI) {
+	const rule = "/v1/alerts/rules/backlog"
+	a.want(201, "PUT", rule, `{"metric":"backlog","above":10}`)
+	a.want(200, "PUT", rule, `{"metric":"backlog","above":20}`)
+	a.want(200, "GET", rule, "")
+	a.want(200, "GET", "/v1/alerts/rules", "")
+	a.want(200, "GET", "/v1/alerts", "")
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", rule, `{"metric":"backlog","above":30}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", rule, "", "If-Match", `"none"`)
+	for _, call := range []string{"PUT", "DELETE", "POST/pause", "POST/drain", "POST/resume"} {
+		method, path, more := strings.Cut(call, "/")
+		a.wantProblem(httpapi.CodeVersionChanged, method, "/v1/topics/t"+map[bool]string{true: "/"}[more]+path, map[bool]string{true: "{}"}[method == "PUT"], "If-Match", `"none"`)
+	}
+	a.want(200, "DELETE", rule, "")
+	a.wantProblem(httpapi.CodeAlertRuleNotFound, "GET", rule, "")
+	a.wantProblem(httpapi.CodeAlertRuleNotFound, "DELETE", rule, "")
+	mine := a.v1.Alerts
+	a.v1.Alerts = alertsWith{a.alerts, alerts.ErrTooMany}
+	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", rule, `{"metric":"backlog","above":10}`)
+	a.v1.Alerts = mine
+	for i := range alerts.MaxTopics {
+		a.want(200, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
+	}
+	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
+	p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
+	if got := p.Errors[0].Pointer; got != "/alerts/url" {
+		a.t.Errorf("the refused URL is said to be at %s", got)
+	}
+}
+
+func coverRestore(a *keyedAPI) {
+	a.restoring.status.Requested.State = store.RestoreDone
+	a.want(202, "POST", "/v1/restore", "")
+	a.wantProblem(httpapi.CodeRestoreRunning, "POST", "/v1/restore", `{"expired":false,"topic":"t"}`)
+	a.want(200, "GET", "/v1/restore", "")
+	a.want(200, "POST", "/v1/jobs/t/waits/restore", "")
+	a.wantProblem(httpapi.CodeJobFinished, "POST", "/v1/jobs/t/over/restore", "{}")
+	a.v1.Restoring = nil
+	for _, call := range []string{"POST /v1/restore", "GET /v1/restore", "POST /v1/jobs/t/waits/restore"} {
+		method, path, _ := strings.Cut(call, " ")
+		a.wantProblem(httpapi.CodeLedgerMissing, method, path, "")
+	}
+	a.v1.Restoring = a.restoring
+}
+
+// coverFaults makes every call that asks the store fail by it.
+func coverFaults(a *keyedAPI) {
+	valid := map[string]string{
+		"POST /v1/jobs":                      fmt.Sprintf(okJob, "fault"),
+		"POST " + schedulePath + "/backfill": `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`,
+		"POST /v1/jobs/plan":                 fmt.Sprintf(okJob, "fault"),
+		"POST /v1/jobs/batch":                `{"jobs":[{"url":"https://shop.example/hook"}]}`,
+		"POST /v1/keys":                      `{"scope":"read"}`,
+		"PATCH /v1/jobs/{topic}/{id}":        `{"delay":1}`,
+
+		"POST /v1/operations":         `{"action":"run","all":true}`,
+		"PUT /v1/alerts/rules/{rule}": `{"metric":"open_circuits"}`,
+
+		"POST /v1/endpoints/try":  `{"endpoint":"https://shop.example"}`,
+		"POST /v1/endpoints/test": `{"url":"https://shop.example/hook"}`,
+
+		"PUT /v1/signing":                `{}`,
+		"PUT /v1/topics/{topic}/signing": `{}`,
+		"PUT /v1/topics/{topic}":         `{}`,
+
+		"PUT " + groupPath:    `{"members":[]}`,
+		"PUT " + schedulePath: `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
+		"POST " + previewPath: `{"every":"1h"}`,
+	}
+	for _, fault := range []struct {
+		code httpapi.Code
+		fail func() error
+	}{
+		{httpapi.CodeStoreUnavailable, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
+		{httpapi.CodeStoreUnavailable, func() error { return store.ErrConflict }},
+		{httpapi.CodeInternalError, func() error { return errors.New("a defect") }},
+		{httpapi.CodeInternalError, func() error { panic("a defect") }},
+	} {
+		a.faults.set(fault.fail)
+		a.clock.Advance(time.Minute) // the last one would be shown
+		for _, rt := range allRoutes {
+			if rt.body == bodyIgnored && rt.path != "/readyz" || rt.path == "/v1/whoami" {
+				continue // asks no store
+			}
+			path := rt.example("t", "waits")
+			a.wantProblem(fault.code, rt.method, path, valid[rt.method+" "+rt.path])
+		}
+	}
+	a.faults.set(nil)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	stopped, stop := context.WithCancel(a.t.Context())
+	stop()
+	if err := a.server.Serve(stopped, ln); err != nil {
+		a.t.Fatal(err)
+	}
+	a.wantProblem(httpapi.CodeShuttingDown, "GET", "/readyz", "")
+}
+
+// Every documented code has an entry of its own in docs/api-errors.md, and
+// every entry is a code.
+func TestEveryErrorIsExplained(t *testing.T) {
+	explained, known := map[string]bool{}, map[string]bool{}
+	for _, heading := range headings(t, "../../docs/api-errors.md", "## ") {
+		explained[strings.Trim(strings.Fields(heading)[0], "`")] = true
+	}
+	for _, c := range httpapi.Codes() {
+		known[c.Name] = true
+		if !explained[c.Name] {
+			t.Errorf("docs/api-errors.md does not explain %s", c.Name)
+		}
+	}
+	for name := range explained {
+		if !known[name] {
+			t.Errorf("docs/api-errors.md explains %s, which is no code", name)
+		}
+	}
+}
+
+// The map of errors knows each error on which the domain and the stores let
+// callers decide.
+func TestErrorsHaveCodes(t *testing.T) {
+	for err, want := range map[error]httpapi.Code{
+		store.ErrNotFound:         httpapi.CodeJobNotFound,
+		store.ErrUnavailable:      httpapi.CodeStoreUnavailable,
+		store.ErrBadCursor:        httpapi.CodeInvalidRequest,
+		store.ErrOtherLayout:      httpapi.CodeStoreUnavailable,
+		store.ErrNewer:            httpapi.CodeNewerVersion,
+		store.ErrConflict:         httpapi.CodeStoreUnavailable,
+		job.ErrFinished:           httpapi.CodeJobFinished,
+		job.ErrInFlight:           httpapi.CodeJobInFlight,
+		job.ErrNotEnded:           httpapi.CodeJobInFlight,
+		access.ErrMissing:         httpapi.CodeUnauthorized,
+		access.ErrMalformed:       httpapi.CodeUnauthorized,
+		access.ErrUnknown:         httpapi.CodeUnauthorized,
+		access.ErrExpired:         httpapi.CodeUnauthorized,
+		access.ErrNoKey:           httpapi.CodeKeyNotFound,
+		access.ErrFixedKey:        httpapi.CodeKeyFixed,
+		access.ErrTooManyKeys:     httpapi.CodeTooManyKeys,
+		schedules.ErrNotFound:     httpapi.CodeScheduleNotFound,
+		schedules.ErrTooMany:      httpapi.CodeTooManySchedules,
+		schedules.ErrBusy:         httpapi.CodeStoreUnavailable,
+		alerts.ErrNotFound:        httpapi.CodeAlertRuleNotFound,
+		alerts.ErrTooMany:         httpapi.CodeTooManyAlertRules,
+		alerts.ErrTooManyTopics:   httpapi.CodeTooManyAlertRules,
+		operations.ErrNotFound:    httpapi.CodeOperationNotFound,
+		operations.ErrEnded:       httpapi.CodeOperationEnded,
+		operations.ErrTooMany:     httpapi.CodeTooManyOperations,
+		signing.ErrNoSecret:       httpapi.CodeSecretNotFound,
+		signing.ErrConfigured:     httpapi.CodeSecretFixed,
+		signing.ErrTooManySecrets: httpapi.CodeTooManySecrets,
+		signing.ErrNoMasterKey:    httpapi.CodeMasterKeyMissing,
+		signing.ErrMasterKey:      httpapi.CodeSecretUnreadable,
+		signing.ErrDamaged:        httpapi.CodeSecretUnreadable,
+		&access.NamespaceError{}:  httpapi.CodeForbidden,
+		&access.ScopeError{}:      httpapi.CodeForbidden,
+		errors.New("else"):        httpapi.CodeInternalError,
+	} {
+		if got := httpapi.AsError(fmt.Errorf("wrapped: %w", err)); got.Code != want {
+			t.Errorf("%v: got %s, want %s", err, got.Code.Name, want.Name)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package v1
+
+import (
+	"strconv"
+
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
+)
+
+// maxGroupRequest bounds the body of PUT /v1/groups/{group}: twice what is stored, for
+// white space and escapes.
+const maxGroupRequest = 2 * groups.MaxBytes
+
+var (
+	groupFields = newFieldSet(map[string]func(*groups.Draft, field){
+		"members": setMembers,
+	})
+	memberFields = newFieldSet(map[string]func(*groups.MemberDraft, field){
+		"name":         func(m *groups.MemberDraft, f field) { m.Name = f.text() },
+		"url":          func(m *groups.MemberDraft, f field) { m.URL = (*job.Destination)(f.text()) },
+		"headers":      func(m *groups.MemberDraft, f field) { m.Headers = f.texts() },
+		"filter_label": func(m *groups.MemberDraft, f field) { m.FilterLabel = f.text() },
+	})
+)
+
+// setMembers decodes members. Beyond the largest number, only the number matters.
+func setMembers(d *groups.Draft, f field) {
+	list := f.list()
+	if list == nil {
+		return
+	}
+	d.Members = make([]groups.MemberDraft, len(list))
+	for i, raw := range list[:min(len(list), groups.MaxMembers)] {
+		memberFields.decode(raw, f.pointer()+"/"+strconv.Itoa(i), &d.Members[i], f.errs)
+	}
+}
+
+// putGroup answers PUT /v1/groups/{group}.
+func (s *API) putGroup(r *request) (any, error) {
+	draft, errs, err := read(r, maxGroupRequest, groupFields)
+	if err != nil {
+		return nil, err
+	}
+	if errs.err() != nil { // what else is wrong belongs to the same answer
+		_, err := draft.Group(r.group)
+		return nil, errs.merge(err)
+	}
+	allow, err := r.allowGroup()
+	if err != nil {
+		return nil, err
+	}
+	g, isNew, err := s.Scheduler.PutGroup(r.Context(), r.group, draft, allow...)
+	if err != nil {
+		return nil, err
+	}
+	return created(r.showGroup(&g), isNew), nil
+}
+
+// allowGroup allows a change of a group that has the version asked for, if any is.
+func (r *request) allowGroup() ([]groups.Allow, error) {
+	wanted, err := r.ifMatch()
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []groups.Allow{func(g *groups.Group) error {
+		if g.Version == 0 {
+			return wanted.check("")
+		}
+		return wanted.check(contentTag(g.Name, g))
+	}}, nil
+}
+
+// getGroup answers GET /v1/groups/{group}.
+func (s *API) getGroup(r *request) (any, error) {
+	g, err := s.Scheduler.Group(r.Context(), r.group)
+	if err != nil {
+		return nil, err
+	}
+	return r.showGroup(&g), nil
+}
+
+func (r *request) showGroup(g *groups.Group) groupView {
+	r.setETag(contentTag(g.Name, g))
+	return r.viewGroup(g)
+}
+
+// listGroups answers GET /v1/groups.
+func (s *API) listGroups(r *request) (any, error) {
+	page, err := s.Scheduler.Groups(r.Context(), r.query.Cursor, r.query.Limit)
+	return pageOf(page.Groups, r.viewGroup, page.Next), err
+}
+
+// deleteGroup answers DELETE /v1/groups/{group}.
+func (s *API) deleteGroup(r *request) (any, error) {
+	allow, err := r.allowGroup()
+	if err != nil {
+		return nil, err
+	}
+	return resultOf("deleted"), s.Scheduler.DeleteGroup(r.Context(), r.group, allow...)
+}
+
+// groupView is a group as the API shows it.
+type groupView struct {
+	Group   string       `json:"group"`
+	Version uint64       `json:"version"`
+	Members []memberView `json:"members"`
+}
+
+// memberView is a member. Headers may be secret: they are null for callers who could not
+// have set them.
+type memberView struct {
+	Name        string            `json:"name"`
+	URL         string            `json:"url"`
+	Headers     map[string]string `json:"headers"`
+	FilterLabel *string           `json:"filter_label"`
+}
+
+func (r *request) viewGroup(g *groups.Group) groupView {
+	open := r.Allow(access.Write) == nil
+	return groupView{Group: g.Name, Version: g.Version, Members: each(g.Members, func(m *groups.Member) memberView {
+		v := memberView{Name: m.Name, URL: string(m.URL), FilterLabel: orNull(&m.FilterLabel)}
+		if open {
+			v.Headers = viewHeaders(m.Headers)
+		}
+		return v
+	})}
+}

@@ -1,0 +1,272 @@
+package v1
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/store"
+)
+
+const twoMembers = `{"members":[{"name":"billing","url":"https://billing.example/paid"},` +
+	`{"name":"crm","url":"https://crm.example/in","headers":{"x-key":"k-17"},"filter_label":"eu"}]}`
+
+func coverGroups(a *keyedAPI) {
+	const path = "/v1/groups/paid"
+	a.want(201, "PUT", path, twoMembers)
+	a.want(200, "PUT", path, twoMembers)
+	a.want(200, "GET", path, "")
+	a.want(200, "GET", "/v1/groups?limit=1", "")
+	if p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", path, `{"members":[{"name":"a","url":"http://169.254.169.254/"}]}`); p.Errors[0].Pointer != "/members/0/url" {
+		a.t.Errorf("the blocked URL is at %s", p.Errors[0].Pointer)
+	}
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", path, twoMembers, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", path, "", "If-Match", `"none"`)
+	a.want(201, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":60}`)
+	a.want(200, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":60}`)
+	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":90}`)
+	a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"group":"paid","topic":"fan","delay":60},{"group":"paid","id":"o","topic":"fan"}]}`)
+	a.want(200, "GET", "/v1/jobs?group_id=o", "")
+	a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"group_id":"o"},"dry_run":true}`)
+	if _, err := a.mem.PutDocument(a.t.Context(), store.Document{Kind: "group", Name: "newer", Data: []byte(`{"members":[],"order":"random"}`)}); err != nil {
+		a.t.Fatal(err)
+	}
+	a.wantProblem(httpapi.CodeNewerVersion, "GET", "/v1/groups/newer", "")
+	a.wantProblem(httpapi.CodeNewerVersion, "PUT", "/v1/groups/newer", twoMembers)
+	a.wantProblem(httpapi.CodeNewerVersion, "POST", "/v1/jobs", `{"group":"newer"}`)
+	a.want(200, "DELETE", "/v1/groups/newer", "")
+	for i := range groups.MaxGroups - 1 {
+		a.want(201, "PUT", fmt.Sprint("/v1/groups/more-", i), `{"members":[]}`)
+	}
+	a.wantProblem(httpapi.CodeTooManyGroups, "PUT", "/v1/groups/many", `{"members":[]}`)
+	a.want(200, "DELETE", path, "")
+}
+
+func TestGroups(t *testing.T) {
+	a := newKeyedAPI(t)
+	made := a.want(201, "PUT", "/v1/groups/paid", twoMembers)
+	if diff := cmp.Diff(map[string]any{"group": "paid", "version": 1.0, "members": []any{
+		map[string]any{"name": "billing", "url": "https://billing.example/paid", "headers": map[string]any{}, "filter_label": nil},
+		map[string]any{"name": "crm", "url": "https://crm.example/in", "headers": map[string]any{"X-Key": "k-17"}, "filter_label": "eu"},
+	}}, made); diff != "" {
+		t.Errorf("the group: (-want +got)\n%s", diff)
+	}
+	tag := a.tag("GET", "/v1/groups/paid", "")
+	a.want(200, "PUT", "/v1/groups/paid", `{"members":[]}`, "If-Match", tag)
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", "/v1/groups/paid", twoMembers, "If-Match", tag)
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", "/v1/groups/new", twoMembers, "If-Match", "*")
+	if again := a.want(200, "PUT", "/v1/groups/paid", twoMembers); again["version"] != 3.0 {
+		t.Errorf("version %v after two changes", again["version"])
+	}
+	reader, key := a.newKey("--scope=read")
+	ring := a.keyring(a.admin, key)
+	if _, err := ring.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.keys.Keyring = ring
+	for _, path := range []string{"/v1/groups/paid", "/v1/groups"} {
+		if got := a.call("GET", path, "", "Authorization", "Bearer "+reader); got.Code != 200 || strings.Contains(got.Body.String(), "k-17") {
+			t.Errorf("a reader sees the secrets of members: %d %s", got.Code, got.Body)
+		}
+	}
+	a.want(201, "PUT", "/v1/groups/a", `{"members":[]}`)
+	var names []any
+	for cursor := any(""); cursor != nil; {
+		path := "/v1/groups?limit=1"
+		if cursor != "" {
+			path += "&cursor=" + cursor.(string)
+		}
+		page := a.want(200, "GET", path, "")
+		for _, g := range page["data"].([]any) {
+			names = append(names, g.(map[string]any)["group"])
+		}
+		cursor = page["next_cursor"]
+	}
+	if diff := cmp.Diff([]any{"a", "paid"}, names); diff != "" {
+		t.Errorf("groups: (-want +got)\n%s", diff)
+	}
+	a.want(200, "DELETE", "/v1/groups/a", "")
+	a.wantProblem(httpapi.CodeGroupNotFound, "DELETE", "/v1/groups/a", "")
+}
+
+func TestRefusedGroups(t *testing.T) {
+	a := newAPI(t)
+	many := strings.Repeat(`{"name":"a","url":"https://a.example/"},`, groups.MaxMembers)
+	large := make([]string, 40)
+	for i := range large {
+		large[i] = fmt.Sprintf(`{"name":"m%d","url":"https://a.example/","headers":{"a":%q,"b":%[2]q,"c":%[2]q,"d":%[2]q}}`, i, strings.Repeat("x", 3900))
+	}
+	for _, c := range []struct{ request, want string }{
+		{`{}`, "/members"},
+		{`{"members":{}}`, "/members"},
+		{`{"members":[` + many + `{}]}`, "/members"},
+		{`{"members":[` + strings.Join(large, ",") + `]}`, "/members"},
+		{`{"members":[{}]}`, "/members/0/name /members/0/url"},
+		{`{"members":[7]}`, "/members/0 /members/0/name /members/0/url"},
+		{`{"members":[{"name":"a:b","url":"ftp://x"},{"name":"","url":"https://a.example/"}]}`, "/members/0/name /members/0/url /members/1/name"},
+		{`{"members":[{"name":"a","url":"https://a.example/"},{"name":"a","url":"https://b.example/"}]}`, "/members/1/name"},
+		{`{"members":[{"name":"a","url":"https://a.example/","headers":{"Host":"b"},"filter_label":""}]}`, "/members/0/headers/Host /members/0/filter_label"},
+		{`{"members":[{"name":"a","url":"https://a.example/","colour":"blue"}],"x":1}`, "/members/0/colour /x"},
+	} {
+		var pointers []string
+		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/groups/g", c.request).Errors {
+			pointers = append(pointers, e.Pointer)
+		}
+		if got := strings.Join(pointers, " "); got != c.want {
+			t.Errorf("%.200s: %s, want %s", c.request, got, c.want)
+		}
+	}
+	a.wantProblem(httpapi.CodeGroupNotFound, "GET", "/v1/groups/g", "")
+}
+
+// fanned are the jobs of an answer: their ids with results.
+func fanned(answer map[string]any) (all []string) {
+	for _, j := range answer["jobs"].([]any) {
+		of := j.(map[string]any)
+		all = append(all, fmt.Sprint(of["id"], " ", of["result"]))
+	}
+	return all
+}
+
+func (a *api) fans(status int, request string, want ...string) map[string]any {
+	a.t.Helper()
+	answer := a.want(status, "POST", "/v1/jobs", request)
+	if diff := cmp.Diff(want, fanned(answer)); diff != "" {
+		a.t.Errorf("%s: (-want +got)\n%s", request, diff)
+	}
+	return answer
+}
+
+func TestFanOut(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/groups/paid", twoMembers)
+	const request = `{"topic":"events","id":"o-1","group":"paid","delay":60,"headers":{"x-event":"paid"},"body":{"order":1}}`
+	got := a.call("POST", "/v1/jobs", request)
+	if location := got.Header().Get("Location"); got.Code != 201 || location != "/v1/jobs?group_id=o-1&topic=events" {
+		t.Errorf("%d, location %q: %s", got.Code, location, got.Body)
+	}
+	billing, crm := a.stored("events", "o-1:billing"), a.stored("events", "o-1:crm")
+	if billing.UID == crm.UID || string(billing.Spec.Body) != `{"order":1}` || billing.Spec.Destination != "https://billing.example/paid" {
+		t.Errorf("%+v", billing)
+	}
+	if diff := cmp.Diff([]job.Header{{Name: "X-Event", Value: "paid"}, {Name: "X-Key", Value: "k-17"}}, crm.Spec.Headers); diff != "" {
+		t.Errorf("headers (-want +got)\n%s", diff)
+	}
+	again := a.fans(200, request, "o-1:billing same", "o-1:crm same")
+	first := again["jobs"].([]any)[0].(map[string]any)
+	if again["group_id"] != "o-1" || again["group"] != "paid" || first["uid"] != billing.UID || first["group"] != "paid" || first["group_id"] != "o-1" {
+		t.Errorf("repeated: %v", again)
+	}
+	a.fans(201, `{"topic":"events","id":"o-2","group":"paid","filter_label":"eu"}`, "o-2:crm created")
+	a.fans(201, `{"topic":"events","id":"o-3","group":"paid","filter_label":"us"}`)
+	if made := a.want(201, "POST", "/v1/jobs", `{"topic":"events","group":"paid"}`); len(made["group_id"].(string)) != 26 {
+		t.Errorf("without an id: %v", made["group_id"])
+	}
+	if made := a.want(201, "POST", "/v1/jobs", `{"topic":"events","group":"paid"}`, "Idempotency-Key", "k"); made["group_id"] != "k" {
+		t.Errorf("with an idempotency key: %v", made["group_id"])
+	}
+	a.want(200, "GET", "/v1/jobs?topic=events&group_id=o-1&state=waiting", "")
+	if ids, _ := a.pages("group_id=o-1"); len(ids) != 2 {
+		t.Errorf("by group id: %v", ids)
+	}
+	made := a.want(202, "POST", "/v1/operations", `{"action":"cancel","filter":{"group_id":"o-1"}}`)
+	a.work(made["id"].(string))
+	if billing, crm = a.stored("events", "o-1:billing"), a.stored("events", "o-1:crm"); billing.State != job.Cancelled || crm.State != job.Cancelled {
+		t.Errorf("cancelled by group id: %s, %s", billing.State, crm.State)
+	}
+	a.fans(201, request, "o-1:billing created", "o-1:crm created")
+}
+
+// A repetition is for the members of the first registration.
+func TestRepeatedFanOut(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/groups/g", `{"members":[{"name":"a","url":"https://a.example/"},{"name":"b","url":"https://b.example/"}]}`)
+	const request = `{"id":"o","group":"g","delay":60}`
+	a.fans(201, request, "o:a created", "o:b created")
+	a.want(200, "PUT", "/v1/groups/g", `{"members":[{"name":"c","url":"https://c.example/"},{"name":"a","url":"https://new.example/","headers":{"x":"1"}}]}`)
+	a.fans(200, request, "o:a same", "o:b same")
+	failed := a.call("POST", "/v1/jobs", `{"id":"o","group":"g","delay":90}`).Body.String()
+	if !strings.Contains(failed, `"jobs":[],"failed":[{"id":"o:a","status":409,"code":"job_exists"`) {
+		t.Errorf("other content: %s", failed)
+	}
+	if ids, _ := a.pages("group_id=o"); !slices.Equal(ids, []string{"o:a", "o:b"}) {
+		t.Errorf("jobs: %v", ids)
+	}
+	a.fans(200, `{"id":"o","group":"g","delay":90,"on_conflict":"ignore"}`, "o:a kept", "o:b kept")
+	a.fans(200, `{"id":"o","group":"g","delay":90,"on_conflict":"later"}`, "o:a moved", "o:b moved")
+	a.fans(201, `{"id":"o","group":"g","delay":5,"on_conflict":"replace"}`, "o:c created", "o:a created")
+	a.want(200, "DELETE", "/v1/groups/g", "")
+	a.fans(200, `{"id":"o","group":"g","delay":5}`, "o:c same", "o:a same")
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"id":"p","group":"g","delay":5}`)
+}
+
+func TestPartlyFailedFanOut(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/groups/g", twoMembers)
+	a.want(200, "PUT", "/v1/topics/t", `{"capacity":1}`)
+	got := a.call("POST", "/v1/jobs", `{"topic":"t","id":"o","group":"g","delay":60}`)
+	if body := got.Body.String(); got.Code != 429 || got.Header().Get("Retry-After") == "" || !strings.Contains(body, `"group_id":"o","jobs":[{`) ||
+		!strings.Contains(body, `"failed":[{"id":"o:crm","status":429,"code":"topic_full"`) {
+		t.Errorf("%d %s", got.Code, body)
+	}
+	a.want(200, "PUT", "/v1/topics/t", `{"capacity":2}`)
+	a.fans(201, `{"topic":"t","id":"o","group":"g","delay":60}`, "o:billing same", "o:crm created")
+	a.want(200, "PUT", "/v1/topics/t", `{"capacity":3}`)
+	results := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"topic":"t","id":"p","group":"g","delay":60},{"topic":"u","id":"p","group":"g"},{"topic":"u","id":"p:crm"},`+
+		`{"topic":"u","group":"none"},{"topic":"u","id":"s","url":"https://a.example/"}]}`)["results"].([]any)
+	var statuses []any
+	for _, r := range results {
+		statuses = append(statuses, r.(map[string]any)["status"])
+	}
+	if diff := cmp.Diff([]any{429.0, 201.0, 422.0, 422.0, 201.0}, statuses); diff != "" {
+		t.Errorf("statuses of the batch (-want +got)\n%s", diff)
+	}
+	first, second := results[0].(map[string]any), results[1].(map[string]any)
+	if len(first["jobs"].([]any)) != 1 || len(first["failed"].([]any)) != 1 || len(second["jobs"].([]any)) != 2 || results[4].(map[string]any)["job"].(map[string]any)["id"] != "s" {
+		t.Errorf("batch: %v", results)
+	}
+}
+
+func TestRefusedFanOuts(t *testing.T) {
+	a := newAPI(t)
+	long := strings.Repeat("x", 96)
+	a.want(201, "PUT", "/v1/groups/g", fmt.Sprintf(`{"members":[{"name":"a","url":"https://a.example/"},{"name":%q,"url":"https://b.example/","headers":{"x":%q,"y":%[2]q}}]}`,
+		long, strings.Repeat("h", 4000)))
+	headers := fmt.Sprintf(`{"a":%q,"b":%[1]q,"c":%[1]q}`, strings.Repeat("h", 4000))
+	for _, c := range []struct{ path, request, want string }{
+		{"", `{"group":"none"}`, "/group"},
+		{"", `{"group":""}`, "/group"},
+		{"", `{"group":"g","url":"https://a.example/"}`, "/url"},
+		{"", `{"group":"g","delay":-1,"colour":1}`, "/delay /colour"},
+		{"", `{"group":"g","id":"` + long[:32] + `"}`, "/id"},
+		{"", `{"group":"g","headers":` + headers + `}`, "/headers"},
+		{"", `{"group":"g","filter_label":""}`, "/filter_label"},
+		{"", `{"group":"g","topic":"duehook-alerts"}`, "/topic"},
+		{"", `{"url":"https://a.example/","filter_label":"eu"}`, "/filter_label"},
+		{"/plan", `{"group":"g"}`, "/url /group"},
+		{"/batch", `{"jobs":[` + strings.Repeat(`{"group":"g"},`, 500) + `{"group":"g"}]}`, "/jobs"},
+	} {
+		var pointers []string
+		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs"+c.path, c.request).Errors {
+			pointers = append(pointers, e.Pointer)
+		}
+		if got := strings.Join(pointers, " "); got != c.want {
+			t.Errorf("%.200s: %s, want %s", c.request, got, c.want)
+		}
+	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"group":"g"}}`)
+	if n := len(a.held()); n != 0 {
+		t.Errorf("%d jobs are registered", n)
+	}
+	made := a.want(201, "POST", "/v1/jobs", `{"url":"https://a.example/","topic":"t","id":"single","delay":60}`)
+	if _, some := made["group"]; some {
+		t.Errorf("a job of no group: %v", made)
+	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "PATCH", "/v1/jobs/t/single", `{"group":"g"}`)
+}

@@ -1,0 +1,136 @@
+package v1
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+)
+
+// Bounds on a page of a listing.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// getJob answers GET /v1/jobs/{topic}/{id}.
+func (s *API) getJob(r *request) (any, error) {
+	j, err := s.Scheduler.Get(r.Context(), r.key())
+	return s.showJob(r, &j, err)
+}
+
+// listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
+func (s *API) listAttempts(r *request) (any, error) {
+	attempts, err := s.Scheduler.Attempts(r.Context(), r.key())
+	return attemptsView{each(attempts, viewAttempt)}, err
+}
+
+// patchJob answers PATCH /v1/jobs/{topic}/{id}.
+func (s *API) patchJob(r *request) (any, error) { return s.change(r, s.Scheduler.Change) }
+
+// replayJob answers POST /v1/jobs/{topic}/{id}/replay, with changes if there are some.
+func (s *API) replayJob(r *request) (any, error) { return s.change(r, s.Scheduler.Replay) }
+
+// runJob answers POST /v1/jobs/{topic}/{id}/run.
+func (s *API) runJob(r *request) (any, error) {
+	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
+		return s.Scheduler.Run(ctx, key, allow...)
+	})
+}
+
+// change changes a job by a draft, which is nil without a body.
+func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (any, error) {
+	data, err := r.body(s.maxRequest())
+	if err != nil {
+		return nil, err
+	}
+	var draft *job.Draft
+	if data != nil {
+		var errs *fieldErrors
+		if draft, errs = decodeObject(data, draftFields); errs.err() != nil {
+			return nil, errs.err()
+		}
+	}
+	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
+		return change(ctx, key, draft, allow...)
+	})
+}
+
+// command does something with a job that has the version asked for, if any is, and
+// answers with the job.
+func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (any, error) {
+	allow, err := r.allowJob()
+	if err != nil {
+		return nil, err
+	}
+	j, err := do(r.Context(), r.key(), allow...)
+	if err != nil {
+		return nil, s.explainTooLarge(withState(err, &j))
+	}
+	return s.showJob(r, &j, nil)
+}
+
+// allowJob allows a change of a job that has the version asked for, if any is.
+func (r *request) allowJob() ([]scheduler.Allow, error) {
+	wanted, err := r.ifMatch()
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []scheduler.Allow{func(j *job.Job) error { return wanted.check(jobTag(j)) }}, nil
+}
+
+// cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
+// the dead letter.
+func (s *API) cancelJob(r *request) (any, error) {
+	allow, err := r.allowJob()
+	if err != nil {
+		return nil, err
+	}
+	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), allow...)
+	if err != nil {
+		return nil, withState(err, &j)
+	}
+	r.setETag(jobTag(&j))
+	switch result {
+	case scheduler.InFlight:
+		return answer{http.StatusAccepted, cancelView{Result: "in_flight", Attempt: j.Attempts + 1}}, nil
+	case scheduler.Discarded:
+		return resultOf("discarded"), nil
+	}
+	return resultOf("cancelled"), nil
+}
+
+// showJob answers with a job, or with the error.
+func (s *API) showJob(r *request, j *job.Job, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	r.setETag(jobTag(j))
+	view := s.viewJob(j)
+	return &view, nil
+}
+
+// listJobs answers GET /v1/jobs.
+func (s *API) listJobs(r *request) (any, error) {
+	page, err := s.Scheduler.List(r.Context(), r.query.Query)
+	return jobPage(pageOf(page.Jobs, s.viewJob, page.Next)), inQuery(err)
+}
+
+// withState tells a client whose command the lifecycle refused how the job stands.
+func withState(err error, j *job.Job) error {
+	known := *httpapi.AsError(err)
+	switch known.Code {
+	case httpapi.CodeJobFinished:
+		ended := "ended as " + j.State.String()
+		if j.Reason == job.ReasonDiscarded {
+			ended = "was discarded as a dead letter"
+		}
+		known.Detail = fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it again.", j.Key, ended)
+	case httpapi.CodeJobInFlight:
+		known.Detail = fmt.Sprintf("%s is %s. ", j.Key, j.State) + known.Detail
+	}
+	return &known
+}

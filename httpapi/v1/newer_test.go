@@ -1,0 +1,41 @@
+package v1
+
+import (
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/store"
+)
+
+// coverNewer asks for what a newer version stored in another form.
+func coverNewer(a *keyedAPI) {
+	for kind, name := range map[string]string{"topic": "newer", "alert-rule": "newer", "operation": "01KDWCJ2M0000000000000NEWR", "schedule": "newer"} {
+		_, err := a.mem.PutDocument(a.t.Context(), store.Document{Kind: kind, Name: name, Data: []byte(`[]`)})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	for _, call := range [][3]string{
+		{"GET", "/v1/topics/newer", ""},
+		{"PUT", "/v1/topics/newer", `{"rate":5}`},
+		{"DELETE", "/v1/topics/newer", ""},
+		{"POST", "/v1/topics/newer/pause", ""},
+		{"POST", "/v1/topics/newer/drain", ""},
+		{"POST", "/v1/topics/newer/resume", ""},
+		{"GET", "/v1/alerts/rules/newer", ""},
+		{"PUT", "/v1/alerts/rules/newer", `{"metric":"backlog","above":10}`},
+		{"GET", "/v1/schedules/newer", ""},
+		{"GET", "/v1/schedules/newer/registration", ""},
+		{"GET", "/v1/schedules/newer/occurrences", ""},
+		{"PUT", "/v1/schedules/newer", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`},
+		{"DELETE", "/v1/schedules/newer", ""},
+		{"POST", "/v1/schedules/newer/pause", ""},
+		{"POST", "/v1/schedules/newer/resume", ""},
+		{"POST", "/v1/schedules/newer/backfill", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`},
+		{"POST", "/v1/schedules/newer/run", ""},
+		{"GET", "/v1/operations/01KDWCJ2M0000000000000NEWR", ""},
+		{"POST", "/v1/operations/01KDWCJ2M0000000000000NEWR/stop", ""},
+		{"POST", "/v1/operations/01KDWCJ2M0000000000000NEWR/resume", ""},
+	} {
+		a.wantProblem(httpapi.CodeNewerVersion, call[0], call[1], call[2])
+	}
+	a.want(200, "GET", "/v1/topics", "")
+}

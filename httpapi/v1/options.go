@@ -1,0 +1,70 @@
+package v1
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+// Access manages the API keys. An *access.Keyring does.
+type Access interface {
+	Create(ctx context.Context, d access.Draft) (access.Token, access.Key, error)
+	List(ctx context.Context) ([]access.Key, error)
+	Revoke(ctx context.Context, id string) error
+}
+
+// Options are what the calls of v1 need. Only Scheduler is required.
+type Options struct {
+	// Scheduler does what clients ask for.
+	Scheduler *scheduler.Scheduler
+	// Access manages the API keys; nil: the server has no keys.
+	Access Access
+	// Signing manages the signing secrets; nil: deliveries are not signed.
+	Signing Signing
+	// Operations changes many jobs at once; nil: nothing does.
+	Operations Operations
+	// Schedules keeps recurring schedules; nil: there are none.
+	Schedules Schedules
+	// Alerts keeps alert rules and reports what fires; nil: nothing does.
+	Alerts Alerts
+	// Restoring restores what the store lost; nil: there is no journal.
+	Restoring store.Restoring
+	// Events reports what happens to jobs; nil: there is no stream of events.
+	Events Events
+	// MaxBatchBytes bounds the request of a batch registration; zero means
+	// 16 MiB.
+	MaxBatchBytes int64
+	// TestTimeout bounds a test of an endpoint; zero means 8 s.
+	TestTimeout time.Duration
+}
+
+// API is version 1 of the HTTP API.
+type API struct {
+	Options
+	streams atomic.Int64 // of events
+}
+
+// New builds the API as a dialect of a server.
+func New(o Options) (httpapi.Dialect, error) {
+	s, err := build(o)
+	if err != nil {
+		return httpapi.Dialect{}, err
+	}
+	return s.dialect(), nil
+}
+
+func build(o Options) (*API, error) {
+	if o.Scheduler == nil {
+		return nil, errors.New("httpapi/v1: Options.Scheduler is missing")
+	}
+	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
+	o.TestTimeout = cmp.Or(o.TestTimeout, 8*time.Second)
+	return &API{Options: o}, nil
+}

@@ -1,0 +1,251 @@
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	headerIdempotencyKey = "Idempotency-Key"
+)
+
+// maxBatch is the most jobs that one batch may hold.
+const maxBatch = scheduler.MaxJobs
+
+// originOf is what the headers of a request say about the jobs that it registers.
+func originOf(r *request) (scheduler.Origin, error) {
+	h := r.Request.Header
+	key, err := singleHeader(h, headerIdempotencyKey)
+	if err != nil {
+		return scheduler.Origin{}, err
+	}
+	// Its draft standard writes the key as a quoted string, most clients don't.
+	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
+		key = key[1 : len(key)-1]
+	}
+	if len(h.Values(headerIdempotencyKey)) > 0 {
+		if err := checkName(headerIdempotencyKey, key); err != nil {
+			return scheduler.Origin{}, err
+		}
+	}
+	return scheduler.Origin{ID: key, Traceparent: r.Traceparent()}, nil
+}
+
+// register answers POST /v1/jobs.
+func (s *API) register(r *request) (any, error) {
+	draft, errs, from, err := s.readDraft(r)
+	if err == nil && draft.Group != nil {
+		return s.registerGroup(r, draft, errs, from)
+	}
+	var reg scheduler.Prepared
+	if err == nil {
+		reg, err = s.prepare(draft, errs, from)
+	}
+	if err != nil {
+		s.Scheduler.Refuse(1, clientsFault(err))
+		return nil, err
+	}
+	r.Target = reg.Key().String()
+	registered, err := s.Scheduler.Register(r.Context(), reg)
+	if err != nil {
+		return nil, err
+	}
+	one := &registered[0]
+	if err := conflictOf(one); err != nil {
+		return nil, err
+	}
+	isNew := one.Outcome == store.Created
+	if isNew {
+		r.Header().Set("Location", jobPath(one.Job.Key))
+	}
+	r.setETag(jobTag(&one.Job))
+	return created(&registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]}, isNew), nil
+}
+
+// clientsFault reports whether the client has to correct its request.
+func clientsFault(err error) bool {
+	return httpapi.AsError(err).ClientsFault()
+}
+
+// jobPath is the path of a job, percent-encoded.
+func jobPath(key job.Key) string {
+	return "/v1/jobs/" + url.PathEscape(key.Topic) + "/" + url.PathEscape(key.ID)
+}
+
+// readDraft reads the registration of one job, or of a group's jobs.
+func (s *API) readDraft(r *request) (*job.Draft, *fieldErrors, scheduler.Origin, error) {
+	from, err := originOf(r)
+	if err != nil {
+		return nil, nil, from, err
+	}
+	data, err := r.body(s.maxRequest())
+	if err != nil {
+		return nil, nil, from, err
+	}
+	draft, errs := decodeObject(data, draftFields)
+	return draft, errs, from, nil
+}
+
+// maxRequest is how large the registration or change of one job may be: twice
+// the limit of its body, for base64 and for escaped text, and the envelope.
+func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Limits().MaxBody) + 64<<10 }
+
+// prepare checks the registration of one job. What it returns shares no memory with the
+// request.
+func (s *API) prepare(draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.Prepared, error) {
+	reg, err := s.Scheduler.Prepare(draft, from)
+	if err := errs.merge(err); err != nil {
+		return scheduler.Prepared{}, s.explainTooLarge(err)
+	}
+	return reg, nil
+}
+
+// conflictOf is the error that the outcome of a registration is to its client.
+func conflictOf(r *store.Registered) error {
+	switch r.Outcome {
+	case store.Exists:
+		return &httpapi.Error{Code: httpapi.CodeJobExists, Detail: fmt.Sprintf(
+			"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or set on_conflict.",
+			r.Job.Key, r.Job.UID, r.Job.State)}
+	case store.InFlight:
+		return &httpapi.Error{Code: httpapi.CodeJobInFlight, Detail: fmt.Sprintf(
+			"An attempt of %s (uid %s) is in flight, so the job can be neither replaced nor moved. Try again when the attempt has ended.",
+			r.Job.Key, r.Job.UID)}
+	case store.DeadLetter:
+		return &httpapi.Error{Code: httpapi.CodeJobDead, Detail: fmt.Sprintf(
+			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.",
+			r.Job.Key, r.Job.UID)}
+	case store.TopicFull:
+		return store.ErrTopicFull
+	case store.TopicDraining:
+		return store.ErrTopicDraining
+	}
+	return nil
+}
+
+// registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
+func (s *API) registerBatch(r *request) (any, error) {
+	// The key could stand for one job only.
+	if len(r.Request.Header.Values(headerIdempotencyKey)) > 0 {
+		return nil, invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
+	}
+	from, err := originOf(r)
+	if err != nil {
+		return nil, err
+	}
+	data, err := r.body(s.MaxBatchBytes)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := batchJobs(data)
+	if err != nil {
+		return nil, err
+	}
+
+	r.Target = strconv.Itoa(len(jobs)) + " jobs"
+	results := make([]itemView, len(jobs))
+	fans := make(map[int]scheduler.FanOut) // of items that name a group
+	regs := make([]scheduler.Prepared, 0, len(jobs))
+	for i, raw := range jobs {
+		before := len(regs)
+		if regs, err = s.prepareItem(r.Context(), raw, from, regs, func(f scheduler.FanOut) { fans[i] = f }); err != nil {
+			invalid := clientsFault(err)
+			s.Scheduler.Refuse(1, invalid)
+			if !invalid {
+				return nil, err
+			}
+			results[i] = failedItem(err)
+		}
+		if len(fans) > 0 && len(regs) > maxBatch {
+			return nil, invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
+		}
+		results[i].jobs = len(regs) - before
+	}
+	var registered []store.Registered
+	if len(regs) > 0 {
+		if registered, err = s.Scheduler.Register(r.Context(), regs...); err != nil {
+			return nil, err
+		}
+	}
+	for i := range results {
+		own := registered[:results[i].jobs]
+		registered = registered[len(own):]
+		if f, ok := fans[i]; ok {
+			results[i] = s.fanOutItem(&f, own)
+		} else if len(own) > 0 {
+			results[i] = s.item(&own[0])
+		}
+	}
+	return resultsView{Results: results}, nil
+}
+
+// prepareItem adds the registrations of an item of a batch to regs. fan gets what they are
+// of if the item names a group.
+func (s *API) prepareItem(
+	ctx context.Context, raw json.RawMessage, from scheduler.Origin, regs []scheduler.Prepared, fan func(scheduler.FanOut),
+) ([]scheduler.Prepared, error) {
+	draft, errs := decodeObject(raw, draftFields)
+	if draft.Group == nil {
+		reg, err := s.prepare(draft, errs, from)
+		if err == nil {
+			regs = append(regs, reg)
+		}
+		return regs, err
+	}
+	f, err := s.prepareGroup(ctx, draft, errs, from)
+	if err == nil {
+		fan(f)
+	}
+	return append(regs, f.Jobs...), err
+}
+
+func batchJobs(data []byte) ([]json.RawMessage, error) {
+	b, errs := decodeObject(data, batchFields)
+	switch err := errs.err(); {
+	case err != nil:
+		return nil, err
+	case b.jobs == nil:
+		return nil, invalid("/jobs", "is required")
+	case len(b.jobs) == 0:
+		return nil, invalid("/jobs", "must have at least one job")
+	case len(b.jobs) > maxBatch:
+		return nil, invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, len(b.jobs)))
+	}
+	return b.jobs, nil
+}
+
+func (s *API) item(r *store.Registered) itemView {
+	if err := conflictOf(r); err != nil {
+		return failedItem(err)
+	}
+	status := http.StatusOK
+	if r.Outcome == store.Created {
+		status = http.StatusCreated
+	}
+	view := s.viewJob(&r.Job)
+	return itemView{Status: status, Result: scheduler.OutcomeNames[r.Outcome], Job: &view}
+}
+
+func failedItem(err error) itemView {
+	p := httpapi.AsError(err).Problem()
+	return itemView{Status: p.Status, Error: p}
+}
+
+// explainTooLarge names the limit.
+func (s *API) explainTooLarge(err error) error {
+	if !errors.Is(err, job.ErrBodyTooLarge) {
+		return err
+	}
+	return &httpapi.Error{Code: httpapi.CodeBodyTooLarge, Cause: err, Detail: fmt.Sprintf(
+		"The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", s.Scheduler.Limits().MaxBody)}
+}

@@ -1,0 +1,265 @@
+package v1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+)
+
+// bodyKind is what a call takes as its body.
+type bodyKind uint8
+
+const (
+	bodyRefused      bodyKind = iota // no body
+	bodyJSON                         // a JSON object
+	bodyEmptyJSON                    // nothing, or {}
+	bodyOptionalJSON                 // nothing, or a JSON object
+)
+
+// maxSmall bounds, in bytes, the body of a call that registers or changes no job.
+const maxSmall = 64 << 10
+
+// maxEmpty bounds, in bytes, a body that has to be {}.
+const maxEmpty = 1 << 10
+
+// request is a call with the parts that its row of the table names.
+type request struct {
+	*httpapi.Call
+	row             *route
+	topic, id, rule string // the names in the path
+	schedule, group string
+	query           params
+	buffer          *bytes.Buffer // holds the body
+}
+
+// key is the key of the job that the path names.
+func (r *request) key() job.Key { return job.Key{Topic: r.topic, ID: r.id} }
+
+// readNames reads and checks the names in the path.
+func (r *request) readNames(names []string) error {
+	for _, name := range names {
+		value, err := r.pathName(name)
+		if err != nil {
+			return err
+		}
+		switch name {
+		case "topic":
+			r.topic = value
+		case "id":
+			r.id = value
+		case "rule":
+			r.rule = value
+		case "schedule":
+			r.schedule = value
+		case "group":
+			r.group = value
+		}
+	}
+	return nil
+}
+
+// pathName is one name in the path. The router matches the path as the client
+// wrote it if decoding would lose something; only then is the name still encoded.
+func (r *request) pathName(name string) (string, error) {
+	value := r.Param(name)
+	if r.Request.URL.RawPath != "" {
+		decoded, err := url.PathUnescape(value)
+		if err != nil {
+			return "", invalid("/"+name, "is not properly percent-encoded")
+		}
+		value = decoded
+	}
+	return value, checkName("/"+name, value)
+}
+
+// body reads a JSON body of up to limit bytes and checks its syntax. A missing one
+// is nil if the call needs none. The bytes are valid until the call is answered.
+func (r *request) body(limit int64) ([]byte, error) {
+	optional := r.row.body != bodyJSON
+	if optional && r.Request.ContentLength == 0 {
+		return nil, nil
+	}
+	if !optional {
+		if err := checkMediaType(r.Request.Header); err != nil {
+			return nil, err
+		}
+	}
+	b, err := r.ReadBody(limit)
+	if err != nil {
+		return nil, err
+	}
+	r.buffer = b
+	if optional {
+		if b.Len() == 0 {
+			return nil, nil
+		}
+		if err := checkMediaType(r.Request.Header); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), checkJSON(b.Bytes())
+}
+
+// read decodes the body. Without a body, the result is a zero T.
+func read[T any](r *request, limit int64, fields fieldSet[T]) (*T, *fieldErrors, error) {
+	data, err := r.body(limit)
+	if err != nil || data == nil {
+		return new(T), new(fieldErrors), err
+	}
+	into, errs := decodeObject(data, fields)
+	return into, errs, nil
+}
+
+// readAll is read for calls without further validation.
+func readAll[T any](r *request, limit int64, fields fieldSet[T]) (*T, error) {
+	into, errs, err := read(r, limit, fields)
+	if err == nil {
+		err = errs.err()
+	}
+	return into, err
+}
+
+// release keeps the buffer of the body for its next use.
+func (r *request) release() {
+	if r.buffer != nil {
+		httpapi.Release(r.buffer)
+	}
+}
+
+// answer is what a handler returns to answer with another status than 200.
+type answer struct {
+	status int
+	view   any
+}
+
+// created is the answer with a new resource, or with one that existed.
+func created(view any, isNew bool) answer {
+	if isNew {
+		return answer{http.StatusCreated, view}
+	}
+	return answer{http.StatusOK, view}
+}
+
+// write answers with a view.
+func (r *request) write(view any) error {
+	status := http.StatusOK
+	if a, ok := view.(answer); ok {
+		status, view = a.status, a.view
+	}
+	if v, ok := view.(appender); ok {
+		return writeAppended(r.Call, status, v)
+	}
+	return r.WriteJSON(status, view)
+}
+
+// checkMediaType wants plain, unencoded JSON in UTF-8.
+func checkMediaType(h http.Header) error {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return unsupportedMedia("The Content-Encoding " + shorten(encoding) + " is not supported. Send the body as it is.")
+	}
+	given := h.Get("Content-Type")
+	if given == httpapi.MIMEJSON {
+		return nil
+	}
+	if given == "" {
+		return unsupportedMedia("There is no Content-Type. Send application/json.")
+	}
+	mediaType, params, err := mime.ParseMediaType(given)
+	if err != nil || mediaType != httpapi.MIMEJSON {
+		return unsupportedMedia("The Content-Type " + shorten(given) + " is not supported. Send application/json.")
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return unsupportedMedia("The charset " + shorten(charset) + " is not supported. Send UTF-8.")
+	}
+	return nil
+}
+
+func unsupportedMedia(detail string) error {
+	return &httpapi.Error{Code: httpapi.CodeUnsupportedMediaType, Detail: detail}
+}
+
+// checkNoBody refuses a body that would have no effect.
+func checkNoBody(c *httpapi.Call) error {
+	r := c.Request
+	if r.ContentLength == 0 {
+		return nil
+	}
+	if r.ContentLength < 0 {
+		if n, err := io.ReadFull(r.Body, make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
+			return nil
+		}
+	}
+	return invalid("", "this call takes no body")
+}
+
+// readQuery reads the query. Unknown parameters are errors, and so are those given
+// twice that may not be.
+func (r *request) readQuery() error {
+	r.query.Limit = defaultPage
+	if r.Request.URL.RawQuery == "" {
+		return nil
+	}
+	given, err := url.ParseQuery(r.Request.URL.RawQuery)
+	if err != nil {
+		return invalid("?", "the query string cannot be parsed; percent-encode all characters except letters, digits and -._~")
+	}
+	var errs fieldErrors
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		switch {
+		case !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }):
+			errs.unknown("?"+shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
+		case len(given[name]) > 1 && !slices.Contains(repeatable, name):
+			errs.add("?"+name, "is given more than once")
+		}
+	}
+	if err := errs.err(); err != nil {
+		return err
+	}
+	for _, p := range r.row.query {
+		if values, ok := given[p.name]; ok {
+			p.read(&r.query, &errs, "?"+p.name, values)
+		}
+	}
+	return errs.err()
+}
+
+// singleHeader is the value of a header that may be given once.
+func singleHeader(h http.Header, name string) (string, error) {
+	values := h.Values(name)
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", invalid(name, "is given more than once")
+}
+
+// invalid is an error with one part of the request.
+func invalid(pointer, message string) error {
+	return httpapi.Invalid(httpapi.FieldError{Pointer: pointer, Message: message})
+}
+
+func malformed(detail string) error {
+	return &httpapi.Error{Code: httpapi.CodeMalformedJSON, Detail: detail}
+}
+
+// errNoPath is the error for a path that is no call.
+var errNoPath = &httpapi.Error{Code: httpapi.CodeNotFound, Detail: "There is no such path. /openapi.json lists every call."}
+
+// checkName refuses what is no name.
+func checkName(pointer, value string) error {
+	if err := job.CheckName(value); err != nil {
+		return invalid(pointer, err.Error())
+	}
+	return nil
+}

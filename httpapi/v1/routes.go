@@ -1,0 +1,189 @@
+package v1
+
+import (
+	"net/http"
+	"regexp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/scheduler/topics"
+)
+
+// Paths that matter beyond the table.
+const (
+	jobsPath   = "/v1/jobs"
+	batchPath  = "/v1/jobs/batch"
+	planPath   = "/v1/jobs/plan" // its POST changes nothing
+	eventsPath = "/v1/events"
+	groupsPath = "/v1/groups"
+	groupPath  = groupsPath + "/{group}"
+)
+
+// route is one call of the API.
+type route struct {
+	method string
+	path   string // as the OpenAPI document writes it
+	scope  access.Scope
+	body   bodyKind
+	query  []parameter
+	handle handler
+}
+
+// handler answers a call with a view, or with an answer to give another status. Nil:
+// it has answered itself.
+type handler func(*API, *request) (any, error)
+
+// routes is every call. The router is built from it; a test holds the OpenAPI
+// document against it. A HEAD goes with each GET.
+var routes = []route{
+	{http.MethodPost, jobsPath, access.Write, bodyJSON, nil, (*API).register},
+	{http.MethodPost, batchPath, access.Write, bodyJSON, nil, (*API).registerBatch},
+	{http.MethodPost, planPath, access.Read, bodyJSON, nil, (*API).planJob},
+	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*API).listJobs},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*API).getJob},
+	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*API).patchJob},
+	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*API).cancelJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, nil, (*API).listAttempts},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*API).explainJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*API).getRegistration}, // shows headers and body
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*API).runJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, bodyOptionalJSON, nil, (*API).countJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*API).replayJob},
+	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, operating((*API).createOperation)}, // a dry run; the rest needs Write
+	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, operationQuery, operating((*API).listOperations)},
+	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, operating((*API).getOperation)},
+	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, operating((*API).stopOperation)},
+	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, operating((*API).resumeOperation)},
+	{http.MethodPut, schedulePath, access.Write, bodyJSON, nil, scheduled((*API).putSchedule)},
+	{http.MethodGet, schedulePath, access.Read, bodyRefused, nil, scheduled((*API).getSchedule)},
+	{http.MethodDelete, schedulePath, access.Write, bodyRefused, nil, scheduled((*API).deleteSchedule)},
+	{http.MethodGet, schedulesPath, access.Read, bodyRefused, scheduleQuery, scheduled((*API).listSchedules)},
+	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, scheduled((*API).getScheduleRegistration)}, // shows headers and body
+	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, scheduled((*API).listOccurrences)},
+	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, scheduled((*API).pauseSchedule)},
+	{http.MethodPost, schedulePath + "/resume", access.Write, bodyOptionalJSON, nil, scheduled((*API).resumeSchedule)},
+	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, scheduled((*API).runSchedule)},
+	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, scheduled(operating((*API).backfillSchedule))},
+	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, scheduled((*API).previewSchedule)},
+	{http.MethodPut, groupPath, access.Admin, bodyJSON, nil, (*API).putGroup},
+	{http.MethodGet, groupPath, access.Read, bodyRefused, nil, (*API).getGroup},
+	{http.MethodDelete, groupPath, access.Admin, bodyRefused, nil, (*API).deleteGroup},
+	{http.MethodGet, groupsPath, access.Read, bodyRefused, groupQuery, (*API).listGroups},
+	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, deadQuery, (*API).listDead},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Write, bodyEmptyJSON, nil, journaled((*API).restoreJob)},
+	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, journaled((*API).startRestore)},
+	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, journaled((*API).restoreStatus)},
+	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*API).overview},
+	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*API).listEndpoints},
+	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*API).tryEndpoint},
+	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*API).testEndpoint},
+	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, topicQuery, (*API).listTopics},
+	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*API).getTopic},
+	{http.MethodPut, "/v1/topics/{topic}", access.Admin, bodyJSON, nil, (*API).putTopic},
+	{http.MethodDelete, "/v1/topics/{topic}", access.Admin, bodyRefused, nil, (*API).deleteTopic},
+	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyEmptyJSON, nil, setStatus(topics.Paused)},
+	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyEmptyJSON, nil, setStatus(topics.Draining)},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setStatus(topics.Active)},
+	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
+	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
+	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).deleteSecret)},
+	{http.MethodPost, "/v1/topics/{topic}/signing/rotate", access.Admin, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
+	{http.MethodGet, "/v1/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
+	{http.MethodPut, "/v1/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
+	{http.MethodPost, "/v1/signing/rotate", access.Admin, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
+	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, nil, alerting((*API).listAlerts)},
+	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, nil, alerting((*API).listRules)},
+	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, alerting((*API).getRule)},
+	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Admin, bodyJSON, nil, alerting((*API).putRule)},
+	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Admin, bodyRefused, nil, alerting((*API).deleteRule)},
+	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*API).whoAmI},
+	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, keyed((*API).listKeys)},
+	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, keyed((*API).createKey)},
+	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).revokeKey)},
+	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, streaming((*API).watchEvents)},
+}
+
+// needing puts a check in front of calls that need a service which not every server
+// has.
+func needing(has func(*API) bool, otherwise *httpapi.Error) func(handler) handler {
+	return func(h handler) handler {
+		return func(s *API, r *request) (any, error) {
+			if !has(s) {
+				return nil, otherwise
+			}
+			return h(s, r)
+		}
+	}
+}
+
+var (
+	signed = needing(func(s *API) bool { return s.Signing != nil }, &httpapi.Error{
+		Code:   httpapi.CodeSigningOff,
+		Detail: "This server runs with --signing off. Start all servers without that setting to sign deliveries.",
+	})
+	journaled = needing(func(s *API) bool { return s.Restoring != nil }, &httpapi.Error{
+		Code:   httpapi.CodeLedgerMissing,
+		Detail: "This server keeps no journal of jobs, so there is nothing to restore them from. Start all servers with the same --ledger-url.",
+	})
+	// Without keys, whoever passed by could leave a key behind that is valid once keys
+	// are asked for.
+	keyed = needing(func(s *API) bool { return s.Access != nil }, &httpapi.Error{
+		Code:   httpapi.CodeForbidden,
+		Detail: "This server requires no API keys, so it manages none. Start it with a key in --api-keys first.",
+	})
+	operating = needing(func(s *API) bool { return s.Operations != nil }, &httpapi.Error{
+		Code: httpapi.CodeNotFound, Detail: "This server has no operations.",
+	})
+	alerting = needing(func(s *API) bool { return s.Alerts != nil }, &httpapi.Error{
+		Code: httpapi.CodeNotFound, Detail: "This server has no alerts.",
+	})
+	streaming = needing(func(s *API) bool { return s.Events != nil }, errNoPath)
+)
+
+var pathName = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// dialect is the API as the server takes it. What every call needs is put around
+// its handler here, in one place.
+func (s *API) dialect() httpapi.Dialect {
+	d := httpapi.Dialect{Prefix: "/v1/", Routes: make([]httpapi.Route, len(routes))}
+	for i, rt := range routes {
+		var names []string
+		for _, m := range pathName.FindAllStringSubmatch(rt.path, -1) {
+			names = append(names, m[1])
+		}
+		d.Routes[i] = httpapi.Route{
+			Method: rt.method, Path: rt.path, Scope: rt.scope,
+			Safe:      rt.path == planPath || rt.path == previewPath,
+			Registers: rt.method == http.MethodPost && (rt.path == jobsPath || rt.path == batchPath),
+			Stream:    rt.path == eventsPath,
+			Handle:    func(c *httpapi.Call) error { return s.serve(&request{Call: c, row: &rt}, names) },
+		}
+	}
+	return d
+}
+
+// serve checks what the row of the call says, and lets its handler answer.
+func (s *API) serve(r *request, names []string) error {
+	defer r.release()
+	if err := r.readQuery(); err != nil {
+		return err
+	}
+	if err := r.readNames(names); err != nil {
+		return err
+	}
+	switch r.row.body {
+	case bodyRefused:
+		if err := checkNoBody(r.Call); err != nil {
+			return err
+		}
+	case bodyEmptyJSON:
+		if _, err := readAll(r, maxEmpty, noFields); err != nil {
+			return err
+		}
+	}
+	view, err := r.row.handle(s, r)
+	if err != nil || view == nil {
+		return err
+	}
+	return r.write(view)
+}

@@ -1,0 +1,351 @@
+package v1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
+)
+
+// Schedules is what the API needs of recurring schedules. A *schedules.Manager is one.
+type Schedules interface {
+	Set(ctx context.Context, name string, d *schedules.Draft, allow ...schedules.Allow) (s schedules.Schedule, created bool, err error)
+	Get(ctx context.Context, name string) (schedules.Schedule, error)
+	List(ctx context.Context, q schedules.Query) (schedules.Page, error)
+	Delete(ctx context.Context, name string, allow ...schedules.Allow) error
+	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
+	Resume(ctx context.Context, name string) (schedules.Schedule, error)
+	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
+	Registration(ctx context.Context, name string) (schedules.Registration, error)
+	Preview(name string, d *schedules.Draft) (*schedule.Rules, error)
+	Now(ctx context.Context) (job.Instant, error)
+}
+
+const (
+	schedulesPath       = "/v1/schedules"
+	previewPath         = "/v1/schedules/preview" // its POST changes nothing
+	schedulePath        = schedulesPath + "/{schedule}"
+	defaultOccurrences  = 10
+	maxOccurrences      = 1000
+	shownOccurrences    = 10
+	lastPreviewableYear = 9999
+)
+
+// previewDraft is the request for a preview.
+type previewDraft struct {
+	schedules.Draft
+	name  string
+	from  *job.Instant
+	count int
+}
+
+// backfillDraft is the request for a backfill.
+type backfillDraft struct {
+	operations.BackfillDraft
+	hasFrom, hasTo bool
+}
+
+var (
+	scheduleSetters = map[string]func(*schedules.Draft, field){
+		"cron":            func(d *schedules.Draft, f field) { d.Cron = f.text() },
+		"every":           func(d *schedules.Draft, f field) { d.Every = f.duration() },
+		"anchor":          func(d *schedules.Draft, f field) { d.Anchor = f.moment() },
+		"timezone":        func(d *schedules.Draft, f field) { d.Timezone = f.text() },
+		"start_at":        func(d *schedules.Draft, f field) { d.StartAt = f.moment() },
+		"end_at":          func(d *schedules.Draft, f field) { d.EndAt = f.moment() },
+		"max_occurrences": func(d *schedules.Draft, f field) { d.MaxOccurrences = wide(f.integer()) },
+		"jitter":          func(d *schedules.Draft, f field) { d.Jitter = f.duration() },
+		"overlap":         func(d *schedules.Draft, f field) { d.Overlap = f.text() },
+		"note":            func(d *schedules.Draft, f field) { d.Note = f.text() },
+		"paused": func(d *schedules.Draft, f field) {
+			paused := f.boolean()
+			d.Paused = &paused
+		},
+		"dst":     func(d *schedules.Draft, f field) { dstFields.decode(f.raw, f.pointer(), d, f.errs) },
+		"misfire": func(d *schedules.Draft, f field) { misfireFields.decode(f.raw, f.pointer(), d, f.errs) },
+		"job": func(d *schedules.Draft, f field) {
+			d.Job = &job.Draft{}
+			draftFields.decode(f.raw, f.pointer(), d.Job, f.errs)
+		},
+	}
+	scheduleFields = newFieldSet(scheduleSetters)
+	dstFields      = newFieldSet(map[string]func(*schedules.Draft, field){
+		"gap":    func(d *schedules.Draft, f field) { d.Gap = f.text() },
+		"repeat": func(d *schedules.Draft, f field) { d.Repeat = f.text() },
+	})
+	misfireFields = newFieldSet(map[string]func(*schedules.Draft, field){
+		"policy": func(d *schedules.Draft, f field) { d.Policy = f.text() },
+		"grace":  func(d *schedules.Draft, f field) { d.Grace = f.duration() },
+		"window": func(d *schedules.Draft, f field) { d.Window = f.duration() },
+		"limit":  func(d *schedules.Draft, f field) { d.Limit = f.integer() },
+	})
+	noteFields = newFieldSet(map[string]func(*schedules.Draft, field){
+		"note": func(d *schedules.Draft, f field) { d.Note = f.text() },
+	})
+	previewFields  = newFieldSet(previewSetters())
+	backfillFields = newFieldSet(map[string]func(*backfillDraft, field){
+		"from": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
+			d.From, d.hasFrom = e.previewFrom(at, s), true
+		}),
+		"to": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
+			d.To, d.hasTo = e.previewFrom(at, s), true
+		}),
+		"rate":    func(d *backfillDraft, f field) { d.Rate = f.integer() },
+		"dry_run": func(d *backfillDraft, f field) { d.DryRun = f.boolean() },
+	})
+)
+
+// moment is a time, before 1970 and with fractions of a millisecond, too.
+func (f field) moment() *time.Time {
+	at := f.instant().Time()
+	if f.raw[0] == '"' {
+		text, _ := unquote(f.raw)
+		if exact, err := time.Parse(time.RFC3339, text); err == nil {
+			at = exact
+		}
+	}
+	return &at
+}
+
+func wide(n *int) *int64 {
+	if n == nil {
+		return nil
+	}
+	w := int64(*n)
+	return &w
+}
+
+// previewSetters are those of a schedule and of a preview.
+func previewSetters() map[string]func(*previewDraft, field) {
+	setters := map[string]func(*previewDraft, field){
+		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
+		"from": ofText(func(d *previewDraft, e *fieldErrors, at, s string) {
+			from := e.previewFrom(at, s)
+			d.from = &from
+		}),
+		"count": func(d *previewDraft, f field) {
+			if n := f.integer(); n != nil {
+				d.count = f.errs.previewCount(f.pointer(), *n)
+			}
+		},
+	}
+	for name, set := range scheduleSetters {
+		setters[name] = func(d *previewDraft, f field) { set(&d.Draft, f) }
+	}
+	return setters
+}
+
+// previewFrom takes a time from 1970 to 9999.
+func (e *fieldErrors) previewFrom(pointer, value string) job.Instant {
+	at := e.time(pointer, value)
+	exact, err := time.Parse(time.RFC3339, value)
+	if year := exact.UTC().Year(); err == nil && (year < 1970 || year > lastPreviewableYear) {
+		e.add(pointer, "must be in the years 1970 to 9999")
+	}
+	return at
+}
+
+func (e *fieldErrors) previewCount(pointer string, n int) int {
+	if n < 1 || n > maxOccurrences {
+		e.add(pointer, fmt.Sprintf("must be a whole number from 1 to %d", maxOccurrences))
+		return defaultOccurrences
+	}
+	return n
+}
+
+// putSchedule answers PUT /v1/schedules/{schedule}.
+func (s *API) putSchedule(r *request) (any, error) {
+	draft, errs, err := read(r, s.maxRequest(), scheduleFields)
+	if err != nil {
+		return nil, err
+	}
+	if errs.err() != nil { // what else is wrong belongs to the same answer
+		_, err = s.Schedules.Preview(r.schedule, draft)
+		return nil, errs.merge(onlyInvalid(err))
+	}
+	allow, err := r.allowSchedule()
+	if err != nil {
+		return nil, err
+	}
+	set, isNew, err := s.Schedules.Set(r.Context(), r.schedule, draft, allow...)
+	if err != nil {
+		return nil, s.explainTooLarge(err)
+	}
+	r.setETag(scheduleTag(set.UID, set.Version))
+	return created(viewSchedule(&set), isNew), nil
+}
+
+// onlyInvalid keeps an error that names fields.
+func onlyInvalid(err error) error {
+	var wrong *job.ValidationError
+	if errors.As(err, &wrong) {
+		return err
+	}
+	return nil
+}
+
+// getSchedule answers GET /v1/schedules/{schedule}.
+func (s *API) getSchedule(r *request) (any, error) {
+	set, err := s.Schedules.Get(r.Context(), r.schedule)
+	return showSchedule(r, &set, err)
+}
+
+func showSchedule(r *request, s *schedules.Schedule, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	r.setETag(scheduleTag(s.UID, s.Version))
+	return viewSchedule(s), nil
+}
+
+// deleteSchedule answers DELETE /v1/schedules/{schedule}.
+func (s *API) deleteSchedule(r *request) (any, error) {
+	allow, err := r.allowSchedule()
+	if err != nil {
+		return nil, err
+	}
+	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.schedule, allow...)
+}
+
+// allowSchedule allows a change of a schedule that has the version asked for, if any is.
+func (r *request) allowSchedule() ([]schedules.Allow, error) {
+	wanted, err := r.ifMatch()
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []schedules.Allow{func(uid string, version uint64) error {
+		if uid == "" {
+			return wanted.check("")
+		}
+		return wanted.check(scheduleTag(uid, version))
+	}}, nil
+}
+
+// listSchedules answers GET /v1/schedules.
+func (s *API) listSchedules(r *request) (any, error) {
+	q := &r.query
+	page, err := s.Schedules.List(r.Context(), schedules.Query{
+		State: q.scheduleState, Topic: q.Topic, Endpoint: q.Endpoint, Limit: q.Limit, Cursor: q.Cursor,
+	})
+	return pageOf(page.Schedules, viewListed, page.Next), err
+}
+
+// pauseSchedule answers POST /v1/schedules/{schedule}/pause.
+func (s *API) pauseSchedule(r *request) (any, error) {
+	draft, err := readAll(r, maxSmall, noteFields)
+	if err != nil {
+		return nil, err
+	}
+	set, err := s.Schedules.Pause(r.Context(), r.schedule, draft.Note)
+	return showSchedule(r, &set, err)
+}
+
+// resumeSchedule answers POST /v1/schedules/{schedule}/resume.
+func (s *API) resumeSchedule(r *request) (any, error) {
+	if _, err := readAll(r, maxSmall, noteFields); err != nil {
+		return nil, err
+	}
+	set, err := s.Schedules.Resume(r.Context(), r.schedule)
+	return showSchedule(r, &set, err)
+}
+
+// runSchedule answers POST /v1/schedules/{schedule}/run.
+func (s *API) runSchedule(r *request) (any, error) {
+	from, err := originOf(r)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.Schedules.RunNow(r.Context(), r.schedule, from.ID)
+	if err != nil {
+		return nil, err
+	}
+	result := "same"
+	if run.Created {
+		result = "created"
+		r.Header().Set("Location", jobPath(run.Job.Key))
+	}
+	return created(&registeredView{s.viewJob(&run.Job), result}, run.Created), nil
+}
+
+// backfillSchedule answers POST /v1/schedules/{schedule}/backfill.
+func (s *API) backfillSchedule(r *request) (any, error) {
+	draft, errs, err := read(r, maxSmall, backfillFields)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		pointer string
+		given   bool
+	}{{"/from", draft.hasFrom}, {"/to", draft.hasTo}} {
+		if !f.given && !errs.has(f.pointer) {
+			errs.add(f.pointer, "is required")
+		}
+	}
+	if err := errs.err(); err != nil {
+		return nil, err
+	}
+	draft.Schedule = r.schedule
+	o, err := s.Operations.Backfill(r.Context(), draft.BackfillDraft)
+	if err != nil {
+		return nil, err
+	}
+	if draft.DryRun {
+		return viewPreview(&operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
+	}
+	return accepted(r, &o), nil
+}
+
+// listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
+func (s *API) listOccurrences(r *request) (any, error) {
+	set, err := s.Schedules.Get(r.Context(), r.schedule)
+	if err != nil {
+		return nil, err
+	}
+	from := set.Now
+	if r.query.from != nil {
+		from = *r.query.from
+	}
+	return viewTimetable(set.Rules, from, r.query.count), nil
+}
+
+// previewSchedule answers POST /v1/schedules/preview.
+func (s *API) previewSchedule(r *request) (any, error) {
+	draft, errs, err := read(r, s.maxRequest(), previewFields)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := s.Schedules.Preview(draft.name, &draft.Draft)
+	if errs.err() != nil {
+		err = onlyInvalid(err)
+	}
+	if err := errs.merge(err); err != nil {
+		return nil, s.explainTooLarge(err)
+	}
+	var from job.Instant
+	if draft.from != nil {
+		from = *draft.from
+	} else if from, err = s.Schedules.Now(r.Context()); err != nil {
+		return nil, err
+	}
+	return viewTimetable(rules, from, draft.count), nil
+}
+
+// getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
+func (s *API) getScheduleRegistration(r *request) (any, error) {
+	reg, err := s.Schedules.Registration(r.Context(), r.schedule)
+	if err != nil {
+		return nil, err
+	}
+	return scheduleRegistrationView{&reg}, nil
+}
+
+// scheduled puts a check in front of calls that need schedules.
+var scheduled = needing(func(s *API) bool { return s.Schedules != nil }, &httpapi.Error{
+	Code: httpapi.CodeNotFound, Detail: "This server has no schedules.",
+})

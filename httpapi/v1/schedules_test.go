@@ -1,0 +1,229 @@
+package v1
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
+)
+
+// schedulesWith are schedules of which no more can be made.
+type schedulesWith struct {
+	Schedules
+	err error
+}
+
+func (s schedulesWith) Set(context.Context, string, *schedules.Draft, ...schedules.Allow) (schedules.Schedule, bool, error) {
+	return schedules.Schedule{}, false, s.err
+}
+
+func coverSchedules(a *keyedAPI) {
+	const path, full = "/v1/schedules/nightly", `{"cron":"30 2 * * *","timezone":"America/New_York","job":{"topic":"reports","url":"https://shop.example/hook"}}`
+	a.want(201, "PUT", path, full)
+	a.want(200, "PUT", path, full)
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", path, `{"every":"1h","job":{"url":"https://shop.example/hook"}}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", path+"2", full, "If-Match", `*`)
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", path, "", "If-Match", `"none"`)
+	a.want(200, "PUT", path, full, "If-Match", a.tag("GET", path, ""))
+	a.want(200, "GET", "/v1/schedules?state=active&topic=reports&endpoint=https://shop.example/&limit=1", "")
+	a.want(200, "GET", path+"/registration", "")
+	a.want(200, "GET", path+"/occurrences?from=2026-03-08T00:00:00Z&count=2", "")
+	a.want(200, "POST", path+"/pause", `{"note":"holidays"}`)
+	a.want(200, "POST", path+"/pause", "")
+	a.want(201, "POST", path+"/run", "", "Idempotency-Key", "once")
+	a.want(200, "POST", path+"/run", "{}", "Idempotency-Key", "once")
+	a.want(200, "PUT", "/v1/topics/reports", `{"capacity":1}`)
+	a.wantProblem(httpapi.CodeTopicFull, "POST", path+"/run", "")
+	a.want(200, "POST", "/v1/topics/reports/drain", "")
+	a.wantProblem(httpapi.CodeTopicDraining, "POST", path+"/run", "")
+	a.want(200, "POST", "/v1/topics/reports/resume", "")
+	a.want(200, "DELETE", "/v1/topics/reports", "")
+	a.want(200, "POST", path+"/resume", "{}")
+	a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h"}`)
+	const span = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
+	a.want(202, "POST", path+"/backfill", span)
+	a.want(200, "POST", path+"/backfill", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z","dry_run":true}`)
+	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
+		a.wantProblem(httpapi.CodeTooManyOperations, "POST", path+"/backfill", span)
+	})
+	a.want(200, "DELETE", path, "")
+	mine := a.v1.Schedules
+	a.v1.Schedules = schedulesWith{a.schedules, schedules.ErrTooMany}
+	a.wantProblem(httpapi.CodeTooManySchedules, "PUT", path, full)
+	a.v1.Schedules = mine
+}
+
+func TestSetSchedule(t *testing.T) {
+	a := newAPI(t)
+	const body = `{ "order": 8812,   "note": "<&>" }`
+	request := `{"cron":"30 2 * * *","timezone":"America/New_York","max_occurrences":3,"job":{"url":"https://shop.example/hook","headers":{"X-Token":"s3cret"},"body":` + body + `}}`
+	made := a.want(201, "PUT", "/v1/schedules/nightly", request)
+	next := made["next"].([]any)
+	if made["state"] != "active" || made["version"] != 1.0 || made["remaining"] != 3.0 || len(next) != 3 {
+		t.Errorf("%v", made)
+	}
+	if diff := cmp.Diff(map[string]any{
+		"time": "2026-01-01T07:30:00.000Z", "local": "2026-01-01T02:30:00-05:00", "due_at": "2026-01-01T07:30:00.000Z", "effect": nil, "wanted": nil,
+	}, a.want(200, "GET", "/v1/schedules/nightly/occurrences?from=2026-01-01T00:00:00Z&count=1", "")["occurrences"].([]any)[0]); diff != "" {
+		t.Errorf("occurrence (-want +got):\n%s", diff)
+	}
+	if text := a.call("GET", "/v1/schedules/nightly", "").Body.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "8812") {
+		t.Errorf("a secret is shown: %s", text)
+	}
+	registration := a.call("GET", "/v1/schedules/nightly/registration", "").Body.String()
+	if !strings.Contains(registration, body) || !strings.Contains(registration, "s3cret") {
+		t.Errorf("registration %s", registration)
+	}
+	if again := a.want(200, "PUT", "/v1/schedules/nightly", registration); again["version"] != 1.0 {
+		t.Errorf("its registration made version %v", again["version"])
+	}
+}
+
+// What is wrong is named where it is in the request.
+func TestRefusedSchedules(t *testing.T) {
+	a := newAPI(t)
+	for _, c := range []struct{ request, want string }{
+		{`{"every":"1h"}`, "/job"},
+		{`{"job":{"url":"https://shop.example/"}}`, "/cron"},
+		{`{"cron":"* * * * *","every":"1h","job":{"url":"https://shop.example/"}}`, "/every"},
+		{`{"every":"1h","job":{}}`, "/job/url"},
+		{`{"every":"1h","job":{"url":"https://shop.example/","id":"x","delay":5}}`, "/job/id /job/delay"},
+		{`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`, "/every /jitter /overlap"},
+		{`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0},"job":{"url":"https://shop.example/"}}`, "/misfire/policy /misfire/grace /misfire/limit"},
+		{`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`, "/note"},
+		{`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`, "/colour /max_occurrences"},
+		{`{"every":"1h","start_at":"2026-01-01T00:00:00.5Z","end_at":"2026-01-01","job":{"url":"https://shop.example/"}}`, "/end_at /start_at"},
+	} {
+		var pointers []string
+		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", c.request).Errors {
+			pointers = append(pointers, e.Pointer)
+		}
+		if got := strings.Join(pointers, " "); got != c.want {
+			t.Errorf("%s: %s, want %s", c.request, got, c.want)
+		}
+	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/"+strings.Repeat("x", 97), `{"every":"1h","job":{"url":"https://shop.example/"}}`)
+}
+
+func TestBackfill(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","start_at":"2025-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
+	const path, span = "/v1/schedules/s/backfill", `"from":"2025-12-01T00:00:00Z","to":"2025-12-01T03:00:00Z"`
+	dry := a.want(200, "POST", path, `{`+span+`,"dry_run":true}`)
+	if dry["matched"] != 3.0 || dry["complete"] != true || dry["action"] != "backfill" || dry["rate"] != 100.0 {
+		t.Errorf("dry run: %v", dry)
+	}
+	o := a.want(202, "POST", path, `{`+span+`,"rate":1000}`)
+	if o["action"] != "backfill" || o["estimate"] != 3.0 || o["span"].(map[string]any)["to"] != "2025-12-01T03:00:00.000Z" {
+		t.Errorf("operation: %v", o)
+	}
+	a.work(o["id"].(string))
+	if o = a.want(200, "GET", "/v1/operations/"+o["id"].(string), ""); o["state"] != "done" || o["changed"] != 3.0 {
+		t.Errorf("operation: %v", o)
+	}
+	j := a.want(200, "GET", "/v1/jobs/t/s@20251201T020000Z", "")
+	if diff := cmp.Diff(map[string]any{"name": "s", "time": "2025-12-01T02:00:00.000Z", "kind": "backfill"}, j["schedule"]); diff != "" {
+		t.Errorf("schedule of the job (-want +got):\n%s", diff)
+	}
+	if n := a.want(200, "GET", "/v1/schedules/s", "")["counters"].(map[string]any)["backfilled"]; n != 3.0 {
+		t.Errorf("%v backfilled", n)
+	}
+	cancel := a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"schedule":"s"},"dry_run":true}`)
+	if other := a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"schedule":"o"},"dry_run":true}`); cancel["matched"] != 3.0 || other["matched"] != 0.0 {
+		t.Errorf("by schedule: %v, %v", cancel, other)
+	}
+	for request, want := range map[string]string{
+		`{}`: "/from /to",
+		`{"from":"yesterday","to":"2025-12-01T03:00:00Z"}`:            "/from",
+		`{"from":"2025-12-01T00:00:00Z","to":"2100-01-01T00:00:00Z"}`: "/to",
+		`{"from":"2025-12-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/to",
+		`{"from":"2000-01-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/from",
+		`{` + span + `,"rate":1001}`:                                  "/rate",
+	} {
+		var pointers []string
+		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "POST", path, request).Errors {
+			pointers = append(pointers, e.Pointer)
+		}
+		if got := strings.Join(pointers, " "); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
+	}
+	a.wantProblem(httpapi.CodeScheduleNotFound, "POST", "/v1/schedules/none/backfill", `{`+span+`}`)
+}
+
+// The vectors of timetables hold through the API, too.
+func TestPreviewVectors(t *testing.T) {
+	data, err := os.ReadFile("../../testdata/schedules/vectors.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Vectors []map[string]any
+		Errors  []struct {
+			Name    string
+			Request map[string]any
+			Error   string
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t)
+	for _, v := range file.Vectors {
+		request := map[string]any{}
+		for _, name := range []string{"cron", "every", "anchor", "timezone", "dst", "start_at", "end_at", "from", "count"} {
+			if value, ok := v[name]; ok {
+				request[name] = value
+			}
+		}
+		text, _ := json.Marshal(request)
+		got := a.want(200, "POST", "/v1/schedules/preview", string(text))
+		var times []any
+		for _, o := range got["occurrences"].([]any) {
+			times = append(times, strings.Replace(o.(map[string]any)["time"].(string), ".000Z", "Z", 1))
+		}
+		want, _ := v["expect"].([]any)
+		if fmt.Sprint(times) != fmt.Sprint(want) {
+			t.Errorf("%s: %v, want %v", v["name"], times, want)
+		}
+	}
+	for _, v := range file.Errors {
+		text, _ := json.Marshal(v.Request)
+		p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/preview", string(text))
+		if len(p.Errors) != 1 || p.Errors[0].Pointer != v.Error {
+			t.Errorf("%s: %+v, want %s", v.Name, p.Errors, v.Error)
+		}
+	}
+}
+
+func TestListSchedules(t *testing.T) {
+	a := newAPI(t)
+	for _, name := range []string{"c", "a", "b"} {
+		a.want(201, "PUT", "/v1/schedules/"+name, `{"every":"1h","job":{"topic":"t-`+name+`","url":"https://shop.example/hook"}}`)
+	}
+	a.want(200, "POST", "/v1/schedules/b/pause", "")
+	names := func(query string) string {
+		page := a.want(200, "GET", "/v1/schedules?"+query, "")
+		text := ""
+		for _, s := range page["data"].([]any) {
+			text += s.(map[string]any)["schedule"].(string)
+		}
+		return fmt.Sprint(text, page["next_cursor"])
+	}
+	for query, want := range map[string]string{
+		"": "abc<nil>", "limit=2": "abb", "limit=2&cursor=b": "c<nil>", "state=paused": "b<nil>", "topic=t-c": "c<nil>",
+		"endpoint=https://other.example": "<nil>", "state=active&limit=1": "aa",
+	} {
+		if got := names(query); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}

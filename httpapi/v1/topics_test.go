@@ -1,0 +1,158 @@
+package v1
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func TestTopicSettings(t *testing.T) {
+	a := newAPI(t)
+	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","retry":{"steps":["1s","2m"],"limit":5},` +
+		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"job_priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
+		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
+	put := a.want(200, "PUT", "/v1/topics/t", all)
+	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
+		t.Errorf("PUT and GET differ:\n%s", diff)
+	}
+	var want any
+	if err := json.Unmarshal([]byte(all), &want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, put["settings"]); diff != "" {
+		t.Errorf("settings (-put +got):\n%s", diff)
+	}
+	limits, err := a.mem.Limits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]store.Limits{"t": {Capacity: 9, Rate: 0.5, Concurrency: 3, Weight: 20, StopOnDead: true}}, limits); diff != "" {
+		t.Errorf("limits of the store (-want +got):\n%s", diff)
+	}
+	// What GET shows can be put back.
+	back, err := json.Marshal(put["settings"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.want(200, "PUT", "/v1/topics/t", string(back))
+	if got := a.want(200, "PUT", "/v1/topics/t", `{"job_priority":9}`); got["settings"] == nil {
+		t.Errorf("put one default, got %v", got)
+	}
+	if got := a.want(200, "PUT", "/v1/topics/t", `{"rate":null}`); got["settings"] != nil {
+		t.Errorf("put nothing, got %v", got)
+	}
+	a.wantProblem(httpapi.CodeTopicNotFound, "GET", "/v1/topics/t", "")
+}
+
+func TestTopicSettingsAreChecked(t *testing.T) {
+	a := newAPI(t)
+	p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t",
+		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"job_priority":0,"spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
+	var got []string
+	for _, f := range p.Errors {
+		got = append(got, f.Pointer)
+	}
+	slices.Sort(got)
+	want := []string{
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/job_priority", "/rate", "/retry/limit", "/spread", "/timeout", "/weight",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for body, pointer := range map[string]string{
+		`{"alerts":{}}`: "/alerts", `{"alerts":[]}`: "/alerts", `{"alerts":{"url":"https://ops.example/a"}}`: "/alerts",
+		`{"alerts":{"failures":null}}`: "/alerts", `{"alerts":{"failures":"5"}}`: "/alerts/failures",
+	} {
+		if p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t", body); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
+			t.Errorf("%s: %v", body, p.Errors)
+		}
+	}
+	if p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/duehook-alerts", `{"alerts":{"failures":5}}`); p.Errors[0].Pointer != "/topic" {
+		t.Errorf("the alerts' own topic: %v", p.Errors)
+	}
+	for body, message := range map[string]string{
+		`{"on_dead":"retry"}`: `must be "continue" or "stop"`, `{"on_dead":1}`: "must be a string, not a number",
+		`{"job_priority":10}`: "must be from 1 to 9", `{"job_priority":"high"}`: "must be a whole number, not a string",
+		`{"rate":"50"}`: "must be a number, not a string", `{"rate":1e999}`: "is too large a number",
+		`{"capacity":"1"}`: "must be a whole number, not a string", `{"capacity":1.5}`: "must be a whole number",
+		`{"capacity":3000000000}`: "is too large a number", `{"capacity":1e999}`: "is too large a number",
+	} {
+		if p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t", body); p.Errors[0].Message != message {
+			t.Errorf("%s: %s", body, p.Errors[0].Message)
+		}
+	}
+	a.wantProblem(httpapi.CodeTopicNotFound, "GET", "/v1/topics/t", "")
+}
+
+func TestTopicDefaults(t *testing.T) {
+	a := newAPI(t)
+	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"job_priority":8}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","headers":{"x-a":"own"},"timeout":"7s"}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"u","id":"a"}`)
+	j, err := a.mem.Get(t.Context(), job.Key{Topic: "t", ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.Spec.Timeout.Seconds() != 7 || j.Spec.TTL.Hours() != 1 || *j.Spec.Retry.Limit != 1 || j.Spec.Priority != 8 {
+		t.Errorf("got %+v", j.Spec)
+	}
+	if diff := cmp.Diff([]job.Header{{Name: "X-A", Value: "own"}, {Name: "X-B", Value: "topic"}}, j.Spec.Headers); diff != "" {
+		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+	if j, err = a.mem.Get(t.Context(), job.Key{Topic: "u", ID: "a"}); err != nil || j.Spec.Retry != nil || j.Spec.TTL != 0 {
+		t.Errorf("another topic: %+v, %v", j.Spec, err)
+	}
+}
+
+func TestTopicsAreListedWithTheirSettings(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"b","delay":60}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"d","delay":60}`)
+	a.want(200, "PUT", "/v1/topics/d", `{"rate":50}`)
+	a.want(200, "PUT", "/v1/topics/a", `{"rate":60}`)
+	a.want(200, "POST", "/v1/topics/c/pause", "")
+	var got []string
+	for _, v := range a.want(200, "GET", "/v1/topics", "")["data"].([]any) {
+		topic := v.(map[string]any)
+		line := topic["topic"].(string) + " " + topic["status"].(string)
+		if topic["settings"] != nil {
+			line += " with settings"
+		}
+		if topic["since"] != nil {
+			line += " since " + topic["since"].(string)
+		}
+		got = append(got, line)
+	}
+	want := []string{"a active with settings", "b active", "c paused since 2026-01-01T09:00:00.000Z", "d active with settings"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestABatchIsJudgedJobByJob(t *testing.T) {
+	a := newAPI(t)
+	a.want(200, "PUT", "/v1/topics/t", `{"capacity":2}`)
+	const one = `{"url":"https://shop.example/hook","topic":"t"}`
+	var got []float64
+	for _, r := range a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[`+one+`,`+one+`,`+one+`,{"url":"https://shop.example/hook"}]}`)["results"].([]any) {
+		got = append(got, r.(map[string]any)["status"].(float64))
+	}
+	if diff := cmp.Diff([]float64{201, 201, 429, 201}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Without anything to keep settings with, topics are what their jobs are.
+func TestTopicsWithoutSettings(t *testing.T) {
+	a := newAPI(t, func(o *testOptions) { o.Topics = nil })
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","delay":60}`)
+	a.want(200, "GET", "/v1/topics", "")
+	a.want(200, "GET", "/v1/topics/t", "")
+}

@@ -1,0 +1,296 @@
+package job
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// CallbackEvent is what happened to a job that has callbacks.
+type CallbackEvent string
+
+// The events of callbacks.
+const (
+	CallbackDelivered     CallbackEvent = "delivered"
+	CallbackDead          CallbackEvent = "dead"
+	CallbackExpired       CallbackEvent = "expired"
+	CallbackCancelled     CallbackEvent = "cancelled"
+	CallbackAttemptFailed CallbackEvent = "attempt_failed"
+)
+
+// CallbackEvents lists the events in the order in which the API shows them.
+var CallbackEvents = []CallbackEvent{
+	CallbackDelivered, CallbackDead, CallbackExpired, CallbackCancelled, CallbackAttemptFailed,
+}
+
+// endEvents are the events of the final states.
+var endEvents = map[State]CallbackEvent{
+	Delivered: CallbackDelivered, Dead: CallbackDead, Expired: CallbackExpired, Cancelled: CallbackCancelled,
+}
+
+// Callback is the request that reports an event.
+type Callback struct {
+	Destination Destination
+	Method      string   // empty means POST
+	Headers     []Header // sorted by name
+}
+
+// Callbacks are the callbacks of a job.
+type Callbacks struct {
+	Delivered     *Callback
+	Dead          *Callback
+	Expired       *Callback
+	Cancelled     *Callback
+	AttemptFailed *Callback
+	Retry         *Retry // of the callbacks; nil means the ladder of the server's settings
+	// Replays counts the replays of the job, so that each round has callbacks of its own.
+	Replays int
+}
+
+// On returns the callback of an event, or nil.
+func (c *Callbacks) On(e CallbackEvent) *Callback {
+	if at := c.at(e); at != nil {
+		return *at
+	}
+	return nil
+}
+
+// Set sets the callback of an event.
+func (c *Callbacks) Set(e CallbackEvent, to *Callback) { *c.at(e) = to }
+
+// at is nil for an unknown event.
+func (c *Callbacks) at(e CallbackEvent) **Callback {
+	switch {
+	case c == nil:
+		return nil
+	case e == CallbackDelivered:
+		return &c.Delivered
+	case e == CallbackDead:
+		return &c.Dead
+	case e == CallbackExpired:
+		return &c.Expired
+	case e == CallbackCancelled:
+		return &c.Cancelled
+	case e == CallbackAttemptFailed:
+		return &c.AttemptFailed
+	}
+	return nil
+}
+
+// Any reports whether there is a callback.
+func (c *Callbacks) Any() bool {
+	return c != nil && slices.ContainsFunc(CallbackEvents, func(e CallbackEvent) bool { return c.On(e) != nil })
+}
+
+func (c *Callbacks) same(o *Callbacks) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return c.Retry.same(o.Retry) && !slices.ContainsFunc(CallbackEvents, func(e CallbackEvent) bool {
+		return !c.On(e).same(o.On(e))
+	})
+}
+
+func (c *Callback) same(o *Callback) bool {
+	if c == nil || o == nil {
+		return c == o
+	}
+	return c.Destination == o.Destination && c.Method == o.Method && slices.Equal(c.Headers, o.Headers)
+}
+
+// replayed are the callbacks of the next round of a job.
+func (c *Callbacks) replayed() *Callbacks {
+	if c == nil {
+		return nil
+	}
+	next := *c
+	next.Replays++
+	return &next
+}
+
+// unplayed are the callbacks of a job with a new uid.
+func (c *Callbacks) unplayed() *Callbacks {
+	if c == nil || c.Replays == 0 {
+		return c
+	}
+	next := *c
+	next.Replays = 0
+	return &next
+}
+
+// Report is what a callback reports: a job as an event left it.
+type Report struct {
+	// Job is the job after the event. Its NextAt and EndedAt follow from the time of the
+	// event, see At.
+	Job Job
+	// Delay is the time from the event to the next attempt, if one follows.
+	Delay time.Duration
+	// Response is the body of the answer to the attempt that the event concludes. Nil: the event
+	// concludes none, or there was no answer.
+	Response *Response
+}
+
+// Response is the body of an answer, or its beginning.
+type Response struct {
+	Body []byte
+	Cut  bool // there was more
+}
+
+// At completes the report of an event at an instant.
+func (r *Report) At(now Instant) {
+	c := Change{To: r.Job.State, Delay: r.Delay}
+	r.Job.NextAt, r.Job.EndedAt = c.Times(now, r.Job.CreatedAt)
+	if r.Job.LastAttempt != nil && r.Job.LastAttempt.NextAt == 0 {
+		r.Job.LastAttempt.NextAt = r.Job.NextAt
+	}
+}
+
+// Successor is a job that an outcome registers, in one step with the outcome. It obeys no
+// limit of its topic.
+type Successor struct {
+	// Key is that of a callback, or the key of its predecessor, which it replaces.
+	Key  Key
+	Spec Spec
+	// Report becomes the body of a callback.
+	Report *Report
+}
+
+// CallbackID is the id of the callback of an event. attempt is the number of the failed
+// attempt. It is also the webhook-id. A job that was replayed has other ids, with the number
+// of its round.
+func (j *Job) CallbackID(e CallbackEvent, attempt int) string {
+	id := j.UID + "." + string(e)
+	if e == CallbackAttemptFailed {
+		id += "." + strconv.Itoa(attempt)
+	}
+	if c := j.Spec.Callbacks; c != nil && c.Replays > 0 {
+		id += "." + strconv.Itoa(c.Replays+1)
+	}
+	return id
+}
+
+// uidLength is the length of a uid, a ULID.
+const uidLength = 26
+
+// CallbackOf returns the uid of the job whose callback has the id. It returns false for other
+// ids.
+func CallbackOf(id string) (uid string, ok bool) {
+	if len(id) <= uidLength || id[uidLength] != '.' {
+		return "", false
+	}
+	event, numbers, _ := strings.Cut(id[uidLength+1:], ".")
+	if !slices.Contains(CallbackEvents, CallbackEvent(event)) {
+		return "", false
+	}
+	ok = strings.Trim(numbers, "0123456789.") == "" && !strings.ContainsFunc(id[:uidLength], notULIDRune)
+	return id[:uidLength], ok
+}
+
+// EventOfCallback returns the event of the callback with the id, empty for other ids.
+func EventOfCallback(id string) CallbackEvent {
+	if _, ok := CallbackOf(id); !ok {
+		return ""
+	}
+	event, _, _ := strings.Cut(id[uidLength+1:], ".")
+	return CallbackEvent(event)
+}
+
+func notULIDRune(r rune) bool {
+	return !strings.ContainsRune("0123456789ABCDEFGHJKMNPQRSTVWXYZ", r)
+}
+
+// MessageID is the webhook-id of the job.
+func (j *Job) MessageID() string {
+	if j.Spec.Reports != "" {
+		return j.ID
+	}
+	return j.UID
+}
+
+// CallbackKeys are the keys of the callbacks registered for the job since its registration or
+// its last replay, oldest first. Stores may have forgotten some of them.
+func (j *Job) CallbackKeys() (keys []Key) {
+	c := j.Spec.Callbacks
+	if c == nil {
+		return nil
+	}
+	failed := j.Attempts
+	if j.State == Delivered {
+		failed--
+	}
+	for n := 1; n <= failed && c.AttemptFailed != nil; n++ {
+		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, n)})
+	}
+	e := endEvents[j.State]
+	if j.Reason == ReasonDiscarded {
+		e = CallbackDead
+	}
+	if c.On(e) != nil {
+		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(e, 0)})
+	}
+	return keys
+}
+
+// Ended returns the callbacks of a job that a client has ended; from is the state before.
+func (j *Job) Ended(from State) []Successor {
+	if from.Final() || !j.State.Final() || j.Spec.Callbacks == nil {
+		return nil
+	}
+	return j.report(nil, endEvents[j.State], &Report{Job: *j})
+}
+
+// report adds the callback of an event, if the job has one.
+func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
+	target := j.Spec.Callbacks.On(e)
+	if target == nil {
+		return to
+	}
+	return append(to, Successor{
+		Key: Key{Topic: j.Topic, ID: j.CallbackID(e, r.Job.Attempts)},
+		Spec: Spec{
+			Destination: target.Destination, Method: target.Method, Headers: target.Headers,
+			ContentType: BodyJSON.ContentType(), BodyForm: BodyJSON,
+			Priority: j.Spec.Priority, Retry: j.Spec.Callbacks.Retry,
+			Traceparent: j.Spec.Traceparent, Reports: e,
+		},
+		Report: r,
+	})
+}
+
+// Succeeds reports whether the settlement may have successors.
+func (s *Settlement) Succeeds() bool {
+	return s.Job != nil && (len(s.Successors(s.Change(false), 0)) > 0 || len(s.Successors(s.Change(true), 0)) > 0)
+}
+
+// Successors returns the jobs that follow from a change of the settlement, first the one that
+// takes the place of the settled job. version is the job's version after the change.
+func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
+	if s.Job == nil {
+		return nil
+	}
+	if s.Again != nil && c.Reason == ReasonAgain {
+		all = append(all, Successor{Key: s.Key, Spec: *s.Again})
+	}
+	if s.Job.Spec.Callbacks == nil {
+		return all
+	}
+	r := &Report{Job: *s.Job, Delay: c.Delay, Response: s.Response}
+	j := &r.Job
+	j.Version = version
+	j.State, j.Reason = c.To, ""
+	if c.To.Final() {
+		j.Reason = c.Reason
+	}
+	j.Attempts, j.Snoozes, j.Lapses = s.Attempts, s.Snoozes, s.Lapses
+	if s.Attempt != nil {
+		j.LastAttempt = s.Attempt
+	}
+	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
+		all = s.Job.report(all, CallbackAttemptFailed, r)
+	}
+	if e, ended := endEvents[c.To]; ended {
+		all = s.Job.report(all, e, r)
+	}
+	return all
+}

@@ -1,0 +1,97 @@
+package job
+
+import "strings"
+
+// CallbacksDraft is the callbacks of a job as a client asks for them. Without an event, the job
+// has none, whatever the defaults of its topic.
+type CallbacksDraft struct {
+	On    map[CallbackEvent]*CallbackDraft
+	Retry *Retry
+}
+
+// CallbackDraft is one of them.
+type CallbackDraft struct {
+	Destination *Destination
+	Method      *string
+	Headers     map[string]string
+}
+
+// callbacks reads the callbacks of a draft; nil without any.
+func (f *findings) callbacks(d *CallbacksDraft) *Callbacks {
+	if d == nil || len(d.On) == 0 && d.Retry == nil {
+		return nil
+	}
+	var c Callbacks
+	f.within("callbacks", func(f *findings) { c.Retry = f.retry(d.Retry) })
+	if len(d.On) == 0 {
+		f.add("callbacks", "must name an event: "+callbackEventNames())
+		return nil
+	}
+	for _, e := range CallbackEvents {
+		if of := d.On[e]; of != nil {
+			f.within(Field("callbacks").In(string(e)), func(f *findings) { c.Set(e, f.callback(of)) })
+		}
+	}
+	return &c
+}
+
+func (f *findings) callback(d *CallbackDraft) *Callback {
+	c := &Callback{Method: f.method(d.Method), Headers: f.headers(d.Headers)}
+	if d.Destination == nil {
+		f.add("url", "is required")
+	} else if f.check("url", d.Destination.Check()) {
+		c.Destination = *d.Destination
+	}
+	return c
+}
+
+// within reads a part of the draft; outer is its field.
+func (f *findings) within(outer Field, read func(f *findings)) {
+	var part findings
+	read(&part)
+	for _, found := range part.fields {
+		f.add(found.Field.Within(outer), found.Message)
+	}
+}
+
+func callbackEventNames() string {
+	names := make([]string, len(CallbackEvents))
+	for i, e := range CallbackEvents {
+		names[i] = string(e)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// patchCallbacks replaces the callbacks of a job. The number of its rounds stays.
+func (f *findings) patchCallbacks(d *Draft, s *Spec) {
+	if d.Callbacks == nil {
+		return
+	}
+	c := f.callbacks(d.Callbacks)
+	if c != nil && s.Callbacks != nil {
+		c.Replays = s.Callbacks.Replays
+	}
+	s.Callbacks = c
+}
+
+// refuseOfCallback refuses changes of a callback that would make it another job.
+func (f *findings) refuseOfCallback(d *Draft, s *Spec) {
+	if s.Reports == "" {
+		return
+	}
+	const fixed = "cannot be changed: the job is a callback"
+	for _, field := range []struct {
+		name  Field
+		given bool
+	}{
+		{"body", d.hasBody(BodyJSON)},
+		{"body_text", d.hasBody(BodyText)},
+		{"body_base64", d.hasBody(BodyBase64)},
+		{"content_type", d.ContentType != nil},
+		{"callbacks", d.Callbacks != nil},
+	} {
+		if field.given {
+			f.add(field.name, fixed)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Limits of counts.
+const (
+	MaxTarget    = 1_000_000_000 // of a job
+	MaxAdd       = 1_000_000     // of one call
+	MaxCountKeys = 10_000        // keys that a job remembers
+	MaxCountKey  = 128           // characters of a key
+	// MaxCount is where a count stops. Every store can write it exactly.
+	MaxCount = 1_000_000_000_000_000
+)
+
+// AtDeadline is what becomes of a job whose due time comes before its target count.
+type AtDeadline string
+
+// The effects of the deadline; DeadlineFires is the default.
+const (
+	DeadlineFires   AtDeadline = "fire"
+	DeadlineExpires AtDeadline = "expire" // no attempt is made
+)
+
+// Count makes a job due at a count or at its due time, whichever comes first.
+type Count struct {
+	Target     int64
+	AtDeadline AtDeadline
+}
+
+// CountDraft is a Count as a client asks for it. A nil field was not given.
+type CountDraft struct {
+	Target     *int64
+	AtDeadline *string
+}
+
+// count validates the terms of a count; nil without any.
+func (f *findings) count(d *CountDraft) *Count {
+	if d == nil {
+		return nil
+	}
+	c := Count{AtDeadline: DeadlineFires}
+	switch {
+	case d.Target == nil:
+		f.add("count.target", "is required")
+	case *d.Target < 1 || *d.Target > MaxTarget:
+		f.add("count.target", fmt.Sprintf("must be from 1 to %d", MaxTarget))
+	default:
+		c.Target = *d.Target
+	}
+	if d.AtDeadline != nil {
+		c.AtDeadline = AtDeadline(*d.AtDeadline)
+	}
+	if c.AtDeadline != DeadlineFires && c.AtDeadline != DeadlineExpires {
+		f.add("count.at_deadline", `must be "fire" or "expire"`)
+	}
+	return &c
+}
+
+// countAndOrder refuses a count in an order: a count moves a due time, which decides the
+// order.
+func (f *findings) countAndOrder(s *Spec) {
+	if s.Count != nil && s.OrderKey != "" {
+		f.add("count", "must not be combined with order_key")
+	}
+}
+
+// Add is one call that adds to the count of a job.
+type Add struct {
+	N   int64
+	Key string // a repeated key counts once; empty: each call counts
+}
+
+// AddDraft is an Add as a client asks for it. A nil field was not given.
+type AddDraft struct {
+	N   *int64
+	Key *string
+}
+
+// Add validates the draft; without a number it adds one. The error is a
+// *ValidationError.
+func (d *AddDraft) Add() (Add, error) {
+	var f findings
+	a := Add{N: 1}
+	if d.N != nil {
+		a.N = *d.N
+	}
+	if a.N < 1 || a.N > MaxAdd {
+		f.add("add", fmt.Sprintf("must be from 1 to %d", MaxAdd))
+	}
+	if d.Key != nil {
+		a.Key = *d.Key
+		f.check("key", checkCountKey(a.Key))
+	}
+	return a, f.err()
+}
+
+func checkCountKey(key string) error {
+	switch n := utf8.RuneCountInString(key); {
+	case n < 1 || n > MaxCountKey:
+		return fmt.Errorf("must have 1 to %d characters", MaxCountKey)
+	case !utf8.ValidString(key):
+		return errors.New("must be valid UTF-8")
+	}
+	for _, c := range key {
+		if c < ' ' || c == 0x7f {
+			return errors.New("must not have control characters")
+		}
+	}
+	return nil
+}
+
+// Errors of counts.
+var (
+	ErrNotCounted = errors.New("the job has no count")
+	ErrCountKeys  = errors.New("the job remembers no more keys")
+)
+
+// Added is what became of an Add.
+type Added struct {
+	Count    int64 // after it
+	Fired    bool  // the job is due, or was; see HasFired
+	Repeated bool  // the key was counted before
+	Late     bool  // the job has ended; nothing was added
+	Err      error // ErrCountKeys: nothing was added
+}
+
+// CountFacts are what a store knows of a job that is counted.
+type CountFacts struct {
+	Now   Instant
+	Keys  int                   // keys counted so far
+	Known func(key string) bool // whether a key was counted
+}
+
+// Tally is what adds make of the count of a job.
+type Tally struct {
+	Added []Added  // in the order of the adds
+	Keys  []string // that are new
+	Count int64
+	Fired bool
+	// Due: the job is due now, because its count has reached the target.
+	Due bool
+}
+
+// Changes reports whether there is anything to store.
+func (t *Tally) Changes(j *Job) bool { return t.Count != j.Counted || t.Fired != j.Fired }
+
+// Tally counts adds, one after the other. It does not change j. Errors:
+// ErrNotCounted; ErrFinished, if the job ended without having fired; ErrInFlight, if a
+// worker is about to end the job that has not fired.
+func (j *Job) Tally(adds []Add, is CountFacts) (Tally, error) {
+	terms, had := j.Spec.Count, j.HasFired(is.Now)
+	switch {
+	case terms == nil:
+		return Tally{}, ErrNotCounted
+	case j.State.Final() && !had:
+		return Tally{}, ErrFinished
+	case j.State == Running && !had:
+		return Tally{}, ErrInFlight
+	}
+	t := Tally{Added: make([]Added, len(adds)), Count: j.Counted, Fired: j.Fired}
+	seen := map[string]bool{}
+	for i, a := range adds {
+		r := &t.Added[i]
+		switch {
+		case a.Key != "" && (seen[a.Key] || is.Known(a.Key)):
+			r.Repeated = true
+		case j.State.Final():
+			r.Late = true
+		case a.Key != "" && is.Keys+len(t.Keys) >= MaxCountKeys:
+			r.Err = ErrCountKeys
+		default:
+			t.Count = min(t.Count+a.N, MaxCount)
+			if a.Key != "" {
+				seen[a.Key] = true
+				t.Keys = append(t.Keys, a.Key)
+			}
+		}
+		t.Fired = t.Fired || t.Count >= terms.Target
+		r.Count, r.Fired = t.Count, had || t.Fired
+	}
+	t.Due = t.Fired && !had && j.State == Waiting
+	return t, nil
+}
+
+// Apply changes the job as the tally says.
+func (t *Tally) Apply(j *Job, now Instant) {
+	j.Counted, j.Fired = t.Count, t.Fired
+	if t.Due {
+		j.NextAt = min(j.NextAt, now)
+	}
+}
+
+// HasFired reports whether the job has become due: by its count, by its deadline, or
+// because a client ran or replayed it.
+func (j *Job) HasFired(now Instant) bool {
+	if j.Fired || j.Attempts > 0 {
+		return true
+	}
+	if j.State.Final() {
+		now = min(now, j.EndedAt)
+	}
+	return j.expiresAtDeadline() == nil && j.DueAt <= now
+}
+
+// ShowsFired is HasFired as far as the state of the job shows it.
+func (j *Job) ShowsFired() bool {
+	if j.State == Waiting {
+		return j.Fired
+	}
+	return j.HasFired(max(j.DueAt, j.EndedAt))
+}
+
+// fire notes that a counted job is due, whatever its count.
+func (j *Job) fire() {
+	if j.Spec.Count != nil {
+		j.Fired = true
+	}
+}
+
+// Recount makes a job due whose count has reached new terms.
+func (j *Job) Recount(now Instant) {
+	if c := j.Spec.Count; c != nil && j.Counted >= c.Target && !j.HasFired(now) {
+		j.Fired, j.NextAt = true, min(j.NextAt, now)
+	}
+}
+
+// FiresAtDeadline reports whether a counted job is sent at its deadline, whatever its
+// count. A round that a receiver armed is.
+func (s *Spec) FiresAtDeadline() bool { return s.Count.AtDeadline == DeadlineFires || s.Loop != nil }
+
+// expiresAtDeadline is the outcome of a job that is due before its count has reached
+// the target, if it must not be sent then; otherwise nil.
+func (j *Job) expiresAtDeadline() *Outcome {
+	if j.Spec.Count == nil || j.Spec.FiresAtDeadline() || j.Fired || j.Attempts > 0 {
+		return nil
+	}
+	return &Outcome{Kind: OutcomeExpired, Reason: ReasonCountMissed}
+}

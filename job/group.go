@@ -1,0 +1,83 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Membership says for which member of a group a job was registered. The job's id is
+// MemberID of the registration's id, which is the group id of its jobs.
+type Membership struct {
+	Group string // its name
+	// FilterLabel of the registration, which was for members with this label only.
+	FilterLabel string
+	// Position of the member among the Size members of the registration.
+	Position, Size int
+	// Headers is how many headers of the job the registration set. The others are the
+	// member's, or defaults of the topic.
+	Headers int
+}
+
+// memberSeparator is between a group id and the name of a member, which does not
+// contain it.
+const memberSeparator = ":"
+
+var errMemberSeparator = errors.New("must not contain a colon, which separates it from the id in the ids of jobs")
+
+// MemberID is the id of a member's job.
+func MemberID(groupID, member string) string { return groupID + memberSeparator + member }
+
+// CheckMember checks the name of a member.
+func CheckMember(name string) error {
+	switch {
+	case len(name) > MaxMember:
+		return errNameTooLong(MaxMember)
+	case strings.Contains(name, memberSeparator):
+		return errMemberSeparator
+	}
+	return CheckName(name)
+}
+
+// CheckFilterLabel checks the label by which registrations select members.
+func CheckFilterLabel(label string) error {
+	switch {
+	case label == "":
+		return errors.New("must not be empty; leave it out for no label")
+	case !utf8.ValidString(label):
+		return errors.New("must be valid UTF-8")
+	case utf8.RuneCountInString(label) > MaxLabelValue:
+		return fmt.Errorf("must have at most %d characters", MaxLabelValue)
+	case strings.ContainsFunc(label, unicode.IsControl):
+		return errors.New("must not contain control characters")
+	}
+	return nil
+}
+
+// GroupIDOf is the group id in the id of a member's job.
+func GroupIDOf(id string) string { return id[:max(strings.LastIndex(id, memberSeparator), 0)] }
+
+// GroupID is the id of the registration that made the job for a member of a group;
+// empty for other jobs.
+func (j *Job) GroupID() string {
+	if j.Spec.Group == nil {
+		return ""
+	}
+	return GroupIDOf(j.ID)
+}
+
+// Member is the name of the member whose job it is, or empty.
+func (j *Job) Member() string {
+	if j.Spec.Group == nil {
+		return ""
+	}
+	return j.ID[strings.LastIndex(j.ID, memberSeparator)+1:]
+}
+
+// Indexes are the names by which a store finds a job, besides its key. Empty: none.
+type Indexes struct{ BizKey, GroupID string }
+
+// Indexes are those of the job.
+func (j *Job) Indexes() Indexes { return Indexes{BizKey: j.Spec.BizKey, GroupID: j.GroupID()} }

@@ -1,0 +1,68 @@
+package job
+
+import (
+	"errors"
+	"time"
+)
+
+// Loop is what a job has that its receiver armed again.
+type Loop struct {
+	// Rounds counts the rounds that were delivered before.
+	Rounds int
+	// Wait is the time from the registration of the round until it is due.
+	Wait time.Duration
+	// NewBody reports whether a receiver replaced the body.
+	NewBody bool
+}
+
+// DefaultMaxRounds is the usual Limits.MaxRounds.
+const DefaultMaxRounds = 100_000
+
+// ErrMaxRounds says that a loop has reached Limits.MaxRounds.
+var ErrMaxRounds = errors.New("the job has been armed again as often as it may be")
+
+// Again returns the content of the next round of a job, which is due after wait. A nil body
+// keeps the job's own. Errors: ErrMaxRounds, or one that wraps ErrBodyTooLarge.
+func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
+	s, loop := j.Spec, Loop{}
+	if s.Loop != nil {
+		loop = *s.Loop
+	}
+	if loop.Rounds++; loop.Rounds > l.MaxRounds {
+		return Spec{}, ErrMaxRounds
+	}
+	if body != nil {
+		var f findings
+		f.body(&Draft{Body: body}, &s, l)
+		if err := f.err(); err != nil {
+			return Spec{}, err
+		}
+		if body.Form == BodyNone {
+			s.ContentType = ""
+		}
+		loop.NewBody = true
+	}
+	loop.Wait = wait
+	s.Loop = &loop
+	s.Callbacks = s.Callbacks.unplayed()
+	return s, nil
+}
+
+// Due returns when a job with this content and key is due if it is registered now.
+func (s *Spec) Due(key Key, now Instant) Instant {
+	if s.Loop != nil {
+		return now.Add(s.Loop.Wait)
+	}
+	return s.When.Due(key, now)
+}
+
+// Rounds is the number of rounds that were delivered before.
+func (s *Spec) Rounds() int {
+	if s.Loop == nil {
+		return 0
+	}
+	return s.Loop.Rounds
+}
+
+// newBody reports whether a receiver replaced the body.
+func (s *Spec) newBody() bool { return s.Loop != nil && s.Loop.NewBody }

@@ -1,0 +1,83 @@
+package job_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+)
+
+func TestAgain(t *testing.T) {
+	limits := job.Limits{MaxBody: 16, MaxRounds: 2}
+	j := registered()
+	j.Spec.When.Spread = time.Minute
+	before := j.Spec
+	first, err := j.Again(time.Minute, nil, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := before
+	want.Loop = &job.Loop{Rounds: 1, Wait: time.Minute}
+	if diff := gocmp.Diff(want, first); diff != "" {
+		t.Errorf("the first round again:\n%s", diff)
+	}
+	if !before.SameContent(&first) || !first.SameContent(&before) {
+		t.Error("the client's registration is other content")
+	}
+	if due := first.Due(j.Key, now); due != now.Add(time.Minute) {
+		t.Errorf("due at %d", due)
+	}
+	j.Spec = first
+	second, err := j.Again(time.Hour, &job.Body{Form: job.BodyJSON, Content: []byte(`{"n":2}`)}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Body, want.BodyForm, want.ContentType = []byte(`{"n":2}`), job.BodyJSON, "application/json"
+	want.Loop = &job.Loop{Rounds: 2, Wait: time.Hour, NewBody: true}
+	if diff := gocmp.Diff(want, second); diff != "" {
+		t.Errorf("the second round:\n%s", diff)
+	}
+	if !before.SameContent(&second) || !second.SameContent(&before) {
+		t.Error("with a new body, the client's registration is other content")
+	}
+	other := before
+	other.TTL++
+	if other.SameContent(&second) || second.SameContent(&other) {
+		t.Error("another TTL is the same content")
+	}
+	j.Spec = second
+	if _, err := j.Again(time.Hour, nil, limits); !errors.Is(err, job.ErrMaxRounds) {
+		t.Errorf("the third round: %v", err)
+	}
+	j.Spec = before
+	if _, err := j.Again(time.Hour, &job.Body{Form: job.BodyText, Content: make([]byte, 17)}, limits); !errors.Is(err, job.ErrBodyTooLarge) {
+		t.Errorf("a large body: %v", err)
+	}
+	empty, err := j.Again(time.Hour, &job.Body{}, limits)
+	if err != nil || empty.Body != nil || empty.BodyForm != job.BodyNone || empty.ContentType != "" {
+		t.Errorf("without a body: %+v, %v", empty, err)
+	}
+	if diff := gocmp.Diff(before, j.Spec); diff != "" {
+		t.Errorf("the job was changed:\n%s", diff)
+	}
+}
+
+// A cancel during the attempt ends the loop; the delivery stays one.
+func TestACancelEndsTheLoop(t *testing.T) {
+	j := jobIn(job.Running, 0)
+	next, err := j.Again(time.Minute, nil, job.Limits{MaxRounds: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}, Again: &next}, fixedRetry(true))
+	for _, cancelled := range []bool{false, true} {
+		c := s.Change(cancelled)
+		follow := s.Successors(c, 2)
+		if c.To != job.Delivered || (len(follow) == 0) != cancelled {
+			t.Errorf("cancelled %v: %+v, followed by %d jobs", cancelled, c, len(follow))
+		}
+	}
+}

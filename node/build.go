@@ -1,0 +1,231 @@
+package node
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/duehook/duehook/carrier"
+	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/httpapi"
+	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/herds"
+	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node/dashboard"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/scheduler/topics"
+	"github.com/duehook/duehook/store"
+)
+
+// build returns the parts, in the stages in which they stop: first the ones that accept,
+// send or change jobs, then the ones that those need.
+func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err error) {
+	c := n.Config
+	keyring, err := n.newKeyring(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limits, err := topics.New(topics.Options{Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit})
+	if err != nil {
+		return nil, err
+	}
+	n.topics.Store(limits)
+	dispatch, err := n.newDispatcher(keyring)
+	if err != nil {
+		return nil, err
+	}
+	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
+	jobs, err := scheduler.New(scheduler.Options{
+		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: groups.New(n.store), Endpoints: dispatch,
+		Limits: jobLimits, Policy: n.policy, CheckURL: n.guard.CheckURL,
+		Carry: store.CarryOptions{
+			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	recurring, err := n.newSchedules(jobs)
+	if err != nil {
+		return nil, err
+	}
+	bulk, err := operations.New(operations.Options{
+		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Limits: jobLimits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	carry, err := n.newCarrier(func() bool { return recurring.MayPurge() && bulk.MayPurge() })
+	if err != nil {
+		return nil, err
+	}
+	watch, err := n.newAlerts(jobs, limits)
+	if err != nil {
+		return nil, err
+	}
+	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Alerts: watch, Events: n.events}
+	if keyring != nil {
+		calls.Signing = keyring
+	}
+	api, secured, err := n.newAPI(ln, calls, dispatch.Stuck)
+	if err != nil {
+		return nil, err
+	}
+	working := []part{{"carrier", func(ctx context.Context) error {
+		if c.Embedded() { // Redis has the limits
+			limits.Load(ctx)
+		}
+		return carry.Run(ctx)
+	}}, {"dispatcher", func(ctx context.Context) error {
+		if keyring != nil {
+			if err := n.ensureSecret(ctx, keyring); err != nil {
+				return err
+			}
+		}
+		return dispatch.Run(ctx)
+	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
+	if n.reconciler != nil {
+		working = append(working, part{"reconciler", n.reconciler.Run})
+	}
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"attempts", n.recent.Run})
+	return [][]part{working, needed}, nil
+}
+
+func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
+	c := n.Config
+	return carrier.New(carrier.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
+		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
+		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll), Housekeeping: n.stretched(carrierHousekeeping),
+		MayPurge: mayPurge,
+	})
+}
+
+// newDispatcher returns the dispatcher; a nil keyring signs nothing.
+func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, error) {
+	c := n.Config
+	o := dispatcher.Options{
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
+		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
+		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
+		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
+		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
+		RenderCallback: v1.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
+	}
+	if keyring != nil {
+		o.Signer = keyring
+	}
+	return dispatcher.New(o)
+}
+
+func (n *node) newSchedules(jobs *scheduler.Scheduler) (*schedules.Manager, error) {
+	o := schedules.Options{
+		Store: n.store, Jobs: jobs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Ends: n.ends,
+	}
+	if n.reconciler != nil {
+		o.Journal = n.reconciler
+	}
+	return schedules.New(o)
+}
+
+func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, bool, error) {
+	past, err := n.recent.Activity(ctx, now)
+	if err != nil {
+		return nil, false, err
+	}
+	return herds.Coming(ctx, n.store, now, &past)
+}
+
+func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*alerts.Manager, error) {
+	o := alerts.Options{
+		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: limits, ID: n.id, Alone: n.Config.Embedded(),
+		Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Every: n.stretched(alerts.DefaultEvery),
+		Herds: n.comingHerds,
+	}
+	if n.reconciler != nil && !n.Config.Embedded() { // an embedded store loses nothing
+		o.Journal = n.reconciler
+	}
+	return alerts.New(o)
+}
+
+// newAPI returns the server, and the parts that decide who may call it and how.
+func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*httpapi.Server, []part, error) {
+	o := httpapi.Options{
+		Ready: n.store.Ping, Stuck: stuck, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
+		DrainDelay: n.stretched(n.Config.DrainDelay), DrainTimeout: n.drainTime(),
+	}
+	if n.reconciler != nil {
+		calls.Restoring = n.reconciler
+	}
+	var err error
+	if n.Config.Dashboard {
+		if o.Dashboard, err = dashboard.New(); err != nil {
+			return nil, nil, err
+		}
+	}
+	secured, err := n.secure(&o, &calls, ln)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err := v1.New(calls)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Dialects = []httpapi.Dialect{own}
+	api, err := httpapi.New(o)
+	return api, secured, err
+}
+
+// drainTime is the part of the grace for requests in flight.
+func (n *node) drainTime() time.Duration { return n.Config.Grace - closing(n.Config.Grace) }
+
+// secure decides who may call the API and how, and makes the parts for it.
+func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([]part, error) {
+	c := n.Config
+	var parts []part
+	if n.cert != nil {
+		o.TLS = n.cert.config()
+		parts = append(parts, part{"certificate", n.cert.run})
+	}
+	if c.Open() {
+		o.LocalHosts = !c.InsecureNoAPIKeys && access.Loopback(ln.Addr().String())
+		return parts, nil
+	}
+	keys, err := access.New(access.Options{
+		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.Clock, Logger: n.Logger, Rate: c.APIRate,
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Access, calls.Access = keys, keys
+	return append(parts, part{"keys", keys.Run}), nil
+}
+
+// Defaults of the carrier. Other parts need them, too, and the demo stretches them.
+const (
+	carrierLock         = 15 * time.Second
+	carrierPoll         = time.Second
+	carrierProbes       = 3
+	carrierHousekeeping = 30 * time.Second
+)
+
+// stretched returns d on a clock that runs n.Speed times as fast as the machine's.
+func (n *node) stretched(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * n.Speed)
+}
+
+// orOff turns "0: off" of a setting into an option's form of it.
+func orOff(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,150 @@
+package schedule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 3, 5, 12, 0, 0, 0, time.UTC)
+
+func rules(t testing.TB, every time.Duration, m MisfirePolicy, o Overlap) *Rules {
+	return &Rules{
+		Name: "s", Table: table(t, Spec{Every: every, HasEvery: true}), Overlap: o,
+		Misfire: Misfire{Policy: m, Grace: time.Minute, Window: 366 * 24 * time.Hour, Limit: 3},
+	}
+}
+
+// short writes a decision as "fired 12:00 late, missed x3 to 12:04".
+func short(d Decision) string {
+	var parts []string
+	if d.Release {
+		parts = append(parts, "release")
+	}
+	for _, s := range d.Steps {
+		text := string(s.Outcome)
+		if s.Count > 0 {
+			text += fmt.Sprintf(" x%d to", s.Count)
+		}
+		text += s.Time.Format(" 15:04")
+		if s.Late {
+			text += " late"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	at := func(minutes float64) time.Time { return noon.Add(time.Duration(minutes * float64(time.Minute))) }
+	for _, c := range []struct {
+		name    string
+		misfire MisfirePolicy
+		overlap Overlap
+		jitter  time.Duration
+		max     int64
+		state   State
+		facts   Facts
+		want    string
+	}{
+		{"nothing is near", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4)}, ""},
+		{"ahead", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.2)}, "fired 12:05"},
+		{"others wait for their time", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.9)}, ""},
+		{"on time", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5)}, "fired 12:05"},
+		{"within the grace", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(6)}, "fired 12:05"},
+		{"late", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(6.1)}, "fired 12:05 late"},
+		{"an outage, one call", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(33)}, "missed x5 to 12:25, fired 12:30 late"},
+		{"the latest is on time", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
+		{"late ones and one ahead", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(29.5)}, "missed x4 to 12:20, fired 12:25 late, fired 12:30"},
+		{"skip late ones", SkipLate, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
+		{"fire the latest three", FireAll, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
+		{"overlap", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"overlap of late ones", FireAll, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
+		{"hold", FireOnce, QueueOne, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "held 12:05"},
+		{"one is held", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"release", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(2)}, "release"},
+		{"release and hold", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(5)}, "release, held 12:05"},
+		{"replace", FireAll, Replace, 0, 0, State{Cursor: at(0)}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
+		{"a bound", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
+		{"no more", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 2}, Facts{Now: at(12)}, ""},
+		{"a held one at the bound", FireAll, QueueOne, 0, 2, State{Cursor: at(0), Fired: 2, Held: true}, Facts{Now: at(12)}, "release"},
+		{"a change decides what waits", FireOnce, Skip, 24 * time.Hour, 0, State{Cursor: at(0)}, Facts{Now: at(12), Until: at(12)}, "fired 12:05, skipped x1 to 12:10"},
+		{"and nothing later", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.9), Until: at(4.9)}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rules(t, 5*time.Minute, c.misfire, c.overlap)
+			r.Jitter, r.Max = c.jitter, c.max
+			if got := short(r.Decide(c.state, c.facts)); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
+	r := rules(t, 5*time.Minute, FireAll, Allow)
+	r.Misfire.Window = 11 * time.Minute
+	if got, want := short(r.Decide(State{Cursor: noon}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+// An outage of a year of seconds is decided without walking it.
+func TestDecideAYearOfSeconds(t *testing.T) {
+	for _, m := range []MisfirePolicy{FireOnce, SkipLate, FireAll} {
+		r := rules(t, time.Second, m, Allow)
+		d := r.Decide(State{Cursor: noon.AddDate(-1, 0, 0)}, Facts{Now: noon})
+		if len(d.Steps) == 0 || d.Steps[0].Outcome != Missed || d.Steps[0].Count < MaxCount {
+			t.Errorf("%s: %d steps, the first %+v", m, len(d.Steps), d.Steps)
+		}
+	}
+}
+
+// Whenever and however often one looks, each occurrence up to the cursor is decided
+// exactly once, in order, and none that may not be.
+func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 400 {
+		policy := []MisfirePolicy{FireOnce, SkipLate, FireAll}[r.IntN(3)]
+		overlap := []Overlap{Allow, Skip, QueueOne, Replace}[r.IntN(4)]
+		rule := rules(t, time.Duration(1+r.IntN(100))*time.Second, policy, overlap)
+		rule.Jitter = time.Duration(r.IntN(2)*r.IntN(300)) * time.Second
+		rule.Misfire.Limit = 1 + r.IntN(20)
+		state, now := State{Cursor: noon}, noon
+		var decided int64
+		for range 30 {
+			now = now.Add(time.Duration(r.IntN(200)) * time.Second)
+			d := rule.Decide(state, Facts{Now: now, Busy: r.IntN(2) == 0})
+			if d.Release {
+				state.Held = false
+			}
+			at := state.Cursor
+			for _, s := range d.Steps {
+				if !s.Time.After(at) || s.Cursor.Before(s.Time) {
+					t.Fatalf("%s %s: step %+v after %v", policy, overlap, s, at)
+				}
+				at = s.Time
+				decided += max(1, s.Count)
+				switch {
+				case s.Outcome == Hold && state.Held:
+					t.Fatal("two are held")
+				case s.Outcome == Hold:
+					state.Held = true
+				case s.Outcome == Fired && overlap == Allow && s.Time.After(now.Add(time.Minute)):
+					t.Fatalf("registered more than a minute ahead")
+				case s.Outcome == Fired && overlap != Allow && s.Due.After(now):
+					t.Fatalf("decided before it is due")
+				}
+			}
+			state.Cursor = d.Cursor
+			if want := rule.Table.Count(noon, state.Cursor); decided != want {
+				t.Fatalf("%s %s: %d decided up to the cursor, %d are there", policy, overlap, decided, want)
+			}
+			if next, ok := rule.Next(state); ok && !next.After(now) && !d.More {
+				t.Fatalf("%s %s: the next look is at %v, before %v", policy, overlap, next, now)
+			}
+		}
+	}
+}

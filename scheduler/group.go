@@ -1,0 +1,196 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/store"
+)
+
+// Groups keeps groups of webhooks. A *groups.Manager is one.
+type Groups interface {
+	Get(ctx context.Context, name string) (groups.Group, error)
+	Put(ctx context.Context, g groups.Group, allow ...groups.Allow) (stored groups.Group, created bool, err error)
+	Delete(ctx context.Context, name string, allow ...groups.Allow) error
+	List(ctx context.Context, after string, limit int) (groups.Page, error)
+}
+
+// Bounds of a fan-out.
+const (
+	// MaxJobs is the most jobs that one call registers.
+	MaxJobs = 1000
+	// MaxFanOutBytes bounds the bodies of a fan-out's jobs together.
+	MaxFanOutBytes = 64 << 20
+	// maxKept bounds the jobs of one group id that a registration looks at. There are more
+	// only if a group id was used again and again with other members.
+	maxKept = 4 * MaxJobs
+)
+
+// Group returns a group. Errors of this and the following calls: a *job.ValidationError, a
+// *BlockedError, and those of groups.Manager.
+func (s *Scheduler) Group(ctx context.Context, name string) (groups.Group, error) {
+	return s.o.Groups.Get(ctx, name)
+}
+
+// Groups returns a page of groups by name, behind the name after.
+func (s *Scheduler) Groups(ctx context.Context, after string, limit int) (groups.Page, error) {
+	return s.o.Groups.List(ctx, after, limit)
+}
+
+// PutGroup creates or replaces a group.
+func (s *Scheduler) PutGroup(ctx context.Context, name string, d *groups.Draft, allow ...groups.Allow) (g groups.Group, created bool, err error) {
+	if g, err = d.Group(name); err != nil {
+		return groups.Group{}, false, err
+	}
+	for i := range g.Members {
+		field := job.Field("members").In(strconv.Itoa(i)).In("url")
+		if err := s.CheckDestination(field, g.Members[i].URL); err != nil {
+			return groups.Group{}, false, err
+		}
+	}
+	return s.o.Groups.Put(ctx, g, allow...)
+}
+
+// DeleteGroup deletes a group. Its jobs stay.
+func (s *Scheduler) DeleteGroup(ctx context.Context, name string, allow ...groups.Allow) error {
+	return s.o.Groups.Delete(ctx, name, allow...)
+}
+
+// FanOut is a registration for a group that is valid here.
+type FanOut struct {
+	Topic, Group, ID string // the id is the group id of its jobs
+	// Refused are kept jobs that refuse the registration as a whole.
+	Refused []store.Registered
+	// Jobs are to be registered, in the order of the group.
+	Jobs []Prepared
+}
+
+// PrepareGroup checks a draft that names a group, and makes a registration for each member,
+// with the defaults of the topic. A registration that repeats another one gives the same
+// jobs, see groups.FanOut. Errors: those of Prepare, and the store's.
+func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (FanOut, error) {
+	request, err := d.ForGroup(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	if err != nil {
+		return FanOut{}, err
+	}
+	if request.Key.Topic == alerts.Topic {
+		return FanOut{}, errReservedTopic()
+	}
+	if err := s.checkCallbacks("", request.Spec.Callbacks); err != nil {
+		return FanOut{}, err
+	}
+	request.Spec = ownBody(request.Spec)
+	plan := groups.FanOut{
+		ID: request.Key.ID, Spec: request.Spec, Policy: conflictPolicies[request.OnConflict], Fill: func(*job.Spec) {},
+	}
+	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
+		plan.Fill = func(spec *job.Spec) { defaults.Apply(d, spec) }
+	}
+	if plan.ID == "" {
+		plan.ID = from.ID
+	}
+	f := FanOut{Topic: request.Key.Topic, Group: request.Spec.Group.Group, ID: plan.ID}
+	if plan.ID == "" { // the uid of a job that is not registered
+		if plan.ID, err = s.o.NewUID(job.Key{Topic: f.Topic}); err != nil {
+			return FanOut{}, fmt.Errorf("make a uid: %w", err)
+		}
+		f.ID = plan.ID
+	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
+		return FanOut{}, err
+	}
+	group, err := s.o.Groups.Get(ctx, f.Group)
+	if err != nil && !errors.Is(err, groups.ErrNotFound) {
+		return FanOut{}, err
+	}
+	plan.Members = group.Members
+	made := plan.Plan()
+	if f.Refused = made.Refused; len(f.Refused) > 0 {
+		return f, nil
+	}
+	if err != nil && !made.Repeats {
+		return FanOut{}, wrongGroup("group", "does not exist; create it with PUT")
+	}
+	if err := s.checkFanOut(&f, made.Targets); err != nil {
+		return FanOut{}, err
+	}
+	f.Jobs, err = s.prepareTargets(&f, made.Targets, plan.Policy, from.Traceparent)
+	return f, err
+}
+
+func wrongGroup(field job.Field, message string) error {
+	return &job.ValidationError{Fields: []job.FieldError{{Field: field, Message: message}}}
+}
+
+// keptJobs are the jobs that have a group id.
+func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string) (kept []job.Job, err error) {
+	q := store.Query{Topic: topic, GroupID: groupID, Limit: MaxJobs}
+	for {
+		page, err := s.o.Store.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		kept = append(kept, page.Jobs...)
+		if q.Cursor = page.Next; q.Cursor == "" || len(kept) >= maxKept {
+			return kept, nil
+		}
+	}
+}
+
+// checkFanOut checks what only the members show.
+func (s *Scheduler) checkFanOut(f *FanOut, targets []groups.Target) error {
+	if len(targets) > MaxJobs {
+		return wrongGroup("group", fmt.Sprintf("makes %d jobs together with an earlier registration of the id; choose another id", len(targets)))
+	}
+	if n := len(targets); n > 1 && n*len(targets[0].Spec.Body) > MaxFanOutBytes {
+		return wrongGroup("group", fmt.Sprintf("makes %d jobs, whose bodies take %d bytes together; the limit is %d",
+			n, n*len(targets[0].Spec.Body), MaxFanOutBytes))
+	}
+	for i := range targets {
+		t := &targets[i]
+		if err := job.CheckName(t.ID); err != nil {
+			return wrongGroup("id", fmt.Sprintf("with a colon and the name of a member, such as %s, %v", t.ID[len(f.ID)+1:], err))
+		}
+		if err := job.CheckHeaders(t.Spec.Headers); err != nil {
+			return wrongGroup("headers", fmt.Sprintf("together with the headers of member %s: %v", t.ID[len(f.ID)+1:], err))
+		}
+		if err := s.CheckDestination("group", t.Spec.Destination); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy store.ConflictPolicy, traceparent string) ([]Prepared, error) {
+	jobs := make([]Prepared, len(targets))
+	for i, t := range targets {
+		key := job.Key{Topic: f.Topic, ID: t.ID}
+		uid, err := s.o.NewUID(key)
+		if err != nil {
+			return nil, fmt.Errorf("make a uid: %w", err)
+		}
+		uid = store.OrderUID(uid, key.Topic, t.Spec.OrderKey)
+		t.Spec.Traceparent = traceparent
+		jobs[i] = Prepared{store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}}
+	}
+	return jobs, nil
+}
+
+// noGroups keeps no groups.
+type noGroups struct{}
+
+func (noGroups) Get(context.Context, string) (groups.Group, error) {
+	return groups.Group{}, groups.ErrNotFound
+}
+
+func (noGroups) Put(context.Context, groups.Group, ...groups.Allow) (groups.Group, bool, error) {
+	return groups.Group{}, false, groups.ErrTooMany
+}
+func (noGroups) Delete(context.Context, string, ...groups.Allow) error { return groups.ErrNotFound }
+func (noGroups) List(context.Context, string, int) (groups.Page, error) {
+	return groups.Page{}, nil
+}

@@ -1,0 +1,82 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/store"
+)
+
+// halving registers the first jobs of its first call only, as a crash between two shards
+// would, and reports an error.
+type halving struct {
+	Store
+	first int
+}
+
+var errCrash = errors.New("a crash")
+
+func (h *halving) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	if n := h.first; n > 0 {
+		h.first = 0
+		if _, err := h.Store.Register(ctx, regs[:n]); err != nil {
+			return nil, err
+		}
+		return nil, errCrash
+	}
+	return h.Store.Register(ctx, regs)
+}
+
+// A repetition completes a fan-out that broke off, and later ones have the same jobs.
+func TestFanOutThatBrokeOff(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Groups, o.Store = groups.New(o.Store.(store.Documents)), &halving{Store: o.Store, first: 2}
+	})
+	put := func(names ...string) {
+		t.Helper()
+		d := &groups.Draft{Members: []groups.MemberDraft{}}
+		for _, name := range names {
+			d.Members = append(d.Members, groups.MemberDraft{Name: &name, URL: ptr(job.Destination("https://" + name + ".example/"))})
+		}
+		if _, _, err := r.PutGroup(t.Context(), "g", d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register := func(want error) (jobs []string) {
+		t.Helper()
+		f, err := r.PrepareGroup(t.Context(), &job.Draft{ID: ptr("o"), Group: ptr("g")}, Origin{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		registered, err := r.Register(t.Context(), f.Jobs...)
+		if !errors.Is(err, want) {
+			t.Fatalf("error %v", err)
+		}
+		for _, one := range registered {
+			jobs = append(jobs, one.Job.ID+" "+one.Job.UID)
+		}
+		return jobs
+	}
+	put("a", "b", "c")
+	register(errCrash)
+	put("c", "d", "a") // b has left, and has a job
+	completed := register(nil)
+	var ids []string
+	for _, j := range completed {
+		ids = append(ids, j[:3])
+	}
+	if !slices.Equal(ids, []string{"o:c", "o:d", "o:a", "o:b"}) {
+		t.Errorf("completed as %v", ids)
+	}
+	put("e")
+	again := register(nil)
+	slices.Sort(again)
+	slices.Sort(completed)
+	if !slices.Equal(again, completed) {
+		t.Errorf("repeated as %v, after %v", again, completed)
+	}
+}

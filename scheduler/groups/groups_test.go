@@ -1,0 +1,105 @@
+package groups_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// Any node knows a group as another one left it.
+func TestManager(t *testing.T) {
+	ctx, mem := t.Context(), memstore.New(memstore.Options{})
+	t.Cleanup(func() {
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	one, two := groups.New(mem), groups.New(mem)
+	if _, err := one.Get(ctx, "g"); !errors.Is(err, groups.ErrNotFound) {
+		t.Errorf("error %v", err)
+	}
+	put := func(m *groups.Manager, created bool, version uint64, of []groups.Member, allow ...groups.Allow) {
+		t.Helper()
+		got, isNew, err := m.Put(ctx, groups.Group{Name: "g", Members: of}, allow...)
+		if err != nil || isNew != created || got.Version != version {
+			t.Errorf("put %+v, created %v: %v", got, isNew, err)
+		}
+	}
+	put(one, true, 1, members("a"))
+	put(two, false, 2, members("b/eu", "a"), func(g *groups.Group) error {
+		if g.Version != 1 || g.Members[0].Name != "a" {
+			t.Errorf("before the change: %+v", g)
+		}
+		return nil
+	})
+	got, err := one.Get(ctx, "g")
+	if diff := cmp.Diff(groups.Group{Name: "g", Version: 2, Members: members("b/eu", "a")}, got); err != nil || diff != "" {
+		t.Errorf("error %v, (-want +got)\n%s", err, diff)
+	}
+	no := errors.New("no")
+	refuse := func(*groups.Group) error { return no }
+	if _, _, err := one.Put(ctx, groups.Group{Name: "g"}, refuse); !errors.Is(err, no) {
+		t.Errorf("error %v", err)
+	}
+	if err := one.Delete(ctx, "g", refuse); !errors.Is(err, no) {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []error{nil, groups.ErrNotFound} {
+		if err := two.Delete(ctx, "g"); !errors.Is(err, want) {
+			t.Errorf("error %v, want %v", err, want)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	ctx, mem := t.Context(), memstore.New(memstore.Options{})
+	t.Cleanup(func() {
+		if err := mem.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	m := groups.New(mem)
+	put := func(name string, bytes int) error {
+		value := strings.Repeat("x", bytes/2)
+		_, _, err := m.Put(ctx, groups.Group{Name: name, Members: []groups.Member{{Headers: []job.Header{{Value: value}, {Value: value}}}}})
+		return err
+	}
+	var wrong *job.ValidationError
+	if err := put("large", groups.MaxBytes); !errors.As(err, &wrong) || wrong.Fields[0].Field != "members" {
+		t.Errorf("error %v", err)
+	}
+	const each = groups.MaxBytes - 1024
+	for i := range groups.MaxAllBytes / groups.MaxBytes {
+		if err := put(fmt.Sprint(i), each); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := put("more", each); !errors.Is(err, groups.ErrTooMany) {
+		t.Errorf("error %v", err)
+	}
+	if err := put("0", each); err != nil {
+		t.Errorf("a group cannot be replaced: %v", err)
+	}
+	page, err := m.List(ctx, "", 100)
+	if n := len(page.Groups); err != nil || n < 2 || n > store.PageBytes/each+2 || page.Next != page.Groups[n-1].Name {
+		t.Errorf("a page of %d groups, next %q: %v", n, page.Next, err)
+	}
+	total := len(page.Groups)
+	for page.Next != "" {
+		if page, err = m.List(ctx, page.Next, 100); err != nil {
+			t.Fatal(err)
+		}
+		total += len(page.Groups)
+	}
+	if total != groups.MaxAllBytes/groups.MaxBytes {
+		t.Errorf("%d groups are listed", total)
+	}
+}

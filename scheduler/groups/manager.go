@@ -1,0 +1,149 @@
+package groups
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Errors on which callers decide.
+var (
+	// ErrNotFound: no group has this name.
+	ErrNotFound = errors.New("group not found")
+	// ErrTooMany: there are MaxGroups, or they take MaxAllBytes.
+	ErrTooMany = errors.New("too many groups")
+)
+
+const documentKind = "group"
+
+// Manager keeps groups. Its methods are safe for concurrent use.
+type Manager struct{ docs *documents.Collection[Group] }
+
+// New makes a Manager of the groups in a store.
+func New(s store.Documents) *Manager {
+	return &Manager{docs: documents.New(documents.Options[Group]{
+		Store: s, Kind: documentKind, New: func(name string) Group { return Group{Name: name} },
+		Strict: true, // a member may have conditions that only a newer version knows
+	})}
+}
+
+func groupOf(d *documents.Document[Group]) Group {
+	g := d.Value
+	g.Version = d.Version
+	return g
+}
+
+// Get reads a group from the store. Errors of this and the following calls: ErrNotFound,
+// store.ErrNewer, and the store's.
+func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
+	d, err := m.docs.Get(ctx, name)
+	return groupOf(&d), notFound(err)
+}
+
+func notFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNotFound
+	}
+	return err
+}
+
+// Allow decides on a change by the group as it is before; Version 0: there is none. Its
+// error is returned, and nothing changes.
+type Allow func(g *Group) error
+
+// Put creates or replaces a group that Draft.Group made. Errors: a
+// *job.ValidationError, ErrTooMany, and allow's.
+func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Group, created bool, err error) {
+	if err := m.room(ctx, &g); err != nil {
+		return Group{}, false, err
+	}
+	d, err := m.docs.Update(ctx, g.Name, func(d *documents.Document[Group]) error {
+		created = d.Version == 0
+		if err := allows(d, allow); err != nil {
+			return err
+		}
+		d.Value = g
+		return nil
+	})
+	return groupOf(&d), created, err
+}
+
+func allows(d *documents.Document[Group], allow []Allow) error {
+	old := groupOf(d)
+	for _, allowed := range allow {
+		if err := allowed(&old); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room checks the bounds of g, and of all groups with it. Nodes that change groups at the
+// same time may pass them by a little.
+func (m *Manager) room(ctx context.Context, g *Group) error {
+	text, err := json.Marshal(g)
+	if err != nil {
+		return fmt.Errorf("encode a group: %w", err)
+	}
+	if len(text) > MaxBytes {
+		return &job.ValidationError{Fields: []job.FieldError{{
+			Field: "members", Message: fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)),
+		}}}
+	}
+	others, err := m.docs.List(ctx)
+	if err != nil {
+		return err
+	}
+	others = slices.DeleteFunc(others, func(d store.Document) bool { return d.Name == g.Name })
+	bytes := len(text)
+	for i := range others {
+		bytes += len(others[i].Data)
+	}
+	if len(others) >= MaxGroups || bytes > MaxAllBytes {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// Delete deletes a group. Its jobs stay.
+func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+	return notFound(m.docs.Remove(ctx, name, func(d *documents.Document[Group]) error {
+		return allows(d, allow)
+	}))
+}
+
+// Page is a page of groups; Next is empty on the last.
+type Page struct {
+	Groups []Group
+	Next   string
+}
+
+// List returns the page of up to limit groups behind the name after. It ends early at
+// store.PageBytes, and leaves out groups that only a newer version can read.
+func (m *Manager) List(ctx context.Context, after string, limit int) (Page, error) {
+	raws, err := m.docs.List(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	bytes := 0
+	for _, raw := range raws {
+		if raw.Name <= after {
+			continue
+		}
+		if len(page.Groups) == limit || bytes > store.PageBytes {
+			page.Next = page.Groups[len(page.Groups)-1].Name
+			break
+		}
+		if d := m.docs.Decode(raw); d.Err == nil {
+			page.Groups, bytes = append(page.Groups, groupOf(&d)), bytes+len(raw.Data)
+		}
+	}
+	return page, nil
+}

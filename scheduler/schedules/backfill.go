@@ -1,0 +1,230 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	// MaxBackfill is the most occurrences of one backfill.
+	MaxBackfill = 10_000
+	// keptCounts is how many backfills a schedule counts one by one.
+	keptCounts = 16
+	// backfillBytes bounds the bodies that are registered in one call.
+	backfillBytes = 1 << 20
+)
+
+// ErrNotEnded means that another job has the id of the occurrence and has not ended.
+var ErrNotEnded = errors.New("the job of the occurrence has not ended")
+
+// Backfill is a span of a timetable, From <= T < To, with the form that the schedule had
+// when a client asked for it. An operation keeps it.
+type Backfill struct {
+	Schedule string      `json:"schedule"`
+	UID      string      `json:"uid"`
+	Version  uint64      `json:"version"`
+	Def      definition  `json:"definition"`
+	From     job.Instant `json:"from"`
+	To       job.Instant `json:"to"`
+}
+
+// backfillCount is how many jobs a backfill has registered.
+type backfillCount struct {
+	Jobs int64 `json:"jobs"`
+	Done bool  `json:"done,omitempty"` // it registers no more
+}
+
+// backfilled is the number of jobs of all backfills.
+func (r *record) backfilled() int64 {
+	n := r.Backfilled
+	for _, c := range r.Backfills {
+		n += c.Jobs
+	}
+	return n
+}
+
+// PlanBackfill checks a backfill and counts its occurrences. It changes nothing.
+func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.Instant) (Backfill, int64, error) {
+	s, err := m.Get(ctx, name)
+	if err != nil {
+		return Backfill{}, 0, err
+	}
+	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.rec.Def, From: from, To: to}
+	if b.Def.Anchor == none {
+		b.Def.Anchor = b.Def.Start
+	}
+	b.Def.Start, b.Def.End = none, none
+	switch {
+	case to > s.Now:
+		return Backfill{}, 0, invalid("to", "must not be in the future")
+	case to <= from:
+		return Backfill{}, 0, invalid("to", "must be after from")
+	}
+	times, err := b.Times(b.Begin(), MaxBackfill+1)
+	if len(times) > MaxBackfill {
+		err = invalid("from", fmt.Sprintf("must be later: a backfill has at most %d occurrences", MaxBackfill))
+	}
+	return b, int64(len(times)), err
+}
+
+// Begin is the time in seconds behind which the occurrences begin.
+func (b *Backfill) Begin() int64 { return floorSecond(int64(b.From) - 1) }
+
+// Times returns the first n occurrences with T > after, in seconds.
+func (b *Backfill) Times(after int64, n int) ([]int64, error) {
+	rules, err := b.Def.rules(b.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	var times []int64
+	for t := range rules.Table.Between(seconds(after), seconds(floorSecond(int64(b.To)-1))) {
+		if len(times) == n {
+			break
+		}
+		times = append(times, t.Unix())
+	}
+	return times, nil
+}
+
+// Most bounds a number of jobs that are registered in one call, by the size of their body.
+func (b *Backfill) Most(n int) int {
+	if body := b.Def.Job.Body; body != nil && len(body.Content) > 0 {
+		n = min(n, backfillBytes/len(body.Content))
+	}
+	return max(n, 1)
+}
+
+// Key is the key of the job of an occurrence.
+func (b *Backfill) Key(at int64) job.Key {
+	return job.Key{Topic: b.Def.topic(), ID: schedule.ID(b.Schedule, seconds(at))}
+}
+
+// BeginBackfill lets the schedule count the jobs of an operation.
+func (m *Manager) BeginBackfill(ctx context.Context, b *Backfill, operation string) error {
+	return m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+		if r.UID != b.UID {
+			return nil, ErrNotFound
+		}
+		r.foldCounts()
+		if r.Backfills == nil {
+			r.Backfills = map[string]backfillCount{}
+		}
+		r.Backfills[operation] = backfillCount{}
+		return nil, nil
+	})
+}
+
+// foldCounts adds the oldest backfills that are done to the total.
+func (r *record) foldCounts() {
+	for _, id := range slices.Sorted(maps.Keys(r.Backfills)) {
+		if len(r.Backfills) < keptCounts {
+			return
+		}
+		if c := r.Backfills[id]; c.Done {
+			r.Backfilled += c.Jobs
+			delete(r.Backfills, id)
+		}
+	}
+}
+
+// CountBackfill notes how many jobs an operation has registered in all. It may be called
+// again: the number counts once.
+func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation string, jobs int64, done bool) error {
+	err := m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+		old, known := r.Backfills[operation]
+		count := backfillCount{Jobs: max(old.Jobs, jobs), Done: old.Done || done}
+		if r.UID != b.UID || !known || count == old {
+			return nil, documents.ErrKept
+		}
+		r.Backfills[operation] = count
+		return nil, nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// RegisterBackfill registers the occurrences of an operation at the times. It returns an
+// error for each that is not registered. A repeated call registers nothing again; it has
+// to say so, for a journal may know more than the store. ErrNotFound: the schedule is gone.
+func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation string, times []int64, again bool) ([]error, error) {
+	if err := m.expectBackfill(ctx, b, times); err != nil {
+		return nil, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]error, len(times))
+	var regs []store.Registration
+	var places []int
+	for i, at := range times {
+		key := b.Key(at)
+		reg, err := m.o.Jobs.Occurrence(&b.Def.Job, scheduler.Occurrence{
+			Key: key, UID: uidOf(b.UID+" "+operation, b.Version, job.ByBackfill, at, key), Now: now, Due: now,
+			Of: job.Occurrence{Schedule: b.Schedule, Time: job.InstantOf(seconds(at)), Kind: job.ByBackfill},
+		})
+		if results[i] = err; err == nil {
+			regs, places = append(regs, reg), append(places, i)
+		}
+	}
+	if len(regs) == 0 {
+		return results, nil
+	}
+	w := &work{m: m, name: b.Schedule, now: now, inherited: again}
+	registered, err := w.register(ctx, regs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range registered {
+		results[places[i]] = backfillError(&regs[i], &registered[i])
+	}
+	return results, nil
+}
+
+func backfillError(reg *store.Registration, got *store.Registered) error {
+	switch {
+	case got.Outcome == store.TopicFull:
+		return store.ErrTopicFull
+	case got.Outcome == store.TopicDraining:
+		return store.ErrTopicDraining
+	case got.Outcome == store.StoreFull:
+		return store.ErrFull
+	case got.Job.UID != reg.UID:
+		return ErrNotEnded
+	}
+	return nil
+}
+
+// expectBackfill notes the jobs to come, so that no occurrence overlooks them that asks
+// whether one has not ended.
+func (m *Manager) expectBackfill(ctx context.Context, b *Backfill, times []int64) error {
+	d, err := m.docs.Get(ctx, b.Schedule)
+	switch {
+	case errors.Is(err, store.ErrNotFound) || err == nil && (!d.Value.exists() || d.Value.UID != b.UID):
+		return ErrNotFound
+	case err != nil || d.Value.Def.Overlap == schedule.Allow:
+		return err
+	}
+	return m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+		if r.UID != b.UID {
+			return nil, ErrNotFound
+		}
+		for _, at := range times {
+			if key := b.Key(at); !slices.Contains(r.Open, key) {
+				r.Open = append(r.Open, key)
+			}
+		}
+		return nil, nil
+	})
+}

@@ -1,0 +1,153 @@
+package schedules
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// stepped is a clock that can be set.
+type stepped struct {
+	job.Clock
+	ahead atomic.Int64
+}
+
+func (c *stepped) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *stepped) step(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func steppedRig(t *testing.T) (*rig, *stepped) {
+	t.Helper()
+	clock := &stepped{Clock: job.SystemClock()}
+	s := memstore.New(memstore.Options{Retention: 24 * time.Hour, Clock: clock})
+	jobs, err := scheduler.New(scheduler.Options{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return &rig{t, t.Context(), s, &recorder{Scheduler: jobs, created: map[job.Key][]string{}}}, clock
+}
+
+// wantOnce checks that each job was registered once, and counted.
+func (r *rig) wantOnce(m *Manager, name string) {
+	r.t.Helper()
+	r.jobs.mu.Lock()
+	defer r.jobs.mu.Unlock()
+	for key, uids := range r.jobs.created {
+		if len(uids) != 1 {
+			r.t.Errorf("%s was registered %d times", key, len(uids))
+		}
+	}
+	if n := r.get(m, name).Counters.Fired; n != int64(len(r.jobs.created)) {
+		r.t.Errorf("%d fired, %d were registered", n, len(r.jobs.created))
+	}
+}
+
+// The store's clock steps back: nothing comes again, and the schedule waits.
+func TestTheClockGoesBack(t *testing.T) {
+	for _, resumes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r, clock := steppedRig(t)
+			m := r.node("a", nil)
+			defer r.run(m)()
+			r.set(m, "s", every("10s"))
+			pass(65 * time.Second)
+			clock.step(-time.Hour)
+			fired := r.get(m, "s").Counters.Fired
+			pass(15 * time.Second)
+			s := r.get(m, "s")
+			if s.Counters.Fired != fired || s.LastError == nil || s.LastError.Reason != ReasonClock {
+				t.Errorf("%+v, %+v", s.Counters, s.LastError)
+			}
+			if resumes {
+				_, err := m.Resume(t.Context(), "s")
+				r.ok(err)
+				pass(31 * time.Second)
+				if s := r.get(m, "s"); s.LastError != nil || s.Counters.Fired <= fired-10 || s.State != Active {
+					t.Errorf("%+v, %+v", s.Counters, s.LastError)
+				}
+				return
+			}
+			pass(2 * time.Hour)
+			s = r.get(m, "s")
+			if s.LastError != nil || s.Counters.Fired < fired+300 || s.Counters.Missed != 0 {
+				t.Errorf("%+v, %+v", s.Counters, s.LastError)
+			}
+			r.wantOnce(m, "s")
+		})
+	}
+}
+
+// The store's clock steps ahead: what it passed is late.
+func TestTheClockGoesAhead(t *testing.T) {
+	for policy, late := range map[string]int64{"fire_once": 1, "skip": 0, "fire_all": 100} {
+		synctest.Test(t, func(t *testing.T) {
+			r, clock := steppedRig(t)
+			m := r.node("a", nil)
+			defer r.run(m)()
+			d := every("10s")
+			d.Policy = &policy
+			r.set(m, "s", d)
+			pass(61 * time.Second)
+			begin := r.get(m, "s").Counters.Fired
+			clock.step(time.Hour)
+			pass(20 * time.Second)
+			c := r.get(m, "s").Counters
+			// About 360 occurrences were passed, of which some were registered before.
+			if c.Missed < 340-late || c.Missed > 360-late || c.Fired < begin+late || c.Fired > begin+late+15 {
+				t.Errorf("%s: %+v, before %d", policy, c, begin)
+			}
+			r.wantOnce(m, "s")
+		})
+	}
+}
+
+// The node at work stands still for longer than its lease, at any step, and then goes on:
+// its late writes change nothing.
+func TestANodeThatStoodStill(t *testing.T) {
+	for _, step := range []string{"before intent", "after intent", "registered", "before result", "after result"} {
+		for _, overlap := range []string{"allow", "skip", "queue_one"} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Hour)
+				var frozen atomic.Bool
+				a, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", Logger: slog.New(slog.DiscardHandler), fail: func(now string) error {
+					if now == step && frozen.Swap(false) {
+						sleep(40 * time.Second)
+					}
+					return nil
+				}})
+				r.ok(err)
+				b := r.node("b", nil)
+				stopA := r.run(a)
+				d := every("10s")
+				d.Overlap, d.Policy = &overlap, ptr("fire_all")
+				begin := r.set(a, "s", d).CreatedAt
+				r.follow(15 * time.Second)
+				stopB := r.run(b)
+				r.follow(15 * time.Second)
+				frozen.Store(true)
+				r.follow(120 * time.Second)
+				if frozen.Load() {
+					t.Fatalf("%s: nothing stood still", step)
+				}
+				stopA()
+				stopB()
+				r.wantOnce(b, "s")
+				s := r.get(b, "s")
+				c := s.Counters
+				if n := (s.rec.Cursor - after(begin)/10*10) / 10; c.Fired+c.Missed+c.Skipped != n || c.Failed != 0 {
+					t.Errorf("%s, %s: %+v of %d", step, overlap, c, n)
+				}
+				if late := (after(r.now()) - s.rec.Cursor); late > 20 {
+					t.Errorf("%s, %s: nothing was decided for %d s", step, overlap, late)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package schedules
+
+import (
+	"context"
+	"iter"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Ends notes the schedules whose jobs end in this process. A held occurrence waits for
+// such an end. Calls never block.
+type Ends struct {
+	mu    sync.Mutex
+	names map[string]bool
+	kick  chan struct{}
+}
+
+// NewEnds returns an Ends that has noted nothing.
+func NewEnds() *Ends { return &Ends{names: map[string]bool{}, kick: make(chan struct{}, 1)} }
+
+// Subscriber hears of the ends of jobs.
+func (e *Ends) Subscriber() feed.Subscriber {
+	return feed.Subscriber{
+		Updated: func(j *job.Job, _ job.State, _ job.Instant) {
+			if j.Spec.Occurrence != nil && j.State.Final() {
+				e.note(j.ID)
+			}
+		},
+		Settled: func(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
+			for s, r := range outcomes {
+				if s.Keep && r.To.Final() {
+					e.note(s.Key.ID)
+				}
+			}
+		},
+	}
+}
+
+// maxEnds bounds the names that wait to be passed on. Schedules beyond it are looked at
+// later.
+const maxEnds = MaxSchedules
+
+func (e *Ends) note(id string) {
+	at := strings.LastIndexByte(id, '@')
+	if at < 0 {
+		return
+	}
+	e.mu.Lock()
+	if len(e.names) < maxEnds {
+		e.names[id[:at]] = true
+	}
+	e.mu.Unlock()
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Ends) take() (names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.names {
+		names = append(names, name)
+	}
+	clear(e.names)
+	return names
+}
+
+const (
+	// endMark begins a message with names of schedules whose jobs ended; endMark is
+	// between them, too. Names cannot contain it.
+	endMark = "\n"
+	// gatherEnds is how long ends are gathered for a message.
+	gatherEnds = 100 * time.Millisecond
+	// endsPerMessage bounds a message.
+	endsPerMessage = 500
+	// heldPerSecond bounds the held occurrences that are looked at although no end was
+	// heard of: messages may get lost.
+	heldPerSecond = 200
+)
+
+// passEnds reports ends to the elected node until ctx ends.
+func (m *Manager) passEnds(ctx context.Context) {
+	for m.o.Ends != nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.o.Ends.kick:
+		}
+		names := m.o.Ends.take()
+		if m.engine.leads.Load() {
+			m.engine.heardEnds(names)
+			continue
+		}
+		for ; len(names) > 0; names = names[min(len(names), endsPerMessage):] {
+			some := names[:min(len(names), endsPerMessage)]
+			if err := m.o.Store.Publish(ctx, channel, []byte(endMark+strings.Join(some, endMark))); err != nil {
+				m.log.DebugContext(ctx, "held occurrences are registered later", "error", err)
+			}
+		}
+		_ = job.Sleep(ctx, m.clock, gatherEnds)
+	}
+}
+
+// heardMessage takes a message of another node.
+func (e *engine) heardMessage(message string) {
+	if rest, ends := strings.CutPrefix(message, endMark); ends {
+		e.heardEnds(strings.Split(rest, endMark))
+		return
+	}
+	e.heard(message)
+}
+
+// heardEnds notes that jobs of schedules ended.
+func (e *engine) heardEnds(names []string) {
+	e.mu.Lock()
+	waiting := false
+	for _, name := range names {
+		if e.holding[name] {
+			e.ended[name], waiting = true, true
+		}
+	}
+	e.mu.Unlock()
+	if waiting {
+		e.wake()
+	}
+}
+
+// hold notes whether a schedule has a held occurrence.
+func (e *engine) hold(name string, held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if held {
+		e.holding[name] = true
+	} else {
+		delete(e.holding, name)
+	}
+}
+
+// takeEnded plans a look at the schedules whose jobs ended.
+func (e *engine) takeEnded(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for name := range e.ended {
+		if n := e.entries[name]; n != nil && n.doc.Value.Held != nil {
+			n.at = earlier(n.at, now)
+		}
+	}
+	clear(e.ended)
+}
+
+// heldPause is how long a held occurrence waits for the next look without a message.
+func (e *engine) heldPause() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return retryPause * time.Duration(1+len(e.holding)/heldPerSecond)
+}

@@ -1,0 +1,548 @@
+package schedules
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+// MaxSchedules is how many schedules there can be.
+const MaxSchedules = 10_000
+
+// Errors on which callers decide.
+var (
+	// ErrNotFound: no schedule has this name.
+	ErrNotFound = errors.New("schedule not found")
+	// ErrTooMany: there are MaxSchedules.
+	ErrTooMany = errors.New("too many schedules")
+	// ErrBusy: the schedule went on changing.
+	ErrBusy = fmt.Errorf("%w: the schedule is being changed", store.ErrUnavailable)
+)
+
+// Store is what schedules need of a store. Every store.Store is one.
+type Store interface {
+	Now(ctx context.Context) (job.Instant, error)
+	store.Documents
+	store.Messaging
+}
+
+// Jobs registers, changes and reads jobs. A *scheduler.Scheduler is one.
+type Jobs interface {
+	CheckTemplate(d *job.Draft) error
+	Occurrence(d *job.Draft, o scheduler.Occurrence) (store.Registration, error)
+	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
+	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
+	Get(ctx context.Context, key job.Key) (job.Job, error)
+}
+
+// Journal knows jobs that the store may have lost or forgotten.
+type Journal interface {
+	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
+}
+
+// Options are the settings of a Manager. Store, Jobs and ID are required.
+type Options struct {
+	Store   Store
+	Jobs    Jobs
+	Journal Journal // nil: the store has none
+	ID      string  // of the node, unique to the process
+	// Alone: no other node shares the store, so none has to be elected.
+	Alone bool
+	// Clock paces the work; nil is the machine's. The store's clock decides.
+	Clock   job.Clock
+	Logger  *slog.Logger            // nil: none
+	Metrics prometheus.Registerer   // nil: metrics are not registered
+	Emit    func(e ...events.Event) // nil: nobody watches
+	Ends    *Ends                   // nil: held occurrences are registered up to a second later
+	fail    func(step string) error // of tests: a crash at a step
+}
+
+// Manager keeps schedules and registers their occurrences. Its methods are safe for
+// concurrent use.
+type Manager struct {
+	o       Options
+	docs    *documents.Collection[record]
+	log     *slog.Logger
+	clock   job.Clock
+	metrics *metrics
+	engine  *engine
+
+	roomMu  sync.Mutex
+	stored  int // schedules, when they were counted last
+	counted time.Time
+	// mayPurge is false while an ended job may still be needed: see MayPurge.
+	mayPurge atomic.Bool
+}
+
+// New returns a Manager. It starts nothing.
+func New(o Options) (*Manager, error) {
+	if o.Store == nil || o.Jobs == nil || o.ID == "" {
+		return nil, errors.New("schedules: Options.Store, Options.Jobs or Options.ID is missing")
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Emit == nil {
+		o.Emit = func(...events.Event) {}
+	}
+	if o.fail == nil {
+		o.fail = func(string) error { return nil }
+	}
+	m := &Manager{o: o, docs: collection(o.Store), log: o.Logger, clock: o.Clock, engine: newEngine()}
+	var err error
+	m.metrics, err = newMetrics(o.Metrics)
+	return m, err
+}
+
+// Allow returns an error if a schedule of this version may not be changed. An empty uid
+// means that there is none.
+type Allow func(uid string, version uint64) error
+
+// allowing asks before a change is decided. A change that is written was allowed before.
+func allowing(allow []Allow, decide func(r *record, now job.Instant) (*change, error)) func(r *record, now job.Instant) (*change, error) {
+	var last *change
+	return func(r *record, now job.Instant) (c *change, err error) {
+		uid, version := r.UID, r.Version
+		if !r.exists() {
+			uid, version = "", 0
+		}
+		for _, allowed := range allow {
+			if last != nil && last.intended {
+				break
+			}
+			if err := allowed(uid, version); err != nil {
+				return nil, err
+			}
+		}
+		last, err = decide(r, now)
+		return last, err
+	}
+}
+
+// Set makes or replaces a schedule. Errors of this and the following calls: a
+// *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
+// store.ErrNewer, the store's, and those of allow.
+func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow) (s Schedule, created bool, err error) {
+	def, err := m.check(name, d)
+	if err != nil {
+		return Schedule{}, false, err
+	}
+	err = m.change(ctx, name, allowing(allow, func(r *record, now job.Instant) (*change, error) {
+		created = !r.exists()
+		if created {
+			return nil, m.create(ctx, r, def, d, now)
+		}
+		pause := d.Paused != nil && *d.Paused != (r.PausedAt != 0)
+		note := d.Paused != nil && *d.Paused && d.Note != nil
+		switch {
+		case !def.equal(&r.Def) && len(r.pending(after(now))) >= maxForms:
+			return nil, ErrBusy
+		case !def.equal(&r.Def):
+			return &change{Kind: changePut, At: now, Def: &def}, nil
+		case pause && *d.Paused:
+			return &change{Kind: changePause, At: now, Note: d.Note}, nil
+		case pause:
+			return &change{Kind: changeResume, At: now}, nil
+		case note:
+			r.Note = d.Note
+			return nil, nil
+		}
+		return nil, documents.ErrKept
+	}))
+	if err == nil && d.Paused != nil { // what comes beside another definition
+		err = m.alignPause(ctx, name, d)
+	}
+	if err != nil {
+		return Schedule{}, false, err
+	}
+	m.announce(ctx, name)
+	s, err = m.Get(ctx, name)
+	return s, created, err
+}
+
+// alignPause pauses or resumes a schedule that was changed as the draft says.
+func (m *Manager) alignPause(ctx context.Context, name string, d *Draft) error {
+	return m.change(ctx, name, func(r *record, now job.Instant) (*change, error) {
+		switch {
+		case !r.exists():
+			return nil, ErrNotFound
+		case *d.Paused && r.PausedAt == 0:
+			return &change{Kind: changePause, At: now, Note: d.Note}, nil
+		case *d.Paused && d.Note != nil && (r.Note == nil || *r.Note != *d.Note):
+			r.Note = d.Note
+			return nil, nil
+		case !*d.Paused && r.PausedAt != 0:
+			return &change{Kind: changeResume, At: now}, nil
+		}
+		return nil, documents.ErrKept
+	})
+}
+
+func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
+
+// check reads everything of a draft.
+func (m *Manager) check(name string, d *Draft) (definition, error) {
+	if err := CheckName(name); err != nil {
+		return definition{}, err
+	}
+	def, _, err := d.definition(name)
+	wrong := gather(nil, err)
+	wrong = gather(wrong, d.checkNote())
+	if d.Job == nil {
+		wrong = gather(wrong, invalid("job", "is required"))
+	} else {
+		err := m.checkJob(d.Job)
+		var blocked *scheduler.BlockedError
+		if errors.As(err, &blocked) && len(wrong) == 0 || errors.Is(err, job.ErrBodyTooLarge) {
+			return definition{}, err
+		}
+		wrong = gather(wrong, err)
+		def.Job = *d.Job
+	}
+	if len(wrong) > 0 {
+		return definition{}, &job.ValidationError{Fields: wrong}
+	}
+	return def, nil
+}
+
+func gather(all []job.FieldError, err error) []job.FieldError {
+	var wrong *job.ValidationError
+	if errors.As(err, &wrong) {
+		all = append(all, wrong.Fields...)
+	}
+	return all
+}
+
+// checkJob checks the template, which has no time and no id of its own.
+func (m *Manager) checkJob(d *job.Draft) error {
+	var wrong []job.FieldError
+	for _, f := range []struct {
+		field job.Field
+		given bool
+	}{{"id", d.ID != nil}, {"delay", d.Delay != nil}, {"at", d.At != nil}, {"on_conflict", d.OnConflict != nil}, {"count", d.Count != nil}} {
+		if f.given {
+			wrong = append(wrong, job.FieldError{Field: f.field.Within("job"), Message: "is given by the schedule: leave it out"})
+		}
+	}
+	err := m.o.Jobs.CheckTemplate(d)
+	var invalid *job.ValidationError
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Fields {
+			wrong = append(wrong, job.FieldError{Field: f.Field.Within("job"), Message: f.Message})
+		}
+		err = nil
+	}
+	if err == nil && len(wrong) > 0 {
+		err = &job.ValidationError{Fields: wrong}
+	}
+	return err
+}
+
+// create fills in the record of a new schedule.
+func (m *Manager) create(ctx context.Context, r *record, def definition, d *Draft, now job.Instant) error {
+	if err := m.takeRoom(ctx); err != nil {
+		return err
+	}
+	id, err := ulid.New(uint64(now), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make a uid: %w", err)
+	}
+	*r = record{UID: id.String(), Version: 1, CreatedAt: now, UpdatedAt: now, Def: def, Since: after(now), Cursor: after(now)}
+	if d.Paused != nil && *d.Paused {
+		r.PausedAt, r.Note = now, d.Note
+	}
+	return nil
+}
+
+// countFor is how long a count of schedules is trusted. Each node adds its own to it.
+const countFor = 30 * time.Second
+
+func (m *Manager) takeRoom(ctx context.Context) error {
+	m.roomMu.Lock()
+	defer m.roomMu.Unlock()
+	if now := m.clock.Now(); m.counted.IsZero() || now.Sub(m.counted) > countFor || m.stored >= MaxSchedules {
+		docs, err := m.docs.All(ctx)
+		if err != nil {
+			return err
+		}
+		m.stored, m.counted = 0, now
+		for i := range docs {
+			if docs[i].Err != nil || docs[i].Value.exists() {
+				m.stored++
+			}
+		}
+	}
+	if m.stored >= MaxSchedules {
+		return ErrTooMany
+	}
+	m.stored++
+	return nil
+}
+
+// Delete deletes a schedule, and withdraws its jobs that are not due.
+func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+	return m.turn(ctx, name, allowing(allow, func(_ *record, now job.Instant) (*change, error) {
+		return &change{Kind: changeDelete, At: now}, nil
+	}))
+}
+
+// Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
+func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
+	if note != nil {
+		if err := checkNote(*note); err != nil {
+			return Schedule{}, err
+		}
+	}
+	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
+		if r.PausedAt == 0 {
+			return &change{Kind: changePause, At: now, Note: note}, nil
+		}
+		if note == nil {
+			return nil, documents.ErrKept
+		}
+		r.Note = note
+		return nil, nil
+	})
+	return m.after(ctx, name, err)
+}
+
+// clockBack is how far ahead of the clock a cursor may be.
+const clockBack = schedule.Ahead + time.Minute
+
+// Resume resumes a schedule. One that waits for the clock goes on from now.
+func (m *Manager) Resume(ctx context.Context, name string) (Schedule, error) {
+	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
+		if r.PausedAt != 0 || r.ahead(now) {
+			return &change{Kind: changeResume, At: now}, nil
+		}
+		return nil, documents.ErrKept
+	})
+	return m.after(ctx, name, err)
+}
+
+// ahead reports whether the clock went back behind the cursor.
+func (r *record) ahead(now job.Instant) bool {
+	return seconds(r.Cursor).Sub(now.Time()) > clockBack
+}
+
+func (m *Manager) after(ctx context.Context, name string, err error) (Schedule, error) {
+	if err != nil {
+		return Schedule{}, err
+	}
+	return m.Get(ctx, name)
+}
+
+// turn is change for a schedule that exists.
+func (m *Manager) turn(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
+	err := m.change(ctx, name, func(r *record, now job.Instant) (*change, error) {
+		if !r.exists() {
+			return nil, ErrNotFound
+		}
+		return decide(r, now)
+	})
+	if err == nil {
+		m.announce(ctx, name)
+	}
+	return err
+}
+
+// changeTries bounds how often a change starts over.
+const changeTries = 50
+
+// change changes a schedule: decide alters the record, or returns a change that is made
+// when everything up to it is decided. decide may be called again.
+func (m *Manager) change(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
+	for range changeTries {
+		done, err := m.tryChange(ctx, name, decide)
+		switch {
+		case errors.Is(err, documents.ErrKept):
+			return nil
+		case errors.Is(err, store.ErrConflict):
+			continue
+		case err != nil || done:
+			return err
+		}
+	}
+	return ErrBusy
+}
+
+func (m *Manager) tryChange(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) (done bool, err error) {
+	d, err := m.docs.Get(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return false, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return false, err
+	}
+	if d.Value.Intent != nil { // of another call: it comes first
+		return false, m.finish(ctx, &d, now, true)
+	}
+	c, err := decide(&d.Value, now)
+	if err != nil {
+		return false, err
+	}
+	if c == nil {
+		return true, m.docs.Put(ctx, &d)
+	}
+	in, more := &intent{At: now}, false
+	if c.Kind != changeRun {
+		if in, more, err = m.decideUntil(ctx, name, &d.Value, now); err != nil {
+			return false, err
+		}
+	}
+	if !more {
+		in.Change = c
+	}
+	d.Value.Intent = in
+	if err := m.put(ctx, &d, "intent"); err != nil {
+		return false, err
+	}
+	c.intended = !more
+	topic := d.Value.Def.topic()
+	if err := m.finish(ctx, &d, now, false); err != nil || more {
+		return false, err
+	}
+	if c.Kind != changeRun {
+		m.o.Emit(events.Event{Type: eventOf[c.Kind], At: c.At, Schedule: name, Topic: topic})
+	}
+	return true, nil
+}
+
+var eventOf = map[changeKind]events.Type{
+	changePut: events.ScheduleChanged, changePause: events.SchedulePaused,
+	changeResume: events.ScheduleResumed, changeDelete: events.ScheduleDeleted,
+}
+
+// put writes a document, unless a test crashes the node before or after.
+func (m *Manager) put(ctx context.Context, d *document, step string) error {
+	if err := m.o.fail("before " + step); err != nil {
+		return err
+	}
+	if err := m.docs.Put(ctx, d); err != nil {
+		return err
+	}
+	return m.o.fail("after " + step)
+}
+
+// decideUntil decides all occurrences up to a change; more: they are too many for one
+// intent.
+func (m *Manager) decideUntil(ctx context.Context, name string, r *record, now job.Instant) (*intent, bool, error) {
+	in := &intent{At: now, Final: true}
+	if r.PausedAt != 0 || r.ahead(now) {
+		return in, false, nil
+	}
+	rules, err := r.Def.rules(name)
+	if err != nil {
+		return nil, false, err
+	}
+	busy, err := m.busy(ctx, r)
+	if err != nil {
+		return nil, false, err
+	}
+	d := rules.Decide(r.state(), schedule.Facts{Now: now.Time(), Busy: busy, Until: seconds(after(now))})
+	in.take(&d)
+	return in, d.More, nil
+}
+
+func (in *intent) take(d *schedule.Decision) {
+	in.Release = d.Release
+	for _, s := range d.Steps {
+		in.Steps = append(in.Steps, step{Time: s.Time.Unix(), Outcome: s.Outcome, Late: s.Late, Count: s.Count})
+	}
+}
+
+// busy reports whether a job of the schedule has not ended, and forgets those that have.
+func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
+	open := make([]bool, len(r.Open))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, key := range r.Open {
+		group.Go(func() error {
+			j, err := m.lookUp(ctx, key)
+			if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) {
+				return nil
+			}
+			open[i] = err == nil && !j.State.Final()
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return false, err
+	}
+	var left []job.Key
+	for i, key := range r.Open {
+		if open[i] {
+			left = append(left, key)
+		}
+	}
+	r.Open = left
+	return len(left) > 0, nil
+}
+
+// lookUp returns a job. A store that lost its data does not have a job that the journal
+// knows as unfinished. The job is put back.
+func (m *Manager) lookUp(ctx context.Context, key job.Key) (job.Job, error) {
+	j, err := m.o.Jobs.Get(ctx, key)
+	if m.o.Journal != nil && errors.Is(err, store.ErrNotFound) {
+		j, _, err = m.o.Journal.RestoreJob(ctx, key)
+	}
+	return j, err
+}
+
+// finish executes the intent of a document and writes the result.
+func (m *Manager) finish(ctx context.Context, d *document, now job.Instant, inherited bool) error {
+	w := &work{m: m, name: d.Name, now: now, inherited: inherited, rec: d.Value}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := w.execute(limited); err != nil {
+		return err
+	}
+	if err := m.o.fail("registered"); err != nil {
+		return err
+	}
+	in := d.Value.Intent
+	d.Value = w.rec
+	if err := m.put(ctx, d, "result"); err != nil {
+		return err
+	}
+	m.o.Emit(w.events...)
+	if in.Change != nil && in.Change.ended != nil {
+		in.Change.ended(w)
+	}
+	return nil
+}
+
+// announce tells the node that looks after schedules that one changed.
+func (m *Manager) announce(ctx context.Context, name string) {
+	m.engine.heard(name)
+	if err := m.o.Store.Publish(ctx, channel, []byte(name)); err != nil {
+		m.log.DebugContext(ctx, "other nodes learn of a changed schedule later", "error", err)
+	}
+}
+
+// callTimeout bounds the execution of an intent. It is much shorter than
+// job.KeepOccurrence.
+const callTimeout = 20 * time.Second
+
+// atOnce bounds concurrent calls of the store for one schedule.
+const atOnce = 16

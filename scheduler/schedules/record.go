@@ -1,0 +1,232 @@
+package schedules
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/store"
+)
+
+// none is a time in seconds that was not given.
+const none = -1 << 62
+
+// definition is what a client asked for, with defaults filled in. Times are in seconds.
+type definition struct {
+	Cron     string                 `json:"cron,omitempty"`
+	HasEvery bool                   `json:"has_every,omitempty"`
+	Every    time.Duration          `json:"every,omitempty"`
+	Anchor   int64                  `json:"anchor"`
+	Zone     string                 `json:"zone,omitempty"`
+	Gap      schedule.Gap           `json:"gap,omitempty"`
+	Repeat   schedule.Repeat        `json:"repeat,omitempty"`
+	Start    int64                  `json:"start"`
+	End      int64                  `json:"end"`
+	Max      int64                  `json:"max,omitempty"`
+	Jitter   time.Duration          `json:"jitter,omitempty"`
+	Policy   schedule.MisfirePolicy `json:"policy"`
+	Grace    time.Duration          `json:"grace"`
+	Window   time.Duration          `json:"window"`
+	Limit    int                    `json:"limit"`
+	Overlap  schedule.Overlap       `json:"overlap"`
+	Job      job.Draft              `json:"job"`
+}
+
+func seconds(at int64) time.Time {
+	if at == none {
+		return time.Time{}
+	}
+	return time.Unix(at, 0).UTC()
+}
+
+// rules compiles a definition.
+func (d *definition) rules(name string) (*schedule.Rules, error) {
+	table, err := schedule.New(schedule.Spec{
+		Cron: d.Cron, Every: d.Every, HasEvery: d.HasEvery, Anchor: seconds(d.Anchor), Zone: d.Zone,
+		Gap: d.Gap, Repeat: d.Repeat, Start: seconds(d.Start), End: seconds(d.End),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &schedule.Rules{
+		Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max,
+		Misfire: schedule.Misfire{Policy: d.Policy, Grace: d.Grace, Window: d.Window, Limit: d.Limit},
+	}, nil
+}
+
+func (d *definition) equal(o *definition) bool {
+	a, errA := json.Marshal(d)
+	b, errB := json.Marshal(o)
+	return errA == nil && errB == nil && bytes.Equal(a, b)
+}
+
+// spread is how much later than its occurrence a job may be due: by the jitter of the
+// schedule, and by the spread of its job.
+func (d *definition) spread() time.Duration {
+	if d.Job.Spread == nil {
+		return d.Jitter
+	}
+	return d.Jitter + *d.Job.Spread
+}
+
+// topic is the topic of the schedule's jobs.
+func (d *definition) topic() string {
+	if d.Job.Topic == nil {
+		return job.DefaultTopic
+	}
+	return *d.Job.Topic
+}
+
+// Counters count what became of occurrences.
+type Counters struct {
+	Fired      int64 `json:"fired,omitempty"`
+	Missed     int64 `json:"missed,omitempty"`
+	Skipped    int64 `json:"skipped,omitempty"`
+	Failed     int64 `json:"failed,omitempty"`
+	Manual     int64 `json:"manual,omitempty"`
+	Backfilled int64 `json:"backfilled,omitempty"`
+}
+
+// Last is the last decision on an occurrence, or the last run by hand.
+type Last struct {
+	Time    job.Instant      `json:"time"`
+	DueAt   job.Instant      `json:"due_at"`
+	Outcome schedule.Outcome `json:"outcome"`
+	Reason  string           `json:"reason,omitempty"`
+	Key     job.Key          `json:"key"` // of the job; empty: there is none
+	UID     string           `json:"uid,omitempty"`
+}
+
+// LastError is why occurrences stay undecided.
+type LastError struct {
+	At      job.Instant `json:"at"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+}
+
+// The reasons of a LastError, and of a failed or skipped occurrence.
+const (
+	ReasonTopicFull     = "topic_full"
+	ReasonTopicDraining = "topic_draining"
+	ReasonClock         = "clock_went_back"
+	ReasonTemplate      = "invalid_job"
+	ReasonIDTaken       = "id_taken"
+	ReasonOverlap       = "overlap"
+	ReasonPaused        = "paused"
+)
+
+// held is an occurrence that waits for the end of a job.
+type held struct {
+	Time int64       `json:"time"`
+	Late bool        `json:"late,omitempty"`
+	Def  *definition `json:"definition,omitempty"` // its form, if that has changed since
+	Form uint64      `json:"form"`                 // version of its form
+}
+
+// record is a schedule as its document keeps it. T of occurrences are in seconds.
+type record struct {
+	UID       string      `json:"uid"`
+	Version   uint64      `json:"version"`
+	CreatedAt job.Instant `json:"created_at"`
+	UpdatedAt job.Instant `json:"updated_at"`
+	Def       definition  `json:"definition"`
+	// Since: the form decides T > Since.
+	Since int64 `json:"since"`
+	// Cursor: all T <= Cursor are decided.
+	Cursor   int64 `json:"cursor"`
+	Counters `json:"counters"`
+	// Backfills are counted by operation, so that a count that is noted twice counts once.
+	Backfills map[string]backfillCount `json:"backfills,omitempty"`
+	Held      *held                    `json:"held,omitempty"`
+	// Former are earlier forms whose jobs may still wait for their jitter.
+	Former []form `json:"former,omitempty"`
+	// Stayed are times after the cursor that are decided: an earlier form registered their
+	// jobs, and a client ran or cancelled them.
+	Stayed []int64 `json:"stayed,omitempty"`
+	// Open are jobs that may not have ended. Overlap Allow needs none.
+	Open      []job.Key   `json:"open,omitempty"`
+	Intent    *intent     `json:"intent,omitempty"`
+	Last      *Last       `json:"last,omitempty"`
+	LastError *LastError  `json:"last_error,omitempty"`
+	PausedAt  job.Instant `json:"paused_at,omitempty"`
+	Note      *string     `json:"note,omitempty"`
+	// DeletedAt: the document is a tombstone, so that a node that still knows the
+	// schedule cannot write over one that is made anew.
+	DeletedAt job.Instant `json:"deleted_at,omitempty"`
+}
+
+// intent is what was decided and is not done yet.
+type intent struct {
+	At      job.Instant `json:"at"`
+	Release bool        `json:"release,omitempty"`
+	Steps   []step      `json:"steps,omitempty"`
+	// Final: what its topic refuses is failed, for a change follows.
+	Final  bool    `json:"final,omitempty"`
+	Change *change `json:"change,omitempty"` // after the steps
+}
+
+// step is a schedule.Step.
+type step struct {
+	Time    int64            `json:"t"`
+	Outcome schedule.Outcome `json:"o"`
+	Late    bool             `json:"l,omitempty"`
+	Count   int64            `json:"n,omitempty"`
+}
+
+// change is a change of the schedule itself.
+type change struct {
+	Kind changeKind  `json:"kind"`
+	At   job.Instant `json:"at"`
+	Def  *definition `json:"definition,omitempty"` // of put
+	Note *string     `json:"note,omitempty"`       // of pause
+	Run  string      `json:"run,omitempty"`        // names the run
+
+	// Of the call that made it, and not stored:
+	intended bool          // it is written
+	ended    func(w *work) // may be nil
+}
+
+type changeKind string
+
+const (
+	changePut    changeKind = "put"
+	changePause  changeKind = "pause"
+	changeResume changeKind = "resume"
+	changeDelete changeKind = "delete"
+	changeRun    changeKind = "run"
+)
+
+// documentKind is the kind of documents that are schedules; their names are those of
+// the schedules.
+const documentKind = "schedule"
+
+type document = documents.Document[record]
+
+// collection returns the documents of schedules. A schedule with a field that this
+// version does not know could fire otherwise, so it is left to newer versions.
+func collection(s store.Documents) *documents.Collection[record] {
+	return documents.New(documents.Options[record]{Store: s, Kind: documentKind, Strict: true})
+}
+
+// after is the last whole second up to an instant: T > at exactly if T > after(at).
+func after(at job.Instant) int64 { return floorSecond(int64(at)) }
+
+func floorSecond(ms int64) int64 {
+	s := ms / 1000
+	if ms%1000 < 0 {
+		s--
+	}
+	return s
+}
+
+// state is what the pure rules need of a record.
+func (r *record) state() schedule.State {
+	s := schedule.State{Cursor: time.Unix(r.Cursor, 0).UTC(), Fired: r.Fired, Held: r.Held != nil}
+	if s.Held {
+		s.Fired++ // it will
+	}
+	return s
+}

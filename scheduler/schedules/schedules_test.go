@@ -1,0 +1,569 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/memstore"
+)
+
+// rig is a store with jobs, and nodes that look after its schedules.
+type rig struct {
+	t     *testing.T
+	ctx   context.Context
+	store *memstore.Store
+	jobs  *recorder
+}
+
+// recorder notes which jobs were registered, by key.
+type recorder struct {
+	*scheduler.Scheduler
+	mu      sync.Mutex
+	created map[job.Key][]string // uids
+}
+
+func (r *recorder) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	out, err := r.Scheduler.RegisterOwn(ctx, regs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range out {
+		if out[i].Outcome == store.Created {
+			r.created[out[i].Job.Key] = append(r.created[out[i].Job.Key], out[i].Job.UID)
+		}
+	}
+	return out, err
+}
+
+func newRig(t *testing.T, retention time.Duration) *rig {
+	s := memstore.New(memstore.Options{Retention: retention})
+	jobs, err := scheduler.New(scheduler.Options{Store: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return &rig{t, t.Context(), s, &recorder{Scheduler: jobs, created: map[job.Key][]string{}}}
+}
+
+func (r *rig) node(id string, fail func(step string) error) *Manager {
+	r.t.Helper()
+	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: id, Alone: fail != nil, Logger: slog.New(slog.DiscardHandler), fail: fail})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return m
+}
+
+// run runs a node until stop.
+func (r *rig) run(m *Manager) (stop func()) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = m.Run(ctx)
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (r *rig) ok(err error) {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) set(m *Manager, name string, d *Draft) Schedule {
+	r.t.Helper()
+	s, _, err := m.Set(r.ctx, name, d)
+	r.ok(err)
+	return s
+}
+
+// deliver carries, claims and settles whatever is due.
+func (r *rig) deliver() (ids []string) {
+	r.t.Helper()
+	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
+	r.ok(err)
+	hints, err := r.store.Pop(r.ctx, 0, 1000, 0)
+	if err != nil || len(hints) == 0 {
+		return nil
+	}
+	claimed, err := r.store.Claim(r.ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(rand.Int64()), Lease: time.Minute})
+	r.ok(err)
+	for i := range claimed {
+		j := &claimed[i].Job
+		ids = append(ids, j.ID)
+		_, err := r.store.Settle(r.ctx, []job.Settlement{job.Settle(j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}, nil)})
+		r.ok(err)
+	}
+	return ids
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func every(text string) *Draft {
+	d, err := job.ParseDuration(text)
+	if err != nil {
+		panic(err)
+	}
+	return &Draft{Every: &d, Job: &job.Draft{
+		Destination: ptr(job.Destination("http://receiver.example/")), Body: &job.Body{Form: job.BodyJSON, Content: []byte(`{ "a" : 1 }`)},
+	}}
+}
+
+// sleep moves the clock of the test on.
+func sleep(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
+
+func pass(d time.Duration) {
+	sleep(d)
+	synctest.Wait()
+}
+
+func (r *rig) get(m *Manager, name string) Schedule {
+	r.t.Helper()
+	s, err := m.Get(r.ctx, name)
+	r.ok(err)
+	return s
+}
+
+func (r *rig) counters(m *Manager, name string, want Counters) {
+	r.t.Helper()
+	if got := r.get(m, name).Counters; got != want {
+		r.t.Errorf("%s: %+v, want %+v", name, got, want)
+	}
+}
+
+func TestOccurrencesAreRegisteredAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		sleep(10 * time.Minute)
+		r.set(m, "s", every("5m"))
+		pass(4*time.Minute + 10*time.Second)
+		r.counters(m, "s", Counters{})
+		pass(10 * time.Second)
+		r.counters(m, "s", Counters{Fired: 1})
+		if ids := r.deliver(); ids != nil {
+			t.Errorf("%v before it is due", ids)
+		}
+		last := r.get(m, "s").Last
+		j, err := r.jobs.Get(t.Context(), last.Key)
+		r.ok(err)
+		if j.DueAt != last.Time || j.Spec.Occurrence.Schedule != "s" || string(j.Spec.Body) != `{ "a" : 1 }` {
+			t.Errorf("%+v", j)
+		}
+		pass(time.Minute)
+		if ids := r.deliver(); len(ids) != 1 || ids[0] != schedule.ID("s", last.Time.Time()) {
+			t.Errorf("delivered %v", ids)
+		}
+	})
+}
+
+// A spread of the job delays occurrences like a jitter, and a pause withdraws those that
+// are not due yet.
+func TestASpreadAddsToTheJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		d := every("10m")
+		d.Jitter, d.Job.Spread = ptr(time.Minute), ptr(4*time.Minute)
+		r.set(m, "s", d)
+		pass(9*time.Minute + 50*time.Second)
+		last := r.get(m, "s").Last
+		j, err := r.jobs.Get(t.Context(), last.Key)
+		r.ok(err)
+		due := job.InstantOf(schedule.Due("s", last.Time.Time(), 5*time.Minute))
+		if j.DueAt != due || last.DueAt != due || due == last.Time || j.Spec.When != (job.When{At: due}) {
+			t.Errorf("%s is due at %s, want %s: %+v", last.Time.RFC3339(), j.DueAt.RFC3339(), due.RFC3339(), j.Spec.When)
+		}
+		pass(due.Sub(last.Time) + 9*time.Second)
+		if ids := r.deliver(); ids != nil {
+			t.Errorf("%v before it is due", ids)
+		}
+		_, err = m.Pause(t.Context(), "s", nil)
+		r.ok(err)
+		if c := r.get(m, "s").Counters; c.Fired != 0 || c.Skipped != 1 {
+			t.Errorf("paused before it was due: %+v", c)
+		}
+	})
+}
+
+func TestOverlapPolicies(t *testing.T) {
+	for _, c := range []struct {
+		overlap string
+		want    Counters // after three minutes, while nothing ends
+	}{
+		{"skip", Counters{Fired: 1, Skipped: 2}},
+		{"queue_one", Counters{Fired: 1, Skipped: 1}},
+		{"replace", Counters{Fired: 3}},
+	} {
+		t.Run(c.overlap, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Hour)
+				m := r.node("a", nil)
+				defer r.run(m)()
+				d := every("1m")
+				d.Overlap = &c.overlap
+				r.set(m, "s", d)
+				pass(3*time.Minute + 30*time.Second)
+				r.counters(m, "s", c.want)
+				page, err := r.store.List(t.Context(), store.Query{Schedule: "s", States: []job.State{job.Waiting}, Limit: 10})
+				r.ok(err)
+				if len(page.Jobs) != 1 {
+					t.Errorf("%d unfinished jobs", len(page.Jobs))
+				}
+				r.deliver()
+				pass(2 * time.Second)
+				if c.overlap == "queue_one" {
+					r.counters(m, "s", Counters{Fired: 2, Skipped: 1})
+				}
+			})
+		})
+	}
+}
+
+// journal knows the jobs that its store has lost.
+type journal struct {
+	*recorder
+	lost bool
+}
+
+func (j *journal) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	if j.lost {
+		return job.Job{}, store.ErrNotFound
+	}
+	return j.recorder.Get(ctx, key)
+}
+
+func (j *journal) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
+	got, err := j.recorder.Get(ctx, key)
+	if err == nil && got.State.Final() {
+		err = job.ErrFinished
+	}
+	return got, err == nil, err
+}
+
+func TestALostJobIsNoEndedJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		j := &journal{r.jobs, true}
+		m, err := New(Options{Store: r.store, Jobs: j, Journal: j, ID: "a", Alone: true})
+		r.ok(err)
+		defer r.run(m)()
+		d := every("1m")
+		d.Overlap = ptr("skip")
+		r.set(m, "s", d)
+		pass(2*time.Minute + 30*time.Second)
+		r.counters(m, "s", Counters{Fired: 1, Skipped: 1})
+		r.deliver()
+		pass(time.Minute)
+		r.counters(m, "s", Counters{Fired: 2, Skipped: 1})
+	})
+}
+
+func TestAnOutageIsDecidedByTheMisfirePolicy(t *testing.T) {
+	for policy, want := range map[string]Counters{
+		"fire_once": {Fired: 1, Missed: 11}, "skip": {Fired: 0, Missed: 12}, "fire_all": {Fired: 5, Missed: 7},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Hour)
+				m := r.node("a", nil)
+				sleep(10 * time.Second)
+				d := every("5m")
+				d.Policy, d.Limit = &policy, ptr(5)
+				r.set(m, "s", d)
+				pass(time.Hour + time.Minute + 30*time.Second)
+				defer r.run(m)()
+				pass(time.Second)
+				r.counters(m, "s", want)
+				if n := len(r.deliver()); int64(n) != want.Fired {
+					t.Errorf("%d delivered at once", n)
+				}
+			})
+		})
+	}
+}
+
+func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		r.set(m, "s", every("10s"))
+		pass(5 * time.Second)
+		s, err := m.Pause(t.Context(), "s", ptr("why"))
+		r.ok(err)
+		if s.State != Paused || s.Counters.Fired != 0 || *s.Note != "why" {
+			t.Errorf("paused: %+v", s)
+		}
+		pass(time.Minute)
+		if ids := r.deliver(); ids != nil {
+			t.Errorf("delivered %v during the pause", ids)
+		}
+		_, err = m.Resume(t.Context(), "s")
+		r.ok(err)
+		pass(21 * time.Second)
+		if n := len(r.deliver()); n != 2 {
+			t.Errorf("%d delivered after it", n)
+		}
+		// Again within the time that is registered ahead: what was withdrawn comes again.
+		_, err = m.Pause(t.Context(), "s", nil)
+		r.ok(err)
+		_, err = m.Resume(t.Context(), "s")
+		r.ok(err)
+		pass(20 * time.Second)
+		if n := len(r.deliver()); n != 2 {
+			t.Errorf("%d delivered after a short pause", n)
+		}
+		if c := r.get(m, "s").Counters; c.Missed+c.Skipped+c.Failed != 0 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+func TestAChangeHoldsFromItsAnswerOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		r.set(m, "s", every("10s"))
+		pass(15 * time.Second)
+		if len(r.deliver()) != 1 {
+			t.Fatal("nothing was delivered")
+		}
+		again := every("10s")
+		if s := r.set(m, "s", again); s.Version != 1 {
+			t.Errorf("the same content made version %d", s.Version)
+		}
+		changed := every("20s")
+		changed.Job.Destination = ptr(job.Destination("http://other.example/"))
+		if s := r.set(m, "s", changed); s.Version != 2 {
+			t.Errorf("version %d", s.Version)
+		}
+		pass(time.Second)
+		page, err := r.store.List(t.Context(), store.Query{States: []job.State{job.Waiting}, Limit: 100})
+		r.ok(err)
+		if len(page.Jobs) == 0 {
+			t.Error("nothing was registered ahead")
+		}
+		for _, j := range page.Jobs {
+			if j.Spec.Destination != "http://other.example/" || int64(j.DueAt)%20_000 != 0 {
+				t.Errorf("%s to %s", j.ID, j.Spec.Destination)
+			}
+		}
+		r.ok(m.Delete(t.Context(), "s"))
+		if _, err := m.Get(t.Context(), "s"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("Get: %v", err)
+		}
+		pass(time.Minute)
+		if ids := r.deliver(); ids != nil {
+			t.Errorf("delivered %v after it was deleted", ids)
+		}
+		uid := r.set(m, "s", every("10s")).UID
+		pass(11 * time.Second)
+		if s := r.get(m, "s"); s.UID != uid || s.Version != 1 || len(r.deliver()) != 1 {
+			t.Errorf("made anew: %+v", s)
+		}
+	})
+}
+
+func TestRunNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		r.set(m, "s", every("1h"))
+		first, err := m.RunNow(t.Context(), "s", "key")
+		r.ok(err)
+		again, err := m.RunNow(t.Context(), "s", "key")
+		r.ok(err)
+		other, err := m.RunNow(t.Context(), "s", "")
+		r.ok(err)
+		if !first.Created || again.Created || again.Job.UID != first.Job.UID || !other.Created || other.Job.ID == first.Job.ID {
+			t.Errorf("%+v\n%+v\n%+v", first, again, other)
+		}
+		r.counters(m, "s", Counters{Manual: 2})
+		if n := len(r.deliver()); n != 2 {
+			t.Errorf("%d delivered", n)
+		}
+	})
+}
+
+func TestAFullTopicIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		r.ok(r.store.SetLimits(t.Context(), "default", store.Limits{Draining: true}))
+		r.set(m, "s", every("20s"))
+		pass(30 * time.Second)
+		s := r.get(m, "s")
+		if s.LastError == nil || s.LastError.Reason != ReasonTopicDraining || s.Counters != (Counters{}) {
+			t.Errorf("%+v, %+v", s.LastError, s.Counters)
+		}
+		r.ok(r.store.SetLimits(t.Context(), "default", store.Limits{}))
+		pass(2 * time.Second)
+		if s := r.get(m, "s"); s.LastError != nil || s.Counters.Fired == 0 {
+			t.Errorf("%+v, %+v", s.LastError, s.Counters)
+		}
+	})
+}
+
+// The elected node dies; another one goes on, and no occurrence is late.
+func TestAnotherNodeTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		a, b := r.node("a", nil), r.node("b", nil)
+		ctx, kill := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for m := a; ctx.Err() == nil; { // without the farewell of Run
+				lead := newLead(r, "a")
+				leads := false
+				for ctx.Err() == nil {
+					_, leads, _ = m.round(ctx, lead, leads)
+					_ = job.Sleep(ctx, m.clock, time.Second)
+				}
+			}
+		}()
+		r.set(a, "s", every("1s"))
+		pass(20 * time.Second)
+		defer r.run(b)()
+		kill()
+		<-ended
+		late := 0
+		for range 60 {
+			pass(time.Second)
+			late += 1 - min(1, len(r.deliver()))
+		}
+		if late > 1 { // the second of the creation
+			t.Errorf("nothing was delivered in %d of 60 seconds", late)
+		}
+	})
+}
+
+var errCrash = errors.New("crash")
+
+// Nodes crash between any two steps, two are at work at once, jobs end at once and
+// nothing is retained: each occurrence is decided once, and registered once if it fired.
+func TestEachOccurrenceIsRegisteredOnceThroughCrashes(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { crashes(t, seed) })
+		})
+	}
+}
+
+func crashes(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	r := newRig(t, 0)
+	quiet := false
+	fail := func(string) error {
+		if !quiet && random.IntN(6) == 0 {
+			return errCrash
+		}
+		return nil
+	}
+	nodes := []*Manager{r.node("a", fail), r.node("b", fail)}
+	d := every(fmt.Sprintf("%ds", 1+random.IntN(20)))
+	d.Policy = ptr([]string{"fire_once", "skip", "fire_all"}[random.IntN(3)])
+	d.Overlap = ptr([]string{"allow", "allow", "skip", "queue_one"}[random.IntN(4)])
+	d.Jitter = ptr(time.Duration(random.IntN(2)*random.IntN(60)) * time.Second)
+	for r.jobs.created != nil {
+		if _, _, err := nodes[0].Set(t.Context(), "s", d); err == nil {
+			break
+		}
+	}
+	begin := r.get(nodes[0], "s").CreatedAt
+	for range 60 {
+		sleep(time.Duration(random.IntN(3)*random.IntN(100_000)) * time.Millisecond / 10)
+		n := random.IntN(2)
+		if random.IntN(4) == 0 { // it is started anew
+			nodes[n] = r.node(fmt.Sprint(n), fail)
+		}
+		_, _, _ = nodes[n].round(t.Context(), nil, true)
+		if random.IntN(3) > 0 {
+			r.deliver()
+		}
+	}
+	quiet = true
+	for range 4 {
+		for i := range nodes {
+			nodes[i] = r.node(fmt.Sprint(i), fail)
+			_, _, err := nodes[i].round(t.Context(), nil, true)
+			r.ok(err)
+		}
+		sleep(time.Second)
+	}
+	doc, err := nodes[0].docs.Get(t.Context(), "s")
+	r.ok(err)
+	rec := doc.Value
+	rules, err := rec.Def.rules("s")
+	r.ok(err)
+	total := rules.Table.Count(begin.Time(), seconds(rec.Cursor))
+	held := int64(0)
+	if rec.Held != nil {
+		held = 1
+	}
+	if n := rec.Fired + rec.Missed + rec.Skipped + rec.Failed + held; n != total || rec.Failed != 0 || rec.Intent != nil {
+		t.Errorf("%d of %d occurrences decided: %+v", n, total, rec.Counters)
+	}
+	if int64(len(r.jobs.created)) != rec.Fired {
+		t.Errorf("%d jobs for %d that fired", len(r.jobs.created), rec.Fired)
+	}
+	for key, uids := range r.jobs.created {
+		if len(uids) != 1 {
+			t.Errorf("%s was registered %d times", key, len(uids))
+		}
+	}
+}
+
+// A node dies between registering jobs and writing that it did. The next one finds them
+// ended, and late by its own clock: only the intent says that they fired.
+func TestADecisionIsWrittenBeforeItsJobs(t *testing.T) {
+	for _, policy := range []string{"fire_once", "skip", "fire_all"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 0)
+			dies := false
+			a := r.node("a", func(step string) error {
+				if dies && step == "registered" {
+					return errCrash
+				}
+				return nil
+			})
+			stop := r.run(a)
+			d := every("10s")
+			d.Policy, d.Grace = &policy, ptr(time.Second)
+			r.set(a, "s", d)
+			pass(25 * time.Second)
+			dies = true
+			got := len(r.follow(30 * time.Second))
+			stop()
+			got += len(r.follow(2 * time.Minute))
+			defer r.run(r.node("b", nil))()
+			got += len(r.follow(20 * time.Second))
+			for key, uids := range r.jobs.created {
+				if len(uids) != 1 {
+					t.Errorf("%s was registered %d times", key, len(uids))
+				}
+			}
+			s := r.get(a, "s")
+			if n := int64(len(r.jobs.created)); s.Counters.Fired != n || got > len(r.jobs.created) {
+				t.Errorf("%s: %+v, but %d were registered and %d arrived", policy, s.Counters, n, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,231 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/store"
+)
+
+// State is where a schedule stands.
+type State string
+
+// The states.
+const (
+	Active    State = "active"
+	Paused    State = "paused"
+	Completed State = "completed" // nothing is to come
+)
+
+// States are all of them.
+var States = []State{Active, Paused, Completed}
+
+// Schedule is a schedule as it stands.
+type Schedule struct {
+	Name      string
+	UID       string
+	State     State
+	Version   uint64
+	CreatedAt job.Instant
+	UpdatedAt job.Instant
+	Rules     *schedule.Rules
+	Remaining *int64 // nil: there is no bound
+	PausedAt  job.Instant
+	Note      *string
+	Job       *job.Draft
+	Last      *Last
+	LastError *LastError
+	Counters  Counters
+	Now       job.Instant
+
+	rec record
+}
+
+// Jitter is the jitter of the schedule; that of its Rules includes the spread of the job.
+func (s *Schedule) Jitter() time.Duration { return s.rec.Def.Jitter }
+
+// Topic is the topic of the schedule's jobs.
+func (s *Schedule) Topic() string { return s.rec.Def.topic() }
+
+func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
+	r := &d.Value
+	rules, err := r.Def.rules(d.Name)
+	if err != nil {
+		return Schedule{}, err
+	}
+	s := Schedule{
+		Name: d.Name, UID: r.UID, State: Active, Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Rules: rules,
+		PausedAt: r.PausedAt, Note: r.Note, Job: &r.Def.Job, Last: r.Last, LastError: r.LastError, Counters: r.Counters,
+		Now: now, rec: *r,
+	}
+	s.Counters.Backfilled = r.backfilled()
+	if rules.Max > 0 {
+		left := rules.Remaining(r.Fired)
+		s.Remaining = &left
+	}
+	switch {
+	case r.PausedAt != 0:
+		s.State = Paused
+	case r.Held == nil && r.Intent == nil && !s.more():
+		s.State = Completed
+	}
+	return s, nil
+}
+
+// more reports whether an occurrence is to come, or to be decided.
+func (s *Schedule) more() bool {
+	if s.Remaining != nil && *s.Remaining == 0 {
+		return false
+	}
+	_, undecided := s.Rules.Table.Next(seconds(s.rec.Cursor))
+	return undecided || len(s.Next(1)) > 0
+}
+
+// Next lists occurrences to come, those that were registered ahead first.
+func (s *Schedule) Next(n int) []schedule.Occurrence {
+	if s.Remaining != nil {
+		ahead := s.Rules.Table.Count(s.Now.Time(), seconds(s.rec.Cursor))
+		n = int(min(int64(n), *s.Remaining+ahead))
+	}
+	if n <= 0 {
+		return nil
+	}
+	return s.Rules.Table.Preview(s.Now.Time().Add(time.Nanosecond), n).Occurrences
+}
+
+// Get returns a schedule.
+func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
+	d, err := m.docs.Get(ctx, name)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !d.Value.exists() {
+		return Schedule{}, ErrNotFound
+	}
+	if err != nil {
+		return Schedule{}, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return Schedule{}, err
+	}
+	return m.view(&d, now)
+}
+
+// Registration returns what a schedule was set with.
+func (m *Manager) Registration(ctx context.Context, name string) (Registration, error) {
+	s, err := m.Get(ctx, name)
+	if err != nil {
+		return Registration{}, err
+	}
+	def := &s.rec.Def
+	r := Registration{
+		Cron: def.Cron, Every: def.Every, Timezone: def.Zone, Gap: string(def.Gap), Repeat: string(def.Repeat), Anchor: seconds(def.Anchor),
+		Start: seconds(def.Start), End: seconds(def.End), Max: def.Max, Jitter: def.Jitter, Misfire: s.Rules.Misfire, Overlap: def.Overlap, Job: s.Job,
+	}
+	return r, nil
+}
+
+// Registration is what a schedule was set with. Empty fields were not given.
+type Registration struct {
+	Cron               string
+	Every              time.Duration
+	Timezone           string
+	Gap, Repeat        string
+	Anchor, Start, End time.Time
+	Max                int64
+	Jitter             time.Duration
+	Misfire            schedule.Misfire
+	Overlap            schedule.Overlap
+	Job                *job.Draft
+}
+
+// Query selects schedules. Empty fields select all.
+type Query struct {
+	State    State
+	Topic    string
+	Endpoint string
+	Limit    int
+	Cursor   string // a name: those behind it
+}
+
+// Page is a page of schedules, by name; Next is empty on the last.
+type Page struct {
+	Schedules []Schedule
+	Next      string
+}
+
+// List returns a page of schedules.
+func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
+	raws, err := m.docs.List(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return Page{}, err
+	}
+	var page Page
+	first, _ := slices.BinarySearchFunc(raws, q.Cursor, func(d store.Document, name string) int {
+		if d.Name <= name && name != "" {
+			return -1
+		}
+		return 1
+	})
+	for _, raw := range raws[first:] {
+		d := m.docs.Decode(raw)
+		if d.Err != nil || !d.Value.exists() || !q.selects(&d.Value) {
+			continue
+		}
+		s, err := m.view(&d, now)
+		if err != nil || q.State != "" && q.State != s.State {
+			continue
+		}
+		if len(page.Schedules) == q.Limit {
+			page.Next = page.Schedules[q.Limit-1].Name
+			break
+		}
+		page.Schedules = append(page.Schedules, s)
+	}
+	return page, nil
+}
+
+func (q *Query) selects(r *record) bool {
+	if q.Topic != "" && q.Topic != r.Def.topic() {
+		return false
+	}
+	if q.Endpoint == "" {
+		return true
+	}
+	if r.Def.Job.Destination == nil {
+		return false
+	}
+	endpoint, err := r.Def.Job.Destination.Endpoint()
+	return err == nil && endpoint == q.Endpoint
+}
+
+// Preview checks a draft, of which the job may be missing, and compiles its timetable.
+func (m *Manager) Preview(name string, d *Draft) (*schedule.Rules, error) {
+	var wrong []job.FieldError
+	if name != "" {
+		wrong = gather(wrong, CheckName(name))
+	}
+	_, rules, err := d.definition(name)
+	wrong = gather(wrong, err)
+	wrong = gather(wrong, d.checkNote())
+	if d.Job != nil {
+		err := m.checkJob(d.Job)
+		known := len(wrong)
+		if wrong = gather(wrong, err); err != nil && len(wrong) == known {
+			return nil, err
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, &job.ValidationError{Fields: wrong}
+	}
+	return rules, err
+}
+
+// Now is the store's time.
+func (m *Manager) Now(ctx context.Context) (job.Instant, error) { return m.o.Store.Now(ctx) }

@@ -1,0 +1,149 @@
+package journal
+
+import (
+	"context"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// alone is the Sharing of a process with a store of its own.
+type alone struct{}
+
+// registering are the registrations of a call; the journal refuses none. They are
+// allocated at once.
+type registering struct{ unused []steps }
+
+func (alone) New(jobs int) Registering { return &registering{make([]steps, jobs)} }
+
+func (r *registering) New(reg store.Registration) Steps {
+	in := &r.unused[0]
+	r.unused = r.unused[1:]
+	in.Reg = reg
+	return in
+}
+
+func (*registering) Again(context.Context, []Steps, int) error { return nil }
+
+func (alone) Waits(bool) bool                                                { return true }
+func (alone) Owe(c *Call, w Write)                                           { c.Enqueue(w) }
+func (alone) Checked(_ context.Context, all []store.Claimed) []store.Claimed { return all }
+func (alone) Current(context.Context, *job.Job) error                        { return nil }
+func (alone) Kept(context.Context, *Call, *job.Job, *Change) error           { return nil }
+func (alone) Followed(g *Group, m *Message, _ *job.Job)                      { g.PutNew(m) }
+func (alone) Without(error) bool                                             { return false }
+func (alone) AcceptedWithout(int)                                            {}
+
+// steps are those of a process with a store of its own, which takes a registration with
+// the times that were committed.
+type steps struct{ Intake }
+
+// Prepare makes the job as the store will.
+func (in *steps) Prepare(now job.Instant) {
+	in.Reg.At = now
+	var j job.Job
+	if in.Old == nil {
+		j = in.Reg.Job(now)
+	} else {
+		j = in.Reg.Over(in.Old, now)
+		j.Token = in.Old.Token
+	}
+	in.Message = NewMessage(j, now)
+	in.Inserted = &Insertion{Message: &in.Message, At: now}
+}
+
+// Accept adds the job in the place of others of its key.
+func (in *steps) Accept(g *Group) {
+	if in.InDoubt != "" {
+		g.replaceUID(in.Reg.Key, in.InDoubt, in.Inserted.At)
+	}
+	if in.Old != nil && in.Old.State == job.Dead {
+		g.Replace(in.Reg.Key, in.Old, in.Inserted.At)
+	}
+	g.Insert(in.Inserted)
+}
+
+// asExpected reports whether the store made of the registration what is committed
+// already.
+func (in *steps) asExpected() bool {
+	if in.Inserted == nil || in.Result.Outcome != store.Created {
+		return false
+	}
+	want, got := &in.Message.Job, &in.Result.Job
+	return got.CreatedAt == want.CreatedAt && got.DueAt == want.DueAt && got.ExpiresAt == want.ExpiresAt &&
+		got.NextAt == want.NextAt && got.Token == want.Token && got.Version == want.Version
+}
+
+// Answered has nothing to write if the store did as expected.
+func (in *steps) Answered(now job.Instant) (write, wait bool) {
+	if in.asExpected() {
+		return false, false
+	}
+	switch {
+	case in.Result.Outcome == store.Created:
+		in.Message = NewMessage(in.Result.Job, now)
+	case !in.Replaces && in.Old != nil: // it had given way
+		in.Message = NewMessage(*in.Old, now)
+	}
+	return true, false
+}
+
+// Confirm writes what the store has.
+func (in *steps) Confirm(g *Group, now job.Instant) {
+	switch created := in.Result.Outcome == store.Created; {
+	case created && in.Replaces:
+		g.Replace(in.Reg.Key, in.Old, now)
+		g.PutNew(&in.Message)
+	case created:
+		g.Restored(&Record{Message: in.Message})
+	case !in.Replaces:
+		g.Drop(in.Inserted.Of)
+		if in.Old != nil && in.Old.State == job.Dead {
+			g.Restored(&Record{Message: in.Message})
+		}
+	}
+}
+
+// Adopt writes the job as the store has it.
+func (in *steps) Adopt(g *Group, now job.Instant) {
+	if in.InDoubt != in.Old.UID {
+		g.replaceUID(in.Reg.Key, in.InDoubt, now)
+	}
+	g.Restored(&Record{Message: in.Message})
+}
+
+// inOrder are the rules of a store that one process has: the order in which changes
+// were added is that in which they happened.
+type inOrder struct{ *Group }
+
+// Resolve drops what an earlier commit without an answer has written, and closes the
+// other open messages of a key: a registration without an answer, or one that
+// could not be read.
+func (r inOrder) Resolve(rows map[int][]*Entry) {
+	for i, c := range r.Changes {
+		if own := PickOwn(rows[i], c.UID); own != nil {
+			c.Seq, c.UID = own.Seq, own.UID
+			if r.counted && c.Put != nil && !c.Force && own.Version >= c.Put.Job.Version {
+				c.Put = nil
+			}
+		}
+		switch {
+		case c.Replaced != 0:
+		case c.Put != nil:
+			r.endOthers(rows[i], c.UID, c.Put.At)
+		case c.Adopt != nil && c.Seq == 0:
+			r.endOthers(rows[i], c.UID, c.Adopted)
+		}
+	}
+	for i, in := range r.Inserts {
+		r.endOthers(rows[len(r.Changes)+i], in.Of.UID, in.At)
+	}
+}
+
+func (r inOrder) endOthers(rows []*Entry, uid string, at job.Instant) {
+	for _, f := range rows {
+		if f.Open && f.UID != uid {
+			r.End(f.Seq, at, Superseded)
+		}
+	}
+}

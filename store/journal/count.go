@@ -1,0 +1,209 @@
+package journal
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// reasonCounted is the reason in the flow of a job that is due because its count has
+// reached the target.
+const reasonCounted = "count_reached"
+
+// rowsPerCount is how many rows a count writes beside those of its keys: message, tally
+// and flow.
+const rowsPerCount = 3
+
+// Count adds to the count of a job in the store, and answers once that is committed to
+// the journal. A key that is repeated is written again: its first commit may have failed.
+func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	call, err := s.begin(ctx, true, rowsPerCount+len(c.Adds), c.Key)
+	if err != nil {
+		return store.Counted{}, err
+	}
+	defer call.End()
+	if err := s.Owing(); err != nil && !s.sharing.Without(err) {
+		return store.Counted{}, err
+	}
+	if s.shared() {
+		if c.Least, err = s.current(ctx, c.Key); err != nil {
+			return store.Counted{}, err
+		}
+	}
+	done, err := s.Inner.Count(ctx, c)
+	if err != nil || done.Job.State.Final() {
+		return done, err
+	}
+	w := counted(&c, &done)
+	if s.sharing.Without(s.Owing()) {
+		s.sharing.Owe(call, w)
+		return done, nil
+	}
+	if err := call.Commit(w); err != nil && !s.sharing.Without(err) {
+		return store.Counted{}, err
+	}
+	return done, nil
+}
+
+// current returns the version of the store's job. It returns an error if the journal has
+// the job further: what is counted then would be lost.
+func (s *Store) current(ctx context.Context, key job.Key) (version uint64, err error) {
+	standings, err := s.Inner.Standings(ctx, []job.Key{key})
+	if err != nil || !standings[0].Exists() {
+		return 0, err
+	}
+	is := &standings[0]
+	j := job.Job{Key: key, UID: is.UID, State: is.State, Version: is.Version, Token: is.Token, CreatedAt: is.CreatedAt}
+	return is.Version, s.sharing.Current(ctx, &j)
+}
+
+// counted journals a count.
+func counted(c *store.Count, done *store.Counted) Write {
+	var keys []string
+	var bytes int64
+	for i, a := range c.Adds {
+		if a.Key != "" && done.Tally.Added[i].Err == nil {
+			keys = append(keys, a.Key)
+			bytes += int64(len(a.Key))
+		}
+	}
+	return Write{Rows: rowsPerCount + len(keys), Bytes: bytes, Owed: true, Add: func(g *Group) { g.Counted(done, keys) }}
+}
+
+// tally is what the journal has of a count, beside the message.
+type tally struct {
+	count int64
+	fired bool
+	keys  []string
+}
+
+// tallyOf is the tally of a job that is written as a whole; nil without a count.
+func tallyOf(j *job.Job, keys []string) *tally {
+	if j.Spec.Count == nil || j.Counted == 0 && !j.Fired {
+		return nil
+	}
+	return &tally{count: j.Counted, fired: j.Fired, keys: keys}
+}
+
+// with is t and u; both may be nil. Counts only grow.
+func (t *tally) with(u *tally) *tally {
+	if t == nil || u == nil {
+		if t == nil {
+			return u
+		}
+		return t
+	}
+	return &tally{count: max(t.count, u.count), fired: t.fired || u.fired, keys: append(t.keys, u.keys...)}
+}
+
+// Counted writes the count of a job.
+func (g *Group) Counted(done *store.Counted, keys []string) {
+	j := &done.Job
+	c := g.Of(j.Key, j.UID)
+	c.tally = c.tally.with(&tally{count: j.Counted, fired: j.Fired, keys: keys})
+	if c.Progress == nil || c.Progress.Version < j.Version {
+		state := j.State
+		if state == job.Ready { // only buckets know of it
+			state = j.Pending()
+		}
+		c.Progress = &Progress{
+			State: state, attempts: j.Attempts, snoozes: j.Snoozes, lapses: j.Lapses,
+			token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: done.Now,
+		}
+	}
+	if done.Tally.Due {
+		g.flows = append(g.flows, FlowRow{of: c.Target, at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
+	}
+}
+
+// counts are what a change writes of the job's count.
+func (c *Change) counts() *tally {
+	t := c.tally
+	for _, j := range []*job.Job{c.putJob(), c.Adopt} {
+		if j != nil {
+			t = t.with(tallyOf(j, c.CountKeys))
+		}
+	}
+	return t
+}
+
+func (c *Change) putJob() *job.Job {
+	if c.Put == nil {
+		return nil
+	}
+	return &c.Put.Job
+}
+
+// writeTallies writes counts and their keys, once for each message.
+func (w *writing) writeTallies() error {
+	all := map[int64]*tally{}
+	var seqs []int64
+	for _, c := range w.Changes {
+		t := c.counts()
+		if t == nil || c.Seq == 0 {
+			continue
+		}
+		if all[c.Seq] == nil {
+			seqs = append(seqs, c.Seq)
+		}
+		all[c.Seq] = all[c.Seq].with(t)
+	}
+	var tallies, keys []any
+	for _, seq := range seqs {
+		t := all[seq]
+		tallies = append(tallies, seq, t.count, flag(t.fired))
+		for _, key := range t.keys {
+			keys = append(keys, seq, key)
+		}
+	}
+	if err := w.st.tally.exec(w.ctx, w.tx, tallies); err != nil {
+		return fmt.Errorf("write counts: %w", err)
+	}
+	if err := w.st.tallyKey.exec(w.ctx, w.tx, keys); err != nil {
+		return fmt.Errorf("write the keys of counts: %w", err)
+	}
+	return nil
+}
+
+// readTallies reads the counts of messages, by seq.
+func readTallies(ctx context.Context, from querier, seqs []int64) (map[int64]*tally, error) {
+	if len(seqs) == 0 {
+		return nil, nil
+	}
+	all := map[int64]*tally{}
+	rows, err := from.QueryContext(ctx, "SELECT seq, counted, fired FROM tally WHERE seq"+in(seqs))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	for rows.Next() {
+		var seq, fired int64
+		t := &tally{}
+		if err := rows.Scan(&seq, &t.count, &fired); err != nil {
+			return nil, err
+		}
+		t.fired = fired != 0
+		all[seq] = t
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	keys, err := from.QueryContext(ctx, "SELECT seq, name FROM tally_key WHERE seq"+in(seqs))
+	if err != nil {
+		return nil, err
+	}
+	defer keys.Close() //nolint:errcheck // rows.Err tells
+	for keys.Next() {
+		var seq int64
+		var name string
+		if err := keys.Scan(&seq, &name); err != nil {
+			return nil, err
+		}
+		if t := all[seq]; t != nil {
+			t.keys = append(t.keys, name)
+		}
+	}
+	return all, keys.Err()
+}

@@ -1,0 +1,137 @@
+package journal_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		const callers, keys = 16, 20
+		outcomes := make([]map[string]store.RegisterOutcome, callers)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for c := range callers {
+			regs := make([]store.Registration, keys)
+			for k := range keys {
+				// Callers name the keys in different orders, which must not block them.
+				id := fmt.Sprint("k", (k*(1+c%2*(keys-2))+c)%keys)
+				regs[k] = reg(id, time.Hour)
+				regs[k].Spec.BizKey = fmt.Sprint("caller-", c)
+			}
+			outcomes[c] = map[string]store.RegisterOutcome{}
+			wg.Go(func() {
+				<-start
+				for _, batch := range [][]store.Registration{regs[:7], regs[7:8], regs[8:]} {
+					results, err := r.Register(t.Context(), batch)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i, res := range results {
+						outcomes[c][batch[i].Key.ID] = res.Outcome
+					}
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		noError(t, "Flush", r.Flush())
+		crashed := r.Crash(retention)
+		for k := range keys {
+			id, created := fmt.Sprint("k", k), 0
+			for c := range callers {
+				if outcomes[c][id] == store.Created {
+					created++
+					equal(t, "who created "+id, crashed.Job(id).Spec.BizKey, fmt.Sprint("caller-", c))
+				}
+			}
+			equal(t, "callers that created "+id, created, 1)
+		}
+		equal(t, "the jobs", crashed.All(), r.All())
+		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), fmt.Sprint(keys))
+	})(t)
+}
+
+func TestAKeyTwiceInABatch(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		first, other := reg("a", time.Hour), reg("a", time.Minute)
+		replacing := reg("a", time.Second)
+		replacing.OnConflict = store.Replace
+		results, err := r.Register(t.Context(), []store.Registration{first, reg("b", 0), first, other, replacing})
+		noError(t, "Register", err)
+		var outcomes []store.RegisterOutcome
+		for _, res := range results {
+			outcomes = append(outcomes, res.Outcome)
+		}
+		equal(t, "outcomes", outcomes,
+			[]store.RegisterOutcome{store.Created, store.Created, store.Same, store.Exists, store.Created})
+		noError(t, "Flush", r.Flush())
+		equal(t, "uid", r.Crash(retention).Job("a").UID, replacing.UID)
+	})(t)
+}
+
+// A retry of a registration costs no write.
+func TestSameWritesNothing(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		g := reg("a", time.Hour)
+		r.Add(g)
+		noError(t, "Flush", r.Flush())
+		r.ReadOnly(true)
+		r.RegisterAs(store.Same, g)
+		r.RegisterAs(store.Exists, reg("a", time.Minute))
+		kept := reg("a", time.Minute)
+		kept.OnConflict = store.Ignore
+		r.RegisterAs(store.Kept, kept)
+	})(t)
+}
+
+func TestReplaceOfAJobInFlight(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", 0))
+		c := r.TakeOne()
+		g := reg("a", time.Hour)
+		g.OnConflict = store.Replace
+		r.RegisterAs(store.InFlight, g)
+		r.SettleAll(settlement(c, job.OutcomeFailed, time.Hour))
+		want := r.Add(g)
+		noError(t, "Flush", r.Flush())
+		equal(t, "the job", r.Crash(retention).Job("a"), want)
+	})(t)
+}
+
+// What the topic's limits refuse leaves nothing in the journal.
+func TestRefusedByLimits(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", time.Hour))
+		topic := reg("a", 0).Key.Topic
+		for _, tc := range []struct {
+			limits store.Limits
+			want   store.RegisterOutcome
+		}{
+			{store.Limits{Capacity: 1}, store.TopicFull},
+			{store.Limits{Draining: true}, store.TopicDraining},
+		} {
+			noError(t, "SetLimits", r.SetLimits(t.Context(), topic, tc.limits))
+			results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+			noError(t, "Register", err)
+			equal(t, "outcome", results[0].Outcome, tc.want)
+		}
+		limits, err := r.Limits(t.Context())
+		noError(t, "Limits", err)
+		equal(t, "limits", limits, map[string]store.Limits{topic: {Draining: true}})
+		noError(t, "Flush", r.Flush())
+		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), "1")
+		equal(t, "the jobs", len(r.Crash(retention).All()), 1)
+	})(t)
+}

@@ -1,0 +1,140 @@
+package memstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// tally is the count of a job. A copy of a record shares it, so it is replaced and
+// never changed, except for keys.
+type tally struct {
+	count int64
+	fired bool
+	keys  map[string]struct{} // guarded by the store's lock
+}
+
+// assignCount stores the count of j.
+func (r *record) assignCount(j *job.Job) {
+	if r.extra == nil && j.Counted == 0 && !j.Fired {
+		return
+	}
+	x := r.more()
+	t := tally{count: j.Counted, fired: j.Fired}
+	if x.tally != nil {
+		t.keys = x.tally.keys
+	}
+	if t.count != 0 || t.fired {
+		x.tally = &t
+	}
+}
+
+// restoreKeys stores keys that were counted.
+func (r *record) restoreKeys(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	t := tally{keys: make(map[string]struct{}, len(keys))}
+	if x := r.more(); x.tally != nil {
+		t.count, t.fired = x.tally.count, x.tally.fired
+	}
+	for _, key := range keys {
+		t.keys[strings.Clone(key)] = struct{}{}
+	}
+	r.extra.tally = &t
+}
+
+// countKeys are the keys that were counted; nil without any.
+func (r *record) countKeys() map[string]struct{} {
+	if r.extra == nil || r.extra.tally == nil {
+		return nil
+	}
+	return r.extra.tally.keys
+}
+
+// Count adds to the count of a job.
+func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	for range maxTries {
+		_, was, _, err := s.read(ctx, c.Key)
+		if err != nil {
+			return store.Counted{}, err
+		}
+		j, err := was.job()
+		if err != nil {
+			return store.Counted{}, err
+		}
+		counted, done, err := s.addTo(ctx, &was, &j.Spec, c)
+		if err != nil || done {
+			return counted, err
+		}
+	}
+	return store.Counted{}, store.ErrConflict
+}
+
+// addTo adds to the count of the job unless its content has changed since it was read.
+func (s *Store) addTo(ctx context.Context, was *snapshot, spec *job.Spec, c store.Count) (store.Counted, bool, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return store.Counted{}, false, err
+	}
+	defer s.leave()
+	rec := s.find(c.Key)
+	if rec == nil || rec.uid != was.uid || rec.spec != was.spec {
+		return store.Counted{}, false, nil
+	}
+	if rec.version < c.Least {
+		return store.Counted{}, false, store.ErrConflict
+	}
+	is := rec.snapshot()
+	j := is.progress()
+	j.Spec = *spec
+	keys := rec.countKeys()
+	t, err := j.Tally(c.Adds, job.CountFacts{Now: now, Keys: len(keys), Known: func(key string) bool {
+		_, known := keys[key]
+		return known
+	}})
+	if err != nil {
+		return store.Counted{Job: j, Now: now}, true, err
+	}
+	if t.Changes(&j) {
+		t.Apply(&j, now)
+		rec.version++
+		j.Version = rec.version
+		s.applyCount(rec, &j, t, now)
+	}
+	return store.Counted{Job: j, Now: now, Tally: t}, true, nil
+}
+
+// applyCount stores the count of j, and makes the job due if it is.
+func (s *Store) applyCount(rec *record, j *job.Job, t job.Tally, now job.Instant) {
+	rec.assignCount(j)
+	if len(t.Keys) > 0 && rec.extra.tally.keys == nil {
+		rec.extra.tally.keys = map[string]struct{}{}
+	}
+	for _, key := range t.Keys {
+		rec.extra.tally.keys[strings.Clone(key)] = struct{}{}
+	}
+	if !t.Due {
+		return
+	}
+	rec.nextAt = j.NextAt
+	s.rescore(rec, bucketScore(rec.wakeAt(), rec.state))
+	s.look(rec.lane, now)
+}
+
+// CountKeys returns the keys that were counted of a job.
+func (s *Store) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
+	if _, err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	rec := s.find(j.Key)
+	if rec == nil || rec.uid != j.UID {
+		return nil, nil
+	}
+	return slices.Collect(maps.Keys(rec.countKeys())), nil
+}

@@ -1,0 +1,266 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// All jobs of an order key are in one shard, so that one script passes the turn on. The shard
+// of a job without order key is its home: it follows from topic and id. If another shard has
+// the job because of its order key, a forward stands in its place at home. It says which key.
+//
+// A registration writes the forward first and the job then, and refreshes a forward without a
+// job. So a job is always found, and an id names one job. Before a forward is changed to
+// another key, a fence is written where it led: another forward, which makes a slow
+// registration start over. A forward without a job stands for none.
+
+// forwardSign begins a forward. The head of a registration begins with a digit.
+const forwardSign = ">\n"
+
+// forward is a forward in writing. The uid is that of the job, so that it is found by it.
+func forward(uid, orderKey string) string {
+	id, _ := ulid.ParseStrict(uid) // an unusable one cannot be registered
+	return forwardSign + string(id[:]) + orderKey
+}
+
+// forwardedTo is the order key of a forward.
+func forwardedTo(registration string) (orderKey string, ok bool) {
+	if !strings.HasPrefix(registration, forwardSign) || len(registration) < len(forwardSign)+uidLen {
+		return "", false
+	}
+	return registration[len(forwardSign)+uidLen:], true
+}
+
+// forwardedError reports that a forward stands in the place of a record.
+type forwardedError struct{ orderKey string }
+
+func (e *forwardedError) Error() string { return "the job is in the shard of its order key" }
+func (e *forwardedError) Unwrap() error { return store.ErrNotFound }
+
+// place is the shard of a job by its order key, or its home without one.
+func (s *Store) place(key job.Key, orderKey string) int {
+	if orderKey == "" {
+		return s.shardOf(key)
+	}
+	return s.shardOfHash(store.OrderHash(key.Topic, orderKey))
+}
+
+func (s *Store) away(key job.Key, orderKey string) bool {
+	return s.place(key, orderKey) != s.shardOf(key)
+}
+
+// whereIs returns the shard of a job whose record at sh is w: another one if a forward leads
+// there from its home.
+func (s *Store) whereIs(key job.Key, sh *shard, w raw) *shard {
+	orderKey, ok := forwardedTo(w.registration)
+	if !ok || sh != s.shards[s.shardOf(key)] {
+		return sh
+	}
+	return s.shards[s.place(key, orderKey)]
+}
+
+// look reads a job's record in its shard, with the server's time.
+func (s *Store) look(ctx context.Context, key job.Key) (*shard, raw, job.Instant, error) {
+	sh := s.shards[s.shardOf(key)]
+	w, now, err := s.read(ctx, sh, key)
+	if err != nil {
+		return sh, w, now, err
+	}
+	if there := s.whereIs(key, sh, w); there != sh {
+		sh = there
+		if w, now, err = s.read(ctx, sh, key); err != nil {
+			return sh, w, now, err
+		}
+	}
+	return sh, w, now, nil
+}
+
+// sign is a change of what stands in the place of a registration.
+type sign struct {
+	key      job.Key
+	was, now string
+}
+
+// swap writes signs in one shard. It reports which stand.
+func (s *Store) swap(ctx context.Context, script *redis.Script, sh *shard, signs []sign) ([]bool, error) {
+	keys, args := make([]string, len(signs)), make([]any, 0, 3*len(signs))
+	for i, c := range signs {
+		keys[i], args = sh.page(c.key), append(args, c.key.String(), c.was, c.now)
+	}
+	run := s.commit
+	if script == unforwardScript {
+		run = s.run
+	}
+	cmd, err := run(ctx, sh, script, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	done, err := cmd.BoolSlice()
+	if err == nil && len(done) != len(signs) {
+		err = fmt.Errorf("redisstore: %d results for %d forwards", len(done), len(signs))
+	}
+	return done, s.wrap(err)
+}
+
+func (s *Store) swapOne(ctx context.Context, sh *shard, c sign) (bool, error) {
+	done, err := s.swap(ctx, forwardScript, sh, []sign{c})
+	return err == nil && done[0], err
+}
+
+// reserve writes the forwards of new jobs whose shard is not their home. It returns the numbers
+// of jobs that can be registered at their places, in ascending order, and those with
+// something else at home.
+func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, taken []int, err error) {
+	byHome := map[int][]int{}
+	for i := range regs {
+		if r := &regs[i]; s.away(r.Key, r.Spec.OrderKey) {
+			home := s.shardOf(r.Key)
+			byHome[home] = append(byHome[home], i)
+		} else {
+			here = append(here, i)
+		}
+	}
+	for home, items := range byHome {
+		for some := range slices.Chunk(items, maxBatch) {
+			signs := make([]sign, len(some))
+			for n, i := range some {
+				signs[n] = sign{regs[i].Key, "", forward(regs[i].UID, regs[i].Spec.OrderKey)}
+			}
+			done, err := s.swap(ctx, forwardScript, s.shards[home], signs)
+			switch {
+			case refuses(err): // an earlier registration may be there
+				done = make([]bool, len(some))
+			case err != nil:
+				return nil, nil, err
+			}
+			for n, i := range some {
+				if done[n] {
+					here = append(here, i)
+				} else {
+					taken = append(taken, i)
+				}
+			}
+		}
+	}
+	slices.Sort(here)
+	slices.Sort(taken)
+	return here, taken, nil
+}
+
+// gone is a job that its shard has forgotten.
+type gone struct {
+	key           job.Key
+	uid, orderKey string
+}
+
+// unforward removes the forwards of jobs that are forgotten. One that is left by a failure
+// stands for no job; it is replaced with the next registration of its id, or by Reshard.
+func (s *Store) unforward(ctx context.Context, jobs []gone) {
+	byHome := map[int][]sign{}
+	for _, g := range jobs {
+		if s.away(g.key, g.orderKey) {
+			home := s.shardOf(g.key)
+			byHome[home] = append(byHome[home], sign{g.key, forward(g.uid, g.orderKey), ""})
+		}
+	}
+	for home, signs := range byHome {
+		if _, err := s.swap(ctx, unforwardScript, s.shards[home], signs); err != nil {
+			s.log.Warn("forwards of forgotten jobs could not be removed", "jobs", len(signs), "error", err)
+		}
+	}
+}
+
+// makeWay frees the place of a new job: its forward stands, or it needs none. An old job that
+// gives way is forgotten if its shard is another one, and left for the new one to replace if
+// not. Otherwise makeWay returns it.
+func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, givesWay func(old *job.Job) bool) (old *job.Job, err error) {
+	home, target := s.shards[s.shardOf(key)], ""
+	if s.away(key, orderKey) {
+		target = forward(uid, orderKey)
+	}
+	for range maxTries {
+		w, _, err := s.read(ctx, home, key)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		led, forwarded := forwardedTo(w.registration)
+		sh, v := home, w
+		if forwarded {
+			sh = s.shards[s.place(key, led)]
+			if v, _, err = s.read(ctx, sh, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return nil, err
+			}
+		}
+		stays := forwarded && led == orderKey || !forwarded && target == ""
+		if _, fence := forwardedTo(v.registration); !v.missing() && !fence {
+			r, err := s.decode(ctx, sh, key, v)
+			switch {
+			case err != nil:
+				return nil, err
+			case !givesWay(&r.Job):
+				return &r.Job, nil
+			case !stays:
+				c := change{key: key, was: r.stored, from: r.standing()}.forgetting()
+				if _, err := s.change(ctx, s.commit, changeScript, sh, false, []change{c}); err != nil {
+					return nil, err
+				}
+				continue
+			}
+		} else if forwarded {
+			mark := ""
+			if led != orderKey {
+				mark = forward(uid, orderKey)
+			}
+			if done, err := s.swapOne(ctx, sh, sign{key, v.registration, mark}); err != nil {
+				return nil, err
+			} else if !done {
+				continue
+			}
+		}
+		if w.registration == target || !forwarded && stays {
+			return nil, nil
+		}
+		if done, err := s.swapOne(ctx, home, sign{key, w.registration, target}); err != nil || done {
+			return nil, err
+		}
+	}
+	return nil, store.ErrConflict
+}
+
+// registerElsewhere registers a job at whose home or place a forward stands.
+func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (store.Registered, error) {
+	key, orderKey := reg.Key, reg.Spec.OrderKey
+	for range maxTries {
+		old, err := s.makeWay(ctx, key, reg.UID, orderKey, func(old *job.Job) bool {
+			return old.UID == reg.UID || rules.Against(&reg, old) == store.Created
+		})
+		switch {
+		case refuses(err):
+			return store.Registered{Outcome: store.StoreFull}, nil
+		case err != nil:
+			return store.Registered{}, err
+		case old != nil:
+			return store.Registered{Outcome: rules.Against(&reg, old), Job: *old}, nil
+		}
+		out := make([]store.Registered, 1)
+		left, err := s.registerBatch(ctx, s.shards[s.place(key, orderKey)], []store.Registration{reg}, []int{0}, out)
+		if led := (*forwardedError)(nil); errors.As(err, &led) || err == nil && len(left) > 0 {
+			continue
+		}
+		if uid := out[0].Job.UID; err == nil && uid != "" && uid != reg.UID && s.away(key, orderKey) {
+			_, err = s.swapOne(ctx, s.shards[s.shardOf(key)], sign{key, forward(reg.UID, orderKey), forward(uid, orderKey)})
+		}
+		return out[0], err
+	}
+	return store.Registered{}, store.ErrConflict
+}

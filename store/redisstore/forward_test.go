@@ -1,0 +1,197 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// ordered is a registration with an order key.
+func ordered(id, orderKey string) store.Registration {
+	r := aJob(id)
+	r.UID = store.OrderUID(r.UID, r.Key.Topic, orderKey)
+	r.Spec.OrderKey = orderKey
+	return r
+}
+
+// strayed is such a registration whose shard is not its home, and whose order key is none of
+// those given.
+func strayed(s *Store, id string, but ...string) store.Registration {
+	for n := 0; ; n++ {
+		key := fmt.Sprint("k", n)
+		if r := ordered(id, key); s.away(r.Key, key) && !slices.Contains(but, key) {
+			return r
+		}
+	}
+}
+
+// signsIn are the forwards and fences of a store.
+func signsIn(t *testing.T, s *Store) (names []string) {
+	t.Helper()
+	for n, sh := range s.shards {
+		for _, page := range sh.jobs {
+			fields, err := s.db.HGetAll(t.Context(), page).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range fields {
+				if key, ok := forwardedTo(text); ok {
+					names = append(names, fmt.Sprintf("%d %s %s", n, name, key))
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func mustRegister(t *testing.T, s *Store, r store.Registration) store.Registered {
+	t.Helper()
+	done, err := s.Register(t.Context(), []store.Registration{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done[0]
+}
+
+func TestForwards(t *testing.T) {
+	t.Parallel()
+	redis := testenv.StartRedis(t)
+	open := func(t *testing.T, retention time.Duration) *Store {
+		s := openAs(t, Options{URL: redis.URL(), Shards: 5, Retention: retention})
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	outcome := func(t *testing.T, s *Store, r store.Registration, want store.RegisterOutcome) {
+		t.Helper()
+		if got := mustRegister(t, s, r); got.Outcome != want {
+			t.Fatalf("outcome %d of order key %q, want %d", got.Outcome, r.Spec.OrderKey, want)
+		}
+	}
+	is := func(t *testing.T, s *Store, r store.Registration) {
+		t.Helper()
+		j, err := s.Get(t.Context(), r.Key)
+		if err != nil || j.UID != r.UID || j.Spec.OrderKey != r.Spec.OrderKey {
+			t.Fatalf("%s with the order key %q: %v", j.UID, j.Spec.OrderKey, err)
+		}
+	}
+	end := func(t *testing.T, s *Store, key job.Key) {
+		t.Helper()
+		_, err := s.Update(t.Context(), key, func(j *job.Job, now job.Instant) error {
+			_, err := j.Cancel(now)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("one id is one job whatever its order key", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, time.Hour)
+		first := strayed(s, "a")
+		outcome(t, s, first, store.Created)
+		is(t, s, first)
+		again := ordered("a", first.Spec.OrderKey)
+		outcome(t, s, again, store.Same)
+		other := strayed(s, "a", first.Spec.OrderKey)
+		outcome(t, s, other, store.Exists)
+		outcome(t, s, aJob("a"), store.Exists)
+		is(t, s, first)
+		end(t, s, first.Key)
+		outcome(t, s, other, store.Created) // an ended job gives way, across shards
+		is(t, s, other)
+		end(t, s, first.Key)
+		plain := aJob("a")
+		outcome(t, s, plain, store.Created)
+		is(t, s, plain)
+		end(t, s, first.Key)
+		outcome(t, s, again, store.Created)
+		is(t, s, again)
+	})
+	t.Run("a registration that was broken off leads nowhere", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, time.Hour)
+		lost := strayed(s, "a")
+		if _, _, err := s.reserve(t.Context(), []store.Registration{lost}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), lost.Key); err == nil || !strings.Contains(err.Error(), store.ErrNotFound.Error()) {
+			t.Fatalf("a forward without a job: %v", err)
+		}
+		other := strayed(s, "a", lost.Spec.OrderKey)
+		outcome(t, s, other, store.Created)
+		is(t, s, other)
+		// The first registration goes on now: it must not make a second job.
+		done := make([]store.Registered, 1)
+		if _, err := s.registerBatch(t.Context(), s.shards[s.place(lost.Key, lost.Spec.OrderKey)], []store.Registration{lost}, []int{0}, done); err != nil {
+			t.Fatal(err)
+		}
+		if done[0].Outcome != store.Exists || done[0].Job.UID != other.UID {
+			t.Fatalf("outcome %d of %s", done[0].Outcome, done[0].Job.UID)
+		}
+		same := strayed(s, "b")
+		if _, _, err := s.reserve(t.Context(), []store.Registration{same}); err != nil {
+			t.Fatal(err)
+		}
+		retried := ordered("b", same.Spec.OrderKey)
+		retried.UID = store.OrderUID(strings.Replace(retried.UID, "0", "1", 1), same.Key.Topic, same.Spec.OrderKey)
+		outcome(t, s, retried, store.Created)
+		is(t, s, retried)
+		plain := strayed(s, "c")
+		if _, _, err := s.reserve(t.Context(), []store.Registration{plain}); err != nil {
+			t.Fatal(err)
+		}
+		outcome(t, s, aJob("c"), store.Created)
+	})
+	t.Run("a forward goes with its job", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, 0)
+		for n := range 30 {
+			r := strayed(s, fmt.Sprint(n))
+			outcome(t, s, r, store.Created)
+			end(t, s, r.Key)
+		}
+		if signs := signsIn(t, s); len(signs) > 0 {
+			t.Fatalf("left behind: %q", signs)
+		}
+	})
+	t.Run("resharding", func(t *testing.T) {
+		t.Parallel()
+		o := Options{URL: redis.URL(), Namespace: "ordered", Shards: 5, Retention: time.Hour}
+		s, err := Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []store.Registration
+		for n := range 60 {
+			all = append(all, ordered(fmt.Sprint(n), fmt.Sprint("k", n%7)))
+		}
+		if _, err := s.Register(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+		for _, shards := range []int{3, 1, 4} {
+			o.Shards = shards
+			report, err := Reshard(t.Context(), ReshardOptions{Options: o, Quiet: time.Millisecond, Patience: time.Minute})
+			if err != nil || report.After.Unfinished != 60 {
+				t.Fatalf("to %d shards: %+v, %v", shards, report, err)
+			}
+			s, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range all {
+				is(t, s, r)
+				outcome(t, s, r, store.Created) // itself
+			}
+			_ = s.Close()
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
+)
+
+// A settlement with successors is a change by lua/change.lua: the record is read, decided on in
+// Go, and replaced together with the registrations of the successors, if it is still the same.
+// So the script of all other settlements knows nothing of successors.
+
+// follow adds the registrations of successors, at an instant, behind the last change: they are
+// made only with it.
+func (s *Store) follow(sh *shard, changes []change, next []store.Registration, at job.Instant) ([]change, error) {
+	after := len(changes)
+	for i := range next {
+		c, err := s.changeOf(nil, newRecord(next[i].Job(at), nil))
+		if err != nil {
+			return nil, err
+		}
+		if s.shards[s.place(c.key, next[i].Spec.OrderKey)] != sh {
+			return nil, fmt.Errorf("redisstore: %s is in another shard than its predecessor", c.key)
+		}
+		c.after = after
+		changes = append(changes, c)
+	}
+	return changes, nil
+}
+
+// settling is a settlement with successors in progress.
+type settling struct {
+	item   int // of the call
+	change int // its change, from 1; 0: none is needed
+	result store.Settled
+}
+
+// settleFollowed settles the first jobs of a batch, as many as one call does. It returns the
+// others, and those that changed concurrently.
+func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
+	keys := make([]job.Key, len(batch))
+	for n, i := range batch {
+		keys[n] = all[i].Key
+	}
+	raws, now, err := s.readRaw(ctx, sh, keys, store.BatchBytes, false)
+	if err != nil {
+		return nil, err
+	}
+	var changes []change
+	var begun []settling
+	bytes := 0
+	for n, w := range raws {
+		if bytes > store.BatchBytes {
+			raws = raws[:n]
+			break
+		}
+		one := settling{item: batch[n]}
+		before := len(changes)
+		if changes, one.result, err = s.settleOne(ctx, sh, changes, &all[batch[n]], w, now); err != nil {
+			return nil, err
+		}
+		if len(changes) > before {
+			one.change = before + 1
+		}
+		for _, c := range changes[before:] {
+			bytes += len(c.now.registration)
+		}
+		begun = append(begun, one)
+	}
+	left = slices.Clone(batch[len(raws):])
+	var done []written
+	if len(changes) > 0 {
+		if done, err = s.change(ctx, s.run, changeScript, sh, false, changes); err != nil {
+			return nil, err
+		}
+	}
+	for _, one := range begun {
+		if one.change == 0 || done[one.change-1] == stored || done[one.change-1] == already {
+			out[one.item] = one.result
+		} else {
+			left = append(left, one.item)
+		}
+	}
+	return left, nil
+}
+
+// settleOne adds the changes of a settlement to others, none if it changes nothing. w is the
+// job's record.
+func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *job.Settlement, w raw, now job.Instant) ([]change, store.Settled, error) {
+	if w.missing() {
+		return changes, store.Settled{Status: store.Missing, Now: now}, nil
+	}
+	stale := store.Settled{Status: store.Stale, Now: now}
+	old, err := decodeRecord(t.Key, w)
+	if err != nil {
+		if errors.Is(err, errRecord) {
+			s.log.Error("a job's record cannot be read", "error", err)
+			return changes, stale, nil
+		}
+		return nil, stale, err
+	}
+	switch {
+	case old.Token != t.Token, old.State != job.Running && old.nonce != settledNonce:
+		return changes, stale, nil
+	case old.State != job.Running:
+		r, err := s.settledBefore(ctx, sh, old, t, now)
+		return changes, r, err
+	}
+	c := t.Change(old.CancelRequested)
+	r := store.Settled{Status: store.Applied, To: c.To, Reason: c.Reason, Now: now, UID: old.UID, Version: old.Version + 1}
+	r.NextAt, r.EndedAt = c.Times(now, old.CreatedAt)
+	fresh := s.settledRecord(old, t, &r)
+	following := s.successorsOf(old, t, c)
+	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
+		again := newRecord(following[0].Over(&old.Job, now), nil)
+		again.Token, again.nonce = old.Token, settledNonce
+		fresh, following = again, following[1:]
+	}
+	change, err := s.changeOf(old, fresh)
+	if err != nil {
+		return nil, stale, err
+	}
+	changes, err = s.follow(sh, append(changes, change), following, now)
+	return changes, r, err
+}
+
+// settledNonce stands in the place of the nonce if the holder of the token has settled; SETTLED
+// in lua/settle.lua.
+const settledNonce = "+"
+
+// settledRecord is the record of a job after a settlement with the result r.
+func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) *record {
+	log, err := old.attempts()
+	if err != nil {
+		s.log.Error("a job's log cannot be read", "error", err)
+	}
+	if t.Attempt != nil {
+		a := *t.Attempt
+		a.NextAt = r.NextAt
+		log = append(log, a)
+	}
+	fresh := newRecord(old.Job, log)
+	fresh.State, fresh.Reason, fresh.NextAt, fresh.EndedAt = r.To, r.Reason, r.NextAt, r.EndedAt
+	fresh.Attempts, fresh.Snoozes, fresh.Lapses = t.Attempts, t.Snoozes, t.Lapses
+	fresh.Version, fresh.nonce, fresh.mark = r.Version, settledNonce, old.mark
+	return fresh
+}
+
+// successorsOf returns the registrations that follow from a change of a job. Those that take
+// the place of the job come first.
+func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change) []store.Registration {
+	before, err := old.whole() // a claim leaves out the last attempt
+	if err != nil {
+		s.log.Error("a job's log cannot be read", "error", err)
+	}
+	claimed := *t.Job
+	claimed.LastAttempt = before.LastAttempt
+	of := *t
+	of.Job = &claimed
+	return successors.Of(old.UID, of.Successors(c, old.Version+1))
+}
+
+// settledBefore is the result of a settlement that an earlier run stored. Now is the time of that
+// run if a successor shows it.
+func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *job.Settlement, now job.Instant) (store.Settled, error) {
+	r := store.Settled{
+		Status: store.Applied, Repeated: true, To: old.State, Reason: old.Reason, NextAt: old.NextAt, EndedAt: old.EndedAt,
+		Now: now, UID: old.UID, Version: old.Version,
+	}
+	if !old.State.Final() {
+		r.Reason = t.Change(old.CancelRequested).Reason
+	}
+	if old.UID != t.Job.UID { // a successor took its place
+		c := t.Change(false)
+		r.To, r.Reason, r.NextAt, r.EndedAt, r.Now = c.To, c.Reason, 0, old.CreatedAt, old.CreatedAt
+		r.UID, r.Version = t.Job.UID, t.Job.Version+1
+		return r, nil
+	}
+	for _, n := range t.Successors(t.Change(old.CancelRequested), 0) {
+		next, err := s.load(ctx, sh, n.Key)
+		if err == nil {
+			r.Now = next.CreatedAt
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// followedAtOnce bounds the settlements with successors of one call.
+const followedAtOnce = 100
+
+// apart divides items into settlements without and with successors.
+func apart(settlements []job.Settlement, items []int) (plain, followed []int) {
+	with := func(i int) bool { return settlements[i].Job != nil && settlements[i].Succeeds() }
+	if !slices.ContainsFunc(items, with) {
+		return items, nil
+	}
+	for _, i := range items {
+		if with(i) {
+			followed = append(followed, i)
+		} else {
+			plain = append(plain, i)
+		}
+	}
+	return plain, followed
+}

@@ -1,0 +1,262 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
+)
+
+const urlCallbacks = "http://callbacks.example/done"
+
+// reporting gives a job a callback for each event.
+func reporting(r *store.Registration) {
+	limit := 2
+	c := &job.Callbacks{Retry: &job.Retry{Limit: &limit}}
+	for _, e := range job.CallbackEvents {
+		c.Set(e, &job.Callback{Destination: urlCallbacks, Headers: []job.Header{{Name: "X-Event", Value: string(e)}}})
+	}
+	r.Spec.Callbacks = c
+}
+
+// callbackRow is a settlement and the callbacks that follow from it.
+type callbackRow struct {
+	name    string
+	outcome job.Outcome // with an attempt if withAttempt
+	retry   func(int) (time.Duration, bool)
+	cancel  bool // while the attempt is in flight
+	made    bool // a request
+	want    []string
+}
+
+var callbackRows = []callbackRow{
+	{"delivered", job.Outcome{Kind: job.OutcomeDelivered}, never, false, true, []string{"delivered"}},
+	{"delivered all the same", job.Outcome{Kind: job.OutcomeDelivered}, never, true, true, []string{"delivered"}},
+	{"failed", job.Outcome{Kind: job.OutcomeFailed}, after(long), false, true, []string{"attempt_failed.1"}},
+	{"given up", job.Outcome{Kind: job.OutcomeFailed}, never, false, true, []string{"attempt_failed.1", "dead"}},
+	{"failed after a cancel", job.Outcome{Kind: job.OutcomeFailed}, after(long), true, true, []string{"attempt_failed.1", "cancelled"}},
+	{"refused", job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, always, false, true, []string{"attempt_failed.1", "dead"}},
+	{"released", job.Outcome{Kind: job.OutcomeReleased, After: long, Reason: job.ReasonShutdown}, never, false, false, nil},
+	{"snoozed", job.Outcome{Kind: job.OutcomeSnoozed, After: long}, never, false, true, nil},
+	{"expired", job.Outcome{Kind: job.OutcomeExpired}, always, false, false, []string{"expired"}},
+	{"cancelled before the attempt", job.Outcome{Kind: job.OutcomeCancelled}, always, true, false, []string{"cancelled"}},
+	{"lapsed", job.Outcome{Kind: job.OutcomeLapsed}, always, false, false, []string{"dead"}},
+}
+
+// callbacksOf are the callbacks of a job, by what follows its uid.
+func (f *fixture) callbacksOf(j *job.Job) (found map[string]job.Job) {
+	f.Helper()
+	found = map[string]job.Job{}
+	for _, c := range f.list(store.Query{Topic: j.Topic, Limit: 1_000}) {
+		if uid, is := job.CallbackOf(c.ID); is && uid == j.UID {
+			found[c.ID[len(uid)+1:]] = c
+		}
+	}
+	return found
+}
+
+// checkCallbacks expects these callbacks of a job. Those of its last outcome report it as it is
+// now.
+func (f *fixture) checkCallbacks(j job.Job, current bool, want ...string) {
+	f.Helper()
+	found := f.callbacksOf(&j)
+	equal(f, "number of callbacks", len(found), len(want))
+	for _, name := range want {
+		c, is := found[name]
+		if !is {
+			f.Errorf("%s has no callback %s", j.Key, name)
+			continue
+		}
+		equal(f, "uid", c.UID, store.SuccessorUID(j.UID, c.Key))
+		equal(f, "hash", store.KeyHash(c.Key), store.KeyHash(j.Key))
+		equal[job.Destination](f, "destination", c.Spec.Destination, urlCallbacks)
+		equal(f, "header", c.Spec.Headers[0].Value, string(c.Spec.Reports))
+		equal(f, "retry limit", *c.Spec.Retry.Limit, 2)
+		equal(f, "due at", c.DueAt, c.CreatedAt)
+		r, err := successors.Report(&c)
+		f.noError("Report", err)
+		equal(f, "reported uid", r.Job.UID, j.UID)
+		if current && f.keeps {
+			r.Job.Token, r.Job.Lapses, r.Job.CancelRequested = j.Token, j.Lapses, j.CancelRequested
+			equal(f, "report of "+name, r.Job, j)
+		}
+	}
+}
+
+var callbackCases = func() []testCase {
+	cases := []testCase{
+		{name: "callbacks/a stale settlement has none, a repeated one no more", options: Options{Retention: long}, run: func(f *fixture) {
+			f.add(reg("t", "a", reporting))
+			c := f.takeOne()
+			stale := failed(c, never)
+			stale.Token--
+			f.settle(store.Stale, stale)
+			f.checkCallbacks(f.get(c.Job.Key), false)
+			for range 2 {
+				f.settle(store.Applied, failed(c, after(long)))
+				f.checkCallbacks(f.get(c.Job.Key), true, "attempt_failed.1")
+			}
+			gone := failed(c, never)
+			gone.Key.ID = "gone"
+			f.settle(store.Missing, gone)
+		}},
+		{name: "callbacks/follow a cancel, but not the discarding of a dead letter", options: Options{Retention: long}, run: func(f *fixture) {
+			waiting := f.add(reg("t", "waiting", delay(long), reporting))
+			f.checkCallbacks(f.update(waiting.Key, cancel), true, "cancelled")
+			f.add(reg("t", "dead", reporting))
+			c := f.takeOf("dead")
+			f.settle(store.Applied, failed(c, never))
+			f.checkCallbacks(f.update(c.Job.Key, discard), false, "attempt_failed.1", "dead")
+		}},
+		{name: "callbacks/each round after a replay has its own", options: Options{Retention: long}, run: func(f *fixture) {
+			key := f.add(reg("t", "a", reporting)).Key
+			f.settle(store.Applied, failed(f.takeOf("a"), never))
+			f.update(key, replay)
+			f.settle(store.Applied, failed(f.takeOf("a"), never))
+			f.checkCallbacks(f.get(key), false, "attempt_failed.1", "dead", "attempt_failed.1.2", "dead.2")
+		}},
+		{name: "callbacks/no limit of the topic refuses them", options: Options{Retention: long}, run: func(f *fixture) {
+			f.register(store.Created, reg("t", "a", reporting), reg("t", "b", reporting, delay(long)))
+			c := f.takeOne()
+			f.noError("SetLimits", f.SetLimits(f.ctx, "t", store.Limits{Capacity: 1, Draining: true}))
+			f.settle(store.Applied, delivered(c))
+			f.checkCallbacks(f.get(c.Job.Key), true, "delivered")
+			f.checkCallbacks(f.update(job.Key{Topic: "t", ID: "b"}, cancel), true, "cancelled")
+		}},
+		{name: "callbacks/of many jobs in one batch", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
+			regs := many("t", 150)
+			for i := range regs {
+				if i%3 > 0 {
+					reporting(&regs[i])
+				}
+			}
+			f.register(store.Created, regs...)
+			var batch []job.Settlement
+			for _, c := range f.take() {
+				batch = append(batch, delivered(c))
+			}
+			equal(f, "claims", len(batch), len(regs))
+			results, err := f.Settle(f.ctx, batch)
+			f.noError("Settle", err)
+			for i := range results {
+				j := f.get(batch[i].Key)
+				equal(f, "status", results[i].Status, store.Applied)
+				equal(f, "state", j.State, job.Delivered)
+				if j.Spec.Callbacks != nil {
+					f.checkCallbacks(j, true, "delivered")
+				}
+			}
+			equal(f, "unfinished", f.states("t")[job.Waiting], 100)
+		}},
+		{name: "callbacks/without retention", options: Options{}, run: func(f *fixture) {
+			r := reg("t", "a", reporting)
+			f.add(r)
+			f.settle(store.Applied, delivered(f.takeOne()))
+			f.notFound(r.Key)
+			f.checkCallbacks(job.Job{Key: r.Key, UID: r.UID}, false, "delivered")
+			c := f.takeOne()
+			equal(f, "claimed", c.Job.Spec.Reports, job.CallbackDelivered)
+			f.settle(store.Applied, delivered(c))
+			equal(f, "jobs", len(f.list(store.Query{Topic: "t", Limit: 10})), 0)
+		}},
+		{name: "callbacks/are found by their uid", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
+			f.add(reg("t", "a", reporting))
+			c := f.takeOne()
+			f.settle(store.Applied, delivered(c))
+			key := job.Key{Topic: "t", ID: c.Job.CallbackID(job.CallbackDelivered, 0)}
+			found := f.list(store.Query{UID: store.SuccessorUID(c.Job.UID, key), Limit: 10})
+			equal(f, "found", keys(found), []string{key.String()})
+		}},
+	}
+	for _, row := range callbackRows {
+		cases = append(cases, row.testCase())
+	}
+	for _, retention := range []time.Duration{0, long} {
+		name := "successors/one takes the place of its predecessor, retention " + retention.String()
+		cases = append(cases, testCase{name: name, options: Options{Retention: retention}, run: (*fixture).testAgain})
+	}
+	cases = append(cases, testCase{
+		name: "successors/none takes the place of a cancelled job", options: Options{Retention: long}, run: (*fixture).testAgainCancelled,
+	})
+	return cases
+}()
+
+func (row callbackRow) testCase() testCase {
+	return testCase{name: "callbacks/" + row.name, options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a", reporting))
+		c := f.takeOne()
+		if row.made {
+			row.outcome.Attempt = attempt(c, 500)
+		}
+		if row.cancel {
+			f.update(c.Job.Key, cancel)
+		}
+		done := f.settle(store.Applied, job.Settle(&c.Job, row.outcome, row.retry))
+		j := f.get(c.Job.Key)
+		equal(f, "state", j.State, done.To)
+		f.checkCallbacks(j, true, row.want...)
+	}}
+}
+
+// testAgain settles a job whose place another one takes.
+func (f *fixture) testAgain() {
+	r := reg("t", "a", reporting, biz("b"))
+	f.add(r)
+	c := f.takeOne()
+	spec, err := c.Job.Again(long, &job.Body{Form: job.BodyText, Content: []byte("again")}, job.Limits{MaxBody: 9, MaxRounds: 1})
+	f.noError("Again", err)
+	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
+	for n := range 2 {
+		done := f.settle(store.Applied, s)
+		equal(f, "settled to", done.To, job.Delivered)
+		equal(f, "uid of the settled job", done.UID, r.UID)
+		equal(f, "repeated", done.Repeated || f.repeats, n > 0 || f.repeats)
+		j := f.get(r.Key)
+		equal(f, "uid", j.UID, store.SuccessorUID(r.UID, r.Key))
+		equal(f, "state", j.State, job.Waiting)
+		equal(f, "spec", j.Spec, spec)
+		equal(f, "waits long", j.DueAt.Sub(done.Now), long)
+		equal(f, "log", len(f.attempts(r.Key)), 0)
+		equal(f, "waiting jobs", f.states("t")[job.Waiting], 2)
+		f.checkCallbacks(job.Job{Key: r.Key, UID: r.UID}, false, "delivered")
+	}
+	late := failed(c, after(long)) // of another worker with the same token
+	late.Token++
+	f.settle(store.Stale, late)
+	f.update(r.Key, runNow)
+	again := f.takeOf("a")
+	equal(f, "a later token", again.Job.Token > c.Job.Token, true)
+	f.settle(store.Applied, delivered(again))
+}
+
+// testAgainCancelled settles a job that was to be armed again, and was cancelled meanwhile.
+func (f *fixture) testAgainCancelled() {
+	r := reg("t", "a", reporting)
+	f.add(r)
+	c := f.takeOne()
+	spec, err := c.Job.Again(long, nil, job.Limits{MaxRounds: 1})
+	f.noError("Again", err)
+	f.update(r.Key, cancel)
+	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
+	for range 2 {
+		done := f.settle(store.Applied, s)
+		equal(f, "settled", [2]string{done.To.String(), done.Reason}, [2]string{"delivered", job.ReasonDelivered})
+		j := f.get(r.Key)
+		equal(f, "uid", j.UID, r.UID)
+		equal(f, "state", j.State, job.Delivered)
+		f.checkCallbacks(j, true, "delivered")
+	}
+}
+
+// takeOf claims all due jobs and returns the claim of one.
+func (f *fixture) takeOf(id string) store.Claimed {
+	f.Helper()
+	for _, c := range f.take() {
+		if c.Job.ID == id {
+			return c
+		}
+	}
+	f.Fatalf("job %s is not claimed", id)
+	return store.Claimed{}
+}

@@ -1,0 +1,492 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+func ordered(key string) func(*store.Registration) {
+	return func(r *store.Registration) {
+		r.Spec.OrderKey = key
+		r.UID = store.OrderUID(r.UID, r.Key.Topic, key)
+	}
+}
+
+// inOrder carries, claims and delivers until nothing is due. It fails when two jobs of an
+// order key are claimed together. It returns the ids of the delivered jobs in their order.
+func (f *fixture) inOrder() []string {
+	f.Helper()
+	var ids []string
+	for claims := f.nextTurns(); len(claims) > 0; claims = f.nextTurns() {
+		f.apart(claims)
+		for _, c := range claims {
+			ids = append(ids, c.Job.ID)
+			f.settle(store.Applied, delivered(c))
+		}
+	}
+	return ids
+}
+
+// nextTurns claims all that is due a moment later: the jobs whose turns came just now, too.
+func (f *fixture) nextTurns() []store.Claimed {
+	f.Helper()
+	f.waitPast(f.now().Add(time.Millisecond))
+	return f.take()
+}
+
+// apart fails when two of the jobs in flight have the same topic and order key.
+func (f *fixture) apart(claims []store.Claimed) {
+	f.Helper()
+	seen := map[string]string{}
+	for _, c := range claims {
+		key := c.Job.Topic + "/" + c.Job.Spec.OrderKey
+		if other, taken := seen[key]; taken && c.Job.Spec.OrderKey != "" {
+			f.Fatalf("%s and %s of the order key %s are in flight", other, c.Job.ID, key)
+		}
+		seen[key] = c.Job.ID
+	}
+}
+
+func (f *fixture) head(id string) string {
+	f.Helper()
+	o := f.outlook(job.Key{Topic: "t", ID: id})
+	if o.Head == nil {
+		return ""
+	}
+	return o.Head.ID
+}
+
+// dueAt has the registration due at an instant.
+func dueAt(at job.Instant) func(*store.Registration) {
+	return func(r *store.Registration) { r.Spec.When = job.When{At: at} }
+}
+
+var stopOnDead = store.Limits{StopOnDead: true}
+
+var turnCases = []testCase{
+	{name: "turns/one at a time, as registered", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, id := range []string{"c", "a", "b"} {
+			f.add(reg("t", id, ordered("k")))
+			f.waitPast(f.now())
+		}
+		f.add(reg("t", "x", ordered("other")))
+		f.add(reg("t", "y"))
+		f.add(reg("u", "z", ordered("k")))
+		claims := f.take()
+		equal(f, "claimed", claimedKeys(claims), []string{"t/c", "t/x", "t/y", "u/z"})
+		equal(f, "claimed meanwhile", claimedKeys(f.take()), nil)
+		equal(f, "a waits for", f.head("a"), "c")
+		equal(f, "b waits for", f.head("b"), "c")
+		equal(f, "c waits for", f.head("c"), "")
+		equal(f, "states", f.states("t"), map[job.State]int64{job.Running: 3, job.Waiting: 2})
+		for _, c := range claims {
+			f.settle(store.Applied, delivered(c))
+		}
+		equal(f, "then", f.inOrder(), []string{"a", "b"})
+	}},
+	{name: "turns/of one batch", options: Options{}, run: func(f *fixture) {
+		var regs []store.Registration
+		var want []string
+		for i := range 40 {
+			id := fmt.Sprint(40 - i)
+			regs, want = append(regs, reg("t", id, ordered("k"))), append(want, id)
+		}
+		f.register(store.Created, regs...)
+		equal(f, "delivered", f.inOrder(), want)
+	}},
+	{name: "turns/by due time", options: Options{}, run: func(f *fixture) {
+		at := f.now().Add(long)
+		f.add(reg("t", "third", ordered("k"), dueAt(at.Add(3*short))))
+		f.add(reg("t", "second", ordered("k"), dueAt(at.Add(2*short))))
+		f.add(reg("t", "fourth", ordered("k"), dueAt(at.Add(4*short))))
+		f.add(reg("t", "first", ordered("k"), dueAt(at.Add(short))))
+		for _, id := range []string{"first", "second", "third"} {
+			equal(f, "fourth waits for", f.head("fourth"), id)
+			f.update(job.Key{Topic: "t", ID: id}, cancel)
+		}
+		equal(f, "then for", f.head("fourth"), "")
+	}},
+	{name: "turns/across endpoints and priorities", options: Options{}, run: func(f *fixture) {
+		var want []string
+		for i, with := range [][]func(*store.Registration){
+			{to(urlB)}, {priority(9)}, {}, {to(urlB), priority(1)}, {priority(9), to(urlB)}, {},
+		} {
+			id := fmt.Sprint(i)
+			f.add(reg("t", id, append(with, ordered("k"))...))
+			f.waitPast(f.now())
+			want = append(want, id)
+		}
+		equal(f, "delivered", f.inOrder(), want)
+	}},
+	{name: "turns/retries hold the others", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k"), to(urlB)))
+		f.settle(store.Applied, failed(f.takeOne(), after(long)))
+		f.add(reg("t", "early", ordered("k"), dueAt(1)))
+		equal(f, "claimed", claimedKeys(f.take()), nil)
+		equal(f, "b waits for", f.head("b"), "a")
+		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
+		equal(f, "delivered", f.inOrder(), []string{"a", "b", "early"})
+	}},
+	{name: "turns/an expired lease keeps the turn", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k")))
+		f.carry(carryOptions)
+		f.lapse(f.pop())
+		equal(f, "delivered", f.inOrder(), []string{"a", "b"})
+	}},
+	{name: "turns/a release keeps the turn", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k")))
+		f.settle(store.Applied, released(f.takeOne(), 0))
+		equal(f, "delivered", f.inOrder(), []string{"a", "b"})
+	}},
+	{name: "turns/an end passes the turn on", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "dead", ordered("k")))
+		for _, id := range []string{"cancelled", "expired", "moved", "last"} {
+			f.waitPast(f.now())
+			f.add(reg("t", id, ordered("k")))
+		}
+		f.settle(store.Applied, failed(f.takeOne(), never))
+		f.update(job.Key{Topic: "t", ID: "cancelled"}, cancel)
+		c := f.nextTurns()[0]
+		equal(f, "the third", c.Job.ID, "expired")
+		f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeExpired}, never))
+		f.update(job.Key{Topic: "t", ID: "moved"}, later)
+		equal(f, "delivered", f.inOrder(), []string{"last"})
+		equal(f, "moved waits for", f.head("moved"), "")
+	}},
+	{name: "turns/a job expires when its turn comes", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k"), delay(long), ttl(short)))
+		f.add(reg("t", "c", ordered("k"), delay(2*long)))
+		a := f.takeOne()
+		f.waitPast(f.get(job.Key{Topic: "t", ID: "b"}).ExpiresAt)
+		equal(f, "claimed", claimedKeys(f.take()), nil)
+		equal(f, "meanwhile b is", f.get(job.Key{Topic: "t", ID: "b"}).State, job.Waiting)
+		f.settle(store.Applied, delivered(a))
+		b := f.takeOne()
+		equal(f, "then", b.Job.ID, "b")
+		equal(f, "before", b.Job.Before(b.From, b.Now), &job.Outcome{Kind: job.OutcomeExpired})
+		f.settle(store.Applied, job.Settle(&b.Job, job.Outcome{Kind: job.OutcomeExpired}, never))
+		equal(f, "c waits for", f.head("c"), "")
+		equal(f, "claimed early", claimedKeys(f.take()), nil)
+	}},
+	{name: "turns/changes of due times", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k"), delay(long)))
+		f.add(reg("t", "b", ordered("k"), delay(2*long)))
+		f.add(reg("t", "c", ordered("k"), delay(3*long)))
+		equal(f, "claimed", claimedKeys(f.take()), nil)
+		f.update(job.Key{Topic: "t", ID: "c"}, runNow)
+		equal(f, "a waits for", f.head("a"), "c")
+		f.waitPast(f.now())
+		f.update(job.Key{Topic: "t", ID: "b"}, runNow)
+		equal(f, "delivered", f.inOrder(), []string{"c", "b"})
+		f.update(job.Key{Topic: "t", ID: "a"}, respecify(func(s *job.Spec) { s.Destination, s.Priority = urlB, 9 }))
+		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
+		equal(f, "then", f.inOrder(), []string{"a"})
+	}},
+	{name: "turns/a carried job that another one overtakes waits", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.add(reg("t", "b", ordered("k"), delay(long)))
+		f.carry(carryOptions)
+		hints := f.pop()
+		f.update(job.Key{Topic: "t", ID: "a"}, later)
+		f.update(job.Key{Topic: "t", ID: "b"}, runNow)
+		equal(f, "claimed", claimedKeys(f.claim(hints, terms())), nil)
+		f.waitPast(f.now())
+		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
+		equal(f, "delivered", f.inOrder(), []string{"b", "a"})
+	}},
+	{name: "turns/a cancel in flight", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k")))
+		c := f.takeOne()
+		f.update(c.Job.Key, cancel)
+		equal(f, "claimed", claimedKeys(f.take()), nil)
+		f.settle(store.Applied, failed(c, always))
+		equal(f, "delivered", f.inOrder(), []string{"b"})
+	}},
+	{name: "turns/replaced and registered again", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k"), delay(long)))
+		f.add(reg("t", "b", ordered("k"), delay(2*long)))
+		f.register(store.Exists, reg("t", "a", ordered("other"), onConflict(store.Replace)))
+		f.register(store.Exists, reg("t", "a", onConflict(store.Replace)))
+		f.add(reg("t", "a", ordered("k"), delay(3*long), onConflict(store.Replace)))
+		equal(f, "a waits for", f.head("a"), "b")
+		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace)))
+		equal(f, "delivered", f.inOrder(), []string{"b"})
+		f.register(store.Same, reg("t", "a", ordered("k"), delay(3*long)))
+		f.add(reg("t", "b", ordered("other"), onConflict(store.Replace)))
+		equal(f, "of another key", f.inOrder(), []string{"b"})
+		f.add(reg("t", "b", onConflict(store.Replace)))
+		equal(f, "without a key", f.inOrder(), []string{"b"})
+		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), delay(4*long)))
+		equal(f, "b waits for", f.head("b"), "a")
+		equal(f, "its content", f.get(job.Key{Topic: "t", ID: "b"}).Spec.OrderKey, "k")
+	}},
+	{name: "turns/a dead letter is replayed", options: Options{Retention: long}, run: func(f *fixture) {
+		f.end(reg("t", "a", ordered("k")), job.Dead)
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k")))
+		f.update(job.Key{Topic: "t", ID: "a"}, replay)
+		equal(f, "delivered", f.inOrder(), []string{"a", "b"})
+	}},
+	{name: "turns/a dead letter stops its key until it is replayed", options: Options{Retention: long}, run: func(f *fixture) {
+		f.limit("t", stopOnDead)
+		f.add(reg("t", "a", ordered("k")))
+		f.waitPast(f.now())
+		f.add(reg("t", "b", ordered("k")))
+		f.settle(store.Applied, failed(f.takeOne(), never))
+		f.add(reg("t", "c", ordered("k")))
+		f.add(reg("t", "x", ordered("other")))
+		equal(f, "delivered", f.inOrder(), []string{"x"})
+		equal(f, "b waits for", f.head("b"), "a")
+		equal(f, "which is", f.outlook(job.Key{Topic: "t", ID: "b"}).Head.State, job.Dead)
+		f.update(job.Key{Topic: "t", ID: "a"}, replay)
+		equal(f, "then", f.inOrder(), []string{"a", "b", "c"})
+	}},
+	{name: "turns/a dead letter stops its key until it is discarded", options: Options{Retention: long}, run: func(f *fixture) {
+		f.limit("t", stopOnDead)
+		f.end(reg("t", "a", ordered("k")), job.Dead)
+		f.add(reg("t", "b", ordered("k")))
+		equal(f, "delivered", f.inOrder(), nil)
+		f.update(job.Key{Topic: "t", ID: "a"}, discard)
+		equal(f, "then", f.inOrder(), []string{"b"})
+		f.end(reg("t", "a", ordered("k"), onConflict(store.Replace)), job.Dead)
+		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), body("2")))
+		equal(f, "stopped again", f.inOrder(), nil)
+		f.limit("t", store.Limits{})
+		f.add(reg("t", "a", ordered("k"), onConflict(store.Replace), body("2")))
+		f.waitPast(f.now())
+		equal(f, "in the end", f.inOrder(), []string{"b", "a"})
+	}},
+	{name: "turns/listed", options: Options{Retention: long}, run: func(f *fixture) {
+		for i := range 7 {
+			f.add(reg("t", fmt.Sprint(i), ordered(fmt.Sprint(i%2)), delay(time.Duration(i)*time.Second)))
+		}
+		f.add(reg("t", "plain"))
+		equal(f, "of a key", keys(f.list(store.Query{Topic: "t", OrderKey: "1", Limit: 2})), []string{"t/1", "t/3", "t/5"})
+		equal(f, "of all", len(f.list(store.Query{Limit: 2})), 8)
+		for i := range 7 {
+			j := f.get(job.Key{Topic: "t", ID: fmt.Sprint(i)})
+			equal(f, "by uid", keys(f.list(store.Query{UID: j.UID, Limit: 1})), []string{j.Key.String()})
+		}
+		equal(f, "by state", len(f.list(store.Query{Topic: "t", States: stateOf(job.Waiting), Limit: 3})), 8)
+	}},
+	{name: "turns/the limit of a topic at an endpoint", options: Options{}, run: func(f *fixture) {
+		for i := range 6 {
+			f.add(reg("t", fmt.Sprint(i), ordered(fmt.Sprint(i))))
+			f.add(reg("t", fmt.Sprint("plain", i)))
+		}
+		o := carryOptions
+		o.TopicLimits = map[string]int{"t": 3}
+		equal(f, "carried", len(f.carry(o)), 3)
+	}},
+	{name: "turns/a topic's concurrency", options: Options{}, run: func(f *fixture) {
+		f.limit("t", store.Limits{Concurrency: 1})
+		var want []string
+		for i := range 5 {
+			id := fmt.Sprint(i)
+			f.add(reg("t", id, ordered("k")))
+			f.waitPast(f.now())
+			want = append(want, id)
+		}
+		equal(f, "delivered", f.oneByOne(5, carryOptions), want)
+	}},
+	{name: "turns/at random", options: Options{Retention: long}, run: func(f *fixture) {
+		for seed := range uint64(8) {
+			newTurnsModel(f, seed).run()
+		}
+	}},
+}
+
+// turnCasesOverShards are the same on a store of several shards.
+var turnCasesOverShards = func() []testCase {
+	cases := slices.Clone(turnCases)
+	for i := range cases {
+		cases[i].name += ", over shards"
+		cases[i].options.Shards = 3
+	}
+	return cases
+}()
+
+// turnsModel makes random calls on jobs of few order keys, and checks what is claimed.
+type turnsModel struct {
+	*fixture
+	*rand.Rand
+	topic  string
+	jobs   map[job.Key]struct{}
+	sent   map[job.Key]bool // claimed before the drain
+	claims []store.Claimed
+	hints  []popped
+}
+
+func newTurnsModel(f *fixture, seed uint64) *turnsModel {
+	return &turnsModel{fixture: f, Rand: rand.New(rand.NewPCG(seed, 1)), topic: fmt.Sprint("t", seed), jobs: map[job.Key]struct{}{}, sent: map[job.Key]bool{}}
+}
+
+func (m *turnsModel) run() {
+	if m.IntN(2) == 0 {
+		m.limit(m.topic, stopOnDead)
+	}
+	steps := []func(){m.add, m.add, m.add, m.carry, m.carry, m.claim, m.claim, m.settle, m.settle, m.change, m.change}
+	for range 120 {
+		steps[m.IntN(len(steps))]()
+	}
+	m.drain()
+}
+
+func (m *turnsModel) add() {
+	r := reg(m.topic, fmt.Sprint(m.IntN(30)), ordered(fmt.Sprint("k", m.IntN(3))), onConflict(store.Ignore))
+	if m.IntN(8) == 0 {
+		r = reg(m.topic, r.Key.ID, onConflict(store.Ignore))
+	}
+	if m.IntN(3) == 0 {
+		r.OnConflict = store.Replace
+	}
+	r.Spec.Destination = job.Destination([]string{urlA, urlA, urlB}[m.IntN(3)])
+	r.Spec.Priority = []job.Priority{0, 0, 9}[m.IntN(3)]
+	if m.IntN(3) == 0 {
+		reporting(&r) // its settlements take another way
+	}
+	r.Spec.When.Delay = []time.Duration{0, 0, 0, time.Millisecond, long}[m.IntN(5)]
+	_, err := m.Register(m.ctx, []store.Registration{r})
+	m.noError("Register", err)
+	m.jobs[r.Key] = struct{}{}
+}
+
+func (m *turnsModel) carry() {
+	o := carryOptions
+	if m.IntN(3) == 0 {
+		o.Visibility = time.Millisecond
+	}
+	m.fixture.carry(o)
+	m.hints = append(m.hints, m.pop()...)
+}
+
+// claim claims some hints. No job is claimed while another one of its key is in flight.
+func (m *turnsModel) claim() {
+	before := m.byKey()
+	o := terms()
+	short := m.IntN(4) == 0
+	if short {
+		o.Lease = time.Millisecond
+	}
+	n := m.IntN(len(m.hints) + 1)
+	claims := m.fixture.claim(m.hints[:n], o)
+	m.hints = m.hints[n:]
+	for _, c := range claims {
+		m.claims = slices.DeleteFunc(m.claims, func(old store.Claimed) bool { return old.Job.Key == c.Job.Key })
+		m.claims, m.sent[c.Job.Key] = append(m.claims, c), true
+		if short {
+			m.waitPast(c.Now.Add(o.Lease))
+		}
+		for _, other := range before[c.Job.Spec.OrderKey] {
+			if other.Key != c.Job.Key && other.State == job.Running {
+				m.Fatalf("%s was claimed while %s was in flight", c.Job.Key, other.Key)
+			}
+		}
+	}
+	m.apart(m.claims)
+}
+
+// byKey are the unfinished jobs of each order key, and dead letters.
+func (m *turnsModel) byKey() map[string][]job.Job {
+	all := map[string][]job.Job{}
+	for key := range m.jobs {
+		if j := m.get(key); (!j.State.Final() || j.State == job.Dead) && j.Spec.OrderKey != "" {
+			all[j.Spec.OrderKey] = append(all[j.Spec.OrderKey], j)
+		}
+	}
+	return all
+}
+
+func (m *turnsModel) settle() {
+	if len(m.claims) == 0 {
+		return
+	}
+	n := m.IntN(len(m.claims))
+	c := m.claims[n]
+	m.claims = slices.Delete(m.claims, n, n+1)
+	all := []job.Settlement{delivered(c), delivered(c), failed(c, always), failed(c, never), released(c, 0)}
+	s := all[m.IntN(len(all))]
+	_, err := m.Settle(m.ctx, []job.Settlement{s, s}) // also twice
+	m.noError("Settle", err)
+}
+
+func (m *turnsModel) change() {
+	all := []func(*job.Job, job.Instant) error{
+		cancel, runNow, later, replay, discard,
+		respecify(func(s *job.Spec) { s.Destination = job.Destination(otherURL(string(s.Destination))) }),
+		respecify(func(s *job.Spec) { s.Priority = 9 - s.Priority }),
+	}
+	key := job.Key{Topic: m.topic, ID: fmt.Sprint(m.IntN(30))}
+	_, _ = m.Update(m.ctx, key, all[m.IntN(len(all))])
+}
+
+// drain delivers all. What is left in the end waits for a dead letter.
+func (m *turnsModel) drain() {
+	for _, c := range m.claims {
+		_, err := m.Settle(m.ctx, []job.Settlement{delivered(c)})
+		m.noError("Settle", err)
+	}
+	for key := range m.jobs {
+		if j := m.get(key); j.State == job.Dead {
+			m.update(key, discard)
+		} else if !j.State.Final() {
+			// The due time of a job that may be changed: it was far ahead.
+			_, _ = m.Update(m.ctx, key, func(j *job.Job, now job.Instant) error {
+				if j.NextAt <= now {
+					return job.ErrKeepsSchedule
+				}
+				return j.Reschedule(job.When{}, now)
+			})
+		}
+	}
+	m.waitPast(m.now())
+	last := map[string]job.Turn{}
+	m.eventually("all jobs are delivered", func() bool {
+		o := carryOptions
+		o.Visibility = time.Millisecond
+		m.fixture.carry(o)
+		claims := m.fixture.claim(append(m.hints, m.pop()...), terms())
+		m.hints = nil
+		m.apart(claims)
+		for _, c := range claims {
+			if key := c.Job.Spec.OrderKey; key != "" && !m.sent[c.Job.Key] {
+				turn := c.Job.Turn()
+				turn.Stage = job.Fresh
+				if before, ok := last[key]; ok && turn.Compare(before) < 0 {
+					m.Fatalf("%s was delivered out of order", c.Job.Key)
+				}
+				last[key] = turn
+			}
+			m.fixture.settle(store.Applied, delivered(c))
+		}
+		for _, j := range m.list(store.Query{Topic: m.topic, Limit: 1_000}) {
+			if !j.State.Final() {
+				return false
+			}
+		}
+		return true
+	})
+	var left []string
+	for _, j := range m.list(store.Query{Topic: m.topic, Limit: 1_000}) {
+		if _, callback := job.CallbackOf(j.ID); !callback && j.State != job.Delivered && j.State != job.Cancelled {
+			left = append(left, j.ID)
+		}
+	}
+	equal(m.fixture, "left", strings.Join(left, " "), "")
+}

@@ -1,0 +1,62 @@
+// Package successors turns the successors of outcomes into registrations, and reads the
+// reports of callbacks.
+package successors
+
+import (
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
+)
+
+// Of returns the registrations of the successors of the job with a uid. Equal calls return
+// equal registrations.
+func Of(uid string, all []job.Successor) []store.Registration {
+	regs := make([]store.Registration, len(all))
+	for i := range all {
+		n := &all[i]
+		regs[i] = store.Registration{Key: n.Key, UID: store.OrderUID(store.SuccessorUID(uid, n.Key), n.Key.Topic, n.Spec.OrderKey), Spec: n.Spec}
+		if n.Report != nil {
+			regs[i].Spec.Body = encoding.AppendReport(nil, n.Report)
+		}
+	}
+	return regs
+}
+
+// Settled returns the jobs that followed from an applied settlement, as the store registered
+// them.
+func Settled(s *job.Settlement, r *store.Settled) []job.Job {
+	if s.Job == nil || r.Status != store.Applied {
+		return nil
+	}
+	c := s.Change(false)
+	if c.To != r.To || c.Reason != r.Reason {
+		c = s.Change(true)
+	}
+	return Jobs(Of(s.Job.UID, s.Successors(c, r.Version)), s.Job, r.Now)
+}
+
+// Jobs returns the registered jobs of successors. old is their predecessor.
+func Jobs(regs []store.Registration, old *job.Job, now job.Instant) []job.Job {
+	jobs := make([]job.Job, len(regs))
+	for i := range regs {
+		if regs[i].Key == old.Key {
+			jobs[i] = regs[i].Over(old, now)
+			jobs[i].Token = old.Token // no worker of the old job may settle the new one
+		} else {
+			jobs[i] = regs[i].Job(now)
+		}
+	}
+	return jobs
+}
+
+// Report returns the report of a callback.
+func Report(callback *job.Job) (job.Report, error) {
+	var r job.Report
+	if err := encoding.DecodeReport(callback.Spec.Body, &r); err != nil {
+		return r, fmt.Errorf("decode the report of %s: %w", callback.Key, err)
+	}
+	r.At(callback.CreatedAt)
+	return r, nil
+}

@@ -1,0 +1,105 @@
+/** Callbacks: fields of a form, and what a job has. */
+import { address } from '../address';
+import { callbackEvents, type CallbackEvent, type Callbacks, type Job, type Stored } from '../api';
+import { t, type Key } from '../text';
+import { Group, Input, retryOf, type FieldProps } from './form';
+import { Target } from './marks';
+
+/** The fields of a form, as typed. */
+export const blankCallbacks = {
+  callback_delivered: '',
+  callback_dead: '',
+  callback_expired: '',
+  callback_cancelled: '',
+  callback_attempt_failed: '',
+  callback_steps: '',
+  callback_limit: '',
+};
+export type CallbackDraft = typeof blankCallbacks;
+
+interface Props {
+  field: (name: keyof CallbackDraft, pointer: string, label: string) => FieldProps;
+  hint: Key;
+}
+
+export function CallbackFields({ field, hint }: Props) {
+  return (
+    <Group title={t('callback.title')} hint={t(hint)}>
+      {callbackEvents.map((event) => (
+        <Input key={event} {...field(`callback_${event}`, `/callbacks/${event}`, t(`callbackOn.${event}`))} placeholder="https://shop.example/outcomes" />
+      ))}
+      <Input {...field('callback_steps', '/callbacks/retry/steps', t('callback.steps'))} placeholder="10s 1m 10m" />
+      <Input {...field('callback_limit', '/callbacks/retry/limit', t('callback.limit'))} placeholder="3" />
+    </Group>
+  );
+}
+
+/** Callbacks for the API, or undefined if no field is filled. What the form does not show of stored ones stays. */
+export function callbacksOf(draft: CallbackDraft, stored?: Callbacks | null): Record<string, unknown> | undefined {
+  const { callback_steps: steps, callback_limit: limit } = draft;
+  const on = callbackEvents
+    .map((event) => [event, draft[`callback_${event}`].trim()] as const)
+    .filter(([, url]) => url)
+    .map(([event, url]) => [event, { ...stored?.[event], url }]);
+  const retry = steps.trim() || limit.trim() ? [['retry', retryOf(steps, limit)]] : [];
+  return on.length + retry.length > 0 ? (Object.fromEntries([...on, ...retry]) as Record<string, unknown>) : undefined;
+}
+
+/** Stored callbacks as fields. */
+export const typedCallbacks = (stored: Callbacks | null | undefined): CallbackDraft => ({
+  ...(Object.fromEntries(callbackEvents.map((event) => [`callback_${event}`, stored?.[event]?.url ?? ''])) as CallbackDraft),
+  callback_steps: (stored?.retry?.steps ?? []).join(' '),
+  callback_limit: String(stored?.retry?.limit ?? ''),
+});
+
+const eventName = (event: CallbackEvent): string => t(event === 'attempt_failed' ? 'callback.attempt_failed' : `state.${event}`);
+
+/** The callbacks that a job asks for, the jobs made for them, and the job that a callback reports. */
+export function CallbackFacts({ job, stored }: { job: Job; stored: Stored | undefined }) {
+  const { callbacks: made = [], callback_of: of } = job;
+  const asked = callbackEvents.flatMap((event) => {
+    const to = stored?.callbacks?.[event];
+    return to ? [{ event, to }] : [];
+  });
+  return (
+    <>
+      {of && (
+        <>
+          <dt>{t('callback.of')}</dt>
+          <dd>
+            <a href={address(['jobs', job.topic, of.id])} data-page>
+              {of.id}
+            </a>{' '}
+            <span class="muted">{eventName(of.event)}</span>
+          </dd>
+        </>
+      )}
+      {asked.length > 0 && (
+        <>
+          <dt>{t('callback.asked')}</dt>
+          {asked.map(({ event, to }) => (
+            <dd key={event}>
+              {eventName(event)} <Target url={to.url} whole />
+            </dd>
+          ))}
+        </>
+      )}
+      {made.length > 0 && (
+        <>
+          <dt>{t('callback.made')}</dt>
+          {made.map(({ event, id }) => (
+            <dd key={id}>
+              <a href={address(['jobs', job.topic, id])} data-page>
+                {eventName(event)}
+                {number(id)}
+              </a>
+            </dd>
+          ))}
+        </>
+      )}
+    </>
+  );
+}
+
+/** The numbers at the end of a callback's id, of the attempt and of the round. */
+const number = (id: string): string => (/\.[\d.]+$/.exec(id) ?? [''])[0].replace('.', ' ');

@@ -1,0 +1,204 @@
+import { useState } from 'preact/hooks';
+import { address } from '../address';
+import { api, mayChange, outcomes, type Occurrence, type Schedule } from '../api';
+import { BackfillDialog } from '../components/backfill-dialog';
+import { Dialog } from '../components/dialog';
+import { Empty, Loading } from '../components/marks';
+import { notify, notifyError } from '../components/notices';
+import { OccurrenceTable, Strip } from '../components/occurrences';
+import { ProblemNote } from '../components/problem';
+import { refresh, useResource } from '../live';
+import { navigate } from '../router';
+import { count, t, type Key } from '../text';
+import { At, Outcome, ScheduleMark, timesOf } from './schedules';
+
+type Shown = Schedule & { next: Occurrence[] };
+
+export function SchedulePage({ name }: { name: string }) {
+  const schedule = useResource(`schedule ${name}`, (abort) => api.schedule(name, abort));
+  return (
+    <>
+      <p class="crumb">
+        <a href="/schedules" data-page>
+          {t('nav.schedules')}
+        </a>
+      </p>
+      <h1>{name}</h1>
+      {schedule.error && <ProblemNote error={schedule.error} />}
+      {schedule.data ? <Details schedule={schedule.data} /> : !schedule.error && <Loading />}
+    </>
+  );
+}
+
+function Details({ schedule }: { schedule: Shown }) {
+  const { schedule: name, next, timezone, paused_at: paused, note, last_error: error } = schedule;
+  return (
+    <>
+      <section class="card">
+        <div class="standing">
+          <div>
+            <ScheduleMark state={schedule.state} />
+            <p class="big">
+              {timesOf(schedule)}
+              <span class="muted">{timezone}</span>
+            </p>
+            {paused && (
+              <p>
+                {t('schedule.since')} <At at={paused} />
+                {note && ` · ${note}`}
+              </p>
+            )}
+          </div>
+          {mayChange.value && <Actions schedule={schedule} />}
+        </div>
+        {error && (
+          <p class="bad error">
+            <span lang="en">{error.message}</span> ({error.reason}) <At at={error.at} />
+          </p>
+        )}
+      </section>
+      <section>
+        <h2>{t('schedule.strip')}</h2>
+        {next.length > 0 ? (
+          <>
+            <Strip occurrences={next} />
+            <OccurrenceTable occurrences={next} timezone={timezone} />
+          </>
+        ) : (
+          <Empty text={t('schedule.noNext')} />
+        )}
+      </section>
+      <div class="cards">
+        <Counters schedule={schedule} />
+        <Facts schedule={schedule} />
+      </div>
+      <p>
+        <a href={address(['jobs'], [['schedule', name]])} data-page>
+          {t('schedule.jobs')}
+        </a>
+      </p>
+    </>
+  );
+}
+
+function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {
+  return (
+    <section class="card facts settings">
+      <h2>{t('schedule.counters')}</h2>
+      <dl>
+        {outcomes.map((outcome) => (
+          <div key={outcome}>
+            <dt>{t(`outcome.${outcome}`)}</dt>
+            <dd>{count(counters[outcome])}</dd>
+          </div>
+        ))}
+        {last && (
+          <div>
+            <dt>{t('schedule.last')}</dt>
+            <dd>
+              <Outcome last={last} />{' '}
+              {last.topic && last.id && (
+                <a href={address(['jobs', last.topic, last.id])} data-page>
+                  {last.id}
+                </a>
+              )}
+            </dd>
+          </div>
+        )}
+      </dl>
+    </section>
+  );
+}
+
+function Facts({ schedule }: { schedule: Schedule }) {
+  const { dst, job, misfire, overlap, start_at: start, end_at: end, max_occurrences: max, remaining } = schedule;
+  const some = <T,>(value: T | null, show: (value: T) => string): string => (value === null ? '' : show(value));
+  const facts: [Key, string][] = [
+    ['job.request', `${job.method} ${job.url}`],
+    ['register.topic', job.topic],
+    ['schedule.dst_gap', some(dst, ({ gap }) => t(`gap.${gap}`))],
+    ['schedule.dst_repeat', some(dst, ({ repeat }) => t(`repeat.${repeat}`))],
+    ['schedule.jitter', schedule.jitter],
+    ['schedule.misfire', t(`misfire.${misfire.policy}`)],
+    ['schedule.overlap', t(`overlap.${overlap}`)],
+    ['schedule.start_at', start ?? ''],
+    ['schedule.end_at', end ?? ''],
+    ['schedule.anchor', schedule.anchor ?? ''],
+    ['schedule.remaining', some(max, (most) => `${count(remaining ?? 0)} / ${count(most)}`)],
+    ['schedule.tzdata', schedule.tzdata],
+  ];
+  return (
+    <section class="card facts settings">
+      <h2>{t('job.facts')}</h2>
+      <dl>
+        {facts
+          .filter(([, value]) => value)
+          .map(([label, value]) => (
+            <div key={label}>
+              <dt>{t(label)}</dt>
+              <dd>{value}</dd>
+            </div>
+          ))}
+      </dl>
+    </section>
+  );
+}
+
+async function act(call: () => Promise<unknown>, done: Key): Promise<boolean> {
+  try {
+    await call();
+    notify(t(done));
+    return true;
+  } catch (error) {
+    notifyError(error);
+    return false;
+  } finally {
+    refresh();
+  }
+}
+
+function Actions({ schedule: { schedule: name, state } }: { schedule: Schedule }) {
+  const [asking, ask] = useState<'pause' | 'backfill' | 'delete'>();
+  const remove = async () => {
+    if (await act(() => api.deleteSchedule(name), 'schedule.deleted')) navigate('/schedules');
+  };
+  return (
+    <div class="actions">
+      <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>
+      {state === 'active' && <button onClick={() => ask('pause')}>{t('schedule.pause')}</button>}
+      {state === 'paused' && <button onClick={() => void act(() => api.resumeSchedule(name), 'schedule.wasResumed')}>{t('schedule.resume')}</button>}
+      <button onClick={() => ask('backfill')}>{t('backfill.open')}</button>
+      <a class="button" href={address(['schedules', name, 'edit'])} data-page>
+        {t('action.edit')}
+      </a>
+      <button class="grave" onClick={() => ask('delete')}>
+        {t('action.delete')}
+      </button>
+      {asking === 'pause' && <Pause name={name} onClose={() => ask(undefined)} />}
+      {asking === 'backfill' && <BackfillDialog name={name} onClose={() => ask(undefined)} />}
+      {asking === 'delete' && (
+        <Dialog title={t('schedule.deleteOf', { schedule: name })} action={t('action.delete')} grave onSubmit={() => void remove()} onClose={() => ask(undefined)}>
+          <p>{t('schedule.deleteExplain')}</p>
+        </Dialog>
+      )}
+    </div>
+  );
+}
+
+function Pause({ name, onClose }: { name: string; onClose: () => void }) {
+  const [note, setNote] = useState('');
+  return (
+    <Dialog
+      title={t('schedule.pauseOf', { schedule: name })}
+      action={t('schedule.pause')}
+      onSubmit={() => void act(() => api.pauseSchedule(name, note.trim()), 'schedule.wasPaused')}
+      onClose={onClose}
+    >
+      <p>{t('schedule.pauseExplain')}</p>
+      <label class="field">
+        <span>{t('schedule.note')}</span>
+        <input maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} />
+      </label>
+    </Dialog>
+  );
+}

@@ -1,0 +1,231 @@
+/** What is around single deliveries: spreads, and what receivers ask for. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { accessible, launch, openPage } from './lib/browser.js';
+import { startNode } from './lib/node.js';
+import { startReceiver } from './lib/receiver.js';
+import { settled } from './lib/wait.js';
+
+let node, receiver, browser, page, go, check;
+before(async () => {
+  [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
+  ({ page, go, check } = await openPage(browser, node.base));
+});
+after(async () => {
+  await browser.close();
+  await Promise.all([node.stop(), receiver.stop()]);
+});
+afterEach(() => check());
+
+const get = (path) => node.call('GET', `/v1/${path}`);
+const button = (name) => page.getByRole('button', { name, exact: true });
+const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
+const field = (name) => page.getByLabel(name, { exact: true });
+const wrong = (name) => page.locator('.field', { hasText: name }).locator('.wrong').waitFor();
+const fact = (name, text) => page.locator('.facts').getByText(name, { exact: true }).locator('xpath=following-sibling::dd[1]').filter({ hasText: text }).waitFor();
+
+test('a job with a spread', async () => {
+  await go('/register');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await field('Topic').fill('herd');
+  await field('Id').fill('a');
+  await field('Delay').fill('1h');
+  await field('Spread over').fill('25h');
+  await button('Register').click();
+  await wrong('Spread over');
+  await field('Spread over').fill('5m');
+  await button('Register').click();
+  await says('The job is registered.');
+  await fact('Spread', 'over 5m');
+  assert.equal((await get('jobs/herd/a')).spread, '5m');
+});
+
+test('a spread of the jobs of a topic', async () => {
+  await go('/topics/calm/edit');
+  await field('Spread over').fill('10m');
+  await button('Save').click();
+  await says('The topic is saved.');
+  await fact('Spread over', '10m');
+  assert.equal((await get('topics/calm')).settings.spread, '10m');
+});
+
+test('a spread of the jobs of a schedule', async () => {
+  await go('/schedules?new');
+  await field('Name').fill('calm');
+  await field('Cron expression').fill('0 9 * * *');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await field('Spread over').fill('10m');
+  await page.getByText(/^due \d+\w* .*later$/).first().waitFor();
+  await button('Save').click();
+  await says('The schedule is saved.');
+  await page.getByRole('heading', { name: 'calm', level: 1 }).waitFor();
+  assert.equal((await get('schedules/calm/registration')).job.spread, '10m');
+});
+
+test('what the form of a topic does not show stays', async () => {
+  await node.call('PUT', '/v1/topics/calm', { rate: 10 });
+  await page.route('**/v1/topics/calm', async (route) => {
+    if (route.request().method() === 'GET') {
+      const response = await route.fetch();
+      const topic = await response.json();
+      await route.fulfill({ response, json: { ...topic, settings: { ...topic.settings, of_a_newer_server: { a: 1 }, unset: null } } });
+    } else await route.continue();
+  });
+  await go('/topics/calm/edit');
+  await field('Deliveries per second').fill('20');
+  const sent = page.waitForRequest((request) => request.method() === 'PUT');
+  await button('Save').click();
+  assert.deepEqual((await sent).postDataJSON(), { rate: 20, of_a_newer_server: { a: 1 } });
+  await page.unroute('**/v1/topics/calm');
+  await page.locator('[role=alert]').waitFor(); // this server does not know it
+});
+
+test('a receiver reschedules a job', async () => {
+  await node.call('POST', '/v1/jobs', { topic: 'told', id: 'a', url: `${receiver.url}/reschedule/${new Date(Date.now() + 86_400_000).toISOString()}` });
+  await settled(node, 'told', { retrying: 1 });
+  await go('/jobs/told/a');
+  await page.getByText('The receiver set the time (Duehook-At); the attempt counts').waitFor();
+  await fact('Attempts', '1 of 3');
+  await node.call('POST', '/v1/jobs', { topic: 'told', id: 'b', url: `${receiver.url}/reschedule/soon` });
+  await settled(node, 'told', { retrying: 2 });
+  await go('/jobs/told/b');
+  await page.getByText('Rescheduled without Duehook-At').first().waitFor();
+});
+
+test('callbacks of a job', async () => {
+  await go('/register');
+  await field('URL').fill(`${receiver.url}/answer/410`);
+  await field('Topic').fill('reports');
+  await field('Id').fill('a');
+  await field('URL when dead').fill('nowhere');
+  await button('Register').click();
+  await wrong('URL when dead');
+  await field('URL when dead').fill(`${receiver.url}/outcomes`);
+  await field('URL for each failed attempt').fill(`${receiver.url}/failures`);
+  await field('Retry steps of callbacks').fill('10s 1m');
+  await button('Register').click();
+  await says('The job is registered.');
+  await settled(node, 'reports', { dead: 1, delivered: 2 });
+  assert.deepEqual((await get('jobs/reports/a/registration')).callbacks.retry.steps, ['10s', '1m']);
+  await page.locator('.facts').getByText('/failures').waitFor();
+  await page.locator('.facts').getByRole('link', { name: 'Attempt failed 1' }).waitFor();
+  await accessible(page, 'a job with callbacks');
+  await page.locator('.facts').getByRole('link', { name: 'Dead', exact: true }).click();
+  await fact('Callback of', 'Dead');
+  await page.locator('.facts').getByRole('link', { name: 'a', exact: true }).click();
+  await page.getByRole('heading', { name: 'a', level: 1, exact: true }).waitFor();
+  await go('/jobs?topic=reports');
+  await page.getByRole('row').filter({ hasText: '.attempt_failed.1' }).getByText('Callback', { exact: true }).waitFor();
+});
+
+test('callbacks of the jobs of a topic', async () => {
+  const headers = { 'X-Kind': 'done' };
+  await node.call('PUT', '/v1/topics/heard', { callbacks: { delivered: { url: `${receiver.url}/done`, headers }, expired: { url: `${receiver.url}/late` } } });
+  await go('/topics/heard/edit');
+  await field('URL when dead').fill(`${receiver.url}/dead`);
+  await field('URL when expired').fill('');
+  await field('Retries of callbacks').fill('5');
+  await button('Save').click();
+  await says('The topic is saved.');
+  await fact('URL when dead', '/dead');
+  const { delivered, dead, expired, retry } = (await get('topics/heard')).settings.callbacks;
+  assert.deepEqual([delivered.headers, delivered.url, dead.url, expired ?? null, retry.limit], [headers, `${receiver.url}/done`, `${receiver.url}/dead`, null, 5]);
+});
+
+test('a receiver arms a job again', async () => {
+  await node.call('POST', '/v1/jobs', { topic: 'loop', id: 'a', url: `${receiver.url}/again/1` });
+  await go('/jobs/loop/a');
+  await fact('Rounds delivered before', /^[2-9]$/);
+  await node.call('DELETE', '/v1/jobs/loop/a');
+  await node.call('POST', '/v1/jobs', { topic: 'loop', id: 'b', url: `${receiver.url}/again` });
+  await settled(node, 'loop', { retrying: 1 });
+  await go('/jobs/loop/b');
+  await page.getByText('Armed again without Retry-After').first().waitFor();
+});
+
+test('jobs of an order key', async () => {
+  await go('/topics/ordered/edit');
+  await field('When a job with an order key is dead').selectOption('stop');
+  await button('Save').click();
+  await says('The topic is saved.');
+  await fact('When a job with an order key is dead', 'The others of its key wait');
+  await node.call('POST', '/v1/jobs', { topic: 'ordered', id: 'a', order_key: 'k', url: `${receiver.url}/answer/410` });
+  await settled(node, 'ordered', { dead: 1 });
+  await go('/register');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await field('Topic').fill('ordered');
+  await field('Id').fill('b');
+  await field('Order key').fill('k');
+  await button('Register').click();
+  await says('The job is registered.');
+  await page.getByText('The dead letter a stops its order key k until it is replayed or discarded.').waitFor();
+  await accessible(page, 'a job that waits for another');
+  await page.getByRole('link', { name: 'k', exact: true }).click();
+  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
+  assert.equal(await page.getByLabel('Search jobs').inputValue(), 'topic:ordered order:k');
+  await page.getByRole('link', { name: 'b', exact: true }).click();
+  await page.getByRole('link', { name: 'Open a' }).click();
+  await button('Discard').click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
+  await says('The dead letter is discarded.');
+  await settled(node, 'ordered', { delivered: 1 });
+});
+
+const counted = (text) => page.locator('.count strong', { hasText: text }).waitFor();
+
+test('a job that fires at a count', async () => {
+  await go('/register');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await field('Topic').fill('counted');
+  await field('Id').fill('a');
+  await field('or at the count').fill('none');
+  await button('Register').click();
+  await wrong('or at the count');
+  await field('or at the count').fill('3');
+  await field('Below that count').selectOption('expire');
+  await button('Register').click();
+  await says('The job is registered.');
+  await counted('0 of 3');
+  await page.getByText('Expires at its due time').waitFor();
+  await page.getByText('It waits for 3 more counts. Without them it expires').waitFor();
+  await node.call('POST', '/v1/jobs/counted/a/count', { add: 1 });
+  await counted('1 of 3');
+  await accessible(page, 'a count');
+  await go('/jobs?topic=counted');
+  await page.getByRole('row').getByText('1 of 3').waitFor();
+  await page.getByRole('link', { name: 'a', exact: true }).click();
+  await button('Add 1').click();
+  await says('Counted.');
+  await counted('2 of 3');
+  await button('Add 1').click();
+  await settled(node, 'counted', { delivered: 1 });
+  await page.getByText('has fired').waitFor();
+  await button('Add 1').waitFor({ state: 'detached' });
+});
+
+test('a preview counts the other jobs due then', async () => {
+  const day = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
+  await node.call('POST', '/v1/jobs', { topic: 'coming', url: 'https://coming.example/a', at: `${day}T09:00:00Z` });
+  await node.call('POST', '/v1/jobs', { topic: 'coming', url: 'https://coming.example/b', at: `${day}T09:00:30Z` });
+  await go('/register');
+  await field('URL').fill('https://coming.example/c');
+  await field('or at').fill(`${day}T09:00:00`);
+  await button('Preview').click();
+  await page.getByText('in the same second: 1, in the same minute: 2.').waitFor();
+});
+
+test('a coming herd, and an alert rule for it', async () => {
+  const at = new Date(Math.ceil(Date.now() / 60_000 + 20) * 60_000).toISOString();
+  await node.call('PUT', '/v1/topics/limited', { rate: 0.05 });
+  const jobs = Array.from({ length: 10 }, (_, n) => ({ topic: 'limited', id: `h${n}`, url: `${receiver.url}/ok`, at }));
+  await node.call('POST', '/v1/jobs/batch', { jobs });
+  await go('/');
+  await page.getByRole('link', { name: /10 jobs of limited are due in one minute; its rate allows 3/ }).click();
+  await page.getByRole('link', { name: 'h0', exact: true }).waitFor();
+  await go('/alerts?new');
+  await field('Name').fill('herds');
+  await field('Metric').selectOption('herd');
+  await button('Save').click();
+  await says('The rule is saved.');
+  await page.getByRole('row').filter({ hasText: 'herds' }).getByText('Coming herd').first().waitFor();
+});

@@ -1,0 +1,146 @@
+/** Groups: list, one group, form; jobs of a fan-out. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, test } from 'node:test';
+import { accessible, launch, openPage } from './lib/browser.js';
+import { startNode } from './lib/node.js';
+import { startReceiver } from './lib/receiver.js';
+import { settled } from './lib/wait.js';
+
+let node, receiver, browser, page, go, check;
+before(async () => {
+  [node, receiver, browser] = await Promise.all([startNode(), startReceiver(), launch()]);
+  ({ page, go, check } = await openPage(browser, node.base));
+});
+after(async () => {
+  await browser.close();
+  await Promise.all([node.stop(), receiver.stop()]);
+});
+afterEach(() => check());
+
+const put = (name, ...members) => node.call('PUT', `/v1/groups/${name}`, { members });
+const get = (name) => node.call('GET', `/v1/groups/${name}`);
+const member = (name, more = {}) => ({ name, url: `${receiver.url}/${name}`, ...more });
+const button = (name) => page.getByRole('button', { name, exact: true });
+const link = (name) => page.getByRole('link', { name, exact: true });
+const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
+const field = (name) => page.getByLabel(name, { exact: true });
+const part = (name) => page.getByRole('group', { name, exact: true });
+const row = (...texts) => texts.reduce((rows, text) => rows.filter({ hasText: text }), page.getByRole('row')).waitFor();
+
+test('create, with errors beside fields', async () => {
+  await go('/groups?new');
+  await field('Name').first().fill('events');
+  await part('Member 1').getByLabel('Name').fill('mail');
+  await part('Member 1').getByLabel('URL').fill(`${receiver.url}/mail`);
+  await button('Add a member').click();
+  await part('Member 2').getByLabel('Name').fill('crm');
+  await part('Member 2').getByLabel('URL').fill('nowhere');
+  await part('Member 2').getByLabel('Filter label').fill('eu');
+  await part('Member 2').getByLabel('Headers, one per line').fill('x-tenant: acme');
+  await button('Save').click();
+  await part('Member 2').locator('.field', { hasText: 'URL' }).locator('.wrong').waitFor();
+  assert.equal(await page.locator('.field .wrong').count(), 1);
+  await part('Member 2').getByLabel('URL').fill(`${receiver.url}/crm`);
+  await button('Save').click();
+  await says('The group is saved.');
+  await page.getByRole('heading', { name: 'events', level: 1 }).waitFor();
+  await row('mail', '/mail');
+  await row('crm', '/crm', 'eu', 'X-Tenant');
+  const { members } = await get('events');
+  assert.deepEqual(members, [member('mail', { headers: {}, filter_label: null }), member('crm', { headers: { 'X-Tenant': 'acme' }, filter_label: 'eu' })]);
+});
+
+test('change members, but not over the changes of somebody else', async () => {
+  await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }), member('c'));
+  await go('/groups/changed');
+  await link('Edit').click();
+  await button('Remove member 1').click();
+  await button('Add a member').click();
+  await part('Member 3').getByLabel('Name').fill('d');
+  await part('Member 3').getByLabel('URL').fill(`${receiver.url}/d`);
+  await put('changed', member('z'));
+  await button('Save').click();
+  await page.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile' }).waitFor();
+  assert.deepEqual((await get('changed')).members.map(({ name }) => name), ['z']);
+
+  await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }), member('c'));
+  await page.reload();
+  await button('Remove member 1').click();
+  await field('Filter label').first().fill('eu');
+  await button('Save').click();
+  await says('The group is saved.');
+  const { members } = await get('changed');
+  assert.deepEqual(members, [member('b', { headers: { 'X-B': '1' }, filter_label: 'eu' }), member('c', { headers: {}, filter_label: null })]);
+});
+
+test('find a member', async () => {
+  await put('large', ...Array.from({ length: 120 }, (_, n) => member(`m${n}`)));
+  await go('/groups/large');
+  await page.getByText('Members: 120').waitFor();
+  await page.getByText('20 more are not shown.').waitFor();
+  await field('Find a member').fill('m119');
+  await row('m119');
+  assert.equal(await page.getByRole('row').count(), 2);
+  await field('Find a member').fill('nobody');
+  await page.getByText('No member matches.').waitFor();
+});
+
+test('delete', async () => {
+  await put('short', member('a'));
+  await go('/groups/short');
+  await button('Delete').click();
+  const dialog = page.getByRole('dialog');
+  await accessible(page, 'the question');
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await says('The group is deleted.');
+  await page.getByRole('heading', { name: 'Groups', level: 1 }).waitFor();
+  await link('events').waitFor();
+  await link('short').waitFor({ state: 'detached' });
+  await assert.rejects(get('short'), /group_not_found/);
+});
+
+test('a list longer than a page continues on the next one', async () => {
+  for (let n = 10; n <= 35; n++) await put(`z${n}`, member('a'));
+  await go('/groups');
+  await link('z10').waitFor();
+  assert.equal(await link('z35').count(), 0);
+  await link('Next page').click();
+  await link('z35').waitFor();
+  await link('First page').click();
+  await link('z10').waitFor();
+});
+
+test('register for a group, then cancel the jobs of the fan-out', async () => {
+  await put('fan', member('a'), member('b', { filter_label: 'eu' }), member('c', { filter_label: 'eu' }));
+  await go('/groups/fan');
+  await link('Register for this group').click();
+  await field('Topic').fill('fan');
+  await field('Id').fill('one');
+  await field('Delay').fill('1h');
+  await field('Only members with the label').fill('eu');
+  await button('Register').click();
+  await says('Jobs registered: 2');
+  await link('one:b').waitFor();
+  await node.call('POST', '/v1/jobs', { topic: 'fan', id: 'two', group: 'fan', delay: '1h' });
+  await link('one:c').click();
+  await link('fan').first().waitFor();
+  await link('all jobs of this fan-out').click();
+  await link('one:b').waitFor();
+  assert.equal(await page.getByRole('row').count(), 3);
+  await button('Change all of these…').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('group:one').waitFor();
+  await dialog.getByLabel('Action').selectOption('cancel');
+  await dialog.getByText('2 jobs').waitFor();
+  await dialog.getByRole('button', { name: 'Cancel jobs' }).click();
+  await settled(node, 'fan', { cancelled: 2, waiting: 3 });
+});
+
+test('a key that may only read sees members, and no actions', async () => {
+  await page.route('**/v1/whoami', (route) => route.fulfill({ json: { key_id: null, key_name: null, scope: 'read' } }));
+  await go('/groups/events');
+  await row('mail', '/mail');
+  assert.equal(await link('Edit').count(), 0);
+  assert.equal(await button('Delete').count(), 0);
+  await page.unroute('**/v1/whoami');
+});
