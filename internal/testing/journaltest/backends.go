@@ -101,7 +101,7 @@ func initPostgres(b *Backend) {
 		name, old := schemaOf(t, to), schemaOf(t, from)
 		// One statement, so that all tables are of one moment.
 		parts := []string{fmt.Sprintf("u AS (UPDATE %s.writer SET next_seq = o.next_seq, owner = o.owner FROM %s.writer o)", name, old)}
-		for _, table := range journalTables {
+		for _, table := range Tables {
 			parts = append(parts, fmt.Sprintf("%[1]s AS (INSERT INTO %[2]s.%[1]s SELECT * FROM %[3]s.%[1]s)", table, name, old))
 		}
 		b.Exec(t, "WITH "+strings.Join(parts, ", ")+" SELECT 1",
@@ -133,7 +133,7 @@ func initMariaDB(b *Backend) {
 		to := b.Empty(t)
 		name, old := databaseOf(t, to), databaseOf(t, from)
 		statements := []string{fmt.Sprintf("UPDATE %s.writer n JOIN %s.writer o SET n.next_seq = o.next_seq, n.owner = o.owner", name, old)}
-		for _, table := range journalTables {
+		for _, table := range Tables {
 			columns := "*"
 			if table == "message" { // whose last column is generated
 				columns = messageColumns
@@ -167,13 +167,13 @@ func databaseOf(t testing.TB, journal string) string {
 	return strings.TrimPrefix(u.Path, "/")
 }
 
-// journalTables are the tables of a journal that tests fill.
-var journalTables = []string{"message", "payload", "flow", "document"}
+// Tables are the tables of a journal that tests fill.
+var Tables = []string{"message", "payload", "flow", "document", "tally", "tally_key"}
 
 // emptied are the statements that empty a journal.
 func emptied() []string {
 	statements := []string{"UPDATE writer SET next_seq = 1, owner = ''"}
-	for _, table := range journalTables {
+	for _, table := range Tables {
 		statements = append(statements, "DELETE FROM "+table)
 	}
 	return statements
