@@ -260,7 +260,24 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 
 // Succeeds reports whether the settlement may have successors.
 func (s *Settlement) Succeeds() bool {
-	return s.Job != nil && (len(s.Successors(s.Change(false), 0)) > 0 || len(s.Successors(s.Change(true), 0)) > 0)
+	return s.Job != nil && (s.Again != nil || len(s.reported(s.Change(false))) > 0 || len(s.reported(s.Change(true))) > 0)
+}
+
+// reported are the events of a change that have a callback.
+func (s *Settlement) reported(c Change) []CallbackEvent {
+	var all []CallbackEvent
+	add := func(e CallbackEvent) {
+		if s.Job.Spec.Callbacks.On(e) != nil {
+			all = append(all, e)
+		}
+	}
+	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
+		add(CallbackAttemptFailed)
+	}
+	if e, ended := endEvents[c.To]; ended {
+		add(e)
+	}
+	return all
 }
 
 // Successors returns the jobs that follow from a change of the settlement, first the one that
@@ -272,7 +289,8 @@ func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
 	if s.Again != nil && c.Reason == ReasonAgain {
 		all = append(all, Successor{Key: s.Key, Spec: *s.Again})
 	}
-	if s.Job.Spec.Callbacks == nil {
+	events := s.reported(c)
+	if len(events) == 0 {
 		return all
 	}
 	r := &Report{Job: *s.Job, Delay: c.Delay, Response: s.Response}
@@ -286,10 +304,7 @@ func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
 	if s.Attempt != nil {
 		j.LastAttempt = s.Attempt
 	}
-	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
-		all = s.Job.report(all, CallbackAttemptFailed, r)
-	}
-	if e, ended := endEvents[c.To]; ended {
+	for _, e := range events {
 		all = s.Job.report(all, e, r)
 	}
 	return all

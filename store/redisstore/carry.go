@@ -62,7 +62,7 @@ func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
 func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	// By a script with a key of the shard: in a Cluster a bare TIME may ask
 	// any node.
-	reply, err := s.eval(ctx, readScript, []string{sh.lock}, []any{0, false})
+	reply, err := s.eval(ctx, readScript, []string{sh.lock}, []any{0, wholeRecords})
 	if err != nil {
 		return 0, err
 	}

@@ -81,7 +81,7 @@ func (s *Store) oldJobs(ctx context.Context, sh *shard, limit int) ([]job.Key, e
 // forgetOld forgets ended jobs, but those that must be kept, and returns how many.
 func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged int, err error) {
 	for len(old) > 0 {
-		raws, now, err := s.readRaw(ctx, sh, old[:min(len(old), maxBatch)], store.BatchBytes, false)
+		raws, now, err := s.readRaw(ctx, sh, old[:min(len(old), maxBatch)], store.BatchBytes, wholeRecords)
 		if err != nil {
 			return purged, err
 		}

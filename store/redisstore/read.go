@@ -86,7 +86,7 @@ func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*reco
 
 // someRecords reads the first records of several, one at least.
 func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
-	raws, _, err := s.readRaw(ctx, sh, keys, store.BatchBytes, false)
+	raws, _, err := s.readRaw(ctx, sh, keys, store.BatchBytes, wholeRecords)
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +106,17 @@ func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*
 	return out, nil
 }
 
-// readRaw reads the first records of several in writing, or only their heads, and the
+// What lua/read.lua reads of records.
+const (
+	wholeRecords = "all"
+	headsOnly    = "heads"    // of both parts
+	progressOnly = "progress" // the registration only if there is no progress
+)
+
+// readRaw reads the first records of several in writing, or a part of them, and the
 // server's time: at least one, until they take so many bytes.
-func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes int, headsOnly bool) ([]raw, job.Instant, error) {
-	inPages, args := make([]string, len(keys)), append(make([]any, 0, 2+len(keys)), bytes, headsOnly)
+func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes int, what string) ([]raw, job.Instant, error) {
+	inPages, args := make([]string, len(keys)), append(make([]any, 0, 2+len(keys)), bytes, what)
 	for i, key := range keys {
 		inPages[i], args = sh.page(key), append(args, key.String())
 	}

@@ -93,11 +93,15 @@ func (r *record) encode() (raw, error) {
 	b := append(registered.append(make([]byte, 0, 64+len(body))), '\n')
 	w := raw{registration: string(append(b, body...))}
 	if len(r.log) > 0 || since != r.untouched() {
-		b = append(since.append(make([]byte, 0, 128+len(r.log))), '\n')
-		b = append(b, body[:uidLen]...)
-		w.progress = string(append(b, r.log...))
+		w.progress = r.encodeProgress(body[:uidLen])
 	}
 	return w, nil
+}
+
+func (r *record) encodeProgress(uid []byte) string {
+	_, since := r.heads()
+	b := append(since.append(make([]byte, 0, 128+len(r.log))), '\n')
+	return string(append(append(b, uid...), r.log...))
 }
 
 func (r *record) heads() (registeredHead, progressHead) {
@@ -146,15 +150,33 @@ func decodeRecord(key job.Key, w raw) (*record, error) {
 	if w.progress == "" {
 		return r, nil
 	}
-	text, rest, ok := strings.Cut(w.progress, "\n")
+	return r, r.decodeProgress(w.progress)
+}
+
+// claimedRecord is the record of a claimed job with its present progress: what was asked for
+// stays the same while the job is claimed.
+func claimedRecord(claimed *job.Job, progress string) (*record, error) {
+	id, err := ulid.ParseStrict(claimed.UID)
+	if err != nil {
+		return nil, fmt.Errorf("%w %q: %w", errUID, claimed.UID, err)
+	}
+	r := &record{Job: *claimed, uid: id[:], stored: raw{progress: progress}}
+	return r, r.decodeProgress(progress)
+}
+
+// errOtherUID: the progress is another job's.
+var errOtherUID = fmt.Errorf("%w: its progress is another job's", errRecord)
+
+func (r *record) decodeProgress(progress string) error {
+	text, rest, ok := strings.Cut(progress, "\n")
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("%w of %s: no head of its progress", errRecord, key)
+		return fmt.Errorf("%w of %s: no head of its progress", errRecord, r.Key)
 	case !strings.HasPrefix(rest, string(r.uid)):
-		return nil, fmt.Errorf("%w of %s: its progress is another job's", errRecord, key)
+		return fmt.Errorf("%w: %s", errOtherUID, r.Key)
 	}
 	r.log = []byte(rest[uidLen:])
-	return r, r.proceed(decodeProgressHead(text))
+	return r.proceed(decodeProgressHead(text))
 }
 
 // decodeRegistration reads a job to which nothing has happened.

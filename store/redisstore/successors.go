@@ -11,9 +11,10 @@ import (
 	"github.com/duehook/duehook/store/successors"
 )
 
-// A settlement with successors is a change by lua/change.lua: the record is read, decided on in
-// Go, and replaced together with the registrations of the successors, if it is still the same.
-// So the script of all other settlements knows nothing of successors.
+// A settlement with successors is a change by lua/change.lua: the job's progress is read, decided
+// on in Go, and replaced together with the registrations of the successors, if it is still the
+// same. So the script of all other settlements knows nothing of successors. The registration is
+// neither read nor written: the claimed job has its content.
 
 // follow adds the registrations of successors, at an instant, behind the last change: they are
 // made only with it.
@@ -47,7 +48,7 @@ func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlem
 	for n, i := range batch {
 		keys[n] = all[i].Key
 	}
-	raws, now, err := s.readRaw(ctx, sh, keys, store.BatchBytes, false)
+	raws, now, err := s.readRaw(ctx, sh, keys, store.BatchBytes, progressOnly)
 	if err != nil {
 		return nil, err
 	}
@@ -89,22 +90,28 @@ func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlem
 	return left, nil
 }
 
-// settleOne adds the changes of a settlement to others, none if it changes nothing. w is the
-// job's record.
+// settleOne adds the changes of a settlement to others, none if it changes nothing. w has the
+// progress of the job.
 func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *job.Settlement, w raw, now job.Instant) ([]change, store.Settled, error) {
 	if w.missing() {
 		return changes, store.Settled{Status: store.Missing, Now: now}, nil
 	}
 	stale := store.Settled{Status: store.Stale, Now: now}
-	old, err := decodeRecord(t.Key, w)
-	if err != nil {
-		if errors.Is(err, errRecord) {
-			s.log.Error("a job's record cannot be read", "error", err)
-			return changes, stale, nil
-		}
-		return nil, stale, err
+	if w.progress == "" { // registered since, and not claimed
+		return changes, stale, nil
+	}
+	old, err := claimedRecord(t.Job, w.progress)
+	if errors.Is(err, errOtherUID) {
+		old, err = s.load(ctx, sh, t.Key)
 	}
 	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return changes, stale, nil
+	case errors.Is(err, errRecord):
+		s.log.Error("a job's record cannot be read", "error", err)
+		return changes, stale, nil
+	case err != nil:
+		return nil, stale, err
 	case old.Token != t.Token, old.State != job.Running && old.nonce != settledNonce:
 		return changes, stale, nil
 	case old.State != job.Running:
@@ -116,16 +123,18 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	r.NextAt, r.EndedAt = c.Times(now, old.CreatedAt)
 	fresh := s.settledRecord(old, t, &r)
 	following := s.successorsOf(old, t, c)
+	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.standing(), to: fresh.standing()}
 	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
 		again := newRecord(following[0].Over(&old.Job, now), nil)
 		again.Token, again.nonce = old.Token, settledNonce
-		fresh, following = again, following[1:]
+		if next, err = s.changeOf(old, again); err != nil {
+			return nil, stale, err
+		}
+		following = following[1:]
+	} else if s.forgets(fresh) {
+		next = next.forgetting()
 	}
-	change, err := s.changeOf(old, fresh)
-	if err != nil {
-		return nil, stale, err
-	}
-	changes, err = s.follow(sh, append(changes, change), following, now)
+	changes, err = s.follow(sh, append(changes, next), following, now)
 	return changes, r, err
 }
 
@@ -193,7 +202,7 @@ func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *jo
 }
 
 // followedAtOnce bounds the settlements with successors of one call.
-const followedAtOnce = 100
+const followedAtOnce = 128
 
 // apart divides items into settlements without and with successors.
 func apart(settlements []job.Settlement, items []int) (plain, followed []int) {

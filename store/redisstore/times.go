@@ -26,7 +26,7 @@ func (s source) Times(ctx context.Context, seg listing.Segment, entries []listin
 		if err != nil {
 			return nil, err
 		}
-		heads, _, err := s.readRaw(ctx, sh, keys, timesBytes, true)
+		heads, _, err := s.readRaw(ctx, sh, keys, timesBytes, headsOnly)
 		if err != nil {
 			return nil, err
 		}

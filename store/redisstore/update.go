@@ -76,7 +76,7 @@ func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, w raw) (*rec
 
 // read returns the record and the server's time.
 func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
-	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, false)
+	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, wholeRecords)
 	if err != nil {
 		return raw{}, now, err
 	}
