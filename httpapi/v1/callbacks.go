@@ -79,6 +79,22 @@ func viewCallbacks(c *job.Callbacks) *callbacksView {
 	return v
 }
 
+// viewCallbacksDraft shows callbacks as a valid draft asks for them.
+func viewCallbacksDraft(d *job.CallbacksDraft) *callbacksView {
+	c := job.Callbacks{Retry: d.Retry}
+	for e, of := range d.On {
+		to := &job.Callback{Destination: *of.Destination}
+		if of.Method != nil {
+			to.Method = *of.Method
+		}
+		for name, value := range of.Headers {
+			to.Headers = append(to.Headers, job.Header{Name: name, Value: value})
+		}
+		c.Set(e, to)
+	}
+	return viewCallbacks(&c)
+}
+
 // callbackLink is the callback of an event of a job.
 type callbackLink struct {
 	Event string `json:"event"`

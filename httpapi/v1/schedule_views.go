@@ -300,6 +300,10 @@ func (w *jobWriter) template(d *job.Draft) {
 		w.name(`,"retry":`)
 		w.any(viewOwnRetry(d.Retry))
 	}
+	if d.Callbacks != nil {
+		w.name(`,"callbacks":`)
+		w.any(viewCallbacksDraft(d.Callbacks))
+	}
 	if d.Expect != nil {
 		w.text(`,"expect":{"body":`, *d.Expect)
 		w.name(`}`)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,41 @@ func TestSetSchedule(t *testing.T) {
 		t.Errorf("registration %s", registration)
 	}
 	if again := a.want(200, "PUT", "/v1/schedules/nightly", registration); again["version"] != 1.0 {
+		t.Errorf("its registration made version %v", again["version"])
+	}
+}
+
+// A schedule gives every field of its job back, so that setting it again with its registration
+// changes nothing.
+func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
+	a := newAPI(t)
+	given := map[string]string{
+		"topic": `"reports"`, "biz_key": `"order"`, "order_key": `"customer"`, "url": `"https://shop.example/hook"`, "method": `"PUT"`,
+		"spread": `"5m"`, "body": `{ "a":  1 }`, "content_type": `"application/json"`, "headers": `{"X-Token":"s3cret"}`, "timeout": `"5s"`,
+		"ttl": `"1h"`, "labels": `{"shop":"berlin"}`, "priority": `3`, "retry": `{"steps":["1s","2s"],"limit":2}`, "expect": `{"body":"ok"}`,
+		"callbacks": `{"dead":{"url":"https://shop.example/dead","method":"PUT","headers":{"X-Of":"7"}},"retry":{"limit":3}}`,
+	}
+	bySchedule := []string{"id", "delay", "at", "on_conflict", "count", "group", "filter_label", "body_text", "body_base64"}
+	var job []string
+	for name := range draftFields {
+		if value, ok := given[name]; ok {
+			job = append(job, `"`+name+`":`+value)
+		} else if !slices.Contains(bySchedule, name) {
+			t.Errorf("no example of %q", name)
+		}
+	}
+	a.want(201, "PUT", "/v1/schedules/whole", `{"every":"1h","job":{`+strings.Join(job, ",")+`}}`)
+	registration := a.call("GET", "/v1/schedules/whole/registration", "").Body.String()
+	var got struct{ Job map[string]json.RawMessage }
+	if err := json.Unmarshal([]byte(registration), &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range given {
+		if string(got.Job[name]) != value {
+			t.Errorf("%s is %s, not %s", name, got.Job[name], value)
+		}
+	}
+	if again := a.want(200, "PUT", "/v1/schedules/whole", registration); again["version"] != 1.0 {
 		t.Errorf("its registration made version %v", again["version"])
 	}
 }
