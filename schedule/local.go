@@ -31,12 +31,20 @@ type point struct {
 const margin = 2 * daySeconds
 
 // cronPoints walks local days. Days without a change of the clock nearby yield
-// their times in order; days around a change are gathered and sorted first.
+// their times in order; days around a change are gathered and sorted first. Days and
+// months that do not match are passed over, so rare dates cost little.
 func (t *Timetable) cronPoints(begin int64, end func() int64) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		day := floorDiv(begin, daySeconds) - margin/daySeconds - 1
 		for day*daySeconds-margin <= end() {
 			next := day + 1
+			if d := dateOf(day); !t.expr.matches(d) {
+				if t.expr.month&(1<<d.month) == 0 {
+					next += int64(d.last - d.day)
+				}
+				day = next
+				continue
+			}
 			var points []point
 			if offset, plain := t.offsetOf(day); plain {
 				if !t.plainDay(day, offset, begin, yield) {
@@ -96,9 +104,10 @@ func (t *Timetable) offsetAt(at int64) (offset, until int64) {
 	return int64(seconds), until
 }
 
-// plainDay yields the times of a day on which each local time is shown once.
+// plainDay yields the times of a day that matches and on which each local time is shown
+// once.
 func (t *Timetable) plainDay(day, offset, begin int64, yield func(point) bool) bool {
-	if (day+1)*daySeconds-offset <= begin || !t.expr.matches(dateOf(day)) {
+	if (day+1)*daySeconds-offset <= begin {
 		return true
 	}
 	for local := range t.expr.times(day) {
