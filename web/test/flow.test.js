@@ -132,6 +132,33 @@ test('callbacks of the jobs of a topic', async () => {
   assert.deepEqual([delivered.headers, delivered.url, dead.url, expired ?? null, retry.limit], [headers, `${receiver.url}/done`, `${receiver.url}/dead`, null, 5]);
 });
 
+test('order key and callbacks of the jobs of a schedule', async () => {
+  const headers = { 'X-Kind': 'done' };
+  const job = { url: `${receiver.url}/ok`, callbacks: { delivered: { url: `${receiver.url}/done`, headers }, retry: { limit: 5 } } };
+  await node.call('PUT', '/v1/schedules/heard', { every: '1h', job });
+  await go('/schedules/heard/edit');
+  await field('Order key').fill('customer-8812');
+  await field('URL when dead').fill('nowhere');
+  await button('Save').click();
+  await wrong('URL when dead');
+  await field('URL when dead').fill(`${receiver.url}/dead`);
+  await button('Save').click();
+  await says('The schedule is saved.');
+  await page.getByRole('heading', { name: 'heard', level: 1 }).waitFor();
+  const { order_key: key, callbacks } = (await get('schedules/heard/registration')).job;
+  const { delivered, dead, retry } = callbacks;
+  assert.deepEqual([key, delivered.headers, dead.url, retry.limit], ['customer-8812', headers, `${receiver.url}/dead`, 5]);
+});
+
+test('a schedule whose jobs have none of the callbacks of their topic', async () => {
+  await node.call('PUT', '/v1/schedules/silent', { every: '1h', job: { url: `${receiver.url}/ok`, callbacks: {} } });
+  await go('/schedules/silent/edit');
+  await field('or interval').fill('2h');
+  await button('Save').click();
+  await says('The schedule is saved.');
+  assert.deepEqual((await get('schedules/silent/registration')).job.callbacks, {});
+});
+
 test('a receiver arms a job again', async () => {
   await node.call('POST', '/v1/jobs', { topic: 'loop', id: 'a', url: `${receiver.url}/again/1` });
   await go('/jobs/loop/a');

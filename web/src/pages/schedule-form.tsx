@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, gapRules, mayChange, misfirePolicies, overlapPolicies, repeatRules, type ApiError, type Timetable } from '../api';
+import { api, gapRules, mayChange, misfirePolicies, overlapPolicies, repeatRules, type ApiError, type Callbacks, type Timetable } from '../api';
+import { blankCallbacks, CallbackFields, callbacksOf, typedCallbacks, type CallbackDraft } from '../components/callbacks';
 import { Area, Choice, figure, Form, given, Group, headersOf, headersText, Input, Moment, useForm, wrongAt, type FieldProps } from '../components/form';
 import { Empty, Loading } from '../components/marks';
 import { notify } from '../components/notices';
@@ -35,14 +36,16 @@ const blank = {
   overlap: '',
   url: '',
   topic: '',
+  order_key: '',
   method: '',
   headers: '',
   body: '',
+  ...blankCallbacks,
 };
 type Draft = typeof blank;
 
 /** The pointers of the API. */
-const pointers: Record<keyof Draft, string> = {
+const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   name: '/schedule',
   cron: '/cron',
   every: '/every',
@@ -62,16 +65,21 @@ const pointers: Record<keyof Draft, string> = {
   overlap: '/overlap',
   url: '/job/url',
   topic: '/job/topic',
+  order_key: '/job/order_key',
   method: '/job/method',
   headers: '/job/headers',
   body: '/job/body',
 };
+
+/** Callbacks have groups of fields. */
+const knownPointers = [...Object.values(pointers), '/job/callbacks'];
 
 /** What a schedule was set with. */
 interface Registered {
   draft: Draft;
   /** The members of its job without a field in this form. */
   rest: Record<string, unknown>;
+  callbacks?: Callbacks | undefined;
 }
 
 /** Creates a schedule or changes it. */
@@ -107,19 +115,19 @@ interface FormProps {
   version?: string | undefined;
 }
 
-function ScheduleForm({ name, from: { draft: initial, rest }, version }: FormProps) {
+function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version }: FormProps) {
   const form = useForm(initial);
   const [from, setFrom] = useState('');
   const preview = usePreview(form.draft, from);
-  const field = (of: keyof Draft, label: Key): FieldProps => {
+  const field = (of: keyof typeof pointers, label: Key): FieldProps => {
     const { wrong, ...props } = form.field(of, pointers[of], t(label));
     return { ...props, wrong: wrong?.length ? wrong : wrongAt(preview.error, pointers[of]) };
   };
-  const set = (of: keyof Draft) => field(of, `schedule.${of}` as Key);
+  const set = (of: keyof typeof pointers) => field(of, `schedule.${of}` as Key);
   const submit = () =>
     form.ask(async () => {
       const to = name ?? form.draft.name.trim();
-      await api.putSchedule(to, requestOf(form.draft, rest), version);
+      await api.putSchedule(to, requestOf(form.draft, rest, callbacks), version);
       notify(t('schedule.saved'));
       navigate(address(['schedules', to]));
     });
@@ -155,10 +163,12 @@ function ScheduleForm({ name, from: { draft: initial, rest }, version }: FormPro
       <Group title={t('register.what')}>
         <Input {...field('url', 'register.url')} required wide placeholder="https://shop.example/hooks/report" />
         <Input {...field('topic', 'register.topic')} placeholder="default" />
+        <Input {...field('order_key', 'register.order_key')} placeholder="customer-8812" />
         <Input {...set('method')} placeholder="POST" />
         {rest['body_base64'] === undefined && <Area {...field('body', 'register.body')} placeholder={'{"kind": "daily"}'} />}
         <Area {...field('headers', 'register.headers')} placeholder="x-tenant: acme" />
       </Group>
+      <CallbackFields field={(of, pointer, label) => form.field(of, `/job${pointer}`, label)} hint="callback.hint" />
       <div class="actions">
         <button class="primary">{t('action.save')}</button>
       </div>
@@ -208,7 +218,7 @@ function Preview({ preview: { data, error } }: { preview: Resource<Timetable | u
 /** The errors that belong to no field. */
 const withoutField = (error: ApiError | undefined): string[] | undefined =>
   error?.problem.errors
-    .filter(({ pointer }) => !Object.values(pointers).some((known) => pointer === known || pointer.startsWith(`${known}/`)))
+    .filter(({ pointer }) => !knownPointers.some((known) => pointer === known || pointer.startsWith(`${known}/`)))
     .map(({ pointer, message }) => `${pointer.slice(1)} ${message}`);
 
 /** The members of the request without the job, and without empty fields. */
@@ -232,9 +242,11 @@ const previewOf = (draft: Draft, from: string): Record<string, unknown> => ({
 });
 
 /** The request as text, with the body as typed. */
-function requestOf(draft: Draft, rest: Record<string, unknown>): string {
-  const { url, topic, method, spread, headers, body } = draft;
-  const job = { ...rest, ...given({ url, topic, method, spread }), ...(headers.trim() ? { headers: headersOf(headers) } : {}) };
+function requestOf(draft: Draft, rest: Record<string, unknown>, stored: Callbacks | undefined): string {
+  const { url, topic, order_key, method, spread, headers, body } = draft;
+  const none = stored && Object.keys(stored).length === 0 ? stored : undefined; // {} keeps the topic's away
+  const callbacks = callbacksOf(draft, stored) ?? none;
+  const job = { ...rest, ...given({ url, topic, order_key, method, spread }), ...(callbacks && { callbacks }), ...(headers.trim() ? { headers: headersOf(headers) } : {}) };
   const members = Object.entries(job).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   if (body) members.push(isJSON(body) ? `"body":${body}` : `"body_text":${JSON.stringify(body)}`);
   return `${JSON.stringify({ ...timesOf(draft), job: 0 }).slice(0, -2)}{${members.join(',')}}}`;
@@ -243,7 +255,7 @@ function requestOf(draft: Draft, rest: Record<string, unknown>): string {
 /** The request that set a schedule, as fields. */
 function typed(name: string, request: string): Registered {
   const stored = JSON.parse(request) as Record<string, unknown> & { job: Record<string, unknown>; dst?: Record<string, string>; misfire?: Record<string, unknown> };
-  const { url, topic, method, spread, headers, body: _, body_text, ...rest } = stored.job;
+  const { url, topic, order_key, method, spread, headers, body: _, body_text, callbacks, ...rest } = stored.job;
   const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
   const same = ['cron', 'every', 'anchor', 'timezone', 'start_at', 'end_at', 'max_occurrences', 'jitter', 'overlap'] as const;
   const draft = {
@@ -258,10 +270,12 @@ function typed(name: string, request: string): Registered {
     late: text(stored.misfire?.['limit']),
     url: text(url),
     topic: text(topic),
+    order_key: text(order_key),
     method: text(method),
     spread: text(spread),
     headers: headersText(headers as Record<string, string> | undefined),
     body: member(member(request, 'job') ?? '', 'body') ?? text(body_text),
+    ...typedCallbacks(callbacks as Callbacks | undefined),
   };
-  return { draft, rest };
+  return { draft, rest, callbacks: callbacks as Callbacks | undefined };
 }
