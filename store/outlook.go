@@ -9,7 +9,7 @@ type Outlook struct {
 	Job job.Job
 	// At is when the job next needs attention: Job.WakeAt while it waits, its visibility
 	// deadline while it is ready, the end of its lease while it is running. At and the
-	// following fields except Shards are zero if the job has ended.
+	// following fields except Shard and Shards are zero if the job has ended.
 	At job.Instant
 	// Worker is ClaimOptions.By of a running job's claim.
 	Worker string
@@ -40,8 +40,9 @@ type Outlook struct {
 	// ReadyList is the number of hints on the ready list.
 	ReadyList int64
 	Circuit   Circuit
-	// Shards is the number of equal parts, rounded up, into which CarryOptions is divided.
-	Shards int
+	// Shard is the number of the job's shard, from 0, among the Shards of the store, at
+	// least one. Package rules divides limits among them.
+	Shard, Shards int
 }
 
 // Circuit is the circuit of an endpoint. Times that have passed are zero.

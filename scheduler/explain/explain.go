@@ -140,9 +140,3 @@ func (v *view) pending() bool { return v.Job.State == job.Waiting || v.Job.State
 func (v *view) carriable() bool {
 	return v.pending() && v.Head == nil && v.Job.NextAt <= v.Now && v.Circuit.OpenUntil == 0
 }
-
-// part is a shard's part of a limit.
-func (v *view) part(limit int) int64 {
-	shards := max(v.Shards, 1)
-	return int64((limit + shards - 1) / shards)
-}

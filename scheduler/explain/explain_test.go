@@ -150,6 +150,14 @@ func TestReasons(t *testing.T) {
 			[]reason{{CodeTopicConcurrency, none, "", "3 jobs of the topic t are in flight; the limit is 3."}},
 		},
 		{
+			"a shard's share of it", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicOut, o.Shard, o.Shards = 1, 3, 4 }), now,
+			[]reason{{CodeTopicConcurrency, none, "", "1 job of the topic t is in flight; the limit is 1. It is first in line. These figures are for its shard."}},
+		},
+		{
+			"the share of a shard that has one more", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicOut, o.Shard, o.Shards = 1, 0, 4 }), now,
+			[]reason{{Code: CodeCarrierBehind}},
+		},
+		{
 			"a place of the topic", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 2 }), now,
 			[]reason{{Code: CodeCarrierBehind}},
 		},
@@ -336,7 +344,7 @@ func TestForecast(t *testing.T) {
 
 // Without limits nothing is full.
 func TestNoLimits(t *testing.T) {
-	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Circuit.HalfOpenUntil, o.Shards = 1000, in(time.Hour), 0 })
+	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Circuit.HalfOpenUntil = 1000, in(time.Hour) })
 	if e := Job(o, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
 		t.Errorf("%+v", e)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/rules"
 )
 
 func notDue(v *view) *Reason {
@@ -72,17 +73,8 @@ func circuitOpen(v *view) *Reason {
 }
 
 func endpointRecovering(v *view) *Reason {
-	limit := v.part(v.carry.HalfOpenLimit)
-	switch {
-	case !v.carriable():
-		return nil
-	case v.Circuit.HalfOpenUntil != 0:
-	case v.Circuit.RampFrom != 0:
-		limit <<= v.Now.Sub(v.Circuit.RampFrom) / time.Second
-	default:
-		return nil
-	}
-	if limit == 0 || v.EndpointOut < limit {
+	limit := rules.CircuitLimit(v.Circuit, &v.carry, v.Shards, v.Now)
+	if !v.carriable() || !reached(v.EndpointOut, limit) {
 		return nil
 	}
 	recovering := says("endpoint_recovering", Params{"endpoint": v.endpoint(), "count": v.EndpointOut, "limit": limit})
@@ -90,8 +82,8 @@ func endpointRecovering(v *view) *Reason {
 }
 
 func endpointLimit(v *view) *Reason {
-	limit := max(v.part(v.carry.EndpointLimit), v.topicLimit())
-	if !v.carriable() || v.carry.EndpointLimit <= 0 || v.EndpointOut < limit {
+	limit := rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards)
+	if !v.carriable() || !reached(v.EndpointOut, limit) {
 		return nil
 	}
 	full := says("endpoint_limit", Params{"count": v.EndpointOut, "endpoint": v.endpoint(), "limit": limit})
@@ -99,8 +91,8 @@ func endpointLimit(v *view) *Reason {
 }
 
 func topicLimit(v *view) *Reason {
-	limit := v.topicLimit()
-	if !v.carriable() || limit <= 0 || v.LaneOut < limit {
+	limit := rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards)
+	if !v.carriable() || !reached(v.LaneOut, limit) {
 		return nil
 	}
 	full := says("topic_limit", Params{"count": v.LaneOut, "topic": v.Job.Topic, "endpoint": v.endpoint(), "limit": limit})
@@ -119,22 +111,23 @@ func topicRate(v *view) *Reason {
 	if !v.carriable() || rate == 0 || v.NextToken == 0 {
 		return nil
 	}
-	ahead := time.Duration(float64(v.Ahead+v.Higher+v.Beside) * float64(time.Second) * float64(max(v.Shards, 1)) / rate)
+	ahead := time.Duration(float64(v.Ahead+v.Higher+v.Beside) * float64(time.Second) * float64(v.Shards) / rate)
 	r := reason(CodeTopicRate, says("topic_rate", Params{"topic": v.Job.Topic, "rate": rate, "at": v.NextToken.RFC3339()}), v.line())
 	r.from = v.NextToken.Add(ahead)
 	return r
 }
 
 func topicConcurrency(v *view) *Reason {
-	limit := v.part(v.Limits.Concurrency)
-	if !v.carriable() || limit == 0 || v.TopicOut < limit {
+	limit := rules.Share(v.Limits.Concurrency, v.Shard, v.Shards)
+	if !v.carriable() || !reached(v.TopicOut, limit) {
 		return nil
 	}
 	full := says("topic_concurrency", Params{"count": v.TopicOut, "topic": v.Job.Topic, "limit": limit})
 	return v.inShard(reason(CodeTopicConcurrency, full, v.line()))
 }
 
-func (v *view) topicLimit() int64 { return v.part(v.carry.TopicLimits[v.Job.Topic]) }
+// reached reports whether n jobs in flight are as many as a limit allows; 0 is no limit.
+func reached(n int64, limit int) bool { return limit > 0 && n >= int64(limit) }
 
 func (v *view) endpoint() string { return v.Job.Lane().Endpoint }
 

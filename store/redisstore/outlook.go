@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -19,7 +20,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 	o := store.Outlook{Shards: len(s.shards)}
 	for range maxTries {
 		sh, w, now, err := s.look(ctx, key)
-		o.Now = now
+		o.Now, o.Shard = now, slices.Index(s.shards, sh)
 		if err != nil {
 			return o, err
 		}

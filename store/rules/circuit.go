@@ -39,15 +39,16 @@ func RampingCircuit(from, now job.Instant) store.Circuit {
 	return store.Circuit{RampFrom: from}
 }
 
-// restraint is the most jobs in flight that a circuit allows its endpoint; 0 if it
-// does not limit them.
-func restraint(c store.Circuit, halfOpenLimit int, now job.Instant) int {
+// CircuitLimit is the most jobs in flight that a circuit allows its endpoint in one of a
+// number of equal shards; 0 if it does not limit them.
+func CircuitLimit(c store.Circuit, o *store.CarryOptions, shards int, now job.Instant) int {
+	limit := equalShare(o.HalfOpenLimit, shards)
 	switch {
 	case c.HalfOpenUntil != 0:
-		return halfOpenLimit
+		return limit
 	case c.RampFrom != 0:
 		steps := max(0, now.Sub(c.RampFrom)/rampStep) // the clock may have gone back
-		return halfOpenLimit << min(steps, RampTime/rampStep)
+		return limit << min(steps, RampTime/rampStep)
 	}
 	return 0
 }

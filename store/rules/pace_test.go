@@ -76,7 +76,7 @@ func TestShares(t *testing.T) {
 			for n := range shards {
 				share := Share(limit, n, shards)
 				total += share
-				if limit > 0 && (share < 1 || share > EqualShare(limit, shards)) {
+				if limit > 0 && (share < 1 || share > equalShare(limit, shards)) {
 					t.Errorf("share %d of %d for %d shards is %d", n, limit, shards, share)
 				}
 			}

@@ -275,11 +275,8 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 }
 
 func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
-	limit, pause := EqualShare(m.Options.EndpointLimit, m.Shards), limitPause
-	if limit > 0 {
-		limit = max(limit, EqualShare(m.Options.TopicLimits[l.Topic], m.Shards))
-	}
-	if most := restraint(circuit, EqualShare(m.Options.HalfOpenLimit, m.Shards), m.Now); most > 0 && (limit == 0 || most < limit) {
+	limit, pause := EndpointLimit(&m.Options, l.Topic, m.Shards), limitPause
+	if most := CircuitLimit(circuit, &m.Options, m.Shards, m.Now); most > 0 && (limit == 0 || most < limit) {
 		limit, pause = most, restraintPause
 	}
 	if limit == 0 {
@@ -291,7 +288,7 @@ func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
 // ownPlaces: a place that a lane of another priority frees calls only that lane, so
 // lanes of a topic with priorities are looked at instead.
 func (m *maker) ownPlaces(l job.Lane, ranked bool) Places {
-	limit := EqualShare(m.Options.TopicLimits[l.Topic], m.Shards)
+	limit := TopicLimit(&m.Options, l.Topic, m.Shards)
 	switch {
 	case limit == 0:
 		return Places{}

@@ -179,7 +179,17 @@ var outlookCases = []testCase{
 			}
 			j := f.end(r, s)
 			o := f.outlook(j.Key)
-			equal(f, "outlook", o, store.Outlook{Now: o.Now, Job: j, Shards: o.Shards})
+			equal(f, "outlook", o, store.Outlook{Now: o.Now, Job: j, Shard: o.Shard, Shards: o.Shards})
+		}
+	}},
+	{name: "outlook/the shard is the one that carries the job", options: Options{Shards: 3}, run: func(f *fixture) {
+		for i := range 9 {
+			j := f.add(reg("t", fmt.Sprint(i)))
+			moved, err := f.Carry(f.ctx, f.outlook(j.Key).Shard, carryOptions)
+			f.noError("Carry", err)
+			if len(moved.Carried) != 1 || moved.Carried[0].Hint.Key() != j.Key {
+				f.Errorf("carried %+v, want %s", moved.Carried, j.Key)
+			}
 		}
 	}},
 	{name: "outlook/a job that is forgotten", options: Options{}, run: func(f *fixture) {
