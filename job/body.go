@@ -29,7 +29,7 @@ var bodyFields = map[BodyForm]Field{BodyJSON: "body", BodyText: "body_text", Bod
 // body stores the draft's body and content type in s. Absent fields keep their
 // value, but a body in a new form gets the default type of that form. Content is kept byte for byte, for
 // receivers that compare or sign bytes.
-func (f *findings) body(d *Draft, s *Spec, l Limits) {
+func (f *Findings) body(d *Draft, s *Spec, l Limits) {
 	if b := d.Body; b != nil {
 		if b.Form != s.BodyForm {
 			s.ContentType = b.Form.ContentType()
@@ -38,7 +38,7 @@ func (f *findings) body(d *Draft, s *Spec, l Limits) {
 			s.Body = nil // as decoders return it
 		}
 		if b.Form == BodyText && !utf8.Valid(b.Content) {
-			f.add(bodyFields[b.Form], "must be valid UTF-8; send other bytes as body_base64")
+			f.Add(bodyFields[b.Form], "must be valid UTF-8; send other bytes as body_base64")
 		}
 		if len(b.Content) > l.MaxBody {
 			f.tooLarge = fmt.Errorf("%w: at most %d bytes are allowed", ErrBodyTooLarge, l.MaxBody)
@@ -48,10 +48,10 @@ func (f *findings) body(d *Draft, s *Spec, l Limits) {
 		return
 	}
 	if s.BodyForm == BodyNone {
-		f.add("content_type", "needs a body, body_text or body_base64")
+		f.Add("content_type", "needs a body, body_text or body_base64")
 		return
 	}
-	if f.check("content_type", checkContentType(*d.ContentType)) {
+	if f.Check("content_type", checkContentType(*d.ContentType)) {
 		s.ContentType = *d.ContentType
 	}
 }

@@ -17,41 +17,39 @@ type CallbackDraft struct {
 }
 
 // callbacks reads the callbacks of a draft; nil without any.
-func (f *findings) callbacks(d *CallbacksDraft) *Callbacks {
+func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	if d == nil || len(d.On) == 0 && d.Retry == nil {
 		return nil
 	}
 	var c Callbacks
-	f.within("callbacks", func(f *findings) { c.Retry = f.retry(d.Retry) })
+	f.within("callbacks", func(f *Findings) { c.Retry = f.retry(d.Retry) })
 	if len(d.On) == 0 {
-		f.add("callbacks", "must name an event: "+callbackEventNames())
+		f.Add("callbacks", "must name an event: "+callbackEventNames())
 		return nil
 	}
 	for _, e := range CallbackEvents {
 		if of := d.On[e]; of != nil {
-			f.within(Field("callbacks").In(string(e)), func(f *findings) { c.Set(e, f.callback(of)) })
+			f.within(Field("callbacks").In(string(e)), func(f *Findings) { c.Set(e, f.callback(of)) })
 		}
 	}
 	return &c
 }
 
-func (f *findings) callback(d *CallbackDraft) *Callback {
+func (f *Findings) callback(d *CallbackDraft) *Callback {
 	c := &Callback{Method: f.method(d.Method), Headers: f.headers(d.Headers)}
 	if d.Destination == nil {
-		f.add("url", "is required")
-	} else if f.check("url", d.Destination.Check()) {
+		f.Add("url", "is required")
+	} else if f.Check("url", d.Destination.Check()) {
 		c.Destination = *d.Destination
 	}
 	return c
 }
 
 // within reads a part of the draft; outer is its field.
-func (f *findings) within(outer Field, read func(f *findings)) {
-	var part findings
+func (f *Findings) within(outer Field, read func(f *Findings)) {
+	var part Findings
 	read(&part)
-	for _, found := range part.fields {
-		f.add(found.Field.Within(outer), found.Message)
-	}
+	_ = f.Take(outer, part.Err())
 }
 
 func callbackEventNames() string {
@@ -63,7 +61,7 @@ func callbackEventNames() string {
 }
 
 // patchCallbacks replaces the callbacks of a job. The number of its rounds stays.
-func (f *findings) patchCallbacks(d *Draft, s *Spec) {
+func (f *Findings) patchCallbacks(d *Draft, s *Spec) {
 	if d.Callbacks == nil {
 		return
 	}
@@ -75,7 +73,7 @@ func (f *findings) patchCallbacks(d *Draft, s *Spec) {
 }
 
 // refuseOfCallback refuses changes of a callback that would make it another job.
-func (f *findings) refuseOfCallback(d *Draft, s *Spec) {
+func (f *Findings) refuseOfCallback(d *Draft, s *Spec) {
 	if s.Reports == "" {
 		return
 	}
@@ -91,7 +89,7 @@ func (f *findings) refuseOfCallback(d *Draft, s *Spec) {
 		{"callbacks", d.Callbacks != nil},
 	} {
 		if field.given {
-			f.add(field.name, fixed)
+			f.Add(field.name, fixed)
 		}
 	}
 }

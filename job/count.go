@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Limits of counts.
@@ -38,16 +37,16 @@ type CountDraft struct {
 }
 
 // count validates the terms of a count; nil without any.
-func (f *findings) count(d *CountDraft) *Count {
+func (f *Findings) count(d *CountDraft) *Count {
 	if d == nil {
 		return nil
 	}
 	c := Count{AtDeadline: DeadlineFires}
 	switch {
 	case d.Target == nil:
-		f.add("count.target", "is required")
+		f.Add("count.target", "is required")
 	case *d.Target < 1 || *d.Target > MaxTarget:
-		f.add("count.target", fmt.Sprintf("must be from 1 to %d", MaxTarget))
+		f.Add("count.target", fmt.Sprintf("must be from 1 to %d", MaxTarget))
 	default:
 		c.Target = *d.Target
 	}
@@ -55,16 +54,16 @@ func (f *findings) count(d *CountDraft) *Count {
 		c.AtDeadline = AtDeadline(*d.AtDeadline)
 	}
 	if c.AtDeadline != DeadlineFires && c.AtDeadline != DeadlineExpires {
-		f.add("count.at_deadline", `must be "fire" or "expire"`)
+		f.Add("count.at_deadline", `must be "fire" or "expire"`)
 	}
 	return &c
 }
 
 // countAndOrder refuses a count in an order: a count moves a due time, which decides the
 // order.
-func (f *findings) countAndOrder(s *Spec) {
+func (f *Findings) countAndOrder(s *Spec) {
 	if s.Count != nil && s.OrderKey != "" {
-		f.add("count", "must not be combined with order_key")
+		f.Add("count", "must not be combined with order_key")
 	}
 }
 
@@ -83,34 +82,19 @@ type AddDraft struct {
 // Add validates the draft; without a number it adds one. The error is a
 // *ValidationError.
 func (d *AddDraft) Add() (Add, error) {
-	var f findings
+	var f Findings
 	a := Add{N: 1}
 	if d.N != nil {
 		a.N = *d.N
 	}
 	if a.N < 1 || a.N > MaxAdd {
-		f.add("add", fmt.Sprintf("must be from 1 to %d", MaxAdd))
+		f.Add("add", fmt.Sprintf("must be from 1 to %d", MaxAdd))
 	}
 	if d.Key != nil {
 		a.Key = *d.Key
-		f.check("key", checkCountKey(a.Key))
+		f.Check("key", checkText(a.Key, 1, MaxCountKey))
 	}
-	return a, f.err()
-}
-
-func checkCountKey(key string) error {
-	switch n := utf8.RuneCountInString(key); {
-	case n < 1 || n > MaxCountKey:
-		return fmt.Errorf("must have 1 to %d characters", MaxCountKey)
-	case !utf8.ValidString(key):
-		return errors.New("must be valid UTF-8")
-	}
-	for _, c := range key {
-		if c < ' ' || c == 0x7f {
-			return errors.New("must not have control characters")
-		}
-	}
-	return nil
+	return a, f.Err()
 }
 
 // Errors of counts.

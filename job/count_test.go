@@ -202,9 +202,9 @@ func TestAddDraft(t *testing.T) {
 		{job.AddDraft{N: n(0)}, job.Add{}, "add: must be from 1 to 1000000"},
 		{job.AddDraft{N: n(-1)}, job.Add{}, "add: must be from 1 to 1000000"},
 		{job.AddDraft{N: n(job.MaxAdd + 1)}, job.Add{}, "add: must be from 1 to 1000000"},
-		{job.AddDraft{Key: key("")}, job.Add{}, "key: must have 1 to 128 characters"},
-		{job.AddDraft{Key: key(strings.Repeat("ü", job.MaxCountKey+1))}, job.Add{}, "key: must have 1 to 128 characters"},
-		{job.AddDraft{Key: key("a\nb")}, job.Add{}, "key: must not have control characters"},
+		{job.AddDraft{Key: key("")}, job.Add{}, "key: must not be empty; leave it out for none"},
+		{job.AddDraft{Key: key(strings.Repeat("ü", job.MaxCountKey+1))}, job.Add{}, "key: must have at most 128 characters"},
+		{job.AddDraft{Key: key("a\nb")}, job.Add{}, "key: must not contain control characters"},
 		{job.AddDraft{Key: key("a\xff")}, job.Add{}, "key: must be valid UTF-8"},
 	} {
 		got, err := c.draft.Add()

@@ -22,17 +22,17 @@ type Defaults struct {
 // Errors are those of Registration, except that they name job_priority, as
 // topics do.
 func (d *Draft) Defaults(l Limits) (Defaults, error) {
-	var f findings
+	var f Findings
 	v := Defaults{
 		Retry:     f.retry(d.Retry),
-		Timeout:   f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+		Timeout:   f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout),
 		TTL:       f.ttl(d),
 		Headers:   f.headers(d.Headers),
 		Priority:  f.priority("job_priority", d.Priority),
 		Spread:    f.spread(d),
 		Callbacks: f.callbacks(d.Callbacks),
 	}
-	return v, f.err()
+	return v, f.Err()
 }
 
 // Apply fills in the fields of s, read from d, that d does not set. An empty

@@ -1,7 +1,9 @@
 package job
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,28 +59,49 @@ func (e *ValidationError) Error() string {
 	return strings.Join(parts, "; ")
 }
 
-// findings collects the errors of a draft, so that the client gets all of them at
+// Invalid is the error of one field.
+func Invalid(field Field, message string) error {
+	return &ValidationError{Fields: []FieldError{{Field: field, Message: message}}}
+}
+
+// Findings collects what is wrong with a request, so that the client gets all of it at
 // once.
-type findings struct {
+type Findings struct {
 	fields   []FieldError
 	tooLarge error
 }
 
-func (f *findings) add(field Field, message string) {
-	f.fields = append(f.fields, FieldError{Field: field, Message: message})
+// Add adds the error of a field, once.
+func (f *Findings) Add(field Field, message string) {
+	if e := (FieldError{Field: field, Message: message}); !slices.Contains(f.fields, e) {
+		f.fields = append(f.fields, e)
+	}
 }
 
-// check adds err, if there is one, and reports whether there was none.
-func (f *findings) check(field Field, err error) bool {
+// Check adds err, if there is one, and reports whether there was none.
+func (f *Findings) Check(field Field, err error) bool {
 	if err != nil {
-		f.add(field, err.Error())
+		f.Add(field, err.Error())
 	}
 	return err == nil
 }
 
-// err returns the error of a body that is too large, or else the errors of the
-// fields.
-func (f *findings) err() error {
+// Take adds the fields of a *ValidationError, as parts of outer. It returns any other
+// error.
+func (f *Findings) Take(outer Field, err error) error {
+	var wrong *ValidationError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	for _, found := range wrong.Fields {
+		f.Add(found.Field.Within(outer), found.Message)
+	}
+	return nil
+}
+
+// Err returns the error of a body that is too large, or else a *ValidationError. Nil:
+// nothing was found.
+func (f *Findings) Err() error {
 	switch {
 	case f.tooLarge != nil:
 		return f.tooLarge
@@ -88,23 +111,23 @@ func (f *findings) err() error {
 	return nil
 }
 
-// duration reads a field that may be absent, which is zero, and otherwise must lie
-// between least and most.
-func (f *findings) duration(field Field, d *time.Duration, least, most time.Duration) time.Duration {
+// Duration reads a duration that may be absent, and otherwise must lie between least and
+// most.
+func (f *Findings) Duration(field Field, d *time.Duration, absent, least, most time.Duration) time.Duration {
 	if d == nil {
-		return 0
+		return absent
 	}
 	if *d < least || *d > most {
-		f.add(field, fmt.Sprintf("must be from %s to %s", FormatDuration(least), FormatDuration(most)))
+		f.Add(field, fmt.Sprintf("must be from %s to %s", FormatDuration(least), FormatDuration(most)))
 	}
 	return *d
 }
 
 // name reads a name; absent is the value of an absent one.
-func (f *findings) name(field Field, value *string, absent string) string {
+func (f *Findings) name(field Field, value *string, absent string) string {
 	if value == nil {
 		return absent
 	}
-	f.check(field, CheckName(*value))
+	f.Check(field, CheckName(*value))
 	return *value
 }

@@ -2,10 +2,7 @@ package job
 
 import (
 	"errors"
-	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // Membership says for which member of a group a job was registered. The job's id is
@@ -43,17 +40,7 @@ func CheckMember(name string) error {
 
 // CheckFilterLabel checks the label by which registrations select members.
 func CheckFilterLabel(label string) error {
-	switch {
-	case label == "":
-		return errors.New("must not be empty; leave it out for no label")
-	case !utf8.ValidString(label):
-		return errors.New("must be valid UTF-8")
-	case utf8.RuneCountInString(label) > MaxLabelValue:
-		return fmt.Errorf("must have at most %d characters", MaxLabelValue)
-	case strings.ContainsFunc(label, unicode.IsControl):
-		return errors.New("must not contain control characters")
-	}
-	return nil
+	return checkText(label, 1, MaxLabelValue)
 }
 
 // GroupIDOf is the group id in the id of a member's job.

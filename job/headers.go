@@ -38,9 +38,9 @@ const (
 
 // headers reads the headers of a draft, in canonical form and sorted by name,
 // so that equal content is encoded equally.
-func (f *findings) headers(given map[string]string) []Header {
+func (f *Findings) headers(given map[string]string) []Header {
 	if len(given) > MaxHeaders {
-		f.add("headers", fmt.Sprintf("must have at most %d entries", MaxHeaders))
+		f.Add("headers", fmt.Sprintf("must have at most %d entries", MaxHeaders))
 		return nil
 	}
 	var list []Header
@@ -53,13 +53,13 @@ func (f *findings) headers(given map[string]string) []Header {
 			err = errors.New("is given twice; names do not depend on case")
 		}
 		if err != nil {
-			f.add(member("headers", name, MaxHeaderName), err.Error())
+			f.Add(member("headers", name, MaxHeaderName), err.Error())
 		}
 		seen[canonical] = true
 		list = append(list, Header{Name: canonical, Value: value})
 	}
 	if total > MaxHeaderBytes {
-		f.add("headers", errHeaderBytes.Error())
+		f.Add("headers", errHeaderBytes.Error())
 	}
 	slices.SortFunc(list, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	return list

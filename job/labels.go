@@ -31,21 +31,21 @@ func ParseLabel(s string) (Label, error) {
 // ParseLabels reads the labels of an object, sorted by key. Its errors name
 // the members of the field.
 func ParseLabels(field Field, given map[string]string) ([]Label, error) {
-	var f findings
+	var f Findings
 	labels := f.labels(field, given)
-	return labels, f.err()
+	return labels, f.Err()
 }
 
 // labels reads labels, sorted by key, so that equal content is encoded equally.
-func (f *findings) labels(field Field, given map[string]string) []Label {
+func (f *Findings) labels(field Field, given map[string]string) []Label {
 	if len(given) > MaxLabels {
-		f.add(field, fmt.Sprintf("must have at most %d labels", MaxLabels))
+		f.Add(field, fmt.Sprintf("must have at most %d labels", MaxLabels))
 		return nil
 	}
 	var list []Label
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if err := checkLabel(key, given[key]); err != nil {
-			f.add(member(field, key, MaxLabelKey), err.Error())
+			f.Add(member(field, key, MaxLabelKey), err.Error())
 		}
 		list = append(list, Label{key, given[key]})
 	}
@@ -58,11 +58,21 @@ func checkLabel(key, value string) error {
 		return fmt.Errorf("must have a key of 1 to %d characters", MaxLabelKey)
 	case strings.ContainsFunc(key, notLabelKeyRune):
 		return errors.New("must have a key of a-z 0-9 _ . - only")
-	case !utf8.ValidString(value):
-		return errors.New("must have a value in valid UTF-8")
-	case utf8.RuneCountInString(value) > MaxLabelValue:
-		return fmt.Errorf("must have a value of at most %d characters", MaxLabelValue)
-	case strings.ContainsFunc(value, unicode.IsControl):
+	}
+	return checkText(value, 0, MaxLabelValue)
+}
+
+// checkText checks a short text that is shown to people: its number of characters, and
+// that it has no control characters.
+func checkText(s string, least, most int) error {
+	switch n := utf8.RuneCountInString(s); {
+	case !utf8.ValidString(s):
+		return errors.New("must be valid UTF-8")
+	case n < least:
+		return errors.New("must not be empty; leave it out for none")
+	case n > most:
+		return fmt.Errorf("must have at most %d characters", most)
+	case strings.ContainsFunc(s, unicode.IsControl):
 		return errors.New("must not contain control characters")
 	}
 	return nil

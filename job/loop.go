@@ -32,9 +32,9 @@ func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
 		return Spec{}, ErrMaxRounds
 	}
 	if body != nil {
-		var f findings
+		var f Findings
 		f.body(&Draft{Body: body}, &s, l)
-		if err := f.err(); err != nil {
+		if err := f.Err(); err != nil {
 			return Spec{}, err
 		}
 		if body.Form == BodyNone {

@@ -8,10 +8,10 @@ import "strings"
 // the server's policy. now only limits "at". Errors are those of Registration. Patch
 // does not change j, and does not check whether j may change.
 func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
-	var f findings
+	var f Findings
 	f.refuseFixed(d)
 	if len(f.fields) == 0 && len(d.Changes()) == 0 {
-		f.add("", "must change something: "+changeable())
+		f.Add("", "must change something: "+changeable())
 	}
 	s := j.Spec
 	w := f.when(d, now)
@@ -19,7 +19,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	if d.Spread != nil {
 		spread = f.spread(d)
 		if w == nil {
-			f.add("spread", "must be combined with delay or at")
+			f.Add("spread", "must be combined with delay or at")
 		}
 	}
 	if w != nil {
@@ -27,7 +27,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.When = *w
 	}
 	if d.Destination != nil {
-		f.check("url", d.Destination.Check())
+		f.Check("url", d.Destination.Check())
 		s.Destination = *d.Destination
 	}
 	if d.BizKey != nil || d.NoBizKey {
@@ -43,7 +43,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		s.Retry = f.retry(d.Retry)
 	}
 	if d.Timeout != nil {
-		s.Timeout = f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout)
+		s.Timeout = f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout)
 	}
 	if d.TTL != nil {
 		s.TTL = f.ttl(d)
@@ -67,7 +67,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	f.refuseOfCallback(d, &j.Spec)
 	f.body(d, &s, l)
 	f.countAndOrder(&s)
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return Spec{}, nil, err
 	}
 	return s, w, nil
@@ -75,7 +75,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 
 // refuseFixed refuses the fields of the job's address, its order key, and the ones that
 // only a registration has.
-func (f *findings) refuseFixed(d *Draft) {
+func (f *Findings) refuseFixed(d *Draft) {
 	fixed := []struct {
 		field Field
 		given bool
@@ -89,7 +89,7 @@ func (f *findings) refuseFixed(d *Draft) {
 	}
 	for _, field := range fixed {
 		if field.given {
-			f.add(field.field, "cannot be changed; cancel the job and register another")
+			f.Add(field.field, "cannot be changed; cancel the job and register another")
 		}
 	}
 }

@@ -31,12 +31,12 @@ func (p Priority) Number() int {
 }
 
 // priority is zero if the draft has none.
-func (f *findings) priority(field Field, n *int) Priority {
+func (f *Findings) priority(field Field, n *int) Priority {
 	switch {
 	case n == nil:
 		return 0
 	case *n < MinPriority || *n > MaxPriority:
-		f.add(field, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))
+		f.Add(field, fmt.Sprintf("must be from %d to %d", MinPriority, MaxPriority))
 		return 0
 	}
 	return PriorityOf(*n)

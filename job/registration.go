@@ -35,17 +35,17 @@ type Request struct {
 // ErrBodyTooLarge. The Spec shares memory
 // with the draft.
 func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
-	var f findings
+	var f Findings
 	r := f.request(d, l, now)
 	if d.Destination == nil {
-		f.add("url", "is required")
-	} else if f.check("url", d.Destination.Check()) {
+		f.Add("url", "is required")
+	} else if f.Check("url", d.Destination.Check()) {
 		r.Spec.Destination = *d.Destination
 	}
 	if d.Group != nil {
-		f.add("group", "is not possible here: a single job needs a url")
+		f.Add("group", "is not possible here: a single job needs a url")
 	} else if d.FilterLabel != nil {
-		f.add("filter_label", "selects members of a group: leave it out")
+		f.Add("filter_label", "selects members of a group: leave it out")
 	}
 	return f.valid(r)
 }
@@ -54,28 +54,28 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 // The Spec lacks what members have: the destination, and their headers. Errors are those
 // of Registration.
 func (d *Draft) ForGroup(l Limits, now Instant) (Request, error) {
-	var f findings
+	var f Findings
 	r := f.request(d, l, now)
 	r.Spec.Group = &Membership{Group: f.name("group", d.Group, ""), Headers: len(r.Spec.Headers)}
 	if d.FilterLabel != nil {
-		f.check("filter_label", CheckFilterLabel(*d.FilterLabel))
+		f.Check("filter_label", CheckFilterLabel(*d.FilterLabel))
 		r.Spec.Group.FilterLabel = *d.FilterLabel
 	}
 	if d.Destination != nil {
-		f.add("url", "must not be combined with group, whose members have urls")
+		f.Add("url", "must not be combined with group, whose members have urls")
 	}
 	return f.valid(r)
 }
 
-func (f *findings) valid(r Request) (Request, error) {
-	if err := f.err(); err != nil {
+func (f *Findings) valid(r Request) (Request, error) {
+	if err := f.Err(); err != nil {
 		return Request{}, err
 	}
 	return r, nil
 }
 
 // request is what registrations of both kinds have.
-func (f *findings) request(d *Draft, l Limits, now Instant) Request {
+func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
 	r := Request{
 		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
 		OnConflict: f.onConflict(d.OnConflict),
@@ -85,7 +85,7 @@ func (f *findings) request(d *Draft, l Limits, now Instant) Request {
 			Method:    f.method(d.Method),
 			Headers:   f.headers(d.Headers),
 			Retry:     f.retry(d.Retry),
-			Timeout:   f.duration("timeout", d.Timeout, MinTimeout, l.MaxTimeout),
+			Timeout:   f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout),
 			TTL:       f.ttl(d),
 			Labels:    f.labels("labels", d.Labels),
 			Priority:  f.priority("priority", d.Priority),
@@ -107,7 +107,7 @@ func (f *findings) request(d *Draft, l Limits, now Instant) Request {
 	return r
 }
 
-func (f *findings) onConflict(s *string) OnConflict {
+func (f *Findings) onConflict(s *string) OnConflict {
 	if s == nil {
 		return ConflictReject
 	}
@@ -115,12 +115,12 @@ func (f *findings) onConflict(s *string) OnConflict {
 	case ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner:
 		return p
 	}
-	f.add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
+	f.Add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
 	return ""
 }
 
 // method is empty for POST, as in Spec.
-func (f *findings) method(s *string) string {
+func (f *Findings) method(s *string) string {
 	if s == nil {
 		return ""
 	}
@@ -130,30 +130,30 @@ func (f *findings) method(s *string) string {
 	case "PUT", "PATCH":
 		return *s
 	}
-	f.add("method", `must be "POST", "PUT" or "PATCH"`)
+	f.Add("method", `must be "POST", "PUT" or "PATCH"`)
 	return ""
 }
 
 // when is the due time of the draft, or nil if it has none. A past instant is kept
 // unchanged: a repetition of the registration must have equal content.
-func (f *findings) when(d *Draft, now Instant) *When {
-	delay := f.duration("delay", d.Delay, 0, MaxDelay)
+func (f *Findings) when(d *Draft, now Instant) *When {
+	delay := f.Duration("delay", d.Delay, 0, 0, MaxDelay)
 	switch {
 	case d.At == nil && d.Delay == nil:
 		return nil
 	case d.At == nil:
 		return &When{Delay: delay}
 	case d.Delay != nil:
-		f.add("at", "must not be combined with delay")
+		f.Add("at", "must not be combined with delay")
 	case *d.At > now.Add(MaxDelay):
-		f.add("at", fmt.Sprintf("must be at most %s ahead", FormatDuration(MaxDelay)))
+		f.Add("at", fmt.Sprintf("must be at most %s ahead", FormatDuration(MaxDelay)))
 	}
 	return &When{At: *d.At}
 }
 
 // spread is how much later than its due time the job may be due.
-func (f *findings) spread(d *Draft) time.Duration {
-	return f.duration("spread", d.Spread, 0, MaxSpread)
+func (f *Findings) spread(d *Draft) time.Duration {
+	return f.Duration("spread", d.Spread, 0, 0, MaxSpread)
 }
 
 // ParseUnix reads Unix time: 10 digits for seconds, or 13 for milliseconds.
@@ -182,25 +182,25 @@ func ParseTime(s string) (Instant, error) {
 	return max(InstantOf(at), 1), nil
 }
 
-func (f *findings) ttl(d *Draft) time.Duration {
-	return f.duration("ttl", d.TTL, time.Millisecond, MaxTTL)
+func (f *Findings) ttl(d *Draft) time.Duration {
+	return f.Duration("ttl", d.TTL, 0, time.Millisecond, MaxTTL)
 }
 
 // retry is nil if the server's policy applies.
-func (f *findings) retry(r *Retry) *Retry {
+func (f *Findings) retry(r *Retry) *Retry {
 	if r == nil || r.Steps == nil && r.Limit == nil {
 		return nil
 	}
 	if r.Steps != nil {
-		f.check("retry.steps", checkStepCount(len(r.Steps)))
+		f.Check("retry.steps", checkStepCount(len(r.Steps)))
 	}
 	for i, step := range r.Steps[:min(len(r.Steps), MaxRetrySteps)] {
 		if err := checkStep(step); err != nil {
-			f.add(Field("retry.steps").In(strconv.Itoa(i)), err.Error())
+			f.Add(Field("retry.steps").In(strconv.Itoa(i)), err.Error())
 		}
 	}
 	if r.Limit != nil && (*r.Limit < 0 || *r.Limit > MaxRetryLimit) {
-		f.add("retry.limit", fmt.Sprintf("must be from 0 to %d", MaxRetryLimit))
+		f.Add("retry.limit", fmt.Sprintf("must be from 0 to %d", MaxRetryLimit))
 	}
 	return r
 }
@@ -220,7 +220,7 @@ func checkStep(d time.Duration) error {
 }
 
 // expectBody is kept trimmed, as answers are before they are compared with it.
-func (f *findings) expectBody(s string) string {
+func (f *Findings) expectBody(s string) string {
 	body := strings.TrimSpace(s)
 	var err error
 	switch {
@@ -231,6 +231,6 @@ func (f *findings) expectBody(s string) string {
 	case len(body) > MaxExpectBody:
 		err = fmt.Errorf("must have at most %d bytes", MaxExpectBody)
 	}
-	f.check("expect.body", err)
+	f.Check("expect.body", err)
 	return body
 }

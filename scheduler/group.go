@@ -113,17 +113,13 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 		return f, nil
 	}
 	if err != nil && !made.Repeats {
-		return FanOut{}, wrongGroup("group", "does not exist; create it with PUT")
+		return FanOut{}, job.Invalid("group", "does not exist; create it with PUT")
 	}
 	if err := s.checkFanOut(&f, made.Targets); err != nil {
 		return FanOut{}, err
 	}
 	f.Jobs, err = s.prepareTargets(&f, made.Targets, plan.Policy, from.Traceparent)
 	return f, err
-}
-
-func wrongGroup(field job.Field, message string) error {
-	return &job.ValidationError{Fields: []job.FieldError{{Field: field, Message: message}}}
 }
 
 // keptJobs are the jobs that have a group id.
@@ -144,19 +140,19 @@ func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string) (kept [
 // checkFanOut checks what only the members show.
 func (s *Scheduler) checkFanOut(f *FanOut, targets []groups.Target) error {
 	if len(targets) > MaxJobs {
-		return wrongGroup("group", fmt.Sprintf("makes %d jobs together with an earlier registration of the id; choose another id", len(targets)))
+		return job.Invalid("group", fmt.Sprintf("makes %d jobs together with an earlier registration of the id; choose another id", len(targets)))
 	}
 	if n := len(targets); n > 1 && n*len(targets[0].Spec.Body) > MaxFanOutBytes {
-		return wrongGroup("group", fmt.Sprintf("makes %d jobs, whose bodies take %d bytes together; the limit is %d",
+		return job.Invalid("group", fmt.Sprintf("makes %d jobs, whose bodies take %d bytes together; the limit is %d",
 			n, n*len(targets[0].Spec.Body), MaxFanOutBytes))
 	}
 	for i := range targets {
 		t := &targets[i]
 		if err := job.CheckName(t.ID); err != nil {
-			return wrongGroup("id", fmt.Sprintf("with a colon and the name of a member, such as %s, %v", t.ID[len(f.ID)+1:], err))
+			return job.Invalid("id", fmt.Sprintf("with a colon and the name of a member, such as %s, %v", t.ID[len(f.ID)+1:], err))
 		}
 		if err := job.CheckHeaders(t.Spec.Headers); err != nil {
-			return wrongGroup("headers", fmt.Sprintf("together with the headers of member %s: %v", t.ID[len(f.ID)+1:], err))
+			return job.Invalid("headers", fmt.Sprintf("together with the headers of member %s: %v", t.ID[len(f.ID)+1:], err))
 		}
 		if err := s.CheckDestination("group", t.Spec.Destination); err != nil {
 			return err

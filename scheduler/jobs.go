@@ -25,7 +25,7 @@ func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, e
 // a *job.ValidationError.
 func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
 	if q.IDPrefix != "" && q.Topic == "" {
-		return store.Page{}, &job.ValidationError{Fields: []job.FieldError{{Field: "id", Message: "needs a topic: add ?topic="}}}
+		return store.Page{}, job.Invalid("id", "needs a topic: add ?topic=")
 	}
 	return s.o.Store.List(ctx, q)
 }

@@ -64,15 +64,11 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 }
 
 func errReservedTopic() error {
-	return &job.ValidationError{Fields: []job.FieldError{{
-		Field: "topic", Message: "is reserved for the webhooks of alerts",
-	}}}
+	return job.Invalid("topic", "is reserved for the webhooks of alerts")
 }
 
 func errReservedID() error {
-	return &job.ValidationError{Fields: []job.FieldError{{
-		Field: "id", Message: "has the form of the id of a callback; choose another",
-	}}}
+	return job.Invalid("id", "has the form of the id of a callback; choose another")
 }
 
 // prepared gives the job of a request its uid; without an id, that is its id, too.

@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -46,74 +45,43 @@ type MemberDraft struct {
 
 // Group validates the draft. The error is a *job.ValidationError.
 func (d *Draft) Group(name string) (Group, error) {
-	f := findings{names: map[string]int{}}
-	if err := job.CheckName(name); err != nil {
-		f.add("group", err.Error())
-	}
+	var f job.Findings
+	f.Check("group", job.CheckName(name))
 	switch {
 	case d.Members == nil:
-		f.add("members", "is required; [] is a group without members")
+		f.Add("members", "is required; [] is a group without members")
 	case len(d.Members) > MaxMembers:
-		f.add("members", fmt.Sprintf("must have at most %d members, not %d", MaxMembers, len(d.Members)))
-		return Group{}, f.err()
+		f.Add("members", fmt.Sprintf("must have at most %d members, not %d", MaxMembers, len(d.Members)))
+		return Group{}, f.Err()
 	}
-	g := Group{Name: name, Members: make([]Member, len(d.Members))}
+	g, places := Group{Name: name, Members: make([]Member, len(d.Members))}, map[string]int{}
 	for i := range d.Members {
-		g.Members[i] = f.member(i, &d.Members[i])
+		at := job.Field("members").In(strconv.Itoa(i))
+		m := d.Members[i].member(&f, at)
+		if first, taken := places[m.Name]; taken {
+			f.Add(at.In("name"), fmt.Sprintf("is the name of member %d, too", first))
+		} else if m.Name != "" {
+			places[m.Name] = i
+		}
+		g.Members[i] = m
 	}
-	return g, f.err()
+	return g, f.Err()
 }
 
-// findings gathers what is wrong with a draft.
-type findings struct {
-	fields []job.FieldError
-	names  map[string]int // of members, with their places
-}
-
-func (f *findings) add(field job.Field, message string) {
-	f.fields = append(f.fields, job.FieldError{Field: field, Message: message})
-}
-
-func (f *findings) err() error {
-	if len(f.fields) == 0 {
-		return nil
-	}
-	return &job.ValidationError{Fields: f.fields}
-}
-
-func (f *findings) member(i int, d *MemberDraft) Member {
-	at := job.Field("members").In(strconv.Itoa(i))
+func (d *MemberDraft) member(f *job.Findings, at job.Field) Member {
 	var m Member
 	if d.Name == nil {
-		f.add(at.In("name"), "is required")
-	} else {
+		f.Add(at.In("name"), "is required")
+	} else if f.Check(at.In("name"), job.CheckMember(*d.Name)) {
 		m.Name = *d.Name
-		f.name(at.In("name"), i, m.Name)
 	}
 	// Its jobs obey the rules of all jobs.
 	request, err := (&job.Draft{Destination: d.URL, Headers: d.Headers}).Registration(job.Limits{}, 0)
-	var wrong *job.ValidationError
-	if errors.As(err, &wrong) {
-		for _, e := range wrong.Fields {
-			f.add(e.Field.Within(at), e.Message)
-		}
-	}
+	_ = f.Take(at, err) // there is no body that could be too large
 	m.URL, m.Headers = request.Spec.Destination, request.Spec.Headers
 	if d.FilterLabel != nil {
 		m.FilterLabel = *d.FilterLabel
-		if err := job.CheckFilterLabel(m.FilterLabel); err != nil {
-			f.add(at.In("filter_label"), err.Error())
-		}
+		f.Check(at.In("filter_label"), job.CheckFilterLabel(m.FilterLabel))
 	}
 	return m
-}
-
-func (f *findings) name(at job.Field, i int, name string) {
-	if err := job.CheckMember(name); err != nil {
-		f.add(at, err.Error())
-	} else if first, taken := f.names[name]; taken {
-		f.add(at, fmt.Sprintf("is the name of member %d, too", first))
-	} else {
-		f.names[name] = i
-	}
 }

@@ -92,9 +92,7 @@ func (m *Manager) room(ctx context.Context, g *Group) error {
 		return fmt.Errorf("encode a group: %w", err)
 	}
 	if len(text) > MaxBytes {
-		return &job.ValidationError{Fields: []job.FieldError{{
-			Field: "members", Message: fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)),
-		}}}
+		return job.Invalid("members", fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)))
 	}
 	others, err := m.docs.List(ctx)
 	if err != nil {

@@ -38,9 +38,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	rate := DefaultBackfillRate
 	if d.Rate != nil {
 		if rate = *d.Rate; rate < 1 || rate > MaxBackfillRate {
-			return Operation{}, &job.ValidationError{Fields: []job.FieldError{{
-				Field: "rate", Message: fmt.Sprintf("must be from 1 to %d jobs per second", MaxBackfillRate),
-			}}}
+			return Operation{}, job.Invalid("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxBackfillRate))
 		}
 	}
 	plan, jobs, err := m.plans.PlanBackfill(ctx, d.Schedule, d.From, d.To)

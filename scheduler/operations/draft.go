@@ -1,7 +1,6 @@
 package operations
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,23 +51,20 @@ var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", Bod
 // operation is the operation that d asks for, beginning now. Its error is a
 // *job.ValidationError.
 func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
-	var wrong []job.FieldError
-	refuse := func(field job.Field, message string) {
-		wrong = append(wrong, job.FieldError{Field: field, Message: message})
-	}
+	var f job.Findings
 	o := Operation{
 		Action: Action(d.Action), Filter: d.Filter, Rate: DefaultRate, State: Running, StartedAt: now, UpdatedAt: now,
 	}
 	known, ok := states[o.Action]
 	if !ok {
-		refuse("action", "must be one of cancel, run, replay, reschedule, discard")
+		f.Add("action", "must be one of cancel, run, replay, reschedule, discard")
 	}
 	if d.Filter.Empty() && !d.All {
-		refuse("filter", `must not be empty, unless "all" is true`)
+		f.Add("filter", `must not be empty, unless "all" is true`)
 	}
 	for _, s := range d.Filter.States {
 		if ok && !slices.Contains(known.may, s) {
-			refuse("filter.state", fmt.Sprintf("must be one of %s: %s is impossible for jobs in state %s", names(known.may), d.Action, s))
+			f.Add("filter.state", fmt.Sprintf("must be one of %s: %s is impossible for jobs in state %s", names(known.may), d.Action, s))
 			break
 		}
 	}
@@ -80,20 +76,17 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	}
 	if d.Rate != nil {
 		if o.Rate = *d.Rate; o.Rate < 1 || o.Rate > MaxRate {
-			refuse("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxRate))
+			f.Add("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxRate))
 		}
 	}
 	if field, message := d.due(&o); message != "" {
-		refuse(field, message)
+		f.Add(field, message)
 	}
 	if d.Set != nil {
 		o.Set = d.Set
-		wrong = append(wrong, d.set(now, l)...)
+		d.checkSet(&f, now, l)
 	}
-	if len(wrong) > 0 {
-		return Operation{}, &job.ValidationError{Fields: wrong}
-	}
-	return o, nil
+	return o, f.Err()
 }
 
 // due sets the time to reschedule to, or says what is wrong with it.
@@ -125,24 +118,14 @@ func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	return "", ""
 }
 
-// set says what is wrong with what is to be set. A body that is too large is, too.
-func (d *Draft) set(now job.Instant, l job.Limits) []job.FieldError {
+// checkSet checks what is to be set. A body that is too large is an error of set.
+func (d *Draft) checkSet(f *job.Findings, now job.Instant, l job.Limits) {
 	if Action(d.Action) != Replay {
-		return []job.FieldError{{Field: "set", Message: "is for replay only"}}
+		f.Add("set", "is for replay only")
+		return
 	}
 	_, _, err := d.Set.Patch(&sample, l, now)
-	var wrong *job.ValidationError
-	switch {
-	case err == nil:
-		return nil
-	case !errors.As(err, &wrong):
-		return []job.FieldError{{Field: "set", Message: err.Error()}}
-	}
-	fields := slices.Clone(wrong.Fields)
-	for i := range fields {
-		fields[i].Field = fields[i].Field.Within("set")
-	}
-	return fields
+	f.Check("set", f.Take("set", err))
 }
 
 func names(list []job.State) string {

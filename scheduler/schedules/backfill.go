@@ -65,13 +65,13 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 	b.Def.Start, b.Def.End = none, none
 	switch {
 	case to > s.Now:
-		return Backfill{}, 0, invalid("to", "must not be in the future")
+		return Backfill{}, 0, job.Invalid("to", "must not be in the future")
 	case to <= from:
-		return Backfill{}, 0, invalid("to", "must be after from")
+		return Backfill{}, 0, job.Invalid("to", "must be after from")
 	}
 	times, err := b.Times(b.Begin(), MaxBackfill+1)
 	if len(times) > MaxBackfill {
-		err = invalid("from", fmt.Sprintf("must be later: a backfill has at most %d occurrences", MaxBackfill))
+		err = job.Invalid("from", fmt.Sprintf("must be later: a backfill has at most %d occurrences", MaxBackfill))
 	}
 	return b, int64(len(times)), err
 }

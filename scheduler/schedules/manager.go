@@ -142,7 +142,7 @@ func allowing(allow []Allow, decide func(r *record, now job.Instant) (*change, e
 // *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
 // store.ErrNewer, the store's, and those of allow.
 func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow) (s Schedule, created bool, err error) {
-	def, err := m.check(name, d)
+	def, _, err := m.check(name, d, false)
 	if err != nil {
 		return Schedule{}, false, err
 	}
@@ -199,62 +199,43 @@ func (m *Manager) alignPause(ctx context.Context, name string, d *Draft) error {
 
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
 
-// check reads everything of a draft.
-func (m *Manager) check(name string, d *Draft) (definition, error) {
-	if err := CheckName(name); err != nil {
-		return definition{}, err
+// check reads everything of a draft. A preview needs neither a name nor a job.
+func (m *Manager) check(name string, d *Draft, preview bool) (definition, *schedule.Rules, error) {
+	var f job.Findings
+	if name != "" || !preview {
+		_ = f.Take("", CheckName(name))
 	}
-	def, _, err := d.definition(name)
-	wrong := gather(nil, err)
-	wrong = gather(wrong, d.checkNote())
-	if d.Job == nil {
-		wrong = gather(wrong, invalid("job", "is required"))
-	} else {
-		err := m.checkJob(d.Job)
-		var blocked *scheduler.BlockedError
-		if errors.As(err, &blocked) && len(wrong) == 0 || errors.Is(err, job.ErrBodyTooLarge) {
-			return definition{}, err
-		}
-		wrong = gather(wrong, err)
+	def, rules, err := d.definition(name)
+	if err := f.Take("", err); err != nil {
+		return definition{}, nil, err
+	}
+	_ = f.Take("", d.checkNote())
+	if d.Job != nil {
 		def.Job = *d.Job
+		if err := f.Take("", m.checkJob(d.Job)); err != nil && (f.Err() == nil || errors.Is(err, job.ErrBodyTooLarge)) {
+			return definition{}, nil, err
+		}
+	} else if !preview {
+		f.Add("job", "is required")
 	}
-	if len(wrong) > 0 {
-		return definition{}, &job.ValidationError{Fields: wrong}
-	}
-	return def, nil
-}
-
-func gather(all []job.FieldError, err error) []job.FieldError {
-	var wrong *job.ValidationError
-	if errors.As(err, &wrong) {
-		all = append(all, wrong.Fields...)
-	}
-	return all
+	return def, rules, f.Err()
 }
 
 // checkJob checks the template, which has no time and no id of its own.
 func (m *Manager) checkJob(d *job.Draft) error {
-	var wrong []job.FieldError
-	for _, f := range []struct {
+	var f job.Findings
+	for _, of := range []struct {
 		field job.Field
 		given bool
 	}{{"id", d.ID != nil}, {"delay", d.Delay != nil}, {"at", d.At != nil}, {"on_conflict", d.OnConflict != nil}, {"count", d.Count != nil}} {
-		if f.given {
-			wrong = append(wrong, job.FieldError{Field: f.field.Within("job"), Message: "is given by the schedule: leave it out"})
+		if of.given {
+			f.Add(of.field.Within("job"), "is given by the schedule: leave it out")
 		}
 	}
-	err := m.o.Jobs.CheckTemplate(d)
-	var invalid *job.ValidationError
-	if errors.As(err, &invalid) {
-		for _, f := range invalid.Fields {
-			wrong = append(wrong, job.FieldError{Field: f.Field.Within("job"), Message: f.Message})
-		}
-		err = nil
+	if err := f.Take("job", m.o.Jobs.CheckTemplate(d)); err != nil {
+		return err
 	}
-	if err == nil && len(wrong) > 0 {
-		err = &job.ValidationError{Fields: wrong}
-	}
-	return err
+	return f.Err()
 }
 
 // create fills in the record of a new schedule.

@@ -207,24 +207,11 @@ func (q *Query) selects(r *record) bool {
 
 // Preview checks a draft, of which the job may be missing, and compiles its timetable.
 func (m *Manager) Preview(name string, d *Draft) (*schedule.Rules, error) {
-	var wrong []job.FieldError
-	if name != "" {
-		wrong = gather(wrong, CheckName(name))
+	_, rules, err := m.check(name, d, true)
+	if err != nil {
+		return nil, err
 	}
-	_, rules, err := d.definition(name)
-	wrong = gather(wrong, err)
-	wrong = gather(wrong, d.checkNote())
-	if d.Job != nil {
-		err := m.checkJob(d.Job)
-		known := len(wrong)
-		if wrong = gather(wrong, err); err != nil && len(wrong) == known {
-			return nil, err
-		}
-	}
-	if len(wrong) > 0 {
-		return nil, &job.ValidationError{Fields: wrong}
-	}
-	return rules, err
+	return rules, nil
 }
 
 // Now is the store's time.

@@ -68,12 +68,10 @@ func (s *Settings) Empty() bool {
 
 // Check says what is wrong with the figures of a topic; a *job.ValidationError.
 func (s *Settings) Check(topic string) error {
-	var fields []job.FieldError
+	var f job.Findings
 	within := func(field job.Field, value, least, most float64) {
 		if value != 0 && (value < least || value > most) {
-			fields = append(fields, job.FieldError{
-				Field: field, Message: fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most),
-			})
+			f.Add(field, fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most))
 		}
 	}
 	within("capacity", float64(s.Capacity), 1, MaxCapacity)
@@ -81,23 +79,20 @@ func (s *Settings) Check(topic string) error {
 	within("concurrency", float64(s.Concurrency), 1, MaxConcurrency)
 	within("weight", float64(s.Weight), 1, MaxWeight)
 	if s.OnDead != "" && s.OnDead != OnDeadContinue && s.OnDead != OnDeadStop {
-		fields = append(fields, job.FieldError{Field: "on_dead", Message: `must be "continue" or "stop"`})
+		f.Add("on_dead", `must be "continue" or "stop"`)
 	}
 	if s.Alerts != nil {
 		var wrong *job.ValidationError
 		if errors.As(s.Alerts.Check(topic), &wrong) {
-			for _, f := range wrong.Fields {
-				if f.Field != "topic" {
-					f.Field = f.Field.Within("alerts")
+			for _, e := range wrong.Fields {
+				if e.Field != "topic" {
+					e.Field = e.Field.Within("alerts")
 				}
-				fields = append(fields, f)
+				f.Add(e.Field, e.Message)
 			}
 		}
 	}
-	if len(fields) > 0 {
-		return &job.ValidationError{Fields: fields}
-	}
-	return nil
+	return f.Err()
 }
 
 // Topic is a topic that is not as all others are.

@@ -64,9 +64,10 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	if err := job.CheckName(namespace); err != nil {
 		return &UsageError{"--namespace " + err.Error()}
 	}
-	token, key, wrong := d.make(namespace, now)
-	if len(wrong) > 0 {
-		return &UsageError{flagComplaints(wrong)}
+	token, key, err := d.make(namespace, now)
+	var wrong *job.ValidationError
+	if errors.As(err, &wrong) {
+		return &UsageError{flagComplaints(wrong.Fields)}
 	}
 	_, err = fmt.Fprintf(out, "token %s\nline  %s\n", token.Reveal(), key.Line())
 	return err

@@ -26,15 +26,11 @@ type Draft struct {
 	Rate      string // empty: the node's default
 }
 
-// make creates a key, or returns what is wrong with the fields, by their names in the API.
-func (d Draft) make(namespace string, now job.Instant) (Token, Key, []job.FieldError) {
+// make creates a key. The error is a *job.ValidationError.
+func (d Draft) make(namespace string, now job.Instant) (Token, Key, error) {
 	k := Key{Namespace: namespace, CreatedAt: now}
-	var wrong []job.FieldError
-	read := func(field job.Field, name, value string) {
-		if err := keyFields[name](&k, value); err != nil {
-			wrong = append(wrong, job.FieldError{Field: field, Message: err.Error()})
-		}
-	}
+	var f job.Findings
+	read := func(field job.Field, name, value string) { f.Check(field, keyFields[name](&k, value)) }
 	read("scope", "scope", d.Scope)
 	if d.Name != "" {
 		read("name", "name", d.Name)
@@ -45,11 +41,11 @@ func (d Draft) make(namespace string, now job.Instant) (Token, Key, []job.FieldE
 	if d.ExpiresAt != "" {
 		read("expires_at", "expires", d.ExpiresAt)
 		if k.Expired(now) {
-			wrong = append(wrong, job.FieldError{Field: "expires_at", Message: "must be in the future"})
+			f.Add("expires_at", "must be in the future")
 		}
 	}
-	if len(wrong) > 0 {
-		return Token{}, Key{}, wrong
+	if err := f.Err(); err != nil {
+		return Token{}, Key{}, err
 	}
 	t := newToken()
 	k.ID, k.Digest = t.id(), t.digest()
@@ -63,9 +59,9 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if k.opts.Store == nil {
 		return Token{}, Key{}, errNoStore
 	}
-	token, key, wrong := d.make(k.opts.Namespace, job.InstantOf(k.opts.Clock.Now()))
-	if len(wrong) > 0 {
-		return Token{}, Key{}, &job.ValidationError{Fields: wrong}
+	token, key, err := d.make(k.opts.Namespace, job.InstantOf(k.opts.Clock.Now()))
+	if err != nil {
+		return Token{}, Key{}, err
 	}
 	key.Stored = true
 	if err := k.refresh(ctx); err != nil {

@@ -131,63 +131,37 @@ func (d *Draft) Check() error {
 
 // rule returns the requested rule. The error is a *job.ValidationError.
 func (d *Draft) rule(name string) (Rule, error) {
-	v := validation{}
+	var f job.Findings
 	r := Rule{
 		Name: name, Metric: Metric(d.Metric), By: By(d.By), Topic: d.Topic, Endpoint: d.Endpoint, URL: d.URL,
-		Window:     v.duration("window", d.Window, 0, MinWindow, MaxWindow),
-		For:        v.duration("for", d.For, DefaultFor, 0, MaxFor),
-		KeepFiring: v.duration("keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
+		Window:     f.Duration("window", d.Window, 0, MinWindow, MaxWindow),
+		For:        f.Duration("for", d.For, DefaultFor, 0, MaxFor),
+		KeepFiring: f.Duration("keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
 		Repeat:     DefaultRepeat,
 	}
 	if d.Repeat != nil && *d.Repeat == 0 {
 		r.Repeat = 0
 	} else {
-		r.Repeat = v.duration("repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
+		r.Repeat = f.Duration("repeat", d.Repeat, DefaultRepeat, MinRepeat, MaxRepeat)
 	}
 	if d.URL != "" {
-		if err := job.Destination(d.URL).Check(); err != nil {
-			v.refuse("url", err.Error())
-		}
+		f.Check("url", job.Destination(d.URL).Check())
 	}
 	if _, known := kinds[r.Metric]; known {
-		v.ofMetric(d, &r)
+		d.ofMetric(&f, &r)
 	} else {
-		v.refuse("metric", fmt.Sprintf("must be one of %s", list(Metrics)))
+		f.Add("metric", fmt.Sprintf("must be one of %s", list(Metrics)))
 	}
-	return r, v.err()
-}
-
-// validation collects what is wrong with a draft.
-type validation struct{ fields []job.FieldError }
-
-func (v *validation) refuse(field job.Field, message string) {
-	v.fields = append(v.fields, job.FieldError{Field: field, Message: message})
-}
-
-func (v *validation) err() error {
-	if len(v.fields) == 0 {
-		return nil
-	}
-	return &job.ValidationError{Fields: v.fields}
-}
-
-func (v *validation) duration(field job.Field, given *time.Duration, usual, least, most time.Duration) time.Duration {
-	if given == nil {
-		return usual
-	}
-	if *given < least || *given > most {
-		v.refuse(field, fmt.Sprintf("must be from %s to %s", job.FormatDuration(least), job.FormatDuration(most)))
-	}
-	return *given
+	return r, f.Err()
 }
 
 // ofMetric checks and completes the fields that depend on the metric.
-func (v *validation) ofMetric(d *Draft, r *Rule) {
+func (d *Draft) ofMetric(f *job.Findings, r *Rule) {
 	kind := kinds[r.Metric]
 	if r.By == "" {
 		r.By = kind.by[0]
 	} else if !slices.Contains(kind.by, r.By) {
-		v.refuse("by", fmt.Sprintf("must be one of %s with %s", list(kind.by), r.Metric))
+		f.Add("by", fmt.Sprintf("must be one of %s with %s", list(kind.by), r.Metric))
 	}
 	for _, given := range []struct {
 		field   job.Field
@@ -199,19 +173,19 @@ func (v *validation) ofMetric(d *Draft, r *Rule) {
 		{"min_attempts", d.MinAttempts != nil, kind.share},
 	} {
 		if given.is && !given.may {
-			v.refuse(given.field, fmt.Sprintf("is impossible with %s", r.Metric))
+			f.Add(given.field, fmt.Sprintf("is impossible with %s", r.Metric))
 		}
 	}
 	if r.Topic == Topic {
-		v.refuse("topic", "must not be the topic of the alerts themselves")
+		f.Add("topic", "must not be the topic of the alerts themselves")
 	}
 	if kind.always && d.Window == nil {
 		r.Window = DefaultWindow
 	}
-	v.threshold(d, r, kind.share)
+	d.threshold(f, r, kind.share)
 }
 
-func (v *validation) threshold(d *Draft, r *Rule, share bool) {
+func (d *Draft) threshold(f *job.Findings, r *Rule, share bool) {
 	most := maxAbove
 	if share {
 		most = 1
@@ -220,15 +194,15 @@ func (v *validation) threshold(d *Draft, r *Rule, share bool) {
 			r.MinAttempts = *d.MinAttempts
 		}
 		if r.MinAttempts < 1 || r.MinAttempts > maxMinAttempts {
-			v.refuse("min_attempts", fmt.Sprintf("must be from 1 to %d", maxMinAttempts))
+			f.Add("min_attempts", fmt.Sprintf("must be from 1 to %d", maxMinAttempts))
 		}
 	}
 	switch {
 	case d.Above == nil && (r.Metric == OpenCircuits || r.Metric == LargestHerd): // any is one too many
 	case d.Above == nil:
-		v.refuse("above", "is required")
+		f.Add("above", "is required")
 	case *d.Above < 0 || *d.Above >= most:
-		v.refuse("above", fmt.Sprintf("must be at least 0 and below %.f", most))
+		f.Add("above", fmt.Sprintf("must be at least 0 and below %.f", most))
 	default:
 		r.Above = *d.Above
 	}

@@ -53,9 +53,9 @@ func (t *Thresholds) Check(topic string) error {
 
 // rules returns the rules of a topic. The error is a *job.ValidationError.
 func (t *Thresholds) rules(topic string) ([]Rule, error) {
-	v := validation{}
+	var f job.Findings
 	if len(topic) > MaxTopicName {
-		v.refuse("topic", fmt.Sprintf("must have at most %d characters to have alerts", MaxTopicName))
+		f.Add("topic", fmt.Sprintf("must have at most %d characters to have alerts", MaxTopicName))
 	}
 	var rules []Rule
 	above := t.above()
@@ -64,19 +64,19 @@ func (t *Thresholds) rules(topic string) ([]Rule, error) {
 			continue
 		}
 		r, err := t.draft(topic, metric, above[metric]).rule(topic + separator + string(metric))
-		v.take(metric, err)
+		takeThreshold(&f, metric, err)
 		rules = append(rules, r)
 	}
 	if len(rules) == 0 {
-		v.refuse("", "must have a threshold: "+list(thresholdNames))
+		f.Add("", "must have a threshold: "+list(thresholdNames))
 	}
 	if t.Window != nil && t.Failures == nil && t.FailureRate == nil {
-		v.refuse("window", "is for failures and failure_rate only")
+		f.Add("window", "is for failures and failure_rate only")
 	}
 	if t.MinAttempts != nil && t.FailureRate == nil {
-		v.refuse("min_attempts", "is for failure_rate only")
+		f.Add("min_attempts", "is for failure_rate only")
 	}
-	return rules, v.err()
+	return rules, f.Err()
 }
 
 // thresholdNames are the metrics that a topic can have thresholds for.
@@ -94,19 +94,17 @@ func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {
 	return d
 }
 
-// take adds the problems of the rule on a metric. Common problems of all rules stay one.
-func (v *validation) take(metric Metric, err error) {
+// takeThreshold adds the problems of the rule on a metric.
+func takeThreshold(f *job.Findings, metric Metric, err error) {
 	var wrong *job.ValidationError
 	if !errors.As(err, &wrong) {
 		return
 	}
-	for _, f := range wrong.Fields {
-		if f.Field == "above" {
-			f.Field = job.Field(metric)
+	for _, e := range wrong.Fields {
+		if e.Field == "above" {
+			e.Field = job.Field(metric)
 		}
-		if !slices.Contains(v.fields, f) {
-			v.fields = append(v.fields, f)
-		}
+		f.Add(e.Field, e.Message)
 	}
 }
 

@@ -104,8 +104,9 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 
 // Info describes the secrets that sign for a topic; "" is the default.
 func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
-	if bad := checkTopic(topic); bad != nil {
-		return Info{}, &job.ValidationError{Fields: bad}
+	var f job.Findings
+	if checkTopic(&f, topic); f.Err() != nil {
+		return Info{}, f.Err()
 	}
 	r, source, err := k.effective(ctx, topic)
 	if err != nil {
@@ -120,13 +121,11 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 // errors wrap ErrConfigured, ErrTooManySecrets, ErrNoMasterKey, ErrMasterKey or
 // ErrDamaged, or are the store's.
 func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Change, error) {
-	bad := checkChange(topic, overlap)
+	var f job.Findings
+	checkChange(&f, topic, overlap)
 	s, err := ParseSecret(secret)
-	if err != nil {
-		bad = append(bad, job.FieldError{Field: "secret", Message: err.Error()})
-	}
-	if len(bad) > 0 {
-		return Change{}, &job.ValidationError{Fields: bad}
+	if f.Check("secret", err); f.Err() != nil {
+		return Change{}, f.Err()
 	}
 	return k.replace(ctx, topic, s, overlap)
 }
@@ -134,8 +133,9 @@ func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Du
 // Rotate is Set with a new random secret. It returns the text form of the secret, which
 // no later call does.
 func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Change, error) {
-	if bad := checkChange(topic, overlap); len(bad) > 0 {
-		return "", Change{}, &job.ValidationError{Fields: bad}
+	var f job.Findings
+	if checkChange(&f, topic, overlap); f.Err() != nil {
+		return "", Change{}, f.Err()
 	}
 	s := NewSecret()
 	change, err := k.replace(ctx, topic, s, overlap)
@@ -181,8 +181,8 @@ func sourceOf(topic string) Source {
 // Delete deletes a topic's own secrets, also damaged ones. The default then signs for
 // the topic. The error is ErrNoSecret if the topic has none.
 func (k *Keyring) Delete(ctx context.Context, topic string) error {
-	if bad := checkName(topic); bad != nil {
-		return &job.ValidationError{Fields: bad}
+	if err := job.CheckName(topic); err != nil {
+		return job.Invalid("topic", err.Error())
 	}
 	return k.alone(ctx, func(ctx context.Context) error {
 		err := k.docs.Remove(ctx, topic, func(*stored) error { return nil })
@@ -277,27 +277,14 @@ func (k *Keyring) effective(ctx context.Context, topic string) (ring, Source, er
 	return k.effective(ctx, "")
 }
 
-func checkChange(topic string, overlap time.Duration) []job.FieldError {
-	bad := checkTopic(topic)
-	if overlap < 0 || overlap > MaxOverlap {
-		bad = append(bad, job.FieldError{
-			Field: "overlap", Message: "must be from 0 to " + job.FormatDuration(MaxOverlap),
-		})
-	}
-	return bad
+func checkChange(f *job.Findings, topic string, overlap time.Duration) {
+	checkTopic(f, topic)
+	f.Duration("overlap", &overlap, 0, 0, MaxOverlap)
 }
 
 // checkTopic accepts names of topics, and "" for the default.
-func checkTopic(topic string) []job.FieldError {
-	if topic == "" {
-		return nil
+func checkTopic(f *job.Findings, topic string) {
+	if topic != "" {
+		f.Check("topic", job.CheckName(topic))
 	}
-	return checkName(topic)
-}
-
-func checkName(topic string) []job.FieldError {
-	if err := job.CheckName(topic); err != nil {
-		return []job.FieldError{{Field: "topic", Message: err.Error()}}
-	}
-	return nil
 }
