@@ -16,6 +16,20 @@ type CallbackDraft struct {
 	Headers     map[string]string
 }
 
+// Draft is what asks for the callbacks; nil for none.
+func (c *Callbacks) Draft() *CallbacksDraft {
+	if c == nil {
+		return nil
+	}
+	d := &CallbacksDraft{On: map[CallbackEvent]*CallbackDraft{}, Retry: c.Retry}
+	for _, e := range CallbackEvents {
+		if of := c.On(e); of != nil {
+			d.On[e] = &CallbackDraft{Destination: &of.Destination, Method: given(of.Method), Headers: headerMap(of.Headers)}
+		}
+	}
+	return d
+}
+
 // callbacks reads the callbacks of a draft; nil without any.
 func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	if d == nil || len(d.On) == 0 && d.Retry == nil {

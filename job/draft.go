@@ -34,6 +34,63 @@ type Draft struct {
 	NoExpect bool
 }
 
+// Draft is the registration of a job with the same content. Fields that the job lacks are
+// absent, except retry and priority: their values keep the defaults of a topic away.
+func (j *Job) Draft() *Draft {
+	s := &j.Spec
+	d := &Draft{
+		Topic: &j.Topic, ID: &j.ID, BizKey: given(s.BizKey), OrderKey: given(s.OrderKey),
+		Destination: &s.Destination, Method: new(s.HTTPMethod()),
+		At: given(s.When.At), Delay: given(s.When.Delay), Spread: given(s.When.Spread),
+		ContentType: given(s.ContentType), Headers: headerMap(s.Headers), Retry: s.Retry,
+		Timeout: given(s.Timeout), TTL: given(s.TTL), Expect: given(s.ExpectBody), Labels: labelMap(s.Labels),
+		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(),
+	}
+	if d.Retry == nil {
+		d.Retry = &Retry{}
+	}
+	if s.BodyForm != BodyNone {
+		d.Body = &Body{Form: s.BodyForm, Content: s.Body}
+	}
+	if c := s.Count; c != nil {
+		d.Count = &CountDraft{Target: &c.Target, AtDeadline: new(string(c.AtDeadline))}
+		if s.When.At == 0 {
+			d.Delay = &s.When.Delay // without one, a counted job has the longest
+		}
+	}
+	return d
+}
+
+// given is nil for a zero value.
+func given[T comparable](v T) *T {
+	if v == *new(T) {
+		return nil
+	}
+	return &v
+}
+
+func headerMap(list []Header) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(list))
+	for _, h := range list {
+		m[h.Name] = h.Value
+	}
+	return m
+}
+
+func labelMap(list []Label) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[string]string, len(list))
+	for _, l := range list {
+		m[l.Key] = l.Value
+	}
+	return m
+}
+
 // Body is the body of a callback in the form in which the client gave it. The content of
 // the form BodyJSON is one JSON value in UTF-8; the front checks it.
 type Body struct {

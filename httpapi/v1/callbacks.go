@@ -44,55 +44,23 @@ type callbackView struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-type callbacksView struct {
-	Delivered     *callbackView `json:"delivered,omitempty"`
-	Dead          *callbackView `json:"dead,omitempty"`
-	Expired       *callbackView `json:"expired,omitempty"`
-	Cancelled     *callbackView `json:"cancelled,omitempty"`
-	AttemptFailed *callbackView `json:"attempt_failed,omitempty"`
-	Retry         *ownRetryView `json:"retry,omitempty"`
-}
-
-// viewCallbacks is nil without any.
-func viewCallbacks(c *job.Callbacks) *callbacksView {
-	if c == nil {
+// viewCallbacks gives callbacks by their events, and their retry policy; nil without any.
+func viewCallbacks(d *job.CallbacksDraft) map[string]any {
+	if d == nil {
 		return nil
 	}
-	view := func(c *job.Callback) *callbackView {
-		if c == nil {
-			return nil
+	view := map[string]any{}
+	for e, c := range d.On {
+		v := callbackView{URL: string(*c.Destination), Headers: c.Headers}
+		if c.Method != nil {
+			v.Method = *c.Method
 		}
-		v := &callbackView{URL: string(c.Destination), Method: c.Method}
-		if len(c.Headers) > 0 {
-			v.Headers = viewHeaders(c.Headers)
-		}
-		return v
+		view[string(e)] = v
 	}
-	v := &callbacksView{
-		Delivered: view(c.Delivered), Dead: view(c.Dead), Expired: view(c.Expired), Cancelled: view(c.Cancelled),
-		AttemptFailed: view(c.AttemptFailed),
+	if d.Retry != nil {
+		view["retry"] = viewOwnRetry(d.Retry)
 	}
-	if c.Retry != nil {
-		retry := viewOwnRetry(c.Retry)
-		v.Retry = &retry
-	}
-	return v
-}
-
-// viewCallbacksDraft shows callbacks as a valid draft asks for them.
-func viewCallbacksDraft(d *job.CallbacksDraft) *callbacksView {
-	c := job.Callbacks{Retry: d.Retry}
-	for e, of := range d.On {
-		to := &job.Callback{Destination: *of.Destination}
-		if of.Method != nil {
-			to.Method = *of.Method
-		}
-		for name, value := range of.Headers {
-			to.Headers = append(to.Headers, job.Header{Name: name, Value: value})
-		}
-		c.Set(e, to)
-	}
-	return viewCallbacks(&c)
+	return view
 }
 
 // callbackLink is the callback of an event of a job.

@@ -19,88 +19,93 @@ func (s *API) getRegistration(r *request) (any, error) {
 			return nil, err
 		}
 	}
-	return registrationView{&j, s.Scheduler.DefaultCallbacks(j.Topic)}, nil
+	d := j.Draft()
+	if d.Callbacks == nil && s.Scheduler.DefaultCallbacks(j.Topic) {
+		d.Callbacks = &job.CallbacksDraft{} // {} keeps the defaults of the topic away
+	}
+	return registrationView{d}, nil
 }
 
-// registrationView is a job in the form in which it is registered. What the job
-// lacks is left out, except retry, priority and callbacks: {} and the default priority
-// keep the defaults of a topic away.
-type registrationView struct {
-	*job.Job
-	defaultCallbacks bool // the topic has some, which the job lacks
-}
+// registrationView is a draft in the form in which a client writes it. Fields that are not
+// given are left out.
+type registrationView struct{ *job.Draft }
 
 // appendJSON writes a JSON body byte for byte, which encoding/json would not.
 func (v registrationView) appendJSON(b []byte) ([]byte, error) {
-	s := &v.Spec
-	w := jobWriter{b: b}
-	w.text(`{"topic":`, v.Topic)
-	w.text(`,"id":`, v.ID)
-	if s.BizKey != "" {
-		w.text(`,"biz_key":`, s.BizKey)
+	w := jobWriter{b: append(b, '{')}
+	w.given("topic", v.Topic)
+	w.given("id", v.ID)
+	w.given("biz_key", v.BizKey)
+	w.given("order_key", v.OrderKey)
+	w.given("url", (*string)(v.Destination))
+	w.given("method", v.Method)
+	if v.At != nil {
+		w.member("at", instant(*v.At))
 	}
-	if s.OrderKey != "" {
-		w.text(`,"order_key":`, s.OrderKey)
+	w.given("delay", formatted(v.Delay))
+	w.given("spread", formatted(v.Spread))
+	if v.Headers != nil {
+		w.member("headers", v.Headers)
 	}
-	w.text(`,"url":`, string(s.Destination))
-	w.text(`,"method":`, s.HTTPMethod())
-	switch {
-	case s.When.At != 0:
-		w.instant(`,"at":`, instant(s.When.At))
-	case s.When.Delay != 0:
-		w.text(`,"delay":`, job.FormatDuration(s.When.Delay))
+	w.given("content_type", v.ContentType)
+	if v.Body != nil {
+		w.body(v.Body)
 	}
-	if s.When.Spread != 0 {
-		w.text(`,"spread":`, job.FormatDuration(s.When.Spread))
+	if v.Retry != nil {
+		w.member("retry", viewOwnRetry(v.Retry))
 	}
-	if len(s.Headers) > 0 {
-		w.name(`,"headers":`)
-		w.any(viewHeaders(s.Headers))
+	w.given("timeout", formatted(v.Timeout))
+	w.given("ttl", formatted(v.TTL))
+	if v.Expect != nil {
+		w.member("expect", map[string]string{"body": *v.Expect})
 	}
-	if s.ContentType != "" {
-		w.text(`,"content_type":`, s.ContentType)
+	if v.Labels != nil {
+		w.member("labels", v.Labels)
 	}
-	w.body(s.BodyForm, s.Body)
-	w.name(`,"retry":`)
-	w.any(viewOwnRetry(s.Retry))
-	if s.Timeout != 0 {
-		w.text(`,"timeout":`, job.FormatDuration(s.Timeout))
+	if c := v.Count; c != nil {
+		w.member("count", countTermsView{*c.Target, *c.AtDeadline})
 	}
-	if s.TTL != 0 {
-		w.text(`,"ttl":`, job.FormatDuration(s.TTL))
+	if v.Priority != nil {
+		w.member("priority", *v.Priority)
 	}
-	if s.ExpectBody != "" {
-		w.text(`,"expect":{"body":`, s.ExpectBody)
-		w.name(`}`)
+	if v.Callbacks != nil {
+		w.member("callbacks", viewCallbacks(v.Callbacks))
 	}
-	if len(s.Labels) > 0 {
-		w.labels(`,"labels":`, viewLabels(s.Labels))
+	return append(w.b, '}'), w.err
+}
+
+// separate puts a comma behind the last member.
+func (w *jobWriter) separate() {
+	if w.b[len(w.b)-1] != '{' {
+		w.name(",")
 	}
-	if c := s.Count; c != nil {
-		w.name(`,"count":`)
-		w.any(countTermsView{c.Target, string(c.AtDeadline)})
+}
+
+// member writes a member of an object.
+func (w *jobWriter) member(name string, v any) {
+	w.separate()
+	w.name(`"` + name + `":`)
+	w.any(v)
+}
+
+// given writes a member, if there is a text.
+func (w *jobWriter) given(name string, s *string) {
+	if s != nil {
+		w.member(name, *s)
 	}
-	w.integer(`,"priority":`, s.Priority.Number())
-	if c := viewCallbacks(s.Callbacks); c != nil {
-		w.name(`,"callbacks":`)
-		w.any(c)
-	} else if v.defaultCallbacks {
-		w.name(`,"callbacks":{}`)
-	}
-	w.name(`}`)
-	return w.b, w.err
 }
 
 // body writes a body in the form in which it was given.
-func (w *jobWriter) body(form job.BodyForm, content []byte) {
-	switch form {
+func (w *jobWriter) body(b *job.Body) {
+	switch b.Form {
 	case job.BodyJSON:
-		w.name(`,"body":`)
-		w.b = append(w.b, content...)
+		w.separate()
+		w.name(`"body":`)
+		w.b = append(w.b, b.Content...)
 	case job.BodyText:
-		w.text(`,"body_text":`, string(content))
+		w.member("body_text", string(b.Content))
 	case job.BodyBase64:
-		w.text(`,"body_base64":`, base64.StdEncoding.EncodeToString(content))
+		w.member("body_base64", base64.StdEncoding.EncodeToString(b.Content))
 	}
 }
 

@@ -49,7 +49,7 @@ func drawMembers(t *rapid.T) []string {
 	for _, name := range rapid.SliceOfDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(optionalMembers))), rapid.ID[string]).Draw(t, "members") {
 		members = append(members, `"`+name+`":`+optionalMembers[name](t))
 	}
-	for _, among := range []map[string]func(*rapid.T) string{dueMembers, bodyMembers} {
+	for _, among := range []map[string]func(*rapid.T) string{dueMembers, exclusiveMembers, bodyMembers} {
 		names := append(slices.Sorted(maps.Keys(among)), "")
 		if name := rapid.SampledFrom(names).Draw(t, "one of"); name != "" {
 			members = append(members, `"`+name+`":`+among[name](t))
@@ -70,6 +70,13 @@ var (
 		"timeout": span(job.MinTimeout, time.Minute),
 		"ttl":     span(time.Millisecond, job.MaxTTL),
 		"expect":  func(t *rapid.T) string { return `{"body":` + quoted("ok"+words.Draw(t, "expect")) + `}` },
+		"spread":  span(0, job.MaxSpread),
+		"callbacks": func(t *rapid.T) string {
+			return rapid.SampledFrom([]string{
+				`{"dead":{"url":"https://shop.example/dead"}}`,
+				`{"delivered":{"url":"https://shop.example/ok","method":"PUT","headers":{"x-a":"b"}},"attempt_failed":{"url":"https://shop.example/f"},"retry":{"limit":2}}`,
+			}).Draw(t, "callbacks")
+		},
 		"priority": func(t *rapid.T) string {
 			return fmt.Sprint(rapid.IntRange(job.MinPriority, job.MaxPriority).Draw(t, "priority"))
 		},
@@ -80,6 +87,10 @@ var (
 	dueMembers = map[string]func(*rapid.T) string{
 		"delay": span(0, job.MaxDelay),
 		"at":    oneOf("2026-01-01T17:00:00.25+08:00", "2020-02-29T00:00:00Z", "1969-12-31T23:59:59Z", "2026-12-31T23:59:59.999Z"),
+	}
+	exclusiveMembers = map[string]func(*rapid.T) string{
+		"order_key": oneOf("customer-7"),
+		"count":     func(*rapid.T) string { return `{"target":3,"at_deadline":"expire"}` },
 	}
 	bodyMembers = map[string]func(*rapid.T) string{
 		"body": func(t *rapid.T) string {

@@ -145,9 +145,7 @@ func scheduleViewOf(s *schedules.Schedule) scheduleView {
 		Cron: orNull(&t.Cron), Every: formatted(orNull(&t.Every)), Timezone: t.Zone, DST: viewDST(t),
 		StartAt: momentOf(t.Start), EndAt: momentOf(t.End), MaxOccurrences: orNull(&r.Max), Remaining: s.Remaining,
 		Jitter: job.FormatDuration(s.Jitter()), Overlap: string(r.Overlap), PausedAt: instant(s.PausedAt), Note: s.Note, TZData: schedule.TZData,
-		Misfire: misfireView{
-			string(r.Misfire.Policy), job.FormatDuration(r.Misfire.Grace), job.FormatDuration(r.Misfire.Window), r.Misfire.Limit,
-		},
+		Misfire:  viewMisfire(&r.Misfire),
 		Job:      viewTemplate(s),
 		Counters: countersView(s.Counters),
 	}
@@ -164,6 +162,10 @@ func scheduleViewOf(s *schedules.Schedule) scheduleView {
 		v.LastError = &lastErrorView{instant(e.At), e.Reason, e.Message}
 	}
 	return v
+}
+
+func viewMisfire(m *schedule.Misfire) misfireView {
+	return misfireView{string(m.Policy), job.FormatDuration(m.Grace), job.FormatDuration(m.Window), m.Limit}
 }
 
 func viewTemplate(s *schedules.Schedule) templateView {
@@ -222,93 +224,38 @@ func viewTimetable(r *schedule.Rules, from job.Instant, count int) timetableView
 // scheduleRegistrationView is a schedule in the form in which it is set.
 type scheduleRegistrationView struct{ *schedules.Registration }
 
-// appendJSON writes a JSON body byte for byte, which encoding/json would not.
 func (v scheduleRegistrationView) appendJSON(b []byte) ([]byte, error) {
-	w := jobWriter{b: b}
+	w := jobWriter{b: append(b, '{')}
 	if v.Cron != "" {
-		w.text(`{"cron":`, v.Cron)
+		w.member("cron", v.Cron)
 	} else {
-		w.text(`{"every":`, job.FormatDuration(v.Every))
+		w.member("every", job.FormatDuration(v.Every))
 	}
-	w.time(`,"anchor":`, v.Anchor)
+	w.time("anchor", v.Anchor)
 	if v.Timezone != "" {
-		w.text(`,"timezone":`, v.Timezone)
+		w.member("timezone", v.Timezone)
 	}
 	if v.Gap != "" || v.Repeat != "" {
-		w.name(`,"dst":`)
-		w.any(struct {
+		w.member("dst", struct {
 			Gap    string `json:"gap,omitempty"`
 			Repeat string `json:"repeat,omitempty"`
 		}{v.Gap, v.Repeat})
 	}
-	w.time(`,"start_at":`, v.Start)
-	w.time(`,"end_at":`, v.End)
+	w.time("start_at", v.Start)
+	w.time("end_at", v.End)
 	if v.Max > 0 {
-		w.integer(`,"max_occurrences":`, int(v.Max))
+		w.member("max_occurrences", v.Max)
 	}
-	w.text(`,"jitter":`, job.FormatDuration(v.Jitter))
-	w.name(`,"misfire":`)
-	w.any(misfireView{
-		string(v.Misfire.Policy), job.FormatDuration(v.Misfire.Grace), job.FormatDuration(v.Misfire.Window), v.Misfire.Limit,
-	})
-	w.text(`,"overlap":`, string(v.Overlap))
-	w.name(`,"job":{`)
-	w.template(v.Job)
-	w.name(`}}`)
-	return w.b, w.err
+	w.member("jitter", job.FormatDuration(v.Jitter))
+	w.member("misfire", viewMisfire(&v.Misfire))
+	w.member("overlap", string(v.Overlap))
+	w.name(`,"job":`)
+	w.keep(registrationView{v.Job}.appendJSON(w.b))
+	return append(w.b, '}'), w.err
 }
 
 func (w *jobWriter) time(name string, t time.Time) {
 	if !t.IsZero() {
-		w.name(name)
-		w.any(moment(t))
-	}
-}
-
-// template writes the members of a job draft that were given.
-func (w *jobWriter) template(d *job.Draft) {
-	w.text(`"url":`, string(*d.Destination))
-	for _, m := range []struct {
-		name string
-		text *string
-	}{
-		{`,"topic":`, d.Topic},
-		{`,"biz_key":`, d.BizKey},
-		{`,"order_key":`, d.OrderKey},
-		{`,"method":`, d.Method},
-		{`,"content_type":`, d.ContentType},
-		{`,"timeout":`, formatted(d.Timeout)},
-		{`,"ttl":`, formatted(d.TTL)},
-		{`,"spread":`, formatted(d.Spread)},
-	} {
-		if m.text != nil {
-			w.text(m.name, *m.text)
-		}
-	}
-	if d.Body != nil {
-		w.body(d.Body.Form, d.Body.Content)
-	}
-	if d.Headers != nil {
-		w.name(`,"headers":`)
-		w.any(d.Headers)
-	}
-	if d.Labels != nil {
-		w.name(`,"labels":`)
-		w.any(d.Labels)
-	}
-	if d.Retry != nil {
-		w.name(`,"retry":`)
-		w.any(viewOwnRetry(d.Retry))
-	}
-	if d.Callbacks != nil {
-		w.name(`,"callbacks":`)
-		w.any(viewCallbacksDraft(d.Callbacks))
-	}
-	if d.Expect != nil {
-		w.text(`,"expect":{"body":`, *d.Expect)
-		w.name(`}`)
-	}
-	if d.Priority != nil {
-		w.integer(`,"priority":`, *d.Priority)
+		w.member(name, moment(t))
 	}
 }

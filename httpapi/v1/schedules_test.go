@@ -65,7 +65,7 @@ func coverSchedules(a *keyedAPI) {
 func TestSetSchedule(t *testing.T) {
 	a := newAPI(t)
 	const body = `{ "order": 8812,   "note": "<&>" }`
-	request := `{"cron":"30 2 * * *","timezone":"America/New_York","max_occurrences":3,"job":{"url":"https://shop.example/hook","headers":{"X-Token":"s3cret"},"body":` + body + `}}`
+	request := `{"cron":"30 2 * * *","timezone":"America/New_York","max_occurrences":3,"job":{"url":"https://shop.example/hook","headers":{"X-Token":"s3cret"},"labels":{"a":"b"},"retry":{},"expect":{"body":"ok"},"callbacks":{"dead":{"url":"https://shop.example/dead"},"retry":{"limit":2}},"body":` + body + `}}`
 	made := a.want(201, "PUT", "/v1/schedules/nightly", request)
 	next := made["next"].([]any)
 	if made["state"] != "active" || made["version"] != 1.0 || made["remaining"] != 3.0 || len(next) != 3 {

@@ -175,7 +175,7 @@ type settingsView struct {
 	Headers     map[string]string `json:"headers"`
 	JobPriority *int              `json:"job_priority"`
 	Spread      *string           `json:"spread"`
-	Callbacks   *callbacksView    `json:"callbacks,omitempty"`
+	Callbacks   map[string]any    `json:"callbacks,omitempty"`
 	Alerts      *thresholdsView   `json:"alerts"`
 }
 
@@ -225,7 +225,7 @@ func viewSettings(s *topics.Settings) *settingsView {
 	if d.Retry != nil {
 		v.Retry = &retryView{Steps: viewSteps(d.Retry.Steps), Limit: d.Retry.Limit}
 	}
-	v.Callbacks = viewCallbacks(d.Callbacks)
+	v.Callbacks = viewCallbacks(d.Callbacks.Draft())
 	if a := s.Alerts; a != nil {
 		v.Alerts = &thresholdsView{
 			Failures: a.Failures, FailureRate: a.FailureRate, DeadLetters: a.DeadLetters, Backlog: a.Backlog,
