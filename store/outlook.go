@@ -22,6 +22,9 @@ type Outlook struct {
 	// Head is the job that the job waits for because both have the same order key: the head
 	// of the key, or the dead letter that stops it. Nil: the job has its turn.
 	Head *job.Job
+	// AwaitsWhole reports that jobs with order keys wait until their shard is whole, and
+	// Whole that the shard of a job with an order key is; see Restorable.SwapEpoch.
+	AwaitsWhole, Whole bool
 	// Higher is, if the job waits, the number of due jobs of its topic with a higher
 	// priority.
 	Higher int64

@@ -58,7 +58,11 @@ type Restorable interface {
 	// ones. Empty means that the shard has none, or one from before its server was
 	// restarted or replaced. A shard whose epoch is not the last one stored may have
 	// lost data or gone back in time.
-	SwapEpoch(ctx context.Context, epoch string) (before []string, err error)
+	//
+	// whole, unless empty, is the epoch of a store that lacks no job. A shard that returns
+	// it is whole from now on, until its server is restarted or replaced, or loses its data.
+	// Any other shard is not.
+	SwapEpoch(ctx context.Context, epoch, whole string) (before []string, err error)
 }
 
 // ErrRestoring means that a requested run is in progress.

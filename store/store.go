@@ -314,6 +314,9 @@ type CarryOptions struct {
 	TopicLimits map[string]int
 	// HalfOpenLimit is the EndpointLimit of an endpoint whose circuit is half-open.
 	HalfOpenLimit int
+	// AwaitWhole has jobs with order keys wait as long as the shard may lack jobs: an older
+	// one of the key may be among them. See Restorable.SwapEpoch.
+	AwaitWhole bool
 	// By names the carrier in the journal.
 	By string
 }
@@ -378,6 +381,8 @@ type ClaimOptions struct {
 	// is its timeout plus LeaseMargin.
 	Lease       time.Duration
 	LeaseMargin time.Duration
+	// AwaitWhole is CarryOptions.AwaitWhole.
+	AwaitWhole bool
 	// By names the worker in Outlook and in the journal.
 	By string
 	// Left gets the hints left out because the claims reached BatchBytes. The next call

@@ -70,6 +70,13 @@ func limited(l store.Limits) func(*store.Outlook) { return func(o *store.Outlook
 
 func topic(name string) func(*store.Outlook) { return func(o *store.Outlook) { o.Job.Topic = name } }
 
+// behind: another job of its order key goes first.
+func behind(head job.Job) func(*store.Outlook) {
+	return func(o *store.Outlook) {
+		o.Job.Spec.OrderKey, o.Head, o.AwaitsWhole, o.Whole = "k", &head, true, true
+	}
+}
+
 func cancelled(o *store.Outlook) { o.Job.CancelRequested = true }
 
 func TestReasons(t *testing.T) {
@@ -122,6 +129,30 @@ func TestReasons(t *testing.T) {
 			[]reason{{CodeEndpointRecovering, none, "", "at most 12 of its jobs are in flight; now 12 are"}},
 		},
 		{"ramping up, with a place", waiting(func(o *store.Outlook) { o.Circuit.RampFrom = in(-2500 * time.Millisecond) }, out(11)), now, []reason{{Code: CodeCarrierBehind}}},
+		{
+			"behind a job in flight", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Running})), now,
+			[]reason{{CodeOrderKey, none, "", "waits for the job 0 of its order key k, which is in flight"}},
+		},
+		{
+			"behind a retry", waiting(behind(job.Job{Key: job.Key{ID: "0"}, NextAt: in(time.Hour)})), in(time.Hour),
+			[]reason{{CodeOrderKey, none, "", "the job 0 of its order key k, whose next attempt is at 2026-01-01T10"}},
+		},
+		{
+			"behind a dead letter", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Dead})), none,
+			[]reason{{CodeOrderKey, none, "", "dead letter 0 stops its order key k"}},
+		},
+		{
+			"expired before its turn", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Running}), ttl(-time.Minute)), none,
+			[]reason{{CodeOrderKey, none, "", "in flight"}, {CodeTTLFirst, in(-time.Minute), "", "It expires when its turn comes."}},
+		},
+		{
+			"an older job of its order key may be lost", waiting(behind(job.Job{Key: job.Key{ID: "0"}}), func(o *store.Outlook) { o.Whole = false }), none,
+			[]reason{{CodeOrderKey, none, "", "wait until all jobs are restored"}},
+		},
+		{
+			"the store may have lost jobs", waiting(func(o *store.Outlook) { o.AwaitsWhole = true }), now,
+			[]reason{{Code: CodeCarrierBehind}},
+		},
 		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
 			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are in flight; the limit is 100. 1 job of"},
 		}},

@@ -45,7 +45,12 @@ func notDue(v *view) *Reason {
 // orderKey: the head of the order key holds the job until it has ended.
 func orderKey(v *view) *Reason {
 	head := v.Head
-	if !v.pending() || head == nil {
+	switch {
+	case !v.pending() || v.Job.Spec.OrderKey == "":
+		return nil
+	case v.AwaitsWhole && !v.Whole:
+		return stop(CodeOrderKey, says("order_key_restore", nil))
+	case head == nil:
 		return nil
 	}
 	p := Params{"key": v.Job.Spec.OrderKey, "job": head.ID}
@@ -221,7 +226,10 @@ func (v *view) ttlFirst(next job.Instant) *Reason {
 		return nil
 	}
 	sentence := "ttl_first"
-	if expires <= v.Now {
+	switch {
+	case expires <= v.Now && v.Head != nil:
+		sentence = "ttl_in_turn"
+	case expires <= v.Now:
 		sentence = "ttl_ended"
 	}
 	r := stop(CodeTTLFirst, says(sentence, Params{"at": expires.RFC3339()}))

@@ -65,6 +65,7 @@ var english = map[string]wording{
 	},
 	"order_key_in_flight": {many: "It waits for the job {job} of its order key {key}, which is in flight."},
 	"order_key_waits":     {many: "It waits for the job {job} of its order key {key}, whose next attempt is at {at}."},
+	"order_key_restore":   {many: "The store may have lost jobs. Jobs with an order key wait until all jobs are restored."},
 	"order_key_stopped":   {many: "The dead letter {job} stops its order key {key} until it is replayed or discarded."},
 	"first_in_line":       {many: "It is first in line."},
 	"first_of_priority":   {many: "It is first in line among the jobs of its priority."},
@@ -88,6 +89,7 @@ var english = map[string]wording{
 	"cancel_noted": {many: "A cancel arrived while attempt {attempt} was in flight. If the attempt fails, the " +
 		"job ends as cancelled; no other attempt follows."},
 	"ttl_ended":      {many: "Its TTL ended at {at}. It expires when a worker next takes it."},
+	"ttl_in_turn":    {many: "Its TTL ended at {at}. It expires when its turn comes."},
 	"ttl_first":      {many: "Its TTL ends at {at}, before its next attempt: it will expire."},
 	"carrier_behind": {many: "It has been due since {since} and waits for the carrier, which next looks at its topic and endpoint at {at}."},
 

@@ -18,6 +18,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	defer c.End()
 	// A claim may follow before this call returns. The flow must show it later.
 	now := job.InstantOf(s.o.Clock.Now())
+	o.AwaitWhole = s.shared()
 	r, err := s.Inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
 		s.sharing.Owe(c, carried(r.Carried, o.By, now))
@@ -43,6 +44,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 		return nil, err
 	}
 	defer c.End()
+	o.AwaitWhole = s.shared()
 	claims, err := s.Inner.Claim(ctx, shard, hints, o)
 	if err != nil {
 		return claims, err

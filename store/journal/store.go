@@ -141,7 +141,9 @@ func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error
 
 // Outlook is the wrapped store's, of what is committed.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
-	return committed(ctx, s, key, s.Inner.Outlook)
+	o, err := committed(ctx, s, key, s.Inner.Outlook)
+	o.AwaitsWhole = s.shared()
+	return o, err
 }
 
 // committed reads when no change of the job is in progress. A store that is shared keeps

@@ -48,6 +48,10 @@ func TestConformanceOnRedis(t *testing.T) {
 			Reconciling: ledger.Reconciling{Pace: ledger.Pace{SecondLook: time.Millisecond}},
 		})
 		noError(t, "Open", err)
+		for _, whole := range []string{"", "epoch"} { // no job was lost
+			_, err := inner.SwapEpoch(t.Context(), "epoch", whole)
+			noError(t, "SwapEpoch", err)
+		}
 		return sweptFirst{s}
 	}})
 }

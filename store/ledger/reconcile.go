@@ -158,13 +158,18 @@ func (r *loop) lead(ctx context.Context) (*shared, error) {
 
 // look compares epochs. Each step stores a new epoch in every shard; a shard that does
 // not return the previous one may have lost data. After a call without an answer, some
-// shards may have the new epoch already. The next step then finds a difference.
+// shards may have the new epoch already. The next step then finds a difference. Until
+// all jobs are compared, the shards are not whole.
 func (r *loop) look(ctx context.Context) error {
 	if !r.s.shared {
 		return nil
 	}
 	epoch := rand.Text()
-	before, err := r.s.inner.SwapEpoch(ctx, epoch)
+	whole := r.epoch
+	if r.lost {
+		whole = ""
+	}
+	before, err := r.s.inner.SwapEpoch(ctx, epoch, whole)
 	if err != nil {
 		return fmt.Errorf("look at the store: %w", err)
 	}

@@ -87,11 +87,11 @@ func (l *losing) Standings(ctx context.Context, keys []job.Key) ([]store.Standin
 	return l.now().Standings(ctx, keys)
 }
 
-func (l *losing) SwapEpoch(ctx context.Context, mark string) ([]string, error) {
+func (l *losing) SwapEpoch(ctx context.Context, mark, whole string) ([]string, error) {
 	if l.silent.Swap(false) {
-		return journaltest.Lost(func() ([]string, error) { return l.now().SwapEpoch(ctx, mark) })
+		return journaltest.Lost(func() ([]string, error) { return l.now().SwapEpoch(ctx, mark, whole) })
 	}
-	return l.now().SwapEpoch(ctx, mark)
+	return l.now().SwapEpoch(ctx, mark, whole)
 }
 
 func (l *losing) Close() error { return l.now().Close() }
@@ -133,7 +133,7 @@ func (l *losing) copied(t testing.TB) store.Restorable {
 	}
 	_, err := to.Restore(t.Context(), jobs)
 	noError(t, "Restore", err)
-	_, err = to.SwapEpoch(t.Context(), "of the copy")
+	_, err = to.SwapEpoch(t.Context(), "of the copy", "")
 	noError(t, "SwapEpoch", err)
 	return to
 }

@@ -164,10 +164,10 @@ func TestRestoreOnRequest(t *testing.T) {
 		r.Add(reg("overdue", 0))
 		r.Add(reg("waiting", time.Hour))
 		noError(t, "Flush", r.Flush())
-		mark, err := l.SwapEpoch(t.Context(), "")
+		mark, err := l.SwapEpoch(t.Context(), "", "")
 		noError(t, "SwapEpoch", err)
 		l.flush(t)
-		_, err = l.SwapEpoch(t.Context(), mark[0]) // so that nobody notices
+		_, err = l.SwapEpoch(t.Context(), mark[0], "") // so that nobody notices
 		noError(t, "SwapEpoch", err)
 
 		run, err := r.StartRestore(t.Context(), store.RestoreOptions{Topic: "t", NotOverdue: true})
@@ -232,5 +232,48 @@ func TestSweeperOutlivesFailures(t *testing.T) {
 		r.Pass(10 * time.Second)
 		l.flush(t)
 		r.until("the job is back", 10*time.Second, r.has("a"))
+	})(t)
+}
+
+// A younger job of an order key is registered after the loss of an older one.
+func TestOrderKeysWaitForLostJobs(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.sweeping()
+		ordered := func(id string) store.Registration {
+			g := reg(id, 0)
+			g.Spec.OrderKey = "k"
+			return g
+		}
+		r.Add(ordered("first"))
+		r.until("it goes", 5*time.Second, func() bool {
+			claims := r.TakeDue()
+			for _, c := range claims {
+				r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+			}
+			return len(claims) > 0
+		})
+		r.Add(ordered("older"))
+		r.Pass(time.Millisecond)
+		r.Add(ordered("old"))
+		noError(t, "Flush", r.Flush())
+		l.flush(t)
+		r.Add(ordered("young"))
+		r.Add(reg("plain", 0))
+		equal(t, "job without an order key", r.TakeOne().Job.ID, "plain")
+		o, err := r.Outlook(t.Context(), key("young"))
+		noError(t, "Outlook", err)
+		equal(t, "the young job awaits the lost ones", o.AwaitsWhole && !o.Whole, true)
+
+		var order []string
+		r.until("all are delivered", 20*time.Second, func() bool {
+			for _, c := range r.TakeDue() {
+				order = append(order, c.Job.ID)
+				r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+			}
+			return len(order) == 3
+		})
+		equal(t, "delivered", order, []string{"older", "old", "young"})
 	})(t)
 }

@@ -138,9 +138,13 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	if v.Topic != 0 {
 		c.met[l.Topic] = struct{}{}
 	}
-	if v.PutOff != 0 {
-		l.limited = v.PutOff
-		c.s.queue(l, v.PutOff)
+	putOff := v.PutOff
+	if !c.s.whole {
+		putOff = max(putOff, v.Incomplete)
+	}
+	if putOff != 0 {
+		l.limited = putOff
+		c.s.queue(l, putOff)
 		return
 	}
 	most := run.Most(v)

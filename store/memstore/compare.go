@@ -25,13 +25,13 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 	return all, nil
 }
 
-// SwapEpoch leaves a text and gives the one before.
-func (s *Store) SwapEpoch(ctx context.Context, mark string) ([]string, error) {
+// SwapEpoch leaves a text and gives the one before. The store is whole if that is whole.
+func (s *Store) SwapEpoch(ctx context.Context, mark, whole string) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
 	before := s.mark
-	s.mark = strings.Clone(mark)
+	s.mark, s.whole = strings.Clone(mark), whole != "" && before == whole
 	return []string{before}, nil
 }

@@ -93,7 +93,7 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 			left = append(left, h)
 			continue
 		}
-		if rec.heldBy(o.Nonce, now) || s.claimable(rec, now) && s.claim(rec, o, now) {
+		if rec.heldBy(o.Nonce, now) || s.claimable(rec, o, now) && s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
 			taken = append(taken, rec.snapshot())
 			bytes += len(rec.spec)
@@ -107,14 +107,14 @@ func (r *record) heldBy(nonce string, now job.Instant) bool {
 	return r.shown() == job.Running && r.score.at() > now && r.extra.claim.nonce == nonce
 }
 
-// claimable: the limits of its topic do not keep the job from being claimed. It
-// is given back to its bucket if the topic is paused.
-func (s *Store) claimable(rec *record, now job.Instant) bool {
+// claimable: neither the limits of its topic nor lost jobs keep the job from being claimed.
+// It is given back to its bucket if the topic is paused, or the store is not whole.
+func (s *Store) claimable(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	l := s.limits[rec.topic.name]
-	switch {
-	case l == nil:
+	switch incomplete := o.AwaitWhole && rec.turns != nil && !s.whole; {
+	case l == nil && !incomplete:
 		return true
-	case !l.Paused:
+	case !incomplete && !l.Paused:
 		return rec.shown() == job.Ready
 	case rec.shown() == job.Ready && rec.state != job.Running:
 		s.rescore(rec, bucketScore(rec.wakeAt(), rec.state))

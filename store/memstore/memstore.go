@@ -61,6 +61,7 @@ type Store struct {
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
 	mark      string      // of SwapEpoch
+	whole     bool        // see SwapEpoch
 	latest    job.Instant // that the clock said, but before it went back
 	wentBack  bool        // the clock; the next call of Carry sees to it
 }

@@ -32,7 +32,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, foun
 		return store.Outlook{}, snapshot{}, nil, err
 	}
 	defer s.leave()
-	o = store.Outlook{Now: now, Shards: 1}
+	o = store.Outlook{Now: now, Shards: 1, Whole: s.whole}
 	rec := s.find(key)
 	if rec == nil {
 		return o, snapshot{}, nil, store.ErrNotFound

@@ -36,9 +36,9 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 
 // SwapEpoch leaves a text in each shard and returns the texts before. A server that was
 // started since, or has taken over, may lack what came after its text, so it returns none.
-func (s *Store) SwapEpoch(ctx context.Context, epoch string) ([]string, error) {
+func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) ([]string, error) {
 	return gather(ctx, s, func(ctx context.Context, sh *shard) (string, error) {
-		had, err := swapScript.Run(ctx, s.db, []string{sh.epoch}, epoch).Text()
+		had, err := swapScript.Run(ctx, s.db, []string{sh.epoch, sh.whole}, epoch, whole).Text()
 		return had, s.wrap(err)
 	})
 }

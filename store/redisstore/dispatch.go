@@ -40,7 +40,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		b.add(h.Key(), h.Lane)
 	}
 	keys, args := b.call(sh.own[claimScript],
-		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
+		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake, o.AwaitWhole)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, nil, err

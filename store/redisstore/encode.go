@@ -42,6 +42,7 @@ type encodedGroup struct {
 
 type encodedTerms struct {
 	PutOff        job.Instant `json:"put_off,omitempty"`
+	Incomplete    job.Instant `json:"incomplete,omitempty"`
 	Part          float64     `json:"part,omitempty"`
 	Group         int         `json:"group,omitempty"`
 	Rank          int         `json:"rank,omitempty"`
@@ -94,7 +95,7 @@ func (e *encodedPlan) setTerms(plan *rules.Plan) {
 		n, ok := known[*t]
 		if !ok {
 			e.Terms = append(e.Terms, &encodedTerms{
-				t.PutOff, t.Part, t.Group, t.Rank, t.Endpoint.Limit, t.Endpoint.Look, t.Own.Limit, t.Own.Look, t.Own.Called,
+				t.PutOff, t.Incomplete, t.Part, t.Group, t.Rank, t.Endpoint.Limit, t.Endpoint.Look, t.Own.Limit, t.Own.Look, t.Own.Called,
 				t.Topic, t.Rival, t.Late,
 			})
 			n = len(e.Terms)

@@ -45,6 +45,9 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		if err == nil {
 			o.Head, err = s.head(ctx, sh, r)
 		}
+		if err == nil && r.Spec.OrderKey != "" {
+			o.Whole, err = s.isWhole(ctx, sh)
+		}
 		return o, err
 	}
 	return o, store.ErrConflict

@@ -55,7 +55,7 @@ func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, 
 	cmd := eval(ctx, pipe, keys, args...)
 	// WAIT waits for what its connection wrote. A script that finds its work
 	// done, by a run that was not confirmed, writes nothing.
-	marked := swapScript.Eval(ctx, pipe, []string{mark}, "")
+	marked := markScript.Eval(ctx, pipe, []string{mark})
 	confirmed := pipe.Do(ctx, "wait", c.replicas, c.wait.Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	if err := cmd.Err(); err != nil {

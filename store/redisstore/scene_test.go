@@ -209,7 +209,7 @@ var calls = []call{
 	{"Standings", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
 	}},
-	{"SwapEpoch", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapEpoch(ctx, "mark")) }},
+	{"SwapEpoch", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapEpoch(ctx, "mark", "")) }},
 	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(sc.s.Backlogs(ctx)) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},

@@ -38,7 +38,7 @@ const keysOfChange = "lanes counts circuits deads topics places ranks index busy
 
 var (
 	registerScript  = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript     = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "claim")
+	claimScript     = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
 	countScript     = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
 	settleScript    = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
 	changeScript    = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change")
@@ -51,16 +51,18 @@ var (
 	entriesScript   = newScript(readOnly, "", "entries")
 	documentScript  = newScript(runsWhenFull, "", "document")
 	rememberScript  = newScript(refusedWhenFull, "", "remember")
-	swapScript      = newScript(runsWhenFull, "", "swap")
+	markScript      = newScript(runsWhenFull, "", "mark")
+	swapScript      = newScript(runsWhenFull, "", "server", "swap")
+	wholeScript     = newScript(readOnly, "", "server", "whole")
 
-	carryScript   = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "facts", "carry")
+	carryScript   = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
 	circuitScript = newScript(runsWhenFull, "circuits", "base", "circuit")
 	limitScript   = newScript(runsWhenFull, "topics tokens", "limit")
 	dueScript     = newScript(readOnly, "", "due")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.
-var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "ended", "limits", "facts", "turns"}
+var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "ended", "limits", "facts", "turns", "server"}
 
 // ownKeys are the names of the shard's keys with which the keys of a script begin.
 var ownKeys = map[*redis.Script][]string{}

@@ -73,3 +73,9 @@ func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error
 	head := s.whole(j)
 	return &head, nil
 }
+
+// isWhole reports whether a shard lacks no job; see store.Restorable.SwapEpoch.
+func (s *Store) isWhole(ctx context.Context, sh *shard) (bool, error) {
+	whole, err := wholeScript.Run(ctx, s.db, []string{sh.whole}).Bool()
+	return whole, s.wrap(err)
+}

@@ -27,6 +27,9 @@ const (
 	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: carriers
 	// may have different limits.
 	LaneLook = 100 * time.Millisecond
+	// WholeLook is the same for a lane whose jobs have order keys, in a shard that may lack
+	// jobs.
+	WholeLook = time.Second
 	// A lane at a limit of its endpoint is looked at every limitPause, and every
 	// restraintPause if the circuit sets the limit. Lanes of one endpoint are looked at
 	// together, at multiples of it. Otherwise one lane could take every place.
@@ -84,6 +87,8 @@ type Visit struct {
 type Terms struct {
 	// PutOff, if not zero, is when to look at the lane again. Nothing of it goes now.
 	PutOff job.Instant
+	// Incomplete, if not zero, is the same for a shard that is not whole.
+	Incomplete job.Instant
 	// Part is the lane's part of the free places on the ready list, at least one place.
 	Part float64
 	// Group, if not zero, is the number (from 1) of the lane's group in Plan.Groups, and
@@ -254,6 +259,9 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 		return 0
 	}
 	t.visited++
+	if m.Options.AwaitWhole && l.Ordered {
+		v.Incomplete = m.Now.Add(WholeLook)
+	}
 	v.Rival = v.Lane >= m.Due
 	v.Endpoint = m.endpointPlaces(l, circuit)
 	v.Own = m.ownPlaces(l, t.group != 0)

@@ -424,3 +424,26 @@ func (s *shard) checkRest(t *testing.T, seed uint64, o outcome) {
 		}
 	}
 }
+
+// Jobs with order keys wait for lost jobs of their key.
+func TestPlanAwaitsWhole(t *testing.T) {
+	for _, tc := range []struct {
+		name           string
+		ordered, await bool
+		want           job.Instant
+	}{
+		{name: "no order key", await: true},
+		{name: "no ledger", ordered: true},
+		{name: "both", ordered: true, await: true, want: now.Add(WholeLook)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			plan := MakePlan(&Facts{
+				Now: now, Lanes: []job.Lane{{Topic: "t", Endpoint: "e", Ordered: tc.ordered}}, Due: 1, Shards: 1,
+				Options: store.CarryOptions{AwaitWhole: tc.await},
+			})
+			if got := plan.Visits[0].Incomplete; got != tc.want {
+				t.Errorf("put off until %d, want %d", got, tc.want)
+			}
+		})
+	}
+}

@@ -21,9 +21,9 @@ func (f *fixture) standings(keys ...job.Key) []store.Standing {
 	return all
 }
 
-func (f *fixture) swapEpoch(epoch string) []string {
+func (f *fixture) swapEpoch(epoch, whole string) []string {
 	f.Helper()
-	before, err := f.restorable().SwapEpoch(f.ctx, epoch)
+	before, err := f.restorable().SwapEpoch(f.ctx, epoch, whole)
 	f.noError("SwapEpoch", err)
 	if len(before) != f.Shards() {
 		f.Fatalf("%d epochs for %d shards", len(before), f.Shards())
@@ -71,23 +71,53 @@ var restorableCases = []testCase{
 		same("delivered", job.Delivered)
 	}},
 	{name: "epoch/of each shard", options: Options{Shards: 3}, run: func(f *fixture) {
-		for _, before := range f.swapEpoch("one") {
+		for _, before := range f.swapEpoch("one", "") {
 			if !f.repeats {
 				equal(f, "the first epoch", before, "")
 			}
 		}
-		for _, before := range f.swapEpoch("two") {
+		for _, before := range f.swapEpoch("two", "") {
 			if !f.repeats || before != "two" {
 				equal(f, "the epoch before", before, "one")
 			}
 		}
+	}},
+	{name: "epoch/jobs with order keys wait until the shard is whole", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ordered("k")))
+		f.add(reg("t", "plain"))
+		await, claims := carryOptions, terms()
+		await.AwaitWhole, claims.AwaitWhole = true, true
+		whole := func() bool { return f.outlook(job.Key{Topic: "t", ID: "a"}).Whole }
+		equal(f, "a new shard is whole", whole(), false)
+		equal(f, "carried", len(f.carry(await)), 1)
+		equal(f, "claimed", claimedKeys(f.claim(f.pop(), claims)), []string{"t/plain"})
+		f.eventually("others carry it", func() bool { return len(f.carry(carryOptions)) == 1 })
+		equal(f, "claimed then", claimedKeys(f.claim(f.pop(), claims)), nil)
+		equal(f, "it waits again", f.get(job.Key{Topic: "t", ID: "a"}).State, job.Waiting)
+		equal(f, "its carrier looks again", f.Shards() > 1 || f.outlook(job.Key{Topic: "t", ID: "a"}).Look <= f.now(), true)
+		f.swapEpoch("one", "")
+		f.swapEpoch("two", "another")
+		equal(f, "with another epoch", whole(), false)
+		f.eventually("the shard is whole", func() bool {
+			f.swapEpoch("two", "two")
+			return whole()
+		})
+		var taken []store.Claimed
+		f.eventually("it goes", func() bool {
+			f.carry(await)
+			taken = f.claim(f.pop(), claims)
+			return len(taken) > 0
+		})
+		equal(f, "at last", claimedKeys(taken), []string{"t/a"})
+		f.swapEpoch("three", "")
+		equal(f, "whole without an epoch", whole(), false)
 	}},
 	{name: "restorable/of a closed store", closes: true, run: func(f *fixture) {
 		s := f.restorable()
 		f.noError("Close", s.Close())
 		_, err := s.Standings(f.ctx, []job.Key{{Topic: "t", ID: "a"}})
 		f.unavailable("Standings", err)
-		_, err = s.SwapEpoch(f.ctx, "one")
+		_, err = s.SwapEpoch(f.ctx, "one", "")
 		f.unavailable("SwapEpoch", err)
 		_, err = s.Restore(f.ctx, []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}})
 		f.unavailable("Restore", err)

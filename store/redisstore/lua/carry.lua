@@ -225,6 +225,14 @@ local function visit(lane, key, t)
   return share <= most and now -- to the end of the line, unless the room ended
 end
 
+local is_whole = nil
+local function whole_now()
+  if is_whole == nil then
+    is_whole = lacks_none(whole)
+  end
+  return is_whole
+end
+
 local looks, without_jobs = {}, {}
 local function set_look(lane, look)
   if look then
@@ -245,12 +253,13 @@ for n = 1, plan.visited do
   if t.topic and plan.topics[t.topic].limit then
     calm[#calm + 1] = lane
   end
-  if not t.put_off then
+  local put_off = t.put_off or t.incomplete and not whole_now() and t.incomplete
+  if not put_off then
     local more = ordered(lane) and wake(lane, key)
     local look = visit(lane, key, t)
     set_look(lane, more and look and now or look)
   else
-    set_look(lane, redis.call('EXISTS', key) == 1 and t.put_off or nil)
+    set_look(lane, redis.call('EXISTS', key) == 1 and put_off or nil)
   end
 end
 

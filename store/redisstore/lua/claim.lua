@@ -1,7 +1,8 @@
 -- Claims jobs that are due and not leased. Run again with the same nonce it returns the
 -- same claims.
 -- KEYS own, then of each lane: bucket
--- ARGV nonce lease margin channel, then for each job nothing more
+-- ARGV nonce lease margin channel await_whole (1: jobs with order keys are claimed in a whole
+--      shard only), then for each job nothing more
 -- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that are for another
 --   call, then for each claimed job: its number, the state that it was claimed from, the
 --   number of its head, its registration.
@@ -61,7 +62,7 @@ local function claimed(h, from, lapsed)
   return of[from]
 end
 
-local jobs = batch(4, 1, 3, true)
+local jobs = batch(5, 1, 3, true)
 read_scores(jobs)
 local gave_back = false
 if redis.call('EXISTS', topics) == 1 then
@@ -78,6 +79,15 @@ local function give_back(j, h, state, further)
   count(j.lane.name, state, -1)
   count(j.lane.name, h.state, 1)
   gave_back = true
+end
+
+-- held reports whether jobs with order keys are not claimed now: an older one of a key may be lost.
+local holds = nil
+local function held()
+  if holds == nil then
+    holds = ARGV[5] == '1' and not lacks_none(whole)
+  end
+  return holds
 end
 
 -- has_turn reports whether a job is the head of its order key, and takes its turn.
@@ -120,6 +130,12 @@ for n, j in ipairs(jobs) do
       if state == READY and h.state < READY then
         seen[j.field] = true
         give_back(j, h, READY, 0)
+      end
+    elseif j.lane.ordered and held() then
+      if state == READY and h.state < READY then
+        seen[j.field] = true
+        give_back(j, h, READY, 0)
+        look_at(j.lane.name, now)
       end
     elseif (state == READY or deadline <= now) and j.lane.ordered and not has_turn(j) then
       if h.state < READY then

@@ -1,8 +1,14 @@
 -- Leaves a text, and returns the one before if it was left at this server since it was
--- started. Without leave for INFO all servers seem to be the same.
--- KEYS own
--- ARGV text ('': only to have something written)
-local info = ARGV[1] ~= '' and redis.pcall('INFO', 'server')
-local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
+-- started. Without leave for INFO all servers seem to be the same. If that is the text of a
+-- shard that lacks no job, the shard is whole from now on, otherwise it is not.
+-- KEYS text's own, note's own
+-- ARGV text, text of a whole shard ('': none is)
+local run = run_id()
 local had = redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. run, 'GET')
-return had and string.match(had, '^(.*) ' .. run .. '$') or ''
+had = had and string.match(had, '^(.*) ' .. run .. '$') or ''
+if ARGV[2] ~= '' and had == ARGV[2] then
+  redis.call('SET', KEYS[2], run)
+else
+  redis.call('DEL', KEYS[2])
+end
+return had
