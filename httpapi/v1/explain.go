@@ -13,7 +13,7 @@ func (s *API) explainJob(r *request) (any, error) {
 		return nil, err
 	}
 	return explanationView{
-		Now: instant(e.Now), Job: s.viewJob(&e.Job), Reasons: each(e.Reasons, viewReason),
+		Now: instant(e.Now), Job: s.viewJob(&e.Job), Reasons: each(e.Reasons, viewReason), Notes: each(e.Notes, viewNote),
 		ExpectedAt: instant(e.Expected), Ladder: viewLadder(&e.Forecast, e.Expires),
 	}, nil
 }
@@ -42,6 +42,7 @@ func (s *API) planJob(r *request) (any, error) {
 type explanationView struct {
 	Now        instant      `json:"now"`
 	Reasons    []reasonView `json:"reasons"`
+	Notes      []noteView   `json:"notes"`
 	ExpectedAt instant      `json:"expected_at"`
 	Ladder     ladderView   `json:"ladder"`
 	Job        jobView      `json:"job"`
@@ -62,17 +63,27 @@ type sentenceView struct {
 	Params explain.Params `json:"params"`
 }
 
-func viewReason(r *explain.Reason) reasonView {
-	v := reasonView{Code: r.Code, Detail: r.Detail(), Until: instant(r.Until), Node: orNull(&r.Node)}
-	for _, s := range r.Sentences {
-		params := s.Params
-		if params == nil {
-			params = explain.Params{}
-		}
-		v.Sentences = append(v.Sentences, sentenceView{s.Code, params})
-	}
-	return v
+// noteView is a sentence about the job with its text.
+type noteView struct {
+	sentenceView
+	Detail string `json:"detail"`
 }
+
+func viewReason(r *explain.Reason) reasonView {
+	return reasonView{
+		Code: r.Code, Detail: r.Detail(), Sentences: each(r.Sentences, viewSentence), Until: instant(r.Until), Node: orNull(&r.Node),
+	}
+}
+
+func viewSentence(s *explain.Sentence) sentenceView {
+	params := s.Params
+	if params == nil {
+		params = explain.Params{}
+	}
+	return sentenceView{s.Code, params}
+}
+
+func viewNote(s *explain.Sentence) noteView { return noteView{viewSentence(s), s.String()} }
 
 type planView struct {
 	Now         instant    `json:"now"`

@@ -72,6 +72,18 @@ func TestExplainNamesTheNode(t *testing.T) {
 	}
 }
 
+func TestExplainNotesWhatTheJobMakes(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","callbacks":{"dead":{"url":"https://shop.example/dead"}}}`)
+	_, answer := a.explained("t/a")
+	want := []any{map[string]any{
+		"code": "callbacks_follow", "params": map[string]any{"events": "dead"}, "detail": "A callback follows each of these events: dead.",
+	}}
+	if diff := cmp.Diff(want, answer["notes"]); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+}
+
 // A plan is what the job has when it is registered, and registers nothing.
 func TestPlanIsWhatIsRegistered(t *testing.T) {
 	a := newAPI(t)

@@ -72,6 +72,8 @@ type Explanation struct {
 	Forecast retrypolicy.Forecast
 	// Expires is the end of the job's TTL, if it can still expire.
 	Expires job.Instant
+	// Notes say where the job comes from and which jobs it makes. Most jobs have none.
+	Notes []Sentence
 }
 
 // view is what checks look at.
@@ -114,6 +116,9 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 	}
 	if !stopped {
 		e.Expected = next
+	}
+	for _, n := range notes {
+		e.Notes = append(e.Notes, n(v)...)
 	}
 	if j := &o.Job; !j.State.Final() && !j.CancelRequested {
 		e.Forecast, e.Expires = v.forecast(next), j.ExpiresAt

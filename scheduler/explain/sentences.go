@@ -107,6 +107,28 @@ var english = map[string]wording{
 	endedBy(job.ReasonCancelled):   {many: "A client cancelled it."},
 	endedBy(job.ReasonDiscarded):   {many: "A client discarded this dead letter. A replay restores it."},
 	"ended_as":                     {many: "It is {state}."},
+
+	"schedule_timetable": {many: "The schedule {schedule} made it for the occurrence at {at}."},
+	"schedule_misfire":   {many: "The schedule {schedule} made it late, by its misfire policy, for the occurrence at {at}."},
+	"schedule_backfill":  {many: "A backfill of the schedule {schedule} made it for the occurrence at {at}."},
+	"schedule_manual":    {many: "A client ran the schedule {schedule} at {at}."},
+	"group_member": {
+		many: "It is for the member {member} of the group {group}. The registration {group_id} made {count} jobs.",
+		one:  "It is for the member {member} of the group {group}. The registration {group_id} made this job only.",
+	},
+	"callback_of": {many: "It is a callback: it reports the event {event} of the job with the uid {uid}."},
+	"round": {
+		many: "Its receiver has armed it again {count} times. The loop ends with an answer that does not ask for another round.",
+		one:  "Its receiver has armed it again once. The loop ends with an answer that does not ask for another round.",
+	},
+	"spread":            {many: "It is due {share} after its registered time: its share of the spread of {spread}."},
+	"fired_at_count":    {many: "It fired because its count, {counted}, reached the target of {target}."},
+	"fired_at_deadline": {many: "It fired without reaching its target count: it has {counted} of {target}."},
+	"callbacks_made": {
+		many: "It has made {count} callbacks in this round; the last one is {job}.",
+		one:  "It has made 1 callback in this round: {job}.",
+	},
+	"callbacks_follow": {many: "A callback follows each of these events: {events}."},
 }
 
 // endedBy returns the code of the sentence for jobs that ended for reason.

@@ -101,6 +101,11 @@ export interface Reason {
   node: string | null;
 }
 
+/** A sentence about where a job comes from, or what it makes. */
+export interface Note extends Sentence {
+  detail: string;
+}
+
 /** A time span, because of jitter. */
 export interface Span {
   earliest_at: string;
@@ -116,6 +121,7 @@ export interface Forecast {
 export interface Explanation {
   job: Job;
   reasons: Reason[];
+  notes: Note[];
   expected_at: string | null;
   ladder: Forecast;
 }

@@ -1,6 +1,6 @@
 /** Texts, numbers and times in the viewer's language. */
 import { effect, signal } from '@preact/signals';
-import type { Reason, Sentence } from './api';
+import type { Sentence } from './api';
 import en from './i18n/en.json';
 import { language, type Language } from './settings';
 
@@ -57,8 +57,8 @@ function parameter(name: string, value: string | number): string {
   return name === 'state' && state in en ? t(state as Key) : value;
 }
 
-/** The sentences of a reason, or undefined if one of them is unknown. */
-export function said({ sentences }: Reason): string | undefined {
+/** Sentences as one text, or undefined if one of them is unknown. */
+export function said(sentences: Sentence[]): string | undefined {
   const all = sentences.map(sentence);
   return all.includes(undefined) ? undefined : all.join(language.value === 'zh' ? '' : ' ');
 }

@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, mayChange, type Attempt, type Count, type Explanation, type Job, type Reason, type Stored } from '../api';
+import { api, mayChange, type Attempt, type Count, type Explanation, type Job, type Sentence, type Stored } from '../api';
 import { AttemptList } from '../components/attempts';
 import { CallbackFacts } from '../components/callbacks';
 import { JobActions } from '../components/job-actions';
@@ -28,7 +28,7 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
 }
 
 function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | undefined }) {
-  const { job, reasons, ladder } = told;
+  const { job, reasons, notes, ladder } = told;
   const stored = useStored(job).data;
   return (
     <>
@@ -45,8 +45,14 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
           {reasons.map((reason) => (
             <li key={reason.code}>
               {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
-              {said(reason) ?? <span lang="en">{localTimes(reason.detail)}</span>}
-              <Others topic={job.topic} reason={reason} />
+              {said(reason.sentences) ?? <span lang="en">{localTimes(reason.detail)}</span>}
+              <Others topic={job.topic} of={reason.sentences} />
+            </li>
+          ))}
+          {notes.map((note) => (
+            <li key={note.code} class="muted">
+              {said([note]) ?? <span lang="en">{localTimes(note.detail)}</span>}
+              <Others topic={job.topic} of={[note]} />
             </li>
           ))}
         </ul>
@@ -79,9 +85,9 @@ function Progress({ of: { count: n, target, at_deadline: deadline, fired } }: { 
   );
 }
 
-/** Links to the jobs of the topic that a reason names. */
-function Others({ topic, reason }: { topic: string; reason: Reason }) {
-  const ids = new Set(reason.sentences.flatMap(({ params }) => (params['job'] === undefined ? [] : [String(params['job'])])));
+/** Links to the jobs of the topic that sentences name. */
+function Others({ topic, of }: { topic: string; of: Sentence[] }) {
+  const ids = new Set(of.flatMap(({ params }) => (params['job'] === undefined ? [] : [String(params['job'])])));
   return [...ids].map((id) => (
     <span key={id}>
       {' '}
