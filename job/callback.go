@@ -260,11 +260,14 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 
 // Succeeds reports whether the settlement may have successors.
 func (s *Settlement) Succeeds() bool {
-	return s.Job != nil && (s.Again != nil || len(s.reported(s.Change(false))) > 0 || len(s.reported(s.Change(true))) > 0)
+	return s.Again != nil || len(s.Reported(s.Change(false))) > 0 || len(s.Reported(s.Change(true))) > 0
 }
 
-// reported are the events of a change that have a callback.
-func (s *Settlement) reported(c Change) []CallbackEvent {
+// Reported are the events of a change that have a callback.
+func (s *Settlement) Reported(c Change) []CallbackEvent {
+	if s.Job == nil {
+		return nil
+	}
 	var all []CallbackEvent
 	add := func(e CallbackEvent) {
 		if s.Job.Spec.Callbacks.On(e) != nil {
@@ -289,7 +292,7 @@ func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
 	if s.Again != nil && c.Reason == ReasonAgain {
 		all = append(all, Successor{Key: s.Key, Spec: *s.Again})
 	}
-	events := s.reported(c)
+	events := s.Reported(c)
 	if len(events) == 0 {
 		return all
 	}

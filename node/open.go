@@ -38,7 +38,11 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
 	n.recent = n.newRecorder(s)
 	n.ends = schedules.NewEnds()
-	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.ends.Subscriber()), n.metrics)
+	callbacks, err := metered.Callbacks(n.metrics)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.ends.Subscriber(), callbacks), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -122,6 +122,17 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	return f, err
 }
 
+// RegisterGroup registers the jobs of a fan-out.
+func (s *Scheduler) RegisterGroup(ctx context.Context, f *FanOut) (registered []store.Registered, err error) {
+	if len(f.Jobs) > 0 {
+		registered, err = s.Register(ctx, f.Jobs...)
+	}
+	if err == nil && len(f.Refused) == 0 {
+		s.metrics.fanOuts.Observe(float64(len(f.Jobs)))
+	}
+	return registered, err
+}
+
 // keptJobs are the jobs that have a group id.
 func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string) (kept []job.Job, err error) {
 	q := store.Query{Topic: topic, GroupID: groupID, Limit: MaxJobs}

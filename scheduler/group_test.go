@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -52,7 +55,7 @@ func TestFanOutThatBrokeOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registered, err := r.Register(t.Context(), f.Jobs...)
+		registered, err := r.RegisterGroup(t.Context(), &f)
 		if !errors.Is(err, want) {
 			t.Fatalf("error %v", err)
 		}
@@ -78,5 +81,20 @@ func TestFanOutThatBrokeOff(t *testing.T) {
 	slices.Sort(completed)
 	if !slices.Equal(again, completed) {
 		t.Errorf("repeated as %v, after %v", again, completed)
+	}
+	const want = `
+# HELP duehook_fan_out_jobs Jobs of registrations for groups, with those that a repetition found registered.
+# TYPE duehook_fan_out_jobs histogram
+duehook_fan_out_jobs_bucket{le="0"} 0
+duehook_fan_out_jobs_bucket{le="1"} 0
+duehook_fan_out_jobs_bucket{le="10"} 2
+duehook_fan_out_jobs_bucket{le="100"} 2
+duehook_fan_out_jobs_bucket{le="1000"} 2
+duehook_fan_out_jobs_bucket{le="+Inf"} 2
+duehook_fan_out_jobs_sum 8
+duehook_fan_out_jobs_count 2
+`
+	if err := testutil.CollectAndCompare(r.metrics.fanOuts, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }

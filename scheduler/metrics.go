@@ -29,7 +29,10 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-type metrics struct{ registrations, counts *prometheus.CounterVec }
+type metrics struct {
+	registrations, counts *prometheus.CounterVec
+	fanOuts               prometheus.Histogram
+}
 
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{registrations: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -38,7 +41,11 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	}, []string{"outcome"}), counts: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "duehook_counts_total",
 		Help: "Calls of clients that count towards the target of a job, by outcome.",
-	}, []string{"outcome"})}
+	}, []string{"outcome"}), fanOuts: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "duehook_fan_out_jobs",
+		Help:    "Jobs of registrations for groups, with those that a repetition found registered.",
+		Buckets: []float64{0, 1, 10, 100, MaxJobs},
+	})}
 	for _, outcome := range []string{"counted", "repeated", "late", "refused", outcomeUnavailable} {
 		m.counts.WithLabelValues(outcome)
 	}
@@ -50,7 +57,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if r == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.registrations, m.counts} {
+	for _, c := range []prometheus.Collector{m.registrations, m.counts, m.fanOuts} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
 		}

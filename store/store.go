@@ -424,6 +424,15 @@ type Settled struct {
 	Version  uint64
 }
 
+// Change is the change that the store made for an applied settlement.
+func (r *Settled) Change(s *job.Settlement) job.Change {
+	c := s.Change(false)
+	if c.To != r.To || c.Reason != r.Reason {
+		c = s.Change(true)
+	}
+	return c
+}
+
 // Keeping is the part of a store that housekeeping needs.
 type Keeping interface {
 	// Purge deletes up to limit jobs that were delivered, cancelled or expired longer ago

@@ -21,11 +21,9 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 		return nil, err
 	}
 	r.Target = job.Key{Topic: f.Topic, ID: f.ID}.String()
-	var registered []store.Registered
-	if len(f.Jobs) > 0 {
-		if registered, err = s.Scheduler.Register(r.Context(), f.Jobs...); err != nil {
-			return nil, err
-		}
+	registered, err := s.Scheduler.RegisterGroup(r.Context(), &f)
+	if err != nil {
+		return nil, err
 	}
 	view := s.viewFanOut(&f, registered)
 	if view.failed != nil {

@@ -1,0 +1,43 @@
+package metered
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Callbacks counts the callbacks that a store registers with outcomes:
+// duehook_callbacks_total, by event. It is registered with r unless that is nil.
+func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
+	made := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_callbacks_total",
+		Help: "Callbacks registered with the outcomes of their jobs, by event.",
+	}, []string{"event"})
+	for _, e := range job.CallbackEvents {
+		made.WithLabelValues(string(e)) // so that every event is shown from the start
+	}
+	if r != nil {
+		if err := r.Register(made); err != nil {
+			return feed.Subscriber{}, fmt.Errorf("registering the metric of callbacks: %w", err)
+		}
+	}
+	return feed.Subscriber{
+		Updated: func(j *job.Job, before job.State, _ job.Instant) {
+			for _, next := range j.Ended(before) {
+				made.WithLabelValues(string(next.Spec.Reports)).Inc()
+			}
+		},
+		Settled: func(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
+			for s, r := range outcomes {
+				for _, e := range s.Reported(r.Change(s)) {
+					made.WithLabelValues(string(e)).Inc()
+				}
+			}
+		},
+	}, nil
+}
