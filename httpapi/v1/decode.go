@@ -124,12 +124,10 @@ func (f field) integer() *int {
 
 // long is integer as an int64.
 func (f field) long() *int64 {
-	n := f.integer()
-	if n == nil {
-		return nil
+	if n := f.integer(); n != nil {
+		return new(int64(*n))
 	}
-	long := int64(*n)
-	return &long
+	return nil
 }
 
 // number is the value of a number, or nil after noting an error.

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/store"
 )
 
 // Operations is what the API needs of the changes of many jobs. An
@@ -44,24 +45,23 @@ var (
 		"delay": func(d *operationDraft, f field) { d.Delay = f.duration() },
 		"at":    func(d *operationDraft, f field) { d.At = *f.instant() },
 	})
-	filterFields = newFieldSet(map[string]func(*operations.Filter, field){
-		"topic":     ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.Topic = e.name(at, s) }),
-		"order_key": ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.OrderKey = e.name(at, s) }),
-		"biz_key":   ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.BizKey = e.name(at, s) }),
-		"endpoint":  ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.Endpoint = e.endpoint(at, s) }),
-		"schedule":  ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.Schedule = e.name(at, s) }),
-		"group_id":  ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.GroupID = e.name(at, s) }),
-		"reason":    ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.Reason = e.reason(at, s) }),
-		"due_from":  ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.DueFrom = e.time(at, s) }),
-		"due_to":    ofText(func(q *operations.Filter, e *fieldErrors, at, s string) { q.DueTo = e.time(at, s) }),
-		"priority":  setPriority,
-		"state":     setStates,
-		"label":     setLabels,
-	})
+	filterFields = newFieldSet(withFilterTexts(map[string]func(*store.Query, field){
+		"priority": setPriority,
+		"state":    setStates,
+		"label":    setLabels,
+	}))
 )
 
+// withFilterTexts adds the parts of a filter that are texts.
+func withFilterTexts(fields map[string]func(*store.Query, field)) map[string]func(*store.Query, field) {
+	for name, set := range filterTexts {
+		fields[name] = ofText(set)
+	}
+	return fields
+}
+
 // setStates takes one state, or several in an array.
-func setStates(q *operations.Filter, f field) {
+func setStates(q *store.Query, f field) {
 	list := []field{f}
 	if f.raw[0] == '[' {
 		list = nil
@@ -80,13 +80,13 @@ func setStates(q *operations.Filter, f field) {
 	}
 }
 
-func setPriority(q *operations.Filter, f field) {
+func setPriority(q *store.Query, f field) {
 	if n := f.integer(); n != nil {
 		q.Priority = f.errs.priority(f.pointer(), *n)
 	}
 }
 
-func setLabels(q *operations.Filter, f field) {
+func setLabels(q *store.Query, f field) {
 	texts := f.texts()
 	labels, err := job.ParseLabels("", texts)
 	var wrong *job.ValidationError
@@ -236,7 +236,7 @@ func viewOperation(o *operations.Operation) operationView {
 	return v
 }
 
-func viewFilter(f *operations.Filter) filterView {
+func viewFilter(f *store.Query) filterView {
 	v := filterView{
 		Topic: f.Topic, State: make([]string, len(f.States)), BizKey: f.BizKey, OrderKey: f.OrderKey, Endpoint: f.Endpoint, Schedule: f.Schedule, GroupID: f.GroupID,
 		Label: viewLabels(f.Labels), Priority: f.Priority, Reason: f.Reason,

@@ -45,12 +45,32 @@ func single(name string, read func(q *params, e *fieldErrors, at, value string))
 // repeatable are the parameters that may be given several times.
 var repeatable = []string{"state", "label"}
 
+// filterTexts are the parts of a filter that are texts, in the query of a listing and in
+// the filter of an operation.
+var filterTexts = map[string]func(q *store.Query, e *fieldErrors, at, v string){
+	"topic":     func(q *store.Query, e *fieldErrors, at, v string) { q.Topic = e.name(at, v) },
+	"order_key": func(q *store.Query, e *fieldErrors, at, v string) { q.OrderKey = e.name(at, v) },
+	"biz_key":   func(q *store.Query, e *fieldErrors, at, v string) { q.BizKey = e.name(at, v) },
+	"endpoint":  func(q *store.Query, e *fieldErrors, at, v string) { q.Endpoint = e.endpoint(at, v) },
+	"group_id":  func(q *store.Query, e *fieldErrors, at, v string) { q.GroupID = e.name(at, v) },
+	"schedule":  func(q *store.Query, e *fieldErrors, at, v string) { q.Schedule = e.name(at, v) },
+	"reason":    func(q *store.Query, e *fieldErrors, at, v string) { q.Reason = e.reason(at, v) },
+	"due_from":  func(q *store.Query, e *fieldErrors, at, v string) { q.DueFrom = e.time(at, v) },
+	"due_to":    func(q *store.Query, e *fieldErrors, at, v string) { q.DueTo = e.time(at, v) },
+}
+
+// filterParam is a parameter for a part of filterTexts.
+func filterParam(name string) parameter {
+	return single(name, func(q *params, e *fieldErrors, at, v string) { filterTexts[name](&q.Query, e, at, v) })
+}
+
 // The parameters that several listings have.
 var (
-	topicParam    = single("topic", func(q *params, e *fieldErrors, at, v string) { q.Topic = e.name(at, v) })
-	endpointParam = single("endpoint", func(q *params, e *fieldErrors, at, v string) { q.Endpoint = e.endpoint(at, v) })
+	topicParam    = filterParam("topic")
+	endpointParam = filterParam("endpoint")
 	limitParam    = single("limit", func(q *params, e *fieldErrors, at, v string) { q.Limit = e.limit(at, v) })
 	cursorParam   = single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.cursor(at, v) })
+	afterParam    = single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.name(at, v) }) // a name
 )
 
 // The parameters of each listing.
@@ -62,13 +82,13 @@ var (
 				q.States = append(q.States, e.state(at, v))
 			}
 		}},
-		single("order_key", func(q *params, e *fieldErrors, at, v string) { q.OrderKey = e.name(at, v) }),
-		single("biz_key", func(q *params, e *fieldErrors, at, v string) { q.BizKey = e.name(at, v) }),
+		filterParam("order_key"),
+		filterParam("biz_key"),
 		single("id", func(q *params, e *fieldErrors, at, v string) { q.IDPrefix = e.name(at, v) }),
 		single("uid", func(q *params, e *fieldErrors, at, v string) { q.UID = e.uid(at, v) }),
 		endpointParam,
-		single("group_id", func(q *params, e *fieldErrors, at, v string) { q.GroupID = e.name(at, v) }),
-		single("schedule", func(q *params, e *fieldErrors, at, v string) { q.Schedule = e.name(at, v) }),
+		filterParam("group_id"),
+		filterParam("schedule"),
 		{"label", func(q *params, e *fieldErrors, at string, values []string) { q.Labels = e.labels(at, values) }},
 		single("priority", func(q *params, e *fieldErrors, at, v string) {
 			n, err := strconv.Atoi(v)
@@ -77,9 +97,9 @@ var (
 			}
 			q.Priority = e.priority(at, n)
 		}),
-		single("reason", func(q *params, e *fieldErrors, at, v string) { q.Reason = e.reason(at, v) }),
-		single("due_from", func(q *params, e *fieldErrors, at, v string) { q.DueFrom = e.time(at, v) }),
-		single("due_to", func(q *params, e *fieldErrors, at, v string) { q.DueTo = e.time(at, v) }),
+		filterParam("reason"),
+		filterParam("due_from"),
+		filterParam("due_to"),
 		single("created_from", func(q *params, e *fieldErrors, at, v string) { q.CreatedFrom = e.time(at, v) }),
 		single("created_to", func(q *params, e *fieldErrors, at, v string) { q.CreatedTo = e.time(at, v) }),
 		single("order", func(q *params, e *fieldErrors, at, v string) {
@@ -90,8 +110,8 @@ var (
 		limitParam, cursorParam,
 	}
 	deadQuery      = []parameter{topicParam, limitParam, cursorParam}
-	groupQuery     = []parameter{limitParam, single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.name(at, v) })}
-	operationQuery = []parameter{limitParam, single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.name(at, v) })}
+	groupQuery     = []parameter{limitParam, afterParam}
+	operationQuery = []parameter{limitParam, afterParam}
 	topicQuery     = []parameter{
 		single("q", func(q *params, e *fieldErrors, at, v string) { q.part = e.name(at, v) }),
 		limitParam, cursorParam,
@@ -114,13 +134,11 @@ var (
 				e.add(at, "must be one of active, paused, completed")
 			}
 		}),
-		topicParam, endpointParam, limitParam,
-		single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.name(at, v) }),
+		topicParam, endpointParam, limitParam, afterParam,
 	}
 	occurrenceQuery = []parameter{
 		single("from", func(q *params, e *fieldErrors, at, v string) {
-			from := e.previewFrom(at, v)
-			q.from = &from
+			q.from = new(e.previewFrom(at, v))
 		}),
 		single("count", func(q *params, e *fieldErrors, at, v string) {
 			n, err := strconv.Atoi(v)

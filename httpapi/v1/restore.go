@@ -9,16 +9,8 @@ import (
 )
 
 var restoreFields = newFieldSet(map[string]func(*store.RestoreOptions, field){
-	"expired": func(o *store.RestoreOptions, f field) {
-		switch string(f.raw) {
-		case "true":
-		case "false":
-			o.NotOverdue = true
-		default:
-			f.wrongType("true or false")
-		}
-	},
-	"topic": ofText(func(o *store.RestoreOptions, e *fieldErrors, at, s string) { o.Topic = e.name(at, s) }),
+	"expired": func(o *store.RestoreOptions, f field) { o.NotOverdue = !f.boolean() },
+	"topic":   ofText(func(o *store.RestoreOptions, e *fieldErrors, at, s string) { o.Topic = e.name(at, s) }),
 })
 
 // startRestore answers POST /v1/restore.

@@ -59,16 +59,13 @@ var (
 		"timezone":        func(d *schedules.Draft, f field) { d.Timezone = f.text() },
 		"start_at":        func(d *schedules.Draft, f field) { d.StartAt = f.moment() },
 		"end_at":          func(d *schedules.Draft, f field) { d.EndAt = f.moment() },
-		"max_occurrences": func(d *schedules.Draft, f field) { d.MaxOccurrences = wide(f.integer()) },
+		"max_occurrences": func(d *schedules.Draft, f field) { d.MaxOccurrences = f.long() },
 		"jitter":          func(d *schedules.Draft, f field) { d.Jitter = f.duration() },
 		"overlap":         func(d *schedules.Draft, f field) { d.Overlap = f.text() },
 		"note":            func(d *schedules.Draft, f field) { d.Note = f.text() },
-		"paused": func(d *schedules.Draft, f field) {
-			paused := f.boolean()
-			d.Paused = &paused
-		},
-		"dst":     func(d *schedules.Draft, f field) { dstFields.decode(f.raw, f.pointer(), d, f.errs) },
-		"misfire": func(d *schedules.Draft, f field) { misfireFields.decode(f.raw, f.pointer(), d, f.errs) },
+		"paused":          func(d *schedules.Draft, f field) { d.Paused = new(f.boolean()) },
+		"dst":             func(d *schedules.Draft, f field) { dstFields.decode(f.raw, f.pointer(), d, f.errs) },
+		"misfire":         func(d *schedules.Draft, f field) { misfireFields.decode(f.raw, f.pointer(), d, f.errs) },
 		"job": func(d *schedules.Draft, f field) {
 			d.Job = &job.Draft{}
 			draftFields.decode(f.raw, f.pointer(), d.Job, f.errs)
@@ -113,21 +110,12 @@ func (f field) moment() *time.Time {
 	return &at
 }
 
-func wide(n *int) *int64 {
-	if n == nil {
-		return nil
-	}
-	w := int64(*n)
-	return &w
-}
-
 // previewSetters are those of a schedule and of a preview.
 func previewSetters() map[string]func(*previewDraft, field) {
 	setters := map[string]func(*previewDraft, field){
 		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
 		"from": ofText(func(d *previewDraft, e *fieldErrors, at, s string) {
-			from := e.previewFrom(at, s)
-			d.from = &from
+			d.from = new(e.previewFrom(at, s))
 		}),
 		"count": func(d *previewDraft, f field) {
 			if n := f.integer(); n != nil {

@@ -17,12 +17,12 @@ type Signing interface {
 }
 
 const (
-	// defaultOverlap is how long a rotated secret goes on signing unless the
-	// request says otherwise.
+	// defaultOverlap is how long a replaced secret still signs, unless the request says
+	// otherwise.
 	defaultOverlap = 24 * time.Hour
 )
 
-// secretDraft is a secret as somebody wishes it.
+// secretDraft is a secret as a client asks for it.
 type secretDraft struct {
 	secret  string // empty: one is made
 	overlap *time.Duration
@@ -33,16 +33,7 @@ var (
 	rotationFields = newFieldSet(map[string]func(*secretDraft, field){"secret": setSecret, "overlap": func(d *secretDraft, f field) { d.overlap = f.duration() }})
 )
 
-func setSecret(d *secretDraft, f field) {
-	s := f.text()
-	switch {
-	case s == nil:
-	case *s == "":
-		f.fail("must not be empty; leave it out, and the server makes one")
-	default:
-		d.secret = *s
-	}
-}
+func setSecret(d *secretDraft, f field) { setText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
 func (s *API) getSecret(r *request) (any, error) {

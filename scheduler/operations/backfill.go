@@ -50,7 +50,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}
 	o := Operation{
-		Action: Backfill, Filter: Filter{Schedule: d.Schedule}, Backfill: &plan, Rate: rate, Estimate: &jobs,
+		Action: Backfill, Filter: store.Query{Schedule: d.Schedule}, Backfill: &plan, Rate: rate, Estimate: &jobs,
 		State: Running, StartedAt: now, UpdatedAt: now,
 	}
 	if d.DryRun {

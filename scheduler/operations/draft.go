@@ -2,11 +2,13 @@ package operations
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Limits of an operation's rate, in jobs per second.
@@ -18,7 +20,7 @@ const (
 // Draft is an operation as somebody wishes it, its values checked one by one.
 type Draft struct {
 	Action string
-	Filter Filter
+	Filter store.Query
 	All    bool // the filter may be empty
 	Rate   *int // nil: DefaultRate
 	// Delay and At say when jobs are to be due that are rescheduled: one of them.
@@ -27,6 +29,9 @@ type Draft struct {
 	// Set is what Replay is to change first; nil: nothing.
 	Set *job.Draft
 }
+
+// selectsAll reports whether a filter selects every job.
+func selectsAll(q store.Query) bool { return reflect.ValueOf(q).IsZero() }
 
 // unfinished are the states between which carriers and workers move jobs.
 var unfinished = []job.State{job.Waiting, job.Ready, job.Running, job.Retrying}
@@ -59,7 +64,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	if !ok {
 		f.Add("action", "must be one of cancel, run, replay, reschedule, discard")
 	}
-	if d.Filter.Empty() && !d.All {
+	if selectsAll(d.Filter) && !d.All {
 		f.Add("filter", `must not be empty, unless "all" is true`)
 	}
 	for _, s := range d.Filter.States {

@@ -172,9 +172,9 @@ func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 	f := o.Filter
 	f.Topic, f.States = "", nil
-	if !f.Empty() {
+	if !selectsAll(f) {
 		f.Endpoint, f.Reason = "", ""
-		if f.Empty() && slices.Equal(o.Filter.States, []job.State{job.Dead}) {
+		if selectsAll(f) && slices.Equal(o.Filter.States, []job.State{job.Dead}) {
 			return m.estimateDead(ctx, &o.Filter)
 		}
 		return nil, nil
@@ -205,7 +205,7 @@ func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64
 
 // estimateDead counts dead letters of an endpoint, or for a reason; nil when
 // there are too many groups of them.
-func (m *Manager) estimateDead(ctx context.Context, f *Filter) (*int64, error) {
+func (m *Manager) estimateDead(ctx context.Context, f *store.Query) (*int64, error) {
 	const pages, limit = 10, 1_000
 	groups, all, err := store.ReadPages(pages, func(cursor string) ([]store.DeadGroup, string, error) {
 		page, err := m.store.DeadGroups(ctx, f.Topic, limit, cursor)

@@ -45,7 +45,8 @@ const maxErrors = 10
 type Operation struct {
 	ID     string `json:"-"` // a ULID: sorted by id is sorted by age
 	Action Action `json:"action"`
-	Filter Filter `json:"filter"`
+	// Filter selects the jobs. Order, Limit and Cursor are not used.
+	Filter store.Query `json:"filter"`
 	// To is the time to which jobs are rescheduled.
 	To job.Instant `json:"to,omitempty"`
 	// Set is what jobs are replayed with; nil: as they were.
@@ -79,40 +80,10 @@ type JobError struct {
 	Message string `json:"message"`
 }
 
-// Filter is the part of a store.Query that selects jobs.
-type Filter struct {
-	Topic    string      `json:"topic,omitempty"`
-	States   []job.State `json:"states,omitempty"`
-	BizKey   string      `json:"biz_key,omitempty"`
-	OrderKey string      `json:"order_key,omitempty"`
-	Endpoint string      `json:"endpoint,omitempty"`
-	Schedule string      `json:"schedule,omitempty"`
-	GroupID  string      `json:"group_id,omitempty"`
-	Reason   string      `json:"reason,omitempty"`
-	Labels   []job.Label `json:"labels,omitempty"`
-	Priority int         `json:"priority,omitempty"` // 0: any
-	DueFrom  job.Instant `json:"due_from,omitempty"`
-	DueTo    job.Instant `json:"due_to,omitempty"`
-}
-
-// Empty reports whether the filter selects every job.
-func (f *Filter) Empty() bool {
-	return f.Topic == "" && len(f.States) == 0 && f.BizKey == "" && f.OrderKey == "" && f.Endpoint == "" && f.Schedule == "" && f.GroupID == "" && f.Reason == "" &&
-		len(f.Labels) == 0 && f.Priority == 0 && f.DueFrom == 0 && f.DueTo == 0
-}
-
-// query is the listing of the jobs that the operation may change.
-func (f *Filter) query() store.Query {
-	return store.Query{
-		Topic: f.Topic, States: f.States, BizKey: f.BizKey, OrderKey: f.OrderKey, Endpoint: f.Endpoint, Schedule: f.Schedule, GroupID: f.GroupID,
-		Reason: f.Reason, Labels: f.Labels, Priority: f.Priority, DueFrom: f.DueFrom, DueTo: f.DueTo,
-	}
-}
-
 // listing is the query to walk by. Carriers and workers change the state and the
 // time of unfinished jobs meanwhile, so selects judges these by itself.
 func (o *Operation) listing() store.Query {
-	q := o.Filter.query()
+	q := o.Filter
 	if o.ofEnded() {
 		return q
 	}
@@ -129,7 +100,7 @@ func (o *Operation) ofEnded() bool { return o.Action == Replay || o.Action == Di
 // to it after the operation began puts it out of reach: a job that is dead again
 // is not replayed again, and one that was run and failed waits for its retry.
 func (o *Operation) selects(j *job.Job, now job.Instant) bool {
-	before, q := o.before(j), o.Filter.query()
+	before, q := o.before(j), o.Filter
 	if j.CreatedAt > o.StartedAt || !q.Matches(&before) {
 		return false
 	}

@@ -31,11 +31,11 @@ func TestReplayAtARate(t *testing.T) {
 		keys := r.dead("t", 1000)
 		r.dead("other", 10)
 		began := time.Now()
-		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(200)})
+		o := n.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(200)})
 		if o.Estimate == nil || *o.Estimate != 1000 {
 			t.Errorf("estimate %v", o.Estimate)
 		}
-		byReason := Operation{Filter: Filter{Reason: job.ReasonGone, States: []job.State{job.Dead}}}
+		byReason := Operation{Filter: store.Query{Reason: job.ReasonGone, States: []job.State{job.Dead}}}
 		if n, err := n.estimate(t.Context(), &byReason); err != nil || n == nil || *n < 10 {
 			t.Errorf("estimate %v, %v", n, err)
 		}
@@ -69,7 +69,7 @@ func TestReplayDoesNotLoop(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 300)
-		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(50)})
+		o := n.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(50)})
 		died := 0
 		for {
 			got, err := n.Get(t.Context(), o.ID)
@@ -92,10 +92,10 @@ func TestReplayDoesNotLoop(t *testing.T) {
 // Nor are jobs run again that failed since, or rescheduled that were already.
 func TestRunAndRescheduleDoNotLoop(t *testing.T) {
 	for _, d := range []Draft{
-		{Action: "run", Filter: Filter{Topic: "t"}, Rate: ptr(50)},
-		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Hour)},
-		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Second)},
-		{Action: "reschedule", Filter: Filter{Topic: "t"}, Rate: ptr(50), At: 1},
+		{Action: "run", Filter: store.Query{Topic: "t"}, Rate: ptr(50)},
+		{Action: "reschedule", Filter: store.Query{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Hour)},
+		{Action: "reschedule", Filter: store.Query{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Second)},
+		{Action: "reschedule", Filter: store.Query{Topic: "t"}, Rate: ptr(50), At: 1},
 	} {
 		inBubble(t, func(r *rig) {
 			n := r.node("a")
@@ -141,7 +141,7 @@ func TestCancelByFilter(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 30, later)
-		o := n.create(Draft{Action: "cancel", Filter: Filter{Topic: "t", Endpoint: "http://e1.example:80"}})
+		o := n.create(Draft{Action: "cancel", Filter: store.Query{Topic: "t", Endpoint: "http://e1.example:80"}})
 		if o.Estimate != nil {
 			t.Errorf("estimate %d", *o.Estimate)
 		}
@@ -182,7 +182,7 @@ func TestCancelInFlight(t *testing.T) {
 // None is left behind: after the operation, none is sent again.
 func TestCancelWhileJobsAreSent(t *testing.T) {
 	const places = 128
-	for name, f := range map[string]Filter{
+	for name, f := range map[string]store.Query{
 		"topic":   {Topic: "t"},
 		"waiting": {Topic: "t", States: []job.State{job.Waiting}},
 		"due":     {Topic: "t", DueTo: job.InstantOf(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC))},
@@ -236,7 +236,7 @@ func TestRescheduleWhileJobsAreSent(t *testing.T) {
 		ctx, stop := context.WithCancel(r.Context())
 		r.deliver(ctx, 128, 3*time.Second, 2*time.Second)
 		pass(time.Second)
-		o := n.create(Draft{Action: "reschedule", Filter: Filter{Topic: "t"}, Delay: ptr(time.Hour)})
+		o := n.create(Draft{Action: "reschedule", Filter: store.Query{Topic: "t"}, Delay: ptr(time.Hour)})
 		o = n.await(o.ID)
 		left := 0
 		for _, key := range keys {
@@ -265,7 +265,7 @@ func TestStopAndResume(t *testing.T) {
 		defer a.end()
 		defer b.end()
 		keys := r.dead("t", 600)
-		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		o := a.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
 		pass(3 * time.Second)
 		if _, err := b.Stop(t.Context(), o.ID); err != nil { // which does not work on it
 			t.Fatal(err)
@@ -316,7 +316,7 @@ func TestTakeover(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		keys := r.dead("t", 600)
-		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		o := a.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
 		pass(2500 * time.Millisecond)
 		b := r.node("b")
 		defer b.end()
@@ -349,7 +349,7 @@ func TestHandover(t *testing.T) {
 		a, b := r.node("a"), r.node("b")
 		defer b.end()
 		keys := r.dead("t", 600)
-		o := a.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		o := a.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
 		pass(2500 * time.Millisecond)
 		a.end()
 		stood := r.changed()
@@ -370,7 +370,7 @@ func TestOutage(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 300)
-		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		o := n.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
 		for _, calls := range []string{"Update", "List", "PutDocument", "Update List PutDocument"} {
 			pass(500 * time.Millisecond)
 			r.failWith(func(call string) error {
@@ -442,7 +442,7 @@ func TestSkips(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 100)
-		o := n.create(Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(100)})
+		o := n.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
 		pass(100 * time.Millisecond) // its page is listed
 		if _, err := r.Store.Update(t.Context(), keys[99], (*job.Job).Replay); err != nil {
 			t.Fatal(err)
@@ -482,9 +482,9 @@ func TestPreview(t *testing.T) {
 		r.register("u", 10, later)
 		for want, d := range map[int64]Draft{
 			2500: {Action: "replay", All: true},
-			834:  {Action: "replay", Filter: Filter{Endpoint: "http://e0.example:80"}},
-			0:    {Action: "replay", Filter: Filter{Reason: job.ReasonBlocked}},
-			833:  {Action: "replay", Filter: Filter{Endpoint: "http://e1.example:80", DueFrom: 1}},
+			834:  {Action: "replay", Filter: store.Query{Endpoint: "http://e0.example:80"}},
+			0:    {Action: "replay", Filter: store.Query{Reason: job.ReasonBlocked}},
+			833:  {Action: "replay", Filter: store.Query{Endpoint: "http://e1.example:80", DueFrom: 1}},
 			10:   {Action: "run", All: true},
 		} {
 			p, err := n.Preview(t.Context(), d)
@@ -496,7 +496,7 @@ func TestPreview(t *testing.T) {
 			t.Error("a preview changed jobs")
 		}
 		r.failWith(func(string) error { pass(previewTime); return nil })
-		if p, err := n.Preview(t.Context(), Draft{Action: "replay", Filter: Filter{DueFrom: 1}}); err != nil || p.Complete || p.Matched != 1000 {
+		if p, err := n.Preview(t.Context(), Draft{Action: "replay", Filter: store.Query{DueFrom: 1}}); err != nil || p.Complete || p.Matched != 1000 {
 			t.Errorf("%+v, %v", p, err)
 		}
 	})
@@ -584,7 +584,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 }
 
 func TestDraftsAreChecked(t *testing.T) {
-	topic := Filter{Topic: "t"}
+	topic := store.Query{Topic: "t"}
 	for name, tc := range map[string]struct {
 		d    Draft
 		want string
@@ -592,8 +592,8 @@ func TestDraftsAreChecked(t *testing.T) {
 		"no action":            {Draft{Filter: topic}, "action"},
 		"unknown action":       {Draft{Action: "purge", Filter: topic}, "action"},
 		"no filter":            {Draft{Action: "run"}, "filter"},
-		"state of another":     {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Dead, job.Waiting}}}, "filter.state"},
-		"run what runs":        {Draft{Action: "run", Filter: Filter{States: []job.State{job.Running}}}, "filter.state"},
+		"state of another":     {Draft{Action: "replay", Filter: store.Query{States: []job.State{job.Dead, job.Waiting}}}, "filter.state"},
+		"run what runs":        {Draft{Action: "run", Filter: store.Query{States: []job.State{job.Running}}}, "filter.state"},
 		"rate too low":         {Draft{Action: "run", Filter: topic, Rate: ptr(0)}, "rate"},
 		"rate too high":        {Draft{Action: "run", Filter: topic, Rate: ptr(MaxRate + 1)}, "rate"},
 		"no time":              {Draft{Action: "reschedule", Filter: topic}, "delay"},
@@ -606,7 +606,7 @@ func TestDraftsAreChecked(t *testing.T) {
 		"all":                  {Draft{Action: "cancel", All: true}, ""},
 		"a delay of nothing":   {Draft{Action: "reschedule", Filter: topic, Delay: ptr(time.Duration(0))}, ""},
 		"a time in the past":   {Draft{Action: "reschedule", Filter: topic, At: 5}, ""},
-		"replay what was done": {Draft{Action: "replay", Filter: Filter{States: []job.State{job.Delivered}}}, ""},
+		"replay what was done": {Draft{Action: "replay", Filter: store.Query{States: []job.State{job.Delivered}}}, ""},
 	} {
 		_, err := tc.d.operation(job.Instant(1_767_258_000_000), job.Limits{})
 		var invalid *job.ValidationError
@@ -665,7 +665,7 @@ func TestMetrics(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- m.Run(ctx) }()
 		r.dead("t", 3)
-		if _, err := m.Create(t.Context(), Draft{Action: "replay", Filter: Filter{Topic: "t"}, Rate: ptr(1)}); err != nil {
+		if _, err := m.Create(t.Context(), Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(1)}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Second + time.Second/2)
