@@ -212,7 +212,7 @@ func TestOptionErrors(t *testing.T) {
 		"carrier: an ID is required",
 		"carrier: the cap of the ready list must be positive, not -1",
 		"carrier: the visibility deadline must be positive, not -1ns",
-		"carrier: the probe limit must be positive, not -1",
+		"carrier: the limit of half-open circuits must be positive, not -1",
 		"carrier: the lock's TTL must be at least 100ms, not 1ms",
 		"carrier: the poll interval must be at least 10ms, not 1ms",
 		"carrier: the lag must be positive, not -1ns",

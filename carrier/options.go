@@ -106,7 +106,7 @@ func (o Options) check() error {
 	require(o.ID != "", "an ID is required")
 	require(o.Cap > 0, "the cap of the ready list must be positive, not %d", o.Cap)
 	require(o.Visibility > 0, "the visibility deadline must be positive, not %v", o.Visibility)
-	require(o.HalfOpenLimit > 0, "the probe limit must be positive, not %d", o.HalfOpenLimit)
+	require(o.HalfOpenLimit > 0, "the limit of half-open circuits must be positive, not %d", o.HalfOpenLimit)
 	require(o.LockTTL >= minLockTTL, "the lock's TTL must be at least %v, not %v", minLockTTL, o.LockTTL)
 	require(o.Poll >= minPoll, "the poll interval must be at least %v, not %v", minPoll, o.Poll)
 	require(o.Lag > 0, "the lag must be positive, not %v", o.Lag)

@@ -78,7 +78,7 @@ type Options struct {
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: metrics are not registered
 	ID      string                // recorded as the worker by stores that keep a journal
-	Version string                // told to receivers in User-Agent; empty: "dev"
+	Version string                // sent to receivers in User-Agent; empty: "dev"
 
 	// Workers is the most requests in flight, spread evenly over the store's shards,
 	// at least one each. Zero: DefaultWorkers.

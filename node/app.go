@@ -39,7 +39,7 @@ type Options struct {
 	// address as a URL.
 	Ready func(base string)
 	// Waiting is called instead when the API is served and the store does not answer
-	// yet: err tells why. Ready follows. Nil: Ready does not wait.
+	// yet: err is the reason. Ready follows. Nil: Ready does not wait.
 	Waiting func(base string, err error)
 
 	// Clock replaces the machine's. Speed says how many times as fast it runs

@@ -37,7 +37,7 @@ func TextLogs(c *config.Config, w io.Writer) bool {
 	return IsTerminal(w)
 }
 
-// IsTerminal reports whether somebody is likely to read along.
+// IsTerminal reports whether the output is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && isatty.IsTerminal(f.Fd())

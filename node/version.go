@@ -17,7 +17,7 @@ func Version(stamped string) string {
 		return strings.TrimPrefix(stamped, "v")
 	}
 	info, ok := debug.ReadBuildInfo()
-	// A pseudo-version names a commit, which VersionDetails tells better.
+	// A pseudo-version names a commit, which VersionDetails shows better.
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" && !strings.HasPrefix(info.Main.Version, "v0.0.0-") {
 		return strings.TrimPrefix(info.Main.Version, "v")
 	}

@@ -4,6 +4,6 @@
 // a Scheduler and encodes what it returns. Nothing registers or changes jobs on
 // behalf of a client except through it.
 //
-// The rules of larger subjects have packages of their own: topics, operations and
-// explain.
+// The rules of larger subjects have packages of their own: topics, groups, schedules,
+// operations and explain.
 package scheduler

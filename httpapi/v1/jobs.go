@@ -119,7 +119,7 @@ func (s *API) listJobs(r *request) (any, error) {
 	return jobPage(pageOf(page.Jobs, s.viewJob, page.Next)), inQuery(err)
 }
 
-// withState tells a client whose command the lifecycle refused how the job stands.
+// withState adds the state of the job to the error of a refused command.
 func withState(err error, j *job.Job) error {
 	known := *httpapi.AsError(err)
 	switch known.Code {

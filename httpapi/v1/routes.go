@@ -125,8 +125,8 @@ var (
 		Code:   httpapi.CodeLedgerMissing,
 		Detail: "This server keeps no journal of jobs, so there is nothing to restore them from. Start all servers with the same --ledger-url.",
 	})
-	// Without keys, whoever passed by could leave a key behind that is valid once keys
-	// are asked for.
+	// On a server without keys, anybody could create a key that stays valid when the
+	// operator turns keys on.
 	keyed = needing(func(s *API) bool { return s.Access != nil }, &httpapi.Error{
 		Code:   httpapi.CodeForbidden,
 		Detail: "This server requires no API keys, so it manages none. Start it with a key in --api-keys first.",

@@ -1,6 +1,6 @@
-// Package explain says why a job has not been attempted yet, when it is
-// expected to be, and what follows if it goes on failing. It is pure: all that
-// it knows is a store.Outlook and the settings.
+// Package explain explains why a job has not been attempted yet, when its next attempt is
+// expected, and what follows if it keeps failing. It is pure: its input is a store.Outlook
+// and the settings.
 package explain
 
 import (
@@ -11,25 +11,24 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Reason is one thing that keeps a job from its next attempt, or that has
-// ended it.
+// Reason is something that delays a job's next attempt, or that has ended the job.
 type Reason struct {
 	// Code is one of the Code constants, or the reason for which the job ended.
 	Code string
-	// Sentences say it for people; there is at least one.
+	// Sentences word the reason; there is at least one.
 	Sentences []Sentence
-	// Until is when it ends at the latest; zero: nobody knows.
+	// Until is the latest end of the reason; zero: unknown.
 	Until job.Instant
-	// Node is who leases the job, for CodeInFlight and CodeLeaseLapsed.
+	// Node holds the lease, for CodeInFlight and CodeLeaseLapsed.
 	Node string
 
-	// stops: as long as it stands, no further attempt is to be expected.
+	// stops: no attempt is expected while the reason holds.
 	stops bool
-	// from is the earliest time at which it can have ended, where Until is not known.
+	// from is the earliest end of a reason without Until.
 	from job.Instant
 }
 
-// Detail is all that the reason says, in English.
+// Detail is the text of all sentences, in English.
 func (r *Reason) Detail() string {
 	texts := make([]string, len(r.Sentences))
 	for i, s := range r.Sentences {
@@ -40,35 +39,34 @@ func (r *Reason) Detail() string {
 
 // The codes of reasons of jobs that have not ended.
 const (
-	CodeNotDue             = "not_due"             // its time has not come
-	CodeCircuitOpen        = "circuit_open"        // the endpoint's breaker is open
-	CodeEndpointRecovering = "endpoint_recovering" // few jobs at once after an open circuit
-	CodeEndpointLimit      = "endpoint_limit"      // as many jobs of the endpoint are under way as may be
-	CodeTopicLimit         = "topic_limit"         // the same of the topic at that endpoint
-	CodeTopicPaused        = "topic_paused"        // somebody paused its topic
-	CodeTopicRate          = "topic_rate"          // its topic's rate lets no more go now
-	CodeTopicConcurrency   = "topic_concurrency"   // as many jobs of the topic are under way as may be
-	CodeHigherPriority     = "higher_priority"     // jobs of its topic that go first are due, too
+	CodeNotDue             = "not_due"             // it is not due yet
+	CodeCircuitOpen        = "circuit_open"        // the circuit of its endpoint is open
+	CodeEndpointRecovering = "endpoint_recovering" // its endpoint gets few jobs at a time after an open circuit
+	CodeEndpointLimit      = "endpoint_limit"      // the endpoint has as many jobs in flight as allowed
+	CodeTopicLimit         = "topic_limit"         // the topic has as many at that endpoint as allowed
+	CodeTopicPaused        = "topic_paused"        // its topic is paused
+	CodeTopicRate          = "topic_rate"          // its topic's rate allows no more now
+	CodeTopicConcurrency   = "topic_concurrency"   // the topic has as many jobs in flight as allowed
+	CodeHigherPriority     = "higher_priority"     // due jobs of its topic with a higher priority go first
 	CodeOrderKey           = "order_key"           // another job of its order key goes first
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
-	CodeReady              = "ready"               // carried; nobody has taken it yet
-	CodeInFlight           = "in_flight"           // an attempt is under way
-	CodeLeaseLapsed        = "lease_lapsed"        // whoever took it gave no outcome
-	CodeQuarantined        = "quarantined"         // that happened several times in a row: it waits to be sent alone
-	CodeCancelNoted        = "cancel_noted"        // it ends with the attempt under way
+	CodeReady              = "ready"               // on the ready list; no dispatcher has claimed it yet
+	CodeInFlight           = "in_flight"           // an attempt is in flight
+	CodeLeaseLapsed        = "lease_lapsed"        // its lease expired without an outcome
+	CodeQuarantined        = "quarantined"         // its lease expired several times in a row: it waits to be sent alone
+	CodeCancelNoted        = "cancel_noted"        // a cancel arrived during the attempt in flight
 	CodeTTLFirst           = "ttl_first"           // it expires before its next attempt
-	CodeCarrierBehind      = "carrier_behind"      // due, and nothing else keeps it
+	CodeCarrierBehind      = "carrier_behind"      // it is due, and only waits for the carrier
 )
 
-// Explanation is what can be said of a job.
+// Explanation explains a job.
 type Explanation struct {
-	// Reasons has at least one entry; all of them hold.
+	// Reasons has at least one entry. All of them apply.
 	Reasons []Reason
-	// Expected is the earliest time of the next attempt, as things stand; zero
-	// when one is under way, or none follows.
+	// Expected is the earliest time of the next attempt as things stand; zero during an
+	// attempt, and if none follows.
 	Expected job.Instant
-	// Forecast is the rest of the job's ladder, behind the attempt under way if
-	// there is one.
+	// Forecast is the rest of the job's ladder, without the attempt in flight.
 	Forecast retrypolicy.Forecast
 	// Expires is the end of the job's TTL, if it can still expire.
 	Expires job.Instant
@@ -76,24 +74,23 @@ type Explanation struct {
 	Notes []Sentence
 }
 
-// view is what checks look at.
+// view is the input of checks.
 type view struct {
 	*store.Outlook
 	policy retrypolicy.Policy // the job's
 	carry  store.CarryOptions
 }
 
-// check gives the reason that it looks for, or nil.
+// check returns the reason that it looks for, or nil.
 type check func(v *view) *Reason
 
-// checks are all of them, in the order in which reasons are told.
+// checks are all checks, in the order of the reasons.
 var checks = []check{
 	ended, cancelNoted, inFlight, leaseLapsed, quarantined, notDue, orderKey, circuitOpen,
 	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 
-// Job explains the job of o. policy is the server's, carry what its carriers
-// are told.
+// Job explains the job of o. policy and carry are those of the server.
 func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) Explanation {
 	v := &view{Outlook: o, policy: policy.For(o.Job.Spec.Retry), carry: carry}
 	var e Explanation
@@ -126,7 +123,7 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 	return e
 }
 
-// forecast is the ladder that is left when the next attempt comes at next.
+// forecast is the rest of the ladder if the next attempt begins at next.
 func (v *view) forecast(next job.Instant) retrypolicy.Forecast {
 	j := &v.Job
 	if v.leased() {
@@ -135,13 +132,13 @@ func (v *view) forecast(next job.Instant) retrypolicy.Forecast {
 	return v.policy.Forecast(j.Attempts+1, retrypolicy.At(next), j.ExpiresAt)
 }
 
-// leased: an attempt is under way, as far as the store knows.
+// leased reports whether an attempt is in flight, as far as the store knows.
 func (v *view) leased() bool { return v.Job.State == job.Running && v.At > v.Now }
 
-// pending: the job waits in its bucket to be carried.
+// pending reports whether the job waits in its bucket to be carried.
 func (v *view) pending() bool { return v.Job.State == job.Waiting || v.Job.State == job.Retrying }
 
-// carriable: the job is due, and so is its endpoint.
+// carriable reports whether the job is due and the circuit of its endpoint is not open.
 func (v *view) carriable() bool {
 	return v.pending() && v.Head == nil && v.Job.NextAt <= v.Now && v.Circuit.OpenUntil == 0
 }

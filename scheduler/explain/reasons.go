@@ -42,7 +42,7 @@ func notDue(v *view) *Reason {
 	return r
 }
 
-// orderKey: the head of the order key holds the job until it has ended.
+// orderKey checks whether the job waits for the head of its order key.
 func orderKey(v *view) *Reason {
 	head := v.Head
 	switch {
@@ -66,7 +66,7 @@ func orderKey(v *view) *Reason {
 	return r
 }
 
-// circuitOpen: a circuit matters only if it stays open beyond the due time.
+// circuitOpen checks the circuit, which matters only if it stays open beyond the due time.
 func circuitOpen(v *view) *Reason {
 	until := v.Circuit.OpenUntil
 	if until == 0 || !v.pending() && v.Job.State != job.Ready || v.pending() && until <= v.Job.NextAt {
@@ -136,7 +136,7 @@ func reached(n int64, limit int) bool { return limit > 0 && n >= int64(limit) }
 
 func (v *view) endpoint() string { return v.Job.Lane().Endpoint }
 
-// inShard says of a reason that its figures are not of the whole store.
+// inShard adds that the figures of a reason are those of one shard.
 func (v *view) inShard(r *Reason) *Reason {
 	if v.Shards > 1 {
 		r.Sentences = append(r.Sentences, says("of_shard", nil))
@@ -151,7 +151,7 @@ func higherPriority(v *view) *Reason {
 	return v.inShard(reason(CodeHigherPriority, says("higher_priority", Params{"count": v.Higher})))
 }
 
-// line tells the job's place in its lane.
+// line is the job's place in its lane.
 func (v *view) line() Sentence {
 	switch {
 	case v.Ahead > 0:
@@ -203,7 +203,7 @@ func quarantined(v *view) *Reason {
 	return r
 }
 
-// leasedBy says whose lease it is, if that is known.
+// leasedBy adds the holder of the lease, if it is known.
 func (v *view) leasedBy(r *Reason) *Reason {
 	if v.Worker != "" {
 		r.Node = v.Worker
@@ -219,7 +219,7 @@ func cancelNoted(v *view) *Reason {
 	return stop(CodeCancelNoted, says("cancel_noted", Params{"attempt": v.Job.Attempts + 1}))
 }
 
-// ttlFirst: next is when the next attempt could come.
+// ttlFirst checks whether the job expires before next, the earliest next attempt.
 func (v *view) ttlFirst(next job.Instant) *Reason {
 	expires := v.Job.ExpiresAt
 	if expires == 0 || expires > next {
@@ -258,7 +258,7 @@ func reason(code string, sentences ...Sentence) *Reason {
 	return &Reason{Code: code, Sentences: sentences}
 }
 
-// stop is a reason that no attempt follows on, as long as it stands.
+// stop is a reason during which no attempt is expected.
 func stop(code string, sentences ...Sentence) *Reason {
 	return &Reason{Code: code, Sentences: sentences, stops: true}
 }

@@ -23,7 +23,7 @@ const (
 	oldProgress = time.Minute
 )
 
-// BackfillDraft is a backfill as somebody wishes it.
+// BackfillDraft is a backfill as a client asks for it.
 type BackfillDraft struct {
 	Schedule string
 	From, To job.Instant
@@ -69,8 +69,8 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	return o, nil
 }
 
-// backfill registers the next occurrences. The cursor moves on when all are registered;
-// until then they are registered again, with the same uids.
+// backfill registers the next occurrences. The cursor moves when all are registered. Until
+// then, they are registered again with the same uids.
 func (w *worker) backfill(ctx context.Context) error {
 	b, after := w.op.Backfill, w.op.Backfill.Begin()
 	if w.op.Cursor != "" {
@@ -164,15 +164,15 @@ func (w *worker) pauseRefused(ctx context.Context) error {
 	return w.saveIfDue(ctx)
 }
 
-// explain says why a running operation waits; empty: it does not.
+// explain sets why a running operation waits; empty: it does not.
 func (w *worker) explain(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.op.Why = why
 }
 
-// noteBackfill lets the schedule know the number of jobs, before a backfill that ends is
-// seen to have ended.
+// noteBackfill reports the number of jobs to the schedule, before the operation shows that
+// it has ended.
 func (w *worker) noteBackfill(ctx context.Context, why error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

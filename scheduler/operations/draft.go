@@ -17,16 +17,16 @@ const (
 	MaxRate     = 10_000
 )
 
-// Draft is an operation as somebody wishes it, its values checked one by one.
+// Draft is an operation as a client asks for it. Fronts have checked each value alone.
 type Draft struct {
 	Action string
 	Filter store.Query
 	All    bool // the filter may be empty
 	Rate   *int // nil: DefaultRate
-	// Delay and At say when jobs are to be due that are rescheduled: one of them.
+	// Delay or At is when rescheduled jobs are due.
 	Delay *time.Duration // from the beginning of the operation
 	At    job.Instant
-	// Set is what Replay is to change first; nil: nothing.
+	// Set is the change that Replay makes first; nil: none.
 	Set *job.Draft
 }
 
@@ -36,9 +36,8 @@ func selectsAll(q store.Query) bool { return reflect.ValueOf(q).IsZero() }
 // unfinished are the states between which carriers and workers move jobs.
 var unfinished = []job.State{job.Waiting, job.Ready, job.Running, job.Retrying}
 
-// states are those in which an action can be done to a job. A replay is of dead
-// letters unless the filter says otherwise: nobody means to send again what has
-// been delivered.
+// states are the states that an action needs. Without states in its filter, a replay sends
+// dead letters only: hardly any client wants to repeat delivered jobs.
 var states = map[Action]struct{ may, normal []job.State }{
 	Cancel:     {may: unfinished},
 	Run:        {may: []job.State{job.Waiting, job.Ready, job.Retrying}},
@@ -50,7 +49,7 @@ var states = map[Action]struct{ may, normal []job.State }{
 	Discard: {may: []job.State{job.Dead}},
 }
 
-// sample stands for the jobs that a change is for, to judge it before any of them.
+// sample stands for the jobs of a change, to validate the change in advance.
 var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", BodyForm: job.BodyText, ContentType: job.BodyText.ContentType()}}
 
 // operation is the operation that d asks for, beginning now. Its error is a
@@ -94,7 +93,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	return o, f.Err()
 }
 
-// due sets the time to reschedule to, or says what is wrong with it.
+// due sets the time to which jobs are rescheduled, or returns what is wrong with it.
 func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	given := d.Delay != nil || d.At != 0
 	switch {

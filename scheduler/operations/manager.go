@@ -62,20 +62,19 @@ type Options struct {
 	Store Store
 	Jobs  Jobs
 	ID    string // of the node, unique to the process
-	// Schedules makes backfills possible; nil: other nodes work on them.
+	// Schedules registers the jobs of backfills; nil: this node executes none.
 	Schedules Schedules
-	// Limits are those by which changes of jobs are judged; zero values mean those
-	// of the API.
+	// Limits bound changes of jobs; zero values mean the limits of the API.
 	Limits job.Limits
-	// Clock paces the work and tells leases; nil is the machine's. It decides
-	// nothing about jobs.
+	// Clock paces the work and measures leases; nil is the machine's. The store's clock
+	// decides about jobs.
 	Clock   job.Clock
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: metrics are not registered
 }
 
-// Manager begins operations, tells of them, and works on them. Its methods are
-// safe for concurrent use.
+// Manager creates, reports and executes operations. Its methods are safe for concurrent
+// use.
 type Manager struct {
 	store  Store
 	jobs   Jobs
@@ -85,7 +84,7 @@ type Manager struct {
 	clock  job.Clock
 	log    *slog.Logger
 	limits job.Limits
-	kick   chan struct{} // there may be something to take on
+	kick   chan struct{} // holds a signal when an operation may need a worker
 	outage *outage.Outage
 
 	metrics *metrics
@@ -96,7 +95,7 @@ type Manager struct {
 	working map[string]context.CancelFunc // by id of the operation
 }
 
-// New gives a Manager.
+// New returns a Manager.
 func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Jobs == nil || o.ID == "" {
 		return nil, errors.New("operations: Options.Store, Options.Jobs or Options.ID is missing")
@@ -167,8 +166,8 @@ func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 	return d.operation(now, m.limits)
 }
 
-// estimate counts the jobs of a filter that the store's own counts are enough
-// for; nil is unknown.
+// estimate counts the jobs of a filter by the counts that the store keeps; nil: they do not
+// suffice.
 func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 	f := o.Filter
 	f.Topic, f.States = "", nil
@@ -190,7 +189,7 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 	return &n, nil
 }
 
-// counts are how many jobs there are by state, of one topic or of all.
+// counts returns the number of jobs by state, of one topic or of all.
 func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64, error) {
 	if topic == "" {
 		depth, err := m.store.Depth(ctx)
@@ -226,8 +225,7 @@ func (m *Manager) estimateDead(ctx context.Context, f *store.Query) (*int64, err
 	return &n, nil
 }
 
-// makeRoom forgets the oldest operation that does not run if there is no room
-// for another.
+// makeRoom deletes the oldest ended operation if there is no room for another one.
 func (m *Manager) makeRoom(ctx context.Context) error {
 	docs, err := m.docs.All(ctx)
 	if err != nil {
@@ -259,8 +257,8 @@ type Page struct {
 	Next       string
 }
 
-// List gives up to limit operations, the newest first, from behind the one that
-// the cursor names. The error is the store's.
+// List returns up to limit operations, the newest first, after the one that the cursor
+// names. The error is the store's.
 func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, error) {
 	docs, err := m.docs.All(ctx)
 	if err != nil {
@@ -286,13 +284,13 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 	return page, nil
 }
 
-// Get gives one operation. Errors: ErrNotFound, or the store's.
+// Get returns one operation. Errors: ErrNotFound, or the store's.
 func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 	d, err := m.docs.Get(ctx, id)
 	return d.Value, notFound(err)
 }
 
-// notFound says of an operation that does not exist so.
+// notFound translates store.ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotFound
@@ -314,7 +312,7 @@ func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
 	return o, err
 }
 
-// Resume goes on with a stopped operation. Errors: those of Stop.
+// Resume continues a stopped operation. Errors: those of Stop.
 func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
 	o, err := m.turn(ctx, id, Running)
 	m.wake()
@@ -339,7 +337,7 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 	return d.Value, err
 }
 
-// announce has all nodes look for operations to take on, this one in any case.
+// announce notifies all nodes of an operation without a worker, this node in any case.
 func (m *Manager) announce(ctx context.Context) {
 	m.wake()
 	if err := m.store.Publish(ctx, channel, []byte(m.id)); err != nil {
@@ -350,6 +348,6 @@ func (m *Manager) announce(ctx context.Context) {
 func (m *Manager) wake() {
 	select {
 	case m.kick <- struct{}{}:
-	default: // already told
+	default: // a signal waits
 	}
 }

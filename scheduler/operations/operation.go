@@ -38,7 +38,7 @@ const (
 // Ended reports whether the operation changes no further job.
 func (s State) Ended() bool { return s == Done || s == Failed }
 
-// maxErrors is how many of the jobs that could not be changed are named.
+// maxErrors bounds the failed jobs that an operation names.
 const maxErrors = 10
 
 // Operation is a change of many jobs. Its JSON is what the store keeps.
@@ -51,7 +51,7 @@ type Operation struct {
 	To job.Instant `json:"to,omitempty"`
 	// Set is what jobs are replayed with; nil: as they were.
 	Set *job.Draft `json:"set,omitempty"`
-	// Backfill is what Backfill registers; nil: the action is another.
+	// Backfill is the plan of a backfill; nil for other actions.
 	Backfill *schedules.Backfill `json:"backfill,omitempty"`
 	Rate     int                 `json:"rate"` // most jobs per second
 
@@ -59,9 +59,9 @@ type Operation struct {
 	Why   string `json:"why,omitempty"` // it failed
 	// Estimate is how many jobs there were to change when it began; nil is unknown.
 	Estimate *int64     `json:"estimate,omitempty"`
-	Matched  int64      `json:"matched"` // jobs that have had their turn: the sum of the next three
+	Matched  int64      `json:"matched"` // jobs handled: the sum of the next three
 	Changed  int64      `json:"changed"`
-	Skipped  int64      `json:"skipped"` // they changed before their turn came
+	Skipped  int64      `json:"skipped"` // jobs that changed before
 	Failed   int64      `json:"failed"`
 	Errors   []JobError `json:"errors,omitempty"` // of the first that failed
 
@@ -80,8 +80,8 @@ type JobError struct {
 	Message string `json:"message"`
 }
 
-// listing is the query to walk by. Carriers and workers change the state and the
-// time of unfinished jobs meanwhile, so selects judges these by itself.
+// listing is the query that lists candidates. Carriers and workers change the state and
+// time of unfinished jobs meanwhile, so selects checks these.
 func (o *Operation) listing() store.Query {
 	q := o.Filter
 	if o.ofEnded() {
@@ -91,14 +91,13 @@ func (o *Operation) listing() store.Query {
 	return q
 }
 
-// ofEnded: the action is for jobs that have ended. They stay where they are
-// listed, so one pass meets all of them.
+// ofEnded reports whether the action is for ended jobs. These do not move in a listing, so
+// one pass finds all of them.
 func (o *Operation) ofEnded() bool { return o.Action == Replay || o.Action == Discard }
 
-// selects reports whether there is something to do with the job: the filter
-// selected it when the operation began, and it was not done yet. What happened
-// to it after the operation began puts it out of reach: a job that is dead again
-// is not replayed again, and one that was run and failed waits for its retry.
+// selects reports whether the operation has to change the job: the filter selected it when
+// the operation began, and nothing happened to it since. So a job that is dead again is not
+// replayed again, and a job that was run and failed waits for its retry.
 func (o *Operation) selects(j *job.Job, now job.Instant) bool {
 	before, q := o.before(j), o.Filter
 	if j.CreatedAt > o.StartedAt || !q.Matches(&before) {
@@ -130,9 +129,9 @@ func (o *Operation) attempted(j *job.Job) bool {
 	return j.LastAttempt != nil && j.LastAttempt.StartedAt > o.StartedAt
 }
 
-// before is the job with the state and the time that it had when the operation
-// began, as far as what it went through since tells. Whether it waited then or
-// was carried cannot be told: it counts as what the filter is for.
+// before is the job with the state and time that it had when the operation began, as far
+// as its record shows. If the job may have waited or been carried, the filter decides
+// which of both counts.
 func (o *Operation) before(j *job.Job) job.Job {
 	was, last := *j, j.LastAttempt
 	if j.State.Final() {
@@ -166,7 +165,7 @@ func (o *Operation) when(j *job.Job) job.When {
 	return job.When{At: o.To, Spread: j.Spec.When.Spread}
 }
 
-// change does it to one job. The limits are those of what is set.
+// change changes one job. The limits bound what is set.
 func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 	if !o.selects(j, now) {
 		return errPassedOver
@@ -185,7 +184,7 @@ func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 	return j.Reschedule(o.when(j), now)
 }
 
-// replay sends the job again, with what is to be set.
+// replay sends the job again, with the changes of Set.
 func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
 	if o.Set == nil {
 		return j.Replay(now)
@@ -203,9 +202,8 @@ const documentKind = "operation"
 // stored is an operation with its version.
 type stored = documents.Document[Operation]
 
-// collection returns the documents of operations. Without a part of its filter, or of
-// what it does, an operation would change other jobs: an unknown field makes it
-// unreadable.
+// collection returns the documents of operations. An unknown field makes an operation
+// unreadable: without a part of its filter, it would change other jobs.
 func collection(s store.Documents) *documents.Collection[Operation] {
 	return documents.New(documents.Options[Operation]{
 		Store: s, Kind: documentKind, Strict: true,

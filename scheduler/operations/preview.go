@@ -14,11 +14,11 @@ const previewTime = 5 * time.Second
 // previewPage is how many jobs are looked at in a step.
 const previewPage = 1000
 
-// Preview is what an operation would do.
+// Preview is the effect that an operation would have.
 type Preview struct {
 	Operation Operation // without an id
 	Matched   int64     // jobs that it would change
-	// Complete is false when there was no time to count them all.
+	// Complete is false if the time did not suffice to count all.
 	Complete bool
 }
 
@@ -30,7 +30,7 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 		return Preview{}, err
 	}
 	p := Preview{Operation: o}
-	if o.ofEnded() { // which can be done to all that its filter selects
+	if o.ofEnded() { // it can change all jobs of the filter
 		known, err := m.estimate(ctx, &o)
 		if err != nil {
 			return Preview{}, err
@@ -59,7 +59,7 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 	}
 }
 
-// count is how many jobs of a page there is something to do with.
+// count returns how many jobs of a page the operation would change.
 func (o *Operation) count(page store.Page) (n int64) {
 	for i := range page.Jobs {
 		if o.selects(&page.Jobs[i], o.StartedAt) {

@@ -1,9 +1,9 @@
-// Package topics keeps what clients want of topics: limits, defaults of their
-// jobs, and whether they are paused or drained.
+// Package topics keeps the settings of topics: limits, defaults of their jobs, and
+// whether they are paused or draining.
 //
-// The truth is a document for each topic that is not as all others are. What the
-// store has to obey, it is told as store.Limits: at once by the node that changes
-// a topic, and by every node that finds the two differing, as when a Redis has
-// lost its memory. Defaults are for registrations only, so each node remembers
-// them; nodes tell each other of changes.
+// The truth is a document for each topic with settings or a status. The store enforces
+// its store.Limits. The node that changes a topic sets them at once, and every node sets
+// them again where they differ, for example after a Redis lost its data. Only
+// registrations need the defaults, so each node keeps a copy of them. Nodes notify each
+// other of changes.
 package topics

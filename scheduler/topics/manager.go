@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	channel = "topics" // tells that a topic changed
-	// compareEvery is how often documents and limits are compared unasked.
+	channel = "topics" // carries the names of changed topics
+	// compareEvery is the interval of comparing documents and limits without a message.
 	compareEvery = 15 * time.Second
 	retryPause   = time.Second
 	callTimeout  = 5 * time.Second
@@ -43,23 +43,21 @@ type Options struct {
 	Clock   job.Clock             // nil: the machine's
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: nowhere
-	// Emit tells watchers; nil: nobody watches.
+	// Emit reports events; nil: nowhere.
 	Emit func(e ...events.Event)
 }
 
-// Manager changes topics, and knows them. Its methods are safe for concurrent
-// use.
+// Manager changes topics and keeps a copy of them. Its methods are safe for concurrent use.
 type Manager struct {
 	o     Options
 	docs  *documents.Collection[Topic]
 	known atomic.Pointer[map[string]Topic]
-	// turn is held while what the store has is compared with the documents. Then
-	// unsure may be used: topics of which the store may not have done all that it
-	// was told.
+	// turn is held while the limits in the store are compared with the documents. It guards
+	// unsure, the topics whose last SetLimits failed, and held, the limits of topics that
+	// cannot be read, by name.
 	turn   sync.Mutex
 	unsure map[string]bool
-	// held are the limits of topics that cannot be read, by name.
-	held map[string]held
+	held   map[string]held
 }
 
 // New makes a Manager. It knows topics once Load has succeeded.
@@ -86,8 +84,8 @@ func New(o Options) (*Manager, error) {
 	return m, nil
 }
 
-// Defaults are what the topic's jobs are registered with, as far as this node
-// knows; nil: there are none.
+// Defaults returns the defaults of the topic's jobs, as far as this node knows; nil: there
+// are none.
 func (m *Manager) Defaults(topic string) *job.Defaults {
 	t, ok := (*m.known.Load())[topic]
 	if !ok {
@@ -96,7 +94,7 @@ func (m *Manager) Defaults(topic string) *job.Defaults {
 	return &t.Settings.Defaults
 }
 
-// Get gives one topic, as it stands now.
+// Get reads one topic from the store.
 func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	d, err := m.docs.Get(ctx, topic)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -105,18 +103,18 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	return d.Value, nil
 }
 
-// Known are the topics that are not as all others are, by name, as far as this
-// node knows. The map is not to be changed.
+// Known returns the topics with settings or a status, by name, as far as this node knows.
+// Callers must not change the map.
 func (m *Manager) Known() map[string]Topic { return *m.known.Load() }
 
-// Thresholds are those of all topics that have some, by name; nil for topics of
-// which that cannot be read. The error is the store's.
+// Thresholds reads the thresholds of all topics that have any, by name; nil for topics
+// that cannot be read. The error is the store's.
 func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
 	all, err := m.readAll(ctx)
 	return thresholds(all), err
 }
 
-// KnownThresholds are Thresholds as this node knows them.
+// KnownThresholds returns the same as far as this node knows.
 func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(*m.known.Load()) }
 
 func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
@@ -130,9 +128,8 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 }
 
 // Put replaces the settings of a topic. Errors: a *job.ValidationError,
-// alerts.ErrTooManyTopics, or the store's, such as store.ErrNewer: what cannot be
-// read is not written over. So with all changes, allow may refuse the topic as it
-// is before the change, with the error that is returned then.
+// alerts.ErrTooManyTopics, those of allow, or the store's, such as store.ErrNewer: an
+// unreadable topic is not overwritten.
 func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Allow) (Topic, error) {
 	if err := s.Check(topic); err != nil {
 		return Topic{}, err
@@ -149,11 +146,10 @@ func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Al
 	return m.change(ctx, topic, allow, func(t *Topic) { t.Settings = s })
 }
 
-// Allow decides on a change by the topic as it is before.
+// Allow may refuse a change, by the topic before it.
 type Allow func(t *Topic) error
 
-// Delete forgets the settings of a topic; ErrNotFound when it has none. Its
-// status stays.
+// Delete removes the settings of a topic; ErrNotFound if it has none. Its status stays.
 func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) error {
 	had := false
 	_, err := m.change(ctx, topic, allow, func(t *Topic) {
@@ -166,7 +162,7 @@ func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) erro
 	return err
 }
 
-// eventOf is what watchers are told of a status.
+// eventOf is the event of a status.
 var eventOf = map[Status]events.Type{
 	Active: events.TopicResumed, Paused: events.TopicPaused, Draining: events.TopicDraining,
 }
@@ -241,38 +237,38 @@ func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
 	return all, nil
 }
 
-// Compare reads the topics, and has the store obey what it does not obey yet.
+// Compare reads the topics, and sets the limits that the store does not have yet.
 func (m *Manager) Compare(ctx context.Context) error {
 	m.turn.Lock()
 	defer m.turn.Unlock()
-	// What was told on an old reading may be wrong by now, so it is read again
-	// until it has not changed meanwhile.
+	// Topics may change between reading them and setting limits, so this repeats until
+	// there is nothing to set.
 	for range maxTries {
 		all, err := m.readAll(ctx)
 		if err != nil {
 			return err
 		}
 		m.known.Store(&all)
-		told, err := m.tell(ctx, all)
+		set, err := m.setLimits(ctx, all)
 		if err != nil {
 			return err
 		}
-		if !told {
+		if !set {
 			return nil
 		}
 	}
-	return nil // they go on changing, and who changes them tells the store
+	return nil // each further change sets its limits itself
 }
 
-// tell has the store obey, and reports whether it did not yet.
-func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) {
+// setLimits sets the limits that the store does not have yet, and reports whether there
+// were any.
+func (m *Manager) setLimits(ctx context.Context, all map[string]Topic) (changed bool, err error) {
 	obeyed, err := m.o.Store.Limits(ctx)
 	if err != nil {
 		return false, fmt.Errorf("read the limits of topics: %w", err)
 	}
-	told := false
 	set := func(topic string, l store.Limits) error {
-		told, m.unsure[topic] = true, true
+		changed, m.unsure[topic] = true, true
 		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
 			return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
 		}
@@ -287,14 +283,14 @@ func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) 
 			delete(obeyed, name)
 			if l, lost := m.holdOn(&t, now, some); lost {
 				if err := set(name, l); err != nil {
-					return told, err
+					return changed, err
 				}
 			}
 			continue
 		}
 		if now != l || some && now == (store.Limits{}) || m.unsure[name] {
 			if err := set(name, l); err != nil {
-				return told, err
+				return changed, err
 			}
 		}
 		delete(obeyed, name)
@@ -307,22 +303,22 @@ func (m *Manager) tell(ctx context.Context, all map[string]Topic) (bool, error) 
 	}
 	for _, name := range slices.Sorted(maps.Keys(obeyed)) {
 		if err := set(name, store.Limits{}); err != nil {
-			return told, err
+			return changed, err
 		}
 	}
-	return told, nil
+	return changed, nil
 }
 
-// held is what the store obeyed of a topic that cannot be read.
+// held are the limits in force of a topic that cannot be read.
 type held struct {
 	limits store.Limits
-	// guessed: it obeyed nothing, and what can be read of the topic was set. Once,
-	// as a node that can read all of it may know better.
+	// guessed: the store had no limits, and the readable part of the topic was set. This
+	// happens once, because a node that can read the topic may set other limits.
 	guessed bool
 }
 
-// holdOn says which limits a topic that cannot be read has lost, if it has: those
-// that the store obeyed until now, or as far as they can be read. Others are not touched.
+// holdOn returns the limits that an unreadable topic has lost, if it has: those in force
+// until now, or as far as they can be read. It does not change other limits.
 func (m *Manager) holdOn(t *Topic, now store.Limits, some bool) (_ store.Limits, lost bool) {
 	h, seen := m.held[t.Name]
 	switch {

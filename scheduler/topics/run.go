@@ -38,7 +38,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		follow.Channel(ctx, m.o.Store, channel, func([]byte) {
 			select {
 			case look <- struct{}{}:
-			default: // it is told
+			default: // a signal waits
 			}
 		}, follow.Pause(m.o.Clock, m.o.Logger, "changes of topics"))
 		return nil
@@ -52,7 +52,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// gauges shows how many topics there are that are not as all others are.
+// gauges shows the number of topics with settings or a status.
 type gauges struct{ m *Manager }
 
 var topicsDesc = prometheus.NewDesc("duehook_topics_set",

@@ -47,7 +47,7 @@ const (
 	OnDeadStop     OnDead = "stop"     // the others wait until it is replayed or discarded
 )
 
-// Settings are what a client wants of a topic. Zero values mean none.
+// Settings are the settings of a topic. Zero values mean none.
 type Settings struct {
 	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
 	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
@@ -55,18 +55,18 @@ type Settings struct {
 	Weight      int          `json:"weight,omitempty"`      // share among all topics
 	OnDead      OnDead       `json:"on_dead,omitempty"`     // what a dead letter does to its order key
 	Defaults    job.Defaults `json:"defaults"`
-	// Alerts say when something is wrong with the topic; nil: its own settings do not.
+	// Alerts are the thresholds of the topic; nil: it has none.
 	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
 }
 
-// Empty reports whether there is nothing in them.
+// Empty reports whether nothing is set.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
 	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
 		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
 }
 
-// Check says what is wrong with the figures of a topic; a *job.ValidationError.
+// Check returns nil or a *job.ValidationError.
 func (s *Settings) Check(topic string) error {
 	var f job.Findings
 	within := func(field job.Field, value, least, most float64) {
@@ -95,24 +95,24 @@ func (s *Settings) Check(topic string) error {
 	return f.Err()
 }
 
-// Topic is a topic that is not as all others are.
+// Topic is a topic with settings or a status.
 type Topic struct {
 	Name     string   `json:"-"`
 	Settings Settings `json:"settings"`
 	Status   Status   `json:"status"`
 	// Since is when a status other than Active began, by the clock of a node.
 	Since job.Instant `json:"since,omitempty"`
-	// Newer: the rest is what is known of it, or can be read; a newer version wrote it.
+	// Newer: a newer version wrote the topic. The other fields have what is known or readable.
 	Newer bool `json:"-"`
 }
 
-// none is a topic as all others are.
+// none is a topic without settings and status.
 func none(name string) Topic { return Topic{Name: name, Status: Active} }
 
 // Plain reports whether the topic has neither settings nor a status.
 func (t *Topic) Plain() bool { return t.Status == Active && t.Settings.Empty() }
 
-// limits are what the store is told.
+// limits are the limits for the store.
 func (t *Topic) limits() store.Limits {
 	s := &t.Settings
 	return store.Limits{
@@ -138,8 +138,8 @@ func collection(s store.Documents) *documents.Collection[Topic] {
 	})
 }
 
-// topicOf returns the topic of a document; of an unreadable one, what can be read. A
-// topic of unknown status does not deliver.
+// topicOf returns the topic of a document, as far as it can be read. A topic of unknown
+// status is paused.
 func topicOf(d *documents.Document[Topic]) Topic {
 	t := d.Value
 	if d.Err != nil {

@@ -2,7 +2,7 @@ package alerts
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// firingGauge tells what fires, as the node read it last.
+// firingGauge shows the firing alerts, as of the last read.
 type firingGauge struct{ m *Manager }
 
 var firingDesc = prometheus.NewDesc("duehook_alert_firing",
@@ -22,7 +22,7 @@ func (g firingGauge) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// show sets what the metric tells: of rules that do not fire, 0.
+// show sets the metric; rules that do not fire have 0.
 func (m *Manager) show(rules []Rule, books map[string]*storedBook) {
 	firing := make(map[string]int, len(rules))
 	for i := range rules {
