@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
@@ -375,5 +376,71 @@ func TestForeignEntries(t *testing.T) {
 	hints, err := sc.s.Pop(ctx, 0, 10, 0)
 	if err != nil || !slices.Equal(hints, []store.Hint{sc.hint}) {
 		t.Errorf("popped %v, %v; want %v", hints, err, sc.hint)
+	}
+}
+
+// TestReplacingUnreadableTurns: a name whose record cannot be read holds its order key until it
+// is registered anew.
+func TestReplacingUnreadableTurns(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	for _, shards := range []int{1, 5} {
+		s := openAs(t, Options{URL: r.URL(), Shards: shards, Retention: time.Hour})
+		ok(t, "SetLimits", s.SetLimits(t.Context(), "t", store.Limits{StopOnDead: true}))
+		for n, c := range []struct {
+			name  string
+			spoil string // id
+			begin func(claims []store.Claimed)
+			part  int
+		}{
+			{name: "the head", spoil: "a"},
+			{name: "the head in flight, only its progress", spoil: "a", begin: func([]store.Claimed) {}, part: 1},
+			{name: "a dead letter that stops the key", spoil: "a", begin: func(claims []store.Claimed) {
+				settleWith(t, s, outcome(claims[0], job.OutcomeFailed))
+			}},
+			{name: "a job that waits", spoil: "b"},
+		} {
+			t.Run(fmt.Sprintf("%s, shards=%d", c.name, shards), func(t *testing.T) {
+				orderKey := fmt.Sprint(n)
+				if shards > 1 {
+					orderKey = strayed(s, fmt.Sprint(n, c.spoil)).Spec.OrderKey
+				}
+				id := func(name string) string { return fmt.Sprint(n, name) }
+				for at, name := range []string{"a", "b", "c"} {
+					reg := ordered(id(name), orderKey)
+					reg.Spec.When = job.When{Delay: time.Duration(at) * time.Millisecond}
+					mustRegister(t, s, reg)
+				}
+				if c.begin != nil {
+					c.begin(takeFrom(t, s))
+				}
+				key := job.Key{Topic: "t", ID: id(c.spoil)}
+				sh := s.shards[s.place(key, orderKey)]
+				ok(t, "HSET", s.db.HSet(t.Context(), sh.page(key), fieldsOf(key)[c.part], "not a record").Err())
+
+				anew := aJob(key.ID)
+				anew.Spec.When = job.When{Delay: time.Hour}
+				if got := mustRegister(t, s, anew); got.Outcome != store.Created {
+					t.Fatalf("outcome %d", got.Outcome)
+				}
+				var delivered []string
+				testenv.Eventually(t, testenv.Patience, func() bool {
+					for _, claim := range takeFrom(t, s) {
+						delivered = append(delivered, claim.Job.ID)
+						settleWith(t, s, outcome(claim, job.OutcomeDelivered))
+					}
+					return len(delivered) >= 2
+				}, "the others are delivered")
+				want := slices.DeleteFunc([]string{id("a"), id("b"), id("c")}, func(other string) bool { return other == key.ID })
+				if diff := cmp.Diff(want, delivered); diff != "" {
+					t.Errorf("delivered (-want +got):\n%s", diff)
+				}
+				for _, sh := range s.shards {
+					if heads, waiting := s.db.HLen(t.Context(), sh.prefix+"heads").Val(), s.db.ZCard(t.Context(), sh.prefix+"turns").Val(); heads+waiting > 0 {
+						t.Errorf("%d heads and %d others are left", heads, waiting)
+					}
+				}
+			})
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/store/successors"
 )
 
 // Claim claims hinted jobs, in one script call for each batch.
@@ -119,8 +120,8 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	return out, nil
 }
 
-// forgetSettled removes the forwards of jobs that settling has forgotten, or has replaced by a
-// successor.
+// forgetSettled removes the forwards of jobs that settling has forgotten, and moves those of
+// jobs whose places successors took.
 func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement, out []store.Settled) {
 	if len(s.shards) == 1 {
 		return
@@ -128,10 +129,20 @@ func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement,
 	var jobs []gone
 	for i := range out {
 		t, r := &settlements[i], &out[i]
-		if t.OrderKey == "" || r.Status != store.Applied || !r.To.Final() || r.To == job.Dead || s.retention > 0 || t.Keep || t.Again != nil {
+		if t.OrderKey == "" || r.Status != store.Applied || !r.To.Final() || r.To == job.Dead {
 			continue
 		}
-		jobs = append(jobs, gone{t.Key, r.UID, t.OrderKey})
+		g := gone{key: t.Key, uid: r.UID, orderKey: t.OrderKey}
+		if t.Again != nil {
+			for _, next := range successors.Settled(t, r) {
+				if next.Key == t.Key {
+					g.next = next.UID
+				}
+			}
+		}
+		if g.next != "" || s.retention == 0 && !t.Keep {
+			jobs = append(jobs, g)
+		}
 	}
 	s.unforward(ctx, jobs)
 }

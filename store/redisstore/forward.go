@@ -161,16 +161,22 @@ func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, t
 type gone struct {
 	key           job.Key
 	uid, orderKey string
+	next          string // uid of the successor that took its place, or empty
 }
 
-// unforward removes the forwards of jobs that are forgotten. One that is left by a failure
-// stands for no job; it is replaced with the next registration of its id, or by Reshard.
+// unforward removes the forwards of jobs that are forgotten, or has them lead to their
+// successors. One that is left by a failure stands for no job; it is replaced with the next
+// registration of its id, or by Reshard.
 func (s *Store) unforward(ctx context.Context, jobs []gone) {
 	byHome := map[int][]sign{}
 	for _, g := range jobs {
 		if s.away(g.key, g.orderKey) {
 			home := s.shardOf(g.key)
-			byHome[home] = append(byHome[home], sign{g.key, forward(g.uid, g.orderKey), ""})
+			to := ""
+			if g.next != "" {
+				to = forward(g.next, g.orderKey)
+			}
+			byHome[home] = append(byHome[home], sign{g.key, forward(g.uid, g.orderKey), to})
 		}
 	}
 	for home, signs := range byHome {
@@ -205,6 +211,12 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 		if _, fence := forwardedTo(v.registration); !v.missing() && !fence {
 			r, err := s.decode(ctx, sh, key, v)
 			switch {
+			case errors.Is(err, errRecord):
+				s.log.Error("a job's record cannot be read; it is registered anew", "error", err)
+				if err := s.forget(ctx, sh, key, v); err != nil {
+					return nil, err
+				}
+				continue
 			case err != nil:
 				return nil, err
 			case !givesWay(&r.Job):

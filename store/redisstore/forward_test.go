@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
@@ -58,6 +61,97 @@ func mustRegister(t *testing.T, s *Store, r store.Registration) store.Registered
 		t.Fatal(err)
 	}
 	return done[0]
+}
+
+// uidsInForwards are the uids to which the forwards of a store lead.
+func uidsInForwards(t *testing.T, s *Store) (uids []string) {
+	t.Helper()
+	for _, sh := range s.shards {
+		for _, page := range sh.jobs {
+			texts, err := s.db.HVals(t.Context(), page).Result()
+			ok(t, "HVALS", err)
+			for _, text := range texts {
+				if _, is := forwardedTo(text); is {
+					uids = append(uids, ulid.ULID([]byte(text[len(forwardSign):][:uidLen])).String())
+				}
+			}
+		}
+	}
+	return uids
+}
+
+func noRetry(int) (time.Duration, bool) { return 0, false }
+
+// takeFrom carries and claims all that is due.
+func takeFrom(t *testing.T, s *Store) (claims []store.Claimed) {
+	t.Helper()
+	for n := range s.shards {
+		_, err := s.Carry(t.Context(), n, carryAll)
+		ok(t, "Carry", err)
+		hints, err := s.Pop(t.Context(), n, 100, 0)
+		ok(t, "Pop", err)
+		some, err := s.Claim(t.Context(), n, hints, terms())
+		ok(t, "Claim", err)
+		claims = append(claims, some...)
+	}
+	return claims
+}
+
+func settleWith(t *testing.T, s *Store, settlements ...job.Settlement) {
+	t.Helper()
+	_, err := s.Settle(t.Context(), settlements)
+	ok(t, "Settle", err)
+}
+
+// atRandom makes random calls on jobs of few ids and order keys, and ends all jobs.
+func atRandom(t *testing.T, s *Store, random *rand.Rand) {
+	t.Helper()
+	update := func(id int, change func(*job.Job, job.Instant) error) {
+		_, _ = s.Update(t.Context(), job.Key{Topic: "t", ID: fmt.Sprint(id)}, change)
+	}
+	cancel := func(j *job.Job, now job.Instant) error {
+		_, err := j.Cancel(now)
+		return err
+	}
+	discard := func(j *job.Job, now job.Instant) error { return j.Discard(now) }
+	const ids = 4
+	for range 60 {
+		id := random.IntN(ids)
+		switch random.IntN(6) {
+		case 0, 1, 2:
+			r := aJob(fmt.Sprint(id))
+			if key := random.IntN(4); key > 0 {
+				r = ordered(fmt.Sprint(id), fmt.Sprint("k", key))
+			}
+			r.Spec.When = job.When{}
+			r.OnConflict = []store.ConflictPolicy{store.Replace, store.Ignore}[random.IntN(2)]
+			_, err := s.Register(t.Context(), []store.Registration{r})
+			ok(t, "Register", err)
+		case 3:
+			update(id, cancel)
+		case 4:
+			for _, c := range takeFrom(t, s) {
+				kind := []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed}[random.IntN(2)]
+				o := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: 1}}
+				if random.IntN(2) == 0 && kind == job.OutcomeDelivered {
+					spec := c.Job.Spec
+					o.Again = &spec
+				}
+				if random.IntN(3) == 0 {
+					update(random.IntN(ids), cancel)
+				}
+				settleWith(t, s, job.Settle(&c.Job, o, noRetry))
+			}
+		case 5:
+			update(id, []func(*job.Job, job.Instant) error{discard, func(j *job.Job, now job.Instant) error { return j.Replay(now) }}[random.IntN(2)])
+		}
+	}
+	for id := range ids {
+		update(id, cancel)
+		update(id, discard)
+	}
+	_, err := s.Purge(t.Context(), 1000)
+	ok(t, "Purge", err)
 }
 
 func TestForwards(t *testing.T) {
@@ -160,6 +254,40 @@ func TestForwards(t *testing.T) {
 		}
 		if signs := signsIn(t, s); len(signs) > 0 {
 			t.Fatalf("left behind: %q", signs)
+		}
+	})
+	t.Run("a forward goes with the next round of its job", func(t *testing.T) {
+		t.Parallel()
+		for _, retention := range []time.Duration{0, time.Hour} {
+			s := open(t, retention)
+			r := strayed(s, "a")
+			r.Spec.When = job.When{}
+			outcome(t, s, r, store.Created)
+			again := r.Spec
+			for round := range 3 {
+				c := takeFrom(t, s)[0]
+				o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}}
+				if round < 2 {
+					o.Again = &again
+				}
+				settleWith(t, s, job.Settle(&c.Job, o, noRetry))
+				if j, err := s.Get(t.Context(), r.Key); round < 2 && (err != nil || !slices.Contains(uidsInForwards(t, s), j.UID)) {
+					t.Fatalf("round %d: %v; the forward leads to %q, not to %s", round, err, uidsInForwards(t, s), j.UID)
+				}
+			}
+			if signs := signsIn(t, s); retention == 0 && len(signs) > 0 {
+				t.Fatalf("left behind: %q", signs)
+			}
+		}
+	})
+	t.Run("none is left behind at random", func(t *testing.T) {
+		t.Parallel()
+		s := open(t, 0)
+		for seed := range uint64(20) {
+			atRandom(t, s, rand.New(rand.NewPCG(seed, 0)))
+			if signs := signsIn(t, s); len(signs) > 0 {
+				t.Fatalf("seed %d: left behind: %q", seed, signs)
+			}
 		}
 	})
 	t.Run("resharding", func(t *testing.T) {

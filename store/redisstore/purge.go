@@ -86,7 +86,7 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged
 			return purged, err
 		}
 		changes := make([]change, 0, len(raws))
-		var forwarded []gone
+		forwards, forgotten := map[job.Key]gone{}, []gone(nil)
 		for i, w := range raws {
 			c := change{key: old[i], was: w, from: standing{lane: job.Lane{Topic: old[i].Topic}, state: int(job.Delivered)}}
 			if r, err := decodeRecord(old[i], w); err == nil {
@@ -95,7 +95,7 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged
 				}
 				at := r.standing()
 				c.from.names, c.from.uid = at.names, at.uid
-				forwarded = append(forwarded, gone{old[i], r.UID, r.Spec.OrderKey})
+				forwards[old[i]] = gone{key: old[i], uid: r.UID, orderKey: r.Spec.OrderKey}
 			}
 			changes = append(changes, c.forgetting())
 		}
@@ -110,11 +110,14 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged
 			switch w {
 			case stored:
 				purged++
+				if g, is := forwards[changes[i].key]; is {
+					forgotten = append(forgotten, g)
+				}
 			case left:
 				old = append(old, changes[i].key)
 			}
 		}
-		s.unforward(ctx, forwarded)
+		s.unforward(ctx, forgotten)
 	}
 	return purged, nil
 }

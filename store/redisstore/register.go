@@ -291,6 +291,11 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error
 	} else if c.from.group != "" {
 		c.from.state = int(job.Dead)
 	}
+	if lane, turn, err := s.turnOf(ctx, sh, key); err != nil {
+		return err
+	} else if turn != "" {
+		c.from.lane, c.from.turn = lane, turn
+	}
 	_, err = s.change(ctx, s.commit, changeScript, sh, false, []change{c.forgetting()})
 	return err
 }

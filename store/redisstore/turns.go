@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
@@ -79,3 +80,51 @@ func (s *Store) isWhole(ctx context.Context, sh *shard) (bool, error) {
 	whole, err := wholeScript.Run(ctx, s.db, []string{sh.whole}).Bool()
 	return whole, s.wrap(err)
 }
+
+// turnOf looks for the turn of a job whose record cannot be read, with its order key as
+// lua/change.lua reads them, and its lane. It reads all turns of the topic.
+func (s *Store) turnOf(ctx context.Context, sh *shard, key job.Key) (lane job.Lane, turn string, err error) {
+	match := globbed.Replace(key.Topic) + "/*"
+	look := func(orderKey, text string) {
+		if len(text) < turnLen {
+			return
+		}
+		if hint, err := parseHint(text[turnLen:]); err == nil && hint.Key() == key {
+			lane, turn = hint.Lane, orderKey+" "+text[:turnLen]
+		}
+	}
+	each := func(scan func(cursor uint64) *redis.ScanCmd, found func(member, value string)) error {
+		for cursor := uint64(0); turn == ""; {
+			var page []string
+			if page, cursor, err = scan(cursor).Result(); err != nil {
+				return s.wrap(err)
+			}
+			for i := 0; i+1 < len(page); i += 2 {
+				found(page[i], page[i+1])
+			}
+			if cursor == 0 {
+				break
+			}
+		}
+		return nil
+	}
+	err = each(func(cursor uint64) *redis.ScanCmd {
+		return s.db.HScan(ctx, sh.prefix+"heads", cursor, match, turnsAtOnce)
+	}, look)
+	if err != nil {
+		return lane, turn, err
+	}
+	err = each(func(cursor uint64) *redis.ScanCmd {
+		return s.db.ZScan(ctx, sh.prefix+"turns", cursor, match, turnsAtOnce)
+	}, func(member, _ string) {
+		orderKey, text, _ := strings.Cut(member, " ")
+		look(orderKey, text)
+	})
+	return lane, turn, err
+}
+
+// turnsAtOnce is about how many turns one command looks through.
+const turnsAtOnce = 1000
+
+// globbed escapes what MATCH would take for a pattern.
+var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)

@@ -50,7 +50,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return old.Job, store.ErrTopicDraining
 		case written != outrun:
 			if s.forgets(fresh) {
-				s.unforward(ctx, []gone{{key, fresh.UID, fresh.Spec.OrderKey}})
+				s.unforward(ctx, []gone{{key: key, uid: fresh.UID, orderKey: fresh.Spec.OrderKey}})
 			}
 			return fresh.Job, nil
 		}
