@@ -394,7 +394,7 @@ func TestTermsOfCarrying(t *testing.T) {
 	})
 }
 
-func TestLapsedJobsAreCounted(t *testing.T) {
+func TestJobsCarriedAgainAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		c := start(t, s)
@@ -412,8 +412,8 @@ func TestLapsedJobsAreCounted(t *testing.T) {
 			}
 		}
 		for what, want := range map[string]int{"hint": 3, "lease": 4} {
-			if n := int(testutil.ToFloat64(c.metrics.lapsed.WithLabelValues(what))); n != want {
-				t.Errorf("duehook_lapsed_total{what=%q} is %d, want %d", what, n, want)
+			if n := int(testutil.ToFloat64(c.metrics.again.WithLabelValues(what))); n != want {
+				t.Errorf("duehook_carried_again_total{what=%q} is %d, want %d", what, n, want)
 			}
 		}
 	})

@@ -15,7 +15,7 @@ type metrics struct {
 	rounds  prometheus.Counter
 	seconds prometheus.Histogram
 	carried *prometheus.CounterVec
-	lapsed  *prometheus.CounterVec
+	again   *prometheus.CounterVec
 	held    *prometheus.GaugeVec
 	purged  prometheus.Counter
 	depth   depthGauges
@@ -36,8 +36,8 @@ func newMetrics() *metrics {
 			Name: "duehook_carried_total",
 			Help: "Jobs moved to a ready list, by their state before.",
 		}, []string{"from"}),
-		lapsed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "duehook_lapsed_total",
+		again: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "duehook_carried_again_total",
 			Help: "Jobs carried again: their lease expired (lease), or no worker claimed them in time (hint).",
 		}, []string{"what"}),
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -52,8 +52,8 @@ func newMetrics() *metrics {
 	for from := job.Waiting; !from.Final(); from++ {
 		m.carried.WithLabelValues(from.String())
 	}
-	m.lapsed.WithLabelValues("lease")
-	m.lapsed.WithLabelValues("hint")
+	m.again.WithLabelValues("lease")
+	m.again.WithLabelValues("hint")
 	return m
 }
 
@@ -61,7 +61,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	for _, c := range []prometheus.Collector{m.rounds, m.seconds, m.carried, m.lapsed, m.held, m.purged, &m.depth} {
+	for _, c := range []prometheus.Collector{m.rounds, m.seconds, m.carried, m.again, m.held, m.purged, &m.depth} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("carrier: registering metrics: %w", err)
 		}
@@ -86,8 +86,8 @@ func (m *metrics) carriedJobs(jobs []store.Carried) {
 			m.carried.WithLabelValues(job.State(state).String()).Add(float64(n))
 		}
 	}
-	m.lapsed.WithLabelValues("lease").Add(float64(from[job.Running]))
-	m.lapsed.WithLabelValues("hint").Add(float64(from[job.Ready]))
+	m.again.WithLabelValues("lease").Add(float64(from[job.Running]))
+	m.again.WithLabelValues("hint").Add(float64(from[job.Ready]))
 }
 
 func (m *metrics) lockHeld(shard int) prometheus.Gauge {

@@ -11,14 +11,14 @@ import (
 
 // outcomeNames are the values of the label "outcome".
 var outcomeNames = [...]string{
-	job.OutcomeDelivered: "delivered",
-	job.OutcomeFailed:    "failed",
-	job.OutcomeRefused:   "refused",
-	job.OutcomeSnoozed:   "snoozed",
-	job.OutcomeReleased:  "released",
-	job.OutcomeExpired:   "expired",
-	job.OutcomeCancelled: "cancelled",
-	job.OutcomeLapsed:    "lapsed",
+	job.OutcomeDelivered:    "delivered",
+	job.OutcomeFailed:       "failed",
+	job.OutcomeRefused:      "refused",
+	job.OutcomeSnoozed:      "snoozed",
+	job.OutcomeReleased:     "released",
+	job.OutcomeExpired:      "expired",
+	job.OutcomeCancelled:    "cancelled",
+	job.OutcomeLeaseExpired: "lease_expired",
 
 	job.OutcomeRescheduled: "rescheduled",
 }

@@ -280,7 +280,7 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}
 	}
 	if p.tooLate(c, now) {
-		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLapsed}
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLeaseExpired}
 	}
 	if c.Job.Suspect() {
 		return p.sendAlone(ph, c)

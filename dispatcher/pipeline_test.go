@@ -120,7 +120,7 @@ func TestJobsThatNeedNoRequest(t *testing.T) {
 		}{
 			{expired, job.Expired, job.ReasonTTL},
 			{cancelled, job.Cancelled, job.ReasonCancelled},
-			{lapsed, job.Dead, job.ReasonLapsed},
+			{lapsed, job.Dead, job.ReasonLeaseExpired},
 		} {
 			s.add(tt.job)
 			if got := next(t, s.settled, "settlement"); got.To != tt.to || got.Reason != tt.reason || got.Attempts != 0 {
@@ -232,7 +232,7 @@ func TestLateClaimIsNotSent(t *testing.T) {
 		}
 		launch(t, withTransport(t, Options{Store: s}, always(200)))
 		s.add(newJob("late", anyURL))
-		if got := next(t, s.settled, "settlement"); got.To != job.Waiting || got.Reason != job.ReasonLapsed || got.Attempts != 0 || got.Delay != 0 {
+		if got := next(t, s.settled, "settlement"); got.To != job.Waiting || got.Reason != job.ReasonLeaseExpired || got.Attempts != 0 || got.Delay != 0 {
 			t.Errorf("%+v", got)
 		}
 		s.add(newJob("in time", anyURL))
@@ -587,7 +587,7 @@ duehook_attempts_total{outcome="cancelled"} 0
 duehook_attempts_total{outcome="delivered"} 2
 duehook_attempts_total{outcome="expired"} 0
 duehook_attempts_total{outcome="failed"} 0
-duehook_attempts_total{outcome="lapsed"} 0
+duehook_attempts_total{outcome="lease_expired"} 0
 duehook_attempts_total{outcome="refused"} 0
 duehook_attempts_total{outcome="released"} 0
 duehook_attempts_total{outcome="rescheduled"} 0

@@ -135,24 +135,24 @@ const MaxSnoozes = 100
 
 // Reasons for the end of a job, or for the time of its next attempt.
 const (
-	ReasonRetryLimit  = "retry_limit"         // the last step of the ladder failed
-	ReasonGone        = "receiver_gone"       // the receiver answered 410
-	ReasonAborted     = "aborted_by_receiver" // webhook-delivery: abort-message
-	ReasonBlocked     = "destination_blocked" // the address guard refused the target
-	ReasonLapsed      = "lease_lapsed"        // many leases in a row expired, the last ones alone
-	ReasonTTL         = "ttl_passed"          // expired
-	ReasonCountMissed = "count_not_reached"   // expired: its deadline came before its target count
-	ReasonCancelled   = "cancelled"           // the client withdrew it
-	ReasonDiscarded   = "discarded"           // the client discarded the dead letter
-	ReasonDelivered   = "delivered"           // the receiver took it
-	ReasonAgain       = "again"               // the receiver took it, and armed the same job again
-	ReasonLadder      = "ladder"              // next step of the retry ladder
-	ReasonRetryAfter  = "retry_after"         // the receiver named the time
-	ReasonSnoozed     = "snoozed"             // the receiver snoozed the job
-	ReasonRescheduled = "rescheduled"         // the receiver set the time; the attempt counts
-	ReasonShutdown    = "shutdown"            // the node stopped; no attempt used
-	ReasonCircuitOpen = "circuit_open"        // the endpoint's circuit is open; no attempt used
-	ReasonQuarantined = "quarantined"         // a suspect waits to be sent alone; no attempt used
+	ReasonRetryLimit   = "retry_limit"         // the last step of the ladder failed
+	ReasonGone         = "receiver_gone"       // the receiver answered 410
+	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
+	ReasonBlocked      = "destination_blocked" // the address guard refused the target
+	ReasonLeaseExpired = "lease_expired"       // many leases in a row expired, the last ones alone
+	ReasonTTL          = "ttl_passed"          // expired
+	ReasonCountMissed  = "count_not_reached"   // expired: its deadline came before its target count
+	ReasonCancelled    = "cancelled"           // the client withdrew it
+	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
+	ReasonDelivered    = "delivered"           // the receiver took it
+	ReasonAgain        = "again"               // the receiver took it, and armed the same job again
+	ReasonLadder       = "ladder"              // next step of the retry ladder
+	ReasonRetryAfter   = "retry_after"         // the receiver named the time
+	ReasonSnoozed      = "snoozed"             // the receiver snoozed the job
+	ReasonRescheduled  = "rescheduled"         // the receiver set the time; the attempt counts
+	ReasonShutdown     = "shutdown"            // the node stopped; no attempt used
+	ReasonCircuitOpen  = "circuit_open"        // the endpoint's circuit is open; no attempt used
+	ReasonQuarantined  = "quarantined"         // a suspect waits to be sent alone; no attempt used
 )
 
 // PutOff reports whether the reason of an attempt says that the receiver asked for
@@ -353,15 +353,15 @@ type OutcomeKind uint8
 
 // The outcomes of a claim.
 const (
-	OutcomeDelivered   OutcomeKind = iota // the receiver took it
-	OutcomeFailed                         // next step of the ladder, or the receiver's Retry-After
-	OutcomeRefused                        // no attempt can succeed: dead now, with Reason
-	OutcomeSnoozed                        // the receiver snoozed the job; no attempt used
-	OutcomeReleased                       // returned by the node; no attempt used
-	OutcomeExpired                        // the TTL had passed
-	OutcomeCancelled                      // a cancel was recorded before the attempt
-	OutcomeLapsed                         // too many leases expired, the last ones while it was sent alone
-	OutcomeRescheduled                    // the receiver set the time of the next attempt; the attempt counts
+	OutcomeDelivered    OutcomeKind = iota // the receiver took it
+	OutcomeFailed                          // next step of the ladder, or the receiver's Retry-After
+	OutcomeRefused                         // no attempt can succeed: dead now, with Reason
+	OutcomeSnoozed                         // the receiver snoozed the job; no attempt used
+	OutcomeReleased                        // returned by the node; no attempt used
+	OutcomeExpired                         // the TTL had passed
+	OutcomeCancelled                       // a cancel was recorded before the attempt
+	OutcomeLeaseExpired                    // too many leases expired, the last ones while it was sent alone
+	OutcomeRescheduled                     // the receiver set the time of the next attempt; the attempt counts
 )
 
 // Settlement is the change that follows from an outcome. Settle computes it; a store
@@ -439,7 +439,7 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 	case j.CancelRequested:
 		return &Outcome{Kind: OutcomeCancelled}
 	case j.Lapses >= MaxLapses:
-		return &Outcome{Kind: OutcomeLapsed}
+		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
 		return &Outcome{Kind: OutcomeExpired}
 	case from == Running && j.Suspect():
@@ -516,9 +516,9 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		s.To, s.Reason = Expired, cmp.Or(o.Reason, ReasonTTL)
 	case OutcomeCancelled:
 		s.To, s.Reason = Cancelled, ReasonCancelled
-	case OutcomeLapsed:
+	case OutcomeLeaseExpired:
 		s.Lapses = j.Lapses
-		s.To, s.Reason = Dead, ReasonLapsed
+		s.To, s.Reason = Dead, ReasonLeaseExpired
 	}
 	if o.Attempt != nil {
 		a := *o.Attempt

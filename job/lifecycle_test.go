@@ -217,7 +217,7 @@ var outcomes = []job.Outcome{
 	{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: time.Minute},
 	{Kind: job.OutcomeExpired},
 	{Kind: job.OutcomeCancelled},
-	{Kind: job.OutcomeLapsed},
+	{Kind: job.OutcomeLeaseExpired},
 }
 
 // eventOf names the event by which a settlement is known in the lifecycle.
@@ -419,8 +419,8 @@ func TestBefore(t *testing.T) {
 		{"a suspect just lapsed", justLapsed(job.SuspectAfter), quarantined(time.Minute)},
 		{"a suspect lapsed again", justLapsed(job.SuspectAfter + 1), quarantined(5 * time.Minute)},
 		{"a suspect lapsed for the last time but one", justLapsed(job.MaxLapses - 1), quarantined(4 * time.Hour)},
-		{"lapsed too often", justLapsed(job.MaxLapses), &job.Outcome{Kind: job.OutcomeLapsed}},
-		{"lapsed too often, and was put back", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLapsed}},
+		{"lapsed too often", justLapsed(job.MaxLapses), &job.Outcome{Kind: job.OutcomeLeaseExpired}},
+		{"lapsed too often, and was put back", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
 		{"not expired yet", func(j *job.Job) { j.ExpiresAt = now + 1 }, nil},
 		{"expired now", func(j *job.Job) { j.ExpiresAt = now }, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"cancelled comes first", func(j *job.Job) {
@@ -431,7 +431,7 @@ func TestBefore(t *testing.T) {
 		}, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"lapsed comes before expired", func(j *job.Job) {
 			j.Lapses, j.ExpiresAt = 99, 1
-		}, &job.Outcome{Kind: job.OutcomeLapsed}},
+		}, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -65,8 +65,8 @@ func TestSettle(t *testing.T) {
 		{"cancelled", job.Outcome{Kind: job.OutcomeCancelled}, false, job.Settlement{
 			To: job.Cancelled, Reason: job.ReasonCancelled, Attempts: 2, Snoozes: 1,
 		}},
-		{"lapsed", job.Outcome{Kind: job.OutcomeLapsed}, false, job.Settlement{
-			To: job.Dead, Reason: job.ReasonLapsed, Attempts: 2, Snoozes: 1, Lapses: 4,
+		{"lapsed", job.Outcome{Kind: job.OutcomeLeaseExpired}, false, job.Settlement{
+			To: job.Dead, Reason: job.ReasonLeaseExpired, Attempts: 2, Snoozes: 1, Lapses: 4,
 		}},
 	}
 	for _, tt := range tests {

@@ -44,10 +44,10 @@ func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
 			from = job.Ready
 			continue
 		}
-		if o.Kind != job.OutcomeLapsed || sent != job.MaxLapses || alone != job.MaxLapses-job.SuspectAfter || took < 6*time.Hour {
+		if o.Kind != job.OutcomeLeaseExpired || sent != job.MaxLapses || alone != job.MaxLapses-job.SuspectAfter || took < 6*time.Hour {
 			t.Errorf("%+v after it was sent %d times, %d of them alone, and %v of quarantine", *o, sent, alone, took)
 		}
-		if s := job.Settle(&j, *o, nil); s.To != job.Dead || s.Reason != job.ReasonLapsed || s.Attempts != 0 {
+		if s := job.Settle(&j, *o, nil); s.To != job.Dead || s.Reason != job.ReasonLeaseExpired || s.Attempts != 0 {
 			t.Errorf("%+v", s)
 		}
 		return

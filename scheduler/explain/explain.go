@@ -19,7 +19,7 @@ type Reason struct {
 	Sentences []Sentence
 	// Until is the latest end of the reason; zero: unknown.
 	Until job.Instant
-	// Node holds the lease, for CodeInFlight and CodeLeaseLapsed.
+	// Node holds the lease, for CodeInFlight and CodeLeaseExpired.
 	Node string
 
 	// stops: no attempt is expected while the reason holds.
@@ -52,7 +52,7 @@ const (
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
 	CodeReady              = "ready"               // on the ready list; no dispatcher has claimed it yet
 	CodeInFlight           = "in_flight"           // an attempt is in flight
-	CodeLeaseLapsed        = "lease_lapsed"        // its lease expired without an outcome
+	CodeLeaseExpired       = "lease_expired"       // its lease expired without an outcome
 	CodeQuarantined        = "quarantined"         // its lease expired several times in a row: it waits to be sent alone
 	CodeCancelNoted        = "cancel_noted"        // a cancel arrived during the attempt in flight
 	CodeTTLFirst           = "ttl_first"           // it expires before its next attempt
@@ -86,7 +86,7 @@ type check func(v *view) *Reason
 
 // checks are all checks, in the order of the reasons.
 var checks = []check{
-	ended, cancelNoted, inFlight, leaseLapsed, quarantined, notDue, orderKey, circuitOpen,
+	ended, cancelNoted, inFlight, leaseExpired, quarantined, notDue, orderKey, circuitOpen,
 	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 

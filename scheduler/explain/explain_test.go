@@ -236,11 +236,11 @@ func TestReasons(t *testing.T) {
 		}},
 		{
 			"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 2 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "expiry 3 of at most 27"}},
+			[]reason{{CodeLeaseExpired, none, "node-7", "expiry 3 of at most 27"}},
 		},
 		{
 			"a suspect's lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 23 }), now,
-			[]reason{{CodeLeaseLapsed, none, "node-7", "expiry 23 of at most 27"}},
+			[]reason{{CodeLeaseExpired, none, "node-7", "expiry 23 of at most 27"}},
 		},
 		{
 			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.Lapses = 20 }), in(time.Hour),
@@ -285,15 +285,15 @@ func TestReasons(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	for reason, want := range map[string]string{
-		job.ReasonDelivered:  "The receiver accepted attempt 3 (http_200).",
-		job.ReasonRetryLimit: "Attempt 3, the last one, failed (timeout).",
-		job.ReasonGone:       "answered attempt 3 with 410",
-		job.ReasonAborted:    "rejected the job for good with attempt 3",
-		job.ReasonBlocked:    "guard of this server refuses its destination",
-		job.ReasonLapsed:     "Its lease expired many times in a row",
-		job.ReasonTTL:        "Its TTL ended",
-		job.ReasonCancelled:  "A client cancelled it.",
-		job.ReasonDiscarded:  "A client discarded this dead letter. A replay restores it.",
+		job.ReasonDelivered:    "The receiver accepted attempt 3 (http_200).",
+		job.ReasonRetryLimit:   "Attempt 3, the last one, failed (timeout).",
+		job.ReasonGone:         "answered attempt 3 with 410",
+		job.ReasonAborted:      "rejected the job for good with attempt 3",
+		job.ReasonBlocked:      "guard of this server refuses its destination",
+		job.ReasonLeaseExpired: "Its lease expired many times in a row",
+		job.ReasonTTL:          "Its TTL ended",
+		job.ReasonCancelled:    "A client cancelled it.",
+		job.ReasonDiscarded:    "A client discarded this dead letter. A replay restores it.",
 	} {
 		o := waiting(func(o *store.Outlook) {
 			o.At, o.Look = 0, 0

@@ -185,12 +185,12 @@ func inFlight(v *view) *Reason {
 	return v.leasedBy(r)
 }
 
-func leaseLapsed(v *view) *Reason {
+func leaseExpired(v *view) *Reason {
 	if v.Job.State != job.Running || v.leased() {
 		return nil
 	}
-	lapsed := says("lease_lapsed", Params{"at": v.At.RFC3339(), "lapse": job.LapsesAfter(v.Job.Lapses), "limit": job.MaxLapses})
-	return v.leasedBy(reason(CodeLeaseLapsed, lapsed))
+	expired := says("lease_expired", Params{"at": v.At.RFC3339(), "expiry": job.LapsesAfter(v.Job.Lapses), "limit": job.MaxLapses})
+	return v.leasedBy(reason(CodeLeaseExpired, expired))
 }
 
 func quarantined(v *view) *Reason {
@@ -198,7 +198,7 @@ func quarantined(v *view) *Reason {
 	if !v.pending() || j.NextAt <= v.Now || !j.Suspect() {
 		return nil
 	}
-	r := reason(CodeQuarantined, says("quarantined", Params{"lapse": j.Lapses, "limit": job.MaxLapses, "at": j.NextAt.RFC3339()}))
+	r := reason(CodeQuarantined, says("quarantined", Params{"expiry": j.Lapses, "limit": job.MaxLapses, "at": j.NextAt.RFC3339()}))
 	r.Until = j.NextAt
 	return r
 }

@@ -81,9 +81,9 @@ var english = map[string]wording{
 		one:  "The ready list holds 1 hint.",
 	},
 	"in_flight": {many: "Attempt {attempt} is in flight, leased until {at}."},
-	"lease_lapsed": {many: "Its lease expired at {at} without an outcome: the worker stopped, hangs or lost its connection. Another node will take " +
-		"the job; no attempt is used. This is expiry {lapse} of at most {limit} in a row."},
-	"quarantined": {many: "Its lease has expired {lapse} times in a row without an outcome, so the job itself may crash nodes. From " +
+	"lease_expired": {many: "Its lease expired at {at} without an outcome: the worker stopped, hangs or lost its connection. Another node will take " +
+		"the job; no attempt is used. This is expiry {expiry} of at most {limit} in a row."},
+	"quarantined": {many: "Its lease has expired {expiry} times in a row without an outcome, so the job itself may crash nodes. From " +
 		"{at} on it is sent alone; after {limit} expiries it becomes a dead letter."},
 	"leased_by": {many: "Node {node} holds the lease."},
 	"cancel_noted": {many: "A cancel arrived while attempt {attempt} was in flight. If the attempt fails, the " +
@@ -100,7 +100,7 @@ var english = map[string]wording{
 		"of this job. It is kept as a dead letter."},
 	endedBy(job.ReasonAborted): {many: "The receiver rejected the job for good with attempt {attempt} ({outcome}). It is kept as a dead letter."},
 	endedBy(job.ReasonBlocked): {many: "The address guard of this server refuses its destination. It is kept as a dead letter."},
-	endedBy(job.ReasonLapsed): {many: "Its lease expired many times in a row without an outcome, the last times while it " +
+	endedBy(job.ReasonLeaseExpired): {many: "Its lease expired many times in a row without an outcome, the last times while it " +
 		"was sent alone. It is kept as a dead letter."},
 	endedBy(job.ReasonTTL):         {many: "Its TTL ended before it was delivered."},
 	endedBy(job.ReasonCountMissed): {many: "Its count did not reach the target before its deadline."},

@@ -39,7 +39,7 @@ func step(r *rig, choose func(n int) int) {
 		var settlements []job.Settlement
 		for _, c := range claims {
 			kind := job.OutcomeKind(choose(10))
-			if kind > job.OutcomeLapsed {
+			if kind > job.OutcomeLeaseExpired {
 				continue // it stays in flight
 			}
 			retry := time.Duration(choose(60)-1) * time.Second

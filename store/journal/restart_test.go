@@ -80,9 +80,9 @@ func TestRestart(t *testing.T) {
 				t.Errorf("it had to wait for %v in all", waited)
 			}
 			c := r.TakeOne()
-			equal(t, "before the attempt", c.Job.Before(c.From, 0), &job.Outcome{Kind: job.OutcomeLapsed})
-			r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLapsed}, nil))
-			equal(t, "reason", r.Restart(retention).Job("a").Reason, job.ReasonLapsed)
+			equal(t, "before the attempt", c.Job.Before(c.From, 0), &job.Outcome{Kind: job.OutcomeLeaseExpired})
+			r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLeaseExpired}, nil))
+			equal(t, "reason", r.Restart(retention).Job("a").Reason, job.ReasonLeaseExpired)
 		},
 		"a crash loop gives nothing up": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))

@@ -12,7 +12,7 @@ const (
 	reasonChanged         = "changed"          // PATCH, or run now
 	reasonReplayed        = "replayed"         // an ended job is sent again
 	reasonCancelRequested = "cancel_requested" // an attempt is in flight
-	reasonLapseCharged    = "lapse_charged"    // a suspect is about to be sent
+	reasonExpiryCharged   = "expiry_charged"   // a suspect is about to be sent
 )
 
 // RowsPerChange is how many rows a change writes: message, payload, flow.
@@ -95,7 +95,7 @@ func updateReason(from job.State, j *job.Job) string {
 	case j.State == job.Running && j.CancelRequested:
 		return reasonCancelRequested
 	case j.State == job.Running:
-		return reasonLapseCharged
+		return reasonExpiryCharged
 	}
 	return reasonChanged
 }

@@ -236,7 +236,7 @@ var leaseCases = []testCase{
 			c := f.takeOne()
 			f.from(c, job.Running)
 			o := *c.Job.Before(c.From, c.Now)
-			if o.Kind == job.OutcomeLapsed {
+			if o.Kind == job.OutcomeLeaseExpired {
 				equal(f, "settled to", f.settle(store.Applied, job.Settle(&c.Job, o, always)).To, job.Dead)
 				break
 			}
@@ -251,7 +251,7 @@ var leaseCases = []testCase{
 			equal(f, "the stored job", f.get(key), charged)
 		}
 		j := f.get(key)
-		equal(f, "reason", j.Reason, job.ReasonLapsed)
+		equal(f, "reason", j.Reason, job.ReasonLeaseExpired)
 		equal(f, "lapses", j.Lapses, job.MaxLapses)
 		equal(f, "attempts", j.Attempts, 0)
 	}},

@@ -41,7 +41,7 @@ var callbackRows = []callbackRow{
 	{"snoozed", job.Outcome{Kind: job.OutcomeSnoozed, After: long}, never, false, true, nil},
 	{"expired", job.Outcome{Kind: job.OutcomeExpired}, always, false, false, []string{"expired"}},
 	{"cancelled before the attempt", job.Outcome{Kind: job.OutcomeCancelled}, always, true, false, []string{"cancelled"}},
-	{"lapsed", job.Outcome{Kind: job.OutcomeLapsed}, always, false, false, []string{"dead"}},
+	{"lapsed", job.Outcome{Kind: job.OutcomeLeaseExpired}, always, false, false, []string{"dead"}},
 }
 
 // callbacksOf are the callbacks of a job, by what follows its uid.

@@ -104,7 +104,7 @@ func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 			c.due(w, fmt.Sprint(neighbours))
 		}
 		took := w.now() - began
-		if j := w.stored(poison); j.State != job.Dead || j.Reason != job.ReasonLapsed || j.Attempts != 0 || took < 6*time.Hour {
+		if j := w.stored(poison); j.State != job.Dead || j.Reason != job.ReasonLeaseExpired || j.Attempts != 0 || took < 6*time.Hour {
 			t.Errorf("the job is %v (%s) after %v and %d lapses", j.State, j.Reason, took, j.Lapses)
 		}
 		if n := w.history.counts["crashes"]; n != job.MaxLapses {
