@@ -22,7 +22,7 @@ const (
 	// The lease of the node that looks after schedules. Occurrences are registered
 	// schedule.LookAhead before their time, so none is late when another node takes over.
 	leaseTime = 10 * time.Second
-	heartbeat = 3 * time.Second
+	heartbeat = 5 * time.Second
 	// listEvery is how often all documents are read again: messages may get lost.
 	listEvery = 30 * time.Second
 	// askEvery is how often the store's time is asked for while nothing is due: its clock

@@ -72,6 +72,8 @@ type Leader struct {
 	o     Options
 	docs  *documents.Collection[content]
 	beats *Heartbeats
+	// mine is the lease as this node wrote it last. Without a version it does not lead.
+	mine documents.Document[content]
 }
 
 // content is what the document holds.
@@ -89,6 +91,16 @@ func New(o Options) *Leader {
 // Lead reports whether this node leads: it writes a heartbeat, or takes over an expired
 // lease. The error is the store's.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
+	if l.mine.Version != 0 { // the write says whether it still leads
+		err := l.docs.Put(ctx, &l.mine)
+		if err == nil {
+			return true, nil
+		}
+		l.mine = documents.Document[content]{}
+		if !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			return false, err
+		}
+	}
 	d, err := l.read(ctx)
 	if err != nil {
 		return false, err
@@ -106,11 +118,15 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil // another node was faster
 	}
+	if err == nil {
+		l.mine = d
+	}
 	return err == nil, err
 }
 
 // Resign ends the lease, if this node leads, so that another node takes over at once.
 func (l *Leader) Resign(ctx context.Context) {
+	l.mine = documents.Document[content]{}
 	d, err := l.read(ctx)
 	if err == nil && d.Err == nil && d.Value.Node == l.o.Node {
 		d.Value.Node = ""

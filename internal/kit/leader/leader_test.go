@@ -101,13 +101,40 @@ func TestFailingStore(t *testing.T) {
 		}
 		docs.writing = nil
 		a.wants(t, true)
-		docs.reading = store.ErrUnavailable
+		docs.writing = store.ErrUnavailable
 		if mine, err := a.Lead(t.Context()); mine || !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%v, error %v", mine, err)
 		}
+		docs.writing, docs.reading = nil, store.ErrUnavailable
+		if mine, err := a.Lead(t.Context()); mine || !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%v, error %v", mine, err)
+		}
+		docs.reading = nil
+		a.wants(t, true)
+		docs.reading = store.ErrUnavailable
+		a.wants(t, true) // a heartbeat reads nothing
 		a.Resign(t.Context())
 		docs.reading = nil
 		b.wants(t, false)
+	})
+}
+
+// A store that lost its data has no lease.
+func TestLostLease(t *testing.T) {
+	inBubble(t, func(t *testing.T, docs *shared, a, b *Leader) {
+		a.wants(t, true)
+		a.wants(t, true)
+		d, err := docs.Document(t.Context(), Kind, "digging")
+		if err == nil {
+			err = docs.DeleteDocument(t.Context(), Kind, "digging", d.Version)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.wants(t, true)
+		a.wants(t, false)
+		pass(lasts)
+		a.wants(t, true)
 	})
 }
 
