@@ -14,6 +14,7 @@ type serverClock struct {
 	mu     sync.Mutex
 	server job.Instant
 	local  time.Time // with its monotonic reading, so a step of our clock does no harm
+	heard  time.Time // of the last reply
 	back   time.Duration
 }
 
@@ -25,16 +26,22 @@ const clockAge = 10 * time.Second
 // gone back: replies may be late, and overtake each other.
 const clockSlack = 5 * time.Second
 
-// observe takes the time from a script's reply.
+// observe takes the time from a script's reply. The estimate is never later than the
+// server's time, so a reply that is behind it was late, and the estimate stays for
+// clockAge: clocks may differ in their rates.
 func (c *serverClock) observe(reply any) job.Instant {
 	ms, _ := reply.(int64)
 	now := job.Instant(ms)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := job.SystemClock().Now()
-	if c.server != 0 {
-		if by := c.server.Add(at.Sub(c.local)).Sub(now); by > clockSlack {
-			c.back = max(c.back, by)
+	c.heard = at
+	if age := at.Sub(c.local); c.server != 0 {
+		behind := c.server.Add(age).Sub(now)
+		if behind > clockSlack {
+			c.back = max(c.back, behind)
+		} else if behind > 0 && age <= clockAge {
+			return now
 		}
 	}
 	c.server, c.local = now, at
@@ -62,9 +69,9 @@ func (c *serverClock) again(by time.Duration) {
 func (c *serverClock) now() (job.Instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	age := job.SystemClock().Now().Sub(c.local)
-	if c.server == 0 || age > clockAge {
+	at := job.SystemClock().Now()
+	if c.server == 0 || at.Sub(c.heard) > clockAge {
 		return 0, false
 	}
-	return c.server.Add(age), true
+	return c.server.Add(at.Sub(c.local)), true
 }
