@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -358,6 +360,8 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 		}
 	}
 	m.executeAll(ctx, inherited, now, true)
+	// A journal keeps documents with similar names together: a batch changes few of its pages.
+	slices.SortFunc(intents, func(a, b *entry) int { return strings.Compare(a.doc.Name, b.doc.Name) })
 	var written []*entry
 	for len(intents) > 0 {
 		some := intents[:min(len(intents), batch)]
