@@ -86,7 +86,7 @@ func TestRestart(t *testing.T) {
 		},
 		"a crash loop gives nothing up": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
-			for range 5 * job.MaxLapses {
+			for range 2 * job.MaxLapses {
 				r.TakeDue() // nothing when it is in quarantine
 				r = r.Restart(retention)
 			}

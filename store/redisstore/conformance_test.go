@@ -41,13 +41,13 @@ func openAs(t testing.TB, o Options) *Store {
 	return s
 }
 
-// TestConformance runs every script again behind the caller's back: the second run must
-// change nothing. TestConformanceOnCluster runs each once.
+// TestConformance runs on a Cluster, where a script may use the keys of one shard only.
+// Each script runs again behind the caller's back: the second run must change nothing.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	r := testenv.StartRedis(t)
+	nodes := testenv.StartRedisCluster(t, 3)
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
-		s := open(t, r.URL(), o)
+		s := open(t, "redis-cluster://"+nodes[0].Addr()+","+nodes[1].Addr(), o)
 		s.db.AddHook(twice{})
 		return s
 	}})

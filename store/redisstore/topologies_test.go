@@ -15,20 +15,6 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestConformanceOnCluster runs the suite on a Cluster whose replicas confirm
-// what is acknowledged.
-func TestConformanceOnCluster(t *testing.T) {
-	t.Parallel()
-	nodes := testenv.StartRedisCluster(t, 3)
-	testenv.AddClusterReplicas(t, nodes)
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
-		return openAs(t, Options{
-			URL: "redis-cluster://" + nodes[0].Addr() + "," + nodes[1].Addr(), Shards: o.Shards, Retention: o.Retention,
-			MinReplicas: 1, ReplicaWait: 10 * time.Second,
-		})
-	}})
-}
-
 // TestClusterWithoutAMaster: the store is not ready, and goes on with the
 // shards of the other masters.
 func TestClusterWithoutAMaster(t *testing.T) {

@@ -153,6 +153,82 @@ var carryCases = []testCase{
 		equal(f, "carried", len(r.Carried), 3)
 		equal(f, "full", r.Full, false)
 	}},
+	{name: "carry/tells how long nothing is due", options: Options{}, run: func(f *fixture) {
+		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
+		before := f.now()
+		far := f.add(reg("t", "far", delay(2*long)))
+		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
+		near := f.add(reg("t", "near", delay(long)))
+		f.waitIs(f.carryOnce(carryOptions), near.DueAt, before)
+		other := f.add(reg("u", "nearer", delay(long-time.Minute), to(urlB)))
+		f.waitIs(f.carryOnce(carryOptions), other.DueAt, before)
+		expiring := f.add(reg("t", "expiring", delay(long), ttl(30*time.Minute)))
+		f.waitIs(f.carryOnce(carryOptions), expiring.ExpiresAt, before)
+		sooner := f.update(far.Key, func(j *job.Job, now job.Instant) error {
+			return j.Reschedule(job.When{Delay: time.Minute}, now)
+		})
+		f.waitIs(f.carryOnce(carryOptions), sooner.DueAt, before)
+		// After a job was taken away or put off, a look too early does no harm.
+		for _, key := range []job.Key{expiring.Key, other.Key, near.Key} {
+			f.update(key, cancel)
+		}
+		far = f.update(far.Key, func(j *job.Job, now job.Instant) error {
+			return j.Reschedule(job.When{Delay: 2 * long}, now)
+		})
+		r := f.carryOnce(carryOptions)
+		equal(f, "carried", r.Carried, nil)
+		equal(f, "it waits no longer than until the last", r.Wait > 0 && r.Wait <= far.DueAt.Sub(before), true)
+	}},
+	{name: "carry/waits for leases and visibility too", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		r := f.carryOnce(carryOptions)
+		equal(f, "it waits for the visibility", r.Wait > 0 && r.Wait <= carryOptions.Visibility, true)
+		o := terms()
+		o.Lease = long / 2
+		c := f.claim(f.pop(), o)[0]
+		r = f.carryOnce(carryOptions)
+		equal(f, "it waits for the lease", r.Wait > 0 && r.Wait <= o.Lease, true)
+		done := f.settle(store.Applied, failed(c, after(long/4)))
+		f.waitIs(f.carryOnce(carryOptions), done.NextAt, done.Now)
+		f.update(key, cancel)
+		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
+	}},
+	{name: "carry/any number of carriers push each job once", options: Options{Shards: 2}, run: func(f *fixture) {
+		const n = 500
+		for i := range 5 {
+			f.register(store.Created, many(fmt.Sprintf("t%d", i), n/5)...)
+		}
+		var mu sync.Mutex
+		var all []store.Carried
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for shard := range f.Shards() {
+					for range 100 {
+						r, err := f.Carry(f.ctx, shard, carryOptions)
+						if err != nil {
+							f.Errorf("Carry: %v", err)
+							return
+						}
+						mu.Lock()
+						all = append(all, r.Carried...)
+						mu.Unlock()
+						if r.Wait != 0 {
+							break
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		hints := f.pop()
+		equal(f, "carried", len(all), n)
+		equal(f, "hints", len(hints), n)
+		equal(f, "claimed", len(f.claim(hints, terms())), n)
+	}},
+}
+
+var laneCases = []testCase{
 	{name: "carry/lanes take turns", options: Options{}, run: func(f *fixture) {
 		for i := range 4 {
 			f.register(store.Created, many(fmt.Sprintf("big%d", i), 1_000)...)
@@ -317,78 +393,5 @@ var carryCases = []testCase{
 		for _, c := range carried {
 			equal(f, "from", c.From, job.Running)
 		}
-	}},
-	{name: "carry/tells how long nothing is due", options: Options{}, run: func(f *fixture) {
-		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
-		before := f.now()
-		far := f.add(reg("t", "far", delay(2*long)))
-		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
-		near := f.add(reg("t", "near", delay(long)))
-		f.waitIs(f.carryOnce(carryOptions), near.DueAt, before)
-		other := f.add(reg("u", "nearer", delay(long-time.Minute), to(urlB)))
-		f.waitIs(f.carryOnce(carryOptions), other.DueAt, before)
-		expiring := f.add(reg("t", "expiring", delay(long), ttl(30*time.Minute)))
-		f.waitIs(f.carryOnce(carryOptions), expiring.ExpiresAt, before)
-		sooner := f.update(far.Key, func(j *job.Job, now job.Instant) error {
-			return j.Reschedule(job.When{Delay: time.Minute}, now)
-		})
-		f.waitIs(f.carryOnce(carryOptions), sooner.DueAt, before)
-		// After a job was taken away or put off, a look too early does no harm.
-		for _, key := range []job.Key{expiring.Key, other.Key, near.Key} {
-			f.update(key, cancel)
-		}
-		far = f.update(far.Key, func(j *job.Job, now job.Instant) error {
-			return j.Reschedule(job.When{Delay: 2 * long}, now)
-		})
-		r := f.carryOnce(carryOptions)
-		equal(f, "carried", r.Carried, nil)
-		equal(f, "it waits no longer than until the last", r.Wait > 0 && r.Wait <= far.DueAt.Sub(before), true)
-	}},
-	{name: "carry/waits for leases and visibility too", options: Options{}, run: func(f *fixture) {
-		key := f.add(reg("t", "a")).Key
-		r := f.carryOnce(carryOptions)
-		equal(f, "it waits for the visibility", r.Wait > 0 && r.Wait <= carryOptions.Visibility, true)
-		o := terms()
-		o.Lease = long / 2
-		c := f.claim(f.pop(), o)[0]
-		r = f.carryOnce(carryOptions)
-		equal(f, "it waits for the lease", r.Wait > 0 && r.Wait <= o.Lease, true)
-		done := f.settle(store.Applied, failed(c, after(long/4)))
-		f.waitIs(f.carryOnce(carryOptions), done.NextAt, done.Now)
-		f.update(key, cancel)
-		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
-	}},
-	{name: "carry/any number of carriers push each job once", options: Options{Shards: 2}, run: func(f *fixture) {
-		const n = 500
-		for i := range 5 {
-			f.register(store.Created, many(fmt.Sprintf("t%d", i), n/5)...)
-		}
-		var mu sync.Mutex
-		var all []store.Carried
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				for shard := range f.Shards() {
-					for range 100 {
-						r, err := f.Carry(f.ctx, shard, carryOptions)
-						if err != nil {
-							f.Errorf("Carry: %v", err)
-							return
-						}
-						mu.Lock()
-						all = append(all, r.Carried...)
-						mu.Unlock()
-						if r.Wait != 0 {
-							break
-						}
-					}
-				}
-			})
-		}
-		wg.Wait()
-		hints := f.pop()
-		equal(f, "carried", len(all), n)
-		equal(f, "hints", len(hints), n)
-		equal(f, "claimed", len(f.claim(hints, terms())), n)
 	}},
 }
