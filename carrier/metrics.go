@@ -1,12 +1,12 @@
 package carrier
 
 import (
-	"fmt"
 	"strconv"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -58,15 +58,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	if r == nil {
-		return nil
-	}
-	for _, c := range []prometheus.Collector{m.rounds, m.seconds, m.carried, m.again, m.held, m.purged, &m.depth} {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("carrier: registering metrics: %w", err)
-		}
-	}
-	return nil
+	return metered.Register(r, "the carrier", m.rounds, m.seconds, m.carried, m.again, m.held, m.purged, &m.depth)
 }
 
 // round counts a round and returns a function that ends its measurement.

@@ -14,6 +14,8 @@ import (
 	"code.dny.dev/ssrf"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/idna"
+
+	"github.com/duehook/duehook/internal/kit/metered"
 )
 
 // ErrBlocked reports a destination that the guard refuses. It has no details, because
@@ -116,19 +118,14 @@ func (g *Guard) Control(network, address string, c syscall.RawConn) error {
 
 // register registers the guard's counters with r, unless that is nil.
 func (g *Guard) register(r prometheus.Registerer) error {
-	if r == nil {
-		return nil
-	}
+	var dials []prometheus.Collector
 	for verdict, count := range map[string]*atomic.Uint64{"permitted": &g.permitted, "refused": &g.refused} {
-		err := r.Register(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		dials = append(dials, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "duehook_dials_total", Help: "Addresses before connecting, by the verdict of the address guard.",
 			ConstLabels: prometheus.Labels{"verdict": verdict},
 		}, func() float64 { return float64(count.Load()) }))
-		if err != nil {
-			return fmt.Errorf("register the guard's metrics: %w", err)
-		}
 	}
-	return nil
+	return metered.Register(r, "the guard", dials...)
 }
 
 // CheckURL returns ErrBlocked for a URL with a refused address or a name for loopback.

@@ -1,11 +1,10 @@
 package dispatcher
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/job"
 )
 
@@ -80,19 +79,8 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 	for kind, name := range outcomeNames {
 		m.outcomes[kind] = outcomes.WithLabelValues(name)
 	}
-	all := []prometheus.Collector{
-		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, m.broughtForward,
-		circuitStates(circuits),
-	}
-	for _, c := range all {
-		if r == nil {
-			break
-		}
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register the dispatcher's metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(r, "the dispatcher",
+		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, m.broughtForward, circuitStates(circuits))
 }
 
 // circuitStates counts circuits by state when metrics are read.

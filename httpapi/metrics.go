@@ -1,12 +1,13 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/kit/metered"
 )
 
 // unmatched is the route of requests without one, so that invented paths add no series.
@@ -29,15 +30,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"route"}),
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register the API's metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(r, "the API", m.requests, m.seconds)
 }
 
 // observe counts a request. It ignores the duration of streams, which depends on clients.

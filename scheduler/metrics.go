@@ -1,10 +1,9 @@
 package scheduler
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -54,15 +53,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for _, outcome := range OutcomeNames {
 		m.count(outcome, 0)
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.registrations, m.counts, m.fanOuts} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register the scheduler's metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(r, "the scheduler", m.registrations, m.counts, m.fanOuts)
 }
 
 func (m *metrics) counted(a job.Added, err error) {

@@ -1,11 +1,12 @@
 package operations
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/kit/metered"
 )
 
 // What became of a job's turn.
@@ -43,13 +44,5 @@ func newMetrics(r prometheus.Registerer, working func() float64) (*metrics, erro
 			m.ended.WithLabelValues(string(action), string(s))
 		}
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.jobs, m.ended, m.working} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register the operations' metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(r, "operations", m.jobs, m.ended, m.working)
 }

@@ -1,10 +1,9 @@
 package schedules
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/schedule"
 )
 
@@ -33,13 +32,5 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for _, s := range States {
 		m.count.WithLabelValues(string(s))
 	}
-	if r == nil {
-		return m, nil
-	}
-	for _, c := range []prometheus.Collector{m.outcomes, m.delay, m.count} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("register the metrics of schedules: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(r, "schedules", m.outcomes, m.delay, m.count)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
@@ -76,12 +77,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{o: o, docs: collection(o.Store), unsure: map[string]bool{}, held: map[string]held{}}
 	m.known.Store(&map[string]Topic{})
-	if o.Metrics != nil {
-		if err := o.Metrics.Register(gauges{m}); err != nil {
-			return nil, fmt.Errorf("topics: registering metrics: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(o.Metrics, "topics", gauges{m})
 }
 
 // Defaults returns the defaults of the topic's jobs, as far as this node knows; nil: there

@@ -1,10 +1,9 @@
 package journal
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/duehook/duehook/internal/kit/metered"
 )
 
 // metrics are those of the journal on this node.
@@ -24,13 +23,7 @@ func newMetrics() *metrics {
 
 // register registers the metrics with r, which may be nil.
 func (m *metrics) register(r prometheus.Registerer) error {
-	if r == nil {
-		return nil
-	}
-	if err := errors.Join(r.Register(m.down), r.Register(m.waiting), r.Register(m.unreadable)); err != nil {
-		return fmt.Errorf("register the metrics of the journal: %w", err)
-	}
-	return nil
+	return metered.Register(r, "the journal", m.down, m.waiting, m.unreadable)
 }
 
 // SetUnreadable reports how many jobs of the journal cannot be read.

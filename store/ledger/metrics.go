@@ -1,11 +1,9 @@
 package ledger
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/store"
 )
 
@@ -20,7 +18,7 @@ func newCounts() *counts {
 }
 
 func (c *counts) register(r prometheus.Registerer) error {
-	return registerAll(r, c.accepted, c.dropped)
+	return metered.Register(r, "the ledger", c.accepted, c.dropped)
 }
 
 // metrics are the outcomes of comparisons on this node.
@@ -44,7 +42,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) register(r prometheus.Registerer) error {
-	return registerAll(r, m.restored, m.conflicts, m.repaired, m.noRoom, m.lastPass, m.passSeconds)
+	return metered.Register(r, "the ledger", m.restored, m.conflicts, m.repaired, m.noRoom, m.lastPass, m.passSeconds)
 }
 
 // add counts what a comparison did.
@@ -60,19 +58,4 @@ func gauge(name, help string) prometheus.Gauge {
 
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-}
-
-// registerAll registers collectors with r, which may be nil.
-func registerAll(r prometheus.Registerer, collectors ...prometheus.Collector) error {
-	if r == nil {
-		return nil
-	}
-	var errs []error
-	for _, c := range collectors {
-		errs = append(errs, r.Register(c))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("register the metrics of the ledger: %w", err)
-	}
-	return nil
 }

@@ -1,10 +1,9 @@
-// Package metered measures the calls of a store.
+// Package metered registers metrics, and measures the calls of a store.
 package metered
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -33,10 +32,8 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 		Name: "duehook_store_errors_total",
 		Help: "Failed calls of the store, by operation.",
 	}, []string{"op"})
-	for _, c := range []prometheus.Collector{seconds, failures} {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("registering the store's metrics: %w", err)
-		}
+	if err := Register(r, "the store", seconds, failures); err != nil {
+		return nil, err
 	}
 	o := &observed{inner: s, ops: map[string]operation{}}
 	for _, name := range strings.Fields(measuredOps) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -99,12 +100,7 @@ func New(o Options) (*Manager, error) {
 		o: o, rules: ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
 		leader: leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every}),
 	}
-	if o.Metrics != nil {
-		if err := o.Metrics.Register(firingGauge{m}); err != nil {
-			return nil, fmt.Errorf("register the alerts' metric: %w", err)
-		}
-	}
-	return m, nil
+	return m, metered.Register(o.Metrics, "alerts", firingGauge{m})
 }
 
 // Rules lists all rules by name, including those of topics. The error is the store's.
