@@ -128,6 +128,7 @@ func (a *audit) conclude() result {
 		a.fail("%d of %d jobs were acknowledged", a.acknowledged, jobsPerRun)
 	}
 	a.judgeSchedules(arrived)
+	a.judgeFlows(arrived)
 	a.judgeCallbacks(arrived)
 	for key := range arrived {
 		a.fail("%s arrived, but was never acknowledged", key)
@@ -231,6 +232,9 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 		before := deliveries[:i]
 		if o.then == replay && d.Arrived.After(o.done.began) {
 			before = slices.DeleteFunc(slices.Clone(before), func(d receiver.Delivery) bool { return d.Arrived.Before(o.done.began) })
+		}
+		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool { return rescheduledTo(p).Equal(d.Due) }) {
+			a.fail("%s was due at %s, which no answer asked for; before: %s", o.key(), clockTime(d.Due), describe(before))
 		}
 		a.judgeNumber(o, d, before)
 		a.judgeRepetition(o, d, before)

@@ -68,8 +68,8 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 		if err := rows.Scan(&message, &key.Topic, &key.ID, &uid, &state, &attempts, &version); err != nil {
 			return err
 		}
-		if a.abandoned(key, uid, state) {
-			continue
+		if a.abandoned(key, uid, state) || journaled[key] && isLoop(key) && state == job.Delivered {
+			continue // a later registration, or a later round, took its place
 		}
 		journaled[key] = true
 		if _, known := a.stored[key]; !known && a.run.row.forgets && state.Final() {

@@ -30,6 +30,10 @@ type behaviour struct {
 	Hold    int  `json:"hold,omitempty"`
 	Snooze  bool `json:"snooze,omitempty"`  // the first time, ask to come again
 	Patched bool `json:"patched,omitempty"` // the client has changed the body
+	// Reschedule asks for the next attempt rescheduleAfter the arrival instead of failing.
+	Reschedule bool `json:"reschedule,omitempty"`
+	// Rounds is how many more rounds follow from the delivery.
+	Rounds int `json:"rounds,omitempty"`
 }
 
 // registration is the body of POST /v1/jobs.
@@ -126,6 +130,10 @@ var recipes = []recipe{
 		}
 	}},
 	{"snoozer", 2, func(p *planned, _ *rand.Rand) { p.Body.Snooze = true }},
+	{"rescheduled", 6, func(p *planned, _ *rand.Rand) {
+		p.Body.Fail, p.Body.Status, p.Body.Reschedule = 1, 503, true
+		p.attempts = 2
+	}},
 	{"short-lived", 2, func(p *planned, _ *rand.Rand) {
 		p.Body.Fail, p.Body.Status = 99, 503
 		p.Retry = &retry{Steps: []string{"300ms"}, Limit: 1000}
@@ -169,7 +177,9 @@ func newPlan(rnd *rand.Rand, urls []string) []*planned {
 				break
 			}
 		}
-		p.Callbacks = someCallbacks(rnd, urls)
+		if p.Callbacks = someCallbacks(rnd, urls); p.Body.Reschedule {
+			p.Callbacks = nil // an attempt that was put off did not fail
+		}
 		jobs[i] = p
 	}
 	// Some of them come in batches.

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -79,8 +80,22 @@ func (e *endpoints) answer(d receiver.Delivery) receiver.Answer {
 		a.Hold = time.Minute
 	case d.Attempt <= b.Fail && !recovered:
 		a.Status = b.Status
+		if b.Reschedule {
+			a.Header = map[string]string{"Duehook-Action": "reschedule", "Duehook-At": rescheduledTo(d).Format(time.RFC3339Nano)}
+		}
+	case b.Rounds > 0:
+		a.Header = map[string]string{"Duehook-Action": "again", "Retry-After": "1", "Content-Type": "application/json"}
+		a.Body = fmt.Sprintf(`{"body":%s}`, behaviour{Rounds: b.Rounds - 1}.bytes())
 	}
 	return a
+}
+
+// rescheduleAfter leaves a busy machine time to answer before it is over.
+const rescheduleAfter = 3 * time.Second
+
+// rescheduledTo is the time that the answer to a delivery asks for.
+func rescheduledTo(d receiver.Delivery) time.Time {
+	return d.Arrived.Add(rescheduleAfter).Truncate(time.Millisecond).UTC()
 }
 
 // deliveries are those of all receivers, by job, in the order of arrival.

@@ -58,6 +58,7 @@ type run struct {
 	nodes     []*rig.Node
 	endpoints *endpoints
 	clients   *clients
+	flows     *flows
 	cuts      rig.Cuts
 }
 
@@ -186,6 +187,7 @@ func (r *run) do() result {
 		defer close(loaded)
 		var setting sync.WaitGroup
 		setting.Go(func() { r.setSchedules(ctx) })
+		setting.Go(func() { r.startFlows(ctx) })
 		r.clients.run(ctx)
 		setting.Wait()
 	}()
@@ -236,7 +238,7 @@ var unfinished = []string{"waiting", "ready", "running", "retrying"}
 // awaitQuiet waits until no more jobs are unfinished than those that are due
 // much later, and reports whether that came in time.
 func (r *run) awaitQuiet(ctx context.Context) bool {
-	distant := 0
+	distant := 1 // the counted job below its target
 	for _, j := range r.clients.jobs {
 		if j.end == "waiting" && j.then == nothing && j.uid != "" {
 			distant++
