@@ -581,43 +581,50 @@ func TestSweepWritesTheJournal(t *testing.T) {
 // A reconciler that writes an outcome writes its callbacks in the same transaction: if the store
 // is lost after that, nobody repeats the outcome.
 func TestSweepWritesCallbacksWithTheirOutcome(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		l, option := shared()
-		r := freshRig(t, b, retention, option)
-		g := reg("a", 0)
-		g.Spec.Callbacks = &job.Callbacks{
-			Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
-			AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
-		}
-		r.Add(g)
-		r.TakeOne()
-		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeFailed, 0)})
-		noError(t, "Settle a failure", err)
-		for _, c := range r.TakeDue() {
-			if c.Job.ID == "a" {
-				_, err = l.Settle(t.Context(), []job.Settlement{settlement(c, job.OutcomeDelivered, 0)})
-				noError(t, "Settle a delivery", err)
-			}
-		}
-		delivered := r.Job("a")
-		equal(t, "state", delivered.State, job.Delivered)
-		callbacks := delivered.CallbackKeys()
-		equal(t, "number of callbacks", len(callbacks), 2)
+	t.Run("of the last round", onEach(func(t *testing.T, b *backend) { sweepWritesCallbacks(t, b, false) }))
+	t.Run("with a replay", onEach(func(t *testing.T, b *backend) { sweepWritesCallbacks(t, b, true) }))
+}
 
-		l.unlisted.Store(true) // the walk through the store would find the callbacks, too
-		r.sweep()
-		if b == postgresBackend {
-			equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
+func sweepWritesCallbacks(t *testing.T, b *backend, replayed bool) {
+	l, option := shared()
+	r := freshRig(t, b, retention, option)
+	g := reg("a", 0)
+	g.Spec.Callbacks = &job.Callbacks{
+		Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
+		AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
+	}
+	r.Add(g)
+	r.TakeOne()
+	_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeFailed, 0)})
+	noError(t, "Settle a failure", err)
+	for _, c := range r.TakeDue() {
+		if c.Job.ID == "a" {
+			_, err = l.Settle(t.Context(), []job.Settlement{settlement(c, job.OutcomeDelivered, 0)})
+			noError(t, "Settle a delivery", err)
 		}
-		l.flush(t)
-		l.unlisted.Store(false)
-		r.sweep()
-		for _, key := range callbacks {
-			_, err := l.Get(t.Context(), key)
-			noError(t, "Get "+key.String()+" after the store was lost", err)
-		}
-		r.quiet()
-	})(t)
+	}
+	delivered := r.Job("a")
+	equal(t, "state", delivered.State, job.Delivered)
+	callbacks := delivered.CallbackKeys()
+	equal(t, "number of callbacks", len(callbacks), 2)
+	if replayed {
+		_, err := l.Update(t.Context(), key("a"), func(j *job.Job, now job.Instant) error { return j.Replay(now) })
+		noError(t, "Update", err)
+	}
+
+	l.unlisted.Store(true) // the walk through the store would find the callbacks, too
+	r.sweep()
+	if b == postgresBackend {
+		equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
+	}
+	l.flush(t)
+	l.unlisted.Store(false)
+	r.sweep()
+	for _, key := range callbacks {
+		_, err := l.Get(t.Context(), key)
+		noError(t, "Get "+key.String()+" after the store was lost", err)
+	}
+	r.quiet()
 }
 
 func TestClaimsWithoutTheJournal(t *testing.T) {

@@ -226,7 +226,7 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 				}
 			}
 			jobs = append(jobs, r)
-			jobs = append(jobs, s.callbacksOf(ctx, &j, now)...)
+			jobs = append(jobs, s.callbacksOf(ctx, &j, log, now)...)
 			for i := range jobs[first:] {
 				rows += rowsPerRepair + len(jobs[first+i].Log) + len(jobs[first+i].CountKeys)
 				bytes += jobs[first+i].Message.Size()
@@ -249,9 +249,10 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 }
 
 // callbacksOf are the callbacks of a job that the store has. The journal gets them together
-// with the outcome that they report: it would not repeat that outcome if they were lost.
-func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, now job.Instant) (records []journal.Record) {
-	for _, key := range j.CallbackKeys() {
+// with the outcome that they report: it would not repeat that outcome if they were lost. It may
+// have missed a replay, too. log has the attempts of the job.
+func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []journal.Record) {
+	for _, key := range append(j.EarlierCallbackKeys(log), j.CallbackKeys()...) {
 		callback, err := s.inner.Get(ctx, key)
 		if err != nil { // it was forgotten, or the next comparison finds it
 			continue
