@@ -77,6 +77,7 @@ var all = []scenario{
 	{name: "nodes", long: true, run: nodes},
 	{name: "failing", long: true, run: failing},
 	{name: "callbacks", long: true, run: callbacks},
+	{name: "counts", long: true, run: counts},
 }
 
 // Names are the names of all scenarios.
