@@ -72,6 +72,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		if err := story(ctx, w); err != nil {
 			w.print(w.timeline)
 			log.print(w.timeline)
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // whatever it waited for
+				err = fmt.Errorf("stopped after %v, its limit: %w", o.Limit, err)
+			}
 			return fmt.Errorf("%w: %w", ErrFailed, err)
 		}
 		w.print(w.timeline)
