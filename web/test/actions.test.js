@@ -1,27 +1,17 @@
 /** Everything that can be done from the pages, by mouse and by keyboard. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { after, afterEach, before, test } from 'node:test';
-import { launch, openPage } from './lib/browser.js';
+import { test } from 'node:test';
+import { openPage, within } from './lib/browser.js';
 import { startNode } from './lib/node.js';
 import { startReceiver } from './lib/receiver.js';
+import { startSuite } from './lib/suite.js';
 import { eventually, settled } from './lib/wait.js';
 
-let node, receiver, browser, page, go, check;
-before(async () => {
-  [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
-  ({ page, go, check } = await openPage(browser, node.base));
-});
-after(async () => {
-  await browser.close();
-  await Promise.all([node.stop(), receiver.stop()]);
-});
-afterEach(() => check());
+const { node, receiver, browser, page, go, button, link, field, says } = await startSuite(['--retry-steps', '1h,2h']);
 
 const register = (job) => node.call('POST', '/v1/jobs', job);
 const stateOf = async (topic, id) => (await node.call('GET', `/v1/jobs/${topic}/${id}`)).state;
-const button = (name) => page.getByRole('button', { name, exact: true });
-const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
 
 test('run, replay', async () => {
   await register({ topic: 'run', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
@@ -112,7 +102,7 @@ test('reschedule', async () => {
   await register({ topic: 'later', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs/later/a');
   await button('Reschedule').click();
-  await page.getByRole('dialog').getByLabel('Delay').fill('3h');
+  await within(page.getByRole('dialog')).field('Delay').fill('3h');
   await page.getByRole('dialog').getByRole('button', { name: 'Reschedule' }).click();
   await says('rescheduled');
   await page.getByRole('timer').filter({ hasText: '2h 59m' }).waitFor();
@@ -196,27 +186,27 @@ test('a registration says what became of it', async () => {
 test('names in other scripts', async () => {
   await register({ topic: '订单', id: '甲-1', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs');
-  await page.getByLabel('Search jobs').fill('topic:订');
+  await field('Search jobs').fill('topic:订');
   await page.locator('#searches option[value="topic:订单"]').waitFor({ state: 'attached' });
   await page.locator('#searches option[value="topic:run"]').waitFor({ state: 'detached' });
-  await page.getByLabel('Search jobs').fill('topic:订单');
+  await field('Search jobs').fill('topic:订单');
   await button('Search').click();
-  await page.getByRole('link', { name: '甲-1', exact: true }).click();
+  await link('甲-1').click();
   await page.waitForURL(`**${encodeURI('/jobs/订单/甲-1')}`);
   await page.reload();
   await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
   await page.locator('pre', { hasText: 'Duehook-Topic: %E8%AE%A2%E5%8D%95\nDuehook-Job-Id: %E7%94%B2-1' }).waitFor();
   await button('Run now').click();
   await settled(node, '订单', { delivered: 1 });
-  await page.getByRole('link', { name: '订单', exact: true }).click();
+  await link('订单').click();
   await page.waitForURL(`**/jobs?topic=${encodeURIComponent('订单')}`);
-  await page.getByLabel('Search jobs').fill('订单/甲-1');
+  await field('Search jobs').fill('订单/甲-1');
   await button('Search').click();
   await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
 
   await go(encodeURI('/topics/订单'));
   await page.getByRole('link', { name: 'Edit' }).click();
-  await page.getByLabel('Dead letters above').fill('0');
+  await field('Dead letters above').fill('0');
   await button('Save').click();
   await page.getByRole('heading', { name: '订单', exact: true }).waitFor();
   await go('/alerts');
@@ -226,11 +216,11 @@ test('names in other scripts', async () => {
 
 test('the jobs of a topic and a state are sorted', async () => {
   for (const [id, delay] of Object.entries({ a: '2h', b: '1h', c: '3h' })) await register({ topic: 'sort', id, url: `${receiver.url}/ok`, delay });
-  const order = page.getByLabel('Order');
+  const order = field('Order');
   const shows = (ids) =>
     eventually(`the order is ${ids}`, async () => (await page.locator('td.name a').allTextContents()).join('') === ids);
   await go('/jobs?topic=sort');
-  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
+  await link('a').waitFor();
   assert.equal(await order.count(), 0, 'which takes a state');
   await page.getByRole('link', { name: /^Waiting/ }).click();
   for (const [chosen, ids] of [
@@ -254,7 +244,7 @@ test('search and filters are in the address', async () => {
   await register({ topic: 'find', id: 'a', biz_key: 'k1', labels: { region: 'eu' }, url: 'https://shop.example/a', delay: '1h' });
   await register({ topic: 'find', id: 'b', priority: 2, url: 'https://bank.example/b', delay: '3h' });
   await go('/jobs');
-  const box = page.getByLabel('Search jobs');
+  const box = field('Search jobs');
   for (const [typed, address, found] of [
     ['k1', '?biz_key=k1', ['a']],
     ['topic:find', '?topic=find', ['a', 'b']],
@@ -272,7 +262,7 @@ test('search and filters are in the address', async () => {
   await page.goBack();
   await eventually('back', async () => (await box.inputValue()) === 'label:region:eu');
   await go('/jobs?topic=find');
-  await page.locator('tr', { has: page.getByRole('link', { name: 'b', exact: true }) }).getByText('Priority 2').waitFor();
+  await page.locator('tr', { has: link('b') }).getByText('Priority 2').waitFor();
   assert.equal(await page.getByText('Priority 5').count(), 0, 'which most have');
   await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
   await page.getByText('No jobs match.', { exact: true }).waitFor();
@@ -294,7 +284,7 @@ test('search and filters are in the address', async () => {
 test('rows stay where they are until new ones are asked for', async () => {
   await register({ topic: 'rows', id: 'm', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs?topic=rows');
-  await page.getByRole('link', { name: 'm', exact: true }).waitFor();
+  await link('m').waitFor();
   for (const id of ['a', 'z']) await register({ topic: 'rows', id, url: `${receiver.url}/ok`, delay: '1h' });
   await node.call('POST', '/v1/jobs/rows/m/run');
   await button('Show 2 new').waitFor();
@@ -305,7 +295,7 @@ test('rows stay where they are until new ones are asked for', async () => {
 });
 
 test('events are followed', async () => {
-  const { page, go, close } = await openPage(browser, node.base);
+  const { page, link, go, close } = await openPage(browser, node.base);
   // Without polls, only an event can tell the page.
   await page.addInitScript(() => {
     const every = globalThis.setInterval;
@@ -315,7 +305,7 @@ test('events are followed', async () => {
   const followed = page.waitForResponse(`${node.base}/v1/events`);
   await go('/topics');
   await followed;
-  await page.getByRole('link', { name: 'stands', exact: true }).waitFor();
+  await link('stands').waitFor();
   await register({ topic: 'happens', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await page.getByRole('link', { name: 'happens' }).waitFor();
   await close();
@@ -431,7 +421,7 @@ test('a topic is set up, changed and reset', async () => {
   await go('/topics/set-up/edit');
   const dialog = page.getByRole('dialog');
   await button('Set a new secret').click();
-  await dialog.getByLabel('Secret (whsec').fill(secret);
+  await within(dialog).field('Secret (whsec_…)').fill(secret);
   await dialog.getByRole('button', { name: 'Set a new secret' }).click();
   await page.getByText('secrets of its own').waitFor();
   assert.ok(!(await page.content()).includes(secret));
@@ -468,7 +458,7 @@ test('alert rules are made, tested, changed and deleted', async () => {
 
   await button('Send a test for the rule late').click();
   const dialog = page.getByRole('dialog');
-  assert.match(await dialog.getByLabel('Body').inputValue(), /\[TEST\] late/);
+  assert.match(await within(dialog).field('Body (JSON or text)').inputValue(), /\[TEST\] late/);
   await dialog.getByRole('button', { name: 'Send' }).click();
   await page.getByRole('status').filter({ hasText: 'Result of the test' }).getByText('HTTP 418').waitFor();
 
@@ -496,7 +486,7 @@ test('a form does not undo what somebody else saved meanwhile', async () => {
   const changed = page.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile.' });
   await node.call('PUT', '/v1/topics/shared', { rate: 1 });
   await go('/topics/shared/edit');
-  await page.getByLabel('Deliveries per second').fill('2');
+  await field('Deliveries per second').fill('2');
   await node.call('PUT', '/v1/topics/shared', { rate: 3 });
   await button('Save').click();
   await changed.waitFor();
@@ -504,13 +494,13 @@ test('a form does not undo what somebody else saved meanwhile', async () => {
 
   await node.call('PUT', '/v1/alerts/rules/shared', { metric: 'backlog', above: 1 });
   await go('/alerts/shared');
-  await page.getByLabel('Above', { exact: true }).fill('2');
+  await field('Above').fill('2');
   await node.call('PUT', '/v1/alerts/rules/shared', { metric: 'backlog', above: 3 });
   await button('Save').click();
   await changed.waitFor();
   assert.equal((await node.call('GET', '/v1/alerts/rules/shared')).above, 3);
   await page.reload();
-  await page.getByLabel('Above', { exact: true }).fill('2');
+  await field('Above').fill('2');
   await button('Save').click();
   await says('The rule is saved');
   await node.call('DELETE', '/v1/alerts/rules/shared');
@@ -520,8 +510,8 @@ test('a test is sent', async () => {
   await go('/endpoints');
   await button('Send a test…').click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel('URL').fill(`${receiver.url}/answer/418`);
-  await dialog.getByLabel('Body').fill('hello');
+  await within(dialog).field('URL').fill(`${receiver.url}/answer/418`);
+  await within(dialog).field('Body (JSON or text)').fill('hello');
   await dialog.getByRole('button', { name: 'Send' }).click();
   const card = page.getByRole('status').filter({ hasText: 'Result of the test' });
   await card.getByText('HTTP 418').waitFor();
@@ -530,7 +520,7 @@ test('a test is sent', async () => {
   await card.waitFor({ state: 'detached' });
   await register({ topic: 'tested', id: 'a', url: 'https://tested.example/a', delay: '1h' });
   await button('Send a test to https://tested.example:443').click();
-  assert.equal(await dialog.getByLabel('URL').inputValue(), 'https://tested.example/');
+  assert.equal(await within(dialog).field('URL').inputValue(), 'https://tested.example/');
 });
 
 test('pages follow each other', async () => {
@@ -569,8 +559,8 @@ test('a dead letter is corrected, and one is discarded', async () => {
   await go('/jobs/mend/a');
   await button('Correct and replay…').click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel('URL').fill(`${receiver.url}/ok`);
-  await dialog.getByLabel('Body').fill('{"n":12345678901234567890}');
+  await within(dialog).field('URL').fill(`${receiver.url}/ok`);
+  await within(dialog).field('Body').fill('{"n":12345678901234567890}');
   await dialog.getByRole('button', { name: 'Replay' }).click();
   await says('sent again');
   await settled(node, 'mend', { delivered: 1, dead: 1 });
@@ -589,11 +579,11 @@ test('a dead letter is corrected, and one is discarded', async () => {
 test('a job is found by its webhook-id', async () => {
   const { uid } = await register({ topic: 'found', id: 'by-uid', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs');
-  await page.getByLabel('Search jobs').fill(uid.toLowerCase());
+  await field('Search jobs').fill(uid.toLowerCase());
   await button('Search').click();
   await page.waitForURL(new RegExp(`uid=${uid}`));
   await eventually('one job', async () => (await page.locator('tbody tr').count()) === 1);
-  await page.getByRole('link', { name: 'by-uid', exact: true }).waitFor();
+  await link('by-uid').waitFor();
 });
 
 test('many at once: counted, replayed, stopped and resumed', async () => {
@@ -603,9 +593,9 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   await button('Change all of these…').click();
   await page.getByText('0 jobs', { exact: true }).waitFor(); // that could be replayed
   assert.ok(await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).isDisabled());
-  await page.getByRole('dialog').getByLabel('Action').selectOption('Run jobs now');
+  await within(page.getByRole('dialog')).choice('Action').selectOption('Run jobs now');
   await page.getByText('30 jobs').waitFor();
-  await page.getByLabel('Jobs per second').fill('5');
+  await field('Jobs per second').fill('5');
   await page.getByRole('dialog').getByRole('button', { name: 'Run jobs now' }).click();
   await page.getByRole('heading', { name: 'Operations' }).waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
@@ -654,7 +644,7 @@ test('by keyboard alone', async () => {
   await page.getByRole('link', { name: 'All jobs of this topic' }).waitFor();
   await tabTo('All jobs of this topic');
   await page.keyboard.press('Enter');
-  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
+  await link('a').waitFor();
   await tabTo('a');
   await page.keyboard.press('Enter');
   await button('Cancel job').waitFor();

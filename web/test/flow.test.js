@@ -1,26 +1,13 @@
 /** What is around single deliveries: spreads, and what receivers ask for. */
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import { accessible, launch, openPage } from './lib/browser.js';
-import { startNode } from './lib/node.js';
-import { startReceiver } from './lib/receiver.js';
+import { test } from 'node:test';
+import { accessible } from './lib/browser.js';
+import { startSuite } from './lib/suite.js';
 import { settled } from './lib/wait.js';
 
-let node, receiver, browser, page, go, check;
-before(async () => {
-  [node, receiver, browser] = await Promise.all([startNode(['--retry-steps', '1h,2h']), startReceiver(), launch()]);
-  ({ page, go, check } = await openPage(browser, node.base));
-});
-after(async () => {
-  await browser.close();
-  await Promise.all([node.stop(), receiver.stop()]);
-});
-afterEach(() => check());
+const { node, receiver, page, go, button, link, field, says } = await startSuite(['--retry-steps', '1h,2h']);
 
 const get = (path) => node.call('GET', `/v1/${path}`);
-const button = (name) => page.getByRole('button', { name, exact: true });
-const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
-const field = (name) => page.getByLabel(name, { exact: true });
 const wrong = (name) => page.locator('.field', { hasText: name }).locator('.wrong').waitFor();
 const fact = (name, text) => page.locator('.facts').getByText(name, { exact: true }).locator('xpath=following-sibling::dd[1]').filter({ hasText: text }).waitFor();
 
@@ -187,10 +174,10 @@ test('jobs of an order key', async () => {
   await says('The job is registered.');
   await page.getByText('The dead letter a stops its order key k until it is replayed or discarded.').waitFor();
   await accessible(page, 'a job that waits for another');
-  await page.getByRole('link', { name: 'k', exact: true }).click();
-  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
-  assert.equal(await page.getByLabel('Search jobs').inputValue(), 'topic:ordered order:k');
-  await page.getByRole('link', { name: 'b', exact: true }).click();
+  await link('k').click();
+  await link('a').waitFor();
+  assert.equal(await field('Search jobs').inputValue(), 'topic:ordered order:k');
+  await link('b').click();
   await page.getByRole('link', { name: 'Open a' }).click();
   await button('Discard').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Discard' }).click();
@@ -220,7 +207,7 @@ test('a job that fires at a count', async () => {
   await accessible(page, 'a count');
   await go('/jobs?topic=counted');
   await page.getByRole('row').getByText('1 of 3').waitFor();
-  await page.getByRole('link', { name: 'a', exact: true }).click();
+  await link('a').click();
   await button('Add 1').click();
   await says('Counted.');
   await counted('2 of 3');
@@ -248,7 +235,7 @@ test('a coming herd, and an alert rule for it', async () => {
   await node.call('POST', '/v1/jobs/batch', { jobs });
   await go('/');
   await page.getByRole('link', { name: /10 jobs of limited are due in one minute; its rate allows 3/ }).click();
-  await page.getByRole('link', { name: 'h0', exact: true }).waitFor();
+  await link('h0').waitFor();
   await go('/alerts?new');
   await field('Name').fill('herds');
   await field('Metric').selectOption('herd');

@@ -1,46 +1,30 @@
 /** Groups: list, one group, form; jobs of a fan-out. */
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import { accessible, launch, openPage } from './lib/browser.js';
-import { startNode } from './lib/node.js';
-import { startReceiver } from './lib/receiver.js';
+import { test } from 'node:test';
+import { accessible, within } from './lib/browser.js';
+import { startSuite } from './lib/suite.js';
 import { settled } from './lib/wait.js';
 
-let node, receiver, browser, page, go, check;
-before(async () => {
-  [node, receiver, browser] = await Promise.all([startNode(), startReceiver(), launch()]);
-  ({ page, go, check } = await openPage(browser, node.base));
-});
-after(async () => {
-  await browser.close();
-  await Promise.all([node.stop(), receiver.stop()]);
-});
-afterEach(() => check());
+const { node, receiver, page, go, button, link, part, field, says, row } = await startSuite();
 
 const put = (name, ...members) => node.call('PUT', `/v1/groups/${name}`, { members });
 const get = (name) => node.call('GET', `/v1/groups/${name}`);
 const member = (name, more = {}) => ({ name, url: `${receiver.url}/${name}`, ...more });
-const button = (name) => page.getByRole('button', { name, exact: true });
-const link = (name) => page.getByRole('link', { name, exact: true });
-const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
-const field = (name) => page.getByLabel(name, { exact: true });
-const part = (name) => page.getByRole('group', { name, exact: true });
-const row = (...texts) => texts.reduce((rows, text) => rows.filter({ hasText: text }), page.getByRole('row')).waitFor();
 
 test('create, with errors beside fields', async () => {
   await go('/groups?new');
   await field('Name').first().fill('events');
-  await part('Member 1').getByLabel('Name').fill('mail');
-  await part('Member 1').getByLabel('URL').fill(`${receiver.url}/mail`);
+  await within(part('Member 1')).field('Name').fill('mail');
+  await within(part('Member 1')).field('URL').fill(`${receiver.url}/mail`);
   await button('Add a member').click();
-  await part('Member 2').getByLabel('Name').fill('crm');
-  await part('Member 2').getByLabel('URL').fill('nowhere');
-  await part('Member 2').getByLabel('Filter label').fill('eu');
-  await part('Member 2').getByLabel('Headers, one per line').fill('x-tenant: acme');
+  await within(part('Member 2')).field('Name').fill('crm');
+  await within(part('Member 2')).field('URL').fill('nowhere');
+  await within(part('Member 2')).field('Filter label').fill('eu');
+  await within(part('Member 2')).field('Headers, one per line').fill('x-tenant: acme');
   await button('Save').click();
   await part('Member 2').locator('.field', { hasText: 'URL' }).locator('.wrong').waitFor();
   assert.equal(await page.locator('.field .wrong').count(), 1);
-  await part('Member 2').getByLabel('URL').fill(`${receiver.url}/crm`);
+  await within(part('Member 2')).field('URL').fill(`${receiver.url}/crm`);
   await button('Save').click();
   await says('The group is saved.');
   await page.getByRole('heading', { name: 'events', level: 1 }).waitFor();
@@ -56,8 +40,8 @@ test('change members, but not over the changes of somebody else', async () => {
   await link('Edit').click();
   await button('Remove member 1').click();
   await button('Add a member').click();
-  await part('Member 3').getByLabel('Name').fill('d');
-  await part('Member 3').getByLabel('URL').fill(`${receiver.url}/d`);
+  await within(part('Member 3')).field('Name').fill('d');
+  await within(part('Member 3')).field('URL').fill(`${receiver.url}/d`);
   await put('changed', member('z'));
   await button('Save').click();
   await page.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile' }).waitFor();
@@ -130,7 +114,7 @@ test('register for a group, then cancel the jobs of the fan-out', async () => {
   await button('Change all of these…').click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('group:one').waitFor();
-  await dialog.getByLabel('Action').selectOption('cancel');
+  await within(dialog).choice('Action').selectOption('cancel');
   await dialog.getByText('2 jobs').waitFor();
   await dialog.getByRole('button', { name: 'Cancel jobs' }).click();
   await settled(node, 'fan', { cancelled: 2, waiting: 3 });

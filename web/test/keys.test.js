@@ -28,17 +28,17 @@ after(async () => {
 test('a key is asked for, and kept in the tab', async () => {
   const { page, go, close } = await openPage(browser, node.base);
   await go('/topics');
-  await page.getByLabel('API key').fill('dh_nonsense');
+  await page.getByLabel('API key', { exact: true }).fill('dh_nonsense');
   await page.getByRole('button', { name: 'Continue' }).click();
   await page.getByText('malformed API key').waitFor();
-  await page.getByLabel('API key').fill(admin.token);
-  await page.getByLabel('API key').press('Enter');
+  await page.getByLabel('API key', { exact: true }).fill(admin.token);
+  await page.getByLabel('API key', { exact: true }).press('Enter');
   await page.getByRole('link', { name: 'orders' }).waitFor();
   await page.reload();
   await page.getByRole('link', { name: 'orders' }).waitFor();
   assert.equal(await page.evaluate(() => localStorage.length), 2, 'only theme and language are kept for good');
   await page.getByRole('button', { name: 'Forget API key' }).click();
-  await page.getByLabel('API key').waitFor();
+  await page.getByLabel('API key', { exact: true }).waitFor();
   await close();
 });
 

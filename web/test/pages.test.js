@@ -149,10 +149,10 @@ test('a server without a ledger is asked for lost jobs once', async () => {
 });
 
 test('theme and language are kept', async () => {
-  const { page, go, close } = await openPage(browser, node.base);
+  const { page, choice, go, close } = await openPage(browser, node.base);
   await go('/topics');
-  await page.getByLabel('Theme').selectOption('dark');
-  await page.getByLabel('Language').selectOption('zh');
+  await choice('Theme').selectOption('dark');
+  await choice('Language').selectOption('zh');
   await page.reload();
   await page.getByRole('heading', { name: '主题' }).waitFor();
   const style = await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);

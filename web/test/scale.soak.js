@@ -48,7 +48,7 @@ test('of many topics, one is found by its name', async () => {
   await rows(20);
   await page.getByRole('link', { name: 'First page' }).click();
   await rows(100);
-  const find = page.getByLabel('Find a topic');
+  const find = page.getByLabel('Find a topic', { exact: true });
   await find.fill('Topic-11');
   await rows(11);
   assert.ok(await find.evaluate((input) => input === document.activeElement)); // and stays where one types

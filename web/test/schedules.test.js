@@ -1,21 +1,11 @@
 /** Recurring schedules: list, one schedule, form with preview. */
 import assert from 'node:assert/strict';
-import { after, afterEach, before, test } from 'node:test';
-import { accessible, fits, launch, narrow, openPage, wide } from './lib/browser.js';
-import { startNode } from './lib/node.js';
-import { startReceiver } from './lib/receiver.js';
+import { test } from 'node:test';
+import { accessible, fits, narrow, wide, within } from './lib/browser.js';
+import { startSuite } from './lib/suite.js';
 import { eventually } from './lib/wait.js';
 
-let node, receiver, browser, page, go, check;
-before(async () => {
-  [node, receiver, browser] = await Promise.all([startNode(), startReceiver(), launch()]);
-  ({ page, go, check } = await openPage(browser, node.base));
-});
-after(async () => {
-  await browser.close();
-  await Promise.all([node.stop(), receiver.stop()]);
-});
-afterEach(() => check());
+const { node, receiver, page, go, button, link, field, says, row } = await startSuite();
 
 const put = (name, schedule) => node.call('PUT', `/v1/schedules/${name}`, { job: { url: `${receiver.url}/ok` }, ...schedule });
 const get = (name) => node.call('GET', `/v1/schedules/${name}`);
@@ -24,11 +14,6 @@ const delivered = (name, n) =>
     const { data } = await node.call('GET', `/v1/jobs?schedule=${name}`);
     return data.length === n && data.every(({ state }) => state === 'delivered');
   });
-const button = (name) => page.getByRole('button', { name, exact: true });
-const link = (name) => page.getByRole('link', { name, exact: true });
-const says = (text) => page.getByRole('status').filter({ hasText: text }).waitFor();
-const field = (name) => page.getByLabel(name, { exact: true });
-const row = (...texts) => texts.reduce((rows, text) => rows.filter({ hasText: text }), page.getByRole('row')).waitFor();
 
 test('pages of schedules load when first shown, also after a failed attempt', async () => {
   const pages = /schedule-pages-.*\.js$/;
@@ -76,7 +61,7 @@ test('pause with a note, resume, run now, delete', async () => {
   await go('/schedules/steered');
   await button('Pause schedule').click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel('Note').fill('the receiver moves');
+  await within(dialog).field('Note').fill('the receiver moves');
   await dialog.getByRole('button', { name: 'Pause schedule' }).click();
   await says('The schedule is paused.');
   await page.getByText('the receiver moves').waitFor();
@@ -103,8 +88,8 @@ test('backfill, after a count', async () => {
   await go('/schedules/filled');
   await button('Backfill…').click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByLabel('From').fill('2026-01-01T00:00:00');
-  await dialog.getByLabel('To, not included').fill('2026-01-01T05:00:00');
+  await within(dialog).field('From').fill('2026-01-01T00:00:00');
+  await within(dialog).field('To, not included').fill('2026-01-01T05:00:00');
   await dialog.getByText('5 jobs').waitFor();
   await accessible(page, 'a backfill');
   await dialog.getByRole('button', { name: 'Backfill' }).click();

@@ -34,12 +34,28 @@ export async function openPage(browser, base, options = {}) {
   const check = () => assert.deepEqual(wrong.splice(0), [], 'nothing unwanted happened');
   return {
     page,
+    ...within(page),
     go: (path) => page.goto(base + path),
     check,
     async close() {
       await context.close();
       check();
     },
+  };
+}
+
+/** Finds things by their whole names: what is added to a page beside them changes nothing. */
+export function within(place) {
+  const named = (role) => (name) => place.getByRole(role, { name, exact: true });
+  return {
+    button: named('button'),
+    link: named('link'),
+    part: named('group'),
+    // The text of a label that is around a list has its options, too.
+    choice: named('combobox'),
+    field: (name) => place.getByLabel(name, { exact: true }),
+    says: (text) => place.getByRole('status').filter({ hasText: text }).waitFor(),
+    row: (...texts) => texts.reduce((rows, text) => rows.filter({ hasText: text }), place.getByRole('row')).waitFor(),
   };
 }
 
