@@ -398,6 +398,9 @@ func TestDocumentIsSound(t *testing.T) {
 				}
 			}
 			for name, e := range v {
+				if e == nil && !slices.Contains([]string{"const", "default", "value"}, name) && !strings.Contains(at, "/examples/") {
+					t.Errorf("%s: %q has no value; is a comma in a text without quotes?", at, name)
+				}
 				walk(at+"/"+httpapi.EscapePointer(name), e)
 			}
 		}
