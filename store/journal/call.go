@@ -14,6 +14,35 @@ type Call struct {
 	j      *Journal
 	rows   int64  // reserved
 	unlock func() // nil: no keys are held
+	// applies: the call holds a part of Journal.applying.
+	applies bool
+}
+
+// maxApplying is how many calls may apply changes at a time.
+const maxApplying = 1 << 20
+
+// Apply begins to change the store, until the change is queued or the call ends.
+func (c *Call) Apply(ctx context.Context) error {
+	err := c.j.applying.Acquire(ctx, 1)
+	c.applies = err == nil
+	return err
+}
+
+// applied ends Apply.
+func (c *Call) applied() {
+	if c.applies {
+		c.j.applying.Release(1)
+		c.applies = false
+	}
+}
+
+// writeApplied waits until all that the store has is committed.
+func (j *Journal) writeApplied(ctx context.Context) error {
+	if err := j.applying.Acquire(ctx, maxApplying); err != nil {
+		return err
+	}
+	j.applying.Release(maxApplying)
+	return j.Flush()
 }
 
 // Write is what one caller wants to have written.
@@ -84,8 +113,9 @@ func (c *Call) Hold(ctx context.Context, keys ...job.Key) (err error) {
 	return err
 }
 
-// Free gives the keys back before the call ends.
+// Free gives the keys back before the call ends. Changes must be queued before.
 func (c *Call) Free() {
+	c.applied()
 	if c.unlock != nil {
 		c.unlock()
 		c.unlock = nil
@@ -104,7 +134,10 @@ func (c *Call) Enqueue(e Write) { c.j.committer.enqueue(c.entry(e)) }
 
 // Submit queues an entry. The result arrives when it is committed; the commit does not
 // depend on a receiver.
-func (c *Call) Submit(e Write) (done <-chan error) { return c.j.committer.submit(c.entry(e)) }
+func (c *Call) Submit(e Write) (done <-chan error) {
+	defer c.applied()
+	return c.j.committer.submit(c.entry(e))
+}
 
 // Commit queues an entry and waits for the commit.
 func (c *Call) Commit(e Write) error { return <-c.Submit(e) }

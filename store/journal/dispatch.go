@@ -51,9 +51,16 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	}
 	if claims = s.sharing.Checked(ctx, claims); len(claims) > 0 {
 		s.sharing.Owe(c, claimed(claims, o.By))
+		// A store that other processes share outlives this one.
+		if !s.shared() && slices.ContainsFunc(claims, follows) {
+			_ = s.writeApplied(ctx) // deliveries continue while commits fail
+		}
 	}
 	return claims, nil
 }
+
+// follows reports whether the claimed job may be due because another one ended.
+func follows(c store.Claimed) bool { return c.Job.Spec.OrderKey != "" || c.Job.Spec.Reports != "" }
 
 // keysOfHints are the keys of hints.
 func keysOfHints(hints []store.Hint) []job.Key {
@@ -91,6 +98,9 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 		return nil, err
 	}
 	defer c.End()
+	if err := c.Apply(ctx); err != nil {
+		return nil, err
+	}
 	settled, err := s.Inner.Settle(ctx, settlements)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -72,6 +73,7 @@ type Journal struct {
 	committer *committer
 	metrics   *metrics
 	keys      keyLocks
+	applying  *semaphore.Weighted // of calls that have changed the store and queue the change next
 
 	closing context.Context // ends when Close begins
 	cancel  context.CancelFunc

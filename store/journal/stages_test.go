@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/duehook/duehook/internal/testing/journaltest"
@@ -109,6 +110,75 @@ func TestCrashWhileDispatching(t *testing.T) {
 		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
 		equal(t, "state once answered", r.Crash(retention).Job("a").State, job.Delivered)
 	})(t)
+}
+
+// A job that may be sent because another one ended waits for the commit of that end. A crash
+// would repeat the other one after it.
+func TestFollowersWaitForTheCommit(t *testing.T) {
+	ordered := func(id string, delay time.Duration) store.Registration {
+		r := reg(id, delay)
+		r.Spec.OrderKey = "k"
+		return r
+	}
+	reported := reg("a", 0)
+	reported.Spec.Callbacks = &job.Callbacks{Delivered: &job.Callback{Destination: "https://example.com/"}}
+	settle := func(r *rig) {
+		_, err := r.Settle(r.T.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
+		noError(t, "Settle", err)
+	}
+	for name, c := range map[string]struct {
+		regs []store.Registration
+		end  func(r *rig) // of the first job
+		call bool         // a client ends it
+	}{
+		"next in order, after a delivery": {[]store.Registration{ordered("a", 0), ordered("b", 0)}, settle, false},
+		"callback":                        {[]store.Registration{reported}, settle, false},
+		"next in order, after a cancel": {
+			[]store.Registration{ordered("a", 0), ordered("b", 0)},
+			func(r *rig) { r.Change("a", cancel) }, true,
+		},
+	} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			h, option := hook()
+			r := freshRig(t, b, retention, option)
+			for _, g := range c.regs {
+				r.Add(g)
+			}
+			r.TakeOne()
+			if c.call {
+				r.SettleAll(settlement(r.Last, job.OutcomeFailed, time.Hour))
+			}
+			applied, proceed := make(chan struct{}), make(chan struct{})
+			h.OnSettle = func(call func() ([]store.Settled, error)) ([]store.Settled, error) {
+				settled, err := call()
+				close(applied)
+				<-proceed
+				return settled, err
+			}
+			var resume func()
+			claimed, ended := make(chan bool, 1), make(chan bool, 1)
+			take := func() { claimed <- len(r.TakeDue()) == 1 }
+			if c.call {
+				resume = r.Pause()
+				go func() { c.end(r); ended <- true }()
+				synctest.Wait()
+				go take()
+			} else {
+				go func() { c.end(r); ended <- true }()
+				<-applied
+				go take()
+				synctest.Wait()
+				equal(t, "claims before the change is queued", len(claimed), 0)
+				resume = r.Pause()
+				close(proceed)
+			}
+			synctest.Wait()
+			equal(t, "claims before the commit", len(claimed), 0)
+			resume()
+			equal(t, "ended", <-ended, true)
+			equal(t, "claimed the next", <-claimed, true)
+		}))
+	}
 }
 
 func TestCrashAfterUpdate(t *testing.T) {

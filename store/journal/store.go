@@ -3,8 +3,9 @@
 //
 // A registration is committed to the journal before the store gets it, and answered
 // after that. Every later change is made by the store first and journaled then. So a
-// crash may repeat a delivery, but loses no job. Callers that wait for a commit share
-// it.
+// crash may repeat a delivery, but loses no job. A job that follows from the end of
+// another is claimed after that end is committed: a crash repeats no delivery of which the
+// next in order, or a callback, was sent. Callers that wait for a commit share it.
 //
 // Package ledger builds on the tables and the committer for stores that several nodes
 // share.
@@ -14,6 +15,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -51,7 +54,7 @@ func open(ctx context.Context, o Options, rules func(*Group) Rules, sharing Shar
 		return nil, errors.New("Options need a Store and a URL")
 	}
 	o.setDefaults()
-	s := &Store{Passed: Pass(o.Store), Journal: &Journal{o: o, rules: rules, metrics: newMetrics()}, sharing: sharing}
+	s := &Store{Passed: Pass(o.Store), Journal: &Journal{o: o, rules: rules, metrics: newMetrics(), applying: semaphore.NewWeighted(maxApplying)}, sharing: sharing}
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	err := s.Journal.open(ctx)
 	if err == nil && !s.shared() {

@@ -45,7 +45,10 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		for _, n := range j.Ended(from) {
 			keys = append(keys, n.Key)
 		}
-		return c.Hold(ctx, keys...)
+		if err := c.Hold(ctx, keys...); err != nil {
+			return err
+		}
+		return c.Apply(ctx)
 	})
 	if err != nil {
 		return j, err
