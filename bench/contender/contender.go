@@ -21,6 +21,8 @@ type Job struct {
 	// Callback is the URL that hears of the delivery, if it is not empty. Only duehook
 	// has that.
 	Callback string
+	// OrderKey is the order key, if it is not empty. Only duehook has that.
+	OrderKey string
 }
 
 // Load is many jobs of one kind.
@@ -33,6 +35,8 @@ type Load struct {
 	Topic func(n int) string
 	// Callback is the callback of job n; nil: no job has one.
 	Callback func(n int) string
+	// OrderKey is the order key of job n; nil: no job has one.
+	OrderKey func(n int) string
 }
 
 // BodySize is the size of all bodies, in bytes.
@@ -45,6 +49,9 @@ func (l *Load) Job(n int) Job {
 	j := Job{Topic: l.Topic(n), ID: id(n), URL: l.URL, Due: due, Body: receiver.Body(n, due, BodySize)}
 	if l.Callback != nil {
 		j.Callback = l.Callback(n)
+	}
+	if l.OrderKey != nil {
+		j.OrderKey = l.OrderKey(n)
 	}
 	return j
 }

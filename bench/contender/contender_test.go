@@ -45,6 +45,7 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	due := time.UnixMilli(1_800_000_000_123)
 	l := Load{Jobs: 1, URL: "http://127.0.0.1:80/hook", Due: func(int) time.Time { return due }, Topic: func(int) string { return "t" }}
 	l.Callback = func(int) string { return "http://127.0.0.1:80/callback/1" }
+	l.OrderKey = func(int) string { return "k" }
 	j := l.Job(0)
 	mem := memstore.New(memstore.Options{})
 	jobs, err := scheduler.New(scheduler.Options{Store: mem})
@@ -67,7 +68,7 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 		t.Fatalf("%d %s", answer.Code, answer.Body)
 	}
 	got, err := mem.Get(t.Context(), job.Key{Topic: "t", ID: j.ID})
-	if err != nil || got.DueAt != job.InstantOf(due) || string(got.Spec.Body) != string(j.Body) {
+	if err != nil || got.DueAt != job.InstantOf(due) || string(got.Spec.Body) != string(j.Body) || got.Spec.OrderKey != "k" {
 		t.Errorf("registered as %+v, %v", got, err)
 	}
 	if c := got.Spec.Callbacks.On(job.CallbackDelivered); c == nil || string(c.Destination) != j.Callback {

@@ -118,6 +118,9 @@ func (j *Job) AppendJSON(b []byte) []byte {
 		b = append(append(b, `,"callbacks":{"delivered":{"url":"`...), j.Callback...)
 		b = append(b, `"}}`...)
 	}
+	if j.OrderKey != "" {
+		b = append(append(append(b, `,"order_key":"`...), j.OrderKey...), '"')
+	}
 	return append(b, '}')
 }
 
@@ -137,8 +140,9 @@ func registrations(jobs []Job) []store.Registration {
 	regs := make([]store.Registration, len(jobs))
 	for i, j := range jobs {
 		regs[i] = store.Registration{
-			Key: job.Key{Topic: j.Topic, ID: j.ID}, UID: ulid.Make().String(),
+			Key: job.Key{Topic: j.Topic, ID: j.ID}, UID: store.OrderUID(ulid.Make().String(), j.Topic, j.OrderKey),
 			Spec: job.Spec{
+				OrderKey:    j.OrderKey,
 				Destination: job.Destination(j.URL), Body: j.Body, BodyForm: job.BodyJSON, ContentType: "application/json",
 				When: job.When{At: job.InstantOf(j.Due)},
 			},

@@ -305,8 +305,31 @@ func nodes(ctx context.Context, r *runner) (*result, error) {
 
 // callbacks drains plain jobs, and as many with a callback each.
 func callbacks(ctx context.Context, r *runner) (*result, error) {
+	return r.besidePlain(ctx, 2, func(l *contender.Load) {
+		l.Callback = func(n int) string {
+			return r.receiver.Base + receiver.CallbackPath + strconv.Itoa(r.Size.Backlog+n)
+		}
+	}, "with a callback each, jobs/s", "plain ÷ with callbacks", "with callbacks", func(plain, other stats.Sample) stats.Sample {
+		return plain.Over(other)
+	})
+}
+
+// ordered drains plain jobs, and as many of many order keys.
+func ordered(ctx context.Context, r *runner) (*result, error) {
+	return r.besidePlain(ctx, 1, func(l *contender.Load) {
+		l.OrderKey = func(n int) string { return strconv.Itoa(n % r.Size.Lanes) }
+	}, stats.Count(r.Size.Lanes)+" order keys, jobs/s", "ratio", "with order keys", func(plain, other stats.Sample) stats.Sample {
+		return other.Over(plain)
+	})
+}
+
+// besidePlain drains plain jobs, and as many of another kind with so many requests each. The
+// table names the rate, the ratio and the cost of the other jobs.
+func (r *runner) besidePlain(
+	ctx context.Context, requests float64, alter func(*contender.Load), rate, ratio, cost string, over func(plain, other stats.Sample) stats.Sample,
+) (*result, error) {
 	names := r.among(contender.Duehook, contender.Embedded)
-	plain, reported := newDrainTable(), newDrainTable()
+	plain, other := newDrainTable(), newDrainTable()
 	err := r.rounds(names, func(name string) error {
 		d, err := r.drain(ctx, name, r.setup, r.backlog(r.Size.Backlog), false)
 		if err != nil {
@@ -314,21 +337,17 @@ func callbacks(ctx context.Context, r *runner) (*result, error) {
 		}
 		plain.add(name, d)
 		load := r.backlog(r.Size.Backlog)
-		load.Callback = func(n int) string {
-			return r.receiver.Base + receiver.CallbackPath + strconv.Itoa(r.Size.Backlog+n)
-		}
+		alter(load)
 		if d, err = r.drain(ctx, name, r.setup, load, false); err != nil {
 			return err
 		}
-		reported.add(name, d.perJob(2))
+		other.add(name, d.perJob(requests))
 		return nil
 	})
-	table := report.Table{Header: []string{
-		"", "plain, jobs/s", "with a callback each, jobs/s", "plain ÷ with callbacks", "CPU s per 10,000 jobs: plain", "with callbacks",
-	}}
+	table := report.Table{Header: []string{"", "plain, jobs/s", rate, ratio, "CPU s per 10,000 jobs: plain", cost}}
 	for _, n := range names {
-		table.Add(contender.Title(n), plain.rates[n].String(), reported.rates[n].String(),
-			plain.rates[n].Over(reported.rates[n]).String(), plain.own(n), reported.own(n))
+		table.Add(contender.Title(n), plain.rates[n].String(), other.rates[n].String(), over(plain.rates[n], other.rates[n]).String(),
+			plain.own(n), other.own(n))
 	}
 	return &result{tables: []report.Table{table}}, err
 }

@@ -78,6 +78,7 @@ var all = []scenario{
 	{name: "failing", long: true, run: failing},
 	{name: "callbacks", long: true, run: callbacks},
 	{name: "counts", long: true, run: counts},
+	{name: "order", long: true, run: ordered},
 }
 
 // Names are the names of all scenarios.
