@@ -176,7 +176,7 @@ func (w *worker) explain(why string) {
 func (w *worker) noteBackfill(ctx context.Context, why error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	done := !errors.Is(why, errLost) && !errors.Is(why, context.Canceled)
+	done := !errors.Is(why, errLost) && !errors.Is(why, errStopped) && !errors.Is(why, context.Canceled)
 	err := w.insist(limited, func(ctx context.Context) error {
 		return w.m.plans.CountBackfill(ctx, w.op.Backfill, w.op.ID, w.op.Changed, done)
 	})

@@ -24,6 +24,7 @@ type rig struct {
 	changes map[job.Key]int // how often Update changed a job
 	at      []time.Time     // when
 	fail    func(call string) error
+	latency time.Duration // of Update
 }
 
 // pass lets virtual time pass.
@@ -63,6 +64,7 @@ func (r *rig) Update(ctx context.Context, key job.Key, change func(*job.Job, job
 	if err := r.failing("Update"); err != nil {
 		return job.Job{}, err
 	}
+	pass(r.latency)
 	j, err := r.Store.Update(ctx, key, change)
 	if err == nil {
 		r.mu.Lock()

@@ -265,9 +265,15 @@ func TestStopAndResume(t *testing.T) {
 		defer a.end()
 		defer b.end()
 		keys := r.dead("t", 600)
+		r.latency = 95 * time.Millisecond // changes are in progress when the stop is noticed
 		o := a.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
-		pass(3 * time.Second)
-		if _, err := b.Stop(t.Context(), o.ID); err != nil { // which does not work on it
+		pass(3200 * time.Millisecond) // within a page
+		at, err := a.Get(t.Context(), o.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := map[string]*node{"a": b, "b": a}[at.Owner]
+		if _, err := other.Stop(t.Context(), o.ID); err != nil {
 			t.Fatal(err)
 		}
 		pass(2 * time.Second)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
@@ -27,6 +28,7 @@ const (
 
 var (
 	errLost       = errors.New("another node works on the operation")
+	errStopped    = errors.New("a client stopped the operation")
 	errDone       = errors.New("there are no more jobs")
 	errPassedOver = errors.New("the job no longer matches")
 )
@@ -74,6 +76,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 	switch {
 	case errors.Is(err, errLost):
+	case errors.Is(err, errStopped):
+		w.noteStop(ctx)
 	case errors.Is(err, errDone):
 		w.finish(ctx, Done, "")
 	case errors.Is(err, store.ErrBadCursor):
@@ -318,8 +322,7 @@ func (w *worker) save(ctx context.Context) error {
 }
 
 // settle handles a document of an unexpected version. The version is this node's own
-// if only the answer to its write was lost. If a client stopped the operation, settle
-// adds the results since the last write.
+// if only the answer to its write was lost.
 func (w *worker) settle(ctx context.Context) error {
 	var d stored
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
@@ -332,24 +335,39 @@ func (w *worker) settle(ctx context.Context) error {
 	case d.Value.State == Running && d.Value.Owner == w.m.id:
 		w.doc = d
 		return nil
-	case d.Value.State != Stopped:
-		return errLost
+	case d.Value.State == Stopped:
+		return errStopped
 	}
-	w.mu.Lock()
-	w.op.State, w.op.Why, w.op.EndedAt, w.op.Owner = Stopped, "", 0, ""
-	d.Value = w.op
-	d.Value.Errors = slices.Clone(w.op.Errors)
-	w.mu.Unlock()
-	_ = w.m.docs.Put(ctx, &d) // without it, the counts lack a few jobs
 	return errLost
+}
+
+// noteStop adds the results since the last write to an operation that a client stopped,
+// once no change is in progress.
+func (w *worker) noteStop(ctx context.Context) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	d, _ := w.m.docs.Update(limited, w.op.ID, func(d *stored) error { // without it, the counts lack a few jobs
+		o := &d.Value
+		if d.Version == 0 || o.Owner != w.m.id {
+			return documents.ErrKept
+		}
+		o.Matched, o.Changed, o.Skipped, o.Failed = w.op.Matched, w.op.Changed, w.op.Skipped, w.op.Failed
+		o.Cursor, o.Errors, o.UpdatedAt, o.Owner = w.op.Cursor, w.op.Errors, w.now(), ""
+		return nil
+	})
+	w.op.State = d.Value.State
+	w.m.wake() // a client may have resumed it
 }
 
 // finish ends the operation.
 func (w *worker) finish(ctx context.Context, s State, why string) {
 	w.op.State, w.op.Why, w.op.Owner, w.op.EndedAt = s, why, "", w.now()
-	if w.save(ctx) == nil { // otherwise the last page is repeated
+	switch err := w.save(ctx); {
+	case err == nil:
 		w.m.metrics.ended.WithLabelValues(string(w.op.Action), string(s)).Inc()
-	}
+	case errors.Is(err, errStopped):
+		w.noteStop(ctx)
+	} // otherwise the last page is repeated
 }
 
 // leave allows another node to continue at once.
@@ -357,7 +375,10 @@ func (w *worker) leave(ctx context.Context) {
 	w.op.Owner = ""
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if w.save(limited) == nil { // otherwise the lease has to expire
+	switch err := w.save(limited); {
+	case err == nil:
 		w.m.announce(limited)
-	}
+	case errors.Is(err, errStopped):
+		w.noteStop(ctx)
+	} // otherwise the lease has to expire
 }
