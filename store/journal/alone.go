@@ -29,6 +29,7 @@ func (alone) Waits(bool) bool                                                { r
 func (alone) Owe(c *Call, w Write)                                           { c.Enqueue(w) }
 func (alone) Checked(_ context.Context, all []store.Claimed) []store.Claimed { return all }
 func (alone) Current(context.Context, *job.Job) error                        { return nil }
+func (alone) Journaled(ctx context.Context, c *Call, _ *job.Job) error       { return c.j.writeApplied(ctx) }
 func (alone) Kept(context.Context, *Call, *job.Job, *Change) error           { return nil }
 func (alone) Followed(g *Group, m *Message, _ *job.Job)                      { g.PutNew(m) }
 func (alone) Without(error) bool                                             { return false }

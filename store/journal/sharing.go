@@ -21,6 +21,9 @@ type Sharing interface {
 	Checked(ctx context.Context, claims []store.Claimed) []store.Claimed
 	// Current returns an error if the journal has a newer version of a job.
 	Current(ctx context.Context, j *job.Job) error
+	// Journaled makes sure that the journal has the end of a job, which another call
+	// changed.
+	Journaled(ctx context.Context, c *Call, ended *job.Job) error
 	// Kept checks that the store still has a committed change, and restores it if not.
 	Kept(ctx context.Context, c *Call, changed *job.Job, written *Change) error
 	// Followed adds a job that the store registered in one step with the outcome of another.

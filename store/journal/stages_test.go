@@ -269,3 +269,26 @@ func TestLostAnswerToSettle(t *testing.T) {
 		equal(t, "flow rows of settlements", r.Count(`SELECT count(*) FROM flow WHERE log IS NOT NULL`), "1")
 	})(t)
 }
+
+// A call that is told of the end of a job may rely on it.
+func TestEndsAreReportedAfterTheCommit(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", time.Hour))
+		resume := r.Pause()
+		cancels := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := r.Update(t.Context(), key("a"), cancel)
+				cancels <- err
+			}()
+			synctest.Wait()
+		}
+		early := len(cancels)
+		resume()
+		equal(t, "answers before the commit", early, 0)
+		errs := map[error]int{<-cancels: 1}
+		errs[<-cancels]++
+		equal(t, "answers", errs, map[error]int{nil: 1, job.ErrFinished: 1})
+	})(t)
+}

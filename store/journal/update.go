@@ -31,13 +31,16 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 	}
 	var from job.State
 	var now job.Instant
+	var refused *job.Job // the job that change refused
 	j, err := s.Inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
-		from, now = j.State, at
+		from, now, refused = j.State, at, nil
 		c.Free() // it is another try
 		if err := s.sharing.Current(ctx, j); err != nil {
 			return err
 		}
+		was := *j
 		if err := change(j, at); err != nil {
+			refused = &was
 			return err
 		}
 		// The key is held from here to the commit only: change may make calls of its own.
@@ -50,6 +53,12 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		return c.Apply(ctx)
 	})
+	if refused != nil && refused.State.Final() {
+		// The caller relies on an end whose own call may have had no answer yet.
+		if err := s.sharing.Journaled(ctx, c, refused); err != nil {
+			return job.Job{}, err
+		}
+	}
 	if err != nil {
 		return j, err
 	}

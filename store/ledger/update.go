@@ -110,6 +110,25 @@ func (s *Store) Current(ctx context.Context, j *job.Job) error {
 	return &behindError{f}
 }
 
+// Journaled writes the end of a job that the journal lacks: the node that ended the job may
+// have died before it journaled that.
+func (s *Store) Journaled(ctx context.Context, c *journal.Call, ended *job.Job) error {
+	if err := c.Hold(ctx, ended.Key); err != nil {
+		return err
+	}
+	standing := store.StandingOf(ended)
+	own, open, err := s.Entries(ctx, []job.Key{ended.Key}, []store.Standing{standing})
+	if err == nil {
+		if d, e := judged(&standing, own[0], open[0]); d == BehindInJournal {
+			_, err = s.catchUp(ctx, c, []finding{{d, ended.Key, e, standing}})
+		}
+	}
+	if s.Without(err) {
+		return nil
+	}
+	return err
+}
+
 // Kept makes sure that the store has a change which the journal has by now, or
 // which was overtaken there. A store that went back before the journal had it may
 // have handed out the job as it was: from here on, claims are checked.

@@ -38,3 +38,21 @@ func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 		}))
 	}
 }
+
+// A node dies between the end of a job in the store and that in the journal. A call that is
+// told of the end may rely on it, although the store loses it then.
+func TestEndThatAnotherNodeDidNotJournal(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", time.Hour))
+		_, err := l.Update(t.Context(), key("a"), cancel) // past the journal
+		noError(t, "cancel in the store", err)
+		_, err = r.Store.Update(t.Context(), key("a"), cancel)
+		isError(t, "cancel again", err, job.ErrFinished)
+		l.flush(t)
+		r.sweep()
+		_, err = r.Store.Get(t.Context(), key("a"))
+		isError(t, "Get", err, store.ErrNotFound)
+	})(t)
+}
