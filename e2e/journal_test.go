@@ -131,7 +131,7 @@ func TestFlushedRedisIsRefilled(t *testing.T) {
 	for topic, n := range map[string]int{"delivered": ended, "dead": dead} {
 		testenv.Eventually(t, deliverLimit, func() bool { return stateCount(t, a, topic, topic) == n }, topic+" ones have ended")
 	}
-	soon := registerAll(t, a, "soon", r.URL(), 100, 2*time.Second, 30*time.Millisecond)
+	soon := registerAll(t, a, "soon", r.URL(), 100, 5*time.Second, 30*time.Millisecond)
 
 	flushed := clock.Now()
 	command(t, control(t, server), "FLUSHALL")

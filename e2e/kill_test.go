@@ -72,5 +72,6 @@ func TestKillNodesOnRedis(t *testing.T) {
 }
 
 // quickTakeover makes the jobs of a killed node wait less than by default, so
-// that tests are quick. The lease is what the timeout allows.
-var quickTakeover = []string{"--timeout", "2s", "--lease", "8s", "--visibility", "3s"}
+// that tests are quick. The lease is what the timeout allows, and the timeout what a busy
+// machine may need.
+var quickTakeover = []string{"--timeout", "5s", "--lease", "10s", "--visibility", "3s"}

@@ -506,7 +506,7 @@ func killSchedules(t *testing.T, nodes []*node, r *receiver.Receiver, kills int,
 func TestKillSchedulesEmbedded(t *testing.T) {
 	t.Parallel()
 	r := receiver.Start(t, sometimesLong)
-	killSchedules(t, []*node{startEmbedded(t, shipped, "--timeout", "2s")}, r, 6, nil)
+	killSchedules(t, []*node{startEmbedded(t, shipped, "--timeout", "5s")}, r, 6, nil)
 }
 
 // TestKillSchedulesOnRedis: of two nodes on one Redis a random one is killed.

@@ -29,11 +29,17 @@ func crashLoop(t *testing.T, jobs int, takes time.Duration) *world {
 	return w
 }
 
-// due registers a job that is due now.
+// due registers a job that is due now, again if the node crashed before it answered.
 func (c *client) due(w *world, id string) {
-	status, v := c.call(w.nodes[0], http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"topic":"orders","id":%q,"url":"%s/hook","delay":"0s"}`, id, endpoints[0]))
-	if status != http.StatusCreated {
-		w.Fatalf("registering: %d %s", status, v.Code)
+	for {
+		status, v := c.call(w.nodes[0], http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"topic":"orders","id":%q,"url":"%s/hook","delay":"0s"}`, id, endpoints[0]))
+		switch {
+		case status == http.StatusCreated, status == http.StatusOK:
+			return
+		case status != 0 || w.nodes[0].process().up():
+			w.Fatalf("registering: %d %s", status, v.Code)
+		}
+		w.nodes[0].start()
 	}
 }
 
