@@ -75,17 +75,16 @@ func (r *runner) counting(ctx context.Context, base string, do func() error) (pe
 	clients, counting := errgroup.WithContext(over)
 	for first := range manyClients {
 		clients.Go(func() error {
-			for n := first; ; n += manyClients {
-				at := began.Add(time.Duration(n) * time.Second / countRate)
-				_ = job.Sleep(counting, r.clock, at.Sub(r.clock.Now()))
-				if counting.Err() != nil {
-					return nil
-				}
+			until := func(n int) time.Duration {
+				return began.Add(time.Duration(n) * time.Second / countRate).Sub(r.clock.Now())
+			}
+			for n := first; job.Sleep(counting, r.clock, until(n)) == nil; n += manyClients {
 				if err := post(client, base+"/v1/jobs/counted/one/count", `{"add":1}`, http.StatusOK); err != nil {
 					return err
 				}
 				answered.Add(1)
 			}
+			return nil
 		})
 	}
 	err = do()
