@@ -21,8 +21,7 @@ type Sharing interface {
 	Checked(ctx context.Context, claims []store.Claimed) []store.Claimed
 	// Current returns an error if the journal has a newer version of a job.
 	Current(ctx context.Context, j *job.Job) error
-	// Journaled makes sure that the journal has the end of a job, which another call
-	// changed.
+	// Journaled returns when the journal has the end of a job that another call ended.
 	Journaled(ctx context.Context, c *Call, ended *job.Job) error
 	// Kept checks that the store still has a committed change, and restores it if not.
 	Kept(ctx context.Context, c *Call, changed *job.Job, written *Change) error

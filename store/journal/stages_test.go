@@ -270,7 +270,7 @@ func TestLostAnswerToSettle(t *testing.T) {
 	})(t)
 }
 
-// A call that is told of the end of a job may rely on it.
+// A call reports the end of a job only after the commit.
 func TestEndsAreReportedAfterTheCommit(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)

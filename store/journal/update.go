@@ -54,7 +54,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		return c.Apply(ctx)
 	})
 	if refused != nil && refused.State.Final() {
-		// The caller relies on an end whose own call may have had no answer yet.
+		// The answer reports an end that another call made, perhaps without a commit so far.
 		if err := s.sharing.Journaled(ctx, c, refused); err != nil {
 			return job.Job{}, err
 		}

@@ -39,8 +39,8 @@ func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 	}
 }
 
-// A node dies between the end of a job in the store and that in the journal. A call that is
-// told of the end may rely on it, although the store loses it then.
+// A node dies after it ended a job in the store and before it journaled that. A later call
+// reports the end, so it stays, even if the store loses its data.
 func TestEndThatAnotherNodeDidNotJournal(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
