@@ -45,7 +45,7 @@ test('a spread of the jobs of a schedule', async () => {
   await page.getByText(/^due \d+\w* .*later$/).first().waitFor();
   await button('Save').click();
   await says('The schedule is saved.');
-  await page.getByRole('heading', { name: 'calm', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'calm', level: 1, exact: true }).waitFor();
   assert.equal((await get('schedules/calm/registration')).job.spread, '10m');
 });
 
@@ -131,7 +131,7 @@ test('order key and callbacks of the jobs of a schedule', async () => {
   await field('URL when dead').fill(`${receiver.url}/dead`);
   await button('Save').click();
   await says('The schedule is saved.');
-  await page.getByRole('heading', { name: 'heard', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'heard', level: 1, exact: true }).waitFor();
   const { order_key: key, callbacks } = (await get('schedules/heard/registration')).job;
   const { delivered, dead, retry } = callbacks;
   assert.deepEqual([key, delivered.headers, dead.url, retry.limit], ['customer-8812', headers, `${receiver.url}/dead`, 5]);

@@ -27,7 +27,7 @@ test('create, with errors beside fields', async () => {
   await within(part('Member 2')).field('URL').fill(`${receiver.url}/crm`);
   await button('Save').click();
   await says('The group is saved.');
-  await page.getByRole('heading', { name: 'events', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'events', level: 1, exact: true }).waitFor();
   await row('mail', '/mail');
   await row('crm', '/crm', 'eu', 'X-Tenant');
   const { members } = await get('events');
@@ -77,7 +77,7 @@ test('delete', async () => {
   await accessible(page, 'the question');
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await says('The group is deleted.');
-  await page.getByRole('heading', { name: 'Groups', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'Groups', level: 1, exact: true }).waitFor();
   await link('events').waitFor();
   await link('short').waitFor({ state: 'detached' });
   await assert.rejects(get('short'), /group_not_found/);

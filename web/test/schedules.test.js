@@ -79,7 +79,7 @@ test('pause with a note, resume, run now, delete', async () => {
   await button('Delete').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await says('The schedule is deleted.');
-  await page.getByRole('heading', { name: 'Schedules', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'Schedules', level: 1, exact: true }).waitFor();
   await assert.rejects(get('steered'), /schedule_not_found/);
 });
 
@@ -144,7 +144,7 @@ test('create, with errors beside fields, and change', async () => {
   await field('Headers, one per line').fill('x-tenant: acme');
   await button('Save').click();
   await says('The schedule is saved.');
-  await page.getByRole('heading', { name: 'made', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'made', level: 1, exact: true }).waitFor();
   const made = await get('made');
   assert.deepEqual([made.cron, made.timezone, made.overlap, made.version], ['0 9 * * MON-FRI', 'Europe/Berlin', 'skip', 1]);
 
@@ -158,7 +158,7 @@ test('create, with errors beside fields, and change', async () => {
   await field('Jitter').fill('5m');
   await button('Save').click();
   await says('The schedule is saved.');
-  await page.getByRole('heading', { name: 'made', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'made', level: 1, exact: true }).waitFor();
   const after = await text('made');
   assert.ok(after.includes(exactBody), after);
   assert.deepEqual(JSON.parse(after), { ...JSON.parse(before), jitter: '5m' });

@@ -4,6 +4,7 @@ import { t } from '../text';
 import { describe } from './problem';
 
 interface Notice {
+  number: number;
   text: string;
   bad: boolean;
 }
@@ -11,10 +12,11 @@ interface Notice {
 const shownMs = 6000;
 const current = signal<Notice | undefined>(undefined);
 let hiding = 0;
+let shown = 0;
 
 /** Shows the result of an action for a few seconds. */
 export function notify(text: string, bad = false): void {
-  current.value = { text, bad };
+  current.value = { number: ++shown, text, bad };
   clearTimeout(hiding);
   hiding = setTimeout(() => (current.value = undefined), shownMs);
 }
@@ -29,8 +31,9 @@ export function Notices() {
   const notice = current.value;
   return (
     <div class="notices" role="status">
+      {/* A new element each time: a screen reader tells the same text again. */}
       {notice && (
-        <p class={notice.bad ? 'notice bad' : 'notice'}>
+        <p key={notice.number} class={notice.bad ? 'notice bad' : 'notice'}>
           {notice.text}
           <button class="quiet" onClick={() => (current.value = undefined)}>
             {t('action.close')}

@@ -13,6 +13,26 @@ export const launch = () =>
 export const wide = { width: 1280, height: 860 };
 export const narrow = { width: 360, height: 740 };
 
+/** Keeps the notices of a page: they show for seconds only, and the next may have the same text. */
+const keepNotices = () => {
+  globalThis.notices = [];
+  new MutationObserver(() => {
+    const shown = document.querySelector('.notice');
+    if (shown && shown !== globalThis.lastNotice) globalThis.notices.push((globalThis.lastNotice = shown).textContent);
+  }).observe(document, { childList: true, subtree: true });
+};
+
+/** Waits for a notice with the text, after those that were waited for before. */
+const says = (page) => (text) =>
+  page
+    .waitForFunction((wanted) => {
+      const at = globalThis.notices.findIndex((notice) => notice.includes(wanted));
+      return at >= 0 && globalThis.notices.splice(0, at + 1);
+    }, text)
+    .catch((error) => {
+      throw new Error(`waiting for the notice "${text}"`, { cause: error });
+    });
+
 /** A page that notes whatever must not happen: errors, refused code, requests that go elsewhere. */
 export async function openPage(browser, base, options = {}) {
   const { theme = 'light', language = 'en', viewport = wide, key } = options;
@@ -30,11 +50,13 @@ export async function openPage(browser, base, options = {}) {
     if (new URL(request.url()).origin !== base) wrong.push(`request to ${request.url()}`);
   });
   if (key) await page.addInitScript((value) => sessionStorage.setItem('duehook.key', value), key);
+  await page.addInitScript(keepNotices);
   page.setDefaultTimeout(120_000);
   const check = () => assert.deepEqual(wrong.splice(0), [], 'nothing unwanted happened');
   return {
     page,
     ...within(page),
+    says: says(page),
     go: (path) => page.goto(base + path),
     check,
     async close() {
@@ -54,7 +76,6 @@ export function within(place) {
     // The text of a label that is around a list has its options, too.
     choice: named('combobox'),
     field: (name) => place.getByLabel(name, { exact: true }),
-    says: (text) => place.getByRole('status').filter({ hasText: text }).waitFor(),
     row: (...texts) => texts.reduce((rows, text) => rows.filter({ hasText: text }), place.getByRole('row')).waitFor(),
   };
 }
