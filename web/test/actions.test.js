@@ -30,6 +30,7 @@ test('why a job waits, and its ladder to come', async () => {
   await settled(node, 'why', { retrying: 1 });
   await go('/jobs/why/a');
   await page.getByText('Attempt 1 failed (HTTP 503)').waitFor();
+  await page.locator('.ladder .step', { hasText: 'Attempt 1' }).waitFor();
   const steps = await page.locator('.ladder .step strong').allTextContents();
   assert.deepEqual(steps, ['Registered', 'Attempt 1', 'Attempt 2', 'Attempt 3', 'Attempt 4', 'Dead letter']);
   await page.getByText('Next step of the retry ladder').waitFor();

@@ -59,7 +59,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>
-        <Ladder job={job} attempts={attempts ?? []} forecast={ladder} />
+        {attempts ? <Ladder job={job} attempts={attempts} forecast={ladder} /> : <Loading />}
       </section>
       <div class="columns">
         <section>
