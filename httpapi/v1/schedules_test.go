@@ -176,6 +176,11 @@ func TestBackfill(t *testing.T) {
 	if other := a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"schedule":"o"},"dry_run":true}`); cancel["matched"] != 3.0 || other["matched"] != 0.0 {
 		t.Errorf("by schedule: %v, %v", cancel, other)
 	}
+	// The bounds of a timetable are not those of a backfill; only intervals count from one.
+	a.want(201, "PUT", "/v1/schedules/c", `{"cron":"0 * * * *","start_at":"2025-12-31T00:00:00Z","end_at":"2026-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
+	if dry := a.want(200, "POST", "/v1/schedules/c/backfill", `{`+span+`,"dry_run":true}`); dry["matched"] != 3.0 {
+		t.Errorf("dry run of a cron schedule: %v", dry)
+	}
 	for request, want := range map[string]string{
 		`{}`: "/from /to",
 		`{"from":"yesterday","to":"2025-12-01T03:00:00Z"}`:            "/from",

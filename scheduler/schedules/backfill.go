@@ -59,7 +59,7 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 		return Backfill{}, 0, err
 	}
 	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.rec.Def, From: from, To: to}
-	if b.Def.Anchor == none {
+	if b.Def.HasEvery && b.Def.Anchor == none {
 		b.Def.Anchor = b.Def.Start
 	}
 	b.Def.Start, b.Def.End = none, none
