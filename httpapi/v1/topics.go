@@ -24,7 +24,11 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	"concurrency": func(d *topicDraft, f field) { setFigure(&d.Concurrency, f, f.integer()) },
 	"weight":      func(d *topicDraft, f field) { setFigure(&d.Weight, f, f.integer()) },
 	"on_dead": func(d *topicDraft, f field) {
-		if s := f.text(); s != nil {
+		switch s := f.text(); {
+		case s == nil:
+		case *s == "": // means the default inside
+			f.fail(`must be "continue" or "stop"`)
+		default:
 			d.OnDead = topics.OnDead(*s)
 		}
 	},

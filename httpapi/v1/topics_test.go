@@ -78,7 +78,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 		t.Errorf("the alerts' own topic: %v", p.Errors)
 	}
 	for body, message := range map[string]string{
-		`{"on_dead":"retry"}`: `must be "continue" or "stop"`, `{"on_dead":1}`: "must be a string, not a number",
+		`{"on_dead":"retry"}`: `must be "continue" or "stop"`, `{"on_dead":""}`: `must be "continue" or "stop"`, `{"on_dead":1}`: "must be a string, not a number",
 		`{"job_priority":10}`: "must be from 1 to 9", `{"job_priority":"high"}`: "must be a whole number, not a string",
 		`{"rate":"50"}`: "must be a number, not a string", `{"rate":1e999}`: "is too large a number",
 		`{"capacity":"1"}`: "must be a whole number, not a string", `{"capacity":1.5}`: "must be a whole number",
