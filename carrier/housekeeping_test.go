@@ -59,7 +59,7 @@ func TestDepthMetrics(t *testing.T) {
 			}
 			return store.Depth{
 				States:    map[job.State]int64{job.Waiting: 10_000, job.Dead: 2},
-				ReadyList: 7, OpenCircuits: 1, OldestDue: 1_000_000, Now: 1_002_500,
+				ReadyList: 7, OpenCircuits: 1, OldestDue: 1_000_000, OrderKeys: 3, Behind: 40, Now: 1_002_500,
 			}, nil
 		}
 		registry := prometheus.NewPedanticRegistry()
@@ -82,11 +82,20 @@ duehook_jobs{state="waiting"} 10000
 # HELP duehook_oldest_due_seconds Time since the oldest due job has been due, in seconds.
 # TYPE duehook_oldest_due_seconds gauge
 duehook_oldest_due_seconds 2.5
+# HELP duehook_order_keys Order keys with unfinished jobs, or stopped by a dead letter.
+# TYPE duehook_order_keys gauge
+duehook_order_keys 3
+# HELP duehook_order_waiting_jobs Jobs that wait for another job of their order key.
+# TYPE duehook_order_waiting_jobs gauge
+duehook_order_waiting_jobs 40
 # HELP duehook_ready_length Hints on the ready lists.
 # TYPE duehook_ready_length gauge
 duehook_ready_length 7
 `
-		names := []string{"duehook_open_circuits", "duehook_jobs", "duehook_oldest_due_seconds", "duehook_ready_length"}
+		names := []string{
+			"duehook_open_circuits", "duehook_jobs", "duehook_oldest_due_seconds", "duehook_ready_length",
+			"duehook_order_keys", "duehook_order_waiting_jobs",
+		}
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 			t.Error(err)
 		}
@@ -98,8 +107,8 @@ duehook_ready_length 7
 		}
 		s.set(func() { err = nil })
 		pass(time.Minute)
-		if n, _ := testutil.GatherAndCount(registry, names...); n != 11 {
-			t.Errorf("%d series of the depth, want 11", n)
+		if n, _ := testutil.GatherAndCount(registry, names...); n != 13 {
+			t.Errorf("%d series of the depth, want 13", n)
 		}
 		for _, line := range []string{
 			"WARN failing; retrying: sampling the store's depth", "INFO working again: sampling the store's depth",

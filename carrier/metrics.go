@@ -96,6 +96,8 @@ var (
 	readyDesc = prometheus.NewDesc("duehook_ready_length", "Hints on the ready lists.", nil, nil)
 	dueDesc   = prometheus.NewDesc("duehook_oldest_due_seconds", "Time since the oldest due job has been due, in seconds.", nil, nil)
 	openDesc  = prometheus.NewDesc("duehook_open_circuits", "Endpoints whose circuit is open or half-open.", nil, nil)
+	keysDesc  = prometheus.NewDesc("duehook_order_keys", "Order keys with unfinished jobs, or stopped by a dead letter.", nil, nil)
+	waitsDesc = prometheus.NewDesc("duehook_order_waiting_jobs", "Jobs that wait for another job of their order key.", nil, nil)
 )
 
 func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
@@ -103,6 +105,8 @@ func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- readyDesc
 	ch <- dueDesc
 	ch <- openDesc
+	ch <- keysDesc
+	ch <- waitsDesc
 }
 
 func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
@@ -123,4 +127,6 @@ func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
 	gauge(readyDesc, float64(d.ReadyList))
 	gauge(dueDesc, overdue)
 	gauge(openDesc, float64(d.OpenCircuits))
+	gauge(keysDesc, float64(d.OrderKeys))
+	gauge(waitsDesc, float64(d.Behind))
 }

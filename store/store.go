@@ -267,7 +267,11 @@ type Depth struct {
 	// OldestDue is when the earliest lane needs attention. It is in the past if the
 	// carrier is behind, and zero without unfinished jobs.
 	OldestDue job.Instant
-	Now       job.Instant
+	// OrderKeys are the order keys with unfinished jobs, or stopped by a dead letter.
+	OrderKeys int64
+	// Behind are the jobs that wait for another job of their order key.
+	Behind int64
+	Now    job.Instant
 }
 
 // Carrying is the part of a store that the carrier needs.

@@ -333,6 +333,30 @@ func TestEveryMetricExists(t *testing.T) {
 		}
 		return len(wrong) == 0
 	}, "every metric, label and value is there")
+	metrics := scrape(t, base)
+	shown := func(name string) bool {
+		return slices.ContainsFunc(queries, func(q query) bool { return strings.Contains(q.expr, name) })
+	}
+	families := map[string]bool{}
+	for name := range metrics {
+		families[partOfHistogram.ReplaceAllString(name, "")] = strings.HasPrefix(name, "duehook_")
+	}
+	for family, ours := range families {
+		if ours && shown(family) == slices.Contains(forDetails, family) {
+			wrong = append(wrong, family+" needs a rule or a panel, or a place in forDetails")
+		}
+	}
+}
+
+var partOfHistogram = regexp.MustCompile("_(bucket|sum|count)$")
+
+// forDetails are the metrics without a rule and a panel. They explain what others show.
+var forDetails = []string{
+	"duehook_carry_seconds", "duehook_carry_rounds_total", "duehook_carrier_lock_held", "duehook_purged_total",
+	"duehook_connect_retries_total", "duehook_dials_total", "duehook_http_request_seconds", "duehook_ledger_accepted_without_total",
+	"duehook_operation_ended_total", "duehook_operation_working", "duehook_restore_last_pass_timestamp_seconds",
+	"duehook_restore_pass_seconds", "duehook_restore_repaired_total", "duehook_schedule_decision_delay_seconds",
+	"duehook_settle_stale_total", "duehook_topics_set",
 }
 
 // What is wrong is found.

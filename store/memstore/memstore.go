@@ -46,6 +46,7 @@ type Store struct {
 	documents map[documentKey]store.Document
 	limits    map[string]*rules.Topic         // of topics
 	orders    map[string]*turns               // by topic/key
+	behind    int64                           // jobs that wait for another one of their order key
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	ranked    map[string]*ranked              // of topics
 	bizKeys   *btree.BTreeG[*record]

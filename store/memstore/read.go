@@ -156,7 +156,10 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 		return store.Depth{}, err
 	}
 	defer s.leave()
-	d := store.Depth{States: s.counts.byState(), ReadyList: int64(len(s.ready)), Now: now}
+	d := store.Depth{
+		States: s.counts.byState(), ReadyList: int64(len(s.ready)),
+		OrderKeys: int64(len(s.orders)), Behind: s.behind, Now: now,
+	}
 	if l, ok := s.line.Min(); ok {
 		d.OldestDue = l.wake
 	}

@@ -65,15 +65,15 @@ func (s *Store) enterTurns(rec *record) {
 	case t.head == rec:
 	case t.head == nil:
 		if next, ok := t.next(); ok && next.turn().Compare(mine) < 0 {
-			t.wait(rec) // until promote chooses the head
+			s.wait(t, rec) // until promote chooses the head
 			break
 		}
 		t.head, t.taken = rec, mine.Stage == job.Claimed
 	case !t.taken && mine.Compare(t.head.turn()) < 0:
-		t.wait(t.head) // claiming it parks it
+		s.wait(t, t.head) // claiming it parks it
 		t.head, t.taken = rec, mine.Stage == job.Claimed
 	default:
-		t.wait(rec)
+		s.wait(t, rec)
 	}
 	rec.score = unparked(rec.score)
 	if t.head != rec {
@@ -92,7 +92,7 @@ func (s *Store) stopTurns(rec *record) {
 		return
 	}
 	if t.head != nil {
-		t.wait(t.head)
+		s.wait(t, t.head)
 	}
 	t.head, t.taken = rec, true
 }
@@ -110,7 +110,7 @@ func (s *Store) leaveTurns(rec *record) {
 	case t.head == rec:
 		t.head, t.taken = nil, false
 	case !rec.state.Final():
-		t.rest.Delete(rec)
+		s.unwait(t, rec)
 	}
 }
 
@@ -124,7 +124,7 @@ func (s *Store) promote(t *turns, now job.Instant) {
 		delete(s.orders, t.name)
 		return
 	}
-	t.rest.Delete(next)
+	s.unwait(t, next)
 	t.head = next
 	if next.score >= parked {
 		s.rescore(next, unparked(next.score))
@@ -152,10 +152,20 @@ func (t *turns) next() (*record, bool) {
 	return t.rest.Min()
 }
 
-func (t *turns) wait(rec *record) {
+// wait adds a job to the others of its order key.
+func (s *Store) wait(t *turns, rec *record) {
 	if t.rest == nil {
 		t.rest = btree.NewBTreeGOptions(func(a, b *record) bool { return a.turn().Compare(b.turn()) < 0 },
 			btree.Options{NoLocks: true, Degree: 8})
 	}
-	t.rest.Set(rec)
+	if _, known := t.rest.Set(rec); !known {
+		s.behind++
+	}
+}
+
+// unwait takes a job out of the others of its order key.
+func (s *Store) unwait(t *turns, rec *record) {
+	if _, known := t.rest.Delete(rec); known {
+		s.behind--
+	}
 }

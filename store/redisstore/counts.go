@@ -158,6 +158,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	perShard, err := gather(ctx, s, s.depthOf)
 	for _, of := range perShard {
 		d.ReadyList += of.ReadyList
+		d.OrderKeys, d.Behind = d.OrderKeys+of.OrderKeys, d.Behind+of.Behind
 		d.Now, d.OpenCircuits = max(d.Now, of.Now), max(d.OpenCircuits, of.OpenCircuits)
 		if d.OldestDue == 0 || of.OldestDue != 0 && of.OldestDue < d.OldestDue {
 			d.OldestDue = of.OldestDue
@@ -175,10 +176,12 @@ func (s *Store) depthOf(ctx context.Context, sh *shard) (d store.Depth, err erro
 	ready := pipe.LLen(ctx, sh.ready)
 	circuits := pipe.HVals(ctx, sh.circuits)
 	head := pipe.ZRangeWithScores(ctx, sh.lanes, 0, 0)
+	orderKeys, behind := pipe.HLen(ctx, sh.prefix+"heads"), pipe.ZCard(ctx, sh.prefix+"turns")
 	if err := s.exec(ctx, pipe); err != nil {
 		return d, err
 	}
 	d.ReadyList, d.OpenCircuits = ready.Val(), openAt(circuits.Val(), d.Now)
+	d.OrderKeys, d.Behind = orderKeys.Val(), behind.Val()
 	if len(head.Val()) > 0 {
 		d.OldestDue = job.Instant(head.Val()[0].Score)
 	}

@@ -62,6 +62,14 @@ func (f *fixture) head(id string) string {
 	return o.Head.ID
 }
 
+// keys fails unless the depth counts so many order keys, and jobs that wait for others of
+// their key.
+func (f *fixture) keys(keys, behind int64) {
+	f.Helper()
+	d := f.depth()
+	equal(f, "order keys, and jobs behind others", [2]int64{d.OrderKeys, d.Behind}, [2]int64{keys, behind})
+}
+
 // dueAt has the registration due at an instant.
 func dueAt(at job.Instant) func(*store.Registration) {
 	return func(r *store.Registration) { r.Spec.When = job.When{At: at} }
@@ -85,10 +93,13 @@ var turnCases = []testCase{
 		equal(f, "b waits for", f.head("b"), "c")
 		equal(f, "c waits for", f.head("c"), "")
 		equal(f, "states", f.states("t"), map[job.State]int64{job.Running: 3, job.Waiting: 2})
+		f.keys(3, 2)
 		for _, c := range claims {
 			f.settle(store.Applied, delivered(c))
 		}
+		f.keys(1, 1)
 		equal(f, "then", f.inOrder(), []string{"a", "b"})
+		f.keys(0, 0)
 	}},
 	{name: "turns/of one batch", options: Options{}, run: func(f *fixture) {
 		var regs []store.Registration
@@ -254,6 +265,7 @@ var turnCases = []testCase{
 		equal(f, "delivered", f.inOrder(), []string{"x"})
 		equal(f, "b waits for", f.head("b"), "a")
 		equal(f, "which is", f.outlook(job.Key{Topic: "t", ID: "b"}).Head.State, job.Dead)
+		f.keys(1, 2)
 		f.update(job.Key{Topic: "t", ID: "a"}, replay)
 		equal(f, "then", f.inOrder(), []string{"a", "b", "c"})
 	}},
@@ -489,4 +501,5 @@ func (m *turnsModel) drain() {
 		}
 	}
 	equal(m.fixture, "left", strings.Join(left, " "), "")
+	m.keys(0, 0)
 }
