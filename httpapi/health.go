@@ -48,7 +48,11 @@ func (s *Server) metricsPage(c *Call) error {
 
 // document answers GET /openapi.json.
 func (s *Server) document(c *Call) error {
-	return c.Write(http.StatusOK, MIMEJSON, s.spec)
+	document, err := OpenAPI()
+	if err != nil {
+		return err
+	}
+	return c.Write(http.StatusOK, MIMEJSON, document)
 }
 
 type statusView struct {

