@@ -93,7 +93,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		c := start(t, s)
 		pass(defaultLockTTL + defaultLockTTL/3)
 		if !c.holds() {
-			t.Fatal("the lapsed lock was not taken")
+			t.Fatal("the expired lock was not taken")
 		}
 		s.add(10*time.Millisecond, true)
 		s.add(1500*time.Millisecond, true)
@@ -142,7 +142,7 @@ func TestLostLock(t *testing.T) {
 	})
 }
 
-func TestLapsedLockIsTakenAgain(t *testing.T) {
+func TestExpiredLockIsTakenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		c := start(t, s)
@@ -150,7 +150,7 @@ func TestLapsedLockIsTakenAgain(t *testing.T) {
 		s.mutex.set(func() { s.mutex.holder = nil })
 		pass(defaultLockTTL / 3)
 		if !c.holds() {
-			t.Error("a lock that lapsed was not taken again when it could not be extended")
+			t.Error("a lock that expired was not taken again when it could not be extended")
 		}
 	})
 }

@@ -202,7 +202,7 @@ type fakeMutex struct {
 	live   bool // the context of the last Unlock had not ended
 }
 
-// outsider is a holder that no test runs: it holds the lock until it lapses.
+// outsider is a holder that no test runs: it holds the lock until it expires.
 var outsider = &fakeLocker{}
 
 func (m *fakeMutex) set(change func()) {

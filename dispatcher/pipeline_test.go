@@ -109,10 +109,10 @@ func TestJobsThatNeedNoRequest(t *testing.T) {
 			t.Errorf("a request was made for %s", r.Header.Get(headerJobID))
 			return status(200), nil
 		})))
-		expired, cancelled, lapsed := newJob("expired", anyURL), newJob("cancelled", anyURL), newJob("lapsed", anyURL)
+		expired, cancelled, crashing := newJob("expired", anyURL), newJob("cancelled", anyURL), newJob("crashing", anyURL)
 		expired.ExpiresAt = expired.DueAt
 		cancelled.CancelRequested = true
-		lapsed.Lapses = job.MaxLapses
+		crashing.ExpiredLeases = job.MaxExpiredLeases
 		for _, tt := range []struct {
 			job    job.Job
 			to     job.State
@@ -120,7 +120,7 @@ func TestJobsThatNeedNoRequest(t *testing.T) {
 		}{
 			{expired, job.Expired, job.ReasonTTL},
 			{cancelled, job.Cancelled, job.ReasonCancelled},
-			{lapsed, job.Dead, job.ReasonLeaseExpired},
+			{crashing, job.Dead, job.ReasonLeaseExpired},
 		} {
 			s.add(tt.job)
 			if got := next(t, s.settled, "settlement"); got.To != tt.to || got.Reason != tt.reason || got.Attempts != 0 {

@@ -97,7 +97,7 @@ func (h *hanging) wantGivenBack(reason string) {
 		switch {
 		case got.To == job.Delivered:
 			delivered--
-		case got.To != job.Waiting || got.Reason != reason || got.Attempts != 0 || got.Lapses != 0 || got.Delay != 0 || got.Attempt != nil:
+		case got.To != job.Waiting || got.Reason != reason || got.Attempts != 0 || got.ExpiredLeases != 0 || got.Delay != 0 || got.Attempt != nil:
 			h.t.Fatalf("%+v", got)
 		}
 	}

@@ -51,9 +51,9 @@ func (p *pipeline) sendAlone(ph phases, c *claim) job.Outcome {
 	}
 	defer p.d.suspects.leave()
 	p.opts.Logger.Warn("a job is sent alone: its lease has expired several times in a row without an outcome",
-		"topic", c.Job.Topic, "id", c.Job.ID, "lapses", c.Job.Lapses)
+		"topic", c.Job.Topic, "id", c.Job.ID, "expired_leases", c.Job.ExpiredLeases)
 	_, err := p.opts.Store.Update(ph.work, c.Job.Key, func(j *job.Job, _ job.Instant) error {
-		return j.ChargeLapse(c.Job.Token)
+		return j.ChargeExpiredLease(c.Job.Token)
 	})
 	if err != nil {
 		p.opts.Logger.Warn("a suspect was not sent", "topic", c.Job.Topic, "id", c.Job.ID, "error", err)

@@ -29,15 +29,15 @@ func (s *charging) Update(_ context.Context, key job.Key, change func(*job.Job, 
 	return *j, change(j, j.NextAt)
 }
 
-func (s *charging) lapses(id string) int {
+func (s *charging) expiredLeases(id string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.jobs[job.Key{Topic: "orders", ID: id}].Lapses
+	return s.jobs[job.Key{Topic: "orders", ID: id}].ExpiredLeases
 }
 
 func suspect(id string) job.Job {
 	j := newJob(id, anyURL)
-	j.Lapses = job.SuspectAfter
+	j.ExpiredLeases = job.SuspectAfter
 	return j
 }
 
@@ -55,8 +55,8 @@ func TestSuspectsAreSentOneAtATime(t *testing.T) {
 				t.Errorf("%d suspects are sent at a time", n)
 			}
 			defer sending.Add(-1)
-			if n := s.lapses(id); n != job.SuspectAfter+1 {
-				t.Errorf("%s is sent with %d lapses written down", id, n)
+			if n := s.expiredLeases(id); n != job.SuspectAfter+1 {
+				t.Errorf("%s is sent with %d expired leases written down", id, n)
 			}
 			return status(<-answer), nil
 		})))
@@ -68,7 +68,7 @@ func TestSuspectsAreSentOneAtATime(t *testing.T) {
 		}
 		for n := range others {
 			got := next(t, s.settled, "settlement")
-			if got.To != job.Waiting || got.Reason != job.ReasonQuarantined || got.Lapses != job.SuspectAfter || got.Attempts != 0 {
+			if got.To != job.Waiting || got.Reason != job.ReasonQuarantined || got.ExpiredLeases != job.SuspectAfter || got.Attempts != 0 {
 				t.Errorf("%+v", got)
 			}
 			if turns := int(got.Delay / suspectPause); turns < 1 || turns > others {
@@ -80,12 +80,12 @@ func TestSuspectsAreSentOneAtATime(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		answer <- 200
-		if got := next(t, s.settled, "settlement"); got.Key.ID != "first" || got.To != job.Delivered || got.Lapses != 0 {
+		if got := next(t, s.settled, "settlement"); got.Key.ID != "first" || got.To != job.Delivered || got.ExpiredLeases != 0 {
 			t.Errorf("%+v", got)
 		}
 		s.add(suspect("next"))
 		answer <- 500
-		if got := next(t, s.settled, "settlement"); got.Key.ID != "next" || got.To != job.Retrying || got.Lapses != 0 {
+		if got := next(t, s.settled, "settlement"); got.Key.ID != "next" || got.To != job.Retrying || got.ExpiredLeases != 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -100,7 +100,7 @@ func TestSuspectIsNotSentUncharged(t *testing.T) {
 			return status(200), nil
 		})))
 		s.add(suspect("a"))
-		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonQuarantined || got.Lapses != job.SuspectAfter || got.Delay == 0 {
+		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonQuarantined || got.ExpiredLeases != job.SuspectAfter || got.Delay == 0 {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -116,13 +116,13 @@ func TestSuspectThatIsCutOffIsNotCharged(t *testing.T) {
 		s.add(suspect("a"))
 		synctest.Wait()
 		r.stop()
-		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonShutdown || got.Lapses != job.SuspectAfter {
+		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonShutdown || got.ExpiredLeases != job.SuspectAfter {
 			t.Errorf("%+v", got)
 		}
 	})
 }
 
-func TestSuspectThatJustLapsedIsNotSent(t *testing.T) {
+func TestSuspectWhoseLeaseJustExpiredIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &lapsing{newFakeStore()}
 		launch(t, withTransport(t, Options{Store: s}, roundTripper(func(*http.Request) (*http.Response, error) {
@@ -130,7 +130,7 @@ func TestSuspectThatJustLapsedIsNotSent(t *testing.T) {
 			return status(200), nil
 		})))
 		s.add(suspect("a"))
-		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonQuarantined || got.Delay != time.Minute || got.Lapses != job.SuspectAfter {
+		if got := next(t, s.settled, "settlement"); got.Reason != job.ReasonQuarantined || got.Delay != time.Minute || got.ExpiredLeases != job.SuspectAfter {
 			t.Errorf("%+v", got)
 		}
 	})

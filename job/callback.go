@@ -333,7 +333,7 @@ func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
 	if c.To.Final() {
 		j.Reason = c.Reason
 	}
-	j.Attempts, j.Snoozes, j.Lapses = s.Attempts, s.Snoozes, s.Lapses
+	j.Attempts, j.Snoozes, j.ExpiredLeases = s.Attempts, s.Snoozes, s.ExpiredLeases
 	if s.Attempt != nil {
 		j.LastAttempt = s.Attempt
 	}

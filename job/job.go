@@ -141,10 +141,10 @@ type Job struct {
 	CreatedAt Instant
 	EndedAt   Instant
 
-	Attempts int   // attempts that count against the limit
-	Snoozes  int   // answers "snooze", which use no attempt
-	Lapses   int   // leases in a row that expired without an outcome
-	Counted  int64 // the count so far, for a job with Spec.Count
+	Attempts      int   // attempts that count against the limit
+	Snoozes       int   // answers "snooze", which use no attempt
+	ExpiredLeases int   // leases in a row that expired without an outcome
+	Counted       int64 // the count so far, for a job with Spec.Count
 
 	// Token is the fencing token of the current or last claim. Settling requires the
 	// current one.

@@ -302,7 +302,7 @@ func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 	j.Spec = s
 	j.Spec.Callbacks = s.Callbacks.replayed()
 	j.State, j.Reason = Waiting, ""
-	j.Attempts, j.Snoozes, j.Lapses = 0, 0, 0
+	j.Attempts, j.Snoozes, j.ExpiredLeases = 0, 0, 0
 	j.CancelRequested = false
 	j.fire()
 	j.EndedAt, j.NextAt, j.ExpiresAt = 0, now, 0
@@ -383,9 +383,9 @@ type Settlement struct {
 	// IfCancelled replaces To if a cancel was recorded during the attempt.
 	IfCancelled State
 
-	Attempts int // the new counts
-	Snoozes  int
-	Lapses   int
+	Attempts      int // the new counts
+	Snoozes       int
+	ExpiredLeases int
 	// Attempt is appended to the log; the store fills in its NextAt.
 	Attempt  *Attempt
 	Indexes  Indexes // for stores that delete the job at once
@@ -438,7 +438,7 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 	switch {
 	case j.CancelRequested:
 		return &Outcome{Kind: OutcomeCancelled}
-	case j.Lapses >= MaxLapses:
+	case j.ExpiredLeases >= MaxExpiredLeases:
 		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
 		return &Outcome{Kind: OutcomeExpired}
@@ -510,14 +510,14 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		s.To, s.Reason, s.Delay = j.Pending(), ReasonSnoozed, o.After
 	case OutcomeReleased:
 		// A release says nothing about the job itself, so expired leases keep counting.
-		s.Lapses = j.Lapses
+		s.ExpiredLeases = j.ExpiredLeases
 		s.To, s.Reason, s.Delay = j.Pending(), o.Reason, o.After
 	case OutcomeExpired:
 		s.To, s.Reason = Expired, cmp.Or(o.Reason, ReasonTTL)
 	case OutcomeCancelled:
 		s.To, s.Reason = Cancelled, ReasonCancelled
 	case OutcomeLeaseExpired:
-		s.Lapses = j.Lapses
+		s.ExpiredLeases = j.ExpiredLeases
 		s.To, s.Reason = Dead, ReasonLeaseExpired
 	}
 	if o.Attempt != nil {

@@ -376,11 +376,11 @@ func TestRespecifyAndTTL(t *testing.T) {
 func TestReplay(t *testing.T) {
 	j := jobIn(job.Dead, 10)
 	j.Spec.TTL, j.ExpiresAt = time.Hour, 5
-	j.Snoozes, j.Lapses, j.CancelRequested = 4, 3, true
+	j.Snoozes, j.ExpiredLeases, j.CancelRequested = 4, 3, true
 	j.LastAttempt = &job.Attempt{Number: 10}
 	want := j
 	want.State, want.Reason, want.EndedAt = job.Waiting, "", 0
-	want.Attempts, want.Snoozes, want.Lapses, want.CancelRequested = 0, 0, 0, false
+	want.Attempts, want.Snoozes, want.ExpiredLeases, want.CancelRequested = 0, 0, 0, false
 	want.DueAt, want.NextAt, want.ExpiresAt = now, now, now.Add(time.Hour)
 	if err := j.Replay(now); err != nil {
 		t.Fatal(err)
@@ -395,9 +395,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// justLapsed is a job claimed from an expired lease, after so many lapses.
-func justLapsed(lapses int) func(j *job.Job) {
-	return func(j *job.Job) { j.State, j.Lapses = job.Running, lapses }
+// justExpired is a job claimed from an expired lease, as the last of so many.
+func justExpired(leases int) func(j *job.Job) {
+	return func(j *job.Job) { j.State, j.ExpiredLeases = job.Running, leases }
 }
 
 func quarantined(d time.Duration) *job.Outcome {
@@ -412,25 +412,25 @@ func TestBefore(t *testing.T) {
 	}{
 		{"go ahead", func(*job.Job) {}, nil},
 		{"cancelled", func(j *job.Job) { j.CancelRequested = true }, &job.Outcome{Kind: job.OutcomeCancelled}},
-		{"lapsed less often", func(j *job.Job) { j.Lapses = job.SuspectAfter - 1 }, nil},
-		{"just lapsed less often", justLapsed(job.SuspectAfter - 1), nil},
-		{"a suspect's turn", func(j *job.Job) { j.Lapses = job.SuspectAfter }, nil},
-		{"a suspect's last turn", func(j *job.Job) { j.Lapses = job.MaxLapses - 1 }, nil},
-		{"a suspect just lapsed", justLapsed(job.SuspectAfter), quarantined(time.Minute)},
-		{"a suspect lapsed again", justLapsed(job.SuspectAfter + 1), quarantined(5 * time.Minute)},
-		{"a suspect lapsed for the last time but one", justLapsed(job.MaxLapses - 1), quarantined(4 * time.Hour)},
-		{"lapsed too often", justLapsed(job.MaxLapses), &job.Outcome{Kind: job.OutcomeLeaseExpired}},
-		{"lapsed too often, and was put back", func(j *job.Job) { j.Lapses = job.MaxLapses }, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
+		{"too few expired leases", func(j *job.Job) { j.ExpiredLeases = job.SuspectAfter - 1 }, nil},
+		{"too few expired leases, the last one just now", justExpired(job.SuspectAfter - 1), nil},
+		{"a suspect's turn", func(j *job.Job) { j.ExpiredLeases = job.SuspectAfter }, nil},
+		{"a suspect's last turn", func(j *job.Job) { j.ExpiredLeases = job.MaxExpiredLeases - 1 }, nil},
+		{"the lease of a suspect just expired", justExpired(job.SuspectAfter), quarantined(time.Minute)},
+		{"the lease of a suspect expired again", justExpired(job.SuspectAfter + 1), quarantined(5 * time.Minute)},
+		{"the lease of a suspect expired for the last time but one", justExpired(job.MaxExpiredLeases - 1), quarantined(4 * time.Hour)},
+		{"too many expired leases", justExpired(job.MaxExpiredLeases), &job.Outcome{Kind: job.OutcomeLeaseExpired}},
+		{"too many expired leases, and was put back", func(j *job.Job) { j.ExpiredLeases = job.MaxExpiredLeases }, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
 		{"not expired yet", func(j *job.Job) { j.ExpiresAt = now + 1 }, nil},
 		{"expired now", func(j *job.Job) { j.ExpiresAt = now }, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"cancelled comes first", func(j *job.Job) {
-			j.State, j.CancelRequested, j.Lapses, j.ExpiresAt = job.Running, true, 99, 1
+			j.State, j.CancelRequested, j.ExpiredLeases, j.ExpiresAt = job.Running, true, 99, 1
 		}, &job.Outcome{Kind: job.OutcomeCancelled}},
 		{"expired comes before a quarantine", func(j *job.Job) {
-			j.State, j.Lapses, j.ExpiresAt = job.Running, job.SuspectAfter, now
+			j.State, j.ExpiredLeases, j.ExpiresAt = job.Running, job.SuspectAfter, now
 		}, &job.Outcome{Kind: job.OutcomeExpired}},
-		{"lapsed comes before expired", func(j *job.Job) {
-			j.Lapses, j.ExpiresAt = 99, 1
+		{"an expired lease comes before the TTL", func(j *job.Job) {
+			j.ExpiredLeases, j.ExpiresAt = 99, 1
 		}, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
 	}
 	for _, tt := range tests {

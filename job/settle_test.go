@@ -13,7 +13,7 @@ import (
 func TestSettle(t *testing.T) {
 	log := &job.Attempt{Number: 3, StartedAt: now - 5, Duration: time.Second, Status: 200}
 	failed := &job.Attempt{Number: 3, StartedAt: now - 5, Duration: time.Second, Status: 500}
-	// The job has had 2 counted attempts, 1 snooze and 4 lapses.
+	// The job has had 2 counted attempts, 1 snooze and 4 expired leases.
 	tests := []struct {
 		name string
 		o    job.Outcome
@@ -54,10 +54,10 @@ func TestSettle(t *testing.T) {
 			To: job.Retrying, Reason: job.ReasonLadder, Delay: 15 * time.Second, Attempts: 3, Snoozes: 1, Attempt: log,
 		}},
 		{"released at shutdown", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, false, job.Settlement{
-			To: job.Retrying, Reason: job.ReasonShutdown, Attempts: 2, Snoozes: 1, Lapses: 4,
+			To: job.Retrying, Reason: job.ReasonShutdown, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
 		}},
 		{"released, endpoint held", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: time.Minute}, false, job.Settlement{
-			To: job.Retrying, Reason: job.ReasonCircuitOpen, Delay: time.Minute, Attempts: 2, Snoozes: 1, Lapses: 4,
+			To: job.Retrying, Reason: job.ReasonCircuitOpen, Delay: time.Minute, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
 		}},
 		{"expired", job.Outcome{Kind: job.OutcomeExpired}, false, job.Settlement{
 			To: job.Expired, Reason: job.ReasonTTL, Attempts: 2, Snoozes: 1,
@@ -65,14 +65,14 @@ func TestSettle(t *testing.T) {
 		{"cancelled", job.Outcome{Kind: job.OutcomeCancelled}, false, job.Settlement{
 			To: job.Cancelled, Reason: job.ReasonCancelled, Attempts: 2, Snoozes: 1,
 		}},
-		{"lapsed", job.Outcome{Kind: job.OutcomeLeaseExpired}, false, job.Settlement{
-			To: job.Dead, Reason: job.ReasonLeaseExpired, Attempts: 2, Snoozes: 1, Lapses: 4,
+		{"lease expired", job.Outcome{Kind: job.OutcomeLeaseExpired}, false, job.Settlement{
+			To: job.Dead, Reason: job.ReasonLeaseExpired, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := jobIn(job.Running, 2)
-			j.Snoozes, j.Lapses = 1, 4
+			j.Snoozes, j.ExpiredLeases = 1, 4
 			before := j
 			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.Indexes = j.Key, j.Lane(), j.Token, j.Indexes()
 			tt.want.CreatedAt, tt.want.Due = j.CreatedAt, j.NextAt
@@ -247,7 +247,7 @@ func (l *life) claim(t *rapid.T) {
 	l.from = l.j.State
 	_ = l.move(t, job.Claim, func() error {
 		if l.j.State == job.Running {
-			l.j.Lapses = job.LapsesAfter(l.j.Lapses)
+			l.j.ExpiredLeases = job.ExpiredLeasesAfter(l.j.ExpiredLeases)
 		}
 		l.j.State = job.Running
 		l.j.Token++
@@ -270,7 +270,7 @@ func (l *life) settle(t *rapid.T) {
 	}
 	_ = l.move(t, on, func() error {
 		l.j.State, l.j.Reason = to, s.Reason
-		l.j.Attempts, l.j.Snoozes, l.j.Lapses = s.Attempts, s.Snoozes, s.Lapses
+		l.j.Attempts, l.j.Snoozes, l.j.ExpiredLeases = s.Attempts, s.Snoozes, s.ExpiredLeases
 		l.j.NextAt, l.j.EndedAt = l.now.Add(s.Delay), 0
 		if to.Final() {
 			l.j.NextAt, l.j.EndedAt = 0, l.now

@@ -9,13 +9,13 @@ import (
 // may crash its workers. Nodes die for other reasons, too, with all jobs in flight, so a
 // suspect is not given up yet. It is sent again alone, one at a time by each node, after
 // a growing quarantine. From then on an expired lease counts only for a suspect that was
-// being sent; it is recorded before the request. So a job reaches MaxLapses only if it
+// being sent; it is recorded before the request. So a job reaches MaxExpiredLeases only if it
 // crashes its workers itself, or if nodes die for hours whenever it is sent.
 const (
 	// SuspectAfter is the number of leases in a row that expire before a job is a
 	// suspect. Until then, a job is due again at once after its worker died.
-	SuspectAfter = 20
-	MaxLapses    = 27 // leases in a row that expire before it is given up
+	SuspectAfter     = 20
+	MaxExpiredLeases = 27 // leases in a row that expire before it is given up
 )
 
 // ErrTaken reports that a claimed job must not be sent: it was cancelled or claimed
@@ -24,43 +24,43 @@ var ErrTaken = errors.New("the job is not to be sent under this claim")
 
 // quarantines are the waits of a suspect after an expired lease, from the one after
 // SuspectAfter on. Their sum is the least time until a job is given up.
-var quarantines = [MaxLapses - SuspectAfter]time.Duration{
+var quarantines = [MaxExpiredLeases - SuspectAfter]time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 }
 
 // Suspect reports whether the job is sent alone.
-func (j *Job) Suspect() bool { return j.Lapses >= SuspectAfter }
+func (j *Job) Suspect() bool { return j.ExpiredLeases >= SuspectAfter }
 
 // quarantine is the wait of a suspect whose lease has just expired.
 func (j *Job) quarantine() time.Duration {
-	return quarantines[min(j.Lapses-SuspectAfter, len(quarantines)-1)]
+	return quarantines[min(j.ExpiredLeases-SuspectAfter, len(quarantines)-1)]
 }
 
-// LapsesAfter returns the count of expired leases after another one without an
-// outcome. ChargeLapse counts those of a suspect.
-func LapsesAfter(lapses int) int {
-	if lapses < SuspectAfter {
-		return lapses + 1
+// ExpiredLeasesAfter returns the count of expired leases after another one without an
+// outcome. ChargeExpiredLease counts those of a suspect.
+func ExpiredLeasesAfter(n int) int {
+	if n < SuspectAfter {
+		return n + 1
 	}
-	return lapses
+	return n
 }
 
-// ChargeLapse counts an expired lease of a suspect before it is sent under a token, in
+// ChargeExpiredLease counts an expired lease of a suspect before it is sent under a token, in
 // case its worker dies. Any outcome undoes it.
-func (j *Job) ChargeLapse(token uint64) error {
+func (j *Job) ChargeExpiredLease(token uint64) error {
 	if j.State != Running || j.Token != token || j.CancelRequested {
 		return ErrTaken
 	}
-	j.Lapses++
+	j.ExpiredLeases++
 	return nil
 }
 
-// Lapse returns a claimed job of a store whose process died. No later claim can detect
-// its expired lease, so Lapse counts it.
-func (j *Job) Lapse(now Instant) {
+// ExpireLease returns a claimed job of a store whose process died. No later claim can detect
+// its expired lease, so ExpireLease counts it.
+func (j *Job) ExpireLease(now Instant) {
 	j.State = j.Pending()
-	j.Lapses = LapsesAfter(j.Lapses)
-	if j.Suspect() && j.Lapses < MaxLapses {
+	j.ExpiredLeases = ExpiredLeasesAfter(j.ExpiredLeases)
+	if j.Suspect() && j.ExpiredLeases < MaxExpiredLeases {
 		j.NextAt = now.Add(j.quarantine())
 	}
 }

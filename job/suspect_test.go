@@ -11,14 +11,14 @@ import (
 // claimed is a job as a store gives it to a worker, from a state.
 func claimed(j *job.Job, from job.State) {
 	if from == job.Running {
-		j.Lapses = job.LapsesAfter(j.Lapses)
+		j.ExpiredLeases = job.ExpiredLeasesAfter(j.ExpiredLeases)
 	}
 	j.State, j.Token = job.Running, j.Token+1
 }
 
 func release(j *job.Job, o job.Outcome) {
 	s := job.Settle(j, o, nil)
-	j.State, j.Lapses = s.To, s.Lapses
+	j.State, j.ExpiredLeases = s.To, s.ExpiredLeases
 }
 
 func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
 			from = job.Running
 			if j.Suspect() {
 				alone++
-				if err := j.ChargeLapse(j.Token); err != nil {
+				if err := j.ChargeExpiredLease(j.Token); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -44,7 +44,7 @@ func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
 			from = job.Ready
 			continue
 		}
-		if o.Kind != job.OutcomeLeaseExpired || sent != job.MaxLapses || alone != job.MaxLapses-job.SuspectAfter || took < 6*time.Hour {
+		if o.Kind != job.OutcomeLeaseExpired || sent != job.MaxExpiredLeases || alone != job.MaxExpiredLeases-job.SuspectAfter || took < 6*time.Hour {
 			t.Errorf("%+v after it was sent %d times, %d of them alone, and %v of quarantine", *o, sent, alone, took)
 		}
 		if s := job.Settle(&j, *o, nil); s.To != job.Dead || s.Reason != job.ReasonLeaseExpired || s.Attempts != 0 {
@@ -62,23 +62,23 @@ func TestAJobThatIsOnlyClaimedIsNeverGivenUp(t *testing.T) {
 			t.Fatalf("claim %d: %+v", n, o)
 		}
 	}
-	if j.Lapses != job.SuspectAfter {
-		t.Errorf("%d lapses", j.Lapses)
+	if j.ExpiredLeases != job.SuspectAfter {
+		t.Errorf("%d expired leases", j.ExpiredLeases)
 	}
 }
 
 func TestAnAttemptClearsASuspect(t *testing.T) {
 	j := jobIn(job.Running, 0)
-	j.Lapses = job.MaxLapses - 1
+	j.ExpiredLeases = job.MaxExpiredLeases - 1
 	for _, kind := range []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed} {
 		s := job.Settle(&j, job.Outcome{Kind: kind, Attempt: &job.Attempt{}}, func(int) (time.Duration, bool) { return time.Minute, true })
-		if s.Lapses != 0 {
-			t.Errorf("outcome %d leaves %d lapses", kind, s.Lapses)
+		if s.ExpiredLeases != 0 {
+			t.Errorf("outcome %d leaves %d expired leases", kind, s.ExpiredLeases)
 		}
 	}
 }
 
-func TestChargeLapseIsForTheHolderOfTheClaim(t *testing.T) {
+func TestChargeExpiredLeaseIsForTheHolderOfTheClaim(t *testing.T) {
 	for name, change := range map[string]func(*job.Job){
 		"claimed again":   func(j *job.Job) { j.Token++ },
 		"not running":     func(j *job.Job) { j.State = job.Ready },
@@ -86,27 +86,27 @@ func TestChargeLapseIsForTheHolderOfTheClaim(t *testing.T) {
 	} {
 		j := jobIn(job.Running, 0)
 		token := j.Token
-		j.Lapses = job.SuspectAfter
+		j.ExpiredLeases = job.SuspectAfter
 		change(&j)
-		if err := j.ChargeLapse(token); !errors.Is(err, job.ErrTaken) || j.Lapses != job.SuspectAfter {
-			t.Errorf("%s: %v, %d lapses", name, err, j.Lapses)
+		if err := j.ChargeExpiredLease(token); !errors.Is(err, job.ErrTaken) || j.ExpiredLeases != job.SuspectAfter {
+			t.Errorf("%s: %v, %d expired leases", name, err, j.ExpiredLeases)
 		}
 	}
 }
 
-func TestLapse(t *testing.T) {
-	for lapses, want := range map[int]struct {
-		lapses int
+func TestExpireLease(t *testing.T) {
+	for before, want := range map[int]struct {
+		leases int
 		wait   time.Duration
 	}{
 		0: {1, 0}, 18: {19, 0}, 19: {20, time.Minute},
 		20: {20, time.Minute}, 21: {21, 5 * time.Minute}, 26: {26, 4 * time.Hour}, 27: {27, 0},
 	} {
 		j := jobIn(job.Running, 0)
-		j.Lapses, j.NextAt = lapses, now
-		j.Lapse(now)
-		if j.State != job.Waiting || j.Lapses != want.lapses || j.NextAt.Sub(now) != want.wait {
-			t.Errorf("after %d: %v, %d lapses, next in %v", lapses, j.State, j.Lapses, j.NextAt.Sub(now))
+		j.ExpiredLeases, j.NextAt = before, now
+		j.ExpireLease(now)
+		if j.State != job.Waiting || j.ExpiredLeases != want.leases || j.NextAt.Sub(now) != want.wait {
+			t.Errorf("after %d: %v, %d expired leases, next in %v", before, j.State, j.ExpiredLeases, j.NextAt.Sub(now))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (j *Job) Turn() Turn {
 	switch {
 	case j.State == Running:
 		t.Stage = Claimed
-	case j.Attempts > 0 || j.Snoozes > 0 || j.Lapses > 0:
+	case j.Attempts > 0 || j.Snoozes > 0 || j.ExpiredLeases > 0:
 		t.Stage = Started
 	}
 	return t

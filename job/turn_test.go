@@ -13,7 +13,7 @@ func TestTurns(t *testing.T) {
 		{UID: "running, due last", State: job.Running, CreatedAt: 9, DueAt: 99},
 		{UID: "tried", State: job.Retrying, Attempts: 1, CreatedAt: 8, DueAt: 80},
 		{UID: "snoozed", State: job.Waiting, Snoozes: 1, CreatedAt: 8, DueAt: 81},
-		{UID: "lease expired", State: job.Waiting, Lapses: 1, CreatedAt: 8, DueAt: 82},
+		{UID: "lease expired", State: job.Waiting, ExpiredLeases: 1, CreatedAt: 8, DueAt: 82},
 		{UID: "due first", State: job.Waiting, CreatedAt: 3, DueAt: 10},
 		{UID: "due before it was registered", State: job.Ready, CreatedAt: 11, DueAt: 1},
 		{UID: "registered first", State: job.Waiting, CreatedAt: 4, DueAt: 20},

@@ -363,7 +363,7 @@ type Dispatching interface {
 	// Of a topic with limits, it claims carried jobs only. A call repeated with its nonce
 	// returns the same claims while their leases last, and new claims after that. A claim
 	// from Running means that the lease expired, unless the call is such a repetition; it
-	// adds one to Lapses unless the job is a suspect.
+	// adds one to ExpiredLeases unless the job is a suspect.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
 	// Settle applies settlements. Results are in their order.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)

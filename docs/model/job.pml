@@ -20,7 +20,7 @@
 #define CAP 2           /* hints on the ready list */
 #define MAX_ATTEMPTS 2
 #define SUSPECT_AFTER 1
-#define MAX_LAPSES 2
+#define MAX_EXPIRED_LEASES 2
 #ifndef FAULTS
 #define FAULTS 1        /* crashes, pauses, lost hints, lost replies, releases, snoozes: in all */
 #endif
@@ -76,7 +76,7 @@ mtype:property = {
 	CANCEL_ENDS,      /* a cancel that met an attempt in flight ends the job when the attempt is settled */
 	CHARGED_ONCE,     /* attempts counts the requests that were made and settled */
 	SAME_ANSWER,      /* a claim that is repeated after a lost reply returns the job again */
-	LAPSED_ALONE,     /* a job is given up only after leases in which a worker sent it alone */
+	EXPIRED_ALONE,    /* a job is given up only after leases in which a worker sent it alone */
 	BY_THE_TABLE,     /* every change of state is one of the table */
 	ENDS              /* an unfinished job ends after the last fault and command */
 };
@@ -94,13 +94,13 @@ mtype:mutant = {
 	TOKEN_TIMELESS,   /* NO_STALE_WRITE: a token may be less than the time of its claim */
 	REMOVED_TO_CARRY, /* ENDS: carry takes the job out of its bucket (ZREM and RPUSH) */
 	NO_VISIBILITY,    /* ENDS: a carried job has no visibility deadline */
-	LAPSED_UNSEEN,    /* ENDS: carry does not look for expired leases */
+	EXPIRY_UNSEEN,    /* ENDS: carry does not look for expired leases */
 	CARRIED_BLINDLY,  /* EXCLUSIVE: the script of carry does not check the entry again */
 	LEASE_IGNORED,    /* EXCLUSIVE: claim gives out leased jobs */
 	NONCE_FORGOTTEN,  /* SAME_ANSWER: claim does not recognize its own nonce */
 	CHARGED_AT_CLAIM, /* CHARGED_ONCE: claim counts the attempt */
-	LAPSE_UNSENT,     /* LAPSED_ALONE: claim counts the expired leases of suspects */
-	CHARGE_KEPT,      /* LAPSED_ALONE: a release keeps the count that was raised before the request */
+	EXPIRY_UNSENT,    /* EXPIRED_ALONE: claim counts the expired leases of suspects */
+	CHARGE_KEPT,      /* EXPIRED_ALONE: a release keeps the count that was raised before the request */
 	CANCEL_IN_FLIGHT, /* CANCEL_HOLDS: cancel ends a running job */
 	CANCEL_UNSEEN,    /* CANCEL_HOLDS: a worker does not check for a noted cancel */
 	CANCEL_DROPPED,   /* CANCEL_ENDS: settle does not check for a noted cancel */
@@ -125,7 +125,7 @@ typedef Record {
 	byte state;
 	bool cancel;
 	byte attempts;
-	byte lapses;
+	byte expired_leases;
 	byte token;
 	byte version;
 	byte nonce;
@@ -203,7 +203,7 @@ end:	do
 /* Carriers keep no state between scripts: earlier reads only select lanes, and the
  * script checks again. So one carrier that can run at any time stands for any
  * number, with or without a lock. */
-#define DUE(l) (listed[l] && due[l] && !(BUT(LAPSED_UNSEEN) && entry[l] == RUNNING))
+#define DUE(l) (listed[l] && due[l] && !(BUT(EXPIRY_UNSEEN) && entry[l] == RUNNING))
 #define ROOM (len(ready) < CAP)
 #define MAY_CARRY(l) ((DUE(l) || BUT(CARRIED_BLINDLY) && looked == l && IN(l)) && ROOM)
 
@@ -242,7 +242,7 @@ end:	do
 		rec.state = 0;
 		rec.cancel = false;
 		rec.attempts = 0;
-		rec.lapses = 0;
+		rec.expired_leases = 0;
 		rec.token = 0;
 		rec.version = 0;
 		rec.nonce = BLANK;
@@ -270,8 +270,8 @@ inline claim() { /* claim.lua */
 		overdue = (rec.nonce == me + 1 -> overdue : rec.state == RUNNING);
 		fell = fell + (rec.state == RUNNING && alone);
 		alone = false;
-		rec.lapses = rec.lapses +
-			(rec.state == RUNNING && rec.nonce != me + 1 && (rec.lapses < SUSPECT_AFTER || BUT(LAPSE_UNSENT)));
+		rec.expired_leases = rec.expired_leases +
+			(rec.state == RUNNING && rec.nonce != me + 1 && (rec.expired_leases < SUSPECT_AFTER || BUT(EXPIRY_UNSENT)));
 		rec.attempts = rec.attempts + BUT(CHARGED_AT_CLAIM);
 		rec.token = (rec.token + 1 < now && !BUT(TOKEN_TIMELESS) -> now : rec.token + 1);
 		rec.state = RUNNING;
@@ -291,7 +291,7 @@ inline claim() { /* claim.lua */
 	:: got ->
 		token = rec.token;
 		attempts = rec.attempts;
-		lapses = rec.lapses;
+		expired_leases = rec.expired_leases;
 		cancel = rec.cancel && !BUT(CANCEL_UNSEEN)
 	:: else
 	fi
@@ -309,12 +309,12 @@ inline settle() { /* settle.lua */
 		to = (rec.cancel && to != DELIVERED && !BUT(CANCEL_DROPPED) -> CANCELLED : to);
 		MUST(!noted || FINAL(to), CANCEL_ENDS);
 		MUST(MAY_MOVE(RUNNING, EVENT(to), to), BY_THE_TABLE);
-		MUST(to != DEAD || made || fell >= MAX_LAPSES - SUSPECT_AFTER, LAPSED_ALONE);
+		MUST(to != DEAD || made || fell >= MAX_EXPIRED_LEASES - SUSPECT_AFTER, EXPIRED_ALONE);
 		rec.state = to;
 		rec.attempts = attempts;
-		rec.lapses = lapses;
+		rec.expired_leases = expired_leases;
 		alone = false;
-		fell = (lapses == 0 -> 0 : fell);
+		fell = (expired_leases == 0 -> 0 : fell);
 		rec.nonce = SETTLED;
 		rec.version++;
 		if
@@ -329,19 +329,19 @@ inline settle() { /* settle.lua */
 }
 
 /* The result of a claim, as job.Settle computes it. */
-inline outcome(state, used, lapsed) {
+inline outcome(state, used, leases) {
 	to = state;
 	made = used;
 	attempts = attempts + used;
-	lapses = lapsed;
+	expired_leases = leases;
 	sending[me] = false
 }
-#define RELEASED outcome(PENDING(attempts), false, lapses + (sure && BUT(CHARGE_KEPT)))
+#define RELEASED outcome(PENDING(attempts), false, expired_leases + (sure && BUT(CHARGE_KEPT)))
 
-inline charge() { /* Store.Update: job.ChargeLapse */
+inline charge() { /* Store.Update: job.ChargeExpiredLease */
 	if
 	:: rec.there && rec.token == token && rec.state == RUNNING && !rec.cancel ->
-		rec.lapses++;
+		rec.expired_leases++;
 		rec.version++;
 		sure = true;
 		alone = true;
@@ -355,17 +355,17 @@ inline forget_claim() {
 	leased[me] = false;
 	sending[me] = false;
 	barred[me] = true;
-	lane = 0; token = 0; attempts = 0; lapses = 0;
+	lane = 0; token = 0; attempts = 0; expired_leases = 0;
 	got = false; cancel = false; made = false; overdue = false; sure = false;
 	to = NONE
 }
 
 /* A worker of a dispatcher. After a crash a new one starts, without knowledge. */
-#define GOES_AHEAD (!cancel && lapses < MAX_LAPSES) /* job.Before */
-#define SUSPECT (lapses >= SUSPECT_AFTER)
+#define GOES_AHEAD (!cancel && expired_leases < MAX_EXPIRED_LEASES) /* job.Before */
+#define SUSPECT (expired_leases >= SUSPECT_AFTER)
 
 proctype worker(byte me) {
-	byte lane, token, attempts, lapses;
+	byte lane, token, attempts, expired_leases;
 	bool got, cancel, made, overdue, sure;
 	byte to = NONE;
 
@@ -419,7 +419,7 @@ end:	atomic {
 		:: to == NONE && !sending[me] ->
 			if
 			:: cancel -> outcome(CANCELLED, false, 0)
-			:: !cancel && lapses >= MAX_LAPSES -> outcome(DEAD, false, lapses)
+			:: !cancel && expired_leases >= MAX_EXPIRED_LEASES -> outcome(DEAD, false, expired_leases)
 			:: GOES_AHEAD -> outcome(EXPIRED, false, 0)
 			:: GOES_AHEAD && SUSPECT && overdue -> RELEASED /* into quarantine */
 			:: GOES_AHEAD && !leased[me] -> RELEASED /* too late */
@@ -443,7 +443,7 @@ inline read() { /* read.lua */
 	next.state = rec.state;
 	next.cancel = rec.cancel;
 	next.attempts = rec.attempts;
-	next.lapses = rec.lapses;
+	next.expired_leases = rec.expired_leases;
 	next.token = rec.token;
 	next.version = rec.version;
 	next.nonce = rec.nonce;
@@ -476,7 +476,7 @@ inline put() { /* change.lua; register.lua where nothing is */
 		rec.state = next.state;
 		rec.cancel = next.cancel;
 		rec.attempts = next.attempts;
-		rec.lapses = next.lapses;
+		rec.expired_leases = next.expired_leases;
 		rec.token = next.token;
 		rec.version = next.version;
 		rec.nonce = next.nonce;
@@ -496,7 +496,7 @@ inline put() { /* change.lua; register.lua where nothing is */
 			:: !FINAL(rec.state) -> PLACE(rec.lane, rec.state); listed[rec.lane] = !BUT(LANE_UNLISTED)
 			:: else
 			fi;
-			fell = (rec.lapses == 0 -> 0 : fell + alone); /* carried again: its lease has expired */
+			fell = (rec.expired_leases == 0 -> 0 : fell + alone); /* carried again: its lease has expired */
 			alone = false;
 			holder = 0;
 			barred[0] = true;
@@ -529,7 +529,7 @@ inline decide() { /* the methods of job.Job, and Registration.Against */
 		next.state = WAITING;
 		next.cancel = false;
 		next.attempts = 0;
-		next.lapses = 0
+		next.expired_leases = 0
 	:: command == DISCARD && ENDED && shown == DEAD ->
 		next.state = CANCELLED
 	:: command == REGISTER && (!was || shown != RUNNING) ->
@@ -539,7 +539,7 @@ inline decide() { /* the methods of job.Job, and Registration.Against */
 		next.state = WAITING;
 		next.cancel = false;
 		next.attempts = 0;
-		next.lapses = 0;
+		next.expired_leases = 0;
 		next.token = (BUT(TOKEN_RESTARTS) -> 0 : next.token);
 		next.version = 1;
 		next.nonce = BLANK
@@ -552,7 +552,7 @@ inline forget_command() {
 	command = NONE; uid = 0; version = 0; shown = 0; lane = 0;
 	was = false; done = false;
 	next.there = false; next.uid = 0; next.state = 0; next.cancel = false;
-	next.attempts = 0; next.lapses = 0; next.token = 0; next.version = 0;
+	next.attempts = 0; next.expired_leases = 0; next.token = 0; next.version = 0;
 	next.nonce = BLANK; next.mark = BLANK; next.lane = 0
 }
 

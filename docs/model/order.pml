@@ -51,7 +51,7 @@ mtype:property = {
 mtype:mutant = {
 	CLAIMED_BLINDLY,  /* ONE_AT_A_TIME: claim takes any job */
 	RETRY_YIELDS,     /* HEAD_HOLDS: a job that waits for another attempt loses its stage */
-	LAPSE_YIELDS,     /* HEAD_HOLDS: a carried job loses its stage */
+	EXPIRY_YIELDS,    /* HEAD_HOLDS: a carried job loses its stage */
 	TURN_IGNORED,     /* IN_ORDER: a new job never becomes the head while there is one */
 	NEXT_UNCALLED,    /* ENDS: the end of the head calls nobody */
 	MOVED_UNCALLED,   /* HEAD_CALLED: a head that is postponed calls nobody */
@@ -83,7 +83,7 @@ bool sending[WORKERS];           /* its request is in progress */
 
 #define OTHER(j) (1 - (j))
 #define EARLIER(j) (time[j] < time[OTHER(j)] || time[j] == time[OTHER(j)] && j == 0)
-#define STAGE(j) (begun[j] && !(BUT(RETRY_YIELDS) && place[j] == WAITING) && !(BUT(LAPSE_YIELDS) && place[j] == READY))
+#define STAGE(j) (begun[j] && !(BUT(RETRY_YIELDS) && place[j] == WAITING) && !(BUT(EXPIRY_YIELDS) && place[j] == READY))
 #define BEFORE(j) (STAGE(j) && !STAGE(OTHER(j)) || STAGE(j) == STAGE(OTHER(j)) && EARLIER(j))
 
 #define CALLED (head < JOBS -> UNFINISHED(head) && place[head] != PARKED : !UNFINISHED(0) && !UNFINISHED(1))

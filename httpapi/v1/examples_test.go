@@ -121,7 +121,7 @@ func (e *exampleEvent) happen(a *api) {
 	}
 }
 
-// claimOf claims what is due, and gives the claims of one topic; the others lapse.
+// claimOf claims what is due, and gives the claims of one topic; the other leases expire.
 func (a *api) claimOf(topic string) []store.Claimed {
 	a.t.Helper()
 	var claims []store.Claimed

@@ -235,15 +235,15 @@ func TestReasons(t *testing.T) {
 			{CodeCancelNoted, none, "", "attempt 1 was in flight"}, {Code: CodeInFlight, Until: in(20 * time.Second), Node: "node-7"},
 		}},
 		{
-			"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 2 }), now,
+			"a lease expired", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.ExpiredLeases = 2 }), now,
 			[]reason{{CodeLeaseExpired, none, "node-7", "expiry 3 of at most 27"}},
 		},
 		{
-			"a suspect's lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Lapses = 23 }), now,
+			"a suspect's lease expired", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.ExpiredLeases = 23 }), now,
 			[]reason{{CodeLeaseExpired, none, "node-7", "expiry 23 of at most 27"}},
 		},
 		{
-			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.Lapses = 20 }), in(time.Hour),
+			"a suspect waits", waiting(due(time.Hour), func(o *store.Outlook) { o.Job.ExpiredLeases = 20 }), in(time.Hour),
 			[]reason{{CodeQuarantined, in(time.Hour), "", "expired 20 times in a row without an outcome"}},
 		},
 		{
@@ -352,11 +352,11 @@ func TestForecast(t *testing.T) {
 		{"the last attempt in flight", waiting(running(20*time.Second), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
 			Dead: dead(0, 20*time.Second),
 		}},
-		{"a lease lapsed", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
+		{"a lease expired", waiting(running(-time.Second), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
 			Attempts: []retrypolicy.Planned{exactly(3, 0)}, Dead: dead(0, 0),
 		}},
 		{"cancelled in flight", waiting(running(20*time.Second), cancelled), retrypolicy.Forecast{}},
-		{"cancelled, and the lease lapsed", waiting(running(-time.Second), cancelled), retrypolicy.Forecast{}},
+		{"cancelled, and the lease expired", waiting(running(-time.Second), cancelled), retrypolicy.Forecast{}},
 		{"expires between", waiting(ttl(time.Second)), retrypolicy.Forecast{Attempts: []retrypolicy.Planned{exactly(1, 0)}}},
 		{"expires before", waiting(due(time.Hour), ttl(time.Second)), retrypolicy.Forecast{}},
 	}

@@ -189,7 +189,7 @@ func leaseExpired(v *view) *Reason {
 	if v.Job.State != job.Running || v.leased() {
 		return nil
 	}
-	expired := says("lease_expired", Params{"at": v.At.RFC3339(), "expiry": job.LapsesAfter(v.Job.Lapses), "limit": job.MaxLapses})
+	expired := says("lease_expired", Params{"at": v.At.RFC3339(), "expiry": job.ExpiredLeasesAfter(v.Job.ExpiredLeases), "limit": job.MaxExpiredLeases})
 	return v.leasedBy(reason(CodeLeaseExpired, expired))
 }
 
@@ -198,7 +198,7 @@ func quarantined(v *view) *Reason {
 	if !v.pending() || j.NextAt <= v.Now || !j.Suspect() {
 		return nil
 	}
-	r := reason(CodeQuarantined, says("quarantined", Params{"expiry": j.Lapses, "limit": job.MaxLapses, "at": j.NextAt.RFC3339()}))
+	r := reason(CodeQuarantined, says("quarantined", Params{"expiry": j.ExpiredLeases, "limit": job.MaxExpiredLeases, "at": j.NextAt.RFC3339()}))
 	r.Until = j.NextAt
 	return r
 }

@@ -22,7 +22,7 @@ func AppendReport(b []byte, r *job.Report) []byte {
 		w.integer("e", int64(j.ExpiresAt))
 		w.integer("c", int64(j.CreatedAt))
 		w.array("n", 3)
-		for _, n := range []int{j.Attempts, j.Snoozes, j.Lapses} {
+		for _, n := range []int{j.Attempts, j.Snoozes, j.ExpiredLeases} {
 			w.b = appendInt(w.b, int64(n))
 		}
 		w.integer("q", j.Counted)
@@ -65,7 +65,7 @@ func DecodeReport(b []byte, to *job.Report) error {
 		case "c":
 			j.CreatedAt = job.Instant(r.integer())
 		case "n":
-			counts := []*int{&j.Attempts, &j.Snoozes, &j.Lapses}
+			counts := []*int{&j.Attempts, &j.Snoozes, &j.ExpiredLeases}
 			r.elements(func() {
 				if n := int(r.integer()); len(counts) > 0 {
 					*counts[0], counts = n, counts[1:]

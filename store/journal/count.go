@@ -109,7 +109,7 @@ func (g *Group) Counted(done *store.Counted, keys []string) {
 			state = j.Pending()
 		}
 		c.Progress = &Progress{
-			State: state, attempts: j.Attempts, snoozes: j.Snoozes, lapses: j.Lapses,
+			State: state, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
 			token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: done.Now,
 		}
 	}

@@ -76,7 +76,7 @@ func TestWritesFail(t *testing.T) {
 			r.ReadOnly(false)
 			noError(t, "Flush", r.Flush())
 			crashed := r.Crash(retention)
-			equal(t, "lapses", crashed.TakeOne().Job.Lapses, 1)
+			equal(t, "expired leases", crashed.TakeOne().Job.ExpiredLeases, 1)
 			r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
 		},
 		"what clients want is refused while something is owed": func(t *testing.T, r *rig) {

@@ -243,7 +243,7 @@ func (g *Group) Claimed(c *store.Claimed, by string) {
 	ch.Token, ch.by, ch.Settled = j.Token, by, false
 	ch.Adopt, ch.Adopted = j, c.Now
 	ch.Progress = &Progress{
-		State: job.Running, attempts: j.Attempts, snoozes: j.Snoozes, lapses: j.Lapses,
+		State: job.Running, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
 		token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: c.Now,
 	}
 	g.flows = append(g.flows, FlowRow{
@@ -255,7 +255,7 @@ func (g *Group) Claimed(c *store.Claimed, by string) {
 func (g *Group) Settle(s *job.Settlement, r *store.Settled, log []byte) {
 	c := g.Of(s.Key, r.UID)
 	next := Progress{
-		State: r.To, attempts: s.Attempts, snoozes: s.Snoozes, lapses: s.Lapses, token: s.Token,
+		State: r.To, attempts: s.Attempts, snoozes: s.Snoozes, expiredLeases: s.ExpiredLeases, token: s.Token,
 		Version: r.Version, nextAt: r.NextAt, EndedAt: r.EndedAt, updated: r.Now,
 	}
 	if r.To.Final() {

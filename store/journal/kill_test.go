@@ -201,12 +201,12 @@ func deliver(ctx context.Context, s *journal.Store, nonce string, tell func(what
 
 // audit is what the children told.
 type audit struct {
-	registered map[string]bool
-	sent       map[string]int
-	settled    map[string]bool
-	inFlight   map[string]int // kills that the job was in flight at
-	claiming   map[string]bool
-	lapses     map[string]int // kills that it may have been claimed at
+	registered    map[string]bool
+	sent          map[string]int
+	settled       map[string]bool
+	inFlight      map[string]int // kills that the job was in flight at
+	claiming      map[string]bool
+	expiredLeases map[string]int // kills that it may have been claimed at
 }
 
 func (a *audit) hear(line string) {
@@ -231,7 +231,7 @@ func (a *audit) killed() {
 	}
 	for id := range a.claiming {
 		if !a.settled[id] {
-			a.lapses[id]++
+			a.expiredLeases[id]++
 		}
 	}
 }
@@ -253,7 +253,7 @@ func testKill(t *testing.T, b *backend) {
 	url := b.Fresh(t)
 	a := &audit{
 		registered: map[string]bool{}, sent: map[string]int{}, settled: map[string]bool{}, inFlight: map[string]int{},
-		claiming: map[string]bool{}, lapses: map[string]int{},
+		claiming: map[string]bool{}, expiredLeases: map[string]int{},
 	}
 	for run := range 3 {
 		runChild(t, b, url, run, a)
@@ -265,8 +265,8 @@ func testKill(t *testing.T, b *backend) {
 		if a.settled[id] != (j.State == job.Delivered) && !(j.State == job.Delivered && a.inFlight[id] > 0) {
 			t.Errorf("%s is %v; settled: %v", id, j.State, a.settled[id])
 		}
-		if j.Lapses > a.lapses[id] {
-			t.Errorf("%s lapsed %d times, and may have been claimed at %d kills", id, j.Lapses, a.lapses[id])
+		if j.ExpiredLeases > a.expiredLeases[id] {
+			t.Errorf("%s has %d expired leases, and may have been claimed at %d kills", id, j.ExpiredLeases, a.expiredLeases[id])
 		}
 	}
 	for id, n := range a.sent {

@@ -82,7 +82,7 @@ func TestJobsThatTheJournalDoesNotKnow(t *testing.T) {
 		noError(t, "Register", err)
 		c := r.TakeOne()
 		noError(t, "Flush", r.Flush())
-		equal(t, "lapses", r.Crash(retention).TakeOne().Job.Lapses, 1)
+		equal(t, "expired leases", r.Crash(retention).TakeOne().Job.ExpiredLeases, 1)
 		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
 		equal(t, "the job", r.Crash(retention).Job("a"), r.Job("a"))
 	})(t)

@@ -66,7 +66,7 @@ func restartLosesNothing(r *rig) {
 	for k, j := range want {
 		switch j.Job.State {
 		case job.Running:
-			j.Job.Lapses++
+			j.Job.ExpiredLeases++
 			j.Job.State = j.Job.Pending()
 		case job.Ready:
 			j.Job.State = j.Job.Pending()

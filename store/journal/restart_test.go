@@ -47,14 +47,14 @@ func TestRestart(t *testing.T) {
 			noError(t, "Carry", err)
 			r = r.Restart(retention)
 			equal(t, "state", r.Job("a").State, job.Waiting)
-			equal(t, "lapses of the claimed job", r.TakeOne().Job.Lapses, 0)
+			equal(t, "expired leases of the claimed job", r.TakeOne().Job.ExpiredLeases, 0)
 		},
-		"a running job is due again, with a lapse and no attempt charged": func(t *testing.T, r *rig) {
+		"a running job is due again, with an expired lease and no attempt charged": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
 			before := r.TakeOne().Job
 			r = r.Restart(retention)
 			after := r.TakeOne().Job
-			equal(t, "lapses", after.Lapses, 1)
+			equal(t, "expired leases", after.ExpiredLeases, 1)
 			equal(t, "attempts", after.Attempts, 0)
 			if after.Token <= before.Token || after.Version <= before.Version {
 				t.Errorf("token %d and version %d came after %d and %d", after.Token, after.Version, before.Token, before.Version)
@@ -63,15 +63,15 @@ func TestRestart(t *testing.T) {
 		"a job that kills its process every time goes alone, later and later, and ends": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
 			waited := time.Duration(0)
-			for n := range job.MaxLapses {
+			for n := range job.MaxExpiredLeases {
 				c := r.TakeOne()
 				equal(t, "before the attempt", c.Job.Before(c.From, c.Now), (*job.Outcome)(nil))
 				if c.Job.Suspect() {
-					r.Change("a", func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) })
+					r.Change("a", func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
 				}
 				r = r.Restart(retention)
-				if j := r.Job("a"); j.Lapses < job.MaxLapses {
-					equal(t, "lapses", j.Lapses, n+1)
+				if j := r.Job("a"); j.ExpiredLeases < job.MaxExpiredLeases {
+					equal(t, "expired leases", j.ExpiredLeases, n+1)
 					waited += j.NextAt.Sub(j.DueAt)
 					r.Change("a", func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
 				}
@@ -86,13 +86,13 @@ func TestRestart(t *testing.T) {
 		},
 		"a crash loop gives nothing up": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
-			for range 2 * job.MaxLapses {
+			for range 2 * job.MaxExpiredLeases {
 				r.TakeDue() // nothing when it is in quarantine
 				r = r.Restart(retention)
 			}
 			j := r.Job("a")
 			equal(t, "state", j.State, job.Waiting)
-			equal(t, "lapses", j.Lapses, job.SuspectAfter)
+			equal(t, "expired leases", j.ExpiredLeases, job.SuspectAfter)
 		},
 		"a cancel in flight holds": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))

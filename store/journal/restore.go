@@ -129,12 +129,12 @@ func (m *row) scan(rows *sql.Rows) error {
 	j := &m.job
 	var state, token, version, cancel int64
 	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
-		&j.Attempts, &j.Snoozes, &j.Lapses, &token, &version, &cancel,
+		&j.Attempts, &j.Snoozes, &j.ExpiredLeases, &token, &version, &cancel,
 		&j.NextAt, &j.Reason, &j.EndedAt, &m.body, &m.spec)
 	if err != nil {
 		return err
 	}
-	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses))
+	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases))
 	if m.bad == nil {
 		j.State, j.Token, j.Version, j.CancelRequested = job.State(state), uint64(token), uint64(version), cancel != 0
 		m.bad = m.decodeSpec()
@@ -195,7 +195,7 @@ func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []U
 			bad = append(bad, m.unreadable(err))
 		}
 		if m.job.State == job.Running {
-			m.job.Lapse(now)
+			m.job.ExpireLease(now)
 		}
 		log := logs[m.seq]
 		if n := len(log); n > 0 {

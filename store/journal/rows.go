@@ -54,7 +54,7 @@ func (m *Message) row(args []any, seq int64) []any {
 	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, m.endpoint,
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
 		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
-		int64(j.Attempts), int64(j.Snoozes), int64(j.Lapses), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
+		int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
 		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.At), m.confirmed())
 }
 
@@ -105,20 +105,20 @@ func DoneAt(s job.State, ended job.Instant) any {
 
 // Progress is what claiming and settling change in a message.
 type Progress struct {
-	State    job.State
-	attempts int
-	snoozes  int
-	lapses   int
-	token    uint64
-	Version  uint64 // zero: not known
-	nextAt   job.Instant
-	reason   string
-	EndedAt  job.Instant
-	updated  job.Instant
+	State         job.State
+	attempts      int
+	snoozes       int
+	expiredLeases int
+	token         uint64
+	Version       uint64 // zero: not known
+	nextAt        job.Instant
+	reason        string
+	EndedAt       job.Instant
+	updated       job.Instant
 }
 
 func (p *Progress) row(args []any, seq int64) []any {
-	return append(args, seq, int64(p.State), int64(p.attempts), int64(p.snoozes), int64(p.lapses),
+	return append(args, seq, int64(p.State), int64(p.attempts), int64(p.snoozes), int64(p.expiredLeases),
 		int64(p.token), int64(p.Version), int64(p.nextAt), p.reason, int64(p.EndedAt),
 		DoneAt(p.State, p.EndedAt), int64(p.updated))
 }

@@ -89,22 +89,22 @@ func TestCrashWhileDispatching(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option)
-		lapses := func() int {
+		expired := func() int {
 			t.Helper()
 			noError(t, "Flush", r.Flush())
-			return r.Crash(retention).TakeOne().Job.Lapses
+			return r.Crash(retention).TakeOne().Job.ExpiredLeases
 		}
 		r.Add(reg("a", 0))
 		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
-			equal(t, "lapses before the claim", lapses(), 0)
+			equal(t, "expired leases before the claim", expired(), 0)
 			return call()
 		}
 		c := r.TakeOne()
 		h.OnSettle = func(call func() ([]store.Settled, error)) ([]store.Settled, error) {
-			equal(t, "lapses after the claim", lapses(), 1)
+			equal(t, "expired leases after the claim", expired(), 1)
 			settled, err := call()
 			// The answer is not given, so this may be delivered twice.
-			equal(t, "lapses before the commit", lapses(), 1)
+			equal(t, "expired leases before the commit", expired(), 1)
 			return settled, err
 		}
 		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))

@@ -102,10 +102,10 @@ func (b *bulk) close() error {
 var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
-		"attempts snoozes lapses token version cancel next_at reason:t ended_at done_at:n updated confirmed")
+		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated confirmed")
 	payloadColumns  = columns("seq body:b spec:b")
 	confirmColumns  = columns("seq created due expires next_at token version updated")
-	progressColumns = columns("seq status attempts snoozes lapses token version next_at reason:t ended_at done_at:n updated")
+	progressColumns = columns("seq status attempts snoozes expired_leases token version next_at reason:t ended_at done_at:n updated")
 	flowColumns     = columns("message at from_state:n to_state attempt actor:t host:t reason:t log:b")
 	tallyColumns    = columns("seq counted fired")
 	keyColumns      = columns("seq name:t")
@@ -197,7 +197,7 @@ const (
 	sqlNextSeq = `UPDATE writer SET next_seq = ?`
 
 	// What stored.scan reads.
-	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, lapses, token,
+	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, expired_leases, token,
 		version, cancel, next_at, reason, ended_at, body, spec
 		FROM message m LEFT JOIN payload p ON p.seq = m.seq `
 	// What messages take; a list of them follows.

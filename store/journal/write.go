@@ -78,7 +78,7 @@ func (m *Message) advance(p *Progress) {
 	if p == nil || p.Version <= j.Version {
 		return
 	}
-	j.State, j.Attempts, j.Snoozes, j.Lapses = p.State, p.attempts, p.snoozes, p.lapses
+	j.State, j.Attempts, j.Snoozes, j.ExpiredLeases = p.State, p.attempts, p.snoozes, p.expiredLeases
 	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.Version, p.nextAt, p.reason, p.EndedAt
 	m.At = p.updated
 }

@@ -68,13 +68,13 @@ func (s sweptFirst) Purge(ctx context.Context, limit int) (int, error) {
 
 // journalled is what of a job the journal must agree with the store about.
 type journalled struct {
-	UID                       string
-	State                     job.State
-	Attempts, Snoozes, Lapses int
-	Version, Token            uint64
-	Created, Due, Next, Ended job.Instant
-	Cancel                    bool
-	Reason                    string
+	UID                              string
+	State                            job.State
+	Attempts, Snoozes, ExpiredLeases int
+	Version, Token                   uint64
+	Created, Due, Next, Ended        job.Instant
+	Cancel                           bool
+	Reason                           string
 }
 
 func journalledOf(j job.Job) journalled {
@@ -83,7 +83,7 @@ func journalledOf(j job.Job) journalled {
 		state = j.Pending()
 	}
 	return journalled{
-		UID: j.UID, State: state, Attempts: j.Attempts, Snoozes: j.Snoozes, Lapses: j.Lapses, Version: j.Version, Token: j.Token,
+		UID: j.UID, State: state, Attempts: j.Attempts, Snoozes: j.Snoozes, ExpiredLeases: j.ExpiredLeases, Version: j.Version, Token: j.Token,
 		Created: j.CreatedAt, Due: j.DueAt, Next: j.NextAt, Ended: j.EndedAt, Cancel: j.CancelRequested, Reason: j.Reason,
 	}
 }
@@ -114,7 +114,7 @@ func (r *rig) journal(want map[string]journalled) (got map[string]journalled, op
 	db, err := r.B.Open(r.URL)
 	noError(r.T, "open", err)
 	defer db.Close()
-	rows, err := db.QueryContext(r.T.Context(), `SELECT topic, id, uid, status, attempts, snoozes, lapses, version, token,
+	rows, err := db.QueryContext(r.T.Context(), `SELECT topic, id, uid, status, attempts, snoozes, expired_leases, version, token,
 		created, due, next_at, ended_at, cancel, reason, CASE WHEN done_at IS NULL THEN 1 ELSE 0 END FROM message`)
 	noError(r.T, "read the journal", err)
 	defer rows.Close()
@@ -123,7 +123,7 @@ func (r *rig) journal(want map[string]journalled) (got map[string]journalled, op
 		var k job.Key
 		var j journalled
 		var isOpen int
-		noError(r.T, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.Lapses, &j.Version, &j.Token,
+		noError(r.T, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.ExpiredLeases, &j.Version, &j.Token,
 			&j.Created, &j.Due, &j.Next, &j.Ended, &j.Cancel, &j.Reason, &isOpen))
 		if isOpen == 1 {
 			open[k.String()]++

@@ -193,7 +193,7 @@ func TestRedisLosesJobsAtRandom(t *testing.T) {
 			}
 			wg.Wait()
 			testenv.Eventually(t, outageLimit, func() bool {
-				nodes[0].takeAny(t.Context()) // what a copy had as running is found when its lease has lapsed
+				nodes[0].takeAny(t.Context()) // what a copy had as running is found when its lease has expired
 				v, err := nodes[0].differences(url)
 				return err == nil && v.Differences == 0
 			}, "the journal and the store agree")

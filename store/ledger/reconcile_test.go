@@ -184,7 +184,7 @@ func TestSweepPutsBackWhatIsLost(t *testing.T) {
 		delete(want, key("delivered").String())
 		delete(want, key("cancelled").String())
 		running := want[key("running").String()]
-		running.Job.State, running.Job.Lapses = job.Waiting, 1
+		running.Job.State, running.Job.ExpiredLeases = job.Waiting, 1
 		want[key("running").String()] = running
 		l.flush(t)
 		report := r.sweep()

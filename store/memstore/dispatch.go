@@ -144,7 +144,7 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	case x.claim.nonce == o.Nonce: // nobody else has had it since
 		from = x.claim.from
 	default: // its lease has expired, whether it was carried again or not
-		from, x.lapses = job.Running, job.LapsesAfter(x.lapses)
+		from, x.expiredLeases = job.Running, job.ExpiredLeasesAfter(x.expiredLeases)
 	}
 	// A token is never less than the time of its claim, so that even one of a
 	// job that was forgotten in between is not given out again.
@@ -196,7 +196,7 @@ func (s *Store) apply(rec *record, st *job.Settlement, next *following, now job.
 	done := store.Settled{Status: store.Applied, To: change.To, Reason: strings.Clone(change.Reason), Now: now}
 	done.NextAt, done.EndedAt = change.Times(now, rec.createdAt)
 	x, l := rec.more(), rec.lane
-	rec.state, rec.attempts, x.snoozes, x.lapses = done.To, st.Attempts, st.Snoozes, st.Lapses
+	rec.state, rec.attempts, x.snoozes, x.expiredLeases = done.To, st.Attempts, st.Snoozes, st.ExpiredLeases
 	rec.version++
 	done.UID, done.Version = rec.uid, rec.version
 	x.claim = claim{}

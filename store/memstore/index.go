@@ -13,7 +13,7 @@ import (
 // score orders entries by a time and then a state: four times the
 // milliseconds, plus the state's code. In a bucket the entries that are out
 // (ready or running) come before those that wait: outShift moves them, so that
-// how many are out, and which of them lapsed, can be seen at a glance. Scores
+// how many are out, and whose leases expired, can be seen at a glance. Scores
 // stay below 2^53, so that a float64 holds them exactly.
 type score int64
 

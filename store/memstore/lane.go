@@ -51,7 +51,7 @@ func (l *lane) countOut(rec *record, n int) {
 	}
 }
 
-// firstOut is the job that is out and lapses first; nil if none is out.
+// firstOut is the job that is out and whose lease expires first; nil if none is out.
 func (l *lane) firstOut() *record {
 	if l.out == 0 {
 		return nil

@@ -42,11 +42,11 @@ type record struct {
 
 // extra is what a record holds once something has happened to its job.
 type extra struct {
-	endedAt job.Instant
-	reason  string
-	snoozes int
-	lapses  int
-	log     []job.Attempt // entries are never changed, so copies may share them
+	endedAt       job.Instant
+	reason        string
+	snoozes       int
+	expiredLeases int
+	log           []job.Attempt // entries are never changed, so copies may share them
 
 	dead      *deadGroup // nil unless the job is dead
 	claim     claim
@@ -146,11 +146,11 @@ func (r *record) assign(j *job.Job, e encoded) {
 	r.attempts, r.token, r.version = j.Attempts, j.Token, j.Version
 	r.state, r.cancelRequested = j.State, j.CancelRequested
 	r.assignCount(j)
-	if r.extra == nil && j.EndedAt == 0 && j.Reason == "" && j.Snoozes == 0 && j.Lapses == 0 {
+	if r.extra == nil && j.EndedAt == 0 && j.Reason == "" && j.Snoozes == 0 && j.ExpiredLeases == 0 {
 		return
 	}
 	x := r.more()
-	x.endedAt, x.reason, x.snoozes, x.lapses = j.EndedAt, j.Reason, j.Snoozes, j.Lapses
+	x.endedAt, x.reason, x.snoozes, x.expiredLeases = j.EndedAt, j.Reason, j.Snoozes, j.ExpiredLeases
 }
 
 // snapshot is a copy of a record, so that the job can be decoded without the
@@ -190,7 +190,7 @@ func (s *snapshot) progress() job.Job {
 	j := job.Job{
 		Key: s.key(), UID: s.uid, State: s.shown,
 		DueAt: s.dueAt, NextAt: s.nextAt, ExpiresAt: s.expiresAt, CreatedAt: s.createdAt, EndedAt: x.endedAt,
-		Attempts: s.attempts, Snoozes: x.snoozes, Lapses: x.lapses,
+		Attempts: s.attempts, Snoozes: x.snoozes, ExpiredLeases: x.expiredLeases,
 		Token: s.token, Version: s.version, CancelRequested: s.cancelRequested, Reason: x.reason,
 	}
 	if x.tally != nil {

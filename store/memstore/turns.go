@@ -35,7 +35,7 @@ func unparked(sc score) score {
 func (r *record) turn() job.Turn {
 	j := job.Job{UID: r.uid, State: r.state, DueAt: r.dueAt, CreatedAt: r.createdAt, Attempts: r.attempts}
 	if r.extra != nil {
-		j.Snoozes, j.Lapses = r.extra.snoozes, r.extra.lapses
+		j.Snoozes, j.ExpiredLeases = r.extra.snoozes, r.extra.expiredLeases
 	}
 	return j.Turn()
 }

@@ -72,7 +72,7 @@ func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 }
 
 // repeatable: all scripts but carrying, which by its nature goes on with the
-// next jobs, and claims whose lease may have lapsed before the second run.
+// next jobs, and claims whose lease may have expired before the second run.
 func repeatable(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	if !strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") || args[1] == carryScript.Hash() {

@@ -149,9 +149,9 @@ func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement,
 
 // kind is the part of a settlement that jobs of a batch share; the script gets it once.
 type kind struct {
-	token                     uint64
-	attempts, snoozes, lapses int
-	usual, cancelled          end
+	token                            uint64
+	attempts, snoozes, expiredLeases int
+	usual, cancelled                 end
 }
 
 // end is a job.Change with the number of its group of dead letters, if any.
@@ -169,7 +169,7 @@ func (b *batch) end(t *job.Settlement, cancelRequested bool) end {
 }
 
 func (k *kind) args() []any {
-	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.lapses)
+	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.expiredLeases)
 	args := append(make([]any, 0, 10), k.token, tries)
 	for _, c := range []*end{&k.usual, &k.cancelled} {
 		wait := millis(c.Delay)
@@ -204,7 +204,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			attempt = encodeAttempt(t.Attempt)
 		}
 		k := kind{
-			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, lapses: t.Lapses,
+			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases,
 			usual: b.end(t, false), cancelled: b.end(t, true),
 		}
 		n, known := numbers[k]

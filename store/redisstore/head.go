@@ -71,7 +71,7 @@ const (
 	fieldCancel
 	fieldAttempts
 	fieldSnoozes
-	fieldLapses
+	fieldExpiredLeases
 	fieldNext
 	fieldEnded
 	fieldExpires // for scripts

@@ -122,8 +122,8 @@ func TestLostReplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j.State != job.Delivered || j.Attempts != 2 || j.Lapses != 0 || len(log) != 2 {
-			t.Errorf("%s is %s after %d attempts, %d lapses, %d in its log", key, j.State, j.Attempts, j.Lapses, len(log))
+		if j.State != job.Delivered || j.Attempts != 2 || j.ExpiredLeases != 0 || len(log) != 2 {
+			t.Errorf("%s is %s after %d attempts, %d expired leases, %d in its log", key, j.State, j.Attempts, j.ExpiredLeases, len(log))
 		}
 	}
 	stats := topicStats(t, sure)

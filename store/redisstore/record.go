@@ -118,7 +118,7 @@ func (r *record) heads() (registeredHead, progressHead) {
 	since := progressHead{nonce: r.nonce, reason: r.Reason, mark: r.mark}
 	since.n = [fieldNonce]int64{
 		fieldState: int64(r.State), fieldToken: int64(r.Token), fieldVersion: int64(r.Version),
-		fieldAttempts: int64(r.Attempts), fieldSnoozes: int64(r.Snoozes), fieldLapses: int64(r.Lapses),
+		fieldAttempts: int64(r.Attempts), fieldSnoozes: int64(r.Snoozes), fieldExpiredLeases: int64(r.ExpiredLeases),
 		fieldNext: int64(r.NextAt), fieldEnded: int64(r.EndedAt), fieldExpires: int64(r.ExpiresAt), fieldLogs: int64(r.logs),
 	}
 	if r.CancelRequested {
@@ -218,7 +218,7 @@ func (r *record) proceed(h progressHead) error {
 		return fmt.Errorf("%w of %s: %w", errRecord, r.Key, h.err)
 	}
 	r.State, r.CancelRequested = job.State(h.n[fieldState]), h.n[fieldCancel] == 1
-	r.Attempts, r.Snoozes, r.Lapses = int(h.n[fieldAttempts]), int(h.n[fieldSnoozes]), int(h.n[fieldLapses])
+	r.Attempts, r.Snoozes, r.ExpiredLeases = int(h.n[fieldAttempts]), int(h.n[fieldSnoozes]), int(h.n[fieldExpiredLeases])
 	r.Token, r.Version = uint64(h.n[fieldToken]), uint64(h.n[fieldVersion])
 	if h.n[fieldNext] != 0 || r.State.Final() {
 		r.NextAt = h.instant(fieldNext)

@@ -100,12 +100,12 @@ var carryCases = []testCase{
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Ready: 1})
 		claims := f.claim(append(hints, f.pop()...), terms())
 		equal(f, "claimed", claimedKeys(claims), []string{key.String()})
-		equal(f, "lapses", claims[0].Job.Lapses, 0)
+		equal(f, "expired leases", claims[0].Job.ExpiredLeases, 0)
 	}},
-	{name: "carry/again when a lease lapses", options: Options{}, run: func(f *fixture) {
+	{name: "carry/again when a lease expires", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		c := f.lapse(f.pop())[0]
+		c := f.expireLeases(f.pop())[0]
 		carried := f.carry(carryOptions)
 		equal(f, "carried", carried, []store.Carried{{Hint: store.Hint{Lane: c.Job.Lane(), ID: "a"}, From: job.Running}})
 		j := f.get(c.Job.Key)
@@ -324,13 +324,13 @@ var laneCases = []testCase{
 		}
 		f.carryUntil(left, carryOptions) // without a limit, the rest
 	}},
-	{name: "carry/a lapsed job keeps its place under the limit", options: Options{}, run: func(f *fixture) {
+	{name: "carry/a job whose lease expired keeps its place under the limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 4)...)
 		o := carryOptions
 		o.EndpointLimit = 2
 		f.carry(o)
-		lapsed := f.lapse(f.pop())
-		equal(f, "carried again", carriedKeys(f.carryUntil(2, o)), claimedKeys(lapsed))
+		expired := f.expireLeases(f.pop())
+		equal(f, "carried again", carriedKeys(f.carryUntil(2, o)), claimedKeys(expired))
 		equal(f, "carried while at the limit", f.carry(o), nil)
 		for _, c := range f.claim(f.pop(), terms()) {
 			f.settle(store.Applied, delivered(c))
@@ -380,16 +380,16 @@ var laneCases = []testCase{
 			}
 		}
 	}},
-	{name: "carry/lapsed jobs come back although their lane is at its limits", options: Options{}, run: func(f *fixture) {
-		// The backlog was due long before the leases lapsed.
+	{name: "carry/jobs whose leases expired come back although their lane is at its limits", options: Options{}, run: func(f *fixture) {
+		// The backlog was due long before the leases expired.
 		f.register(store.Created, many("t", 600)...)
 		o := carryOptions
 		o.EndpointLimit, o.TopicLimits = 4, map[string]int{"t": 4}
 		f.carry(o)
-		lapsed := claimedKeys(f.lapse(f.pop()))
-		equal(f, "number lapsed", len(lapsed), 4)
+		expired := claimedKeys(f.expireLeases(f.pop()))
+		equal(f, "number expired", len(expired), 4)
 		carried := f.carryUntil(4, o)
-		equal(f, "carried again", carriedKeys(carried), lapsed)
+		equal(f, "carried again", carriedKeys(carried), expired)
 		for _, c := range carried {
 			equal(f, "from", c.From, job.Running)
 		}

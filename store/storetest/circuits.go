@@ -120,7 +120,7 @@ var circuitCases = []testCase{
 		hints := f.pop()
 		endpoint := laneOf("t", urlA).Endpoint
 		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
-		f.lapse(hints[:1])
+		f.expireLeases(hints[:1])
 		claims := f.claim(hints[1:], terms())
 		f.settle(store.Applied, failed(claims[0], always))
 		f.settle(store.Applied, released(claims[1], 0))

@@ -25,7 +25,7 @@ var claimCases = []testCase{
 		equal(f, "spec", c.Job.Spec, r.Spec)
 		equal(f, "uid", c.Job.UID, was.UID)
 		equal(f, "due at", c.Job.DueAt, was.DueAt)
-		equal(f, "lapses", c.Job.Lapses, 0)
+		equal(f, "expired leases", c.Job.ExpiredLeases, 0)
 		equal(f, "token is set", c.Job.Token > was.Token, true)
 		equal(f, "version", c.Job.Version, was.Version+1)
 		equal(f, "the stored job", f.get(r.Key), c.Job)
@@ -195,27 +195,27 @@ func jobsOf(claims []store.Claimed) []job.Job {
 }
 
 var leaseCases = []testCase{
-	{name: "lease/a lapsed one is counted and the token grows", options: Options{}, run: func(f *fixture) {
+	{name: "lease/an expired one is counted and the token grows", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		first := f.lapse(hints)[0]
+		first := f.expireLeases(hints)[0]
 		second := f.claim(hints, terms())[0] // by the older hint, before it is carried
 		f.from(second, job.Running)
-		equal(f, "lapses", second.Job.Lapses, 1)
+		equal(f, "expired leases", second.Job.ExpiredLeases, 1)
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		equal(f, "attempts", second.Job.Attempts, 0)
 		equal(f, "the stored job", f.get(second.Job.Key), second.Job)
 		f.unchangedBy(delivered(first))
 		f.settle(store.Applied, delivered(second))
 	}},
-	{name: "lease/a lapsed one is counted after it was carried", options: Options{}, run: func(f *fixture) {
+	{name: "lease/an expired one is counted after it was carried", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		first := f.lapse(f.pop())[0]
+		first := f.expireLeases(f.pop())[0]
 		second := f.takeOne()
 		f.from(second, job.Running)
-		equal(f, "lapses", second.Job.Lapses, 1)
+		equal(f, "expired leases", second.Job.ExpiredLeases, 1)
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		f.unchangedBy(failed(first, always))
 	}},
@@ -223,14 +223,14 @@ var leaseCases = []testCase{
 		f.add(reg("t", "a"))
 		for n := range job.SuspectAfter + 3 {
 			f.carry(carryOptions)
-			equal(f, "lapses", f.lapse(f.pop())[0].Job.Lapses, min(n, job.SuspectAfter))
+			equal(f, "expired leases", f.expireLeases(f.pop())[0].Job.ExpiredLeases, min(n, job.SuspectAfter))
 		}
 	}},
-	{name: "lease/a suspect is given up for lapses that were charged", options: Options{}, run: func(f *fixture) {
+	{name: "lease/a suspect is given up for expired leases that were charged", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
 		for range job.SuspectAfter {
 			f.carry(carryOptions)
-			f.lapse(f.pop())
+			f.expireLeases(f.pop())
 		}
 		for {
 			c := f.takeOne()
@@ -244,48 +244,48 @@ var leaseCases = []testCase{
 			f.settle(store.Applied, released(c, 0)) // and not after o.After
 			f.carry(carryOptions)
 			hints := f.pop()
-			c = f.lapse(hints)[0]
+			c = f.expireLeases(hints)[0]
 			equal(f, "before", c.Job.Before(c.From, c.Now), nil)
-			charged := f.update(key, func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) })
-			equal(f, "lapses", charged.Lapses, c.Job.Lapses+1)
+			charged := f.update(key, func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
+			equal(f, "expired leases", charged.ExpiredLeases, c.Job.ExpiredLeases+1)
 			equal(f, "the stored job", f.get(key), charged)
 		}
 		j := f.get(key)
 		equal(f, "reason", j.Reason, job.ReasonLeaseExpired)
-		equal(f, "lapses", j.Lapses, job.MaxLapses)
+		equal(f, "expired leases", j.ExpiredLeases, job.MaxExpiredLeases)
 		equal(f, "attempts", j.Attempts, 0)
 	}},
-	{name: "lease/an outcome takes a charged lapse back", options: Options{}, run: func(f *fixture) {
+	{name: "lease/an outcome takes a charged expiry back", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
 		for range job.SuspectAfter {
 			f.carry(carryOptions)
-			f.lapse(f.pop())
+			f.expireLeases(f.pop())
 		}
 		c := f.takeOne()
-		charge := func(j *job.Job, _ job.Instant) error { return j.ChargeLapse(c.Job.Token) }
+		charge := func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) }
 		f.update(key, charge)
 		f.settle(store.Applied, released(c, 0))
-		equal(f, "lapses after a release", f.get(key).Lapses, job.SuspectAfter)
+		equal(f, "expired leases after a release", f.get(key).ExpiredLeases, job.SuspectAfter)
 		c = f.takeOne()
 		f.update(key, charge)
 		f.settle(store.Applied, failed(c, after(long)))
 		j := f.get(key)
-		equal(f, "lapses after an attempt", j.Lapses, 0)
+		equal(f, "expired leases after an attempt", j.ExpiredLeases, 0)
 		equal(f, "attempts", j.Attempts, 1)
 	}},
-	{name: "lease/an outcome ends a row of lapses", options: Options{}, run: func(f *fixture) {
+	{name: "lease/an outcome ends a row of expired leases", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		f.lapse(f.pop())
+		f.expireLeases(f.pop())
 		c := f.takeOne()
 		f.settle(store.Applied, released(c, 0))
-		equal(f, "lapses after a release", f.get(c.Job.Key).Lapses, 1)
+		equal(f, "expired leases after a release", f.get(c.Job.Key).ExpiredLeases, 1)
 		c = f.takeOne()
-		equal(f, "lapses", c.Job.Lapses, 1)
+		equal(f, "expired leases", c.Job.ExpiredLeases, 1)
 		f.settle(store.Applied, failed(c, always))
-		equal(f, "lapses after an attempt", f.takeOne().Job.Lapses, 0)
+		equal(f, "expired leases after an attempt", f.takeOne().Job.ExpiredLeases, 0)
 	}},
-	{name: "lease/a repetition after it has expired is a new claim and no lapse", options: Options{}, run: func(f *fixture) {
+	{name: "lease/a repetition after it has expired is a new claim and does not count", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
@@ -296,12 +296,12 @@ var leaseCases = []testCase{
 		second := f.claim(hints, o)[0]
 		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
 		f.from(second, job.Ready)
-		equal(f, "lapses", second.Job.Lapses, 0)
+		equal(f, "expired leases", second.Job.ExpiredLeases, 0)
 		f.waitPast(second.Now.Add(short))
 		o = terms()
 		third := f.claim(hints, o)[0]
 		f.from(third, job.Running)
-		equal(f, "lapses", third.Job.Lapses, 1)
+		equal(f, "expired leases", third.Job.ExpiredLeases, 1)
 	}},
 	{name: "lease/of a job with a timeout", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "quick", timeout(time.Millisecond)))
@@ -313,23 +313,23 @@ var leaseCases = []testCase{
 		o.Lease, o.LeaseMargin = long, short
 		claims := f.claim(hints, o)
 		f.waitPast(claims[len(claims)-1].Now.Add(short + time.Millisecond))
-		equal(f, "lapsed with a long lease", claimedKeys(f.claim(hints, terms())), []string{"t/quick"})
+		equal(f, "expired with a long lease", claimedKeys(f.claim(hints, terms())), []string{"t/quick"})
 	}},
 	{name: "lease/a timeout outlasts a short lease", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "slow", timeout(long)))
 		f.add(reg("t", "plain"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		f.lapse(hints)
-		equal(f, "lapsed", claimedKeys(f.claim(hints, terms())), []string{"t/plain"})
+		f.expireLeases(hints)
+		equal(f, "expired", claimedKeys(f.claim(hints, terms())), []string{"t/plain"})
 		equal(f, "carried", f.carry(carryOptions), nil)
 	}},
 	{name: "lease/a late outcome counts until another claims", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 2)...)
 		f.carry(carryOptions)
 		hints := f.pop()
-		claims := f.lapse(hints)
-		f.settle(store.Applied, delivered(claims[0])) // lapsed, not carried again
+		claims := f.expireLeases(hints)
+		f.settle(store.Applied, delivered(claims[0])) // expired, not carried again
 		f.carry(carryOptions)
 		equal(f, "state", f.get(claims[1].Job.Key).State, job.Ready)
 		done := f.settle(store.Applied, failed(claims[1], after(long))) // carried again
@@ -354,7 +354,7 @@ var leaseCases = []testCase{
 			f.settle(store.Applied, failed(c, always))
 			grows(f.get(key), false)
 			f.carry(carryOptions)
-			c = f.lapse(f.pop())[0]
+			c = f.expireLeases(f.pop())[0]
 			grows(c.Job, true)
 			grows(f.update(key, cancel), false)
 			f.settle(store.Applied, failed(c, always))

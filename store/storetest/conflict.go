@@ -90,10 +90,10 @@ var conflictCases = []testCase{
 	{name: "conflict/a worker of a replaced job is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		lapsed := f.lapse(f.pop())[0]
+		expired := f.expireLeases(f.pop())[0]
 		f.carry(carryOptions) // ready again, so no longer in flight
 		f.register(store.Created, reg("t", "a", body("new"), delay(long), onConflict(store.Replace)))
-		f.unchangedBy(delivered(lapsed))
+		f.unchangedBy(delivered(expired))
 	}},
 	{name: "conflict/equal content is the same job after its end", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range finals {
@@ -230,11 +230,11 @@ var conflictCases = []testCase{
 	{name: "conflict/a worker of the job before is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		lapsed := f.lapse(f.pop())[0]
+		expired := f.expireLeases(f.pop())[0]
 		f.settle(store.Applied, delivered(f.takeOne()))
 		f.add(reg("t", "a", body("new")))
 		second := f.takeOne()
-		f.unchangedBy(delivered(lapsed))
+		f.unchangedBy(delivered(expired))
 		f.settle(store.Applied, delivered(second))
 	}},
 	{name: "conflict/a worker of a forgotten job is stale", options: Options{}, run: func(f *fixture) {

@@ -364,8 +364,8 @@ func respecify(change func(*job.Spec)) func(*job.Job, job.Instant) error {
 	}
 }
 
-// lapse claims hints for a moment and waits until the lease has lapsed.
-func (f *fixture) lapse(hints []popped) []store.Claimed {
+// expireLeases claims hints for a moment and waits until the lease has expired.
+func (f *fixture) expireLeases(hints []popped) []store.Claimed {
 	f.Helper()
 	o := terms()
 	o.Lease = time.Millisecond

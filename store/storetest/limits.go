@@ -126,10 +126,10 @@ var pauseCases = []testCase{
 		f.limit("t", store.Limits{})
 		f.carryUntil(1, carryOptions)
 	}},
-	{name: "pause/a lapsed lease waits, too", options: Options{}, run: func(f *fixture) {
+	{name: "pause/an expired lease waits, too", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		f.lapse(f.pop())
+		f.expireLeases(f.pop())
 		f.limit("t", store.Limits{Paused: true})
 		equal(f, "carried", f.carry(carryOptions), nil)
 		f.limit("t", store.Limits{})
@@ -253,14 +253,14 @@ var concurrencyCases = []testCase{
 		f.limit("t", store.Limits{Concurrency: 2})
 		f.carryUntil(1, carryOptions)
 	}},
-	{name: "concurrency/a lapsed lease keeps its place", options: Options{}, run: func(f *fixture) {
+	{name: "concurrency/an expired lease keeps its place", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Concurrency: 1})
 		f.register(store.Created, many("t", 3)...)
 		f.carry(carryOptions)
-		lapsed := f.lapse(f.pop())
+		expired := f.expireLeases(f.pop())
 		f.carryUntil(1, carryOptions)
 		claims := f.claim(f.pop(), terms())
-		equal(f, "claimed", claimedKeys(claims), claimedKeys(lapsed))
+		equal(f, "claimed", claimedKeys(claims), claimedKeys(expired))
 		equal(f, "carried", f.carry(carryOptions), nil)
 	}},
 	{name: "concurrency/only what was carried is claimed", options: Options{}, run: func(f *fixture) {

@@ -78,7 +78,7 @@ type modelJob struct {
 	// state is the one shown.
 	state job.State
 	// due: it waits and its time has come, or it was carried and nobody came,
-	// or its lease has lapsed.
+	// or its lease has expired.
 	due bool
 	// open: the last claim may still settle.
 	open bool
@@ -86,10 +86,10 @@ type modelJob struct {
 	token   uint64
 	settled bool
 
-	attempts, lapses, logged int
-	expired, cancel          bool
-	old                      bool // it was put back, and has not ended since
-	version                  uint64
+	attempts, expiredLeases, logged int
+	expired, cancel                 bool
+	old                             bool // it was put back, and has not ended since
+	version                         uint64
 }
 
 func (j *modelJob) lane(key job.Key) job.Lane {
@@ -208,11 +208,11 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 
 // seen is what check compares of a job.
 type seen struct {
-	UID, URL, BizKey         string
-	Priority                 job.Priority
-	State                    job.State
-	Attempts, Lapses, Logged int
-	Cancel                   bool
+	UID, URL, BizKey                string
+	Priority                        job.Priority
+	State                           job.State
+	Attempts, ExpiredLeases, Logged int
+	Cancel                          bool
 }
 
 // check holds the store against the model.
@@ -222,7 +222,7 @@ func (m *model) check(*rapid.T) {
 	var ofBizKey []job.Job
 	for key, j := range m.jobs {
 		want[key] = seen{
-			j.uid, string(j.spec.Destination), j.spec.BizKey, j.spec.Priority, j.state, j.attempts, j.lapses, min(j.logged, 1), j.cancel,
+			j.uid, string(j.spec.Destination), j.spec.BizKey, j.spec.Priority, j.state, j.attempts, j.expiredLeases, min(j.logged, 1), j.cancel,
 		}
 		if counts[key.Topic] == nil {
 			counts[key.Topic] = map[job.State]int64{}
@@ -240,7 +240,7 @@ func (m *model) check(*rapid.T) {
 			logged = 1
 		}
 		got[j.Key] = seen{
-			j.UID, string(j.Spec.Destination), j.Spec.BizKey, j.Spec.Priority, j.State, j.Attempts, j.Lapses, logged, j.CancelRequested,
+			j.UID, string(j.Spec.Destination), j.Spec.BizKey, j.Spec.Priority, j.State, j.Attempts, j.ExpiredLeases, logged, j.CancelRequested,
 		}
 		m.checkTimes(j)
 	}

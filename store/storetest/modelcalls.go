@@ -204,7 +204,7 @@ func (m *model) claimed(c store.Claimed) {
 	from := j.state
 	if j.open {
 		from = job.Running
-		j.lapses = job.LapsesAfter(j.lapses)
+		j.expiredLeases = job.ExpiredLeasesAfter(j.expiredLeases)
 	}
 	m.from(c, from)
 	if c.Job.Token <= m.tokens[key] {
@@ -256,7 +256,7 @@ func (m *model) settleOnce(s job.Settlement) {
 			to = job.Cancelled
 		}
 		done := m.first(m.fixture.settle(store.Applied, s))
-		j.settled, j.attempts, j.lapses = true, s.Attempts, s.Lapses
+		j.settled, j.attempts, j.expiredLeases = true, s.Attempts, s.ExpiredLeases
 		if s.Attempt != nil {
 			j.logged++
 		}
@@ -298,7 +298,7 @@ var modelChanges = []modelChange{
 		if !j.state.Final() {
 			return job.ErrNotEnded
 		}
-		j.attempts, j.lapses, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
+		j.attempts, j.expiredLeases, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
 		j.wait(true)
 		return nil
 	}},
@@ -317,7 +317,7 @@ var modelChanges = []modelChange{
 		if !j.state.Final() {
 			return job.ErrNotEnded
 		}
-		j.attempts, j.lapses, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
+		j.attempts, j.expiredLeases, j.cancel, j.expired = 0, 0, false, j.spec.TTL > 0
 		j.spec.Destination, j.spec.BizKey = job.Destination(otherURL(string(j.spec.Destination))), "b"
 		j.wait(false)
 		return nil

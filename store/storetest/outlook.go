@@ -131,13 +131,13 @@ var outlookCases = []testCase{
 		}
 		f.settle(store.Applied, delivered(claims[0]))
 	}},
-	{name: "outlook/a lease that lapsed", options: Options{}, run: func(f *fixture) {
+	{name: "outlook/a lease that expired", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		c := f.lapse(f.pop())[0]
+		c := f.expireLeases(f.pop())[0]
 		o := f.outlook(c.Job.Key)
 		equal(f, "state", o.Job.State, job.Running)
-		equal(f, "it has lapsed", o.At <= o.Now, true)
+		equal(f, "it has expired", o.At <= o.Now, true)
 		equal(f, "worker", o.Worker, "storetest")
 	}},
 	{name: "outlook/an open circuit", options: Options{Shards: 2}, run: func(f *fixture) {

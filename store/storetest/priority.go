@@ -236,10 +236,10 @@ var priorityCases = []testCase{
 		f.carry(carryOptions)
 		equal(f, "hints", idsOf(f.pop()), mixedInOrder)
 	}},
-	{name: "priority/lapsed leases", options: Options{}, run: func(f *fixture) {
+	{name: "priority/expired leases", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", []int{1, 9})...)
 		f.carry(carryOptions)
-		f.lapse(f.pop())
+		f.expireLeases(f.pop())
 		f.add(reg("t", "other", priority(5)))
 		hints, _ := f.hintsUntil(3)
 		equal(f, "hints", idsOf(hints), []string{"9-0", "other", "1-0"})

@@ -70,7 +70,7 @@ var restoreCases = []testCase{
 		for _, c := range claims {
 			equal(f, "token grows", c.Job.Token > 5, true)
 			equal(f, "version", c.Job.Version, uint64(10))
-			equal(f, "lapses", c.Job.Lapses, 0)
+			equal(f, "expired leases", c.Job.ExpiredLeases, 0)
 			f.settle(store.Applied, delivered(c))
 		}
 	}},

@@ -29,7 +29,7 @@ var settleRows = []settleRow{
 	{"released", job.Outcome{Kind: job.OutcomeReleased, After: long, Reason: job.ReasonShutdown}, never, job.Retrying, job.ReasonShutdown, long, 1, 0},
 	{"expired", job.Outcome{Kind: job.OutcomeExpired}, always, job.Expired, job.ReasonTTL, 0, 1, 0},
 	{"cancelled", job.Outcome{Kind: job.OutcomeCancelled}, always, job.Cancelled, job.ReasonCancelled, 0, 1, 0},
-	{"lapsed", job.Outcome{Kind: job.OutcomeLeaseExpired}, always, job.Dead, job.ReasonLeaseExpired, 0, 1, 0},
+	{"lease expired", job.Outcome{Kind: job.OutcomeLeaseExpired}, always, job.Dead, job.ReasonLeaseExpired, 0, 1, 0},
 }
 
 // withAttempt: outcomes of requests that were made.

@@ -41,7 +41,7 @@ var callbackRows = []callbackRow{
 	{"snoozed", job.Outcome{Kind: job.OutcomeSnoozed, After: long}, never, false, true, nil},
 	{"expired", job.Outcome{Kind: job.OutcomeExpired}, always, false, false, []string{"expired"}},
 	{"cancelled before the attempt", job.Outcome{Kind: job.OutcomeCancelled}, always, true, false, []string{"cancelled"}},
-	{"lapsed", job.Outcome{Kind: job.OutcomeLeaseExpired}, always, false, false, []string{"dead"}},
+	{"lease expired", job.Outcome{Kind: job.OutcomeLeaseExpired}, always, false, false, []string{"dead"}},
 }
 
 // callbacksOf are the callbacks of a job, by what follows its uid.
@@ -78,7 +78,7 @@ func (f *fixture) checkCallbacks(j job.Job, current bool, want ...string) {
 		f.noError("Report", err)
 		equal(f, "reported uid", r.Job.UID, j.UID)
 		if current && f.keeps {
-			r.Job.Token, r.Job.Lapses, r.Job.CancelRequested = j.Token, j.Lapses, j.CancelRequested
+			r.Job.Token, r.Job.ExpiredLeases, r.Job.CancelRequested = j.Token, j.ExpiredLeases, j.CancelRequested
 			equal(f, "report of "+name, r.Job, j)
 		}
 	}

@@ -151,7 +151,7 @@ var turnCases = []testCase{
 		f.waitPast(f.now())
 		f.add(reg("t", "b", ordered("k")))
 		f.carry(carryOptions)
-		f.lapse(f.pop())
+		f.expireLeases(f.pop())
 		equal(f, "delivered", f.inOrder(), []string{"a", "b"})
 	}},
 	{name: "turns/a release keeps the turn", options: Options{}, run: func(f *fixture) {

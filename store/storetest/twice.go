@@ -69,11 +69,11 @@ var twiceRows = []twiceRow{
 		hints, o := f.pop(), terms()
 		return func() any { return jobsOf(f.claim(hints, o)) }
 	}},
-	{"claim what lapsed", func(f *fixture) func() any {
+	{"claim after a lease expired", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints, o := f.pop(), terms()
-		f.lapse(hints)
+		f.expireLeases(hints)
 		return func() any { return jobsOf(f.claim(hints, o)) }
 	}},
 	{"settle to delivered", func(f *fixture) func() any { return f.settling(delivered) }},

@@ -213,16 +213,16 @@ var updateCases = []testCase{
 		equal(f, "claimed by an older hint", claimedKeys(claims), []string{"t/a"})
 		f.from(claims[0], job.Waiting)
 	}},
-	{name: "update/a lapsed worker is stale after a change", options: Options{Retention: long}, run: func(f *fixture) {
+	{name: "update/a worker whose lease expired is stale after a change", options: Options{Retention: long}, run: func(f *fixture) {
 		for id, change := range map[string]func(*job.Job, job.Instant) error{"cancel": cancel, "later": later} {
 			f.add(reg("t", id))
 			f.carry(carryOptions)
-			lapsed := f.lapse(f.pop())[0]
+			expired := f.expireLeases(f.pop())[0]
 			f.carry(carryOptions)
 			f.pop()
-			equal(f, "state", f.get(lapsed.Job.Key).State, job.Ready)
-			f.update(lapsed.Job.Key, change)
-			f.unchangedBy(delivered(lapsed))
+			equal(f, "state", f.get(expired.Job.Key).State, job.Ready)
+			f.update(expired.Job.Key, change)
+			f.unchangedBy(delivered(expired))
 		}
 	}},
 	{name: "update/another URL moves the job to another lane", options: Options{}, run: func(f *fixture) {
@@ -324,12 +324,12 @@ var replayCases = []testCase{
 	{name: "replay/a worker from before is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		lapsed := f.lapse(f.pop())[0]
+		expired := f.expireLeases(f.pop())[0]
 		f.settle(store.Applied, failed(f.takeOne(), never))
-		f.update(lapsed.Job.Key, replay)
-		f.unchangedBy(delivered(lapsed))
+		f.update(expired.Job.Key, replay)
+		f.unchangedBy(delivered(expired))
 		c := f.takeOne()
-		f.unchangedBy(delivered(lapsed))
+		f.unchangedBy(delivered(expired))
 		f.settle(store.Applied, delivered(c))
 	}},
 }

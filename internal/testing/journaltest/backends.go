@@ -158,7 +158,7 @@ func schemaOf(t testing.TB, journal string) string {
 }
 
 const messageColumns = "seq, topic, id, uid, biz_key, endpoint, delay, ttl, created, due, expires, status, attempts, snoozes, " +
-	"lapses, token, version, cancel, next_at, reason, ended_at, done_at, updated, confirmed"
+	"expired_leases, token, version, cancel, next_at, reason, ended_at, done_at, updated, confirmed"
 
 func databaseOf(t testing.TB, journal string) string {
 	t.Helper()

@@ -132,11 +132,11 @@ func (a *auditor) followClaim(m *model, c *claim) {
 	case m.held && m.claim.nonce == c.nonce:
 		a.h.counts["claims made anew"]++
 	case m.held:
-		m.Lapses = job.LapsesAfter(m.Lapses)
-		a.h.counts["leases that lapsed"]++
+		m.ExpiredLeases = job.ExpiredLeasesAfter(m.ExpiredLeases)
+		a.h.counts["leases that expired"]++
 	}
-	if c.Job.Lapses != m.Lapses {
-		a.wrong(m.Key, "claimed with %d lapses, but has %d", c.Job.Lapses, m.Lapses)
+	if c.Job.ExpiredLeases != m.ExpiredLeases {
+		a.wrong(m.Key, "claimed with %d expired leases, but has %d", c.Job.ExpiredLeases, m.ExpiredLeases)
 	}
 	m.State, m.Token, m.claim, m.held = job.Running, c.Job.Token, c, true
 	m.claims = append(m.claims, c)
@@ -164,7 +164,7 @@ func (a *auditor) followSettle(m *model, s *settlement) {
 		}
 	}
 	m.claim.settled, m.held = s, false
-	m.State, m.Attempts, m.Snoozes, m.Lapses = s.done.To, s.Attempts, s.Snoozes, s.Lapses
+	m.State, m.Attempts, m.Snoozes, m.ExpiredLeases = s.done.To, s.Attempts, s.Snoozes, s.ExpiredLeases
 	m.NextAt = 0
 	if !m.State.Final() {
 		m.NextAt = s.done.NextAt
@@ -230,7 +230,7 @@ func (a *auditor) followUpdate(m *model, u *update) {
 		m.callbacks = append(m.callbacks, n.Key)
 	}
 	m.Spec, m.ExpiresAt, m.CancelRequested = u.after.Spec, u.after.ExpiresAt, u.after.CancelRequested
-	m.DueAt, m.NextAt, m.Attempts, m.Snoozes, m.Lapses = u.after.DueAt, u.after.NextAt, u.after.Attempts, u.after.Snoozes, u.after.Lapses
+	m.DueAt, m.NextAt, m.Attempts, m.Snoozes, m.ExpiredLeases = u.after.DueAt, u.after.NextAt, u.after.Attempts, u.after.Snoozes, u.after.ExpiredLeases
 	if u.after.State != job.Running {
 		m.State, m.held = u.after.State, false
 		m.withdrawn = m.withdrawn || u.after.State == job.Cancelled

@@ -72,13 +72,13 @@ func TestCrashLoopEndsNoJob(t *testing.T) {
 		}
 		for i := range jobs {
 			if j := w.stored(fmt.Sprint(i)); j.State.Final() || j.Attempts != 0 {
-				t.Errorf("job %d is %v after the crash loop, with %d attempts and %d lapses", i, j.State, j.Attempts, j.Lapses)
+				t.Errorf("job %d is %v after the crash loop, with %d attempts and %d expired leases", i, j.State, j.Attempts, j.ExpiredLeases)
 			}
 		}
 		w.sleep(30 * time.Minute)
 		for i := range jobs {
-			if j := w.stored(fmt.Sprint(i)); j.State != job.Delivered || j.Attempts != 1 || j.Lapses != 0 {
-				t.Errorf("job %d is %v in the end, with %d attempts and %d lapses", i, j.State, j.Attempts, j.Lapses)
+			if j := w.stored(fmt.Sprint(i)); j.State != job.Delivered || j.Attempts != 1 || j.ExpiredLeases != 0 {
+				t.Errorf("job %d is %v in the end, with %d attempts and %d expired leases", i, j.State, j.Attempts, j.ExpiredLeases)
 			}
 		}
 		w.end()
@@ -111,9 +111,9 @@ func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 		}
 		took := w.now() - began
 		if j := w.stored(poison); j.State != job.Dead || j.Reason != job.ReasonLeaseExpired || j.Attempts != 0 || took < 6*time.Hour {
-			t.Errorf("the job is %v (%s) after %v and %d lapses", j.State, j.Reason, took, j.Lapses)
+			t.Errorf("the job is %v (%s) after %v and %d expired leases", j.State, j.Reason, took, j.ExpiredLeases)
 		}
-		if n := w.history.counts["crashes"]; n != job.MaxLapses {
+		if n := w.history.counts["crashes"]; n != job.MaxExpiredLeases {
 			t.Errorf("%d crashes", n)
 		}
 		w.sleep(5 * time.Minute)

@@ -36,21 +36,21 @@ local function claimed_before(h)
   return by == nonce and tonumber(from) or nil
 end
 
--- tries_after_lapse counts an expired lease without an outcome. Those of a suspect are
+-- tries_after_expiry counts an expired lease without an outcome. Those of a suspect are
 -- counted when it is sent.
-local function tries_after_lapse(tries)
-  local others, lapses = string.match(tries, '^(.* )(%d*)$')
-  lapses = number(lapses, 0)
-  return lapses < SUSPECT_AFTER and others .. text(lapses + 1) or tries
+local function tries_after_expiry(tries)
+  local others, expired = string.match(tries, '^(.* )(%d*)$')
+  expired = number(expired, 0)
+  return expired < SUSPECT_AFTER and others .. text(expired + 1) or tries
 end
 
 -- claimed is the head of jobs with the head h that are claimed from a state.
 local successors = {}
-local function claimed(h, from, lapsed)
+local function claimed(h, from, lease_expired)
   local of = successors[h] or {}
   successors[h] = of
   if not of[from] then
-    local tries = lapsed and tries_after_lapse(h.tries) or h.tries
+    local tries = lease_expired and tries_after_expiry(h.tries) or h.tries
     of[from] = changed(h, {
       -- The nonce is kept with the state that the job was claimed from.
       state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from), version = text(number(h.version, 1) + 1),
@@ -143,10 +143,10 @@ for n, j in ipairs(jobs) do
         give_back(j, h, state, PARK)
       end
     elseif state == READY or deadline <= now then
-      local lapsed = h.state == RUNNING and not before
-      local from = before or lapsed and RUNNING or state
+      local lease_expired = h.state == RUNNING and not before
+      local from = before or lease_expired and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
-      local new = claimed(h, from, lapsed)
+      local new = claimed(h, from, lease_expired)
       write_part(j, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
       write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
       look_at(j.lane.name, till)

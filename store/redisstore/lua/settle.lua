@@ -1,7 +1,7 @@
 -- Writes the outcomes of claims whose token is still current.
 -- KEYS own, then of each lane: bucket, ended
 -- ARGV channel forget (1: keep no ended job) max_log max_bytes (of a log), the number of
---      outcomes, which jobs share: token, tries (attempts snoozes lapses), then twice, for a
+--      outcomes, which jobs share: token, tries (attempts snoozes expired leases), then twice, for a
 --      job as it is and for one with a cancel request: state, delay (or a time below zero),
 --      reason and group of dead letters (its number, 0 for none); then for each job: outcome
 --      (its number, from 1) attempt, created ("<created> <order key>" with one), names (numbers

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS message (
     status    BIGINT  NOT NULL,
     attempts  BIGINT  NOT NULL,
     snoozes   BIGINT  NOT NULL,
-    lapses    BIGINT  NOT NULL,
+    expired_leases BIGINT NOT NULL,
     token     BIGINT  NOT NULL,
     version   BIGINT  NOT NULL,
     cancel    BIGINT  NOT NULL, -- 1: a cancel met an attempt in flight

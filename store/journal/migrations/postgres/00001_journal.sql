@@ -37,7 +37,7 @@ CREATE TABLE message (
     status    BIGINT  NOT NULL,
     attempts  BIGINT  NOT NULL,
     snoozes   BIGINT  NOT NULL,
-    lapses    BIGINT  NOT NULL,
+    expired_leases BIGINT NOT NULL,
     token     BIGINT  NOT NULL,
     version   BIGINT  NOT NULL,
     cancel    BIGINT  NOT NULL, -- 1: a cancel met an attempt in flight

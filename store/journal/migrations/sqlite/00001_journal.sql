@@ -26,7 +26,7 @@ CREATE TABLE message (
     status   INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
     snoozes  INTEGER NOT NULL,
-    lapses   INTEGER NOT NULL,
+    expired_leases INTEGER NOT NULL,
     token    INTEGER NOT NULL,
     version  INTEGER NOT NULL,
     cancel   INTEGER NOT NULL, -- 1: a cancel met an attempt in flight

@@ -37,7 +37,7 @@ local function changed(h, with)
 end
 
 -- head_of parses the head of a progress; false for anything else. All fields but state are
--- text; tries is attempts, snoozes and lapses, count is twice the job's count, and 1 if it has
+-- text; tries is attempts, snoozes and expired leases, count is twice the job's count, and 1 if it has
 -- fired. Jobs share heads: never change one.
 local parsed = {}
 local function head_of(progress)
