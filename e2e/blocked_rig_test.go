@@ -105,7 +105,7 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	}
 	jobs, metrics := memstore.New(memstore.Options{Retention: job.MaxDelay}), prometheus.NewRegistry()
 	all, err := scheduler.New(scheduler.Options{
-		Store: jobs, Metrics: metrics, CheckURL: guard.CheckURL, Policy: retrypolicy.Default(),
+		Store: jobs, Metrics: metrics, Guard: guard.CheckURL, Policy: retrypolicy.Default(),
 	})
 	if err != nil {
 		t.Fatal(err)

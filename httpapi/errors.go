@@ -138,7 +138,6 @@ var known = []struct {
 	{store.ErrTopicFull, CodeTopicFull, "The topic has as many unfinished jobs as its capacity allows. Try again when one of them has ended."},
 	{store.ErrTopicDraining, CodeTopicDraining, "The topic is draining: its jobs are delivered, and new ones are refused until the topic is resumed."},
 	{scheduler.ErrTooManyTests, CodeTooManyTests, strconv.Itoa(scheduler.MaxTests) + " tests are running on this server, the limit. Try again when one of them has ended."},
-	{scheduler.ErrTopicsFixed, CodeNotFound, "This server keeps no settings of topics."},
 	{topics.ErrNotFound, CodeTopicPlain, "The topic has no settings of its own, so none can be deleted."},
 
 	{job.ErrNotCounted, CodeJobNotCounted, "The job was registered without count, so nothing can be added to it."},

@@ -40,10 +40,12 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
+	guard := scheduler.Guard(n.guard.CheckURL)
+	members := groups.New(n.store, guard.Check)
 	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
 	jobs, err := scheduler.New(scheduler.Options{
-		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: groups.New(n.store), Endpoints: dispatch,
-		Limits: jobLimits, Policy: n.policy, CheckURL: n.guard.CheckURL,
+		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
+		Limits: jobLimits, Policy: n.policy, Guard: guard,
 		Carry: store.CarryOptions{
 			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
 		},
@@ -69,7 +71,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Alerts: watch, Events: n.events}
+	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Alerts: watch, Events: n.events}
 	if keyring != nil {
 		calls.Signing = keyring
 	}

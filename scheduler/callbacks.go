@@ -30,7 +30,7 @@ func (s *Scheduler) checkCallbacks(field job.Field, c *job.Callbacks) error {
 
 // DefaultCallbacks reports whether jobs of the topic have callbacks by default.
 func (s *Scheduler) DefaultCallbacks(topic string) bool {
-	d := s.o.Topics.Defaults(topic)
+	d := s.defaults(topic)
 	return d != nil && d.Callbacks != nil
 }
 

@@ -21,15 +21,6 @@ type Deliverer interface {
 	Test(ctx context.Context, c store.Claimed, limit time.Duration) (job.Attempt, error)
 }
 
-// noDeliverer makes no attempts.
-type noDeliverer struct{}
-
-func (noDeliverer) Try(context.Context, string) error { return store.ErrUnavailable }
-
-func (noDeliverer) Test(context.Context, store.Claimed, time.Duration) (job.Attempt, error) {
-	return job.Attempt{}, store.ErrUnavailable
-}
-
 const (
 	// MaxTests bounds the tests in flight of a node.
 	MaxTests = 8

@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
 )
-
-// Groups keeps groups of webhooks. A *groups.Manager is one.
-type Groups interface {
-	Get(ctx context.Context, name string) (groups.Group, error)
-	Put(ctx context.Context, g groups.Group, allow ...groups.Allow) (stored groups.Group, created bool, err error)
-	Delete(ctx context.Context, name string, allow ...groups.Allow) error
-	List(ctx context.Context, after string, limit int) (groups.Page, error)
-}
 
 // Bounds of a fan-out.
 const (
@@ -30,36 +21,6 @@ const (
 	// only if a group id was used again and again with other members.
 	maxKept = 4 * MaxJobs
 )
-
-// Group returns a group. Errors of this and the following calls: a *job.ValidationError, a
-// *BlockedError, and those of groups.Manager.
-func (s *Scheduler) Group(ctx context.Context, name string) (groups.Group, error) {
-	return s.o.Groups.Get(ctx, name)
-}
-
-// Groups returns a page of groups by name, behind the name after.
-func (s *Scheduler) Groups(ctx context.Context, after string, limit int) (groups.Page, error) {
-	return s.o.Groups.List(ctx, after, limit)
-}
-
-// PutGroup creates or replaces a group.
-func (s *Scheduler) PutGroup(ctx context.Context, name string, d *groups.Draft, allow ...groups.Allow) (g groups.Group, created bool, err error) {
-	if g, err = d.Group(name); err != nil {
-		return groups.Group{}, false, err
-	}
-	for i := range g.Members {
-		field := job.Field("members").In(strconv.Itoa(i)).In("url")
-		if err := s.CheckDestination(field, g.Members[i].URL); err != nil {
-			return groups.Group{}, false, err
-		}
-	}
-	return s.o.Groups.Put(ctx, g, allow...)
-}
-
-// DeleteGroup deletes a group. Its jobs stay.
-func (s *Scheduler) DeleteGroup(ctx context.Context, name string, allow ...groups.Allow) error {
-	return s.o.Groups.Delete(ctx, name, allow...)
-}
 
 // FanOut is a registration for a group that is valid here.
 type FanOut struct {
@@ -86,10 +47,8 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	}
 	request.Spec = ownBody(request.Spec)
 	plan := groups.FanOut{
-		ID: request.Key.ID, Spec: request.Spec, Policy: conflictPolicies[request.OnConflict], Fill: func(*job.Spec) {},
-	}
-	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
-		plan.Fill = func(spec *job.Spec) { defaults.Apply(d, spec) }
+		ID: request.Key.ID, Spec: request.Spec, Policy: conflictPolicies[request.OnConflict],
+		Fill: func(spec *job.Spec) { s.fill(d, request.Key.Topic, spec) },
 	}
 	if plan.ID == "" {
 		plan.ID = from.ID
@@ -103,7 +62,10 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
 		return FanOut{}, err
 	}
-	group, err := s.o.Groups.Get(ctx, f.Group)
+	group, err := groups.Group{}, groups.ErrNotFound
+	if s.o.Groups != nil {
+		group, err = s.o.Groups.Get(ctx, f.Group)
+	}
 	if err != nil && !errors.Is(err, groups.ErrNotFound) {
 		return FanOut{}, err
 	}
@@ -185,19 +147,4 @@ func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy st
 		jobs[i] = Prepared{store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}}
 	}
 	return jobs, nil
-}
-
-// noGroups keeps no groups.
-type noGroups struct{}
-
-func (noGroups) Get(context.Context, string) (groups.Group, error) {
-	return groups.Group{}, groups.ErrNotFound
-}
-
-func (noGroups) Put(context.Context, groups.Group, ...groups.Allow) (groups.Group, bool, error) {
-	return groups.Group{}, false, groups.ErrTooMany
-}
-func (noGroups) Delete(context.Context, string, ...groups.Allow) error { return groups.ErrNotFound }
-func (noGroups) List(context.Context, string, int) (groups.Page, error) {
-	return groups.Page{}, nil
 }

@@ -36,16 +36,18 @@ func (h *halving) Register(ctx context.Context, regs []store.Registration) ([]st
 
 // A repetition completes a fan-out that broke off, and later ones have the same jobs.
 func TestFanOutThatBrokeOff(t *testing.T) {
+	var kept *groups.Manager
 	r := newRig(t, func(o *Options) {
-		o.Groups, o.Store = groups.New(o.Store.(store.Documents)), &halving{Store: o.Store, first: 2}
+		kept = groups.New(o.Store.(store.Documents), o.Guard.Check)
+		o.Groups, o.Store = kept, &halving{Store: o.Store, first: 2}
 	})
 	put := func(names ...string) {
 		t.Helper()
-		d := &groups.Draft{Members: []groups.MemberDraft{}}
+		g := groups.Group{Name: "g"}
 		for _, name := range names {
-			d.Members = append(d.Members, groups.MemberDraft{Name: &name, URL: ptr(job.Destination("https://" + name + ".example/"))})
+			g.Members = append(g.Members, groups.Member{Name: name, URL: job.Destination("https://" + name + ".example/")})
 		}
-		if _, _, err := r.PutGroup(t.Context(), "g", d); err != nil {
+		if _, _, err := kept.Put(t.Context(), g); err != nil {
 			t.Fatal(err)
 		}
 	}

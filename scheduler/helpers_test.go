@@ -41,7 +41,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 	}
 	o := Options{
 		Store: r.mem, Clock: clock, Topics: r.topics, Policy: retrypolicy.Default(), Limits: job.Limits{MaxBody: 100},
-		CheckURL: func(rawURL string) error {
+		Guard: func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")
 			}

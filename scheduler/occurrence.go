@@ -36,9 +36,7 @@ func (s *Scheduler) Occurrence(d *job.Draft, o Occurrence) (store.Registration, 
 		return store.Registration{}, err
 	}
 	spec := request.Spec
-	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
-		defaults.Apply(d, &spec)
-	}
+	s.fill(d, request.Key.Topic, &spec)
 	spec.When, spec.Occurrence = job.When{At: o.Due}, &o.Of
 	return store.Registration{Key: o.Key, UID: store.OrderUID(o.UID, o.Key.Topic, spec.OrderKey), Spec: ownBody(spec), OnConflict: store.Renew}, nil
 }

@@ -50,9 +50,7 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	if err := s.checkDestinations("", &request.Spec); err != nil {
 		return Prepared{}, err
 	}
-	if defaults := s.o.Topics.Defaults(request.Key.Topic); defaults != nil {
-		defaults.Apply(d, &request.Spec)
-	}
+	s.fill(d, request.Key.Topic, &request.Spec)
 	key := request.Key
 	if key.ID == "" {
 		key.ID = from.ID

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
@@ -24,19 +24,6 @@ type Store interface {
 	store.Reader
 	Count(ctx context.Context, c store.Count) (store.Counted, error)
 	Limits(ctx context.Context) (map[string]store.Limits, error)
-}
-
-// Topics keeps the settings of topics. A *topics.Manager is one.
-type Topics interface {
-	Get(ctx context.Context, topic string) (topics.Topic, error)
-	// Known are the topics with settings or a status, by name, as far as this node
-	// knows. Callers must not change the map.
-	Known() map[string]topics.Topic
-	Put(ctx context.Context, topic string, s topics.Settings, allow ...topics.Allow) (topics.Topic, error)
-	Delete(ctx context.Context, topic string, allow ...topics.Allow) error
-	SetStatus(ctx context.Context, topic string, s topics.Status, allow ...topics.Allow) (topics.Topic, error)
-	// Defaults are the defaults of the topic's jobs, or nil.
-	Defaults(topic string) *job.Defaults
 }
 
 // Recent knows the recent attempts of all nodes. A *recent.Recorder is one.
@@ -63,13 +50,13 @@ type Options struct {
 	Policy retrypolicy.Policy
 	// Carry are the options of the carriers, which explain why jobs wait.
 	Carry store.CarryOptions
-	// CheckURL refuses destinations at registration; nil refuses none.
-	CheckURL func(rawURL string) error
+	// Guard refuses destinations at registration.
+	Guard Guard
 
-	Topics    Topics    // nil: topics have no settings
-	Groups    Groups    // nil: there are none
-	Endpoints Deliverer // nil: no endpoint can be tried or tested
-	Recent    Recent    // nil: no attempts are known
+	Topics    *topics.Manager // nil: topics have no defaults, and calls about topics fail
+	Groups    *groups.Manager // nil: there are none
+	Endpoints Deliverer       // nil: calls that try or test an endpoint fail
+	Recent    Recent          // nil: no attempts are known
 }
 
 // Scheduler does what clients ask for. It is safe for concurrent use.
@@ -92,15 +79,6 @@ func New(o Options) (*Scheduler, error) {
 	if o.NewUID == nil {
 		o.NewUID = newUIDs(o.Clock).next
 	}
-	if o.Endpoints == nil {
-		o.Endpoints = noDeliverer{}
-	}
-	if o.Topics == nil {
-		o.Topics = noTopics{}
-	}
-	if o.Groups == nil {
-		o.Groups = noGroups{}
-	}
 	if o.Recent == nil {
 		o.Recent = recent.New(recent.Options{})
 	}
@@ -119,25 +97,7 @@ func (s *Scheduler) Limits() job.Limits { return s.o.Limits }
 // Policy is the server's retry policy.
 func (s *Scheduler) Policy() retrypolicy.Policy { return s.o.Policy }
 
-// BlockedError refuses a destination that the server must not call. Its cause is
-// for the log: a client could learn from it about the network of the server.
-type BlockedError struct {
-	Field job.Field // that names the destination, as in a job.FieldError
-	Cause error
-}
-
-func (e *BlockedError) Error() string { return fmt.Sprintf("%s is blocked: %v", e.Field, e.Cause) }
-
-func (e *BlockedError) Unwrap() error { return e.Cause }
-
-// CheckDestination returns a *BlockedError if the server must not call the
-// destination, which the field names.
+// CheckDestination is the check of Options.Guard.
 func (s *Scheduler) CheckDestination(field job.Field, d job.Destination) error {
-	if s.o.CheckURL == nil {
-		return nil
-	}
-	if err := s.o.CheckURL(string(d)); err != nil {
-		return &BlockedError{Field: field, Cause: err}
-	}
-	return nil
+	return s.o.Guard.Check(field, d)
 }

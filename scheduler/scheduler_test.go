@@ -273,27 +273,9 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-func TestWithoutParts(t *testing.T) {
-	r := newRig(t, func(o *Options) { o.Topics = nil })
-	ctx := t.Context()
-	if _, err := r.Topics(ctx, store.TopicQuery{Limit: 1}); err != nil {
-		t.Error(err)
-	}
-	_, put := r.PutTopic(ctx, "t", topics.Settings{})
-	_, status := r.SetTopicStatus(ctx, "t", topics.Paused)
-	for _, err := range []error{put, status, r.DeleteTopic(ctx, "t")} {
-		if !errors.Is(err, ErrTopicsFixed) {
-			t.Errorf("error %v", err)
-		}
-	}
-	if _, err := r.Try(ctx, "https://shop.example:443"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("error %v", err)
-	}
-}
-
 // tester holds tests until it is told to go on.
 type tester struct {
-	noDeliverer
+	Deliverer
 	begun chan store.Claimed
 	end   chan struct{}
 }
@@ -342,7 +324,11 @@ func TestTests(t *testing.T) {
 func TestTopicDueIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Options{})
-		r, err := New(Options{Store: s})
+		settings, err := topics.New(topics.Options{Store: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Options{Store: s, Topics: settings})
 		if err != nil {
 			t.Fatal(err)
 		}

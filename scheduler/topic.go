@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -11,9 +10,6 @@ import (
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
-
-// ErrTopicsFixed says that this server keeps no settings of topics.
-var ErrTopicsFixed = errors.New("topics have no settings here")
 
 // Topic is a topic with its jobs.
 type Topic struct {
@@ -119,12 +115,27 @@ func (s *Scheduler) stats(ctx context.Context, topic string) (stats store.TopicS
 	return page.Topics[0], true, nil
 }
 
+// fill sets what a draft leaves open to the defaults of its topic.
+func (s *Scheduler) fill(d *job.Draft, topic string, spec *job.Spec) {
+	if defaults := s.defaults(topic); defaults != nil {
+		defaults.Apply(d, spec)
+	}
+}
+
+// defaults are the defaults of the topic's jobs, or nil.
+func (s *Scheduler) defaults(topic string) *job.Defaults {
+	if s.o.Topics == nil {
+		return nil
+	}
+	return s.o.Topics.Defaults(topic)
+}
+
 // TopicDefaults reads the defaults of a topic's jobs from a draft. Errors are those
 // of job.Draft.Defaults.
 func (s *Scheduler) TopicDefaults(d *job.Draft) (job.Defaults, error) { return d.Defaults(s.o.Limits) }
 
 // PutTopic replaces the settings of a topic. Errors of this and the following
-// calls: a *job.ValidationError, a *BlockedError, ErrTopicsFixed, and those of
+// calls: a *job.ValidationError, a *BlockedError, and those of
 // topics.Manager.
 func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.Settings, allow ...AllowTopic) (Topic, error) {
 	if a := settings.Alerts; a != nil && a.URL != "" {
@@ -172,19 +183,3 @@ func (s *Scheduler) allowTopic(ctx context.Context, allow []AllowTopic) (checks 
 	}
 	return checks
 }
-
-// noTopics are topics without settings.
-type noTopics struct{}
-
-func (noTopics) Get(_ context.Context, topic string) (topics.Topic, error) {
-	return topics.Topic{Name: topic, Status: topics.Active}, nil
-}
-func (noTopics) Known() map[string]topics.Topic { return nil }
-func (noTopics) Put(context.Context, string, topics.Settings, ...topics.Allow) (topics.Topic, error) {
-	return topics.Topic{}, ErrTopicsFixed
-}
-func (noTopics) Delete(context.Context, string, ...topics.Allow) error { return ErrTopicsFixed }
-func (noTopics) SetStatus(context.Context, string, topics.Status, ...topics.Allow) (topics.Topic, error) {
-	return topics.Topic{}, ErrTopicsFixed
-}
-func (noTopics) Defaults(string) *job.Defaults { return nil }

@@ -2,7 +2,6 @@ package v1
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -172,15 +171,4 @@ func TestAlertsHaveTheirTopic(t *testing.T) {
 		t.Errorf("in a batch: %v", got)
 	}
 	a.want(200, "GET", "/v1/jobs?topic=duehook-alerts", "")
-}
-
-// A server that is not told of alerts says so.
-func TestWithoutAlerts(t *testing.T) {
-	a := newAPI(t)
-	a.v1.Alerts = nil
-	_, err := alerting((*API).listAlerts)(a.v1, nil)
-	var known *httpapi.Error
-	if !errors.As(err, &known) || known.Code != httpapi.CodeNotFound {
-		t.Errorf("got %v", err)
-	}
 }

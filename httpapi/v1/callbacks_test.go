@@ -80,7 +80,7 @@ func TestCallbacks(t *testing.T) {
 
 func TestCallbacksAreChecked(t *testing.T) {
 	blocked := func(o *testOptions) {
-		o.CheckURL = func(url string) error {
+		o.Guard = func(url string) error {
 			if url == "http://10.0.0.1/" {
 				return fmt.Errorf("refused")
 			}

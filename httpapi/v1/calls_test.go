@@ -248,7 +248,7 @@ func TestNoUIDs(t *testing.T) {
 
 func TestBatch(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) {
-		o.CheckURL = func(rawURL string) error {
+		o.Guard = func(rawURL string) error {
 			if strings.Contains(rawURL, "10.0.0.1") {
 				return fmt.Errorf("private")
 			}

@@ -28,7 +28,7 @@ const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id"
 // promises, and each is held against its schema on the way.
 func TestEveryDocumentedAnswer(t *testing.T) {
 	a := newKeyedAPI(t, func(o *testOptions) {
-		o.CheckURL = func(rawURL string) error {
+		o.Guard = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")
 			}

@@ -169,11 +169,3 @@ func TestTestEndpoint(t *testing.T) {
 	a.endpoints.fail = fmt.Errorf("%w: no request was made", store.ErrUnavailable)
 	a.wantProblem(httpapi.CodeStoreUnavailable, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
 }
-
-func TestWithoutADispatcher(t *testing.T) {
-	a := newAPI(t, func(o *testOptions) { o.Endpoints, o.Recent = nil, nil })
-	a.wantProblem(httpapi.CodeStoreUnavailable, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
-	a.wantProblem(httpapi.CodeStoreUnavailable, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
-	a.want(200, "GET", "/v1/endpoints", "")
-	a.want(200, "GET", "/v1/overview", "")
-}

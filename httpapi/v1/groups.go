@@ -42,15 +42,15 @@ func (s *API) putGroup(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if errs.err() != nil { // what else is wrong belongs to the same answer
-		_, err := draft.Group(r.group)
-		return nil, errs.merge(err)
+	g, err := draft.Group(r.group)
+	if err := errs.merge(err); err != nil {
+		return nil, err
 	}
 	allow, err := r.allowGroup()
 	if err != nil {
 		return nil, err
 	}
-	g, isNew, err := s.Scheduler.PutGroup(r.Context(), r.group, draft, allow...)
+	g, isNew, err := s.Groups.Put(r.Context(), g, allow...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (r *request) allowGroup() ([]groups.Allow, error) {
 
 // getGroup answers GET /v1/groups/{group}.
 func (s *API) getGroup(r *request) (any, error) {
-	g, err := s.Scheduler.Group(r.Context(), r.group)
+	g, err := s.Groups.Get(r.Context(), r.group)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (r *request) showGroup(g *groups.Group) groupView {
 
 // listGroups answers GET /v1/groups.
 func (s *API) listGroups(r *request) (any, error) {
-	page, err := s.Scheduler.Groups(r.Context(), r.query.Cursor, r.query.Limit)
+	page, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
 	return pageOf(page.Groups, r.viewGroup, page.Next), err
 }
 
@@ -97,7 +97,7 @@ func (s *API) deleteGroup(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resultOf("deleted"), s.Scheduler.DeleteGroup(r.Context(), r.group, allow...)
+	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.group, allow...)
 }
 
 // groupView is a group as the API shows it.

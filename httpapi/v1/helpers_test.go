@@ -109,12 +109,14 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 			Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults},
 		},
 		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler)},
-		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Groups: groups.New(faultyDocuments{mem, a.faults}), Policy: retrypolicy.Default()},
+		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},
 		Store:         a.faults, Clock: clock,
 	}
 	for _, c := range change {
 		c(&o)
 	}
+	o.Options.Groups = groups.New(faultyDocuments{mem, a.faults}, o.Guard.Check)
+	o.jobsOptions.Groups = o.Options.Groups
 	o.jobsOptions.Store, o.jobsOptions.Clock, o.jobsOptions.Metrics = o.Store, o.Clock, o.Metrics
 	o.serverOptions.Ready, o.serverOptions.Clock, o.serverOptions.Metrics = o.Store.Ping, o.Clock, o.Metrics
 	a.jobs, err = scheduler.New(o.jobsOptions)

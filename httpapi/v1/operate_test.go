@@ -316,7 +316,7 @@ func TestCrossOrigin(t *testing.T) {
 
 func TestBlockedDestinations(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) {
-		o.CheckURL = func(rawURL string) error { return errors.New("10.1.2.3 is private: " + rawURL) }
+		o.Guard = func(rawURL string) error { return errors.New("10.1.2.3 is private: " + rawURL) }
 	})
 	p := a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://db.internal/"}`)
 	if strings.Contains(fmt.Sprint(p), "10.1.2.3") || len(p.Errors) != 1 || p.Errors[0].Pointer != "/url" {

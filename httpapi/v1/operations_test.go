@@ -119,7 +119,7 @@ func TestOperation(t *testing.T) {
 // A replay of many jobs sets for each what a change can; a value of it is not shown.
 func TestOperationThatCorrects(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) {
-		o.CheckURL = func(rawURL string) error {
+		o.Guard = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")
 			}
@@ -303,14 +303,3 @@ func TestBadOperations(t *testing.T) {
 }
 
 var manyStates = "[" + strings.Repeat(`"waiting",`, 8) + `"waiting"]`
-
-// A server that is not told how to change many jobs says so.
-func TestWithoutOperations(t *testing.T) {
-	a := newAPI(t)
-	a.v1.Operations = nil
-	_, err := operating((*API).listOperations)(a.v1, nil)
-	var known *httpapi.Error
-	if !errors.As(err, &known) || known.Code != httpapi.CodeNotFound {
-		t.Errorf("got %v", err)
-	}
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
 )
 
@@ -20,24 +21,21 @@ type Access interface {
 	Revoke(ctx context.Context, id string) error
 }
 
-// Options are what the calls of v1 need. Only Scheduler is required.
+// Options are the services behind the calls of v1. Only Scheduler is required; calls of
+// another service that is missing fail.
 type Options struct {
-	// Scheduler does what clients ask for.
-	Scheduler *scheduler.Scheduler
+	Scheduler  *scheduler.Scheduler // jobs, topics and endpoints
+	Operations Operations
+	Schedules  Schedules
+	Groups     *groups.Manager
+	Alerts     Alerts
+	Events     Events
 	// Access manages the API keys; nil: the server has no keys.
 	Access Access
 	// Signing manages the signing secrets; nil: deliveries are not signed.
 	Signing Signing
-	// Operations changes many jobs at once; nil: nothing does.
-	Operations Operations
-	// Schedules keeps recurring schedules; nil: there are none.
-	Schedules Schedules
-	// Alerts keeps alert rules and reports what fires; nil: nothing does.
-	Alerts Alerts
 	// Restoring restores what the store lost; nil: there is no journal.
 	Restoring store.Restoring
-	// Events reports what happens to jobs; nil: there is no stream of events.
-	Events Events
 	// MaxBatchBytes bounds the request of a batch registration; zero means
 	// 16 MiB.
 	MaxBatchBytes int64

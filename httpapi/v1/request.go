@@ -253,9 +253,6 @@ func malformed(detail string) error {
 	return &httpapi.Error{Code: httpapi.CodeMalformedJSON, Detail: detail}
 }
 
-// errNoPath is the error for a path that is no call.
-var errNoPath = &httpapi.Error{Code: httpapi.CodeNotFound, Detail: "There is no such path. /openapi.json lists every call."}
-
 // checkName refuses what is no name.
 func checkName(pointer, value string) error {
 	if err := job.CheckName(value); err != nil {

@@ -49,22 +49,22 @@ var routes = []route{
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*API).runJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, bodyOptionalJSON, nil, (*API).countJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*API).replayJob},
-	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, operating((*API).createOperation)}, // a dry run; the rest needs Write
-	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, operationQuery, operating((*API).listOperations)},
-	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, operating((*API).getOperation)},
-	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, operating((*API).stopOperation)},
-	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, operating((*API).resumeOperation)},
-	{http.MethodPut, schedulePath, access.Write, bodyJSON, nil, scheduled((*API).putSchedule)},
-	{http.MethodGet, schedulePath, access.Read, bodyRefused, nil, scheduled((*API).getSchedule)},
-	{http.MethodDelete, schedulePath, access.Write, bodyRefused, nil, scheduled((*API).deleteSchedule)},
-	{http.MethodGet, schedulesPath, access.Read, bodyRefused, scheduleQuery, scheduled((*API).listSchedules)},
-	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, scheduled((*API).getScheduleRegistration)}, // shows headers and body
-	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, scheduled((*API).listOccurrences)},
-	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, scheduled((*API).pauseSchedule)},
-	{http.MethodPost, schedulePath + "/resume", access.Write, bodyOptionalJSON, nil, scheduled((*API).resumeSchedule)},
-	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, scheduled((*API).runSchedule)},
-	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, scheduled(operating((*API).backfillSchedule))},
-	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, scheduled((*API).previewSchedule)},
+	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*API).createOperation}, // a dry run; the rest needs Write
+	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, operationQuery, (*API).listOperations},
+	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*API).getOperation},
+	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*API).stopOperation},
+	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeOperation},
+	{http.MethodPut, schedulePath, access.Write, bodyJSON, nil, (*API).putSchedule},
+	{http.MethodGet, schedulePath, access.Read, bodyRefused, nil, (*API).getSchedule},
+	{http.MethodDelete, schedulePath, access.Write, bodyRefused, nil, (*API).deleteSchedule},
+	{http.MethodGet, schedulesPath, access.Read, bodyRefused, scheduleQuery, (*API).listSchedules},
+	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, (*API).getScheduleRegistration}, // shows headers and body
+	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, (*API).listOccurrences},
+	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, (*API).pauseSchedule},
+	{http.MethodPost, schedulePath + "/resume", access.Write, bodyOptionalJSON, nil, (*API).resumeSchedule},
+	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},
+	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, (*API).backfillSchedule},
+	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, (*API).previewSchedule},
 	{http.MethodPut, groupPath, access.Admin, bodyJSON, nil, (*API).putGroup},
 	{http.MethodGet, groupPath, access.Read, bodyRefused, nil, (*API).getGroup},
 	{http.MethodDelete, groupPath, access.Admin, bodyRefused, nil, (*API).deleteGroup},
@@ -91,16 +91,16 @@ var routes = []route{
 	{http.MethodGet, "/v1/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
 	{http.MethodPut, "/v1/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
 	{http.MethodPost, "/v1/signing/rotate", access.Admin, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
-	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, nil, alerting((*API).listAlerts)},
-	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, nil, alerting((*API).listRules)},
-	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, alerting((*API).getRule)},
-	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Admin, bodyJSON, nil, alerting((*API).putRule)},
-	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Admin, bodyRefused, nil, alerting((*API).deleteRule)},
+	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, nil, (*API).listAlerts},
+	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, nil, (*API).listRules},
+	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, (*API).getRule},
+	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Admin, bodyJSON, nil, (*API).putRule},
+	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Admin, bodyRefused, nil, (*API).deleteRule},
 	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*API).whoAmI},
 	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, nil, keyed((*API).listKeys)},
 	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, keyed((*API).createKey)},
 	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).revokeKey)},
-	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, streaming((*API).watchEvents)},
+	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, (*API).watchEvents},
 }
 
 // needing puts a check in front of calls that need a service which not every server
@@ -131,13 +131,6 @@ var (
 		Code:   httpapi.CodeForbidden,
 		Detail: "This server requires no API keys, so it manages none. Start it with a key in --api-keys first.",
 	})
-	operating = needing(func(s *API) bool { return s.Operations != nil }, &httpapi.Error{
-		Code: httpapi.CodeNotFound, Detail: "This server has no operations.",
-	})
-	alerting = needing(func(s *API) bool { return s.Alerts != nil }, &httpapi.Error{
-		Code: httpapi.CodeNotFound, Detail: "This server has no alerts.",
-	})
-	streaming = needing(func(s *API) bool { return s.Events != nil }, errNoPath)
 )
 
 var pathName = regexp.MustCompile(`\{([a-z]+)\}`)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
@@ -332,8 +331,3 @@ func (s *API) getScheduleRegistration(r *request) (any, error) {
 	}
 	return scheduleRegistrationView{&reg}, nil
 }
-
-// scheduled puts a check in front of calls that need schedules.
-var scheduled = needing(func(s *API) bool { return s.Schedules != nil }, &httpapi.Error{
-	Code: httpapi.CodeNotFound, Detail: "This server has no schedules.",
-})

@@ -148,11 +148,3 @@ func TestABatchIsJudgedJobByJob(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
-
-// Without anything to keep settings with, topics are what their jobs are.
-func TestTopicsWithoutSettings(t *testing.T) {
-	a := newAPI(t, func(o *testOptions) { o.Topics = nil })
-	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","delay":60}`)
-	a.want(200, "GET", "/v1/topics", "")
-	a.want(200, "GET", "/v1/topics/t", "")
-}

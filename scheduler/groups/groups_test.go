@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
@@ -22,7 +23,7 @@ func TestManager(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	one, two := groups.New(mem), groups.New(mem)
+	one, two := groups.New(mem, scheduler.Guard(nil).Check), groups.New(mem, scheduler.Guard(nil).Check)
 	if _, err := one.Get(ctx, "g"); !errors.Is(err, groups.ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
@@ -66,7 +67,7 @@ func TestBounds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	m := groups.New(mem)
+	m := groups.New(mem, scheduler.Guard(nil).Check)
 	put := func(name string, bytes int) error {
 		value := strings.Repeat("x", bytes/2)
 		_, _, err := m.Put(ctx, groups.Group{Name: name, Members: []groups.Member{{Headers: []job.Header{{Value: value}, {Value: value}}}}})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
@@ -22,12 +23,18 @@ var (
 
 const documentKind = "group"
 
+// Check returns an error if the server must not call a destination, which the field names.
+type Check func(field job.Field, d job.Destination) error
+
 // Manager keeps groups. Its methods are safe for concurrent use.
-type Manager struct{ docs *documents.Collection[Group] }
+type Manager struct {
+	docs  *documents.Collection[Group]
+	check Check
+}
 
 // New makes a Manager of the groups in a store.
-func New(s store.Documents) *Manager {
-	return &Manager{docs: documents.New(documents.Options[Group]{
+func New(s store.Documents, check Check) *Manager {
+	return &Manager{check: check, docs: documents.New(documents.Options[Group]{
 		Store: s, Kind: documentKind, New: func(name string) Group { return Group{Name: name} },
 		Strict: true, // a member may have conditions that only a newer version knows
 	})}
@@ -58,8 +65,13 @@ func notFound(err error) error {
 type Allow func(g *Group) error
 
 // Put creates or replaces a group that Draft.Group made. Errors: a
-// *job.ValidationError, ErrTooMany, and allow's.
+// *job.ValidationError, ErrTooMany, those of Check, and allow's.
 func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Group, created bool, err error) {
+	for i := range g.Members {
+		if err := m.check(job.Field("members").In(strconv.Itoa(i)).In("url"), g.Members[i].URL); err != nil {
+			return Group{}, false, err
+		}
+	}
 	if err := m.room(ctx, &g); err != nil {
 		return Group{}, false, err
 	}
