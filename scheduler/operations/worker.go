@@ -359,26 +359,30 @@ func (w *worker) noteStop(ctx context.Context) {
 	w.m.wake() // a client may have resumed it
 }
 
-// finish ends the operation.
+// finish ends the operation. If that cannot be written, the last page is repeated.
 func (w *worker) finish(ctx context.Context, s State, why string) {
-	w.op.State, w.op.Why, w.op.Owner, w.op.EndedAt = s, why, "", w.now()
-	switch err := w.save(ctx); {
-	case err == nil:
+	w.op.State, w.op.Why, w.op.EndedAt = s, why, w.now()
+	if w.giveUp(ctx) {
 		w.m.metrics.ended.WithLabelValues(string(w.op.Action), string(s)).Inc()
-	case errors.Is(err, errStopped):
-		w.noteStop(ctx)
-	} // otherwise the last page is repeated
+	}
 }
 
-// leave allows another node to continue at once.
+// leave allows another node to continue at once. If that cannot be written, the lease has
+// to expire.
 func (w *worker) leave(ctx context.Context) {
-	w.op.Owner = ""
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	switch err := w.save(limited); {
-	case err == nil:
+	if w.giveUp(limited) {
 		w.m.announce(limited)
-	case errors.Is(err, errStopped):
+	}
+}
+
+// giveUp writes the operation without an owner, and reports whether that was possible.
+func (w *worker) giveUp(ctx context.Context) bool {
+	w.op.Owner = ""
+	err := w.save(ctx)
+	if errors.Is(err, errStopped) {
 		w.noteStop(ctx)
-	} // otherwise the lease has to expire
+	}
+	return err == nil
 }

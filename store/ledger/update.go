@@ -92,22 +92,27 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 // Current fails with a behindError if the journal has the job further than the
 // store.
 func (s *Store) Current(ctx context.Context, j *job.Job) error {
-	standing := store.StandingOf(j)
-	own, open, err := s.Entries(ctx, []job.Key{j.Key}, []store.Standing{standing})
+	f, own, err := s.found(ctx, j)
 	switch {
 	case s.Without(err):
 		return nil
 	case err != nil:
 		return err
-	case standing.State.Final() && own[0] != nil && own[0].Version <= standing.Version:
-		return nil
-	}
-	d, e := judged(&standing, own[0], open[0])
-	f := finding{d, j.Key, e, standing}
-	if !f.putsForward() {
+	case j.State.Final() && own != nil && own.Version <= j.Version, !f.putsForward():
 		return nil
 	}
 	return &behindError{f}
+}
+
+// found compares a job of the store with the journal. own is its own message there, or nil.
+func (s *Store) found(ctx context.Context, j *job.Job) (f finding, own *journal.Entry, err error) {
+	f.key, f.standing = j.Key, store.StandingOf(j)
+	owns, opens, err := s.Entries(ctx, []job.Key{j.Key}, []store.Standing{f.standing})
+	if err != nil {
+		return f, nil, err
+	}
+	f.difference, f.entry = judged(&f.standing, owns[0], opens[0])
+	return f, owns[0], nil
 }
 
 // Journaled writes the end of a job that the journal lacks: the node that ended the job may
@@ -116,12 +121,9 @@ func (s *Store) Journaled(ctx context.Context, c *journal.Call, ended *job.Job) 
 	if err := c.Hold(ctx, ended.Key); err != nil {
 		return err
 	}
-	standing := store.StandingOf(ended)
-	own, open, err := s.Entries(ctx, []job.Key{ended.Key}, []store.Standing{standing})
-	if err == nil {
-		if d, e := judged(&standing, own[0], open[0]); d == BehindInJournal {
-			_, err = s.catchUp(ctx, c, []finding{{d, ended.Key, e, standing}})
-		}
+	f, _, err := s.found(ctx, ended)
+	if err == nil && f.difference == BehindInJournal {
+		_, err = s.catchUp(ctx, c, []finding{f})
 	}
 	if s.Without(err) {
 		return nil
