@@ -25,15 +25,26 @@ type Documents interface {
 	Document(ctx context.Context, kind, name string) (Document, error)
 	// ListDocuments returns all documents of a kind, by name.
 	ListDocuments(ctx context.Context, kind string) ([]Document, error)
-	// PutDocument stores d if the stored version is d.Version (0: none is stored), and
-	// returns it with its new version. Otherwise it returns ErrConflict.
-	PutDocument(ctx context.Context, d Document) (Document, error)
-	// PutDocuments writes documents of one kind and of different names, each like
-	// PutDocument, with fewer and larger commits. It returns their new versions; zero for
-	// a document whose stored version is another one. With an error, nothing is known of
-	// any of them.
+	// PutDocuments writes documents of one kind and of different names, each if its stored
+	// version is Version (0: none is stored). It returns their new versions; zero for a
+	// document whose stored version is another one. With an error, nothing is known of any
+	// of them.
 	PutDocuments(ctx context.Context, docs []Document) (versions []uint64, err error)
 	// DeleteDocument deletes the document if the stored version is the given one.
 	// Otherwise it returns ErrConflict, or ErrNotFound if none is stored.
 	DeleteDocument(ctx context.Context, kind, name string, version uint64) error
+}
+
+// PutDocument writes one document, and returns it with its new version. The error is
+// ErrConflict if the stored version is not d.Version.
+func PutDocument(ctx context.Context, s Documents, d Document) (Document, error) {
+	versions, err := s.PutDocuments(ctx, []Document{d})
+	switch {
+	case err != nil:
+		return Document{}, err
+	case versions[0] == 0:
+		return Document{}, ErrConflict
+	}
+	d.Version = versions[0]
+	return d, nil
 }

@@ -8,7 +8,7 @@ import (
 // coverNewer asks for what a newer version stored in another form.
 func coverNewer(a *keyedAPI) {
 	for kind, name := range map[string]string{"topic": "newer", "alert-rule": "newer", "operation": "01KDWCJ2M0000000000000NEWR", "schedule": "newer"} {
-		_, err := a.mem.PutDocument(a.t.Context(), store.Document{Kind: kind, Name: name, Data: []byte(`[]`)})
+		_, err := store.PutDocument(a.t.Context(), a.mem, store.Document{Kind: kind, Name: name, Data: []byte(`[]`)})
 		if err != nil {
 			a.t.Fatal(err)
 		}

@@ -268,7 +268,7 @@ func TestDamagedSecretsOfATopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret.Data = []byte("garbage")
-	if _, err := a.mem.PutDocument(t.Context(), secret); err != nil {
+	if _, err := store.PutDocument(t.Context(), a.mem, secret); err != nil {
 		t.Fatal(err)
 	}
 	a.wantProblem(httpapi.CodeSecretUnreadable, "GET", "/v1/topics/t/signing", "")

@@ -82,11 +82,11 @@ func (r *rig) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return r.Store.List(ctx, q)
 }
 
-func (r *rig) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	if err := r.failing("PutDocument"); err != nil {
-		return store.Document{}, err
+func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	if err := r.failing("PutDocuments"); err != nil {
+		return nil, err
 	}
-	return r.Store.PutDocument(ctx, d)
+	return r.Store.PutDocuments(ctx, docs)
 }
 
 // node is a Manager that may be at work.
@@ -128,11 +128,11 @@ func (c *cut) List(ctx context.Context, q store.Query) (store.Page, error) {
 	return c.rig.List(ctx, q)
 }
 
-func (c *cut) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+func (c *cut) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	if err := c.is(); err != nil {
-		return store.Document{}, err
+		return nil, err
 	}
-	return c.rig.PutDocument(ctx, d)
+	return c.rig.PutDocuments(ctx, docs)
 }
 
 func (c *cut) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {

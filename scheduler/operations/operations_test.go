@@ -377,7 +377,7 @@ func TestOutage(t *testing.T) {
 		defer n.end()
 		keys := r.dead("t", 300)
 		o := n.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
-		for _, calls := range []string{"Update", "List", "PutDocument", "Update List PutDocument"} {
+		for _, calls := range []string{"Update", "List", "PutDocuments", "Update List PutDocuments"} {
 			pass(500 * time.Millisecond)
 			r.failWith(func(call string) error {
 				if strings.Contains(calls, call) {
@@ -639,7 +639,7 @@ func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
 			"01B": `{"action":"cancel","state":"running","rate":5,"filter":{"colour":"blue"}}`,
 			"01C": `{`,
 		} {
-			if _, err := r.PutDocument(t.Context(), store.Document{Kind: documentKind, Name: name, Data: []byte(data)}); err != nil {
+			if _, err := store.PutDocument(t.Context(), r, store.Document{Kind: documentKind, Name: name, Data: []byte(data)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -49,12 +49,12 @@ func (r *rig) failWith(call string, err error) {
 	r.fail[call] = err
 }
 
-func (r *rig) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	if before := r.before; before != nil {
 		r.before = nil
 		before()
 	}
-	return r.Store.PutDocument(ctx, d)
+	return r.Store.PutDocuments(ctx, docs)
 }
 
 func (r *rig) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
@@ -332,7 +332,7 @@ func (r *rig) put(name, data string) {
 	}
 	r.ok(err)
 	d.Data = []byte(data)
-	_, err = r.Store.PutDocument(r.Context(), d)
+	_, err = store.PutDocument(r.Context(), r.Store, d)
 	r.ok(err)
 }
 

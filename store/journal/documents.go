@@ -61,19 +61,6 @@ func (j *Journal) ListDocuments(ctx context.Context, kind string) ([]store.Docum
 	return docs, nil
 }
 
-// PutDocument writes a document, durably.
-func (j *Journal) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	versions, err := j.PutDocuments(ctx, []store.Document{d})
-	switch {
-	case err != nil:
-		return store.Document{}, err
-	case versions[0] == 0:
-		return store.Document{}, store.ErrConflict
-	}
-	d.Version = versions[0]
-	return d, nil
-}
-
 // PutDocuments writes documents of a kind, durably, in transactions of a bounded size.
 func (j *Journal) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	versions := make([]uint64, len(docs))

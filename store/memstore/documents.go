@@ -40,18 +40,6 @@ func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Documen
 	return docs, nil
 }
 
-// PutDocument writes a document.
-func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	if _, err := s.enter(ctx); err != nil {
-		return store.Document{}, err
-	}
-	defer s.leave()
-	if d.Version = s.putDocument(d); d.Version == 0 {
-		return store.Document{}, store.ErrConflict
-	}
-	return cloneDocument(d), nil
-}
-
 // PutDocuments writes documents.
 func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	if _, err := s.enter(ctx); err != nil {

@@ -28,7 +28,7 @@ func TestFullRedis(t *testing.T) {
 	if _, err := s.Register(ctx, []store.Registration{due, aJob("waits")}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.PutDocument(ctx, store.Document{Kind: "k", Name: "n"}); err != nil {
+	if _, err := store.PutDocument(ctx, s, store.Document{Kind: "k", Name: "n"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.db.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
@@ -75,7 +75,7 @@ func TestFullRedis(t *testing.T) {
 	if err != nil {
 		t.Error("cancelling:", err)
 	}
-	if _, err := s.PutDocument(ctx, store.Document{Kind: "k", Name: "n", Version: 1}); err != nil {
+	if _, err := store.PutDocument(ctx, s, store.Document{Kind: "k", Name: "n", Version: 1}); err != nil {
 		t.Error("writing a document:", err)
 	}
 	if _, err := s.Purge(ctx, 10); err != nil {

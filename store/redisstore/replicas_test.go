@@ -73,7 +73,7 @@ func TestWaitsForReplicas(t *testing.T) {
 	unavailable("registering again what is there", err)
 	_, err = safe.Update(t.Context(), job.Key{Topic: "t", ID: "early"}, cancel)
 	unavailable("cancelling", err)
-	_, err = safe.PutDocument(t.Context(), store.Document{Kind: "k", Name: "n"})
+	_, err = store.PutDocument(t.Context(), safe, store.Document{Kind: "k", Name: "n"})
 	unavailable("writing a document", err)
 	if got, err := register(plain, "b"); err != nil || got != store.Created {
 		t.Errorf("without the setting: %v, %v", got, err)

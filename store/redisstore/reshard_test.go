@@ -53,7 +53,7 @@ func fill(n nodes, each int) *filled {
 	}
 	n.ok(s.SetLimits(ctx, "waiting", store.Limits{Paused: true, Capacity: 1000, Rate: 5}))
 	n.ok(s.OpenCircuit(ctx, slow, time.Hour))
-	_, err := s.PutDocument(ctx, store.Document{Kind: "topic", Name: "waiting", Data: []byte("{}")})
+	_, err := store.PutDocument(ctx, s, store.Document{Kind: "topic", Name: "waiting", Data: []byte("{}")})
 	n.ok(err)
 	for _, key := range f.keys {
 		j, err := s.Get(ctx, key)

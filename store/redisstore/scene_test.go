@@ -109,7 +109,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 		})
 	}
 	sc.document = store.Document{Kind: "kind", Name: "new", Data: []byte("data")}
-	sc.forgotten, err = sc.sure.PutDocument(ctx, store.Document{Kind: "kind", Name: "old"})
+	sc.forgotten, err = store.PutDocument(ctx, sc.sure, store.Document{Kind: "kind", Name: "old"})
 	ok(t, "PutDocument", err)
 	held0, err := sc.locker.TryLock(ctx, time.Hour)
 	if ok(t, "TryLock", err); !held0 {
@@ -239,7 +239,6 @@ var calls = []call{
 		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))
 	}},
 	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind")) }},
-	{"PutDocument", func(ctx context.Context, sc *scene) error { return second(sc.s.PutDocument(ctx, sc.document)) }},
 	{"PutDocuments", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.PutDocuments(ctx, []store.Document{sc.document}))
 	}},

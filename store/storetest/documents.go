@@ -40,11 +40,11 @@ var documentCases = []testCase{
 	{name: "documents/another version is a conflict", options: Options{}, run: func(f *fixture) {
 		d := f.putDocument(store.Document{Kind: "k", Name: "a", Data: []byte("1")})
 		for _, version := range []uint64{0, 2} {
-			_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "a", Data: []byte("2"), Version: version})
+			_, err := store.PutDocument(f.ctx, f, store.Document{Kind: "k", Name: "a", Data: []byte("2"), Version: version})
 			f.isError("PutDocument", err, store.ErrConflict)
 			f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "a", version), store.ErrConflict)
 		}
-		_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "missing", Version: 1})
+		_, err := store.PutDocument(f.ctx, f, store.Document{Kind: "k", Name: "missing", Version: 1})
 		f.isError("PutDocument", err, store.ErrConflict)
 		f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "missing", 1), store.ErrNotFound)
 		read, err := f.Document(f.ctx, "k", "a")
@@ -90,7 +90,7 @@ var documentCases = []testCase{
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
-				_, err := f.PutDocument(f.ctx, store.Document{Kind: "k", Name: "a", Data: fmt.Append(nil, i)})
+				_, err := store.PutDocument(f.ctx, f, store.Document{Kind: "k", Name: "a", Data: fmt.Append(nil, i)})
 				if err == nil {
 					won.Add(1)
 				} else if !errors.Is(err, store.ErrConflict) {
@@ -105,7 +105,7 @@ var documentCases = []testCase{
 
 func (f *fixture) putDocument(d store.Document) store.Document {
 	f.Helper()
-	stored, err := f.PutDocument(f.ctx, d)
+	stored, err := store.PutDocument(f.ctx, f, d)
 	f.noError("PutDocument", err)
 	return stored
 }

@@ -145,7 +145,7 @@ func (c *Collection[T]) write(ctx context.Context, d *Document[T], plain []byte)
 			return err
 		}
 	}
-	stored, err := c.o.Store.PutDocument(ctx, store.Document{Kind: c.o.Kind, Name: d.Name, Version: d.Version, Data: data})
+	stored, err := store.PutDocument(ctx, c.o.Store, store.Document{Kind: c.o.Kind, Name: d.Name, Version: d.Version, Data: data})
 	if err != nil {
 		return fmt.Errorf("write the %s %s: %w", c.o.Kind, d.Name, err)
 	}
@@ -184,7 +184,7 @@ func (c *Collection[T]) PutAll(ctx context.Context, docs []*Document[T]) (stored
 // Restore creates a document with the Data of one that the store lost. The error is
 // store.ErrConflict if there is one again.
 func (c *Collection[T]) Restore(ctx context.Context, name string, data []byte) error {
-	_, err := c.o.Store.PutDocument(ctx, store.Document{Kind: c.o.Kind, Name: name, Data: data})
+	_, err := store.PutDocument(ctx, c.o.Store, store.Document{Kind: c.o.Kind, Name: name, Data: data})
 	if err != nil {
 		return fmt.Errorf("restore the %s %s: %w", c.o.Kind, name, err)
 	}

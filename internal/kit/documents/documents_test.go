@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/duehook/duehook/store"
@@ -28,12 +27,12 @@ func (s *shared) Document(ctx context.Context, kind, name string) (store.Documen
 	return s.Store.Document(ctx, kind, name)
 }
 
-func (s *shared) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+func (s *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	if s.conflicts > 0 {
 		s.conflicts--
-		return store.Document{}, fmt.Errorf("write: %w", store.ErrConflict)
+		return make([]uint64, len(docs)), nil
 	}
-	return s.Store.PutDocument(ctx, d)
+	return s.Store.PutDocuments(ctx, docs)
 }
 
 func open(t *testing.T, change func(o *Options[note])) (*Collection[note], *shared) {
@@ -123,7 +122,7 @@ func TestBlankDocumentsAreDeleted(t *testing.T) {
 		t.Errorf("%+v, error %v", all, err)
 	}
 	newer := store.Document{Kind: "note", Name: "b", Data: []byte(`{"text":"x","color":"red"}`)}
-	if _, err := s.PutDocument(t.Context(), newer); err != nil {
+	if _, err := store.PutDocument(t.Context(), s, newer); err != nil {
 		t.Fatal(err)
 	}
 	if d, err := c.Update(t.Context(), "b", write("")); err != nil || string(d.Data) != `{"color":"red"}` {
@@ -141,7 +140,7 @@ func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
 		}
 	})
 	for name, data := range map[string]string{"a": "?", "b": `{"text":"unknown"}`} {
-		raw, err := s.PutDocument(t.Context(), store.Document{Kind: "note", Name: name, Data: []byte(data)})
+		raw, err := store.PutDocument(t.Context(), s, store.Document{Kind: "note", Name: name, Data: []byte(data)})
 		if err != nil {
 			t.Fatal(err)
 		}

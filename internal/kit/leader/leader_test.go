@@ -27,11 +27,11 @@ func (d *shared) Document(ctx context.Context, kind, name string) (store.Documen
 	return d.Store.Document(ctx, kind, name)
 }
 
-func (d *shared) PutDocument(ctx context.Context, doc store.Document) (store.Document, error) {
+func (d *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	if d.writing != nil {
-		return store.Document{}, d.writing
+		return nil, d.writing
 	}
-	return d.Store.PutDocument(ctx, doc)
+	return d.Store.PutDocuments(ctx, docs)
 }
 
 // inBubble gives nodes that share documents, in virtual time.
@@ -81,7 +81,7 @@ func TestOneNodeAtATime(t *testing.T) {
 // An unreadable lease may be that of a node of a newer version.
 func TestUnreadableLeasesExpire(t *testing.T) {
 	inBubble(t, func(t *testing.T, docs *shared, a, b *Leader) {
-		if _, err := docs.PutDocument(t.Context(), store.Document{Kind: Kind, Name: "digging", Data: []byte("?")}); err != nil {
+		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: Kind, Name: "digging", Data: []byte("?")}); err != nil {
 			t.Fatal(err)
 		}
 		a.wants(t, false)

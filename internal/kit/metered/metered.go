@@ -49,7 +49,7 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 const (
 	measuredOps = `register update count now get attempts outlook list topics endpoints due_counts backlogs
 		dead_groups depth carry lock extend unlock claim settle open_circuit close_circuit purge ping
-		document list_documents put_document put_documents delete_document publish set_limits limits`
+		document list_documents put_documents delete_document publish set_limits limits`
 	waitingOps = "pop wakeups listen"
 )
 
@@ -252,10 +252,6 @@ func (s *observed) Document(ctx context.Context, kind, name string) (store.Docum
 
 func (s *observed) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
 	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind) })
-}
-
-func (s *observed) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	return measured(s, "put_document", func() (store.Document, error) { return s.inner.PutDocument(ctx, d) })
 }
 
 func (s *observed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {

@@ -147,10 +147,6 @@ func (s *stub) PutDocuments(_ context.Context, docs []store.Document) ([]uint64,
 	return make([]uint64, len(docs)), s.err
 }
 
-func (s *stub) PutDocument(_ context.Context, d store.Document) (store.Document, error) {
-	return d, s.err
-}
-
 func (s *stub) DeleteDocument(context.Context, string, string, uint64) error { return s.err }
 
 func (s *stub) Close() error {
@@ -232,9 +228,6 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"document":      func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.ListDocuments(ctx, "k")
-	},
-	"put_document": func(ctx context.Context, s store.Store) (any, error) {
-		return s.PutDocument(ctx, store.Document{Kind: "k", Name: "n"})
 	},
 	"put_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.PutDocuments(ctx, []store.Document{{Kind: "k", Name: "n"}})

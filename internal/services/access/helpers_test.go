@@ -97,18 +97,19 @@ func (d *shared) ListDocuments(ctx context.Context, kind string) ([]store.Docume
 	return found, err
 }
 
-func (d *shared) PutDocument(_ context.Context, doc store.Document) (store.Document, error) {
+func (d *shared) PutDocuments(_ context.Context, docs []store.Document) ([]uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.fail["PutDocument"]; err != nil {
-		return store.Document{}, err
+	if err := d.fail["PutDocuments"]; err != nil {
+		return nil, err
 	}
+	doc := docs[0]
 	if d.docs[doc.Name].Version != doc.Version {
-		return store.Document{}, store.ErrConflict
+		return []uint64{0}, nil
 	}
 	doc.Version++
 	d.docs[doc.Name] = doc
-	return doc, nil
+	return []uint64{doc.Version}, nil
 }
 
 func (d *shared) DeleteDocument(_ context.Context, _, name string, version uint64) error {

@@ -99,7 +99,7 @@ func TestStoreFailuresArePassedOn(t *testing.T) {
 			_, _, err := k.Create(t.Context(), Draft{Scope: "read"})
 			return err
 		}},
-		{"PutDocument", func(k *Keyring, _ string) error {
+		{"PutDocuments", func(k *Keyring, _ string) error {
 			_, _, err := k.Create(t.Context(), Draft{Scope: "read"})
 			return err
 		}},

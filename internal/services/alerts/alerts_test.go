@@ -130,7 +130,7 @@ func TestFlapping(t *testing.T) {
 // A node that dies between any two steps makes no webhook come twice or not at
 // all: the next one goes on from what is written.
 func TestNodesThatDie(t *testing.T) {
-	for _, at := range []string{"PutDocument " + bookKind, "Register", "second PutDocument " + bookKind} {
+	for _, at := range []string{"PutDocuments " + bookKind, "Register", "second PutDocuments " + bookKind} {
 		t.Run(at, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
@@ -428,7 +428,7 @@ func TestOutage(t *testing.T) {
 		a.rule("down", Draft{Metric: "open_circuits"})
 		r.hold(shop, time.Hour)
 		pass(round)
-		for _, call := range []string{"Endpoints", "ListDocuments", "PutDocument " + leader.Kind} {
+		for _, call := range []string{"Endpoints", "ListDocuments", "PutDocuments " + leader.Kind} {
 			r.failWith(func(c string) error {
 				if c == call {
 					return store.ErrUnavailable

@@ -148,11 +148,11 @@ func (l *link) Register(ctx context.Context, regs []store.Registration) ([]store
 	return l.rig.Register(ctx, regs)
 }
 
-func (l *link) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	if err := l.err("PutDocument " + d.Kind); err != nil {
-		return store.Document{}, err
+func (l *link) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	if err := l.err("PutDocuments " + docs[0].Kind); err != nil {
+		return nil, err
 	}
-	return l.rig.PutDocument(ctx, d)
+	return l.rig.PutDocuments(ctx, docs)
 }
 
 func (l *link) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {

@@ -27,7 +27,7 @@ func TestUnreadableDocuments(t *testing.T) {
 			if old, err := r.Store.Document(t.Context(), d.Kind, d.Name); err == nil {
 				d.Version = old.Version
 			}
-			if _, err := r.Store.PutDocument(t.Context(), d); err != nil {
+			if _, err := store.PutDocument(t.Context(), r.Store, d); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -63,7 +63,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.Data = append([]byte(`{"`+field+`":7,`), d.Data[1:]...)
-			if _, err := r.Store.PutDocument(t.Context(), d); err != nil {
+			if _, err := store.PutDocument(t.Context(), r.Store, d); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -145,12 +145,12 @@ type counting struct {
 	down   atomic.Bool
 }
 
-func (c *counting) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
+func (c *counting) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	c.writes.Add(1)
 	if c.down.Load() {
-		return store.Document{}, store.ErrUnavailable
+		return nil, store.ErrUnavailable
 	}
-	return c.Documents.PutDocument(ctx, d)
+	return c.Documents.PutDocuments(ctx, docs)
 }
 
 // inBubble runs recorders that share documents.
@@ -222,7 +222,7 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		a, stopA := start()
 		attempt(a, job.OutcomeDelivered, at(0), 0)
 		stopA()
-		if _, err := docs.PutDocument(t.Context(), store.Document{Kind: rowsKind, Name: "other", Data: []byte("?")}); err != nil {
+		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: rowsKind, Name: "other", Data: []byte("?")}); err != nil {
 			t.Fatal(err)
 		}
 		b, stopB := start()

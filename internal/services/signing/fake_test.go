@@ -93,20 +93,21 @@ func (d *documents) ListDocuments(ctx context.Context, kind string) ([]store.Doc
 	return list, nil
 }
 
-func (d *documents) PutDocument(ctx context.Context, doc store.Document) (store.Document, error) {
+func (d *documents) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	doc := docs[0]
 	if err := d.enter(ctx, "put", doc.Kind, doc.Name); err != nil {
-		return store.Document{}, err
+		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := [2]string{doc.Kind, doc.Name}
 	if d.docs[key].Version != doc.Version {
-		return store.Document{}, store.ErrConflict
+		return []uint64{0}, nil
 	}
 	doc.Version++
 	doc.Data = slices.Clone(doc.Data)
 	d.docs[key] = doc
-	return doc, nil
+	return []uint64{doc.Version}, nil
 }
 
 func (d *documents) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {

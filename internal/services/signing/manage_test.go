@@ -70,11 +70,11 @@ func TestConcurrentStartsAgreeOnTheDefault(t *testing.T) {
 // unconfirmed writes what it is told to, and then says that it could not.
 type unconfirmed struct{ *documents }
 
-func (u unconfirmed) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	if _, err := u.documents.PutDocument(ctx, d); err != nil {
-		return store.Document{}, err
+func (u unconfirmed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	if _, err := u.documents.PutDocuments(ctx, docs); err != nil {
+		return nil, err
 	}
-	return store.Document{}, errDown
+	return nil, errDown
 }
 
 // A node that is not told of its success, such as by a Redis without replicas,
@@ -385,13 +385,13 @@ type forgetful struct {
 	lost bool
 }
 
-func (f *forgetful) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	d, err := f.documents.PutDocument(ctx, d)
+func (f *forgetful) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	versions, err := f.documents.PutDocuments(ctx, docs)
 	if err == nil && !f.lost {
 		f.lost = true
-		return store.Document{}, store.ErrConflict
+		return []uint64{0}, nil
 	}
-	return d, err
+	return versions, err
 }
 
 func TestLostAnswersOfTheStore(t *testing.T) {

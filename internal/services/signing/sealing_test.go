@@ -192,7 +192,7 @@ func FuzzStoredSecrets(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		docs := newDocuments()
-		if _, err := docs.PutDocument(t.Context(), store.Document{Kind: kindTopic, Name: defaultName, Data: data}); err != nil {
+		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: kindTopic, Name: defaultName, Data: data}); err != nil {
 			t.Fatal(err)
 		}
 		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c})
