@@ -17,10 +17,7 @@ const clockSlack = time.Second
 func (s *Store) afterStep(now job.Instant, longest time.Duration) {
 	s.wentBack = false
 	for e := range s.notClosed {
-		if e.openUntil > now {
-			e.openUntil, e.halfOpenUntil = 0, now.Add(rules.HalfOpenTime(0))
-		}
-		e.rampFrom = min(e.rampFrom, now)
+		e.circuit = rules.CorrectedCircuit(e.circuit, now)
 	}
 	s.lanesOf("", func(l *lane) {
 		if longest > 0 {

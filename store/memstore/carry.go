@@ -106,7 +106,7 @@ func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
 			f.Topics[l.Topic] = *limits
 		}
 		if _, ok := c.s.notClosed[l.endpoint]; ok {
-			f.Circuits[l.Endpoint] = l.endpoint.circuit(c.now)
+			f.Circuits[l.Endpoint] = l.endpoint.circuitAt(c.now)
 		}
 	}
 	return f
@@ -210,14 +210,11 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 		return err
 	}
 	defer s.leave()
-	if e, ok := s.endpoints.Get(endpoint); d <= 0 && (!ok || now >= e.openUntil) {
+	if _, ok := s.endpoints.Get(endpoint); d <= 0 && !ok {
 		return nil
 	}
 	e := s.endpointOf(endpoint)
-	s.notClosed[e] = struct{}{}
-	e.openUntil = now.Add(d)
-	e.halfOpenUntil, e.rampFrom = e.openUntil.Add(rules.HalfOpenTime(d)), 0
-	s.lookAll(e, now)
+	s.changeCircuit(e, rules.OpenedCircuit(e.circuit, d, now), now)
 	return nil
 }
 
@@ -228,18 +225,19 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 		return err
 	}
 	defer s.leave()
-	e, ok := s.endpoints.Get(endpoint)
-	if !ok || now >= e.halfOpenUntil {
-		return nil
+	if e, ok := s.endpoints.Get(endpoint); ok {
+		s.changeCircuit(e, rules.ClosedCircuit(e.circuit, now), now)
 	}
-	e.openUntil, e.halfOpenUntil, e.rampFrom = 0, 0, now
-	s.lookAll(e, now)
 	return nil
 }
 
-// lookAll looks at an endpoint's lanes in the order of their names, so that the
-// same calls always have the same effect.
-func (s *Store) lookAll(e *endpoint, now job.Instant) {
+// changeCircuit looks at the endpoint's lanes if its circuit changed, in the order of their
+// names, so that the same calls always have the same effect.
+func (s *Store) changeCircuit(e *endpoint, c store.Circuit, now job.Instant) {
+	if c == e.circuit {
+		return
+	}
+	e.circuit, s.notClosed[e] = c, struct{}{}
 	for _, l := range slices.SortedFunc(maps.Keys(e.lanes), func(a, b *lane) int { return strings.Compare(a.name, b.name) }) {
 		l.limited = 0
 		s.look(l, now)

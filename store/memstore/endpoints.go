@@ -44,7 +44,7 @@ func (s *Store) circuits(ctx context.Context) (map[string]store.Circuit, job.Ins
 	defer s.leave()
 	circuits := map[string]store.Circuit{}
 	for e := range s.notClosed {
-		if g := e.circuit(now); g != (store.Circuit{}) {
+		if g := e.circuitAt(now); g != (store.Circuit{}) {
 			circuits[e.name] = g
 		}
 	}

@@ -82,22 +82,15 @@ func (l *lane) head(limited job.Instant) job.Instant {
 // endpoint is what the lanes of one endpoint share. It lives as long as it has
 // a lane, or its circuit is not closed.
 type endpoint struct {
-	name  string
-	lanes map[*lane]struct{}
-	out   int                  // entries of its lanes that are ready or running
-	jobs  [job.Delivered]int64 // entries of its lanes by state
-	// When its circuit opened it stays open and then half-open until these; when it
-	// closed it ramps up from rampFrom. Zero: not so.
-	openUntil, halfOpenUntil, rampFrom job.Instant
+	name    string
+	lanes   map[*lane]struct{}
+	out     int                  // entries of its lanes that are ready or running
+	jobs    [job.Delivered]int64 // entries of its lanes by state
+	circuit store.Circuit        // as it was changed last; see circuitAt
 }
 
-// circuit is the endpoint's circuit at now.
-func (e *endpoint) circuit(now job.Instant) store.Circuit {
-	if e.rampFrom != 0 {
-		return rules.RampingCircuit(e.rampFrom, now)
-	}
-	return rules.OpenedCircuit(e.openUntil, e.halfOpenUntil, now)
-}
+// circuitAt is the endpoint's circuit at now.
+func (e *endpoint) circuitAt(now job.Instant) store.Circuit { return rules.CircuitAt(e.circuit, now) }
 
 // laneOf gives the lane, new if need be.
 func (s *Store) laneOf(name job.Lane) *lane {
@@ -125,11 +118,11 @@ func (s *Store) endpointOf(name string) *endpoint {
 
 // forgetIdle forgets the endpoint if nothing needs it, or that it may have a circuit.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
-	if e.circuit(now) != (store.Circuit{}) {
+	if e.circuitAt(now) != (store.Circuit{}) {
 		return
 	}
 	delete(s.notClosed, e)
-	e.openUntil, e.halfOpenUntil, e.rampFrom = 0, 0, 0 // the clock may go back
+	e.circuit = store.Circuit{} // the clock may go back
 	if len(e.lanes) == 0 {
 		s.endpoints.Delete(e.name)
 	}
@@ -143,7 +136,7 @@ func (s *Store) look(l *lane, now job.Instant) {
 		s.dropLane(l, now)
 		return
 	}
-	at := max(l.head(l.limited), l.endpoint.openUntil)
+	at := max(l.head(l.limited), l.endpoint.circuit.OpenUntil)
 	if l.queued && (at == l.wake || at <= now && l.wake <= now) {
 		return
 	}

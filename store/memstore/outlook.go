@@ -55,7 +55,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, foun
 			o.NextToken = rules.PaceOf(limits.Rate, 1, limits.Next).Turn(now)
 		}
 	}
-	o.Circuit = l.endpoint.circuit(now)
+	o.Circuit = l.endpoint.circuitAt(now)
 	if rec.shown() == job.Running {
 		o.Worker = rec.extra.claim.by
 	}
@@ -72,7 +72,7 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, foun
 func (s *Store) beside(l *lane, ahead int64, now job.Instant) int64 {
 	var due []int64
 	s.lanesOf(l.Topic, func(o *lane) {
-		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.circuit(now).OpenUntil == 0 {
+		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.circuitAt(now).OpenUntil == 0 {
 			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.out))
 		}
 	})

@@ -164,7 +164,7 @@ func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 		d.OldestDue = l.wake
 	}
 	for e := range s.notClosed {
-		if e.openUntil > now {
+		if e.circuit.OpenUntil > now {
 			d.OpenCircuits++
 		}
 	}

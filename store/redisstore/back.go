@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // lookLanes is how many lanes one script call has looked at after the clock went back,
@@ -26,6 +25,9 @@ func (s *Store) afterStep(ctx context.Context, sh *shard, by time.Duration, o st
 }
 
 func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) error {
+	if err := s.correctCircuits(ctx, sh); err != nil {
+		return err
+	}
 	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
 		found, next, err := s.db.ZScan(ctx, sh.lanes, cursor, "", lookLanes).Result()
 		if err != nil {
@@ -37,7 +39,7 @@ func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) er
 			lanes = append(lanes, found[i])
 		}
 		for more := true; more; {
-			if more, err = s.lookAt(ctx, sh, lanes, millis(rules.HalfOpenTime(0)), o.Longest); err != nil {
+			if more, err = s.lookAt(ctx, sh, lanes, o.Longest); err != nil {
 				return err
 			}
 		}
@@ -46,8 +48,8 @@ func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) er
 }
 
 // lookAt runs lua/look.lua. It reports whether there may be more to correct.
-func (s *Store) lookAt(ctx context.Context, sh *shard, lanes []string, halfOpen any, longest time.Duration) (more bool, err error) {
-	keys, args := sh.own[lookScript], []any{sh.wake, halfOpen, millis(longest), lookLanes}
+func (s *Store) lookAt(ctx context.Context, sh *shard, lanes []string, longest time.Duration) (more bool, err error) {
+	keys, args := sh.own[lookScript], []any{sh.wake, millis(longest), lookLanes}
 	for _, lane := range lanes {
 		keys, args = append(keys, sh.bucket(lane)), append(args, lane)
 	}

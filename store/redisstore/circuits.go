@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,16 +16,13 @@ import (
 // circuit is half-open then, and lanes that waited for its end are looked at.
 func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {
-		if d > 0 {
-			if err := s.changeCircuits(ctx, sh, "open", endpoint, millis(d), millis(rules.HalfOpenTime(d))); err != nil {
-				return err
-			}
-			continue
+		err := s.changeCircuit(ctx, sh, endpoint, func(c store.Circuit, now job.Instant) store.Circuit {
+			return rules.OpenedCircuit(c, d, now)
+		})
+		if err == nil && d <= 0 {
+			err = s.callBack(ctx, sh, endpoint)
 		}
-		if err := s.changeCircuits(ctx, sh, "half-open", endpoint, millis(rules.HalfOpenTime(0))); err != nil {
-			return err
-		}
-		if err := s.callBack(ctx, sh, endpoint); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -35,7 +33,7 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 // off until the end of the open circuit, so they are looked at.
 func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	for _, sh := range s.shards {
-		if err := s.changeCircuits(ctx, sh, "close", endpoint); err != nil {
+		if err := s.changeCircuit(ctx, sh, endpoint, rules.ClosedCircuit); err != nil {
 			return err
 		}
 		if err := s.callBack(ctx, sh, endpoint); err != nil {
@@ -45,9 +43,43 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// changeCircuits runs lua/circuit.lua.
-func (s *Store) changeCircuits(ctx context.Context, sh *shard, args ...any) error {
-	return s.wrap(circuitScript.Run(ctx, s.db, sh.own[circuitScript], args...).Err())
+// changeCircuit changes the circuit of an endpoint in one shard.
+func (s *Store) changeCircuit(ctx context.Context, sh *shard, endpoint string, change func(c store.Circuit, now job.Instant) store.Circuit) error {
+	for range maxTries {
+		was, err := s.db.HGet(ctx, sh.circuits, endpoint).Result()
+		if err != nil && !isNil(err) {
+			return s.wrap(err)
+		}
+		now, err := s.askNow(ctx, sh)
+		if err != nil {
+			return err
+		}
+		done, err := s.writeCircuits(ctx, sh, map[string]string{endpoint: was}, func(c store.Circuit) store.Circuit { return change(c, now) })
+		if err != nil || done {
+			return err
+		}
+	}
+	return store.ErrConflict
+}
+
+// writeCircuits changes circuits as they were read, by endpoint. It reports whether nobody
+// else changed one meanwhile.
+func (s *Store) writeCircuits(ctx context.Context, sh *shard, read map[string]string, change func(c store.Circuit) store.Circuit) (bool, error) {
+	var fields []field
+	for endpoint, was := range read {
+		if now := circuitText(change(parseCircuit(was))); now != was {
+			fields = append(fields, field{sh.circuits, endpoint, was, now})
+		}
+	}
+	all := true
+	for some := range slices.Chunk(fields, maxBatch) {
+		done, err := changeFields(ctx, s.run, fieldsScript, sh, some)
+		if err != nil {
+			return false, err
+		}
+		all = all && !slices.Contains(done, fieldDiffers)
+	}
+	return all, nil
 }
 
 // forgetCircuits forgets circuits that have closed, out of some chosen at random. Carrying
@@ -61,16 +93,31 @@ func (s *Store) forgetCircuits(ctx context.Context, sh *shard) error {
 	if err != nil {
 		return err
 	}
-	args := []any{"forget"}
+	read := make(map[string]string, len(some))
 	for _, c := range some {
-		if parseCircuit(c.Value, now) == (store.Circuit{}) {
-			args = append(args, c.Key, c.Value)
+		read[c.Key] = c.Value
+	}
+	_, err = s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit {
+		if rules.CircuitAt(c, now) == (store.Circuit{}) {
+			return store.Circuit{}
 		}
+		return c
+	})
+	return err
+}
+
+// correctCircuits corrects circuits after the clock went back.
+func (s *Store) correctCircuits(ctx context.Context, sh *shard) error {
+	read, err := s.db.HGetAll(ctx, sh.circuits).Result()
+	if err != nil || len(read) == 0 {
+		return s.wrap(err)
 	}
-	if len(args) == 1 {
-		return nil
+	now, err := s.askNow(ctx, sh)
+	if err != nil {
+		return err
 	}
-	return s.changeCircuits(ctx, sh, args...)
+	_, err = s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit { return rules.CorrectedCircuit(c, now) })
+	return err // who changed another one knew the new time
 }
 
 // callBack makes carriers look at the endpoint's lanes now.
@@ -85,7 +132,7 @@ func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
 		if err != nil || len(lanes) == 0 {
 			return err
 		}
-		if _, err := s.lookAt(ctx, sh, lanes, "", 0); err != nil {
+		if _, err := s.lookAt(ctx, sh, lanes, 0); err != nil {
 			return err
 		}
 		of = of.from(lanes[len(lanes)-1] + "\x00")
@@ -93,15 +140,32 @@ func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
 }
 
 // parseCircuit decodes a circuit (lua/lib/lanes.lua).
-func parseCircuit(circuit string, now job.Instant) store.Circuit {
-	first, second, holds := strings.Cut(circuit, " ")
+func parseCircuit(text string) (c store.Circuit) {
+	first, second, opened := strings.Cut(text, " ")
 	from, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return store.Circuit{}
+	switch {
+	case err != nil:
+	case opened:
+		until, _ := strconv.ParseInt(second, 10, 64) // zero: it is never half-open
+		c.OpenUntil, c.HalfOpenUntil = job.Instant(from), job.Instant(until)
+	default:
+		c.RampFrom = job.Instant(from)
 	}
-	if !holds {
-		return rules.RampingCircuit(job.Instant(from), now)
+	return c
+}
+
+// circuitText encodes a circuit; the text of a closed one is empty.
+func circuitText(c store.Circuit) string {
+	switch {
+	case c == (store.Circuit{}):
+		return ""
+	case c.RampFrom != 0:
+		return strconv.FormatInt(int64(c.RampFrom), 10)
 	}
-	probed, _ := strconv.ParseInt(second, 10, 64) // zero: it is not
-	return rules.OpenedCircuit(job.Instant(from), job.Instant(probed), now)
+	return strconv.FormatInt(int64(c.OpenUntil), 10) + " " + strconv.FormatInt(int64(c.HalfOpenUntil), 10)
+}
+
+// circuitAt is a stored circuit as it is at now.
+func circuitAt(text string, now job.Instant) store.Circuit {
+	return rules.CircuitAt(parseCircuit(text), now)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Circuits of endpoints without jobs, which carrying never looks at, do not stay.
@@ -65,7 +66,7 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 		t.Fatalf("carried %v while open", carried.Carried)
 	}
 	for _, sh := range sc.s.shards {
-		ok(t, "the first half", sc.s.changeCircuits(ctx, sh, "close", endpoint))
+		ok(t, "the first half", sc.s.changeCircuit(ctx, sh, endpoint, rules.ClosedCircuit))
 	}
 	ok(t, "CloseCircuit", sc.s.CloseCircuit(ctx, endpoint))
 	testenv.Eventually(t, testenv.Patience, func() bool {

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -56,67 +55,53 @@ func decodeDocument(kind, name, raw string) (store.Document, error) {
 	return store.Document{Kind: kind, Name: name, Data: []byte(data), Version: version}, nil
 }
 
-// PutDocument writes a document.
-func (s *Store) PutDocument(ctx context.Context, d store.Document) (store.Document, error) {
-	version, err := s.changeDocument(ctx, d, false)
-	d.Version = version
-	return d, err
-}
-
 // DeleteDocument deletes a document.
 func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	_, err := s.changeDocument(ctx, store.Document{Kind: kind, Name: name, Version: version}, true)
-	return err
-}
-
-func (s *Store) changeDocument(ctx context.Context, d store.Document, remove bool) (uint64, error) {
-	replies, err := s.changeDocuments(ctx, d.Kind, []any{d.Name, d.Version, d.Data, remove})
+	done, err := s.changeDocuments(ctx, []field{{s.docs(kind), name, headOfVersion(version), ""}})
 	switch {
 	case err != nil:
-		return 0, err
-	case replies[0] == -1:
-		return 0, store.ErrConflict
-	case replies[0] == -2:
-		return 0, store.ErrNotFound
+		return err
+	case done[0] == fieldDiffers:
+		return store.ErrConflict
+	case done[0] == fieldKept:
+		return store.ErrNotFound
 	}
-	return uint64(replies[0]), nil
+	return nil
 }
-
-// changeDocuments runs lua/document.lua with its arguments, documentArgs for each.
-func (s *Store) changeDocuments(ctx context.Context, kind string, args []any) ([]int64, error) {
-	cmd, err := s.commit(ctx, s.shards[0], documentScript, []string{s.docs(kind)}, args)
-	if err != nil {
-		return nil, err
-	}
-	replies, err := cmd.Int64Slice()
-	if err == nil && len(replies) != len(args)/documentArgs {
-		err = fmt.Errorf("%d replies for %d arguments", len(replies), len(args))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("redisstore: documents: %w", err)
-	}
-	return replies, nil
-}
-
-const documentArgs = 4
 
 // PutDocuments writes documents of a kind.
 func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	versions := make([]uint64, 0, len(docs))
 	for len(docs) > 0 {
 		n := store.Batch(len(docs), maxBatch, func(i int) int { return len(docs[i].Data) })
-		args := make([]any, 0, n*documentArgs)
-		for _, d := range docs[:n] {
-			args = append(args, d.Name, d.Version, d.Data, false)
+		fields := make([]field, n)
+		for i, d := range docs[:n] {
+			fields[i] = field{s.docs(d.Kind), d.Name, headOfVersion(d.Version), headOfVersion(d.Version+1) + string(d.Data)}
 		}
-		replies, err := s.changeDocuments(ctx, docs[0].Kind, args)
+		done, err := s.changeDocuments(ctx, fields)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range replies {
-			versions = append(versions, uint64(max(r, 0)))
+		for i := range done {
+			version := uint64(0)
+			if done[i] != fieldDiffers {
+				version = docs[i].Version + 1
+			}
+			versions = append(versions, version)
 		}
 		docs = docs[n:]
 	}
 	return versions, nil
+}
+
+func (s *Store) changeDocuments(ctx context.Context, fields []field) ([]int64, error) {
+	return changeFields(ctx, s.commit, fieldsScript, s.shards[0], fields)
+}
+
+// headOfVersion is how a document of this version begins; empty for none.
+func headOfVersion(version uint64) string {
+	if version == 0 {
+		return ""
+	}
+	return strconv.FormatUint(version, 10) + "\n"
 }

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -92,28 +91,21 @@ type sign struct {
 }
 
 // swap writes signs in one shard. It reports which stand.
-func (s *Store) swap(ctx context.Context, script *redis.Script, sh *shard, signs []sign) ([]bool, error) {
-	keys, args := make([]string, len(signs)), make([]any, 0, 3*len(signs))
+func (s *Store) swap(ctx context.Context, run runner, script *redis.Script, sh *shard, signs []sign) ([]bool, error) {
+	fields := make([]field, len(signs))
 	for i, c := range signs {
-		keys[i], args = sh.page(c.key), append(args, c.key.String(), c.was, c.now)
+		fields[i] = field{sh.page(c.key), c.key.String(), c.was, c.now}
 	}
-	run := s.commit
-	if script == unforwardScript {
-		run = s.run
+	done, err := changeFields(ctx, run, script, sh, fields)
+	stand := make([]bool, len(done))
+	for i := range done {
+		stand[i] = done[i] != fieldDiffers
 	}
-	cmd, err := run(ctx, sh, script, keys, args)
-	if err != nil {
-		return nil, err
-	}
-	done, err := cmd.BoolSlice()
-	if err == nil && len(done) != len(signs) {
-		err = fmt.Errorf("redisstore: %d results for %d forwards", len(done), len(signs))
-	}
-	return done, s.wrap(err)
+	return stand, err
 }
 
 func (s *Store) swapOne(ctx context.Context, sh *shard, c sign) (bool, error) {
-	done, err := s.swap(ctx, forwardScript, sh, []sign{c})
+	done, err := s.swap(ctx, s.commit, reserveScript, sh, []sign{c})
 	return err == nil && done[0], err
 }
 
@@ -136,7 +128,7 @@ func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, t
 			for n, i := range some {
 				signs[n] = sign{regs[i].Key, "", forward(regs[i].UID, regs[i].Spec.OrderKey)}
 			}
-			done, err := s.swap(ctx, forwardScript, s.shards[home], signs)
+			done, err := s.swap(ctx, s.commit, reserveScript, s.shards[home], signs)
 			switch {
 			case refuses(err): // an earlier registration may be there
 				done = make([]bool, len(some))
@@ -180,7 +172,7 @@ func (s *Store) unforward(ctx context.Context, jobs []gone) {
 		}
 	}
 	for home, signs := range byHome {
-		if _, err := s.swap(ctx, unforwardScript, s.shards[home], signs); err != nil {
+		if _, err := s.swap(ctx, s.run, fieldsScript, s.shards[home], signs); err != nil {
 			s.log.Warn("forwards of forgotten jobs could not be removed", "jobs", len(signs), "error", err)
 		}
 	}

@@ -165,7 +165,7 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 		out[i%4], _ = strconv.ParseInt(text, 10, 64) // missing: none
 	}
 	o.EndpointOut = out[0] + out[1]
-	o.Circuit = parseCircuit(v.circuit.Val(), o.Now)
+	o.Circuit = circuitAt(v.circuit.Val(), o.Now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
 	}

@@ -99,7 +99,7 @@ func (p *planning) call() (keys []string, args []any, err error) {
 		p.facts.Topics[name] = rules.Topic{Limits: t.parsed, Next: next}
 	}
 	for endpoint, text := range circuits {
-		c := parseCircuit(text, p.facts.Now)
+		c := circuitAt(text, p.facts.Now)
 		p.facts.Circuits[endpoint] = c
 		if c == (store.Circuit{}) {
 			p.closed = append(p.closed, endpoint)

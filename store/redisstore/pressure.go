@@ -184,7 +184,7 @@ func (s *Store) circuitsOf(ctx context.Context, sh *shard, now job.Instant) (map
 	}
 	circuits := map[string]store.Circuit{}
 	for endpoint, text := range texts {
-		if circuit := parseCircuit(text, now); circuit != (store.Circuit{}) {
+		if circuit := circuitAt(text, now); circuit != (store.Circuit{}) {
 			circuits[endpoint] = circuit
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -155,9 +153,8 @@ func (s *Store) exec(ctx context.Context, pipe redis.Pipeliner) error {
 
 // openAt counts the circuits that are open at now.
 func openAt(circuits []string, now job.Instant) (n int64) {
-	for _, circuit := range circuits {
-		till, _, open := strings.Cut(circuit, " ")
-		if ms, err := strconv.ParseInt(till, 10, 64); open && err == nil && job.Instant(ms) > now {
+	for _, text := range circuits {
+		if circuitAt(text, now).OpenUntil != 0 {
 			n++
 		}
 	}

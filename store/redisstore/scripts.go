@@ -37,28 +37,26 @@ const (
 const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls"
 
 var (
-	registerScript  = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript     = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
-	countScript     = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
-	settleScript    = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
-	changeScript    = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change")
-	takeScript      = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change") // for jobs that it does not have yet
-	lookScript      = newScript(runsWhenFull, "lanes circuits", "base", "counts", "lanes", "look")
-	readScript      = newScript(readOnly, "", "base", "read")
-	findScript      = newScript(readOnly, "", "find")
-	forwardScript   = newScript(refusedWhenFull, "", "base", "forward")
-	unforwardScript = newScript(runsWhenFull, "", "base", "forward")
-	entriesScript   = newScript(readOnly, "", "entries")
-	documentScript  = newScript(runsWhenFull, "", "document")
-	rememberScript  = newScript(refusedWhenFull, "", "remember")
-	markScript      = newScript(runsWhenFull, "", "mark")
-	swapScript      = newScript(runsWhenFull, "", "server", "swap")
-	wholeScript     = newScript(readOnly, "", "server", "whole")
+	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
+	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
+	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
+	settleScript   = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
+	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change")
+	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change") // for jobs that it does not have yet
+	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")
+	readScript     = newScript(readOnly, "", "base", "read")
+	findScript     = newScript(readOnly, "", "find")
+	fieldsScript   = newScript(runsWhenFull, "", "fields")
+	reserveScript  = newScript(refusedWhenFull, "", "fields") // for jobs to come
+	entriesScript  = newScript(readOnly, "", "entries")
+	rememberScript = newScript(refusedWhenFull, "", "remember")
+	markScript     = newScript(runsWhenFull, "", "mark")
+	swapScript     = newScript(runsWhenFull, "", "server", "swap")
+	wholeScript    = newScript(readOnly, "", "server", "whole")
 
-	carryScript   = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
-	circuitScript = newScript(runsWhenFull, "circuits", "base", "circuit")
-	limitScript   = newScript(runsWhenFull, "topics tokens", "limit")
-	dueScript     = newScript(readOnly, "", "due")
+	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
+	limitScript = newScript(runsWhenFull, "topics tokens", "limit")
+	dueScript   = newScript(readOnly, "", "due")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.

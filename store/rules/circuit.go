@@ -16,27 +16,52 @@ const (
 	minHalfOpen = time.Minute
 )
 
-// HalfOpenTime is how long a circuit that was open for d stays half-open.
-func HalfOpenTime(d time.Duration) time.Duration { return max(d, minHalfOpen) }
+// halfOpenTime is how long a circuit that was open for d stays half-open.
+func halfOpenTime(d time.Duration) time.Duration { return max(d, minHalfOpen) }
 
-// OpenedCircuit is, as seen at now, a circuit that is open and then half-open.
-func OpenedCircuit(openUntil, halfOpenUntil, now job.Instant) store.Circuit {
-	var c store.Circuit
-	if openUntil > now {
-		c.OpenUntil = openUntil
+// CircuitAt is a circuit as it is at now: what has passed is zero.
+func CircuitAt(c store.Circuit, now job.Instant) store.Circuit {
+	if c.RampFrom != 0 && now >= c.RampFrom.Add(RampTime) {
+		c.RampFrom = 0
 	}
-	if halfOpenUntil > now {
-		c.HalfOpenUntil = halfOpenUntil
+	if c.OpenUntil <= now {
+		c.OpenUntil = 0
+	}
+	if c.HalfOpenUntil <= now {
+		c.HalfOpenUntil = 0
 	}
 	return c
 }
 
-// RampingCircuit is, as seen at now, a circuit that was closed at from.
-func RampingCircuit(from, now job.Instant) store.Circuit {
-	if from == 0 || now >= from.Add(RampTime) {
-		return store.Circuit{}
+// OpenedCircuit is a circuit that is opened for d. With no duration, an open circuit becomes
+// half-open, and others stay as they are.
+func OpenedCircuit(c store.Circuit, d time.Duration, now job.Instant) store.Circuit {
+	switch {
+	case d > 0:
+		until := now.Add(d)
+		return store.Circuit{OpenUntil: until, HalfOpenUntil: until.Add(halfOpenTime(d))}
+	case c.OpenUntil > now:
+		return store.Circuit{HalfOpenUntil: now.Add(halfOpenTime(0))}
 	}
-	return store.Circuit{RampFrom: from}
+	return c
+}
+
+// ClosedCircuit is a circuit that is closed: the ramp of an open or half-open one begins.
+func ClosedCircuit(c store.Circuit, now job.Instant) store.Circuit {
+	if c.HalfOpenUntil <= now {
+		return c
+	}
+	return store.Circuit{RampFrom: now}
+}
+
+// CorrectedCircuit is a circuit after the clock went back to now: what a clock ahead opened
+// is half-open, and its ramps begin now.
+func CorrectedCircuit(c store.Circuit, now job.Instant) store.Circuit {
+	if c.OpenUntil > now {
+		return OpenedCircuit(c, 0, now)
+	}
+	c.RampFrom = min(c.RampFrom, now)
+	return c
 }
 
 // CircuitLimit is the most jobs in flight that a circuit allows its endpoint in one of a

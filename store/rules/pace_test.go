@@ -88,24 +88,47 @@ func TestShares(t *testing.T) {
 }
 
 func TestCircuits(t *testing.T) {
+	const (
+		second = job.Instant(1_000)
+		minute = 60 * second
+		hour   = 60 * minute
+	)
+	open := store.Circuit{OpenUntil: now + 1, HalfOpenUntil: now + 2}
+	halfOpen := store.Circuit{OpenUntil: now, HalfOpenUntil: now + 2}
+	passed := store.Circuit{OpenUntil: now - 1, HalfOpenUntil: now}
+	ramping := store.Circuit{RampFrom: now - 10*second + 1}
+	opens := func(c store.Circuit, d time.Duration) store.Circuit { return OpenedCircuit(c, d, now) }
 	for _, tc := range []struct {
 		name string
 		got  store.Circuit
 		want store.Circuit
 	}{
-		{"open", OpenedCircuit(now+1, now+2, now), store.Circuit{OpenUntil: now + 1, HalfOpenUntil: now + 2}},
-		{"half-open", OpenedCircuit(now, now+2, now), store.Circuit{HalfOpenUntil: now + 2}},
-		{"closed by time", OpenedCircuit(now-1, now, now), store.Circuit{}},
-		{"ramping up", RampingCircuit(now-9_999, now), store.Circuit{RampFrom: now - 9_999}},
-		{"ramped up", RampingCircuit(now-10_000, now), store.Circuit{}},
-		{"never opened", RampingCircuit(0, now), store.Circuit{}},
+		{"open", CircuitAt(open, now), open},
+		{"half-open", CircuitAt(halfOpen, now), store.Circuit{HalfOpenUntil: now + 2}},
+		{"closed by time", CircuitAt(passed, now), store.Circuit{}},
+		{"ramping up", CircuitAt(ramping, now), ramping},
+		{"ramped up", CircuitAt(store.Circuit{RampFrom: now - 10*second}, now), store.Circuit{}},
+		{"never opened", CircuitAt(store.Circuit{}, now), store.Circuit{}},
+
+		{"opened for a second", opens(store.Circuit{}, time.Second), store.Circuit{OpenUntil: now + second, HalfOpenUntil: now + second + minute}},
+		{"opened for an hour", opens(ramping, time.Hour), store.Circuit{OpenUntil: now + hour, HalfOpenUntil: now + 2*hour}},
+		{"an open one half-opens", opens(open, 0), store.Circuit{HalfOpenUntil: now + minute}},
+		{"a half-open one stays", opens(halfOpen, 0), halfOpen},
+		{"a ramp goes on", opens(ramping, 0), ramping},
+
+		{"an open one is closed", ClosedCircuit(open, now), store.Circuit{RampFrom: now}},
+		{"a half-open one is closed", ClosedCircuit(halfOpen, now), store.Circuit{RampFrom: now}},
+		{"a closed one is closed", ClosedCircuit(passed, now), passed},
+		{"a ramp does not begin again", ClosedCircuit(ramping, now), ramping},
+
+		{"open by a clock ahead", CorrectedCircuit(open, now), store.Circuit{HalfOpenUntil: now + minute}},
+		{"half-open by a clock ahead", CorrectedCircuit(halfOpen, now), halfOpen},
+		{"a ramp of a clock ahead", CorrectedCircuit(store.Circuit{RampFrom: now + second}, now), store.Circuit{RampFrom: now}},
+		{"a ramp that began", CorrectedCircuit(ramping, now), ramping},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, tc.got, tc.want)
 		}
-	}
-	if short, long := HalfOpenTime(time.Second), HalfOpenTime(time.Hour); short != time.Minute || long != time.Hour {
-		t.Errorf("half-open for %v and %v", short, long)
 	}
 }
 

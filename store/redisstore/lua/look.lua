@@ -1,25 +1,13 @@
 -- Has lanes looked at when they need it, those that are still there. After the server's clock
--- went back it also ends what a clock ahead began: open circuits are half-open and ramps
--- begin now, and leases and visibility deadlines last the usual time at most.
+-- went back, leases and visibility deadlines last the usual time at most.
 -- KEYS own, then the lanes' buckets
--- ARGV channel half_open (how long circuits are half-open; '': the clock did not go back)
---      longest (the longest lease or visibility deadline; 0: any) limit, then the lanes
+-- ARGV channel longest (the longest lease or visibility deadline; 0: any) limit, then the lanes
 -- Returns 1 if that many entries were moved: there may be more.
-local half_open, longest, left = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local longest, left = tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 
-local all = half_open and redis.call('HGETALL', circuits) or {}
-for i = 1, #all, 2 do
-  local till = string.match(all[i + 1], '^(%d+) %d+$')
-  if till and tonumber(till) > now then
-    redis.call('HSET', circuits, all[i], '0 ' .. text(now + half_open))
-  elseif not till and tonumber(all[i + 1]) > now then
-    redis.call('HSET', circuits, all[i], text(now))
-  end
-end
-
 for n = OWN_KEYS + 1, #KEYS do
-  local bucket, lane = KEYS[n], ARGV[n - OWN_KEYS + 4]
+  local bucket, lane = KEYS[n], ARGV[n - OWN_KEYS + 3]
   if longest > 0 and left > 0 then
     local far = redis.call('ZRANGE', bucket, '(' .. text(now + longest + 1 - BASE), '(0', 'BYSCORE', 'LIMIT', 0, left, 'WITHSCORES')
     local nearer = {}
