@@ -59,14 +59,6 @@ func (f *Findings) count(d *CountDraft) *Count {
 	return &c
 }
 
-// countAndOrder refuses a count in an order: a count moves a due time, which decides the
-// order.
-func (f *Findings) countAndOrder(s *Spec) {
-	if s.Count != nil && s.OrderKey != "" {
-		f.Add("count", "must not be combined with order_key")
-	}
-}
-
 // Add is one call that adds to the count of a job.
 type Add struct {
 	N   int64

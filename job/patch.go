@@ -66,7 +66,6 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	f.patchCallbacks(d, &s)
 	f.refuseOfCallback(d, &j.Spec)
 	f.body(d, &s, l)
-	f.countAndOrder(&s)
 	if err := f.Err(); err != nil {
 		return Spec{}, nil, err
 	}

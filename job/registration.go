@@ -103,7 +103,6 @@ func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
 		r.Spec.ExpectBody = f.expectBody(*d.Expect)
 	}
 	f.body(d, &r.Spec, l)
-	f.countAndOrder(&r.Spec)
 	return r
 }
 

@@ -122,7 +122,11 @@ func (s *Store) applyCount(rec *record, j *job.Job, t job.Tally, now job.Instant
 		return
 	}
 	rec.nextAt = j.NextAt
-	s.rescore(rec, bucketScore(rec.wakeAt(), rec.state))
+	due := bucketScore(rec.wakeAt(), rec.state)
+	if !rec.isHead() {
+		due = park(due)
+	}
+	s.rescore(rec, due)
 	s.look(rec.lane, now)
 }
 

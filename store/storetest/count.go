@@ -67,6 +67,28 @@ var countCases = []testCase{
 		equal(f, "answer after the end", f.count(r.Key, 1, "").Tally.Added, []job.Added{{Count: 8, Fired: true, Late: true}})
 		equal(f, "count", f.get(r.Key).Counted, 8)
 	}},
+	{name: "count/with an order key, the deadline decides the turn", options: Options{Shards: 2}, run: func(f *fixture) {
+		first := reg("t", "first", ordered("k"), delay(long))
+		f.add(first)
+		for _, id := range []string{"next", "last"} {
+			r := reg("t", id, ordered("k"), delay(2*long), counting(1, job.DeadlineFires))
+			f.add(r)
+			f.waitPast(f.now())
+		}
+		for _, id := range []string{"last", "next"} {
+			key := job.Key{Topic: "t", ID: id}
+			equal(f, "answer", f.count(key, 1, "").Tally.Added, []job.Added{{Count: 1, Fired: true}})
+			equal(f, "it waits for", f.head(id), "first")
+		}
+		equal(f, "carried before the first is due", len(f.carry(carryOptions)), 0)
+		f.update(first.Key, runNow)
+		equal(f, "in order", f.inOrder(), []string{"first", "next", "last"})
+
+		head := reg("t", "head", ordered("k"), delay(long), counting(1, job.DeadlineFires))
+		f.add(head)
+		f.count(head.Key, 1, "")
+		equal(f, "the head", f.inOrder(), []string{"head"})
+	}},
 	{name: "count/a key counts once", options: Options{Retention: long}, run: func(f *fixture) {
 		r := reg("t", "a", delay(long), counting(4, job.DeadlineFires))
 		registered := f.add(r)

@@ -80,8 +80,9 @@ end
 local next = h.next
 if reached and not had and state == WAITING and placed then
   local _, ms = place(placed)
-  next = text(math.min(ms, now))
-  local wake = math.min(tonumber(next), number(h.expires, now))
+  local parked = ms >= PARK and PARK or 0 -- its turn has not come
+  next = text(math.min(ms - parked, now))
+  local wake = math.min(tonumber(next), number(h.expires, now)) + parked
   redis.call('ZADD', bucket, score(WAITING, wake), id)
   look_at(lane, wake)
 end
