@@ -142,6 +142,21 @@ func (c *Call) Submit(e Write) (done <-chan error) {
 // Commit queues an entry and waits for the commit.
 func (c *Call) Commit(e Write) error { return <-c.Submit(e) }
 
+// CommitWithin is Commit that does not wait longer than ctx. The entry may be written later.
+func (c *Call) CommitWithin(ctx context.Context, e Write) error {
+	select {
+	case err := <-c.Submit(e):
+		return err
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
+}
+
+// Flush waits until everything handed over before is written, or ctx ends.
+func (c *Call) Flush(ctx context.Context) error {
+	return c.CommitWithin(ctx, Write{Add: func(*Group) {}})
+}
+
 // EnqueueBounded queues an entry while commits fail. It reports false and drops the entry
 // if there is no room for its bytes.
 func (c *Call) EnqueueBounded(e Write) bool {

@@ -22,41 +22,63 @@ type claimCheck struct {
 }
 
 // Checked leaves out claims of jobs whose version in the journal is newer, and updates
-// the store with it. If the journal does not answer, all claims stay: delivery does not
+// the store with it. If the journal does not answer, other claims stay: delivery does not
 // depend on the journal.
+//
+// A callback stays only if the journal has it, with the outcome that it reports. Otherwise
+// that outcome could be lost after the callback was sent, and another one would be reported
+// under the same id. A callback that is left out comes when its lease has expired. While
+// commits fail, callbacks stay as other jobs do.
 func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
-	now := job.InstantOf(s.o.Clock.Now())
-	if len(claims) == 0 || int64(now) < s.check.notBefore.Load() {
+	if len(claims) == 0 {
 		return claims
 	}
-	limited, cancel := context.WithTimeout(ctx, checkLimit)
-	defer cancel()
-	stale, err := s.staleClaims(limited, claims)
-	if err != nil {
-		if ctx.Err() == nil && s.check.notBefore.Swap(int64(now.Add(checkPause))) == 0 {
-			s.o.Logger.Warn("the journal cannot check claimed jobs; they are delivered unchecked", "error", err)
-		}
+	stale, early := s.examine(ctx, claims)
+	if len(early) > 0 && s.Broken() != nil {
+		early = nil
+	}
+	if len(stale) == 0 && len(early) == 0 {
 		return claims
 	}
-	if s.check.notBefore.Load() != 0 {
-		s.check.notBefore.Store(0)
-	}
-	if len(stale) == 0 {
-		return claims
-	}
-	s.correct(ctx, stale)
-	left := make([]store.Claimed, 0, len(claims)-len(stale))
+	left := make([]store.Claimed, 0, len(claims))
 	for i := range claims {
-		if _, is := stale[i]; !is {
+		_, outdated := stale[i]
+		if _, lacks := early[i]; !outdated && !lacks {
 			left = append(left, claims[i])
 		}
 	}
 	return left
 }
 
-// staleClaims returns the claims, by index, of jobs whose version in the journal is newer
-// than the store's before the claim.
-func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[int]finding, error) {
+// examine returns the claims, by index, of jobs whose version in the journal is newer, and of
+// callbacks that the journal lacks. It corrects the former and journals the latter, if it can.
+func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early unjournaled) {
+	now := job.InstantOf(s.o.Clock.Now())
+	if int64(now) < s.check.notBefore.Load() {
+		return nil, firstCallbacks(claims)
+	}
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
+	defer cancel()
+	stale, early, err := s.compareClaims(limited, claims)
+	if err == nil && len(early) > 0 && s.Broken() == nil {
+		err = s.journalOutcomes(limited, claims, early)
+	}
+	if len(stale) > 0 {
+		s.correct(ctx, stale)
+	}
+	switch {
+	case err == nil && s.check.notBefore.Load() != 0:
+		s.check.notBefore.Store(0)
+	case err != nil && ctx.Err() == nil && s.check.notBefore.Swap(int64(now.Add(checkPause))) == 0:
+		s.o.Logger.Warn("the journal cannot check claimed jobs; they are delivered unchecked", "error", err)
+	}
+	return stale, early
+}
+
+// compareClaims returns the claims, by index, of jobs whose version in the journal is newer
+// than the store's before the claim, and of callbacks that the journal lacks. After an error,
+// these are all that may be sent for the first time.
+func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early unjournaled, err error) {
 	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
 	for i := range claims {
 		j := &claims[i].Job
@@ -65,24 +87,25 @@ func (s *Store) staleClaims(ctx context.Context, claims []store.Claimed) (map[in
 	}
 	own, open, err := s.Entries(ctx, keys, before)
 	if err != nil {
-		return nil, err
+		return nil, firstCallbacks(claims), err
 	}
-	var stale map[int]finding
 	for i := range claims {
 		j := &claims[i].Job
 		if own[i] != nil && own[i].Token == j.Token && own[i].Version == j.Version {
 			continue // the same claim, repeated
 		}
 		d, e := judged(&before[i], own[i], open[i])
-		if d != FinishedInJournal && d != BehindInStore {
-			continue
+		switch {
+		case d == FinishedInJournal, d == BehindInStore:
+			if stale == nil {
+				stale = map[int]finding{}
+			}
+			stale[i] = finding{d, j.Key, e, store.StandingOf(j)}
+		case own[i] == nil:
+			early = early.add(i, j)
 		}
-		if stale == nil {
-			stale = map[int]finding{}
-		}
-		stale[i] = finding{d, j.Key, e, store.StandingOf(j)}
 	}
-	return stale, nil
+	return stale, early, nil
 }
 
 // correct updates the store with the journal's versions. If that fails, the leases of

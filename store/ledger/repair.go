@@ -235,7 +235,7 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 		if len(jobs) == 0 {
 			continue
 		}
-		err := c.Commit(journal.Write{Rows: rows, Add: func(g *journal.Group) {
+		err := c.CommitWithin(ctx, journal.Write{Rows: rows, Add: func(g *journal.Group) {
 			for i := range jobs {
 				s.rewrite(g, &jobs[i])
 			}

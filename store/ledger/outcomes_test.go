@@ -1,0 +1,169 @@
+package ledger_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/internal/testing/journaltest"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/journal"
+)
+
+// reported is a job with a callback for its delivery.
+func reported(id string) store.Registration {
+	g := reg(id, 0)
+	g.Spec.Callbacks = &job.Callbacks{
+		Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
+		AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
+	}
+	return g
+}
+
+// settledBy settles a claim as another node did that died before the journal had the outcome.
+func settledBy(t *testing.T, l *losing, c store.Claimed, kind job.OutcomeKind) {
+	t.Helper()
+	_, err := l.Settle(t.Context(), []job.Settlement{settlement(c, kind, time.Hour)})
+	noError(t, "Settle in the store", err)
+}
+
+// A callback that was claimed reports an outcome that stays, even if the node that settled is
+// dead and the store loses its data: the job is not sent again, so no other outcome gets the
+// id of the callback.
+func TestClaimedCallbackReportsWhatStays(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind   job.OutcomeKind
+		before func(r *rig, l *losing)
+		want   job.State // of the job, after the loss
+	}{
+		"delivered":        {job.OutcomeDelivered, func(*rig, *losing) {}, job.Delivered},
+		"a failed attempt": {job.OutcomeFailed, func(*rig, *losing) {}, job.Retrying},
+		"of a job that was registered again": {job.OutcomeDelivered, func(r *rig, _ *losing) {
+			r.Add(replacing("a", time.Hour))
+		}, job.Waiting},
+	} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			l, option := shared()
+			r := freshRig(t, b, retention, option)
+			r.Add(reported("a"))
+			settledBy(t, l, r.TakeOne(), test.kind)
+			test.before(r, l)
+			callback := r.TakeOne()
+			l.flush(t)
+			r.sweep()
+			equal(t, "state in the journal", r.journaled("a").Job.State, test.want)
+			_, err := r.Store.Get(t.Context(), callback.Job.Key)
+			noError(t, "Get the callback after the loss", err)
+			for _, c := range r.TakeDue() {
+				if c.Job.ID == "a" {
+					t.Errorf("the job is sent again after its callback, as %v", c.Job.State)
+				}
+			}
+		}))
+	}
+}
+
+// journaled returns the last registration of a job in the journal.
+func (r *rig) journaled(id string) (found store.RestoredJob) {
+	r.T.Helper()
+	e, err := r.J.Latest(r.T.Context(), key(id))
+	noError(r.T, "Latest", err)
+	err = r.J.Messages(r.T.Context(), []int64{e.Seq}, func(messages []journal.Stored, _ []journal.Unreadable) error {
+		found = messages[0].RestoredJob
+		return nil
+	})
+	noError(r.T, "Messages", err)
+	return found
+}
+
+// The store loses a callback and its outcome after the claim: the job is sent again, and that
+// outcome is reported.
+func TestLostCallbackIsNotSent(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		h, hooks := hook()
+		r := freshRig(t, b, retention, option, hooks)
+		r.Add(reported("a"))
+		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+			claims, err := call()
+			l.flush(t)
+			h.OnClaim = nil
+			return claims, err
+		}
+		equal(t, "claims of lost callbacks", len(r.TakeDue()), 0)
+		r.sweep()
+		equal(t, "what is sent again", r.TakeOne().Job.ID, "a")
+	})(t)
+}
+
+// The node that settled commits late. The callback waits for that, and another node commits the
+// outcome if it takes long. If that node cannot do so either, the callback waits for its
+// next claim, and other jobs do not.
+func TestCallbackWaitsForTheCommit(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration // the commit
+		both  bool          // neither node commits
+		want  []string      // what is claimed
+	}{
+		"a little late":        {100 * time.Millisecond, false, []string{"callback", "plain"}},
+		"long after the other": {time.Minute, false, []string{"callback", "plain"}},
+		"too late":             {time.Minute, true, []string{"plain"}},
+	} {
+		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+			nodes, _ := threeNodes(t, b)
+			one, two := nodes[0], nodes[1]
+			one.Add(reported("a"))
+			c := one.TakeOne()
+			one.Add(reg("plain", 0))
+			noError(t, "Flush", one.Flush())
+			resume := []func(){one.Pause()}
+			settled := make(chan struct{})
+			go func() {
+				one.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+				close(settled)
+			}()
+			synctest.Wait() // until it waits for the commit
+			if test.both {
+				resume = append(resume, two.Pause())
+			}
+			time.AfterFunc(test.after, func() {
+				for _, r := range resume {
+					r()
+				}
+			})
+			var got []string
+			for _, c := range two.TakeDue() {
+				name := c.Job.ID
+				if c.Job.Spec.Reports != "" {
+					name = "callback"
+				}
+				got = append(got, name)
+			}
+			slices.Sort(got)
+			equal(t, "claimed", got, test.want)
+			<-settled
+			for _, r := range nodes {
+				noError(t, "Flush", r.Flush())
+			}
+			equal(t, "the job in the journal", one.journaled("a").Job.State, job.Delivered)
+		}))
+	}
+}
+
+// Deliveries continue while commits fail, callbacks as others.
+func TestCallbacksWithoutTheJournal(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reported("a"))
+		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+		noError(t, "Flush", r.Flush())
+		r.ReadOnly(true)
+		equal(t, "claimed", len(r.TakeDue()), 1)
+		r.ReadOnly(false)
+		noError(t, "Flush", r.Flush())
+	})(t)
+}
