@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 const typicalJob = `{"topic":"order-timeout","id":"order-8812","biz_key":"8812","url":"https://shop.example/hooks/timeout",
@@ -121,3 +123,28 @@ func (discard) WriteHeader(int)             {}
 
 // discard is a client that reads nothing.
 type discard struct{}
+
+func BenchmarkCallbackBody(b *testing.B) {
+	a := newAPI(b)
+	draft, errs := decodeObject([]byte(typicalJob), draftFields)
+	reg, err := a.v1.prepare(draft, errs, scheduler.Origin{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	registered, err := a.v1.Scheduler.Register(b.Context(), reg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := registered[0].Job
+	j.State, j.Attempts = job.Delivered, 1
+	j.LastAttempt = &job.Attempt{Number: 1, Status: 200, ResponseHeaders: []job.Header{{Name: "Content-Length", Value: "2"}, {Name: "Date", Value: "Mon, 23 Nov 2026 06:54:33 GMT"}}}
+	report := job.Report{Job: j, Response: &job.Response{Body: []byte("ok")}}
+	callback := job.Job{Key: j.Key, Spec: job.Spec{Reports: job.CallbackDelivered, Body: encoding.AppendReport(nil, &report)}}
+	body := CallbackBody(retrypolicy.Default())
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := body(&callback); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

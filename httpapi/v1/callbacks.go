@@ -1,11 +1,9 @@
 package v1
 
 import (
-	"bytes"
 	"encoding/base64"
 	"net/textproto"
 
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store/successors"
@@ -117,13 +115,13 @@ type callbackBody struct {
 // answer, or if the event concludes no attempt.
 type callbackAttempt struct {
 	attemptView
-	ResponseBodyBase64    *string `json:"response_body_base64"`
-	ResponseBodyTruncated bool    `json:"response_body_truncated"`
+	ResponseBodyBase64    []byte `json:"response_body_base64"`
+	ResponseBodyTruncated bool   `json:"response_body_truncated"`
 }
 
 type callbackRequest struct {
 	Headers    map[string]string `json:"headers"`
-	BodyBase64 string            `json:"body_base64"`
+	BodyBase64 []byte            `json:"body_base64"` // never nil
 }
 
 // CallbackBody returns a function that makes the bodies of callbacks. policy is the server's.
@@ -136,21 +134,27 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 		j := &r.Job
 		v := callbackBody{
 			Event: string(callback.Spec.Reports), At: instant(callback.CreatedAt), Job: viewJob(j, policy),
-			Request: callbackRequest{Headers: viewHeaders(j.Spec.Headers), BodyBase64: base64.StdEncoding.EncodeToString(j.Spec.Body)},
+			Request: callbackRequest{Headers: viewHeaders(j.Spec.Headers), BodyBase64: orEmpty(j.Spec.Body)},
 		}
 		if j.Spec.ContentType != "" {
 			v.Request.Headers[textproto.CanonicalMIMEHeaderKey("content-type")] = j.Spec.ContentType
 		}
+		bodies := len(j.Spec.Body)
 		if j.LastAttempt != nil {
-			v.Attempt = &callbackAttempt{attemptView: viewAttempt(j.LastAttempt)}
+			v.Attempt = &callbackAttempt{attemptView: *v.Job.LastAttempt}
 			if r.Response != nil && j.LastAttempt.Status != 0 {
-				text := base64.StdEncoding.EncodeToString(r.Response.Body)
-				v.Attempt.ResponseBodyBase64, v.Attempt.ResponseBodyTruncated = &text, r.Response.Cut
+				v.Attempt.ResponseBodyBase64, v.Attempt.ResponseBodyTruncated = orEmpty(r.Response.Body), r.Response.Cut
+				bodies += len(r.Response.Body)
 			}
 		}
-		b := httpapi.Buffer()
-		defer httpapi.Release(b)
-		err = httpapi.Encode(b, &v)
-		return bytes.Clone(bytes.TrimSpace(b.Bytes())), err
+		return v.appendJSON(make([]byte, 0, 2*typicalResult+base64.StdEncoding.EncodedLen(bodies)))
 	}
+}
+
+// orEmpty makes no bytes empty in JSON, where nil is null.
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }

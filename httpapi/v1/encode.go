@@ -2,6 +2,8 @@ package v1
 
 import (
 	"bytes"
+	"encoding/base64"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -107,7 +109,7 @@ func (v *jobView) appendJSON(b []byte) ([]byte, error) {
 	if v.OrderKey != "" {
 		w.text(`,"order_key":`, v.OrderKey)
 	}
-	w.labels(`,"labels":`, v.Labels)
+	w.texts(`,"labels":`, v.Labels)
 	w.text(`,"url":`, v.URL)
 	w.text(`,"method":`, v.Method)
 	w.text(`,"state":`, v.State)
@@ -127,7 +129,7 @@ func (v *jobView) appendJSON(b []byte) ([]byte, error) {
 	if v.LastAttempt == nil {
 		w.name("null")
 	} else {
-		w.any(v.LastAttempt)
+		w.keep(v.LastAttempt.appendJSON(w.b))
 	}
 	w.instant(`,"ended_at":`, v.EndedAt)
 	w.optional(`,"reason":`, v.Reason)
@@ -147,7 +149,7 @@ func (v *jobView) appendJSON(b []byte) ([]byte, error) {
 	}
 	if len(v.Callbacks) > 0 {
 		w.name(`,"callbacks":`)
-		w.any(v.Callbacks)
+		w.keep(appendList(w.b, v.Callbacks))
 	}
 	if v.CallbackOf != nil {
 		w.name(`,"callback_of":`)
@@ -158,6 +160,74 @@ func (v *jobView) appendJSON(b []byte) ([]byte, error) {
 		w.any(v.Count)
 	}
 	w.name("}")
+	return w.b, w.err
+}
+
+func (v *attemptView) appendJSON(b []byte) ([]byte, error) {
+	w := jobWriter{b: b}
+	v.appendMembers(&w)
+	w.name("}")
+	return w.b, w.err
+}
+
+// appendMembers writes an object without its end.
+func (v *attemptView) appendMembers(w *jobWriter) {
+	w.integer(`{"number":`, v.Number)
+	w.instant(`,"started_at":`, v.StartedAt)
+	w.number(`,"duration_ms":`, &v.DurationMS)
+	w.number(`,"dns_ms":`, v.DNSMS)
+	w.number(`,"connect_ms":`, v.ConnectMS)
+	w.number(`,"tls_ms":`, v.TLSMS)
+	w.number(`,"first_byte_ms":`, v.FirstByteMS)
+	w.boolean(`,"connection_reused":`, v.ConnectionReused)
+	if v.Status == nil {
+		w.name(`,"status":null`)
+	} else {
+		w.integer(`,"status":`, *v.Status)
+	}
+	w.optional(`,"error":`, v.Error)
+	w.optional(`,"response_body":`, v.ResponseBody)
+	w.texts(`,"response_headers":`, v.ResponseHeaders)
+	w.instant(`,"next_at":`, v.NextAt)
+	w.optional(`,"reason":`, v.Reason)
+	if v.Version == nil {
+		w.name(`,"version":null`)
+	} else {
+		w.name(`,"version":`)
+		w.b = strconv.AppendUint(w.b, *v.Version, 10)
+	}
+	if v.ConnectRetries != 0 {
+		w.integer(`,"connect_retries":`, v.ConnectRetries)
+	}
+}
+
+func (v *callbackLink) appendJSON(b []byte) ([]byte, error) {
+	w := jobWriter{b: b}
+	w.text(`{"event":`, v.Event)
+	w.text(`,"id":`, v.ID)
+	w.text(`,"url":`, v.URL)
+	w.name("}")
+	return w.b, w.err
+}
+
+func (v *callbackBody) appendJSON(b []byte) ([]byte, error) {
+	w := jobWriter{b: b}
+	w.text(`{"event":`, v.Event)
+	w.instant(`,"at":`, v.At)
+	w.name(`,"job":`)
+	w.keep(v.Job.appendJSON(w.b))
+	w.name(`,"attempt":`)
+	if v.Attempt == nil {
+		w.name("null")
+	} else {
+		v.Attempt.appendMembers(&w)
+		w.base64(`,"response_body_base64":`, v.Attempt.ResponseBodyBase64)
+		w.boolean(`,"response_body_truncated":`, v.Attempt.ResponseBodyTruncated)
+		w.name("}")
+	}
+	w.texts(`,"request":{"headers":`, v.Request.Headers)
+	w.base64(`,"body_base64":`, v.Request.BodyBase64)
+	w.name("}}")
 	return w.b, w.err
 }
 
@@ -189,13 +259,53 @@ func (w *jobWriter) instant(name string, i instant) {
 	w.b = i.append(w.b)
 }
 
-func (w *jobWriter) labels(name string, labels map[string]string) {
+// texts writes an object of texts, by their names.
+func (w *jobWriter) texts(name string, texts map[string]string) {
 	w.name(name)
-	if labels != nil && len(labels) == 0 {
+	switch {
+	case texts == nil:
+		w.name("null")
+		return
+	case len(texts) == 0:
 		w.name("{}")
 		return
 	}
-	w.any(labels)
+	keys := slices.AppendSeq(make([]string, 0, len(texts)), maps.Keys(texts))
+	slices.Sort(keys)
+	separator := "{"
+	for _, key := range keys {
+		w.text(separator, key)
+		w.text(":", texts[key])
+		separator = ","
+	}
+	w.name("}")
+}
+
+// base64 writes bytes; none is null.
+func (w *jobWriter) base64(name string, bytes []byte) {
+	w.name(name)
+	if bytes == nil {
+		w.name("null")
+		return
+	}
+	w.name(`"`)
+	w.b = base64.StdEncoding.AppendEncode(w.b, bytes)
+	w.name(`"`)
+}
+
+func (w *jobWriter) boolean(name string, v bool) {
+	w.name(name)
+	w.b = strconv.AppendBool(w.b, v)
+}
+
+// number writes a number; none is null.
+func (w *jobWriter) number(name string, n *int64) {
+	w.name(name)
+	if n == nil {
+		w.name("null")
+		return
+	}
+	w.b = strconv.AppendInt(w.b, *n, 10)
 }
 
 func (w *jobWriter) any(v any) { w.keep(appendAny(w.b, v)) }

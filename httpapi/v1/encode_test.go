@@ -20,7 +20,8 @@ func TestViewsAreWrittenAsByEncodingJSON(t *testing.T) {
 			NextCursor: rapid.Make[*string]().Draw(t, "cursor"),
 		}
 		registered := rapid.Make[registeredView]().Draw(t, "registered")
-		for _, v := range []appender{results, page, &registered} {
+		callback := rapid.Make[callbackBody]().Draw(t, "callback")
+		for _, v := range []appender{results, page, &registered, &callback} {
 			var want bytes.Buffer
 			if err := httpapi.Encode(&want, v); err != nil {
 				t.Fatal(err)
