@@ -83,35 +83,35 @@ type Visit struct {
 	Terms
 }
 
-// Terms are what may go of a lane.
+// Terms are what may go of a lane. In JSON, zero values are left out.
 type Terms struct {
 	// PutOff, if not zero, is when to look at the lane again. Nothing of it goes now.
-	PutOff job.Instant
+	PutOff job.Instant `json:",omitzero"`
 	// Incomplete, if not zero, is the same for a shard that is not whole.
-	Incomplete job.Instant
+	Incomplete job.Instant `json:",omitzero"`
 	// Part is the lane's part of the free places on the ready list, at least one place.
-	Part float64
+	Part float64 `json:",omitzero"`
 	// Group, if not zero, is the number (from 1) of the lane's group in Plan.Groups, and
 	// Rank the rank of the lane. Rank 1 goes first.
-	Group, Rank int
+	Group, Rank int `json:",omitzero"`
 	// Endpoint limits the jobs in flight of the lane's endpoint, Own those of its topic
 	// at that endpoint.
-	Endpoint, Own Places
+	Endpoint, Own Places `json:",omitzero"`
 	// Topic, if not zero, is the number (from 1) of the topic in Plan.Topics.
-	Topic int
+	Topic int `json:",omitzero"`
 	// Rival: the lane is not due itself. If it waits for its topic's rate anyway and
 	// nothing of it goes, it keeps its slot.
-	Rival bool
+	Rival bool `json:",omitzero"`
 	// Late has the lane wait a millisecond longer for its topic's rate, so that rounding
 	// never puts it before a lane of a higher priority.
-	Late bool
+	Late bool `json:",omitzero"`
 }
 
 // Places limit jobs in flight.
 type Places struct {
-	Limit  int         // 0: any number
-	Look   job.Instant // when to look again at a lane for which none is left
-	Called bool        // the lane is looked at sooner if a place comes free
+	Limit  int         `json:",omitzero"` // 0: any number
+	Look   job.Instant `json:",omitzero"` // when to look again at a lane for which none is left
+	Called bool        `json:",omitzero"` // the lane is looked at sooner if a place comes free
 }
 
 // Left is how many more jobs may become in flight when there are n.
@@ -130,10 +130,10 @@ type TopicTerms struct {
 	Places
 	// Paced: Allowed jobs may go, and Pace.After tells the next pace. Then the lanes
 	// that wait get the Slots in turn, by rank, and then first those of which nothing went.
-	Paced   bool
+	Paced   bool `json:",omitzero"`
 	Allowed int
-	Pace    Pace
-	Slots   []job.Instant
+	Pace    Pace          `json:",omitzero"`
+	Slots   []job.Instant `json:",omitempty"`
 }
 
 // MakePlan makes the plan for what is known.

@@ -2,8 +2,8 @@
 -- buckets until their visibility deadline, so a lost hint loses nothing. The script decides
 -- nothing. It compares counts with limits as rules.Run does.
 -- KEYS own, then each lane's bucket
--- ARGV cap batch visibility plan (JSON, see encode.go), then the lanes in the order of
---      their visits
+-- ARGV cap batch visibility plan (JSON, see encode.go; what is of store/rules has its names
+--      there), then the lanes in the order of their visits
 -- Returns now, when the earliest lane next needs a look (-1: there is none), 1 if the ready
 --   list is full, topics and their new tokens in turn, then hint and state of each carried job.
 -- Or now, -1, 2 and what lacking in lib/facts.lua returns. Then it did nothing.
@@ -106,7 +106,7 @@ end
 
 local function topic_flight(topic)
   if not topic.flight then
-    local states = redis.call('HMGET', counts, topic.name .. '|' .. READY, topic.name .. '|' .. RUNNING)
+    local states = redis.call('HMGET', counts, topic.Name .. '|' .. READY, topic.Name .. '|' .. RUNNING)
     topic.flight = (states[1] or 0) + (states[2] or 0)
   end
   return topic.flight
@@ -114,13 +114,14 @@ end
 
 -- share_of is the lane's share of the ready list and of its topic's rate.
 local function share_of(t, topic, group)
-  local share = math.max(1, math.ceil(first_room * t.part))
+  local share = math.max(1, math.ceil(first_room * t.Part))
   if group then
-    group.left = group.left or group.endpoints * share
-    share = group.cut and group.cut < t.rank and 0 or math.ceil(math.max(0, group.left) / group.ranks[t.rank])
-    group.ranks[t.rank] = group.ranks[t.rank] - 1
+    local visits = group.Ranks[t.Rank + 1] -- ranks begin at 0
+    group.left = group.left or group.Endpoints * share
+    share = group.cut and group.cut < t.Rank and 0 or math.ceil(math.max(0, group.left) / visits)
+    group.Ranks[t.Rank + 1] = visits - 1
   end
-  return topic and topic.allowed and math.min(share, topic.allowed - topic.taken) or share
+  return topic and topic.Paced and math.min(share, topic.Allowed - topic.taken) or share
 end
 
 -- await_slot has a lane wait for its topic's rate. Lanes come in by rank. Of one rank those
@@ -128,10 +129,10 @@ end
 local function await_slot(topic, lane, t, served)
   local waiting = topic.waiting
   local at = #waiting + 1
-  while not served and at > 1 and waiting[at - 1].served and waiting[at - 1].rank == t.rank do
+  while not served and at > 1 and waiting[at - 1].served and waiting[at - 1].rank == t.Rank do
     at = at - 1
   end
-  table.insert(waiting, at, { lane = lane, served = served, rank = t.rank, late = t.late and 1 or 0 })
+  table.insert(waiting, at, { lane = lane, served = served, rank = t.Rank, late = t.Late and 1 or 0 })
 end
 
 -- await_place has a lane called when a place comes free, and returns when it needs a look in
@@ -167,10 +168,12 @@ local function wake(lane, key)
   return #called == WOKEN
 end
 
+local ANY = {} -- places without a limit
+
 -- visit carries what may go of a lane. It returns when the lane next needs a look: nil if it
 -- has no jobs, false if that is decided later.
 local function visit(lane, key, t)
-  local topic, group = plan.topics[t.topic], plan.groups[t.group]
+  local topic, group, places_at, places_own = plan.topics[t.Topic], plan.groups[t.Group], t.Endpoint or ANY, t.Own or ANY
   local bucket, endpoint, name = read_bucket(key), endpoint_of(lane), group and plain_of(lane) or lane
   local share = share_of(t, topic, group)
   local most, taken = math.min(share, room), 0
@@ -178,15 +181,15 @@ local function visit(lane, key, t)
   if most > 0 and bucket.first[2] and bucket.first[2] < again then
     taken = take(lane, bucket, nil, again, most)
   end
-  local own, fresh = t.own_limit and own_flight(name, key), most - taken
-  if t.endpoint_limit then
-    fresh = math.min(fresh, t.endpoint_limit - endpoint_flight(endpoint))
+  local own, fresh = places_own.Limit and own_flight(name, key), most - taken
+  if places_at.Limit then
+    fresh = math.min(fresh, places_at.Limit - endpoint_flight(endpoint))
   end
   if own then
-    fresh = math.min(fresh, t.own_limit - own)
+    fresh = math.min(fresh, places_own.Limit - own)
   end
-  if topic and topic.limit then
-    fresh = math.min(fresh, topic.limit - topic_flight(topic))
+  if topic and topic.Limit then
+    fresh = math.min(fresh, topic.Limit - topic_flight(topic))
   end
   fresh = fresh > 0 and take(lane, bucket, '0', now + 1, fresh) or 0
   taken = taken + fresh
@@ -194,7 +197,7 @@ local function visit(lane, key, t)
   if group then
     group.left = group.left - taken
   end
-  if t.endpoint_limit then
+  if places_at.Limit then
     by_endpoint[endpoint] = by_endpoint[endpoint] + fresh
   end
   if by_lane then
@@ -207,20 +210,20 @@ local function visit(lane, key, t)
   local look = next_of(bucket)
   if not look or look > now then
     return look
-  elseif topic and topic.allowed and topic.taken >= topic.allowed then
-    if taken > 0 or not t.rival then
+  elseif topic and topic.Paced and topic.taken >= topic.Allowed then
+    if taken > 0 or not t.Rival then
       await_slot(topic, lane, t, taken > 0)
     end
     return false
-  elseif t.endpoint_limit and by_endpoint[endpoint] >= t.endpoint_limit then
-    return math.max(t.endpoint_look, now + 1) -- the plan was made a moment ago
-  elseif own and own + fresh >= t.own_limit then
-    return t.own_called and await_place(bucket, '=' .. lane, t.own_look) or math.max(t.own_look, now + 1)
-  elseif topic and topic.limit and topic.flight >= topic.limit then
-    return await_place(bucket, lane, topic.look)
+  elseif places_at.Limit and by_endpoint[endpoint] >= places_at.Limit then
+    return math.max(places_at.Look, now + 1) -- the plan was made a moment ago
+  elseif own and own + fresh >= places_own.Limit then
+    return places_own.Called and await_place(bucket, '=' .. lane, places_own.Look) or math.max(places_own.Look, now + 1)
+  elseif topic and topic.Limit and topic.flight >= topic.Limit then
+    return await_place(bucket, lane, topic.Look)
   end
   if group then
-    group.cut = group.cut or t.rank
+    group.cut = group.cut or t.Rank
   end
   return share <= most and now -- to the end of the line, unless the room ended
 end
@@ -250,10 +253,10 @@ for n = 1, plan.visited do
     break -- the others keep their places in line
   end
   local lane, key, t = all_lanes[n], KEYS[OWN_KEYS + n], plan.terms[plan.visits and plan.visits[n] or 1]
-  if t.topic and plan.topics[t.topic].limit then
+  if t.Topic and plan.topics[t.Topic].Limit then
     calm[#calm + 1] = lane
   end
-  local put_off = t.put_off or t.incomplete and not whole_now() and t.incomplete
+  local put_off = t.PutOff or t.Incomplete and not whole_now() and t.Incomplete
   if not put_off then
     local more = ordered(lane) and wake(lane, key)
     local look = visit(lane, key, t)
@@ -270,17 +273,17 @@ if #called > 0 then
   redis.call('ZADD', places, unpack(called))
 end
 for _, topic in ipairs(plan.topics) do
-  if topic.allowed and topic.taken > 0 then
-    local token = string.format('%.3f', topic.next + topic.taken * topic.interval)
-    redis.call('HSET', tokens, topic.name, token)
-    changed[#changed + 1], changed[#changed + 2] = topic.name, token
+  if topic.Paced and topic.taken > 0 then
+    local token = string.format('%.3f', topic.Pace.Next + topic.taken * topic.Pace.Interval)
+    redis.call('HSET', tokens, topic.Name, token)
+    changed[#changed + 1], changed[#changed + 2] = topic.Name, token
   end
   for slot, w in ipairs(topic.waiting) do
-    set_look(w.lane, topic.slots[slot] + w.late)
+    set_look(w.lane, topic.Slots[slot] + w.late)
   end
   -- A lane that was called may have had no use for its place, so another one is called.
-  if topic.limit and room > 0 and topic_flight(topic) < topic.limit then
-    call_lane(places, topic.name, now)
+  if topic.Limit and room > 0 and topic_flight(topic) < topic.Limit then
+    call_lane(places, topic.Name, now)
   end
 end
 if #looks > 0 then
