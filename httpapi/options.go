@@ -39,10 +39,9 @@ type Options struct {
 	LocalHosts bool
 	// TLS serves HTTPS and provides the certificate; nil serves HTTP.
 	TLS *tls.Config
-	// Metrics registers the API's own metrics, and /metrics shows Gatherer. Without
-	// both, the API has its own registry. Metrics alone must be a prometheus.Gatherer.
-	Metrics  prometheus.Registerer
-	Gatherer prometheus.Gatherer
+	// Metrics is the registry that /metrics shows, the API's own metrics included; nil: one
+	// of the API's own.
+	Metrics *prometheus.Registry
 
 	// Stuck names what delivery has failed to do for long; /readyz answers 503 then.
 	// Empty: nothing. Nil: not checked.
@@ -68,16 +67,8 @@ func (o *Options) setDefaults() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Metrics == nil && o.Gatherer == nil {
-		own := prometheus.NewRegistry()
-		o.Metrics, o.Gatherer = own, own
-	}
-	if o.Gatherer == nil {
-		gatherer, ok := o.Metrics.(prometheus.Gatherer)
-		if !ok {
-			return errors.New("httpapi: Options.Gatherer is missing, and Options.Metrics is none")
-		}
-		o.Gatherer = gatherer
+	if o.Metrics == nil {
+		o.Metrics = prometheus.NewRegistry()
 	}
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)

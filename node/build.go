@@ -47,7 +47,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
 		Limits: jobLimits, Policy: n.policy, Guard: guard,
 		Carry: store.CarryOptions{
-			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
+			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
 		},
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 	return carrier.New(carrier.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
 		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: carrierProbes,
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll), Housekeeping: n.stretched(carrierHousekeeping),
 		MayPurge: mayPurge,
 	})
@@ -215,7 +215,6 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 const (
 	carrierLock         = 15 * time.Second
 	carrierPoll         = time.Second
-	carrierProbes       = 3
 	carrierHousekeeping = 30 * time.Second
 )
 

@@ -26,12 +26,6 @@ type Store interface {
 	Limits(ctx context.Context) (map[string]store.Limits, error)
 }
 
-// Recent knows the recent attempts of all nodes. A *recent.Recorder is one.
-type Recent interface {
-	Activity(ctx context.Context, now job.Instant) (recent.Activity, error)
-	Health(ctx context.Context) (map[string]recent.Health, error)
-}
-
 // Options are the settings of a Scheduler. Only Store is required.
 type Options struct {
 	Store Store
@@ -53,10 +47,10 @@ type Options struct {
 	// Guard refuses destinations at registration.
 	Guard Guard
 
-	Topics    *topics.Manager // nil: topics have no defaults, and calls about topics fail
-	Groups    *groups.Manager // nil: there are none
-	Endpoints Deliverer       // nil: calls that try or test an endpoint fail
-	Recent    Recent          // nil: no attempts are known
+	Topics    *topics.Manager  // nil: topics have no defaults, and calls about topics fail
+	Groups    *groups.Manager  // nil: there are none
+	Endpoints Deliverer        // nil: calls that try or test an endpoint fail
+	Recent    *recent.Recorder // nil: no attempts are known
 }
 
 // Scheduler does what clients ask for. It is safe for concurrent use.

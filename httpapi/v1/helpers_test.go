@@ -53,7 +53,7 @@ type testOptions struct {
 	jobsOptions
 	Store   Store
 	Clock   job.Clock
-	Metrics prometheus.Registerer
+	Metrics *prometheus.Registry
 }
 
 // api is a server on a memstore, each of whose answers is held against the
@@ -117,7 +117,10 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	}
 	o.Options.Groups = groups.New(faultyDocuments{mem, a.faults}, o.Guard.Check)
 	o.jobsOptions.Groups = o.Options.Groups
-	o.jobsOptions.Store, o.jobsOptions.Clock, o.jobsOptions.Metrics = o.Store, o.Clock, o.Metrics
+	o.jobsOptions.Store, o.jobsOptions.Clock = o.Store, o.Clock
+	if o.Metrics != nil {
+		o.jobsOptions.Metrics = o.Metrics
+	}
 	o.serverOptions.Ready, o.serverOptions.Clock, o.serverOptions.Metrics = o.Store.Ping, o.Clock, o.Metrics
 	a.jobs, err = scheduler.New(o.jobsOptions)
 	if err != nil {
