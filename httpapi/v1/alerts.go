@@ -79,7 +79,7 @@ func (s *API) putRule(r *request) (any, error) {
 	if err := errs.merge(draft.Check()); err != nil {
 		return nil, err
 	}
-	allow, err := r.allowRule()
+	allow, err := allowing[alerts.Allow](r, ruleTag)
 	if err != nil {
 		return nil, err
 	}
@@ -96,25 +96,18 @@ func (s *API) deleteRule(r *request) (any, error) {
 	if err := checkOwnRule(r.rule); err != nil {
 		return nil, err
 	}
-	allow, err := r.allowRule()
+	allow, err := allowing[alerts.Allow](r, ruleTag)
 	if err != nil {
 		return nil, err
 	}
 	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.rule, allow...)
 }
 
-// allowRule allows a change of a rule that has the version asked for, if any is.
-func (r *request) allowRule() ([]alerts.Allow, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
+func ruleTag(rule *alerts.Rule) string {
+	if rule == nil {
+		return ""
 	}
-	return []alerts.Allow{func(rule *alerts.Rule) error {
-		if rule == nil {
-			return wanted.check("")
-		}
-		return wanted.check(contentTag(rule.Name, rule))
-	}}, nil
+	return contentTag(rule.Name, rule)
 }
 
 func checkRuleName(name string) error {

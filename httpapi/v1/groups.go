@@ -46,7 +46,7 @@ func (s *API) putGroup(r *request) (any, error) {
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
-	allow, err := r.allowGroup()
+	allow, err := allowing[groups.Allow](r, groupTag)
 	if err != nil {
 		return nil, err
 	}
@@ -57,18 +57,11 @@ func (s *API) putGroup(r *request) (any, error) {
 	return created(r.showGroup(&g), isNew), nil
 }
 
-// allowGroup allows a change of a group that has the version asked for, if any is.
-func (r *request) allowGroup() ([]groups.Allow, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
+func groupTag(g *groups.Group) string {
+	if g.Version == 0 {
+		return ""
 	}
-	return []groups.Allow{func(g *groups.Group) error {
-		if g.Version == 0 {
-			return wanted.check("")
-		}
-		return wanted.check(contentTag(g.Name, g))
-	}}, nil
+	return contentTag(g.Name, g)
 }
 
 // getGroup answers GET /v1/groups/{group}.
@@ -81,7 +74,7 @@ func (s *API) getGroup(r *request) (any, error) {
 }
 
 func (r *request) showGroup(g *groups.Group) groupView {
-	r.setETag(contentTag(g.Name, g))
+	r.setETag(groupTag(g))
 	return r.viewGroup(g)
 }
 
@@ -93,7 +86,7 @@ func (s *API) listGroups(r *request) (any, error) {
 
 // deleteGroup answers DELETE /v1/groups/{group}.
 func (s *API) deleteGroup(r *request) (any, error) {
-	allow, err := r.allowGroup()
+	allow, err := allowing[groups.Allow](r, groupTag)
 	if err != nil {
 		return nil, err
 	}

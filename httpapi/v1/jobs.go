@@ -62,7 +62,7 @@ func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draf
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
 func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (any, error) {
-	allow, err := r.allowJob()
+	allow, err := allowing[scheduler.Allow](r, jobTag)
 	if err != nil {
 		return nil, err
 	}
@@ -73,19 +73,10 @@ func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler
 	return s.showJob(r, &j, nil)
 }
 
-// allowJob allows a change of a job that has the version asked for, if any is.
-func (r *request) allowJob() ([]scheduler.Allow, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
-	}
-	return []scheduler.Allow{func(j *job.Job) error { return wanted.check(jobTag(j)) }}, nil
-}
-
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
 func (s *API) cancelJob(r *request) (any, error) {
-	allow, err := r.allowJob()
+	allow, err := allowing[scheduler.Allow](r, jobTag)
 	if err != nil {
 		return nil, err
 	}

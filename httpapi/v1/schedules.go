@@ -164,7 +164,7 @@ func (s *API) putSchedule(r *request) (any, error) {
 	if err != nil {
 		return nil, s.explainTooLarge(err)
 	}
-	r.setETag(scheduleTag(set.UID, set.Version))
+	r.setETag(versionTag(set.UID, set.Version))
 	return created(viewSchedule(&set), isNew), nil
 }
 
@@ -187,7 +187,7 @@ func showSchedule(r *request, s *schedules.Schedule, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(scheduleTag(s.UID, s.Version))
+	r.setETag(versionTag(s.UID, s.Version))
 	return viewSchedule(s), nil
 }
 
@@ -210,7 +210,7 @@ func (r *request) allowSchedule() ([]schedules.Allow, error) {
 		if uid == "" {
 			return wanted.check("")
 		}
-		return wanted.check(scheduleTag(uid, version))
+		return wanted.check(versionTag(uid, version))
 	}}, nil
 }
 

@@ -17,14 +17,11 @@ const (
 	headerIfMatch = "If-Match"
 )
 
-// jobTag is the version of a job, as a strong entity tag. A job that is registered
-// anew counts from the beginning, so the uid is a part of it.
+// jobTag is the version of a job, as a strong entity tag.
 func jobTag(j *job.Job) string { return versionTag(j.UID, j.Version) }
 
-// scheduleTag is the version of a schedule, made like that of a job. Counters and notes
-// are no part of it.
-func scheduleTag(uid string, version uint64) string { return versionTag(uid, version) }
-
+// versionTag is the version of a job or schedule. One that is made anew counts from the
+// beginning, so the uid is a part of it. Counters and notes of a schedule are no part.
 func versionTag(uid string, version uint64) string {
 	return `"` + uid + "-" + strconv.FormatUint(version, 10) + `"`
 }
@@ -41,6 +38,16 @@ func contentTag(name string, content any) string {
 }
 
 func (r *request) setETag(tag string) { r.Header().Set(headerETag, tag) }
+
+// allowing allows a change only of a version that If-Match asks for, if there is one. tag
+// returns the version of what is to be changed; empty: there is none.
+func allowing[Allow ~func(T) error, T any](r *request, tag func(T) string) ([]Allow, error) {
+	wanted, err := r.ifMatch()
+	if err != nil || wanted == nil {
+		return nil, err
+	}
+	return []Allow{func(is T) error { return wanted.check(tag(is)) }}, nil
+}
 
 // precondition is what If-Match asks for; nil: nothing.
 type precondition struct {
