@@ -108,10 +108,7 @@ func (g *Group) Counted(done *store.Counted, keys []string) {
 		if state == job.Ready { // only buckets know of it
 			state = j.Pending()
 		}
-		c.Progress = &Progress{
-			State: state, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
-			token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: done.Now,
-		}
+		c.Progress = progressOf(j, state, done.Now)
 	}
 	if done.Tally.Due {
 		g.flows = append(g.flows, FlowRow{of: c.Target, at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})

@@ -242,10 +242,7 @@ func (g *Group) Claimed(c *store.Claimed, by string) {
 	}
 	ch.Token, ch.by, ch.Settled = j.Token, by, false
 	ch.Adopt, ch.Adopted = j, c.Now
-	ch.Progress = &Progress{
-		State: job.Running, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
-		token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: c.Now,
-	}
+	ch.Progress = progressOf(j, job.Running, c.Now)
 	g.flows = append(g.flows, FlowRow{
 		of: ch.Target, at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
 	})

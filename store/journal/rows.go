@@ -117,6 +117,14 @@ type Progress struct {
 	updated       job.Instant
 }
 
+// progressOf is the progress of an unfinished job in a state.
+func progressOf(j *job.Job, s job.State, at job.Instant) *Progress {
+	return &Progress{
+		State: s, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
+		token: j.Token, Version: j.Version, nextAt: j.NextAt, updated: at,
+	}
+}
+
 func (p *Progress) row(args []any, seq int64) []any {
 	return append(args, seq, int64(p.State), int64(p.attempts), int64(p.snoozes), int64(p.expiredLeases),
 		int64(p.token), int64(p.Version), int64(p.nextAt), p.reason, int64(p.EndedAt),
