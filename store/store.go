@@ -227,7 +227,8 @@ type Reader interface {
 	// of all if topic is empty. Its work is bounded by limit, 1 to 1000.
 	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
 	// DueCounts counts waiting jobs, neither carried nor claimed, by when they need
-	// attention: of one topic, of one endpoint, or of all. Bounds ascend. Lanes are
+	// attention: of one topic, of one endpoint, or of all. Jobs that wait for another job
+	// of their order key count by when they are due. Bounds ascend. Lanes are
 	// counted in turn, the earliest first, so a job that moves concurrently may be missed
 	// or counted twice. The work is bounded; with many lanes the last ones are left out.
 	DueCounts(ctx context.Context, of DueOf, bounds []job.Instant) (DueCounts, error)

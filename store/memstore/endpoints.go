@@ -85,7 +85,7 @@ func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Inst
 			}
 			last = name
 			left--
-			l.countDue(bounds, counts, l.out, l.bucket.Len())
+			l.countWaiting(bounds, counts)
 			return true
 		})
 		s.leave()
@@ -113,16 +113,26 @@ func (s *Store) countEndpoint(ctx context.Context, of store.DueOf, bounds []job.
 			return err
 		}
 		for _, l := range some {
-			l.countDue(bounds, counts, l.out, l.bucket.Len())
+			l.countWaiting(bounds, counts)
 		}
 		s.leave()
 	}
 	return nil
 }
 
-// countDue adds the entries from a place before another to counts. By halves, so
-// that few bounds are looked for where there are few entries.
-func (l *lane) countDue(bounds []job.Instant, counts []int64, from, to int) {
+// countWaiting adds the entries that wait to counts. Parked ones count by when they are due.
+func (l *lane) countWaiting(bounds []job.Instant, counts []int64) {
+	firstParked := l.bucket.Len()
+	if l.Ordered {
+		firstParked = l.position(parked)
+	}
+	l.countDue(bounds, counts, l.out, firstParked, 0)
+	l.countDue(bounds, counts, firstParked, l.bucket.Len(), parked)
+}
+
+// countDue adds the entries from a place before another to counts; shift was added to their
+// scores. By halves, so that few bounds are looked for where there are few entries.
+func (l *lane) countDue(bounds []job.Instant, counts []int64, from, to int, shift score) {
 	switch {
 	case from >= to:
 		return
@@ -131,11 +141,11 @@ func (l *lane) countDue(bounds []job.Instant, counts []int64, from, to int) {
 		return
 	}
 	half := len(bounds) / 2
-	sc := bucketScore(bounds[half], job.Waiting)
+	sc := bucketScore(bounds[half], job.Waiting) + shift
 	at := from + sort.Search(to-from, func(n int) bool {
 		e, _ := l.bucket.GetAt(from + n)
 		return e.score >= sc
 	})
-	l.countDue(bounds[:half], counts[:half+1], from, at)
-	l.countDue(bounds[half+1:], counts[half+1:], at, to)
+	l.countDue(bounds[:half], counts[:half+1], from, at, shift)
+	l.countDue(bounds[half+1:], counts[half+1:], at, to, shift)
 }

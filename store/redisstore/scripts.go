@@ -56,7 +56,7 @@ var (
 
 	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
 	limitScript = newScript(runsWhenFull, "topics tokens", "limit")
-	dueScript   = newScript(readOnly, "", "due")
+	dueScript   = newScript(readOnly, "", "base", "due")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.

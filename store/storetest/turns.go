@@ -284,6 +284,17 @@ var turnCases = []testCase{
 		f.waitPast(f.now())
 		equal(f, "in the end", f.inOrder(), []string{"b", "a"})
 	}},
+	{name: "turns/counted by when they are due", options: Options{}, run: func(f *fixture) {
+		start := f.now().Add(long)
+		for i := range 20 { // first few, then many
+			for _, id := range []string{fmt.Sprint("a", i), fmt.Sprint("b", i)} {
+				f.add(reg("t", id, ordered("k"), dueAt(start.Add(time.Duration(i)*time.Second))))
+			}
+			n := int64(2 * (i + 1))
+			equal(f, "due", f.dueCounts(start, 0, time.Second, time.Hour), []int64{0, min(n, 2), max(n-2, 0), 0})
+		}
+		f.keys(1, 39)
+	}},
 	{name: "turns/listed", options: Options{Retention: long}, run: func(f *fixture) {
 		for i := range 7 {
 			f.add(reg("t", fmt.Sprint(i), ordered(fmt.Sprint(i%2)), delay(time.Duration(i)*time.Second)))

@@ -1,5 +1,5 @@
 -- Counts the entries of buckets that wait, by when they need attention, until all are
--- counted or it has taken too many commands.
+-- counted or it has taken too many commands. Parked entries count by when they are due.
 -- KEYS buckets
 -- ARGV most commands, then bounds, ascending
 -- Returns how many buckets it counted, and with how many commands; then how many
@@ -26,8 +26,9 @@ local function range_of(score)
 end
 
 -- tally adds n entries from a score before another, between which lie the bounds
--- first to last. By halves, so that few ranges are counted where there are few entries.
-local function tally(bucket, n, first, last, from, to)
+-- first to last, plus shift. By halves, so that few ranges are counted where there are few
+-- entries.
+local function tally(bucket, n, first, last, from, to, shift)
   if n == 0 then
     return
   elseif first > last then
@@ -35,11 +36,11 @@ local function tally(bucket, n, first, last, from, to)
     return
   end
   local half = math.floor((first + last) / 2)
-  local bound = ARGV[half + 1]
+  local bound = text(at[half] + shift)
   used = used + 1
   local before = redis.call('ZCOUNT', bucket, from, '(' .. bound)
-  tally(bucket, before, first, half - 1, from, '(' .. bound)
-  tally(bucket, n - before, half + 1, last, bound, to)
+  tally(bucket, before, first, half - 1, from, '(' .. bound, shift)
+  tally(bucket, n - before, half + 1, last, bound, to, shift)
 end
 
 -- What has few entries is read at once.
@@ -50,12 +51,19 @@ for _, bucket in ipairs(KEYS) do
   used = used + 1
   if #entries <= 2 * FEW then
     for i = 2, #entries, 2 do
-      local range = range_of(tonumber(entries[i]))
+      local score = tonumber(entries[i])
+      local range = range_of(score < PARK and score or score - PARK)
       counts[range] = counts[range] + 1
     end
   else
-    used = used + 1
-    tally(bucket, redis.call('ZCOUNT', bucket, '0', '+inf'), 1, bounds, '0', '+inf')
+    local function tally_all(from, to, shift)
+      used = used + 1
+      tally(bucket, redis.call('ZCOUNT', bucket, from, to), 1, bounds, from, to, shift)
+    end
+    tally_all('0', '(' .. text(PARK), 0)
+    if ordered(bucket) then
+      tally_all(text(PARK), '+inf', PARK)
+    end
   end
   done = done + 1
   if used >= most then
