@@ -70,20 +70,21 @@ export function labelOf(written: string): Record<string, string> {
   return { [key]: value.join(':') };
 }
 
-/** The format of a webhook-id. */
-const uid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/i;
+/** The format of a webhook-id: the uid of a job, and in callbacks of that job also the event. */
+const webhookId = /^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$/i;
 
 /**
  * Opens the result of a search: topic/id opens the job, anything else the list. A bare URL searches its endpoint, a webhook-id
- * its job, any other bare word a business key.
+ * its job (that of a callback the job that it reports), any other bare word a business key.
  */
 export function search(typed: string): void {
   const filter: [string, string][] = [];
   for (const word of typed.split(/\s+/).filter(Boolean)) {
     const [, name = '', value = ''] = /^(\w+):(.+)$/.exec(word) ?? [];
+    const [, uid] = webhookId.exec(word) ?? [];
     const [, topic, id] = /^([^/]+)\/([^/]+)$/.exec(word) ?? [];
     if (parameters[name]) filter.push([parameters[name], value]);
-    else if (uid.test(word)) filter.push(['uid', word.toUpperCase()]);
+    else if (uid) filter.push(['uid', uid.toUpperCase()]);
     else if (/^https?:\/\//i.test(word)) filter.push(['endpoint', word]);
     else if (topic && id) {
       navigate(address(['jobs', topic, id]));

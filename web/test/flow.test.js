@@ -99,10 +99,29 @@ test('callbacks of a job', async () => {
   await accessible(page, 'a job with callbacks');
   await page.locator('.facts').getByRole('link', { name: 'Dead', exact: true }).click();
   await fact('Callback of', 'Dead');
+  const { uid } = await get('jobs/reports/a');
+  await fact('webhook-id', `${uid}.dead`);
+  await page.locator('pre', { hasText: `webhook-id: ${uid}.dead\n` }).waitFor();
   await page.locator('.facts').getByRole('link', { name: 'a', exact: true }).click();
   await page.getByRole('heading', { name: 'a', level: 1, exact: true }).waitFor();
   await go('/jobs?topic=reports');
   await page.getByRole('row').filter({ hasText: '.attempt_failed.1' }).getByText('Callback', { exact: true }).waitFor();
+  await field('Search jobs').fill(`${uid}.attempt_failed.1`);
+  await button('Search').click();
+  await page.waitForURL(new RegExp(`uid=${uid}$`));
+});
+
+test('what a request says of a group, a count and a schedule', async () => {
+  await node.call('PUT', '/v1/groups/members', { members: [{ name: 'a', url: `${receiver.url}/ok` }] });
+  await node.call('POST', '/v1/jobs', { topic: 'told', id: 'g', group: 'members', count: { target: 2 } });
+  await go('/jobs/told/g:a');
+  await page.locator('pre', { hasText: 'Duehook-Count: 0\nDuehook-Group: members\nDuehook-Group-Id: g' }).waitFor();
+  await node.call('PUT', '/v1/schedules/told', { every: '1h', paused: true, job: { topic: 'told', url: `${receiver.url}/again/3600` } });
+  const { id } = await node.call('POST', '/v1/schedules/told/run');
+  await settled(node, 'told', { waiting: 2 });
+  await go(`/jobs/told/${id}`);
+  const { time } = (await get(`jobs/told/${id}`)).schedule;
+  await page.locator('pre', { hasText: `Duehook-Schedule: told\nDuehook-Schedule-Time: ${time}\nDuehook-Rounds: 1` }).waitFor();
 });
 
 test('callbacks of the jobs of a topic', async () => {

@@ -13,6 +13,7 @@ before(async () => {
     { topic: 'order-timeout', id: 'order-8812', biz_key: '8812', priority: 9, url: 'https://shop.example/hooks/timeout', delay: '30m' },
     { topic: 'payment-notify', id: 'paid-1', url: `${receiver.url}/ok` },
     { topic: 'payment-notify', id: 'paid-2', url: `${receiver.url}/answer/503`, headers: { 'x-tenant': 'acme' }, body: { paid: [true], note: 'x'.repeat(5000) } },
+    { topic: 'reported', id: 'r', url: `${receiver.url}/answer/503`, callbacks: { attempt_failed: { url: `${receiver.url}/ok` } } },
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
   ];
   await node.call('POST', '/v1/jobs/batch', { jobs });
@@ -22,10 +23,11 @@ before(async () => {
   const job = { topic: 'reports', url: 'https://shop.example/hooks/report' };
   await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'America/New_York', jitter: '10m', job });
   await node.call('PUT', '/v1/schedules/poll', { every: '90s', paused: true, note: 'until Monday', job });
-  const members = ['mail', 'crm'].map((name) => ({ name, url: `${receiver.url}/ok`, headers: { 'x-member': name } }));
+  const members = ['mail', 'crm', 'm'.repeat(90)].map((name) => ({ name, url: `${receiver.url}/ok`, filter_label: name.slice(0, 64), headers: { 'x-member': name } }));
   await node.call('PUT', '/v1/groups/order-events', { members });
   await node.call('POST', '/v1/jobs', { topic: 'events', id: 'e1', group: 'order-events', delay: '1h' });
   await settled(node, 'payment-notify', { delivered: 1, retrying: 1, dead: 1 });
+  await settled(node, 'reported', { retrying: 1, delivered: 1 });
 });
 after(async () => {
   await browser.close();
@@ -39,6 +41,7 @@ const pages = [
   ['/jobs?topic=order-timeout&state=waiting&order=-due', 'order-8812'],
   ['/jobs/payment-notify/paid-2', 'en:(HTTP 503). By the retry ladder', 'zh:（HTTP 503）。按重试阶梯'],
   ['/jobs/order-timeout/order-8812', 'shop.example'],
+  ['/jobs/reported/r', 'en:It has made 1 callback', 'zh:这一轮已产生 1 个回调'],
   ['/topics', 'payment-notify'],
   ['/topics/payment-notify', 'en:30 days or more', 'zh:30 天以上'],
   ['/topics?new', 'en:Limits', 'zh:限制'],

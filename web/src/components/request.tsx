@@ -28,14 +28,27 @@ export function Request({ job, stored, attempt }: Props) {
   );
 }
 
+/** The webhook-id of a job. That of a callback names the job and the event. */
+export const messageId = (job: Job): string => (job.callback_of ? job.id : job.uid);
+
 function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined): string {
   const headers: Record<string, string | number> = { ...stored?.headers };
   if (stored?.content_type) headers['Content-Type'] = stored.content_type;
-  headers['webhook-id'] = job.uid;
+  headers['webhook-id'] = messageId(job);
   if (attempt) headers['webhook-timestamp'] = Math.floor(Date.parse(attempt.started_at) / 1000);
   headers['Duehook-Topic'] = encodeURI(job.topic); // leaves the same characters of a name as the server
   headers['Duehook-Job-Id'] = encodeURI(job.id);
   if (attempt) headers['Duehook-Attempt'] = attempt.number;
+  if (job.schedule) {
+    headers['Duehook-Schedule'] = encodeURI(job.schedule.name);
+    headers['Duehook-Schedule-Time'] = job.schedule.time;
+  }
+  if (job.rounds) headers['Duehook-Rounds'] = job.rounds;
+  if (job.count) headers['Duehook-Count'] = job.count.count;
+  if (job.group && job.group_id) {
+    headers['Duehook-Group'] = encodeURI(job.group);
+    headers['Duehook-Group-Id'] = encodeURI(job.group_id);
+  }
   return [`${job.method} ${job.url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n');
 }
 

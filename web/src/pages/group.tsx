@@ -61,7 +61,7 @@ function Members({ members }: { members: Member[] }) {
             <td data-label={t('register.url')}>
               <Target url={member.url} whole />
             </td>
-            <td data-label={t('group.filter_label')}>{member.filter_label ?? <span class="muted">–</span>}</td>
+            <td class="label" data-label={t('group.filter_label')}>{member.filter_label ?? <span class="muted">–</span>}</td>
             <td data-label={t('topic.headers')}>{Object.keys(member.headers ?? {}).join(', ') || <span class="muted">–</span>}</td>
           </tr>
         ))}

@@ -6,6 +6,7 @@ import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
 import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
+import { messageId } from '../components/request';
 import { now, useResource, type Resource } from '../live';
 import { clock, count, localTimes, said, span, t, word } from '../text';
 
@@ -215,7 +216,7 @@ function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: S
         )}
         <Labels labels={job.labels} />
         <dt>webhook-id</dt>
-        <dd class="mono">{job.uid}</dd>
+        <dd class="mono">{messageId(job)}</dd>
       </dl>
     </section>
   );
