@@ -46,6 +46,6 @@ type newJob struct {
 // newIntake batches the registrations of a shard.
 func newIntake(send func(context.Context, []*arrival)) *batches.Batcher[*arrival] {
 	return batches.New(batches.Options[*arrival]{
-		Workers: intakeCalls, MaxCount: maxBatch, MaxBytes: store.BatchBytes, Cost: (*arrival).cost,
+		Workers: intakeCalls, MaxCount: maxRegister, MaxBytes: store.BatchBytes, Cost: (*arrival).cost,
 	}, send)
 }

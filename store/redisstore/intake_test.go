@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -26,7 +28,7 @@ func TestRegistrationsShareCalls(t *testing.T) {
 		shared []int // jobs of the calls that follow
 	}{
 		"few":   {small, 1, []int{12}},
-		"many":  {small, goesAlone - 1, []int{maxBatch / (goesAlone - 1) * (goesAlone - 1), 2 * (goesAlone - 1)}},
+		"many":  {small, goesAlone - 1, slices.Repeat([]int{maxRegister / (goesAlone - 1) * (goesAlone - 1)}, 3)},
 		"large": {large, 1, slices.Repeat([]int{1}, 12)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,6 +61,32 @@ func TestRegistrationsShareCalls(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestFanOutsAreCut: a script with all jobs of a fan-out would hold up other clients of Redis.
+func TestFanOutsAreCut(t *testing.T) {
+	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
+	t.Cleanup(func() { ok(t, "Close", s.Close()) })
+	regs := make([]store.Registration, 1000)
+	for i := range regs {
+		regs[i] = waitingJob(i)
+		regs[i].Spec.Destination = job.Destination(fmt.Sprintf("https://tenant-%d.example/hook", i))
+	}
+	_, err := s.Register(t.Context(), regs[:1]) // loads the script
+	ok(t, "Register", err)
+	ok(t, "CONFIG RESETSTAT", s.db.ConfigResetStat(t.Context()).Err())
+	registered, err := s.Register(t.Context(), regs)
+	ok(t, "Register", err)
+	for i := range registered[1:] {
+		if registered[1+i].Outcome != store.Created {
+			t.Fatalf("outcome of %s: %v", regs[1+i].Key, registered[1+i].Outcome)
+		}
+	}
+	stats, err := s.db.Info(t.Context(), "commandstats").Result()
+	ok(t, "INFO", err)
+	if !strings.Contains(stats, "cmdstat_evalsha:calls=5,") {
+		t.Errorf("scripts for 1,000 jobs, want 5 in\n%s", stats)
 	}
 }
 
