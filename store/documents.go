@@ -13,7 +13,7 @@ var ErrNewer = errors.New("this version of duehook cannot read the stored docume
 // of a topic. The store does not interpret its content.
 type Document struct {
 	Kind string // documents of one kind are listed together
-	Name string // unique within the kind
+	Name string // unique within the kind, and not empty
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
@@ -23,8 +23,11 @@ type Document struct {
 type Documents interface {
 	// Document returns a document, or ErrNotFound.
 	Document(ctx context.Context, kind, name string) (Document, error)
-	// ListDocuments returns all documents of a kind, by name.
-	ListDocuments(ctx context.Context, kind string) ([]Document, error)
+	// ListDocuments returns the documents of a kind whose names are behind after, by name.
+	// Limit 0 returns all. Otherwise the list ends after limit documents, or earlier when
+	// they take BatchBytes; only an empty list means that no document is left. A document
+	// that is written meanwhile may be the old or the new one.
+	ListDocuments(ctx context.Context, kind, after string, limit int) ([]Document, error)
 	// PutDocuments writes documents of one kind and of different names, each if its stored
 	// version is Version (0: none is stored). It returns their new versions; zero for a
 	// document whose stored version is another one. With an error, nothing is known of any

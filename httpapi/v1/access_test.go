@@ -91,11 +91,11 @@ func (f faultyDocuments) Document(ctx context.Context, kind, name string) (store
 	return f.Documents.Document(ctx, kind, name)
 }
 
-func (f faultyDocuments) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (f faultyDocuments) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := f.faults.err(); err != nil {
 		return nil, err
 	}
-	return f.Documents.ListDocuments(ctx, kind)
+	return f.Documents.ListDocuments(ctx, kind, after, limit)
 }
 
 // example is the path of a call with the names of a job, or the id of a key or

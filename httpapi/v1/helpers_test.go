@@ -474,6 +474,6 @@ func (s topicsStore) Document(ctx context.Context, kind, name string) (store.Doc
 	return s.documents.Document(ctx, kind, name)
 }
 
-func (s topicsStore) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
-	return s.documents.ListDocuments(ctx, kind)
+func (s topicsStore) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	return s.documents.ListDocuments(ctx, kind, after, limit)
 }

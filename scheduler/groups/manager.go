@@ -137,15 +137,11 @@ type Page struct {
 // List returns the page of up to limit groups behind the name after. It ends early at
 // store.PageBytes, and leaves out groups that only a newer version can read.
 func (m *Manager) List(ctx context.Context, after string, limit int) (Page, error) {
-	raws, err := m.docs.List(ctx)
-	if err != nil {
-		return Page{}, err
-	}
 	var page Page
 	bytes := 0
-	for _, raw := range raws {
-		if raw.Name <= after {
-			continue
+	for raw, err := range m.docs.From(ctx, after) {
+		if err != nil {
+			return Page{}, err
 		}
 		if len(page.Groups) == limit || bytes > store.PageBytes {
 			page.Next = page.Groups[len(page.Groups)-1].Name

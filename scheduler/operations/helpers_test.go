@@ -135,11 +135,11 @@ func (c *cut) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64
 	return c.rig.PutDocuments(ctx, docs)
 }
 
-func (c *cut) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (c *cut) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := c.is(); err != nil {
 		return nil, err
 	}
-	return c.rig.ListDocuments(ctx, kind)
+	return c.rig.ListDocuments(ctx, kind, after, limit)
 }
 
 // unchecked refuses no change.

@@ -3,7 +3,6 @@ package schedules
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -158,22 +157,15 @@ type Page struct {
 
 // List returns a page of schedules.
 func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
-	raws, err := m.docs.List(ctx)
-	if err != nil {
-		return Page{}, err
-	}
 	now, err := m.o.Store.Now(ctx)
 	if err != nil {
 		return Page{}, err
 	}
 	var page Page
-	first, _ := slices.BinarySearchFunc(raws, q.Cursor, func(d store.Document, name string) int {
-		if d.Name <= name && name != "" {
-			return -1
+	for raw, err := range m.docs.From(ctx, q.Cursor) {
+		if err != nil {
+			return Page{}, err
 		}
-		return 1
-	})
-	for _, raw := range raws[first:] {
 		d := m.docs.Decode(raw)
 		if d.Err != nil || !d.Value.exists() || !q.selects(&d.Value) {
 			continue

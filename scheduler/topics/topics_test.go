@@ -57,11 +57,11 @@ func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64
 	return r.Store.PutDocuments(ctx, docs)
 }
 
-func (r *rig) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
-	return r.Store.ListDocuments(ctx, kind)
+	return r.Store.ListDocuments(ctx, kind, after, limit)
 }
 
 func (r *rig) SetLimits(ctx context.Context, topic string, l store.Limits) error {
@@ -206,7 +206,7 @@ func TestStatus(t *testing.T) {
 		_, err = m.SetStatus(r.Context(), "t", Active)
 		r.ok(err)
 		r.limits(map[string]store.Limits{})
-		if docs, err := r.Store.ListDocuments(r.Context(), documentKind); err != nil || len(docs) != 0 {
+		if docs, err := r.Store.ListDocuments(r.Context(), documentKind, "", 0); err != nil || len(docs) != 0 {
 			t.Errorf("left: %v, %v", docs, err)
 		}
 	})

@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,7 +15,7 @@ import (
 // Documents are only in the journal: they are few and seldom read.
 const (
 	sqlDocument       = "SELECT version, data FROM document WHERE kind = ? AND name = ?"
-	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? ORDER BY name"
+	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? AND name > ? ORDER BY name LIMIT ?"
 	sqlAddDocument    = "INSERT INTO document (kind, name, version, data) VALUES (?, ?, 1, ?) "
 	sqlChangeDocument = "UPDATE document SET version = version + 1, data = ? WHERE kind = ? AND name = ? AND version = ?"
 	sqlDeleteDocument = "DELETE FROM document WHERE kind = ? AND name = ? AND version = ?"
@@ -36,22 +38,26 @@ func (j *Journal) Document(ctx context.Context, kind, name string) (store.Docume
 	return d, nil
 }
 
-// ListDocuments reads all documents of a kind.
-func (j *Journal) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+// ListDocuments reads documents of a kind.
+func (j *Journal) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := j.Enter(); err != nil {
 		return nil, err
 	}
 	defer j.Leave()
-	rows, err := j.pools.read.QueryContext(ctx, j.st.bind(sqlListDocuments), kind)
+	rows, err := j.pools.read.QueryContext(ctx, j.st.bind(sqlListDocuments), kind, after, cmp.Or(limit, math.MaxInt32))
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var docs []store.Document
+	bytes := 0
 	for rows.Next() {
 		d := store.Document{Kind: kind}
 		if err := rows.Scan(&d.Name, &d.Version, &d.Data); err != nil {
 			return nil, unavailable(err)
+		}
+		if bytes += len(d.Data); limit > 0 && bytes > store.BatchBytes && len(docs) > 0 {
+			break
 		}
 		docs = append(docs, d)
 	}

@@ -24,19 +24,25 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 	return cloneDocument(d), nil
 }
 
-// ListDocuments reads all documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+// ListDocuments reads documents of a kind.
+func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.leave()
 	var docs []store.Document
 	for key, d := range s.documents {
-		if key.kind == kind {
-			docs = append(docs, cloneDocument(d))
+		if key.kind == kind && key.name > after {
+			docs = append(docs, d)
 		}
 	}
 	slices.SortFunc(docs, func(a, b store.Document) int { return cmp.Compare(a.Name, b.Name) })
+	if limit > 0 {
+		docs = docs[:store.Batch(len(docs), limit, func(i int) int { return len(docs[i].Data) })]
+	}
+	for i := range docs {
+		docs[i] = cloneDocument(docs[i])
+	}
 	return docs, nil
 }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -29,19 +30,72 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 	return decodeDocument(kind, name, raw)
 }
 
-// ListDocuments reads all documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
-	all, err := s.db.HGetAll(ctx, s.docs(kind)).Result()
-	if err != nil {
-		return nil, s.wrap(err)
+// Documents of one command: Redis serves nobody else meanwhile.
+const (
+	scannedDocuments = 2000 // of a scan
+	pagedDocuments   = 16   // of a page, which are as large as documents of users
+)
+
+// ListDocuments reads documents of a kind.
+func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	if limit > 0 {
+		return s.pageOfDocuments(ctx, kind, after, limit)
 	}
-	docs := make([]store.Document, 0, len(all))
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		d, err := decodeDocument(kind, name, all[name])
+	found := map[string]string{} // a scan may return a field twice
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		fields, next, err := s.db.HScan(ctx, s.docs(kind), cursor, "", scannedDocuments).Result()
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+		for i := 0; i+1 < len(fields); i += 2 {
+			if fields[i] > after {
+				found[fields[i]] = fields[i+1]
+			}
+		}
+		cursor = next
+	}
+	docs := make([]store.Document, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		d, err := decodeDocument(kind, name, found[name])
 		if err != nil {
 			return nil, err
 		}
 		docs = append(docs, d)
+	}
+	return docs, nil
+}
+
+func (s *Store) pageOfDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	names, err := s.db.HKeys(ctx, s.docs(kind)).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name <= after })
+	slices.Sort(names)
+	var docs []store.Document
+	for part := range slices.Chunk(names, pagedDocuments) {
+		values, err := s.db.HMGet(ctx, s.docs(kind), part...).Result()
+		if err != nil {
+			return nil, s.wrap(err)
+		}
+		if len(values) != len(part) {
+			return nil, fmt.Errorf("redisstore: %d values for %d documents", len(values), len(part))
+		}
+		for i, value := range values {
+			raw, ok := value.(string)
+			if !ok {
+				continue // deleted meanwhile
+			}
+			d, err := decodeDocument(kind, part[i], raw)
+			if err != nil {
+				return nil, err
+			}
+			docs = append(docs, d)
+		}
+		n := store.Batch(len(docs), limit, func(i int) int { return len(docs[i].Data) })
+		if n < len(docs) || n == limit {
+			return docs[:n], nil
+		}
 	}
 	return docs, nil
 }

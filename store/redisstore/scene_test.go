@@ -238,7 +238,10 @@ var calls = []call{
 	{"Document", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))
 	}},
-	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind")) }},
+	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind", "", 0)) }},
+	{"Page of documents", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.ListDocuments(ctx, sc.forgotten.Kind, "", 1))
+	}},
 	{"PutDocuments", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.PutDocuments(ctx, []store.Document{sc.document}))
 	}},
@@ -253,7 +256,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "Document", "ListDocuments", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "Document", "ListDocuments", "Page of documents", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

@@ -13,7 +13,7 @@ var documentCases = []testCase{
 	{name: "documents/are written, read, changed and deleted", options: Options{}, run: func(f *fixture) {
 		_, err := f.Document(f.ctx, "k", "a")
 		f.isError("Document", err, store.ErrNotFound)
-		docs, err := f.ListDocuments(f.ctx, "k")
+		docs, err := f.ListDocuments(f.ctx, "k", "", 0)
 		f.noError("ListDocuments", err)
 		equal(f, "documents", docs, nil)
 
@@ -28,7 +28,7 @@ var documentCases = []testCase{
 		read, err := f.Document(f.ctx, "k", "b")
 		f.noError("Document", err)
 		equal(f, "document", read, second)
-		docs, err = f.ListDocuments(f.ctx, "k")
+		docs, err = f.ListDocuments(f.ctx, "k", "", 0)
 		f.noError("ListDocuments", err)
 		equal(f, "documents by name", docs, []store.Document{empty, second})
 
@@ -66,13 +66,44 @@ var documentCases = []testCase{
 		versions, err := f.PutDocuments(f.ctx, docs)
 		f.noError("PutDocuments", err)
 		equal(f, "versions", versions[:5], []uint64{1, 2, 0, 0, 1})
-		all, err := f.ListDocuments(f.ctx, "k")
+		all, err := f.ListDocuments(f.ctx, "k", "", 0)
 		f.noError("ListDocuments", err)
 		equal(f, "documents", len(all), 703)
 		equal(f, "the first", all[:3], []store.Document{a, {Kind: "k", Name: "b", Data: []byte("2"), Version: 2}, {Kind: "k", Name: "c", Data: []byte("new"), Version: 1}})
+		page, err := f.ListDocuments(f.ctx, "k", "b", 3)
+		f.noError("ListDocuments of a page", err)
+		equal(f, "a page", page, all[2:5])
+		page, err = f.ListDocuments(f.ctx, "k", all[len(all)-2].Name, 3)
+		f.noError("ListDocuments of the last page", err)
+		equal(f, "the last page", page, all[len(all)-1:])
+		page, err = f.ListDocuments(f.ctx, "k", all[len(all)-1].Name, 3)
+		f.noError("ListDocuments behind the last", err)
+		equal(f, "behind the last", len(page), 0)
 		none, err := f.PutDocuments(f.ctx, nil)
 		f.noError("PutDocuments of none", err)
 		equal(f, "versions of none", len(none), 0)
+	}},
+	{name: "documents/a page ends at its bytes", options: Options{}, run: func(f *fixture) {
+		for _, name := range []string{"B", "a", "b", "ä"} { // by bytes, not by alphabet
+			f.putDocument(store.Document{Kind: "k", Name: name, Data: make([]byte, store.BatchBytes/2)})
+		}
+		var pages [][]string
+		for after := ""; ; {
+			page, err := f.ListDocuments(f.ctx, "k", after, 100)
+			f.noError("ListDocuments", err)
+			if len(page) == 0 {
+				break
+			}
+			names := make([]string, len(page))
+			for i := range page {
+				names[i] = page[i].Name
+			}
+			pages, after = append(pages, names), names[len(names)-1]
+		}
+		equal(f, "pages", pages, [][]string{{"B", "a"}, {"b", "ä"}})
+		all, err := f.ListDocuments(f.ctx, "k", "a", 0)
+		f.noError("ListDocuments", err)
+		equal(f, "all behind a", len(all), 2)
 	}},
 	{name: "documents/neither side can alter the other's data", options: Options{}, run: func(f *fixture) {
 		data := []byte("abc")
@@ -81,7 +112,7 @@ var documentCases = []testCase{
 		read, err := f.Document(f.ctx, "k", "a")
 		f.noError("Document", err)
 		read.Data[2] = '!'
-		docs, err := f.ListDocuments(f.ctx, "k")
+		docs, err := f.ListDocuments(f.ctx, "k", "", 0)
 		f.noError("ListDocuments", err)
 		equal(f, "data", string(docs[0].Data), "abc")
 	}},

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 
 	"github.com/duehook/duehook/store"
 )
@@ -49,6 +50,9 @@ type Options[T any] struct {
 // Collection is the documents of one kind. Its methods are safe for concurrent use.
 // Their errors are those of the store, wrapped, besides the ones they name.
 type Collection[T any] struct{ o Options[T] }
+
+// pageSize is how many documents From reads at once.
+const pageSize = 100
 
 // New returns a Collection.
 func New[T any](o Options[T]) *Collection[T] {
@@ -99,7 +103,34 @@ func (c *Collection[T]) All(ctx context.Context) ([]Document[T], error) {
 
 // List reads all documents, by name, without decoding them.
 func (c *Collection[T]) List(ctx context.Context) ([]store.Document, error) {
-	raws, err := c.o.Store.ListDocuments(ctx, c.o.Kind)
+	return c.page(ctx, "", 0)
+}
+
+// From reads the documents behind the name after, by name and in pages, without decoding
+// them. It ends with an error.
+func (c *Collection[T]) From(ctx context.Context, after string) iter.Seq2[store.Document, error] {
+	return func(yield func(store.Document, error) bool) {
+		for {
+			raws, err := c.page(ctx, after, pageSize)
+			if err != nil {
+				yield(store.Document{}, err)
+				return
+			}
+			if len(raws) == 0 {
+				return
+			}
+			for _, raw := range raws {
+				if !yield(raw, nil) {
+					return
+				}
+			}
+			after = raws[len(raws)-1].Name
+		}
+	}
+}
+
+func (c *Collection[T]) page(ctx context.Context, after string, limit int) ([]store.Document, error) {
+	raws, err := c.o.Store.ListDocuments(ctx, c.o.Kind, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list the documents %s: %w", c.o.Kind, err)
 	}

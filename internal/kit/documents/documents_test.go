@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/duehook/duehook/store"
@@ -90,6 +92,40 @@ func TestUpdateStartsOverAfterConflicts(t *testing.T) {
 		if !errors.Is(err, want) || s.reads != min(conflicts+1, tries) {
 			t.Errorf("%d conflicts: %d tries, error %v", conflicts, s.reads, err)
 		}
+	}
+}
+
+func TestFromReadsAllPages(t *testing.T) {
+	c, s := open(t, nil)
+	var want []string
+	for i := range 2*pageSize + 50 {
+		name := fmt.Sprintf("n%03d", i)
+		want = append(want, name)
+		if _, err := c.Update(t.Context(), name, write("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for raw, err := range c.From(t.Context(), want[9]) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, raw.Name)
+	}
+	if !slices.Equal(got, want[10:]) {
+		t.Errorf("%d documents, %v", len(got), got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range c.From(t.Context(), "") {
+		if n++; !errors.Is(err, store.ErrUnavailable) || n > 1 {
+			t.Errorf("%d: error %v", n, err)
+		}
+	}
+	if n != 1 {
+		t.Error("a closed store shows no error")
 	}
 }
 

@@ -250,8 +250,8 @@ func (s *observed) Document(ctx context.Context, kind, name string) (store.Docum
 	return measured(s, "document", func() (store.Document, error) { return s.inner.Document(ctx, kind, name) })
 }
 
-func (s *observed) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
-	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind) })
+func (s *observed) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind, after, limit) })
 }
 
 func (s *observed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {

@@ -139,7 +139,7 @@ func (s *stub) Document(_ context.Context, kind, name string) (store.Document, e
 	return store.Document{Kind: kind, Name: name}, s.err
 }
 
-func (s *stub) ListDocuments(_ context.Context, kind string) ([]store.Document, error) {
+func (s *stub) ListDocuments(_ context.Context, kind, after string, limit int) ([]store.Document, error) {
 	return []store.Document{{Kind: kind}}, s.err
 }
 
@@ -227,7 +227,7 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"purge":         func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
 	"document":      func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
-		return s.ListDocuments(ctx, "k")
+		return s.ListDocuments(ctx, "k", "", 0)
 	},
 	"put_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.PutDocuments(ctx, []store.Document{{Kind: "k", Name: "n"}})

@@ -395,7 +395,7 @@ func TestDeletedRule(t *testing.T) {
 		}
 		pass(round)
 		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 1"})
-		docs, err := r.Store.ListDocuments(t.Context(), bookKind)
+		docs, err := r.Store.ListDocuments(t.Context(), bookKind, "", 0)
 		if err != nil || len(docs) > 0 {
 			t.Errorf("%d documents are left, error %v", len(docs), err)
 		}

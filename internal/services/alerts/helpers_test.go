@@ -155,11 +155,11 @@ func (l *link) PutDocuments(ctx context.Context, docs []store.Document) ([]uint6
 	return l.rig.PutDocuments(ctx, docs)
 }
 
-func (l *link) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (l *link) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := l.err("ListDocuments"); err != nil {
 		return nil, err
 	}
-	return l.rig.ListDocuments(ctx, kind)
+	return l.rig.ListDocuments(ctx, kind, after, limit)
 }
 
 func (l *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {

@@ -229,7 +229,7 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		defer stopB()
 		names := func() (n int) {
 			for _, kind := range []string{rowsKind, healthKind} {
-				list, err := docs.ListDocuments(t.Context(), kind)
+				list, err := docs.ListDocuments(t.Context(), kind, "", 0)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -275,7 +275,7 @@ func TestPublishingFails(t *testing.T) {
 		}
 		docs.down.Store(false)
 		pass(t, publishEvery)
-		list, err := docs.ListDocuments(t.Context(), rowsKind)
+		list, err := docs.ListDocuments(t.Context(), rowsKind, "", 0)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d documents, %v", len(list), err)
 		}
