@@ -127,11 +127,8 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	return registered, nil
 }
 
-// RegisterOwn registers jobs of the server itself, whose topics clients cannot
-// use. They count in no metric of clients.
+// RegisterOwn registers jobs that the server makes itself, with uids of store.BindUID or
+// store.OrderUID. They count in no metric of clients.
 func (s *Scheduler) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	for i := range regs {
-		regs[i].UID = store.BindUID(regs[i].UID, regs[i].Key)
-	}
 	return rules.Register(ctx, s.o.Store, regs)
 }

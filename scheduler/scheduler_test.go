@@ -116,15 +116,14 @@ func TestRegistrationsAreCounted(t *testing.T) {
 // Jobs of the server itself can use the topic of alerts, and are found by their uids.
 func TestOwnJobs(t *testing.T) {
 	r := newRig(t)
-	reg := store.Registration{
-		Key: job.Key{Topic: alerts.Topic, ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: job.Spec{Destination: "https://ops.example/"},
-	}
+	key := job.Key{Topic: alerts.Topic, ID: "a"}
+	reg := store.Registration{Key: key, UID: store.BindUID("01KDWCJ2M00000000000000001", key), Spec: job.Spec{Destination: "https://ops.example/"}}
 	for _, want := range []store.RegisterOutcome{store.Created, store.Same} {
 		registered, err := r.RegisterOwn(t.Context(), []store.Registration{reg})
 		if err != nil || registered[0].Outcome != want {
 			t.Fatalf("%+v, %v", registered, err)
 		}
-		page, err := r.List(t.Context(), store.Query{UID: registered[0].Job.UID, Limit: 1})
+		page, err := r.List(t.Context(), store.Query{UID: reg.UID, Limit: 1})
 		if err != nil || len(page.Jobs) != 1 || page.Jobs[0].Key != reg.Key {
 			t.Errorf("found by its uid: %+v, %v", page.Jobs, err)
 		}

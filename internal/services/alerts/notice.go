@@ -125,8 +125,9 @@ func identifier(at job.Instant, parts ...string) string {
 
 // registration returns the job of the webhook.
 func (n *Notice) registration() store.Registration {
+	key := job.Key{Topic: Topic, ID: n.ID}
 	return store.Registration{
-		Key: job.Key{Topic: Topic, ID: n.ID}, UID: n.UID, OnConflict: store.Ignore,
+		Key: key, UID: store.BindUID(n.UID, key), OnConflict: store.Ignore,
 		Spec: job.Spec{
 			Destination: job.Destination(n.URL), BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
 			Labels: []job.Label{{Key: "rule", Value: n.Rule}, {Key: "status", Value: string(n.Status)}},
