@@ -7,6 +7,8 @@ import (
 
 // Loop is what a job has that its receiver armed again.
 type Loop struct {
+	// First is the uid of the job before it was armed again for the first time.
+	First string
 	// Rounds counts the rounds that were delivered before.
 	Rounds int
 	// Wait is the time from the registration of the round until it is due.
@@ -24,7 +26,7 @@ var ErrMaxRounds = errors.New("the job has been armed again as often as it may b
 // Again returns the content of the next round of a job, which is due after wait. A nil body
 // keeps the job's own. Errors: ErrMaxRounds, or one that wraps ErrBodyTooLarge.
 func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
-	s, loop := j.Spec, Loop{}
+	s, loop := j.Spec, Loop{First: j.UID}
 	if s.Loop != nil {
 		loop = *s.Loop
 	}
@@ -54,6 +56,14 @@ func (s *Spec) Due(key Key, now Instant) Instant {
 		return now.Add(s.Loop.Wait)
 	}
 	return s.When.Due(key, now)
+}
+
+// First is the uid under which the job was registered. Each round has a uid of its own.
+func (j *Job) First() string {
+	if j.Spec.Loop != nil {
+		return j.Spec.Loop.First
+	}
+	return j.UID
 }
 
 // Rounds is the number of rounds that were delivered before.

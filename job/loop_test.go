@@ -20,7 +20,7 @@ func TestAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := before
-	want.Loop = &job.Loop{Rounds: 1, Wait: time.Minute}
+	want.Loop = &job.Loop{First: j.UID, Rounds: 1, Wait: time.Minute}
 	if diff := gocmp.Diff(want, first); diff != "" {
 		t.Errorf("the first round again:\n%s", diff)
 	}
@@ -30,13 +30,17 @@ func TestAgain(t *testing.T) {
 	if due := first.Due(j.Key, now); due != now.Add(time.Minute) {
 		t.Errorf("due at %d", due)
 	}
-	j.Spec = first
+	uid := j.UID
+	j.Spec, j.UID = first, "another"
+	if j.First() != uid {
+		t.Errorf("the first uid is %q", j.First())
+	}
 	second, err := j.Again(time.Hour, &job.Body{Form: job.BodyJSON, Content: []byte(`{"n":2}`)}, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want.Body, want.BodyForm, want.ContentType = []byte(`{"n":2}`), job.BodyJSON, "application/json"
-	want.Loop = &job.Loop{Rounds: 2, Wait: time.Hour, NewBody: true}
+	want.Loop = &job.Loop{First: uid, Rounds: 2, Wait: time.Hour, NewBody: true}
 	if diff := gocmp.Diff(want, second); diff != "" {
 		t.Errorf("the second round:\n%s", diff)
 	}

@@ -128,6 +128,8 @@ func (r *reader) loop() *job.Loop {
 	var l job.Loop
 	r.fields(func(name string) {
 		switch name {
+		case "f":
+			l.First = r.text()
 		case "n":
 			l.Rounds = int(r.integer())
 		case "w":

@@ -76,6 +76,7 @@ func (w *writer) loop(name string, l *job.Loop) {
 		return
 	}
 	w.b = appendMap(w.key(name), func(w *writer) {
+		w.text("f", l.First)
 		w.integer("n", int64(l.Rounds))
 		w.integer("w", int64(l.Wait))
 		if l.NewBody {

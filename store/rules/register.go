@@ -21,7 +21,7 @@ import (
 // registration, whatever became of its job.
 func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
-	case r.OnConflict == store.Renew && old.UID == r.UID: // this registration itself, sent again
+	case r.OnConflict == store.Renew && old.First() == r.UID: // this registration itself, sent again
 		return store.Same
 	case r.OnConflict == store.Renew && old.State != job.Cancelled && r.Spec.Occurrence.Is(old.Spec.Occurrence):
 		return store.Exists // an earlier form of the schedule fired it
