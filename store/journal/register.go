@@ -28,6 +28,8 @@ type Intake struct {
 	Message  Message
 	Inserted *Insertion // of Message; nil: the store gets it first
 	Without  bool       // the store got it although the journal failed
+	// Again: a Renew with the same uid was faster. Its job is that of this registration.
+	Again bool
 }
 
 func (in *Intake) intake() *Intake { return in }
@@ -73,7 +75,9 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		var refused []Steps
 		for i, n := range round {
 			in := intakes[i].intake()
-			results[n] = in.Result
+			if results[n] = in.Result; in.Again {
+				results[n].Outcome = store.Same
+			}
 			if in.Inserted != nil && in.Inserted.Refused {
 				again, refused = append(again, n), append(refused, intakes[i])
 			}
@@ -177,9 +181,13 @@ func (s *Store) create(ctx context.Context, c *Call, taken []Steps) error {
 		return err
 	}
 	created := 0
-	for i, in := range taken {
-		in.intake().Result = stored[i]
-		if stored[i].Outcome == store.Created {
+	for i, step := range taken {
+		in := step.intake()
+		in.Result = stored[i]
+		if in.Again = stored[i].Outcome == store.Same && stored[i].Job.UID == in.Reg.UID; in.Again {
+			in.Result.Outcome = store.Created
+		}
+		if in.Result.Outcome == store.Created {
 			created++
 		}
 	}

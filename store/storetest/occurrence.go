@@ -64,12 +64,13 @@ var occurrenceCases = []testCase{
 		equal(f, "of another one", len(f.list(store.Query{Schedule: "other", Limit: 10})), 0)
 	}},
 	{name: "occurrence/is registered once by its uid, whatever became of it", options: Options{Retention: long}, run: func(f *fixture) {
+		waits := reg("t", "waits", occurrenceOf(f.now().Add(long)))
+		f.add(waits)
+		equal(f, "uid of the one that waits", f.register(store.Same, waits)[0].UID, waits.UID)
 		for _, state := range finals {
 			r := reg("t", state.String(), occurrenceOf(f.now()))
 			f.end(r, state)
-			got, err := f.Register(f.ctx, []store.Registration{r})
-			f.noError("Register", err)
-			equal(f, "uid", got[0].Job.UID, r.UID)
+			equal(f, "uid", f.register(store.Same, r)[0].UID, r.UID)
 			other := r
 			other.UID = uidFor(r.Key.Topic, r.Key.ID)
 			if state != job.Cancelled {
