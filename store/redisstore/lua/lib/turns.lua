@@ -141,7 +141,7 @@ local function open_turns()
   function t.stops_on_dead(topic)
     if stopping[topic] == nil then
       local readable, limits = pcall(cjson.decode, redis.call('HGET', topics, topic) or '')
-      stopping[topic] = readable and limits.StopOnDead or false
+      stopping[topic] = readable and limits and limits.StopOnDead or false
     end
     return stopping[topic]
   end
