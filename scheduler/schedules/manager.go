@@ -257,26 +257,40 @@ func (m *Manager) create(ctx context.Context, r *record, def definition, d *Draf
 // countFor is how long a count of schedules is trusted. Each node adds its own to it.
 const countFor = 30 * time.Second
 
+// takeRoom notes one schedule more, or refuses it.
 func (m *Manager) takeRoom(ctx context.Context) error {
-	m.roomMu.Lock()
-	defer m.roomMu.Unlock()
-	if now := m.clock.Now(); m.counted.IsZero() || now.Sub(m.counted) > countFor || m.stored >= MaxSchedules {
-		docs, err := m.docs.All(ctx)
-		if err != nil {
-			return err
-		}
-		m.stored, m.counted = 0, now
-		for i := range docs {
-			if docs[i].Err != nil || docs[i].Value.exists() {
-				m.stored++
-			}
+	now := m.clock.Now()
+	if m.takeCounted(now) {
+		return nil
+	}
+	docs, err := m.docs.All(ctx)
+	if err != nil {
+		return err
+	}
+	stored := 0
+	for i := range docs {
+		if docs[i].Err != nil || docs[i].Value.exists() {
+			stored++
 		}
 	}
-	if m.stored >= MaxSchedules {
+	m.roomMu.Lock()
+	m.stored, m.counted = stored, now
+	m.roomMu.Unlock()
+	if !m.takeCounted(now) {
 		return ErrTooMany
 	}
-	m.stored++
 	return nil
+}
+
+// takeCounted takes room by the last count, if that is not too old and leaves any.
+func (m *Manager) takeCounted(now time.Time) bool {
+	m.roomMu.Lock()
+	defer m.roomMu.Unlock()
+	if m.counted.IsZero() || now.Sub(m.counted) > countFor || m.stored >= MaxSchedules {
+		return false
+	}
+	m.stored++
+	return true
 }
 
 // Delete deletes a schedule, and withdraws its jobs that are not due.
