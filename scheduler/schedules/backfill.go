@@ -200,7 +200,7 @@ func backfillError(reg *store.Registration, got *store.Registered) error {
 		return store.ErrTopicDraining
 	case got.Outcome == store.StoreFull:
 		return store.ErrFull
-	case got.Job.UID != reg.UID:
+	case got.Job.First() != reg.UID:
 		return ErrNotEnded
 	}
 	return nil

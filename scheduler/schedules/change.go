@@ -85,14 +85,18 @@ func (w *work) withdrawn(c *change, gone []aheadJob, raised job.Instant) {
 	c.At = max(c.At, raised)
 	cut := after(c.At)
 	r.Fired -= int64(len(gone))
-	if c.Kind == changePut {
-		return
-	}
 	slices.SortFunc(gone, func(a, b aheadJob) int { return cmp.Compare(a.at, b.at) })
 	for _, j := range gone {
-		if j.at <= cut {
+		switch {
+		case j.at > cut:
+		case c.Kind == changePut: // an earlier run withdrew it, for a change that came later
+			w.missed(j.at, 1)
+		default:
 			w.skipPaused(j.at, 1)
 		}
+	}
+	if c.Kind == changePut {
+		return
 	}
 	rules, err := r.Def.rules(w.name)
 	if decided := max(r.Cursor, called); err == nil && decided < cut {
@@ -100,6 +104,11 @@ func (w *work) withdrawn(c *change, gone []aheadJob, raised job.Instant) {
 			w.skipPaused(cut, n)
 		}
 	}
+}
+
+func (w *work) missed(at, n int64) {
+	w.rec.Missed += n
+	w.outcome(job.InstantOf(seconds(at)), schedule.Missed, "", events.OccurrenceMissed, n)
 }
 
 func (w *work) skipPaused(at, n int64) {
@@ -156,6 +165,9 @@ type aheadJob struct {
 	key job.Key
 	at  int64 // T, in seconds
 	due job.Instant
+	// form is the version of the schedule that registered it. Zero: an earlier one, after
+	// which no form has the time again.
+	form uint64
 	// order is what the change compares with its time: T for another form, D for a pause.
 	order job.Instant
 }
@@ -180,6 +192,9 @@ func (w *work) ahead(c *change) (list []aheadJob, err error) {
 		for t := range rules.Table.Between(seconds(max(from, f.From)), seconds(f.Until)) {
 			j := aheadJob{
 				key: job.Key{Topic: f.Def.topic(), ID: schedule.ID(w.name, t)}, at: t.Unix(), due: job.InstantOf(schedule.Due(w.name, t, f.Def.spread())),
+			}
+			if i == 0 {
+				j.form = r.Version
 			}
 			j.order = j.due
 			if c.Kind == changePut {
@@ -232,8 +247,20 @@ func (w *work) withdraw(ctx context.Context, c *change) (gone []aheadJob, raised
 		}
 		stayed = append(stayed, j.at)
 	}
+	if raised != 0 && w.inherited {
+		before := slices.DeleteFunc(slices.Clone(list), func(j aheadJob) bool { return j.order > raised })
+		fates, err := w.eachFate(ctx, before, w.fateBefore)
+		if err != nil {
+			return nil, 0, err
+		}
+		for i, j := range before {
+			if fates[i] == withdrawn {
+				gone = append(gone, j)
+			}
+		}
+	}
 	far = slices.DeleteFunc(far, func(j aheadJob) bool { return j.order <= raised })
-	fates, err := w.withdrawAll(ctx, far)
+	fates, err := w.eachFate(ctx, far, w.withdrawOne)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -248,13 +275,13 @@ func (w *work) withdraw(ctx context.Context, c *change) (gone []aheadJob, raised
 	return gone, raised, nil
 }
 
-func (w *work) withdrawAll(ctx context.Context, jobs []aheadJob) ([]fate, error) {
+func (w *work) eachFate(ctx context.Context, jobs []aheadJob, of func(context.Context, *aheadJob) (fate, error)) ([]fate, error) {
 	fates := make([]fate, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i := range jobs {
 		group.Go(func() (err error) {
-			fates[i], err = w.withdrawOne(ctx, &jobs[i])
+			fates[i], err = of(ctx, &jobs[i])
 			return err
 		})
 	}
@@ -272,15 +299,11 @@ const (
 
 var errStays = errors.New("the job stays")
 
-// withdrawOne cancels a job to which nothing happened yet. One that an earlier run of the
-// intent cancelled is withdrawn, too.
+// withdrawOne cancels a job to which nothing happened yet: no worker had it, and no client
+// ran it. One that an earlier run of the intent cancelled is withdrawn, too.
 func (w *work) withdrawOne(ctx context.Context, ahead *aheadJob) (fate, error) {
-	ours := func(j *job.Job) bool {
-		o := j.Spec.Occurrence
-		return o != nil && o.Schedule == w.name && (o.Kind == job.ByTimetable || o.Kind == job.ByMisfire)
-	}
-	j, err := w.m.o.Jobs.Update(ctx, ahead.key, func(j *job.Job, now job.Instant) error {
-		if !ours(j) || j.Attempts > 0 || j.NextAt < ahead.due || j.State.Final() {
+	return w.fate(ctx, ahead, func(j *job.Job, now job.Instant) error {
+		if !w.ours(j, ahead) || j.Token > 0 || j.NextAt < ahead.due || j.State.Final() {
 			return errStays
 		}
 		inFlight, err := j.Cancel(now)
@@ -289,13 +312,34 @@ func (w *work) withdrawOne(ctx context.Context, ahead *aheadJob) (fate, error) {
 		}
 		return err
 	})
+}
+
+// fateBefore reports what an earlier run of the intent made of a job.
+func (w *work) fateBefore(ctx context.Context, ahead *aheadJob) (fate, error) {
+	return w.fate(ctx, ahead, func(*job.Job, job.Instant) error { return errStays })
+}
+
+// ours reports whether a job is that of an occurrence in its form. A node that stood still
+// may meet jobs of later forms, which have the same ids.
+func (w *work) ours(j *job.Job, ahead *aheadJob) bool {
+	o := j.Spec.Occurrence
+	if o == nil || o.Schedule != w.name || o.Kind != job.ByTimetable && o.Kind != job.ByMisfire {
+		return false
+	}
+	uid := store.OrderUID(uidOf(w.rec.UID, ahead.form, o.Kind, ahead.at, j.Key), j.Topic, j.Spec.OrderKey)
+	return ahead.form == 0 || j.First() == uid
+}
+
+// fate reports what became of a job, which withdraw cancels, or refuses with errStays.
+func (w *work) fate(ctx context.Context, ahead *aheadJob, withdraw func(j *job.Job, now job.Instant) error) (fate, error) {
+	j, err := w.m.o.Jobs.Update(ctx, ahead.key, withdraw)
 	switch {
 	case err == nil:
 		return withdrawn, nil
 	case errors.Is(err, store.ErrNotFound):
 		return w.fateByJournal(ctx, ahead.key)
 	case errors.Is(err, errStays):
-		if ours(&j) && j.State == job.Cancelled && j.Attempts == 0 && j.EndedAt >= w.rec.Intent.At {
+		if w.ours(&j, ahead) && j.State == job.Cancelled && j.Token == 0 && j.EndedAt >= w.rec.Intent.At {
 			return withdrawn, nil
 		}
 		return stays, nil

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -193,6 +194,73 @@ func TestAttemptsThatBeginDuringAChangeComeBeforeIt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A node stands still while it withdraws jobs. Another one ends the pause that it made, and
+// a resume registers the occurrences anew. The first node withdraws none of them.
+func TestALateNodeWithdrawsNothingNew(t *testing.T) {
+	for _, order := range []*string{nil, ptr("k")} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, time.Hour)
+			jobs := &slow{recorder: r.jobs}
+			dies := false
+			late, err := New(Options{Store: r.store, Jobs: jobs, ID: "late", Alone: true, fail: func(step string) error {
+				if dies && step == "registered" {
+					return errCrash
+				}
+				return nil
+			}})
+			r.ok(err)
+			other := r.node("other", func(string) error { return nil })
+			d := every("10s")
+			d.Job.OrderKey = order
+			r.set(other, "s", d)
+			_, _, err = other.round(r.ctx, nil, true)
+			r.ok(err)
+			fired := r.get(other, "s").Counters.Fired
+			dies = true
+			jobs.before = func() {
+				_, err := other.Resume(r.ctx, "s")
+				r.ok(err)
+				_, _, err = other.round(r.ctx, nil, true)
+				r.ok(err)
+			}
+			if _, err := late.Pause(r.ctx, "s", nil); !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			if c := r.get(other, "s").Counters; c.Fired != fired || fired < 5 {
+				t.Errorf("%d fired, then %+v", fired, c)
+			}
+			if n := len(r.follow(45 * time.Second)); n < 4 {
+				t.Errorf("%d arrived", n)
+			}
+		})
+	}
+}
+
+// The receiver of a job arms it again while a pause withdraws jobs. It was sent, so the
+// pause comes after it.
+func TestAPauseComesAfterJobsThatWereArmedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m, jobs := r.slowNode()
+		stop := r.run(m)
+		r.set(m, "s", every("10s"))
+		r.follow(15 * time.Second)
+		stop() // it would do the change instead
+		jobs.before = func() {
+			sleep(6 * time.Second)
+			if ids := r.armAgain(); len(ids) != 1 {
+				t.Errorf("%v arrived", ids)
+			}
+		}
+		called := r.now()
+		s, err := m.Pause(r.ctx, "s", nil)
+		r.ok(err)
+		if s.PausedAt <= called || s.Counters.Fired != 2 || s.Counters.Skipped != 0 {
+			t.Errorf("paused at %v, called at %v: %+v", s.PausedAt.Time(), called.Time(), s.Counters)
+		}
+	})
 }
 
 // What a client ran or cancelled before its time counts as fired, and does not come again

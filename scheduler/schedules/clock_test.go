@@ -74,6 +74,12 @@ func TestTheClockGoesBack(t *testing.T) {
 				}
 				return
 			}
+			pass(15 * time.Second)
+			clock.step(time.Hour)
+			if s := r.get(m, "s"); s.LastError != nil {
+				t.Errorf("the clock came back: %+v", s.LastError)
+			}
+			clock.step(-time.Hour)
 			pass(2 * time.Hour)
 			s = r.get(m, "s")
 			if s.LastError != nil || s.Counters.Fired < fired+300 || s.Counters.Missed != 0 {

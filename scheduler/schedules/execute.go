@@ -131,17 +131,16 @@ func (w *work) occurrences(ctx context.Context, in *intent) error {
 func (w *work) count(s step) {
 	r := &w.rec
 	r.Cursor = s.Time
-	at, n := job.InstantOf(seconds(s.Time)), max(s.Count, 1)-r.pass(s.Time)
+	n := max(s.Count, 1) - r.pass(s.Time)
 	switch {
 	case n <= 0:
 	case s.Outcome == schedule.Hold:
 		r.Held = &held{Time: s.Time, Late: s.Late, Form: r.Version}
 	case s.Outcome == schedule.Missed:
-		r.Missed += n
-		w.outcome(at, schedule.Missed, "", events.OccurrenceMissed, n)
+		w.missed(s.Time, n)
 	case s.Outcome == schedule.Skipped:
 		r.Skipped += n
-		w.outcome(at, schedule.Skipped, ReasonOverlap, events.OccurrenceSkipped, n)
+		w.outcome(job.InstantOf(seconds(s.Time)), schedule.Skipped, ReasonOverlap, events.OccurrenceSkipped, n)
 	}
 }
 
@@ -237,7 +236,7 @@ func (w *work) register(ctx context.Context, regs []store.Registration) ([]store
 	for i := range regs {
 		if w.inherited && w.m.o.Journal != nil {
 			switch j, _, err := w.m.o.Journal.RestoreJob(ctx, regs[i].Key); {
-			case errors.Is(err, job.ErrFinished) && j.UID == regs[i].UID:
+			case errors.Is(err, job.ErrFinished) && j.First() == regs[i].UID:
 				out[i] = store.Registered{Outcome: store.Same, Job: j}
 				continue
 			case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
@@ -270,7 +269,7 @@ func (w *work) take(reg *store.Registration, got *store.Registered, at int64) er
 		return store.ErrFull
 	}
 	switch {
-	case got.Job.UID == reg.UID:
+	case got.Job.First() == reg.UID:
 	case reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence): // a client ran it early; an earlier form counted it
 		return nil
 	default:

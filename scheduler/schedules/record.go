@@ -183,6 +183,7 @@ type change struct {
 	Def  *definition `json:"definition,omitempty"` // of put
 	Note *string     `json:"note,omitempty"`       // of pause
 	Run  string      `json:"run,omitempty"`        // names the run
+	Call string      `json:"call,omitempty"`       // of run: two calls never write the same
 
 	// Of the call that made it, and not stored:
 	intended bool          // it is written

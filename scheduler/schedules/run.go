@@ -26,22 +26,24 @@ type RunResult struct {
 // empty. Errors besides those of Set: store.ErrTopicFull, store.ErrTopicDraining and
 // store.ErrFull. A run that is refused is not counted.
 func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, error) {
-	run := &change{Kind: changeRun, Run: runID(repeat)}
+	run := &change{Kind: changeRun, Run: runID(repeat), Call: ulid.Make().String()}
 	var result RunResult
 	var refused error
 	run.ended = func(w *work) { result, refused = w.ran, w.notRun }
 	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		begun := run.At != 0 // by an earlier try of this call
-		if !begun {
-			run.At = now
-		}
 		j, err := m.lookUp(ctx, job.Key{Topic: r.Def.topic(), ID: runKey(name, run.Run)})
+		if errors.Is(err, job.ErrFinished) { // only the journal has it
+			err = nil
+		}
 		switch {
 		case err == nil && j.Spec.Occurrence != nil && j.Spec.Occurrence.Schedule == name:
-			result = RunResult{Job: j, Created: begun && j.Spec.Occurrence.Time == run.At}
+			result = RunResult{Job: j, Created: run.intended}
 			return nil, documents.ErrKept
-		case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
+		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
+		}
+		if run.At == 0 { // the first try
+			run.At = now
 		}
 		return run, nil
 	})
@@ -90,7 +92,7 @@ func (w *work) run(ctx context.Context, c *change) error {
 		w.notRun = refusedRuns[got.Outcome]
 		return nil
 	}
-	w.ran = RunResult{Job: got.Job, Created: got.Job.UID == reg.UID}
+	w.ran = RunResult{Job: got.Job, Created: got.Job.First() == reg.UID}
 	if !w.ran.Created {
 		return nil
 	}

@@ -90,7 +90,18 @@ func (r *rig) set(m *Manager, name string, d *Draft) Schedule {
 }
 
 // deliver carries, claims and settles whatever is due.
-func (r *rig) deliver() (ids []string) {
+func (r *rig) deliver() (ids []string) { return r.deliverTo(nil) }
+
+// armAgain is deliver to receivers that arm each job again.
+func (r *rig) armAgain() (ids []string) {
+	return r.deliverTo(func(j *job.Job) *job.Spec {
+		next, err := j.Again(time.Hour, nil, job.Limits{MaxRounds: 1})
+		r.ok(err)
+		return &next
+	})
+}
+
+func (r *rig) deliverTo(again func(j *job.Job) *job.Spec) (ids []string) {
 	r.t.Helper()
 	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
 	r.ok(err)
@@ -103,7 +114,11 @@ func (r *rig) deliver() (ids []string) {
 	for i := range claimed {
 		j := &claimed[i].Job
 		ids = append(ids, j.ID)
-		_, err := r.store.Settle(r.ctx, []job.Settlement{job.Settle(j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}, nil)})
+		o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}
+		if again != nil {
+			o.Again = again(j)
+		}
+		_, err := r.store.Settle(r.ctx, []job.Settlement{job.Settle(j, o, nil)})
 		r.ok(err)
 	}
 	return ids
@@ -401,6 +416,49 @@ func TestRunNow(t *testing.T) {
 	})
 }
 
+// A run whose job only the journal still knows is not made again.
+func TestARunThatTheStoreLostIsNotRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		j := &journal{recorder: r.jobs}
+		m, err := New(Options{Store: r.store, Jobs: j, Journal: j, ID: "a", Alone: true})
+		r.ok(err)
+		r.set(m, "s", every("1h"))
+		_, err = m.RunNow(t.Context(), "s", "key")
+		r.ok(err)
+		r.deliver()
+		j.lost = true
+		again, err := m.RunNow(t.Context(), "s", "key")
+		r.ok(err)
+		if again.Created || again.Job.State != job.Delivered {
+			t.Errorf("%+v", again)
+		}
+		r.counters(m, "s", Counters{Manual: 1})
+	})
+}
+
+// Jobs with an order key have uids of another form. They count like others.
+func TestOccurrencesWithAnOrderKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		d := every("10s")
+		d.Job.OrderKey = ptr("k")
+		r.set(m, "s", d)
+		run, err := m.RunNow(t.Context(), "s", "")
+		r.ok(err)
+		if !run.Created || !store.UIDOrdered(run.Job.UID) {
+			t.Errorf("%+v", run)
+		}
+		defer r.run(m)()
+		sleep(time.Second)
+		s := r.get(m, "s")
+		if n := int64(len(r.jobs.created)); s.Counters.Fired != n-1 || n < 5 || s.Counters.Manual != 1 {
+			t.Errorf("%+v of %d", s.Counters, n)
+		}
+	})
+}
+
 func TestAFullTopicIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, time.Hour)
@@ -565,5 +623,75 @@ func TestADecisionIsWrittenBeforeItsJobs(t *testing.T) {
 				t.Errorf("%s: %+v, but %d were registered and %d arrived", policy, s.Counters, n, got)
 			}
 		})
+	}
+}
+
+// A node dies after it registered jobs, and their receivers arm them again. The next node
+// finds the later rounds, and registers nothing again.
+func TestAnArmedJobIsThatOfItsOccurrence(t *testing.T) {
+	for _, ends := range []string{"waits", "delivered", "cancelled"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, 10*time.Hour)
+			dies := false
+			a := r.node("a", func(step string) error {
+				if dies && step == "registered" {
+					return errCrash
+				}
+				return nil
+			})
+			d := every("1h")
+			d.Overlap = ptr("skip")
+			s := r.set(a, "s", d)
+			first := s.Next(1)[0].Time
+			dies = true
+			_, err := a.RunNow(t.Context(), "s", "key")
+			if !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			if n := len(r.armAgain()); n != 1 {
+				t.Fatalf("%d runs", n)
+			}
+			r.endRounds(ends)
+			dies = false
+			run, err := r.node("b", nil).RunNow(t.Context(), "s", "key")
+			r.ok(err)
+			if run.Created || run.Job.Spec.Rounds() != 1 {
+				t.Errorf("%s: %+v", ends, run)
+			}
+			r.endRounds("cancelled") // it would overlap
+			sleep(time.Until(first) + time.Second)
+			dies = true
+			_, _, err = a.round(t.Context(), nil, true)
+			r.ok(err)
+			if n := len(r.armAgain()); n != 1 {
+				t.Fatalf("%d occurrences", n)
+			}
+			r.endRounds(ends)
+			_, _, err = r.node("b", func(string) error { return nil }).round(t.Context(), nil, true)
+			r.ok(err)
+			r.counters(a, "s", Counters{Fired: 1, Manual: 1})
+			for key, uids := range r.jobs.created {
+				if len(uids) != 1 {
+					t.Errorf("%s: %s was registered %d times", ends, key, len(uids))
+				}
+			}
+		})
+	}
+}
+
+// endRounds ends the jobs that were armed again.
+func (r *rig) endRounds(how string) {
+	r.t.Helper()
+	page, err := r.store.List(r.ctx, store.Query{States: []job.State{job.Waiting}, Limit: 10})
+	r.ok(err)
+	for _, j := range page.Jobs {
+		switch how {
+		case "cancelled":
+			_, _, err = r.jobs.Cancel(r.ctx, j.Key)
+		case "delivered":
+			_, err = r.jobs.Scheduler.Run(r.ctx, j.Key)
+			r.deliver()
+		}
+		r.ok(err)
 	}
 }

@@ -61,6 +61,9 @@ func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 		PausedAt: r.PausedAt, Note: r.Note, Job: &r.Def.Job, Last: r.Last, LastError: r.LastError, Counters: r.Counters,
 		Now: now, rec: *r,
 	}
+	if r.waitsForClock() && !r.ahead(now) {
+		s.LastError = nil // the clock came back; the next decision removes it
+	}
 	s.Counters.Backfilled = r.backfilled()
 	if rules.Max > 0 {
 		left := rules.Remaining(r.Fired)
