@@ -43,6 +43,10 @@ func (w *world) audit() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	a := &auditor{w: w, h: h, jobs: map[string]*model{}, keys: map[job.Key]*model{}, reported: map[job.Key]int{}}
+	if w.steps { // which times are right is not known
+		a.checkSchedules()
+		return
+	}
 	for i := range h.changes {
 		a.follow(&h.changes[i])
 	}
@@ -59,6 +63,7 @@ func (w *world) audit() {
 	a.checkStore()
 	a.checkCounts()
 	a.checkLimits()
+	a.checkSchedules()
 }
 
 type auditor struct {
@@ -97,6 +102,7 @@ func (a *auditor) follow(c *change) {
 				a.wrong(c.key, "armed for round %d, after %d that ended as %v (cancelled: %v)", rounds, old.Spec.Rounds(), old.State, old.CancelRequested)
 			}
 		}
+		a.checkOverlap(m)
 		a.keys[c.key], a.jobs[c.uid] = m, m
 	case c.claim != nil:
 		a.followClaim(a.keys[c.key], c.claim)

@@ -229,6 +229,9 @@ func (r *recorder) Claim(ctx context.Context, shard int, hints []store.Hint, o s
 func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	done, err := r.Store.Settle(ctx, settlements)
 	h := r.history()
+	if err != nil {
+		h.note("%s cannot settle %s: %v", r.life.name, settlements[0].Key, err)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range done {

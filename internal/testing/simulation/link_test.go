@@ -227,12 +227,47 @@ func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	return call(ctx, k, "Backlogs", func(ctx context.Context, s *recorder) (store.Backlogs, error) { return s.Backlogs(ctx) })
 }
 
-// Publish and Listen: nobody asks for anything that needs them.
-func (k *link) Publish(context.Context, string, []byte) error { return nil }
+// Publish and Listen lose messages while there are faults, as Wakeups does.
+func (k *link) Publish(ctx context.Context, channel string, message []byte) error {
+	_, err := call(ctx, k, "Publish "+channel, func(ctx context.Context, s *recorder) (bool, error) {
+		return true, s.Publish(ctx, channel, message)
+	})
+	return err
+}
 
-func (k *link) Listen(ctx context.Context, _ string, _ func([]byte)) error {
-	<-ctx.Done()
-	return nil
+func (k *link) Listen(ctx context.Context, channel string, receive func([]byte)) error {
+	return k.life().listen(ctx, "Listen "+channel, func(ctx context.Context, pass func() bool) error {
+		return k.life().store.Listen(ctx, channel, func(message []byte) {
+			if message == nil || pass() { // nil: some may be lost
+				receive(message)
+			}
+		})
+	})
+}
+
+func (k *link) Document(ctx context.Context, kind, name string) (store.Document, error) {
+	return call(ctx, k, "Document "+kind+" "+name, func(ctx context.Context, s *recorder) (store.Document, error) {
+		return s.Document(ctx, kind, name)
+	})
+}
+
+func (k *link) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+	return call(ctx, k, "ListDocuments "+kind, func(ctx context.Context, s *recorder) ([]store.Document, error) {
+		return s.ListDocuments(ctx, kind)
+	})
+}
+
+func (k *link) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
+	return call(ctx, k, "PutDocuments "+docs[0].Kind+" "+docs[0].Name, func(ctx context.Context, s *recorder) ([]uint64, error) {
+		return s.PutDocuments(ctx, docs)
+	})
+}
+
+func (k *link) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
+	_, err := call(ctx, k, "DeleteDocument "+kind+" "+name, func(ctx context.Context, s *recorder) (bool, error) {
+		return true, s.DeleteDocument(ctx, kind, name, version)
+	})
+	return err
 }
 
 func (k *link) Shards() int { return k.life().store.Shards() }
@@ -246,22 +281,33 @@ func (k *link) Carry(ctx context.Context, shard int, o store.CarryOptions) (stor
 // Wakeups passes on every second wake-up or so while there are faults, and ends
 // when the node is cut off.
 func (k *link) Wakeups(ctx context.Context, wake func(int)) error {
-	l := k.life()
+	return k.life().listen(ctx, "Wakeups", func(ctx context.Context, pass func() bool) error {
+		return k.life().store.Wakeups(ctx, func(shard int) {
+			if pass() {
+				wake(shard)
+			}
+		})
+	})
+}
+
+// listen receives messages of the store, of which pass chooses those that arrive.
+func (l *life) listen(ctx context.Context, purpose string, receive func(ctx context.Context, pass func() bool) error) error {
 	w := l.n.w
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := l.travel(ctx, l.fate("Wakeups").there); err != nil {
+	if err := l.travel(ctx, l.fate(purpose).there); err != nil {
 		return err
 	}
-	return l.store.Wakeups(ctx, func(shard int) {
+	return receive(ctx, func() bool {
 		lossy := w.lost > 0 && !w.isCalm.Load()
 		switch {
 		case l.alive.Err() != nil:
+			return false
 		case l.n.inTrouble().kind != "":
 			cancel()
-		case !lossy || l.draw("wake").IntN(2) == 0:
-			wake(shard)
+			return false
 		}
+		return !lossy || l.draw("message "+purpose).IntN(2) == 0
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -52,8 +53,10 @@ type life struct {
 	stopping atomic.Bool
 	carry    context.CancelFunc
 	dispatch context.CancelFunc
-	carried  chan struct{} // closed when the carrier has ended
-	ended    chan struct{} // closed when both have
+	carried  chan struct{} // closed when the carrier and the schedules have ended
+	ended    chan struct{} // closed when all have
+
+	schedules *schedules.Manager // nil without schedules
 
 	mu     sync.Mutex
 	counts map[string]int // calls so far, by purpose
@@ -95,6 +98,10 @@ func (l *life) run() {
 	w, s := l.n.w, &link{life: func() *life { return l }}
 	co := w.carrier
 	co.Store, co.ID, co.Random = s, l.name, l.random("carrier")
+	if w.plan.schedules > 0 {
+		l.schedules = l.newSchedules(s)
+		co.MayPurge = l.schedules.MayPurge
+	}
 	c, err := carrier.New(co)
 	if err != nil {
 		panic(err)
@@ -111,6 +118,11 @@ func (l *life) run() {
 	l.carry, l.dispatch = stopCarry, stopDispatch
 	go func() {
 		defer close(l.carried)
+		var beside sync.WaitGroup
+		defer beside.Wait()
+		if l.schedules != nil {
+			beside.Go(func() { l.must(l.schedules.Run(carryCtx)) })
+		}
 		l.must(c.Run(carryCtx))
 	}()
 	go func() {
@@ -120,6 +132,19 @@ func (l *life) run() {
 		close(l.ended)
 	}()
 	apis[l.n.number].life.Store(l)
+}
+
+// newSchedules returns the manager of the process.
+func (l *life) newSchedules(s *link) *schedules.Manager {
+	jobs, err := scheduler.New(scheduler.Options{Store: s})
+	if err != nil {
+		panic(err)
+	}
+	m, err := schedules.New(schedules.Options{Store: s, Jobs: jobs, ID: l.name})
+	if err != nil {
+		panic(err)
+	}
+	return m
 }
 
 func (l *life) must(err error) {

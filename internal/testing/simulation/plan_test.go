@@ -28,6 +28,11 @@ type plan struct {
 	// topics, while there are faults.
 	priorities, operator bool
 
+	// schedules is how many there are; steps: the clock of the store is set while there are
+	// faults. Both are of newSchedulePlan.
+	schedules int
+	steps     bool
+
 	direct bool // calls to the store take no time
 	// rough is how long there are faults, calm how long there are none after.
 	rough, calm time.Duration
@@ -110,6 +115,15 @@ func newPlan(seed uint64, shards int) *plan {
 	}
 	p.events = newEvents(r, p)
 	p.priorities, p.operator = r.IntN(2) == 0, r.IntN(2) == 0
+	return p
+}
+
+// newSchedulePlan has schedules instead of clients. In a third of the worlds, the clock of
+// the store steps.
+func newSchedulePlan(seed uint64, shards int) *plan {
+	p, r := newPlan(seed, shards), source(seed, "schedules", 0)
+	p.clients, p.operator, p.schedules, p.steps = 0, false, 1+r.IntN(3), r.IntN(3) == 0
+	p.crash = oneOf(r, 0, 1, 3, 10)
 	return p
 }
 

@@ -19,7 +19,7 @@ import (
 
 // TestSeedsOnRedis simulates worlds on redisstore and miniredis, fewer of them:
 // each takes as long as thirty on memstore.
-func TestSeedsOnRedis(t *testing.T) { runSeeds(t, 3, max(1, *seeds/30), inRedis) }
+func TestSeedsOnRedis(t *testing.T) { runSeeds(t, newPlan, 3, max(1, *seeds/30), inRedis) }
 
 // mini is a miniredis of a bubble's own. It is reached over pipes: sockets would
 // keep the bubble's time from going on. Its TIME is the bubble's.

@@ -7,9 +7,11 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -28,12 +30,26 @@ func number(variable string, fallback uint64) uint64 {
 	return n
 }
 
-// memory is a memstore that all nodes share.
-type memory struct{ *memstore.Store }
+// memory is a memstore that all nodes share, with a clock that can be set.
+type memory struct {
+	*memstore.Store
+	ahead *atomic.Int64
+}
 
 func inMemory(_ *testing.T, p *plan) backend {
-	return memory{memstore.New(memstore.Options{Retention: p.retention})}
+	ahead := &atomic.Int64{}
+	return memory{memstore.New(memstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}}), ahead}
 }
+
+func (m memory) step(d time.Duration) { m.ahead.Add(int64(d)) }
+
+// stepped is a clock that is ahead of another one.
+type stepped struct {
+	job.Clock
+	ahead *atomic.Int64
+}
+
+func (c stepped) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }
 
 func (m memory) connect() store.Store { return shared{m.Store} }
 
@@ -52,11 +68,11 @@ func TestMain(m *testing.M) {
 }
 
 // TestSeeds simulates worlds on memstore.
-func TestSeeds(t *testing.T) { runSeeds(t, 1, *seeds, inMemory) }
+func TestSeeds(t *testing.T) { runSeeds(t, newPlan, 1, *seeds, inMemory) }
 
-func runSeeds(t *testing.T, shards int, n uint64, open func(*testing.T, *plan) backend) {
+func runSeeds(t *testing.T, planned func(seed uint64, shards int) *plan, shards int, n uint64, open func(*testing.T, *plan) backend) {
 	if *oneSeed != 0 {
-		simulate(t, newPlan(*oneSeed, shards), open, func(h *history) {
+		simulate(t, planned(*oneSeed, shards), open, func(h *history) {
 			t.Logf("seed %d, trace %x\n%s", *oneSeed, h.hash(), h.trace(""))
 		})
 		return
@@ -71,7 +87,7 @@ func runSeeds(t *testing.T, shards int, n uint64, open func(*testing.T, *plan) b
 					t.Logf("replay with: go test ./internal/testing/simulation -run '^%s$' -v -seed %d", name, seed)
 				}
 			}()
-			p := newPlan(seed, shards)
+			p := planned(seed, shards)
 			simulate(t, p, open, func(h *history) {
 				for what, n := range h.counts {
 					totals[what] += n

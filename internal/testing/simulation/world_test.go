@@ -25,6 +25,7 @@ type world struct {
 	history   *history
 	nodes     []*node
 	receivers *receivers
+	timings   []*timing
 	start     time.Time
 	isCalm    atomic.Bool
 	group     sync.WaitGroup // everything that is not a node
@@ -70,6 +71,14 @@ func (w *world) run() {
 		c := &client{w: w, name: fmt.Sprintf("c%d", i), rand: source(w.seed, "client", i)}
 		w.history.clients = append(w.history.clients, c)
 		w.group.Go(func() { c.run(over) })
+	}
+	for i := range w.schedules {
+		s := newTiming(w, i)
+		w.timings = append(w.timings, s)
+		w.group.Go(func() { s.run(over) })
+	}
+	if w.steps {
+		w.group.Go(func() { w.stepClock(over) })
 	}
 	if w.operator {
 		o := &operator{w: w, rand: source(w.seed, "operator", 0)}
