@@ -45,41 +45,26 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 
 // changeCircuit changes the circuit of an endpoint in one shard.
 func (s *Store) changeCircuit(ctx context.Context, sh *shard, endpoint string, change func(c store.Circuit, now job.Instant) store.Circuit) error {
-	for range maxTries {
-		was, err := s.db.HGet(ctx, sh.circuits, endpoint).Result()
-		if err != nil && !isNil(err) {
-			return s.wrap(err)
-		}
+	return s.updateField(ctx, sh, sh.circuits, endpoint, func(was string) (string, error) {
 		now, err := s.askNow(ctx, sh)
-		if err != nil {
-			return err
-		}
-		done, err := s.writeCircuits(ctx, sh, map[string]string{endpoint: was}, func(c store.Circuit) store.Circuit { return change(c, now) })
-		if err != nil || done {
-			return err
-		}
-	}
-	return store.ErrConflict
+		return circuitText(change(parseCircuit(was), now)), err
+	})
 }
 
-// writeCircuits changes circuits as they were read, by endpoint. It reports whether nobody
-// else changed one meanwhile.
-func (s *Store) writeCircuits(ctx context.Context, sh *shard, read map[string]string, change func(c store.Circuit) store.Circuit) (bool, error) {
+// writeCircuits changes circuits, by endpoint, if they are as they were read.
+func (s *Store) writeCircuits(ctx context.Context, sh *shard, read map[string]string, change func(c store.Circuit) store.Circuit) error {
 	var fields []field
 	for endpoint, was := range read {
 		if now := circuitText(change(parseCircuit(was))); now != was {
 			fields = append(fields, field{sh.circuits, endpoint, was, now})
 		}
 	}
-	all := true
 	for some := range slices.Chunk(fields, maxBatch) {
-		done, err := changeFields(ctx, s.run, fieldsScript, sh, some)
-		if err != nil {
-			return false, err
+		if _, err := changeFields(ctx, s.run, fieldsScript, sh, some); err != nil {
+			return err
 		}
-		all = all && !slices.Contains(done, fieldDiffers)
 	}
-	return all, nil
+	return nil
 }
 
 // forgetCircuits forgets circuits that have closed, out of some chosen at random. Carrying
@@ -97,16 +82,16 @@ func (s *Store) forgetCircuits(ctx context.Context, sh *shard) error {
 	for _, c := range some {
 		read[c.Key] = c.Value
 	}
-	_, err = s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit {
+	return s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit {
 		if rules.CircuitAt(c, now) == (store.Circuit{}) {
 			return store.Circuit{}
 		}
 		return c
 	})
-	return err
 }
 
-// correctCircuits corrects circuits after the clock went back.
+// correctCircuits corrects circuits after the clock went back. Nodes that change one
+// meanwhile know the new time.
 func (s *Store) correctCircuits(ctx context.Context, sh *shard) error {
 	read, err := s.db.HGetAll(ctx, sh.circuits).Result()
 	if err != nil || len(read) == 0 {
@@ -116,8 +101,7 @@ func (s *Store) correctCircuits(ctx context.Context, sh *shard) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit { return rules.CorrectedCircuit(c, now) })
-	return err // who changed another one knew the new time
+	return s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit { return rules.CorrectedCircuit(c, now) })
 }
 
 // callBack makes carriers look at the endpoint's lanes now.

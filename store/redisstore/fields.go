@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/store"
 )
 
 // field is a change of a field of a hash. An empty value is no field.
@@ -39,4 +41,23 @@ func changeFields(ctx context.Context, run runner, script *redis.Script, sh *sha
 		return nil, fmt.Errorf("redisstore: change fields: %w", err)
 	}
 	return done, nil
+}
+
+// updateField changes one field in one shard, from what it is; empty: there is none.
+func (s *Store) updateField(ctx context.Context, sh *shard, hash, name string, change func(was string) (string, error)) error {
+	for range maxTries {
+		was, err := s.db.HGet(ctx, hash, name).Result()
+		if err != nil && !isNil(err) {
+			return s.wrap(err)
+		}
+		now, err := change(was)
+		if err != nil || now == was {
+			return err
+		}
+		done, err := changeFields(ctx, s.run, fieldsScript, sh, []field{{hash, name, was, now}})
+		if err != nil || done[0] != fieldDiffers {
+			return err
+		}
+	}
+	return store.ErrConflict
 }

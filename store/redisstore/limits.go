@@ -20,8 +20,13 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		if err != nil {
 			return err
 		}
-		if _, err := s.run(ctx, sh, limitScript, sh.own[limitScript], []any{topic, text, before[topic].Rate != l.Rate}); err != nil {
+		if err := s.updateField(ctx, sh, sh.topics, topic, func(string) (string, error) { return text, nil }); err != nil {
 			return err
+		}
+		if before[topic].Rate != l.Rate {
+			if err := s.db.HDel(ctx, sh.tokens, topic).Err(); err != nil {
+				return s.wrap(err)
+			}
 		}
 		// Lanes may have been put off by what held before, also when an earlier run
 		// of this call was broken off here.

@@ -55,7 +55,6 @@ var (
 	wholeScript    = newScript(readOnly, "", "server", "whole")
 
 	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
-	limitScript = newScript(runsWhenFull, "topics tokens", "limit")
 	dueScript   = newScript(readOnly, "", "base", "due")
 )
 
