@@ -251,9 +251,9 @@ func (k *link) Document(ctx context.Context, kind, name string) (store.Document,
 	})
 }
 
-func (k *link) ListDocuments(ctx context.Context, kind string) ([]store.Document, error) {
+func (k *link) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	return call(ctx, k, "ListDocuments "+kind, func(ctx context.Context, s *recorder) ([]store.Document, error) {
-		return s.ListDocuments(ctx, kind)
+		return s.ListDocuments(ctx, kind, after, limit)
 	})
 }
 
