@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"regexp"
@@ -29,8 +28,19 @@ func TestReadme(t *testing.T) {
 	if body == string(match[2]) {
 		t.Fatalf("the README's job does not go to the example's receiver: %s", body)
 	}
-	var v jobView
-	must(t, http.StatusCreated, "POST", n.base()+string(match[1]), json.RawMessage(body)).into(t, &v)
+	// As written: an encoder would change white space, which reaches the receiver.
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.base()+string(match[1]), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusCreated {
+		t.Fatalf("registered: %d, %v", resp.StatusCode, err)
+	}
 	testenv.Eventually(t, testenv.Patience, func() bool { return r.Jobs() == 1 }, "the README's job arrives")
 	d := r.Deliveries()[0]
 	want := regexp.MustCompile(`(?m)^(\S+)/(\S+), attempt (1), due at \S+, webhook-id \S+: (.*)$`).FindStringSubmatch(string(readme))
