@@ -72,10 +72,11 @@ func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPi
 }
 
 // repeatable: all scripts but carrying, which by its nature goes on with the
-// next jobs, and claims whose lease may have expired before the second run.
+// next jobs, and claims whose lease may have expired before the second run. The first run
+// on a server is an EVAL, which names no script.
 func repeatable(cmd redis.Cmder) bool {
 	args := cmd.Args()
-	if !strings.HasPrefix(strings.ToLower(cmd.Name()), "eval") || args[1] == carryScript.Hash() {
+	if strings.ToLower(cmd.Name()) != "evalsha" || args[1] == carryScript.Hash() {
 		return false
 	}
 	if args[1] != claimScript.Hash() {
