@@ -139,7 +139,7 @@ func (s *stub) Document(_ context.Context, kind, name string) (store.Document, e
 	return store.Document{Kind: kind, Name: name}, s.err
 }
 
-func (s *stub) ListDocuments(_ context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (s *stub) ListDocuments(_ context.Context, kind, _ string, _ int) ([]store.Document, error) {
 	return []store.Document{{Kind: kind}}, s.err
 }
 

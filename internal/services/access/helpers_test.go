@@ -78,7 +78,7 @@ func (d *shared) Document(_ context.Context, kind, name string) (store.Document,
 	return doc, nil
 }
 
-func (d *shared) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (d *shared) ListDocuments(ctx context.Context, kind, _ string, _ int) ([]store.Document, error) {
 	d.mu.Lock()
 	d.lists++
 	takes, err := d.takes, d.fail["ListDocuments"]

@@ -77,7 +77,7 @@ func (d *documents) Document(ctx context.Context, kind, name string) (store.Docu
 	return doc, nil
 }
 
-func (d *documents) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (d *documents) ListDocuments(ctx context.Context, kind, _ string, _ int) ([]store.Document, error) {
 	if err := d.enter(ctx, "list", kind, ""); err != nil {
 		return nil, err
 	}
