@@ -240,12 +240,18 @@ func (m *Manager) Compare(ctx context.Context) error {
 	// Topics may change between reading them and setting limits, so this repeats until
 	// there is nothing to set.
 	for range maxTries {
+		// A change writes the topic before its limits. Read in the opposite order, limits
+		// that have no topic are left over, and not those of a change in progress.
+		obeyed, err := m.o.Store.Limits(ctx)
+		if err != nil {
+			return fmt.Errorf("read the limits of topics: %w", err)
+		}
 		all, err := m.readAll(ctx)
 		if err != nil {
 			return err
 		}
 		m.known.Store(&all)
-		set, err := m.setLimits(ctx, all)
+		set, err := m.setLimits(ctx, all, obeyed)
 		if err != nil {
 			return err
 		}
@@ -256,13 +262,9 @@ func (m *Manager) Compare(ctx context.Context) error {
 	return nil // each further change sets its limits itself
 }
 
-// setLimits sets the limits that the store does not have yet, and reports whether there
+// setLimits sets the limits that differ from the obeyed ones, and reports whether there
 // were any.
-func (m *Manager) setLimits(ctx context.Context, all map[string]Topic) (changed bool, err error) {
-	obeyed, err := m.o.Store.Limits(ctx)
-	if err != nil {
-		return false, fmt.Errorf("read the limits of topics: %w", err)
-	}
+func (m *Manager) setLimits(ctx context.Context, all map[string]Topic, obeyed map[string]store.Limits) (changed bool, err error) {
 	set := func(topic string, l store.Limits) error {
 		changed, m.unsure[topic] = true, true
 		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,8 +32,17 @@ type rig struct {
 	mu   sync.Mutex
 	fail map[string]error // by call
 	sets int
-	// before is called once, before a document is read.
-	before func()
+	// before is called once, before a document is written, and between once, after
+	// documents or limits have been read.
+	before, between func()
+	set             []store.Limits
+}
+
+func (r *rig) read() {
+	if between := r.between; between != nil {
+		r.between = nil
+		between()
+	}
 }
 
 var errAway = fmt.Errorf("%w: away", store.ErrUnavailable)
@@ -61,7 +71,13 @@ func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) 
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
+	defer r.read()
 	return r.Store.ListDocuments(ctx, kind, after, limit)
+}
+
+func (r *rig) Limits(ctx context.Context) (map[string]store.Limits, error) {
+	defer r.read()
+	return r.Store.Limits(ctx)
 }
 
 func (r *rig) SetLimits(ctx context.Context, topic string, l store.Limits) error {
@@ -70,6 +86,7 @@ func (r *rig) SetLimits(ctx context.Context, topic string, l store.Limits) error
 	}
 	r.mu.Lock()
 	r.sets++
+	r.set = append(r.set, l)
 	r.mu.Unlock()
 	return r.Store.SetLimits(ctx, topic, l)
 }
@@ -266,6 +283,24 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
+	})
+}
+
+// TestNewLimitsAreNotTakenAway: a node that compares while another one sets a topic's first
+// limits does not remove them.
+func TestNewLimitsAreNotTakenAway(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m, other := r.node(), r.node()
+		limits := store.Limits{Concurrency: 3}
+		r.between = func() {
+			_, err := other.Put(r.Context(), "t", Settings{Concurrency: 3})
+			r.ok(err)
+		}
+		r.ok(m.Compare(r.Context()))
+		if slices.ContainsFunc(r.set, func(l store.Limits) bool { return l != limits }) {
+			t.Errorf("the store was told %+v", r.set)
+		}
+		r.limits(map[string]store.Limits{"t": limits})
 	})
 }
 
