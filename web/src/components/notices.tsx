@@ -31,7 +31,7 @@ export function Notices() {
   const notice = current.value;
   return (
     <div class="notices" role="status">
-      {/* A new element each time: a screen reader tells the same text again. */}
+      {/* A new element each time: a screen reader reads the same text again. */}
       {notice && (
         <p key={notice.number} class={notice.bad ? 'notice bad' : 'notice'}>
           {notice.text}
