@@ -174,17 +174,13 @@ func (v *attemptView) appendJSON(b []byte) ([]byte, error) {
 func (v *attemptView) appendMembers(w *jobWriter) {
 	w.integer(`{"number":`, v.Number)
 	w.instant(`,"started_at":`, v.StartedAt)
-	w.number(`,"duration_ms":`, &v.DurationMS)
-	w.number(`,"dns_ms":`, v.DNSMS)
-	w.number(`,"connect_ms":`, v.ConnectMS)
-	w.number(`,"tls_ms":`, v.TLSMS)
-	w.number(`,"first_byte_ms":`, v.FirstByteMS)
+	number(w, `,"duration_ms":`, &v.DurationMS)
+	number(w, `,"dns_ms":`, v.DNSMS)
+	number(w, `,"connect_ms":`, v.ConnectMS)
+	number(w, `,"tls_ms":`, v.TLSMS)
+	number(w, `,"first_byte_ms":`, v.FirstByteMS)
 	w.boolean(`,"connection_reused":`, v.ConnectionReused)
-	if v.Status == nil {
-		w.name(`,"status":null`)
-	} else {
-		w.integer(`,"status":`, *v.Status)
-	}
+	number(w, `,"status":`, v.Status)
 	w.optional(`,"error":`, v.Error)
 	w.optional(`,"response_body":`, v.ResponseBody)
 	w.texts(`,"response_headers":`, v.ResponseHeaders)
@@ -299,13 +295,13 @@ func (w *jobWriter) boolean(name string, v bool) {
 }
 
 // number writes a number; none is null.
-func (w *jobWriter) number(name string, n *int64) {
+func number[T int | int64](w *jobWriter, name string, n *T) {
 	w.name(name)
 	if n == nil {
 		w.name("null")
 		return
 	}
-	w.b = strconv.AppendInt(w.b, *n, 10)
+	w.b = strconv.AppendInt(w.b, int64(*n), 10)
 }
 
 func (w *jobWriter) any(v any) { w.keep(appendAny(w.b, v)) }
