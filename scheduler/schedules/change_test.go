@@ -238,6 +238,53 @@ func TestALateNodeWithdrawsNothingNew(t *testing.T) {
 	}
 }
 
+// failing are jobs of a store whose changes of some jobs fail.
+type failing struct {
+	*recorder
+	fails func(key job.Key) bool
+}
+
+func (f *failing) Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error) {
+	if f.fails(key) {
+		return job.Job{}, errCrash
+	}
+	return f.recorder.Update(ctx, key, change)
+}
+
+// A node dies after it withdrew the next jobs for a pause. Later ones are sent, so the next
+// node makes the pause begin after them. The jobs that were withdrawn before are skipped.
+func TestAPauseCountsWhatADeadNodeWithdrew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		quiet := func(string) error { return nil }
+		first := r.node("first", quiet)
+		begin := r.set(first, "s", every("1s")).CreatedAt
+		_, _, err := first.round(r.ctx, nil, true)
+		r.ok(err)
+		until := r.now().Add(callTimeout)
+		dies, err := New(Options{Store: r.store, ID: "dies", Alone: true, fail: quiet, Jobs: &failing{r.jobs, func(key job.Key) bool {
+			at, err := time.Parse("s@20060102T150405Z", key.ID)
+			r.ok(err)
+			return at.After(until.Time())
+		}}})
+		r.ok(err)
+		if s, err := dies.Pause(r.ctx, "s", nil); err == nil {
+			t.Fatalf("paused: %+v", s)
+		}
+		got := r.follow(callTimeout + 5*time.Second)
+		next := r.node("next", quiet)
+		_, _, err = next.round(r.ctx, nil, true)
+		r.ok(err)
+		s := r.get(next, "s")
+		if s.PausedAt < until || s.Counters.Fired != int64(len(got)) || len(got) == 0 {
+			t.Errorf("paused at %v, %+v; %d arrived", s.PausedAt.Time(), s.Counters, len(got))
+		}
+		if n := after(s.PausedAt) - after(begin); s.Counters.Skipped != n-s.Counters.Fired {
+			t.Errorf("%+v of %d occurrences", s.Counters, n)
+		}
+	})
+}
+
 // The receiver of a job arms it again while a pause withdraws jobs. It was sent, so the
 // pause comes after it.
 func TestAPauseComesAfterJobsThatWereArmedAgain(t *testing.T) {
