@@ -1,14 +1,14 @@
 package dispatcher
 
 import (
-	"encoding/json"
+	"bytes"
 	"errors"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 )
 
@@ -49,24 +49,30 @@ func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Out
 	return delivered, ""
 }
 
-// nextBody reads the body of the next round: the member body of a JSON object. It is nil if the
-// answer has none, or is not JSON by its type. It returns false if the answer is no valid
-// JSON object.
+// nextBody reads the body of the next round from a JSON object, by the rules of a
+// registration's. It is nil if the answer has none, or is not JSON by its type. It returns
+// false for an answer that a registration would not take: no valid JSON object, or one with
+// other members beside body.
 func nextBody(a *answer) (*job.Body, bool) {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	if len(a.body) == 0 || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return nil, true
 	}
-	var members map[string]json.RawMessage
-	if !utf8.Valid(a.body) || json.Unmarshal(a.body, &members) != nil || members == nil {
+	text := strictjson.Trim(a.body)
+	if strictjson.Check(text) != nil || text[0] != '{' {
 		return nil, false
 	}
-	content, given := members["body"]
-	switch {
-	case !given:
-		return nil, true
-	case string(content) == "null":
-		return &job.Body{}, true
+	var body *job.Body
+	members, given := 0, 0
+	for quoted, value := range strictjson.Members(text) {
+		members++
+		if name, _ := strictjson.Unquote(quoted); name != "body" {
+			continue
+		}
+		given++
+		if body = (&job.Body{}); value[0] != 'n' { // not null
+			body = &job.Body{Form: job.BodyJSON, Content: bytes.Clone(value)}
+		}
 	}
-	return &job.Body{Form: job.BodyJSON, Content: content}, true
+	return body, given == 0 || members == 1
 }

@@ -9,11 +9,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 )
 
+// deep is an answer whose body is nested that deep.
+func deep(levels int) string { return `{"body":` + deepBody(levels) + `}` }
+
+func deepBody(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
 func TestArmedAgain(t *testing.T) {
-	s := &sender{limits: job.Limits{MaxBody: 20, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
+	s := &sender{limits: job.Limits{MaxBody: 300, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
 	text := job.Spec{Destination: "http://a.example", Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
 	with := func(rounds int, body string) *job.Spec {
 		next := text
@@ -38,7 +44,13 @@ func TestArmedAgain(t *testing.T) {
 		"no body":          {0, answer{}, isJSON, with(1, ""), "", false},
 		"text":             {1, answer{body: []byte("OK")}, "text/plain", with(2, ""), "", false},
 		"no type":          {0, answer{body: []byte(`{"body":1}`)}, "", with(1, ""), "", false},
-		"an object":        {2, answer{body: []byte(`{ "x":1, "body": {"a" : [1]} }`)}, isJSON, with(3, `{"a" : [1]}`), "", false},
+		"an object":        {2, answer{body: []byte(" { \"bo\\u0064y\": {\"a\" : [1]} }\n")}, isJSON, with(3, `{"a" : [1]}`), "", false},
+		"deep":             {0, answer{body: []byte(deep(strictjson.MaxNesting - 1))}, isJSON, with(1, deepBody(strictjson.MaxNesting-1)), "", false},
+		"too deep":         {0, answer{body: []byte(deep(strictjson.MaxNesting))}, isJSON, nil, classAgainBody, true},
+		"twice":            {0, answer{body: []byte(`{"body":1,"body":2}`)}, isJSON, nil, classAgainBody, true},
+		"another member":   {0, answer{body: []byte(`{"body":1,"delay":2}`)}, isJSON, nil, classAgainBody, true},
+		"more than one":    {0, answer{body: []byte(`{"body":1} {}`)}, isJSON, nil, classAgainBody, true},
+		"white space":      {0, answer{body: []byte(" \n")}, isJSON, nil, classAgainBody, true},
 		"another type":     {0, answer{body: []byte(`{"body":"x"}`)}, "application/problem+json", with(1, `"x"`), "", false},
 		"without body":     {0, answer{body: []byte(`{"ok":true}`)}, isJSON, with(1, ""), "", false},
 		"null":             {0, answer{body: []byte(`{"body":null}`)}, isJSON, &none, "", false},
@@ -46,7 +58,7 @@ func TestArmedAgain(t *testing.T) {
 		"no value":         {0, answer{body: []byte(`null`)}, isJSON, nil, classAgainBody, true},
 		"no JSON":          {0, answer{body: []byte(`{"body":}`)}, isJSON, nil, classAgainBody, true},
 		"no UTF-8":         {0, answer{body: []byte("{\"body\":\"\xff\"}")}, isJSON, nil, classAgainBody, true},
-		"too large":        {0, answer{body: []byte(`{"body":"` + strings.Repeat("x", 19) + `"}`)}, isJSON, nil, classTooLarge, true},
+		"too large":        {0, answer{body: []byte(`{"body":"` + strings.Repeat("x", 299) + `"}`)}, isJSON, nil, classTooLarge, true},
 		"cut":              {0, answer{body: []byte(`{"body":1}`), cut: true}, isJSON, nil, classTooLarge, true},
 		"broken":           {0, answer{body: []byte(`{"body":1}`), bodyErr: classReset}, isJSON, nil, classReset, true},
 		"too often":        {3, answer{}, isJSON, nil, classAgainLimit, false},

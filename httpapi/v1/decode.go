@@ -1,7 +1,6 @@
 package v1
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/kit/nearest"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
@@ -94,7 +94,7 @@ func (f field) text() *string {
 		f.wrongType("a string")
 		return nil
 	}
-	s, ok := unquote(f.raw)
+	s, ok := strictjson.Unquote(f.raw)
 	if !ok {
 		f.fail(`has an incomplete \u escape: a surrogate without its other half stands for no character`)
 		return nil
@@ -171,7 +171,7 @@ func (f field) duration() *time.Duration {
 func parseDuration(raw []byte) (time.Duration, error) {
 	switch kindOf(raw) {
 	case kindString:
-		s, _ := unquote(raw) // half a surrogate pair is in no duration
+		s, _ := strictjson.Unquote(raw) // half a surrogate pair is in no duration
 		return job.ParseDuration(s)
 	case kindNumber:
 		n, _ := strconv.ParseFloat(string(raw), 64) // infinite if it is too large
@@ -194,7 +194,7 @@ func (f field) instant() *job.Instant {
 func parseInstant(raw []byte) (job.Instant, error) {
 	switch kindOf(raw) {
 	case kindString:
-		s, _ := unquote(raw)
+		s, _ := strictjson.Unquote(raw)
 		return job.ParseTime(s)
 	case kindNumber:
 		return job.ParseUnix(string(raw))
@@ -223,7 +223,7 @@ func (f field) list() []json.RawMessage {
 		return nil
 	}
 	list := []json.RawMessage{}
-	for element := range elements(f.raw) {
+	for element := range strictjson.Elements(f.raw) {
 		list = append(list, element)
 	}
 	return list
@@ -236,8 +236,8 @@ func (f field) texts() map[string]string {
 		return nil
 	}
 	texts := map[string]string{}
-	for quoted, raw := range members(f.raw) {
-		name, ok := unquote(quoted)
+	for quoted, raw := range strictjson.Members(f.raw) {
+		name, ok := strictjson.Unquote(quoted)
 		if !ok {
 			f.fail(`has a name with an incomplete \u escape`)
 			continue
@@ -301,7 +301,7 @@ func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
 		return
 	}
 	var seen uint32
-	for quoted, value := range members(raw) {
+	for quoted, value := range strictjson.Members(raw) {
 		known, ok := s.find(quoted)
 		f := field{raw: value, parent: at, name: known.name, errs: errs}
 		switch {
@@ -326,7 +326,7 @@ func (s fieldSet[T]) find(quoted []byte) (knownField[T], bool) {
 	if known, ok := s[string(inner)]; ok { // no copy is made for this
 		return known, true
 	}
-	name, ok := unquote(quoted)
+	name, ok := strictjson.Unquote(quoted)
 	if !ok {
 		name = string(inner)
 	}
@@ -468,7 +468,7 @@ type batch struct{ jobs []json.RawMessage }
 // data: what is kept of them must be copied. Fields with errors are absent.
 func decodeObject[T any](data []byte, fields fieldSet[T]) (*T, *fieldErrors) {
 	into, errs := new(T), new(fieldErrors)
-	fields.decode(bytes.TrimLeft(data, space), "", into, errs)
+	fields.decode(strictjson.Trim(data), "", into, errs)
 	return into, errs
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // FuzzRegisterBody sends any bytes as a registration. What is accepted must be
@@ -46,7 +48,7 @@ func FuzzRegisterBody(f *testing.F) {
 			}
 			checkKept(t, a, got, parsed.ID, parsed.Body)
 		case http.StatusBadRequest:
-			if valid && strings.Count(string(data), "{")+strings.Count(string(data), "[") <= maxNesting {
+			if valid && strings.Count(string(data), "{")+strings.Count(string(data), "[") <= strictjson.MaxNesting {
 				t.Fatalf("refused as malformed: %s", got.Body)
 			}
 		case http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:

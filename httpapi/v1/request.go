@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 )
 
@@ -247,6 +248,18 @@ func singleHeader(h http.Header, name string) (string, error) {
 // invalid is an error with one part of the request.
 func invalid(pointer, message string) error {
 	return httpapi.Invalid(httpapi.FieldError{Pointer: pointer, Message: message})
+}
+
+// checkJSON refuses a body that is no JSON text.
+func checkJSON(data []byte) error {
+	err := strictjson.Check(data)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strictjson.ErrEmpty):
+		return malformed("The request body is empty. Send a JSON object.")
+	}
+	return malformed("The request body " + err.Error() + ".")
 }
 
 func malformed(detail string) error {

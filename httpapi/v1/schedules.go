@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
@@ -101,7 +102,7 @@ var (
 func (f field) moment() *time.Time {
 	at := f.instant().Time()
 	if f.raw[0] == '"' {
-		text, _ := unquote(f.raw)
+		text, _ := strictjson.Unquote(f.raw)
 		if exact, err := time.Parse(time.RFC3339, text); err == nil {
 			at = exact
 		}

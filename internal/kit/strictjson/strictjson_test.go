@@ -1,4 +1,4 @@
-package v1
+package strictjson_test
 
 import (
 	"bytes"
@@ -6,27 +6,26 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
-// FuzzCheckJSON holds checkJSON to encoding/json: it accepts exactly what that
+// FuzzCheck holds Check to encoding/json: it accepts exactly what that
 // accepts, is UTF-8 and is not nested too deep.
-func FuzzCheckJSON(f *testing.F) {
-	for _, seed := range malformedBodies {
-		f.Add([]byte(seed))
-	}
+func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
-		typicalJob, ` [ ] `, `{}`, "\t{ } \r\n", `[1 , 2]`, `[1,]`, `{"a":1,}`, `{"a" : {"b" : [ ] } }`, `{"a"}`, `{1:2}`, `[1}`, `{"a":1]`,
+		"{\"id\":\"\xff\"}", "\ufeff{}", `// comment` + "\n{}", `{/**/}`, `{"delay":+1}`, `{"id" "a"}`, `{"a":1} x`, `{"a":1}{}`, ` [ ] `, `{}`, "\t{ } \r\n", `[1 , 2]`, `[1,]`, `{"a":1,}`, `{"a" : {"b" : [ ] } }`, `{"a"}`, `{1:2}`, `[1}`, `{"a":1]`,
 		`0`, `-0`, `01`, `-`, `1.`, `.5`, `1.5e+10`, `1e`, `1E-2`, `1e+`, `--1`, `+1`, `12a`, `0x1`, `true`, `tru`, `truefalse`, `nul`, `null `, `NaN`,
 		`"\u00e9\ud83d"`, `"\u00g0"`, `"\x"`, `"\"`, `"a`, "\"a\nb\"", `""""`, `"a" "b"`, ``, ` `, "\xff", "\"\x7f\xff\"", `{"a":1,"a":2}`,
-		nested(maxNesting), nested(maxNesting + 1), `[` + strings.Repeat("[],", maxNesting) + nested(maxNesting-1) + `]`,
+		nested(strictjson.MaxNesting), nested(strictjson.MaxNesting + 1), `[` + strings.Repeat("[],", strictjson.MaxNesting) + nested(strictjson.MaxNesting-1) + `]`,
 		strings.Repeat("[", 20_000),
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		want := json.Valid(data) && utf8.Valid(data) && depthOf(data) <= maxNesting
-		if err := checkJSON(data); (err == nil) != want {
-			t.Fatalf("checkJSON says %v to %q", err, data)
+		want := json.Valid(data) && utf8.Valid(data) && depthOf(data) <= strictjson.MaxNesting
+		if err := strictjson.Check(data); (err == nil) != want {
+			t.Fatalf("Check says %v to %q", err, data)
 		}
 	})
 }

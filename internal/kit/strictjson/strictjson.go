@@ -1,4 +1,8 @@
-package v1
+// Package strictjson reads JSON that others wrote, by one rule for clients and receivers:
+// exactly one JSON text in UTF-8 whose values are not nested too deep.
+//
+// What the members of an object may be is up to the caller, who walks them.
+package strictjson
 
 import (
 	"bytes"
@@ -11,36 +15,42 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxNesting is how deep arrays and objects of a request may be nested, the
-// callback's body included. Deeper ones are no use to a receiver and can
-// exhaust its stack.
-const maxNesting = 128
+// MaxNesting is how deep arrays and objects may be nested, the body of a job included.
+// Deeper ones are no use to a receiver and can exhaust its stack.
+const MaxNesting = 128
 
 // space is what may stand between the parts of JSON.
 const space = " \t\r\n"
 
 // lenient takes JSON whatever its names and escapes say. Those of a request are
-// looked at when it is decoded; in a callback's body they are the receiver's
+// looked at when it is decoded; in the body of a job they are the receiver's
 // business.
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// checkJSON refuses what is not exactly one JSON text. The walkers below rely
-// on it: they run over data that it has accepted and check no syntax.
-func checkJSON(data []byte) error {
-	if len(bytes.TrimLeft(data, space)) == 0 {
-		return malformed("The request body is empty. Send a JSON object.")
+// ErrEmpty is Check's error for nothing but white space.
+var ErrEmpty = errors.New("is empty")
+
+// Check refuses what is not exactly one JSON text within the limits. Its error continues
+// a sentence about the text. The functions below rely on it: they run over data that it
+// has accepted, which does not begin with white space, and check no syntax.
+func Check(data []byte) error {
+	if len(Trim(data)) == 0 {
+		return ErrEmpty
 	}
 	if !utf8.Valid(data) {
-		return malformed(fmt.Sprintf("The request body is not valid UTF-8 at byte %d.", invalidUTF8At(data)))
+		return fmt.Errorf("is not valid UTF-8 at byte %d", invalidUTF8At(data))
 	}
 	if !jsontext.Value(data).IsValid(lenient...) {
-		return malformed(describeSyntaxError(data))
+		return describeSyntaxError(data)
 	}
-	if depth := nesting(data); depth > maxNesting {
-		return malformed(fmt.Sprintf("The request body is nested %d levels deep; at most %d are allowed.", depth, maxNesting))
+	if depth := nesting(data); depth > MaxNesting {
+		return fmt.Errorf("is nested %d levels deep; at most %d are allowed", depth, MaxNesting)
 	}
 	return nil
 }
+
+// Trim removes white space before the JSON.
+func Trim(data []byte) []byte { return bytes.TrimLeft(data, space) }
 
 func invalidUTF8At(data []byte) int {
 	at := 0
@@ -55,20 +65,20 @@ func invalidUTF8At(data []byte) int {
 }
 
 // describeSyntaxError parses data once more, for the place of the error.
-func describeSyntaxError(data []byte) string {
+func describeSyntaxError(data []byte) error {
 	var any json.RawMessage
 	err := json.Unmarshal(data, &any)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return fmt.Sprintf("The request body is not one valid JSON text: %s, at byte %d.", syntax.Error(), syntax.Offset)
+		return fmt.Errorf("is not one valid JSON text: %w, at byte %d", syntax, syntax.Offset)
 	}
-	return "The request body is not one valid JSON text."
+	return errors.New("is not one valid JSON text")
 }
 
 // nesting is how deep checked JSON is nested, or a larger number that is still
 // allowed.
 func nesting(data []byte) (deepest int) {
-	if brackets := bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("[")); brackets <= maxNesting {
+	if brackets := bytes.Count(data, []byte("{")) + bytes.Count(data, []byte("[")); brackets <= MaxNesting {
 		return brackets
 	}
 	d := newDecoder(data)
@@ -112,8 +122,8 @@ func (w walker) next() []byte {
 	return w.list[end-int64(len(item)) : end]
 }
 
-// members walks an object: each member's name, quoted as it stands, and value.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
+// Members walks an object: each member's name, quoted as it stands, and value.
+func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, value []byte) bool) {
 		for w := walk(object); w.more(); {
 			if name := w.next(); !yield(name, w.next()) {
@@ -123,8 +133,8 @@ func members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// elements walks an array.
-func elements(array []byte) iter.Seq[[]byte] {
+// Elements walks an array.
+func Elements(array []byte) iter.Seq[[]byte] {
 	return func(yield func(value []byte) bool) {
 		for w := walk(array); w.more(); {
 			if !yield(w.next()) {
@@ -134,9 +144,9 @@ func elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// unquote gives a JSON string's value. It refuses the escape of half a
+// Unquote gives a JSON string's value. It refuses the escape of half a
 // surrogate pair, which stands for no character.
-func unquote(quoted []byte) (string, bool) {
+func Unquote(quoted []byte) (string, bool) {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
