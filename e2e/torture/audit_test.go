@@ -144,7 +144,7 @@ func (o *told) ends() []string {
 	switch {
 	case o.then == cancel && o.done.result == "cancelled":
 		return []string{"cancelled"}
-	case o.then == cancel && o.done.result == "in_flight", o.then == cancel && o.done.unsure:
+	case o.then == cancel && o.done.result == "in_flight", o.then == cancel && o.done.inDoubt:
 		return []string{o.end, "cancelled"}
 	case o.then == patch, o.then == runNow, o.then == replay:
 		return []string{"delivered"}
@@ -269,7 +269,7 @@ func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.
 		}
 	}
 	snoozed := o.Body.Snooze && len(same) == 1 && !accepted(same[0])
-	replayedTwice := o.then == replay && o.done.unsure
+	replayedTwice := o.then == replay && o.done.inDoubt
 	if len(same) == 0 || snoozed || replayedTwice {
 		return
 	}

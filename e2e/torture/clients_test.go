@@ -40,7 +40,7 @@ func (o *told) key() job.Key { return job.Key{Topic: o.Topic, ID: o.ID} }
 type op struct {
 	began, ended time.Time
 	tries        int
-	unsure       bool // an earlier try may have gone through
+	inDoubt      bool // an earlier try may have gone through
 	status       int
 	result       string // of a cancel
 }
@@ -143,7 +143,7 @@ func (c *clients) until(ctx context.Context, j *told, method, path string, body 
 			try, stop := context.WithTimeout(ctx, callTimeout)
 			a, err := rig.Call(try, method, base+path, nil, body)
 			stop()
-			o.unsure = c.lossy || o.tries > 1
+			o.inDoubt = c.lossy || o.tries > 1
 			o.ended, o.status, last = clock.Now(), a.Status, err
 			switch {
 			case err != nil:
@@ -271,9 +271,9 @@ func (c *clients) followUp(ctx context.Context, j *told) (err error) {
 		err = c.replay(ctx, j, path)
 	}
 	switch {
-	case errors.Is(err, errOver) && (j.end == "delivered" || j.done.unsure):
+	case errors.Is(err, errOver) && (j.end == "delivered" || j.done.inDoubt):
 		return nil // there is nothing left to look at or to cancel
-	case err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.unsure:
+	case err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.inDoubt:
 		return fmt.Errorf("%s was not due, but a change met a conflict", j.key())
 	}
 	return err
@@ -310,7 +310,7 @@ func (c *clients) replay(ctx context.Context, j *told, path string) error {
 	var err error
 	// A conflict after the first try: an earlier one went through.
 	_, j.done, err = c.until(ctx, j, "POST", path+"/replay", nil, http.StatusOK, http.StatusConflict)
-	if err == nil && j.done.status == http.StatusConflict && !j.done.unsure {
+	if err == nil && j.done.status == http.StatusConflict && !j.done.inDoubt {
 		err = fmt.Errorf("%s is dead, but its replay met a conflict", j.key())
 	}
 	return err

@@ -214,7 +214,7 @@ func (w *worker) await(ctx context.Context, jobs int) error {
 // change changes one job. The end of ctx interrupts no call; it only ends the wait for
 // the end of an outage.
 func (w *worker) change(ctx context.Context, key job.Key) error {
-	for unsure := false; ; unsure = true {
+	for inDoubt := false; ; inDoubt = true {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		_, err := w.m.jobs.Update(limited, key, func(j *job.Job, now job.Instant) error {
 			return w.op.change(j, now, w.m.limits)
@@ -222,7 +222,7 @@ func (w *worker) change(ctx context.Context, key job.Key) error {
 		cancel()
 		if !away(err) {
 			w.m.outage.Worked()
-			if unsure && skipped(err) {
+			if inDoubt && skipped(err) {
 				return nil // the call before changed the job, but its answer was lost
 			}
 			return err

@@ -54,11 +54,11 @@ type Manager struct {
 	docs  *documents.Collection[Topic]
 	known atomic.Pointer[map[string]Topic]
 	// turn is held while the limits in the store are compared with the documents. It guards
-	// unsure, the topics whose last SetLimits failed, and held, the limits of topics that
+	// inDoubt, the topics whose last SetLimits failed, and held, the limits of topics that
 	// cannot be read, by name.
-	turn   sync.Mutex
-	unsure map[string]bool
-	held   map[string]held
+	turn    sync.Mutex
+	inDoubt map[string]bool
+	held    map[string]held
 }
 
 // New makes a Manager. It knows topics once Load has succeeded.
@@ -75,7 +75,7 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	m := &Manager{o: o, docs: collection(o.Store), unsure: map[string]bool{}, held: map[string]held{}}
+	m := &Manager{o: o, docs: collection(o.Store), inDoubt: map[string]bool{}, held: map[string]held{}}
 	m.known.Store(&map[string]Topic{})
 	return m, metered.Register(o.Metrics, "topics", gauges{m})
 }
@@ -266,11 +266,11 @@ func (m *Manager) Compare(ctx context.Context) error {
 // were any.
 func (m *Manager) setLimits(ctx context.Context, all map[string]Topic, obeyed map[string]store.Limits) (changed bool, err error) {
 	set := func(topic string, l store.Limits) error {
-		changed, m.unsure[topic] = true, true
+		changed, m.inDoubt[topic] = true, true
 		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
 			return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
 		}
-		delete(m.unsure, topic)
+		delete(m.inDoubt, topic)
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -286,7 +286,7 @@ func (m *Manager) setLimits(ctx context.Context, all map[string]Topic, obeyed ma
 			}
 			continue
 		}
-		if now != l || some && now == (store.Limits{}) || m.unsure[name] {
+		if now != l || some && now == (store.Limits{}) || m.inDoubt[name] {
 			if err := set(name, l); err != nil {
 				return changed, err
 			}
@@ -294,7 +294,7 @@ func (m *Manager) setLimits(ctx context.Context, all map[string]Topic, obeyed ma
 		delete(obeyed, name)
 	}
 	maps.DeleteFunc(m.held, func(name string, _ held) bool { return !all[name].Newer })
-	for name := range m.unsure {
+	for name := range m.inDoubt {
 		if _, kept := all[name]; !kept {
 			obeyed[name] = store.Limits{}
 		}

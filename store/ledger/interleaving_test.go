@@ -208,8 +208,8 @@ type registration struct {
 	tries int
 	acked bool
 	// again is the uid that the client's second try gets, if it comes to the same
-	// node, which then is unsure what came of the first.
-	again, unsure string
+	// node, for which the first is in doubt.
+	again, inDoubt string
 }
 
 func registerCall(uid string, policy store.ConflictPolicy) registration {
@@ -241,11 +241,11 @@ func alternatives(at string) int {
 
 func (r registration) mayBring(uid string) bool {
 	taken := r.at == "confirm" && r.in.Result.Outcome == store.Created
-	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.unsure)
+	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.inDoubt)
 }
 
 func (r registration) String() string {
-	s := fmt.Sprintf("%s, %s %d%s", r.name, r.at, r.tries, r.unsure)
+	s := fmt.Sprintf("%s, %s %d%s", r.name, r.at, r.tries, r.inDoubt)
 	if r.at == "" || r.in == nil {
 		return s
 	}
@@ -278,7 +278,7 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 			err = r.store(w, me)
 		}
 		if alternative != 0 {
-			r.unsure, r.reg.UID = r.reg.UID, r.again
+			r.inDoubt, r.reg.UID = r.reg.UID, r.again
 			r.at, r.again, r.acked = "judge", "", false
 		}
 	case "confirm":
@@ -289,13 +289,13 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{Intake: journal.Intake{Reg: r.reg, InDoubt: r.unsure}}, "accept"
+	r.in, r.at = &intake{Intake: journal.Intake{Reg: r.reg, InDoubt: r.inDoubt}}, "accept"
 	if w.job == nil {
 		return
 	}
 	r.in.Meet(w.job)
 	switch {
-	case r.in.Result.Outcome != store.Created && r.unsure != "":
+	case r.in.Result.Outcome != store.Created && r.inDoubt != "":
 		r.at = "adopt"
 	case r.in.Result.Outcome != store.Created:
 		r.at = ""

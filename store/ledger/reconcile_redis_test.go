@@ -61,8 +61,8 @@ func putBackDump(t testing.TB, client *goredis.Client, dump map[string]string) {
 	noError(t, "put the dump back", err)
 }
 
-// sweepers are two nodes on a Redis, at a pace at which a test need not wait.
-func sweepers(t *testing.T, b *backend, redis *testenv.Redis, url string) []*rig {
+// reconcilers are two nodes on a Redis, at a pace at which a test need not wait.
+func reconcilers(t *testing.T, b *backend, redis *testenv.Redis, url string) []*rig {
 	t.Helper()
 	namespace := newName()
 	var nodes []*rig
@@ -90,7 +90,7 @@ func TestRedisLosesJobs(t *testing.T) {
 			t.Parallel()
 			redis := testenv.StartRedis(t)
 			client := redisClient(t, redis)
-			nodes := sweepers(t, b, redis, b.Fresh(t))
+			nodes := reconcilers(t, b, redis, b.Fresh(t))
 			delivered := map[job.Key]int{}
 			added := 0
 			addSome := func() {
@@ -173,7 +173,7 @@ func TestRedisLosesJobsAtRandom(t *testing.T) {
 			redis := testenv.StartRedis(t)
 			client := redisClient(t, redis)
 			url := b.Fresh(t)
-			nodes := sweepers(t, b, redis, url)
+			nodes := reconcilers(t, b, redis, url)
 			const callers, steps = 4, 40
 			var wg sync.WaitGroup
 			for n := range callers {

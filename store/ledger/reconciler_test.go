@@ -66,7 +66,7 @@ func (r *rig) has(id string) func() bool {
 	}
 }
 
-func TestSweeperNoticesALoss(t *testing.T) {
+func TestReconcilerNoticesALoss(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -95,7 +95,7 @@ func TestSweeperNoticesALoss(t *testing.T) {
 }
 
 // A look that was made and got no answer does not hide what it found.
-func TestSweeperLosesAnAnswer(t *testing.T) {
+func TestReconcilerLosesAnAnswer(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -110,7 +110,7 @@ func TestSweeperLosesAnAnswer(t *testing.T) {
 }
 
 // A claim, say, that was on its way to the journal when the store lost the job.
-func TestSweeperComesBackToWhatMoves(t *testing.T) {
+func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
@@ -210,8 +210,8 @@ func TestRestoreOnRequestAlone(t *testing.T) {
 	})(t)
 }
 
-// While the journal or the store fails, the sweeper goes on trying.
-func TestSweeperOutlivesFailures(t *testing.T) {
+// While the journal or the store fails, the reconciler keeps trying.
+func TestReconcilerOutlivesFailures(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
