@@ -249,7 +249,7 @@ zoo: deps ## what hostile servers cost: memory and time of a delivery, memory of
 	go test -run '^$$' -bench LatenessBesideZoo -benchtime 1x -timeout 30m ./e2e
 
 .PHONY: docs-check
-docs-check: ## links, flags, settings and metrics that the documents name
+docs-check: ## links, flags, settings, metrics and examples in the documents
 	go test -count 1 ./docs
 
 .PHONY: clean

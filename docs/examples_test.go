@@ -1,0 +1,176 @@
+package docs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node"
+	"github.com/duehook/duehook/node/config"
+)
+
+var (
+	// played are the examples that httpapi/v1 plays, with their answers.
+	played = regexp.MustCompile(`(?s)<!-- example .*?<!-- end of example -->`)
+	// shell are the blocks of commands, also in lists.
+	shell = regexp.MustCompile("(?ms)^ *```(?:sh|console)\n(.*?)^ *```$")
+	// prompt begins a command of a console.
+	prompt = regexp.MustCompile(`(?m)^\$ `)
+	// comment is what a shell ignores.
+	comment = regexp.MustCompile(` *#.*`)
+	// server is where the examples call duehook.
+	server = regexp.MustCompile(`^(http://127\.0\.0\.1:7788|https://duehook\.example)/`)
+)
+
+// earlier has the jobs that the examples assume. The second one has ended.
+const earlier = `
+curl http://127.0.0.1:7788/v1/jobs -H 'Content-Type: application/json' -d '{"topic": "order-timeout", "id": "order-8812", "url": "https://shop.example/hook", "delay": "1h"}'
+curl http://127.0.0.1:7788/v1/jobs -H 'Content-Type: application/json' -d '{"topic": "payment-notify", "id": "payment-551", "url": "https://shop.example/hook", "delay": "1h"}'
+curl -X DELETE http://127.0.0.1:7788/v1/jobs/payment-notify/payment-551
+`
+
+// TestExamplesAreAccepted: a node that requires keys accepts each curl command of the
+// documents. The README's command has a test in e2e.
+func TestExamplesAreAccepted(t *testing.T) {
+	n := startNode(t)
+	n.play("earlier", earlier)
+	all := documents(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if filepath.Dir(name) != "docs" {
+			continue
+		}
+		for _, block := range shell.FindAllStringSubmatch(played.ReplaceAllString(all[name], ""), -1) {
+			if strings.Contains(block[1], "curl ") {
+				n.play(name, prompt.ReplaceAllString(block[1], ""))
+			}
+		}
+	}
+	if n.calls < 25 {
+		t.Errorf("only %d commands found: the pattern has gone wrong", n.calls)
+	}
+}
+
+// TestTranslationHasTheCommands: the README has the same commands in each language.
+func TestTranslationHasTheCommands(t *testing.T) {
+	all := documents(t)
+	commands := func(name string) string {
+		return comment.ReplaceAllString(strings.Join(fence.FindAllString(all[name], -1), "\n"), "")
+	}
+	if got, want := commands("README.zh-CN.md"), commands("README.md"); got != want {
+		t.Errorf("README.zh-CN.md has\n%s\nREADME.md has\n%s", got, want)
+	}
+}
+
+type running struct {
+	t           *testing.T
+	base, token string
+	calls       int
+}
+
+// startNode runs a node until the test ends.
+func startNode(t *testing.T) *running {
+	t.Helper()
+	var key bytes.Buffer
+	if err := access.Command([]string{"new", "--scope", "admin"}, job.SystemClock(), &key); err != nil {
+		t.Fatal(err)
+	}
+	token, line, _ := strings.Cut(strings.TrimPrefix(key.String(), "token "), "\nline  ")
+	c, err := config.Load([]string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ready, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		done <- node.Run(ctx, node.Options{
+			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test",
+			Ready: func(base string) { ready <- base },
+		})
+	}()
+	select {
+	case base := <-ready:
+		t.Cleanup(func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		return &running{t: t, base: base, token: token}
+	case err := <-done:
+		stop()
+		t.Fatalf("duehook did not start: %v", err)
+		return nil
+	}
+}
+
+// play makes the calls of a script. A shell reads the script, with a curl that only
+// prints its arguments.
+func (n *running) play(where, script string) {
+	n.t.Helper()
+	sh := exec.CommandContext(n.t.Context(), "sh", "-eu", "-c", `curl() { printf '%s\0' "$@"; printf '\1'; }`+"\n"+script)
+	sh.Env = []string{"TOKEN=" + n.token, "ADMIN=" + n.token}
+	out, err := sh.Output()
+	if err != nil {
+		n.t.Errorf("%s: %v in\n%s", where, err, script)
+	}
+	for args := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00\x01"), "\x00\x01") {
+		n.call(where, strings.Split(args, "\x00"))
+	}
+}
+
+// call makes the call of a curl command.
+func (n *running) call(where string, args []string) {
+	n.t.Helper()
+	n.calls++
+	method, url, body := "", "", ""
+	headers := http.Header{"Authorization": {"Bearer " + n.token}}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-N": // no buffering
+		case i+1 < len(args) && arg == "-X":
+			i++
+			method = args[i]
+		case i+1 < len(args) && arg == "-d":
+			i++
+			body = args[i]
+			headers.Set("Content-Type", cmp.Or(headers.Get("Content-Type"), "application/x-www-form-urlencoded")) // as curl does
+		case i+1 < len(args) && arg == "-H":
+			i++
+			name, value, _ := strings.Cut(args[i], ": ")
+			headers.Set(name, value)
+		case server.MatchString(arg) && url == "":
+			url = server.ReplaceAllString(arg, n.base+"/")
+		default:
+			n.t.Errorf("%s: the test does not know %q of curl %q", where, arg, args)
+		}
+	}
+	if method == "" && body != "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(n.t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatalf("%s: %v", where, err)
+	}
+	req.Header = headers
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.t.Fatalf("%s: %v", where, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode >= http.StatusBadRequest {
+		var answer bytes.Buffer
+		_, _ = answer.ReadFrom(resp.Body)
+		n.t.Errorf("%s: %q was answered with %s: %s", where, args, resp.Status, &answer)
+	}
+}
