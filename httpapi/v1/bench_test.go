@@ -54,8 +54,7 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		view := viewJob(&j, retrypolicy.Default())
-		if err := writeAppended(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, &view); err != nil {
+		if err := answerWritten(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jobView{&j, retrypolicy.Default()}); err != nil {
 			b.Fatal(err)
 		}
 	}

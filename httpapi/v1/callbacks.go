@@ -2,7 +2,7 @@ package v1
 
 import (
 	"encoding/base64"
-	"net/textproto"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -61,67 +61,40 @@ func viewCallbacks(d *job.CallbacksDraft) map[string]any {
 	return view
 }
 
-// callbackLink is the callback of an event of a job.
-type callbackLink struct {
-	Event string `json:"event"`
-	ID    string `json:"id"`
-	URL   string `json:"url"` // its path in this API
-}
-
 // maxCallbackLinks bounds the callbacks that the view of a job names.
 const maxCallbackLinks = 10
 
-// linkCallbacks names the last callbacks of a job.
-func linkCallbacks(j *job.Job) (links []callbackLink) {
-	keys := j.CallbackKeys()
-	for _, key := range keys[max(0, len(keys)-maxCallbackLinks):] {
-		links = append(links, callbackLink{string(job.EventOfCallback(key.ID)), key.ID, jobPath(key)})
+// callbacks writes which callbacks of a job were registered last, and what a callback reports.
+func (v jobView) callbacks(w *writer) {
+	if keys := v.CallbackKeys(); len(keys) > 0 {
+		w.name("callbacks")
+		w.bracket('[')
+		for _, key := range keys[max(0, len(keys)-maxCallbackLinks):] {
+			w.next()
+			w.bracket('{')
+			w.text("event", string(job.EventOfCallback(key.ID)))
+			w.text("id", key.ID)
+			w.text("url", jobPath(key))
+			w.bracket('}')
+		}
+		w.bracket(']')
 	}
-	return links
-}
-
-// callbackOfView is what a callback reports.
-type callbackOfView struct {
-	Event string  `json:"event"`
-	At    instant `json:"at"`
-	UID   string  `json:"uid"`
-	ID    string  `json:"id"`
-	URL   string  `json:"url"` // the path of its job in this API
-}
-
-// viewCallbackOf is nil for a job that is no callback.
-func viewCallbackOf(j *job.Job) *callbackOfView {
-	if j.Spec.Reports == "" {
-		return nil
+	if v.Spec.Reports == "" {
+		return
 	}
-	v := &callbackOfView{Event: string(j.Spec.Reports), At: instant(j.CreatedAt)}
-	v.UID, _ = job.CallbackOf(j.ID)
-	if r, err := successors.Report(j); err == nil {
-		v.ID, v.URL = r.Job.ID, jobPath(r.Job.Key)
+	id, url := "", ""
+	if r, err := successors.Report(v.Job); err == nil {
+		id, url = r.Job.ID, jobPath(r.Job.Key)
 	}
-	return v
-}
-
-// callbackBody is the body of a callback's request.
-type callbackBody struct {
-	Event   string           `json:"event"`
-	At      instant          `json:"at"`
-	Job     jobView          `json:"job"`
-	Attempt *callbackAttempt `json:"attempt"`
-	Request callbackRequest  `json:"request"`
-}
-
-// callbackAttempt is the last attempt with the body of its answer, which is null if there was no
-// answer, or if the event concludes no attempt.
-type callbackAttempt struct {
-	attemptView
-	ResponseBodyBase64    []byte `json:"response_body_base64"`
-	ResponseBodyTruncated bool   `json:"response_body_truncated"`
-}
-
-type callbackRequest struct {
-	Headers    map[string]string `json:"headers"`
-	BodyBase64 []byte            `json:"body_base64"` // never nil
+	uid, _ := job.CallbackOf(v.ID)
+	w.name("callback_of")
+	w.bracket('{')
+	w.text("event", string(v.Spec.Reports))
+	w.instant("at", v.CreatedAt)
+	w.text("uid", uid)
+	w.text("id", id)
+	w.text("url", url)
+	w.bracket('}')
 }
 
 // CallbackBody returns a function that makes the bodies of callbacks. policy is the server's.
@@ -132,29 +105,45 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 			return nil, err
 		}
 		j := &r.Job
-		v := callbackBody{
-			Event: string(callback.Spec.Reports), At: instant(callback.CreatedAt), Job: viewJob(j, policy),
-			Request: callbackRequest{Headers: viewHeaders(j.Spec.Headers), BodyBase64: orEmpty(j.Spec.Body)},
-		}
+		w := writer{make([]byte, 0, 2*typicalResult+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))}
+		w.bracket('{')
+		w.text("event", string(callback.Spec.Reports))
+		w.instant("at", callback.CreatedAt)
+		w.name("job")
+		w.object(jobView{j, policy})
+		w.name("attempt")
+		w.reported(&r)
+		w.name("request")
+		w.bracket('{')
+		headers := j.Spec.Headers
 		if j.Spec.ContentType != "" {
-			v.Request.Headers[textproto.CanonicalMIMEHeaderKey("content-type")] = j.Spec.ContentType
+			headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: j.Spec.ContentType})
 		}
-		bodies := len(j.Spec.Body)
-		if j.LastAttempt != nil {
-			v.Attempt = &callbackAttempt{attemptView: *v.Job.LastAttempt}
-			if r.Response != nil && j.LastAttempt.Status != 0 {
-				v.Attempt.ResponseBodyBase64, v.Attempt.ResponseBodyTruncated = orEmpty(r.Response.Body), r.Response.Cut
-				bodies += len(r.Response.Body)
-			}
-		}
-		return v.appendJSON(make([]byte, 0, 2*typicalResult+base64.StdEncoding.EncodedLen(bodies)))
+		w.headers("headers", headers)
+		w.base64("body_base64", j.Spec.Body)
+		w.bracket('}')
+		w.bracket('}')
+		return w.b, nil
 	}
 }
 
-// orEmpty makes no bytes empty in JSON, where nil is null.
-func orEmpty(b []byte) []byte {
-	if b == nil {
-		return []byte{}
+// reported writes the last attempt with the body of its answer, which is null if there was no
+// answer, or if the event concludes no attempt.
+func (w *writer) reported(r *job.Report) {
+	a, body := r.Job.LastAttempt, r.Response
+	if a == nil {
+		w.null()
+		return
 	}
-	return b
+	answered := body != nil && a.Status != 0
+	w.bracket('{')
+	attemptView{a}.members(w)
+	if answered {
+		w.base64("response_body_base64", body.Body)
+	} else {
+		w.name("response_body_base64")
+		w.null()
+	}
+	w.boolean("response_body_truncated", answered && body.Cut)
+	w.bracket('}')
 }

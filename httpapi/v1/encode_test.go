@@ -1,35 +1,81 @@
 package v1
 
 import (
-	"bytes"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
 )
 
-// TestViewsAreWrittenAsByEncodingJSON compares what views write themselves with
-// what encoding/json makes of them.
-func TestViewsAreWrittenAsByEncodingJSON(t *testing.T) {
+// TestJobsAreWrittenAsJSON writes arbitrary jobs.
+func TestJobsAreWrittenAsJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		results := resultsView{Results: rapid.SliceOfN(rapid.Make[itemView](), 0, 3).Draw(t, "results")}
-		page := jobPage{
-			Data:       rapid.SliceOfN(rapid.Make[jobView](), 0, 3).Draw(t, "data"),
-			NextCursor: rapid.Make[*string]().Draw(t, "cursor"),
+		one := rapid.Custom(func(t *rapid.T) job.Job {
+			j := rapid.Make[job.Job]().Draw(t, "job")
+			j.Attempts = rapid.IntRange(0, 20).Draw(t, "attempts") // each may have a callback
+			return j
+		})
+		var jobs []jobView
+		for _, j := range rapid.SliceOfN(one, 0, 3).Draw(t, "jobs") {
+			jobs = append(jobs, jobView{&j, retrypolicy.Default()})
 		}
-		registered := rapid.Make[registeredView]().Draw(t, "registered")
-		callback := rapid.Make[callbackBody]().Draw(t, "callback")
-		for _, v := range []appender{results, page, &registered, &callback} {
-			var want bytes.Buffer
-			if err := httpapi.Encode(&want, v); err != nil {
-				t.Fatal(err)
-			}
-			got, err := v.appendJSON(nil)
-			if diff := cmp.Diff(want.String(), string(got)+"\n"); err != nil || diff != "" {
-				t.Fatalf("error %v, written (-encoding/json +views):\n%s", err, diff)
+		views := []writable{jobPage{Data: jobs}}
+		for _, v := range jobs {
+			result := rapid.String().Draw(t, "result")
+			registered := registeredView{v, result}
+			views = append(views, registered, resultsView{
+				{status: 201, result: result, job: &v}, {status: 201, fanOut: &fanOutView{group: result, jobs: []registeredView{registered}}},
+			})
+		}
+		for _, v := range views {
+			if text := appendView(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
+				t.Fatalf("not JSON: %s", text)
 			}
 		}
 	})
+}
+
+func TestJobAsWritten(t *testing.T) {
+	limit, at := 3, job.InstantOf(time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC))
+	full := job.Job{
+		Key: job.Key{Topic: "mail", ID: "a:b"}, UID: "01KDWCJ2M00000000000000001", State: job.Dead, DueAt: at, CreatedAt: at.Add(-time.Minute), EndedAt: at + 5,
+		Attempts: 2, Counted: 4, Version: 7, Reason: job.ReasonRetryLimit,
+		LastAttempt: &job.Attempt{
+			Number: 2, StartedAt: at, Duration: 1500 * time.Millisecond, Status: 500, Error: "http_500", ResponseBody: "\"no\"\x00é\xff", Version: 6, ConnectRetries: 1,
+			Timings: job.Timings{DNS: 1, FirstByte: 20 * time.Millisecond}, ResponseHeaders: []job.Header{{Name: "Date", Value: "today"}}, Reason: job.ReasonRetryLimit,
+		},
+		Spec: job.Spec{
+			Destination: "https://example.com/?a=1&b=<2>", Method: "PUT", BizKey: "order", OrderKey: "k", Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: ""}},
+			Priority: 9, When: job.When{Spread: time.Minute}, Retry: &job.Retry{Limit: &limit}, Loop: &job.Loop{Rounds: 2}, Group: &job.Membership{Group: "g"},
+			Occurrence: &job.Occurrence{Schedule: "nightly", Time: at, Kind: job.ByTimetable}, Count: &job.Count{Target: 5, AtDeadline: job.DeadlineFires},
+			Callbacks: &job.Callbacks{Dead: &job.Callback{Destination: "https://example.com"}},
+		},
+	}
+	for name, c := range map[string]struct {
+		view writable
+		want string
+	}{
+		"all members": {registeredView{jobView{&full, retrypolicy.Default()}, "same"}, `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
+			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m","rounds":2,` +
+			`"created_at":"2026-01-31T09:29:00.000Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
+			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
+			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":6,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +
+			`"version":7,"group":"g","group_id":"a","schedule":{"name":"nightly","time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
+			`"callbacks":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
+			`"count":{"count":4,"target":5,"at_deadline":"fire","fired":true},"result":"same"}`},
+		"what a job need not have": {jobView{&job.Job{}, retrypolicy.Policy{}}, `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +
+			`"created_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(appendView(nil, c.view)), ",")); diff != "" {
+				t.Errorf("(-want +written):\n%s", diff)
+			}
+		})
+	}
 }

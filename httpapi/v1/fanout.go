@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
@@ -46,11 +45,10 @@ func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErr
 
 // fanOutView is the answer to a registration for a group.
 type fanOutView struct {
-	Group   string           `json:"group"`
-	GroupID string           `json:"group_id"`
-	Jobs    []registeredView `json:"jobs"`
-	// Failed are jobs that were not registered. If there are any, the answer is an error.
-	Failed []failedJobView `json:"failed,omitempty"`
+	group, id string
+	jobs      []registeredView
+	// failures are jobs that were not registered. If there are any, the answer is an error.
+	failures []failedJobView
 
 	isNew  bool           // a job was registered, or there is none to register
 	failed *httpapi.Error // the first one
@@ -66,7 +64,7 @@ type failedJobView struct {
 
 // viewFanOut shows what became of the registrations of a fan-out.
 func (s *API) viewFanOut(f *scheduler.FanOut, registered []store.Registered) fanOutView {
-	view := fanOutView{Group: f.Group, GroupID: f.ID, Jobs: make([]registeredView, 0, len(registered)), isNew: len(registered) == 0}
+	view := fanOutView{group: f.Group, id: f.ID, jobs: make([]registeredView, 0, len(registered)), isNew: len(registered) == 0}
 	for i := range f.Refused {
 		view.fail(f.Refused[i].Job.ID, conflictOf(&f.Refused[i]))
 	}
@@ -77,7 +75,7 @@ func (s *API) viewFanOut(f *scheduler.FanOut, registered []store.Registered) fan
 			continue
 		}
 		view.isNew = view.isNew || one.Outcome == store.Created
-		view.Jobs = append(view.Jobs, registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]})
+		view.jobs = append(view.jobs, registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]})
 	}
 	return view
 }
@@ -87,27 +85,19 @@ func (v *fanOutView) fail(id string, err error) {
 	if v.failed == nil {
 		v.failed = e
 	}
-	v.Failed = append(v.Failed, failedJobView{id, e.Code.Status, e.Code.Name, e.Detail})
+	v.failures = append(v.failures, failedJobView{id, e.Code.Status, e.Code.Name, e.Detail})
 }
 
-func (v *fanOutView) appendJSON(b []byte) ([]byte, error) {
-	b = slices.Grow(b, len(v.Jobs)*typicalResult)
-	b, err := v.appendMembers(append(b, '{'))
-	return append(b, '}'), err
-}
+// MarshalJSON is for errors that show a fan-out.
+func (v *fanOutView) MarshalJSON() ([]byte, error) { return appendView(nil, v), nil }
 
-// appendMembers writes the members of the object.
-func (v *fanOutView) appendMembers(b []byte) ([]byte, error) {
-	w := jobWriter{b: b}
-	w.text(`"group":`, v.Group)
-	w.text(`,"group_id":`, v.GroupID)
-	w.name(`,"jobs":`)
-	w.keep(appendList(w.b, v.Jobs))
-	if len(v.Failed) > 0 {
-		w.name(`,"failed":`)
-		w.any(v.Failed)
+func (v *fanOutView) members(w *writer) {
+	w.text("group", v.group)
+	w.text("group_id", v.id)
+	list(w, "jobs", v.jobs)
+	if len(v.failures) > 0 {
+		w.member("failed", v.failures)
 	}
-	return w.b, w.err
 }
 
 // fanOutItem shows a fan-out as an item of a batch.
@@ -116,10 +106,10 @@ func (s *API) fanOutItem(f *scheduler.FanOut, registered []store.Registered) ite
 	switch {
 	case view.failed != nil:
 		item := failedItem(view.failed)
-		item.fanOutView = &view
+		item.fanOut = &view
 		return item
 	case view.isNew:
-		return itemView{Status: http.StatusCreated, fanOutView: &view}
+		return itemView{status: http.StatusCreated, fanOut: &view}
 	}
-	return itemView{Status: http.StatusOK, fanOutView: &view}
+	return itemView{status: http.StatusOK, fanOut: &view}
 }

@@ -100,8 +100,7 @@ func (s *API) showJob(r *request, j *job.Job, err error) (any, error) {
 		return nil, err
 	}
 	r.setETag(jobTag(j))
-	view := s.viewJob(j)
-	return &view, nil
+	return s.viewJob(j), nil
 }
 
 // listJobs answers GET /v1/jobs.

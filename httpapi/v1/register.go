@@ -69,7 +69,7 @@ func (s *API) register(r *request) (any, error) {
 		r.Header().Set("Location", jobPath(one.Job.Key))
 	}
 	r.setETag(jobTag(&one.Job))
-	return created(&registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]}, isNew), nil
+	return created(registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]}, isNew), nil
 }
 
 // clientsFault reports whether the client has to correct its request.
@@ -186,7 +186,7 @@ func (s *API) registerBatch(r *request) (any, error) {
 			results[i] = s.item(&own[0])
 		}
 	}
-	return resultsView{Results: results}, nil
+	return resultsView(results), nil
 }
 
 // prepareItem adds the registrations of an item of a batch to regs. fan gets what they are
@@ -233,12 +233,12 @@ func (s *API) item(r *store.Registered) itemView {
 		status = http.StatusCreated
 	}
 	view := s.viewJob(&r.Job)
-	return itemView{Status: status, Result: scheduler.OutcomeNames[r.Outcome], Job: &view}
+	return itemView{status: status, result: scheduler.OutcomeNames[r.Outcome], job: &view}
 }
 
 func failedItem(err error) itemView {
 	p := httpapi.AsError(err).Problem()
-	return itemView{Status: p.Status, Error: p}
+	return itemView{status: p.Status, err: p}
 }
 
 // explainTooLarge names the limit.

@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"encoding/base64"
-
 	"github.com/duehook/duehook/job"
 )
 
@@ -30,9 +28,8 @@ func (s *API) getRegistration(r *request) (any, error) {
 // given are left out.
 type registrationView struct{ *job.Draft }
 
-// appendJSON writes a JSON body byte for byte, which encoding/json would not.
-func (v registrationView) appendJSON(b []byte) ([]byte, error) {
-	w := jobWriter{b: append(b, '{')}
+// write writes a JSON body byte for byte, which encoding/json would not.
+func (v registrationView) members(w *writer) {
 	w.given("topic", v.Topic)
 	w.given("id", v.ID)
 	w.given("biz_key", v.BizKey)
@@ -40,7 +37,7 @@ func (v registrationView) appendJSON(b []byte) ([]byte, error) {
 	w.given("url", (*string)(v.Destination))
 	w.given("method", v.Method)
 	if v.At != nil {
-		w.member("at", instant(*v.At))
+		w.instant("at", *v.At)
 	}
 	w.given("delay", formatted(v.Delay))
 	w.given("spread", formatted(v.Spread))
@@ -71,41 +68,18 @@ func (v registrationView) appendJSON(b []byte) ([]byte, error) {
 	if v.Callbacks != nil {
 		w.member("callbacks", viewCallbacks(v.Callbacks))
 	}
-	return append(w.b, '}'), w.err
-}
-
-// separate puts a comma behind the last member.
-func (w *jobWriter) separate() {
-	if w.b[len(w.b)-1] != '{' {
-		w.name(",")
-	}
-}
-
-// member writes a member of an object.
-func (w *jobWriter) member(name string, v any) {
-	w.separate()
-	w.name(`"` + name + `":`)
-	w.any(v)
-}
-
-// given writes a member, if there is a text.
-func (w *jobWriter) given(name string, s *string) {
-	if s != nil {
-		w.member(name, *s)
-	}
 }
 
 // body writes a body in the form in which it was given.
-func (w *jobWriter) body(b *job.Body) {
+func (w *writer) body(b *job.Body) {
 	switch b.Form {
 	case job.BodyJSON:
-		w.separate()
-		w.name(`"body":`)
+		w.name("body")
 		w.b = append(w.b, b.Content...)
 	case job.BodyText:
-		w.member("body_text", string(b.Content))
+		w.text("body_text", string(b.Content))
 	case job.BodyBase64:
-		w.member("body_base64", base64.StdEncoding.EncodeToString(b.Content))
+		w.base64("body_base64", b.Content)
 	}
 }
 

@@ -156,8 +156,8 @@ func (r *request) write(view any) error {
 	if a, ok := view.(answer); ok {
 		status, view = a.status, a.view
 	}
-	if v, ok := view.(appender); ok {
-		return writeAppended(r.Call, status, v)
+	if v, ok := view.(writable); ok {
+		return answerWritten(r.Call, status, v)
 	}
 	return r.WriteJSON(status, view)
 }

@@ -224,17 +224,14 @@ func viewTimetable(r *schedule.Rules, from job.Instant, count int) timetableView
 // scheduleRegistrationView is a schedule in the form in which it is set.
 type scheduleRegistrationView struct{ *schedules.Registration }
 
-func (v scheduleRegistrationView) appendJSON(b []byte) ([]byte, error) {
-	w := jobWriter{b: append(b, '{')}
+func (v scheduleRegistrationView) members(w *writer) {
 	if v.Cron != "" {
-		w.member("cron", v.Cron)
+		w.text("cron", v.Cron)
 	} else {
-		w.member("every", job.FormatDuration(v.Every))
+		w.text("every", job.FormatDuration(v.Every))
 	}
 	w.time("anchor", v.Anchor)
-	if v.Timezone != "" {
-		w.member("timezone", v.Timezone)
-	}
+	w.given("timezone", orNull(&v.Timezone))
 	if v.Gap != "" || v.Repeat != "" {
 		w.member("dst", struct {
 			Gap    string `json:"gap,omitempty"`
@@ -246,15 +243,14 @@ func (v scheduleRegistrationView) appendJSON(b []byte) ([]byte, error) {
 	if v.Max > 0 {
 		w.member("max_occurrences", v.Max)
 	}
-	w.member("jitter", job.FormatDuration(v.Jitter))
+	w.text("jitter", job.FormatDuration(v.Jitter))
 	w.member("misfire", viewMisfire(&v.Misfire))
-	w.member("overlap", string(v.Overlap))
-	w.name(`,"job":`)
-	w.keep(registrationView{v.Job}.appendJSON(w.b))
-	return append(w.b, '}'), w.err
+	w.text("overlap", string(v.Overlap))
+	w.name("job")
+	w.object(registrationView{v.Job})
 }
 
-func (w *jobWriter) time(name string, t time.Time) {
+func (w *writer) time(name string, t time.Time) {
 	if !t.IsZero() {
 		w.member(name, moment(t))
 	}

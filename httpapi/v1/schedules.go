@@ -258,7 +258,7 @@ func (s *API) runSchedule(r *request) (any, error) {
 		result = "created"
 		r.Header().Set("Location", jobPath(run.Job.Key))
 	}
-	return created(&registeredView{s.viewJob(&run.Job), result}, run.Created), nil
+	return created(registeredView{s.viewJob(&run.Job), result}, run.Created), nil
 }
 
 // backfillSchedule answers POST /v1/schedules/{schedule}/backfill.

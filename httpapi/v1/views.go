@@ -9,51 +9,65 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 )
 
-// instant is a job.Instant in JSON; none is null.
-type instant job.Instant
-
-func (i instant) MarshalJSON() ([]byte, error) {
-	return i.append(make([]byte, 0, len(job.TimeFormat)+2)), nil
-}
-
 // jobView is a job as the API shows it.
 type jobView struct {
-	UID         string            `json:"uid"`
-	Topic       string            `json:"topic"`
-	ID          string            `json:"id"`
-	BizKey      *string           `json:"biz_key"`
-	OrderKey    string            `json:"order_key,omitempty"`
-	Labels      map[string]string `json:"labels"`
-	URL         string            `json:"url"`
-	Method      string            `json:"method"`
-	State       string            `json:"state"`
-	Priority    int               `json:"priority"`
-	DueAt       instant           `json:"due_at"`
-	Spread      string            `json:"spread,omitempty"`
-	Rounds      int               `json:"rounds,omitempty"`
-	CreatedAt   instant           `json:"created_at"`
-	NextAt      instant           `json:"next_at"`
-	Attempts    int               `json:"attempts"`
-	MaxAttempts int               `json:"max_attempts"`
-	LastAttempt *attemptView      `json:"last_attempt"`
-	EndedAt     instant           `json:"ended_at"`
-	Reason      *string           `json:"reason"`
-	Version     uint64            `json:"version"`
-	Group       string            `json:"group,omitempty"`
-	GroupID     string            `json:"group_id,omitempty"`
-	Schedule    *occurrenceOfView `json:"schedule"`
-	// Callbacks are those registered so far; left out for a job without any.
-	Callbacks []callbackLink `json:"callbacks,omitempty"`
-	// CallbackOf is left out of jobs that are no callbacks.
-	CallbackOf *callbackOfView `json:"callback_of,omitempty"`
-	Count      *countView      `json:"count,omitempty"`
+	*job.Job
+	policy retrypolicy.Policy // the server's
 }
 
-// occurrenceOfView is what made a job of a schedule.
-type occurrenceOfView struct {
-	Name string  `json:"name"`
-	Time instant `json:"time"`
-	Kind string  `json:"kind"`
+func (s *API) viewJob(j *job.Job) jobView { return jobView{j, s.Scheduler.Policy()} }
+
+// MarshalJSON is for views that contain jobs.
+func (v jobView) MarshalJSON() ([]byte, error) { return appendView(nil, v), nil }
+
+func (v jobView) members(w *writer) {
+	s := &v.Spec
+	w.text("uid", v.UID)
+	w.text("topic", v.Topic)
+	w.text("id", v.ID)
+	w.optional("biz_key", s.BizKey)
+	w.given("order_key", orNull(&s.OrderKey))
+	w.labels("labels", s.Labels)
+	w.text("url", string(s.Destination))
+	w.text("method", s.HTTPMethod())
+	w.text("state", v.State.String())
+	w.number("priority", int64(s.Priority.Number()))
+	w.instant("due_at", v.DueAt)
+	w.given("spread", formatted(orNull(&s.When.Spread)))
+	if rounds := s.Rounds(); rounds > 0 {
+		w.number("rounds", int64(rounds))
+	}
+	w.instant("created_at", v.CreatedAt)
+	w.instant("next_at", v.NextAt)
+	w.number("attempts", int64(v.Attempts))
+	w.number("max_attempts", int64(v.policy.For(s.Retry).MaxAttempts()))
+	w.name("last_attempt")
+	if v.LastAttempt == nil {
+		w.null()
+	} else {
+		w.object(attemptView{v.LastAttempt})
+	}
+	w.instant("ended_at", v.EndedAt)
+	w.optional("reason", v.Reason)
+	w.number("version", int64(v.Version))
+	if g := s.Group; g != nil {
+		w.text("group", g.Group)
+		w.text("group_id", v.GroupID())
+	}
+	w.name("schedule")
+	if o := s.Occurrence; o == nil {
+		w.null()
+	} else {
+		w.bracket('{')
+		w.text("name", o.Schedule)
+		w.instant("time", o.Time)
+		w.text("kind", string(o.Kind))
+		w.bracket('}')
+	}
+	v.callbacks(w)
+	if s.Count != nil {
+		w.member("count", viewCount(v.Job))
+	}
 }
 
 // viewLabels gives an object; that of no labels is empty.
@@ -82,100 +96,35 @@ func viewSteps(steps []time.Duration) []string {
 	return view
 }
 
-// attemptView is an attempt as the API shows it. Status is null when no
-// answer came, a phase's time when it was not reached or not needed.
-type attemptView struct {
-	Number           int     `json:"number"`
-	StartedAt        instant `json:"started_at"`
-	DurationMS       int64   `json:"duration_ms"`
-	DNSMS            *int64  `json:"dns_ms"`
-	ConnectMS        *int64  `json:"connect_ms"`
-	TLSMS            *int64  `json:"tls_ms"`
-	FirstByteMS      *int64  `json:"first_byte_ms"`
-	ConnectionReused bool    `json:"connection_reused"`
-	Status           *int    `json:"status"`
-	Error            *string `json:"error"`
-	ResponseBody     *string `json:"response_body"`
-	// ResponseHeaders is empty where no answer came.
-	ResponseHeaders map[string]string `json:"response_headers"`
-	NextAt          instant           `json:"next_at"`
-	Reason          *string           `json:"reason"`
-	Version         *uint64           `json:"version"`
-	// ConnectRetries is left out when the first connection was used.
-	ConnectRetries int `json:"connect_retries,omitempty"`
-}
+// attemptView is an attempt as the API shows it. Its status is null without an answer, the
+// time of a phase if the phase was not reached or not needed.
+type attemptView struct{ *job.Attempt }
 
-func (s *API) viewJob(j *job.Job) jobView { return viewJob(j, s.Scheduler.Policy()) }
+func viewAttempt(a *job.Attempt) attemptView { return attemptView{a} }
 
-func viewJob(j *job.Job, policy retrypolicy.Policy) jobView {
-	v := jobView{
-		UID:         j.UID,
-		Topic:       j.Topic,
-		ID:          j.ID,
-		BizKey:      orNull(&j.Spec.BizKey),
-		OrderKey:    j.Spec.OrderKey,
-		Labels:      viewLabels(j.Spec.Labels),
-		URL:         string(j.Spec.Destination),
-		Method:      j.Spec.HTTPMethod(),
-		State:       j.State.String(),
-		Priority:    j.Spec.Priority.Number(),
-		DueAt:       instant(j.DueAt),
-		CreatedAt:   instant(j.CreatedAt),
-		NextAt:      instant(j.NextAt),
-		Attempts:    j.Attempts,
-		MaxAttempts: policy.For(j.Spec.Retry).MaxAttempts(),
-		EndedAt:     instant(j.EndedAt),
-		Reason:      orNull(&j.Reason),
-		Version:     j.Version,
-	}
-	if spread := j.Spec.When.Spread; spread != 0 {
-		v.Spread = job.FormatDuration(spread)
-	}
-	v.Rounds = j.Spec.Rounds()
-	v.Count = viewCount(j)
-	if g := j.Spec.Group; g != nil {
-		v.Group, v.GroupID = g.Group, j.GroupID()
-	}
-	if o := j.Spec.Occurrence; o != nil {
-		v.Schedule = &occurrenceOfView{o.Schedule, instant(o.Time), string(o.Kind)}
-	}
-	v.Callbacks, v.CallbackOf = linkCallbacks(j), viewCallbackOf(j)
-	if j.LastAttempt != nil {
-		last := viewAttempt(j.LastAttempt)
-		v.LastAttempt = &last
-	}
-	return v
-}
+// MarshalJSON is for views that contain attempts.
+func (v attemptView) MarshalJSON() ([]byte, error) { return appendView(nil, v), nil }
 
-func viewAttempt(a *job.Attempt) attemptView {
-	return attemptView{
-		Number:           a.Number,
-		StartedAt:        instant(a.StartedAt),
-		DurationMS:       a.Duration.Milliseconds(),
-		DNSMS:            phaseMS(a.Timings.DNS),
-		ConnectMS:        phaseMS(a.Timings.Connect),
-		TLSMS:            phaseMS(a.Timings.TLS),
-		FirstByteMS:      phaseMS(a.Timings.FirstByte),
-		ConnectionReused: a.Timings.Reused,
-		Status:           orNull(&a.Status),
-		Error:            orNull(&a.Error),
-		ResponseBody:     orNull(&a.ResponseBody),
-		ResponseHeaders:  viewHeaders(a.ResponseHeaders),
-		NextAt:           instant(a.NextAt),
-		Reason:           orNull(&a.Reason),
-		Version:          orNull(&a.Version),
-		ConnectRetries:   a.ConnectRetries,
+func (v attemptView) members(w *writer) {
+	t := &v.Timings
+	w.number("number", int64(v.Number))
+	w.instant("started_at", v.StartedAt)
+	w.number("duration_ms", v.Duration.Milliseconds())
+	w.phase("dns_ms", t.DNS)
+	w.phase("connect_ms", t.Connect)
+	w.phase("tls_ms", t.TLS)
+	w.phase("first_byte_ms", t.FirstByte)
+	w.boolean("connection_reused", t.Reused)
+	w.known("status", uint64(v.Status))
+	w.optional("error", v.Error)
+	w.optional("response_body", v.ResponseBody)
+	w.headers("response_headers", v.ResponseHeaders)
+	w.instant("next_at", v.NextAt)
+	w.optional("reason", v.Reason)
+	w.known("version", v.Version)
+	if v.ConnectRetries > 0 {
+		w.number("connect_retries", int64(v.ConnectRetries))
 	}
-}
-
-// phaseMS is a phase's time in whole milliseconds: zero for a short one, null
-// for one that did not happen.
-func phaseMS(d time.Duration) *int64 {
-	if d == 0 {
-		return nil
-	}
-	ms := d.Milliseconds()
-	return &ms
 }
 
 // orNull makes the zero value null in JSON.
@@ -194,22 +143,44 @@ type attemptsView struct {
 // id now, and what became of the registration.
 type registeredView struct {
 	jobView
-	Result string `json:"result"`
+	result string
+}
+
+func (v registeredView) members(w *writer) {
+	v.jobView.members(w)
+	w.text("result", v.result)
 }
 
 // itemView is the answer to one job of a batch: the job, or what is wrong.
 type itemView struct {
-	Status      int              `json:"status"`
-	Result      string           `json:"result,omitempty"`
-	Job         *jobView         `json:"job,omitempty"`
-	Error       *httpapi.Problem `json:"error,omitempty"`
-	*fanOutView                  // instead of Result and Job
+	status int
+	result string
+	job    *jobView
+	err    *httpapi.Problem
+	fanOut *fanOutView // instead of result and job
 
 	jobs int // registrations of the item
 }
 
-type resultsView struct {
-	Results []itemView `json:"results"`
+func (v itemView) members(w *writer) {
+	w.number("status", int64(v.status))
+	w.given("result", orNull(&v.result))
+	if v.job != nil {
+		w.name("job")
+		w.object(v.job)
+	}
+	if v.err != nil {
+		w.member("error", v.err)
+	}
+	if v.fanOut != nil {
+		v.fanOut.members(w)
+	}
+}
+
+type resultsView []itemView
+
+func (v resultsView) members(w *writer) {
+	list(w, "results", v)
 }
 
 // cancelView is the answer to a cancel.
@@ -297,6 +268,14 @@ func listOf[T, V any](all []T, view func(*T) V) listView[V] { return listView[V]
 type pageView[V any] struct {
 	Data       []V     `json:"data"`
 	NextCursor *string `json:"next_cursor"`
+}
+
+// jobPage is a page of jobs.
+type jobPage pageView[jobView]
+
+func (v jobPage) members(w *writer) {
+	list(w, "data", v.Data)
+	w.member("next_cursor", v.NextCursor)
 }
 
 func pageOf[T, V any](all []T, view func(*T) V, next string) pageView[V] {
