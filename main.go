@@ -128,8 +128,7 @@ func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer)
 
 func apikey(args []string, stdout io.Writer) error {
 	err := access.Command(args, job.SystemClock(), stdout)
-	var wrong *access.UsageError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*access.UsageError](err); ok {
 		return &config.UsageError{Message: wrong.Message}
 	}
 	return err

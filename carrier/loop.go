@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/store"
 )
 
@@ -24,27 +25,18 @@ const (
 // loop carries the due jobs of one shard.
 type loop struct {
 	*Carrier
-	shard int
-	lock  *keeper
-	// woken holds at most one wake-up: several mean the same.
-	woken  chan struct{}
+	shard  int
+	lock   *keeper
+	woken  signal.Signal
 	health *outage.Outage
 	began  time.Time // when the last round began
 }
 
 func (c *Carrier) newLoop(shard int) *loop {
 	log := c.log.With("shard", shard)
-	l := &loop{Carrier: c, shard: shard, woken: make(chan struct{}, 1), health: outage.New("carrying", c.clock, log, c.opts.Random)}
-	l.lock = c.newKeeper(shard, log, l.wake)
+	l := &loop{Carrier: c, shard: shard, woken: signal.New(), health: outage.New("carrying", c.clock, log, c.opts.Random)}
+	l.lock = c.newKeeper(shard, log, l.woken.Set)
 	return l
-}
-
-// wake starts a round soon. It never blocks.
-func (l *loop) wake() {
-	select {
-	case l.woken <- struct{}{}:
-	default:
-	}
 }
 
 func (l *loop) run(ctx context.Context) {

@@ -260,8 +260,8 @@ func TestRoundHearsEarlierWakeups(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := c.newLoop(0)
-	l.wake()
-	l.wake()
+	l.woken.Set()
+	l.woken.Set()
 	if _, err := l.round(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 	wake := func(shard int) {
 		health.Worked()
 		if shard >= 0 && shard < len(loops) {
-			loops[shard].wake()
+			loops[shard].woken.Set()
 		}
 	}
 	for {
@@ -38,7 +38,7 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 		health.Rest(ctx, err)
 		// Wake-ups may be lost.
 		for _, l := range loops {
-			l.wake()
+			l.woken.Set()
 		}
 	}
 }

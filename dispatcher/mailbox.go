@@ -3,19 +3,21 @@ package dispatcher
 import (
 	"sync"
 	"time"
+
+	"github.com/duehook/duehook/internal/kit/signal"
 )
 
 // mailbox passes times of endpoints to one goroutine. A later time of an endpoint
 // replaces an earlier one.
 type mailbox struct {
-	wake chan struct{} // holds a signal when there are times
+	wake signal.Signal // there are times
 
 	mu    sync.Mutex
 	times map[string]time.Time
 }
 
 func newMailbox() *mailbox {
-	return &mailbox{wake: make(chan struct{}, 1), times: map[string]time.Time{}}
+	return &mailbox{wake: signal.New(), times: map[string]time.Time{}}
 }
 
 // put never blocks.
@@ -23,10 +25,7 @@ func (b *mailbox) put(endpoint string, at time.Time) {
 	b.mu.Lock()
 	b.times[endpoint] = at
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.Set()
 }
 
 // take empties the mailbox.

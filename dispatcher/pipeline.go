@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -53,7 +54,7 @@ type pipeline struct {
 	slots   *slots
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
-	ahead   chan struct{} // holds a signal when jobs wait for a worker
+	ahead   signal.Signal // jobs wait for a worker
 	settler *settler
 	pops    *outage.Outage
 	claims  *outage.Outage
@@ -73,7 +74,7 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		workers: workers,
 		slots:   slots,
 		jobs:    make(chan *claim, workers+slots.mostAhead), // a slot is a place in it
-		ahead:   make(chan struct{}, 1),
+		ahead:   signal.New(),
 		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		seen:    map[job.Key]struct{}{},
@@ -109,7 +110,9 @@ func (p *pipeline) feed(ph phases) {
 			p.jobs <- c
 		}
 		p.slots.fetched(n, len(claims))
-		p.callRelief()
+		if p.slots.waiting() {
+			p.ahead.Set()
+		}
 	}
 }
 

@@ -14,17 +14,6 @@ const untakenTime = 50 * time.Millisecond
 // reasonUntaken: workers were busy for longer than expected.
 const reasonUntaken = "workers_busy"
 
-// callRelief wakes relieve if jobs wait for a worker.
-func (p *pipeline) callRelief() {
-	if !p.slots.waiting() {
-		return
-	}
-	select {
-	case p.ahead <- struct{}{}:
-	default:
-	}
-}
-
 // relieve releases jobs claimed ahead that no worker takes in time, until take ends: their
 // leases run, and another node may have free workers.
 func (p *pipeline) relieve(take context.Context) {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 )
 
@@ -20,7 +21,7 @@ type slots struct {
 	ahead     int           // how far free may go below zero
 	ended     int           // workers that became free since the last take
 	gathering bool          // take waits for enough slots
-	ready     chan struct{} // holds a signal when take may go on
+	ready     signal.Signal // take may go on
 }
 
 // A round trip is worth it for 1/enoughShare of all slots, mostEnough at most.
@@ -39,7 +40,7 @@ const aheadShare = 2
 func newSlots(n int, clock job.Clock) *slots {
 	return &slots{
 		clock: clock, enough: max(1, min(n/enoughShare, mostEnough)), mostAhead: min(aheadShare*n, maxBatch),
-		free: n, ready: make(chan struct{}, 1),
+		free: n, ready: signal.New(),
 	}
 }
 
@@ -148,11 +149,7 @@ func (s *slots) untaken() {
 // add frees n slots. s.mu is held.
 func (s *slots) add(n int) {
 	s.free += n
-	if !s.isReady() {
-		return
-	}
-	select {
-	case s.ready <- struct{}{}:
-	default:
+	if s.isReady() {
+		s.ready.Set()
 	}
 }

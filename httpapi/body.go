@@ -23,8 +23,7 @@ func (c *Call) ReadBody(limit int64) (*bytes.Buffer, error) {
 		return b, nil
 	}
 	Release(b)
-	var exceeded *http.MaxBytesError
-	if errors.As(err, &exceeded) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
 	}
 	return nil, &Error{

@@ -180,8 +180,7 @@ var BadOrder = FieldError{"?order", "must be one of due, -due, created and -crea
 // AsError is the one map from errors to codes. An error that it does not know is
 // internal; the client does not learn its cause.
 func AsError(err error) *Error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	if e := withDetails(err); e != nil {

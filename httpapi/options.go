@@ -61,15 +61,9 @@ func (o *Options) setDefaults() error {
 	if o.Ready == nil {
 		return errors.New("httpapi: Options.Ready is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Metrics == nil {
-		o.Metrics = prometheus.NewRegistry()
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Metrics = cmp.Or(o.Metrics, prometheus.NewRegistry())
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)
 	return nil

@@ -89,8 +89,8 @@ func (f *Findings) Check(field Field, err error) bool {
 // Take adds the fields of a *ValidationError, as parts of outer. It returns any other
 // error.
 func (f *Findings) Take(outer Field, err error) error {
-	var wrong *ValidationError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*ValidationError](err)
+	if !ok {
 		return err
 	}
 	for _, found := range wrong.Fields {

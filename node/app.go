@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -146,12 +147,8 @@ func (n *node) closeTraces(ctx context.Context) {
 }
 
 func newNode(o Options) (*node, error) {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Speed == 0 {
-		o.Speed = 1
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Speed = cmp.Or(o.Speed, 1)
 	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop))}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
 	var err error

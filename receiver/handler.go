@@ -76,8 +76,7 @@ func refusal(err error) int {
 
 // answer is the answer of an error.
 func answer(err error) answerError {
-	var a answerError
-	if errors.As(err, &a) {
+	if a, ok := errors.AsType[answerError](err); ok {
 		return a
 	}
 	return answerError{status: http.StatusInternalServerError}

@@ -67,15 +67,11 @@ func New(o Options) (*Scheduler, error) {
 	if o.Store == nil {
 		return nil, errors.New("scheduler: Options.Store is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	if o.NewUID == nil {
 		o.NewUID = newUIDs(o.Clock).next
 	}
-	if o.Recent == nil {
-		o.Recent = recent.New(recent.Options{})
-	}
+	o.Recent = cmp.Or(o.Recent, recent.New(recent.Options{}))
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m, err := newMetrics(o.Metrics)

@@ -89,8 +89,7 @@ func setPriority(q *store.Query, f field) {
 func setLabels(q *store.Query, f field) {
 	texts := f.texts()
 	labels, err := job.ParseLabels("", texts)
-	var wrong *job.ValidationError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
 		for _, w := range httpapi.Pointers(f.pointer(), wrong.Fields) {
 			f.errs.add(w.Pointer, w.Message)
 		}

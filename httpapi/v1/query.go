@@ -166,8 +166,8 @@ func parameterNames(list []parameter) iter.Seq[string] {
 
 // inQuery points to query parameters where an error names fields of a filter.
 func inQuery(err error) error {
-	var wrong *job.ValidationError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*job.ValidationError](err)
+	if !ok {
 		return err
 	}
 	var errs fieldErrors

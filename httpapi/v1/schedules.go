@@ -171,8 +171,7 @@ func (s *API) putSchedule(r *request) (any, error) {
 
 // onlyInvalid keeps an error that names fields.
 func onlyInvalid(err error) error {
-	var wrong *job.ValidationError
-	if errors.As(err, &wrong) {
+	if _, ok := errors.AsType[*job.ValidationError](err); ok {
 		return err
 	}
 	return nil

@@ -117,8 +117,7 @@ func (s *API) putTopic(r *request) (any, error) {
 	}
 	draft.Defaults, err = s.Scheduler.TopicDefaults(&draft.defaults)
 	for _, found := range []error{err, draft.Check(r.topic)} {
-		var wrong *job.ValidationError
-		if errors.As(found, &wrong) {
+		if wrong, ok := errors.AsType[*job.ValidationError](found); ok {
 			errs.addNew(httpapi.Pointers("", wrong.Fields))
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
@@ -84,7 +85,7 @@ type Manager struct {
 	clock  job.Clock
 	log    *slog.Logger
 	limits job.Limits
-	kick   chan struct{} // holds a signal when an operation may need a worker
+	kick   signal.Signal // an operation may need a worker
 	outage *outage.Outage
 
 	metrics *metrics
@@ -100,17 +101,13 @@ func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Jobs == nil || o.ID == "" {
 		return nil, errors.New("operations: Options.Store, Options.Jobs or Options.ID is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
 	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
 		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
-		kick: make(chan struct{}, 1), working: map[string]context.CancelFunc{},
+		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}
 	var err error
@@ -315,7 +312,7 @@ func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
 // Resume continues a stopped operation. Errors: those of Stop.
 func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
 	o, err := m.turn(ctx, id, Running)
-	m.wake()
+	m.kick.Set()
 	return o, err
 }
 
@@ -339,15 +336,8 @@ func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, err
 
 // announce notifies all nodes of an operation without a worker, this node in any case.
 func (m *Manager) announce(ctx context.Context) {
-	m.wake()
+	m.kick.Set()
 	if err := m.store.Publish(ctx, channel, []byte(m.id)); err != nil {
 		m.log.DebugContext(ctx, "other nodes were not notified of an operation; they read it later", "error", err)
-	}
-}
-
-func (m *Manager) wake() {
-	select {
-	case m.kick <- struct{}{}:
-	default: // a signal waits
 	}
 }

@@ -34,7 +34,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() {
-		follow.Channel(ctx, m.store, channel, func([]byte) { m.wake() },
+		follow.Channel(ctx, m.store, channel, func([]byte) { m.kick.Set() },
 			follow.Pause(m.clock, m.log, "operations that other nodes begin or give up"))
 	})
 	beats := leader.NewHeartbeats(m.clock, leaseTime)
@@ -52,20 +52,9 @@ func (m *Manager) Run(ctx context.Context) error {
 				m.sweep(ctx, docs)
 			}
 		}
-		m.rest(ctx, pause)
+		m.kick.Wait(ctx, m.clock, pause)
 	}
 	return nil
-}
-
-// rest waits for a message about an operation, at most for pause.
-func (m *Manager) rest(ctx context.Context, pause time.Duration) {
-	timer := m.clock.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	case <-m.kick:
-	}
 }
 
 func versions(docs []stored) map[string]uint64 {
@@ -121,7 +110,7 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 			m.mu.Lock()
 			delete(m.working, o.ID)
 			m.mu.Unlock()
-			m.wake()
+			m.kick.Set()
 		}()
 		newWorker(m, d).run(working)
 	})

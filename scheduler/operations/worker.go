@@ -356,7 +356,7 @@ func (w *worker) noteStop(ctx context.Context) {
 		return nil
 	})
 	w.op.State = d.Value.State
-	w.m.wake() // a client may have resumed it
+	w.m.kick.Set() // a client may have resumed it
 }
 
 // finish ends the operation. If that cannot be written, the last page is repeated.

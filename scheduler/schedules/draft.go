@@ -114,8 +114,7 @@ func (d *Draft) definition(name string) (definition, *schedule.Rules, error) {
 		return def, nil, err
 	}
 	rules, err := def.rules(name)
-	var wrong *schedule.FieldError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
 		f.Add(job.Field(wrong.Field), wrong.Reason)
 		err = f.Err()
 	}

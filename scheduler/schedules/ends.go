@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -17,11 +18,11 @@ import (
 type Ends struct {
 	mu    sync.Mutex
 	names map[string]bool
-	kick  chan struct{}
+	some  signal.Signal
 }
 
 // NewEnds returns an Ends that has noted nothing.
-func NewEnds() *Ends { return &Ends{names: map[string]bool{}, kick: make(chan struct{}, 1)} }
+func NewEnds() *Ends { return &Ends{names: map[string]bool{}, some: signal.New()} }
 
 // Subscriber hears of the ends of jobs.
 func (e *Ends) Subscriber() feed.Subscriber {
@@ -55,10 +56,7 @@ func (e *Ends) note(id string) {
 		e.names[id[:at]] = true
 	}
 	e.mu.Unlock()
-	select {
-	case e.kick <- struct{}{}:
-	default:
-	}
+	e.some.Set()
 }
 
 func (e *Ends) take() (names []string) {
@@ -90,7 +88,7 @@ func (m *Manager) passEnds(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.o.Ends.kick:
+		case <-m.o.Ends.some:
 		}
 		names := m.o.Ends.take()
 		if m.engine.leads.Load() {
@@ -127,7 +125,7 @@ func (e *engine) heardEnds(names []string) {
 	}
 	e.mu.Unlock()
 	if waiting {
-		e.wake()
+		e.kick.Set()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
@@ -44,7 +45,7 @@ const (
 
 // engine is what the elected node knows of the schedules.
 type engine struct {
-	kick chan struct{}
+	kick signal.Signal
 
 	leads atomic.Bool // this node is the elected one
 
@@ -73,7 +74,7 @@ type entry struct {
 
 func newEngine() *engine {
 	return &engine{
-		kick: make(chan struct{}, 1), changed: map[string]bool{"": true}, entries: map[string]*entry{},
+		kick: signal.New(), changed: map[string]bool{"": true}, entries: map[string]*entry{},
 		holding: map[string]bool{}, ended: map[string]bool{},
 	}
 }
@@ -83,14 +84,7 @@ func (e *engine) heard(name string) {
 	e.mu.Lock()
 	e.changed[name] = true
 	e.mu.Unlock()
-	e.wake()
-}
-
-func (e *engine) wake() {
-	select {
-	case e.kick <- struct{}{}:
-	default:
-	}
+	e.kick.Set()
 }
 
 func (e *engine) takeChanged() map[string]bool {
@@ -110,7 +104,10 @@ func (m *Manager) Run(ctx context.Context) error {
 			follow.Pause(m.clock, m.log, "schedules that changed"))
 	})
 	listening.Go(func() { m.passEnds(ctx) })
-	lead := leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
+	var lead *leader.Leader
+	if !m.o.Alone {
+		lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
+	}
 	leading := false
 	for ctx.Err() == nil {
 		pause, leads, err := m.round(ctx, lead, leading)
@@ -124,24 +121,12 @@ func (m *Manager) Run(ctx context.Context) error {
 		}
 		leading = leads
 		m.engine.leads.Store(leads)
-		m.rest(ctx, pause)
+		m.engine.kick.Wait(ctx, m.clock, pause)
 	}
-	if leading && !m.o.Alone {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryPause)
-		defer cancel()
-		lead.Resign(limited)
+	if leading {
+		lead.Resign(ctx)
 	}
 	return nil
-}
-
-func (m *Manager) rest(ctx context.Context, pause time.Duration) {
-	timer := m.clock.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	case <-m.engine.kick:
-	}
 }
 
 // round does what there is to do now, and returns how long to rest.
@@ -157,7 +142,7 @@ func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pau
 			return listEvery, false, nil
 		}
 	}
-	if leads, err = m.leads(ctx, lead); err != nil || !leads {
+	if leads, err = lead.Lead(ctx); err != nil || !leads {
 		m.mayPurge.Store(false) // the elected node purges
 		for name := range e.entries {
 			e.remove(name)
@@ -168,9 +153,7 @@ func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pau
 		return 0, leads, err
 	}
 	if !e.some {
-		if !m.o.Alone {
-			lead.Resign(ctx)
-		}
+		lead.Resign(ctx)
 		return 0, false, nil
 	}
 	now, err := m.storeTime(ctx)
@@ -216,15 +199,6 @@ func (e *engine) expectClock(now job.Instant) {
 }
 
 func (r *record) waitsForClock() bool { return r.LastError != nil && r.LastError.Reason == ReasonClock }
-
-func (m *Manager) leads(ctx context.Context, lead *leader.Leader) (bool, error) {
-	if m.o.Alone {
-		return true, nil
-	}
-	limited, cancel := context.WithTimeout(ctx, leaseTime/2)
-	defer cancel()
-	return lead.Lead(limited)
-}
 
 // refresh reads the schedules that changed, or all.
 func (m *Manager) refresh(ctx context.Context, all bool) error {

@@ -70,8 +70,7 @@ var refusals = map[store.RegisterOutcome]*refusedError{
 func (w *work) execute(ctx context.Context) error {
 	r, in := &w.rec, w.rec.Intent
 	err := w.occurrences(ctx, in)
-	var refused *refusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*refusedError](err); ok {
 		err = nil
 		if r.LastError == nil || r.LastError.Reason != refused.reason {
 			r.LastError = &LastError{At: w.now, Reason: refused.reason, Message: refused.message}

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -95,12 +96,8 @@ func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Jobs == nil || o.ID == "" {
 		return nil, errors.New("schedules: Options.Store, Options.Jobs or Options.ID is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,12 +67,8 @@ func New(o Options) (*Manager, error) {
 	if o.Store == nil {
 		return nil, errors.New("topics: Options.Store is missing")
 	}
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 )
 
 // Load compares until it has succeeded once. A store that loses limits with its process
@@ -32,15 +33,10 @@ func (m *Manager) Load(ctx context.Context) {
 // Run follows the changes of other nodes and keeps the store's limits up to date, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	look := make(chan struct{}, 1)
+	look := signal.New()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		follow.Channel(ctx, m.o.Store, channel, func([]byte) {
-			select {
-			case look <- struct{}{}:
-			default: // a signal waits
-			}
-		}, follow.Pause(m.o.Clock, m.o.Logger, "changes of topics"))
+		follow.Channel(ctx, m.o.Store, channel, func([]byte) { look.Set() }, follow.Pause(m.o.Clock, m.o.Logger, "changes of topics"))
 		return nil
 	})
 	group.Go(func() error {

@@ -82,8 +82,7 @@ func (s *Settings) Check(topic string) error {
 		f.Add("on_dead", `must be "continue" or "stop"`)
 	}
 	if s.Alerts != nil {
-		var wrong *job.ValidationError
-		if errors.As(s.Alerts.Check(topic), &wrong) {
+		if wrong, ok := errors.AsType[*job.ValidationError](s.Alerts.Check(topic)); ok {
 			for _, e := range wrong.Fields {
 				if e.Field != "topic" {
 					e.Field = e.Field.Within("alerts")

@@ -67,7 +67,8 @@ type Options struct {
 	Lease time.Duration // several times as long as the pause between calls of Lead
 }
 
-// Leader is a node's part in an election. It belongs to one goroutine.
+// Leader is a node's part in an election. It belongs to one goroutine. A nil *Leader always
+// leads: there are no other nodes.
 type Leader struct {
 	o     Options
 	docs  *documents.Collection[content]
@@ -81,6 +82,8 @@ type content struct {
 	Node string `json:"node"` // empty: there is no leader
 }
 
+const resignTime = time.Second
+
 // New returns a Leader.
 func New(o Options) *Leader {
 	return &Leader{
@@ -89,8 +92,13 @@ func New(o Options) *Leader {
 }
 
 // Lead reports whether this node leads: it writes a heartbeat, or takes over an expired
-// lease. The error is the store's.
+// lease. It takes half a lease at most. The error is the store's.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
+	if l == nil {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.o.Lease/2)
+	defer cancel()
 	if l.mine.Version != 0 { // the write says whether it still leads
 		err := l.docs.Put(ctx, &l.mine)
 		if err == nil {
@@ -124,8 +132,14 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Resign ends the lease, if this node leads, so that another node takes over at once.
+// Resign ends the lease, if this node leads, so that another node takes over at once. It
+// works for up to resignTime after the end of ctx.
 func (l *Leader) Resign(ctx context.Context) {
+	if l == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTime)
+	defer cancel()
 	l.mine = documents.Document[content]{}
 	d, err := l.read(ctx)
 	if err == nil && d.Err == nil && d.Value.Node == l.o.Node {

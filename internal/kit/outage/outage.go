@@ -13,6 +13,7 @@ import (
 
 	"github.com/sethvargo/go-retry"
 
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 )
 
@@ -102,16 +103,16 @@ func (o *Outage) What() string { return o.what }
 
 // Task is a call that Repeat repeats.
 type Task struct {
-	Every time.Duration   // pause after a call
-	Retry time.Duration   // pause after a failed call; zero: Every
-	Limit time.Duration   // timeout of a call; zero: none
-	Wake  <-chan struct{} // ends a pause; nil: nothing does
+	Every time.Duration // pause after a call
+	Retry time.Duration // pause after a failed call; zero: Every
+	Limit time.Duration // timeout of a call; zero: none
+	Wake  signal.Signal // ends a pause; nil: nothing does
 	Do    func(ctx context.Context) error
 }
 
 // Repeat calls t.Do until ctx ends. A panic counts as a failure.
 func (o *Outage) Repeat(ctx context.Context, t Task) {
-	for {
+	for ctx.Err() == nil {
 		pause := t.Every
 		if err := t.call(ctx); err != nil {
 			o.Note(ctx, err)
@@ -119,16 +120,7 @@ func (o *Outage) Repeat(ctx context.Context, t Task) {
 		} else {
 			o.Worked()
 		}
-		timer := o.clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-t.Wake:
-		case <-timer.C():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
+		t.Wake.Wait(ctx, o.clock, pause)
 	}
 }
 

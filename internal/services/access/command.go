@@ -65,8 +65,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 		return &UsageError{"--namespace " + err.Error()}
 	}
 	token, key, err := d.make(namespace, now)
-	var wrong *job.ValidationError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
 		return &UsageError{flagComplaints(wrong.Fields)}
 	}
 	_, err = fmt.Fprintf(out, "token %s\nline  %s\n", token.Reveal(), key.Line())

@@ -516,7 +516,7 @@ func TestMetric(t *testing.T) {
 		if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
 			t.Errorf("before the first round: %d series, error %v", n, err)
 		}
-		if err := m.round(t.Context()); err != nil {
+		if err := m.round(r.Context()); err != nil {
 			t.Fatal(err)
 		}
 		const want = `

@@ -96,9 +96,9 @@ func New(o Options) (*Manager, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Every = cmp.Or(o.Every, DefaultEvery)
-	m := &Manager{
-		o: o, rules: ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store),
-		leader: leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every}),
+	m := &Manager{o: o, rules: ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store)}
+	if !o.Alone {
+		m.leader = leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every})
 	}
 	return m, metered.Register(o.Metrics, "alerts", firingGauge{m})
 }

@@ -30,11 +30,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	group, counting := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.o.Counts.Run(counting) })
 	outage.New("evaluating alerts", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{Every: m.o.Every, Limit: callTimeout, Do: m.round})
-	if !m.o.Alone {
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-		defer cancel()
-		m.leader.Resign(limited)
-	}
+	m.leader.Resign(ctx)
 	return group.Wait()
 }
 
@@ -63,7 +59,8 @@ func (m *Manager) round(ctx context.Context) error {
 		m.idle = idleRounds - 1
 		return nil
 	}
-	if mine, err := m.lead(ctx); err != nil || !mine {
+	// Two evaluating nodes do no harm: neither can overwrite the other's documents.
+	if leads, err := m.leader.Lead(ctx); err != nil || !leads {
 		return err
 	}
 	if err := m.evaluate(ctx, rules, books); err != nil {
@@ -103,15 +100,6 @@ func longestWindow(rules []Rule) (longest time.Duration) {
 		longest = max(longest, rules[i].Window)
 	}
 	return longest
-}
-
-// lead reports whether this node evaluates. Two evaluating nodes do no harm: neither can
-// overwrite the other's documents.
-func (m *Manager) lead(ctx context.Context) (bool, error) {
-	if m.o.Alone {
-		return true, nil
-	}
-	return m.leader.Lead(ctx)
 }
 
 // evaluate updates all books. An error of one rule does not affect the others.

@@ -96,8 +96,8 @@ func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {
 
 // takeThreshold adds the problems of the rule on a metric.
 func takeThreshold(f *job.Findings, metric Metric, err error) {
-	var wrong *job.ValidationError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*job.ValidationError](err)
+	if !ok {
 		return
 	}
 	for _, e := range wrong.Fields {

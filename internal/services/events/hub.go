@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -57,7 +58,7 @@ type outbox struct {
 	pending []Event
 	dropped bool
 	next    uint64
-	filled  chan struct{} // signals pending events
+	filled  signal.Signal // there are pending events
 }
 
 // New returns a Hub, which works while Run does.
@@ -65,7 +66,7 @@ func New(o Options) *Hub {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{o: o, boot: strings.ToLower(rand.Text()[:10])}
-	h.out.filled = make(chan struct{}, 1)
+	h.out.filled = signal.New()
 	h.in.init()
 	return h
 }
@@ -98,10 +99,7 @@ func (h *Hub) Emit(events ...Event) {
 		}
 		h.out.pending = append(h.out.pending, h.out.identified(e, h.boot))
 	}
-	select {
-	case h.out.filled <- struct{}{}:
-	default:
-	}
+	h.out.filled.Set()
 }
 
 func (o *outbox) identified(e Event, boot string) Event {
