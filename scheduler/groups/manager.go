@@ -35,7 +35,7 @@ type Manager struct {
 // New makes a Manager of the groups in a store.
 func New(s store.Documents, check Check) *Manager {
 	return &Manager{check: check, docs: documents.New(documents.Options[Group]{
-		Store: s, Kind: documentKind, New: func(name string) Group { return Group{Name: name} },
+		Store: s, Kind: documentKind, Missing: ErrNotFound, New: func(name string) Group { return Group{Name: name} },
 		Strict: true, // a member may have conditions that only a newer version knows
 	})}
 }
@@ -50,14 +50,7 @@ func groupOf(d *documents.Document[Group]) Group {
 // store.ErrNewer, and the store's.
 func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
 	d, err := m.docs.Get(ctx, name)
-	return groupOf(&d), notFound(err)
-}
-
-func notFound(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrNotFound
-	}
-	return err
+	return groupOf(&d), err
 }
 
 // Allow decides on a change by the group as it is before; Version 0: there is none. Its
@@ -123,9 +116,7 @@ func (m *Manager) room(ctx context.Context, g *Group) error {
 
 // Delete deletes a group. Its jobs stay.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return notFound(m.docs.Remove(ctx, name, func(d *documents.Document[Group]) error {
-		return allows(d, allow)
-	}))
+	return m.docs.Remove(ctx, name, func(d *documents.Document[Group]) error { return allows(d, allow) })
 }
 
 // Page is a page of groups; Next is empty on the last.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -152,7 +153,7 @@ type updater interface {
 func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 
 // node starts a node.
-func (r *rig) node(id string, plans ...Schedules) *node {
+func (r *rig) node(id string, plans ...*schedules.Manager) *node {
 	r.Helper()
 	c := &cut{rig: r}
 	o := Options{Store: c, Jobs: unchecked{c}, ID: id}

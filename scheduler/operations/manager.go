@@ -50,21 +50,13 @@ type Jobs interface {
 	CheckChange(field job.Field, d *job.Draft) error
 }
 
-// Schedules registers occurrences of schedules. A *schedules.Manager is one.
-type Schedules interface {
-	PlanBackfill(ctx context.Context, name string, from, to job.Instant) (b schedules.Backfill, jobs int64, err error)
-	BeginBackfill(ctx context.Context, b *schedules.Backfill, operation string) error
-	RegisterBackfill(ctx context.Context, b *schedules.Backfill, operation string, times []int64, again bool) ([]error, error)
-	CountBackfill(ctx context.Context, b *schedules.Backfill, operation string, jobs int64, done bool) error
-}
-
 // Options are the settings of a Manager. Store, Jobs and ID are required.
 type Options struct {
 	Store Store
 	Jobs  Jobs
 	ID    string // of the node, unique to the process
 	// Schedules registers the jobs of backfills; nil: this node executes none.
-	Schedules Schedules
+	Schedules *schedules.Manager
 	// Limits bound changes of jobs; zero values mean the limits of the API.
 	Limits job.Limits
 	// Clock paces the work and measures leases; nil is the machine's. The store's clock
@@ -79,7 +71,7 @@ type Options struct {
 type Manager struct {
 	store  Store
 	jobs   Jobs
-	plans  Schedules
+	plans  *schedules.Manager
 	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
@@ -284,15 +276,7 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 // Get returns one operation. Errors: ErrNotFound, or the store's.
 func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 	d, err := m.docs.Get(ctx, id)
-	return d.Value, notFound(err)
-}
-
-// notFound translates store.ErrNotFound.
-func notFound(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrNotFound
-	}
-	return err
+	return d.Value, err
 }
 
 // Stop ends the work on an operation, within two seconds or so. It can be

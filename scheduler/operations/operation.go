@@ -206,7 +206,7 @@ type stored = documents.Document[Operation]
 // unreadable: without a part of its filter, it would change other jobs.
 func collection(s store.Documents) *documents.Collection[Operation] {
 	return documents.New(documents.Options[Operation]{
-		Store: s, Kind: documentKind, Strict: true,
+		Store: s, Kind: documentKind, Strict: true, Missing: ErrNotFound,
 		New: func(id string) Operation { return Operation{ID: id} },
 		Check: func(o *Operation) error {
 			if _, ok := states[o.Action]; !ok && (o.Action != Backfill || o.Backfill == nil) {

@@ -41,6 +41,8 @@ type Options[T any] struct {
 	// Blank reports that a value need not be stored. Update deletes its document, unless
 	// that has fields of a newer version. Nil: all are stored.
 	Blank func(v *T) bool
+	// Missing says that there is no such document, beside store.ErrNotFound. Nil: nothing does.
+	Missing error
 	// Max bounds the documents that Update creates; 0: no bound.
 	Max int
 	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
@@ -82,10 +84,17 @@ type Document[T any] struct {
 func (c *Collection[T]) Get(ctx context.Context, name string) (Document[T], error) {
 	raw, err := c.o.Store.Document(ctx, c.o.Kind, name)
 	if err != nil {
-		return Document[T]{Name: name, Value: c.o.New(name)}, fmt.Errorf("read the %s %s: %w", c.o.Kind, name, err)
+		return Document[T]{Name: name, Value: c.o.New(name)}, fmt.Errorf("read the %s %s: %w", c.o.Kind, name, c.missing(err))
 	}
 	d := c.Decode(raw)
 	return d, d.Err
+}
+
+func (c *Collection[T]) missing(err error) error {
+	if c.o.Missing != nil && errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%w: %w", c.o.Missing, err)
+	}
+	return err
 }
 
 // All reads all documents, by name, unreadable ones included.
@@ -279,7 +288,7 @@ func (c *Collection[T]) room(ctx context.Context, d *Document[T]) error {
 // none.
 func (c *Collection[T]) Delete(ctx context.Context, d *Document[T]) error {
 	if err := c.o.Store.DeleteDocument(ctx, c.o.Kind, d.Name, d.Version); err != nil {
-		return fmt.Errorf("delete the %s %s: %w", c.o.Kind, d.Name, err)
+		return fmt.Errorf("delete the %s %s: %w", c.o.Kind, d.Name, c.missing(err))
 	}
 	return nil
 }

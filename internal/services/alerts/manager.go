@@ -170,15 +170,7 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 		return Rule{}, ErrNotFound
 	}
 	d, err := m.rules.Get(ctx, name)
-	return d.Value, notFound(err)
-}
-
-// notFound translates store.ErrNotFound.
-func notFound(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return ErrNotFound
-	}
-	return err
+	return d.Value, err
 }
 
 // Put creates or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
@@ -235,12 +227,12 @@ func allowed(allow []Allow, r *Rule) error {
 // Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, those of allow, or
 // the store's.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return notFound(m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
+	return m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
 		if len(allow) > 0 && d.Err != nil {
 			return d.Err
 		}
 		return allowed(allow, &d.Value)
-	}))
+	})
 }
 
 // Alerts lists firing and pending alerts, by rule and subject. The error is the store's.

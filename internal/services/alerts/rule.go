@@ -225,7 +225,7 @@ const ruleKind = "alert-rule"
 // ruleDocuments returns the documents of rules.
 func ruleDocuments(s store.Documents) *documents.Collection[Rule] {
 	return documents.New(documents.Options[Rule]{
-		Store: s, Kind: ruleKind, Max: MaxRules,
+		Store: s, Kind: ruleKind, Max: MaxRules, Missing: ErrNotFound,
 		New: func(name string) Rule { return Rule{Name: name} },
 		Check: func(r *Rule) error {
 			if _, known := kinds[r.Metric]; !known {
