@@ -30,7 +30,6 @@ type Carrier struct {
 	clock   job.Clock
 	log     *slog.Logger
 	opts    Options
-	terms   store.CarryOptions
 	metrics *metrics
 }
 
@@ -41,18 +40,11 @@ func New(o Options) (*Carrier, error) {
 		return nil, err
 	}
 	c := &Carrier{
-		store: o.Store,
-		clock: o.Clock,
-		log:   o.Logger,
-		opts:  o,
-		terms: store.CarryOptions{
-			Cap: o.Cap, Visibility: o.Visibility, EndpointLimit: max(o.EndpointLimit, 0), TopicLimits: o.TopicLimits,
-			HalfOpenLimit: o.HalfOpenLimit, By: o.ID,
-		},
+		store:   o.Store,
+		clock:   o.Clock,
+		log:     o.Logger,
+		opts:    o,
 		metrics: newMetrics(),
-	}
-	if o.LongestLease > 0 {
-		c.terms.Longest = max(o.LongestLease, o.Visibility)
 	}
 	if err := c.metrics.register(o.Metrics); err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ func TestPurge(t *testing.T) {
 				tc.ended -= n
 				return n, nil
 			}
-			c, err := New(Options{Store: s, ID: "node-1"})
+			c, err := New(Options{Store: s, CarryOptions: store.CarryOptions{By: "node-1"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -211,14 +211,15 @@ func TestRunWaitsForItsChores(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	_, err := New(Options{
-		Cap: -1, Visibility: -1, HalfOpenLimit: -1, LockTTL: time.Millisecond, Poll: time.Millisecond, Lag: -1, Housekeeping: -1,
+		CarryOptions: store.CarryOptions{Cap: -1, Visibility: -1, HalfOpenLimit: -1},
+		LockTTL:      time.Millisecond, Poll: time.Millisecond, Lag: -1, Housekeeping: -1,
 	})
 	if err == nil {
 		t.Fatal("no error")
 	}
 	want := strings.Join([]string{
 		"carrier: a store is required",
-		"carrier: an ID is required",
+		"carrier: a name is required: CarryOptions.By",
 		"carrier: the cap of the ready list must be positive, not -1",
 		"carrier: the visibility deadline must be positive, not -1ns",
 		"carrier: the limit of half-open circuits must be positive, not -1",
@@ -234,7 +235,7 @@ func TestOptionErrors(t *testing.T) {
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	o := Options{Store: newFakeStore(), ID: "node-1", Metrics: registry}
+	o := Options{Store: newFakeStore(), CarryOptions: store.CarryOptions{By: "node-1"}, Metrics: registry}
 	if _, err := New(o); err != nil {
 		t.Fatal(err)
 	}

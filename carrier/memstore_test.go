@@ -79,7 +79,7 @@ func claimAll(t *testing.T, carriers int) {
 // run runs a carrier; the function returned stops it.
 func run(t *testing.T, s store.Store, id string, visibility time.Duration) func() {
 	t.Helper()
-	c, err := carrier.New(carrier.Options{Store: s, ID: id, Visibility: visibility, Cap: 5000})
+	c, err := carrier.New(carrier.Options{Store: s, CarryOptions: store.CarryOptions{By: id, Visibility: visibility, Cap: 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Options of a Carrier. A zero field has its default.
@@ -26,24 +27,10 @@ type Options struct {
 	// Random returns numbers from 0 up to 1 that spread pauses. It is safe for
 	// concurrent use. Default: math/rand/v2.
 	Random func() float64
-	// ID is the name of this node in the journal. Required.
-	ID string
 
-	// Cap is the most hints on a shard's ready list: 1000.
-	Cap int
-	// Visibility is the time after which a carried, unclaimed job is due again: 15 s.
-	Visibility time.Duration
-	// LongestLease is the longest lease of any node: unknown. It bounds the delay of
-	// jobs after the store's clock went back.
-	LongestLease time.Duration
-	// EndpointLimit is the most jobs in flight of one endpoint: 256. Negative: no
-	// limit.
-	EndpointLimit int
-	// TopicLimits are the most jobs in flight of a topic at one endpoint, for topics
-	// with their own limit: none.
-	TopicLimits map[string]int
-	// HalfOpenLimit is the EndpointLimit while the circuit is half-open: 3.
-	HalfOpenLimit int
+	// CarryOptions are the terms of each call. By is required; the defaults are a Cap of
+	// 1000, a Visibility of 15 s and a HalfOpenLimit of 3.
+	store.CarryOptions
 
 	// LockTTL is the TTL of a shard's lock: 15 s. The holder extends it three times
 	// in that time. At least 100 ms.
@@ -66,7 +53,6 @@ type Options struct {
 const (
 	defaultCap           = 1000
 	defaultVisibility    = 15 * time.Second
-	defaultEndpointLimit = 256
 	defaultHalfOpenLimit = 3
 	defaultLockTTL       = 15 * time.Second
 	defaultPoll          = time.Second
@@ -86,7 +72,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Cap = cmp.Or(o.Cap, defaultCap)
 	o.Visibility = cmp.Or(o.Visibility, defaultVisibility)
-	o.EndpointLimit = cmp.Or(o.EndpointLimit, defaultEndpointLimit)
 	o.HalfOpenLimit = cmp.Or(o.HalfOpenLimit, defaultHalfOpenLimit)
 	o.LockTTL = cmp.Or(o.LockTTL, defaultLockTTL)
 	o.Poll = cmp.Or(o.Poll, defaultPoll)
@@ -103,7 +88,7 @@ func (o Options) check() error {
 		}
 	}
 	require(o.Store != nil, "a store is required")
-	require(o.ID != "", "an ID is required")
+	require(o.By != "", "a name is required: CarryOptions.By")
 	require(o.Cap > 0, "the cap of the ready list must be positive, not %d", o.Cap)
 	require(o.Visibility > 0, "the visibility deadline must be positive, not %v", o.Visibility)
 	require(o.HalfOpenLimit > 0, "the limit of half-open circuits must be positive, not %d", o.HalfOpenLimit)

@@ -22,6 +22,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -112,7 +113,7 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	}
 	calls, callsErr := v1.New(v1.Options{Scheduler: all})
 	api, apiErr := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping, Metrics: metrics})
-	carry, carryErr := carrier.New(carrier.Options{Store: jobs, ID: "here"})
+	carry, carryErr := carrier.New(carrier.Options{Store: jobs, CarryOptions: store.CarryOptions{By: "here", EndpointLimit: 256}})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
 		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1,
 		Resolver: hostile.Resolver(t, hostile.Zone(targets)),

@@ -46,9 +46,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	jobs, err := scheduler.New(scheduler.Options{
 		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
 		Limits: jobLimits, Policy: n.policy, Guard: guard,
-		Carry: store.CarryOptions{
-			Cap: c.ReadyCap, EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
-		},
+		Carry: n.carrying(),
 	})
 	if err != nil {
 		return nil, err
@@ -99,12 +97,18 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	return [][]part{working, needed}, nil
 }
 
-func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
+// carrying are the terms of all carriers.
+func (n *node) carrying() store.CarryOptions {
 	c := n.Config
+	return store.CarryOptions{
+		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), Longest: n.stretched(max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin())),
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes, By: n.id,
+	}
+}
+
+func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 	return carrier.New(carrier.Options{
-		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id,
-		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), LongestLease: n.stretched(max(c.Lease, c.MaxTimeout+c.LeaseMargin())),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
+		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
 		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll), Housekeeping: n.stretched(carrierHousekeeping),
 		MayPurge: mayPurge,
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -55,7 +56,7 @@ func runCarry(ctx context.Context, o *options) error {
 	}
 	clock := job.SystemClock()
 	c, err := carrier.New(carrier.Options{
-		Store: s, ID: carry, EndpointLimit: -1, Visibility: time.Hour, // nothing is to come again
+		Store: s, CarryOptions: store.CarryOptions{By: carry, Visibility: time.Hour}, // nothing is to come again
 	})
 	if err != nil {
 		return errors.Join(err, s.Close())

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
 )
 
 // plan is what a seed decides before anything runs: how the program is set up,
@@ -100,8 +101,10 @@ func newPlan(seed uint64, shards int) *plan {
 		bad: oneOf(r, 0, 20, 50),
 	}
 	p.carrier = carrier.Options{
-		Cap: oneOf(r, 1, 3, 20, 1000), Visibility: oneOf(r, 2*time.Second, 15*time.Second),
-		EndpointLimit: oneOf(r, 1, 3, 256), HalfOpenLimit: 1 + r.IntN(3),
+		CarryOptions: store.CarryOptions{
+			Cap: oneOf(r, 1, 3, 20, 1000), Visibility: oneOf(r, 2*time.Second, 15*time.Second),
+			EndpointLimit: oneOf(r, 1, 3, 256), HalfOpenLimit: 1 + r.IntN(3),
+		},
 		Poll: oneOf(r, time.Second, 5*time.Second), Housekeeping: time.Minute,
 	}
 	if r.IntN(3) == 0 {
