@@ -17,7 +17,7 @@ func TestAnswersForCallbacks(t *testing.T) {
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", len(r.URL.Path)))
 	})
-	with := &job.Callbacks{Dead: &job.Callback{Destination: "https://a.example"}}
+	with := &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDead: {Destination: "https://a.example"}}}
 	for name, row := range map[string]struct {
 		callbacks *job.Callbacks
 		limit     int

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,65 +39,35 @@ type Callback struct {
 
 // Callbacks are the callbacks of a job.
 type Callbacks struct {
-	Delivered     *Callback
-	Dead          *Callback
-	Expired       *Callback
-	Cancelled     *Callback
-	AttemptFailed *Callback
-	Retry         *Retry // of the callbacks; nil means the ladder of the server's settings
+	By    map[CallbackEvent]*Callback
+	Retry *Retry // of the callbacks; nil means the ladder of the server's settings
 	// Replays counts the replays of the job, so that each round has callbacks of its own.
 	Replays int
 }
 
 // On returns the callback of an event, or nil.
 func (c *Callbacks) On(e CallbackEvent) *Callback {
-	if at := c.at(e); at != nil {
-		return *at
-	}
-	return nil
-}
-
-// Set sets the callback of an event.
-func (c *Callbacks) Set(e CallbackEvent, to *Callback) { *c.at(e) = to }
-
-// at is nil for an unknown event.
-func (c *Callbacks) at(e CallbackEvent) **Callback {
-	switch {
-	case c == nil:
+	if c == nil {
 		return nil
-	case e == CallbackDelivered:
-		return &c.Delivered
-	case e == CallbackDead:
-		return &c.Dead
-	case e == CallbackExpired:
-		return &c.Expired
-	case e == CallbackCancelled:
-		return &c.Cancelled
-	case e == CallbackAttemptFailed:
-		return &c.AttemptFailed
 	}
-	return nil
+	return c.By[e]
 }
 
-// Any reports whether there is a callback.
-func (c *Callbacks) Any() bool {
-	return c != nil && slices.ContainsFunc(CallbackEvents, func(e CallbackEvent) bool { return c.On(e) != nil })
+// Set sets the callback of an event. The callbacks must not be those of a job yet.
+func (c *Callbacks) Set(e CallbackEvent, to *Callback) {
+	if c.By == nil {
+		c.By = map[CallbackEvent]*Callback{}
+	}
+	c.By[e] = to
 }
 
 func (c *Callbacks) same(o *Callbacks) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return c.Retry.same(o.Retry) && !slices.ContainsFunc(CallbackEvents, func(e CallbackEvent) bool {
-		return !c.On(e).same(o.On(e))
+	return c.Retry.same(o.Retry) && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
+		return a.Destination == b.Destination && a.Method == b.Method && slices.Equal(a.Headers, b.Headers)
 	})
-}
-
-func (c *Callback) same(o *Callback) bool {
-	if c == nil || o == nil {
-		return c == o
-	}
-	return c.Destination == o.Destination && c.Method == o.Method && slices.Equal(c.Headers, o.Headers)
 }
 
 // replayed are the callbacks of the next round of a job.
@@ -219,7 +190,7 @@ func (j *Job) CallbackKeys() (keys []Key) {
 	if j.State == Delivered {
 		failed--
 	}
-	for n := 1; n <= failed && c.AttemptFailed != nil; n++ {
+	for n := 1; n <= failed && c.On(CallbackAttemptFailed) != nil; n++ {
 		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, n)})
 	}
 	e := endEvents[j.State]

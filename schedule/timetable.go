@@ -43,15 +43,15 @@ var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 // Spec is a timetable as a client describes it. Exactly one of Cron and Every is
 // set. Empty fields mean the defaults.
 type Spec struct {
-	Cron     string
-	Every    time.Duration // elapsed time, whole seconds
-	HasEvery bool          // tells an interval of zero from none
-	Anchor   time.Time     // with Every: an occurrence; Start or 1970-01-01 by default
-	Zone     string        // IANA name; UTC by default
-	Gap      Gap           // with Cron
-	Repeat   Repeat        // with Cron
-	Start    time.Time     // Start <= T
-	End      time.Time     // T < End
+	Cron     string        `json:",omitzero"`
+	Every    time.Duration `json:",omitzero"` // elapsed time, whole seconds
+	HasEvery bool          `json:",omitzero"` // tells an interval of zero from none
+	Anchor   time.Time     `json:",omitzero"` // with Every: an occurrence; Start or 1970-01-01 by default
+	Zone     string        `json:",omitzero"` // IANA name; UTC by default
+	Gap      Gap           `json:",omitzero"` // with Cron
+	Repeat   Repeat        `json:",omitzero"` // with Cron
+	Start    time.Time     `json:",omitzero"` // Start <= T
+	End      time.Time     `json:",omitzero"` // T < End
 }
 
 // FieldError reports a field of a Spec that cannot be used.

@@ -148,7 +148,7 @@ func registrations(jobs []Job) []store.Registration {
 			},
 		}
 		if j.Callback != "" {
-			regs[i].Spec.Callbacks = &job.Callbacks{Delivered: &job.Callback{Destination: job.Destination(j.Callback)}}
+			regs[i].Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDelivered: {Destination: job.Destination(j.Callback)}}}
 		}
 	}
 	return regs

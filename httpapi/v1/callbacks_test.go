@@ -139,7 +139,7 @@ func TestCallbacksOfATopic(t *testing.T) {
 	}
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook"}`)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"b","url":"https://shop.example/hook","callbacks":{}}`)
-	if c := a.stored("t", "a").Spec.Callbacks; c == nil || c.Delivered == nil || c.AttemptFailed == nil {
+	if c := a.stored("t", "a").Spec.Callbacks; c == nil || c.On(job.CallbackDelivered) == nil || c.On(job.CallbackAttemptFailed) == nil {
 		t.Errorf("with the topic's default, the job has %+v", c)
 	}
 	if c := a.stored("t", "b").Spec.Callbacks; c != nil {
@@ -149,7 +149,7 @@ func TestCallbacksOfATopic(t *testing.T) {
 		t.Errorf("the registration is %v", registration)
 	}
 	a.want(200, "PATCH", "/v1/jobs/t/a", `{"callbacks":{"dead":{"url":"https://shop.example/dead"}}}`)
-	if c := a.stored("t", "a").Spec.Callbacks; c == nil || c.Dead == nil || c.Delivered != nil {
+	if c := a.stored("t", "a").Spec.Callbacks; c == nil || c.On(job.CallbackDead) == nil || len(c.By) != 1 {
 		t.Errorf("after a change, it has %+v", c)
 	}
 	a.want(200, "DELETE", "/v1/topics/t", "")

@@ -54,7 +54,7 @@ func TestJobAsWritten(t *testing.T) {
 			Destination: "https://example.com/?a=1&b=<2>", Method: "PUT", BizKey: "order", OrderKey: "k", Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: ""}},
 			Priority: 9, When: job.When{Spread: time.Minute}, Retry: &job.Retry{Limit: &limit}, Loop: &job.Loop{Rounds: 2}, Group: &job.Membership{Group: "g"},
 			Occurrence: &job.Occurrence{Schedule: "nightly", Time: at, Kind: job.ByTimetable}, Count: &job.Count{Target: 5, AtDeadline: job.DeadlineFires},
-			Callbacks: &job.Callbacks{Dead: &job.Callback{Destination: "https://example.com"}},
+			Callbacks: &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDead: {Destination: "https://example.com"}}},
 		},
 	}
 	for name, c := range map[string]struct {

@@ -222,7 +222,7 @@ func viewTimetable(r *schedule.Rules, from job.Instant, count int) timetableView
 }
 
 // scheduleRegistrationView is a schedule in the form in which it is set.
-type scheduleRegistrationView struct{ *schedules.Registration }
+type scheduleRegistrationView struct{ *schedules.Definition }
 
 func (v scheduleRegistrationView) members(w *writer) {
 	if v.Cron != "" {
@@ -231,11 +231,11 @@ func (v scheduleRegistrationView) members(w *writer) {
 		w.text("every", job.FormatDuration(v.Every))
 	}
 	w.time("anchor", v.Anchor)
-	w.given("timezone", orNull(&v.Timezone))
+	w.given("timezone", orNull(&v.Zone))
 	if v.Gap != "" || v.Repeat != "" {
 		w.member("dst", struct {
-			Gap    string `json:"gap,omitempty"`
-			Repeat string `json:"repeat,omitempty"`
+			Gap    schedule.Gap    `json:"gap,omitempty"`
+			Repeat schedule.Repeat `json:"repeat,omitempty"`
 		}{v.Gap, v.Repeat})
 	}
 	w.time("start_at", v.Start)
@@ -247,7 +247,7 @@ func (v scheduleRegistrationView) members(w *writer) {
 	w.member("misfire", viewMisfire(&v.Misfire))
 	w.text("overlap", string(v.Overlap))
 	w.name("job")
-	w.object(registrationView{v.Job})
+	w.object(registrationView{&v.Job})
 }
 
 func (w *writer) time(name string, t time.Time) {

@@ -22,7 +22,7 @@ type Schedules interface {
 	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	Resume(ctx context.Context, name string) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
-	Registration(ctx context.Context, name string) (schedules.Registration, error)
+	Definition(ctx context.Context, name string) (schedules.Definition, error)
 	Preview(name string, d *schedules.Draft) (*schedule.Rules, error)
 	Now(ctx context.Context) (job.Instant, error)
 }
@@ -325,9 +325,6 @@ func (s *API) previewSchedule(r *request) (any, error) {
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
 func (s *API) getScheduleRegistration(r *request) (any, error) {
-	reg, err := s.Schedules.Registration(r.Context(), r.schedule)
-	if err != nil {
-		return nil, err
-	}
-	return scheduleRegistrationView{&reg}, nil
+	def, err := s.Schedules.Definition(r.Context(), r.schedule)
+	return scheduleRegistrationView{&def}, err
 }

@@ -137,6 +137,7 @@ func TestRefusedSchedules(t *testing.T) {
 		{`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`, "/note"},
 		{`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`, "/colour /max_occurrences"},
 		{`{"every":"1h","start_at":"2026-01-01T00:00:00.5Z","end_at":"2026-01-01","job":{"url":"https://shop.example/"}}`, "/end_at /start_at"},
+		{`{"every":"1h","anchor":"0000-01-01T00:00:00+01:00","end_at":"9999-12-31T23:59:59-01:00","job":{"url":"https://shop.example/"}}`, "/end_at /anchor"}, // other years of UTC
 	} {
 		var pointers []string
 		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", c.request).Errors {

@@ -17,7 +17,7 @@ func TestNotes(t *testing.T) {
 	occurrence := func(kind job.OccurrenceKind) *job.Occurrence {
 		return &job.Occurrence{Schedule: "nightly", Time: at, Kind: kind}
 	}
-	both := &job.Callbacks{Delivered: &job.Callback{}, AttemptFailed: &job.Callback{}}
+	both := &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDelivered: {}, job.CallbackAttemptFailed: {}}}
 	target := &job.Count{Target: 3, AtDeadline: job.DeadlineFires}
 	tests := []struct {
 		name string

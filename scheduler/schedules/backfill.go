@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
@@ -32,7 +33,7 @@ type Backfill struct {
 	Schedule string      `json:"schedule"`
 	UID      string      `json:"uid"`
 	Version  uint64      `json:"version"`
-	Def      definition  `json:"definition"`
+	Def      Definition  `json:"definition"`
 	From     job.Instant `json:"from"`
 	To       job.Instant `json:"to"`
 }
@@ -59,10 +60,10 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 		return Backfill{}, 0, err
 	}
 	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.rec.Def, From: from, To: to}
-	if b.Def.HasEvery && b.Def.Anchor == none {
+	if b.Def.HasEvery && b.Def.Anchor.IsZero() {
 		b.Def.Anchor = b.Def.Start
 	}
-	b.Def.Start, b.Def.End = none, none
+	b.Def.Start, b.Def.End = time.Time{}, time.Time{}
 	switch {
 	case to > s.Now:
 		return Backfill{}, 0, job.Invalid("to", "must not be in the future")

@@ -118,7 +118,7 @@ func (w *work) skipPaused(at, n int64) {
 
 // form is a timetable that jobs were registered by.
 type form struct {
-	Def   definition `json:"definition"` // of its job only the topic
+	Def   Definition `json:"definition"` // of its job only the topic
 	From  int64      `json:"from"`       // From < T <= Until
 	Until int64      `json:"until"`
 }
@@ -152,12 +152,9 @@ func (r *record) pending(at int64) []form {
 }
 
 // timesOnly is what a definition says about times, and the topic.
-func (d *definition) timesOnly() definition {
+func (d *Definition) timesOnly() Definition {
 	topic := d.topic()
-	return definition{
-		Cron: d.Cron, HasEvery: d.HasEvery, Every: d.Every, Anchor: d.Anchor, Zone: d.Zone, Gap: d.Gap, Repeat: d.Repeat,
-		Start: d.Start, End: d.End, Jitter: d.spread(), Job: job.Draft{Topic: &topic},
-	}
+	return Definition{Spec: d.Spec, Jitter: d.spread(), Job: job.Draft{Topic: &topic}}
 }
 
 // aheadJob is a job that was registered before the time of a change.

@@ -53,14 +53,17 @@ func CheckName(name string) error {
 	return nil
 }
 
-func second(f *job.Findings, field job.Field, at *time.Time) int64 {
+func second(f *job.Findings, field job.Field, at *time.Time) time.Time {
 	if at == nil {
-		return none
+		return time.Time{}
 	}
 	if at.Nanosecond() != 0 {
 		f.Add(field, "must be a whole second")
 	}
-	return at.Unix()
+	if year := at.UTC().Year(); year < 0 || year > 9999 {
+		f.Add(field, "must be in the years 0 to 9999 of UTC")
+	}
+	return at.UTC()
 }
 
 func oneOf[T ~string](f *job.Findings, field job.Field, s *string, otherwise T, all ...T) T {
@@ -80,15 +83,19 @@ func oneOf[T ~string](f *job.Findings, field job.Field, s *string, otherwise T, 
 
 // definition reads everything of a draft but its job, and what follows from it for a
 // schedule of the name.
-func (d *Draft) definition(name string) (definition, *schedule.Rules, error) {
+func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 	var f job.Findings
-	def := definition{
-		Start: second(&f, "start_at", d.StartAt), End: second(&f, "end_at", d.EndAt), Anchor: second(&f, "anchor", d.Anchor),
+	def := Definition{
+		Spec: schedule.Spec{
+			Start: second(&f, "start_at", d.StartAt), End: second(&f, "end_at", d.EndAt), Anchor: second(&f, "anchor", d.Anchor),
+		},
+		Misfire: schedule.Misfire{
+			Policy: oneOf(&f, "misfire.policy", d.Policy, schedule.FireOnce, schedule.FireOnce, schedule.SkipLate, schedule.FireAll),
+			Grace:  f.Duration("misfire.grace", d.Grace, defaultGrace, time.Second, maxGrace),
+			Window: f.Duration("misfire.window", d.Window, maxWindow, minWindow, maxWindow),
+			Limit:  defaultLimit,
+		},
 		Jitter:  f.Duration("jitter", d.Jitter, 0, 0, schedule.MaxJitter),
-		Policy:  oneOf(&f, "misfire.policy", d.Policy, schedule.FireOnce, schedule.FireOnce, schedule.SkipLate, schedule.FireAll),
-		Grace:   f.Duration("misfire.grace", d.Grace, defaultGrace, time.Second, maxGrace),
-		Window:  f.Duration("misfire.window", d.Window, maxWindow, minWindow, maxWindow),
-		Limit:   defaultLimit,
 		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip, schedule.QueueOne, schedule.Replace),
 	}
 	if d.Limit != nil {
@@ -122,7 +129,7 @@ func (d *Draft) definition(name string) (definition, *schedule.Rules, error) {
 }
 
 // texts reads the expression, the zone and the rules of daylight saving time.
-func (d *Draft) texts(def *definition, f *job.Findings) {
+func (d *Draft) texts(def *Definition, f *job.Findings) {
 	if d.Timezone != nil {
 		if def.Zone = *d.Timezone; def.Zone == "" {
 			f.Add("timezone", "must not be empty: write a name such as Europe/Berlin, or leave it out for UTC")

@@ -42,7 +42,7 @@ func uidOf(own string, form uint64, kind job.OccurrenceKind, at int64, key job.K
 }
 
 // registration makes the registration of an occurrence.
-func (w *work) registration(def *definition, form uint64, at int64, late bool) (store.Registration, error) {
+func (w *work) registration(def *Definition, form uint64, at int64, late bool) (store.Registration, error) {
 	kind := job.ByTimetable
 	if late {
 		kind = job.ByMisfire
@@ -161,7 +161,7 @@ func (w *work) outcome(at job.Instant, o schedule.Outcome, reason string, event 
 }
 
 // fire registers one occurrence.
-func (w *work) fire(ctx context.Context, def *definition, form uint64, at int64, late bool) error {
+func (w *work) fire(ctx context.Context, def *Definition, form uint64, at int64, late bool) error {
 	reg, err := w.registration(def, form, at, late)
 	if err != nil {
 		return w.invalid(at, err)

@@ -148,25 +148,16 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 		if created {
 			return nil, m.create(ctx, r, def, d, now)
 		}
-		pause := d.Paused != nil && *d.Paused != (r.PausedAt != 0)
-		note := d.Paused != nil && *d.Paused && d.Note != nil
 		switch {
 		case !def.equal(&r.Def) && len(r.pending(after(now))) >= maxForms:
 			return nil, ErrBusy
 		case !def.equal(&r.Def):
 			return &change{Kind: changePut, At: now, Def: &def}, nil
-		case pause && *d.Paused:
-			return &change{Kind: changePause, At: now, Note: d.Note}, nil
-		case pause:
-			return &change{Kind: changeResume, At: now}, nil
-		case note:
-			r.Note = d.Note
-			return nil, nil
 		}
-		return nil, documents.ErrKept
+		return d.pause(r, now)
 	}))
 	if err == nil && d.Paused != nil { // what comes beside another definition
-		err = m.alignPause(ctx, name, d)
+		err = m.turn(ctx, name, d.pause)
 	}
 	if err != nil {
 		return Schedule{}, false, err
@@ -176,41 +167,38 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 	return s, created, err
 }
 
-// alignPause pauses or resumes a schedule that was changed as the draft says.
-func (m *Manager) alignPause(ctx context.Context, name string, d *Draft) error {
-	return m.change(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		switch {
-		case !r.exists():
-			return nil, ErrNotFound
-		case *d.Paused && r.PausedAt == 0:
-			return &change{Kind: changePause, At: now, Note: d.Note}, nil
-		case *d.Paused && d.Note != nil && (r.Note == nil || *r.Note != *d.Note):
-			r.Note = d.Note
-			return nil, nil
-		case !*d.Paused && r.PausedAt != 0:
-			return &change{Kind: changeResume, At: now}, nil
-		}
-		return nil, documents.ErrKept
-	})
+// pause is what the draft changes of a pause.
+func (d *Draft) pause(r *record, now job.Instant) (*change, error) {
+	switch {
+	case d.Paused == nil:
+	case *d.Paused && r.PausedAt == 0:
+		return &change{Kind: changePause, At: now, Note: d.Note}, nil
+	case *d.Paused && d.Note != nil && (r.Note == nil || *r.Note != *d.Note):
+		r.Note = d.Note
+		return nil, nil
+	case !*d.Paused && r.PausedAt != 0:
+		return &change{Kind: changeResume, At: now}, nil
+	}
+	return nil, documents.ErrKept
 }
 
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
 
 // check reads everything of a draft. A preview needs neither a name nor a job.
-func (m *Manager) check(name string, d *Draft, preview bool) (definition, *schedule.Rules, error) {
+func (m *Manager) check(name string, d *Draft, preview bool) (Definition, *schedule.Rules, error) {
 	var f job.Findings
 	if name != "" || !preview {
 		_ = f.Take("", CheckName(name))
 	}
 	def, rules, err := d.definition(name)
 	if err := f.Take("", err); err != nil {
-		return definition{}, nil, err
+		return Definition{}, nil, err
 	}
 	_ = f.Take("", d.checkNote())
 	if d.Job != nil {
 		def.Job = *d.Job
 		if err := f.Take("", m.checkJob(d.Job)); err != nil && (f.Err() == nil || errors.Is(err, job.ErrBodyTooLarge)) {
-			return definition{}, nil, err
+			return Definition{}, nil, err
 		}
 	} else if !preview {
 		f.Add("job", "is required")
@@ -236,7 +224,7 @@ func (m *Manager) checkJob(d *job.Draft) error {
 }
 
 // create fills in the record of a new schedule.
-func (m *Manager) create(ctx context.Context, r *record, def definition, d *Draft, now job.Instant) error {
+func (m *Manager) create(ctx context.Context, r *record, def Definition, d *Draft, now job.Instant) error {
 	if err := m.takeRoom(ctx); err != nil {
 		return err
 	}

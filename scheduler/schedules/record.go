@@ -11,53 +11,29 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// none is a time in seconds that was not given.
-const none = -1 << 62
-
-// definition is what a client asked for, with defaults filled in. Times are in seconds.
-type definition struct {
-	Cron     string                 `json:"cron,omitempty"`
-	HasEvery bool                   `json:"has_every,omitempty"`
-	Every    time.Duration          `json:"every,omitempty"`
-	Anchor   int64                  `json:"anchor"`
-	Zone     string                 `json:"zone,omitempty"`
-	Gap      schedule.Gap           `json:"gap,omitempty"`
-	Repeat   schedule.Repeat        `json:"repeat,omitempty"`
-	Start    int64                  `json:"start"`
-	End      int64                  `json:"end"`
-	Max      int64                  `json:"max,omitempty"`
-	Jitter   time.Duration          `json:"jitter,omitempty"`
-	Policy   schedule.MisfirePolicy `json:"policy"`
-	Grace    time.Duration          `json:"grace"`
-	Window   time.Duration          `json:"window"`
-	Limit    int                    `json:"limit"`
-	Overlap  schedule.Overlap       `json:"overlap"`
-	Job      job.Draft              `json:"job"`
+// Definition is what a client asked for, with the defaults of misfires and overlaps filled
+// in.
+type Definition struct {
+	schedule.Spec
+	schedule.Misfire
+	Overlap schedule.Overlap
+	Max     int64         `json:",omitzero"` // occurrences; 0: no bound
+	Jitter  time.Duration `json:",omitzero"`
+	Job     job.Draft
 }
 
-func seconds(at int64) time.Time {
-	if at == none {
-		return time.Time{}
-	}
-	return time.Unix(at, 0).UTC()
-}
+func seconds(at int64) time.Time { return time.Unix(at, 0).UTC() }
 
 // rules compiles a definition.
-func (d *definition) rules(name string) (*schedule.Rules, error) {
-	table, err := schedule.New(schedule.Spec{
-		Cron: d.Cron, Every: d.Every, HasEvery: d.HasEvery, Anchor: seconds(d.Anchor), Zone: d.Zone,
-		Gap: d.Gap, Repeat: d.Repeat, Start: seconds(d.Start), End: seconds(d.End),
-	})
+func (d *Definition) rules(name string) (*schedule.Rules, error) {
+	table, err := schedule.New(d.Spec)
 	if err != nil {
 		return nil, err
 	}
-	return &schedule.Rules{
-		Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max,
-		Misfire: schedule.Misfire{Policy: d.Policy, Grace: d.Grace, Window: d.Window, Limit: d.Limit},
-	}, nil
+	return &schedule.Rules{Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max, Misfire: d.Misfire}, nil
 }
 
-func (d *definition) equal(o *definition) bool {
+func (d *Definition) equal(o *Definition) bool {
 	a, errA := json.Marshal(d)
 	b, errB := json.Marshal(o)
 	return errA == nil && errB == nil && bytes.Equal(a, b)
@@ -65,7 +41,7 @@ func (d *definition) equal(o *definition) bool {
 
 // spread is how much later than its occurrence a job may be due: by the jitter of the
 // schedule, and by the spread of its job.
-func (d *definition) spread() time.Duration {
+func (d *Definition) spread() time.Duration {
 	if d.Job.Spread == nil {
 		return d.Jitter
 	}
@@ -73,7 +49,7 @@ func (d *definition) spread() time.Duration {
 }
 
 // topic is the topic of the schedule's jobs.
-func (d *definition) topic() string {
+func (d *Definition) topic() string {
 	if d.Job.Topic == nil {
 		return job.DefaultTopic
 	}
@@ -122,7 +98,7 @@ const (
 type held struct {
 	Time int64       `json:"time"`
 	Late bool        `json:"late,omitempty"`
-	Def  *definition `json:"definition,omitempty"` // its form, if that has changed since
+	Def  *Definition `json:"definition,omitempty"` // its form, if that has changed since
 	Form uint64      `json:"form"`                 // version of its form
 }
 
@@ -132,7 +108,7 @@ type record struct {
 	Version   uint64      `json:"version"`
 	CreatedAt job.Instant `json:"created_at"`
 	UpdatedAt job.Instant `json:"updated_at"`
-	Def       definition  `json:"definition"`
+	Def       Definition  `json:"definition"`
 	// Since: the form decides T > Since.
 	Since int64 `json:"since"`
 	// Cursor: all T <= Cursor are decided.
@@ -180,7 +156,7 @@ type step struct {
 type change struct {
 	Kind changeKind  `json:"kind"`
 	At   job.Instant `json:"at"`
-	Def  *definition `json:"definition,omitempty"` // of put
+	Def  *Definition `json:"definition,omitempty"` // of put
 	Note *string     `json:"note,omitempty"`       // of pause
 	Run  string      `json:"run,omitempty"`        // names the run
 	Call string      `json:"call,omitempty"`       // of run: two calls never write the same

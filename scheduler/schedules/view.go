@@ -115,32 +115,10 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 	return m.view(&d, now)
 }
 
-// Registration returns what a schedule was set with.
-func (m *Manager) Registration(ctx context.Context, name string) (Registration, error) {
+// Definition returns what a schedule was set with.
+func (m *Manager) Definition(ctx context.Context, name string) (Definition, error) {
 	s, err := m.Get(ctx, name)
-	if err != nil {
-		return Registration{}, err
-	}
-	def := &s.rec.Def
-	r := Registration{
-		Cron: def.Cron, Every: def.Every, Timezone: def.Zone, Gap: string(def.Gap), Repeat: string(def.Repeat), Anchor: seconds(def.Anchor),
-		Start: seconds(def.Start), End: seconds(def.End), Max: def.Max, Jitter: def.Jitter, Misfire: s.Rules.Misfire, Overlap: def.Overlap, Job: s.Job,
-	}
-	return r, nil
-}
-
-// Registration is what a schedule was set with. Empty fields were not given.
-type Registration struct {
-	Cron               string
-	Every              time.Duration
-	Timezone           string
-	Gap, Repeat        string
-	Anchor, Start, End time.Time
-	Max                int64
-	Jitter             time.Duration
-	Misfire            schedule.Misfire
-	Overlap            schedule.Overlap
-	Job                *job.Draft
+	return s.rec.Def, err
 }
 
 // Query selects schedules. Empty fields select all.

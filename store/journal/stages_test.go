@@ -121,7 +121,7 @@ func TestFollowersWaitForTheCommit(t *testing.T) {
 		return r
 	}
 	reported := reg("a", 0)
-	reported.Spec.Callbacks = &job.Callbacks{Delivered: &job.Callback{Destination: "https://example.com/"}}
+	reported.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDelivered: {Destination: "https://example.com/"}}}
 	settle := func(r *rig) {
 		_, err := r.Settle(r.T.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
 		noError(t, "Settle", err)

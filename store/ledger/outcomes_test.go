@@ -15,10 +15,10 @@ import (
 // reported is a job with a callback for its delivery.
 func reported(id string) store.Registration {
 	g := reg(id, 0)
-	g.Spec.Callbacks = &job.Callbacks{
-		Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
-		AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
-	}
+	g.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{
+		job.CallbackDelivered:     {Destination: "http://callbacks.example/delivered"},
+		job.CallbackAttemptFailed: {Destination: "http://callbacks.example/failed"},
+	}}
 	return g
 }
 

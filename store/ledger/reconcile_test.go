@@ -589,10 +589,10 @@ func sweepWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	l, option := shared()
 	r := freshRig(t, b, retention, option)
 	g := reg("a", 0)
-	g.Spec.Callbacks = &job.Callbacks{
-		Delivered:     &job.Callback{Destination: "http://callbacks.example/delivered"},
-		AttemptFailed: &job.Callback{Destination: "http://callbacks.example/failed"},
-	}
+	g.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{
+		job.CallbackDelivered:     {Destination: "http://callbacks.example/delivered"},
+		job.CallbackAttemptFailed: {Destination: "http://callbacks.example/failed"},
+	}}
 	r.Add(g)
 	r.TakeOne()
 	_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeFailed, 0)})
