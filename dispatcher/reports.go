@@ -38,13 +38,11 @@ func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
 // hearTries passes the endpoints of Try, from all nodes, to the circuits until ctx
 // ends.
 func (d *Dispatcher) hearTries(ctx context.Context) {
-	health := outage.New("listening for endpoints to try", d.opts.Clock, d.opts.Logger, d.opts.Random)
-	follow.Channel(ctx, d.opts.Store, triedChannel, func(message []byte) {
-		health.Worked()
+	follow.Channel(ctx, d.opts.Store, triedChannel, d.opts.Clock, d.opts.Logger, func(message []byte) {
 		if message != nil {
 			d.circuits.try(string(message))
 		}
-	}, func(ctx context.Context, err error) { health.Rest(ctx, err) })
+	})
 }
 
 // reports reports to the store which circuits are open, with one goroutine.

@@ -34,8 +34,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() {
-		follow.Channel(ctx, m.store, channel, func([]byte) { m.kick.Set() },
-			follow.Pause(m.clock, m.log, "operations that other nodes begin or give up"))
+		follow.Channel(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
 	beats := leader.NewHeartbeats(m.clock, leaseTime)
 	var swept time.Time

@@ -100,8 +100,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		follow.Channel(ctx, m.o.Store, channel, func(message []byte) { m.engine.heardMessage(string(message)) },
-			follow.Pause(m.clock, m.log, "schedules that changed"))
+		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { m.engine.heardMessage(string(message)) })
 	})
 	listening.Go(func() { m.passEnds(ctx) })
 	var lead *leader.Leader

@@ -36,7 +36,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	look := signal.New()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		follow.Channel(ctx, m.o.Store, channel, func([]byte) { look.Set() }, follow.Pause(m.o.Clock, m.o.Logger, "changes of topics"))
+		follow.Channel(ctx, m.o.Store, channel, m.o.Clock, m.o.Logger, func([]byte) { look.Set() })
 		return nil
 	})
 	group.Go(func() error {

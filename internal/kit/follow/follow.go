@@ -14,23 +14,16 @@ type Listener interface {
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 }
 
-// Channel listens until ctx ends. After a failure it calls failed, which pauses, and
-// listens again.
-func Channel(ctx context.Context, from Listener, channel string, receive func(message []byte), failed func(ctx context.Context, err error)) {
-	for ctx.Err() == nil {
-		if err := from.Listen(ctx, channel, receive); err != nil {
-			failed(ctx, err)
-		}
-	}
-}
-
+// pause is the time between a failure and the next try.
 const pause = time.Second
 
-// Pause returns a failed for channels whose messages may be missed: it logs the
-// failure for debugging, and pauses for a second. missed names the messages.
-func Pause(clock job.Clock, log *slog.Logger, missed string) func(ctx context.Context, err error) {
-	return func(ctx context.Context, err error) {
-		log.DebugContext(ctx, "messages of other nodes are lost", "of", missed, "error", err)
-		_ = job.Sleep(ctx, clock, pause) // Channel checks ctx
+// Channel listens until ctx ends, through failures: messages may be missed. It logs
+// failures for debugging only, because other calls of the store report its outages.
+func Channel(ctx context.Context, from Listener, channel string, clock job.Clock, log *slog.Logger, receive func(message []byte)) {
+	for ctx.Err() == nil {
+		if err := from.Listen(ctx, channel, receive); err != nil {
+			log.DebugContext(ctx, "messages of other nodes are lost", "channel", channel, "error", err)
+			_ = job.Sleep(ctx, clock, pause) // the loop checks ctx
+		}
 	}
 }

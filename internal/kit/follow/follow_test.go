@@ -32,12 +32,12 @@ func TestFollowGoesOnAfterFailures(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		var heard []time.Duration
-		follow.Channel(ctx, &brokenTwice{}, "news", func(message []byte) {
+		follow.Channel(ctx, &brokenTwice{}, "news", job.SystemClock(), slog.New(slog.DiscardHandler), func(message []byte) {
 			if string(message) != "news" {
 				t.Errorf("heard %q", message)
 			}
 			heard = append(heard, time.Since(start))
-		}, follow.Pause(job.SystemClock(), slog.New(slog.DiscardHandler), "news"))
+		})
 		if diff := cmp.Diff([]time.Duration{0, time.Second, 2 * time.Second}, heard); diff != "" {
 			t.Errorf("listened at (-want +got):\n%s", diff)
 		}

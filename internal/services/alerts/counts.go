@@ -132,7 +132,7 @@ func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 func (c *Counts) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		follow.Channel(ctx, c.bus, countsChannel, c.receive, follow.Pause(c.clock, c.log, "what other nodes counted"))
+		follow.Channel(ctx, c.bus, countsChannel, c.clock, c.log, c.receive)
 		return nil
 	})
 	group.Go(func() error {

@@ -148,9 +148,8 @@ func (h *Hub) heard() {
 	h.out.watched = h.o.Clock.Now().Add(watchedFor)
 }
 
-// listen receives messages until ctx ends, also after failures.
 func (h *Hub) listen(ctx context.Context, channel string, receive func(m []byte)) {
-	follow.Channel(ctx, h.o.Bus, channel, receive, follow.Pause(h.o.Clock, h.o.Logger, "what happens on other nodes"))
+	follow.Channel(ctx, h.o.Bus, channel, h.o.Clock, h.o.Logger, receive)
 }
 
 // tell publishes emitted events, a few times a second.
