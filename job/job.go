@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -118,10 +119,7 @@ func (r *Retry) same(o *Retry) bool {
 
 // HTTPMethod is the method of the request.
 func (s *Spec) HTTPMethod() string {
-	if s.Method == "" {
-		return "POST"
-	}
-	return s.Method
+	return cmp.Or(s.Method, Methods[0])
 }
 
 // Job is a registered callback with its state and its last attempt. The log of its

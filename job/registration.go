@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -118,19 +119,18 @@ func (f *Findings) onConflict(s *string) OnConflict {
 	return ""
 }
 
+// Methods are the methods of requests, the default first.
+var Methods = []string{"POST", "PUT", "PATCH"}
+
 // method is empty for POST, as in Spec.
 func (f *Findings) method(s *string) string {
-	if s == nil {
+	switch {
+	case s == nil || *s == Methods[0]:
 		return ""
+	case !slices.Contains(Methods, *s):
+		f.Add("method", "must be one of "+strings.Join(Methods, ", "))
 	}
-	switch *s {
-	case "POST":
-		return ""
-	case "PUT", "PATCH":
-		return *s
-	}
-	f.Add("method", `must be "POST", "PUT" or "PATCH"`)
-	return ""
+	return *s
 }
 
 // when is the due time of the draft, or nil if it has none. A past instant is kept

@@ -20,6 +20,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 )
 
 // contract holds answers against the OpenAPI document.
@@ -342,6 +343,17 @@ func TestDocumentHasEveryField(t *testing.T) {
 	same("OperationDraft", slices.Collect(maps.Keys(operationFields)))
 	same("OperationFilter", slices.Collect(maps.Keys(filterFields)))
 	same("Batch", slices.Collect(maps.Keys(batchFields)))
+}
+
+func TestDocumentHasEveryMethod(t *testing.T) {
+	_, enum := theContract().at("/components/schemas/Method/enum")
+	want := []any{}
+	for _, m := range job.Methods {
+		want = append(want, m)
+	}
+	if diff := cmp.Diff(append(want, nil), enum); diff != "" {
+		t.Errorf("methods (-domain +document):\n%s", diff)
+	}
 }
 
 func TestDocumentHasEveryCode(t *testing.T) {
