@@ -1,6 +1,8 @@
 package job
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -73,37 +75,9 @@ func isHeaderASCII(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' })
 }
 
-// trimLeftJSON removes JSON's leading white space.
-func trimLeftJSON(raw []byte) []byte {
-	for len(raw) > 0 && (raw[0] == ' ' || raw[0] == '\t' || raw[0] == '\r' || raw[0] == '\n') {
-		raw = raw[1:]
-	}
-	return raw
-}
-
-// sameJSON reports whether two JSON values differ at most in white space between
-// their tokens. Adjacent tokens always have a JSON delimiter between them, so it is
-// enough to ignore white space outside strings.
+// sameJSON reports whether two JSON values differ at most in white space between their
+// tokens.
 func sameJSON(a, b []byte) bool {
-	inString, escaped := false, false
-	for {
-		if !inString {
-			a, b = trimLeftJSON(a), trimLeftJSON(b)
-		}
-		if len(a) == 0 || len(b) == 0 {
-			return len(a) == len(b)
-		}
-		if a[0] != b[0] {
-			return false
-		}
-		switch {
-		case escaped:
-			escaped = false
-		case inString && a[0] == '\\':
-			escaped = true
-		case a[0] == '"':
-			inString = !inString
-		}
-		a, b = a[1:], b[1:]
-	}
+	var x, y bytes.Buffer
+	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
