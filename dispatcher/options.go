@@ -99,8 +99,8 @@ type Options struct {
 	// DefaultGrace.
 	Grace time.Duration
 
-	// Limits bound what receivers may arm jobs again with. MaxBody is 256 KiB if it is
-	// zero, MaxRounds job.DefaultMaxRounds; if that is negative, no job is armed again.
+	// Limits bound what receivers may arm jobs again with; zero values are those of
+	// WithDefaults.
 	Limits job.Limits
 
 	// ConnectRetries is how often an attempt connects again at once if its request
@@ -183,8 +183,7 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
-	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
-	o.Limits.MaxRounds = cmp.Or(o.Limits.MaxRounds, job.DefaultMaxRounds)
+	o.Limits = o.Limits.WithDefaults()
 	o.CallbackResponse = cmp.Or(o.CallbackResponse, DefaultCallbackResponse)
 	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)
 	return o

@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Draft is a registration or a change of a job as a client asks for it. A nil field
 // was not given. Fronts decode it; Registration, Patch and Defaults validate it.
@@ -102,5 +105,10 @@ type Body struct {
 type Limits struct {
 	MaxBody    int           // bytes of the callback's body
 	MaxTimeout time.Duration // of one attempt
-	MaxRounds  int           // how often a receiver may arm a job again
+	MaxRounds  int           // how often a receiver may arm a job again; negative: never
+}
+
+// WithDefaults replaces limits that are zero: 256 KiB, a minute and DefaultMaxRounds.
+func (l Limits) WithDefaults() Limits {
+	return Limits{cmp.Or(l.MaxBody, 256<<10), cmp.Or(l.MaxTimeout, time.Minute), cmp.Or(l.MaxRounds, DefaultMaxRounds)}
 }

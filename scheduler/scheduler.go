@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -38,7 +37,7 @@ type Options struct {
 	// Metrics is where duehook_registrations_total is registered; nil: nowhere.
 	Metrics prometheus.Registerer
 
-	// Limits bound jobs; zero values mean a body of 256 KiB and a timeout of 60 s.
+	// Limits bound jobs; zero values are those of WithDefaults.
 	Limits job.Limits
 	// Policy is the server's retry policy, for jobs without one of their own.
 	Policy retrypolicy.Policy
@@ -72,8 +71,7 @@ func New(o Options) (*Scheduler, error) {
 		o.NewUID = newUIDs(o.Clock).next
 	}
 	o.Recent = cmp.Or(o.Recent, recent.New(recent.Options{}))
-	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
-	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
+	o.Limits = o.Limits.WithDefaults()
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
 		return nil, err

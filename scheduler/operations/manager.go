@@ -57,7 +57,7 @@ type Options struct {
 	ID    string // of the node, unique to the process
 	// Schedules registers the jobs of backfills; nil: this node executes none.
 	Schedules *schedules.Manager
-	// Limits bound changes of jobs; zero values mean the limits of the API.
+	// Limits bound changes of jobs; zero values are those of WithDefaults.
 	Limits job.Limits
 	// Clock paces the work and measures leases; nil is the machine's. The store's clock
 	// decides about jobs.
@@ -95,10 +95,8 @@ func New(o Options) (*Manager, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Limits.MaxBody = cmp.Or(o.Limits.MaxBody, 256<<10)
-	o.Limits.MaxTimeout = cmp.Or(o.Limits.MaxTimeout, time.Minute)
 	m := &Manager{
-		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits,
+		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}
