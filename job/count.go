@@ -84,7 +84,7 @@ func (d *AddDraft) Add() (Add, error) {
 	}
 	if d.Key != nil {
 		a.Key = *d.Key
-		f.Check("key", checkText(a.Key, 1, MaxCountKey))
+		f.Check("key", CheckText(a.Key, 1, MaxCountKey))
 	}
 	return a, f.Err()
 }

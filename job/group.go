@@ -40,7 +40,7 @@ func CheckMember(name string) error {
 
 // CheckFilterLabel checks the label by which registrations select members.
 func CheckFilterLabel(label string) error {
-	return checkText(label, 1, MaxLabelValue)
+	return CheckText(label, 1, MaxLabelValue)
 }
 
 // GroupIDOf is the group id in the id of a member's job.

@@ -59,12 +59,12 @@ func checkLabel(key, value string) error {
 	case strings.ContainsFunc(key, notLabelKeyRune):
 		return errors.New("must have a key of a-z 0-9 _ . - only")
 	}
-	return checkText(value, 0, MaxLabelValue)
+	return CheckText(value, 0, MaxLabelValue)
 }
 
-// checkText checks a short text that is shown to people: its number of characters, and
-// that it has no control characters.
-func checkText(s string, least, most int) error {
+// CheckText checks a short text that is shown to people: it has least to most characters,
+// none of them a control character.
+func CheckText(s string, least, most int) error {
 	switch n := utf8.RuneCountInString(s); {
 	case !utf8.ValidString(s):
 		return errors.New("must be valid UTF-8")

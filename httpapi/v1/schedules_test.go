@@ -37,6 +37,7 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "GET", "/v1/schedules?state=active&topic=reports&endpoint=https://shop.example/&limit=1", "")
 	a.want(200, "GET", path+"/registration", "")
 	a.want(200, "GET", path+"/occurrences?from=2026-03-08T00:00:00Z&count=2", "")
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", path+"/pause", `{"note":"holi\u0000days"}`)
 	a.want(200, "POST", path+"/pause", `{"note":"holidays"}`)
 	a.want(200, "POST", path+"/pause", "")
 	a.want(201, "POST", path+"/run", "", "Idempotency-Key", "once")
@@ -135,6 +136,7 @@ func TestRefusedSchedules(t *testing.T) {
 		{`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`, "/every /jitter /overlap"},
 		{`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0},"job":{"url":"https://shop.example/"}}`, "/misfire/policy /misfire/grace /misfire/limit"},
 		{`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`, "/note"},
+		{`{"every":"1h","paused":true,"note":"one\ntwo","job":{"url":"https://shop.example/"}}`, "/note"},
 		{`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`, "/colour /max_occurrences"},
 		{`{"every":"1h","start_at":"2026-01-01T00:00:00.5Z","end_at":"2026-01-01","job":{"url":"https://shop.example/"}}`, "/end_at /start_at"},
 		{`{"every":"1h","anchor":"0000-01-01T00:00:00+01:00","end_at":"9999-12-31T23:59:59-01:00","job":{"url":"https://shop.example/"}}`, "/end_at /anchor"}, // other years of UTC

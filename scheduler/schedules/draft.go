@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
@@ -172,8 +171,8 @@ func (d *Draft) checkNote() error {
 }
 
 func checkNote(note string) error {
-	if !utf8.ValidString(note) || utf8.RuneCountInString(note) > MaxNote {
-		return job.Invalid("note", fmt.Sprintf("must have at most %d characters", MaxNote))
+	if err := job.CheckText(note, 0, MaxNote); err != nil {
+		return job.Invalid("note", err.Error())
 	}
 	return nil
 }
