@@ -63,15 +63,20 @@ func spread(v *view) []Sentence {
 	return []Sentence{says("spread", Params{"spread": job.FormatDuration(whole), "share": job.FormatDuration(share)})}
 }
 
-// counted is for jobs that have fired: before, their count is a reason.
+// counted is for jobs that have fired: before, their count is a reason. A job does not store
+// what came first: its deadline, its target or a client's run or replay. So a count that has
+// reached the target may not be why the job fired.
 func counted(v *view) []Sentence {
 	j := &v.Job
 	if j.Spec.Count == nil || !j.HasFired(v.Now) {
 		return nil
 	}
 	code := "fired_at_deadline"
-	if j.Counted >= j.Spec.Count.Target {
-		code = "fired_at_count"
+	switch {
+	case j.Counted >= j.Spec.Count.Target:
+		code = "fired_count_reached"
+	case j.Fired: // by a client, or at a target that was lower
+		code = "fired_below_target"
 	}
 	return []Sentence{says(code, Params{"counted": j.Counted, "target": j.Spec.Count.Target})}
 }

@@ -52,8 +52,10 @@ func TestNotes(t *testing.T) {
 			[]string{"It is due " + job.FormatDuration(job.Share("t/1", time.Minute)) + " after its registered time: its share of the spread of 1m."},
 		},
 		{"counting", job.Job{DueAt: in(time.Hour), Counted: 2, Spec: job.Spec{Count: target}}, nil},
-		{"at its count", job.Job{DueAt: in(time.Hour), Counted: 3, Fired: true, Spec: job.Spec{Count: target}}, []string{"It fired because its count, 3, reached the target of 3."}},
-		{"at its deadline", job.Job{DueAt: at, Counted: 2, Spec: job.Spec{Count: target}}, []string{"It fired without reaching its target count: it has 2 of 3."}},
+		{"at its count", job.Job{DueAt: in(time.Hour), Counted: 3, Fired: true, Spec: job.Spec{Count: target}}, []string{"It has fired. Its count, 3, has reached the target of 3."}},
+		{"run", job.Job{DueAt: now, Counted: 2, Fired: true, Spec: job.Spec{Count: target}}, []string{"It fired without reaching its target count: it has 2 of 3."}},
+		{"counted on after its deadline", job.Job{DueAt: at, Counted: 3, Attempts: 1, Fired: true, Spec: job.Spec{Count: target}}, []string{"It has fired. Its count, 3, has reached the target of 3."}},
+		{"at its deadline", job.Job{DueAt: at, Counted: 2, Spec: job.Spec{Count: target}}, []string{"It fired at its deadline without reaching its target count: it has 2 of 3."}},
 		{"callbacks to come", job.Job{UID: uid, Spec: job.Spec{Callbacks: both}}, []string{"A callback follows each of these events: delivered, attempt_failed."}},
 		{"one made", job.Job{UID: uid, State: job.Retrying, Attempts: 1, Spec: job.Spec{Callbacks: both}}, []string{
 			"It has made 1 callback in this round: " + uid + ".attempt_failed.1.", "A callback follows each of these events: delivered, attempt_failed.",

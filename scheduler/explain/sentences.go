@@ -121,9 +121,10 @@ var english = map[string]wording{
 		many: "Its receiver has armed it again {count} times. The loop ends with an answer that does not ask for another round.",
 		one:  "Its receiver has armed it again once. The loop ends with an answer that does not ask for another round.",
 	},
-	"spread":            {many: "It is due {share} after its registered time: its share of the spread of {spread}."},
-	"fired_at_count":    {many: "It fired because its count, {counted}, reached the target of {target}."},
-	"fired_at_deadline": {many: "It fired without reaching its target count: it has {counted} of {target}."},
+	"spread":              {many: "It is due {share} after its registered time: its share of the spread of {spread}."},
+	"fired_count_reached": {many: "It has fired. Its count, {counted}, has reached the target of {target}."},
+	"fired_below_target":  {many: "It fired without reaching its target count: it has {counted} of {target}."},
+	"fired_at_deadline":   {many: "It fired at its deadline without reaching its target count: it has {counted} of {target}."},
 	"callbacks_made": {
 		many: "It has made {count} callbacks in this round; the last one is {job}.",
 		one:  "It has made 1 callback in this round: {job}.",
