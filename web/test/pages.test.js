@@ -126,7 +126,6 @@ test('lost jobs without room in the store are reported', async () => {
   await page.reload();
   await page.getByText('Due in the next 24 hours').first().waitFor();
   await alert.waitFor({ state: 'detached' });
-  await page.unrouteAll({ behavior: 'ignoreErrors' });
   await close();
 });
 
@@ -147,7 +146,6 @@ test('a server without a ledger is asked for lost jobs once', async () => {
   await page.getByText('Due in the next 24 hours').first().waitFor();
   assert.equal(asked, 1);
   assert.equal(await page.getByRole('alert').count(), 0);
-  await page.unrouteAll({ behavior: 'ignoreErrors' });
   await close();
 });
 

@@ -60,6 +60,7 @@ export async function openPage(browser, base, options = {}) {
     go: (path) => page.goto(base + path),
     check,
     async close() {
+      await page.unrouteAll({ behavior: 'ignoreErrors' }); // the page polls, so a handler may be running
       await context.close();
       check();
     },
