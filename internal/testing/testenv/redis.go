@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-
-	"github.com/duehook/duehook/job"
 )
 
 const (
@@ -239,6 +237,7 @@ func (r *Redis) logTail() []byte {
 func (r *Redis) awaitAnswer() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
+	var p polls
 	for {
 		err := ping(ctx, r.Addr())
 		if err == nil {
@@ -249,7 +248,7 @@ func (r *Redis) awaitAnswer() error {
 			return errors.New("redis-server ended by itself")
 		default:
 		}
-		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
+		if p.wait(ctx) != nil {
 			return fmt.Errorf("no answer within %v: %w", startLimit, err)
 		}
 	}

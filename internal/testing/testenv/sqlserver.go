@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
-
-	"github.com/duehook/duehook/job"
 )
 
 // SQLServer is a process of an SQL server of the tests' own, on loopback, with
@@ -76,10 +74,11 @@ func (s *SQLServer) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT
 func (s *SQLServer) Start() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
+	var p polls
 	for {
 		err := s.start(ctx)
 		// PostgreSQL refuses to start while a process of the killed server still runs.
-		if !s.killed || !errors.Is(err, errEnded) || job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
+		if !s.killed || !errors.Is(err, errEnded) || p.wait(ctx) != nil {
 			return err
 		}
 	}
@@ -151,6 +150,7 @@ func (s *SQLServer) logTail() []byte {
 }
 
 func (s *SQLServer) awaitAnswer(ctx context.Context) error {
+	var p polls
 	for {
 		err := s.ready(ctx)
 		if err == nil {
@@ -161,7 +161,7 @@ func (s *SQLServer) awaitAnswer(ctx context.Context) error {
 			return fmt.Errorf("%s %w", s.name, errEnded)
 		default:
 		}
-		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
+		if p.wait(ctx) != nil {
 			return fmt.Errorf("no answer within %v: %w", startLimit, err)
 		}
 	}
