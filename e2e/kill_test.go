@@ -30,7 +30,7 @@ func TestKillEmbedded(t *testing.T) {
 	r := receiver.Start(t, slowly)
 	n := startEmbedded(t, shipped)
 	l := &load{
-		topic: "embedded", url: r.URL(), jobs: sized(10_000, 100_000),
+		topic: "embedded", url: r.URL(), jobs: sized(4_000, 100_000),
 		over: sized(18*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: n.base,
 	}
 	wait := l.start(t, rnd)
@@ -55,7 +55,7 @@ func TestKillNodesOnRedis(t *testing.T) {
 	nodes := startNodes(t, shipped, "a b c", redis.URL(), quickTakeover...)
 	up := &bases{nodes: nodes}
 	l := &load{
-		topic: "cluster", url: r.URL(), jobs: sized(10_000, 100_000),
+		topic: "cluster", url: r.URL(), jobs: sized(4_000, 100_000),
 		over: sized(18*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: up.pick,
 	}
 	wait := l.start(t, rnd)

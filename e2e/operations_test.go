@@ -198,12 +198,12 @@ func TestManyDeadLettersOnRedis(t *testing.T) {
 	t.Logf("memory of Redis: %s", memory["Memory"]["used_memory_human"])
 }
 
-func manyDead() int { return sized(12_000, 1_000_000) }
+func manyDead() int { return sized(6_000, 1_000_000) }
 
 // testManyDead begins the operation at node n, and looks at it from another.
 func testManyDead(t *testing.T, n *node, base string, r *receiver.Receiver) {
 	t.Helper()
-	all, part, rate := manyDead(), manyDead()/deadEndpoints, sized(200, 500)
+	all, part, rate := manyDead(), manyDead()/deadEndpoints, sized(40, 500)
 	if dead := getTopic(t, base, deadTopic).States["dead"]; dead != all {
 		t.Fatalf("%d dead letters, want %d", dead, all)
 	}
