@@ -403,6 +403,11 @@ type Claimed struct {
 	Now job.Instant
 	// From is the state before the claim, usually Ready.
 	From job.State
+	// After is the last job of the same order key that was claimed and has ended, and AfterUID
+	// its uid, as long as the store keeps its end. AfterUID is empty if there is none, or if it
+	// is the claimed job itself.
+	After    job.Key
+	AfterUID string
 }
 
 // SettleStatus is the outcome of a settlement.

@@ -51,7 +51,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	}
 	if claims = s.sharing.Checked(ctx, claims); len(claims) > 0 {
 		s.sharing.Owe(c, claimed(claims, o.By))
-		// A shared store outlives this process, and Checked waits for the outcomes of callbacks.
+		// A shared store outlives this process, and Checked waits for the outcomes that claims follow from.
 		if !s.shared() && slices.ContainsFunc(claims, follows) {
 			_ = s.writeApplied(ctx) // deliveries continue while commits fail
 		}

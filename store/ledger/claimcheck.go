@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,8 +28,10 @@ type claimCheck struct {
 //
 // A callback stays only if the journal has it, with the outcome that it reports. Otherwise
 // that outcome could be lost after the callback was sent, and another one would be reported
-// under the same id. A callback that is left out comes when its lease has expired. While
-// commits fail, callbacks stay as other jobs do.
+// under the same id. A job that follows another one of its order key stays only if the journal
+// has the end of that one. Otherwise that end could be lost, and the job that went before would
+// be sent again after this one. What is left out comes when its lease has expired. While
+// commits fail, all of them stay as other jobs do.
 func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
 	if len(claims) == 0 {
 		return claims
@@ -43,25 +46,26 @@ func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Cla
 	left := make([]store.Claimed, 0, len(claims))
 	for i := range claims {
 		_, outdated := stale[i]
-		if _, lacks := early[i]; !outdated && !lacks {
+		if !outdated && !slices.ContainsFunc(early, func(a awaited) bool { return a.claim == i }) {
 			left = append(left, claims[i])
 		}
 	}
 	return left
 }
 
-// examine returns the claims, by index, of jobs whose version in the journal is newer, and of
-// callbacks that the journal lacks. It corrects the former and journals the latter, if it can.
-func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early unjournaled) {
+// examine returns the claims, by index, of jobs whose version in the journal is newer, and
+// those that follow from an outcome that the journal lacks. It corrects the former and journals
+// the outcomes, if it can.
+func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited) {
 	now := job.InstantOf(s.o.Clock.Now())
 	if int64(now) < s.check.notBefore.Load() {
-		return nil, firstCallbacks(claims)
+		return nil, firstFollowing(claims)
 	}
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	stale, early, err := s.compareClaims(limited, claims)
 	if err == nil && len(early) > 0 && s.Broken() == nil {
-		err = s.journalOutcomes(limited, claims, early)
+		early, err = s.journalOutcomes(limited, claims, early)
 	}
 	if len(stale) > 0 {
 		s.correct(ctx, stale)
@@ -76,18 +80,27 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 }
 
 // compareClaims returns the claims, by index, of jobs whose version in the journal is newer
-// than the store's before the claim, and of callbacks that the journal lacks. After an error,
-// these are all that may be sent for the first time.
-func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early unjournaled, err error) {
+// than the store's before the claim, and those that follow from an outcome that the journal
+// lacks. After an error, these are all that may be sent for the first time.
+func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited, err error) {
 	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
 	for i := range claims {
 		j := &claims[i].Job
 		keys[i], before[i] = j.Key, store.StandingOf(j)
 		before[i].State, before[i].Version = j.Pending(), j.Version-1
 	}
+	following := awaitedBy(claims)
+	for i := range following {
+		keys, before = append(keys, following[i].key), append(before, store.Standing{UID: following[i].uid})
+	}
 	own, open, err := s.Entries(ctx, keys, before)
 	if err != nil {
-		return nil, firstCallbacks(claims), err
+		return nil, firstFollowing(claims), err
+	}
+	for n := range following {
+		if !following[n].isIn(own[len(claims)+n]) {
+			early = append(early, following[n])
+		}
 	}
 	for i := range claims {
 		j := &claims[i].Job
@@ -95,14 +108,11 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 			continue // the same claim, repeated
 		}
 		d, e := judged(&before[i], own[i], open[i])
-		switch {
-		case d == FinishedInJournal, d == BehindInStore:
+		if d == FinishedInJournal || d == BehindInStore {
 			if stale == nil {
 				stale = map[int]finding{}
 			}
 			stale[i] = finding{d, j.Key, e, store.StandingOf(j)}
-		case own[i] == nil:
-			early = early.add(i, j)
 		}
 	}
 	return stale, early, nil

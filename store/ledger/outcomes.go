@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,115 +12,141 @@ import (
 )
 
 // outcomePauses are how long a claim waits for the node that settled to commit the outcome
-// that a callback reports. After that, this node writes it: the other one may be dead.
+// that a claimed job follows from. After that, this node writes it: the other one may be dead.
 var outcomePauses = []time.Duration{
 	0, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond,
 	80 * time.Millisecond, 160 * time.Millisecond,
 }
 
-// unjournaled are claimed callbacks that the journal lacks, by the index of their claim.
-type unjournaled map[int]*job.Job
-
-func (e unjournaled) add(i int, j *job.Job) unjournaled {
-	if j.Spec.Reports == "" {
-		return e
-	}
-	if e == nil {
-		e = unjournaled{}
-	}
-	e[i] = j
-	return e
+// awaited is what the journal must have before a claimed job is sent.
+type awaited struct {
+	claim int // its index
+	key   job.Key
+	uid   string
+	end   bool     // the end of that job; otherwise the job, which is a claimed callback
+	job   *job.Job // the claimed job
 }
 
-// firstCallbacks are the callbacks that may not have been sent before.
-func firstCallbacks(claims []store.Claimed) (all unjournaled) {
+// isIn reports whether the journal has what is awaited. e is the message of uid; nil: none. A job
+// that the journal does not have as open would not be restored.
+func (a *awaited) isIn(e *journal.Entry) bool {
+	if a.end {
+		return e == nil || !e.Open || e.State.Final()
+	}
+	return e != nil
+}
+
+// awaitedBy returns what claims follow from.
+func awaitedBy(claims []store.Claimed) (all []awaited) {
 	for i := range claims {
-		if j := &claims[i].Job; j.Attempts == 0 {
-			all = all.add(i, j)
+		c := &claims[i]
+		switch {
+		case c.Job.Spec.Reports != "":
+			all = append(all, awaited{i, c.Job.Key, c.Job.UID, false, &c.Job})
+		case c.AfterUID != "":
+			all = append(all, awaited{i, c.After, c.AfterUID, true, &c.Job})
 		}
 	}
 	return all
 }
 
-// journalOutcomes waits until the journal has callbacks, which it gets together with the
-// outcomes that they report. It leaves those that the store has lost meanwhile.
-func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, callbacks unjournaled) error {
-	c, err := s.Begin(ctx, rowsPerRepair*len(callbacks))
+// firstFollowing is awaitedBy for claims of jobs that may not have been sent before.
+func firstFollowing(claims []store.Claimed) []awaited {
+	return slices.DeleteFunc(awaitedBy(claims), func(a awaited) bool { return a.job.Attempts > 0 })
+}
+
+// journalOutcomes waits until the journal has the outcomes that claims follow from, and the
+// callbacks. It returns those that it lacks still.
+func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, early []awaited) ([]awaited, error) {
+	c, err := s.Begin(ctx, rowsPerRepair*len(early))
 	if err != nil {
-		return err
+		return early, err
 	}
 	defer c.End()
-	// Claim holds their keys, so outcomes of this process are queued.
+	// Claim holds the keys of callbacks, so outcomes of this process are queued.
 	if err := c.Flush(ctx); err != nil {
-		return err
+		return early, err
 	}
 	for _, pause := range outcomePauses {
 		if err := job.Sleep(ctx, s.o.Clock, pause); err != nil {
-			return err
+			return early, err
 		}
-		if err := s.forgetJournaled(ctx, callbacks); err != nil || len(callbacks) == 0 {
-			return err
+		if early, err = s.lacking(ctx, early); err != nil || len(early) == 0 {
+			return early, err
 		}
 	}
-	if err := s.writeOutcomes(ctx, c, claims, callbacks); err != nil {
-		return err
+	if early, err = s.writeOutcomes(ctx, c, claims, early); err != nil {
+		return early, err
 	}
-	return s.forgetJournaled(ctx, callbacks)
+	return s.lacking(ctx, early)
 }
 
-// forgetJournaled removes the callbacks that the journal has.
-func (s *Store) forgetJournaled(ctx context.Context, callbacks unjournaled) error {
-	at := slices.Collect(maps.Keys(callbacks))
-	keys, standings := make([]job.Key, len(at)), make([]store.Standing, len(at))
-	for n, i := range at {
-		keys[n], standings[n] = callbacks[i].Key, store.StandingOf(callbacks[i])
+// lacking returns what the journal lacks still.
+func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error) {
+	keys, standings := make([]job.Key, len(early)), make([]store.Standing, len(early))
+	for n := range early {
+		keys[n], standings[n].UID = early[n].key, early[n].uid
 	}
 	own, _, err := s.Entries(ctx, keys, standings)
-	for n, e := range own {
-		if e != nil {
-			delete(callbacks, at[n])
+	if err != nil {
+		return early, err
+	}
+	var left []awaited
+	for n := range early {
+		if !early[n].isIn(own[n]) {
+			left = append(left, early[n])
 		}
 	}
-	return err
+	return left, nil
 }
 
-// writeOutcomes writes the jobs that callbacks report, with all their callbacks, as the store
-// has them.
-func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []store.Claimed, callbacks unjournaled) error {
-	var keys []job.Key // of each callback, and of the job that it reports
+// writeOutcomes writes the jobs that claims follow from, with all their callbacks, as the store
+// has them. It returns those that may not be sent yet.
+func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []store.Claimed, early []awaited) ([]awaited, error) {
+	var keys []job.Key // of each awaited job, and of the job that it reports
 	var uids []string
-	for _, callback := range callbacks {
-		r, err := successors.Report(callback)
-		if err != nil { // it is written alone
-			r.Job = *callback
+	for i := range early {
+		a := &early[i]
+		reported := job.Job{Key: a.key, UID: a.uid}
+		if !a.end {
+			if r, err := successors.Report(a.job); err == nil { // otherwise it is written alone
+				reported = r.Job
+			}
 		}
-		keys, uids = append(keys, callback.Key, r.Job.Key), append(uids, callback.UID, r.Job.UID)
+		keys, uids = append(keys, a.key, reported.Key), append(uids, a.uid, reported.UID)
 	}
 	held := func(key job.Key) bool {
 		return slices.ContainsFunc(claims, func(c store.Claimed) bool { return c.Job.Key == key })
 	}
 	if err := c.Hold(ctx, slices.DeleteFunc(slices.Clone(keys), held)...); err != nil {
-		return err
+		return early, err
 	}
 	if err := c.Flush(ctx); err != nil {
-		return err
+		return early, err
 	}
 	standings, err := s.Inner.Standings(ctx, keys)
 	if err != nil {
-		return err
+		return early, err
 	}
 	own, open, err := s.Entries(ctx, keys, standings)
 	if err != nil {
-		return err
+		return early, err
 	}
 	var found []finding
-	for n := 0; n < len(keys); n += 2 {
-		callback, reported := n, n+1
-		if standings[callback].UID != uids[callback] {
+	var left []awaited
+	for i := range early {
+		which, reported := 2*i, 2*i+1
+		standing := &standings[which]
+		switch {
+		case early[i].end && standing.UID == uids[which] && !standing.State.Final():
+			continue // a client replayed it
+		case early[i].end && standing.Exists(): // it, or its next round, which ends it
+		case standing.UID != uids[which]:
+			left = append(left, early[i])
 			continue // the store has lost it
 		}
+		left = append(left, early[i])
 		// A job that the store has no more is in the journal: the store forgets nothing else.
-		which := callback
 		if standings[reported].UID == uids[reported] {
 			d, _ := judged(&standings[reported], own[reported], open[reported])
 			if d == BehindInJournal || d == MissingInJournal {
@@ -131,5 +156,5 @@ func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []sto
 		found = append(found, finding{key: keys[which], standing: standings[which]})
 	}
 	_, err = s.catchUp(ctx, c, found)
-	return err
+	return left, err
 }

@@ -67,18 +67,27 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 		}
 		c := &taken[i].extra.claim
 		claims[i] = store.Claimed{Job: j, Now: c.at, From: c.from}
+		if after := taken[i].after; after.uid != "" {
+			claims[i].After, claims[i].AfterUID = job.Key{Topic: j.Topic, ID: after.id}, after.uid
+		}
 	}
 	return claims, nil
 }
 
-func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) (taken []snapshot, left []store.Hint, err error) {
+// taking is a copy of a claimed record.
+type taking struct {
+	snapshot
+	after last
+}
+
+func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) (taken []taking, left []store.Hint, err error) {
 	now, err := s.enter(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.leave()
 	o.Nonce, o.By = strings.Clone(o.Nonce), strings.Clone(o.By)
-	taken = make([]snapshot, 0, len(hints))
+	taken = make([]taking, 0, len(hints))
 	seen := make(map[*record]struct{}, len(hints))
 	bytes := 0
 	for _, h := range hints {
@@ -95,7 +104,7 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		}
 		if rec.heldBy(o.Nonce, now) || s.claimable(rec, o, now) && s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
-			taken = append(taken, rec.snapshot())
+			taken = append(taken, taking{rec.snapshot(), s.lastBefore(rec)})
 			bytes += len(rec.spec)
 		}
 	}
@@ -224,16 +233,21 @@ func (s *Store) apply(rec *record, st *job.Settlement, next *following, now job.
 // end moves a job that was unfinished to where ended ones are kept.
 func (s *Store) end(rec *record, now job.Instant) {
 	lane := rec.lane.Lane
+	hadTurn := rec.hasTurn()
 	s.unplace(rec, now)
 	rec.score = endedScore(rec.extra.endedAt, rec.state)
 	s.place(rec, lane, now)
 	s.promote(rec.turns, now)
+	if hadTurn {
+		s.noteLast(rec)
+	}
 	s.forgetEnded(rec, now)
 }
 
 // forgetEnded forgets a job that has ended if nothing is to be kept.
 func (s *Store) forgetEnded(rec *record, now job.Instant) {
 	if s.retention == 0 && rec.state.Final() && rec.state != job.Dead && !rec.keepsEnd {
+		s.forgetLast(rec)
 		s.remove(rec, now)
 	}
 }

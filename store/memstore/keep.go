@@ -29,6 +29,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		return true
 	})
 	for _, rec := range old {
+		s.forgetLast(rec)
 		s.remove(rec, now)
 	}
 	for _, t := range topics {

@@ -46,6 +46,7 @@ type Store struct {
 	documents map[documentKey]store.Document
 	limits    map[string]*rules.Topic         // of topics
 	orders    map[string]*turns               // by topic/key
+	lasts     map[string]last                 // by topic/key
 	behind    int64                           // jobs that wait for another one of their order key
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
 	ranked    map[string]*ranked              // of topics
@@ -83,6 +84,7 @@ func New(o Options) *Store {
 		documents: map[documentKey]store.Document{},
 		limits:    map[string]*rules.Topic{},
 		orders:    map[string]*turns{},
+		lasts:     map[string]last{},
 		waiting:   map[string]*btree.BTreeG[*lane]{},
 		ranked:    map[string]*ranked{},
 		bizKeys:   btree.NewBTreeGOptions(byBizKey, btree.Options{NoLocks: true}),
@@ -159,7 +161,7 @@ func (s *Store) Close() error {
 	s.line.Clear()
 	s.endpoints.Clear()
 	s.endings.Clear()
-	s.notClosed, s.documents, s.limits, s.orders, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil, nil
+	s.notClosed, s.documents, s.limits, s.orders, s.lasts, s.waiting, s.ranked, s.ready = nil, nil, nil, nil, nil, nil, nil, nil
 	return nil
 }
 

@@ -56,6 +56,9 @@ func (s *Store) register(r *store.Registration, e encoded, now job.Instant) (sto
 		}
 	}
 	if old != nil {
+		if old.hasTurn() {
+			s.noteLast(old)
+		}
 		s.remove(old, now)
 	}
 	s.add(newRecord(&j, e), &j, e, now)
@@ -124,7 +127,8 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 		}
 	}
 	running, score := rec.state == job.Running, rec.score
-	stopped := rec.turns != nil && rec.turns.head == rec && rec.state.Final()
+	hadTurn := rec.hasTurn()
+	stopped := hadTurn && rec.state.Final()
 	s.unplace(rec, now)
 	s.unindexByNames(rec)
 	rec.assign(&j, e)
@@ -143,6 +147,9 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 	s.indexByNames(rec)
 	s.place(rec, e.lane, now)
 	s.promote(rec.turns, now)
+	if hadTurn && rec.state.Final() {
+		s.noteLast(rec)
+	}
 	stored := rec.snapshot()
 	s.forgetEnded(rec, now)
 	s.follow(next, rec, j.EndedAt)

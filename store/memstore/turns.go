@@ -17,6 +17,33 @@ type turns struct {
 	rest  *btree.BTreeG[*record] // the others in their order; nil until there are some
 }
 
+// last is the last job of an order key that was claimed and has ended.
+type last struct{ id, uid string }
+
+// hasTurn reports whether the record is a head that was claimed.
+func (r *record) hasTurn() bool { return r.turns != nil && r.turns.head == r && r.turns.taken }
+
+// noteLast notes a job that had its turn and has ended, or was replaced.
+func (s *Store) noteLast(rec *record) { s.lasts[rec.turns.name] = last{rec.id, rec.uid} }
+
+// forgetLast forgets the end of a job.
+func (s *Store) forgetLast(rec *record) {
+	if rec.turns != nil && s.lasts[rec.turns.name].id == rec.id {
+		delete(s.lasts, rec.turns.name)
+	}
+}
+
+// lastBefore returns the last job of the record's order key that ended before it was claimed.
+func (s *Store) lastBefore(rec *record) last {
+	if rec.turns == nil {
+		return last{}
+	}
+	if l := s.lasts[rec.turns.name]; l.uid != rec.uid {
+		return l
+	}
+	return last{}
+}
+
 // parked is added to the score of a waiting job that is not the head of its order key. The
 // sum lies beyond all times, so the job is not due. It is in the bucket all the same.
 const parked = score(4_000_000_000_000 << 2)

@@ -46,7 +46,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(reply)%4 != 3 {
+	if len(reply) < 4 || len(reply)%4 != 0 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
 	numbers, _ := reply[2].([]any)
@@ -65,8 +65,12 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
 	heads := decodeProgressHeads(reply[1])
+	lasts, err := decodeLasts(reply[3])
+	if err != nil {
+		return nil, err
+	}
 	out := make([]store.Claimed, 0, len(reply)/4)
-	for i := 3; i < len(reply); i += 4 {
+	for i := 4; i < len(reply); i += 4 {
 		at, _ := reply[i].(int64)
 		from, _ := reply[i+1].(int64)
 		head, _ := reply[i+2].(int64)
@@ -83,7 +87,13 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]stor
 			s.log.Error("a job's record cannot be read", "error", err)
 			continue
 		}
-		out = append(out, store.Claimed{Job: r.Job, Now: now, From: job.State(from)})
+		c := store.Claimed{Job: r.Job, Now: now, From: job.State(from)}
+		if last := lasts[at]; last != "" {
+			if uid := ulid.ULID([]byte(last[:uidLen])).String(); uid != r.UID {
+				c.After, c.AfterUID = job.Key{Topic: r.Topic, ID: last[uidLen:]}, uid
+			}
+		}
+		out = append(out, c)
 	}
 	return out, nil
 }

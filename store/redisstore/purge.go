@@ -94,7 +94,7 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged
 					continue
 				}
 				at := r.standing()
-				c.from.names, c.from.uid = at.names, at.uid
+				c.from.names, c.from.uid, c.from.turn = at.names, at.uid, at.turn
 				forwards[old[i]] = gone{key: old[i], uid: r.UID, orderKey: r.Spec.OrderKey}
 			}
 			changes = append(changes, c.forgetting())

@@ -34,13 +34,13 @@ const (
 	readOnly        = " flags=no-writes"
 )
 
-const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls"
+const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls lasts"
 
 var (
-	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
+	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls lasts", "base", "counts", "lanes", "turns", "batch", "limits", "register")
+	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
-	settleScript   = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
+	settleScript   = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls lasts", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
 	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change")
 	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change") // for jobs that it does not have yet
 	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")
@@ -54,7 +54,7 @@ var (
 	swapScript     = newScript(runsWhenFull, "", "server", "swap")
 	wholeScript    = newScript(readOnly, "", "server", "whole")
 
-	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
+	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls lasts whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
 	dueScript   = newScript(readOnly, "", "base", "due")
 )
 

@@ -31,9 +31,9 @@ func orderOf(topic, orderKey string) string {
 }
 
 // turnText is the record's order key and turn as lua/change.lua reads them; empty without a
-// key, and for jobs that have ended and stop no key.
+// key.
 func (r *record) turnText() string {
-	if r.Spec.OrderKey == "" || r.State.Final() && r.State != job.Dead {
+	if r.Spec.OrderKey == "" {
 		return ""
 	}
 	t := r.Turn()
@@ -73,6 +73,24 @@ func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error
 	}
 	head := s.whole(j)
 	return &head, nil
+}
+
+// decodeLasts reads the jobs that ended before claimed ones, by the number of the claim.
+func decodeLasts(reply any) (map[int64]string, error) {
+	values, _ := reply.([]any)
+	if len(values) == 0 {
+		return nil, nil
+	}
+	lasts := make(map[int64]string, len(values)/2)
+	for i := 0; i+1 < len(values); i += 2 {
+		n, _ := values[i].(int64)
+		last, _ := values[i+1].(string)
+		if len(last) <= uidLen {
+			return nil, fmt.Errorf("redisstore: claim answered %q for the job that ended before job %d", last, n)
+		}
+		lasts[n] = last
+	}
+	return lasts, nil
 }
 
 // isWhole reports whether a shard lacks no job; see store.Restorable.SwapEpoch.

@@ -122,7 +122,10 @@ local function change(j)
   end
   local to = state >= 0 and index_of(j.lane, state, ARGV[a + 7])
   local old_key, old_turn = turn_of(ARGV[a + 15], j.from, j.id)
-  local was_head = old_key and order.leave(old_key, old_turn)
+  local was_head, was_claimed = false, false
+  if old_key then
+    was_head, was_claimed = order.leave(old_key, old_turn)
+  end
   if from then
     leave(j, from, to)
   end
@@ -135,6 +138,11 @@ local function change(j)
     end
   elseif key and state == DEAD and order.stops_on_dead(j.lane.topic) then
     order.stop(key, turn)
+  end
+  if old_key and state < 0 then
+    order.forget_last(old_key, j.id)
+  elseif was_claimed and (state >= FINAL or not (key and order.same(turn, old_turn))) then
+    order.note_last(old_key, string.sub(old_turn, DIGITS + 1, TURN), j.id)
   end
   if to then
     enter(j, state, ms, to)

@@ -4,20 +4,38 @@
 -- ARGV nonce lease margin channel await_whole (1: jobs with order keys are claimed in a whole
 --      shard only), then for each job nothing more
 -- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that are for another
---   call, then for each claimed job: its number, the state that it was claimed from, the
---   number of its head, its registration.
+--   call, the number of each claimed job whose order key had another one before and the uid and
+--   id of that (lasts), then for each claimed job: its number, the state that it was claimed
+--   from, the number of its head, its registration.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local answered = {} -- heads
 local left = {}
-local reply = { now, answered, left }
+local lasts_of = {}
+local reply = { now, answered, left, lasts_of }
 
 -- A job that two hints name is claimed once.
 local seen = {}
 
+local ORDER_KEY = '^[^\n]* ([^ \n]+)\n'
+
+local order = nil -- the functions of lib/turns.lua
+local function key_of(j)
+  local key = string.match(stored[j.name] or '', ORDER_KEY)
+  return key and j.lane.prefix .. key
+end
+
 local numbers = {}
 local function answer(n, j, from, h)
   seen[j.field] = true
+  if j.lane.ordered then
+    order = order or open_turns()
+    local key = key_of(j)
+    local last = key and order.last(key)
+    if last then
+      lasts_of[#lasts_of + 1], lasts_of[#lasts_of + 2] = n, last
+    end
+  end
   local head = numbers[h]
   if not head then
     head = #answered + 1
@@ -26,8 +44,6 @@ local function answer(n, j, from, h)
   local i = #reply
   reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, stored[j.name]
 end
-
-local ORDER_KEY = '^[^\n]* ([^ \n]+)\n'
 
 -- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
 -- nil. Nobody else has had it since, even if its lease has expired.
@@ -91,15 +107,11 @@ local function held()
 end
 
 -- has_turn reports whether a job is the head of its order key, and takes its turn.
-local order = nil -- the functions of lib/turns.lua
-local function key_of(j)
-  local key = string.match(stored[j.name] or '', ORDER_KEY)
-  return key and j.lane.prefix .. key
-end
-
+local prefetched = false
 local function has_turn(j)
-  if not order then
-    order = open_turns()
+  order = order or open_turns()
+  if not prefetched then
+    prefetched = true
     local keys = {}
     for _, other in ipairs(jobs) do
       keys[#keys + 1] = other.lane.ordered and key_of(other) or nil

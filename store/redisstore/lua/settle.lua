@@ -132,11 +132,17 @@ end
 local jobs, others = batch(last, 2, 7)
 read_scores(jobs)
 
--- pass_turn has the next job of an order key go, unless the dead letter stops the key.
+-- pass_turn has the next job of an order key go, unless the dead letter stops the key. The job
+-- that ended has a uid.
 local order = nil -- the functions of lib/turns.lua
-local function pass_turn(j, state, key)
+local function pass_turn(j, state, key, uid)
   if not order then
     order = open_turns()
+  end
+  if forget and state ~= DEAD then
+    order.forget_last(key, j.id)
+  else
+    order.note_last(key, uid, j.id)
   end
   if state ~= DEAD or not order.stops_on_dead(j.lane.topic) then
     order.leave(key, string.rep('0', TURN) .. j.lane.name .. '|' .. j.id)
@@ -163,11 +169,12 @@ for _, j in ipairs(jobs) do
     local to = h.cancel == '1' and outcome.cancelled or outcome.usual
     local new = settled(h, outcome, to, attempt ~= '', created)
     count(j.lane.name, j.score and place(j.score) or RUNNING, -1)
+    local uid = string.sub(progress, #h.text + 2, #h.text + 1 + UID)
     progress, new = rewritten(progress, h, new, attempt)
     if new.state >= FINAL then
       finish(j, new, progress, ARGV[a + 4], others[to.group])
       if order_key then
-        pass_turn(j, new.state, j.lane.prefix .. order_key)
+        pass_turn(j, new.state, j.lane.prefix .. order_key, uid)
       end
     else
       continue(j, new, progress)

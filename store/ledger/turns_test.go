@@ -1,0 +1,214 @@
+package ledger_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/internal/testing/journaltest"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// ordered is a job with an order key, which all have.
+func ordered(id string) store.Registration {
+	g := reg(id, 0)
+	g.Spec.OrderKey = "k"
+	return g
+}
+
+// wholeRig is a rig whose store lacks no job, so that jobs with order keys are delivered.
+func wholeRig(t *testing.T, b *backend, with ...with) (*rig, *losing) {
+	t.Helper()
+	l, option := shared()
+	r := freshRig(t, b, retention, append(with, option)...)
+	makeWhole(t, l)
+	return r, l
+}
+
+func makeWhole(t *testing.T, s store.Restorable) {
+	t.Helper()
+	for range 2 {
+		_, err := s.SwapEpoch(t.Context(), "epoch", "epoch")
+		noError(t, "SwapEpoch", err)
+	}
+}
+
+// A claimed job with an order key comes after a job that has ended for good, even if the node that
+// settled is dead and the store loses its data: that job is not sent again.
+func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
+	for name, test := range map[string]struct {
+		settle func(r *rig, l *losing, c store.Claimed)
+		want   job.State // of the job before, after the loss
+	}{
+		"delivered": {func(r *rig, l *losing, c store.Claimed) {
+			settledBy(t, l, c, job.OutcomeDelivered)
+		}, job.Delivered},
+		"with callbacks": {func(r *rig, l *losing, c store.Claimed) {
+			settledBy(t, l, c, job.OutcomeDelivered)
+		}, job.Delivered},
+		"dead": {func(r *rig, l *losing, c store.Claimed) {
+			_, err := l.Settle(r.T.Context(), []job.Settlement{settlement(c, job.OutcomeFailed, -1)})
+			noError(r.T, "Settle", err)
+		}, job.Dead},
+		"cancelled after an attempt": {func(r *rig, l *losing, c store.Claimed) {
+			settledBy(t, l, c, job.OutcomeFailed)
+			_, err := l.Update(r.T.Context(), c.Job.Key, cancel)
+			noError(r.T, "Update", err)
+		}, job.Cancelled},
+		"to run again later": {func(r *rig, l *losing, c store.Claimed) {
+			spec, err := c.Job.Again(time.Hour, nil, job.Limits{MaxRounds: 1})
+			noError(r.T, "Again", err)
+			_, err = l.Settle(r.T.Context(), []job.Settlement{
+				job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}, Again: &spec}, nil),
+			})
+			noError(r.T, "Settle", err)
+		}, job.Waiting},
+	} {
+		for _, empty := range []bool{false, true} {
+			if empty {
+				name += ", and its key had no job then"
+			}
+			t.Run(name, onEach(func(t *testing.T, b *backend) {
+				r, l := wholeRig(t, b)
+				before := ordered("before")
+				if name == "with callbacks" {
+					before.Spec.Callbacks = reported("").Spec.Callbacks
+				}
+				first := r.Add(before)
+				if !empty {
+					r.Add(ordered("after"))
+				}
+				test.settle(r, l, r.TakeOne())
+				if empty {
+					r.Add(ordered("after"))
+				}
+				var got []string
+				for _, c := range r.TakeDue() {
+					if c.Job.Spec.Reports == "" {
+						got = append(got, c.Job.ID)
+					}
+				}
+				equal(t, "claimed", got, []string{"after"})
+				l.flush(t)
+				r.sweep()
+				j := r.journaled("before").Job
+				equal(t, "state in the journal", j.State, test.want)
+				equal(t, "another round", j.UID != first.UID, test.want == job.Waiting)
+			}))
+		}
+	}
+}
+
+// The store loses both jobs while the second one is claimed: the first one goes first again.
+func TestLostTurnIsTakenAgain(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		h, hooks := hook()
+		r, l := wholeRig(t, b, hooks)
+		r.Add(ordered("before"))
+		r.Add(ordered("after"))
+		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+			claims, err := call()
+			equal(t, "claimed in the store", len(claims), 1)
+			l.flush(t)
+			h.OnClaim = nil
+			return claims, err
+		}
+		equal(t, "claims of lost jobs", len(r.TakeDue()), 0)
+		r.sweep()
+		makeWhole(t, l)
+		equal(t, "what is sent again", r.TakeOne().Job.ID, "before")
+	})(t)
+}
+
+// A job that a client replays while the next one of its key is claimed does not hold that one.
+func TestReplayedJobHoldsNoTurn(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		h, hooks := hook()
+		r, _ := wholeRig(t, b, hooks)
+		r.Add(ordered("before"))
+		r.Add(ordered("after"))
+		r.RunOne(job.OutcomeFailed, -1)
+		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+			claims, err := call()
+			r.Change("before", replay)
+			h.OnClaim = nil
+			return claims, err
+		}
+		equal(t, "claimed", ids(r.TakeDue()), []string{"after"})
+	})(t)
+}
+
+// The node that settled commits late. The next job of the key waits for that, and another node
+// commits the end if it takes long. If that node cannot do so either, the job waits for its next
+// claim, and other jobs do not.
+func TestTurnWaitsForTheCommit(t *testing.T) {
+	for name, test := range map[string]struct {
+		after time.Duration // the commit
+		both  bool          // neither node commits
+		want  []string      // what is claimed
+	}{
+		"a little late":        {100 * time.Millisecond, false, []string{"after", "plain"}},
+		"long after the other": {time.Minute, false, []string{"after", "plain"}},
+		"too late":             {time.Minute, true, []string{"plain"}},
+	} {
+		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+			nodes, _ := threeNodes(t, b)
+			makeWhole(t, nodes[0].o.Store)
+			one, two := nodes[0], nodes[1]
+			one.Add(ordered("before"))
+			one.Add(ordered("after"))
+			c := one.TakeOne()
+			one.Add(reg("plain", 0))
+			noError(t, "Flush", one.Flush())
+			resume := []func(){one.Pause()}
+			settled := make(chan struct{})
+			go func() {
+				one.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+				close(settled)
+			}()
+			synctest.Wait() // until it waits for the commit
+			if test.both {
+				resume = append(resume, two.Pause())
+			}
+			time.AfterFunc(test.after, func() {
+				for _, r := range resume {
+					r()
+				}
+			})
+			equal(t, "claimed", ids(two.TakeDue()), test.want)
+			<-settled
+			for _, r := range nodes {
+				noError(t, "Flush", r.Flush())
+			}
+			equal(t, "the job before in the journal", one.journaled("before").Job.State, job.Delivered)
+		}))
+	}
+}
+
+// Deliveries continue while commits fail, whatever their order key.
+func TestTurnsWithoutTheJournal(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r, l := wholeRig(t, b)
+		r.Add(ordered("before"))
+		r.Add(ordered("after"))
+		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+		noError(t, "Flush", r.Flush())
+		r.ReadOnly(true)
+		equal(t, "claimed", ids(r.TakeDue()), []string{"after"})
+		r.ReadOnly(false)
+		noError(t, "Flush", r.Flush())
+	})(t)
+}
+
+// ids of claimed jobs, sorted.
+func ids(claims []store.Claimed) []string {
+	ids := make([]string, len(claims))
+	for i := range claims {
+		ids[i] = claims[i].Job.ID
+	}
+	slices.Sort(ids)
+	return ids
+}
