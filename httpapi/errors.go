@@ -124,7 +124,7 @@ var known = []struct {
 	{operations.ErrTooMany, CodeTooManyOperations, "There are " + strconv.Itoa(operations.MaxKept) + " operations that have not ended, the limit. Wait until some of them end."},
 
 	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},
-	{schedules.ErrTooMany, CodeTooManySchedules, "There are " + strconv.Itoa(schedules.MaxSchedules) + " schedules, the limit. Delete one."},
+	{schedules.ErrTooMany, CodeTooManySchedules, fmt.Sprintf("There are %d schedules, or they take %d MiB together, the limits. Delete one.", schedules.MaxSchedules, schedules.MaxAllBytes>>20)},
 
 	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
 	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},

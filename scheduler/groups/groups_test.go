@@ -45,6 +45,9 @@ func TestManager(t *testing.T) {
 	if diff := cmp.Diff(groups.Group{Name: "g", Version: 2, Members: members("b/eu", "a")}, got); err != nil || diff != "" {
 		t.Errorf("error %v, (-want +got)\n%s", err, diff)
 	}
+	if again, created, err := one.Put(ctx, groups.Group{Name: "g", Members: members("b/eu", "a")}); err != nil || created || again.Version != 2 {
+		t.Errorf("equal content: %+v, created %v, error %v", again, created, err)
+	}
 	no := errors.New("no")
 	refuse := func(*groups.Group) error { return no }
 	if _, _, err := one.Put(ctx, groups.Group{Name: "g"}, refuse); !errors.Is(err, no) {

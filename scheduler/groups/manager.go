@@ -1,11 +1,11 @@
 package groups
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -37,6 +37,7 @@ func New(s store.Documents, check Check) *Manager {
 	return &Manager{check: check, docs: documents.New(documents.Options[Group]{
 		Store: s, Kind: documentKind, Missing: ErrNotFound, New: func(name string) Group { return Group{Name: name} },
 		Strict: true, // a member may have conditions that only a newer version knows
+		Max:    MaxGroups, MaxBytes: MaxAllBytes,
 	})}
 }
 
@@ -57,25 +58,35 @@ func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
 // error is returned, and nothing changes.
 type Allow func(g *Group) error
 
-// Put creates or replaces a group that Draft.Group made. Errors: a
-// *job.ValidationError, ErrTooMany, those of Check, and allow's.
+// Put creates or replaces a group that Draft.Group made. Equal content changes nothing.
+// Errors: a *job.ValidationError, ErrTooMany, those of Check, and allow's.
 func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Group, created bool, err error) {
 	for i := range g.Members {
 		if err := m.check(job.Field("members").In(strconv.Itoa(i)).In("url"), g.Members[i].URL); err != nil {
 			return Group{}, false, err
 		}
 	}
-	if err := m.room(ctx, &g); err != nil {
-		return Group{}, false, err
+	text, err := json.Marshal(g)
+	if err != nil {
+		return Group{}, false, fmt.Errorf("encode a group: %w", err)
+	}
+	if len(text) > MaxBytes {
+		return Group{}, false, job.Invalid("members", fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)))
 	}
 	d, err := m.docs.Update(ctx, g.Name, func(d *documents.Document[Group]) error {
 		created = d.Version == 0
 		if err := allows(d, allow); err != nil {
 			return err
 		}
+		if bytes.Equal(text, d.Data) {
+			return documents.ErrKept
+		}
 		d.Value = g
 		return nil
 	})
+	if errors.Is(err, documents.ErrFull) {
+		err = ErrTooMany
+	}
 	return groupOf(&d), created, err
 }
 
@@ -85,31 +96,6 @@ func allows(d *documents.Document[Group], allow []Allow) error {
 		if err := allowed(&old); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// room checks the bounds of g, and of all groups with it. Nodes that change groups at the
-// same time may pass them by a little.
-func (m *Manager) room(ctx context.Context, g *Group) error {
-	text, err := json.Marshal(g)
-	if err != nil {
-		return fmt.Errorf("encode a group: %w", err)
-	}
-	if len(text) > MaxBytes {
-		return job.Invalid("members", fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)))
-	}
-	others, err := m.docs.List(ctx)
-	if err != nil {
-		return err
-	}
-	others = slices.DeleteFunc(others, func(d store.Document) bool { return d.Name == g.Name })
-	bytes := len(text)
-	for i := range others {
-		bytes += len(others[i].Data)
-	}
-	if len(others) >= MaxGroups || bytes > MaxAllBytes {
-		return ErrTooMany
 	}
 	return nil
 }
@@ -129,17 +115,17 @@ type Page struct {
 // store.PageBytes, and leaves out groups that only a newer version can read.
 func (m *Manager) List(ctx context.Context, after string, limit int) (Page, error) {
 	var page Page
-	bytes := 0
+	size := 0
 	for raw, err := range m.docs.From(ctx, after) {
 		if err != nil {
 			return Page{}, err
 		}
-		if len(page.Groups) == limit || bytes > store.PageBytes {
+		if len(page.Groups) == limit || size > store.PageBytes {
 			page.Next = page.Groups[len(page.Groups)-1].Name
 			break
 		}
 		if d := m.docs.Decode(raw); d.Err == nil {
-			page.Groups, bytes = append(page.Groups, groupOf(&d)), bytes+len(raw.Data)
+			page.Groups, size = append(page.Groups, groupOf(&d)), size+len(raw.Data)
 		}
 	}
 	return page, nil

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,14 +22,17 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// MaxSchedules is how many schedules there can be.
-const MaxSchedules = 10_000
+// Bounds of all schedules together: their number, and the bytes of what is stored of them.
+const (
+	MaxSchedules = 10_000
+	MaxAllBytes  = 64 << 20
+)
 
 // Errors on which callers decide.
 var (
 	// ErrNotFound: no schedule has this name.
 	ErrNotFound = errors.New("schedule not found")
-	// ErrTooMany: there are MaxSchedules.
+	// ErrTooMany: there are MaxSchedules, or they take MaxAllBytes.
 	ErrTooMany = errors.New("too many schedules")
 	// ErrBusy: the schedule went on changing.
 	ErrBusy = fmt.Errorf("%w: the schedule is being changed", store.ErrUnavailable)
@@ -84,9 +86,6 @@ type Manager struct {
 	metrics *metrics
 	engine  *engine
 
-	roomMu  sync.Mutex
-	stored  int // schedules, when they were counted last
-	counted time.Time
 	// mayPurge is false while an ended job may still be needed: see MayPurge.
 	mayPurge atomic.Bool
 }
@@ -104,7 +103,7 @@ func New(o Options) (*Manager, error) {
 	if o.fail == nil {
 		o.fail = func(string) error { return nil }
 	}
-	m := &Manager{o: o, docs: collection(o.Store), log: o.Logger, clock: o.Clock, engine: newEngine()}
+	m := &Manager{o: o, docs: collection(o.Store, o.Clock), log: o.Logger, clock: o.Clock, engine: newEngine()}
 	var err error
 	m.metrics, err = newMetrics(o.Metrics)
 	return m, err
@@ -152,7 +151,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 		case !def.equal(&r.Def) && len(r.pending(after(now))) >= maxForms:
 			return nil, ErrBusy
 		case !def.equal(&r.Def):
-			return &change{Kind: changePut, At: now, Def: &def}, nil
+			return &change{Kind: changePut, At: now, Def: &def}, m.reserve(ctx, 0, def.size()-r.Def.size())
 		}
 		return d.pause(r, now)
 	}))
@@ -223,9 +222,18 @@ func (m *Manager) checkJob(d *job.Draft) error {
 	return f.Err()
 }
 
+// reserve makes room for schedules, and for what is stored of them.
+func (m *Manager) reserve(ctx context.Context, more, size int) error {
+	err := m.docs.Reserve(ctx, more, size)
+	if errors.Is(err, documents.ErrFull) {
+		return ErrTooMany
+	}
+	return err
+}
+
 // create fills in the record of a new schedule.
 func (m *Manager) create(ctx context.Context, r *record, def Definition, d *Draft, now job.Instant) error {
-	if err := m.takeRoom(ctx); err != nil {
+	if err := m.reserve(ctx, 1, def.size()); err != nil {
 		return err
 	}
 	id, err := ulid.New(uint64(now), rand.Reader)
@@ -237,45 +245,6 @@ func (m *Manager) create(ctx context.Context, r *record, def Definition, d *Draf
 		r.PausedAt, r.Note = now, d.Note
 	}
 	return nil
-}
-
-// countFor is how long a count of schedules is trusted. Each node adds its own to it.
-const countFor = 30 * time.Second
-
-// takeRoom notes one schedule more, or refuses it.
-func (m *Manager) takeRoom(ctx context.Context) error {
-	now := m.clock.Now()
-	if m.takeCounted(now) {
-		return nil
-	}
-	docs, err := m.docs.All(ctx)
-	if err != nil {
-		return err
-	}
-	stored := 0
-	for i := range docs {
-		if docs[i].Err != nil || docs[i].Value.exists() {
-			stored++
-		}
-	}
-	m.roomMu.Lock()
-	m.stored, m.counted = stored, now
-	m.roomMu.Unlock()
-	if !m.takeCounted(now) {
-		return ErrTooMany
-	}
-	return nil
-}
-
-// takeCounted takes room by the last count, if that is not too old and leaves any.
-func (m *Manager) takeCounted(now time.Time) bool {
-	m.roomMu.Lock()
-	defer m.roomMu.Unlock()
-	if m.counted.IsZero() || now.Sub(m.counted) > countFor || m.stored >= MaxSchedules {
-		return false
-	}
-	m.stored++
-	return true
 }
 
 // Delete deletes a schedule, and withdraws its jobs that are not due.

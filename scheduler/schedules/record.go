@@ -34,9 +34,16 @@ func (d *Definition) rules(name string) (*schedule.Rules, error) {
 }
 
 func (d *Definition) equal(o *Definition) bool {
-	a, errA := json.Marshal(d)
-	b, errB := json.Marshal(o)
-	return errA == nil && errB == nil && bytes.Equal(a, b)
+	return bytes.Equal(d.text(), o.text())
+}
+
+// size is how many bytes the document of a schedule takes for its definition.
+func (d *Definition) size() int { return len(d.text()) }
+
+// text is the definition as it is stored.
+func (d *Definition) text() []byte {
+	text, _ := json.Marshal(d) // it always has a form
+	return text
 }
 
 // spread is how much later than its occurrence a job may be due: by the jitter of the
@@ -184,8 +191,11 @@ type document = documents.Document[record]
 
 // collection returns the documents of schedules. A schedule with a field that this
 // version does not know could fire otherwise, so it is left to newer versions.
-func collection(s store.Documents) *documents.Collection[record] {
-	return documents.New(documents.Options[record]{Store: s, Kind: documentKind, Strict: true})
+func collection(s store.Documents, clock job.Clock) *documents.Collection[record] {
+	return documents.New(documents.Options[record]{
+		Store: s, Kind: documentKind, Strict: true, Clock: clock,
+		Max: MaxSchedules, MaxBytes: MaxAllBytes, Counts: (*record).exists,
+	})
 }
 
 // after is the last whole second up to an instant: T > at exactly if T > after(at).

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,6 +157,35 @@ func (r *rig) counters(m *Manager, name string, want Counters) {
 	if got := r.get(m, name).Counters; got != want {
 		r.t.Errorf("%s: %+v, want %+v", name, got, want)
 	}
+}
+
+func TestSchedulesAreBoundedInBytes(t *testing.T) {
+	r := newRig(t, time.Hour)
+	m := r.node("one", nil)
+	large := func(content byte) *Draft {
+		d := every("1d")
+		d.Job.Body = &job.Body{Form: job.BodyText, Content: bytes.Repeat([]byte{content}, 256<<10)}
+		return d
+	}
+	full := 0
+	for ; full < MaxAllBytes>>18; full++ { // more than there is room for
+		if _, _, err := m.Set(r.ctx, fmt.Sprint(full), large('a')); errors.Is(err, ErrTooMany) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	size := large('a')
+	if def, _, err := m.check("0", size, false); err != nil || full != MaxAllBytes/(def.size()+300) {
+		t.Errorf("%d schedules of %d bytes were taken: %v", full, def.size(), err)
+	}
+	r.set(m, "0", large('b')) // no larger
+	r.set(m, "1", every("1h"))
+	if _, _, err := m.Set(r.ctx, "small", every("1h")); err != nil {
+		t.Errorf("a small one beside: %v", err)
+	}
+	r.ok(m.Delete(r.ctx, "2"))
+	r.set(m, "1", large('a')) // in the room of the deleted one
 }
 
 func TestOccurrencesAreRegisteredAhead(t *testing.T) {

@@ -13,10 +13,11 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// ErrFull says that the collection holds as many documents as it may.
+// ErrFull says that the collection holds as many documents, or bytes, as it may.
 var ErrFull = errors.New("too many documents")
 
 // ErrKept says that a change of Update decided that the document stays as it is.
@@ -43,15 +44,23 @@ type Options[T any] struct {
 	Blank func(v *T) bool
 	// Missing says that there is no such document, beside store.ErrNotFound. Nil: nothing does.
 	Missing error
-	// Max bounds the documents that Update creates; 0: no bound.
-	Max int
+	// Max bounds the number of documents, MaxBytes the bytes of their contents together; 0:
+	// no bound. Update keeps to them; callers of Put reserve.
+	Max, MaxBytes int
+	// Counts reports whether a document counts for Max and MaxBytes. Nil: all do.
+	Counts func(v *T) bool
+	// Clock tells how old a count is; nil: the machine's.
+	Clock job.Clock
 	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
 	Seal, Open func(name string, data []byte) ([]byte, error)
 }
 
 // Collection is the documents of one kind. Its methods are safe for concurrent use.
 // Their errors are those of the store, wrapped, besides the ones they name.
-type Collection[T any] struct{ o Options[T] }
+type Collection[T any] struct {
+	o    Options[T]
+	room room
+}
 
 // pageSize is how many documents From reads at once.
 const pageSize = 100
@@ -60,6 +69,9 @@ const pageSize = 100
 func New[T any](o Options[T]) *Collection[T] {
 	if o.New == nil {
 		o.New = func(string) (zero T) { return zero }
+	}
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
 	}
 	return &Collection[T]{o: o}
 }
@@ -118,9 +130,13 @@ func (c *Collection[T]) List(ctx context.Context) ([]store.Document, error) {
 // From reads the documents behind the name after, by name and in pages, without decoding
 // them. It ends with an error.
 func (c *Collection[T]) From(ctx context.Context, after string) iter.Seq2[store.Document, error] {
+	return c.pages(ctx, after, pageSize)
+}
+
+func (c *Collection[T]) pages(ctx context.Context, after string, size int) iter.Seq2[store.Document, error] {
 	return func(yield func(store.Document, error) bool) {
 		for {
-			raws, err := c.page(ctx, after, pageSize)
+			raws, err := c.page(ctx, after, size)
 			if err != nil {
 				yield(store.Document{}, err)
 				return
@@ -257,7 +273,11 @@ func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
 	case err != nil:
 		return err
 	case newer || c.o.Blank == nil || !c.o.Blank(&d.Value):
-		if err := c.room(ctx, d); err != nil {
+		created := 0
+		if d.Version == 0 {
+			created = 1
+		}
+		if err := c.Reserve(ctx, created, len(plain)-len(d.plain)); err != nil {
 			return err
 		}
 		return c.write(ctx, d, plain)
@@ -268,18 +288,6 @@ func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
 		err = store.ErrConflict // what was read is gone
 	}
 	d.Version, d.Data, d.plain = 0, nil, nil
-	return err
-}
-
-// room refuses a new document in a full collection.
-func (c *Collection[T]) room(ctx context.Context, d *Document[T]) error {
-	if d.Version != 0 || c.o.Max == 0 {
-		return nil
-	}
-	raws, err := c.List(ctx)
-	if err == nil && len(raws) >= c.o.Max {
-		err = ErrFull
-	}
 	return err
 }
 

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/memstore"
 )
@@ -21,7 +25,12 @@ type note struct {
 // shared documents count reads and fail writes with a conflict.
 type shared struct {
 	*memstore.Store
-	reads, conflicts int
+	reads, lists, conflicts int
+}
+
+func (s *shared) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	s.lists++
+	return s.Store.ListDocuments(ctx, kind, after, limit)
 }
 
 func (s *shared) Document(ctx context.Context, kind, name string) (store.Document, error) {
@@ -130,18 +139,57 @@ func TestFromReadsAllPages(t *testing.T) {
 }
 
 func TestCollectionsAreBounded(t *testing.T) {
-	c, _ := open(t, func(o *Options[note]) { o.Max = 2 })
-	for name, want := range map[string]error{"a": nil, "b": nil} {
-		if _, err := c.Update(t.Context(), name, write("x")); !errors.Is(err, want) {
-			t.Errorf("%s: %v", name, err)
+	c, _ := open(t, func(o *Options[note]) { o.Max, o.MaxBytes = 2, 60 })
+	long := strings.Repeat("x", 30)
+	for _, step := range []struct {
+		name, text string
+		want       error
+	}{
+		{"a", "x", nil},
+		{"b", "x", nil},
+		{"c", "x", ErrFull}, // one too many
+		{"b", "y", nil},     // a document that there is
+		{"b", long, nil},
+		{"a", long, ErrFull}, // too many bytes
+		{"b", "y", nil},      // smaller
+		{"a", long, nil},
+	} {
+		if _, err := c.Update(t.Context(), step.name, write(step.text)); !errors.Is(err, step.want) {
+			t.Errorf("%s, %d bytes: error %v, want %v", step.name, len(step.text), err, step.want)
 		}
 	}
-	if _, err := c.Update(t.Context(), "c", write("x")); !errors.Is(err, ErrFull) {
-		t.Errorf("one too many: %v", err)
-	}
-	if _, err := c.Update(t.Context(), "b", write("y")); err != nil {
-		t.Errorf("a document that there is: %v", err)
-	}
+}
+
+// A collection is counted now and then: when a part of its room was filled, and when the
+// count is old. Nobody passes the bounds by documents of another node.
+func TestABoundedCollectionIsSeldomCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 1000
+		bounded := func(o *Options[note]) {
+			o.Max, o.MaxBytes, o.Clock = most, 1<<20, job.SystemClock()
+			o.Counts = func(n *note) bool { return n.Text != "deleted" }
+		}
+		one, s := open(t, bounded)
+		two := New(one.o)
+		put := func(c *Collection[note], name, text string, want error) {
+			t.Helper()
+			if _, err := c.Update(t.Context(), name, write(text)); !errors.Is(err, want) {
+				t.Errorf("%s: error %v, want %v", name, err, want)
+			}
+		}
+		put(two, "first", "deleted", nil) // two counts nothing else
+		for i := range most {
+			put(one, fmt.Sprint(i), "x", nil)
+		}
+		if s.lists > 60 {
+			t.Errorf("documents were listed %d times for %d new ones", s.lists, most)
+		}
+		put(one, "more", "x", ErrFull)
+		time.Sleep(countFor + 1)
+		put(two, "more", "x", ErrFull)
+		put(two, "7", "deleted", nil)
+		put(two, "more", "x", nil)
+	})
 }
 
 func TestBlankDocumentsAreDeleted(t *testing.T) {
