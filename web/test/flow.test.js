@@ -232,7 +232,7 @@ test('a job that fires at a count', async () => {
   await counted('2 of 3');
   await button('Add 1').click();
   await settled(node, 'counted', { delivered: 1 });
-  await page.getByText('has fired').waitFor();
+  await page.locator('.count').getByText('has fired').waitFor();
   await button('Add 1').waitFor({ state: 'detached' });
 });
 
