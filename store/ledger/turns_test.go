@@ -42,10 +42,10 @@ func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
 		settle func(r *rig, l *losing, c store.Claimed)
 		want   job.State // of the job before, after the loss
 	}{
-		"delivered": {func(r *rig, l *losing, c store.Claimed) {
+		"delivered": {func(_ *rig, l *losing, c store.Claimed) {
 			settledBy(t, l, c, job.OutcomeDelivered)
 		}, job.Delivered},
-		"with callbacks": {func(r *rig, l *losing, c store.Claimed) {
+		"with callbacks": {func(_ *rig, l *losing, c store.Claimed) {
 			settledBy(t, l, c, job.OutcomeDelivered)
 		}, job.Delivered},
 		"dead": {func(r *rig, l *losing, c store.Claimed) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -185,7 +184,7 @@ func TestABoundedCollectionIsSeldomCounted(t *testing.T) {
 			t.Errorf("documents were listed %d times for %d new ones", s.lists, most)
 		}
 		put(one, "more", "x", ErrFull)
-		time.Sleep(countFor + 1)
+		_ = job.Sleep(t.Context(), job.SystemClock(), countFor+1)
 		put(two, "more", "x", ErrFull)
 		put(two, "7", "deleted", nil)
 		put(two, "more", "x", nil)
