@@ -66,7 +66,8 @@ type Explanation struct {
 	// Expected is the earliest time of the next attempt as things stand; zero during an
 	// attempt, and if none follows.
 	Expected job.Instant
-	// Forecast is the rest of the job's ladder, without the attempt in flight.
+	// Forecast is the rest of the job's ladder, without the attempt in flight. It is empty
+	// while no attempt is expected.
 	Forecast retrypolicy.Forecast
 	// Expires is the end of the job's TTL, if it can still expire.
 	Expires job.Instant
@@ -118,7 +119,10 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 		e.Notes = append(e.Notes, n(v)...)
 	}
 	if j := &o.Job; !j.State.Final() && !j.CancelRequested {
-		e.Forecast, e.Expires = v.forecast(next), j.ExpiresAt
+		e.Expires = j.ExpiresAt
+		if !stopped || v.leased() {
+			e.Forecast = v.forecast(next)
+		}
 	}
 	return e
 }

@@ -359,6 +359,14 @@ func TestForecast(t *testing.T) {
 		{"cancelled, and the lease expired", waiting(running(-time.Second), cancelled), retrypolicy.Forecast{}},
 		{"expires between", waiting(ttl(time.Second)), retrypolicy.Forecast{Attempts: []retrypolicy.Planned{exactly(1, 0)}}},
 		{"expires before", waiting(due(time.Hour), ttl(time.Second)), retrypolicy.Forecast{}},
+		{"behind a retry of its order key", waiting(behind(job.Job{NextAt: in(time.Hour)}), func(o *store.Outlook) { o.Job.Spec.Retry = own }), retrypolicy.Forecast{
+			Attempts: []retrypolicy.Planned{exactly(1, time.Hour), exactly(2, time.Hour+time.Second)}, Dead: dead(time.Hour+time.Second, time.Hour+time.Second),
+		}},
+		{"behind a dead letter of its order key", waiting(behind(job.Job{State: job.Dead}), ttl(time.Hour)), retrypolicy.Forecast{}},
+		{"in a paused topic", waiting(limited(store.Limits{Paused: true})), retrypolicy.Forecast{}},
+		{"in flight in a paused topic", waiting(running(20*time.Second), limited(store.Limits{Paused: true}), func(o *store.Outlook) { o.Job.Attempts = 2 }), retrypolicy.Forecast{
+			Dead: dead(0, 20*time.Second),
+		}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -191,7 +191,10 @@ test('jobs of an order key', async () => {
   await field('Order key').fill('k');
   await button('Register').click();
   await says('The job is registered.');
-  await page.getByText('The dead letter a stops its order key k until it is replayed or discarded.').waitFor();
+  const stopped = 'The dead letter a stops its order key k until it is replayed or discarded.';
+  await page.locator('.reasons', { hasText: stopped }).waitFor();
+  await page.locator('.ladder .step.next', { hasText: stopped }).waitFor();
+  assert.equal(await page.locator('.ladder .step', { hasText: 'Attempt' }).count(), 0);
   await accessible(page, 'a job that waits for another');
   await link('k').click();
   await link('a').waitFor();

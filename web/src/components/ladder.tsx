@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import type { Attempt, Forecast, Job } from '../api';
+import type { Attempt, Forecast, Job, Reason } from '../api';
 import { now } from '../live';
-import { clock, exact, relative, t } from '../text';
+import { clock, exact, localTimes, relative, said, t } from '../text';
 import { Result } from './job-table';
 
 /** The most steps shown; a number stands for the rest. */
@@ -11,10 +11,12 @@ interface Props {
   job: Job;
   attempts: Attempt[];
   forecast: Forecast;
+  reasons: Reason[];
 }
 
-/** Past attempts, and the planned ones if all fail. */
-export function Ladder({ job, attempts, forecast }: Props) {
+/** Past attempts, and the planned ones if all fail, or what the job waits for. */
+export function Ladder({ job, attempts, forecast, reasons }: Props) {
+  const blocked = job.ended_at === null && job.state !== 'running' && forecast.attempts.length === 0;
   return (
     <ol class="ladder">
       <Step mark="start" title={t('ladder.registered')} at={job.created_at} />
@@ -31,6 +33,17 @@ export function Ladder({ job, attempts, forecast }: Props) {
       {job.state === 'running' && (
         <Step mark="next" title={t('attempt.number', { n: job.attempts + 1 })}>
           <span class="muted">{t('state.running')}</span>
+        </Step>
+      )}
+      {blocked && (
+        <Step mark="next" title={t('standing.blocked')}>
+          {reasons
+            .filter(({ until }) => until === null)
+            .map(({ code, sentences, detail }) => (
+              <span key={code} class="muted">
+                {said(sentences) ?? localTimes(detail)}
+              </span>
+            ))}
         </Step>
       )}
       <Coming forecast={forecast} next={job.state !== 'running'} />

@@ -60,7 +60,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>
-        {attempts ? <Ladder job={job} attempts={attempts} forecast={ladder} /> : <Loading />}
+        {attempts ? <Ladder job={job} attempts={attempts} forecast={ladder} reasons={reasons} /> : <Loading />}
       </section>
       <div class="columns">
         <section>
