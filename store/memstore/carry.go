@@ -97,7 +97,7 @@ func (c *carrying) due() []*lane {
 // facts are what the plan is made of; the first lanes are due.
 func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
 	f := &rules.Facts{
-		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1,
+		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1, Whole: c.s.whole,
 		Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
 	}
 	for i, l := range lanes {
@@ -138,13 +138,9 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	if v.Topic != 0 {
 		c.met[l.Topic] = struct{}{}
 	}
-	putOff := v.PutOff
-	if !c.s.whole {
-		putOff = max(putOff, v.Incomplete)
-	}
-	if putOff != 0 {
-		l.limited = putOff
-		c.s.queue(l, putOff)
+	if v.PutOff != 0 {
+		l.limited = v.PutOff
+		c.s.queue(l, v.PutOff)
 		return
 	}
 	most := run.Most(v)

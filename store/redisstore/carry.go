@@ -2,8 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
@@ -14,39 +15,73 @@ import (
 // lanesAtOnce is how many lanes one script call visits.
 const lanesAtOnce = 64
 
+// inLine is a lane, and when it needs a look.
+type inLine struct {
+	lane string
+	look job.Instant
+}
+
+// lineOf reads lanes with their scores in turn.
+func lineOf(answer []string) ([]inLine, error) {
+	line := make([]inLine, len(answer)/2)
+	for i := range line {
+		look, err := strconv.ParseFloat(answer[2*i+1], 64)
+		if err != nil {
+			return nil, fmt.Errorf("redisstore: carry answered %q for a look: %w", answer[2*i+1], err)
+		}
+		line[i] = inLine{answer[2*i], job.Instant(look)}
+	}
+	return line, nil
+}
+
 // Carry looks at the earliest lanes and, if one is due, carries from those due.
 // An idle shard costs one command.
 func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.CarryResult, error) {
 	sh := s.shards[n]
-	lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, 0, lanesAtOnce-1).Result()
-	if err != nil {
-		return store.CarryResult{}, s.wrap(err)
-	}
-	if len(lanes) == 0 {
-		return store.CarryResult{Wait: -1}, nil
-	}
-	now, err := s.serverNow(ctx, sh)
+	line, now, err := s.earliestLanes(ctx, sh)
 	if err != nil {
 		return store.CarryResult{}, err
+	}
+	if len(line) == 0 {
+		return store.CarryResult{Wait: -1}, nil
 	}
 	if by := sh.clock.wentBack(); by > 0 {
 		// The lanes are read anew in the next round.
 		return store.CarryResult{}, s.afterStep(ctx, sh, by, o)
 	}
-	if wait := job.Instant(lanes[0].Score).Sub(now); wait > 0 {
+	if wait := line[0].look.Sub(now); wait > 0 {
 		return store.CarryResult{Wait: wait}, nil
 	}
-	later := slices.IndexFunc(lanes, func(l redis.Z) bool { return job.Instant(l.Score) > now })
-	if later >= 0 {
-		lanes = lanes[:later]
+	var due []string
+	for _, l := range line {
+		if l.look <= now {
+			due = append(due, l.lane)
+		}
 	}
 	// Lanes of one endpoint take its last places in turn.
-	rand.Shuffle(len(lanes), func(i, j int) { lanes[i], lanes[j] = lanes[j], lanes[i] }) //nolint:gosec // no secret
-	names := make([]string, len(lanes))
-	for i, l := range lanes {
-		names[i], _ = l.Member.(string)
+	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] }) //nolint:gosec // no secret
+	return s.carryFrom(ctx, n, due, o)
+}
+
+// earliestLanes returns the earliest lanes and the time: those that the last plan left if
+// some of them are due by now, so that a busy shard is asked once less.
+func (s *Store) earliestLanes(ctx context.Context, sh *shard) ([]inLine, job.Instant, error) {
+	if line := sh.line.Swap(nil); line != nil && len(*line) > 0 {
+		if now, ok := sh.clock.now(); ok && (*line)[0].look <= now {
+			return *line, now, nil
+		}
 	}
-	return s.carryFrom(ctx, n, now, names, o)
+	lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, 0, lanesAtOnce-1).Result()
+	if err != nil || len(lanes) == 0 {
+		return nil, 0, s.wrap(err)
+	}
+	line := make([]inLine, len(lanes))
+	for i, l := range lanes {
+		line[i].lane, _ = l.Member.(string)
+		line[i].look = job.Instant(l.Score)
+	}
+	now, err := s.serverNow(ctx, sh)
+	return line, now, err
 }
 
 // serverNow is the server's time: estimated, or asked for when there is no

@@ -1,83 +1,144 @@
 package redisstore
 
 import (
-	"sync"
+	"context"
+	"fmt"
+	"strconv"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
-// facts are the limits, tokens and circuits of a shard as scripts last reported them.
-// Plans are made from them. lua/carry.lua compares them with what is stored and reports
-// differences, so they may be old or absent, and a plan costs no call of its own.
+// facts are what a plan is made from, and what it must not pass.
 type facts struct {
-	mu       sync.Mutex
-	topics   map[string]topicFacts
-	circuits map[string]string // by endpoint
+	rules.Facts
+	plan     string // number of the last change that makes plans old
+	ready    int    // hints on the ready list
+	names    []string
+	lanes    []laneCounts
+	endpoint map[string]int   // jobs in flight
+	topic    map[string]int   // jobs in flight, of topics with limits
+	own      map[job.Lane]int // jobs in flight of plain lanes and their siblings
+	closed   []string         // endpoints whose stored circuits have closed
+	rivals   []string         // lanes that the facts lack. If there are some, the other fields are not set
 }
 
-// topicFacts is what is stored of a topic's limits, and of its rate if it has one.
-type topicFacts struct {
-	limits, token string
-	parsed        store.Limits
-}
+// laneCounts counts jobs of a lane.
+type laneCounts struct{ again, waiting, inFlight int }
 
-// mostFacts bounds how many topics and endpoints are remembered.
-const mostFacts = 10_000
-
-// of returns the facts about the topics and endpoints of lanes.
-func (f *facts) of(lanes []job.Lane) (topics map[string]topicFacts, circuits map[string]string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.topics)+len(f.circuits) == 0 {
-		return nil, nil
+// readFacts reads the facts about lanes of the n-th shard, of which some are due. If all are,
+// it looks for their rivals.
+func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o store.CarryOptions) (*facts, error) {
+	sh := s.shards[n]
+	f := &facts{
+		Facts: rules.Facts{
+			Due: due, Options: o, Shard: n, Shards: len(s.shards), Lanes: make([]job.Lane, len(names)),
+			Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
+		},
+		names: names, endpoint: map[string]int{}, topic: map[string]int{}, own: map[job.Lane]int{},
 	}
-	topics, circuits = map[string]topicFacts{}, map[string]string{}
-	for _, l := range lanes {
-		if t, ok := f.topics[l.Topic]; ok {
-			topics[l.Topic] = t
+	const flags = 3
+	keys, args := sh.own[factsScript], make([]any, flags, flags+len(names))
+	ordered := false
+	for i, name := range names {
+		var err error
+		if f.Lanes[i], err = job.ParseLane(name); err != nil {
+			return nil, fmt.Errorf("redisstore: lane %q: %w", name, err)
 		}
-		if c, ok := f.circuits[l.Endpoint]; ok {
-			circuits[l.Endpoint] = c
-		}
+		ordered = ordered || f.Lanes[i].Ordered
+		keys, args = append(keys, sh.bucket(name)), append(args, name)
 	}
-	return topics, circuits
+	args[0], args[1], args[2] = o.EndpointLimit > 0, due == len(names), ordered && o.AwaitWhole
+	reply, err := s.eval(ctx, factsScript, keys, args)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) != 8 {
+		return nil, fmt.Errorf("redisstore: facts answered %d values", len(reply))
+	}
+	f.Now = sh.clock.observe(reply[0])
+	f.plan, _ = reply[1].(string)
+	f.ready, f.Whole, f.rivals = intOf(reply[2]), intOf(reply[3]) == 1, textsOf(reply[6])
+	if len(f.rivals) > 0 {
+		return f, nil
+	}
+	if n := len(listOf(reply[7])); n != len(names) {
+		return nil, fmt.Errorf("redisstore: facts answered %d lanes for %d", n, len(names))
+	}
+	f.addTopics(listOf(reply[4]))
+	f.addEndpoints(listOf(reply[5]))
+	for i, answer := range listOf(reply[7]) {
+		of := listOf(answer)
+		if len(of) != 3 {
+			return nil, fmt.Errorf("redisstore: facts answered %d values for a lane", len(of))
+		}
+		c := laneCounts{intOf(of[0]), intOf(of[1]), intOf(of[2])}
+		f.lanes = append(f.lanes, c)
+		f.own[f.Lanes[i].Plain()] += c.inFlight
+	}
+	return f, nil
 }
 
-// replace replaces the facts about the topics and endpoints of lanes.
-func (f *facts) replace(lanes []job.Lane, limits, tokens, circuits map[string]string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.topics)+len(f.circuits) > mostFacts || f.topics == nil {
-		f.topics, f.circuits = map[string]topicFacts{}, map[string]string{}
-	}
-	for _, l := range lanes {
-		delete(f.topics, l.Topic)
-		delete(f.circuits, l.Endpoint)
-	}
-	for topic, text := range limits {
-		parsed, _ := parseLimits(text) // unreadable: none, as in Limits
-		f.topics[topic] = topicFacts{limits: text, token: tokens[topic], parsed: parsed}
-	}
-	for endpoint, text := range circuits {
-		f.circuits[endpoint] = text
+func (f *facts) addTopics(answers []any) {
+	for _, answer := range answers {
+		of := textsOf(answer)
+		if len(of) != 4 {
+			continue
+		}
+		limits, _ := parseLimits(of[1])          // unreadable: none, as in Limits
+		next, _ := strconv.ParseFloat(of[2], 64) // empty: none was taken
+		f.Topics[of[0]] = rules.Topic{Limits: limits, Next: next}
+		f.topic[of[0]] = intOf(listOf(answer)[3])
 	}
 }
 
-// follow notes what a script changed: the tokens of topics, and circuits that are gone.
-func (f *facts) follow(tokens []string, closed []string) {
-	if len(tokens)+len(closed) == 0 {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for ; len(tokens) >= 2; tokens = tokens[2:] {
-		if t, ok := f.topics[tokens[0]]; ok {
-			t.token = tokens[1]
-			f.topics[tokens[0]] = t
+func (f *facts) addEndpoints(answers []any) {
+	for _, answer := range answers {
+		of := textsOf(answer)
+		if len(of) != 3 {
+			continue
 		}
+		f.endpoint[of[0]] = intOf(listOf(answer)[2])
+		if of[1] == "" {
+			continue
+		}
+		c := circuitAt(of[1], f.Now)
+		if c == (store.Circuit{}) {
+			f.closed = append(f.closed, of[0])
+			continue
+		}
+		f.Circuits[of[0]] = c
 	}
-	for _, endpoint := range closed {
-		delete(f.circuits, endpoint)
+}
+
+// inFlight counts the jobs in flight that may limit a lane.
+func (f *facts) inFlight(l job.Lane) rules.InFlight {
+	return rules.InFlight{Endpoint: f.endpoint[l.Endpoint], Own: f.own[l.Plain()], Topic: f.topic[l.Topic]}
+}
+
+// add counts jobs that become in flight.
+func (f *facts) add(l job.Lane, n int) {
+	f.endpoint[l.Endpoint] += n
+	f.own[l.Plain()] += n
+	f.topic[l.Topic] += n
+}
+
+func listOf(v any) []any {
+	list, _ := v.([]any)
+	return list
+}
+
+func intOf(v any) int {
+	n, _ := v.(int64)
+	return int(n)
+}
+
+func textsOf(v any) []string {
+	list := listOf(v)
+	all := make([]string, len(list))
+	for i := range list {
+		all[i], _ = list[i].(string)
 	}
+	return all
 }

@@ -23,11 +23,13 @@ const (
 	fieldKept // it has the new value already
 )
 
-// changeFields changes fields in one shard, each if it is as it was.
+// changeFields changes fields in one shard, each if it is as it was. Changes of limits and
+// circuits make plans of carrying old.
 func changeFields(ctx context.Context, run runner, script *redis.Script, sh *shard, fields []field) ([]int64, error) {
-	keys, args := make([]string, len(fields)), make([]any, 0, 3*len(fields))
-	for i, f := range fields {
-		keys[i], args = f.hash, append(args, f.name, f.was, f.now)
+	keys, args := sh.own[script], make([]any, 1, 1+3*len(fields))
+	for _, f := range fields {
+		args[0] = f.hash == sh.topics || f.hash == sh.circuits
+		keys, args = append(keys, f.hash), append(args, f.name, f.was, f.now)
 	}
 	cmd, err := run(ctx, sh, script, keys, args)
 	if err != nil {

@@ -28,6 +28,7 @@ type shardKeys struct {
 	busy     string // ZSET topic|state of many jobs that wait -> about how many
 	ends     string // ZSET topic -> when its first ended job ended or earlier; dead letters do not count
 	ready    string // LIST of hints
+	plan     string // number of the last change that makes plans of carrying old
 	lock     string // the carrier's
 	wake     string // channel: an earlier job arrived
 	mark     string // written before replicas are waited for
@@ -51,7 +52,7 @@ func newShardKeys(tag string) shardKeys {
 		prefix: p, lanes: p + "lanes", counts: p + "counts", deads: p + "deads", circuits: p + "circuits",
 		topics: p + "topics", tokens: p + "tokens", places: p + "places", ranks: p + "ranks",
 		index: p + "index", busy: p + "busy", ends: p + "endings",
-		ready: p + "ready", lock: p + "lock", wake: p + "wake", mark: p + "mark", epoch: p + "epoch", whole: p + "whole",
+		ready: p + "ready", plan: p + "plan", lock: p + "lock", wake: p + "wake", mark: p + "mark", epoch: p + "epoch", whole: p + "whole",
 	}
 	for n := range k.jobs {
 		k.jobs[n] = p + "jobs:" + strconv.Itoa(n)

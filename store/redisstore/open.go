@@ -71,7 +71,7 @@ type Store struct {
 type shard struct {
 	shardKeys
 	clock  serverClock
-	facts  facts
+	line   atomic.Pointer[[]inLine] // the earliest lanes after the last plan, until they are used
 	pop    popper
 	intake *batches.Batcher[*arrival]
 }

@@ -10,144 +10,157 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
+// Carrying reads facts (lua/facts.lua), makes a plan of them in Go, and moves jobs
+// (lua/carry.lua). What could make the plan carry too much between the two calls counts the
+// shard's number of the plan up: another carrier, new limits, a circuit. The second script
+// then refuses the plan. Everything else only makes fewer jobs in flight or more jobs due.
+
 // maxPlans bounds how many plans one call makes. Most calls make one.
 const maxPlans = 8
 
-// lacked is the third value of an answer of lua/carry.lua to a plan from other facts.
-const lacked = 2
-
-// carryFrom carries from lanes that are due at now. It makes another plan when the script
-// reports other facts, or rivals of the lanes.
-func (s *Store) carryFrom(ctx context.Context, shard int, now job.Instant, names []string, o store.CarryOptions) (store.CarryResult, error) {
-	p := planning{sh: s.shards[shard], names: names}
-	p.facts = rules.Facts{Now: now, Due: len(names), Options: o, Shard: shard, Shards: len(s.shards)}
+// carryFrom carries from lanes that are due.
+func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.CarryOptions) (store.CarryResult, error) {
+	sh, due := s.shards[n], len(names)
 	for range maxPlans {
-		keys, args, err := p.call()
+		f, err := s.readFacts(ctx, n, names, due, o)
 		if err != nil {
 			return store.CarryResult{}, err
 		}
+		if len(f.rivals) > 0 {
+			names = append(names, f.rivals...)
+			continue
+		}
+		if f.ready >= o.Cap {
+			return store.CarryResult{Full: true}, nil
+		}
+		keys, args := sh.moves(f)
 		reply, err := s.eval(ctx, carryScript, keys, args)
 		if err != nil {
 			return store.CarryResult{}, err
 		}
-		if len(reply) < 3 || reply[2] != int64(lacked) {
-			return p.result(reply)
-		}
-		if err := p.learn(reply); err != nil {
-			return store.CarryResult{}, err
+		if len(reply) > 1 {
+			return sh.carried(reply, o.Cap)
 		}
 	}
-	return store.CarryResult{}, nil // the facts change all the time: the next round plans anew
+	return store.CarryResult{}, nil // others change the facts all the time: the next round plans anew
 }
 
-// planning is one call of carryFrom.
-type planning struct {
-	sh     *shard
-	names  []string // of the lanes
-	facts  rules.Facts
-	rivals bool     // the rivals of the lanes are among them
-	closed []string // endpoints whose stored circuit has closed by now
+// moves is one plan in the arguments of lua/carry.lua, list by list.
+type moves struct {
+	*facts
+	run                             *rules.Run
+	keys                            []string
+	limited, closed, waiting, lanes []any
+	numbers                         map[int]int // of lanes in lanes, from 1, by their numbers in the facts
 }
 
-// learn takes the facts that a plan lacked.
-func (p *planning) learn(reply []any) error {
-	if len(reply) != 9 {
-		return fmt.Errorf("redisstore: carry answered %d values", len(reply))
-	}
-	p.facts.Now = p.sh.clock.observe(reply[0])
-	p.sh.facts.replace(p.facts.Lanes, pairs(reply[3], reply[4]), pairs(reply[3], reply[5]), pairs(reply[6], reply[7]))
-	p.names, p.rivals = append(p.names, texts(reply[8])...), true
-	return nil
-}
+// The looks at lanes that are no times.
+const (
+	lookAsNeeded = "" // when the bucket needs one
+	lookStays    = "-"
+	lookNow      = "0"
+)
 
-// pairs are the texts of one list by those of another. Empty ones are left out.
-func pairs(names, values any) map[string]string {
-	all, of := map[string]string{}, texts(values)
-	for i, name := range texts(names) {
-		if i < len(of) && of[i] != "" {
-			all[name] = of[i]
-		}
-	}
-	return all
-}
-
-func texts(list any) []string {
-	values, _ := list.([]any)
-	all := make([]string, len(values))
-	for i, v := range values {
-		all[i], _ = v.(string)
-	}
-	return all
-}
-
-// call makes a plan, and returns the keys and arguments of the script that executes it.
-func (p *planning) call() (keys []string, args []any, err error) {
-	for _, name := range p.names[len(p.facts.Lanes):] {
-		l, err := job.ParseLane(name)
-		if err != nil {
-			return nil, nil, fmt.Errorf("redisstore: lane %q: %w", name, err)
-		}
-		p.facts.Lanes = append(p.facts.Lanes, l)
-	}
-	topics, circuits := p.sh.facts.of(p.facts.Lanes)
-	p.facts.Topics, p.facts.Circuits, p.closed = nil, nil, nil
-	if len(topics)+len(circuits) > 0 {
-		p.facts.Topics, p.facts.Circuits = map[string]rules.Topic{}, map[string]store.Circuit{}
-	}
-	for name, t := range topics {
-		next, _ := strconv.ParseFloat(t.token, 64) // empty: none was taken
-		p.facts.Topics[name] = rules.Topic{Limits: t.parsed, Next: next}
-	}
-	for endpoint, text := range circuits {
-		c := circuitAt(text, p.facts.Now)
-		p.facts.Circuits[endpoint] = c
-		if c == (store.Circuit{}) {
-			p.closed = append(p.closed, endpoint)
-		}
-	}
-	plan := rules.MakePlan(&p.facts)
-
-	encoded, err := p.encode(plan, topics, circuits)
-	if err != nil {
-		return nil, nil, err
-	}
-	keys = p.sh.own[carryScript]
-	args = []any{p.facts.Options.Cap, maxBatch, millis(p.facts.Options.Visibility), encoded}
-	visited := make([]bool, len(p.names))
+// moves makes a plan, and returns the keys and arguments of the script that executes it.
+func (sh *shard) moves(f *facts) ([]string, []any) {
+	plan := rules.MakePlan(&f.Facts)
+	m := moves{facts: f, run: plan.Run(min(maxBatch, f.Options.Cap-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
 	for i := range plan.Visits {
-		lane := plan.Visits[i].Lane
-		visited[lane] = true
-		keys, args = append(keys, p.sh.bucket(p.names[lane])), append(args, p.names[lane])
+		if m.run.Room() == 0 {
+			break // the others keep their places in line
+		}
+		v := &plan.Visits[i]
+		m.numbers[v.Lane] = len(m.numbers) + 1
+		m.keys = append(m.keys, sh.bucket(f.names[v.Lane]))
+		m.visit(v)
 	}
-	for i, name := range p.names { // these only count as in flight
-		if !visited[i] {
-			keys, args = append(keys, p.sh.bucket(name)), append(args, name)
+	tokens := map[string]string{}
+	m.run.Slots(func(v *rules.Visit, at job.Instant) { m.setLook(v, at) },
+		func(topic string, p rules.Pace) { tokens[topic] = strconv.FormatFloat(p.Next, 'f', 3, 64) })
+	for i := range plan.Topics {
+		if t := &plan.Topics[i]; t.Limit > 0 || tokens[t.Name] != "" {
+			m.limited = append(m.limited, t.Name, tokens[t.Name], t.Limit)
 		}
 	}
-	return keys, args, nil
+	for _, endpoint := range f.closed {
+		m.closed = append(m.closed, endpoint)
+	}
+	args := []any{f.plan, millis(f.Options.Visibility)}
+	for _, list := range []struct {
+		items []any
+		each  int
+	}{{m.limited, 3}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
+		args = append(append(args, len(list.items)/list.each), list.items...)
+	}
+	return m.keys, args
 }
 
-// result reads the answer to a plan that was executed.
-func (p *planning) result(reply []any) (store.CarryResult, error) {
-	if len(reply) < 4 || len(reply)%2 != 0 {
+// argsOfLane is the number of arguments of a lane. The last is its look.
+const argsOfLane = 4
+
+func (m *moves) setLook(v *rules.Visit, at job.Instant) {
+	m.lanes[argsOfLane*m.numbers[v.Lane]-1] = int64(at)
+}
+
+// visit decides how many jobs of a lane go. Jobs in flight that are due again go first: they
+// have their places.
+func (m *moves) visit(v *rules.Visit) {
+	l, has := m.Lanes[v.Lane], m.facts.lanes[v.Lane]
+	add := func(again, fresh int, look any) { m.lanes = append(m.lanes, m.names[v.Lane], again, fresh, look) }
+	if v.PutOff != 0 {
+		add(0, 0, int64(v.PutOff))
+		return
+	}
+	most := m.run.Most(v)
+	again := min(most, has.again)
+	fresh := min(most-again, m.run.Free(v, m.inFlight(l)), has.waiting)
+	m.add(l, fresh)
+	m.run.Took(v, again+fresh)
+	if again == has.again && fresh == has.waiting {
+		add(again, fresh, lookAsNeeded)
+		return
+	}
+	wait := m.run.Rest(v, again+fresh, m.inFlight(l))
+	switch {
+	case wait.Paced, wait.Cut: // it gets a slot, or keeps its place in line
+		add(again, fresh, lookStays)
+	case wait.Limit == 0:
+		add(again, fresh, lookNow) // to the end of the line
+	case wait.Called:
+		name := m.names[v.Lane]
+		if wait.Own {
+			name = "=" + name
+		}
+		m.waiting = append(m.waiting, m.numbers[v.Lane], name, wait.Limit, int64(wait.Look))
+		add(again, fresh, lookStays)
+	default:
+		add(again, fresh, int64(wait.Look))
+	}
+}
+
+// carried reads the answer to a plan that was executed.
+func (sh *shard) carried(reply []any, most int) (store.CarryResult, error) {
+	if len(reply) < 3 || len(reply)%2 != 1 {
 		return store.CarryResult{}, fmt.Errorf("redisstore: carry answered %d values", len(reply))
 	}
-	now := p.sh.clock.observe(reply[0])
-	head, _ := reply[1].(int64)
-	full, _ := reply[2].(int64)
-	p.sh.facts.follow(texts(reply[3]), p.closed)
-	r := store.CarryResult{Wait: -1, Full: full == 1, Carried: make([]store.Carried, 0, len(reply)/2-2)}
-	if head >= 0 {
-		r.Wait = max(0, job.Instant(head).Sub(now))
+	now := sh.clock.observe(reply[0])
+	r := store.CarryResult{Wait: -1, Carried: make([]store.Carried, 0, len(reply)/2-1)}
+	line, err := lineOf(textsOf(reply[2]))
+	if err != nil {
+		return r, err
 	}
-	for i := 4; i < len(reply); i += 2 {
+	if len(line) > 0 {
+		r.Wait = max(0, line[0].look.Sub(now))
+	}
+	sh.line.Store(&line)
+	r.Full = r.Wait == 0 && intOf(reply[1]) >= most
+	for i := 3; i < len(reply); i += 2 {
 		raw, _ := reply[i].(string)
-		state, _ := reply[i+1].(int64)
 		hint, err := parseHint(raw)
 		if err != nil {
 			return r, fmt.Errorf("redisstore: carry answered %q: %w", raw, err)
 		}
-		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(state)})
+		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(intOf(reply[i+1]))})
 	}
 	return r, nil
 }

@@ -46,20 +46,21 @@ var (
 	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")
 	readScript     = newScript(readOnly, "", "base", "read")
 	findScript     = newScript(readOnly, "", "find")
-	fieldsScript   = newScript(runsWhenFull, "", "fields")
-	reserveScript  = newScript(refusedWhenFull, "", "fields") // for jobs to come
+	fieldsScript   = newScript(runsWhenFull, "plan", "fields")
+	reserveScript  = newScript(refusedWhenFull, "plan", "fields") // for jobs to come
 	entriesScript  = newScript(readOnly, "", "entries")
 	rememberScript = newScript(refusedWhenFull, "", "remember")
 	markScript     = newScript(runsWhenFull, "", "mark")
 	swapScript     = newScript(runsWhenFull, "", "server", "swap")
 	wholeScript    = newScript(readOnly, "", "server", "whole")
 
-	carryScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks index busy heads turns calls lasts whole", "base", "counts", "lanes", "turns", "facts", "server", "carry")
+	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls whole plan", "base", "counts", "server", "facts")
+	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "counts", "lanes", "carry")
 	dueScript   = newScript(readOnly, "", "base", "due")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.
-var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "ended", "limits", "facts", "turns", "server"}
+var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "ended", "limits", "turns", "server"}
 
 // ownKeys are the names of the shard's keys with which the keys of a script begin.
 var ownKeys = map[*redis.Script][]string{}
@@ -76,10 +77,10 @@ func newScript(flags, keys string, files ...string) *redis.Script {
 		for i := range at {
 			at[i] = fmt.Sprintf("KEYS[%d]", i+1)
 		}
-		fmt.Fprintf(&b, "local %s = %s\n", strings.Join(names, ", "), strings.Join(at, ", "))
+		fmt.Fprintf(&b, "local %s = %s\nlocal OWN_KEYS = %d\n", strings.Join(names, ", "), strings.Join(at, ", "), len(names))
 	}
 	if len(files) > 1 {
-		fmt.Fprintf(&b, "local OWN_KEYS = %d\n%s", len(names), constants())
+		b.WriteString(constants())
 	}
 	for _, name := range files {
 		if slices.Contains(libraries, name) {
@@ -101,7 +102,7 @@ func constants() string {
 	return fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
-		fmt.Sprintf("local LETTERS, RIVALS = '%s', %d\n", laneLetters(), rules.MaxRivals) +
+		fmt.Sprintf("local LETTERS, RIVALS, AT_ONCE = '%s', %d, %d\n", laneLetters(), rules.MaxRivals, lanesAtOnce) +
 		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER, MANY = %d, %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter, manyJobs) +
 		fmt.Sprintf("local ORDERED, CLAIMED_TURN, FRESH_TURN = '|[%s]|', '%d', '%d'\n", orderedLetters(), job.Claimed, job.Fresh) +
 		fmt.Sprintf("local TURN, DIGITS, UID, PARK = %d, %d, %d, %d\n", turnLen, turnLen-uidLen, uidLen, parked)

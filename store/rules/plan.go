@@ -55,6 +55,8 @@ type Facts struct {
 	// Options are the carrier's, for the whole store. The shard is the Shard-th of Shards.
 	Options       store.CarryOptions
 	Shard, Shards int
+	// Whole: the shard lacks no job. See store.CarryOptions.AwaitWhole.
+	Whole bool
 }
 
 // Topic is a topic's limits for the whole store, and Pace.Next of its rate in the shard.
@@ -83,35 +85,33 @@ type Visit struct {
 	Terms
 }
 
-// Terms are what may go of a lane. In JSON, zero values are left out.
+// Terms are what may go of a lane.
 type Terms struct {
 	// PutOff, if not zero, is when to look at the lane again. Nothing of it goes now.
-	PutOff job.Instant `json:",omitzero"`
-	// Incomplete, if not zero, is the same for a shard that is not whole.
-	Incomplete job.Instant `json:",omitzero"`
+	PutOff job.Instant
 	// Part is the lane's part of the free places on the ready list, at least one place.
-	Part float64 `json:",omitzero"`
+	Part float64
 	// Group, if not zero, is the number (from 1) of the lane's group in Plan.Groups, and
 	// Rank the rank of the lane. Rank 1 goes first.
-	Group, Rank int `json:",omitzero"`
+	Group, Rank int
 	// Endpoint limits the jobs in flight of the lane's endpoint, Own those of its topic
 	// at that endpoint.
-	Endpoint, Own Places `json:",omitzero"`
+	Endpoint, Own Places
 	// Topic, if not zero, is the number (from 1) of the topic in Plan.Topics.
-	Topic int `json:",omitzero"`
+	Topic int
 	// Rival: the lane is not due itself. If it waits for its topic's rate anyway and
 	// nothing of it goes, it keeps its slot.
-	Rival bool `json:",omitzero"`
+	Rival bool
 	// Late has the lane wait a millisecond longer for its topic's rate, so that rounding
 	// never puts it before a lane of a higher priority.
-	Late bool `json:",omitzero"`
+	Late bool
 }
 
 // Places limit jobs in flight.
 type Places struct {
-	Limit  int         `json:",omitzero"` // 0: any number
-	Look   job.Instant `json:",omitzero"` // when to look again at a lane for which none is left
-	Called bool        `json:",omitzero"` // the lane is looked at sooner if a place comes free
+	Limit  int         // 0: any number
+	Look   job.Instant // when to look again at a lane for which none is left
+	Called bool        // the lane is looked at sooner if a place comes free
 }
 
 // Left is how many more jobs may become in flight when there are n.
@@ -130,10 +130,10 @@ type TopicTerms struct {
 	Places
 	// Paced: Allowed jobs may go, and Pace.After tells the next pace. Then the lanes
 	// that wait get the Slots in turn, by rank, and then first those of which nothing went.
-	Paced   bool `json:",omitzero"`
+	Paced   bool
 	Allowed int
-	Pace    Pace          `json:",omitzero"`
-	Slots   []job.Instant `json:",omitempty"`
+	Pace    Pace
+	Slots   []job.Instant
 }
 
 // MakePlan makes the plan for what is known.
@@ -257,11 +257,11 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 	case circuit.OpenUntil > m.Now:
 		v.PutOff = circuit.OpenUntil
 		return 0
+	case l.Ordered && m.Options.AwaitWhole && !m.Whole:
+		v.PutOff = m.Now.Add(WholeLook)
+		return 0
 	}
 	t.visited++
-	if m.Options.AwaitWhole && l.Ordered {
-		v.Incomplete = m.Now.Add(WholeLook)
-	}
 	v.Rival = v.Lane >= m.Due
 	v.Endpoint = m.endpointPlaces(l, circuit)
 	v.Own = m.ownPlaces(l, t.group != 0)

@@ -430,18 +430,20 @@ func TestPlanAwaitsWhole(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		ordered, await bool
+		whole          bool
 		want           job.Instant
 	}{
 		{name: "no order key", await: true},
 		{name: "no ledger", ordered: true},
 		{name: "both", ordered: true, await: true, want: now.Add(WholeLook)},
+		{name: "both, in a whole shard", ordered: true, await: true, whole: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := MakePlan(&Facts{
 				Now: now, Lanes: []job.Lane{{Topic: "t", Endpoint: "e", Ordered: tc.ordered}}, Due: 1, Shards: 1,
-				Options: store.CarryOptions{AwaitWhole: tc.await},
+				Options: store.CarryOptions{AwaitWhole: tc.await}, Whole: tc.whole,
 			})
-			if got := plan.Visits[0].Incomplete; got != tc.want {
+			if got := plan.Visits[0].PutOff; got != tc.want {
 				t.Errorf("put off until %d, want %d", got, tc.want)
 			}
 		})

@@ -7,8 +7,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Run carries a plan out, visit by visit, where nothing changes meanwhile. A store whose
-// data is elsewhere does there what Run does; lua/carry.lua is the other one.
+// Run carries a plan out, visit by visit. A store counts the jobs of a lane, and Run decides
+// how many of them go and how the others wait.
 type Run struct {
 	plan        *Plan
 	first, room int   // free places on the ready list: at first, and now
@@ -110,6 +110,7 @@ func (r *Run) Took(v *Visit, n int) {
 // for its topic's rate if Paced, else only for the others. If Cut, it is the next one.
 type Wait struct {
 	Places
+	Own        bool // the place is one of Terms.Own
 	Paced, Cut bool
 }
 
@@ -122,13 +123,14 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 		}
 		return Wait{Paced: true}
 	}
-	for _, p := range []struct {
-		Places
-		n int
-	}{{v.Endpoint, n.Endpoint}, {v.Own, n.Own}, {r.topicPlaces(v), n.Topic}} {
-		if p.Left(p.n) == 0 {
-			return Wait{Places: p.Places}
-		}
+	topic := r.topicPlaces(v)
+	switch {
+	case v.Endpoint.Left(n.Endpoint) == 0:
+		return Wait{Places: v.Endpoint}
+	case v.Own.Left(n.Own) == 0:
+		return Wait{Places: v.Own, Own: true}
+	case topic.Left(n.Topic) == 0:
+		return Wait{Places: topic}
 	}
 	if v.Group != 0 && r.groups[v.Group-1].cut == 0 {
 		r.groups[v.Group-1].cut = v.Rank

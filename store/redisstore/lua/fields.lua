@@ -1,7 +1,8 @@
 -- Changes fields of hashes that nobody has changed since they were read.
--- KEYS the hash of each field
--- ARGV for each field: its name, what it was ('': there was none; with a line feed at the end:
---      how it began), its new value ('': none)
+-- KEYS own, then the hash of each field
+-- ARGV outdates (1: it makes plans of carrying old), then for each field: its name, what it
+--      was ('': there was none; with a line feed at the end: how it began), its new value
+--      ('': none)
 -- Returns for each 1 when it is done, 2 when the field has that value already, 0 when it has
 --   another one.
 local function change(hash, field, was, new)
@@ -19,7 +20,10 @@ local function change(hash, field, was, new)
 end
 
 local reply = {}
-for n, hash in ipairs(KEYS) do
-  reply[n] = change(hash, ARGV[3 * n - 2], ARGV[3 * n - 1], ARGV[3 * n])
+for n = 1, #KEYS - OWN_KEYS do
+  reply[n] = change(KEYS[OWN_KEYS + n], ARGV[3 * n - 1], ARGV[3 * n], ARGV[3 * n + 1])
+end
+if ARGV[1] == '1' then
+  redis.call('INCR', plan)
 end
 return reply

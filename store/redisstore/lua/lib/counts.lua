@@ -80,6 +80,20 @@ local function write_counts(counts, busy)
   return new, gone
 end
 
+-- in_flight reads how many jobs are in flight of topics, or of endpoints with '=' before
+-- their names.
+local function in_flight(all)
+  local fields = {}
+  for n, name in ipairs(all) do
+    fields[2 * n - 1], fields[2 * n] = name .. OF_STATE[READY], name .. OF_STATE[RUNNING]
+  end
+  local found, sums = redis.call('HMGET', counts, unpack(fields)), {}
+  for n = 1, #all do
+    sums[n] = (found[2 * n - 1] or 0) + (found[2 * n] or 0)
+  end
+  return sums
+end
+
 -- drop_topics takes topics without jobs out of the index; gone is what write_counts returned.
 local function drop_topics(counts, index, gone)
   for _, field in ipairs(gone) do

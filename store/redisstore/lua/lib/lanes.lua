@@ -93,16 +93,20 @@ end
 
 -- next_look is when a bucket next needs a look; nil when it is empty.
 local function next_look(bucket)
-  local first = redis.call('ZRANGE', bucket, 0, 0, 'WITHSCORES')[2]
-  if not first then
-    return nil
+  local some = redis.call('ZRANGE', bucket, '0', '3', 'WITHSCORES')
+  local first = nil
+  for i = 2, #some, 2 do
+    local state, ms = place(tonumber(some[i]))
+    first = math.min(first or ms, ms)
+    if state < READY then
+      return first
+    end
   end
-  local state, ms = place(tonumber(first))
-  if state < READY then
-    return ms
+  if #some < 8 then
+    return first
   end
   local waiting = redis.call('ZRANGE', bucket, 0, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-  return waiting and math.min(ms, math.floor(tonumber(waiting))) or ms
+  return waiting and math.min(first, math.floor(tonumber(waiting))) or first
 end
 
 -- forget_lanes forgets lanes without jobs.
