@@ -4,175 +4,190 @@
 package encoding
 
 import (
-	"github.com/tinylib/msgp/msgp"
+	"time"
 
 	"github.com/duehook/duehook/job"
 )
 
 // AppendSpec appends a Spec to b.
 func AppendSpec(b []byte, s *job.Spec) []byte {
-	return appendMap(b, func(w *writer) {
-		w.always("u", string(s.Destination))
-		w.text("m", s.Method)
-		w.text("b", s.BizKey)
-		w.text("c", s.ContentType)
-		w.headers("h", s.Headers)
-		if len(s.Body) > 0 {
-			w.b = msgp.AppendBytes(w.key("p"), s.Body)
-		}
-		w.integer("f", int64(s.BodyForm))
-		w.integer("o", int64(s.Priority))
-		w.when("w", s.When, s.Occurrence)
-		w.retry("r", s.Retry)
-		w.integer("t", int64(s.Timeout))
-		w.integer("l", int64(s.TTL))
-		w.text("e", s.ExpectBody)
-		w.text("x", s.Traceparent)
-		w.labels("g", s.Labels)
-		w.loop("i", s.Loop)
-		w.membership("v", s.Group)
-		w.callbacks("k", s.Callbacks)
-		w.text("y", string(s.Reports))
-		w.text("q", s.OrderKey)
-		w.count("n", s.Count)
-	})
+	c := codec{b: b}
+	c.fields(func() { c.spec(s) })
+	return c.b
+}
+
+// DecodeSpec reads what AppendSpec wrote. It shares no memory with b.
+func DecodeSpec(b []byte, s *job.Spec) error {
+	c := codec{b: b, reading: true}
+	c.fields(func() { c.spec(s) })
+	return c.err
 }
 
 // AppendAttempt appends an Attempt to b.
 func AppendAttempt(b []byte, a *job.Attempt) []byte {
-	return appendMap(b, func(w *writer) {
-		w.b = appendInt(w.key("n"), int64(a.Number))
-		w.b = appendInt(w.key("s"), int64(a.StartedAt))
-		w.b = appendInt(w.key("d"), int64(a.Duration))
-		w.timings("t", a.Timings)
-		w.integer("c", int64(a.Status))
-		w.text("e", a.Error)
-		w.text("b", a.ResponseBody)
-		w.integer("a", int64(a.NextAt))
-		w.text("r", a.Reason)
-		w.headers("h", a.ResponseHeaders)
-		if a.Version != 0 {
-			w.b = msgp.AppendUint64(w.key("v"), a.Version)
-		}
-		w.integer("x", int64(a.ConnectRetries))
+	c := codec{b: b}
+	c.fields(func() { c.attempt(a) })
+	return c.b
+}
+
+// DecodeAttempt reads what AppendAttempt wrote. It shares no memory with b.
+func DecodeAttempt(b []byte, a *job.Attempt) error {
+	c := codec{b: b, reading: true}
+	c.fields(func() { c.attempt(a) })
+	return c.err
+}
+
+// AppendReport appends a Report to b. Its times that follow from the time of the event are left
+// out.
+func AppendReport(b []byte, r *job.Report) []byte {
+	c := codec{b: b}
+	c.fields(func() { c.report(r) })
+	return c.b
+}
+
+// DecodeReport reads what AppendReport wrote. It shares no memory with b.
+func DecodeReport(b []byte, r *job.Report) error {
+	c := codec{b: b, reading: true}
+	c.fields(func() { c.report(r) })
+	return c.err
+}
+
+func (c *codec) spec(s *job.Spec) {
+	text(c, "u", &s.Destination)
+	text(c, "m", &s.Method)
+	text(c, "b", &s.BizKey)
+	text(c, "c", &s.ContentType)
+	c.headers("h", &s.Headers)
+	content(c, "p", &s.Body)
+	number(c, "f", &s.BodyForm)
+	number(c, "o", &s.Priority)
+	c.inner("w", s.When != (job.When{}) || s.Occurrence != nil, func() { c.when(s) })
+	c.retry("r", &s.Retry)
+	number(c, "t", &s.Timeout)
+	number(c, "l", &s.TTL)
+	text(c, "e", &s.ExpectBody)
+	text(c, "x", &s.Traceparent)
+	list(c, "g", &s.Labels, func(l *job.Label) {
+		c.fields(func() {
+			text(c, "k", &l.Key)
+			text(c, "v", &l.Value)
+		})
+	})
+	part(c, "i", &s.Loop, func(l *job.Loop) {
+		text(c, "f", &l.First)
+		number(c, "n", &l.Rounds)
+		number(c, "w", &l.Wait)
+		flag(c, "b", &l.NewBody)
+	})
+	part(c, "v", &s.Group, func(m *job.Membership) {
+		text(c, "n", &m.Group)
+		text(c, "l", &m.FilterLabel)
+		number(c, "p", &m.Position)
+		number(c, "s", &m.Size)
+		number(c, "h", &m.Headers)
+	})
+	part(c, "k", &s.Callbacks, c.callbacks)
+	text(c, "y", &s.Reports)
+	text(c, "q", &s.OrderKey)
+	part(c, "n", &s.Count, func(n *job.Count) {
+		number(c, "t", &n.Target)
+		text(c, "d", &n.AtDeadline)
 	})
 }
 
 // when also has the occurrence of a schedule: most maps keep their small header.
-func (w *writer) when(name string, t job.When, o *job.Occurrence) {
-	if t == (job.When{}) && o == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.integer("a", int64(t.At))
-		w.integer("d", int64(t.Delay))
-		w.integer("j", int64(t.Spread))
-		w.occurrence("s", o)
+func (c *codec) when(s *job.Spec) {
+	number(c, "a", &s.When.At)
+	number(c, "d", &s.When.Delay)
+	number(c, "j", &s.When.Spread)
+	part(c, "s", &s.Occurrence, func(o *job.Occurrence) {
+		text(c, "n", &o.Schedule)
+		number(c, "t", &o.Time)
+		text(c, "k", &o.Kind)
 	})
 }
 
-func (w *writer) loop(name string, l *job.Loop) {
-	if l == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.text("f", l.First)
-		w.integer("n", int64(l.Rounds))
-		w.integer("w", int64(l.Wait))
-		if l.NewBody {
-			w.b = msgp.AppendBool(w.key("b"), true)
-		}
-	})
-}
-
-func (w *writer) occurrence(name string, o *job.Occurrence) {
-	if o == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.text("n", o.Schedule)
-		w.integer("t", int64(o.Time))
-		w.text("k", string(o.Kind))
-	})
-}
-
-func (w *writer) membership(name string, m *job.Membership) {
-	if m == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.text("n", m.Group)
-		w.text("l", m.FilterLabel)
-		w.integer("p", int64(m.Position))
-		w.integer("s", int64(m.Size))
-		w.integer("h", int64(m.Headers))
-	})
-}
-
-func (w *writer) count(name string, c *job.Count) {
-	if c == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.integer("t", c.Target)
-		w.text("d", string(c.AtDeadline))
-	})
-}
-
-func (w *writer) retry(name string, r *job.Retry) {
-	if r == nil {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		if len(r.Steps) > 0 {
-			w.array("s", len(r.Steps))
-			for _, step := range r.Steps {
-				w.b = appendInt(w.b, int64(step))
+func (c *codec) retry(name string, v **job.Retry) {
+	part(c, name, v, func(r *job.Retry) {
+		list(c, "s", &r.Steps, func(step *time.Duration) { integer(c, step) })
+		if c.field("l", r.Limit != nil) {
+			if c.reading {
+				r.Limit = new(int)
 			}
-		}
-		if r.Limit != nil {
-			w.b = appendInt(w.key("l"), int64(*r.Limit))
+			integer(c, r.Limit)
 		}
 	})
 }
 
-func (w *writer) headers(name string, headers []job.Header) {
-	if len(headers) == 0 {
-		return
-	}
-	w.array(name, len(headers))
-	for _, h := range headers {
-		w.b = appendMap(w.b, func(w *writer) {
-			w.always("n", h.Name)
-			w.always("v", h.Value)
+func (c *codec) headers(name string, v *[]job.Header) {
+	list(c, name, v, func(h *job.Header) {
+		c.fields(func() {
+			text(c, "n", &h.Name)
+			text(c, "v", &h.Value)
 		})
-	}
+	})
 }
 
-func (w *writer) labels(name string, labels []job.Label) {
-	if len(labels) == 0 {
-		return
-	}
-	w.array(name, len(labels))
-	for _, l := range labels {
-		w.b = appendMap(w.b, func(w *writer) {
-			w.always("k", l.Key)
-			w.text("v", l.Value)
+func (c *codec) callbacks(k *job.Callbacks) {
+	for _, e := range job.CallbackEvents {
+		on := k.On(e)
+		part(c, string(e), &on, func(to *job.Callback) {
+			text(c, "u", &to.Destination)
+			text(c, "m", &to.Method)
+			c.headers("h", &to.Headers)
 		})
-	}
-}
-
-func (w *writer) timings(name string, t job.Timings) {
-	if t == (job.Timings{}) {
-		return
-	}
-	w.b = appendMap(w.key(name), func(w *writer) {
-		w.integer("d", int64(t.DNS))
-		w.integer("c", int64(t.Connect))
-		w.integer("t", int64(t.TLS))
-		w.integer("f", int64(t.FirstByte))
-		if t.Reused {
-			w.b = msgp.AppendBool(w.key("r"), true)
+		if c.reading && on != nil {
+			k.Set(e, on)
 		}
+	}
+	c.retry("retry", &k.Retry)
+	number(c, "replays", &k.Replays)
+}
+
+func (c *codec) attempt(a *job.Attempt) {
+	number(c, "n", &a.Number)
+	number(c, "s", &a.StartedAt)
+	number(c, "d", &a.Duration)
+	c.inner("t", a.Timings != (job.Timings{}), func() { c.timings(&a.Timings) })
+	number(c, "c", &a.Status)
+	text(c, "e", &a.Error)
+	text(c, "b", &a.ResponseBody)
+	number(c, "a", &a.NextAt)
+	text(c, "r", &a.Reason)
+	c.headers("h", &a.ResponseHeaders)
+	version(c, "v", &a.Version)
+	number(c, "x", &a.ConnectRetries)
+}
+
+func (c *codec) timings(t *job.Timings) {
+	number(c, "d", &t.DNS)
+	number(c, "c", &t.Connect)
+	number(c, "t", &t.TLS)
+	number(c, "f", &t.FirstByte)
+	flag(c, "r", &t.Reused)
+}
+
+func (c *codec) report(r *job.Report) {
+	j := &r.Job
+	text(c, "k", &j.Topic)
+	text(c, "i", &j.ID)
+	text(c, "u", &j.UID)
+	c.inner("s", true, func() { c.spec(&j.Spec) })
+	number(c, "t", &j.State)
+	number(c, "d", &j.DueAt)
+	number(c, "e", &j.ExpiresAt)
+	number(c, "c", &j.CreatedAt)
+	number(c, "m", &j.Attempts)
+	number(c, "b", &j.Snoozes)
+	number(c, "x", &j.ExpiredLeases)
+	number(c, "q", &j.Counted)
+	flag(c, "f", &j.Fired)
+	version(c, "v", &j.Version)
+	text(c, "r", &j.Reason)
+	part(c, "a", &j.LastAttempt, c.attempt)
+	number(c, "l", &r.Delay)
+	part(c, "o", &r.Response, func(to *job.Response) {
+		content(c, "b", &to.Body)
+		flag(c, "z", &to.Cut)
 	})
 }
