@@ -44,5 +44,5 @@ func EntriesIn(ctx context.Context, tx *sql.Tx) ([]Entry, error) {
 // Fill takes all room for rows that wait.
 func (j *Journal) Fill() (release func()) {
 	j.committer.room.TryAcquire(maxQueued)
-	return func() { j.committer.release(maxQueued) }
+	return func() { j.committer.room.Release(maxQueued) }
 }

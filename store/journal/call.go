@@ -51,58 +51,49 @@ type Write struct {
 	Rows  int   // about how many rows it writes
 	Bytes int64 // about what its bodies and logs take
 	// Owed: the store has made the change already, so it is written sooner or later.
-	// Other entries are given up when a commit fails.
+	// Other changes are given up when a commit fails.
 	Owed bool
 }
 
 // Begin begins a call that changes the jobs of keys and causes up to rows rows. It
 // waits for room and for the keys. The caller must End it unless it got an error.
 func (j *Journal) Begin(ctx context.Context, rows int, keys ...job.Key) (*Call, error) {
+	return j.begin(ctx, true, rows, keys)
+}
+
+// begin is Begin. Without waits, a call for which there is no room gets none.
+func (j *Journal) begin(ctx context.Context, waits bool, rows int, keys []job.Key) (*Call, error) {
 	if err := j.Enter(); err != nil {
 		return nil, err
 	}
-	n, err := j.reserve(ctx, rows)
+	c := &Call{j: j}
+	err := c.reserve(ctx, waits, min(int64(rows), maxQueued))
+	if err == nil {
+		err = c.Hold(ctx, keys...)
+	}
 	if err != nil {
-		j.Leave()
-		return nil, err
-	}
-	return j.begun(ctx, n, keys)
-}
-
-// BeginAnyway is Begin without waiting for room.
-func (j *Journal) BeginAnyway(ctx context.Context, rows int, keys ...job.Key) (*Call, error) {
-	if err := j.Enter(); err != nil {
-		return nil, err
-	}
-	n := min(int64(rows), maxQueued)
-	if !j.committer.room.TryAcquire(n) {
-		n = 0
-	}
-	return j.begun(ctx, n, keys)
-}
-
-func (j *Journal) begun(ctx context.Context, rows int64, keys []job.Key) (*Call, error) {
-	c := &Call{j: j, rows: rows}
-	if err := c.Hold(ctx, keys...); err != nil {
 		c.End()
 		return nil, err
 	}
 	return c, nil
 }
 
-// reserve waits for room until ctx or the journal ends.
-func (j *Journal) reserve(ctx context.Context, rows int) (int64, error) {
-	n := min(int64(rows), maxQueued)
-	if j.committer.room.TryAcquire(n) {
-		return n, nil
+// reserve takes room. With waits, it waits for that until ctx or the journal ends.
+func (c *Call) reserve(ctx context.Context, waits bool, rows int64) error {
+	room := c.j.committer.room
+	if !room.TryAcquire(rows) {
+		if !waits {
+			return nil
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.j.closing, cancel)()
+		if err := room.Acquire(ctx, rows); err != nil {
+			return fmt.Errorf("%w: the journal is behind: %w", store.ErrUnavailable, err)
+		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(j.closing, cancel)()
-	if err := j.committer.room.Acquire(ctx, n); err != nil {
-		return 0, fmt.Errorf("%w: the journal is behind: %w", store.ErrUnavailable, err)
-	}
-	return n, nil
+	c.rows = rows
+	return nil
 }
 
 // Hold takes keys. A call holds keys only once at a time.
@@ -125,27 +116,27 @@ func (c *Call) Free() {
 // End ends the call. Queued entries are still written.
 func (c *Call) End() {
 	c.Free()
-	c.j.committer.release(c.rows)
+	c.j.committer.room.Release(c.rows)
 	c.j.Leave()
 }
 
-// Enqueue queues an entry.
-func (c *Call) Enqueue(e Write) { c.j.committer.enqueue(c.entry(e)) }
+// Enqueue queues a write.
+func (c *Call) Enqueue(w Write) { c.j.committer.enqueue(c.entry(w)) }
 
-// Submit queues an entry. The result arrives when it is committed; the commit does not
+// Submit queues a write. The result arrives when it is committed; the commit does not
 // depend on a receiver.
-func (c *Call) Submit(e Write) (done <-chan error) {
+func (c *Call) Submit(w Write) (done <-chan error) {
 	defer c.applied()
-	return c.j.committer.submit(c.entry(e))
+	return c.j.committer.submit(c.entry(w))
 }
 
-// Commit queues an entry and waits for the commit.
-func (c *Call) Commit(e Write) error { return <-c.Submit(e) }
+// Commit queues a write and waits for the commit.
+func (c *Call) Commit(w Write) error { return <-c.Submit(w) }
 
-// CommitWithin is Commit that does not wait longer than ctx. The entry may be written later.
-func (c *Call) CommitWithin(ctx context.Context, e Write) error {
+// CommitWithin is Commit that does not wait longer than ctx. It may be written later.
+func (c *Call) CommitWithin(ctx context.Context, w Write) error {
 	select {
-	case err := <-c.Submit(e):
+	case err := <-c.Submit(w):
 		return err
 	case <-ctx.Done():
 		return unavailable(ctx.Err())
@@ -157,34 +148,24 @@ func (c *Call) Flush(ctx context.Context) error {
 	return c.CommitWithin(ctx, Write{Add: func(*Group) {}})
 }
 
-// EnqueueBounded queues an entry while commits fail. It reports false and drops the entry
+// EnqueueBounded queues a write while commits fail. It reports false and drops the write
 // if there is no room for its bytes.
-func (c *Call) EnqueueBounded(e Write) bool {
-	n := c.entry(e)
-	missing := int64(e.Rows) - n.rows
-	n.extra = min(n.bytes/rowSize, maxQueued-missing)
-	if !c.j.committer.room.TryAcquire(missing + n.extra) {
-		c.j.committer.release(n.rows)
+func (c *Call) EnqueueBounded(w Write) bool {
+	e := c.entry(w)
+	missing := int64(w.Rows) - e.rows
+	e.extra = min(w.Bytes/rowSize, maxQueued-missing)
+	if !c.j.committer.room.TryAcquire(missing + e.extra) {
+		c.j.committer.room.Release(e.rows)
 		return false
 	}
-	n.rows += missing
-	c.j.committer.enqueue(n)
+	e.rows += missing
+	c.j.committer.enqueue(e)
 	return true
 }
 
-// entry takes the room of an entry from that of the call.
-func (c *Call) entry(e Write) *entry {
-	n := min(int64(e.Rows), c.rows)
+// entry takes the room of a write from that of the call.
+func (c *Call) entry(w Write) *entry {
+	n := min(int64(w.Rows), c.rows)
 	c.rows -= n
-	return &entry{add: e.Add, rows: n, bytes: e.Bytes, owed: e.Owed}
+	return &entry{Write: w, rows: n}
 }
-
-// Flush waits until everything handed over before is written.
-func (j *Journal) Flush() error { return j.committer.flush() }
-
-// Owing returns an error while the store is ahead of the journal because commits
-// fail.
-func (j *Journal) Owing() error { return j.committer.owing() }
-
-// Broken is the error of the last commit, nil if it succeeded.
-func (j *Journal) Broken() error { return j.committer.lastError() }

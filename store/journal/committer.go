@@ -26,19 +26,12 @@ const (
 	longestPause = time.Second
 )
 
-// entry has the changes of one caller.
+// entry is a Write in the queue.
 type entry struct {
-	add  func(g *Group)
-	rows int64 // reserved for it
-	// bytes of its bodies and logs; rows are reserved for some of them.
-	bytes, extra int64
-	// owed: the store has made the change already, so the entry stays until it is
-	// written. Other entries are dropped when a commit fails.
-	owed bool
-	// durable: the commit must survive a power failure, not only a crash of the
-	// process.
-	durable bool
-	// done receives the outcome of the first try; nil: no caller waits.
+	Write
+	rows, extra int64 // reserved for its rows and bytes
+	// done receives the outcome of the first try; nil: no caller waits, and the commit need
+	// not survive a power failure, only a crash of the process.
 	done chan error
 }
 
@@ -81,14 +74,11 @@ func startCommitter(j *Journal, nextSeq int64) *committer {
 	return c
 }
 
-// release returns reserved room that was not used.
-func (c *committer) release(rows int64) { c.room.Release(rows) }
-
 // enqueue queues an entry.
 func (c *committer) enqueue(e *entry) {
 	c.mu.Lock()
 	c.queue = append(c.queue, e)
-	if e.owed {
+	if e.Owed {
 		c.owes = c.owes || c.broken != nil
 		c.metrics.waiting.Add(float64(e.rows))
 	}
@@ -102,20 +92,20 @@ func (c *committer) enqueue(e *entry) {
 // submit queues an entry whose caller waits for the commit. The commit does not depend on
 // the caller.
 func (c *committer) submit(e *entry) (done <-chan error) {
-	answer := make(chan error, 1)
-	e.done, e.durable = answer, true
+	e.done = make(chan error, 1)
 	c.enqueue(e)
-	return answer
+	return e.done
 }
 
-// commit queues an entry and waits for the commit.
-func (c *committer) commit(e *entry) error { return <-c.submit(e) }
+// Flush waits until everything handed over before is written.
+func (j *Journal) Flush() error {
+	return <-j.committer.submit(&entry{Write: Write{Add: func(*Group) {}}})
+}
 
-// flush waits until all entries queued before are written.
-func (c *committer) flush() error { return c.commit(&entry{add: func(*Group) {}}) }
-
-// owing reports whether the store is ahead of the journal because commits fail.
-func (c *committer) owing() error {
+// Owing returns an error while the store is ahead of the journal because commits
+// fail.
+func (j *Journal) Owing() error {
+	c := j.committer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.owes {
@@ -124,7 +114,9 @@ func (c *committer) owing() error {
 	return nil
 }
 
-func (c *committer) lastError() error {
+// Broken is the error of the last commit, nil if it succeeded.
+func (j *Journal) Broken() error {
+	c := j.committer
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
@@ -218,7 +210,7 @@ func (c *committer) take() []*entry {
 	n := 0
 	for n < len(c.queue) && rows < maxGroup && bytes < maxGroupSize {
 		rows += c.queue[n].rows
-		bytes += c.queue[n].bytes
+		bytes += c.queue[n].Bytes
 		n++
 	}
 	batch := slices.Clone(c.queue[:n])
@@ -231,7 +223,7 @@ func (c *committer) commitBatch(batch []*entry) error {
 	ctx := context.Background()
 	var bytes int64
 	for _, e := range batch {
-		bytes += e.bytes
+		bytes += e.Bytes
 	}
 	if c.nextSeq == 0 {
 		var cancel func()
@@ -242,8 +234,8 @@ func (c *committer) commitBatch(batch []*entry) error {
 	g.nextSeq, g.counted = c.nextSeq, c.nextSeq == 0
 	durable := false
 	for _, e := range batch {
-		e.add(g)
-		durable = durable || e.durable
+		e.Add(g)
+		durable = durable || e.done != nil
 	}
 	if err := c.transact(ctx, g, durable); err != nil {
 		clear(c.known) // it may have facts that were not written
@@ -320,9 +312,9 @@ func (c *committer) succeeded(batch []*entry) {
 		c.logger.Info("the journal can be written again")
 	}
 	for _, e := range batch {
-		c.answer(e, nil)
+		e.answer(nil)
 		c.room.Release(e.rows + e.extra)
-		if e.owed {
+		if e.Owed {
 			c.metrics.waiting.Sub(float64(e.rows))
 		}
 	}
@@ -333,7 +325,7 @@ func (c *committer) succeeded(batch []*entry) {
 func (c *committer) failed(batch []*entry, err error) (owing bool) {
 	c.mu.Lock()
 	waiting := slices.Concat(batch, c.queue)
-	c.queue = slices.DeleteFunc(slices.Clone(waiting), func(e *entry) bool { return !e.owed })
+	c.queue = slices.DeleteFunc(slices.Clone(waiting), func(e *entry) bool { return !e.Owed })
 	was := c.broken
 	c.broken, c.owes = err, len(c.queue) > 0
 	owed := len(c.queue)
@@ -350,19 +342,19 @@ func (c *committer) failed(batch []*entry, err error) (owing bool) {
 		if i == len(batch) {
 			err = untried
 		}
-		c.answer(e, unavailable(err))
-		if !e.owed {
+		e.answer(unavailable(err))
+		if !e.Owed {
 			c.room.Release(e.rows + e.extra)
 		}
 	}
 	return owed > 0
 }
 
-// answer answers the caller, once.
-func (c *committer) answer(e *entry, err error) {
-	if e.done != nil {
-		e.done <- err
-		e.done = nil
+// answer answers the caller, who waits for the first answer only.
+func (e *entry) answer(err error) {
+	select {
+	case e.done <- err:
+	default:
 	}
 }
 

@@ -190,9 +190,6 @@ func (j *Journal) Enter() error {
 // Leave ends a call.
 func (j *Journal) Leave() { j.calls.Done() }
 
-// Closing ends when Close begins.
-func (j *Journal) Closing() context.Context { return j.closing }
-
 // Ping reports whether the journal can be written.
 func (j *Journal) Ping(ctx context.Context) error {
 	if err := j.Owing(); err != nil {
@@ -203,7 +200,7 @@ func (j *Journal) Ping(ctx context.Context) error {
 	}
 	// The last commit failed. Without a probe, the next commit may wait until this call
 	// reports success.
-	done := j.committer.submit(&entry{add: func(g *Group) { g.probe = true }})
+	done := j.committer.submit(&entry{Write: Write{Add: func(g *Group) { g.probe = true }}})
 	select {
 	case err := <-done:
 		return err

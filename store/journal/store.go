@@ -103,10 +103,7 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // begin begins a call. accepting: a client made it.
 func (s *Store) begin(ctx context.Context, accepting bool, rows int, keys ...job.Key) (*Call, error) {
-	if s.sharing.Waits(accepting) {
-		return s.Begin(ctx, rows, keys...)
-	}
-	return s.BeginAnyway(ctx, rows, keys...)
+	return s.Journal.begin(ctx, s.sharing.Waits(accepting), rows, keys)
 }
 
 // Close writes what waits to be journaled and closes the journal and the wrapped
