@@ -35,8 +35,6 @@ type dialect interface {
 	// begin waits, in a transaction, until no other node writes. It returns the seq of
 	// the next message; zero if no other process writes the journal.
 	begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq int64, err error)
-	// probe checks that writing works, and changes nothing.
-	probe(ctx context.Context, tx *sql.Tx) error
 	// words of the server.
 	words() *words
 }

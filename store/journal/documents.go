@@ -18,6 +18,7 @@ const (
 	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? AND name > ? ORDER BY name LIMIT ?"
 	sqlAddDocument    = "INSERT INTO document (kind, name, version, data) VALUES (?, ?, 1, ?) "
 	sqlChangeDocument = "UPDATE document SET version = version + 1, data = ? WHERE kind = ? AND name = ? AND version = ?"
+	sqlProbe          = "UPDATE document SET version = version + 1 WHERE kind = ? AND name = ?" // to see whether writing works
 	sqlDeleteDocument = "DELETE FROM document WHERE kind = ? AND name = ? AND version = ?"
 )
 

@@ -76,11 +76,3 @@ func (o *ownership) begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSe
 // setDurable does nothing: begin does, or the server has one setting for all its
 // databases.
 func (o *ownership) setDurable(context.Context, execer, bool) error { return nil }
-
-// probe writes the row that the transaction has locked.
-func (o *ownership) probe(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, "UPDATE writer SET next_seq = next_seq + 1"); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
-}

@@ -118,14 +118,6 @@ func (d *sqlite) setDurable(ctx context.Context, write execer, durable bool) err
 	return nil
 }
 
-// probe writes something of no meaning, to see whether writing works.
-func (d *sqlite) probe(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, "PRAGMA user_version = 1"); err != nil {
-		return fmt.Errorf("write: %w", err)
-	}
-	return nil
-}
-
 func (d *sqlite) begin(context.Context, *sql.Tx, bool) (int64, error) { return 0, nil }
 
 func (d *sqlite) words() *words { return sqliteWords }

@@ -39,7 +39,9 @@ func (g *Group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 		}
 	}
 	if g.probe {
-		return st.probe(ctx, tx)
+		if err := w.exec(sqlProbe, ownerKind, ownerName); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
 	}
 	return nil
 }
