@@ -25,20 +25,14 @@ func (j *Journal) WriteIn(ctx context.Context, tx *sql.Tx, add func(*Group)) err
 
 // EntriesIn reads all messages in a transaction of the Writer.
 func EntriesIn(ctx context.Context, tx *sql.Tx) ([]Entry, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+entryColumns+" FROM message m ORDER BY m.seq")
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var all []Entry
-	for rows.Next() {
+	err := each(ctx, tx, "SELECT "+entryColumns+" FROM message m ORDER BY m.seq", nil, func(rows *sql.Rows) error {
 		var e Entry
-		if err := e.scan(rows.Scan); err != nil {
-			return nil, err
-		}
+		err := e.scan(rows.Scan)
 		all = append(all, e)
-	}
-	return all, rows.Err()
+		return err
+	})
+	return all, err
 }
 
 // Fill takes all room for rows that wait.

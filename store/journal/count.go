@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/duehook/duehook/job"
@@ -170,37 +171,23 @@ func readTallies(ctx context.Context, from querier, seqs []int64) (map[int64]*ta
 		return nil, nil
 	}
 	all := map[int64]*tally{}
-	rows, err := from.QueryContext(ctx, "SELECT seq, counted, fired FROM tally WHERE seq"+in(seqs))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	for rows.Next() {
-		var seq, fired int64
+	err := each(ctx, from, "SELECT seq, counted, fired FROM tally WHERE seq"+in(seqs), nil, func(rows *sql.Rows) error {
+		var seq int64
 		t := &tally{}
-		if err := rows.Scan(&seq, &t.count, &fired); err != nil {
-			return nil, err
-		}
-		t.fired = fired != 0
+		err := rows.Scan(&seq, &t.count, &t.fired)
 		all[seq] = t
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	keys, err := from.QueryContext(ctx, "SELECT seq, name FROM tally_key WHERE seq"+in(seqs))
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer keys.Close() //nolint:errcheck // rows.Err tells
-	for keys.Next() {
+	return all, each(ctx, from, "SELECT seq, name FROM tally_key WHERE seq"+in(seqs), nil, func(rows *sql.Rows) error {
 		var seq int64
 		var name string
-		if err := keys.Scan(&seq, &name); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&seq, &name)
 		if t := all[seq]; t != nil {
 			t.keys = append(t.keys, name)
 		}
-	}
-	return all, keys.Err()
+		return err
+	})
 }

@@ -137,3 +137,23 @@ func dialectFor(url string) (dialect, error) {
 type execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
+
+// querier is a pool, or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// each runs a query and calls scan for each row of the answer.
+func each(ctx context.Context, from querier, query string, args []any, scan func(*sql.Rows) error) error {
+	rows, err := from.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err reports it
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

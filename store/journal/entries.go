@@ -227,21 +227,14 @@ func (r *Reader) OpenEntries(ctx context.Context, topic string, after *Entry) ([
 		condition += " AND m.topic = ?"
 		args = append(args, topic)
 	}
-	rows, err := r.pools.read.QueryContext(ctx, r.words.bind("SELECT "+entryColumns+" FROM message m WHERE m.done_at IS NULL"+
-		condition+" ORDER BY "+order+" LIMIT ?"), append(args, EntryPage)...)
-	if err != nil {
-		return nil, fmt.Errorf("read the journal: %w", unavailable(err))
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
+	text := r.words.bind("SELECT " + entryColumns + " FROM message m WHERE m.done_at IS NULL" + condition + " ORDER BY " + order + " LIMIT ?")
 	var page []*Entry
-	for rows.Next() {
+	err := each(ctx, r.pools.read, text, append(args, EntryPage), func(rows *sql.Rows) error {
 		e := &Entry{}
-		if err := e.scan(rows.Scan); err != nil {
-			return nil, fmt.Errorf("read the journal: %w", unavailable(err))
-		}
 		page = append(page, e)
-	}
-	if err := rows.Err(); err != nil {
+		return e.scan(rows.Scan)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the journal: %w", unavailable(err))
 	}
 	return page, nil

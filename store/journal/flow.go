@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"time"
 
@@ -37,27 +38,20 @@ func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if j.shared() {
 		host = "" // that of some node
 	}
-	rows, err := j.pools.read.QueryContext(ctx, j.st.bind(sqlFlow), key.Topic, key.ID, host, key.Topic, key.ID)
-	if err != nil {
-		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var flow []FlowEntry
-	for rows.Next() {
+	args := []any{key.Topic, key.ID, host, key.Topic, key.ID}
+	err := each(ctx, j.pools.read, j.st.bind(sqlFlow), args, func(rows *sql.Rows) error {
 		var e FlowEntry
 		var log []byte
-		if err := rows.Scan(&e.UID, &e.At, &e.From, &e.To, &e.Attempt, &e.Actor, &e.Host, &e.Reason, &log); err != nil {
-			return nil, fmt.Errorf("read the flow of %s: %w", key, err)
-		}
-		if log != nil {
+		err := rows.Scan(&e.UID, &e.At, &e.From, &e.To, &e.Attempt, &e.Actor, &e.Host, &e.Reason, &log)
+		if err == nil && log != nil {
 			e.Log = &job.Attempt{}
-			if err := encoding.DecodeAttempt(log, e.Log); err != nil {
-				return nil, fmt.Errorf("decode an attempt of %s: %w", key, err)
-			}
+			err = encoding.DecodeAttempt(log, e.Log)
 		}
 		flow = append(flow, e)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the flow of %s: %w", key, unavailable(err))
 	}
 	chain(flow)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/duehook/duehook/store"
@@ -34,38 +35,25 @@ func (r *Reader) Messages(ctx context.Context, seqs []int64, work func(messages 
 
 // sizes are the sizes of messages with their bodies, by seq.
 func (r *Reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
-	rows, err := r.pools.read.QueryContext(ctx, sqlSizes+in(seqs))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	sizes := make(map[int64]int, len(seqs))
-	for rows.Next() {
+	return sizes, each(ctx, r.pools.read, sqlSizes+in(seqs), nil, func(rows *sql.Rows) error {
 		var seq int64
 		var size int
-		if err := rows.Scan(&seq, &size); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&seq, &size)
 		sizes[seq] = size
-	}
-	return sizes, rows.Err()
+		return err
+	})
 }
 
 func (r *Reader) readMessages(ctx context.Context, seqs []int64) ([]Stored, []Unreadable, error) {
-	rows, err := r.pools.read.QueryContext(ctx, sqlStored+"WHERE m.seq"+in(seqs))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
 	var page []row
-	for rows.Next() {
+	err := each(ctx, r.pools.read, sqlStored+"WHERE m.seq"+in(seqs), nil, func(rows *sql.Rows) error {
 		var m row
-		if err := m.scan(rows); err != nil {
-			return nil, nil, err
-		}
+		err := m.scan(rows)
 		page = append(page, m)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	return r.decode(ctx, page)

@@ -88,11 +88,6 @@ func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Un
 }
 
 func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string, args []any) error {
-	rows, err := r.pools.read.QueryContext(ctx, r.words.bind(query), args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
 	send := func(page []row) error {
 		select {
 		case pages <- page:
@@ -102,24 +97,21 @@ func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string
 		}
 	}
 	page, bytes := make([]row, 0, restorePage), 0
-	for rows.Next() {
+	err := each(ctx, r.pools.read, r.words.bind(query), args, func(rows *sql.Rows) error {
 		var m row
 		if err := m.scan(rows); err != nil {
 			return err
 		}
 		bytes += len(m.body) + len(m.spec)
-		if page = append(page, m); len(page) == restorePage || bytes >= store.BatchBytes {
-			if err := send(page); err != nil {
-				return err
-			}
-			page, bytes = make([]row, 0, restorePage), 0
+		if page = append(page, m); len(page) < restorePage && bytes < store.BatchBytes {
+			return nil
 		}
-	}
-	if err := rows.Err(); err != nil {
+		full := page
+		page, bytes = make([]row, 0, restorePage), 0
+		return send(full)
+	})
+	if err != nil || len(page) == 0 {
 		return err
-	}
-	if len(page) == 0 {
-		return nil
 	}
 	return send(page)
 }
@@ -210,39 +202,30 @@ func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []U
 	return jobs, bad, nil
 }
 
-// querier is a pool, or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
 // readLogs reads the attempt logs of messages. Attempts that cannot be read are
 // left out; broken has the errors by message.
 func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][]job.Attempt, broken map[int64]error, err error) {
 	if len(seqs) == 0 {
 		return nil, nil, nil
 	}
-	rows, err := from.QueryContext(ctx, sqlLogs(seqs))
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
 	logs, broken = map[int64][]job.Attempt{}, map[int64]error{}
-	for rows.Next() {
+	err = each(ctx, from, sqlLogs(seqs), nil, func(rows *sql.Rows) error {
 		var seq int64
 		var text []byte
 		if err := rows.Scan(&seq, &text); err != nil {
-			return nil, nil, err
+			return err
 		}
 		var a job.Attempt
 		if err := encoding.DecodeAttempt(text, &a); err != nil {
 			broken[seq] = fmt.Errorf("decode an attempt of it: %w", err)
-			continue
+		} else {
+			logs[seq] = append(logs[seq], a)
 		}
-		logs[seq] = append(logs[seq], a)
-	}
+		return nil
+	})
 	for seq := range logs {
 		// One that was missing may have been written late.
 		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	}
-	return logs, broken, rows.Err()
+	return logs, broken, err
 }

@@ -28,30 +28,18 @@ type shrinker interface {
 }
 
 func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err error) {
-	p, err := pagesOf(ctx, write)
-	if err != nil || p.free <= max(freePages, p.all/freeShare) {
-		return false, err
+	var all, free int64
+	const pages = "SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count"
+	if err := write.QueryRowContext(ctx, pages).Scan(&all, &free); err != nil {
+		return false, fmt.Errorf("read the number of pages: %w", err)
+	}
+	if free <= max(freePages, all/freeShare) {
+		return false, nil
 	}
 	// A row is a page, and only who reads them all has them moved.
-	rows, err := write.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkStep))
-	if err != nil {
+	text := fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkStep)
+	if err := each(ctx, write, text, nil, func(*sql.Rows) error { return nil }); err != nil {
 		return false, fmt.Errorf("give pages back: %w", err)
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
-	for rows.Next() {
-		continue
-	}
-	return true, rows.Err()
-}
-
-// pages is the layout of a file.
-type pages struct{ all, free int64 }
-
-func pagesOf(ctx context.Context, db *sql.DB) (p pages, err error) {
-	for name, into := range map[string]*int64{"page_count": &p.all, "freelist_count": &p.free} {
-		if err := db.QueryRowContext(ctx, "PRAGMA "+name).Scan(into); err != nil {
-			return p, fmt.Errorf("read %s: %w", name, err)
-		}
-	}
-	return p, nil
+	return true, nil
 }

@@ -317,18 +317,12 @@ func (w *writing) delete() error {
 }
 
 func (w *writing) aged(p *purge) ([]int64, error) {
-	rows, err := w.tx.QueryContext(w.ctx, w.st.bind(sqlAged), int64(p.until), p.limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
 	var seqs []int64
-	for rows.Next() {
+	err := each(w.ctx, w.tx, w.st.bind(sqlAged), []any{int64(p.until), p.limit}, func(rows *sql.Rows) error {
 		var seq int64
-		if err := rows.Scan(&seq); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&seq)
 		seqs = append(seqs, seq)
-	}
-	return seqs, rows.Err()
+		return err
+	})
+	return seqs, err
 }
