@@ -178,10 +178,10 @@ test('a receiver arms a job again', async () => {
 
 test('jobs of an order key', async () => {
   await go('/topics/ordered/edit');
-  await field('When a job with an order key is dead').selectOption('stop');
+  await field('Order key with a dead letter').selectOption('stop');
   await button('Save').click();
   await says('The topic is saved.');
-  await fact('When a job with an order key is dead', 'The others of its key wait');
+  await fact('Order key with a dead letter', 'Stop its other jobs');
   await node.call('POST', '/v1/jobs', { topic: 'ordered', id: 'a', order_key: 'k', url: `${receiver.url}/answer/410` });
   await settled(node, 'ordered', { dead: 1 });
   await go('/register');
@@ -218,7 +218,7 @@ test('a job that fires at a count', async () => {
   await button('Register').click();
   await wrong('or at the count');
   await field('or at the count').fill('3');
-  await field('Below that count').selectOption('expire');
+  await field('If the count is not reached').selectOption('expire');
   await button('Register').click();
   await says('The job is registered.');
   await counted('0 of 3');

@@ -102,7 +102,7 @@ test('a key to read is offered nothing that changes', async () => {
   await page.getByRole('link', { name: 'shop.example' }).waitFor();
   for (const name of ['Send a test…', 'Test…']) assert.equal(await page.getByRole('button', { name }).count(), 0);
   await go('/alerts');
-  await page.getByText('Nothing fires.').waitFor();
+  await page.getByText('No alert is firing.').waitFor();
   assert.equal(await page.getByRole('link', { name: 'New rule' }).count(), 0);
   await go('/topics/orders');
   await page.getByText('No limits and no defaults.').waitFor();

@@ -55,7 +55,7 @@ test('of many topics, one is found by its name', async () => {
   await page.goBack();
   await rows(100);
   await find.fill('nowhere');
-  await page.getByText('No topic has this in its name.').waitFor();
+  await page.getByText('No topic name contains this text.').waitFor();
   await close();
 });
 

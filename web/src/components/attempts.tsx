@@ -59,7 +59,7 @@ function AttemptCard({ latest, ...shown }: CardProps & { latest: boolean }) {
 function AttemptBody({ job, stored, attempt }: CardProps) {
   return (
     <>
-      {attempt.error && !attempt.error.startsWith('http_') && <p>{word('error', attempt.error)}</p>}
+      {attempt.status !== null && attempt.error && !attempt.error.startsWith('http_') && <p>HTTP {attempt.status}</p>}
       <Timings attempt={attempt} />
       <Request job={job} stored={stored} attempt={attempt} />
       <Answer attempt={attempt} />
@@ -73,13 +73,13 @@ function AttemptBody({ job, stored, attempt }: CardProps) {
   );
 }
 
-function Answer({ attempt: { response_body: body, response_headers: headers } }: { attempt: Attempt }) {
+function Answer({ attempt: { status, response_body: body, response_headers: headers } }: { attempt: Attempt }) {
   const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return (
     <>
       <h3>{t('attempt.response')}</h3>
       {head.length > 0 && <Verbatim text={head.join('\n')} />}
-      {body === null ? <p class="muted">{t('attempt.noBody')}</p> : <Verbatim text={body} />}
+      {body === null ? <p class="muted">{t(status === null ? 'attempt.noAnswer' : 'attempt.noBody')}</p> : <Verbatim text={body} />}
     </>
   );
 }

@@ -36,7 +36,7 @@ export function Ladder({ job, attempts, forecast, reasons }: Props) {
         </Step>
       )}
       {blocked && (
-        <Step mark="next" title={t('standing.blocked')}>
+        <Step mark="next wide" title={t('standing.blocked')}>
           {reasons
             .filter(({ until }) => until === null)
             .map(({ code, sentences, detail }) => (

@@ -21,12 +21,15 @@ export function When({ at }: { at: string }) {
   );
 }
 
-/** A URL with its endpoint highlighted. Not a link: a click must not call a receiver. */
+/** A URL with its endpoint highlighted. Not a link: a click must not call a receiver. Long hosts break after dots. */
 export function Target({ url, whole = false }: { url: string; whole?: boolean }) {
   const endpoint = endpointOf(url);
   return (
     <span class="target" title={url}>
-      {endpoint.replace(/^https?:\/\//, '')}
+      {endpoint
+        .replace(/^https?:\/\//, '')
+        .split(/(?<=\.)/)
+        .map((label, i) => (i === 0 ? label : [<wbr />, label]))}
       {whole && <span class="muted">{url.slice(endpoint.length)}</span>}
     </span>
   );

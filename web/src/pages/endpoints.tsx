@@ -103,8 +103,16 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
       <td data-label={t('endpoint.lastFailure')} class={one.last_failure_at ? undefined : 'none'}>
         {one.last_error && one.last_failure_at ? (
           <span>
-            {word('error', one.last_error)} · <When at={one.last_failure_at} />
-            {one.failures !== null && one.failures > 1 && <span class="muted"> · {t('endpoint.failures', { n: count(one.failures) })}</span>}
+            {word('error', one.last_error)}{' '}
+            <span class="together">
+              · <When at={one.last_failure_at} />
+            </span>
+            {one.failures !== null && one.failures > 1 && (
+              <>
+                {' '}
+                <span class="muted">· {t('endpoint.failures', { n: count(one.failures) })}</span>
+              </>
+            )}
           </span>
         ) : (
           '–'
@@ -132,7 +140,7 @@ function Circuit({ endpoint: { state, reopens_at: reopensAt, failures } }: { end
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
   const failing = state === 'closed' && failures !== null && failures > 0;
   return (
-    <>
+    <div>
       <span class={`state circuit-${failing ? 'failing' : state}`}>
         <i class="dot" aria-hidden="true" />
         {t(`endpoint.${state}`)}
@@ -142,7 +150,7 @@ function Circuit({ endpoint: { state, reopens_at: reopensAt, failures } }: { end
           {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}
         </div>
       )}
-    </>
+    </div>
   );
 }
 

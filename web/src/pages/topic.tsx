@@ -125,12 +125,28 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('spread', settings.spread),
     ...callbackEvents.flatMap((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url)),
     ...fact('topic.headers', headersText(headers)),
+  ];
+  const alerting = [
     ...thresholds.flatMap((name) => set(name, alerts?.[name])),
     ...set('window', alerts?.window),
     ...set('min_attempts', alerts?.min_attempts),
     ...set('for', alerts?.for),
     ...set('url', alerts?.url),
   ];
+  return (
+    <>
+      <Facts facts={facts} />
+      {alerting.length > 0 && (
+        <>
+          <h3>{t('nav.alerts')}</h3>
+          <Facts facts={alerting} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Facts({ facts }: { facts: [Key, string][] }) {
   return (
     <dl>
       {facts.map(([label, value]) => (
