@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -25,8 +26,8 @@ type params struct {
 	types    []events.Type
 
 	scheduleState schedules.State
-	from          *job.Instant // of a timetable
-	count         int          // of its occurrences
+	from          *time.Time // of a timetable
+	count         int        // of its occurrences
 }
 
 // parameter is a query parameter. read gets the given values, at least one, and

@@ -206,11 +206,11 @@ func viewOccurrences(r *schedule.Rules, list []schedule.Occurrence) []occurrence
 	return views
 }
 
-func viewTimetable(r *schedule.Rules, from job.Instant, count int) timetableView {
+func viewTimetable(r *schedule.Rules, from time.Time, count int) timetableView {
 	if count == 0 {
 		count = defaultOccurrences
 	}
-	p := r.Table.Preview(from.Time(), count)
+	p := r.Table.Preview(from, count)
 	v := timetableView{
 		Timezone: r.Table.Zone, DST: viewDST(r.Table), TZData: schedule.TZData,
 		Occurrences: viewOccurrences(r, p.Occurrences), Omitted: make([]omittedView, len(p.Omitted)),

@@ -41,7 +41,7 @@ const (
 type previewDraft struct {
 	schedules.Draft
 	name  string
-	from  *job.Instant
+	from  *time.Time
 	count int
 }
 
@@ -88,10 +88,10 @@ var (
 	previewFields  = newFieldSet(previewSetters())
 	backfillFields = newFieldSet(map[string]func(*backfillDraft, field){
 		"from": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
-			d.From, d.hasFrom = e.previewFrom(at, s), true
+			d.From, d.hasFrom = e.spanEnd(at, s), true
 		}),
 		"to": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
-			d.To, d.hasTo = e.previewFrom(at, s), true
+			d.To, d.hasTo = e.spanEnd(at, s), true
 		}),
 		"rate":    func(d *backfillDraft, f field) { d.Rate = f.integer() },
 		"dry_run": func(d *backfillDraft, f field) { d.DryRun = f.boolean() },
@@ -129,14 +129,23 @@ func previewSetters() map[string]func(*previewDraft, field) {
 	return setters
 }
 
-// previewFrom takes a time from 1970 to 9999.
-func (e *fieldErrors) previewFrom(pointer, value string) job.Instant {
-	at := e.time(pointer, value)
+// previewFrom takes a time from 1970 to 9999, exactly: an occurrence at the beginning of
+// 1970 counts, and one before a fraction of a millisecond does not.
+func (e *fieldErrors) previewFrom(pointer, value string) time.Time {
+	at := e.time(pointer, value).Time()
 	exact, err := time.Parse(time.RFC3339, value)
-	if year := exact.UTC().Year(); err == nil && (year < 1970 || year > lastPreviewableYear) {
+	if err != nil {
+		return at
+	}
+	if year := exact.UTC().Year(); year < 1970 || year > lastPreviewableYear {
 		e.add(pointer, "must be in the years 1970 to 9999")
 	}
-	return at
+	return exact
+}
+
+// spanEnd is an end of the span of a backfill.
+func (e *fieldErrors) spanEnd(pointer, value string) job.Instant {
+	return max(job.InstantOf(e.previewFrom(pointer, value)), 1) // zero would be none
 }
 
 func (e *fieldErrors) previewCount(pointer string, n int) int {
@@ -294,7 +303,7 @@ func (s *API) listOccurrences(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := set.Now
+	from := set.Now.Time()
 	if r.query.from != nil {
 		from = *r.query.from
 	}
@@ -314,13 +323,14 @@ func (s *API) previewSchedule(r *request) (any, error) {
 	if err := errs.merge(err); err != nil {
 		return nil, s.explainTooLarge(err)
 	}
-	var from job.Instant
 	if draft.from != nil {
-		from = *draft.from
-	} else if from, err = s.Schedules.Now(r.Context()); err != nil {
+		return viewTimetable(rules, *draft.from, draft.count), nil
+	}
+	now, err := s.Schedules.Now(r.Context())
+	if err != nil {
 		return nil, err
 	}
-	return viewTimetable(rules, from, draft.count), nil
+	return viewTimetable(rules, now.Time(), draft.count), nil
 }
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.

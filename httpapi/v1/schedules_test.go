@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -244,6 +245,27 @@ func TestPreviewVectors(t *testing.T) {
 		p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/preview", string(text))
 		if len(p.Errors) != 1 || p.Errors[0].Pointer != v.Error {
 			t.Errorf("%s: %+v, want %s", v.Name, p.Errors, v.Error)
+		}
+	}
+}
+
+// A timetable begins exactly at from: with the beginning of 1970, and after a fraction of
+// a millisecond.
+func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/schedules/m", `{"cron":"* * * * *","job":{"url":"https://shop.example/hook"}}`)
+	for from, want := range map[string]string{
+		"1970-01-01T00:00:00Z":        "1970-01-01T00:00:00.000Z",
+		"1970-01-01T01:00:00%2B01:00": "1970-01-01T00:00:00.000Z",
+		"2026-05-05T00:00:00Z":        "2026-05-05T00:00:00.000Z",
+		"2026-05-05T00:00:00.0001Z":   "2026-05-05T00:01:00.000Z",
+	} {
+		got := a.want(200, "GET", "/v1/schedules/m/occurrences?count=1&from="+from, "")
+		from, _ = url.QueryUnescape(from)
+		for _, got := range []map[string]any{got, a.want(200, "POST", "/v1/schedules/preview", `{"cron":"* * * * *","count":1,"from":"`+from+`"}`)} {
+			if first := got["occurrences"].([]any)[0].(map[string]any)["time"]; first != want {
+				t.Errorf("from %s: %s, want %s", from, first, want)
+			}
 		}
 	}
 }
