@@ -33,8 +33,19 @@ func (d *Definition) rules(name string) (*schedule.Rules, error) {
 	return &schedule.Rules{Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max, Misfire: d.Misfire}, nil
 }
 
+// equal reports whether two definitions do the same. A default that is written out is
+// still the default.
 func (d *Definition) equal(o *Definition) bool {
-	return bytes.Equal(d.text(), o.text())
+	return bytes.Equal(d.filled(), o.filled())
+}
+
+// filled is the definition with the defaults of its timetable.
+func (d *Definition) filled() []byte {
+	whole := *d
+	if table, err := schedule.New(d.Spec); err == nil {
+		whole.Spec = table.Spec
+	}
+	return whole.text()
 }
 
 // size is how many bytes the document of a schedule takes for its definition.

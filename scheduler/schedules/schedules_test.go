@@ -387,6 +387,11 @@ func TestAChangeHoldsFromItsAnswerOn(t *testing.T) {
 		if s := r.set(m, "s", again); s.Version != 1 {
 			t.Errorf("the same content made version %d", s.Version)
 		}
+		whole := every("10s")
+		whole.Timezone, whole.Anchor = new("UTC"), new(time.Unix(0, 0))
+		if s := r.set(m, "s", whole); s.Version != 1 {
+			t.Errorf("defaults that are written out made version %d", s.Version)
+		}
 		changed := every("20s")
 		changed.Job.Destination = ptr(job.Destination("http://other.example/"))
 		if s := r.set(m, "s", changed); s.Version != 2 {
