@@ -46,9 +46,9 @@ func (r *Reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error)
 }
 
 func (r *Reader) readMessages(ctx context.Context, seqs []int64) ([]Stored, []Unreadable, error) {
-	var page []row
+	var page []Stored
 	err := each(ctx, r.pools.read, sqlStored+"WHERE m.seq"+in(seqs), nil, func(rows *sql.Rows) error {
-		var m row
+		var m Stored
 		err := m.scan(rows)
 		page = append(page, m)
 		return err

@@ -20,13 +20,12 @@ import (
 // restorePage is how many jobs are put back at a time, fewer when they are large.
 const restorePage = 500
 
-// row is a message as it is read.
-type row struct {
-	seq  int64
-	job  job.Job
-	body []byte
-	spec []byte
-	bad  error // why the rest cannot be relied on
+// Stored is a message with all that belongs to it, as it is restored.
+type Stored struct {
+	Seq int64
+	store.RestoredJob
+	size int   // of its body and spec
+	bad  error // why it cannot be read
 }
 
 // RestoreAll puts back what a store lacks: unfinished jobs, overdue ones included,
@@ -53,7 +52,7 @@ func (r *Reader) RestoreAll(ctx context.Context, into store.Restorable, retentio
 // restoreFrom puts back the messages that a query gives, page by page. So many
 // pages are worked on at a time, while reading goes on.
 func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
-	pages := make(chan []row, workers)
+	pages := make(chan []Stored, workers)
 	var restored atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -87,8 +86,8 @@ func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Un
 	return restored.Load(), nil
 }
 
-func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string, args []any) error {
-	send := func(page []row) error {
+func (r *Reader) readPages(ctx context.Context, pages chan<- []Stored, query string, args []any) error {
+	send := func(page []Stored) error {
 		select {
 		case pages <- page:
 			return nil
@@ -96,18 +95,18 @@ func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string
 			return ctx.Err()
 		}
 	}
-	page, bytes := make([]row, 0, restorePage), 0
+	page, bytes := make([]Stored, 0, restorePage), 0
 	err := each(ctx, r.pools.read, r.words.bind(query), args, func(rows *sql.Rows) error {
-		var m row
+		var m Stored
 		if err := m.scan(rows); err != nil {
 			return err
 		}
-		bytes += len(m.body) + len(m.spec)
+		bytes += m.size
 		if page = append(page, m); len(page) < restorePage && bytes < store.BatchBytes {
 			return nil
 		}
 		full := page
-		page, bytes = make([]row, 0, restorePage), 0
+		page, bytes = make([]Stored, 0, restorePage), 0
 		return send(full)
 	})
 	if err != nil || len(page) == 0 {
@@ -116,55 +115,51 @@ func (r *Reader) readPages(ctx context.Context, pages chan<- []row, query string
 	return send(page)
 }
 
-// scan reads the columns of sqlOpen and sqlEnded.
-func (m *row) scan(rows *sql.Rows) error {
-	j := &m.job
+// scan reads the columns of sqlStored.
+func (m *Stored) scan(rows *sql.Rows) error {
+	j := &m.Job
 	var state, token, version, cancel int64
-	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
+	var body, spec []byte
+	err := rows.Scan(&m.Seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
 		&j.Attempts, &j.Snoozes, &j.ExpiredLeases, &token, &version, &cancel,
-		&j.NextAt, &j.Reason, &j.EndedAt, &m.body, &m.spec)
+		&j.NextAt, &j.Reason, &j.EndedAt, &body, &spec)
 	if err != nil {
 		return err
 	}
+	m.size = len(body) + len(spec)
 	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases))
 	if m.bad == nil {
 		j.State, j.Token, j.Version, j.CancelRequested = job.State(state), uint64(token), uint64(version), cancel != 0
-		m.bad = m.decodeSpec()
+		m.bad = decodeSpec(&j.Spec, spec)
+		j.Spec.Body = body
 	}
 	return nil
 }
 
-func (m *row) decodeSpec() error {
-	if m.spec == nil {
+func decodeSpec(s *job.Spec, text []byte) error {
+	if text == nil {
 		return errPayload
 	}
-	if err := encoding.DecodeSpec(m.spec, &m.job.Spec); err != nil {
+	if err := encoding.DecodeSpec(text, s); err != nil {
 		return fmt.Errorf("decode its spec: %w", err)
 	}
-	m.job.Spec.Body = m.body
 	return nil
 }
 
-func (m *row) unreadable(err error) Unreadable {
-	return Unreadable{Seq: m.seq, Key: m.job.Key, UID: m.job.UID, State: m.job.State, Err: err}
-}
-
-// Stored is a message with all that belongs to it, as it is restored.
-type Stored struct {
-	Seq int64
-	store.RestoredJob
+func (m *Stored) unreadable(err error) Unreadable {
+	return Unreadable{Seq: m.Seq, Key: m.Job.Key, UID: m.Job.UID, State: m.Job.State, Err: err}
 }
 
 // decode makes jobs of messages. What was running when the process died had no
 // outcome: the attempt is not charged, but a job that kills its process time
 // and again must end. What cannot be read is left out; of a job whose log cannot
 // be read, those attempts are.
-func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []Unreadable, err error) {
+func (r *Reader) decode(ctx context.Context, page []Stored) (jobs []Stored, bad []Unreadable, err error) {
 	seqs, counted := make([]int64, len(page)), []int64(nil)
 	for i := range page {
-		seqs[i] = page[i].seq
-		if page[i].job.Spec.Count != nil {
-			counted = append(counted, page[i].seq)
+		seqs[i] = page[i].Seq
+		if page[i].Job.Spec.Count != nil {
+			counted = append(counted, page[i].Seq)
 		}
 	}
 	logs, broken, err := readLogs(ctx, r.pools.read, seqs)
@@ -175,7 +170,6 @@ func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []U
 	if err != nil {
 		return nil, nil, err
 	}
-	jobs = make([]Stored, 0, len(page))
 	now := job.InstantOf(r.clock.Now())
 	for i := range page {
 		m := &page[i]
@@ -183,23 +177,21 @@ func (r *Reader) decode(ctx context.Context, page []row) (jobs []Stored, bad []U
 			bad = append(bad, m.unreadable(m.bad))
 			continue
 		}
-		if err := broken[m.seq]; err != nil {
+		if err := broken[m.Seq]; err != nil {
 			bad = append(bad, m.unreadable(err))
 		}
-		if m.job.State == job.Running {
-			m.job.ExpireLease(now)
+		if m.Job.State == job.Running {
+			m.Job.ExpireLease(now)
 		}
-		log := logs[m.seq]
-		if n := len(log); n > 0 {
-			m.job.LastAttempt = &log[n-1]
+		m.Log = logs[m.Seq]
+		if n := len(m.Log); n > 0 {
+			m.Job.LastAttempt = &m.Log[n-1]
 		}
-		stored := store.RestoredJob{Job: m.job, Log: log}
-		if t := tallies[m.seq]; t != nil {
-			stored.Job.Counted, stored.Job.Fired, stored.CountKeys = t.count, t.fired, t.keys
+		if t := tallies[m.Seq]; t != nil {
+			m.Job.Counted, m.Job.Fired, m.CountKeys = t.count, t.fired, t.keys
 		}
-		jobs = append(jobs, Stored{m.seq, stored})
 	}
-	return jobs, bad, nil
+	return slices.DeleteFunc(page, func(m Stored) bool { return m.bad != nil }), bad, nil
 }
 
 // readLogs reads the attempt logs of messages. Attempts that cannot be read are
