@@ -78,7 +78,7 @@ func (r *Reader) prepare(ctx context.Context) (err error) {
 }
 
 // Close closes the journal.
-func (r *Reader) Close() error { return errors.Join(r.entries.close(), r.pools.close()) }
+func (r *Reader) Close() error { return r.pools.close() }
 
 // Entry is a message without the client's content.
 type Entry struct {

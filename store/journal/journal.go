@@ -228,12 +228,8 @@ func (j *Journal) Close(above func() error) error {
 // shut closes everything that open opened.
 func (j *Journal) shut() error {
 	j.cancel()
-	var errs []error
-	if j.st != nil {
-		errs = append(errs, j.st.close())
+	if j.Reader == nil {
+		return nil
 	}
-	if j.Reader != nil {
-		errs = append(errs, j.Reader.Close())
-	}
-	return errors.Join(errs...)
+	return j.Reader.Close()
 }

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// bulk is a statement about many rows, prepared.
+// bulk is a statement about many rows, prepared. It ends with its connections.
 type bulk struct {
 	shape
 	cols  int
@@ -90,14 +89,6 @@ func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
 	})
 }
 
-func (b *bulk) close() error {
-	var errs []error
-	for _, stmt := range b.stmts {
-		errs = append(errs, stmt.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // What the statements below take for each row.
 var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
@@ -146,7 +137,7 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 	} {
 		var err error
 		if *s.into, err = prepareBulk(ctx, db, s.shape, len(s.cols)); err != nil {
-			return nil, errors.Join(err, st.close())
+			return nil, err
 		}
 	}
 	return &st, nil
@@ -164,14 +155,6 @@ func assignAll(columns ...string) []string {
 // newer sets a column, unless the message has a later version than v.
 func newer(column string) string {
 	return fmt.Sprintf("%[1]s = CASE WHEN message.version > v.version THEN message.%[1]s ELSE v.%[1]s END", column)
-}
-
-func (st *statements) close() error {
-	var errs []error
-	for _, b := range []*bulk{&st.lookup, &st.add, &st.addPayload, &st.put, &st.putPayload, &st.confirm, &st.progress, &st.flow, &st.tally, &st.tallyKey} {
-		errs = append(errs, b.close())
-	}
-	return errors.Join(errs...)
 }
 
 // Statements that are rare enough to be run as they are; each ? is a parameter.
