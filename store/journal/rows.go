@@ -12,15 +12,13 @@ type Message struct {
 	At       job.Instant // when it was so
 	endpoint string
 	spec     []byte // the Spec without its body
-	// Unconfirmed: the store does not have the job yet.
-	Unconfirmed bool
-	superseded  job.Instant // when another registration took the key, if it has
-	gaveWay     job.Instant // the same, while the store may not have that one
+	Confirmed int64
+	gone      job.Instant // when another registration took the key, if it has
 }
 
 // NewMessage makes the message of a job as it stood at an instant.
 func NewMessage(j job.Job, at job.Instant) Message {
-	return Message{Job: j, At: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec)}
+	return Message{Job: j, At: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec), Confirmed: Confirmed}
 }
 
 // Record is a job with its log, in the form of their rows.
@@ -55,7 +53,7 @@ func (m *Message) row(args []any, seq int64) []any {
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
 		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
 		int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
-		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.At), m.confirmed())
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.At), m.Confirmed)
 }
 
 // Size is about what the message takes in memory, in bytes.
@@ -63,20 +61,10 @@ func (m *Message) Size() int64 { return int64(len(m.Job.Spec.Body) + len(m.spec)
 
 func (m *Message) doneAt() any {
 	done := DoneAt(m.Job.State, m.Job.EndedAt)
-	if gone := max(m.superseded, m.gaveWay); done == nil && gone != 0 {
-		return int64(gone)
+	if done == nil && m.gone != 0 {
+		return int64(m.gone)
 	}
 	return done
-}
-
-func (m *Message) confirmed() int64 {
-	switch {
-	case m.superseded != 0:
-		return Superseded
-	case m.Unconfirmed:
-		return Unconfirmed
-	}
-	return Confirmed
 }
 
 // payload is the parameters of the statement payload.

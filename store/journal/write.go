@@ -90,7 +90,7 @@ func (m *Message) supersede(at job.Instant) {
 	if !m.Job.State.Final() {
 		m.Job.State, m.Job.Reason, m.Job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
-	m.superseded = at
+	m.gone, m.Confirmed = at, Superseded
 }
 
 // writeConfirms comes first: no other change of a job precedes its confirmation.
@@ -236,10 +236,10 @@ func (c *Change) anew() *Message {
 		m = NewMessage(*c.Adopt, c.Adopted)
 	}
 	m.advance(c.Progress)
+	m.gone = c.GaveWay
 	if c.Replaced != 0 {
 		m.supersede(c.Replaced)
 	}
-	m.gaveWay = c.GaveWay
 	return &m
 }
 

@@ -33,7 +33,7 @@ func (in *intake) Prepare(now job.Instant) {
 	j := in.Reg.Job(now.Add(headStart))
 	j.CreatedAt = now
 	in.Message = journal.NewMessage(j, now)
-	in.Message.Unconfirmed = true
+	in.Message.Confirmed = journal.Unconfirmed
 	in.insertion = &insertion{Insertion: journal.Insertion{Message: &in.Message, At: now}, over: in.over()}
 	in.Inserted = &in.insertion.Insertion
 	if in.Old == nil {
