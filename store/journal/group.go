@@ -43,6 +43,7 @@ type Change struct {
 	Replaced  job.Instant // when another registration replaced the job
 	GaveWay   job.Instant // when an unconfirmed registration replaced the job
 	Settled   bool        // later groups need not remember the target
+	repeated  []settlement
 	// Overtaken is set by the rules: Put is not written because the journal is ahead.
 	Overtaken bool
 }
@@ -82,7 +83,6 @@ type Group struct {
 	ends     []ending
 	confirms []any
 	flows    []FlowRow
-	repeated []*settlement
 	drops    []*Target
 	purges   []*purge
 	probe    bool
@@ -97,9 +97,8 @@ type ending struct {
 
 // settlement is a settlement that may have been written before.
 type settlement struct {
-	change *Change
-	next   Progress
-	flow   FlowRow
+	next Progress
+	flow FlowRow
 }
 
 // purge deletes up to limit messages whose age counts from before until.
@@ -265,12 +264,28 @@ func (g *Group) Settle(s *job.Settlement, r *store.Settled, log []byte) {
 	if s.Attempt != nil {
 		flow.attempt, flow.log = s.Attempt.Number, log
 	}
-	if r.Repeated {
-		g.repeated = append(g.repeated, &settlement{change: c, next: next, flow: flow})
-		return
+	switch {
+	case !r.Repeated:
+		c.Progress, c.Settled = &next, true
+		g.flows = append(g.flows, flow)
+	case c.Progress == nil || c.Progress.Version < next.Version: // otherwise the group has its first run
+		c.repeated = append(c.repeated, settlement{next, flow})
 	}
-	c.Progress, c.Settled = &next, true
-	g.flows = append(g.flows, flow)
+}
+
+// repeat adds the repeated settlements of a change that its message lacks; nil: there is no
+// message. The store's first answer may have been lost.
+func (g *Group) repeat(c *Change, own *Entry) {
+	for i := range c.repeated {
+		s := &c.repeated[i]
+		if own != nil && own.Version >= s.next.Version {
+			continue
+		}
+		if c.Progress == nil || c.Progress.Version < s.next.Version {
+			c.Progress = &s.next
+		}
+		g.flows = append(g.flows, s.flow)
+	}
 }
 
 // committed remembers targets for the next groups.

@@ -171,9 +171,6 @@ var (
 )
 
 const (
-	// sqlOlder counts the message if it is older. Parameters: seq, version.
-	sqlOlder = `SELECT count(*) FROM message WHERE seq = ? AND version < ?`
-
 	sqlAged = `SELECT seq FROM message WHERE done_at < ? ORDER BY done_at, seq LIMIT ?`
 
 	sqlLastSeq = `SELECT coalesce(max(seq), 0) FROM message`

@@ -24,7 +24,7 @@ func (g *Group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	first := g.nextSeq
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
-		w.writeProgress, w.writeRepeated,
+		w.writeProgress,
 		// Ended messages free their keys before others take them.
 		w.endReplaced,
 		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
@@ -57,7 +57,7 @@ func (w *writing) exec(text string, args ...any) error {
 func (w *writing) resolve() error {
 	var args []any
 	for i, c := range w.Changes {
-		if c.Seq == 0 || w.looks() && c.Put != nil || w.shared && c.Adopt != nil {
+		if c.Seq == 0 || len(c.repeated) > 0 || w.looks() && c.Put != nil || w.shared && c.Adopt != nil {
 			args = append(args, int64(i), c.Key.Topic, c.Key.ID, c.UID)
 		}
 	}
@@ -69,6 +69,9 @@ func (w *writing) resolve() error {
 	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
+	}
+	for i, c := range w.Changes {
+		w.repeat(c, PickOwn(rows[i], c.UID))
 	}
 	w.rules.Resolve(rows)
 	return nil
@@ -113,45 +116,6 @@ func (w *writing) writeProgress() error {
 		return fmt.Errorf("write the progress of messages: %w", err)
 	}
 	return nil
-}
-
-// writeRepeated writes settlements that the store reported as known, unless an earlier
-// call wrote them. The store's first answer may have been lost.
-func (w *writing) writeRepeated() error {
-	for _, s := range w.repeated {
-		seq := s.change.Seq
-		if seq == 0 {
-			w.flows = append(w.flows, s.change.repeat(s)...)
-			continue
-		}
-		var older int
-		err := w.tx.QueryRowContext(w.ctx, w.st.bind(sqlOlder), seq, int64(s.next.Version)).Scan(&older)
-		if err != nil {
-			return fmt.Errorf("look for a settlement: %w", err)
-		}
-		switch {
-		case older == 0:
-			continue
-		case s.change.Put != nil: // written below, with its progress
-			w.flows = append(w.flows, s.change.repeat(s)...)
-			continue
-		}
-		if err := w.st.progress.exec(w.ctx, w.tx, s.next.row(nil, seq)); err != nil {
-			return fmt.Errorf("write the progress of messages: %w", err)
-		}
-		w.flows = append(w.flows, s.flow)
-	}
-	return nil
-}
-
-// repeat notes a repeated settlement of a job that the journal does not know
-// yet, unless the change has its first run. It gives the flow of it.
-func (c *Change) repeat(s *settlement) []FlowRow {
-	if c.Adopt == nil && c.Put == nil || c.Progress != nil && c.Progress.Version >= s.next.Version {
-		return nil
-	}
-	c.Progress = &s.next
-	return []FlowRow{s.flow}
 }
 
 // endReplaced ends replaced messages that are not written as a whole.
