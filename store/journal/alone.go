@@ -10,20 +10,17 @@ import (
 // alone is the Sharing of a process with a store of its own.
 type alone struct{}
 
-// registering are the registrations of a call; the journal refuses none. They are
-// allocated at once.
-type registering struct{ unused []steps }
-
-func (alone) New(jobs int) Registering { return &registering{make([]steps, jobs)} }
-
-func (r *registering) New(reg store.Registration) Steps {
-	in := &r.unused[0]
-	r.unused = r.unused[1:]
-	in.Reg = reg
-	return in
+// New allocates all steps at once.
+func (alone) New(regs []store.Registration, which []int) []Steps {
+	all, list := make([]steps, len(which)), make([]Steps, len(which))
+	for i, n := range which {
+		all[i].Reg, list[i] = regs[n], &all[i]
+	}
+	return list
 }
 
-func (*registering) Again(context.Context, []Steps, int) error { return nil }
+// Again is not called: the journal refuses no registration.
+func (alone) Again(_ context.Context, refused []Steps, _ int) ([]Steps, error) { return refused, nil }
 
 func (alone) Waits(bool) bool                                                { return true }
 func (alone) Owe(c *Call, w Write)                                           { c.Enqueue(w) }

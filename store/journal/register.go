@@ -62,12 +62,8 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		return err
 	}
 	defer c.End()
-	registering := s.sharing.New(len(round))
+	intakes := s.sharing.New(regs, round)
 	for try := 0; len(round) > 0; try++ {
-		intakes := make([]Steps, len(round))
-		for i, n := range round {
-			intakes[i] = registering.New(regs[n])
-		}
 		if err := s.takeIn(ctx, c, intakes); err != nil {
 			return err
 		}
@@ -83,7 +79,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 			}
 		}
 		if round = again; len(round) > 0 {
-			if err := registering.Again(ctx, refused, try); err != nil {
+			if intakes, err = s.sharing.Again(ctx, refused, try); err != nil {
 				return err
 			}
 		}

@@ -10,8 +10,11 @@ import (
 // Sharing has the steps that differ if several nodes share the store and the journal. Package
 // ledger implements it; alone is a process with a store of its own.
 type Sharing interface {
-	// New returns the registrations of one call, for a number of jobs.
-	New(jobs int) Registering
+	// New returns steps for some of the registrations of a call.
+	New(regs []store.Registration, which []int) []Steps
+	// Again returns the steps for the next try of registrations that the journal refused. It
+	// returns an error after the last try.
+	Again(ctx context.Context, refused []Steps, try int) ([]Steps, error)
 	// Waits reports whether a call waits for room in the journal. accepting: the call
 	// came from a client.
 	Waits(accepting bool) bool
@@ -33,14 +36,6 @@ type Sharing interface {
 	Without(err error) bool
 	// AcceptedWithout counts registrations that were answered without the journal.
 	AcceptedWithout(jobs int)
-}
-
-// Registering is the registrations of one call of Register.
-type Registering interface {
-	New(reg store.Registration) Steps
-	// Again prepares the next try of registrations that the journal refused. It returns
-	// an error after the last try.
-	Again(ctx context.Context, refused []Steps, try int) error
 }
 
 // Steps are what a registration writes to the journal. Each embeds an Intake.

@@ -52,23 +52,17 @@ func (s *Store) Followed(g *journal.Group, m *journal.Message, old *job.Job) {
 // AcceptedWithout counts registrations.
 func (s *Store) AcceptedWithout(jobs int) { s.counts.accepted.Add(float64(jobs)) }
 
-// New returns the registrations of one call.
-func (s *Store) New(int) journal.Registering {
-	return &registering{s: s, recalled: map[job.Key]bool{}}
-}
-
-// registering is the registrations of one call.
-type registering struct {
-	s        *Store
-	recalled map[job.Key]bool // keys whose ended jobs were looked for in the journal
-}
-
-func (r *registering) New(reg store.Registration) journal.Steps {
-	in := &intake{Intake: journal.Intake{Reg: reg}}
-	if rules.Repeats(&reg) && !r.recalled[reg.Key] {
-		in.asks = r.s.keptSince()
+// New returns intakes.
+func (s *Store) New(regs []store.Registration, which []int) []journal.Steps {
+	list := make([]journal.Steps, len(which))
+	for i, n := range which {
+		in := &intake{Intake: journal.Intake{Reg: regs[n]}}
+		if rules.Repeats(&in.Reg) {
+			in.asks = s.keptSince()
+		}
+		list[i] = in
 	}
-	return in
+	return list
 }
 
 // conflictPauses are how long a call waits for another node's registration or settlement
@@ -80,23 +74,27 @@ var conflictPauses = []time.Duration{
 // Again restores ended jobs that the store has lost before their time, because clients
 // seem to repeat their registrations: those must get that job, not another. Then it waits
 // for other nodes.
-func (r *registering) Again(ctx context.Context, refused []journal.Steps, try int) error {
+func (s *Store) Again(ctx context.Context, refused []journal.Steps, try int) ([]journal.Steps, error) {
+	next := make([]journal.Steps, len(refused))
 	var seqs []int64
-	for _, step := range refused {
-		if in := step.(*intake); in.insertion.ended != 0 {
+	for i, step := range refused {
+		in := step.(*intake)
+		again := &intake{Intake: journal.Intake{Reg: in.Reg}, asks: in.asks}
+		if in.insertion.ended != 0 {
 			seqs = append(seqs, in.insertion.ended)
-			r.recalled[in.Reg.Key] = true
+			again.asks = 0
 		}
+		next[i] = again
 	}
-	err := r.s.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
-		r.s.ReportUnreadable(bad)
-		return r.s.recallEnded(ctx, messages)
+	err := s.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
+		s.ReportUnreadable(bad)
+		return s.recallEnded(ctx, messages)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if try == len(conflictPauses) {
-		return fmt.Errorf("%w: the journal has a job %s that the store lacks", store.ErrUnavailable, refused[0].(*intake).Reg.Key)
+		return nil, fmt.Errorf("%w: the journal has a job %s that the store lacks", store.ErrUnavailable, refused[0].(*intake).Reg.Key)
 	}
-	return job.Sleep(ctx, r.s.o.Clock, conflictPauses[try])
+	return next, job.Sleep(ctx, s.o.Clock, conflictPauses[try])
 }
