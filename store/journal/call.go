@@ -99,7 +99,7 @@ func (c *Call) reserve(ctx context.Context, waits bool, rows int64) error {
 // Hold takes keys. A call holds keys only once at a time.
 func (c *Call) Hold(ctx context.Context, keys ...job.Key) (err error) {
 	if len(keys) > 0 {
-		c.unlock, err = c.j.keys.lock(ctx, keys)
+		c.unlock, err = c.j.keys.lock(ctx, false, keys...)
 	}
 	return err
 }

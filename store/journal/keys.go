@@ -22,17 +22,9 @@ type owed struct {
 }
 
 // lock takes all keys at once, so that no two callers wait for each other. keys may
-// contain duplicates. unlock releases them.
-func (l *keyLocks) lock(ctx context.Context, keys []job.Key) (unlock func(), err error) {
-	return l.wait(ctx, keys, false)
-}
-
-// lockWritten takes a key of which all changes are committed.
-func (l *keyLocks) lockWritten(ctx context.Context, key job.Key) (unlock func(), err error) {
-	return l.wait(ctx, []job.Key{key}, true)
-}
-
-func (l *keyLocks) wait(ctx context.Context, keys []job.Key, written bool) (unlock func(), err error) {
+// contain duplicates. With written, it waits until all changes of the keys are committed.
+// unlock releases them.
+func (l *keyLocks) lock(ctx context.Context, written bool, keys ...job.Key) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
 		busy := l.tryLock(keys, done, written)

@@ -8,10 +8,10 @@ import (
 // Message is a job in the form of its rows. The caller encodes it, to keep that
 // work out of the committer.
 type Message struct {
-	Job      job.Job
-	At       job.Instant // when it was so
-	endpoint string
-	spec     []byte // the Spec without its body
+	Job       job.Job
+	At        job.Instant // when it was so
+	endpoint  string
+	spec      []byte // the Spec without its body
 	Confirmed int64
 	gone      job.Instant // when another registration took the key, if it has
 }

@@ -54,7 +54,7 @@ func open(ctx context.Context, o Options, rules func(*Group) Rules, sharing Shar
 		return nil, errors.New("Options need a Store and a URL")
 	}
 	o.setDefaults()
-	s := &Store{Passed: Pass(o.Store), Journal: &Journal{o: o, rules: rules, metrics: newMetrics(), applying: semaphore.NewWeighted(maxApplying)}, sharing: sharing}
+	s := &Store{Passed: Passed{o.Store, o.Store, o.Store}, Journal: &Journal{o: o, rules: rules, metrics: newMetrics(), applying: semaphore.NewWeighted(maxApplying)}, sharing: sharing}
 	s.closing, s.cancel = context.WithCancel(context.Background())
 	err := s.Journal.open(ctx)
 	if err == nil && !s.shared() {
@@ -152,7 +152,7 @@ func committed[T any](ctx context.Context, s *Store, key job.Key, read func(cont
 	if s.shared() {
 		return read(ctx, key)
 	}
-	unlock, err := s.keys.lockWritten(ctx, key)
+	unlock, err := s.keys.lock(ctx, true, key)
 	if err != nil {
 		var none T
 		return none, err
