@@ -38,8 +38,6 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 		},
 		names: names, endpoint: map[string]int{}, topic: map[string]int{}, own: map[job.Lane]int{},
 	}
-	const flags = 3
-	keys, args := sh.own[factsScript], make([]any, flags, flags+len(names))
 	ordered := false
 	for i, name := range names {
 		var err error
@@ -47,15 +45,10 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 			return nil, fmt.Errorf("redisstore: lane %q: %w", name, err)
 		}
 		ordered = ordered || f.Lanes[i].Ordered
-		keys, args = append(keys, sh.bucket(name)), append(args, name)
 	}
-	args[0], args[1], args[2] = o.EndpointLimit > 0, due == len(names), ordered && o.AwaitWhole
-	reply, err := s.eval(ctx, factsScript, keys, args)
+	reply, err := s.askFacts(ctx, sh, names, o.EndpointLimit > 0, due == len(names), ordered && o.AwaitWhole)
 	if err != nil {
 		return nil, err
-	}
-	if len(reply) != 8 {
-		return nil, fmt.Errorf("redisstore: facts answered %d values", len(reply))
 	}
 	f.Now = sh.clock.observe(reply[0])
 	f.plan, _ = reply[1].(string)
@@ -78,6 +71,19 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 		f.own[f.Lanes[i].Plain()] += c.inFlight
 	}
 	return f, nil
+}
+
+// askFacts runs lua/facts.lua.
+func (s *Store) askFacts(ctx context.Context, sh *shard, names []string, endpoints, rivals, whole bool) ([]any, error) {
+	keys, args := sh.own[factsScript], append(make([]any, 0, 3+len(names)), endpoints, rivals, whole)
+	for _, name := range names {
+		keys, args = append(keys, sh.bucket(name)), append(args, name)
+	}
+	reply, err := s.eval(ctx, factsScript, keys, args)
+	if err == nil && len(reply) != 8 {
+		err = fmt.Errorf("redisstore: facts answered %d values", len(reply))
+	}
+	return reply, err
 }
 
 func (f *facts) addTopics(answers []any) {

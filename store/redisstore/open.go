@@ -55,7 +55,7 @@ type Store struct {
 	guard     *guard                // nil: the layout is not looked at
 	shards    []*shard
 	retention time.Duration
-	dueBudget dueBudget // of DueCounts, for each shard
+	dueBudget int // maxDue, but for tests
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
@@ -115,7 +115,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
 		retention: o.Retention,
-		dueBudget: dueBudget{maxDueLanes, maxDueCommands},
+		dueBudget: maxDue,
 		log:       o.Logger,
 	}
 	if o.MinReplicas > 0 {

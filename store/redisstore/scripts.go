@@ -52,11 +52,9 @@ var (
 	rememberScript = newScript(refusedWhenFull, "", "remember")
 	markScript     = newScript(runsWhenFull, "", "mark")
 	swapScript     = newScript(runsWhenFull, "", "server", "swap")
-	wholeScript    = newScript(readOnly, "", "server", "whole")
 
 	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls whole plan", "base", "counts", "server", "facts")
 	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "counts", "lanes", "carry")
-	dueScript   = newScript(readOnly, "", "base", "due")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.

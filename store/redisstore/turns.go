@@ -95,8 +95,8 @@ func decodeLasts(reply any) (map[int64]string, error) {
 
 // isWhole reports whether a shard lacks no job; see store.Restorable.SwapEpoch.
 func (s *Store) isWhole(ctx context.Context, sh *shard) (bool, error) {
-	whole, err := wholeScript.Run(ctx, s.db, []string{sh.whole}).Bool()
-	return whole, s.wrap(err)
+	reply, err := s.askFacts(ctx, sh, nil, false, false, true)
+	return err == nil && intOf(reply[3]) == 1, err
 }
 
 // turnOf looks for the turn of a job whose record cannot be read, with its order key as

@@ -217,4 +217,16 @@ var dueCases = []testCase{
 		f.end(reg("u", "b"), job.Dead)
 		equal(f, "with a dead letter", f.dueCounts(j.DueAt, 0), []int64{0, 1})
 	}},
+	{name: "due/lanes with many jobs", options: Options{}, run: func(f *fixture) {
+		const h = time.Hour
+		start := f.now()
+		for n := range 60 {
+			at := delay(time.Duration(n/20)*h + h/2)
+			f.add(reg("plain", fmt.Sprint(n), at))
+			f.add(reg("ordered", fmt.Sprint(n), at, ordered(fmt.Sprint(n%7))))
+		}
+		equal(f, "by hours", f.dueCounts(start, 0, h, 2*h), []int64{0, 40, 40, 40})
+		equal(f, "without bounds", f.dueCounts(start), []int64{120})
+		equal(f, "of order keys", f.dueCountsOf(store.DueOf{Topic: "ordered"}, start, 2*h, 9*h), []int64{40, 20, 0})
+	}},
 }

@@ -2,7 +2,7 @@
 -- parked. The plan is old when the number in plan has changed.
 -- KEYS own, then each lane's bucket
 -- ARGV endpoints (1: endpoints have limits), rivals (1: look for rivals), ask_whole (1: ask
---      whether the shard is whole), then the lanes
+--      whether the shard is whole), then the lanes, if any
 -- Returns now, the number of the plan, the length of the ready list, 1 if the shard is whole;
 --   a list for each topic with limits: its name, limits, token and jobs in flight; for each
 --   endpoint: its name, circuit and jobs in flight; the rivals; for each lane: its jobs in
@@ -147,7 +147,7 @@ local function count_lane(key)
 end
 
 local of_topics, of_endpoints, rivals, of_lanes = {}, {}, {}, {}
-local special = redis.call('EXISTS', topics, ranks, circuits) > 0
+local special = #given > 0 and redis.call('EXISTS', topics, ranks, circuits) > 0
 if special then
   local in_topics = names(given, topic_of)
   of_topics = facts_of_topics(in_topics)
