@@ -174,10 +174,8 @@ for ended, lane in pairs(left_ended) do
     redis.call('ZREM', index, 'd' .. lane.topic)
   end
 end
-for topic in pairs(ends) do
-  write_end(topic)
-end
-local _, gone = write_counts(counts, busy)
+write_ends()
+local gone = write_counts(counts, busy)
 if forgotten then
   drop_topics(counts, index, gone)
 end

@@ -17,24 +17,14 @@ local reply = { now, answered, left, lasts_of }
 -- A job that two hints name is claimed once.
 local seen = {}
 
-local ORDER_KEY = '^[^\n]* ([^ \n]+)\n'
-
-local order = nil -- the functions of lib/turns.lua
-local function key_of(j)
-  local key = string.match(stored[j.name] or '', ORDER_KEY)
-  return key and j.lane.prefix .. key
-end
+local order = nil -- the functions of lib/turns.lua, with order keys only
 
 local numbers = {}
 local function answer(n, j, from, h)
   seen[j.field] = true
-  if j.lane.ordered then
-    order = order or open_turns()
-    local key = key_of(j)
-    local last = key and order.last(key)
-    if last then
-      lasts_of[#lasts_of + 1], lasts_of[#lasts_of + 2] = n, last
-    end
+  local last = j.order_key and order.last(j.order_key)
+  if last then
+    lasts_of[#lasts_of + 1], lasts_of[#lasts_of + 2] = n, last
   end
   local head = numbers[h]
   if not head then
@@ -80,46 +70,54 @@ end
 
 local jobs = batch(5, 1, 3, true)
 read_scores(jobs)
-local gave_back = false
 if redis.call('EXISTS', topics) == 1 then
   limits = limits_of_jobs(topics, jobs)
 end
+local order_keys = {}
+for _, j in ipairs(jobs) do
+  local key = j.lane.ordered and string.match(stored[j.name] or '', '^[^\n]* ([^ \n]+)\n')
+  if key then
+    j.order_key = j.lane.prefix .. key
+    order_keys[#order_keys + 1] = j.order_key
+  end
+end
+if #order_keys > 0 then
+  order = open_turns()
+  order.prefetch(order_keys)
+end
 
--- give_back undoes the carrying of a job that had a state in its bucket. Further is how much
--- later it is due.
+-- lacks_jobs reports whether an older job of an order key may be lost.
+local lacking = nil
+local function lacks_jobs()
+  if lacking == nil then
+    lacking = ARGV[5] == '1' and not lacks_none(whole)
+  end
+  return lacking
+end
+
+-- delay is how much later a due job is due that is not claimed; nil for one that is. It takes
+-- the turn of its order key.
+local function delay(j, state)
+  local of = limits[j.lane.topic]
+  if of and (of.Paused or state ~= READY) then
+    return 0
+  elseif j.lane.ordered and lacks_jobs() then
+    look_at(j.lane.name, now)
+    return 0
+  elseif j.lane.ordered and not (j.order_key and order.claim(j.order_key, j.lane.name .. '|' .. j.id)) then
+    return PARK
+  end
+end
+
+-- give_back undoes the carrying of a job that had a state in its bucket.
+local gave_back = false
 local function give_back(j, h, state, further)
   local created, due = string.match(stored[j.name], '^(%d+) (%-?%d+)')
   local next = number(h.next, created + due)
   write('ZADD', j.lane.bucket, score(h.state, math.min(next, number(h.expires, next)) + further), j.id)
-  j.score = nil
   count(j.lane.name, state, -1)
   count(j.lane.name, h.state, 1)
-  gave_back = true
-end
-
--- held reports whether jobs with order keys are not claimed now: an older one of a key may be lost.
-local holds = nil
-local function held()
-  if holds == nil then
-    holds = ARGV[5] == '1' and not lacks_none(whole)
-  end
-  return holds
-end
-
--- has_turn reports whether a job is the head of its order key, and takes its turn.
-local prefetched = false
-local function has_turn(j)
-  order = order or open_turns()
-  if not prefetched then
-    prefetched = true
-    local keys = {}
-    for _, other in ipairs(jobs) do
-      keys[#keys + 1] = other.lane.ordered and key_of(other) or nil
-    end
-    order.prefetch(keys)
-  end
-  local key = key_of(j)
-  return key and order.claim(key, j.lane.name .. '|' .. j.id)
+  seen[j.field], gave_back = true, true
 end
 
 for n, j in ipairs(jobs) do
@@ -133,28 +131,9 @@ for n, j in ipairs(jobs) do
   if h then -- one spoiled record must not fail the others
     local state, deadline = place(j.score)
     local before = h.state == RUNNING and claimed_before(h)
-    if state == RUNNING and deadline > now then
-      if before then
-        answer(n, j, before, h)
-      end
-    elseif limits[j.lane.topic] and (limits[j.lane.topic].Paused or state ~= READY) then
-      -- What a limit keeps is not claimed.
-      if state == READY and h.state < READY then
-        seen[j.field] = true
-        give_back(j, h, READY, 0)
-      end
-    elseif j.lane.ordered and held() then
-      if state == READY and h.state < READY then
-        seen[j.field] = true
-        give_back(j, h, READY, 0)
-        look_at(j.lane.name, now)
-      end
-    elseif (state == READY or deadline <= now) and j.lane.ordered and not has_turn(j) then
-      if h.state < READY then
-        seen[j.field] = true
-        give_back(j, h, state, PARK)
-      end
-    elseif state == READY or deadline <= now then
+    local is_due = state == READY or deadline <= now
+    local further = is_due and delay(j, state) or nil
+    if is_due and not further then
       local lease_expired = h.state == RUNNING and not before
       local from = before or lease_expired and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
@@ -165,6 +144,10 @@ for n, j in ipairs(jobs) do
       count(j.lane.name, state, -1)
       count(j.lane.name, RUNNING, 1)
       answer(n, j, from, new)
+    elseif is_due and h.state < READY and (state == READY or further == PARK) then
+      give_back(j, h, state, further)
+    elseif before and not is_due then
+      answer(n, j, before, h)
     end
   end
 end

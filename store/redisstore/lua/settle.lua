@@ -109,17 +109,6 @@ local function continue(j, h, progress)
   count(j.lane.name, h.state, 1)
 end
 
--- note_endings notes for purging the topics whose first jobs of a state have ended.
-local function note_endings(new)
-  for _, field in ipairs(new) do
-    local topic, state = string.match(field, '^([^|=]+)|(%d)$')
-    state = tonumber(state)
-    if state and state >= FINAL and state ~= DEAD then
-      write_end(topic)
-    end
-  end
-end
-
 local OWN_ARGS, PER_OUTCOME = 5, 10
 local outcomes, last = {}, OWN_ARGS + PER_OUTCOME * ARGV[OWN_ARGS]
 for a = OWN_ARGS, last - 1, PER_OUTCOME do
@@ -187,11 +176,10 @@ if order then
 end
 write_all()
 local lanes_gone = leave_lanes(emptied)
-local new, gone = write_counts(counts, busy)
-if not forget then
-  note_endings(new)
-elseif lanes_gone > 0 then
+local gone = write_counts(counts, busy)
+if forget and lanes_gone > 0 then
   drop_topics(counts, index, gone)
 end
+write_ends()
 write_lanes(lanes, circuits, places, ARGV[1], now, ranks, index)
 return reply

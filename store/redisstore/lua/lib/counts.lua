@@ -29,7 +29,7 @@ local function note_busy(busy, field, before, sum)
 end
 
 -- write_counts writes what was counted; busy is nil if no job that waits moved. It returns
--- the fields of counts that are new, and those that are gone.
+-- the fields of counts that are gone.
 local function write_counts(counts, busy)
   local sums, waits = {}, {}
   for lane, states in pairs(counted) do
@@ -45,14 +45,14 @@ local function write_counts(counts, busy)
       end
     end
   end
-  local fields, written, new, gone = {}, {}, {}, {}
+  local fields, written, gone = {}, {}, {}
   for field, n in pairs(sums) do
     if n ~= 0 then
       fields[#fields + 1] = field
     end
   end
   if #fields == 0 then
-    return new, gone
+    return gone
   end
   for i, found in ipairs(redis.call('HMGET', counts, unpack(fields))) do
     local field = fields[i]
@@ -63,9 +63,6 @@ local function write_counts(counts, busy)
     else
       local at = #written
       written[at + 1], written[at + 2] = field, text(sum)
-      if before <= 0 then
-        new[#new + 1] = field
-      end
     end
     if waits[field] and (sum >= MANY or before >= MANY) then
       note_busy(busy, field, before, sum)
@@ -77,7 +74,7 @@ local function write_counts(counts, busy)
   if #gone > 0 then
     redis.call('HDEL', counts, unpack(gone))
   end
-  return new, gone
+  return gone
 end
 
 -- in_flight reads how many jobs are in flight of topics, or of endpoints with '=' before

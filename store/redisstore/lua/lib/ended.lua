@@ -12,7 +12,9 @@ local function note_end(topic, ms)
   ends[topic] = math.min(ends[topic] or ms, ms)
 end
 
-local function write_end(topic)
-  redis.call('ZADD', endings, 'LT', ends[topic], topic)
-  redis.call('ZADD', index, 0, 't' .. topic, 0, 'd' .. topic)
+local function write_ends()
+  for topic, ms in pairs(ends) do
+    redis.call('ZADD', endings, 'LT', ms, topic)
+    redis.call('ZADD', index, 0, 't' .. topic, 0, 'd' .. topic)
+  end
 end
