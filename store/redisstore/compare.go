@@ -52,7 +52,7 @@ func (s *Store) followAll(ctx context.Context, keys []job.Key, records []*record
 		if r != nil {
 			continue
 		}
-		_, r, err := s.loadAnywhere(ctx, keys[i])
+		_, r, err := s.find(ctx, keys[i])
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrUnreadable):
 		case err != nil:

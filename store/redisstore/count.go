@@ -132,7 +132,7 @@ func (s *Store) countable(ctx context.Context, key job.Key, afresh bool) (*count
 	if is != nil && !afresh {
 		return is, nil
 	}
-	_, r, err := s.loadAnywhere(ctx, key)
+	_, r, err := s.find(ctx, key)
 	if err != nil {
 		return nil, err
 	}

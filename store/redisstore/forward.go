@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/oklog/ulid/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -58,55 +57,15 @@ func (s *Store) away(key job.Key, orderKey string) bool {
 	return s.place(key, orderKey) != s.shardOf(key)
 }
 
-// whereIs returns the shard of a job whose record at sh is w: another one if a forward leads
-// there from its home.
-func (s *Store) whereIs(key job.Key, sh *shard, w raw) *shard {
-	orderKey, ok := forwardedTo(w.registration)
-	if !ok || sh != s.shards[s.shardOf(key)] {
-		return sh
-	}
-	return s.shards[s.place(key, orderKey)]
-}
-
-// look reads a job's record in its shard, with the server's time.
-func (s *Store) look(ctx context.Context, key job.Key) (*shard, raw, job.Instant, error) {
-	sh := s.shards[s.shardOf(key)]
-	w, now, err := s.read(ctx, sh, key)
-	if err != nil {
-		return sh, w, now, err
-	}
-	if there := s.whereIs(key, sh, w); there != sh {
-		sh = there
-		if w, now, err = s.read(ctx, sh, key); err != nil {
-			return sh, w, now, err
-		}
-	}
-	return sh, w, now, nil
-}
-
 // sign is a change of what stands in the place of a registration.
-type sign struct {
-	key      job.Key
-	was, now string
+func (k *shardKeys) sign(key job.Key, was, now string) field {
+	return field{k.page(key), key.String(), was, now}
 }
 
-// swap writes signs in one shard. It reports which stand.
-func (s *Store) swap(ctx context.Context, run runner, script *redis.Script, sh *shard, signs []sign) ([]bool, error) {
-	fields := make([]field, len(signs))
-	for i, c := range signs {
-		fields[i] = field{sh.page(c.key), c.key.String(), c.was, c.now}
-	}
-	done, err := changeFields(ctx, run, script, sh, fields)
-	stand := make([]bool, len(done))
-	for i := range done {
-		stand[i] = done[i] != fieldDiffers
-	}
-	return stand, err
-}
-
-func (s *Store) swapOne(ctx context.Context, sh *shard, c sign) (bool, error) {
-	done, err := s.swap(ctx, s.commit, reserveScript, sh, []sign{c})
-	return err == nil && done[0], err
+// swap writes what stands in the place of a registration, and reports whether it stands now.
+func (s *Store) swap(ctx context.Context, sh *shard, key job.Key, was, now string) (bool, error) {
+	done, err := changeFields(ctx, s.commit, reserveScript, sh, []field{sh.sign(key, was, now)})
+	return err == nil && done[0] != fieldDiffers, err
 }
 
 // reserve writes the forwards of new jobs whose shard is not their home. It returns the numbers
@@ -124,19 +83,19 @@ func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, t
 	}
 	for home, items := range byHome {
 		for some := range slices.Chunk(items, maxBatch) {
-			signs := make([]sign, len(some))
+			sh, signs := s.shards[home], make([]field, len(some))
 			for n, i := range some {
-				signs[n] = sign{regs[i].Key, "", forward(regs[i].UID, regs[i].Spec.OrderKey)}
+				signs[n] = sh.sign(regs[i].Key, "", forward(regs[i].UID, regs[i].Spec.OrderKey))
 			}
-			done, err := s.swap(ctx, s.commit, reserveScript, s.shards[home], signs)
+			done, err := changeFields(ctx, s.commit, reserveScript, sh, signs)
 			switch {
 			case refuses(err): // an earlier registration may be there
-				done = make([]bool, len(some))
+				done = make([]int64, len(some))
 			case err != nil:
 				return nil, nil, err
 			}
 			for n, i := range some {
-				if done[n] {
+				if done[n] != fieldDiffers {
 					here = append(here, i)
 				} else {
 					taken = append(taken, i)
@@ -160,19 +119,18 @@ type gone struct {
 // successors. One that is left by a failure stands for no job; it is replaced with the next
 // registration of its id, or by Reshard.
 func (s *Store) unforward(ctx context.Context, jobs []gone) {
-	byHome := map[int][]sign{}
+	byHome := map[*shard][]field{}
 	for _, g := range jobs {
 		if s.away(g.key, g.orderKey) {
-			home := s.shardOf(g.key)
-			to := ""
+			home, to := s.shards[s.shardOf(g.key)], ""
 			if g.next != "" {
 				to = forward(g.next, g.orderKey)
 			}
-			byHome[home] = append(byHome[home], sign{g.key, forward(g.uid, g.orderKey), to})
+			byHome[home] = append(byHome[home], home.sign(g.key, forward(g.uid, g.orderKey), to))
 		}
 	}
 	for home, signs := range byHome {
-		if _, err := s.swap(ctx, s.run, fieldsScript, s.shards[home], signs); err != nil {
+		if _, err := changeFields(ctx, s.run, fieldsScript, home, signs); err != nil {
 			s.log.Warn("forwards of forgotten jobs could not be removed", "jobs", len(signs), "error", err)
 		}
 	}
@@ -188,14 +146,14 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 	}
 	for range maxTries {
 		w, _, err := s.read(ctx, home, key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err != nil {
 			return nil, err
 		}
 		led, forwarded := forwardedTo(w.registration)
 		sh, v := home, w
 		if forwarded {
 			sh = s.shards[s.place(key, led)]
-			if v, _, err = s.read(ctx, sh, key); err != nil && !errors.Is(err, store.ErrNotFound) {
+			if v, _, err = s.read(ctx, sh, key); err != nil {
 				return nil, err
 			}
 		}
@@ -225,7 +183,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 			if led != orderKey {
 				mark = forward(uid, orderKey)
 			}
-			if done, err := s.swapOne(ctx, sh, sign{key, v.registration, mark}); err != nil {
+			if done, err := s.swap(ctx, sh, key, v.registration, mark); err != nil {
 				return nil, err
 			} else if !done {
 				continue
@@ -234,7 +192,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 		if w.registration == target || !forwarded && stays {
 			return nil, nil
 		}
-		if done, err := s.swapOne(ctx, home, sign{key, w.registration, target}); err != nil || done {
+		if done, err := s.swap(ctx, home, key, w.registration, target); err != nil || done {
 			return nil, err
 		}
 	}
@@ -262,7 +220,7 @@ func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (
 			continue
 		}
 		if uid := out[0].Job.UID; err == nil && uid != "" && uid != reg.UID && s.away(key, orderKey) {
-			_, err = s.swapOne(ctx, s.shards[s.shardOf(key)], sign{key, forward(reg.UID, orderKey), forward(uid, orderKey)})
+			_, err = s.swap(ctx, s.shards[s.shardOf(key)], key, forward(reg.UID, orderKey), forward(uid, orderKey))
 		}
 		return out[0], err
 	}

@@ -2,10 +2,10 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -25,35 +25,27 @@ func refuses(err error) bool {
 // refused sets the verdicts on jobs that Redis refused with cause. It checks which jobs are
 // there, because an earlier try of the client library may have stored them and lost the reply.
 func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause error) error {
-	pipe := s.db.Pipeline()
-	var there []*redis.BoolCmd
+	var keys []job.Key
 	for _, a := range batch {
 		for i := range a.jobs {
-			key := a.jobs[i].key
-			there = append(there, pipe.HExists(ctx, sh.page(key), key.String()))
+			keys = append(keys, a.jobs[i].key)
 		}
 	}
-	if err := s.exec(ctx, pipe); err != nil {
+	there, err := s.readAll(ctx, sh, keys)
+	if err != nil {
 		return err
 	}
 	for _, a := range batch {
 		a.verdicts = make([]verdict, len(a.jobs))
 		for i := range a.jobs {
-			v := &a.verdicts[i]
-			if !there[i].Val() {
-				v.refused, v.outcome = true, store.StoreFull
-				continue
-			}
-			if s.confirm != nil {
+			by := there[i]
+			switch {
+			case by.missing():
+				a.verdicts[i] = verdict{refused: true, outcome: store.StoreFull}
+			case s.confirm != nil:
 				return cause // whether replicas have it, too, is not known
-			}
-			var err error
-			v.by, _, err = s.read(ctx, sh, a.jobs[i].key)
-			if errors.Is(err, store.ErrNotFound) { // it has just been forgotten
-				v.refused, v.outcome, err = true, store.StoreFull, nil
-			}
-			if err != nil {
-				return err
+			default:
+				a.verdicts[i].by = by
 			}
 		}
 		there = there[len(a.jobs):]
@@ -66,7 +58,7 @@ func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause 
 func (s *Store) refusedOver(ctx context.Context, sh *shard, reg store.Registration, w raw, cause error) (store.Registered, error) {
 	current, _, err := s.read(ctx, sh, reg.Key)
 	switch {
-	case err != nil && !errors.Is(err, store.ErrNotFound):
+	case err != nil:
 		return store.Registered{}, err
 	case current != w: // an earlier try may have put it there
 		return store.Registered{}, cause

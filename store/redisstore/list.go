@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -113,14 +111,13 @@ func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refine(ctx, sh, records...); err != nil {
+	if err := s.complete(ctx, sh, records...); err != nil {
 		return nil, err
 	}
 	out := make([]*job.Job, len(records))
 	for i, r := range records {
 		if r != nil {
-			j := s.whole(r)
-			out[i] = &j
+			out[i] = &r.Job
 		}
 	}
 	return out, nil
@@ -149,28 +146,4 @@ func keyOf(seg listing.Segment, e listing.Entry) (job.Key, error) {
 		return job.Key{Topic: lane.Topic, ID: e.ID}, err
 	}
 	return job.Key{Topic: seg.Name, ID: e.ID}, nil
-}
-
-// refine sets the state of unfinished jobs that were carried, which only their buckets know.
-// Records may be nil.
-func (s *Store) refine(ctx context.Context, sh *shard, records ...*record) error {
-	pipe := s.db.Pipeline()
-	scores := make(map[*record]*redis.FloatCmd)
-	for _, r := range records {
-		if r != nil && !r.State.Final() {
-			scores[r] = pipe.ZScore(ctx, sh.bucket(r.Lane().String()), r.ID)
-		}
-	}
-	if len(scores) == 0 {
-		return nil
-	}
-	if err := s.exec(ctx, pipe); err != nil {
-		return err
-	}
-	for r, score := range scores {
-		if score.Err() == nil {
-			r.refine(score.Val())
-		}
-	}
-	return nil
 }

@@ -144,7 +144,7 @@ func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
 func (m *mover) dropForward(ctx context.Context, sh *shard, key job.Key) error {
 	was, err := m.from.db.HGet(ctx, sh.page(key), key.String()).Result()
 	if _, ok := forwardedTo(was); ok {
-		_, err = m.from.swapOne(ctx, sh, sign{key, was, ""})
+		_, err = m.from.swap(ctx, sh, key, was, "")
 	}
 	if isNil(err) {
 		return nil
@@ -157,7 +157,7 @@ func (m *mover) putForward(ctx context.Context, r *record) error {
 	if !m.to.away(r.Key, r.Spec.OrderKey) {
 		return nil
 	}
-	done, err := m.to.swapOne(ctx, m.to.shards[m.to.shardOf(r.Key)], sign{r.Key, "", forward(r.UID, r.Spec.OrderKey)})
+	done, err := m.to.swap(ctx, m.to.shards[m.to.shardOf(r.Key)], r.Key, "", forward(r.UID, r.Spec.OrderKey))
 	if err == nil && !done {
 		err = fmt.Errorf("%s: another job stands in its place", r.Key)
 	}

@@ -19,21 +19,19 @@ import (
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o := store.Outlook{Shards: len(s.shards)}
 	for range maxTries {
-		sh, w, now, err := s.look(ctx, key)
-		o.Now, o.Shard = now, slices.Index(s.shards, sh)
+		sh, r, err := s.find(ctx, key)
+		o.Shard = slices.Index(s.shards, sh)
 		if err != nil {
+			o.Now, _ = sh.clock.now()
 			return o, err
 		}
-		r, err := decodeRecord(key, w)
-		if err != nil {
-			return o, err
-		}
+		o.Now = r.now
 		v, err := s.view(ctx, sh, r)
 		if err != nil {
 			return o, err
 		}
 		current, err := rawOf(v.record.Val())
-		if err == nil && current != w {
+		if err == nil && current != r.stored {
 			continue
 		}
 		if err == nil {

@@ -13,95 +13,136 @@ import (
 
 // Get reads one job.
 func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	sh, r, err := s.loadAnywhere(ctx, key)
+	sh, r, err := s.find(ctx, key)
+	if err == nil {
+		err = s.complete(ctx, sh, r)
+	}
 	if err != nil {
 		return job.Job{}, err
 	}
-	if err := s.refine(ctx, sh, r); err != nil {
-		return job.Job{}, err
-	}
-	return s.whole(r), nil
-}
-
-// whole is the job with its last attempt, without if the log cannot be read.
-func (s *Store) whole(r *record) job.Job {
-	j, err := r.whole()
-	if err != nil {
-		s.log.Error("a job's log cannot be read", "error", err)
-	}
-	return j
+	return r.Job, nil
 }
 
 // Attempts reads a job's log.
 func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	_, r, err := s.loadAnywhere(ctx, key)
+	_, r, err := s.find(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	return r.attempts()
 }
 
-// loadAnywhere reads a record at its home or where a forward leads, and returns its shard.
-func (s *Store) loadAnywhere(ctx context.Context, key job.Key) (*shard, *record, error) {
+// find reads a record in the shard of its job, which it returns: its home, or where a forward
+// leads.
+func (s *Store) find(ctx context.Context, key job.Key) (*shard, *record, error) {
 	sh := s.shards[s.shardOf(key)]
 	r, err := s.load(ctx, sh, key)
-	var led *forwardedError
-	if errors.As(err, &led) {
+	if led := (*forwardedError)(nil); errors.As(err, &led) {
 		sh = s.shards[s.place(key, led.orderKey)]
 		r, err = s.load(ctx, sh, key)
 	}
 	return sh, r, err
 }
 
+// load reads a record of a shard.
 func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, error) {
-	values, err := s.db.HMGet(ctx, sh.page(key), fieldsOf(key)...).Result()
-	if err != nil {
-		return nil, s.wrap(err)
-	}
-	w, err := rawOf(values)
+	w, now, err := s.read(ctx, sh, key)
 	if err != nil {
 		return nil, err
 	}
 	if w.missing() {
 		return nil, store.ErrNotFound
 	}
-	return decodeRecord(key, w)
-}
-
-// records reads records of a shard, nil for missing and unreadable ones: these must not
-// affect the others. Each call reads as many as their bytes allow.
-func (s *Store) records(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
-	out := make([]*record, 0, len(keys))
-	for len(keys) > 0 {
-		some, err := s.someRecords(ctx, sh, keys[:min(len(keys), maxRead)])
-		if err != nil {
-			return nil, err
-		}
-		out, keys = append(out, some...), keys[len(some):]
+	r, err := decodeRecord(key, w)
+	if err == nil {
+		r.now = now
 	}
-	return out, nil
+	return r, err
 }
 
-// someRecords reads the first records of several, one at least.
+// complete adds what the records of unfinished jobs lack: that they were carried, which only
+// their buckets know, and their last attempts. Records may be nil.
+func (s *Store) complete(ctx context.Context, sh *shard, records ...*record) error {
+	pipe := s.db.Pipeline()
+	scores := make(map[*record]*redis.FloatCmd)
+	for _, r := range records {
+		if r != nil && !r.State.Final() {
+			scores[r] = pipe.ZScore(ctx, sh.bucket(r.Lane().String()), r.ID)
+		}
+	}
+	if len(scores) > 0 {
+		if err := s.exec(ctx, pipe); err != nil {
+			return err
+		}
+	}
+	for _, r := range records {
+		if r == nil {
+			continue
+		}
+		if score := scores[r]; score != nil && score.Err() == nil {
+			r.refine(score.Val())
+		}
+		var err error
+		if r.Job, err = r.whole(); err != nil {
+			s.log.Error("a job's log cannot be read", "error", err)
+		}
+	}
+	return nil
+}
+
+// decode decodes a record of a shard, and completes it.
+func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, w raw) (*record, error) {
+	r, err := decodeRecord(key, w)
+	if err == nil {
+		err = s.complete(ctx, sh, r)
+	}
+	return r, err
+}
+
+// someRecords reads the first records of several, one at least. Missing and unreadable ones are
+// nil: they must not affect the others.
 func (s *Store) someRecords(ctx context.Context, sh *shard, keys []job.Key) ([]*record, error) {
 	raws, _, err := s.readRaw(ctx, sh, keys, store.BatchBytes, wholeRecords)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*record, len(raws))
+	return s.decodeAll(keys, raws), err
+}
+
+func (s *Store) decodeAll(keys []job.Key, raws []raw) []*record {
+	all := make([]*record, len(raws))
 	for i, w := range raws {
 		if w.missing() {
 			continue
 		}
-		out[i], err = decodeRecord(keys[i], w)
-		if led := (*forwardedError)(nil); errors.As(err, &led) {
-			continue
-		}
-		if err != nil {
+		r, err := decodeRecord(keys[i], w)
+		if led := (*forwardedError)(nil); err == nil {
+			all[i] = r
+		} else if !errors.As(err, &led) {
 			s.log.Error("a job's record cannot be read", "error", err)
 		}
 	}
-	return out, nil
+	return all
+}
+
+// readAll reads records in writing, some with each call.
+func (s *Store) readAll(ctx context.Context, sh *shard, keys []job.Key) ([]raw, error) {
+	all := make([]raw, 0, len(keys))
+	for len(all) < len(keys) {
+		rest := keys[len(all):]
+		some, _, err := s.readRaw(ctx, sh, rest[:min(len(rest), maxRead)], store.BatchBytes, wholeRecords)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// read reads a record of a shard in writing, which may be missing, and the server's time.
+func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
+	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, wholeRecords)
+	if err != nil {
+		return raw{}, now, err
+	}
+	return raws[0], now, nil
 }
 
 // What lua/read.lua reads of records.

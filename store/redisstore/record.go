@@ -25,7 +25,8 @@ type record struct {
 	logs  int    // entries in log
 	mark  string // of the update that wrote it; two equal changes differ in it
 
-	stored raw // what was decoded
+	stored raw         // what was decoded
+	now    job.Instant // of the server when it was read
 }
 
 // raw is a record in writing, in its two parts.

@@ -232,7 +232,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			}
 		}
 		current, now, err := s.read(ctx, sh, reg.Key)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		if err != nil {
 			return store.Registered{}, err
 		}
 		if current != w {

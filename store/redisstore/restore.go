@@ -58,10 +58,11 @@ func (s *Store) restore(ctx context.Context, sh *shard, jobs []store.RestoredJob
 			keys = append(keys, jobs[i].Job.Key)
 		}
 	}
-	there, err := s.records(ctx, sh, keys)
+	raws, err := s.readAll(ctx, sh, keys)
 	if err != nil {
 		return nil, err
 	}
+	there := s.decodeAll(keys, raws)
 	// A full Redis refuses jobs that it lacks.
 	changes, of := map[*redis.Script][]change{}, map[*redis.Script][]int{}
 	for _, i := range items {

@@ -61,18 +61,17 @@ func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error
 	if err != nil || hint.ID == r.ID {
 		return nil, err
 	}
-	j, err := s.load(ctx, sh, hint.Key())
+	head, err := s.load(ctx, sh, hint.Key())
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // it has ended since
 	}
 	if err == nil {
-		err = s.refine(ctx, sh, j)
+		err = s.complete(ctx, sh, head)
 	}
 	if err != nil {
 		return nil, err
 	}
-	head := s.whole(j)
-	return &head, nil
+	return &head.Job, nil
 }
 
 // decodeLasts reads the jobs that ended before claimed ones, by the number of the claim.

@@ -16,21 +16,20 @@ const maxTries = 20
 // Update changes a job by comparing and setting its record.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	for range maxTries {
-		sh, w, now, err := s.look(ctx, key)
-		if err != nil {
-			return job.Job{}, err
+		sh, old, err := s.find(ctx, key)
+		if err == nil {
+			err = s.complete(ctx, sh, old)
 		}
-		old, err := s.decode(ctx, sh, key, w)
 		if err != nil {
 			return job.Job{}, err
 		}
 		// Decoded again, not copied: change may write into what old holds.
-		fresh, err := decodeRecord(key, w)
+		fresh, err := decodeRecord(key, old.stored)
 		if err != nil {
 			return job.Job{}, err
 		}
 		fresh.State, fresh.LastAttempt = old.State, old.LastAttempt
-		if err := change(&fresh.Job, now); err != nil {
+		if err := change(&fresh.Job, old.now); err != nil {
 			return old.Job, err
 		}
 		if fresh.State == job.Ready {
@@ -60,28 +59,3 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 
 // newMark returns a mark that is unique among the changes of one version of a job.
 func newMark() string { return strconv.FormatUint(rand.Uint64(), 36) } //nolint:gosec // no secret
-
-// decode decodes a record with its last attempt and the state that its bucket knows.
-func (s *Store) decode(ctx context.Context, sh *shard, key job.Key, w raw) (*record, error) {
-	r, err := decodeRecord(key, w)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.refine(ctx, sh, r); err != nil {
-		return nil, err
-	}
-	r.Job = s.whole(r)
-	return r, nil
-}
-
-// read returns the record and the server's time.
-func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
-	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, wholeRecords)
-	if err != nil {
-		return raw{}, now, err
-	}
-	if raws[0].missing() {
-		return raws[0], now, store.ErrNotFound
-	}
-	return raws[0], now, nil
-}
