@@ -84,14 +84,20 @@ type guard struct {
 	mu    sync.Mutex
 	under *look // nil: none is under way
 	looks sync.WaitGroup
-	last  atomic.Pointer[looked]
+	last  atomic.Pointer[look]
 	met   atomic.Int64 // connections that were made
 }
 
-// look is one that is under way.
+// look is one look at the layout. Its results are set when done is closed.
 type look struct {
-	done chan struct{}
-	till time.Time // when callers that know a layout stop waiting
+	done  chan struct{}
+	began time.Time
+
+	ended time.Time
+	met   int64 // connections that had been made then
+	err   error // why nothing may be sent
+	// failed: nothing could be seen; unknown: and nothing was known before.
+	failed, unknown bool
 }
 
 func newGuard(db redis.UniversalClient, o Options) *guard {
@@ -100,33 +106,24 @@ func newGuard(db redis.UniversalClient, o Options) *guard {
 
 // close waits for the look that is under way. The client is closed by then, so it ends.
 func (g *guard) close() {
-	ended := &look{done: make(chan struct{})}
-	close(ended.done)
+	closed := &look{done: make(chan struct{}), err: redis.ErrClosed, unknown: true}
+	close(closed.done)
 	g.mu.Lock()
-	g.under = ended // no other begins
+	g.under = closed // no other begins
 	g.mu.Unlock()
 	g.looks.Wait()
 }
 
-// looked is what came of a look.
-type looked struct {
-	at  time.Time
-	err error
-	met int64 // connections that had been made then
-	// failed: nothing could be seen; unknown: and nothing was known before.
-	failed, unknown bool
-}
-
 // holds reports whether there is no need to look again: nothing was seen a moment ago,
 // or what was is not old, and of the servers that are connected to now.
-func (l *looked) holds(now time.Time, met int64) bool {
+func (l *look) holds(now time.Time, met int64) bool {
 	switch {
 	case l == nil || l.unknown:
 		return false
 	case l.failed:
-		return now.Sub(l.at) < layoutPause
+		return now.Sub(l.ended) < layoutPause
 	}
-	return l.met == met && now.Sub(l.at) < layoutAge
+	return l.met == met && now.Sub(l.ended) < layoutAge
 }
 
 type unguarded struct{}
@@ -147,16 +144,13 @@ func (g *guard) check(ctx context.Context) error {
 	l := g.begin(ctx)
 	var enough <-chan time.Time
 	if old != nil && !old.unknown {
-		t := clock.NewTimer(l.till.Sub(clock.Now()))
+		t := clock.NewTimer(l.began.Add(layoutPatience).Sub(clock.Now()))
 		defer t.Stop()
 		enough = t.C()
 	}
 	select {
 	case <-l.done:
-		if v := g.last.Load(); v != nil {
-			return v.err
-		}
-		return redis.ErrClosed
+		return l.err
 	case <-enough:
 		return old.err
 	case <-ctx.Done():
@@ -171,11 +165,11 @@ func (g *guard) begin(ctx context.Context) *look {
 	if g.under != nil {
 		return g.under
 	}
-	l := &look{done: make(chan struct{}), till: job.SystemClock().Now().Add(layoutPatience)}
+	l := &look{done: make(chan struct{}), began: job.SystemClock().Now()}
 	g.under = l
 	ctx = context.WithoutCancel(ctx)
 	g.looks.Go(func() {
-		g.note(g.look(ctx))
+		g.end(l, g.look(ctx))
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		if g.under == l {
@@ -186,10 +180,10 @@ func (g *guard) begin(ctx context.Context) *look {
 	return l
 }
 
-// note keeps what came of a look.
-func (g *guard) note(err error) {
+// end notes what came of a look.
+func (g *guard) end(l *look, err error) {
 	old := g.last.Load()
-	v := &looked{err: err, at: job.SystemClock().Now(), met: g.met.Load()}
+	l.err, l.ended, l.met = err, job.SystemClock().Now(), g.met.Load()
 	var wrong *LayoutError
 	switch known := old != nil && !old.unknown; {
 	case err == nil && known && old.err != nil:
@@ -197,12 +191,12 @@ func (g *guard) note(err error) {
 	case err != nil && errors.As(err, &wrong) && (!known || old.err == nil):
 		g.log.Error("nothing is served: the namespace has another layout", "error", err)
 	case err != nil && !errors.As(err, &wrong):
-		v.failed, v.unknown = true, !known
+		l.failed, l.unknown = true, !known
 		if known {
-			v.err = old.err
+			l.err = old.err
 		}
 	}
-	g.last.Store(v)
+	g.last.Store(l)
 }
 
 // look reads the layout, and writes it if there is none.
