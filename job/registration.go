@@ -38,14 +38,15 @@ type Request struct {
 func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 	var f Findings
 	r := f.request(d, l, now)
-	if d.Destination == nil {
+	switch {
+	case d.Group != nil:
+		f.Add("group", "is not possible here: a single job needs a url")
+	case d.Destination == nil:
 		f.Add("url", "is required")
-	} else if f.Check("url", d.Destination.Check()) {
+	case f.Check("url", d.Destination.Check()):
 		r.Spec.Destination = *d.Destination
 	}
-	if d.Group != nil {
-		f.Add("group", "is not possible here: a single job needs a url")
-	} else if d.FilterLabel != nil {
+	if d.FilterLabel != nil && d.Group == nil {
 		f.Add("filter_label", "selects members of a group: leave it out")
 	}
 	return f.valid(r)

@@ -60,11 +60,13 @@ func (e *fieldErrors) merge(err error) error {
 }
 
 // addNew adds what is wrong with fields of which nothing is known to be wrong,
-// nor of a part of them.
+// nor of a part of them, nor of the object that they are a part of.
 func (e *fieldErrors) addNew(fields []httpapi.FieldError) {
 	for _, f := range fields {
-		part := func(known httpapi.FieldError) bool { return strings.HasPrefix(known.Pointer, f.Pointer+"/") }
-		if !e.has(f.Pointer) && !slices.ContainsFunc(e.fields, part) {
+		related := func(known httpapi.FieldError) bool {
+			return known.Pointer == f.Pointer || strings.HasPrefix(known.Pointer, f.Pointer+"/") || strings.HasPrefix(f.Pointer, known.Pointer+"/")
+		}
+		if !slices.ContainsFunc(e.fields, related) {
 			e.add(f.Pointer, f.Message)
 		}
 	}
