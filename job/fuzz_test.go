@@ -3,6 +3,8 @@ package job_test
 import (
 	"encoding/json"
 	"errors"
+	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -90,8 +92,8 @@ func checkEndpoint(t *testing.T, raw string) {
 	if again, err := job.Destination(endpoint).Endpoint(); err != nil || again != endpoint {
 		t.Errorf("the endpoint of %q is %q, %v", endpoint, again, err)
 	}
-	if parsed, err := job.Destination(strings.ToUpper(raw[:4]) + raw[4:]).Endpoint(); err != nil || parsed != endpoint {
-		t.Errorf("the endpoint of %q is %q, or %q (%v) when it is parsed", raw, endpoint, parsed, err)
+	if parsed := parsedEndpoint(t, raw); parsed != endpoint {
+		t.Errorf("the endpoint of %q is %q, but net/url reads %q", raw, endpoint, parsed)
 	}
 	if strings.ContainsAny(endpoint, "|{} \t\r\n%@?#") || strings.ToLower(endpoint) != endpoint || len(endpoint) > 300 {
 		t.Errorf("the endpoint of %q is %q", raw, endpoint)
@@ -104,6 +106,22 @@ func checkEndpoint(t *testing.T, raw string) {
 	if got, err := job.ParseLane(lane.String()); err != nil || got != lane {
 		t.Errorf("lane %q is read back as %v, %v", lane, got, err)
 	}
+}
+
+// parsedEndpoint is the endpoint of a good URL as net/url reads it.
+func parsedEndpoint(t *testing.T, raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.String()
+	}
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, port)
 }
 
 func FuzzDraft(f *testing.F) {
