@@ -24,7 +24,7 @@ func BenchmarkSend(b *testing.B) {
 	for name, workers := range map[string]int{"one": 1, "64": 64} {
 		b.Run(name, func(b *testing.B) {
 			s := realSender(b, Options{AllowCIDRs: loopback()})
-			c := newClaim(newJob("b", url))
+			c := claimOf(newJob("b", url))
 			b.SetParallelism(workers)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
@@ -41,7 +41,7 @@ func BenchmarkSend(b *testing.B) {
 		transport := newTransport(mustGuard(b, loopback()...), DefaultWorkers)
 		b.Cleanup(transport.CloseIdleConnections)
 		client := &http.Client{Transport: transport}
-		c := newClaim(newJob("b", url))
+		c := claimOf(newJob("b", url))
 		s := newSender(Options{}.withDefaults(), transport)
 		b.SetParallelism(64)
 		b.ReportAllocs()

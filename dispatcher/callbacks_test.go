@@ -29,7 +29,7 @@ func TestAnswersForCallbacks(t *testing.T) {
 		"left out": {with, -1, nil},
 	} {
 		s := realSender(t, Options{AllowCIDRs: loopback(), CallbackResponse: row.limit})
-		o, _ := s.send(t.Context(), newClaim(job.Job{Spec: job.Spec{Destination: job.Destination(url + "/123456789"), Callbacks: row.callbacks}}))
+		o, _ := s.send(t.Context(), claimOf(job.Job{Spec: job.Spec{Destination: job.Destination(url + "/123456789"), Callbacks: row.callbacks}}))
 		got := o.Response
 		if o.Kind != job.OutcomeDelivered || (got == nil) != (row.want == nil) ||
 			got != nil && (string(got.Body) != string(row.want.Body) || got.Cut != row.want.Cut) {
@@ -57,7 +57,7 @@ func TestCallbackIsRendered(t *testing.T) {
 		}
 		return append([]byte("rendered "), j.Spec.Body...), nil
 	}})
-	if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+	if o, _ := s.send(t.Context(), claimOf(j)); o.Kind != job.OutcomeDelivered {
 		t.Fatalf("outcome %v", o.Kind)
 	}
 	r := <-got
@@ -65,7 +65,7 @@ func TestCallbackIsRendered(t *testing.T) {
 		t.Errorf("sent %v, signed %+v", r.Header, signer)
 	}
 	fails = true
-	if o, health := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeFailed || o.Attempt.Error != classBadRequest || !errors.Is(health, errExcluded) {
+	if o, health := s.send(t.Context(), claimOf(j)); o.Kind != job.OutcomeFailed || o.Attempt.Error != classBadRequest || !errors.Is(health, errExcluded) {
 		t.Errorf("without a body: outcome %v, %+v, %v", o.Kind, o.Attempt, health)
 	}
 }

@@ -23,7 +23,7 @@ const (
 // newClient makes the client of all attempts. The ladder of retries belongs to the
 // store, where it outlives the process. The client only repeats a request that was
 // surely not sent, so that a receiver that restarts costs no attempt.
-func newClient(transport http.RoundTripper, retries int, random func() float64) *retryablehttp.Client {
+func (s *sender) newClient(transport http.RoundTripper, retries int, random func() float64) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{
 			Transport:     shielded{transport},
@@ -32,7 +32,7 @@ func newClient(transport http.RoundTripper, retries int, random func() float64) 
 		RetryMax:     min(max(retries, 0), MaxConnectRetries),
 		RetryWaitMin: minConnectPause,
 		RetryWaitMax: maxConnectPause,
-		CheckRetry:   connectAgain,
+		CheckRetry:   s.connectAgain,
 		Backoff: func(least, most time.Duration, _ int, _ *http.Response) time.Duration {
 			return least + time.Duration(random()*float64(most-least))
 		},
@@ -44,9 +44,9 @@ func newClient(transport http.RoundTripper, retries int, random func() float64) 
 // connectAgain decides whether a request is made once more: it was not sent, its
 // deadline leaves time, and its endpoint does not already fail. It implements
 // retryablehttp.CheckRetry.
-func connectAgain(ctx context.Context, _ *http.Response, err error) (bool, error) {
-	t, ok := ctx.Value(traceKey{}).(*trace)
-	again := ok && err != nil && timeLeft(ctx) && t.notSent(err) && t.steady()
+func (s *sender) connectAgain(ctx context.Context, _ *http.Response, err error) (bool, error) {
+	t := traceOf(ctx)
+	again := t != nil && err != nil && timeLeft(ctx) && t.notSent(err) && s.steady(t.endpoint)
 	return again, nil // an error here would take the place of err
 }
 

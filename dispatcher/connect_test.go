@@ -167,7 +167,7 @@ func TestRequestsThatWereNotSentAreMadeAgain(t *testing.T) {
 				tt.change(&j)
 			}
 			before := requests.Load()
-			o, _ := c.send(t.Context(), newClaim(j))
+			o, _ := c.send(t.Context(), claimOf(j))
 			if !slices.Contains(strings.Split(tt.class, "|"), o.Attempt.Error) || o.Attempt.ConnectRetries != tt.retries {
 				t.Errorf("error %q after %d retries, want %q after %d", o.Attempt.Error, o.Attempt.ConnectRetries, tt.class, tt.retries)
 			}
@@ -221,7 +221,7 @@ func TestLookUpsThatFailAreMadeAgain(t *testing.T) {
 				lookups.Add(1)
 				return guard.dial(ctx, network, address)
 			}
-			o, _ := c.send(t.Context(), newClaim(newJob("l", "http://receiver.example"+port)))
+			o, _ := c.send(t.Context(), claimOf(newJob("l", "http://receiver.example"+port)))
 			if o.Kind != tt.kind || o.Attempt.Error != tt.class || o.Attempt.ConnectRetries != tt.retries {
 				t.Errorf("kind %d, error %q after %d retries, want %d, %q after %d", o.Kind, o.Attempt.Error,
 					o.Attempt.ConnectRetries, tt.kind, tt.class, tt.retries)
@@ -239,7 +239,7 @@ func TestStaleConnectionsAreReplaced(t *testing.T) {
 	})
 	c := newConnecting(t, mustGuard(t, loopback()...), 0)
 	for want := range 2 {
-		o, _ := c.send(t.Context(), newClaim(newJob("s", url)))
+		o, _ := c.send(t.Context(), claimOf(newJob("s", url)))
 		if o.Kind != job.OutcomeDelivered || o.Attempt.ConnectRetries != want {
 			t.Errorf("attempt %+v, want %d retries", o.Attempt, want)
 		}
@@ -252,7 +252,7 @@ func TestConnectingAgainKeepsOtherConnections(t *testing.T) {
 	url := serve(t, accept)
 	c := newConnecting(t, mustGuard(t, loopback()...), 0)
 	for i, to := range []string{url, "http://" + closedPort(t), url} {
-		o, _ := c.send(t.Context(), newClaim(newJob(fmt.Sprint(i), to)))
+		o, _ := c.send(t.Context(), claimOf(newJob(fmt.Sprint(i), to)))
 		if last := i == 2; last && !o.Attempt.Timings.Reused {
 			t.Errorf("the connection was not used again: %+v", o.Attempt)
 		}
@@ -359,7 +359,7 @@ func TestAReceiverRestarts(t *testing.T) {
 
 func TestConnectPauses(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: minConnectPause, 1: maxConnectPause} {
-		client := newClient(nil, 2, func() float64 { return random })
+		client := (&sender{}).newClient(nil, 2, func() float64 { return random })
 		if got := client.Backoff(client.RetryWaitMin, client.RetryWaitMax, 0, nil); got != want {
 			t.Errorf("pause %v, want %v", got, want)
 		}

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http/httptrace"
 	"sync/atomic"
 	"time"
 )
@@ -77,19 +76,15 @@ func (d *dialer) secure(ctx context.Context, network, address string) (net.Conn,
 	return &boundedConn{Conn: conn}, nil
 }
 
-// handshake reports to the trace of the request as net/http would.
+// handshake reports to the trace of the request.
 func handshake(ctx context.Context, conn *tls.Conn) error {
+	if t := traceOf(ctx); t != nil {
+		t.enter(phaseTLS)
+		defer t.leave(phaseTLS)
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	trace := httptrace.ContextClientTrace(ctx)
-	if trace != nil && trace.TLSHandshakeStart != nil {
-		trace.TLSHandshakeStart()
-	}
-	err := conn.HandshakeContext(ctx)
-	if trace != nil && trace.TLSHandshakeDone != nil {
-		trace.TLSHandshakeDone(conn.ConnectionState(), err)
-	}
-	return err
+	return conn.HandshakeContext(ctx)
 }
 
 // checkChain is for tls.Config.VerifyConnection.
@@ -100,21 +95,10 @@ func checkChain(s tls.ConnectionState) error {
 	return nil
 }
 
-type deadlineKey struct{}
-
-// withDeadline stores ctx's deadline as a value: net/http passes values to the dialer, but
-// not the deadline.
-func withDeadline(ctx context.Context) context.Context {
-	if at, ok := ctx.Deadline(); ok {
-		return context.WithValue(ctx, deadlineKey{}, at)
-	}
-	return ctx
-}
-
 // inTime adds the deadline of the request.
 func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	if at, ok := ctx.Value(deadlineKey{}).(time.Time); ok {
-		return context.WithDeadline(ctx, at)
+	if t := traceOf(ctx); t != nil && !t.deadline.IsZero() {
+		return context.WithDeadline(ctx, t.deadline)
 	}
 	return ctx, func() {}
 }

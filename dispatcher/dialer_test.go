@@ -23,7 +23,7 @@ func TestLinesAreCountedForEachAnswer(t *testing.T) {
 	s := realSender(t, Options{AllowCIDRs: loopback()})
 	reused := 0
 	for range requests {
-		o, _ := s.send(t.Context(), newClaim(newJob("h", url)))
+		o, _ := s.send(t.Context(), claimOf(newJob("h", url)))
 		if o.Kind != job.OutcomeDelivered {
 			t.Fatalf("attempt %+v", o.Attempt)
 		}
@@ -43,7 +43,7 @@ func TestLinesOfBodiesDoNotMatter(t *testing.T) {
 			_, _ = w.Write([]byte("\n"))
 		}
 	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("b", url)))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("b", url)))
 	if o.Kind != job.OutcomeDelivered {
 		t.Errorf("attempt %+v", o.Attempt)
 	}
@@ -72,7 +72,7 @@ func TestConnectingEndsWithItsRequest(t *testing.T) {
 			request, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			began := time.Now()
-			_, err := connect(context.WithoutCancel(withDeadline(request)), "tcp", l.Addr().String())
+			_, err := connect(context.WithoutCancel(newTrace(job.SystemClock(), "").attach(request)), "tcp", l.Addr().String())
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v", err)
 			}

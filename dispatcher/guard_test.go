@@ -161,7 +161,7 @@ func TestRefusedDestinationsAreNotDialled(t *testing.T) {
 	_, port, accepted := countingServer(t)
 	s := realSender(t, Options{})
 	for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "127.9.9.9", "0.0.0.0", "[::1]"} {
-		o, health := s.send(t.Context(), newClaim(newJob("blocked", "http://"+host+":"+port+"/")))
+		o, health := s.send(t.Context(), claimOf(newJob("blocked", "http://"+host+":"+port+"/")))
 		if o.Kind != job.OutcomeRefused || o.Reason != job.ReasonBlocked || o.Attempt.Error != classBlocked {
 			t.Errorf("%s: %+v, attempt %+v", host, o, o.Attempt)
 		}
@@ -181,7 +181,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			w.Header().Set("Location", target)
 			w.WriteHeader(code)
 		})
-		o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("r", srv)))
+		o, health := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("r", srv)))
 		if o.Kind != job.OutcomeFailed || o.Attempt.Status != code || o.Attempt.Error != fmt.Sprintf("http_%d", code) {
 			t.Errorf("%d: %+v, attempt %+v", code, o, o.Attempt)
 		}
@@ -199,7 +199,7 @@ func TestMalformedRedirectIsAFailure(t *testing.T) {
 		w.Header().Set("Location", "http://[::1")
 		w.WriteHeader(http.StatusFound)
 	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("r", srv)))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("r", srv)))
 	if o.Kind != job.OutcomeFailed || o.Attempt.Error != classInvalid {
 		t.Errorf("%+v, attempt %+v", o, o.Attempt)
 	}
@@ -213,7 +213,7 @@ func TestProxiesAreIgnored(t *testing.T) {
 	// Loopback is never proxied by net/http, so the target must have a name
 	// and an address that would be. It is refused when dialled; a proxy would not be.
 	s := realSender(t, Options{Timeout: time.Second})
-	o, _ := s.send(t.Context(), newClaim(newJob("p", "http://10.11.12.13/")))
+	o, _ := s.send(t.Context(), claimOf(newJob("p", "http://10.11.12.13/")))
 	if o.Kind != job.OutcomeRefused {
 		t.Errorf("%+v, attempt %+v", o, o.Attempt)
 	}
@@ -257,7 +257,7 @@ func TestNamesAreJudgedByAllTheirAddresses(t *testing.T) {
 		"down.example":    classUnreachable,
 		"no.example":      classDNS,
 	} {
-		o, _ := s.send(t.Context(), newClaim(newJob("n", "http://"+name+":"+port)))
+		o, _ := s.send(t.Context(), claimOf(newJob("n", "http://"+name+":"+port)))
 		if o.Attempt.Error != want {
 			t.Errorf("%s: %s, want %s", name, o.Attempt.Error, want)
 		}
@@ -282,7 +282,7 @@ func TestNameThatChangesItsAddressIsRefused(t *testing.T) {
 		return []netip.Addr{refused}
 	})
 	s := newSender(Options{}.withDefaults(), newTransport(g, 1))
-	c := newClaim(newJob("r", "http://rebinding.example:"+port))
+	c := claimOf(newJob("r", "http://rebinding.example:"+port))
 	if o, _ := s.send(t.Context(), c); o.Attempt.Error != classRefused {
 		t.Fatalf("first: attempt %+v", o.Attempt)
 	}

@@ -31,8 +31,13 @@ const (
 // claim is a claimed job on its way through a worker.
 type claim struct {
 	store.Claimed
-	asked time.Time // before the call: the lease began no earlier
-	got   time.Time // after the call: the node's time at Claimed.Now
+	endpoint string
+	asked    time.Time // before the call: the lease began no earlier
+	got      time.Time // after the call: the node's time at Claimed.Now
+}
+
+func newClaim(c store.Claimed, asked, got time.Time) *claim {
+	return &claim{Claimed: c, endpoint: c.Job.Lane().Endpoint, asked: asked, got: got}
 }
 
 // instant converts a time of this node to the store's clock.
@@ -233,7 +238,7 @@ func (p *pipeline) newClaims(claimed []store.Claimed, asked time.Time) []*claim 
 	got := p.opts.Clock.Now()
 	claims := make([]*claim, len(claimed))
 	for i, c := range claimed {
-		claims[i] = &claim{Claimed: c, asked: asked, got: got}
+		claims[i] = newClaim(c, asked, got)
 	}
 	return claims
 }
@@ -293,8 +298,7 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 
 // send makes the attempt if the endpoint's circuit allows it.
 func (p *pipeline) send(ph phases, c *claim) job.Outcome {
-	endpoint := c.Job.Lane().Endpoint
-	done, wait := p.d.circuits.allow(endpoint)
+	done, wait := p.d.circuits.allow(c.endpoint)
 	if done == nil {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: wait}
 	}

@@ -29,7 +29,7 @@ const (
 	headerGroup       = "Duehook-Group"
 	headerGroupID     = "Duehook-Group-Id"
 
-	ownHeaders = 18 // at most, with those that have no name here
+	ownHeaders = 12 // of most requests, with those that have no name here
 )
 
 // newRequest returns the request of an attempt that starts at the time at.

@@ -45,7 +45,7 @@ func TestDeliveryCarriesTheDocumentedHeaders(t *testing.T) {
 	j.Attempts = 2
 	j.Spec.Headers = []job.Header{{Name: "X-Tenant", Value: "acme"}, {Name: "duehook-attempt", Value: "99"}}
 	j.Spec.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	c := newClaim(j)
+	c := claimOf(j)
 
 	o, health := realSender(t, Options{AllowCIDRs: loopback(), Version: "1.2.3"}).send(t.Context(), c)
 	if o.Kind != job.OutcomeDelivered || health != nil {
@@ -89,7 +89,7 @@ func TestDeliveryCarriesTheCount(t *testing.T) {
 		if counted >= 0 {
 			j.Spec.Count, j.Counted = &job.Count{Target: 100}, counted
 		}
-		if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+		if o, _ := s.send(t.Context(), claimOf(j)); o.Kind != job.OutcomeDelivered {
 			t.Fatalf("%+v", o.Attempt)
 		}
 		if got := next(t, requests, "request").header.Get("Duehook-Count"); got != want {
@@ -106,7 +106,7 @@ func TestMethodsAndBodies(t *testing.T) {
 	} {
 		j := newJob("m", url)
 		j.Spec.Method, j.Spec.Body, j.Spec.ContentType = tt.method, []byte(tt.body), ""
-		if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+		if o, _ := s.send(t.Context(), claimOf(j)); o.Kind != job.OutcomeDelivered {
 			t.Fatalf("%+v: %+v", tt, o.Attempt)
 		}
 		got := next(t, requests, "request")
@@ -131,7 +131,7 @@ func TestNamesInHeaders(t *testing.T) {
 	} {
 		j := newJob(name, at)
 		j.Topic = name
-		if o, _ := s.send(t.Context(), newClaim(j)); o.Kind != job.OutcomeDelivered {
+		if o, _ := s.send(t.Context(), claimOf(j)); o.Kind != job.OutcomeDelivered {
 			t.Fatalf("%s: %+v", name, o.Attempt)
 		}
 		got := next(t, requests, "request").header
@@ -156,7 +156,7 @@ func TestSignerSignsEachAttempt(t *testing.T) {
 		func(topic, id string, at time.Time, body []byte) (string, error) {
 			return topic + "," + id + "," + strconv.FormatInt(at.Unix(), 10) + "," + string(body), nil
 		})})
-	o, _ := s.send(t.Context(), newClaim(newJob("s", url)))
+	o, _ := s.send(t.Context(), claimOf(newJob("s", url)))
 	got := next(t, requests, "request").header
 	want := "orders,uid-s," + got.Get("webhook-timestamp") + `,{"order":1}`
 	if o.Kind != job.OutcomeDelivered || got.Get("webhook-signature") != want {
@@ -168,7 +168,7 @@ func TestUnsignedRequestIsNotSent(t *testing.T) {
 	url, requests := recorder(t)
 	s := realSender(t, Options{AllowCIDRs: loopback(), Signer: signer(
 		func(string, string, time.Time, []byte) (string, error) { return "", errors.New("no secret") })})
-	o, health := s.send(t.Context(), newClaim(newJob("s", url)))
+	o, health := s.send(t.Context(), claimOf(newJob("s", url)))
 	want := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}
 	if diff := cmp.Diff(want, o); diff != "" || !errors.Is(health, errExcluded) {
 		t.Errorf("outcome (-want +got):\n%s health %v", diff, health)

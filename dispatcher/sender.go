@@ -48,13 +48,15 @@ type sender struct {
 }
 
 func newSender(o Options, transport http.RoundTripper) *sender {
-	return &sender{
-		client: newClient(transport, o.ConnectRetries, o.Random), steady: func(string) bool { return false },
+	s := &sender{
+		steady: func(string) bool { return false },
 		replay: o.ConnectRetries > 0, clock: o.Clock, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse,
 	}
+	s.client = s.newClient(transport, o.ConnectRetries, o.Random)
+	return s
 }
 
 // send makes one attempt. If ctx ends during it, the job is released and the attempt does
@@ -72,8 +74,8 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	}
 	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
 	defer cancel()
-	tr := newTrace(s.clock, func() bool { return s.steady(j.Lane().Endpoint) })
-	req, err := s.newRequest(tr.attach(withDeadline(timed)), j, attempt.Number, attempt.StartedAt)
+	tr := newTrace(s.clock, c.endpoint)
+	req, err := s.newRequest(tr.attach(timed), j, attempt.Number, attempt.StartedAt)
 	if err != nil { // registered under other rules
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
@@ -190,7 +192,7 @@ func (s *sender) recycle(buf *bytes.Buffer) {
 func (d *Dispatcher) Test(ctx context.Context, c store.Claimed, limit time.Duration) (job.Attempt, error) {
 	now := d.opts.Clock.Now()
 	c.Job.Spec.Timeout = min(d.sender.timeoutOf(&c.Job), limit)
-	o, _ := d.sender.send(ctx, &claim{Claimed: c, asked: now, got: now})
+	o, _ := d.sender.send(ctx, newClaim(c, now, now))
 	if o.Attempt == nil {
 		return job.Attempt{}, fmt.Errorf("%w: no request was made: %s", store.ErrUnavailable, o.Reason)
 	}

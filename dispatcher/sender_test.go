@@ -39,10 +39,10 @@ func realSender(t testing.TB, o Options) *sender {
 	return newSender(o, transport)
 }
 
-func newClaim(j job.Job) *claim {
+func claimOf(j job.Job) *claim {
 	now := time.Now()
 	j.State = job.Running
-	return &claim{Claimed: store.Claimed{Job: j, Now: job.InstantOf(now), From: job.Ready}, asked: now, got: now}
+	return newClaim(store.Claimed{Job: j, Now: job.InstantOf(now), From: job.Ready}, now, now)
 }
 
 // raw runs a receiver that speaks for itself once it has read a request's head.
@@ -98,7 +98,7 @@ func TestCompressedAnswersStayCompressed(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write([]byte("\x1f\x8b\x08"))
 	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("z", url)))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("z", url)))
 	if o.Kind != job.OutcomeDelivered || o.Attempt.ResponseBody != "\x1f\uFFFD\x08" {
 		t.Errorf("%+v, attempt %+v", o, o.Attempt)
 	}
@@ -116,7 +116,7 @@ func TestUnreadRequestEndsAtTheDeadline(t *testing.T) {
 	j := newJob("deaf", "http://"+l.Addr().String())
 	j.Spec.Body = make([]byte, 16<<20)
 	j.Spec.Timeout = 200 * time.Millisecond
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(j))
 	if o.Kind != job.OutcomeFailed || o.Attempt.Error != classTimeout {
 		t.Errorf("%+v, attempt %+v", o, o.Attempt)
 	}
@@ -148,7 +148,7 @@ func TestConnectionErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob("e", tt.url)
-			o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+			o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(j))
 			if o.Kind != job.OutcomeFailed || o.Attempt.Error != tt.class {
 				t.Errorf("%+v, attempt %+v; want %s", o, o.Attempt, tt.class)
 			}
@@ -169,7 +169,7 @@ func TestHangingHandshakeEndsAtTheDeadline(t *testing.T) {
 	}()
 	j := newJob("h", "https://"+l.Addr().String())
 	j.Spec.Timeout = 200 * time.Millisecond
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(j))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(j))
 	if o.Attempt.Error != classTLSTimeout {
 		t.Errorf("attempt %+v", o.Attempt)
 	}
@@ -200,7 +200,7 @@ func TestConnectionsAreReused(t *testing.T) {
 			t.Cleanup(srv.Close)
 			s := realSender(t, Options{AllowCIDRs: loopback()})
 			for range 100 {
-				_, _ = s.send(t.Context(), newClaim(newJob("c", srv.URL)))
+				_, _ = s.send(t.Context(), claimOf(newJob("c", srv.URL)))
 			}
 			// One, as a rule; net/http gives a connection up that on a busy machine
 			// is slow to become idle.
@@ -218,7 +218,7 @@ func TestLongAnswerClosesItsConnection(t *testing.T) {
 		hangUp(c)
 		closed <- struct{}{}
 	})
-	_, _ = realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), newClaim(newJob("l", url)))
+	_, _ = realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("l", url)))
 	next(t, closed, "end of the connection")
 }
 
@@ -228,7 +228,7 @@ func TestBodyThatDecidesNothingHoldsNoWorker(t *testing.T) {
 			say(c, "HTTP/1.1 "+status+"\r\nContent-Length: 100\r\n\r\nfirst ")
 			hangUp(c)
 		})
-		c := newClaim(newJob("slow", url))
+		c := claimOf(newJob("slow", url))
 		c.Job.Spec.Timeout = patience
 		o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), c)
 		if delivered := o.Kind == job.OutcomeDelivered; delivered != (o.Attempt.Status == 200) || o.Attempt.ResponseBody != "first " {
@@ -251,7 +251,7 @@ func TestConnectionClosedWhileIdleCostsNoAttempt(t *testing.T) {
 	})
 	s := realSender(t, Options{AllowCIDRs: loopback()})
 	for i := range 5 {
-		if o, _ := s.send(t.Context(), newClaim(newJob("k", url))); o.Kind != job.OutcomeDelivered {
+		if o, _ := s.send(t.Context(), claimOf(newJob("k", url))); o.Kind != job.OutcomeDelivered {
 			t.Fatalf("request %d: attempt %+v", i+1, o.Attempt)
 		}
 	}
@@ -278,7 +278,7 @@ func TestAbortedAttemptIsReleased(t *testing.T) {
 			}))
 			j := newJob("a", anyURL)
 			j.Spec.ExpectBody = expect
-			o, health := s.send(ctx, newClaim(j))
+			o, health := s.send(ctx, claimOf(j))
 			if o.Kind != job.OutcomeReleased || o.Reason != job.ReasonShutdown || o.Attempt != nil {
 				t.Errorf("%+v", o)
 			}
@@ -299,7 +299,7 @@ func TestRequestUnderWayIsBrokenOff(t *testing.T) {
 		cancel()
 		hangUp(c)
 	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, newClaim(newJob("a", url)))
+	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, claimOf(newJob("a", url)))
 	if o.Kind != job.OutcomeReleased {
 		t.Errorf("%+v, attempt %+v", o, o.Attempt)
 	}
@@ -346,10 +346,10 @@ func TestFailureCostsOtherEndpointsNoConnection(t *testing.T) {
 	url, _, accepted := countingServer(t)
 	s := realSender(t, Options{AllowCIDRs: loopback()})
 	for range 20 {
-		if o, _ := s.send(t.Context(), newClaim(newJob("fine", url))); o.Kind != job.OutcomeDelivered {
+		if o, _ := s.send(t.Context(), claimOf(newJob("fine", url))); o.Kind != job.OutcomeDelivered {
 			t.Fatalf("attempt %+v", o.Attempt)
 		}
-		if o, _ := s.send(t.Context(), newClaim(newJob("dead", "http://127.0.0.1:1"))); o.Attempt.Error != classRefused {
+		if o, _ := s.send(t.Context(), claimOf(newJob("dead", "http://127.0.0.1:1"))); o.Attempt.Error != classRefused {
 			t.Fatalf("attempt %+v", o.Attempt)
 		}
 	}
@@ -374,7 +374,7 @@ func TestAttemptRecordsWhatHappened(t *testing.T) {
 		w.Header().Set("X-Request-Id", "r-1")
 		http.Error(w, "closed for stocktaking", http.StatusTeapot)
 	})
-	c := newClaim(newJob("a", url))
+	c := claimOf(newJob("a", url))
 	c.Job.Version = 7
 	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), c)
 	a := o.Attempt

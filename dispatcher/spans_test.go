@@ -45,7 +45,7 @@ func TestAttemptsAreSpans(t *testing.T) {
 	s := realSender(t, Options{AllowCIDRs: loopback(), Tracer: provider.Tracer("test")})
 	j := newJob("order-1", url+"/hook?token=secret")
 	j.Spec.Traceparent = registered
-	c := newClaim(j)
+	c := claimOf(j)
 	c.Job.CreatedAt, c.Job.DueAt, c.Job.NextAt = c.Now.Add(-time.Hour), c.Now.Add(-time.Second), c.Now.Add(-time.Second)
 	o, _ := s.send(t.Context(), c)
 	sent := next(t, requests, "request").header.Get("traceparent")
@@ -96,7 +96,7 @@ func TestFailuresAreSpans(t *testing.T) {
 		if name == "status" {
 			options.AllowCIDRs = loopback()
 		}
-		c := newClaim(newJob("a", url))
+		c := claimOf(newJob("a", url))
 		c.Job.Spec.Traceparent, c.Job.Attempts = registered, 1
 		c.Job.CreatedAt, c.Job.DueAt, c.Job.NextAt = c.Now.Add(-time.Hour), c.Now.Add(-time.Hour), c.Now.Add(-time.Minute)
 		_, _ = realSender(t, options).send(t.Context(), c) // the spans tell
@@ -121,7 +121,7 @@ func TestAttemptsWithoutATraceBeginOne(t *testing.T) {
 	url, requests := recorder(t)
 	spans, provider := traces(t)
 	s := realSender(t, Options{AllowCIDRs: loopback(), Tracer: provider.Tracer("test")})
-	_, _ = s.send(t.Context(), newClaim(newJob("a", url))) // the spans tell
+	_, _ = s.send(t.Context(), claimOf(newJob("a", url))) // the spans tell
 	ended := spans.Ended()
 	if len(ended) != 1 || ended[0].Parent().IsValid() {
 		t.Fatalf("%d spans", len(ended))
@@ -136,7 +136,7 @@ func TestUnsampledTraces(t *testing.T) {
 	url, requests := recorder(t)
 	spans, provider := traces(t, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
 	s := realSender(t, Options{AllowCIDRs: loopback(), Tracer: provider.Tracer("test")})
-	c := newClaim(newJob("a", url))
+	c := claimOf(newJob("a", url))
 	c.Job.Spec.Traceparent = registered[:53] + "00"
 	_, _ = s.send(t.Context(), c) // the spans tell
 	if n := len(spans.Ended()); n != 0 {

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -30,10 +29,11 @@ const (
 // goroutines, and continues to connect after the request got another connection or ended.
 // end has copied the result by then.
 type trace struct {
-	clock  job.Clock
-	steady func() bool // the endpoint does not already fail
-	hooks  httptrace.ClientTrace
-	header http.Header // of the request, until it comes to the transport
+	clock    job.Clock
+	endpoint string
+	hooks    httptrace.ClientTrace
+	deadline time.Time   // of the request
+	header   http.Header // of the request, until it comes to the transport
 
 	mu      sync.Mutex
 	asked   int          // requests for a connection
@@ -45,22 +45,28 @@ type trace struct {
 	took    [phaseCount]time.Duration
 }
 
-func newTrace(clock job.Clock, steady func() bool) *trace {
-	t := &trace{clock: clock, steady: steady}
+func newTrace(clock job.Clock, endpoint string) *trace {
+	t := &trace{clock: clock, endpoint: endpoint}
 	t.hooks = httptrace.ClientTrace{
 		GetConn:              t.getConn,
 		GotConn:              t.gotConn,
 		GotFirstResponseByte: t.firstByte,
-		TLSHandshakeStart:    t.tlsStart,
-		TLSHandshakeDone:     t.tlsDone,
 	}
 	return t
 }
 
 type traceKey struct{}
 
-// attach makes the context of a request report to t.
+// traceOf returns the trace of a request; nil if it has none.
+func traceOf(ctx context.Context) *trace {
+	t, _ := ctx.Value(traceKey{}).(*trace)
+	return t
+}
+
+// attach makes the context of a request report to t. It also keeps the deadline: net/http
+// passes the values of the context to the dialer, but not the deadline.
 func (t *trace) attach(ctx context.Context) context.Context {
+	t.deadline, _ = ctx.Deadline()
 	return httptrace.WithClientTrace(context.WithValue(ctx, traceKey{}, t), &t.hooks)
 }
 
@@ -134,9 +140,6 @@ func (t *trace) leave(p phase) {
 
 func (t *trace) firstByte() { t.leave(phaseAnswer) }
 
-func (t *trace) tlsStart()                          { t.enter(phaseTLS) }
-func (t *trace) tlsDone(tls.ConnectionState, error) { t.leave(phaseTLS) }
-
 func (t *trace) dnsStart(httptrace.DNSStartInfo) { t.enter(phaseDNS) }
 
 func (t *trace) dnsDone(info httptrace.DNSDoneInfo) {
@@ -151,8 +154,8 @@ func (t *trace) dnsDone(info httptrace.DNSDoneInfo) {
 // several addresses they would be called for each, two at a time, and dial returns once.
 func traced(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		t, ok := ctx.Value(traceKey{}).(*trace)
-		if !ok {
+		t := traceOf(ctx)
+		if t == nil {
 			return dial(ctx, network, address)
 		}
 		t.enter(phaseConnect) // unless there is a name to look up

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -70,7 +69,7 @@ func TestTimingsOfEachPhase(t *testing.T) {
 		{"nobody listens", "http://127.0.0.1:1", classRefused, measured{connect: true}},
 		{"not TLS", strings.Replace(url, "http://", "https://", 1), classTLS, measured{connect: true, tls: true}},
 	} {
-		o, _ := s.send(t.Context(), newClaim(newJob("t", tt.url)))
+		o, _ := s.send(t.Context(), claimOf(newJob("t", tt.url)))
 		if o.Attempt.Error != tt.class {
 			t.Errorf("%s: error %q, want %q", tt.name, o.Attempt.Error, tt.class)
 		}
@@ -83,7 +82,7 @@ func TestRefusedDestinationTellsNoTimes(t *testing.T) {
 	nameServer(t, g, func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
 	s := newSender(Options{}.withDefaults(), newTransport(g, 1))
 	for _, host := range []string{"refused.example", "127.0.0.1"} {
-		c := newClaim(newJob("r", "http://"+host))
+		c := claimOf(newJob("r", "http://"+host))
 		o, _ := s.send(t.Context(), c)
 		got := *o.Attempt
 		if got.StartedAt < c.Now {
@@ -125,7 +124,7 @@ func TestTimingsOfTimeouts(t *testing.T) {
 			t.Cleanup(transport.CloseIdleConnections)
 			j := newJob("t", tt.url)
 			j.Spec.Timeout = short
-			o, _ := newSender(Options{}.withDefaults(), transport).send(t.Context(), newClaim(j))
+			o, _ := newSender(Options{}.withDefaults(), transport).send(t.Context(), claimOf(j))
 			if o.Attempt.Error != tt.class {
 				t.Errorf("error %q, want %q", o.Attempt.Error, tt.class)
 			}
@@ -143,7 +142,7 @@ func TestTimingsAreOfTheConnectionThatAnswered(t *testing.T) {
 	})
 	s := realSender(t, Options{AllowCIDRs: loopback()})
 	for range 3 {
-		o, _ := s.send(t.Context(), newClaim(newJob("k", url)))
+		o, _ := s.send(t.Context(), claimOf(newJob("k", url)))
 		check(t, o.Attempt, measured{connect: true, firstByte: true})
 	}
 }
@@ -181,7 +180,7 @@ func TestDialThatIsNotNeededIsNotMeasured(t *testing.T) {
 	attempts := [2]chan *job.Attempt{make(chan *job.Attempt, 1), make(chan *job.Attempt, 1)}
 	send := func(to chan<- *job.Attempt) {
 		sends.Go(func() {
-			o, _ := s.send(t.Context(), newClaim(newJob("d", url)))
+			o, _ := s.send(t.Context(), claimOf(newJob("d", url)))
 			to <- o.Attempt
 		})
 	}
@@ -226,9 +225,9 @@ func TestTraceMeasures(t *testing.T) {
 			pass(2 * ms)
 			r.leave(phaseConnect)
 			pass(100 * ms)
-			r.tlsStart()
+			r.enter(phaseTLS)
 			pass(3 * ms)
-			r.tlsDone(tls.ConnectionState{}, nil)
+			r.leave(phaseTLS)
 			pass(100 * ms)
 			r.gotConn(fresh)
 			pass(4 * ms)
@@ -266,9 +265,9 @@ func TestTraceMeasures(t *testing.T) {
 			pass(8 * ms)
 			r.gotConn(reused)
 			r.leave(phaseConnect)
-			r.tlsStart()
+			r.enter(phaseTLS)
 			pass(9 * ms)
-			r.tlsDone(tls.ConnectionState{}, nil)
+			r.leave(phaseTLS)
 			r.firstByte()
 		}, job.Timings{FirstByte: 9 * ms, Reused: true}, phaseAnswer},
 		"a dead connection, then a new one": {func(r *trace, pass func(time.Duration)) {
@@ -286,7 +285,7 @@ func TestTraceMeasures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &handClock{now: time.Now()}
-			r := newTrace(clock, nil)
+			r := newTrace(clock, "")
 			tt.tell(r, clock.pass)
 			if got, reached := r.end(); got != tt.want || reached != tt.reached {
 				t.Errorf("%+v in phase %d, want %+v in %d", got, reached, tt.want, tt.reached)
@@ -299,7 +298,7 @@ func TestTraceMeasures(t *testing.T) {
 // nothing takes longer than the whole.
 func TestTraceHearsAllAtOnce(t *testing.T) {
 	began := time.Now()
-	r := newTrace(job.SystemClock(), nil)
+	r := newTrace(job.SystemClock(), "")
 	var tellers sync.WaitGroup
 	for _, tell := range []func(){
 		func() { r.getConn("") },
@@ -307,7 +306,7 @@ func TestTraceHearsAllAtOnce(t *testing.T) {
 		func() { r.gotConn(httptrace.GotConnInfo{Reused: true}) },
 		func() { r.dnsStart(httptrace.DNSStartInfo{}); r.dnsDone(httptrace.DNSDoneInfo{}) },
 		func() { r.enter(phaseConnect); r.leave(phaseConnect) },
-		func() { r.tlsStart(); r.tlsDone(tls.ConnectionState{}, nil) },
+		func() { r.enter(phaseTLS); r.leave(phaseTLS) },
 		r.firstByte,
 	} {
 		tellers.Go(func() {

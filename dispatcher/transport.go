@@ -55,7 +55,7 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 type shielded struct{ transport http.RoundTripper }
 
 func (s shielded) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t, ok := req.Context().Value(traceKey{}).(*trace); ok {
+	if t := traceOf(req.Context()); t != nil {
 		req.Header = t.header
 	}
 	return s.transport.RoundTrip(req)

@@ -31,7 +31,7 @@ func TestZoo(t *testing.T) {
 	s := zooSender(t, zoo)
 	// What is made once and kept does not count.
 	fine := serve(t, func(http.ResponseWriter, *http.Request) {})
-	if o, _ := s.send(t.Context(), newClaim(newJob("fine", fine))); o.Kind != job.OutcomeDelivered {
+	if o, _ := s.send(t.Context(), claimOf(newJob("fine", fine))); o.Kind != job.OutcomeDelivered {
 		t.Fatalf("attempt %+v", o.Attempt)
 	}
 	for _, kind := range zoo.Kinds {
@@ -55,7 +55,7 @@ func TestZoo(t *testing.T) {
 				if spent {
 					timeout = min(2*timeout, zooSlack)
 				}
-				c := newClaim(newJob("hostile", kind.URL))
+				c := claimOf(newJob("hostile", kind.URL))
 				c.Job.Spec.ExpectBody, c.Job.Spec.Timeout = kind.Expect, timeout
 				memory = allocated(func() { o, health = s.send(t.Context(), c) })
 				spent = kind.Endless && o.Attempt != nil && o.Attempt.Error != kind.Error

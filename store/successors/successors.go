@@ -18,7 +18,7 @@ func Of(uid string, all []job.Successor) []store.Registration {
 		n := &all[i]
 		regs[i] = store.Registration{Key: n.Key, UID: store.OrderUID(store.SuccessorUID(uid, n.Key), n.Key.Topic, n.Spec.OrderKey), Spec: n.Spec}
 		if n.Report != nil {
-			regs[i].Spec.Body = encoding.AppendReport(nil, n.Report)
+			regs[i].Spec.Body = encoding.AppendReport(make([]byte, 0, 512+store.SizeOf(&n.Report.Job)), n.Report)
 		}
 	}
 	return regs
