@@ -13,8 +13,11 @@ import (
 const (
 	// checkLimit is how long claims wait for the journal. It counts towards their leases.
 	checkLimit = 500 * time.Millisecond
-	// checkPause is how long claims go unchecked after the journal did not answer.
+	// checkPause is how long claims go unchecked after the journal did not answer, and how long
+	// claims that wait for it rest.
 	checkPause = time.Second
+	// reasonUnjournaled is why they do.
+	reasonUnjournaled = "not_journaled_yet"
 )
 
 // claimCheck prevents a store that went back in time from sending outdated jobs.
@@ -30,8 +33,8 @@ type claimCheck struct {
 // that outcome could be lost after the callback was sent, and another one would be reported
 // under the same id. A job that follows another one of its order key stays only if the journal
 // has the end of that one. Otherwise that end could be lost, and the job that went before would
-// be sent again after this one. What is left out comes when its lease has expired. While
-// commits fail, all of them stay as other jobs do.
+// be sent again after this one. What is left out comes again after checkPause. While commits
+// fail, all of them stay as other jobs do.
 func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
 	if len(claims) == 0 {
 		return claims
@@ -43,6 +46,7 @@ func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Cla
 	if len(stale) == 0 && len(early) == 0 {
 		return claims
 	}
+	s.release(ctx, claims, early)
 	left := make([]store.Claimed, 0, len(claims))
 	for i := range claims {
 		_, outdated := stale[i]
@@ -116,6 +120,24 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 		}
 	}
 	return stale, early, nil
+}
+
+// release gives claims back to the store that wait for the journal. If that fails, they come
+// when their leases have expired. The journal does not get it, so no job ends by it: a cancel
+// takes effect with the next claim.
+func (s *Store) release(ctx context.Context, claims []store.Claimed, early []awaited) {
+	settlements := make([]job.Settlement, len(early))
+	for i, a := range early {
+		o := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnjournaled, After: checkPause}
+		settlements[i] = job.Settle(&claims[a.claim].Job, o, nil)
+		settlements[i].IfCancelled = settlements[i].To
+	}
+	if len(early) == 0 {
+		return
+	}
+	if _, err := s.Inner.Settle(context.WithoutCancel(ctx), settlements); err != nil {
+		s.o.Logger.Warn("claimed jobs that wait for the journal could not be released", "jobs", len(early), "error", err)
+	}
 }
 
 // correct updates the store with the journal's versions. If that fails, the leases of

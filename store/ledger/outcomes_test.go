@@ -100,8 +100,8 @@ func TestLostCallbackIsNotSent(t *testing.T) {
 }
 
 // The node that settled commits late. The callback waits for that, and another node commits the
-// outcome if it takes long. If that node cannot do so either, the callback waits for its
-// next claim, and other jobs do not.
+// outcome if it takes long. If that node cannot do so either, the callback is
+// released until the commit, and other jobs are claimed.
 func TestCallbackWaitsForTheCommit(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration // the commit
@@ -149,6 +149,9 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 				noError(t, "Flush", r.Flush())
 			}
 			equal(t, "the job in the journal", one.journaled("a").Job.State, job.Delivered)
+			if test.both {
+				equal(t, "claims of the callback after the commit", len(two.TakeDue()), 1)
+			}
 		}))
 	}
 }

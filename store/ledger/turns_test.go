@@ -142,8 +142,8 @@ func TestReplayedJobHoldsNoTurn(t *testing.T) {
 }
 
 // The node that settled commits late. The next job of the key waits for that, and another node
-// commits the end if it takes long. If that node cannot do so either, the job waits for its next
-// claim, and other jobs do not.
+// commits the end if it takes long. If that node cannot do so either, the job is released until
+// the commit, and other jobs are claimed.
 func TestTurnWaitsForTheCommit(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration // the commit
@@ -184,6 +184,9 @@ func TestTurnWaitsForTheCommit(t *testing.T) {
 				noError(t, "Flush", r.Flush())
 			}
 			equal(t, "the job before in the journal", one.journaled("before").Job.State, job.Delivered)
+			if test.both {
+				equal(t, "claimed after the commit", ids(two.TakeDue()), []string{"after"})
+			}
 		}))
 	}
 }
