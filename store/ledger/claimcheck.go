@@ -147,14 +147,14 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 	for _, f := range stale {
 		found = append(found, f)
 	}
-	done, err := s.putForward(context.WithoutCancel(ctx), found)
-	s.ReportUnreadable(done.bad)
-	s.metrics.conflicts.Add(float64(len(found)))
-	s.metrics.repaired.Add(float64(done.repaired))
+	done, bad, err := s.putForward(context.WithoutCancel(ctx), found)
+	s.ReportUnreadable(bad)
+	done.Conflicts = int64(len(found))
+	s.metrics.add(done)
 	if err != nil {
 		s.o.Logger.Error("outdated jobs of the store could not be corrected from the journal", "jobs", len(found), "error", err)
 		return
 	}
 	s.o.Logger.Warn("the store had outdated jobs; they were corrected from the journal and not sent",
-		"jobs", done.repaired, "example", found[0].key.String())
+		"jobs", done.Repaired, "example", found[0].key.String())
 }

@@ -62,7 +62,7 @@ func (p *pass) compareAll(ctx context.Context) error {
 	w := walkers{
 		compare: p.s.comparer(), topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // otherwise they do not change
-		checked: func(jobs int) { p.checked.Add(int64(jobs)) },
+		checked: func(jobs int) { p.add(store.RestoreReport{Checked: int64(jobs)}) },
 		bad:     p.bad.Add,
 	}
 	if err := w.journal(ctx); err != nil {
@@ -80,7 +80,7 @@ func (p *pass) wanted(found []finding) []finding {
 	return slices.DeleteFunc(found, func(f finding) bool {
 		overdue := f.difference == MissingInStore && !f.entry.State.Final() && f.entry.WakeAt <= now
 		if overdue {
-			p.skipped.Add(1)
+			p.add(store.RestoreReport{Skipped: 1})
 		}
 		return overdue
 	})
@@ -133,15 +133,14 @@ func (p *pass) run(started job.Instant) store.RestoreRun {
 
 // log reports to the operator.
 func (p *pass) log() {
-	took := p.ended.Sub(p.began)
+	took, r := p.ended.Sub(p.began), p.report()
 	if p.whole() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
 		p.metrics.passSeconds.Set(took.Seconds())
 		p.s.j.SetUnreadable(len(p.bad.All()))
-		p.metrics.noRoom.Set(float64(p.noRoom.Load()))
+		p.metrics.noRoom.Set(float64(r.NoRoom))
 	}
 	p.s.j.ReportUnreadable(p.bad.All())
-	r := p.report()
 	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {
 		level = p.s.o.Logger.Info

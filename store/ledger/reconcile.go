@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -228,7 +229,7 @@ func (r *loop) reap() {
 	// Jobs that changed between the two looks are compared again at once, but not jobs
 	// for which the store has no room.
 	r.lost = p.moving.Load() > 0
-	r.noticeFull(p.noRoom.Load())
+	r.noticeFull(p.report().NoRoom)
 	r.next = p.ended.Add(r.o.Every)
 }
 
@@ -313,7 +314,8 @@ func (s *Reconciler) change(ctx context.Context, change func(*shared)) error {
 
 // progressReport is a report in progress.
 type progressReport struct {
-	checked, restored, skipped, noRoom, conflicts, repaired atomic.Int64
+	mu  sync.Mutex
+	sum store.RestoreReport
 
 	metrics *metrics
 	// moving are jobs that could not be put right yet, because they changed.
@@ -322,20 +324,21 @@ type progressReport struct {
 }
 
 func (p *progressReport) add(r store.RestoreReport) {
-	p.checked.Add(r.Checked)
-	p.restored.Add(r.Restored)
-	p.skipped.Add(r.Skipped)
-	p.noRoom.Add(r.NoRoom)
-	p.conflicts.Add(r.Conflicts)
-	p.repaired.Add(r.Repaired)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum.Checked += r.Checked
+	p.sum.Restored += r.Restored
+	p.sum.Skipped += r.Skipped
+	p.sum.NoRoom += r.NoRoom
+	p.sum.Conflicts += r.Conflicts
+	p.sum.Repaired += r.Repaired
 	p.metrics.add(r)
 }
 
 func (p *progressReport) report() store.RestoreReport {
-	r := store.RestoreReport{
-		Checked: p.checked.Load(), Restored: p.restored.Load(), Skipped: p.skipped.Load(),
-		NoRoom: p.noRoom.Load(), Conflicts: p.conflicts.Load(), Repaired: p.repaired.Load(),
-	}
+	p.mu.Lock()
+	r := p.sum
+	p.mu.Unlock()
 	bad := p.bad.All()
 	r.Unreadable = int64(len(bad))
 	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {

@@ -72,9 +72,10 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 		}
 	}
 	back = p.withRoom(back)
-	done, err := s.putForward(ctx, back)
-	p.bad.Add(done.bad...)
-	p.add(store.RestoreReport{Restored: done.restored, Conflicts: conflicts, Repaired: done.repaired, NoRoom: done.noRoom})
+	done, bad, err := s.putForward(ctx, back)
+	p.bad.Add(bad...)
+	done.Conflicts = conflicts
+	p.add(done)
 	if err != nil {
 		return err
 	}
@@ -86,11 +87,11 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 // withRoom leaves out missing jobs once the store had no room for some. The next
 // comparison tries again.
 func (p *progressReport) withRoom(found []finding) []finding {
-	if p.noRoom.Load() == 0 {
+	if p.report().NoRoom == 0 {
 		return found
 	}
 	there := slices.DeleteFunc(found, func(f finding) bool { return f.difference == MissingInStore })
-	p.noRoom.Add(int64(len(found) - len(there)))
+	p.add(store.RestoreReport{NoRoom: int64(len(found) - len(there))})
 	return there
 }
 
@@ -106,18 +107,11 @@ func (f *finding) putsForward() bool {
 	return false
 }
 
-// forwarded counts the work of putForward.
-type forwarded struct {
-	restored int64 // jobs missing in the store
-	repaired int64 // jobs that differed
-	noRoom   int64 // missing jobs for which the store has no room
-	bad      []journal.Unreadable
-}
-
-// putForward writes the journal's version of jobs to the store.
-func (s *Reconciler) putForward(ctx context.Context, found []finding) (done forwarded, err error) {
+// putForward writes the journal's version of jobs to the store, without those that cannot be
+// read.
+func (s *Reconciler) putForward(ctx context.Context, found []finding) (done store.RestoreReport, bad []journal.Unreadable, err error) {
 	if len(found) == 0 {
-		return done, nil
+		return done, nil, nil
 	}
 	bySeq := make(map[int64]*finding, len(found))
 	seqs := make([]int64, len(found))
@@ -125,15 +119,15 @@ func (s *Reconciler) putForward(ctx context.Context, found []finding) (done forw
 		seqs[i] = found[i].entry.Seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	err = s.j.Messages(ctx, seqs, func(messages []journal.Stored, bad []journal.Unreadable) error {
-		done.bad = append(done.bad, bad...)
+	err = s.j.Messages(ctx, seqs, func(messages []journal.Stored, broken []journal.Unreadable) error {
+		bad = append(bad, broken...)
 		return s.putPart(ctx, &done, messages, bySeq)
 	})
-	return done, err
+	return done, bad, err
 }
 
 // putPart puts forward some messages, unless there is no room for what the store lacks.
-func (s *Reconciler) putPart(ctx context.Context, done *forwarded, messages []journal.Stored, bySeq map[int64]*finding) error {
+func (s *Reconciler) putPart(ctx context.Context, done *store.RestoreReport, messages []journal.Stored, bySeq map[int64]*finding) error {
 	var missing, other []store.RestoredJob
 	for i := range messages {
 		f, r := bySeq[messages[i].Seq], &messages[i].RestoredJob
@@ -147,19 +141,19 @@ func (s *Reconciler) putPart(ctx context.Context, done *forwarded, messages []jo
 			missing = append(missing, *r)
 		}
 	}
-	if done.noRoom > 0 {
-		done.noRoom, missing = done.noRoom+int64(len(missing)), nil
+	if done.NoRoom > 0 {
+		done.NoRoom, missing = done.NoRoom+int64(len(missing)), nil
 	}
 	restored, err := s.restoreSpread(ctx, missing)
-	done.restored += restored
+	done.Restored += restored
 	if errors.Is(err, store.ErrFull) {
-		done.noRoom, err = int64(len(missing))-restored, nil
+		done.NoRoom, err = int64(len(missing))-restored, nil
 	}
 	if err != nil {
 		return err
 	}
 	repaired, err := s.restoreSpread(ctx, other)
-	done.repaired += repaired
+	done.Repaired += repaired
 	return err
 }
 

@@ -69,21 +69,23 @@ func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool
 		return job.Job{}, false, err
 	}
 	f := finding{against(e, &standings[0]), key, e, standings[0]}
-	var done forwarded
+	var done store.RestoreReport
+	var bad []journal.Unreadable
 	if f.putsForward() {
-		if done, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
+		if done, bad, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
 			return job.Job{}, false, err
 		}
-		s.metrics.add(store.RestoreReport{Restored: done.restored, Conflicts: done.repaired, Repaired: done.repaired})
-		if done.noRoom > 0 {
+		done.Conflicts = done.Repaired
+		s.metrics.add(done)
+		if done.NoRoom > 0 {
 			return job.Job{}, false, store.ErrFull
 		}
 	}
 	j, err := s.inner.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) && len(done.bad) > 0 {
-		err = s.cannotRead(done.bad[0])
+	if errors.Is(err, store.ErrNotFound) && len(bad) > 0 {
+		err = s.cannotRead(bad[0])
 	}
-	return j, done.restored+done.repaired > 0, err
+	return j, done.Restored+done.Repaired > 0, err
 }
 
 // cannotRead is the error of a job that the journal has and cannot decode.

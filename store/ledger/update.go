@@ -72,11 +72,12 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 	var behind *behindError
 	switch {
 	case errors.As(failed, &behind):
-		done, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
-		s.ReportUnreadable(done.bad)
-		put = done.repaired > 0 || len(done.bad) > 0
+		done, bad, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
+		s.ReportUnreadable(bad)
+		put = done.Repaired > 0 || len(bad) > 0
 		if put {
-			s.metrics.add(store.RestoreReport{Conflicts: 1, Repaired: done.repaired})
+			done.Conflicts = 1
+			s.metrics.add(done)
 		}
 		return true, put, err
 	case errors.Is(failed, store.ErrNotFound):
