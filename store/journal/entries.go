@@ -21,7 +21,7 @@ type Reader struct {
 }
 
 // OpenReader opens an existing journal for reading.
-func OpenReader(ctx context.Context, url, namespace string, clock job.Clock) (*Reader, error) {
+func OpenReader(ctx context.Context, url, namespace string) (*Reader, error) {
 	d, err := dialectFor(url)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func OpenReader(ctx context.Context, url, namespace string, clock job.Clock) (*R
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{pools: p, words: d.words(), clock: clock}
+	r := &Reader{pools: p, words: d.words(), clock: job.SystemClock()}
 	err = checkVersion(ctx, p, d)
 	if err == nil {
 		err = checkNamespace(ctx, p, d, cmp.Or(namespace, DefaultNamespace))

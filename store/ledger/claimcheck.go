@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -19,11 +18,6 @@ const (
 	// reasonUnjournaled is why they do.
 	reasonUnjournaled = "not_journaled_yet"
 )
-
-// claimCheck prevents a store that went back in time from sending outdated jobs.
-type claimCheck struct {
-	notBefore atomic.Int64 // the instant until which claims go unchecked; zero: the journal answers
-}
 
 // Checked leaves out claims of jobs whose version in the journal is newer, and updates
 // the store with it. If the journal does not answer, other claims stay: delivery does not
@@ -62,7 +56,7 @@ func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Cla
 // the outcomes, if it can.
 func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited) {
 	now := job.InstantOf(s.o.Clock.Now())
-	if int64(now) < s.check.notBefore.Load() {
+	if int64(now) < s.checkFrom.Load() {
 		return nil, firstFollowing(claims)
 	}
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
@@ -75,9 +69,9 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 		s.correct(ctx, stale)
 	}
 	switch {
-	case err == nil && s.check.notBefore.Load() != 0:
-		s.check.notBefore.Store(0)
-	case err != nil && ctx.Err() == nil && s.check.notBefore.Swap(int64(now.Add(checkPause))) == 0:
+	case err == nil && s.checkFrom.Load() != 0:
+		s.checkFrom.Store(0)
+	case err != nil && ctx.Err() == nil && s.checkFrom.Swap(int64(now.Add(checkPause))) == 0:
 		s.o.Logger.Warn("the journal cannot check claimed jobs; they are delivered unchecked", "error", err)
 	}
 	return stale, early

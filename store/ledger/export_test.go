@@ -31,7 +31,7 @@ func (s *Reconciler) Restored(t testing.TB) float64 {
 }
 
 // Unchecked lets claims go unchecked from now on.
-func (s *Store) Unchecked() { s.check.notBefore.Store(math.MaxInt64) }
+func (s *Store) Unchecked() { s.checkFrom.Store(math.MaxInt64) }
 
 // MayForget reports whether the store may forget what has ended.
 func (s *Reconciler) MayForget() bool { return s.mayForget() }

@@ -43,8 +43,9 @@ type Store struct {
 
 	o        Options
 	counts   *counts
-	check    claimCheck
 	dropping atomic.Bool // rows are dropped, and that was logged
+	// checkFrom is the instant until which claims go unchecked; zero: the journal answers.
+	checkFrom atomic.Int64
 }
 
 var (

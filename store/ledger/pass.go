@@ -101,10 +101,10 @@ func (p *pass) settle(ctx context.Context, found []finding) error {
 // pause rests after a page. It does not if jobs were lost, or if the pass takes so long
 // that the store cannot forget ended jobs.
 func (p *pass) pause(ctx context.Context) error {
-	now, o := p.s.o.Clock.Now(), &p.s.o.Pace
+	now := p.s.o.Clock.Now()
 	work := now.Sub(p.worked)
 	if !p.o.urgent && now.Sub(p.began) < p.s.o.StoreRetention/4 {
-		if err := job.Sleep(ctx, p.s.o.Clock, time.Duration(float64(work)*(1/o.Share-1))); err != nil {
+		if err := job.Sleep(ctx, p.s.o.Clock, restShare*work); err != nil {
 			return err
 		}
 	}

@@ -27,23 +27,23 @@ type Pace struct {
 	// Look is how often the leader compares epochs with a shared store, and how often its
 	// lease is renewed. Default 2 s.
 	Look time.Duration
-	// Takeover is how long a leader may be silent before another node takes over.
-	// Default 10 s.
-	Takeover time.Duration
 	// SecondLook is how long a difference must last, unchanged, before it is repaired.
 	// Default 1 s.
 	SecondLook time.Duration
-	// Share is the most of its time that a comparison works, from 0 to 1, while nothing
-	// seems lost. Default 0.1.
-	Share float64
 }
+
+const (
+	// takeover is how long a leader may be silent before another node takes over.
+	takeover = 10 * time.Second
+	// restShare is how long a comparison rests after each page, as a multiple of its work,
+	// while nothing seems lost.
+	restShare = 9
+)
 
 func (o *Pace) setDefaults() {
 	o.Every = cmp.Or(o.Every, time.Minute)
 	o.Look = cmp.Or(o.Look, 2*time.Second)
-	o.Takeover = cmp.Or(o.Takeover, 10*time.Second)
 	o.SecondLook = cmp.Or(o.SecondLook, time.Second)
-	o.Share = cmp.Or(o.Share, 0.1)
 }
 
 // loop is a run of Reconciler.Run. Two of them at a time do no harm: every repair compares before it
@@ -70,7 +70,7 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	r := &loop{s: s, o: &s.o.Pace}
 	if s.shared {
 		r.leader = leader.New(leader.Options{
-			Store: s.j, Task: "reconcile", Node: rand.Text(), Clock: s.o.Clock, Lease: r.o.Takeover,
+			Store: s.j, Task: "reconcile", Node: rand.Text(), Clock: s.o.Clock, Lease: takeover,
 		})
 	}
 	defer r.cancel()

@@ -23,8 +23,6 @@ type VerifyOptions struct {
 	// Shared: nodes may use both. Otherwise the store is empty, and the journal is
 	// restored into it first, as when a node starts.
 	Shared bool
-	// Clock is used for waiting; nil is the machine's.
-	Clock job.Clock
 	// SecondLook is how long a difference must last to count. Default 2 s.
 	SecondLook time.Duration
 	// StoreRetention is as in Options.
@@ -52,11 +50,8 @@ type Verified struct {
 // Verify compares a journal with a store and changes neither. It does not report
 // short-lived differences, which running nodes cause.
 func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
-	if o.Clock == nil {
-		o.Clock = job.SystemClock()
-	}
 	o.SecondLook = cmp.Or(o.SecondLook, 2*time.Second)
-	r, err := journal.OpenReader(ctx, o.URL, o.Namespace, o.Clock)
+	r, err := journal.OpenReader(ctx, o.URL, o.Namespace)
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
 	}
@@ -120,7 +115,7 @@ func (v *verification) report(d Disagreement) {
 
 // settle checks findings again and reports those that last.
 func (v *verification) settle(ctx context.Context, found []finding) error {
-	if err := job.Sleep(ctx, v.o.Clock, v.o.SecondLook); err != nil {
+	if err := job.Sleep(ctx, job.SystemClock(), v.o.SecondLook); err != nil {
 		return err
 	}
 	for len(found) > 0 {
