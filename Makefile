@@ -56,7 +56,7 @@ build: ## bin/duehook, static
 # Two parts at a time, the longest first: many tests wait more than they work.
 # All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
-test: deps $(npm_installed) $(testrun) ## all tests with the race detector; installs what they need if it is missing
+test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
 	$(testrun) summary || status=1; \
@@ -72,10 +72,12 @@ not_soak := -skip '^TestSoak'
 # `make lint` vets with all analyzers.
 not_vetted := -vet=off
 
-# Models are in test-covered: they call a store from one goroutine. So are most of the simulated worlds.
+# These are in test-covered: they call a store from one goroutine. So are most of the simulated worlds.
+not_raced := -skip '^Test(Soak|Model$$|EveryOrder$$|ConformanceOnCluster$$)'
+
 .PHONY: test-packages
 test-packages: $(testrun)
-	@SIM_SEEDS=12 nice $(testrun) go packages $(race) $(not_vetted) -skip '^Test(Soak|Model$$)' -timeout 20m $(in_process)
+	@SIM_SEEDS=6 nice $(testrun) go packages $(race) $(not_vetted) $(not_raced) -timeout 20m $(in_process)
 
 # Without the race detector: counting statements is atomic, so it orders goroutines and
 # hides their races. Tests that repeat calls at random, or end servers, run few statements

@@ -41,9 +41,11 @@ func openAs(t testing.TB, o Options) *Store {
 	return s
 }
 
-// TestConformance runs on a Cluster, where a script may use the keys of one shard only.
+// TestConformanceOnCluster runs where a script may use the keys of one shard only.
 // Each script runs again behind the caller's back: the second run must change nothing.
-func TestConformance(t *testing.T) {
+// `make test` runs it without the race detector: calls have one caller each, and
+// TestAnyCommandMayFail fans all of them out over shards.
+func TestConformanceOnCluster(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.StartRedisCluster(t, 3)
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
