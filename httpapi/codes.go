@@ -57,6 +57,7 @@ var (
 	CodeTooManyOperations    = newCode("too_many_operations", http.StatusConflict, "There are too many operations")
 	CodeTooManySchedules     = newCode("too_many_schedules", http.StatusConflict, "There are too many schedules")
 	CodeTooManyGroups        = newCode("too_many_groups", http.StatusConflict, "There are too many groups")
+	CodeTooManyTopics        = newCode("too_many_topics", http.StatusConflict, "There are too many topics with settings")
 	CodeTooManyAlertRules    = newCode("too_many_alert_rules", http.StatusConflict, "There are too many alert rules")
 	CodeNewerVersion         = newCode("newer_version", http.StatusConflict, "The stored data is of a newer version")
 	CodeLedgerMissing        = newCode("ledger_missing", http.StatusConflict, "The server has no ledger")

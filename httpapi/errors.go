@@ -115,6 +115,7 @@ var known = []struct {
 	{signing.ErrNoSecret, CodeSecretNotFound, "The topic has no signing secret of its own, or there is no default secret yet. Set one with PUT. Names are case-sensitive."},
 	{signing.ErrConfigured, CodeSecretFixed, "The default signing secret is in the servers' settings. Change --signing-secret there (new,old signs with both) and restart them. Topics can still have their own secrets."},
 	{signing.ErrTooManySecrets, CodeTooManySecrets, "At most " + strconv.Itoa(signing.MaxSecrets) + " secrets can sign at the same time. Wait until one of them ends, or set a secret with PUT, which ends the others at once."},
+	{signing.ErrTooManyTopics, CodeTooManySecrets, strconv.Itoa(signing.MaxTopics) + " topics have signing secrets of their own, the limit. Delete those of one."},
 	{signing.ErrNoMasterKey, CodeMasterKeyMissing, "This server has no master key to encrypt stored secrets with. Start all servers with the same --master-key."},
 	{signing.ErrMasterKey, CodeSecretUnreadable, "The secrets were encrypted with a master key that this server does not have. Add that key to --master-key. The secrets of a topic can also be deleted and set again."},
 	{signing.ErrDamaged, CodeSecretUnreadable, "The stored secrets are damaged. Restore them from a backup. The secrets of a topic can also be deleted and set again."},
@@ -128,6 +129,8 @@ var known = []struct {
 
 	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
 	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},
+
+	{topics.ErrTooMany, CodeTooManyTopics, fmt.Sprintf("%d topics have settings, are paused or draining, or they take %d MiB together, the limits. Delete the settings of one, or resume one.", topics.MaxTopics, topics.MaxAllBytes>>20)},
 
 	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
 	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},

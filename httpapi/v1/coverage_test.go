@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
 
@@ -189,6 +190,18 @@ func coverTopics(a *keyedAPI) {
 	a.want(200, "POST", topic+"/resume", "")
 	a.want(200, "DELETE", topic, "")
 	a.wantProblem(httpapi.CodeTopicPlain, "DELETE", topic, "")
+	full := store.Document{Kind: "topic", Name: "others", Data: make([]byte, topics.MaxAllBytes)}
+	full, err := store.PutDocument(a.t.Context(), a.mem, full)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.clock.Advance(time.Minute) // topics are counted now and then
+	a.wantProblem(httpapi.CodeTooManyTopics, "PUT", topic, `{"rate":1}`)
+	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/pause", "")
+	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/drain", "")
+	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
+		a.t.Fatal(err)
+	}
 }
 
 func coverSigning(a *keyedAPI) {
@@ -477,6 +490,8 @@ func TestErrorsHaveCodes(t *testing.T) {
 		signing.ErrNoSecret:       httpapi.CodeSecretNotFound,
 		signing.ErrConfigured:     httpapi.CodeSecretFixed,
 		signing.ErrTooManySecrets: httpapi.CodeTooManySecrets,
+		signing.ErrTooManyTopics:  httpapi.CodeTooManySecrets,
+		topics.ErrTooMany:         httpapi.CodeTooManyTopics,
 		signing.ErrNoMasterKey:    httpapi.CodeMasterKeyMissing,
 		signing.ErrMasterKey:      httpapi.CodeSecretUnreadable,
 		signing.ErrDamaged:        httpapi.CodeSecretUnreadable,

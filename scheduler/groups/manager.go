@@ -37,7 +37,7 @@ func New(s store.Documents, check Check) *Manager {
 	return &Manager{check: check, docs: documents.New(documents.Options[Group]{
 		Store: s, Kind: documentKind, Missing: ErrNotFound, New: func(name string) Group { return Group{Name: name} },
 		Strict: true, // a member may have conditions that only a newer version knows
-		Max:    MaxGroups, MaxBytes: MaxAllBytes,
+		Max:    MaxGroups, MaxBytes: MaxAllBytes, Full: ErrTooMany,
 	})}
 }
 
@@ -84,9 +84,6 @@ func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Grou
 		d.Value = g
 		return nil
 	})
-	if errors.Is(err, documents.ErrFull) {
-		err = ErrTooMany
-	}
 	return groupOf(&d), created, err
 }
 
@@ -116,7 +113,7 @@ type Page struct {
 func (m *Manager) List(ctx context.Context, after string, limit int) (Page, error) {
 	var page Page
 	size := 0
-	for raw, err := range m.docs.From(ctx, after) {
+	for raw, err := range m.docs.From(ctx, after, limit+1) {
 		if err != nil {
 			return Page{}, err
 		}

@@ -151,7 +151,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 		case !def.equal(&r.Def) && len(r.pending(after(now))) >= maxForms:
 			return nil, ErrBusy
 		case !def.equal(&r.Def):
-			return &change{Kind: changePut, At: now, Def: &def}, m.reserve(ctx, 0, def.size()-r.Def.size())
+			return &change{Kind: changePut, At: now, Def: &def}, m.docs.Reserve(ctx, 0, def.size()-r.Def.size())
 		}
 		return d.pause(r, now)
 	}))
@@ -222,18 +222,9 @@ func (m *Manager) checkJob(d *job.Draft) error {
 	return f.Err()
 }
 
-// reserve makes room for schedules, and for what is stored of them.
-func (m *Manager) reserve(ctx context.Context, more, size int) error {
-	err := m.docs.Reserve(ctx, more, size)
-	if errors.Is(err, documents.ErrFull) {
-		return ErrTooMany
-	}
-	return err
-}
-
 // create fills in the record of a new schedule.
 func (m *Manager) create(ctx context.Context, r *record, def Definition, d *Draft, now job.Instant) error {
-	if err := m.reserve(ctx, 1, def.size()); err != nil {
+	if err := m.docs.Reserve(ctx, 1, def.size()); err != nil {
 		return err
 	}
 	id, err := ulid.New(uint64(now), rand.Reader)

@@ -205,7 +205,7 @@ type document = documents.Document[record]
 func collection(s store.Documents, clock job.Clock) *documents.Collection[record] {
 	return documents.New(documents.Options[record]{
 		Store: s, Kind: documentKind, Strict: true, Clock: clock,
-		Max: MaxSchedules, MaxBytes: MaxAllBytes, Counts: (*record).exists,
+		Max: MaxSchedules, MaxBytes: MaxAllBytes, Full: ErrTooMany, Counts: (*record).exists,
 	})
 }
 

@@ -136,6 +136,9 @@ type Page struct {
 	Next      string
 }
 
+// listAtOnce is how many schedules List reads at once.
+const listAtOnce = 100
+
 // List returns a page of schedules.
 func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 	now, err := m.o.Store.Now(ctx)
@@ -143,7 +146,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
-	for raw, err := range m.docs.From(ctx, q.Cursor) {
+	for raw, err := range m.docs.From(ctx, q.Cursor, listAtOnce) {
 		if err != nil {
 			return Page{}, err
 		}

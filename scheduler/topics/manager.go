@@ -72,7 +72,7 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	m := &Manager{o: o, docs: collection(o.Store), inDoubt: map[string]bool{}, held: map[string]held{}}
+	m := &Manager{o: o, docs: collection(o.Store, o.Clock), inDoubt: map[string]bool{}, held: map[string]held{}}
 	m.known.Store(&map[string]Topic{})
 	return m, metered.Register(o.Metrics, "topics", gauges{m})
 }
@@ -120,7 +120,7 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 	return some
 }
 
-// Put replaces the settings of a topic. Errors: a *job.ValidationError,
+// Put replaces the settings of a topic. Errors: a *job.ValidationError, ErrTooMany,
 // alerts.ErrTooManyTopics, those of allow, or the store's, such as store.ErrNewer: an
 // unreadable topic is not overwritten.
 func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Allow) (Topic, error) {
@@ -128,10 +128,7 @@ func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Al
 		return Topic{}, err
 	}
 	if s.Alerts != nil {
-		others, err := m.Thresholds(ctx)
-		if err != nil {
-			return Topic{}, err
-		}
+		others := m.KnownThresholds()
 		if delete(others, topic); len(others) >= alerts.MaxTopics {
 			return Topic{}, alerts.ErrTooManyTopics
 		}
@@ -180,7 +177,7 @@ func (m *Manager) SetStatus(ctx context.Context, topic string, s Status, allow .
 	return t, err
 }
 
-// change applies alter by compare-and-swap, then publishes the limits. It may be
+// change applies alter by compare-and-swap, then has the limits obeyed. It may be
 // repeated after an error.
 func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter func(t *Topic)) (Topic, error) {
 	d, err := m.docs.Update(ctx, topic, func(d *documents.Document[Topic]) error {
@@ -198,13 +195,53 @@ func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter
 	// The store must obey even if the client is gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := m.Compare(ctx); err != nil {
+	if err := m.obey(ctx, topic); err != nil {
 		return Topic{}, err
 	}
 	if err := m.o.Store.Publish(ctx, channel, []byte(topic)); err != nil {
 		m.o.Logger.WarnContext(ctx, "other nodes were not notified of a changed topic; they read it later", "topic", topic, "error", err)
 	}
 	return d.Value, nil
+}
+
+// obey sets the limits of a changed topic, until its document asks for no others.
+func (m *Manager) obey(ctx context.Context, topic string) error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	var set *store.Limits
+	for range maxTries {
+		d, err := m.docs.Get(ctx, topic)
+		switch {
+		case errors.Is(err, store.ErrNewer): // its node sets the limits
+			return nil
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		}
+		known := maps.Clone(*m.known.Load())
+		if known[topic] = d.Value; d.Version == 0 {
+			delete(known, topic)
+		}
+		m.known.Store(&known)
+		l := d.Value.limits()
+		if set != nil && *set == l {
+			return nil
+		}
+		if err := m.setLimits(ctx, topic, l); err != nil {
+			return err
+		}
+		set = &l
+	}
+	return nil // each further change sets its limits itself
+}
+
+// setLimits sets the limits of a topic. The caller has the turn.
+func (m *Manager) setLimits(ctx context.Context, topic string, l store.Limits) error {
+	m.inDoubt[topic] = true
+	if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
+		return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
+	}
+	delete(m.inDoubt, topic)
+	return nil
 }
 
 func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
@@ -248,7 +285,7 @@ func (m *Manager) Compare(ctx context.Context) error {
 			return err
 		}
 		m.known.Store(&all)
-		set, err := m.setLimits(ctx, all, obeyed)
+		set, err := m.setDifferent(ctx, all, obeyed)
 		if err != nil {
 			return err
 		}
@@ -259,16 +296,12 @@ func (m *Manager) Compare(ctx context.Context) error {
 	return nil // each further change sets its limits itself
 }
 
-// setLimits sets the limits that differ from the obeyed ones, and reports whether there
+// setDifferent sets the limits that differ from the obeyed ones, and reports whether there
 // were any.
-func (m *Manager) setLimits(ctx context.Context, all map[string]Topic, obeyed map[string]store.Limits) (changed bool, err error) {
+func (m *Manager) setDifferent(ctx context.Context, all map[string]Topic, obeyed map[string]store.Limits) (changed bool, err error) {
 	set := func(topic string, l store.Limits) error {
-		changed, m.inDoubt[topic] = true, true
-		if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
-			return fmt.Errorf("set the limits of the topic %s: %w", topic, err)
-		}
-		delete(m.inDoubt, topic)
-		return nil
+		changed = true
+		return m.setLimits(ctx, topic, l)
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t := all[name]

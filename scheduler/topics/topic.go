@@ -12,8 +12,19 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// ErrNotFound says that the topic has no settings.
-var ErrNotFound = errors.New("the topic has no settings")
+// Errors on which callers decide.
+var (
+	// ErrNotFound: the topic has no settings.
+	ErrNotFound = errors.New("the topic has no settings")
+	// ErrTooMany: MaxTopics have settings or a status, or they take MaxAllBytes.
+	ErrTooMany = errors.New("too many topics")
+)
+
+// Bounds of all topics with settings or a status together.
+const (
+	MaxTopics   = 10_000
+	MaxAllBytes = 16 << 20
+)
 
 // Bounds of settings.
 const (
@@ -125,9 +136,9 @@ func (t *Topic) limits() store.Limits {
 const documentKind = "topic"
 
 // collection returns the documents of topics.
-func collection(s store.Documents) *documents.Collection[Topic] {
+func collection(s store.Documents, clock job.Clock) *documents.Collection[Topic] {
 	return documents.New(documents.Options[Topic]{
-		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain,
+		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain, Max: MaxTopics, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
 		Check: func(t *Topic) error {
 			if !slices.Contains(statuses, t.Status) {
 				return fmt.Errorf("unknown status %q", t.Status)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,13 +30,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rig struct {
 	*testing.T
 	*memstore.Store
-	mu   sync.Mutex
-	fail map[string]error // by call
-	sets int
-	// before is called once, before a document is written, and between once, after
-	// documents or limits have been read.
-	before, between func()
-	set             []store.Limits
+	mu    sync.Mutex
+	fail  map[string]error // by call
+	sets  int
+	lists int
+	// before is called once, before a document is written, between once, after
+	// documents or limits have been read, and setting once, before limits are set.
+	before, between, setting func()
+	set                      []store.Limits
 }
 
 func (r *rig) read() {
@@ -71,6 +73,9 @@ func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) 
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	r.lists++
+	r.mu.Unlock()
 	defer r.read()
 	return r.Store.ListDocuments(ctx, kind, after, limit)
 }
@@ -83,6 +88,13 @@ func (r *rig) Limits(ctx context.Context) (map[string]store.Limits, error) {
 func (r *rig) SetLimits(ctx context.Context, topic string, l store.Limits) error {
 	if err := r.failing("SetLimits"); err != nil {
 		return err
+	}
+	r.mu.Lock()
+	setting := r.setting
+	r.setting = nil
+	r.mu.Unlock()
+	if setting != nil {
+		setting()
 	}
 	r.mu.Lock()
 	r.sets++
@@ -283,6 +295,43 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
+	})
+}
+
+func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a, b := r.node(), r.node()
+		r.setting = func() {
+			_, err := b.SetStatus(r.Context(), "t", Paused)
+			r.ok(err)
+		}
+		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
+		r.ok(err)
+		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
+		if got := a.Known()["t"].Status; got != Paused {
+			t.Errorf("known as %s", got)
+		}
+	})
+}
+
+func TestAChangeReadsNoOtherTopics(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.node()
+		_, err := m.SetStatus(r.Context(), "first", Paused) // counts them
+		r.ok(err)
+		lists := r.lists
+		_, err = m.Put(r.Context(), "first", Settings{Rate: 5})
+		r.ok(err)
+		_, err = m.SetStatus(r.Context(), "first", Active)
+		r.ok(err)
+		r.ok(m.Delete(r.Context(), "first"))
+		if r.lists != lists {
+			t.Errorf("three changes listed documents %d times", r.lists-lists)
+		}
+		if known := m.Known(); len(known) != 0 {
+			t.Errorf("known: %v", known)
+		}
+		r.limits(map[string]store.Limits{})
 	})
 }
 
@@ -549,12 +598,50 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 			r.ok(err)
 			r.put(fmt.Sprint("t", i), string(data))
 		}
+		r.ok(m.Compare(r.Context()))
 		if _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
 			t.Errorf("one more: %v", err)
 		}
 		_, err := m.Put(r.Context(), "t7", s)
 		r.ok(err)
 		_, err = m.Put(r.Context(), "more", Settings{Rate: 1})
+		r.ok(err)
+	})
+}
+
+func TestTopicsAreBounded(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.node()
+		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, Status: Active})
+		r.ok(err)
+		for i := range MaxTopics {
+			r.put(fmt.Sprint("t", i), string(data))
+		}
+		if _, err := m.Put(r.Context(), "more", Settings{Rate: 1}); !errors.Is(err, ErrTooMany) {
+			t.Errorf("settings of one more: %v", err)
+		}
+		if _, err := m.SetStatus(r.Context(), "more", Paused); !errors.Is(err, ErrTooMany) {
+			t.Errorf("a pause of one more: %v", err)
+		}
+		_, err = m.SetStatus(r.Context(), "more", Active)
+		r.ok(err)
+		_, err = m.SetStatus(r.Context(), "t7", Paused)
+		r.ok(err)
+		r.ok(m.Delete(r.Context(), "t8"))
+		_, err = m.SetStatus(r.Context(), "more", Paused)
+		r.ok(err)
+	})
+}
+
+func TestTopicsAreBoundedInBytes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m := r.node()
+		r.put("others", strings.Repeat("x", MaxAllBytes-1000))
+		large := Settings{Defaults: job.Defaults{Headers: []job.Header{{Name: "X", Value: strings.Repeat("x", 1000)}}}}
+		if _, err := m.Put(r.Context(), "large", large); !errors.Is(err, ErrTooMany) {
+			t.Errorf("got %v", err)
+		}
+		_, err := m.Put(r.Context(), "small", Settings{Rate: 1})
 		r.ok(err)
 	})
 }

@@ -45,8 +45,10 @@ type Options[T any] struct {
 	// Missing says that there is no such document, beside store.ErrNotFound. Nil: nothing does.
 	Missing error
 	// Max bounds the number of documents, MaxBytes the bytes of their contents together; 0:
-	// no bound. Update keeps to them; callers of Put reserve.
+	// no bound. Create and Update keep to them; callers of Put reserve.
 	Max, MaxBytes int
+	// Full says that there is no room, beside ErrFull. Nil: nothing does.
+	Full error
 	// Counts reports whether a document counts for Max and MaxBytes. Nil: all do.
 	Counts func(v *T) bool
 	// Clock tells how old a count is; nil: the machine's.
@@ -61,9 +63,6 @@ type Collection[T any] struct {
 	o    Options[T]
 	room room
 }
-
-// pageSize is how many documents From reads at once.
-const pageSize = 100
 
 // New returns a Collection.
 func New[T any](o Options[T]) *Collection[T] {
@@ -127,13 +126,9 @@ func (c *Collection[T]) List(ctx context.Context) ([]store.Document, error) {
 	return c.page(ctx, "", 0)
 }
 
-// From reads the documents behind the name after, by name and in pages, without decoding
-// them. It ends with an error.
-func (c *Collection[T]) From(ctx context.Context, after string) iter.Seq2[store.Document, error] {
-	return c.pages(ctx, after, pageSize)
-}
-
-func (c *Collection[T]) pages(ctx context.Context, after string, size int) iter.Seq2[store.Document, error] {
+// From reads the documents behind the name after, by name and up to size at once, without
+// decoding them. It ends with an error.
+func (c *Collection[T]) From(ctx context.Context, after string, size int) iter.Seq2[store.Document, error] {
 	return func(yield func(store.Document, error) bool) {
 		for {
 			raws, err := c.page(ctx, after, size)
@@ -245,6 +240,13 @@ func (c *Collection[T]) Restore(ctx context.Context, name string, data []byte) e
 		return fmt.Errorf("restore the %s %s: %w", c.o.Kind, name, err)
 	}
 	return nil
+}
+
+// Create writes a new document. Errors: those of Put and Reserve.
+func (c *Collection[T]) Create(ctx context.Context, name string, v T) (Document[T], error) {
+	d := Document[T]{Name: name, Value: v}
+	err := c.replace(ctx, &d)
+	return d, err
 }
 
 // Update changes a document, or creates it: change gets it with Version 0 then. An error

@@ -106,7 +106,8 @@ func TestUpdateStartsOverAfterConflicts(t *testing.T) {
 func TestFromReadsAllPages(t *testing.T) {
 	c, s := open(t, nil)
 	var want []string
-	for i := range 2*pageSize + 50 {
+	const size = 100
+	for i := range 2*size + 50 {
 		name := fmt.Sprintf("n%03d", i)
 		want = append(want, name)
 		if _, err := c.Update(t.Context(), name, write("x")); err != nil {
@@ -114,7 +115,7 @@ func TestFromReadsAllPages(t *testing.T) {
 		}
 	}
 	var got []string
-	for raw, err := range c.From(t.Context(), want[9]) {
+	for raw, err := range c.From(t.Context(), want[9], size) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestFromReadsAllPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, err := range c.From(t.Context(), "") {
+	for _, err := range c.From(t.Context(), "", size) {
 		if n++; !errors.Is(err, store.ErrUnavailable) || n > 1 {
 			t.Errorf("%d: error %v", n, err)
 		}

@@ -2,6 +2,7 @@ package documents
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -37,8 +38,8 @@ func (r *room) take(now time.Time, documents, bytes int) bool {
 
 // Reserve makes room for a number of further documents and bytes of content, which Update
 // does itself. It counts the collection only now and then, so nodes that fill it at the
-// same time may pass the bounds by a part of the room that was left. Errors: ErrFull, and
-// the store's.
+// same time may pass the bounds by a part of the room that was left. Errors: ErrFull with
+// Options.Full, and the store's.
 func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error {
 	bounded := c.o.Max > 0 && documents > 0 || c.o.MaxBytes > 0 && bytes > 0
 	now := c.o.Clock.Now()
@@ -51,13 +52,20 @@ func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error
 	}
 	number, size = number+documents, size+bytes
 	if c.o.Max > 0 && documents > 0 && number > c.o.Max || c.o.MaxBytes > 0 && bytes > 0 && size > c.o.MaxBytes {
-		return ErrFull
+		return c.full()
 	}
 	c.room.mu.Lock()
 	defer c.room.mu.Unlock()
 	c.room.counted = now
 	c.room.documents, c.room.bytes = spare(c.o.Max, number), spare(c.o.MaxBytes, size)
 	return nil
+}
+
+func (c *Collection[T]) full() error {
+	if c.o.Full == nil {
+		return ErrFull
+	}
+	return fmt.Errorf("%w: %w", c.o.Full, ErrFull)
 }
 
 // spare is what may be added to taken before the next count. Without a bound that is much.
@@ -70,7 +78,7 @@ func spare(most, taken int) int {
 
 // count returns the number of documents that count, and the bytes of their contents.
 func (c *Collection[T]) count(ctx context.Context) (documents, bytes int, err error) {
-	for raw, err := range c.pages(ctx, "", countPage) {
+	for raw, err := range c.From(ctx, "", countPage) {
 		if err != nil {
 			return 0, 0, err
 		}

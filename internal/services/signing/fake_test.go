@@ -77,7 +77,7 @@ func (d *documents) Document(ctx context.Context, kind, name string) (store.Docu
 	return doc, nil
 }
 
-func (d *documents) ListDocuments(ctx context.Context, kind, _ string, _ int) ([]store.Document, error) {
+func (d *documents) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	if err := d.enter(ctx, "list", kind, ""); err != nil {
 		return nil, err
 	}
@@ -85,11 +85,14 @@ func (d *documents) ListDocuments(ctx context.Context, kind, _ string, _ int) ([
 	defer d.mu.Unlock()
 	var list []store.Document
 	for _, doc := range d.docs {
-		if doc.Kind == kind {
+		if doc.Kind == kind && doc.Name > after {
 			list = append(list, doc)
 		}
 	}
 	slices.SortFunc(list, func(a, b store.Document) int { return strings.Compare(a.Name, b.Name) })
+	if limit > 0 {
+		list = list[:min(len(list), limit)]
+	}
 	return list, nil
 }
 

@@ -40,8 +40,15 @@ const (
 	defaultName  = "*"
 )
 
-// ErrNoSecret reports that there is no such secret.
-var ErrNoSecret = errors.New("no signing secret")
+// MaxTopics bounds the topics with secrets of their own.
+const MaxTopics = 10_000
+
+var (
+	// ErrNoSecret reports that there is no such secret.
+	ErrNoSecret = errors.New("no signing secret")
+	// ErrTooManyTopics reports that MaxTopics topics have secrets.
+	ErrTooManyTopics = errors.New("too many topics have signing secrets")
+)
 
 // Options of a Keyring. Only Documents has no default.
 type Options struct {
@@ -107,7 +114,10 @@ func New(o Options) (*Keyring, error) {
 		reads:     outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
 		candidate: NewSecret(),
 	}
-	k.docs = documents.New(documents.Options[[]keptSecret]{Store: o.Documents, Kind: documentKind, Seal: k.sealer.seal, Open: k.sealer.open})
+	k.docs = documents.New(documents.Options[[]keptSecret]{
+		Store: o.Documents, Kind: documentKind, Seal: k.sealer.seal, Open: k.sealer.open,
+		Max: MaxTopics + 1, Full: ErrTooManyTopics, Clock: o.Clock, // the default is one of them
+	})
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil
 }

@@ -118,7 +118,7 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 // Set replaces the secret of a topic; "" is the default. The secrets that signed for the
 // topic before continue to sign beside it for the overlap. Setting the current secret
 // again only ends later overlaps. A *job.ValidationError reports invalid arguments. Other
-// errors wrap ErrConfigured, ErrTooManySecrets, ErrNoMasterKey, ErrMasterKey or
+// errors wrap ErrConfigured, ErrTooManySecrets, ErrTooManyTopics, ErrNoMasterKey, ErrMasterKey or
 // ErrDamaged, or are the store's.
 func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Change, error) {
 	var f job.Findings

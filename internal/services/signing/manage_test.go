@@ -3,6 +3,7 @@ package signing_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -311,6 +312,29 @@ func TestOverlapsAreBounded(t *testing.T) {
 	c.Advance(time.Hour)
 	if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
 		t.Errorf("after the overlaps: %v", err)
+	}
+}
+
+func TestTopicsWithSecretsAreBounded(t *testing.T) {
+	nodes, docs, c := cluster(t, 1)
+	c.Advance(time.Minute) // they are counted now and then
+	for i := range signing.MaxTopics {
+		other := store.Document{Kind: kindTopic, Name: fmt.Sprint("t", i), Data: []byte("sealed")}
+		if _, err := store.PutDocument(t.Context(), docs, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := nodes[0].Rotate(t.Context(), "more", 0); !errors.Is(err, signing.ErrTooManyTopics) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, _, err := nodes[0].Rotate(t.Context(), "", 0); err != nil {
+		t.Errorf("the default: %v", err)
+	}
+	if err := nodes[0].Delete(t.Context(), "t7"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := nodes[0].Rotate(t.Context(), "more", 0); err != nil {
+		t.Errorf("after one was deleted: %v", err)
 	}
 }
 
