@@ -210,19 +210,14 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 	defer m.turn.Unlock()
 	var set *store.Limits
 	for range maxTries {
-		d, err := m.docs.Get(ctx, topic)
-		switch {
-		case errors.Is(err, store.ErrNewer): // its node sets the limits
+		t, err := m.learn(ctx, topic)
+		if errors.Is(err, store.ErrNewer) { // its node sets the limits
 			return nil
-		case err != nil && !errors.Is(err, store.ErrNotFound):
+		}
+		if err != nil {
 			return err
 		}
-		known := maps.Clone(*m.known.Load())
-		if known[topic] = d.Value; d.Version == 0 {
-			delete(known, topic)
-		}
-		m.known.Store(&known)
-		l := d.Value.limits()
+		l := t.limits()
 		if set != nil && *set == l {
 			return nil
 		}
@@ -232,6 +227,20 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 		set = &l
 	}
 	return nil // each further change sets its limits itself
+}
+
+// learn reads one topic into the copy. The caller has the turn.
+func (m *Manager) learn(ctx context.Context, topic string) (Topic, error) {
+	d, err := m.docs.Get(ctx, topic)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return Topic{}, err
+	}
+	known := maps.Clone(*m.known.Load())
+	if known[topic] = d.Value; d.Version == 0 {
+		delete(known, topic)
+	}
+	m.known.Store(&known)
+	return d.Value, nil
 }
 
 // setLimits sets the limits of a topic. The caller has the turn.

@@ -2,6 +2,8 @@ package topics
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -33,19 +35,66 @@ func (m *Manager) Load(ctx context.Context) {
 // Run follows the changes of other nodes and keeps the store's limits up to date, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	look := signal.New()
+	look, changed := signal.New(), changes{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		follow.Channel(ctx, m.o.Store, channel, m.o.Clock, m.o.Logger, func([]byte) { look.Set() })
+		follow.Channel(ctx, m.o.Store, channel, m.o.Clock, m.o.Logger, func(topic []byte) {
+			changed.add(string(topic))
+			look.Set()
+		})
 		return nil
 	})
+	var compared time.Time
 	group.Go(func() error {
 		outage.New("comparing topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
-			Every: compareEvery, Retry: retryPause, Limit: callTimeout, Wake: look, Do: m.Compare,
+			Every: compareEvery, Retry: retryPause, Limit: callTimeout, Wake: look,
+			Do: func(ctx context.Context) error {
+				names, now := changed.take(), m.o.Clock.Now()
+				if len(names) > 0 && now.Sub(compared) < compareEvery && m.learnAll(ctx, names) == nil {
+					return nil
+				}
+				compared = now
+				return m.Compare(ctx)
+			},
 		})
 		return nil
 	})
 	return group.Wait()
+}
+
+// learnAll reads the topics that other nodes changed. These have set the limits.
+func (m *Manager) learnAll(ctx context.Context, names map[string]bool) error {
+	m.turn.Lock()
+	defer m.turn.Unlock()
+	for name := range names {
+		if _, err := m.learn(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// changes are the names of changed topics.
+type changes struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+func (c *changes) add(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names == nil {
+		c.names = map[string]bool{}
+	}
+	c.names[name] = true
+}
+
+func (c *changes) take() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	names := c.names
+	c.names = nil
+	return names
 }
 
 // gauges shows the number of topics with settings or a status.

@@ -246,11 +246,18 @@ func TestOtherNodesLearn(t *testing.T) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		defer stop()
-		_, err := a.Put(r.Context(), "t", Settings{Defaults: job.Defaults{TTL: time.Hour}})
+		_, err := a.SetStatus(r.Context(), "first", Paused) // counts them
+		r.ok(err)
+		synctest.Wait()
+		lists := r.lists
+		_, err = a.Put(r.Context(), "t", Settings{Defaults: job.Defaults{TTL: time.Hour}})
 		r.ok(err)
 		synctest.Wait()
 		if b.Defaults("t") == nil {
 			t.Error("another node was not told")
+		}
+		if r.lists != lists {
+			t.Error("for one change, all topics were read")
 		}
 		// One that is not told learns it by itself.
 		r.failWith("Publish", errAway)
