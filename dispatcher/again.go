@@ -38,7 +38,7 @@ func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Out
 	next, err := j.Again(after, body, s.limits)
 	switch {
 	case errors.Is(err, job.ErrMaxRounds):
-		s.log.Warn("a job is not armed again: it has reached the limit of rounds", "topic", j.Topic, "id", j.ID, "rounds", j.Spec.Rounds())
+		s.log.Warn("a job is not armed again: it has reached the limit of rounds (--max-rounds)", "topic", j.Topic, "id", j.ID, "rounds", j.Spec.Rounds())
 		return delivered, classAgainLimit
 	case errors.Is(err, job.ErrBodyTooLarge):
 		return failed, classTooLarge

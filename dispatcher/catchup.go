@@ -99,7 +99,7 @@ func (c *catchUp) run(ctx context.Context) {
 			if done {
 				delete(active, endpoint)
 				if r.total > 0 {
-					c.log.Info("retries were brought forward after an outage", "endpoint", endpoint,
+					c.log.Info("brought retries forward after an outage", "endpoint", endpoint,
 						"jobs", r.total, "outage_began", r.since)
 				}
 			}

@@ -26,7 +26,7 @@ const (
 // What an attempt reports to the endpoint's circuit.
 var (
 	errEndpoint = errors.New("the endpoint failed")
-	errExcluded = errors.New("the attempt says nothing about the endpoint") // not counted
+	errExcluded = errors.New("the attempt is no evidence about the endpoint") // not counted
 )
 
 // sender makes the request of an attempt and judges the answer.

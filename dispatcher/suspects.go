@@ -56,7 +56,7 @@ func (p *pipeline) sendAlone(ph phases, c *claim) job.Outcome {
 		return j.ChargeExpiredLease(c.Job.Token)
 	})
 	if err != nil {
-		p.opts.Logger.Warn("a suspect was not sent", "topic", c.Job.Topic, "id", c.Job.ID, "error", err)
+		p.opts.Logger.Warn("the expired lease of a job cannot be stored; the job is sent later", "topic", c.Job.Topic, "id", c.Job.ID, "error", err)
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonQuarantined, After: suspectPause}
 	}
 	return p.send(ph, c)

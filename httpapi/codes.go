@@ -44,7 +44,7 @@ var (
 	CodeJobDead              = newCode("job_dead", http.StatusConflict, "A dead letter has this topic and id")
 	CodeJobInFlight          = newCode("job_in_flight", http.StatusConflict, "The job is in flight")
 	CodeJobNotCounted        = newCode("job_not_counted", http.StatusConflict, "The job has no count")
-	CodeTooManyCountKeys     = newCode("too_many_count_keys", http.StatusConflict, "The job remembers no more keys")
+	CodeTooManyCountKeys     = newCode("too_many_count_keys", http.StatusConflict, "The job has reached its limit of keys")
 	CodeVersionChanged       = newCode("version_changed", http.StatusPreconditionFailed, "The version has changed")
 	CodeKeyFixed             = newCode("key_fixed", http.StatusConflict, "The API key is in the settings")
 	CodeTooManyKeys          = newCode("too_many_keys", http.StatusConflict, "There are too many API keys")

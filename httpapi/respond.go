@@ -87,7 +87,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 		write = writeProblem
 	}
 	if err := write(callOf(c), e); err != nil {
-		s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "answer not written",
+		s.opts.Logger.LogAttrs(ctx, slog.LevelDebug, "the answer was not written",
 			slog.String("request_id", id), slog.String("error", err.Error()))
 	}
 }

@@ -92,7 +92,7 @@ func (d *AddDraft) Add() (Add, error) {
 // Errors of counts.
 var (
 	ErrNotCounted = errors.New("the job has no count")
-	ErrCountKeys  = errors.New("the job remembers no more keys")
+	ErrCountKeys  = errors.New("the job has reached its limit of count keys")
 )
 
 // Added is what became of an Add.

@@ -21,7 +21,7 @@ type Loop struct {
 const DefaultMaxRounds = 100_000
 
 // ErrMaxRounds says that a loop has reached Limits.MaxRounds.
-var ErrMaxRounds = errors.New("the job has been armed again as often as it may be")
+var ErrMaxRounds = errors.New("the job has reached its limit of rounds")
 
 // Again returns the content of the next round of a job, which is due after wait. A nil body
 // keeps the job's own. Errors: ErrMaxRounds, or one that wraps ErrBodyTooLarge.

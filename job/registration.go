@@ -165,7 +165,7 @@ func ParseUnix(s string) (Instant, error) {
 	case err == nil && n > 0 && len(s) == 13:
 		return Instant(n), nil
 	}
-	return 0, errors.New("is no Unix time: as a number it must have 10 digits, for seconds, or 13, for milliseconds")
+	return 0, errors.New("is not a Unix time: as a number it must have 10 digits, for seconds, or 13, for milliseconds")
 }
 
 // rfc3339 matches the exact form: time.Parse also accepts a comma, an hour of one

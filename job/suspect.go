@@ -20,7 +20,7 @@ const (
 
 // ErrTaken reports that a claimed job must not be sent: it was cancelled or claimed
 // again.
-var ErrTaken = errors.New("the job is not to be sent under this claim")
+var ErrTaken = errors.New("this claim must not send the job")
 
 // quarantines are the waits of a suspect after an expired lease, from the one after
 // SuspectAfter on. Their sum is the least time until a job is given up.

@@ -94,7 +94,7 @@ func checkHost(host string) error {
 	// Refuse them, so that every host has one meaning.
 	if looksNumeric(labels[len(labels)-1]) {
 		if _, err := netip.ParseAddr(host); err != nil {
-			return errors.New("has a host that ends like a number but is no IPv4 address in dotted decimal")
+			return errors.New("has a host that ends like a number but is not an IPv4 address in dotted decimal")
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
 func (d *Delivery) readHeaders() error {
 	for _, name := range []string{headerID, headerTimestamp, headerSignature} {
 		if values := d.Header.Values(name); len(values) != 1 || values[0] == "" {
-			return fmt.Errorf("%w: %s must be there once", ErrHeaders, name)
+			return fmt.Errorf("%w: %s must be given once", ErrHeaders, name)
 		}
 	}
 	seconds, err := strconv.ParseInt(d.Header.Get(headerTimestamp), 10, 64)

@@ -220,7 +220,7 @@ func (f *field) item(item string) (string, error) {
 			return "", fmt.Errorf("step %q: %w", stepText, err)
 		}
 		if step == 0 || step > 1 && step > high-low {
-			return "", fmt.Errorf("step %d does not fit into %d to %d: name the values, or use every", step, low, high)
+			return "", fmt.Errorf("step %d does not fit into %d to %d: list the values, or use every", step, low, high)
 		}
 	}
 	if f == &fields[dayOfWeek] && high > f.max { // Sunday as 7

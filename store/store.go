@@ -27,16 +27,16 @@ var (
 	ErrUnreadable = fmt.Errorf("%w: its record cannot be read", ErrNotFound)
 	// ErrUnavailable: the store cannot serve the call now, because it is down, full or
 	// closed. The caller may try again later. Wraps the cause.
-	ErrUnavailable = errors.New("store unavailable")
+	ErrUnavailable = errors.New("the store is unavailable")
 	// ErrFull: the store has no room for more jobs. It still delivers the jobs that it
 	// has. Wraps ErrUnavailable.
 	ErrFull = fmt.Errorf("%w: it has no room for more jobs", ErrUnavailable)
 	// ErrOtherLayout: the settings of this node do not match the stored data. The store
 	// serves nothing. Wraps ErrUnavailable.
-	ErrOtherLayout = fmt.Errorf("%w: its jobs are laid out otherwise", ErrUnavailable)
+	ErrOtherLayout = fmt.Errorf("%w: its jobs have another layout", ErrUnavailable)
 	// ErrDegraded: the store can serve, but a part of it is missing. The error names the
 	// part.
-	ErrDegraded = errors.New("store degraded")
+	ErrDegraded = errors.New("the store is degraded")
 	// ErrBadCursor: the cursor is not from this listing.
 	ErrBadCursor = errors.New("invalid cursor")
 	// ErrConflict: the job or document was modified concurrently.

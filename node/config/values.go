@@ -67,7 +67,7 @@ func parse(into any, text string) (err error) {
 	case *[]access.Key:
 		*v, err = access.ParseKeys(text)
 		if err == nil && len(*v) == 0 { // an emptied file must not open the server to everybody
-			err = errors.New("there is no key in it; leave it out to require none")
+			err = errors.New("contains no key; leave it out to require none")
 		}
 	default:
 		panic(fmt.Sprintf("config: no text form for %T", into))
@@ -142,7 +142,7 @@ func parseRanges(text string) (ranges []netip.Prefix, err error) {
 	for _, item := range splitList(text) {
 		p, err := netip.ParsePrefix(item)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no address range; write one such as 10.0.0.0/8, 192.0.2.7/32 or fd00::/8", item)
+			return nil, fmt.Errorf("%q is not an address range; write one such as 10.0.0.0/8, 192.0.2.7/32 or fd00::/8", item)
 		}
 		if p != p.Masked() {
 			return nil, fmt.Errorf("%q has bits set beyond its length; write %s", item, p.Masked())

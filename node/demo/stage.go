@@ -131,7 +131,7 @@ func (s *stage) loggedAttempt(ctx context.Context, d *definition, n int) (attemp
 			return attempts[n-1], s.clock.Now(), nil
 		}
 		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
-			return attemptView{}, time.Time{}, fmt.Errorf("demo: attempt %d of %s was not written down in time", n, d.ID)
+			return attemptView{}, time.Time{}, fmt.Errorf("demo: attempt %d of %s was not stored in time", n, d.ID)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (w *worker) noteBackfill(ctx context.Context, why error) {
 		return w.m.plans.CountBackfill(ctx, w.op.Backfill, w.op.ID, w.op.Changed, done)
 	})
 	if err != nil {
-		w.m.log.Error("jobs of a backfill are not counted at their schedule", "operation", w.op.ID, "error", err)
+		w.m.log.Error("the counters of a schedule lack jobs of a backfill", "operation", w.op.ID, "error", err)
 	}
 }
 

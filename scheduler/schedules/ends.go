@@ -98,7 +98,7 @@ func (m *Manager) passEnds(ctx context.Context) {
 		for ; len(names) > 0; names = names[min(len(names), endsPerMessage):] {
 			some := names[:min(len(names), endsPerMessage)]
 			if err := m.o.Store.Publish(ctx, channel, []byte(endMark+strings.Join(some, endMark))); err != nil {
-				m.log.DebugContext(ctx, "held occurrences are registered later", "error", err)
+				m.log.DebugContext(ctx, "held occurrences cannot be registered; retrying", "error", err)
 			}
 		}
 		_ = job.Sleep(ctx, m.clock, gatherEnds)

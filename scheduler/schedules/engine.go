@@ -111,12 +111,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		pause, leads, err := m.round(ctx, lead, leading)
 		if err != nil {
-			m.log.DebugContext(ctx, "schedules cannot be looked after", "error", err)
+			m.log.DebugContext(ctx, "schedules cannot be executed; retrying", "error", err)
 			m.mayPurge.Store(false)
 			pause = retryPause
 		}
 		if leads != leading {
-			m.log.InfoContext(ctx, "schedules: looking after them", "leading", leads)
+			m.log.InfoContext(ctx, "the leader of schedules changed", "leading", leads)
 		}
 		leading = leads
 		m.engine.leads.Store(leads)
@@ -266,7 +266,7 @@ func (m *Manager) enter(d document) {
 	} else if d.Value.exists() {
 		rules, err := d.Value.Def.rules(d.Name)
 		if err != nil {
-			m.log.Error("a schedule cannot be used", "schedule", d.Name, "error", err)
+			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", d.Name, "error", err)
 		}
 		n.rules = rules
 	}
@@ -479,7 +479,7 @@ func (m *Manager) executeAll(ctx context.Context, all []*entry, now job.Instant,
 		group.Go(func() error {
 			w := &work{m: m, name: n.doc.Name, now: now, inherited: inherited, rec: n.doc.Value}
 			if err := w.execute(limited); err != nil {
-				m.log.Warn("occurrences cannot be registered; they are tried again", "schedule", n.doc.Name, "error", err)
+				m.log.Warn("occurrences cannot be registered; retrying", "schedule", n.doc.Name, "error", err)
 				return nil
 			}
 			works[i] = w

@@ -476,7 +476,7 @@ func (m *Manager) finish(ctx context.Context, d *document, now job.Instant, inhe
 func (m *Manager) announce(ctx context.Context, name string) {
 	m.engine.heard(name)
 	if err := m.o.Store.Publish(ctx, channel, []byte(name)); err != nil {
-		m.log.DebugContext(ctx, "other nodes learn of a changed schedule later", "error", err)
+		m.log.DebugContext(ctx, "other nodes were not notified of a changed schedule; they read it later", "error", err)
 	}
 }
 

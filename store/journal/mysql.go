@@ -44,7 +44,7 @@ func newMariaDB(url string) (*mariadb, error) {
 	}
 	for name, values := range u.Query() {
 		if name != "tls" || len(values) > 1 || !slices.Contains([]string{"true", "skip-verify", "preferred", "false"}, values[0]) {
-			return nil, fmt.Errorf("it has an unknown parameter %q; there is only tls=true, skip-verify, preferred or false", name+"="+values[0])
+			return nil, fmt.Errorf("it has an unknown parameter %q; the only one is tls=true, skip-verify, preferred or false", name+"="+values[0])
 		}
 		config.TLSConfig = values[0]
 	}
@@ -76,7 +76,7 @@ func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	case err != nil:
 		err = fmt.Errorf("connect to the journal: %w", err)
 	case packet < minPacket:
-		err = fmt.Errorf("the journal's server takes packets of %d bytes only: set max_allowed_packet to %d or more", packet, minPacket)
+		err = fmt.Errorf("the journal's server accepts packets of at most %d bytes: set max_allowed_packet to %d or more", packet, minPacket)
 	default:
 		return p, nil
 	}

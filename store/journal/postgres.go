@@ -93,7 +93,7 @@ func checkEncoding(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("connect to the journal: %w", err)
 	}
 	if encoding != "UTF8" && encoding != "SQL_ASCII" { // which keeps bytes as they are
-		return fmt.Errorf("the encoding of the journal's database is %s, which cannot keep all names: make one with ENCODING 'UTF8'", encoding)
+		return fmt.Errorf("the encoding of the journal's database is %s, which cannot store all names: create a database with ENCODING 'UTF8'", encoding)
 	}
 	return nil
 }

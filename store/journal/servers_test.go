@@ -76,7 +76,7 @@ func TestTimeoutsOfPostgres(t *testing.T) {
 }
 
 func TestEncodingOfPostgres(t *testing.T) {
-	for encoding, want := range map[string]string{"LATIN1": "is LATIN1, which cannot keep all names", "SQL_ASCII": "", "UTF8": ""} {
+	for encoding, want := range map[string]string{"LATIN1": "is LATIN1, which cannot store all names", "SQL_ASCII": "", "UTF8": ""} {
 		name := newName()
 		set(t, postgresBackend, fmt.Sprintf("CREATE DATABASE %s ENCODING '%s' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'", name, encoding))
 		r, err := tryRig(t, postgresBackend, postgresBackend.URL(name), retention)

@@ -80,7 +80,7 @@ func (d *sqlite) openPools(ctx context.Context) (*pools, error) {
 	var mode string
 	err = write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode)
 	if err == nil && mode != "wal" {
-		err = fmt.Errorf("SQLite's write-ahead log is not to be had here (journal_mode is %s); use a local disk", mode)
+		err = fmt.Errorf("SQLite cannot keep a write-ahead log here (journal_mode is %s); use a local disk", mode)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the journal %s: %w", path, err), read.Close(), write.Close())

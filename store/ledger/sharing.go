@@ -34,7 +34,7 @@ func (s *Store) Owe(c *journal.Call, w journal.Write) {
 	}
 	s.counts.dropped.Add(float64(w.Rows))
 	if !s.dropping.Swap(true) {
-		s.o.Logger.Error("the journal is too far behind: changes of jobs are not written to it until it is back")
+		s.o.Logger.Error("the journal is too far behind: changes are not journaled until it catches up")
 	}
 }
 

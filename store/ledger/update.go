@@ -54,7 +54,7 @@ func putRightFirst[T any](ctx context.Context, s *Store, key job.Key, change fun
 			puts++
 		}
 		if puts == updateTries {
-			return none, fmt.Errorf("%w: the store has %s as it was before", store.ErrUnavailable, key)
+			return none, fmt.Errorf("%w: the store has an older version of %s", store.ErrUnavailable, key)
 		}
 	}
 	return none, store.ErrConflict
@@ -63,7 +63,7 @@ func putRightFirst[T any](ctx context.Context, s *Store, key job.Key, change fun
 // behindError reports that the store has an older version of a job.
 type behindError struct{ finding }
 
-func (e *behindError) Error() string { return "the store has " + e.key.String() + " as it was before" }
+func (e *behindError) Error() string { return "the store has an older version of " + e.key.String() }
 
 // putRight updates the store with the journal's version if that is why an update failed.
 // again: the update may be tried again. put: the store was updated; otherwise the journal
@@ -146,7 +146,7 @@ func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, wri
 		case err != nil && !gone:
 			return err
 		case gone, !stillHas(&j, changed):
-			return fmt.Errorf("%w: what came of the change of %s is not known", store.ErrUnavailable, changed.Key)
+			return fmt.Errorf("%w: the outcome of the change of %s is unknown", store.ErrUnavailable, changed.Key)
 		case !overtaken:
 			return nil
 		}
@@ -162,7 +162,7 @@ func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, wri
 			return err
 		}
 	}
-	return fmt.Errorf("%w: %s goes on changing", store.ErrUnavailable, changed.Key)
+	return fmt.Errorf("%w: %s keeps changing", store.ErrUnavailable, changed.Key)
 }
 
 // stillHas reports whether j, the store's job, is the result of a change. If not, the job

@@ -391,7 +391,7 @@ func decodeCursor(q filter) (place, error) {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
 	}
 	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {
-		return place{}, fmt.Errorf("%w: it points nowhere", store.ErrBadCursor)
+		return place{}, fmt.Errorf("%w: it has no valid position", store.ErrBadCursor)
 	}
 	return c.place, nil
 }

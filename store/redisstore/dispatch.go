@@ -259,7 +259,7 @@ func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 	const fields = 5
 	values, _ := reply.([]any)
 	if len(values)%fields != 0 {
-		return nil, fmt.Errorf("redisstore: settle answered %d values for how jobs stand", len(values))
+		return nil, fmt.Errorf("redisstore: settle answered %d values for standings", len(values))
 	}
 	all := append(make([]store.Settled, 0, 1+len(values)/fields), store.Settled{Now: now})
 	for ; len(values) > 0; values = values[fields:] {

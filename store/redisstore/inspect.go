@@ -64,7 +64,7 @@ func (i *inspector) onConnect(ctx context.Context, conn *redis.Conn) error {
 	}
 	log := i.log.With("redis", address(ctx, conn))
 	if version == "" || rest["role"] == "" {
-		log.Info("Redis forbids INFO: its version, memory policy and persistence could not be checked")
+		log.Info("Redis forbids INFO, so duehook cannot check its version, memory policy and persistence: check them yourself")
 		return nil
 	}
 	i.look(rest, log)
@@ -77,7 +77,7 @@ func (i *inspector) look(facts map[string]string, log *slog.Logger) {
 		log.Warn("Redis evicts waiting jobs when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
 	}
 	if n, err := strconv.Atoi(facts["connected_slaves"]); err == nil && n < i.replicas {
-		log.Warn("Redis has too few replicas to confirm registrations: all are refused until there are more",
+		log.Warn("Redis has too few replicas to confirm registrations: all are refused until more connect; --redis-min-replicas sets the number",
 			"replicas", n, "needed", i.replicas)
 	}
 }
@@ -96,12 +96,12 @@ func lookAtDisk(ctx context.Context, conn *redis.Conn, facts map[string]string, 
 	aof := facts["aof_enabled"] == "1"
 	switch {
 	case aof && !allowed:
-		log.Info("Redis forbids CONFIG: appendfsync could not be checked")
+		log.Info("Redis forbids CONFIG, so duehook cannot check appendfsync: check it yourself")
 	case aof && value["appendfsync"] != "always":
-		log.Info("Redis does not wait for its disk: a crash can lose the last registrations", "appendfsync", value["appendfsync"])
+		log.Info("Redis answers before its disk has the data: a crash can lose the last registrations; appendfsync always prevents it", "appendfsync", value["appendfsync"])
 	case aof:
 	case !allowed:
-		log.Warn("Redis writes no append-only file: a restart loses jobs; it forbids CONFIG, so snapshots could not be checked")
+		log.Warn("Redis writes no append-only file, so a restart loses jobs: set appendonly yes; Redis forbids CONFIG, so duehook cannot check snapshots")
 	case value["save"] == "":
 		log.Warn("Redis stores nothing on disk: a restart loses all jobs; set appendonly yes")
 	default:

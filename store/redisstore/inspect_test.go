@@ -77,7 +77,7 @@ func TestInspection(t *testing.T) {
 		},
 		{
 			name: "the disk is not waited for", args: []string{"--appendonly", "yes"},
-			want: []string{`level=INFO msg="Redis does not wait for its disk: a crash can lose the last registrations" appendfsync=everysec`},
+			want: []string{`level=INFO msg="Redis answers before its disk has the data: a crash can lose the last registrations; appendfsync always prevents it" appendfsync=everysec`},
 		},
 		{
 			name: "eviction", args: append([]string{"--maxmemory-policy", "allkeys-lru"}, durable...),
@@ -85,19 +85,19 @@ func TestInspection(t *testing.T) {
 		},
 		{
 			name: "too few replicas", args: durable, replicas: 2,
-			want: []string{`level=WARN msg="Redis has too few replicas to confirm registrations: all are refused until there are more" replicas=0 needed=2`},
+			want: []string{`level=WARN msg="Redis has too few replicas to confirm registrations: all are refused until more connect; --redis-min-replicas sets the number" replicas=0 needed=2`},
 		},
 		{
 			name: "settings are a secret", denied: "-config",
-			want: []string{`level=WARN msg="Redis writes no append-only file: a restart loses jobs; it forbids CONFIG, so snapshots could not be checked"`},
+			want: []string{`level=WARN msg="Redis writes no append-only file, so a restart loses jobs: set appendonly yes; Redis forbids CONFIG, so duehook cannot check snapshots"`},
 		},
 		{
 			name: "settings are a secret, with a file", args: durable, denied: "-config",
-			want: []string{`level=INFO msg="Redis forbids CONFIG: appendfsync could not be checked"`},
+			want: []string{`level=INFO msg="Redis forbids CONFIG, so duehook cannot check appendfsync: check it yourself"`},
 		},
 		{
 			name: "everything is a secret", denied: "-info -config",
-			want: []string{`level=INFO msg="Redis forbids INFO: its version, memory policy and persistence could not be checked"`},
+			want: []string{`level=INFO msg="Redis forbids INFO, so duehook cannot check its version, memory policy and persistence: check them yourself"`},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

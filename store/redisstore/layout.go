@@ -187,9 +187,9 @@ func (g *guard) end(l *look, err error) {
 	var wrong *LayoutError
 	switch known := old != nil && !old.unknown; {
 	case err == nil && known && old.err != nil:
-		g.log.Info("the namespace has the layout of this node again")
+		g.log.Info("the namespace has the layout of this node again: it serves requests")
 	case err != nil && errors.As(err, &wrong) && (!known || old.err == nil):
-		g.log.Error("nothing is served: the namespace has another layout", "error", err)
+		g.log.Error("the namespace has another layout: this node serves nothing", "error", err)
 	case err != nil && !errors.As(err, &wrong):
 		l.failed, l.unknown = true, !known
 		if known {
@@ -234,7 +234,7 @@ func readLayout(ctx context.Context, db redis.Cmdable, namespace string) (*layou
 func parseLayout(text string) (*layout, error) {
 	var l layout
 	if err := json.Unmarshal([]byte(text), &l); err != nil || l.Version < 1 || l.Shards < 1 {
-		return nil, fmt.Errorf("redisstore: %.80q is no layout", text)
+		return nil, fmt.Errorf("redisstore: %.80q is not a layout", text)
 	}
 	return &l, nil
 }

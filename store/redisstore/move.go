@@ -159,7 +159,7 @@ func (m *mover) putForward(ctx context.Context, r *record) error {
 	}
 	done, err := m.to.swap(ctx, m.to.shards[m.to.shardOf(r.Key)], r.Key, "", forward(r.UID, r.Spec.OrderKey))
 	if err == nil && !done {
-		err = fmt.Errorf("%s: another job stands in its place", r.Key)
+		err = fmt.Errorf("%s: another job has its topic and id", r.Key)
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
 		return fmt.Errorf("%s in its new shard: %w", old.Key, err)
 	}
 	if there.UID != old.UID || there.Version != old.Version {
-		return fmt.Errorf("%s is in its new shard already, as another job (%s v%d, and %s v%d in the old one)",
+		return fmt.Errorf("%s: its new shard already has another job (%s v%d, and %s v%d in the old one)",
 			old.Key, there.UID, there.Version, old.UID, old.Version)
 	}
 	return nil

@@ -42,7 +42,7 @@ func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]st
 	for _, r := range raw {
 		h, err := parseHint(r)
 		if err != nil {
-			s.log.Error("the ready list contains an entry that is no hint", "error", err)
+			s.log.Error("the ready list contains an invalid entry; it is skipped", "error", err)
 			continue
 		}
 		hints = append(hints, h)

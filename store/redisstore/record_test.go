@@ -269,7 +269,7 @@ func TestParseURL(t *testing.T) {
 		{url: "redis-cluster://a,,b", wantErr: "redis URL: a host is missing in the list"},
 		{url: "redis-sentinel://a:1", wantErr: "redis URL: write redis-sentinel://master@host:port,host:port: the master's name is missing"},
 		{url: "redis-sentinel://@a:1", wantErr: "redis URL: write redis-sentinel://master@host:port,host:port: the master's name is empty"},
-		{url: "redis-sentinel://m@a/x", wantErr: "redis URL: what follows the slash must be a database number"},
+		{url: "redis-sentinel://m@a/x", wantErr: "redis URL: the part after the slash must be a database number"},
 		{url: "http://a", wantErr: `redis URL: unknown scheme "http"; use redis, rediss, redis-sentinel or redis-cluster`},
 		{url: "localhost:6379", wantErr: "redis URL: write redis://host:port, rediss://, redis-sentinel:// or redis-cluster://"},
 	} {

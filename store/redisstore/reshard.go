@@ -134,7 +134,7 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 		{"clear old shards", m.clear},
 	} {
 		if err := step.do(ctx); err != nil {
-			return m.report, fmt.Errorf("%s: %w; run it again to go on", step.what, err)
+			return m.report, fmt.Errorf("%s: %w; run it again to continue", step.what, err)
 		}
 	}
 	if err := m.put(ctx, layout{Version: layoutVersion, Shards: m.report.To}); err != nil {
@@ -160,7 +160,7 @@ func (m *mover) plan(ctx context.Context) error {
 		return m.to.wrap(err)
 	}
 	if stored == nil {
-		return fmt.Errorf("the namespace %s does not exist in Redis", m.o.Namespace)
+		return fmt.Errorf("the namespace %s does not exist in Redis: check --namespace and --redis-url", m.o.Namespace)
 	}
 	switch {
 	case stored.Version != layoutVersion:
@@ -215,7 +215,7 @@ func (m *mover) put(ctx context.Context, l layout) error {
 		return m.to.wrap(err)
 	}
 	if stands.Version != l.Version || stands.Shards != l.Shards || stands.To != l.To || (stands.Before == nil) != (l.Before == nil) {
-		return errors.New("the layout was changed by another meanwhile; is another duehook reshard at work?")
+		return errors.New("the layout was modified concurrently; is another duehook reshard running?")
 	}
 	m.stored = stands
 	return nil

@@ -151,7 +151,7 @@ func timed(cmd *redis.Cmd) ([]any, error) {
 	return v, nil
 }
 
-var errNoTime = errors.New("redisstore: a script's answer does not begin with the time")
+var errNoTime = errors.New("redisstore: a script's answer lacks the time")
 
 // laneLetters are the letters by which the lanes of one topic and endpoint differ.
 func laneLetters() string {

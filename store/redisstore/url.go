@@ -72,7 +72,7 @@ func parseSingle(raw string) (*redis.UniversalOptions, error) {
 func setOptions(o *redis.UniversalOptions, query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("redis URL: the options behind the question mark are not percent-encoded properly; in a password write %3F for a question mark")
+		return errors.New("redis URL: the options after the question mark are not percent-encoded correctly; in a password write %3F for a question mark")
 	}
 	for name, given := range values {
 		value, err := given[0], error(nil)
@@ -92,7 +92,7 @@ func setOptions(o *redis.UniversalOptions, query string) error {
 		case name == "skip_verify" && o.TLSConfig != nil && (value == "true" || value == "false"):
 			o.TLSConfig.InsecureSkipVerify = value == "true"
 		default:
-			return errors.New("redis URL: behind the question mark only pool_size, min_idle_conns, conn_max_idle_time, conn_max_lifetime, client_name and, with rediss, skip_verify (true or false) are known; in a password write %3F for a question mark")
+			return errors.New("redis URL: after the question mark, only pool_size, min_idle_conns, conn_max_idle_time, conn_max_lifetime, client_name and, with rediss, skip_verify (true or false) are allowed; in a password write %3F for a question mark")
 		}
 		if err != nil {
 			return fmt.Errorf("redis URL: %s %w", name, err)
@@ -174,7 +174,7 @@ func cutDB(rest string) (string, int, error) {
 	db := 0
 	for _, c := range path {
 		if c < '0' || c > '9' || db > 1000 {
-			return "", 0, errors.New("redis URL: what follows the slash must be a database number")
+			return "", 0, errors.New("redis URL: the part after the slash must be a database number")
 		}
 		db = db*10 + int(c-'0')
 	}
@@ -202,10 +202,10 @@ func splitHosts(list, port string) ([]string, error) {
 func credentials(s string) (user, password string, err error) {
 	user, password, _ = strings.Cut(s, ":")
 	if user, err = url.PathUnescape(user); err != nil {
-		return "", "", errors.New("redis URL: the user name is not percent-encoded properly")
+		return "", "", errors.New("redis URL: the user name is not percent-encoded correctly")
 	}
 	if password, err = url.PathUnescape(password); err != nil {
-		return "", "", errors.New("redis URL: the password is not percent-encoded properly")
+		return "", "", errors.New("redis URL: the password is not percent-encoded correctly")
 	}
 	return user, password, nil
 }

@@ -81,7 +81,7 @@ func ParseKeys(text string) ([]Key, error) {
 	for n, part := range keyTexts(text) {
 		k, err := parseKey(part)
 		if err == nil && seen[k.ID] {
-			err = fmt.Errorf("the id %s is that of an earlier key", k.ID)
+			err = fmt.Errorf("an earlier key has the id %s, too", k.ID)
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("key %d: %w", n+1, err))

@@ -90,7 +90,7 @@ func TestParseKeysTellsWhatIsWrong(t *testing.T) {
 		{"a bad rate", "scope=read rate=fast token=" + token, "rate must be requests/duration"},
 		{"an empty name", "scope=read name= token=" + token, "name must not be empty"},
 		{"an empty namespace", "scope=read namespace= token=" + token, "namespace must not be empty"},
-		{"the same key twice", "scope=read token=" + token + ",scope=admin token=" + token, "key 2: the id " + token[3:11] + " is that of an earlier key"},
+		{"the same key twice", "scope=read token=" + token + ",scope=admin token=" + token, "key 2: an earlier key has the id " + token[3:11] + ", too"},
 		{"each is told", "scope=x token=" + token + "\nscope=read token=" + other + "\nname=y", "key 3: scope="},
 		{"too many", manyKeys(MaxKeys + 1), "there are 1001 keys; at most 1000"},
 	} {

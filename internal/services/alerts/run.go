@@ -165,7 +165,7 @@ func (m *Manager) save(ctx context.Context, stored *storedBook, changed bool) er
 		case store.StoreFull:
 			return fmt.Errorf("register webhooks of alerts: %w", store.ErrFull)
 		default: // they stay, and are tried again
-			return fmt.Errorf("the topic %s takes no webhook in", Topic)
+			return fmt.Errorf("the topic %s accepts no webhook", Topic)
 		}
 	}
 	for i := range b.Notices {

@@ -158,7 +158,7 @@ func (h *Hub) awaitWatchers(ctx context.Context) bool {
 	return false
 }
 
-var errUnwatched = errors.New("nobody watches")
+var errUnwatched = errors.New("no client watches")
 
 // askFor announces watchers to all nodes, until there have been none for a while.
 func (h *Hub) askFor(ctx context.Context) error {

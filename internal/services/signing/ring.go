@@ -65,7 +65,7 @@ func (r ring) replaced(next Secret, now job.Instant, overlap time.Duration) (rin
 	}
 	after = after.at(now)
 	if len(after) > MaxSecrets {
-		return nil, fmt.Errorf("%w: at most %d can", ErrTooManySecrets, MaxSecrets)
+		return nil, fmt.Errorf("%w: at most %d can sign at a time", ErrTooManySecrets, MaxSecrets)
 	}
 	return after, nil
 }
