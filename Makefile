@@ -53,17 +53,18 @@ demo: ## watch jobs come due, fail, retry and arrive, in under a minute
 build: ## bin/duehook, static
 	$(plain) go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
 
-# Two parts at a time, the longest first: many tests wait more than they work.
+# Three parts at a time, since many tests wait more than they work: those that wait first,
+# so that the others fill the cores.
 # All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
 test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
-	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
+	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 3 $(test_parts) || status=1; \
 	$(testrun) summary || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	exit $$status
 
-test_parts := test-packages test-e2e test-covered test-web test-bench test-model
+test_parts := test-packages test-e2e test-web test-covered test-model test-bench
 covered := $(foreach room,$(COVERED),./$(room)/...)
 
 # What soaks, measures or needs a quiet machine has a name of its own, for `make soak`.

@@ -19,6 +19,10 @@ const (
 	// that before a kill was not in flight any more, and must not be repeated.
 	quietSettleTime = 500 * time.Millisecond
 	busySettleTime  = 10 * time.Second
+	// quietTravelTime bounds the time from a claim to the request's arrival. A node may
+	// claim from a master that is not one any more until the end of a cut.
+	quietTravelTime = 300 * time.Millisecond
+	busyTravelTime  = 3 * time.Second
 	// maxInFlight bounds what a node has in flight, however slow the machine is: a
 	// request or a settlement per worker, and one batch of settlements on its way.
 	maxInFlight = 2*dispatcher.DefaultWorkers + 256
@@ -35,12 +39,9 @@ func (c *cuts) during(what string, node bool, do func()) { c.During(what, node, 
 
 func (c *cuts) kill(n *node) { c.Kill(n.Node) }
 
-// settleTime allows for other processes on the machine, except in a long run.
-func settleTime() time.Duration {
-	if long {
-		return quietSettleTime
-	}
-	return busySettleTime
+// allow allows for other processes on the machine, except in a long run.
+func (c *cuts) allow() {
+	c.SettleTime, c.TravelTime = sized(busySettleTime, quietSettleTime), sized(busyTravelTime, quietTravelTime)
 }
 
 // audit waits until the store at base says that every job was delivered, and
@@ -49,7 +50,7 @@ func settleTime() time.Duration {
 // in flight at a cut.
 func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	t.Helper()
-	c.SettleTime = settleTime()
+	c.allow()
 	if len(l.acknowledged) != l.jobs {
 		t.Fatalf("%d of %d jobs were acknowledged", len(l.acknowledged), l.jobs)
 	}
@@ -89,7 +90,7 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 				inFlight++
 				slowest = max(slowest, before)
 			} else {
-				twice = append(twice, id)
+				twice = append(twice, id+": "+rig.Describe(arrived))
 			}
 		}
 		delete(byID, id)
@@ -106,7 +107,7 @@ func audit(t testing.TB, l *load, r *receiver.Receiver, c *cuts, base string) {
 	for what, list := range map[string][]string{"lost": lost, "wrong": wrong, "repeated although not in flight at a cut": twice} {
 		if len(list) > 0 {
 			slices.Sort(list)
-			t.Errorf("%d %s:\n%s", len(list), what, strings.Join(list[:min(len(list), 20)], "\n"))
+			t.Errorf("%d %s:\n%s\ncuts: %v", len(list), what, strings.Join(list[:min(len(list), 20)], "\n"), c)
 		}
 	}
 }

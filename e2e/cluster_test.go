@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// TestClusterUnderLoad: while 200 jobs/s flow over the eight shards of a
+// TestClusterUnderLoad: while 100 jobs/s flow over the eight shards of a
 // Cluster, the shards of one master are moved to another, which is then
 // killed, and a third is frozen for longer than the Cluster waits. Nothing is
 // lost, and who was thought dead follows.
@@ -26,7 +26,7 @@ func TestClusterUnderLoad(t *testing.T) {
 	nodes := startNodes(t, shipped, "a b", urlOf("redis-cluster://", masters), append([]string{"--shards", "8"}, confirmed...)...)
 	up := &bases{nodes: nodes}
 	over := sized(18*time.Second, time.Minute)
-	l := &load{topic: "cluster", url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+	l := &load{topic: "cluster", url: r.URL(), jobs: int(over.Seconds()) * perSecond(), over: over, maxDelay: time.Second, pick: up.pick}
 	trickle := startTrickle(t, nodes[0].base(), 2*over)
 	wait := l.start(t, rnd)
 

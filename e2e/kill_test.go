@@ -30,8 +30,8 @@ func TestKillEmbedded(t *testing.T) {
 	r := receiver.Start(t, slowly)
 	n := startEmbedded(t, shipped)
 	l := &load{
-		topic: "embedded", url: r.URL(), jobs: sized(4_000, 100_000),
-		over: sized(18*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: n.base,
+		topic: "embedded", url: r.URL(), jobs: sized(2_000, 100_000),
+		over: sized(12*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: n.base,
 	}
 	wait := l.start(t, rnd)
 	kills := sized(5, 50)
@@ -55,8 +55,8 @@ func TestKillNodesOnRedis(t *testing.T) {
 	nodes := startNodes(t, shipped, "a b c", redis.URL(), quickTakeover...)
 	up := &bases{nodes: nodes}
 	l := &load{
-		topic: "cluster", url: r.URL(), jobs: sized(4_000, 100_000),
-		over: sized(18*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: up.pick,
+		topic: "cluster", url: r.URL(), jobs: sized(2_000, 100_000),
+		over: sized(12*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: up.pick,
 	}
 	wait := l.start(t, rnd)
 	var c cuts

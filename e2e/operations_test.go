@@ -328,7 +328,7 @@ func TestOperationOutlivesItsNode(t *testing.T) {
 	limit := deliverLimit + time.Duration(part/rate)*2*time.Second
 	awaitOperation(t, target, limit, func(o operationView) bool { return o.Changed >= part/3 })
 	c := cuts{}
-	c.SettleTime = settleTime()
+	c.allow()
 	c.kill(nodes[0])
 	killed := clock.Now()
 	done := awaitOperation(t, target, limit, func(o operationView) bool { return o.State != "running" })

@@ -31,7 +31,7 @@ func command(t testing.TB, c *redis.Client, args ...any) {
 }
 
 // TestRedisFaultsUnderLoad: scripts forgotten, every connection cut, and Redis
-// killed and started again, while 200 jobs/s flow. Nothing is lost, and no
+// killed and started again, while 100 jobs/s flow. Nothing is lost, and no
 // node has to be restarted.
 func TestRedisFaultsUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -41,22 +41,22 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 	admin := control(t, server)
 	nodes := startNodes(t, shipped, "a b", server.URL(), quickTakeover...)
 	up := &bases{nodes: nodes}
-	over := sized(18*time.Second, 3*time.Minute)
-	l := &load{topic: "faults", url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+	over, pauses := sized(10*time.Second, 3*time.Minute), sized(time.Second, 2*time.Second)
+	l := &load{topic: "faults", url: r.URL(), jobs: int(over.Seconds()) * perSecond(), over: over, maxDelay: time.Second, pick: up.pick}
 	wait := l.start(t, rnd)
 	pids := [2]int{nodes[0].pid(), nodes[1].pid()}
 
 	var c cuts
 	for range sized(1, 10) {
-		pause(t, 2*time.Second)
+		pause(t, pauses)
 		command(t, admin, "SCRIPT", "FLUSH")
-		pause(t, 2*time.Second)
+		pause(t, pauses)
 		command(t, admin, "CLIENT", "KILL", "TYPE", "pubsub", "SKIPME", "yes")
-		pause(t, 2*time.Second)
+		pause(t, pauses)
 		c.during("connections cut", false, func() {
 			command(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		})
-		pause(t, 2*time.Second)
+		pause(t, pauses)
 		c.during("Redis down", false, func() {
 			server.Kill()
 			before := len(l.refusals())
@@ -67,7 +67,7 @@ func TestRedisFaultsUnderLoad(t *testing.T) {
 				n.awaitReady()
 			}
 		})
-		pause(t, 4*time.Second)
+		pause(t, 2*pauses)
 	}
 	wait()
 	audit(t, l, r, &c, nodes[0].base())

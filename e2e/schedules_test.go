@@ -225,7 +225,7 @@ func (s *timetable) withdrawn(at time.Time) bool {
 // arrived as one message, in time, in the form of their time.
 func (tt *timetables) audit(t *testing.T, r *receiver.Receiver, c *cuts, base string) {
 	t.Helper()
-	c.SettleTime = settleTime()
+	c.allow()
 	for _, s := range tt.all {
 		tt.expect(t, s, base)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // TestSentinelUnderLoad: the master is killed and comes back, and the next one
-// is frozen for longer than the sentinels wait, while 200 jobs/s flow. Nothing
+// is frozen for longer than the sentinels wait, while 100 jobs/s flow. Nothing
 // is lost, and who was thought dead follows.
 func TestSentinelUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestSentinelUnderLoad(t *testing.T) {
 	nodes := startNodes(t, shipped, "a b", urlOf("redis-sentinel://main@", sentinels), confirmed...)
 	up := &bases{nodes: nodes}
 	over := sized(18*time.Second, time.Minute)
-	l := &load{topic: "sentinel", url: r.URL(), jobs: int(over.Seconds()) * 200, over: over, maxDelay: time.Second, pick: up.pick}
+	l := &load{topic: "sentinel", url: r.URL(), jobs: int(over.Seconds()) * perSecond(), over: over, maxDelay: time.Second, pick: up.pick}
 	trickle := startTrickle(t, nodes[0].base(), 2*over)
 	wait := l.start(t, rnd)
 

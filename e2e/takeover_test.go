@@ -27,6 +27,9 @@ const (
 // nothing that was acknowledged.
 var confirmed = append([]string{"--redis-min-replicas", "1"}, quickTakeover...)
 
+// perSecond is the load that faults of Redis meet: enough for jobs in flight at each.
+func perSecond() int { return sized(100, 200) }
+
 // urlOf is a URL of several servers.
 func urlOf(scheme string, servers []*testenv.Redis) string {
 	addrs := make([]string, len(servers))

@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -8,13 +10,9 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-const (
-	// closeTime bounds the time from a process's end to the receiver's seeing
-	// its last requests, and that its connections ended.
-	closeTime = 2 * time.Second
-	// travelTime bounds the time from a claim to the request's arrival.
-	travelTime = 300 * time.Millisecond
-)
+// closeTime bounds the time from a process's end to the receiver's seeing
+// its last requests, and that its connections ended.
+const closeTime = 2 * time.Second
 
 // Cut is a span of time in which attempts in flight could be cut off before
 // their outcome was written down: the kill of a node, or an outage of Redis.
@@ -32,6 +30,9 @@ type Cuts struct {
 	// down. An attempt that was answered earlier than that before a cut was not
 	// in flight any more, and must not be repeated.
 	SettleTime time.Duration
+	// TravelTime bounds the time from a claim to the request's arrival. A request that
+	// arrived later than that after a cut was claimed after it.
+	TravelTime time.Duration
 
 	mu  sync.Mutex
 	all []Cut
@@ -69,7 +70,7 @@ func (c *Cuts) InFlight(d receiver.Delivery) (yes bool, answeredBefore time.Dura
 		if !d.Answered.IsZero() {
 			answeredBefore = cut.From.Sub(d.Answered)
 		}
-		cutOff := d.Arrived.Before(cut.To.Add(travelTime))
+		cutOff := d.Arrived.Before(cut.To.Add(c.TravelTime))
 		if cut.Node {
 			cutOff = !d.Closed.IsZero() && d.Closed.Before(cut.To.Add(closeTime))
 		}
@@ -79,3 +80,24 @@ func (c *Cuts) InFlight(d receiver.Delivery) (yes bool, answeredBefore time.Dura
 	}
 	return false, 0
 }
+
+// String lists the cuts and their times, for messages.
+func (c *Cuts) String() string {
+	var all []string
+	for _, cut := range c.All() {
+		all = append(all, cut.What+" "+ClockTime(cut.From)+"–"+ClockTime(cut.To))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Describe lists deliveries of one job, for messages beside those of Cuts.
+func Describe(deliveries []receiver.Delivery) string {
+	var all []string
+	for _, d := range deliveries {
+		all = append(all, fmt.Sprintf("attempt %d at %s, answered %d at %s", d.Attempt, ClockTime(d.Arrived), d.Status, ClockTime(d.Answered)))
+	}
+	return strings.Join(all, "; ")
+}
+
+// ClockTime is a time of messages, in seconds of its minute.
+func ClockTime(t time.Time) string { return t.Format("05.000") }

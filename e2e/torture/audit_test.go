@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
@@ -169,8 +168,8 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 			a.excusable++ // its attempts took too long
 		}
 		a.lose(o, "it is %s (%s), version %d; what its client did was answered %d %s after %d tries, %s–%s; deliveries: %s; cuts: %s",
-			j.State, j.Reason, j.Version, o.done.status, o.done.result, o.done.tries, clockTime(o.done.began), clockTime(o.done.ended),
-			describe(deliveries), a.describeCuts())
+			j.State, j.Reason, j.Version, o.done.status, o.done.result, o.done.tries, rig.ClockTime(o.done.began), rig.ClockTime(o.done.ended),
+			rig.Describe(deliveries), &a.cuts)
 		return
 	}
 	if j.State == "delivered" && !slices.ContainsFunc(deliveries, accepted) {
@@ -204,7 +203,7 @@ func (a *audit) judgeTurns(arrived map[job.Key][]receiver.Delivery) {
 		for i, d := range all {
 			for _, other := range all[i+1:] {
 				if d.UID != other.UID && d.Arrived.Before(other.Answered) && other.Arrived.Before(d.Answered) {
-					a.fail("two jobs of the order key %s were in flight at %s and %s", key, clockTime(d.Arrived), clockTime(other.Arrived))
+					a.fail("two jobs of the order key %s were in flight at %s and %s", key, rig.ClockTime(d.Arrived), rig.ClockTime(other.Arrived))
 				}
 			}
 		}
@@ -234,7 +233,7 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 			before = slices.DeleteFunc(slices.Clone(before), func(d receiver.Delivery) bool { return d.Arrived.Before(o.done.began) })
 		}
 		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool { return rescheduledTo(p).Equal(d.Due) }) {
-			a.fail("%s was due at %s, which no answer asked for; before: %s", o.key(), clockTime(d.Due), describe(before))
+			a.fail("%s was due at %s, which no answer asked for; before: %s", o.key(), rig.ClockTime(d.Due), rig.Describe(before))
 		}
 		a.judgeNumber(o, d, before)
 		a.judgeRepetition(o, d, before)
@@ -255,7 +254,7 @@ func (a *audit) judgeNumber(o *told, d receiver.Delivery, before []receiver.Deli
 	}
 	failed := slices.ContainsFunc(before, func(p receiver.Delivery) bool { return p.Attempt == d.Attempt-1 && !accepted(p) })
 	if !failed || d.Attempt-1 > o.Body.Fail {
-		a.excuse("%s (%s) came as attempt %d at %s, which no failure led to; before: %s", o.key(), o.kind, d.Attempt, clockTime(d.Arrived), describe(before))
+		a.excuse("%s (%s) came as attempt %d at %s, which no failure led to; before: %s", o.key(), o.kind, d.Attempt, rig.ClockTime(d.Arrived), rig.Describe(before))
 	}
 }
 
@@ -280,25 +279,7 @@ func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.
 	a.otherwise++
 	last := same[len(same)-1]
 	a.excuse("%s (%s) came again as attempt %d at %s without having been in flight: it came as attempt %d at %s and was answered %d at %s; cuts: %s",
-		o.key(), o.kind, d.Attempt, clockTime(d.Arrived), last.Attempt, clockTime(last.Arrived), last.Status, clockTime(last.Answered), a.describeCuts())
-}
-
-func describe(deliveries []receiver.Delivery) string {
-	var all []string
-	for _, d := range deliveries {
-		all = append(all, fmt.Sprintf("attempt %d at %s, answered %d at %s", d.Attempt, clockTime(d.Arrived), d.Status, clockTime(d.Answered)))
-	}
-	return strings.Join(all, "; ")
-}
-
-func clockTime(t time.Time) string { return t.Format("05.000") }
-
-func (a *audit) describeCuts() string {
-	var all []string
-	for _, c := range a.cuts.All() {
-		all = append(all, c.What+" "+clockTime(c.From)+"–"+clockTime(c.To))
-	}
-	return strings.Join(all, ", ")
+		o.key(), o.kind, d.Attempt, rig.ClockTime(d.Arrived), last.Attempt, rig.ClockTime(last.Arrived), last.Status, rig.ClockTime(last.Answered), &a.cuts)
 }
 
 // measure notes how long after the end of a fault the last attempt came that

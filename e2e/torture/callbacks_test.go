@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
 )
 
@@ -65,7 +66,7 @@ func (a *audit) judgeCallbacks(arrived map[job.Key][]receiver.Delivery) {
 		for _, id := range o.callbackIDs(a.stored[o.key()]) {
 			key := job.Key{Topic: o.Topic, ID: id}
 			if !slices.ContainsFunc(came[key], accepted) {
-				a.lose(o, "no receiver accepted its callback %s: %s; cuts: %s", id, describe(came[key]), a.describeCuts())
+				a.lose(o, "no receiver accepted its callback %s: %s; cuts: %s", id, rig.Describe(came[key]), &a.cuts)
 			}
 			a.judgeCallback(o, key, came[key])
 			delete(came, key)
@@ -74,7 +75,7 @@ func (a *audit) judgeCallbacks(arrived map[job.Key][]receiver.Delivery) {
 		maps.DeleteFunc(came, func(key job.Key, _ []receiver.Delivery) bool { return a.takesBack(o) && o.mayReport(key) })
 	}
 	for key, deliveries := range came {
-		a.fail("the callback %s came, and reports no outcome: %s; cuts: %s", key, describe(deliveries), a.describeCuts())
+		a.fail("the callback %s came, and reports no outcome: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
 	}
 }
 
@@ -134,6 +135,6 @@ func (a *audit) judgeCallback(o *told, key job.Key, deliveries []receiver.Delive
 			continue
 		}
 		a.otherwise++
-		a.excuse("the callback %s came again without having been in flight: %s; cuts: %s", key, describe(deliveries), a.describeCuts())
+		a.excuse("the callback %s came again without having been in flight: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
 )
 
@@ -215,7 +216,7 @@ func (a *audit) judgeRounds(key job.Key, j jobView, deliveries []receiver.Delive
 			continue
 		}
 		a.otherwise++
-		a.excuse("%s came again without having been in flight: %s; cuts: %s", key, describe(deliveries), a.describeCuts())
+		a.excuse("%s came again without having been in flight: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
 	}
 	want := 0
 	if j.State == "delivered" {
@@ -226,7 +227,7 @@ func (a *audit) judgeRounds(key job.Key, j jobView, deliveries []receiver.Delive
 		want = 1 + b.Rounds
 	}
 	if len(came) != want {
-		a.fail("%s came as %d messages instead of %d: %s; cuts: %s", key, len(came), want, describe(deliveries), a.describeCuts())
+		a.fail("%s came as %d messages instead of %d: %s; cuts: %s", key, len(came), want, rig.Describe(deliveries), &a.cuts)
 		return
 	}
 	for i, d := range came {

@@ -10,6 +10,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of a ledger on PostgreSQL
 	_ "modernc.org/sqlite"             // the driver of the embedded ledger
 
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
 )
 
@@ -110,7 +111,7 @@ func (a *audit) history(ctx context.Context, db *sql.DB, message int64) string {
 		if err := rows.Scan(&at, &from, &to, &actor, &attempt, &reason); err != nil {
 			return err.Error()
 		}
-		all = append(all, fmt.Sprintf("%s %v>%v by %v, attempt %v, %v", clockTime(at.Time()), from, to, actor, attempt, reason))
+		all = append(all, fmt.Sprintf("%s %v>%v by %v, attempt %v, %v", rig.ClockTime(at.Time()), from, to, actor, attempt, reason))
 	}
 	if err := rows.Err(); err != nil {
 		return err.Error()

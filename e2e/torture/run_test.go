@@ -26,6 +26,7 @@ const (
 	lease   = 7 * time.Second
 	// settleTime is generous, as many runs share the machine.
 	settleTime = time.Second
+	travelTime = 300 * time.Millisecond
 	// quietLimit is how long a run may take to come to rest after its fault.
 	quietLimit = time.Minute
 	pollEvery  = 100 * time.Millisecond
@@ -66,7 +67,7 @@ type run struct {
 func newRun(t *testing.T, row *row, seed uint64) *run {
 	t.Helper()
 	r := &run{t: t, row: row, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1))}
-	r.cuts.SettleTime = settleTime
+	r.cuts.SettleTime, r.cuts.TravelTime = settleTime, travelTime
 	r.endpoints = startEndpoints(t, 2)
 	binary, err := shipped()
 	if row.failpoint != "" {

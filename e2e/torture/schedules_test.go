@@ -118,11 +118,11 @@ func (a *audit) judgeSchedules(arrived map[job.Key][]receiver.Delivery) {
 		want := max(0, int64(v.EndAt.Sub(v.CreatedAt.Truncate(time.Second))/time.Second)-1)
 		c := v.Counters
 		if c["fired"]+c["missed"]+c["skipped"] != want || c["failed"] != 0 || v.Version != 1 {
-			a.fail("schedule %s counts %v of %d occurrences; cuts: %s", name, c, want, a.describeCuts())
+			a.fail("schedule %s counts %v of %d occurrences; cuts: %s", name, c, want, &a.cuts)
 		}
 		if c["fired"] != came[name] {
 			a.lost++
-			a.fail("LOST: schedule %s fired %d times, and %d came; cuts: %s", name, c["fired"], came[name], a.describeCuts())
+			a.fail("LOST: schedule %s fired %d times, and %d came; cuts: %s", name, c["fired"], came[name], &a.cuts)
 		}
 	}
 }
@@ -143,6 +143,6 @@ func (a *audit) judgeOccurrence(key job.Key, at time.Time, deliveries []receiver
 			continue
 		}
 		a.otherwise++
-		a.excuse("%s came again without having been in flight: %s; cuts: %s", key, describe(deliveries), a.describeCuts())
+		a.excuse("%s came again without having been in flight: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
 	}
 }
