@@ -57,15 +57,21 @@ type vectors struct {
 
 func load(t *testing.T) vectors {
 	t.Helper()
-	data, err := os.ReadFile("../testdata/schedules/vectors.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var v vectors
-	if err := json.Unmarshal(data, &v); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"vectors.json", "more.json"} {
+		data, err := os.ReadFile("../testdata/schedules/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file vectors
+		if err := json.Unmarshal(data, &file); err != nil {
+			t.Fatal(err)
+		}
+		v.Vectors = append(v.Vectors, file.Vectors...)
+		v.Errors = append(v.Errors, file.Errors...)
+		v.Occurrences = append(v.Occurrences, file.Occurrences...)
 	}
-	if len(v.Vectors) < 100 || len(v.Errors) < 40 || len(v.Occurrences) < 5 {
+	if len(v.Vectors) < 300 || len(v.Errors) < 40 || len(v.Occurrences) < 5 {
 		t.Fatalf("%d vectors, %d errors, %d occurrences", len(v.Vectors), len(v.Errors), len(v.Occurrences))
 	}
 	return v
