@@ -14,14 +14,20 @@ import (
 // OnConflict is the effect of a registration whose key is taken.
 type OnConflict string
 
-// The conflict policies, as the API writes them; ConflictReject is the default.
+// The conflict policies, as the API writes them.
 const (
-	ConflictReject  OnConflict = "reject"  // refuse
+	ConflictReject  OnConflict = "reject"  // refuse; the default, also if empty
 	ConflictIgnore  OnConflict = "ignore"  // keep and return the unfinished job
 	ConflictReplace OnConflict = "replace" // replace it, unless it is in flight
 	ConflictLater   OnConflict = "later"   // keep the unfinished job, and move its due time later
 	ConflictSooner  OnConflict = "sooner"  // or sooner
+	// ConflictRenew refuses while the job is unfinished, and replaces any ended one. It is
+	// for occurrences of schedules; clients cannot choose it.
+	ConflictRenew OnConflict = "renew"
 )
+
+// OnConflicts are the policies that clients may choose.
+var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner}
 
 // Request is a valid registration.
 type Request struct {
@@ -112,12 +118,10 @@ func (f *Findings) onConflict(s *string) OnConflict {
 	if s == nil {
 		return ConflictReject
 	}
-	switch p := OnConflict(*s); p {
-	case ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner:
-		return p
+	if !slices.Contains(OnConflicts, OnConflict(*s)) {
+		f.Add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
 	}
-	f.Add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
-	return ""
+	return OnConflict(*s)
 }
 
 // Methods are the methods of requests, the default first.

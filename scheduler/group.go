@@ -47,7 +47,7 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	}
 	request.Spec = ownBody(request.Spec)
 	plan := groups.FanOut{
-		ID: request.Key.ID, Spec: request.Spec, Policy: conflictPolicies[request.OnConflict],
+		ID: request.Key.ID, Spec: request.Spec, Policy: request.OnConflict,
 		Fill: func(spec *job.Spec) { s.fill(d, request.Key.Topic, spec) },
 	}
 	if plan.ID == "" {
@@ -134,7 +134,7 @@ func (s *Scheduler) checkFanOut(f *FanOut, targets []groups.Target) error {
 	return nil
 }
 
-func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy store.ConflictPolicy, traceparent string) ([]Prepared, error) {
+func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy job.OnConflict, traceparent string) ([]Prepared, error) {
 	jobs := make([]Prepared, len(targets))
 	for i, t := range targets {
 		key := job.Key{Topic: f.Topic, ID: t.ID}

@@ -38,5 +38,5 @@ func (s *Scheduler) Occurrence(d *job.Draft, o Occurrence) (store.Registration, 
 	spec := request.Spec
 	s.fill(d, request.Key.Topic, &spec)
 	spec.When, spec.Occurrence = job.When{At: o.Due}, &o.Of
-	return store.Registration{Key: o.Key, UID: store.OrderUID(o.UID, o.Key.Topic, spec.OrderKey), Spec: ownBody(spec), OnConflict: store.Renew}, nil
+	return store.Registration{Key: o.Key, UID: store.OrderUID(o.UID, o.Key.Topic, spec.OrderKey), Spec: ownBody(spec), OnConflict: job.ConflictRenew}, nil
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// conflictPolicies are the store's, by their names in drafts.
-var conflictPolicies = map[job.OnConflict]store.ConflictPolicy{
-	job.ConflictReject:  store.Reject,
-	job.ConflictIgnore:  store.Ignore,
-	job.ConflictReplace: store.Replace,
-	job.ConflictLater:   store.Later,
-	job.ConflictSooner:  store.Sooner,
-}
-
 // Origin is what a request says about its jobs beside their drafts.
 type Origin struct {
 	// ID is the id of a job whose draft has none, such as an idempotency key; it is a
@@ -80,7 +71,7 @@ func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent stri
 		key.ID = uid
 	}
 	p := Prepared{store.Registration{
-		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: conflictPolicies[request.OnConflict],
+		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: request.OnConflict,
 	}}
 	p.reg.Spec.Traceparent = traceparent
 	return p, nil

@@ -104,26 +104,13 @@ type Counted struct {
 	Tally job.Tally
 }
 
-// ConflictPolicy decides about a registration whose key another job holds.
-type ConflictPolicy uint8
-
-// The policies; Reject is the default.
-const (
-	Reject  ConflictPolicy = iota // refuse the registration
-	Ignore                        // keep and return the unfinished job
-	Replace                       // replace the job, unless it is in flight
-	Later                         // keep the unfinished job, and postpone it
-	Sooner                        // keep the unfinished job, and advance it
-	Renew                         // refuse while the job is unfinished, replace any ended one
-)
-
 // Registration is a job to register.
 type Registration struct {
 	Key job.Key
 	// UID is a ULID made by BindUID. List may not find a job with another uid.
 	UID        string
 	Spec       job.Spec // Spec.When is relative to the store's clock
-	OnConflict ConflictPolicy
+	OnConflict job.OnConflict
 	// At is the time of the registration, by the store's clock, if a journal has written
 	// it already. Zero: now. Only a store in the memory of its process obeys it. Stores
 	// that processes share date registrations themselves.

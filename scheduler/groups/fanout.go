@@ -14,7 +14,7 @@ import (
 type FanOut struct {
 	ID      string               // of the registration: the group id of its jobs
 	Spec    job.Spec             // by job.Draft.ForGroup
-	Policy  store.ConflictPolicy // for each job whose key is taken
+	Policy  job.OnConflict       // for each job whose key is taken
 	Members []Member             // of the group as it stands
 	Kept    []job.Job            // jobs that have the group id already
 	Fill    func(spec *job.Spec) // sets defaults of the topic

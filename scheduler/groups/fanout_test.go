@@ -37,7 +37,7 @@ func fanOut(of []groups.Member, change ...func(f *groups.FanOut)) *groups.FanOut
 
 func delayed(f *groups.FanOut) { f.Spec.When.Delay = time.Hour }
 
-func with(p store.ConflictPolicy) func(f *groups.FanOut) {
+func with(p job.OnConflict) func(f *groups.FanOut) {
 	return func(f *groups.FanOut) { f.Policy = p }
 }
 
@@ -103,11 +103,11 @@ func TestPlan(t *testing.T) {
 		{"another group", fanOut(members("b"), func(f *groups.FanOut) { f.Spec.Group.Group = "h" }), first, "refused o:b"},
 		{"fewer headers", fanOut(members("b"), func(f *groups.FanOut) { f.Spec.Headers, f.Spec.Group.Headers = nil, 0 }), first, "refused o:b"},
 		{"another filter", fanOut(members("b/eu"), func(f *groups.FanOut) { f.Spec.Group.FilterLabel = "eu" }), first, "refused o:b"},
-		{"ignore", fanOut(moved, delayed, with(store.Ignore)), first, "o:b@b o:a@a o:c@c repeats"},
-		{"later", fanOut(moved, delayed, with(store.Later)), first, "o:b@b o:a@a o:c@c repeats"},
-		{"later after the end", fanOut(moved, delayed, with(store.Later)), in(job.Delivered, first), "o:d@d o:a@new"},
-		{"sooner in flight", fanOut(moved, with(store.Sooner)), in(job.Running, first), "refused o:a"},
-		{"replace", fanOut(moved, delayed, with(store.Replace)), first, "o:d@d o:a@new"},
+		{"ignore", fanOut(moved, delayed, with(job.ConflictIgnore)), first, "o:b@b o:a@a o:c@c repeats"},
+		{"later", fanOut(moved, delayed, with(job.ConflictLater)), first, "o:b@b o:a@a o:c@c repeats"},
+		{"later after the end", fanOut(moved, delayed, with(job.ConflictLater)), in(job.Delivered, first), "o:d@d o:a@new"},
+		{"sooner in flight", fanOut(moved, with(job.ConflictSooner)), in(job.Running, first), "refused o:a"},
+		{"replace", fanOut(moved, delayed, with(job.ConflictReplace)), first, "o:d@d o:a@new"},
 		{"a job of the id that is no member's", fanOut(members("a")), []job.Job{{Key: job.Key{Topic: "t", ID: "o:a"}}}, "o:a@a"},
 	} {
 		c.f.Kept = c.kept

@@ -87,7 +87,7 @@ func TestWritesFail(t *testing.T) {
 			_, err := r.Update(t.Context(), key("b"), cancel)
 			unavailable(t, "Update", err)
 			g := reg("b", time.Minute)
-			g.OnConflict = store.Replace
+			g.OnConflict = job.ConflictReplace
 			_, err = r.Register(t.Context(), []store.Registration{g})
 			unavailable(t, "Register", err)
 			equal(t, "the job", r.Job("b").Spec.When.Delay, time.Hour)

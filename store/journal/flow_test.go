@@ -41,7 +41,7 @@ func TestFlow(t *testing.T) {
 		r.RunOne(job.OutcomeDelivered, 0)
 		second := r.Add(reg("a", time.Hour))
 		g := reg("a", time.Minute)
-		g.OnConflict = store.Replace
+		g.OnConflict = job.ConflictReplace
 		third := r.Add(g)
 		flow := r.FlowOf("a")
 		equal(t, "the flow", show(flow), []string{

@@ -13,7 +13,7 @@ import (
 // Changes of one job that are written in one transaction must come out as if
 // each had been written by itself.
 func TestOneTransaction(t *testing.T) {
-	register := func(policy store.ConflictPolicy) func(r *rig) {
+	register := func(policy job.OnConflict) func(r *rig) {
 		return func(r *rig) {
 			g := reg("a", time.Minute)
 			g.OnConflict = policy
@@ -35,13 +35,13 @@ func TestOneTransaction(t *testing.T) {
 		"claimed, and a cancel":     {take, update(cancel)},
 		"failed, rescheduled":       {fail(time.Minute), later},
 		"failed, cancelled":         {fail(time.Minute), update(cancel)},
-		"failed, replaced":          {fail(time.Minute), register(store.Replace)},
+		"failed, replaced":          {fail(time.Minute), register(job.ConflictReplace)},
 		"failed, claimed":           {fail(0), take},
 		"failed, claimed, failed":   {fail(0), take, func(r *rig) { r.SettleAll(settlement(r.Last, job.OutcomeFailed, time.Minute)) }},
 		"failed, failed, delivered": {fail(0), fail(0), deliver},
 		"delivered, replayed":       {deliver, update(replay)},
-		"delivered, registered":     {deliver, register(store.Reject)},
-		"dead, replaced":            {fail(-1), register(store.Replace)},
+		"delivered, registered":     {deliver, register(job.ConflictReject)},
+		"dead, replaced":            {fail(-1), register(job.ConflictReplace)},
 		"dead, replayed":            {fail(-1), update(replay)},
 	} {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
@@ -90,7 +90,7 @@ func TestNothingComesBetween(t *testing.T) {
 	later := func(r *rig) { r.Change("a", runAt(job.When{Delay: time.Hour})) }
 	replacing := func(r *rig) {
 		g := reg("a", 0)
-		g.Spec.Body, g.OnConflict = []byte(`"other"`), store.Replace
+		g.Spec.Body, g.OnConflict = []byte(`"other"`), job.ConflictReplace
 		r.Add(g)
 	}
 	for name, c := range map[string]struct {

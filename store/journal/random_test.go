@@ -21,7 +21,7 @@ func step(r *rig, choose func(n int) int) {
 	switch choose(9) {
 	case 0, 1:
 		g := reg(id, delay)
-		g.OnConflict = store.ConflictPolicy(choose(5))
+		g.OnConflict = job.OnConflicts[choose(5)]
 		g.Spec.Body = fmt.Append(nil, choose(2))
 		if choose(3) == 0 {
 			g.Spec.TTL = time.Minute

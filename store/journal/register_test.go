@@ -64,7 +64,7 @@ func TestAKeyTwiceInABatch(t *testing.T) {
 		r := freshRig(t, b, retention)
 		first, other := reg("a", time.Hour), reg("a", time.Minute)
 		replacing := reg("a", time.Second)
-		replacing.OnConflict = store.Replace
+		replacing.OnConflict = job.ConflictReplace
 		results, err := r.Register(t.Context(), []store.Registration{first, reg("b", 0), first, other, replacing})
 		noError(t, "Register", err)
 		var outcomes []store.RegisterOutcome
@@ -89,7 +89,7 @@ func TestSameWritesNothing(t *testing.T) {
 		r.RegisterAs(store.Same, g)
 		r.RegisterAs(store.Exists, reg("a", time.Minute))
 		kept := reg("a", time.Minute)
-		kept.OnConflict = store.Ignore
+		kept.OnConflict = job.ConflictIgnore
 		r.RegisterAs(store.Kept, kept)
 	})(t)
 }
@@ -100,7 +100,7 @@ func TestReplaceOfAJobInFlight(t *testing.T) {
 		r.Add(reg("a", 0))
 		c := r.TakeOne()
 		g := reg("a", time.Hour)
-		g.OnConflict = store.Replace
+		g.OnConflict = job.ConflictReplace
 		r.RegisterAs(store.InFlight, g)
 		r.SettleAll(settlement(c, job.OutcomeFailed, time.Hour))
 		want := r.Add(g)

@@ -109,7 +109,7 @@ func TestRestart(t *testing.T) {
 			} {
 				for range 3 {
 					g := reg("a", 0)
-					g.OnConflict = store.Replace
+					g.OnConflict = job.ConflictReplace
 					g.Spec.Body = []byte(g.UID)
 					r.Add(g)
 				}
@@ -199,7 +199,7 @@ func TestRestart(t *testing.T) {
 		"a replaced job does not come back": func(t *testing.T, r *rig) {
 			r.Add(reg("a", time.Minute))
 			g := reg("a", 2*time.Minute)
-			g.OnConflict = store.Replace
+			g.OnConflict = job.ConflictReplace
 			want := r.Add(g)
 			r = r.Restart(retention)
 			equal(t, "the job", r.Job("a"), want)

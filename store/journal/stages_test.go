@@ -72,7 +72,7 @@ func TestCrashWhileRegistering(t *testing.T) {
 		old := r.Add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		next := reg("a", 2*time.Hour)
-		next.OnConflict = store.Replace
+		next.OnConflict = job.ConflictReplace
 		var crashed *rig
 		h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 			res, err := call()
@@ -221,11 +221,11 @@ func TestLostAnswer(t *testing.T) {
 		"the store took it": journaltest.Lost[[]store.Registered],
 		"it did not":        journaltest.Unsent[[]store.Registered],
 	} {
-		for _, policy := range []store.ConflictPolicy{store.Reject, store.Replace} {
+		for _, policy := range []job.OnConflict{job.ConflictReject, job.ConflictReplace} {
 			t.Run(name, onEach(func(t *testing.T, b *backend) {
 				h, option := hook()
 				r := freshRig(t, b, retention, option)
-				if policy == store.Replace {
+				if policy == job.ConflictReplace {
 					r.Add(reg("a", time.Minute))
 				}
 				g := reg("a", time.Hour)

@@ -51,7 +51,7 @@ func TestFullRedisRefuses(t *testing.T) {
 			want := r.All()
 			limit(1)
 			over, dead := heavy("a"), heavy("dead")
-			over.OnConflict, over.Spec.Destination, dead.OnConflict = store.Replace, "http://a.example/other", store.Replace
+			over.OnConflict, over.Spec.Destination, dead.OnConflict = job.ConflictReplace, "http://a.example/other", job.ConflictReplace
 			for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
 				r.RegisterAs(store.StoreFull, g)
 			}

@@ -212,7 +212,7 @@ type registration struct {
 	again, inDoubt string
 }
 
-func registerCall(uid string, policy store.ConflictPolicy) registration {
+func registerCall(uid string, policy job.OnConflict) registration {
 	return registration{
 		name: "register " + uid, at: "judge",
 		reg: store.Registration{
@@ -543,16 +543,16 @@ func everyThree() []orders {
 		s.Body = []byte("changed")
 		return j.Respecify(s)
 	})
-	old := registerCall("old", store.Reject)
-	twice := registerCall("twice", store.Replace)
+	old := registerCall("old", job.ConflictReject)
+	twice := registerCall("twice", job.ConflictReplace)
 	twice.again = "again"
 	calls := []struct {
 		name string
 		caller
 	}{
-		{"new", registerCall("new", store.Reject)},
-		{"replace", registerCall("other", store.Replace)},
-		{"replace", registerCall("third", store.Replace)},
+		{"new", registerCall("new", job.ConflictReject)},
+		{"replace", registerCall("other", job.ConflictReplace)},
+		{"replace", registerCall("third", job.ConflictReplace)},
 		{"twice", twice},
 		{"replay", replay},
 		{"cancel", cancel},

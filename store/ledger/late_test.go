@@ -40,7 +40,7 @@ func TestReopenedWhileRegistering(t *testing.T) {
 	}
 	replace := func(r *rig) {
 		g := reg("a", 0)
-		g.Spec.Body, g.OnConflict = []byte(`"other"`), store.Replace
+		g.Spec.Body, g.OnConflict = []byte(`"other"`), job.ConflictReplace
 		r.Add(g)
 	}
 	ended := map[string]func(r *rig){
@@ -52,8 +52,8 @@ func TestReopenedWhileRegistering(t *testing.T) {
 		"replayed, replaced, failed": {replayed, replace, run(job.OutcomeFailed, time.Hour)},
 	} {
 		for end, endIt := range ended {
-			for told, policy := range map[string]store.ConflictPolicy{"refused": store.Reject, "replacing": store.Replace} {
-				if end == "dead" && policy == store.Reject {
+			for told, policy := range map[string]job.OnConflict{"refused": job.ConflictReject, "replacing": job.ConflictReplace} {
+				if end == "dead" && policy == job.ConflictReject {
 					continue // the dead letter stays
 				}
 				for _, journalled := range []string{"before the store", "before the confirmation", "very late"} {
@@ -69,7 +69,7 @@ func TestReopenedWhileRegistering(t *testing.T) {
 	}
 }
 
-func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy store.ConflictPolicy, journalled string) {
+func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy job.OnConflict, journalled string) {
 	one, two, three := nodes[0], nodes[1], nodes[2]
 	one.T.Helper()
 	var wg sync.WaitGroup

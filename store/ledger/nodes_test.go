@@ -146,7 +146,7 @@ func (r *rig) nodeStep(random *rand.Rand) {
 	case 0, 1, 2:
 		g := reg(id, time.Duration(random.IntN(3))*20*time.Millisecond)
 		g.UID = uid(random)
-		g.OnConflict = store.ConflictPolicy(random.IntN(5))
+		g.OnConflict = job.OnConflicts[random.IntN(5)]
 		g.Spec.Body = fmt.Append(nil, random.IntN(3))
 		_, err = rules.Register(ctx, r, []store.Registration{g})
 	case 3:

@@ -39,7 +39,7 @@ func TestRegisteredAnewAfterTheStoreWasFlushed(t *testing.T) {
 	for name, alter := range map[string]func(r *rig, g *store.Registration){
 		"later":         func(r *rig, _ *store.Registration) { r.Pass(retention) },
 		"other content": func(_ *rig, g *store.Registration) { g.Spec.Body = []byte(`"another"`) },
-		"replace":       func(_ *rig, g *store.Registration) { g.OnConflict = store.Replace },
+		"replace":       func(_ *rig, g *store.Registration) { g.OnConflict = job.ConflictReplace },
 	} {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			l, option := shared()

@@ -246,7 +246,7 @@ var backInTime = []struct {
 	{name: "replaced", before: func(r *rig) { r.Add(reg("a", 0)) }, after: func(r *rig) {
 		r.Pass(time.Second)
 		g := reg("a", time.Hour)
-		g.OnConflict = store.Replace
+		g.OnConflict = job.ConflictReplace
 		r.Add(g)
 	}},
 }
@@ -556,7 +556,7 @@ func TestSweepWritesTheJournal(t *testing.T) {
 		"replaced": func(t *testing.T, r *rig, l *losing) {
 			r.SettleAll(settlement(r.Last, job.OutcomeFailed, time.Hour))
 			g := reg("a", 2*time.Hour)
-			g.OnConflict = store.Replace
+			g.OnConflict = job.ConflictReplace
 			_, err := l.Register(t.Context(), []store.Registration{g})
 			noError(t, "Register", err)
 		},

@@ -206,7 +206,7 @@ func TestJournalCatchesUp(t *testing.T) {
 		r.Add(reg("new", 0))
 		r.RunOne(job.OutcomeFailed, time.Hour)
 		g := reg("replaced", 0)
-		g.OnConflict = store.Replace
+		g.OnConflict = job.ConflictReplace
 		r.Add(g)
 		r.RunOne(job.OutcomeFailed, -1)
 		r.Change("gone", cancel)

@@ -405,7 +405,7 @@ func TestARegistrationTellsItsTime(t *testing.T) {
 	now := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	s := New(Options{Clock: stillClock{now}})
 	r := newReg("a", job.Spec{When: job.When{Delay: time.Hour}, TTL: 2 * time.Hour})
-	r.At, r.OnConflict = job.InstantOf(now).Add(-time.Minute), store.Replace
+	r.At, r.OnConflict = job.InstantOf(now).Add(-time.Minute), job.ConflictReplace
 	for _, created := range []job.Instant{r.At, r.At + 1} {
 		results, err := s.Register(t.Context(), []store.Registration{r})
 		if err != nil {

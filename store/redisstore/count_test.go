@@ -56,7 +56,7 @@ func TestCountsAreForgottenWithTheirJobs(t *testing.T) {
 	}
 
 	plain := someJob("t", "replaced")
-	plain.OnConflict = store.Replace
+	plain.OnConflict = job.ConflictReplace
 	_, err = s.Register(ctx, []store.Registration{plain})
 	n.ok(err)
 	n.ended(s, cancelled.Key)

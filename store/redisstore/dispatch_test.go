@@ -23,7 +23,7 @@ func TestEndedByTime(t *testing.T) {
 	ends := []job.State{job.Delivered, job.Cancelled, job.Expired, job.Delivered}
 	for _, to := range ends {
 		_, err := s.Register(ctx, []store.Registration{{
-			Key: job.Key{Topic: "t", ID: to.String()}, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA}, OnConflict: store.Replace,
+			Key: job.Key{Topic: "t", ID: to.String()}, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA}, OnConflict: job.ConflictReplace,
 		}})
 		ok(t, "Register", err)
 		_, err = s.Carry(ctx, 0, carryAll)

@@ -124,7 +124,7 @@ func atRandom(t *testing.T, s *Store, random *rand.Rand) {
 				r = ordered(fmt.Sprint(id), fmt.Sprint("k", key))
 			}
 			r.Spec.When = job.When{}
-			r.OnConflict = []store.ConflictPolicy{store.Replace, store.Ignore}[random.IntN(2)]
+			r.OnConflict = []job.OnConflict{job.ConflictReplace, job.ConflictIgnore}[random.IntN(2)]
 			_, err := s.Register(t.Context(), []store.Registration{r})
 			ok(t, "Register", err)
 		case 3:

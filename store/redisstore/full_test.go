@@ -137,7 +137,7 @@ func TestFullRedisKnowsWhatItHas(t *testing.T) {
 	outcomes(t, s, []store.Registration{again, aJob("new")}, store.Same, store.StoreFull)
 	outcomes(t, s, []store.Registration{other}, store.Exists)
 	replacing := other
-	replacing.OnConflict = store.Replace
+	replacing.OnConflict = job.ConflictReplace
 	outcomes(t, s, []store.Registration{replacing}, store.StoreFull)
 	outcomes(t, s, []store.Registration{aJob("ended")}, store.StoreFull)
 	if _, err := s.Get(t.Context(), job.Key{Topic: "t", ID: "new"}); !errors.Is(err, store.ErrNotFound) {

@@ -224,7 +224,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			// Our own record: the script was sent again after its reply was lost. With Renew,
 			// an earlier call may have registered it.
-			if old.UID == reg.UID && reg.OnConflict != store.Renew {
+			if old.UID == reg.UID && reg.OnConflict != job.ConflictRenew {
 				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
 			}
 			if outcome := rules.Against(&reg, &old.Job); outcome != store.Created {

@@ -101,7 +101,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	sc.register(t, counted)
 
 	replacing := waiting
-	replacing.UID, replacing.Spec.Body, replacing.OnConflict = ulid.Make().String(), []byte("other"), store.Replace
+	replacing.UID, replacing.Spec.Body, replacing.OnConflict = ulid.Make().String(), []byte("other"), job.ConflictReplace
 	sc.regs = []store.Registration{sc.reg(0, "new"), replacing, sc.reg(1, "new")}
 	for shard := range 2 {
 		sc.restored = append(sc.restored, store.RestoredJob{

@@ -17,13 +17,13 @@ import (
 // repeat its call. An ended job makes room for other content. There are three
 // exceptions. A cancelled job makes room for equal content as well. A dead letter gives
 // way to Replace only, because it must not vanish unseen. With Replace, Later and
-// Sooner something happened anew, so the content of an ended job does not count. With Renew the uid decides: it names the same
-// registration, whatever became of its job.
+// Sooner something happened anew, so the content of an ended job does not count. With
+// Renew the uid decides: it names the same registration, whatever became of its job.
 func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
-	case r.OnConflict == store.Renew && old.First() == r.UID: // this registration itself, sent again
+	case r.OnConflict == job.ConflictRenew && old.First() == r.UID: // this registration itself, sent again
 		return store.Same
-	case r.OnConflict == store.Renew && old.State != job.Cancelled && r.Spec.Occurrence.Is(old.Spec.Occurrence):
+	case r.OnConflict == job.ConflictRenew && old.State != job.Cancelled && r.Spec.Occurrence.Is(old.Spec.Occurrence):
 		return store.Exists // an earlier form of the schedule fired it
 	case old.State.Final():
 		return againstEnded(r, old)
@@ -33,9 +33,9 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 		return store.Moves
 	case r.Spec.SameContent(&old.Spec):
 		return store.Same
-	case r.OnConflict == store.Ignore:
+	case r.OnConflict == job.ConflictIgnore:
 		return store.Kept
-	case r.OnConflict == store.Reject, r.OnConflict == store.Renew:
+	case r.OnConflict != job.ConflictReplace:
 		return store.Exists
 	case old.State == job.Running:
 		return store.InFlight
@@ -49,7 +49,7 @@ func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case old.State == job.Dead && r.Spec.OrderKey != old.Spec.OrderKey:
 		return store.DeadLetter
-	case r.OnConflict == store.Replace, r.OnConflict == store.Renew, old.State == job.Cancelled:
+	case r.OnConflict == job.ConflictReplace, r.OnConflict == job.ConflictRenew, old.State == job.Cancelled:
 		return store.Created
 	case Repeats(r) && r.Spec.SameContent(&old.Spec):
 		return store.Same
@@ -61,12 +61,12 @@ func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 
 // moves reports whether the registration moves the due time of an unfinished job.
 func moves(r *store.Registration) bool {
-	return r.OnConflict == store.Later || r.OnConflict == store.Sooner
+	return r.OnConflict == job.ConflictLater || r.OnConflict == job.ConflictSooner
 }
 
 // Repeats reports whether the registration may repeat one whose job has ended.
 func Repeats(r *store.Registration) bool {
-	return r.OnConflict == store.Reject || r.OnConflict == store.Ignore
+	return r.OnConflict != job.ConflictReplace && r.OnConflict != job.ConflictRenew && !moves(r)
 }
 
 // Registrar is the part of a store that Register needs.
@@ -166,7 +166,7 @@ func move(ctx context.Context, s Registrar, r *store.Registration) (store.Regist
 			if Against(r, j) != store.Moves {
 				return errGaveWay
 			}
-			moved, err := j.MoveDue(r.Spec.When, r.OnConflict == store.Later, now)
+			moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, now)
 			if err == nil && !moved {
 				err = errStays
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // policies in the order of the columns below.
-var policies = []store.ConflictPolicy{store.Reject, store.Ignore, store.Replace, store.Later, store.Sooner}
+var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner}
 
 func TestAgainst(t *testing.T) {
 	const (
@@ -106,7 +106,7 @@ func TestRegisterMoves(t *testing.T) {
 		"replaced by another one": {[]*job.Job{waiting(500), waiting(80_000)}, store.Kept, 80_000},
 	} {
 		s := &scripted{holds: tt.holds, now: 100}
-		r := store.Registration{Spec: job.Spec{When: job.When{Delay: 60_000_000_000}}, OnConflict: store.Later}
+		r := store.Registration{Spec: job.Spec{When: job.When{Delay: 60_000_000_000}}, OnConflict: job.ConflictLater}
 		got, err := rules.Register(t.Context(), s, []store.Registration{r})
 		if err != nil || got[0].Outcome != tt.want || got[0].Job.DueAt != tt.due {
 			t.Errorf("%s: %v, %+v", name, err, got)
@@ -118,7 +118,7 @@ func TestRegisterMoves(t *testing.T) {
 	}
 	// Register sees it wait, and Update in flight, again and again.
 	s := &scripted{holds: flapping, now: 100}
-	r := store.Registration{Spec: job.Spec{When: job.When{At: 900}}, OnConflict: store.Later}
+	r := store.Registration{Spec: job.Spec{When: job.When{At: 900}}, OnConflict: job.ConflictLater}
 	if got, err := rules.Register(t.Context(), s, []store.Registration{r}); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("it never stands still: %+v, %v", got, err)
 	}

@@ -18,7 +18,7 @@ var conflictCases = []testCase{
 			again.Spec.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 			before := f.get(r.Key)
 			equal(f, "state", before.State, state)
-			for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Replace} {
+			for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace} {
 				again.OnConflict = p
 				equal(f, "the job", f.register(store.Same, again)[0], before)
 				equal(f, "the stored job", f.get(r.Key), before)
@@ -42,7 +42,7 @@ var conflictCases = []testCase{
 			reg("t", "a", delay(long), body(`{"id": "A"}`)),
 		} {
 			equal(f, "the old job", f.register(store.Exists, other)[0], before)
-			other.OnConflict = store.Ignore
+			other.OnConflict = job.ConflictIgnore
 			equal(f, "the old job", f.register(store.Kept, other)[0], before)
 		}
 		equal(f, "the stored job", f.get(before.Key), before)
@@ -55,7 +55,7 @@ var conflictCases = []testCase{
 		hints := f.pop()
 		equal(f, "state of the old job", f.get(old.Key).State, job.Ready)
 
-		fresh := reg("t", "a", to(urlB), biz("new"), delay(long), onConflict(store.Replace))
+		fresh := reg("t", "a", to(urlB), biz("new"), delay(long), onConflict(job.ConflictReplace))
 		j := f.register(store.Created, fresh)[0]
 		equal(f, "uid", j.UID, fresh.UID)
 		equal(f, "the stored job", f.get(old.Key), j)
@@ -70,7 +70,7 @@ var conflictCases = []testCase{
 		old := reg("t", "a")
 		f.add(old)
 		f.settle(store.Applied, failed(f.takeOne(), after(long)))
-		fresh := reg("t", "a", body("new"), onConflict(store.Replace))
+		fresh := reg("t", "a", body("new"), onConflict(job.ConflictReplace))
 		f.register(store.Created, fresh)
 		equal(f, "attempts", f.attempts(old.Key), nil)
 		j := f.get(old.Key)
@@ -82,7 +82,7 @@ var conflictCases = []testCase{
 		f.add(reg("t", "a"))
 		c := f.takeOne()
 		before := f.get(c.Job.Key)
-		other := reg("t", "a", body("new"), onConflict(store.Replace))
+		other := reg("t", "a", body("new"), onConflict(job.ConflictReplace))
 		equal(f, "the old job", f.register(store.InFlight, other)[0], before)
 		equal(f, "the stored job", f.get(c.Job.Key), before)
 		f.settle(store.Applied, delivered(c))
@@ -92,14 +92,14 @@ var conflictCases = []testCase{
 		f.carry(carryOptions)
 		expired := f.expireLeases(f.pop())[0]
 		f.carry(carryOptions) // ready again, so no longer in flight
-		f.register(store.Created, reg("t", "a", body("new"), delay(long), onConflict(store.Replace)))
+		f.register(store.Created, reg("t", "a", body("new"), delay(long), onConflict(job.ConflictReplace)))
 		f.unchangedBy(delivered(expired))
 	}},
 	{name: "conflict/equal content is the same job after its end", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range finals {
 			r := reg("t-"+state.String(), "a", biz("b"))
 			old := f.end(r, state)
-			for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore} {
+			for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore} {
 				again := r
 				again.UID, again.OnConflict, again.Spec.Body = newUID(), p, []byte("{ \"id\" :\n\t\"a\"\r}")
 				if state == job.Cancelled {
@@ -119,7 +119,7 @@ var conflictCases = []testCase{
 	{name: "conflict/an ended job makes room for other content", options: Options{Retention: long}, run: func(f *fixture) {
 		for _, state := range []job.State{job.Delivered, job.Cancelled, job.Expired} {
 			topic := "t-" + state.String()
-			for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Later, store.Sooner} {
+			for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictLater, job.ConflictSooner} {
 				old := f.end(reg(topic, "a", biz("old"), body(newUID())), state)
 				equal(f, "state", old.State, state)
 				f.givesWay(old, reg(topic, "a", biz("old"), delay(0), onConflict(p)))
@@ -130,7 +130,7 @@ var conflictCases = []testCase{
 		r := reg("t", "a", biz("old"))
 		old := f.end(r, job.Dead)
 		log := f.attempts(r.Key)
-		for _, p := range []store.ConflictPolicy{store.Reject, store.Ignore, store.Later, store.Sooner} {
+		for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictLater, job.ConflictSooner} {
 			for _, content := range []string{"x", string(r.Spec.Body)} {
 				other := reg("t", "a", biz("old"), body(content), onConflict(p))
 				if rules.Repeats(&other) && content != "x" {
@@ -147,8 +147,8 @@ var conflictCases = []testCase{
 		for _, state := range finals {
 			for _, content := range []string{"x", `{"id":"a"}`} {
 				topic := "t-" + state.String()
-				old := f.end(reg(topic, "a", biz("old"), onConflict(store.Replace)), state)
-				f.givesWay(old, reg(topic, "a", biz("old"), body(content), onConflict(store.Replace)))
+				old := f.end(reg(topic, "a", biz("old"), onConflict(job.ConflictReplace)), state)
+				f.givesWay(old, reg(topic, "a", biz("old"), body(content), onConflict(job.ConflictReplace)))
 			}
 		}
 	}},
@@ -156,15 +156,15 @@ var conflictCases = []testCase{
 		f.add(reg("t", "a", delay(2*long)))
 		before := f.get(job.Key{Topic: "t", ID: "a"})
 		for _, move := range []struct {
-			p    store.ConflictPolicy
+			p    job.OnConflict
 			to   time.Duration
 			want store.RegisterOutcome
 		}{
-			{store.Later, 3 * long, store.Moved},
-			{store.Later, long, store.Kept},
-			{store.Sooner, 3*long + short, store.Kept},
-			{store.Sooner, long, store.Moved},
-			{store.Later, 2 * long, store.Moved},
+			{job.ConflictLater, 3 * long, store.Moved},
+			{job.ConflictLater, long, store.Kept},
+			{job.ConflictSooner, 3*long + short, store.Kept},
+			{job.ConflictSooner, long, store.Moved},
+			{job.ConflictLater, 2 * long, store.Moved},
 		} {
 			r := reg("t", "a", body(newUID()), delay(move.to), onConflict(move.p))
 			equal(f, "the old job", f.register(store.Moves, r)[0], f.get(r.Key))
@@ -183,7 +183,7 @@ var conflictCases = []testCase{
 			}
 			equal(f, "what it was, but for its due time", j, before)
 		}
-		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(store.Sooner))})
+		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(job.ConflictSooner))})
 		f.noError("Register", err)
 		equal(f, "outcome", results[0].Outcome, store.Moved)
 		equal(f, "claimed", f.takeOne().Job.UID, before.UID)
@@ -192,7 +192,7 @@ var conflictCases = []testCase{
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(store.Later))})
+		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(job.ConflictLater))})
 		f.noError("Register", err)
 		equal(f, "outcome", results[0].Outcome, store.Moved)
 		equal(f, "state", f.get(hints[0].Key()).State, job.Waiting)
@@ -202,21 +202,21 @@ var conflictCases = []testCase{
 		r := reg("t", "a")
 		f.add(r)
 		c := f.takeOne()
-		for _, p := range []store.ConflictPolicy{store.Later, store.Sooner} {
+		for _, p := range []job.OnConflict{job.ConflictLater, job.ConflictSooner} {
 			again := reg("t", "a", delay(long), onConflict(p))
 			equal(f, "uid", f.register(store.InFlight, again)[0].UID, r.UID)
 		}
 		f.settle(store.Applied, delivered(c))
 		// What happened since is to be told.
 		next := r
-		next.UID, next.OnConflict = newUID(), store.Later
+		next.UID, next.OnConflict = newUID(), job.ConflictLater
 		equal(f, "uid", f.add(next).UID, next.UID)
 		equal(f, "claimed", f.takeOne().Job.UID, next.UID)
 	}},
 	{name: "conflict/each registration of a key is dated after the one before", options: Options{Retention: long}, run: func(f *fixture) {
 		before := f.add(reg("t", "a", delay(long)))
 		for range 5 { // faster than a clock of milliseconds
-			r := reg("t", "a", body(newUID()), delay(0), onConflict(store.Replace))
+			r := reg("t", "a", body(newUID()), delay(0), onConflict(job.ConflictReplace))
 			j := f.register(store.Created, r)[0]
 			if j.CreatedAt <= before.CreatedAt {
 				f.Errorf("created at %d, and the one before at %d", j.CreatedAt, before.CreatedAt)

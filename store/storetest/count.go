@@ -104,7 +104,7 @@ var countCases = []testCase{
 		f.settle(store.Applied, delivered(f.takeOne()))
 		equal(f, "repeated after the end", f.count(r.Key, 1, "z").Tally.Added, []job.Added{{Count: 7, Fired: true, Repeated: true}})
 		// Another registration of the key is another job.
-		f.add(reg("t", "a", delay(long), counting(4, job.DeadlineFires), onConflict(store.Replace), body("other")))
+		f.add(reg("t", "a", delay(long), counting(4, job.DeadlineFires), onConflict(job.ConflictReplace), body("other")))
 		f.count(r.Key, 1, "x")
 		equal(f, "count of the new job", f.get(r.Key).Counted, 1)
 		equal(f, "uid", f.get(r.Key).UID != registered.UID, true)

@@ -98,7 +98,7 @@ func deadCounted(f *fixture) {
 		case 1:
 			f.update(j.Key, discard)
 		default:
-			f.add(reg(j.Topic, j.ID, delay(long), onConflict(store.Replace))) // in its place
+			f.add(reg(j.Topic, j.ID, delay(long), onConflict(job.ConflictReplace))) // in its place
 		}
 		if i%40 == 0 {
 			equal(f, "groups", f.deadGroups("", 100), f.grouped(""))

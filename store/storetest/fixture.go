@@ -155,7 +155,7 @@ func body(b string) func(*store.Registration) {
 	return func(r *store.Registration) { r.Spec.Body = []byte(b) }
 }
 
-func onConflict(p store.ConflictPolicy) func(*store.Registration) {
+func onConflict(p job.OnConflict) func(*store.Registration) {
 	return func(r *store.Registration) { r.OnConflict = p }
 }
 

@@ -45,9 +45,9 @@ var groupCases = []testCase{
 		f.update(key, respecify(func(s *job.Spec) { s.BizKey = "b" }))
 		f.settle(store.Applied, delivered(f.takeOne()))
 		f.indexed([]string{"t/o:a"}, []string{"t/o:a"})
-		f.register(store.Created, reg("t", "o:a", biz("b"), onConflict(store.Replace)))
+		f.register(store.Created, reg("t", "o:a", biz("b"), onConflict(job.ConflictReplace)))
 		f.indexed(nil, []string{"t/o:a"})
-		f.register(store.Created, memberReg("t", "o", "a", onConflict(store.Replace)))
+		f.register(store.Created, memberReg("t", "o", "a", onConflict(job.ConflictReplace)))
 		f.indexed([]string{"t/o:a"}, nil)
 	}},
 	{name: "group/ended jobs that are not kept are not found", options: Options{}, run: func(f *fixture) {

@@ -148,7 +148,7 @@ var capacityCases = []testCase{
 		again, other := a, reg("t", "a", body("other"))
 		again.UID = newUID()
 		equal(f, "outcomes of the same keys", f.outcomes(again, other), []store.RegisterOutcome{store.Same, store.Exists})
-		f.register(store.Created, reg("t", "b", body("other"), onConflict(store.Replace)))
+		f.register(store.Created, reg("t", "b", body("other"), onConflict(job.ConflictReplace)))
 		f.update(a.Key, cancel)
 		equal(f, "outcomes when one has ended", f.outcomes(c, reg("t", "d")),
 			[]store.RegisterOutcome{store.Created, store.TopicFull})

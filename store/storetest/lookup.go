@@ -57,7 +57,7 @@ var lookUpCases = []testCase{
 	}},
 	{name: "uid/of a job that was replaced finds nothing", options: Options{Retention: long, Shards: 2}, run: func(f *fixture) {
 		old := f.add(reg("t", "a", delay(long)))
-		anew := f.add(reg("t", "a", delay(2*long), onConflict(store.Replace)))
+		anew := f.add(reg("t", "a", delay(2*long), onConflict(job.ConflictReplace)))
 		f.findsNone("the old job", old.UID)
 		f.finds(anew.UID, anew.Key)
 		f.update(anew.Key, cancel)

@@ -179,9 +179,9 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 	}
 	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.Destination == r.Spec.Destination &&
 		old.spec.BizKey == r.Spec.BizKey && old.spec.Priority == r.Spec.Priority && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
-	again := r.OnConflict == store.Reject || r.OnConflict == store.Ignore
+	again := r.OnConflict == job.ConflictReject || r.OnConflict == job.ConflictIgnore
 	switch {
-	case old.state.Final() && (r.OnConflict == store.Replace || old.state == job.Cancelled):
+	case old.state.Final() && (r.OnConflict == job.ConflictReplace || old.state == job.Cancelled):
 		return store.Created
 	case old.state.Final() && same && again:
 		return store.Same
@@ -189,16 +189,16 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 		return store.DeadLetter
 	case old.state.Final():
 		return store.Created
-	case same && (again || r.OnConflict == store.Replace):
+	case same && (again || r.OnConflict == job.ConflictReplace):
 		return store.Same
-	case r.OnConflict == store.Later || r.OnConflict == store.Sooner:
+	case r.OnConflict == job.ConflictLater || r.OnConflict == job.ConflictSooner:
 		if old.state == job.Running {
 			return store.InFlight
 		}
 		return store.Moves
-	case r.OnConflict == store.Ignore:
+	case r.OnConflict == job.ConflictIgnore:
 		return store.Kept
-	case r.OnConflict == store.Reject:
+	case r.OnConflict == job.ConflictReject:
 		return store.Exists
 	case old.state == job.Running:
 		return store.InFlight

@@ -29,7 +29,7 @@ func pick[T any](t *rapid.T, what string, from ...T) T {
 func (m *model) register(t *rapid.T) {
 	r := store.Registration{
 		Key: pick(t, "key", modelKeys...), UID: newUID(),
-		OnConflict: pick(t, "policy", store.Reject, store.Ignore, store.Replace, store.Replace, store.Later, store.Sooner),
+		OnConflict: pick(t, "policy", job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictReplace, job.ConflictLater, job.ConflictSooner),
 		Spec: job.Spec{
 			Destination: job.Destination(pick(t, "url", urlA, urlA, urlB)), BizKey: pick(t, "biz_key", "", "b"),
 			Body: []byte(pick(t, "body", "1", "2")),
@@ -48,7 +48,7 @@ func (m *model) register(t *rapid.T) {
 		m.expire(r.Key, j)
 	}
 	if rapid.Bool().Draw(t, "again") {
-		r.UID, r.OnConflict = newUID(), pick(t, "policy of the second", store.Reject, store.Ignore, store.Replace)
+		r.UID, r.OnConflict = newUID(), pick(t, "policy of the second", job.ConflictReject, job.ConflictIgnore, job.ConflictReplace)
 		equal(m.fixture, "uid of the same job", m.fixture.register(store.Same, r)[0].UID, j.UID)
 	}
 }

@@ -11,7 +11,7 @@ import (
 func occurrenceOf(at job.Instant) func(*store.Registration) {
 	return func(r *store.Registration) {
 		r.Spec.Occurrence = &job.Occurrence{Schedule: "nightly", Time: at, Kind: job.ByTimetable}
-		r.Spec.When, r.OnConflict = job.When{At: at}, store.Renew
+		r.Spec.When, r.OnConflict = job.When{At: at}, job.ConflictRenew
 	}
 }
 
@@ -83,9 +83,9 @@ var occurrenceCases = []testCase{
 		for _, state := range finals {
 			r := reg("t", state.String())
 			f.end(r, state)
-			again := reg("t", state.String(), onConflict(store.Renew), delay(long))
+			again := reg("t", state.String(), onConflict(job.ConflictRenew), delay(long))
 			equal(f, "uid", f.register(store.Created, again)[0].UID, again.UID)
-			other := reg("t", state.String(), onConflict(store.Renew), body("other"))
+			other := reg("t", state.String(), onConflict(job.ConflictRenew), body("other"))
 			equal(f, "the unfinished job", f.register(store.Exists, other)[0].UID, again.UID)
 		}
 	}},

@@ -222,7 +222,7 @@ var priorityCases = []testCase{
 		other := r
 		other.Spec.Priority = 0
 		f.register(store.Exists, other)
-		other.OnConflict = store.Replace
+		other.OnConflict = job.ConflictReplace
 		f.register(store.Created, other)
 		equal(f, "priority", f.get(r.Key).Spec.Priority, 0)
 	}},

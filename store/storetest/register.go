@@ -62,12 +62,12 @@ var registerCases = []testCase{
 			r.UID = newUID()
 			equal(f, "the same job again", f.register(store.Same, r)[0], j)
 		}
-		moved := spread(reg("t", "a", onConflict(store.Later)), job.When{At: at.Add(long), Spread: long})
+		moved := spread(reg("t", "a", onConflict(job.ConflictLater)), job.When{At: at.Add(long), Spread: long})
 		results, err := rules.Register(f.ctx, f, []store.Registration{moved, moved})
 		f.noError("Register", err)
 		equal(f, "outcome", []store.RegisterOutcome{results[0].Outcome, results[1].Outcome}, []store.RegisterOutcome{store.Moved, store.Kept})
 		equal(f, "due at", f.get(moved.Key).DueAt, at.Add(long+share(moved)))
-		instant.OnConflict, instant.UID = store.Replace, newUID()
+		instant.OnConflict, instant.UID = job.ConflictReplace, newUID()
 		instant.Spec.Body = []byte("new")
 		equal(f, "due at", f.register(store.Created, instant)[0].DueAt, at.Add(share(instant)))
 		equal(f, "carried", f.carry(carryOptions), nil)
@@ -117,7 +117,7 @@ var registerCases = []testCase{
 			reg("u", "new2", delay(long)),
 			reg("t", "new1", delay(long)),               // twice in one batch
 			reg("t", "new1", delay(long), body("else")), // and with other content
-			reg("t", "other", delay(long), body("new"), onConflict(store.Ignore)),
+			reg("t", "other", delay(long), body("new"), onConflict(job.ConflictIgnore)),
 		}
 		results, err := f.Register(f.ctx, batch)
 		f.noError("Register", err)

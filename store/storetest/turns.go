@@ -251,18 +251,18 @@ var turnCases = []testCase{
 	{name: "turns/replaced and registered again", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a", ordered("k"), delay(long)))
 		f.add(reg("t", "b", ordered("k"), delay(2*long)))
-		f.register(store.Exists, reg("t", "a", ordered("other"), onConflict(store.Replace)))
-		f.register(store.Exists, reg("t", "a", onConflict(store.Replace)))
-		f.add(reg("t", "a", ordered("k"), delay(3*long), onConflict(store.Replace)))
+		f.register(store.Exists, reg("t", "a", ordered("other"), onConflict(job.ConflictReplace)))
+		f.register(store.Exists, reg("t", "a", onConflict(job.ConflictReplace)))
+		f.add(reg("t", "a", ordered("k"), delay(3*long), onConflict(job.ConflictReplace)))
 		equal(f, "a waits for", f.head("a"), "b")
-		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), biz("other")))
+		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), biz("other")))
 		equal(f, "delivered", f.inOrder(), []string{"b"})
 		f.register(store.Same, reg("t", "a", ordered("k"), delay(3*long)))
-		f.add(reg("t", "b", ordered("other"), onConflict(store.Replace)))
+		f.add(reg("t", "b", ordered("other"), onConflict(job.ConflictReplace)))
 		equal(f, "of another key", f.inOrder(), []string{"b"})
-		f.add(reg("t", "b", onConflict(store.Replace)))
+		f.add(reg("t", "b", onConflict(job.ConflictReplace)))
 		equal(f, "without a key", f.inOrder(), []string{"b"})
-		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), delay(4*long)))
+		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), delay(4*long)))
 		equal(f, "b waits for", f.head("b"), "a")
 		equal(f, "its content", f.get(job.Key{Topic: "t", ID: "b"}).Spec.OrderKey, "k")
 	}},
@@ -295,11 +295,11 @@ var turnCases = []testCase{
 		equal(f, "delivered", f.inOrder(), nil)
 		f.update(job.Key{Topic: "t", ID: "a"}, discard)
 		equal(f, "then", f.inOrder(), []string{"b"})
-		f.end(reg("t", "a", ordered("k"), onConflict(store.Replace)), job.Dead)
-		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), body("2")))
+		f.end(reg("t", "a", ordered("k"), onConflict(job.ConflictReplace)), job.Dead)
+		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), body("2")))
 		equal(f, "stopped again", f.inOrder(), nil)
 		f.limit("t", store.Limits{})
-		f.add(reg("t", "a", ordered("k"), onConflict(store.Replace), body("2")))
+		f.add(reg("t", "a", ordered("k"), onConflict(job.ConflictReplace), body("2")))
 		f.waitPast(f.now())
 		equal(f, "in the end", f.inOrder(), []string{"b", "a"})
 	}},
@@ -368,9 +368,9 @@ var turnCases = []testCase{
 		f.settle(store.Applied, failed(f.after("c", "d"), never))
 		f.update(job.Key{Topic: "t", ID: "d"}, replay)
 		f.settle(store.Applied, delivered(f.after("", "d")))
-		f.add(reg("t", "d", ordered("k"), onConflict(store.Renew), biz("renewed")))
+		f.add(reg("t", "d", ordered("k"), onConflict(job.ConflictRenew), biz("renewed")))
 		f.settle(store.Applied, failed(f.after("d", "d"), after(long)))
-		f.add(reg("t", "d", ordered("k"), onConflict(store.Replace), biz("other")))
+		f.add(reg("t", "d", ordered("k"), onConflict(job.ConflictReplace), biz("other")))
 		f.after("d", "d")
 
 		f.add(reg("t", "x", ordered("other")))
@@ -414,7 +414,7 @@ var turnCases = []testCase{
 		f.settle(store.Applied, delivered(f.takeOne()))
 		f.add(reg("t", "b", ordered("k")))
 		f.settle(store.Applied, failed(f.after("", "b"), after(long)))
-		f.add(reg("t", "b", ordered("k"), onConflict(store.Replace), biz("other")))
+		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), biz("other")))
 		f.settle(store.Applied, delivered(f.after("b", "b")))
 		f.add(reg("t", "c", ordered("k")))
 		f.after("", "c")
@@ -463,12 +463,12 @@ func (m *turnsModel) run() {
 }
 
 func (m *turnsModel) add() {
-	r := reg(m.topic, fmt.Sprint(m.IntN(30)), ordered(fmt.Sprint("k", m.IntN(3))), onConflict(store.Ignore))
+	r := reg(m.topic, fmt.Sprint(m.IntN(30)), ordered(fmt.Sprint("k", m.IntN(3))), onConflict(job.ConflictIgnore))
 	if m.IntN(8) == 0 {
-		r = reg(m.topic, r.Key.ID, onConflict(store.Ignore))
+		r = reg(m.topic, r.Key.ID, onConflict(job.ConflictIgnore))
 	}
 	if m.IntN(3) == 0 {
-		r.OnConflict = store.Replace
+		r.OnConflict = job.ConflictReplace
 	}
 	r.Spec.Destination = job.Destination([]string{urlA, urlA, urlB}[m.IntN(3)])
 	r.Spec.Priority = []job.Priority{0, 0, 9}[m.IntN(3)]

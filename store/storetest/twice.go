@@ -46,7 +46,7 @@ var twiceRows = []twiceRow{
 	{"register over another job", func(f *fixture) func() any {
 		f.add(reg("t", "a", biz("b")))
 		f.carry(carryOptions)
-		return f.registering(reg("t", "a", delay(long), onConflict(store.Replace)))
+		return f.registering(reg("t", "a", delay(long), onConflict(job.ConflictReplace)))
 	}},
 	{"register what is refused", func(f *fixture) func() any {
 		f.add(reg("t", "a", biz("b")))

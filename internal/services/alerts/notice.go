@@ -127,7 +127,7 @@ func identifier(at job.Instant, parts ...string) string {
 func (n *Notice) registration() store.Registration {
 	key := job.Key{Topic: Topic, ID: n.ID}
 	return store.Registration{
-		Key: key, UID: store.BindUID(n.UID, key), OnConflict: store.Ignore,
+		Key: key, UID: store.BindUID(n.UID, key), OnConflict: job.ConflictIgnore,
 		Spec: job.Spec{
 			Destination: job.Destination(n.URL), BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
 			Labels: []job.Label{{Key: "rule", Value: n.Rule}, {Key: "status", Value: string(n.Status)}},

@@ -198,7 +198,7 @@ func Reg(id string, delay time.Duration) store.Registration {
 // Replacing is reg for the place of another job.
 func Replacing(id string, delay time.Duration) store.Registration {
 	g := Reg(id, delay)
-	g.OnConflict = store.Replace
+	g.OnConflict = job.ConflictReplace
 	return g
 }
 
