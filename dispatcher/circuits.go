@@ -146,7 +146,7 @@ func (s *circuits) finish(c *circuit, health error) {
 	}
 }
 
-// try lets requests to an endpoint through although its circuit is open. The first
+// try allows requests to an endpoint whose circuit is open. The first
 // of them decides whether it opens again.
 func (s *circuits) try(endpoint string) {
 	if s == nil {

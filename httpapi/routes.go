@@ -53,7 +53,7 @@ func (s *Server) handler(rt *served) echo.HandlerFunc {
 	}
 	rest := strings.HasSuffix(rt.Path, "*")
 	return func(c echo.Context) error {
-		// The router lets the last part of a path contain slashes.
+		// The router allows slashes in the last part of a path.
 		if !rest && slices.ContainsFunc(c.ParamValues(), func(v string) bool { return strings.Contains(v, "/") }) {
 			return echo.ErrNotFound
 		}

@@ -67,7 +67,7 @@ type Spec struct {
 	When        When
 	Retry       *Retry
 	Timeout     time.Duration // of one attempt; zero means the server's
-	TTL         time.Duration // from registration; zero means for ever
+	TTL         time.Duration // from registration; zero means no end
 	ExpectBody  string        // a 2xx counts only with this body
 	Traceparent string        // W3C trace context of the registration
 	Labels      []Label       // sorted by key

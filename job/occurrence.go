@@ -16,7 +16,7 @@ const (
 // Occurrence is what made a job: a time of a recurring schedule.
 type Occurrence struct {
 	Schedule string
-	Time     Instant // of the timetable; by hand: of the call
+	Time     Instant // of the timetable; for a manual run: of the call
 	Kind     OccurrenceKind
 }
 

@@ -36,7 +36,7 @@ type Func func(ctx context.Context, d Delivery) error
 //	other methods                       405
 //
 // A delivery is remembered as handled only once f has returned nil. If f panics,
-// it is forgotten and the panic goes on.
+// it is forgotten and the panic continues.
 func (r *Receiver) Handler(f Func) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.serve(w, req, f) })
 }

@@ -50,7 +50,7 @@ const (
 	Ahead = 55 * time.Second
 	// LookAhead is how long before its time an occurrence is looked at, with Allow.
 	LookAhead = 45 * time.Second
-	// maxFires bounds the occurrences that one decision fires. The next one goes on.
+	// maxFires bounds the occurrences that one decision fires. The next decision continues.
 	maxFires = 1000
 )
 
@@ -270,7 +270,7 @@ func (d *decider) chooseLate(fires map[int64]bool, past int64, old time.Time, re
 	}
 }
 
-// past decides the occurrences up to old: they are missed, but for those that fire.
+// past decides the occurrences up to old: all but the firing ones are missed.
 func (d *decider) past(n int64, old time.Time, fires map[int64]bool) {
 	if n == 0 {
 		return

@@ -45,7 +45,7 @@ var lastInstant = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 type Spec struct {
 	Cron     string        `json:",omitzero"`
 	Every    time.Duration `json:",omitzero"` // elapsed time, whole seconds
-	HasEvery bool          `json:",omitzero"` // tells an interval of zero from none
+	HasEvery bool          `json:",omitzero"` // distinguishes an interval of zero from none
 	Anchor   time.Time     `json:",omitzero"` // with Every: an occurrence; Start or 1970-01-01 by default
 	Zone     string        `json:",omitzero"` // IANA name; UTC by default
 	Gap      Gap           `json:",omitzero"` // with Cron

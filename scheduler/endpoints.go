@@ -78,7 +78,7 @@ func (s *Scheduler) Try(ctx context.Context, endpoint string) (Endpoint, error) 
 	return page.Endpoints[0], nil
 }
 
-// PrepareTest checks a draft of which Test makes one request. Errors are those of
+// PrepareTest checks a draft for one request of Test. Errors are those of
 // Prepare.
 func (s *Scheduler) PrepareTest(d *job.Draft) (Prepared, error) {
 	if d.Body == nil {

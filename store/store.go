@@ -408,7 +408,7 @@ const (
 )
 
 // Settled is the answer to a settlement. The fields after Repeated are set if it was
-// applied: what was stored, of which job and version.
+// applied: the stored state, with its job and version.
 type Settled struct {
 	Status   SettleStatus
 	Repeated bool // an earlier run applied it

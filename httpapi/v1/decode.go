@@ -59,8 +59,8 @@ func (e *fieldErrors) merge(err error) error {
 	return e.err()
 }
 
-// addNew adds what is wrong with fields of which nothing is known to be wrong,
-// nor of a part of them, nor of the object that they are a part of.
+// addNew adds errors of fields, unless the field, one of its parts or the object around
+// it already has an error.
 func (e *fieldErrors) addNew(fields []httpapi.FieldError) {
 	for _, f := range fields {
 		related := func(known httpapi.FieldError) bool {

@@ -99,7 +99,7 @@ type othersDueView struct {
 	SameMinute int64 `json:"same_minute"`
 }
 
-// ladderView is what comes of a job whose attempts all fail.
+// ladderView is the forecast of a job whose attempts all fail.
 type ladderView struct {
 	Attempts  []plannedView `json:"attempts"`
 	DeadAt    *windowView   `json:"dead_at"`

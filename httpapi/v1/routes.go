@@ -155,7 +155,7 @@ func (s *API) dialect() httpapi.Dialect {
 	return d
 }
 
-// serve checks what the row of the call says, and lets its handler answer.
+// serve checks the conditions of the call's row, then calls its handler.
 func (s *API) serve(r *request, names []string) error {
 	defer r.release()
 	if err := r.readQuery(); err != nil {

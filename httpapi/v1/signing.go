@@ -7,7 +7,7 @@ import (
 	"github.com/duehook/duehook/internal/services/signing"
 )
 
-// Signing is what the API needs of the signing secrets, of which those of the
+// Signing is the part of the signing secrets that the API needs. Those of the
 // topic "" are the default. A *signing.Keyring is one.
 type Signing interface {
 	Info(ctx context.Context, topic string) (signing.Info, error)

@@ -3,5 +3,5 @@
 // that building duehook needs nothing but Go.
 //
 // The pages hold no data and no secrets: a script in them asks the API, with
-// the key that whoever looks at them has. So nobody is asked for a key here.
+// the key of the user. So nobody is asked for a key here.
 package dashboard

@@ -7,7 +7,7 @@ type checks struct{ list []check }
 
 type check struct {
 	what string
-	// wrong tells what was found instead; empty when it held.
+	// wrong is what was found instead; empty if the check held.
 	wrong []string
 }
 

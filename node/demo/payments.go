@@ -143,7 +143,7 @@ func (s *stage) replayPayment(ctx context.Context, p *payment) (err error) {
 	return err
 }
 
-// follow tells of n attempts as they come.
+// follow reports n attempts as they arrive.
 func (s *stage) follow(ctx context.Context, byID map[string]*payment, n int) error {
 	for range n {
 		var t try

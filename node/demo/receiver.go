@@ -42,7 +42,7 @@ type receiver struct {
 	clock job.Clock
 	// decide makes up the answer; calls do not overlap.
 	decide func(delivery) answer
-	// arrivals tells of each delivery. Nobody has to listen.
+	// arrivals reports each delivery. It needs no reader.
 	arrivals chan delivery
 
 	server *http.Server

@@ -1,6 +1,5 @@
-// Package operations changes many jobs at once: those that a filter selects are
-// cancelled, run, replayed or rescheduled at a rate, over as many restarts of
-// nodes as it takes.
+// Package operations changes many jobs at once: the jobs of a filter are
+// cancelled, run, replayed or rescheduled at a rate, across restarts of nodes.
 //
 // An operation is a document in the store, in which its progress is written
 // about once a second. One node at a time works on it, the one that the document

@@ -109,7 +109,7 @@ func (b *Backfill) Key(at int64) job.Key {
 	return job.Key{Topic: b.Def.topic(), ID: schedule.ID(b.Schedule, seconds(at))}
 }
 
-// BeginBackfill lets the schedule count the jobs of an operation.
+// BeginBackfill makes the schedule count the jobs of an operation.
 func (m *Manager) BeginBackfill(ctx context.Context, b *Backfill, operation string) error {
 	return m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
 		if r.UID != b.UID {

@@ -52,7 +52,7 @@ type engine struct {
 	mu      sync.Mutex
 	changed map[string]bool // names; "" is all of them
 	holding map[string]bool // schedules with a held occurrence
-	ended   map[string]bool // those of them of which a job ended
+	ended   map[string]bool // held schedules with an ended job
 
 	// The rest belongs to Run.
 	entries map[string]*entry
@@ -252,7 +252,7 @@ func (e *engine) remove(name string) {
 	e.hold(name, false)
 }
 
-// enter takes over a document as it was read or written.
+// enter keeps a document that was read or written.
 func (m *Manager) enter(d document) {
 	e := m.engine
 	old := e.entries[d.Name]

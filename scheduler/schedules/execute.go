@@ -26,7 +26,7 @@ type work struct {
 	inherited bool
 	rec       record
 	events    []events.Event
-	// What became of a run by hand.
+	// The result of a manual run.
 	ran    RunResult
 	notRun error
 }

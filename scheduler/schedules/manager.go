@@ -268,7 +268,7 @@ func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedul
 // clockBack is how far ahead of the clock a cursor may be.
 const clockBack = schedule.Ahead + time.Minute
 
-// Resume resumes a schedule. One that waits for the clock goes on from now.
+// Resume resumes a schedule. A schedule that waits for the clock continues from now.
 func (m *Manager) Resume(ctx context.Context, name string) (Schedule, error) {
 	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
 		if r.PausedAt != 0 || r.ahead(now) {
@@ -472,7 +472,7 @@ func (m *Manager) finish(ctx context.Context, d *document, now job.Instant, inhe
 	return nil
 }
 
-// announce tells the node that looks after schedules that one changed.
+// announce reports a changed schedule to the leader of schedules.
 func (m *Manager) announce(ctx context.Context, name string) {
 	m.engine.heard(name)
 	if err := m.o.Store.Publish(ctx, channel, []byte(name)); err != nil {

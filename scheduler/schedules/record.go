@@ -84,7 +84,7 @@ type Counters struct {
 	Backfilled int64 `json:"backfilled,omitempty"`
 }
 
-// Last is the last decision on an occurrence, or the last run by hand.
+// Last is the last decision on an occurrence, or the last manual run.
 type Last struct {
 	Time    job.Instant      `json:"time"`
 	DueAt   job.Instant      `json:"due_at"`

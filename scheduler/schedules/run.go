@@ -57,7 +57,7 @@ var refusedRuns = map[store.RegisterOutcome]error{
 	store.TopicFull: store.ErrTopicFull, store.TopicDraining: store.ErrTopicDraining, store.StoreFull: store.ErrFull,
 }
 
-// runID names a run by hand: by what names repeated calls, or at random.
+// runID names a manual run: by the key of repeated calls, or at random.
 func runID(repeat string) string {
 	if repeat == "" {
 		return ulid.Make().String()

@@ -87,7 +87,7 @@ func (s *Schedule) more() bool {
 	return undecided || len(s.Next(1)) > 0
 }
 
-// Next lists occurrences to come, those that were registered ahead first.
+// Next lists future occurrences, beginning with those registered ahead.
 func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
 		ahead := s.Rules.Table.Count(s.Now.Time(), seconds(s.rec.Cursor))
@@ -181,7 +181,7 @@ func (q *Query) selects(r *record) bool {
 	return err == nil && endpoint == q.Endpoint
 }
 
-// Preview checks a draft, of which the job may be missing, and compiles its timetable.
+// Preview checks a draft, whose job may be missing, and compiles its timetable.
 func (m *Manager) Preview(name string, d *Draft) (*schedule.Rules, error) {
 	_, rules, err := m.check(name, d, true)
 	if err != nil {

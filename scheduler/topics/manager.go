@@ -192,7 +192,7 @@ func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter
 	if err != nil {
 		return Topic{}, err
 	}
-	// The store must obey even if the client is gone.
+	// The limits must reach the store even if the client has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	if err := m.obey(ctx, topic); err != nil {

@@ -87,7 +87,7 @@ func (p *progress) line(text []byte) {
 	}
 	switch ev.Action {
 	case "output":
-		if n.test == "" || !strings.HasPrefix(ev.Output, "=== ") { // a test begins, pauses or goes on
+		if n.test == "" || !strings.HasPrefix(ev.Output, "=== ") { // a test begins, pauses or continues
 			run.text = append(run.text, ev.Output...)
 		}
 	case "pass", "skip", "fail":

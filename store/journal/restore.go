@@ -50,7 +50,7 @@ func (r *Reader) RestoreAll(ctx context.Context, into store.Restorable, retentio
 }
 
 // restoreFrom puts back the messages that a query gives, page by page. So many
-// pages are worked on at a time, while reading goes on.
+// pages are processed at a time, while reading continues.
 func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
 	pages := make(chan []Stored, workers)
 	var restored atomic.Int64

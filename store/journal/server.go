@@ -43,7 +43,7 @@ func servers(write, read *sql.DB) *pools {
 // share a store own it together, under the empty name.
 type ownership struct {
 	name string
-	// relaxed is an expression that lets the commit of its transaction return before it
+	// relaxed is an expression that makes the commit of its transaction return before it
 	// is durable; empty: there is none.
 	relaxed string
 }

@@ -19,7 +19,7 @@ const (
 const RowsPerChange = 3
 
 // Update changes a job in the store, and answers once that is committed to the
-// journal. While commits fail it refuses, unless it goes on without the journal.
+// journal. While commits fail it refuses, unless the store continues without the journal.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	c, err := s.begin(ctx, true, RowsPerChange)
 	if err != nil {

@@ -96,7 +96,7 @@ func (w *words) raising(table string, cols []column) shape {
 	return w.about(w.inserting(table, cols)+start+strings.Join(list, ", "), cols)
 }
 
-// keeping adds rows to a table, but for those that it has.
+// keeping adds rows to a table, without existing ones.
 func (w *words) keeping(table string, cols []column) shape {
 	return w.about(w.inserting(table, cols)+w.keepOf(cols[0].name), cols)
 }

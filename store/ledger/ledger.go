@@ -71,8 +71,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Purge lets the store delete ended jobs if it may (see mayForget), and deletes from the
-// journal what is older than its retention. It returns how many jobs the store deleted.
+// Purge deletes ended jobs in the store if it may (see mayForget), and in the journal after
+// its retention. It returns how many jobs the store deleted.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	if err := s.Enter(); err != nil {
 		return 0, err

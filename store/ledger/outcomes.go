@@ -56,7 +56,7 @@ func firstFollowing(claims []store.Claimed) []awaited {
 }
 
 // journalOutcomes waits until the journal has the outcomes that claims follow from, and the
-// callbacks. It returns those that it lacks still.
+// callbacks. It returns the jobs that it still lacks.
 func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, early []awaited) ([]awaited, error) {
 	c, err := s.Begin(ctx, rowsPerRepair*len(early))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error)
 }
 
 // writeOutcomes writes the jobs that claims follow from, with all their callbacks, as the store
-// has them. It returns those that may not be sent yet.
+// has them. It returns the jobs that must not be sent yet.
 func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []store.Claimed, early []awaited) ([]awaited, error) {
 	var keys []job.Key // of each awaited job, and of the job that it reports
 	var uids []string

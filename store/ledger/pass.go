@@ -86,7 +86,7 @@ func (p *pass) wanted(found []finding) []finding {
 	})
 }
 
-// settle waits, checks the differences again, and repairs those that last.
+// settle waits, checks the differences again, and repairs the remaining ones.
 func (p *pass) settle(ctx context.Context, found []finding) error {
 	if found = p.wanted(found); len(found) == 0 {
 		return nil

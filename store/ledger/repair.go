@@ -25,7 +25,7 @@ const (
 	rowsPerRepair = 2
 )
 
-// repairAll looks a second time at findings and repairs those that still differ. It adds
+// repairAll checks findings a second time and repairs the remaining differences. It adds
 // to the report of p.
 func (s *Reconciler) repairAll(ctx context.Context, p *progressReport, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)

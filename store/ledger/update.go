@@ -19,7 +19,7 @@ const (
 
 // Update changes a job in the store, and answers once that is committed to the
 // journal. While the journal cannot be written it refuses, unless it may do
-// without. A job that a shared store has lost, or has as it was before, is put
+// without. A job that a shared store has lost, or has in an older version, is put
 // right first, or a client could cancel a job that was delivered.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.Store.Update(ctx, key, change) })
@@ -65,7 +65,7 @@ type behindError struct{ finding }
 
 func (e *behindError) Error() string { return "the store has an older version of " + e.key.String() }
 
-// putRight updates the store with the journal's version if that is why an update failed.
+// putRight updates the store with the journal's version if its old version made an update fail.
 // again: the update may be tried again. put: the store was updated; otherwise the journal
 // was ahead of what the update had read, not of the store.
 func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again, put bool, err error) {

@@ -113,7 +113,7 @@ func (v *verification) report(d Disagreement) {
 	}
 }
 
-// settle checks findings again and reports those that last.
+// settle checks findings again and reports the remaining ones.
 func (v *verification) settle(ctx context.Context, found []finding) error {
 	if err := job.Sleep(ctx, job.SystemClock(), v.o.SecondLook); err != nil {
 		return err

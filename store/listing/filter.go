@@ -67,7 +67,7 @@ func (q *filter) kinds() []SegmentKind {
 	return slices.DeleteFunc(kinds, func(k SegmentKind) bool { return !holds[k] })
 }
 
-// mayHold tells by the name of a segment whether jobs in it can match.
+// mayHold reports, by the name of a segment, whether its jobs can match.
 func (q *filter) mayHold(seg Segment) bool {
 	switch seg.Kind {
 	case SegmentLane:
@@ -89,7 +89,7 @@ func (q *filter) mayHold(seg Segment) bool {
 	return true
 }
 
-// digest tells filters apart, so that a cursor is used with its own only. It is
+// digest identifies a filter, so that a cursor works with its own filter only. It is
 // empty for no filter.
 func (q *filter) digest() (string, error) {
 	same := *q

@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// SegmentKind tells the parts of a listing apart. They are listed in this
+// SegmentKind distinguishes the parts of a listing. They are listed in this
 // order; a listing by biz_key, by group id or by uid has only that one.
 type SegmentKind uint8
 

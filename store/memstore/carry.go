@@ -39,7 +39,7 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		c.carryFrom(lanes)
 		looks += len(lanes)
 	}
-	// Lanes of which nothing went come first the next time.
+	// Lanes of which no job was carried come first the next time.
 	for _, w := range slices.Concat(c.unserved, c.served) {
 		w.lane.limited = w.look
 		s.queue(w.lane, w.look)
@@ -214,7 +214,7 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 	return nil
 }
 
-// CloseCircuit lets the endpoint's lanes be carried again, at first few jobs.
+// CloseCircuit closes an endpoint's circuit: its lanes are carried again, at first few jobs.
 func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	now, err := s.enter(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Standings tells how jobs stand.
+// Standings returns the standings of jobs.
 func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err

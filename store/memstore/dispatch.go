@@ -166,7 +166,7 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	return true
 }
 
-// Settle writes down what came of claims.
+// Settle stores the outcomes of claims.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	next := followingAll(settlements)
 	now, err := s.enter(ctx)

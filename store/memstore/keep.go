@@ -103,7 +103,7 @@ func (l *locker) Unlock(ctx context.Context) error {
 	return err
 }
 
-// set lets change alter the lock.
+// set applies change to the lock.
 func (l *locker) set(ctx context.Context, change func(held *lock, now job.Instant) bool) (bool, error) {
 	now, err := l.s.enter(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Outlook tells what keeps a job from its next attempt.
+// Outlook returns the facts that delay a job's next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o, found, head, err := s.outlook(ctx, key)
 	if err == nil {

@@ -136,7 +136,7 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 	case j.State.Final():
 		rec.score = endedScore(j.EndedAt, j.State)
 	case j.State == job.Running && running:
-		rec.score = score // its lease goes on
+		rec.score = score // its lease continues
 	default:
 		rec.state = j.Pending()
 		rec.score = bucketScore(j.WakeAt(), rec.state)

@@ -7,8 +7,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// lookLanes is how many lanes one script call has looked at after the clock went back,
-// and how many entries it moves.
+// lookLanes bounds the lanes that one script call corrects after the clock went back, and
+// the entries that it moves.
 const lookLanes = 200
 
 // afterStep corrects what the server stored while its clock was ahead by so much, or

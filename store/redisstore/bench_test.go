@@ -35,7 +35,7 @@ func waitingJob(n int) store.Registration {
 	}
 }
 
-// BenchmarkMemory tells what a waiting job takes of Redis's memory.
+// BenchmarkMemory measures the memory of a waiting job on Redis.
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// lanesAtOnce is how many lanes one script call visits.
+// lanesAtOnce bounds the lanes of one script call.
 const lanesAtOnce = 64
 
 // inLine is a lane, and when it needs a look.

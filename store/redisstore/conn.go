@@ -56,9 +56,9 @@ func masterOf(ctx context.Context, client redis.UniversalClient, key string) (*r
 	return nil, fmt.Errorf("redisstore: no single server behind a %T", client)
 }
 
-// lookAgain makes a Cluster's client look up who is in charge as soon as a
-// node fails or says that it is not, for which the library waits too long, or
-// for ever with what is sent to a node directly.
+// lookAgain makes a Cluster's client look up the masters as soon as a node fails or reports
+// that it is no master. The library waits too long, and with commands sent to a node
+// directly it never looks.
 type lookAgain struct{ cluster *redis.ClusterClient }
 
 func (l lookAgain) DialHook(next redis.DialHook) redis.DialHook {

@@ -115,7 +115,7 @@ type countable struct {
 	mark    string
 }
 
-// maxCountables bounds the jobs of which a node remembers this.
+// maxCountables bounds the jobs for which a node remembers this.
 const maxCountables = 4096
 
 // countables are the jobs that were counted last.

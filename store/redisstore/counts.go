@@ -104,8 +104,8 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 // manyJobs is from how many jobs of a topic that wait in one state it stands in busy.
 const manyJobs = 16
 
-// busiest looks at that many topics of each shard for the busiest: those of which many
-// jobs wait, and the first by name, since few topics may have many.
+// To find the busiest topics, busiest reads so many of each shard with many waiting jobs,
+// and the first by name, since few topics may have many.
 const (
 	busyCandidates  = 100
 	namedCandidates = 100

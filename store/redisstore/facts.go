@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// facts are what a plan is made from, and what it must not pass.
+// facts are the input of a plan, and the counts that its run compares.
 type facts struct {
 	rules.Facts
 	plan     string // number of the last change that makes plans old

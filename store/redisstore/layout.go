@@ -180,7 +180,7 @@ func (g *guard) begin(ctx context.Context) *look {
 	return l
 }
 
-// end notes what came of a look.
+// end notes the result of a look.
 func (g *guard) end(l *look, err error) {
 	old := g.last.Load()
 	l.err, l.ended, l.met = err, job.SystemClock().Now(), g.met.Load()

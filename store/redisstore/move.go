@@ -87,7 +87,7 @@ func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx conte
 func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
 	old, err := m.from.load(ctx, sh, key)
 	if led := (*forwardedError)(nil); errors.As(err, &led) {
-		return m.dropForward(ctx, sh, key) // checking writes those that are needed
+		return m.dropForward(ctx, sh, key) // checking writes the necessary ones
 	}
 	m.count(func(r *Resharding) { r.Walked++ })
 	if errors.Is(err, store.ErrUnreadable) {
@@ -164,7 +164,7 @@ func (m *mover) putForward(ctx context.Context, r *record) error {
 	return err
 }
 
-// movedBefore makes sure that what stands in the new shard is the same job: an earlier
+// movedBefore checks that the new shard has the same job: an earlier
 // run was broken off between its two steps.
 func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
 	there, err := m.to.load(ctx, sh, old.Key)

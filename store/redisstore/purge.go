@@ -12,7 +12,7 @@ import (
 
 // Bounds of what purging asks of Redis at once.
 const (
-	purgeTopics   = 100 // of which the first ended jobs are looked for
+	purgeTopics   = 100 // whose first ended jobs are read
 	purgeCircuits = 500 // looked at by one call of Purge
 	purgeRounds   = 20  // of a call of Purge, for each shard
 )
@@ -78,7 +78,7 @@ func (s *Store) oldJobs(ctx context.Context, sh *shard, limit int) ([]job.Key, e
 	return old, nil
 }
 
-// forgetOld forgets ended jobs, but those that must be kept, and returns how many.
+// forgetOld forgets ended jobs that need not be kept, and returns their number.
 func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged int, err error) {
 	for len(old) > 0 {
 		raws, now, err := s.readRaw(ctx, sh, old[:min(len(old), maxBatch)], store.BatchBytes, wholeRecords)

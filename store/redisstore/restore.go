@@ -50,7 +50,7 @@ func batchToRestore(jobs []store.RestoredJob, items []int) int {
 	return size
 }
 
-// restore puts jobs of one shard back. It returns those that are left for another call.
+// restore restores jobs of one shard. It returns the jobs left for another call.
 func (s *Store) restore(ctx context.Context, sh *shard, jobs []store.RestoredJob, items []int, restored *atomic.Int64) ([]int, error) {
 	var keys []job.Key // of what may be replaced
 	for _, i := range items {

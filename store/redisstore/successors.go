@@ -42,7 +42,7 @@ type settling struct {
 }
 
 // settleFollowed settles the first jobs of a batch, as many as one call does. It returns the
-// others, and those that changed concurrently.
+// others, and jobs modified concurrently.
 func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
 	keys := make([]job.Key, len(batch))
 	for n, i := range batch {

@@ -12,7 +12,7 @@ const (
 	// rampStep.
 	RampTime = 10 * time.Second
 	rampStep = time.Second
-	// minHalfOpen is the least time for which a circuit stays half-open.
+	// minHalfOpen is the shortest time that a circuit stays half-open.
 	minHalfOpen = time.Minute
 )
 

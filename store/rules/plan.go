@@ -2,13 +2,12 @@
 // limits, rates, pauses and circuits allow, and what goes first by priority. It is pure:
 // a store gathers Facts, MakePlan makes a Plan of them, and the store carries it out.
 //
-// A plan names no jobs. It says how many jobs of each lane may go, of which counts none
-// may pass its limit, and when to look again at what is left. So a store reads no job to
-// make a plan, and a plan from old facts does no harm: the store compares counts and
-// rates when it moves jobs, and the rest stays due. Run is how a plan is carried out.
+// A plan names no jobs. It has the limits of each lane and the time of its next look. So a
+// store reads no job to make a plan, and a plan from old facts does no harm: a store
+// refuses it, and the jobs stay due. Run carries a plan out.
 //
-// A further rule is a further limit in Terms (an order key: one job of the key in
-// flight) or a further reason to put a lane off.
+// A further rule is a further limit in Terms, or a further reason to put a lane off. Order
+// keys are no such rule: claims enforce them, because a plan names no jobs.
 package rules
 
 import (
@@ -21,11 +20,11 @@ import (
 )
 
 const (
-	// UncalledLook is when a lane is looked at again that is left alone until an event
-	// calls it: its topic resumes, or a place of its topic comes free.
+	// UncalledLook is when a lane is looked at that waits for an event: its topic resumes,
+	// or a place of its topic becomes free.
 	UncalledLook = 5 * time.Minute
-	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: carriers
-	// may have different limits.
+	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: other
+	// carriers may have other limits.
 	LaneLook = 100 * time.Millisecond
 	// WholeLook is the same for a lane whose jobs have order keys, in a shard that may lack
 	// jobs.
@@ -102,7 +101,7 @@ type Terms struct {
 	// Rival: the lane is not due itself. If it waits for its topic's rate anyway and
 	// nothing of it goes, it keeps its slot.
 	Rival bool
-	// Late has the lane wait a millisecond longer for its topic's rate, so that rounding
+	// Late makes the lane wait a millisecond longer for its topic's rate, so that rounding
 	// never puts it before a lane of a higher priority.
 	Late bool
 }
@@ -128,8 +127,8 @@ const unlimited = int(^uint(0) >> 1)
 type TopicTerms struct {
 	Name string
 	Places
-	// Paced: Allowed jobs may go, and Pace.After tells the next pace. Then the lanes
-	// that wait get the Slots in turn, by rank, and then first those of which nothing went.
+	// Paced: Allowed jobs may go, and Pace.After is the next pace. Then the waiting lanes
+	// get the Slots in turn, by rank; within a rank, lanes without a carried job go first.
 	Paced   bool
 	Allowed int
 	Pace    Pace

@@ -13,7 +13,7 @@ type Run struct {
 	plan        *Plan
 	first, room int   // free places on the ready list: at first, and now
 	cut         bool  // the last visit had less than its share, because the room ended
-	allowed     []int // by topic: what its rate still lets go
+	allowed     []int // by topic: jobs that its rate still allows
 	groups      []group
 	slow        [][]slow // by topic: visits that wait for its rate, in the order of their slots
 }
@@ -138,8 +138,8 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 	return Wait{Cut: r.cut}
 }
 
-// await has a visit wait for a slot. Visits come in by rank. Of one rank they go first
-// of which nothing went.
+// await queues a visit for a slot. Visits arrive by rank. Within a rank, visits without a
+// carried job go first.
 func (r *Run) await(v *Visit, served bool) {
 	all := &r.slow[v.Topic-1]
 	at := len(*all)
@@ -150,7 +150,7 @@ func (r *Run) await(v *Visit, served bool) {
 }
 
 // Slots calls look for each lane that waits for its topic's rate, and next for each
-// topic with a rate of which something went.
+// paced topic with a carried job.
 func (r *Run) Slots(look func(v *Visit, at job.Instant), next func(topic string, p Pace)) {
 	for i := range r.plan.Topics {
 		t := &r.plan.Topics[i]

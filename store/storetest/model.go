@@ -82,7 +82,7 @@ type modelJob struct {
 	due bool
 	// open: the last claim may still settle.
 	open bool
-	// token is that of the last claim; settled tells that it settled.
+	// token is that of the last claim; settled reports that it settled.
 	token   uint64
 	settled bool
 
@@ -119,7 +119,7 @@ func (m *model) finish(key job.Key, to job.State) {
 	}
 }
 
-// claimable tells whether a hint leads to a claim.
+// claimable reports whether a hint leads to a claim.
 func (m *model) claimable(h store.Hint) bool {
 	j, ok := m.jobs[h.Key()]
 	return ok && !j.state.Final() && j.lane(h.Key()) == h.Lane && (j.state == job.Ready || j.due)

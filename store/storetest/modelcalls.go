@@ -124,7 +124,7 @@ func (m *model) carryShort(*rapid.T) {
 	m.waitPast(m.now().Add(moment))
 }
 
-// carried notes one carried job; due tells whether its visibility passes at once.
+// carried notes one carried job; due reports whether its visibility passes at once.
 func (m *model) carried(c store.Carried, due bool) {
 	j := m.jobs[c.Hint.Key()]
 	equal(m.fixture, "lane", c.Hint.Lane, j.lane(c.Hint.Key()))

@@ -51,7 +51,7 @@ type Options[T any] struct {
 	Full error
 	// Counts reports whether a document counts for Max and MaxBytes. Nil: all do.
 	Counts func(v *T) bool
-	// Clock tells how old a count is; nil: the machine's.
+	// Clock measures the age of a count; nil: the machine's.
 	Clock job.Clock
 	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
 	Seal, Open func(name string, data []byte) ([]byte, error)

@@ -170,7 +170,7 @@ func bomb() speech {
 	return saying(okHead + "Content-Encoding: gzip\r\nContent-Length: " + strconv.Itoa(packed.Len()) + "\r\n\r\n" + packed.String())
 }
 
-// retryTimes ask to be left alone for ever, or for nonsense.
+// retryTimes never end, or are nonsense.
 func retryTimes() []Kind {
 	const day = 24 * time.Hour
 	busy := func(name, value string, after time.Duration) Kind {

@@ -39,7 +39,7 @@ type Kind struct {
 	serve speech
 }
 
-// Fate is what comes of an attempt.
+// Fate is the outcome of an attempt.
 type Fate string
 
 // The fates of attempts.
@@ -80,7 +80,7 @@ func Start(t testing.TB) *Zoo {
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), process+"=1")
 	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe() // its end tells the zoo that we are gone
+	stdin, err := cmd.StdinPipe() // its end reports to the zoo that we have ended
 	if err != nil {
 		t.Fatal(err)
 	}

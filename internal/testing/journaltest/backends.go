@@ -52,7 +52,7 @@ var (
 	Postgres = &Backend{Name: "postgres"}
 	MariaDB  = &Backend{Name: "mariadb"}
 	Backends = []*Backend{SQLite, Postgres, MariaDB}
-	// Servers are those that several nodes can share.
+	// Servers are the backends that several nodes can share.
 	Servers = []*Backend{Postgres, MariaDB}
 )
 

@@ -173,7 +173,7 @@ func Snapshot(t testing.TB, path string) string {
 	return to
 }
 
-// Pass lets time pass.
+// Pass advances the clock.
 func (r *Rig) Pass(d time.Duration) {
 	r.T.Helper()
 	NoError(r.T, "Sleep", job.Sleep(r.T.Context(), job.SystemClock(), d))

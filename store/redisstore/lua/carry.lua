@@ -14,7 +14,7 @@ if (redis.call('GET', plan) or '0') ~= ARGV[1] then
   return { now }
 end
 
--- list reads the next list, of which each item has so many arguments.
+-- list reads the next list. Each item has so many arguments.
 local read = 2
 local function list(each)
   local items, length = {}, tonumber(ARGV[read + 1])

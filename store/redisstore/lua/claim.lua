@@ -14,7 +14,7 @@ local left = {}
 local lasts_of = {}
 local reply = { now, answered, left, lasts_of }
 
--- A job that two hints name is claimed once.
+-- Two hints may name the same job: it is claimed once.
 local seen = {}
 
 local order = nil -- the functions of lib/turns.lua, with order keys only
@@ -36,7 +36,7 @@ local function answer(n, j, from, h)
 end
 
 -- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
--- nil. Nobody else has had it since, even if its lease has expired.
+-- nil. No other call has claimed it since, even if its lease has expired.
 local function claimed_before(h)
   local by, from = string.match(h.nonce, '^(.*):(%d)$')
   return by == nonce and tonumber(from) or nil

@@ -1,4 +1,4 @@
--- Reads what a plan of store/rules is made from, and has heads of order keys due that were
+-- Reads the facts for a plan of store/rules, and makes heads of order keys due that were
 -- parked. The plan is old when the number in plan has changed.
 -- KEYS own, then each lane's bucket
 -- ARGV endpoints (1: endpoints have limits), rivals (1: look for rivals), ask_whole (1: ask
@@ -101,7 +101,7 @@ local function rivals_of(in_topics, limited)
   return rivals
 end
 
--- wake has heads of order keys due that were parked.
+-- wake makes parked heads of order keys due.
 local WOKEN = 500
 local function wake(lane, key)
   local called = redis.call('ZRANGE', calls, '[' .. lane .. '|', '(' .. lane .. '}', 'BYLEX', 'LIMIT', '0', text(WOKEN))

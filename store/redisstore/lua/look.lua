@@ -1,4 +1,4 @@
--- Has lanes looked at when they need it, those that are still there. After the server's clock
+-- Corrects the next looks of lanes that still exist. After the server's clock
 -- went back, leases and visibility deadlines last the usual time at most.
 -- KEYS own, then the lanes' buckets
 -- ARGV channel longest (the longest lease or visibility deadline; 0: any) limit, then the lanes

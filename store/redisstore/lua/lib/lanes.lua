@@ -4,7 +4,7 @@
 -- the lanes with a priority, the ZSET places lanes that wait because as many jobs of their
 -- topic are in flight as may be; one that waits for a place of its own stands there as =lane.
 
--- look_at has a lane looked at by ms. A batch writes its looks once.
+-- look_at schedules a look at a lane, at ms or earlier. A batch writes its looks once.
 local earlier = {}
 local function look_at(lane, ms)
   if not earlier[lane] or ms < earlier[lane] then
@@ -20,7 +20,7 @@ local function open_until(circuits, lane, now)
   return till and till > now and till or nil
 end
 
--- call_lane has one lane looked at, by chance, of those of a topic that wait for a place.
+-- call_lane schedules a look at one lane of a topic that waits for a place, chosen at random.
 local function call_lane(places, topic, now)
   local first, last = '[' .. topic .. '|', '(' .. topic .. '}'
   local waiting = redis.call('ZLEXCOUNT', places, first, last)
@@ -32,7 +32,7 @@ local function call_lane(places, topic, now)
   look_at(lane, now)
 end
 
--- call_lanes has lanes looked at for each place that came free, by what was counted.
+-- call_lanes schedules a look for each place that became free in this batch.
 local function call_lanes(places, now)
   for lane, states in pairs(counted) do
     local free = -((states[READY] or 0) + (states[RUNNING] or 0))
