@@ -122,7 +122,7 @@ var known = []struct {
 
 	{operations.ErrNotFound, CodeOperationNotFound, "No operation has this id, or it ended more than a day ago."},
 	{operations.ErrEnded, CodeOperationEnded, "The operation has ended, so it can be neither stopped nor resumed. Start another one; no job is changed twice."},
-	{operations.ErrTooMany, CodeTooManyOperations, "There are " + strconv.Itoa(operations.MaxKept) + " operations that have not ended, the limit. Wait until some of them end."},
+	{operations.ErrTooMany, CodeTooManyOperations, fmt.Sprintf("There are %d operations that have not ended, or they take %d MiB together, the limits. Wait until some of them end.", operations.MaxKept, operations.MaxAllBytes>>20)},
 
 	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},
 	{schedules.ErrTooMany, CodeTooManySchedules, fmt.Sprintf("There are %d schedules, or they take %d MiB together, the limits. Delete one.", schedules.MaxSchedules, schedules.MaxAllBytes>>20)},

@@ -56,7 +56,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	if d.DryRun {
 		return o, nil
 	}
-	if o.ID, err = m.newID(ctx, now); err != nil {
+	if err := m.admit(ctx, &o); err != nil {
 		return Operation{}, err
 	}
 	if err := m.plans.BeginBackfill(ctx, &plan, o.ID); err != nil {

@@ -8,6 +8,6 @@ var (
 	ErrNotFound = errors.New("operation not found")
 	// ErrEnded: the operation is done, or has failed.
 	ErrEnded = errors.New("the operation has ended")
-	// ErrTooMany: there are MaxKept operations that have not ended.
+	// ErrTooMany: there are MaxKept operations that have not ended, or they take MaxAllBytes.
 	ErrTooMany = errors.New("too many operations")
 )

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,8 +27,9 @@ import (
 
 // What is kept of operations.
 const (
-	// MaxKept is how many operations there can be.
-	MaxKept = 1000
+	// MaxKept is how many operations there can be, MaxAllBytes how much they take together.
+	MaxKept     = 1000
+	MaxAllBytes = 16 << 20
 	// KeptFor is how long one is kept after its last change, unless it runs.
 	KeptFor = 24 * time.Hour
 )
@@ -96,7 +98,7 @@ func New(o Options) (*Manager, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	m := &Manager{
-		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits.WithDefaults(),
+		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}
@@ -118,7 +120,7 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	if err != nil {
 		return Operation{}, err
 	}
-	if o.ID, err = m.newID(ctx, o.StartedAt); err != nil {
+	if err := m.admit(ctx, &o); err != nil {
 		return Operation{}, err
 	}
 	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
@@ -131,13 +133,24 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	return o, nil
 }
 
-// newID makes room for an operation, and names it.
-func (m *Manager) newID(ctx context.Context, now job.Instant) (string, error) {
-	id, err := ulid.New(uint64(now), rand.Reader)
+// admit names an operation, and makes room for it. The oldest ended ones give way.
+func (m *Manager) admit(ctx context.Context, o *Operation) error {
+	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
 	if err != nil {
-		return "", fmt.Errorf("name an operation: %w", err)
+		return fmt.Errorf("name an operation: %w", err)
 	}
-	return id.String(), m.makeRoom(ctx)
+	o.ID = id.String()
+	text, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("encode an operation: %w", err)
+	}
+	if err = m.docs.Reserve(ctx, 1, len(text)); !errors.Is(err, documents.ErrFull) {
+		return err
+	}
+	if err := m.forgetOldest(ctx, len(text)); err != nil {
+		return err
+	}
+	return m.docs.Reserve(ctx, 1, len(text))
 }
 
 func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
@@ -212,31 +225,31 @@ func (m *Manager) estimateDead(ctx context.Context, f *store.Query) (*int64, err
 	return &n, nil
 }
 
-// makeRoom deletes the oldest ended operation if there is no room for another one.
-func (m *Manager) makeRoom(ctx context.Context) error {
-	docs, err := m.docs.All(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range docs {
-		if len(docs) < MaxKept {
-			return nil
+// forgetOldest deletes the oldest ended operations, until that many bytes are free.
+func (m *Manager) forgetOldest(ctx context.Context, bytes int) error {
+	for raw, err := range m.docs.From(ctx, "", pageSize) {
+		if err != nil {
+			return err
 		}
-		if d := &docs[i]; d.Err == nil && d.Value.State.Ended() {
-			err := m.docs.Delete(ctx, d)
-			if err == nil || errors.Is(err, store.ErrNotFound) {
+		d := m.docs.Decode(raw)
+		if d.Err != nil || !d.Value.State.Ended() {
+			continue
+		}
+		err := m.docs.Delete(ctx, &d)
+		switch {
+		case err == nil || errors.Is(err, store.ErrNotFound):
+			if bytes -= len(raw.Data); bytes <= 0 {
 				return nil
 			}
-			if !errors.Is(err, store.ErrConflict) {
-				return err
-			}
+		case !errors.Is(err, store.ErrConflict):
+			return err
 		}
 	}
-	if len(docs) < MaxKept {
-		return nil
-	}
-	return ErrTooMany
+	return nil
 }
+
+// pageSize is how many operations are read at once.
+const pageSize = 100
 
 // Page is a page of a listing; Next is empty on the last.
 type Page struct {
@@ -247,21 +260,20 @@ type Page struct {
 // List returns up to limit operations, the newest first, after the one that the cursor
 // names. The error is the store's.
 func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, error) {
-	docs, err := m.docs.All(ctx)
+	docs, err := m.docs.List(ctx)
 	if err != nil {
 		return Page{}, err
 	}
-	slices.Reverse(docs) // they come by name
 	var page Page
-	for i := range docs {
-		d := &docs[i]
-		if cursor != "" && d.Name >= cursor {
+	for _, raw := range slices.Backward(docs) { // they come by name
+		if cursor != "" && raw.Name >= cursor {
 			continue
 		}
 		if len(page.Operations) == limit {
 			page.Next = page.Operations[limit-1].ID
 			break
 		}
+		d := m.docs.Decode(raw)
 		if d.Err != nil {
 			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
 			continue

@@ -204,9 +204,10 @@ type stored = documents.Document[Operation]
 
 // collection returns the documents of operations. An unknown field makes an operation
 // unreadable: without a part of its filter, it would change other jobs.
-func collection(s store.Documents) *documents.Collection[Operation] {
+func collection(s store.Documents, clock job.Clock) *documents.Collection[Operation] {
 	return documents.New(documents.Options[Operation]{
 		Store: s, Kind: documentKind, Strict: true, Missing: ErrNotFound,
+		Max: MaxKept, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
 		New: func(id string) Operation { return Operation{ID: id} },
 		Check: func(o *Operation) error {
 			if _, ok := states[o.Action]; !ok && (o.Action != Backfill || o.Backfill == nil) {

@@ -545,7 +545,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 			}
 			ids = append(ids, o.ID)
 		}
-		pass(MaxKept * time.Millisecond)
+		pass(time.Minute) // they are counted now and then
 		last, err := m.Create(t.Context(), Draft{Action: "run", All: true})
 		if err != nil {
 			t.Fatal(err)
@@ -585,6 +585,30 @@ func TestThereAreNotTooMany(t *testing.T) {
 		}
 		if len(listed) != MaxKept || listed[MaxKept-1] != ids[0] || listed[1] != ids[MaxKept-1] {
 			t.Errorf("%d listed, from %s to %s", len(listed), listed[0], listed[len(listed)-1])
+		}
+	})
+}
+
+func TestOperationsAreBoundedInBytes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		m, err := New(Options{Store: r, Jobs: unchecked{r}, ID: "idle"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, err := m.Create(t.Context(), Draft{Action: "run", All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes)}
+		if _, err := store.PutDocument(t.Context(), r, others); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute) // they are counted now and then
+		if _, err := m.Create(t.Context(), Draft{Action: "run", All: true}); !errors.Is(err, ErrTooMany) {
+			t.Errorf("%v, want ErrTooMany", err)
+		}
+		if _, err := m.Get(t.Context(), first.ID); err != nil {
+			t.Errorf("a running operation gave way: %v", err)
 		}
 	})
 }

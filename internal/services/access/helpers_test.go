@@ -78,17 +78,21 @@ func (d *shared) Document(_ context.Context, kind, name string) (store.Document,
 	return doc, nil
 }
 
-func (d *shared) ListDocuments(ctx context.Context, kind, _ string, _ int) ([]store.Document, error) {
+func (d *shared) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	d.mu.Lock()
 	d.lists++
 	takes, err := d.takes, d.fail["ListDocuments"]
 	var found []store.Document
 	for _, doc := range d.docs {
-		if doc.Kind == kind {
+		if doc.Kind == kind && doc.Name > after {
 			found = append(found, doc)
 		}
 	}
 	d.mu.Unlock()
+	slices.SortFunc(found, func(a, b store.Document) int { return strings.Compare(a.Name, b.Name) })
+	if limit > 0 {
+		found = found[:min(len(found), limit)]
+	}
 	if takes > 0 {
 		if err := job.Sleep(ctx, job.SystemClock(), takes); err != nil {
 			return nil, err
@@ -201,6 +205,6 @@ func encodeKey(k *Key) store.Document {
 }
 
 func decodeKey(raw store.Document) (Key, error) {
-	d := collection(nil).Decode(raw)
+	d := collection(nil, nil, 0).Decode(raw)
 	return d.Value, d.Err
 }

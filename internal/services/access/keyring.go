@@ -62,7 +62,7 @@ func New(o Options) (*Keyring, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	k := &Keyring{opts: o, docs: collection(o.Store), fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
+	k := &Keyring{opts: o, docs: collection(o.Store, o.Clock, len(o.Keys)), fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
 	for _, key := range o.Keys {
 		if k.fixed[key.ID] != nil {
 			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", key.ID)

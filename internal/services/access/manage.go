@@ -64,16 +64,18 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 		return Token{}, Key{}, err
 	}
 	key.Stored = true
-	if err := k.refresh(ctx); err != nil {
-		return Token{}, Key{}, fmt.Errorf("read the stored API keys: %w", err)
-	}
-	if len(k.current.Load().byID) >= MaxKeys {
+	if len(k.fixed) >= MaxKeys {
 		return Token{}, Key{}, ErrTooManyKeys
 	}
-	if err := k.docs.Put(ctx, &documents.Document[Key]{Name: key.ID, Value: key}); err != nil {
+	stored, err := k.docs.Create(ctx, key.ID, key)
+	if err != nil {
 		return Token{}, Key{}, err
 	}
-	_ = k.refresh(ctx) // else Run makes the key valid here
+	if !k.current.Load().complete {
+		_ = k.refresh(ctx) // else Run makes the key valid here
+		return token, key, nil
+	}
+	k.replace(key.ID, k.newEntry(key, stored.Version))
 	return token, key, nil
 }
 
@@ -116,7 +118,7 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 	if err != nil && !notFound {
 		return err
 	}
-	k.forget(id)
+	k.replace(id, nil)
 	if notFound {
 		return ErrNoKey
 	}
@@ -125,9 +127,9 @@ func (k *Keyring) Revoke(ctx context.Context, id string) error {
 
 // collection returns the documents of keys. An older duehook must not grant more with a
 // key than a newer one meant: an unknown field makes it unreadable.
-func collection(s store.Documents) *documents.Collection[Key] {
+func collection(s store.Documents, clock job.Clock, fixed int) *documents.Collection[Key] {
 	return documents.New(documents.Options[Key]{
-		Store: s, Kind: documentKind, Strict: true,
+		Store: s, Kind: documentKind, Strict: true, Max: MaxKeys - fixed, Full: ErrTooManyKeys, Clock: clock,
 		New: func(id string) Key { return Key{ID: id, Stored: true} },
 		Check: func(k *Key) error {
 			if k.Scope == Nobody || k.Digest == (Digest{}) {

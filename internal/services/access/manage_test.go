@@ -95,10 +95,6 @@ func TestStoreFailuresArePassedOn(t *testing.T) {
 		do     func(k *Keyring, id string) error
 	}{
 		{"ListDocuments", func(k *Keyring, _ string) error { _, err := k.List(t.Context()); return err }},
-		{"ListDocuments", func(k *Keyring, _ string) error {
-			_, _, err := k.Create(t.Context(), Draft{Scope: "read"})
-			return err
-		}},
 		{"PutDocuments", func(k *Keyring, _ string) error {
 			_, _, err := k.Create(t.Context(), Draft{Scope: "read"})
 			return err
@@ -149,6 +145,25 @@ func TestThereIsAnEndToKeys(t *testing.T) {
 	}
 	if _, _, err := k.Create(t.Context(), Draft{Scope: "read"}); !errors.Is(err, ErrTooManyKeys) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestMakingAKeySeldomReadsTheOthers(t *testing.T) {
+	docs := newDocuments()
+	k := newKeyring(t, Options{Store: docs})
+	var tokens []Token
+	for range 10 {
+		token, _, err := k.Create(t.Context(), Draft{Scope: "read"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, token)
+	}
+	if docs.lists > 2 { // counted, and read once
+		t.Errorf("keys were listed %d times for 10 new ones", docs.lists)
+	}
+	for _, token := range tokens {
+		mustAuthenticate(t, k, token.Reveal())
 	}
 }
 

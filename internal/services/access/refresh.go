@@ -68,12 +68,14 @@ func (k *Keyring) readEntry(d *documents.Document[Key]) *entry {
 	return k.newEntry(d.Value, d.Version)
 }
 
-// forget makes a key invalid on this node at once.
-func (k *Keyring) forget(id string) {
+// replace makes a key valid on this node at once, or with nil invalid.
+func (k *Keyring) replace(id string, e *entry) {
 	k.refreshing.Lock()
 	defer k.refreshing.Unlock()
 	old := k.current.Load()
 	next := &keySet{byID: maps.Clone(old.byID), complete: old.complete}
-	delete(next.byID, id)
+	if next.byID[id] = e; e == nil {
+		delete(next.byID, id)
+	}
 	k.current.Store(next)
 }
