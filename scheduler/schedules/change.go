@@ -246,33 +246,23 @@ func (w *work) withdraw(ctx context.Context, c *change) (gone []aheadJob, raised
 	}
 	if raised != 0 && w.inherited {
 		before := slices.DeleteFunc(slices.Clone(list), func(j aheadJob) bool { return j.order > raised })
-		fates, err := w.eachFate(ctx, before, w.fateBefore)
+		earlier, _, err := w.byFate(ctx, before, w.fateBefore)
 		if err != nil {
 			return nil, 0, err
 		}
-		for i, j := range before {
-			if fates[i] == withdrawn {
-				gone = append(gone, j)
-			}
-		}
+		gone = append(gone, earlier...)
 	}
 	far = slices.DeleteFunc(far, func(j aheadJob) bool { return j.order <= raised })
-	fates, err := w.eachFate(ctx, far, w.withdrawOne)
+	cancelled, others, err := w.byFate(ctx, far, w.withdrawOne)
 	if err != nil {
 		return nil, 0, err
 	}
-	for i, j := range far {
-		if fates[i] == withdrawn {
-			gone = append(gone, j)
-		} else {
-			stayed = append(stayed, j.at)
-		}
-	}
-	w.rec.Stayed = append(w.rec.Stayed, stayed...)
-	return gone, raised, nil
+	w.rec.Stayed = append(append(w.rec.Stayed, stayed...), others...)
+	return append(gone, cancelled...), raised, nil
 }
 
-func (w *work) eachFate(ctx context.Context, jobs []aheadJob, of func(context.Context, *aheadJob) (fate, error)) ([]fate, error) {
+// byFate splits jobs into withdrawn ones and the times of the others.
+func (w *work) byFate(ctx context.Context, jobs []aheadJob, of func(context.Context, *aheadJob) (fate, error)) (gone []aheadJob, others []int64, err error) {
 	fates := make([]fate, len(jobs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -282,7 +272,17 @@ func (w *work) eachFate(ctx context.Context, jobs []aheadJob, of func(context.Co
 			return err
 		})
 	}
-	return fates, group.Wait()
+	if err := group.Wait(); err != nil {
+		return nil, nil, err
+	}
+	for i, j := range jobs {
+		if fates[i] == withdrawn {
+			gone = append(gone, j)
+		} else {
+			others = append(others, j.at)
+		}
+	}
+	return gone, others, nil
 }
 
 // fate is what became of a job that a change withdraws.
