@@ -10,7 +10,7 @@ import (
 type group struct {
 	*journal.Group
 	changes map[*journal.Change]*change
-	inserts []*insertion // those of the journal.Group
+	inserts []*intake // those of the journal.Group
 }
 
 // change adds to a journal.Change the facts that order the registrations of its key.
@@ -25,18 +25,6 @@ type change struct {
 	own    *journal.Entry // its message, if looked up
 	beaten bool           // the store is known to have had another registration after it
 	last   job.Instant    // when the last one was registered
-}
-
-// insertion is a new registration. It is refused if the key has an open message, unless
-// that belongs to a job that it may replace.
-type insertion struct {
-	journal.Insertion
-	over  []predecessor
-	after []string // uids of registrations in the store before this one was journaled
-	// asks: the registration is also refused if a job of its key has ended since then;
-	// ended is that job's seq. Zero: no such check.
-	asks  job.Instant
-	ended int64
 }
 
 func newGroup(g *journal.Group) journal.Rules {
@@ -60,11 +48,10 @@ func (g *group) change(of *journal.Change) *change {
 }
 
 // insert adds a registration. Its row of flow names the node.
-func (g *group) insert(in *insertion) {
-	in.ended = 0
-	g.Insert(&in.Insertion)
+func (g *group) insert(in *intake) {
+	g.Insert(in.Inserted)
 	g.inserts = append(g.inserts, in)
-	g.Registered(in.Of, in.At)
+	g.Registered(in.Inserted.Of, in.Inserted.At)
 }
 
 // taken adds a registration that the store accepted before the journal.

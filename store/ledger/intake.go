@@ -20,12 +20,13 @@ type intake struct {
 	journal.Intake
 
 	// asks: the client may repeat a job that ended at this time or later and that the
-	// store has lost. The group looks for it. Zero: it does not.
+	// store has lost. Zero: it does not. lost is the seq of that job, or zero.
 	asks job.Instant
+	lost int64
 
-	insertion *insertion       // of Message, after Prepare
-	holder    *journal.Message // of another job that has the key
-	ended     *journal.Message // the end of Old, which the journal may not have yet
+	before []string         // uids of registrations in the store before this one was journaled
+	holder *journal.Message // of another job that has the key
+	ended  *journal.Message // the end of Old, which the journal may not have yet
 }
 
 // Prepare makes an unconfirmed message: the store decides the times.
@@ -34,13 +35,10 @@ func (in *intake) Prepare(now job.Instant) {
 	j.CreatedAt = now
 	in.Message = journal.NewMessage(j, now)
 	in.Message.Confirmed = journal.Unconfirmed
-	in.insertion = &insertion{Insertion: journal.Insertion{Message: &in.Message, At: now}, over: in.over()}
-	in.Inserted = &in.insertion.Insertion
-	if in.Old == nil {
-		in.insertion.asks = in.asks
-		return
+	in.Inserted = &journal.Insertion{Message: &in.Message, At: now}
+	if in.Old != nil {
+		in.overEnded()
 	}
-	in.overEnded()
 }
 
 // Accept adds the message, and the end of the previous job.
@@ -49,7 +47,7 @@ func (in *intake) Accept(g *journal.Group) {
 	if in.ended != nil {
 		rules.ended(in.ended)
 	}
-	rules.insert(in.insertion)
+	rules.insert(in)
 }
 
 // overEnded notes how the previous job ended: the node that settled it may not have
@@ -59,19 +57,16 @@ func (in *intake) overEnded() {
 	in.ended = &m
 }
 
-// over names the messages that a registration may replace.
-func (in *intake) over() []predecessor {
-	jobs := []predecessor{{in.InDoubt, 1}} // nothing has changed it
-	if in.Old != nil {
-		jobs = append(jobs, predecessor{in.Old.UID, in.Old.Version})
-	}
-	return jobs
+// mayFollow reports whether the registration may replace a message of its key.
+func (in *intake) mayFollow(uid string, version uint64) bool {
+	return uid == in.InDoubt && version <= 1 || // nothing has changed it
+		in.Old != nil && uid == in.Old.UID && version <= in.Old.Version
 }
 
 // after names registrations of the key that the store surely had before this one.
 func (in *intake) after() (uids []string) {
-	if in.insertion != nil {
-		uids = slices.Clip(in.insertion.after)
+	if in.Inserted != nil {
+		uids = slices.Clip(in.before)
 	}
 	if in.Old != nil {
 		uids = append(uids, in.Old.UID)
@@ -102,7 +97,6 @@ func (in *intake) Answered(now job.Instant) (write, wait bool) {
 
 // answeredWithout is Answered for a registration that the journal does not have.
 func (in *intake) answeredWithout(now job.Instant) {
-	in.insertion = nil
 	if in.Result.Outcome.Refused() {
 		return
 	}

@@ -250,8 +250,8 @@ func (r registration) String() string {
 		return s
 	}
 	s += fmt.Sprint(" over ", describe(r.in.Old), r.in.Result.Outcome, describe(&r.in.Result.Job))
-	if r.in.insertion != nil {
-		s += fmt.Sprint(r.in.insertion.after)
+	if r.in.Inserted != nil {
+		s += fmt.Sprint(r.in.before)
 	}
 	return s
 }
@@ -259,9 +259,9 @@ func (r registration) String() string {
 func (r registration) step(x *explorer, w *world, me, alternative int) (caller, error) {
 	if r.in != nil { // it is shared with other orders
 		in := *r.in
-		if in.insertion != nil {
-			insertion := *in.insertion
-			in.insertion, in.Inserted, insertion.Message = &insertion, &insertion.Insertion, &in.Message
+		if in.Inserted != nil {
+			inserted := *in.Inserted
+			in.Inserted, inserted.Message = &inserted, &in.Message
 		}
 		r.in = &in
 	}
@@ -313,7 +313,7 @@ func (r *registration) adopt(x *explorer) error {
 func (r *registration) accept(x *explorer) error {
 	r.in.Prepare(stillNow)
 	err := x.commit(func(g *group) { r.in.Accept(g.Group) })
-	if !r.in.insertion.Refused {
+	if !r.in.Inserted.Refused {
 		r.at = "store"
 		return err
 	}

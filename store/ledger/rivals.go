@@ -50,7 +50,7 @@ func (g *group) Resolve(rows map[int][]*journal.Entry) {
 		g.resolve(c)
 	}
 	for i, in := range g.inserts {
-		in.resolve(g, rows[len(all)+i], rivalries[in.Of.Key])
+		in.resolve(g, rows[len(all)+i], rivalries[in.Reg.Key])
 	}
 	for _, c := range all {
 		if r := rivalries[c.Key]; r != nil && r.changes[0] == c { // once, in a fixed order
@@ -217,18 +217,19 @@ func (c *change) late() bool {
 
 // resolve decides whether the registration may be added. It is refused if the key has an
 // open message, unless it replaces that job and the job has not changed since.
-func (in *insertion) resolve(g *group, rows []*journal.Entry, r *rivalry) {
-	in.after = nil
+func (in *intake) resolve(g *group, rows []*journal.Entry, r *rivalry) {
+	row := in.Inserted
+	in.before, in.lost = nil, 0
 	for _, f := range rows {
-		if f.UID == in.Of.UID {
-			in.Of.Seq = f.Seq // another node's claim wrote it first
+		if f.UID == row.Of.UID {
+			row.Of.Seq = f.Seq // another node's claim wrote it first
 			continue
 		}
 		if f.Confirmed != journal.Unconfirmed {
-			in.after = append(in.after, f.UID)
+			in.before = append(in.before, f.UID)
 		}
 	}
-	if in.Of.Seq != 0 {
+	if row.Of.Seq != 0 {
 		return
 	}
 	undo := g.Ends()
@@ -236,23 +237,23 @@ func (in *insertion) resolve(g *group, rows []*journal.Entry, r *rivalry) {
 		switch {
 		case !f.Open || r != nil && (r.rewrites(f) || r.ends(f)):
 		case in.mayFollow(f.UID, f.Version): // the store may still change that job
-			g.End(f.Seq, in.At, f.Confirmed)
+			g.End(f.Seq, row.At, f.Confirmed)
 		default:
-			in.Refused = true
+			row.Refused = true
 		}
 	}
 	if r != nil && r.winner != nil && r.winner.opens() {
 		j := r.winner.shows()
-		in.Refused = in.Refused || !in.mayFollow(j.UID, j.Version)
-		if !in.Refused {
-			r.winner.GaveWay = in.At
+		row.Refused = row.Refused || !in.mayFollow(j.UID, j.Version)
+		if !row.Refused {
+			r.winner.GaveWay = row.At
 		}
 	}
-	if in.asks != 0 && !in.Refused {
-		in.ended = lastEnded(rows, in.asks)
-		in.Refused = in.ended != 0
+	if in.asks != 0 && in.Old == nil && !row.Refused {
+		in.lost = lastEnded(rows, in.asks)
+		row.Refused = in.lost != 0
 	}
-	if in.Refused {
+	if row.Refused {
 		undo()
 	}
 }
@@ -270,14 +271,4 @@ func lastEnded(rows []*journal.Entry, since job.Instant) (seq int64) {
 		return 0
 	}
 	return last.Seq
-}
-
-func (in *insertion) mayFollow(uid string, version uint64) bool {
-	return slices.ContainsFunc(in.over, func(p predecessor) bool { return p.uid == uid && version <= p.version })
-}
-
-// predecessor is a job that a registration may replace.
-type predecessor struct {
-	uid     string
-	version uint64 // the highest version that may be replaced
 }

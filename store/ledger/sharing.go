@@ -80,8 +80,8 @@ func (s *Store) Again(ctx context.Context, refused []journal.Steps, try int) ([]
 	for i, step := range refused {
 		in := step.(*intake)
 		again := &intake{Intake: journal.Intake{Reg: in.Reg}, asks: in.asks}
-		if in.insertion.ended != 0 {
-			seqs = append(seqs, in.insertion.ended)
+		if in.lost != 0 {
+			seqs = append(seqs, in.lost)
 			again.asks = 0
 		}
 		next[i] = again
