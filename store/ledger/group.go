@@ -16,7 +16,6 @@ type group struct {
 // change adds to a journal.Change the facts that order the registrations of its key.
 type change struct {
 	*journal.Change
-	born      *job.Job    // as the store registered it
 	before    []string    // uids of registrations known to be earlier
 	whole     bool        // Put is all that its version is, so it may overwrite that, unless it undid an end
 	holds     bool        // the store has it, even if the journal has it as replaced
@@ -58,7 +57,7 @@ func (g *group) insert(in *intake) {
 func (g *group) taken(m *journal.Message, old *job.Job) {
 	g.PutNew(m)
 	c := g.of(m.Job.Key, m.Job.UID)
-	c.born = &m.Job
+	c.Settled = true // other nodes may change the job
 	if old != nil {
 		c.before = []string{old.UID}
 	}
@@ -69,7 +68,7 @@ func (g *group) taken(m *journal.Message, old *job.Job) {
 // it or its predecessor meanwhile.
 func (g *group) took(j *job.Job, at job.Instant, before []string) {
 	c := g.of(j.Key, j.UID)
-	c.Adopt, c.Adopted, c.born, c.before = j, at, j, before
+	c.Adopt, c.Adopted, c.before, c.Settled = j, at, before, true // as in taken
 }
 
 // withdraw ends a registration in doubt, until the store shows that it accepted it.

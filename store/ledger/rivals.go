@@ -61,8 +61,6 @@ func (g *group) Resolve(rows map[int][]*journal.Entry) {
 		if c.beaten && c.Replaced == 0 && (c.Put != nil || c.Adopt != nil && c.Seq == 0) {
 			c.Replaced = c.last
 		}
-		// Other nodes may change the job that this node registered.
-		c.Settled = c.Settled || c.born != nil && c.Token == 0
 	}
 }
 
