@@ -77,7 +77,8 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	w := walkers{
 		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad: func(...journal.Unreadable) {}, // read has reported them
+		bad:   func(...journal.Unreadable) {}, // read has reported them
+		pause: func(context.Context) error { return nil },
 	}
 	if err := w.journal(ctx); err != nil {
 		return err
@@ -115,6 +116,9 @@ func (v *verification) report(d Disagreement) {
 
 // settle checks findings again and reports the remaining ones.
 func (v *verification) settle(ctx context.Context, found []finding) error {
+	if len(found) == 0 {
+		return nil
+	}
 	if err := job.Sleep(ctx, job.SystemClock(), v.o.SecondLook); err != nil {
 		return err
 	}

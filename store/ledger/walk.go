@@ -23,21 +23,7 @@ type walkers struct {
 	checked func(jobs int)
 	bad     func(...journal.Unreadable)
 	settle  func(ctx context.Context, found []finding) error
-	pause   func(ctx context.Context) error // nil: none
-}
-
-func (w *walkers) rest(ctx context.Context) error {
-	if w.pause == nil {
-		return nil
-	}
-	return w.pause(ctx)
-}
-
-func (w *walkers) settled(ctx context.Context, found []finding) error {
-	if len(found) == 0 {
-		return nil
-	}
-	return w.settle(ctx, found)
+	pause   func(ctx context.Context) error
 }
 
 // journal compares the open messages of the journal with the store.
@@ -65,11 +51,11 @@ func (w *walkers) journal(ctx context.Context) error {
 			}
 			w.checked(len(page))
 			found = append(found, differ...)
-			if err := w.rest(ctx); err != nil {
+			if err := w.pause(ctx); err != nil {
 				return err
 			}
 		}
-		if err := w.settled(ctx, found); err != nil {
+		if err := w.settle(ctx, found); err != nil {
 			return err
 		}
 	}
@@ -103,7 +89,7 @@ func (w *walkers) store(ctx context.Context) error {
 		found = append(found, differ...)
 		last := page.Next == ""
 		if last || n%windowPages == 0 {
-			if err := w.settled(ctx, found); err != nil {
+			if err := w.settle(ctx, found); err != nil {
 				return err
 			}
 			found = nil
@@ -112,7 +98,7 @@ func (w *walkers) store(ctx context.Context) error {
 			return nil
 		}
 		q.Cursor = page.Next
-		if err := w.rest(ctx); err != nil {
+		if err := w.pause(ctx); err != nil {
 			return err
 		}
 	}
