@@ -2,10 +2,8 @@ package journal
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -38,13 +36,7 @@ type entry struct {
 // committer writes entries in the order of their arrival. All waiting entries share a
 // commit.
 type committer struct {
-	write   *sql.DB
-	st      *statements
-	rules   func(*Group) Rules
-	clock   job.Clock
-	logger  *slog.Logger
-	host    string
-	metrics *metrics
+	j *Journal
 
 	room    *semaphore.Weighted // in rows
 	wake    chan struct{}
@@ -65,8 +57,7 @@ type committer struct {
 
 func startCommitter(j *Journal, nextSeq int64) *committer {
 	c := &committer{
-		write: j.pools.write, st: j.st, rules: j.rules, clock: j.o.Clock, logger: j.o.Logger, host: j.o.Host, metrics: j.metrics,
-		room: semaphore.NewWeighted(maxQueued),
+		j: j, room: semaphore.NewWeighted(maxQueued),
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 		known: map[job.Key]*Target{}, nextSeq: nextSeq, durable: true, shrinks: true,
 	}
@@ -80,7 +71,7 @@ func (c *committer) enqueue(e *entry) {
 	c.queue = append(c.queue, e)
 	if e.Owed {
 		c.owes = c.owes || c.broken != nil
-		c.metrics.waiting.Add(float64(e.rows))
+		c.j.metrics.waiting.Add(float64(e.rows))
 	}
 	c.mu.Unlock()
 	select {
@@ -188,16 +179,16 @@ func (c *committer) next() (batch []*entry, last bool) {
 // shrink returns free pages to the disk while the journal is idle. It reports whether
 // there are more.
 func (c *committer) shrink() (more bool) {
-	s, can := c.st.dialect.(shrinker)
+	s, can := c.j.st.dialect.(shrinker)
 	if !can || !c.shrinks {
 		return false
 	}
 	err := c.relax(context.Background(), false)
 	if err == nil {
-		more, err = s.shrink(context.Background(), c.write)
+		more, err = s.shrink(context.Background(), c.j.pools.write)
 	}
 	if err != nil { // the next deletion is the next try
-		c.logger.Warn("the journal cannot be shrunk", "error", err)
+		c.j.o.Logger.Warn("the journal cannot be shrunk", "error", err)
 	}
 	c.shrinks = more
 	return more
@@ -230,7 +221,7 @@ func (c *committer) commitBatch(batch []*entry) error {
 		ctx, cancel = context.WithTimeout(ctx, commitLimit+time.Second*time.Duration(bytes/slowest))
 		defer cancel()
 	}
-	g := newGroup(c.known, c.host, c.rules)
+	g := newGroup(c.known, c.j.o.Host, c.j.rules)
 	g.nextSeq, g.counted = c.nextSeq, c.nextSeq == 0
 	durable := false
 	for _, e := range batch {
@@ -256,7 +247,7 @@ func (c *committer) relax(ctx context.Context, durable bool) error {
 	if durable == c.durable {
 		return nil
 	}
-	if err := c.st.setDurable(ctx, c.write, durable); err != nil {
+	if err := c.j.st.setDurable(ctx, c.j.pools.write, durable); err != nil {
 		return err
 	}
 	c.durable = durable
@@ -267,16 +258,16 @@ func (c *committer) transact(ctx context.Context, g *Group, durable bool) error 
 	if err := c.relax(ctx, durable); err != nil {
 		return err
 	}
-	tx, err := c.write.BeginTx(ctx, nil)
+	tx, err := c.j.pools.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	next, err := c.st.begin(ctx, tx, durable)
+	next, err := c.j.st.begin(ctx, tx, durable)
 	if err == nil {
 		if g.counted {
 			g.nextSeq = next
 		}
-		err = g.write(ctx, tx, c.st)
+		err = g.write(ctx, tx, c.j.st)
 	}
 	if err != nil {
 		_ = tx.Rollback() // the first error says more
@@ -307,15 +298,15 @@ func (c *committer) succeeded(batch []*entry) {
 	was := c.broken
 	c.broken, c.owes = nil, false
 	c.mu.Unlock()
-	c.metrics.down.Set(0)
+	c.j.metrics.down.Set(0)
 	if was != nil {
-		c.logger.Info("the journal can be written again")
+		c.j.o.Logger.Info("the journal can be written again")
 	}
 	for _, e := range batch {
 		e.answer(nil)
 		c.room.Release(e.rows + e.extra)
 		if e.Owed {
-			c.metrics.waiting.Sub(float64(e.rows))
+			c.j.metrics.waiting.Sub(float64(e.rows))
 		}
 	}
 }
@@ -330,9 +321,9 @@ func (c *committer) failed(batch []*entry, err error) (owing bool) {
 	c.broken, c.owes = err, len(c.queue) > 0
 	owed := len(c.queue)
 	c.mu.Unlock()
-	c.metrics.down.Set(1)
+	c.j.metrics.down.Set(1)
 	if was == nil {
-		c.logger.Error("the journal cannot be written", "error", err, "changes_owed", owed)
+		c.j.o.Logger.Error("the journal cannot be written", "error", err, "changes_owed", owed)
 	}
 	untried := err
 	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
@@ -360,7 +351,7 @@ func (e *entry) answer(err error) {
 
 // pause waits for d, or until wake or the end.
 func (c *committer) pause(d time.Duration, wake <-chan struct{}) {
-	t := c.clock.NewTimer(d)
+	t := c.j.o.Clock.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C():
