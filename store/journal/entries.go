@@ -73,7 +73,7 @@ func checkVersion(ctx context.Context, p *pools, d dialect) error {
 }
 
 func (r *Reader) prepare(ctx context.Context) (err error) {
-	r.entries, err = prepareBulk(ctx, r.pools.read, r.words.about(lookupOf(false), lookupColumns), len(lookupColumns))
+	r.entries, err = prepareBulk(ctx, r.pools.read, r.words.about(lookupOf(false), lookupColumns))
 	return err
 }
 

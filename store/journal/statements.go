@@ -13,12 +13,11 @@ import (
 // bulk is a statement about many rows, prepared. It ends with its connections.
 type bulk struct {
 	shape
-	cols  int
 	stmts []*sql.Stmt // for each of sizes
 }
 
-func prepareBulk(ctx context.Context, db *sql.DB, s shape, cols int) (bulk, error) {
-	b := bulk{shape: s, cols: cols}
+func prepareBulk(ctx context.Context, db *sql.DB, s shape) (bulk, error) {
+	b := bulk{shape: s}
 	for _, n := range s.sizes {
 		stmt, err := db.PrepareContext(ctx, s.text(n))
 		if err != nil {
@@ -115,28 +114,27 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 	st, w := statements{dialect: d, words: d.words()}, d.words()
 	for _, s := range []struct {
 		into  *bulk
-		cols  []column
 		shape shape
 	}{
-		{&st.lookup, lookupColumns, w.about(lookupOf(shared), lookupColumns)},
-		{&st.add, messageColumns, w.adding("message", messageColumns, false)},
-		{&st.addPayload, payloadColumns, w.adding("payload", payloadColumns, false)},
-		{&st.put, messageColumns, w.adding("message", messageColumns, true)},
-		{&st.putPayload, payloadColumns, w.adding("payload", payloadColumns, true)},
+		{&st.lookup, w.about(lookupOf(shared), lookupColumns)},
+		{&st.add, w.adding("message", messageColumns, false)},
+		{&st.addPayload, w.adding("payload", payloadColumns, false)},
+		{&st.put, w.adding("message", messageColumns, true)},
+		{&st.putPayload, w.adding("payload", payloadColumns, true)},
 		// Another node may have been faster with what happened then.
-		{&st.confirm, confirmColumns, w.updating(append(assignAll("created", "due", "expires"),
+		{&st.confirm, w.updating(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
 			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
-		{&st.progress, progressColumns, w.updating(assignAll(names(progressColumns)[1:]...),
+		{&st.progress, w.updating(assignAll(names(progressColumns)[1:]...),
 			"message.version < v.version AND (message.done_at IS NULL OR v.done_at IS NOT NULL) AND message.confirmed < 2",
 			progressColumns)},
-		{&st.flow, flowColumns, w.adding("flow", flowColumns, false)},
+		{&st.flow, w.adding("flow", flowColumns, false)},
 		// Nodes may write counts in another order than the store made them.
-		{&st.tally, tallyColumns, w.raising("tally", tallyColumns)},
-		{&st.tallyKey, keyColumns, w.keeping("tally_key", keyColumns)},
+		{&st.tally, w.raising("tally", tallyColumns)},
+		{&st.tallyKey, w.keeping("tally_key", keyColumns)},
 	} {
 		var err error
-		if *s.into, err = prepareBulk(ctx, db, s.shape, len(s.cols)); err != nil {
+		if *s.into, err = prepareBulk(ctx, db, s.shape); err != nil {
 			return nil, err
 		}
 	}

@@ -118,13 +118,15 @@ func (w *words) updating(assign []string, where string, cols []column) shape {
 func (w *words) about(text string, cols []column) shape {
 	switch {
 	case strings.Contains(text, "{values}"):
-		return shape{sizes: w.sizes(len(cols)), text: func(n int) string {
+		return shape{cols: len(cols), sizes: w.sizes(len(cols)), text: func(n int) string {
 			return strings.ReplaceAll(text, "{values}", placeholders(n, len(cols)))
 		}}
 	case w.pack == nil:
-		return shape{sizes: w.sizes(len(cols)), text: func(n int) string { return strings.ReplaceAll(text, "{rows}", w.rows(cols, n)) }}
+		return shape{cols: len(cols), sizes: w.sizes(len(cols)), text: func(n int) string {
+			return strings.ReplaceAll(text, "{rows}", w.rows(cols, n))
+		}}
 	}
-	return shape{sizes: []int{0}, pack: w.pack(cols), most: w.most, text: func(int) string {
+	return shape{cols: len(cols), sizes: []int{0}, pack: w.pack(cols), most: w.most, text: func(int) string {
 		return strings.ReplaceAll(text, "{rows}", w.rows(cols, 0))
 	}}
 }
@@ -157,6 +159,7 @@ func (w *words) walk(after *Entry) (condition string, args []any, order string) 
 
 // shape is a statement about many rows.
 type shape struct {
+	cols int                // of a row
 	text func(n int) string // for n rows; if packed, for any number
 	// sizes are the numbers of rows for which it is prepared, the largest first.
 	sizes []int
