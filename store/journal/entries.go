@@ -73,7 +73,7 @@ func checkVersion(ctx context.Context, p *pools, d dialect) error {
 }
 
 func (r *Reader) prepare(ctx context.Context) (err error) {
-	r.entries, err = prepareBulk(ctx, r.pools.read, r.words.about(lookupOf(false), lookupColumns))
+	r.entries, err = prepareBulk(ctx, r.pools.read, r.words.about(lookupOf(entryColumns, ""), lookupColumns))
 	return err
 }
 
@@ -108,6 +108,9 @@ const (
 	// What Entry.scan reads.
 	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
 		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
+	// fewColumns are those that inOrder needs. Others would cost allocations for each job.
+	fewColumns = `m.seq, '', '', m.uid, 0, m.status, m.version, m.token, 0, 0,
+		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, 0`
 	// sqlFollowed counts the messages of a key that were registered later than a
 	// job of the store, by the store's time. Parameters: topic, id, uid, created, created, uid.
 	sqlFollowed = `SELECT count(*) FROM message WHERE topic = ? AND id = ? AND uid <> ? AND confirmed > 0
@@ -117,16 +120,11 @@ const (
 		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.seq DESC LIMIT 1`
 )
 
-// lookupOf finds messages of keys: that of the uid, or all without a uid; the open one;
-// and, if nodes share the journal, the last one that the store surely had. v.i is the
-// index of the key.
-func lookupOf(shared bool) string {
-	last := ""
-	if shared {
-		last = " OR m.confirmed = 1"
-	}
-	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + last + " ORDER BY m.seq"
+// lookupOf finds messages of keys: that of the uid, or all without a uid; the open one; and
+// others. v.i is the index of the key.
+func lookupOf(columns, others string) string {
+	return "SELECT v.i, " + columns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + others + " ORDER BY m.seq"
 }
 
 func (e *Entry) scan(scan func(...any) error, first ...any) error {

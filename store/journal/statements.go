@@ -112,11 +112,15 @@ type statements struct {
 // shared: other nodes write the journal, too.
 func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statements, error) {
 	st, w := statements{dialect: d, words: d.words()}, d.words()
+	lookup := lookupOf(fewColumns, "")
+	if shared { // with the last one that the store surely had
+		lookup = lookupOf(entryColumns, " OR m.confirmed = 1")
+	}
 	for _, s := range []struct {
 		into  *bulk
 		shape shape
 	}{
-		{&st.lookup, w.about(lookupOf(shared), lookupColumns)},
+		{&st.lookup, w.about(lookup, lookupColumns)},
 		{&st.add, w.adding("message", messageColumns, false)},
 		{&st.addPayload, w.adding("payload", payloadColumns, false)},
 		{&st.put, w.adding("message", messageColumns, true)},
