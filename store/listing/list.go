@@ -75,8 +75,6 @@ type Source interface {
 	// Segments lists the first n of some segments, by name and shard; fewer when
 	// there are no more.
 	Segments(ctx context.Context, of SegmentQuery, n int) ([]Segment, error)
-	// NamedSegments lists the parts of the SegmentNamed of a name.
-	NamedSegments(ctx context.Context, name string) ([]Segment, error)
 	// Entries lists entries of a segment, by (score, id). In a lane, jobs that wait are in
 	// the order of when they need attention, behind those in flight. It is not asked to go
 	// back in a SegmentNamed.
@@ -97,8 +95,9 @@ type Source interface {
 
 // SegmentQuery selects segments of a listing.
 type SegmentQuery struct {
-	Kind  SegmentKind // not SegmentNamed
-	Topic string      // empty: of all topics
+	Kind  SegmentKind
+	Topic string // empty: of all topics
+	Named string // the name of a SegmentNamed, of which each shard has one
 	// Endpoint may be left out of account, since segments are told apart by their names.
 	Endpoint string
 	// From is the first one that may be listed; the zero value for the start.
@@ -230,7 +229,7 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 				return ends, err
 			}
 		}
-		if kind == SegmentNamed || len(segments) < maxSegments {
+		if len(segments) < maxSegments {
 			return false, nil
 		}
 		from = place{Segment: segments[len(segments)-1].following()}
@@ -239,13 +238,8 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 
 // segments gives the next segments of a kind.
 func (w *walk) segments(ctx context.Context, kind SegmentKind, from Segment) ([]Segment, error) {
-	if kind == SegmentNamed {
-		segments, err := w.src.NamedSegments(ctx, w.q.index())
-		segments = slices.DeleteFunc(segments, func(s Segment) bool { return s.compare(from) < 0 })
-		slices.SortFunc(segments, Segment.compare)
-		return segments, err
-	}
-	return w.src.Segments(ctx, SegmentQuery{Kind: kind, Topic: w.q.Topic, Endpoint: w.q.Endpoint, From: from}, maxSegments)
+	q := SegmentQuery{Kind: kind, Topic: w.q.Topic, Named: w.q.index(), Endpoint: w.q.Endpoint, From: from}
+	return w.src.Segments(ctx, q, maxSegments)
 }
 
 // segment walks on from w.last to the end of its segment; it reports whether

@@ -29,6 +29,9 @@ type fakeSource struct {
 }
 
 func (s *fakeSource) Segments(_ context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
+	if q.Kind == listing.SegmentNamed {
+		return q.FirstSegments([][]string{{q.Named}, {q.Named}}, n), s.fail["Segments"]
+	}
 	names := make([][]string, 3)  // of shards
 	for seg := range s.segments { // in random order
 		if seg.Kind == q.Kind && (q.Topic == "" || seg.Name == q.Topic || strings.HasPrefix(seg.Name, q.Topic+"|")) {
@@ -36,12 +39,6 @@ func (s *fakeSource) Segments(_ context.Context, q listing.SegmentQuery, n int) 
 		}
 	}
 	return q.FirstSegments(names, n), s.fail["Segments"]
-}
-
-func (s *fakeSource) NamedSegments(_ context.Context, bizKey string) ([]listing.Segment, error) {
-	return []listing.Segment{
-		{Kind: listing.SegmentNamed, Name: bizKey}, {Kind: listing.SegmentNamed, Name: bizKey, Shard: 1},
-	}, s.fail["NamedSegments"]
 }
 
 func comparePositions(a, b listing.Position) int {
@@ -318,15 +315,13 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 
 func TestListPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
-	for _, call := range []string{"Segments", "NamedSegments", "Entries", "Jobs"} {
+	for _, call := range []string{"Segments", "Entries", "Jobs"} {
 		s := &fakeSource{fail: map[string]error{call: broken}}
 		s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
-		q := store.Query{Limit: 1}
-		if call == "NamedSegments" {
-			q.BizKey = "b"
-		}
-		if _, err := listing.List(t.Context(), s, q); !errors.Is(err, broken) {
-			t.Errorf("%s fails: %v", call, err)
+		for _, q := range []store.Query{{Limit: 1}, {Limit: 1, BizKey: "b"}} {
+			if _, err := listing.List(t.Context(), s, q); !errors.Is(err, broken) {
+				t.Errorf("%s fails: %v", call, err)
+			}
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) 
 		if len(all) > MaxSortedGroups {
 			return nil, fmt.Errorf("%w: they are in more than %d groups", store.ErrTooManyToSort, MaxSortedGroups)
 		}
-		if kind == SegmentNamed || len(segments) < maxSegments {
+		if len(segments) < maxSegments {
 			return all, nil
 		}
 		from = segments[len(segments)-1].following()

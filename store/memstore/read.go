@@ -190,6 +190,8 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 	add := func(name string) bool { names = append(names, name); return len(names) <= n }
 	prefix := prefixOf(q.Topic)
 	switch {
+	case q.Kind == listing.SegmentNamed:
+		add(q.Named)
 	case q.Kind == listing.SegmentLane:
 		s.lanes.Ascend(max(prefix, q.From.Name), func(name string, _ *lane) bool {
 			return strings.HasPrefix(name, prefix) && add(name)
@@ -206,15 +208,6 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 	return q.FirstSegments([][]string{names}, n), nil
 }
 
-// deadOf visits the groups of dead letters of a topic, or of all when the topic
-// is empty, by name and behind the one named after, as long as visit wants.
-func (s *Store) deadOf(topic, after string, visit func(*deadGroup) bool) {
-	prefix := prefixOf(topic)
-	s.dead.Ascend(max(prefix, after), func(name string, g *deadGroup) bool {
-		return strings.HasPrefix(name, prefix) && (name == after || visit(g))
-	})
-}
-
 // DeadGroups pages through the groups of dead letters.
 func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
 	after, err := listing.ParseDeadCursor(topic, cursor)
@@ -226,13 +219,18 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 	}
 	defer s.leave()
 	var page store.DeadPage
-	last := ""
-	s.deadOf(topic, after, func(g *deadGroup) bool {
-		if len(page.Groups) == limit {
+	last, prefix := after, prefixOf(topic)
+	s.dead.Ascend(max(prefix, after), func(name string, g *deadGroup) bool {
+		switch {
+		case !strings.HasPrefix(name, prefix):
+			return false
+		case name == after:
+		case len(page.Groups) == limit:
 			page.Next = listing.DeadCursor(last)
 			return false
+		default:
+			page.Groups, last = append(page.Groups, g.stats()), name
 		}
-		page.Groups, last = append(page.Groups, g.stats()), g.name
 		return true
 	})
 	return page, nil
@@ -245,10 +243,6 @@ func (g *deadGroup) stats() store.DeadGroup {
 	return store.DeadGroup{
 		Lane: lane, Reason: reason, Count: int64(g.jobs.Len()), Oldest: oldest.score.at(), Newest: newest.score.at(),
 	}
-}
-
-func (s source) NamedSegments(_ context.Context, name string) ([]listing.Segment, error) {
-	return []listing.Segment{{Kind: listing.SegmentNamed, Name: name}}, nil
 }
 
 func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {

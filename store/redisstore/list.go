@@ -36,6 +36,8 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 // is asked for, since the first may be before the one to begin with.
 func (s source) segmentNames(ctx context.Context, sh *shard, q listing.SegmentQuery, n int) ([]string, error) {
 	switch {
+	case q.Kind == listing.SegmentNamed: // any shard may hold jobs of a biz_key or group id
+		return []string{q.Named}, nil
 	case q.Kind == listing.SegmentDead:
 		return s.names(ctx, sh.deadsOf(q.Topic).from(q.From.Name), n+1)
 	case q.Kind == listing.SegmentEnded:
@@ -52,15 +54,6 @@ func (s source) endedTopics(ctx context.Context, sh *shard, q listing.SegmentQue
 		return []string{q.Topic}, nil
 	}
 	return s.names(ctx, sh.allOf(ofEnded).from(q.From.Name), n)
-}
-
-// NamedSegments is every shard: any of them may hold jobs of a biz_key or group id.
-func (s source) NamedSegments(_ context.Context, name string) ([]listing.Segment, error) {
-	out := make([]listing.Segment, len(s.shards))
-	for n := range s.shards {
-		out[n] = listing.Segment{Kind: listing.SegmentNamed, Name: name, Shard: n}
-	}
-	return out, nil
 }
 
 // Entries reads a part of a segment's ZSET.
