@@ -31,7 +31,7 @@ var limitCases = []testCase{
 		o.HalfOpenLimit = 2
 		r := f.carryOnce(o)
 		equal(f, "carried", len(r.Carried), 2)
-		f.comesFree(r)
+		f.comesFree(r, o)
 		claims := f.claim(f.pop(), terms())
 		equal(f, "carried while the limit is reached", f.carry(o), nil)
 		f.settle(store.Applied, failed(claims[0], after(long)))
