@@ -71,6 +71,7 @@ func newScript(flags, keys string, files ...string) *redis.Script {
 	fmt.Fprintf(&b, "#!lua%s\n", flags)
 	names := strings.Fields(keys)
 	if len(names) > 0 {
+		b.WriteString("local places, index -- lua/lib/lanes.lua checks whether the script has them\n")
 		at := make([]string, len(names))
 		for i := range at {
 			at[i] = fmt.Sprintf("KEYS[%d]", i+1)

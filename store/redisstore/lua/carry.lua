@@ -71,7 +71,7 @@ for n, l in ipairs(given) do
     looks[#looks + 1], looks[#looks + 2] = text(math.max(tonumber(look), now)), lane
   end
 end
-write_counts(counts, busy)
+write_counts()
 if #limited > 0 and #visited > 0 then
   redis.call('ZREM', places, unpack(visited))
 end
@@ -98,7 +98,7 @@ for _, topic in ipairs(limited) do
   -- A place of the topic may have come free since, or a lane that was called had no use for
   -- its place. Another one is called.
   if limit > 0 and in_flight({ name })[1] < limit then
-    call_lane(places, name, now)
+    call_lane(name, now)
   end
 end
 for _, endpoint in ipairs(closed) do
@@ -108,7 +108,7 @@ end
 if #looks > 0 then
   redis.call('ZADD', lanes, unpack(looks))
 end
-forget_lanes(lanes, ranks, index, without_jobs)
+forget_lanes(without_jobs)
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)
 end

@@ -26,7 +26,9 @@ for _, j in ipairs(jobs) do
   j.at = state >= 0 and index_of(j.from, state, ARGV[a + 11])
 end
 read_scores(jobs)
-limits = obey and redis.call('EXISTS', topics) == 1 and limits_of_jobs(topics, jobs) or {}
+if obey and redis.call('EXISTS', topics) == 1 then
+  limits = limits_of_jobs(jobs)
+end
 
 local order = nil -- the functions of lib/turns.lua
 
@@ -175,9 +177,9 @@ for ended, lane in pairs(left_ended) do
   end
 end
 write_ends()
-local gone = write_counts(counts, busy)
+local gone = write_counts()
 if forgotten then
-  drop_topics(counts, index, gone)
+  drop_topics(gone)
 end
-write_lanes(lanes, circuits, places, ARGV[1], now, ranks, index)
+write_lanes(ARGV[1], now)
 return reply

@@ -71,7 +71,7 @@ end
 local jobs = batch(5, 1, 3, true)
 read_scores(jobs)
 if redis.call('EXISTS', topics) == 1 then
-  limits = limits_of_jobs(topics, jobs)
+  limits = limits_of_jobs(jobs)
 end
 local order_keys = {}
 for _, j in ipairs(jobs) do
@@ -155,10 +155,6 @@ if order then
   order.write(now)
 end
 write_all()
-write_counts(counts, busy)
-if gave_back then
-  write_lanes(lanes, circuits, places, ARGV[4], now)
-else
-  write_lanes(lanes, nil, nil, nil, now)
-end
+write_counts()
+write_lanes(gave_back and ARGV[4], now)
 return reply

@@ -94,5 +94,5 @@ written[#written + 1], written[#written + 2] = 'n', text(keys + #written / 2)
 written[#written + 1], written[#written + 2] = slot, answer
 redis.call('HSET', hash, unpack(written))
 redis.call('PERSIST', hash)
-write_lanes(lanes, circuits, nil, channel, now)
+write_lanes(channel, now)
 return answer

@@ -10,8 +10,9 @@
 local now = now_ms()
 local reply = { now }
 local jobs = batch(1, 1, 7, true)
-local special = redis.call('EXISTS', circuits, topics) > 0
-limits = special and limits_of_jobs(topics, jobs) or {}
+if redis.call('EXISTS', topics) == 1 then
+  limits = limits_of_jobs(jobs)
+end
 
 -- check fails the call for a key of another type before anything is written: a record
 -- without its entry would be lost.
@@ -69,6 +70,6 @@ if order then
   order.write(now)
 end
 write_all()
-write_counts(counts, busy)
-write_lanes(lanes, special and circuits or nil, nil, ARGV[1], now, ranks, index)
+write_counts()
+write_lanes(ARGV[1], now)
 return reply

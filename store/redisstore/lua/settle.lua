@@ -176,10 +176,10 @@ if order then
 end
 write_all()
 local lanes_gone = leave_lanes(emptied)
-local gone = write_counts(counts, busy)
+local gone = write_counts()
 if forget and lanes_gone > 0 then
-  drop_topics(counts, index, gone)
+  drop_topics(gone)
 end
 write_ends()
-write_lanes(lanes, circuits, places, ARGV[1], now, ranks, index)
+write_lanes(ARGV[1], now)
 return reply

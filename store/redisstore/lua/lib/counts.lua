@@ -18,7 +18,7 @@ local function add(sums, field, n)
 end
 
 -- note_busy keeps busy true after a count went from before to sum.
-local function note_busy(busy, field, before, sum)
+local function note_busy(field, before, sum)
   local _, was = math.frexp(before)
   local _, is = math.frexp(sum)
   if sum < MANY then
@@ -28,9 +28,8 @@ local function note_busy(busy, field, before, sum)
   end
 end
 
--- write_counts writes what was counted; busy is nil if no job that waits moved. It returns
--- the fields of counts that are gone.
-local function write_counts(counts, busy)
+-- write_counts writes what was counted. It returns the fields of counts that are gone.
+local function write_counts()
   local sums, waits = {}, {}
   for lane, states in pairs(counted) do
     local topic, endpoint = topic_of(lane), '=' .. endpoint_of(lane)
@@ -41,7 +40,7 @@ local function write_counts(counts, busy)
       add(sums, of_state, n)
       if state < FINAL then
         add(sums, endpoint .. of_state, n)
-        waits[field] = busy and state < READY
+        waits[field] = state < READY
       end
     end
   end
@@ -65,7 +64,7 @@ local function write_counts(counts, busy)
       written[at + 1], written[at + 2] = field, text(sum)
     end
     if waits[field] and (sum >= MANY or before >= MANY) then
-      note_busy(busy, field, before, sum)
+      note_busy(field, before, sum)
     end
   end
   if #written > 0 then
@@ -92,7 +91,7 @@ local function in_flight(all)
 end
 
 -- drop_topics takes topics without jobs out of the index; gone is what write_counts returned.
-local function drop_topics(counts, index, gone)
+local function drop_topics(gone)
   for _, field in ipairs(gone) do
     local topic = string.match(field, '^([^|=]+)|')
     if topic then

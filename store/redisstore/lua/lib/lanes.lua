@@ -14,14 +14,14 @@ end
 
 -- open_until is until when the circuit of a lane's endpoint is open, or nil. It is stored as
 -- "<open until> <half-open until>", then as "<start>" of the ramp.
-local function open_until(circuits, lane, now)
+local function open_until(lane, now)
   local till = string.match(redis.call('HGET', circuits, endpoint_of(lane)) or '', '^(%d+) ')
   till = tonumber(till)
   return till and till > now and till or nil
 end
 
 -- call_lane schedules a look at one lane of a topic that waits for a place, chosen at random.
-local function call_lane(places, topic, now)
+local function call_lane(topic, now)
   local first, last = '[' .. topic .. '|', '(' .. topic .. '}'
   local waiting = redis.call('ZLEXCOUNT', places, first, last)
   if waiting == 0 then
@@ -33,20 +33,20 @@ local function call_lane(places, topic, now)
 end
 
 -- call_lanes schedules a look for each place that became free in this batch.
-local function call_lanes(places, now)
+local function call_lanes(now)
   for lane, states in pairs(counted) do
     local free = -((states[READY] or 0) + (states[RUNNING] or 0))
     if free > 0 and redis.call('ZREM', places, '=' .. lane) == 1 then
       look_at(lane, now)
     end
     for _ = 1, free do
-      call_lane(places, topic_of(lane), now)
+      call_lane(topic_of(lane), now)
     end
   end
 end
 
 -- index_lanes names new lanes (each behind its score) in ranks and index.
-local function index_lanes(ranks, index, looks)
+local function index_lanes(looks)
   local names, ranked = {}, {}
   for i = 2, #looks, 2 do
     local lane, n = looks[i], #names
@@ -63,20 +63,20 @@ local function index_lanes(ranks, index, looks)
   end
 end
 
--- write_lanes writes the gathered looks. circuits nil: no circuit puts them off. places nil:
--- no place came free. index nil: no lane is new. channel nil: carriers need not hear of it;
--- otherwise they do when the earliest look of all moved.
-local function write_lanes(lanes, circuits, places, channel, now, ranks, index)
-  local any_open = circuits and redis.call('EXISTS', circuits, places or circuits) > 0
+-- write_lanes writes the gathered looks. A carrier hears of it on the channel if the earliest
+-- look of all moved. Without a channel the looks are ends of leases. A script without places
+-- frees none, and one without index has no new lane.
+local function write_lanes(channel, now)
+  local any_open = channel and redis.call('EXISTS', circuits, places or circuits) > 0
   if any_open and places and redis.call('EXISTS', places) == 1 then
-    call_lanes(places, now)
+    call_lanes(now)
   end
   if not next(earlier) then
     return
   end
   local looks, first = {}, nil
   for lane, ms in pairs(earlier) do
-    local till = any_open and open_until(circuits, lane, now)
+    local till = any_open and open_until(lane, now)
     ms = till and math.max(till, ms) or ms
     first = math.min(first or ms, ms)
     looks[#looks + 1] = text(ms)
@@ -84,7 +84,7 @@ local function write_lanes(lanes, circuits, places, channel, now, ranks, index)
   end
   local head = channel and redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')[2]
   if redis.call('ZADD', lanes, 'LT', unpack(looks)) > 0 and index then
-    index_lanes(ranks, index, looks)
+    index_lanes(looks)
   end
   if channel and (not head or first < tonumber(head)) then
     redis.call('PUBLISH', channel, '')
@@ -110,7 +110,7 @@ local function next_look(bucket)
 end
 
 -- forget_lanes forgets lanes without jobs.
-local function forget_lanes(lanes, ranks, index, gone)
+local function forget_lanes(gone)
   if #gone == 0 then
     return
   end
@@ -145,6 +145,6 @@ local function leave_lanes(left, now)
       end
     end
   end
-  forget_lanes(lanes, ranks, index, gone)
+  forget_lanes(gone)
   return #gone
 end

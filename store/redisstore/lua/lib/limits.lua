@@ -3,7 +3,7 @@
 
 -- limits_of_jobs reads the limits of the topics of a batch's jobs, by topic. Unreadable ones
 -- count as none.
-local function limits_of_jobs(topics, jobs)
+local function limits_of_jobs(jobs)
   local names, seen, found = {}, {}, {}
   for _, j in ipairs(jobs) do
     local topic = j.lane.topic
@@ -21,8 +21,8 @@ local function limits_of_jobs(topics, jobs)
 end
 
 -- room_in is how many more unfinished jobs a topic may have, nil for any number.
-local function room_in(limits, counts, topic)
-  local room = limits.Share
+local function room_in(of, topic)
+  local room = of.Share
   if room then
     for _, n in ipairs(redis.call('HMGET', counts, topic .. '|0', topic .. '|1', topic .. '|2', topic .. '|3')) do
       room = room - (n or 0)
@@ -40,7 +40,7 @@ local function refusal(topic)
   elseif of.Draining then
     return 'draining'
   end
-  rooms[topic] = rooms[topic] or room_in(of, counts, topic)
+  rooms[topic] = rooms[topic] or room_in(of, topic)
   if not rooms[topic] then
     return nil
   elseif rooms[topic] <= 0 then
