@@ -20,7 +20,7 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 			return rules.OpenedCircuit(c, d, now)
 		})
 		if err == nil && d <= 0 {
-			err = s.callBack(ctx, sh, endpoint)
+			err = s.callLanes(ctx, sh, sh.lanesAt(endpoint, ""))
 		}
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 		if err := s.changeCircuit(ctx, sh, endpoint, rules.ClosedCircuit); err != nil {
 			return err
 		}
-		if err := s.callBack(ctx, sh, endpoint); err != nil {
+		if err := s.callLanes(ctx, sh, sh.lanesAt(endpoint, "")); err != nil {
 			return err
 		}
 	}
@@ -102,11 +102,6 @@ func (s *Store) correctCircuits(ctx context.Context, sh *shard) error {
 		return err
 	}
 	return s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit { return rules.CorrectedCircuit(c, now) })
-}
-
-// callBack makes carriers look at the endpoint's lanes now.
-func (s *Store) callBack(ctx context.Context, sh *shard, endpoint string) error {
-	return s.callLanes(ctx, sh, sh.lanesAt(endpoint, ""))
 }
 
 // callLanes makes carriers look at lanes that may have been put off.

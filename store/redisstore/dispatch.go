@@ -49,10 +49,9 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if len(reply) < 4 || len(reply)%4 != 0 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
-	numbers, _ := reply[2].([]any)
-	for _, number := range numbers {
-		at, _ := number.(int64)
-		if at < 1 || int(at) > len(hints) {
+	for _, number := range listOf(reply[2]) {
+		at := intOf(number)
+		if at < 1 || at > len(hints) {
 			return nil, nil, fmt.Errorf("redisstore: claim left job %d of %d", at, len(hints))
 		}
 		left = append(left, hints[at-1])
@@ -64,18 +63,19 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 // decodeClaims decodes the answer of lua/claim.lua for claimed jobs.
 func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
-	heads := decodeProgressHeads(reply[1])
+	var heads []progressHead // which claimed jobs share
+	for _, text := range textsOf(reply[1]) {
+		heads = append(heads, decodeProgressHead(text))
+	}
 	lasts, err := decodeLasts(reply[3])
 	if err != nil {
 		return nil, err
 	}
 	out := make([]store.Claimed, 0, len(reply)/4)
 	for i := 4; i < len(reply); i += 4 {
-		at, _ := reply[i].(int64)
-		from, _ := reply[i+1].(int64)
-		head, _ := reply[i+2].(int64)
+		at, from, head := intOf(reply[i]), intOf(reply[i+1]), intOf(reply[i+2])
 		registration, _ := reply[i+3].(string)
-		if at < 1 || int(at) > len(hints) || head < 1 || int(head) > len(heads) {
+		if at < 1 || at > len(hints) || head < 1 || head > len(heads) {
 			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d, with head %d of %d", at, len(hints), head, len(heads))
 		}
 		r, err := decodeRegistration(hints[at-1].Key(), registration)
@@ -96,17 +96,6 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]stor
 		out = append(out, c)
 	}
 	return out, nil
-}
-
-// decodeProgressHeads reads the heads that claimed jobs share.
-func decodeProgressHeads(reply any) []progressHead {
-	texts, _ := reply.([]any)
-	heads := make([]progressHead, len(texts))
-	for i := range texts {
-		text, _ := texts[i].(string)
-		heads[i] = decodeProgressHead(text)
-	}
-	return heads
 }
 
 // Settle stores outcomes with one script call per shard and batch.
@@ -257,20 +246,16 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 // were not settled.
 func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 	const fields = 5
-	values, _ := reply.([]any)
+	values := listOf(reply)
 	if len(values)%fields != 0 {
 		return nil, fmt.Errorf("redisstore: settle answered %d values for standings", len(values))
 	}
 	all := append(make([]store.Settled, 0, 1+len(values)/fields), store.Settled{Now: now})
 	for ; len(values) > 0; values = values[fields:] {
-		state, _ := values[0].(int64)
-		next, _ := values[1].(int64)
-		ended, _ := values[2].(int64)
 		reason, _ := values[3].(string)
-		version, _ := values[4].(int64)
 		all = append(all, store.Settled{
-			To: job.State(state), NextAt: job.Instant(max(next, 0)), EndedAt: job.Instant(max(ended, 0)),
-			Reason: reason, Now: now, Version: uint64(version),
+			To: job.State(intOf(values[0])), NextAt: job.Instant(max(intOf(values[1]), 0)), EndedAt: job.Instant(max(intOf(values[2]), 0)),
+			Reason: reason, Now: now, Version: uint64(intOf(values[4])),
 		})
 	}
 	return all, nil
@@ -285,8 +270,8 @@ func settled(reply []any, standings []store.Settled) (store.Settled, error) {
 	if !ok {
 		return store.Settled{}, fmt.Errorf("redisstore: settle answered %T for a status", reply[0])
 	}
-	standing, _ := reply[1].(int64)
-	if standing < 0 || int(standing) >= len(standings) {
+	standing := intOf(reply[1])
+	if standing < 0 || standing >= len(standings) {
 		return store.Settled{}, fmt.Errorf("redisstore: settle answered standing %d of %d", standing, len(standings)-1)
 	}
 	r := standings[standing]

@@ -75,14 +75,14 @@ func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error
 }
 
 // decodeLasts reads the jobs that ended before claimed ones, by the number of the claim.
-func decodeLasts(reply any) (map[int64]string, error) {
-	values, _ := reply.([]any)
+func decodeLasts(reply any) (map[int]string, error) {
+	values := listOf(reply)
 	if len(values) == 0 {
 		return nil, nil
 	}
-	lasts := make(map[int64]string, len(values)/2)
+	lasts := make(map[int]string, len(values)/2)
 	for i := 0; i+1 < len(values); i += 2 {
-		n, _ := values[i].(int64)
+		n := intOf(values[i])
 		last, _ := values[i+1].(string)
 		if len(last) <= uidLen {
 			return nil, fmt.Errorf("redisstore: claim answered %q for the job that ended before job %d", last, n)
