@@ -92,7 +92,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), fmt.Sprintf(`{"layout":%d,"shards":4,"to":8}`, layoutVersion), 0).Err())
 	n.refuses(n.open(), "from 4 to 8 shards", "duehook reshard --shards 8")
 	n.ok(first.db.Set(t.Context(), layoutKey(n.Namespace), `?`, 0).Err())
-	if err := n.open().Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no layout") {
+	if err := n.open().Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "is not a layout") {
 		t.Errorf("error %v", err)
 	}
 }
