@@ -20,7 +20,7 @@ type Schedules interface {
 	List(ctx context.Context, q schedules.Query) (schedules.Page, error)
 	Delete(ctx context.Context, name string, allow ...schedules.Allow) error
 	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
-	Resume(ctx context.Context, name string) (schedules.Schedule, error)
+	Resume(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
 	Definition(ctx context.Context, name string) (schedules.Definition, error)
 	Preview(name string, d *schedules.Draft) (*schedule.Rules, error)
@@ -244,10 +244,11 @@ func (s *API) pauseSchedule(r *request) (any, error) {
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
 func (s *API) resumeSchedule(r *request) (any, error) {
-	if _, err := readAll(r, maxSmall, noteFields); err != nil {
+	draft, err := readAll(r, maxSmall, noteFields)
+	if err != nil {
 		return nil, err
 	}
-	set, err := s.Schedules.Resume(r.Context(), r.schedule)
+	set, err := s.Schedules.Resume(r.Context(), r.schedule, draft.Note)
 	return showSchedule(r, &set, err)
 }
 

@@ -292,6 +292,31 @@ func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
 	}
 }
 
+// A resume has a note, as a pause has. Repeating either changes only the note.
+func TestNotesOfAPauseAndAResume(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
+	for _, c := range []struct {
+		call, body string
+		note       any
+		version    float64
+	}{
+		{"resume", `{"note":"as it is"}`, "as it is", 1},
+		{"pause", "", nil, 2},
+		{"pause", `{"note":"holidays"}`, "holidays", 2},
+		{"pause", "", "holidays", 2},
+		{"resume", `{"note":"back"}`, "back", 3},
+		{"resume", "", "back", 3},
+		{"pause", `{"note":"again"}`, "again", 4},
+		{"resume", "", nil, 5},
+	} {
+		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); got["note"] != c.note || got["version"] != c.version {
+			t.Errorf("%s %s: note %v, version %v, want %v, %v", c.call, c.body, got["note"], got["version"], c.note, c.version)
+		}
+	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/s/resume", `{"note":"`+strings.Repeat("x", 513)+`"}`)
+}
+
 func TestListSchedules(t *testing.T) {
 	a := newAPI(t)
 	for _, name := range []string{"c", "a", "b"} {

@@ -49,7 +49,7 @@ func (w *work) change(ctx context.Context, c change) error {
 		}
 		r.Former, r.PausedAt, r.Note = nil, c.At, c.Note
 	case changeResume:
-		r.PausedAt, r.Note, r.Since = 0, nil, cut
+		r.PausedAt, r.Note, r.Since = 0, c.Note, cut
 	}
 	r.Cursor, r.UpdatedAt, r.LastError = cut, c.At, nil
 	r.Stayed = slices.DeleteFunc(r.Stayed, func(at int64) bool { return at <= cut })

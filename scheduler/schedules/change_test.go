@@ -220,7 +220,7 @@ func TestALateNodeWithdrawsNothingNew(t *testing.T) {
 			fired := r.get(other, "s").Counters.Fired
 			dies = true
 			jobs.before = func() {
-				_, err := other.Resume(r.ctx, "s")
+				_, err := other.Resume(r.ctx, "s", nil)
 				r.ok(err)
 				_, _, err = other.round(r.ctx, nil, true)
 				r.ok(err)
@@ -335,7 +335,7 @@ func TestJobsThatAClientRanStay(t *testing.T) {
 				r.ok(err)
 				r.counters(m, "s", Counters{Fired: 2})
 				pass(100 * time.Millisecond)
-				_, err = m.Resume(r.ctx, "s")
+				_, err = m.Resume(r.ctx, "s", nil)
 				r.ok(err)
 			} else {
 				other := every("20s")

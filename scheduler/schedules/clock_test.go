@@ -66,7 +66,7 @@ func TestTheClockGoesBack(t *testing.T) {
 				t.Errorf("%+v, %+v", s.Counters, s.LastError)
 			}
 			if resumes {
-				_, err := m.Resume(t.Context(), "s")
+				_, err := m.Resume(t.Context(), "s", nil)
 				r.ok(err)
 				pass(31 * time.Second)
 				if s := r.get(m, "s"); s.LastError != nil || s.Counters.Fired <= fired-10 || s.State != Active {

@@ -247,16 +247,21 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 
 // Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
 func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
+	return m.turnNoted(ctx, name, changePause, note, func(r *record, _ job.Instant) bool { return r.PausedAt == 0 })
+}
+
+// turnNoted makes a change if it is due. Otherwise it sets the note, if there is one.
+func (m *Manager) turnNoted(ctx context.Context, name string, kind changeKind, note *string, due func(*record, job.Instant) bool) (Schedule, error) {
 	if note != nil {
 		if err := checkNote(*note); err != nil {
 			return Schedule{}, err
 		}
 	}
 	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		if r.PausedAt == 0 {
-			return &change{Kind: changePause, At: now, Note: note}, nil
-		}
-		if note == nil {
+		switch {
+		case due(r, now):
+			return &change{Kind: kind, At: now, Note: note}, nil
+		case note == nil:
 			return nil, documents.ErrKept
 		}
 		r.Note = note
@@ -268,15 +273,10 @@ func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedul
 // clockBack is how far ahead of the clock a cursor may be.
 const clockBack = schedule.Ahead + time.Minute
 
-// Resume resumes a schedule. A schedule that waits for the clock continues from now.
-func (m *Manager) Resume(ctx context.Context, name string) (Schedule, error) {
-	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		if r.PausedAt != 0 || r.ahead(now) {
-			return &change{Kind: changeResume, At: now}, nil
-		}
-		return nil, documents.ErrKept
-	})
-	return m.after(ctx, name, err)
+// Resume resumes a schedule. A schedule that waits for the clock continues from now. The
+// note replaces that of the pause; nil removes it, or keeps the one of an active schedule.
+func (m *Manager) Resume(ctx context.Context, name string, note *string) (Schedule, error) {
+	return m.turnNoted(ctx, name, changeResume, note, func(r *record, now job.Instant) bool { return r.PausedAt != 0 || r.ahead(now) })
 }
 
 // ahead reports whether the clock went back behind the cursor.

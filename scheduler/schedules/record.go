@@ -175,7 +175,7 @@ type change struct {
 	Kind changeKind  `json:"kind"`
 	At   job.Instant `json:"at"`
 	Def  *Definition `json:"definition,omitempty"` // of put
-	Note *string     `json:"note,omitempty"`       // of pause
+	Note *string     `json:"note,omitempty"`       // of pause and resume
 	Run  string      `json:"run,omitempty"`        // names the run
 	Call string      `json:"call,omitempty"`       // of run: two calls never write the same
 

@@ -352,7 +352,7 @@ func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
 		if ids := r.deliver(); ids != nil {
 			t.Errorf("delivered %v during the pause", ids)
 		}
-		_, err = m.Resume(t.Context(), "s")
+		_, err = m.Resume(t.Context(), "s", nil)
 		r.ok(err)
 		pass(21 * time.Second)
 		if n := len(r.deliver()); n != 2 {
@@ -361,7 +361,7 @@ func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
 		// Again within the time that is registered ahead: what was withdrawn comes again.
 		_, err = m.Pause(t.Context(), "s", nil)
 		r.ok(err)
-		_, err = m.Resume(t.Context(), "s")
+		_, err = m.Resume(t.Context(), "s", nil)
 		r.ok(err)
 		pass(20 * time.Second)
 		if n := len(r.deliver()); n != 2 {

@@ -149,7 +149,7 @@ func (s *timing) pause(over context.Context) {
 	})
 	_ = job.Sleep(over, clock, between(s.rand, 0, 30*time.Second))
 	s.insist(s.rand, "resume", func(ctx context.Context, m *schedules.Manager) error {
-		resumed, err := m.Resume(ctx, s.name)
+		resumed, err := m.Resume(ctx, s.name, nil)
 		p.until = resumed.UpdatedAt
 		return err
 	})
