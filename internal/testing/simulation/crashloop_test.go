@@ -43,6 +43,8 @@ func (c *client) due(w *world, id string) {
 	}
 }
 
+// end ends the world, of a failed test as well: a bubble reports goroutines that remain as a
+// deadlock, instead of the failure.
 func (w *world) end() {
 	w.nodes[0].process().stop()
 	if err := w.store.Close(); err != nil {
@@ -65,6 +67,7 @@ func TestCrashLoopEndsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, kills = 10, 300
 		w := crashLoop(t, jobs, 5*time.Second)
+		defer w.end()
 		for range kills {
 			w.sleep(2 * time.Second)
 			w.nodes[0].process().crash()
@@ -81,7 +84,6 @@ func TestCrashLoopEndsNoJob(t *testing.T) {
 				t.Errorf("job %d is %v in the end, with %d attempts and %d expired leases", i, j.State, j.Attempts, j.ExpiredLeases)
 			}
 		}
-		w.end()
 	})
 }
 
@@ -91,6 +93,7 @@ func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const poison = "poison"
 		w := crashLoop(t, 0, 100*time.Millisecond)
+		defer w.end()
 		w.receivers.kills = job.Key{Topic: "orders", ID: poison}
 		c := &client{w: w, name: "c", rand: source(0, "poison", 0)}
 		c.due(w, poison)
@@ -122,6 +125,5 @@ func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 				t.Errorf("neighbour %d is %v with %d attempts", i, j.State, j.Attempts)
 			}
 		}
-		w.end()
 	})
 }
