@@ -52,7 +52,7 @@ func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Out
 // nextBody reads the body of the next round from a JSON object, by the rules of a
 // registration's. It is nil if the answer has none, or is not JSON by its type. It returns
 // false for an answer that a registration would not take: no valid JSON object, or one with
-// other members. A misspelt body must not repeat the same round for ever.
+// other members beside body.
 func nextBody(a *answer) (*job.Body, bool) {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	if len(a.body) == 0 || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
@@ -63,13 +63,16 @@ func nextBody(a *answer) (*job.Body, bool) {
 		return nil, false
 	}
 	var body *job.Body
+	members, given := 0, 0
 	for quoted, value := range strictjson.Members(text) {
-		if name, _ := strictjson.Unquote(quoted); name != "body" || body != nil {
-			return nil, false
+		members++
+		if name, _ := strictjson.Unquote(quoted); name != "body" {
+			continue
 		}
+		given++
 		if body = (&job.Body{}); value[0] != 'n' { // not null
 			body = &job.Body{Form: job.BodyJSON, Content: bytes.Clone(value)}
 		}
 	}
-	return body, true
+	return body, given == 0 || members == 1
 }
