@@ -525,16 +525,23 @@ func TestOldOnesAreForgotten(t *testing.T) {
 	})
 }
 
+// idle returns a manager that does not run, with one operation.
+func (r *rig) idle() (*Manager, Operation) {
+	r.Helper()
+	m, err := New(Options{Store: r, Jobs: unchecked{r}, ID: "idle"})
+	if err != nil {
+		r.Fatal(err)
+	}
+	first, err := m.Create(r.Context(), Draft{Action: "run", All: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	return m, first
+}
+
 func TestThereAreNotTooMany(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		m, err := New(Options{Store: r, Jobs: unchecked{r}, ID: "idle"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, err := m.Create(t.Context(), Draft{Action: "run", All: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, first := r.idle()
 		ids := []string{first.ID}
 		for n := 1; n < MaxKept-1; n++ { // as Create would, without reading all of them each time
 			o := first
@@ -591,14 +598,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 
 func TestOperationsAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		m, err := New(Options{Store: r, Jobs: unchecked{r}, ID: "idle"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, err := m.Create(t.Context(), Draft{Action: "run", All: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m, first := r.idle()
 		others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes)}
 		if _, err := store.PutDocument(t.Context(), r, others); err != nil {
 			t.Fatal(err)

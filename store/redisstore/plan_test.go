@@ -85,6 +85,21 @@ func (p *planned) carry(s *Store, ready int) int {
 	return len(r.Carried)
 }
 
+// carryOldPlan carries by a plan that was made before something happened, and returns how
+// many jobs it carried. before may be nil.
+func (p *planned) carryOldPlan(before, between func(*planned)) int {
+	p.Helper()
+	if before != nil {
+		before(p)
+	}
+	p.between = func() { between(p) }
+	n := p.carry(p.a, 100)
+	if p.between != nil {
+		p.Fatal("no plan was carried out")
+	}
+	return n
+}
+
 // claim claims the carried job of the lane.
 func (p *planned) claim() store.Claimed {
 	p.Helper()
@@ -167,22 +182,14 @@ func TestOldPlans(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newPlanned(t)
-			if tc.before != nil {
-				tc.before(p)
-			}
-			p.between = func() { tc.between(p) }
-			if n := p.carry(p.a, 100); n != tc.want {
+			if n := newPlanned(t).carryOldPlan(tc.before, tc.between); n != tc.want {
 				t.Errorf("carried %d jobs, want %d", n, tc.want)
-			}
-			if p.between != nil {
-				t.Error("no plan was carried out")
 			}
 		})
 	}
 }
 
-// What happens to a lane between a plan and its execution has it looked at in time.
+// A lane that changes between a plan and its execution is looked at in time.
 func TestLooksOfOldPlans(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -219,14 +226,7 @@ func TestLooksOfOldPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlanned(t)
-			if tc.before != nil {
-				tc.before(p)
-			}
-			p.between = func() { tc.between(p) }
-			p.carry(p.a, 100)
-			if p.between != nil {
-				t.Fatal("no plan was carried out")
-			}
+			p.carryOldPlan(tc.before, tc.between)
 			now, err := p.b.Now(t.Context())
 			ok(t, "Now", err)
 			look, err := p.b.db.ZScore(t.Context(), p.b.shards[0].lanes, p.lane.String()).Result()
