@@ -133,7 +133,8 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	return o, nil
 }
 
-// admit names an operation, and makes room for it. The oldest ended ones give way.
+// admit gives an operation its id and makes room for it. It deletes the oldest ended
+// operations if it must.
 func (m *Manager) admit(ctx context.Context, o *Operation) error {
 	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
 	if err != nil {

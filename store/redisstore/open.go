@@ -55,7 +55,7 @@ type Store struct {
 	guard     *guard                // nil: the layout is not looked at
 	shards    []*shard
 	retention time.Duration
-	dueBudget int // maxDue, but for tests
+	dueBudget int // maxDue; tests set less
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
