@@ -16,9 +16,9 @@ import (
 // errNoLedger is the error of VerifyLedger on Redis without a journal.
 var errNoLedger = errors.New("there is no journal to verify: set --ledger-url")
 
-// VerifyLedger holds the journal of the settings against their store, and writes
-// each difference and a summary to w. It changes neither. It returns the number
-// of differences.
+// VerifyLedger compares the journal of the settings with the store, and writes each
+// difference and a summary to w. It changes neither, and returns the number of
+// differences.
 func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differences int64, err error) {
 	if c.LedgerURL == "" {
 		return 0, errNoLedger

@@ -146,7 +146,8 @@ func (r Registration) ExpiresAt() job.Instant {
 }
 
 // Over is the new job, registered at now in the place of old. It is dated after old,
-// so that the order of a key's registrations is known whatever the clock does.
+// so that the order of a key's registrations is known whatever the clock does. The caller
+// keeps the fencing token of old, so that no worker of old settles the new job.
 func (r Registration) Over(old *job.Job, now job.Instant) job.Job {
 	j := r.Job(now)
 	j.CreatedAt = max(now, old.CreatedAt+1)

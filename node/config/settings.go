@@ -278,7 +278,7 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.EndpointConcurrency },
 	},
 	{
-		name: "topic-concurrency", group: groupDelivery, hint: "topic=n,…", list: true,
+		name: "topic-concurrency", group: groupDelivery, hint: "topic=n,…", shown: "none", list: true,
 		help: "most jobs of a topic in flight at one endpoint; a number above --endpoint-concurrency replaces that for the topic",
 		at:   func(c *Config) any { return &c.TopicConcurrency },
 	},

@@ -93,7 +93,7 @@ func (s *stage) placeOrder(ctx context.Context, of *order) (err error) {
 	of.view, of.status, err = s.api.register(ctx, of.request(s.receiver.url))
 	of.agreed = s.clock.Now()
 	if err == nil {
-		s.tell("shop", plain, "%s is placed; duehook is to call at %s", of.ID, clockText(s.since(of.view.DueAt)))
+		s.tell("shop", plain, "%s is placed; duehook will call at %s", of.ID, clockText(s.since(of.view.DueAt)))
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func tellPayments(ctx context.Context, w *show) (err error) {
 	if err != nil {
 		return err
 	}
-	w.title(`2. payment-notify: a merchant is told of a payment until it answers "success"`, clockNote(file.Speed))
+	w.title(`2. payment-notify: a merchant is notified of a payment until it answers "success"`, clockNote(file.Speed))
 	if len(file.Payments) == 0 {
 		return errors.New("demo: there are no payments")
 	}
@@ -129,7 +129,7 @@ func (s *stage) playPayments(ctx context.Context, payments []*payment, byID map[
 }
 
 func (s *stage) makePayment(ctx context.Context, p *payment) (err error) {
-	s.tell("shop", plain, "%s is made; duehook is to notify the merchant", p.ID)
+	s.tell("shop", plain, "%s is made; duehook will notify the merchant", p.ID)
 	p.view, p.status, err = s.api.register(ctx, p.request(s.receiver.url))
 	return err
 }
@@ -196,12 +196,12 @@ func (s *stage) checkPayments(ctx context.Context, payments []*payment) error {
 	return s.checkCounts(ctx, payments[0].Topic, map[string]int{job.Delivered.String(): len(payments)})
 }
 
-// checkAttempts compares what the merchants got with what the log tells.
+// checkAttempts compares what the merchants got with the attempt log.
 func (s *stage) checkAttempts(payments []*payment) {
 	registered := s.expect("each payment's job was registered")
 	content := s.expect("each attempt brought the body and the webhook-id of its job, the same every time")
 	numbered := s.expect("attempts were numbered from 1, and from 1 again after the replay")
-	logged := s.expect(`the log tells what the merchant answered each time; only "success" ended it`)
+	logged := s.expect(`the log has each answer of the merchant; only "success" ended it`)
 	for _, p := range payments {
 		registered(p.status == http.StatusCreated, "%s was answered %d", p.ID, p.status)
 		for i, t := range p.tries {
