@@ -202,13 +202,25 @@ func AsError(err error) *Error {
 func withDetails(err error) *Error {
 	var (
 		refused   *job.ValidationError
+		tooLarge  *job.BodyTooLargeError
 		blocked   *scheduler.BlockedError
+		conflict  *scheduler.ConflictError
+		state     *scheduler.StateError
 		namespace *access.NamespaceError
 		scope     *access.ScopeError
 	)
 	switch {
 	case errors.As(err, &refused):
 		return Invalid(Pointers("", refused.Fields)...)
+	case errors.As(err, &tooLarge):
+		return &Error{
+			Code:   CodeBodyTooLarge,
+			Detail: fmt.Sprintf("The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", tooLarge.Max),
+		}
+	case errors.As(err, &conflict):
+		return ofConflict(conflict)
+	case errors.As(err, &state):
+		return ofState(state)
 	case errors.As(err, &blocked):
 		return &Error{
 			Code:   CodeDestinationBlocked,
@@ -234,4 +246,32 @@ func withDetails(err error) *Error {
 		}
 	}
 	return nil
+}
+
+// ofConflict is the error of a registration whose key another job has.
+func ofConflict(e *scheduler.ConflictError) *Error {
+	j := &e.Job
+	switch e.Outcome {
+	case store.InFlight:
+		return &Error{Code: CodeJobInFlight, Detail: fmt.Sprintf(
+			"An attempt of %s (uid %s) is in flight, so the job can be neither replaced nor moved. Try again when the attempt has ended.", j.Key, j.UID)}
+	case store.DeadLetter:
+		return &Error{Code: CodeJobDead, Detail: fmt.Sprintf(
+			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.", j.Key, j.UID)}
+	}
+	return &Error{Code: CodeJobExists, Detail: fmt.Sprintf(
+		"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or set on_conflict.", j.Key, j.UID, j.State)}
+}
+
+// ofState is the error of a call that the state of the job does not allow.
+func ofState(e *scheduler.StateError) *Error {
+	j, known := &e.Job, AsError(e.Cause)
+	if known.Code != CodeJobFinished {
+		return &Error{Code: known.Code, Detail: fmt.Sprintf("%s is %s. %s", j.Key, j.State, known.Detail)}
+	}
+	ended := "ended as " + j.State.String()
+	if j.Reason == job.ReasonDiscarded {
+		ended = "was discarded as a dead letter"
+	}
+	return &Error{Code: known.Code, Detail: fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it again.", j.Key, ended)}
 }

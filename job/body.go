@@ -10,10 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// ErrBodyTooLarge is wrapped by the error for a body larger than
-// Limits.MaxBody. It is not part of a ValidationError, because HTTP has a
-// status of its own for it.
+// ErrBodyTooLarge is wrapped by every BodyTooLargeError.
 var ErrBodyTooLarge = errors.New("the body is too large")
+
+// BodyTooLargeError refuses a body larger than Max, which is Limits.MaxBody. It is not
+// part of a ValidationError, because HTTP has a status of its own for it.
+type BodyTooLargeError struct{ Max int }
+
+func (e *BodyTooLargeError) Error() string {
+	return fmt.Sprintf("%v: at most %d bytes are allowed", ErrBodyTooLarge, e.Max)
+}
+
+func (e *BodyTooLargeError) Unwrap() error { return ErrBodyTooLarge }
 
 // The default content types.
 var defaultContentType = map[BodyForm]string{
@@ -43,7 +51,7 @@ func (f *Findings) body(d *Draft, s *Spec, l Limits) {
 			f.Add(bodyFields[b.Form], "must be valid UTF-8; send other bytes as body_base64")
 		}
 		if len(b.Content) > l.MaxBody {
-			f.tooLarge = fmt.Errorf("%w: at most %d bytes are allowed", ErrBodyTooLarge, l.MaxBody)
+			f.tooLarge = &BodyTooLargeError{l.MaxBody}
 		}
 	}
 	if d.ContentType == nil {

@@ -12,8 +12,7 @@ import (
 
 // Count adds to the count of a job, which it returns with what became of the add.
 // Errors: a *job.ValidationError, store.ErrNotFound, job.ErrNotCounted, job.ErrCountKeys,
-// job.ErrFinished if the job ended without having fired, job.ErrInFlight if it is about
-// to, or the store's. Without a key, a call whose outcome is unknown must not be repeated.
+// a *StateError if the job ended without having fired or is about to, or the store's. Without a key, a call whose outcome is unknown must not be repeated.
 func (s *Scheduler) Count(ctx context.Context, key job.Key, d *job.AddDraft) (job.Job, job.Added, error) {
 	add, err := d.Add()
 	if err != nil {
@@ -27,7 +26,7 @@ func (s *Scheduler) Count(ctx context.Context, key job.Key, d *job.AddDraft) (jo
 		return job.Job{}, job.Added{}, err
 	}
 	s.metrics.counted(item.added, item.err)
-	return item.job, item.added, item.err
+	return item.job, item.added, inState(&item.job, item.err)
 }
 
 // counting is one add, and then what became of it.

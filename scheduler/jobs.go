@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -46,9 +48,31 @@ func (s *Scheduler) CheckChange(field job.Field, d *job.Draft) error {
 	return s.checkDraftedCallbacks(field, d.Callbacks)
 }
 
+// StateError refuses a call because of the state of its job. The cause is
+// job.ErrFinished, job.ErrInFlight or job.ErrNotEnded.
+type StateError struct {
+	Job   job.Job // as it stands
+	Cause error
+}
+
+func (e *StateError) Error() string {
+	return fmt.Sprintf("%s is %s: %v", e.Job.Key, e.Job.State, e.Cause)
+}
+
+func (e *StateError) Unwrap() error { return e.Cause }
+
+// inState is the error of a call for the job, with its state if that is the reason.
+func inState(j *job.Job, err error) error {
+	for _, cause := range []error{job.ErrFinished, job.ErrInFlight, job.ErrNotEnded} {
+		if errors.Is(err, cause) {
+			return &StateError{*j, err}
+		}
+	}
+	return err
+}
+
 // Change changes an unfinished job. Errors of this and the following calls: those of
-// Prepare, of the lifecycle, such as job.ErrFinished, of the store, and of allow.
-// With an error they return the job as it stands, as far as it is known.
+// Prepare, a *StateError, those of the store, and of allow.
 func (s *Scheduler) Change(ctx context.Context, key job.Key, d *job.Draft, allow ...Allow) (job.Job, error) {
 	if err := s.CheckChange("", d); err != nil {
 		return job.Job{}, err
@@ -128,7 +152,7 @@ func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (jo
 }
 
 func (s *Scheduler) update(ctx context.Context, key job.Key, allow []Allow, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	return s.o.Store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+	j, err := s.o.Store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
 		for _, allowed := range allow {
 			if err := allowed(j); err != nil {
 				return err
@@ -136,6 +160,7 @@ func (s *Scheduler) update(ctx context.Context, key job.Key, allow []Allow, chan
 		}
 		return change(j, now)
 	})
+	return j, inState(&j, err)
 }
 
 // Update changes a job for an operation, as store.Registrar.Update does.

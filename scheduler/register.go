@@ -118,6 +118,27 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	return registered, nil
 }
 
+// Refusal is the error of a job that was not registered: a *ConflictError,
+// store.ErrTopicFull or store.ErrTopicDraining. Nil: the job is registered.
+func Refusal(r *store.Registered) error {
+	switch r.Outcome {
+	case store.Exists, store.InFlight, store.DeadLetter:
+		return &ConflictError{*r}
+	case store.TopicFull:
+		return store.ErrTopicFull
+	case store.TopicDraining:
+		return store.ErrTopicDraining
+	}
+	return nil
+}
+
+// ConflictError refuses a registration because of the job that has its key.
+type ConflictError struct{ store.Registered }
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s: %s (uid %s) is %s", OutcomeNames[e.Outcome], e.Job.Key, e.Job.UID, e.Job.State)
+}
+
 // RegisterOwn registers jobs that the server makes itself, with uids of store.BindUID or
 // store.OrderUID. They count in no metric of clients.
 func (s *Scheduler) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {

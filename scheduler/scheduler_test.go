@@ -356,3 +356,29 @@ func TestTopicDueIn(t *testing.T) {
 		}
 	})
 }
+
+// Errors of taken keys and of states have the job, for the texts of fronts.
+func TestRefusalsNameTheJob(t *testing.T) {
+	r := newRig(t)
+	first := r.register(draft(named("t", "a")), Origin{})
+	if err := Refusal(&first); err != nil {
+		t.Errorf("a new job: %v", err)
+	}
+	second := r.register(draft(named("t", "a"), func(d *job.Draft) { d.Priority = ptr(9) }), Origin{})
+	var conflict *ConflictError
+	if err := Refusal(&second); !errors.As(err, &conflict) || conflict.Outcome != store.Exists || conflict.Job.UID != first.Job.UID {
+		t.Errorf("other content: %v", err)
+	}
+	for outcome, want := range map[store.RegisterOutcome]error{store.TopicFull: store.ErrTopicFull, store.TopicDraining: store.ErrTopicDraining, store.Moved: nil} {
+		if err := Refusal(&store.Registered{Outcome: outcome}); !errors.Is(err, want) {
+			t.Errorf("%s: %v", OutcomeNames[outcome], err)
+		}
+	}
+	if _, _, err := r.Cancel(t.Context(), first.Job.Key); err != nil {
+		t.Fatal(err)
+	}
+	var state *StateError
+	if _, err := r.Run(t.Context(), first.Job.Key); !errors.As(err, &state) || !errors.Is(err, job.ErrFinished) || state.Job.State != job.Cancelled {
+		t.Errorf("an ended job: %v", err)
+	}
+}

@@ -14,7 +14,7 @@ func (s *API) countJob(r *request) (any, error) {
 	}
 	j, added, err := s.Scheduler.Count(r.Context(), r.key(), draft)
 	if err != nil {
-		return nil, withState(err, &j)
+		return nil, err
 	}
 	return addedView{added.Count, j.Spec.Count.Target, added.Fired, added.Late}, nil
 }

@@ -46,7 +46,7 @@ func (s *API) testEndpoint(r *request) (any, error) {
 	}
 	reg, err := s.Scheduler.PrepareTest(draft)
 	if err := errs.merge(err); err != nil {
-		return nil, s.explainTooLarge(err)
+		return nil, err
 	}
 	r.Target = reg.Endpoint()
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)

@@ -37,10 +37,7 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 
 func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.FanOut, error) {
 	f, err := s.Scheduler.PrepareGroup(ctx, draft, from)
-	if err := errs.merge(err); err != nil {
-		return scheduler.FanOut{}, s.explainTooLarge(err)
-	}
-	return f, nil
+	return f, errs.merge(err)
 }
 
 // fanOutView is the answer to a registration for a group.
@@ -66,11 +63,11 @@ type failedJobView struct {
 func (s *API) viewFanOut(f *scheduler.FanOut, registered []store.Registered) fanOutView {
 	view := fanOutView{group: f.Group, id: f.ID, jobs: make([]registeredView, 0, len(registered)), isNew: len(registered) == 0}
 	for i := range f.Refused {
-		view.fail(f.Refused[i].Job.ID, conflictOf(&f.Refused[i]))
+		view.fail(f.Refused[i].Job.ID, scheduler.Refusal(&f.Refused[i]))
 	}
 	for i := range registered {
 		one := &registered[i]
-		if err := conflictOf(one); err != nil {
+		if err := scheduler.Refusal(one); err != nil {
 			view.fail(f.Jobs[i].Key().ID, err)
 			continue
 		}

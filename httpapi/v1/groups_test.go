@@ -261,6 +261,10 @@ func TestRefusedFanOuts(t *testing.T) {
 		}
 	}
 	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"group":"g"}}`)
+	item := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"group":"g","colour":1}]}`)["results"].([]any)[0].(map[string]any)
+	if item["status"] != 422.0 {
+		t.Errorf("an item of a batch with an unknown field: %v", item)
+	}
 	if n := len(a.held()); n != 0 {
 		t.Errorf("%d jobs are registered", n)
 	}

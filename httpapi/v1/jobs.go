@@ -2,10 +2,8 @@ package v1
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 )
@@ -67,10 +65,7 @@ func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler
 		return nil, err
 	}
 	j, err := do(r.Context(), r.key(), allow...)
-	if err != nil {
-		return nil, s.explainTooLarge(withState(err, &j))
-	}
-	return s.showJob(r, &j, nil)
+	return s.showJob(r, &j, err)
 }
 
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
@@ -82,7 +77,7 @@ func (s *API) cancelJob(r *request) (any, error) {
 	}
 	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), allow...)
 	if err != nil {
-		return nil, withState(err, &j)
+		return nil, err
 	}
 	r.setETag(jobTag(&j))
 	switch result {
@@ -107,20 +102,4 @@ func (s *API) showJob(r *request, j *job.Job, err error) (any, error) {
 func (s *API) listJobs(r *request) (any, error) {
 	page, err := s.Scheduler.List(r.Context(), r.query.Query)
 	return jobPage(pageOf(page.Jobs, s.viewJob, page.Next)), inQuery(err)
-}
-
-// withState adds the state of the job to the error of a refused command.
-func withState(err error, j *job.Job) error {
-	known := *httpapi.AsError(err)
-	switch known.Code {
-	case httpapi.CodeJobFinished:
-		ended := "ended as " + j.State.String()
-		if j.Reason == job.ReasonDiscarded {
-			ended = "was discarded as a dead letter"
-		}
-		known.Detail = fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it again.", j.Key, ended)
-	case httpapi.CodeJobInFlight:
-		known.Detail = fmt.Sprintf("%s is %s. ", j.Key, j.State) + known.Detail
-	}
-	return &known
 }

@@ -3,7 +3,6 @@ package v1
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -61,7 +60,7 @@ func (s *API) register(r *request) (any, error) {
 		return nil, err
 	}
 	one := &registered[0]
-	if err := conflictOf(one); err != nil {
+	if err := scheduler.Refusal(one); err != nil {
 		return nil, err
 	}
 	isNew := one.Outcome == store.Created
@@ -104,33 +103,7 @@ func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Limits().MaxBody) 
 // request.
 func (s *API) prepare(draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.Prepared, error) {
 	reg, err := s.Scheduler.Prepare(draft, from)
-	if err := errs.merge(err); err != nil {
-		return scheduler.Prepared{}, s.explainTooLarge(err)
-	}
-	return reg, nil
-}
-
-// conflictOf is the error that the outcome of a registration is to its client.
-func conflictOf(r *store.Registered) error {
-	switch r.Outcome {
-	case store.Exists:
-		return &httpapi.Error{Code: httpapi.CodeJobExists, Detail: fmt.Sprintf(
-			"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or set on_conflict.",
-			r.Job.Key, r.Job.UID, r.Job.State)}
-	case store.InFlight:
-		return &httpapi.Error{Code: httpapi.CodeJobInFlight, Detail: fmt.Sprintf(
-			"An attempt of %s (uid %s) is in flight, so the job can be neither replaced nor moved. Try again when the attempt has ended.",
-			r.Job.Key, r.Job.UID)}
-	case store.DeadLetter:
-		return &httpapi.Error{Code: httpapi.CodeJobDead, Detail: fmt.Sprintf(
-			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.",
-			r.Job.Key, r.Job.UID)}
-	case store.TopicFull:
-		return store.ErrTopicFull
-	case store.TopicDraining:
-		return store.ErrTopicDraining
-	}
-	return nil
+	return reg, errs.merge(err)
 }
 
 // registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
@@ -203,10 +176,11 @@ func (s *API) prepareItem(
 		return regs, err
 	}
 	f, err := s.prepareGroup(ctx, draft, errs, from)
-	if err == nil {
-		fan(f)
+	if err != nil {
+		return regs, err
 	}
-	return append(regs, f.Jobs...), err
+	fan(f)
+	return append(regs, f.Jobs...), nil
 }
 
 func batchJobs(data []byte) ([]json.RawMessage, error) {
@@ -225,7 +199,7 @@ func batchJobs(data []byte) ([]json.RawMessage, error) {
 }
 
 func (s *API) item(r *store.Registered) itemView {
-	if err := conflictOf(r); err != nil {
+	if err := scheduler.Refusal(r); err != nil {
 		return failedItem(err)
 	}
 	status := http.StatusOK
@@ -239,13 +213,4 @@ func (s *API) item(r *store.Registered) itemView {
 func failedItem(err error) itemView {
 	p := httpapi.AsError(err).Problem()
 	return itemView{status: p.Status, err: p}
-}
-
-// explainTooLarge names the limit.
-func (s *API) explainTooLarge(err error) error {
-	if !errors.Is(err, job.ErrBodyTooLarge) {
-		return err
-	}
-	return &httpapi.Error{Code: httpapi.CodeBodyTooLarge, Cause: err, Detail: fmt.Sprintf(
-		"The job's body is larger than %d bytes. Store a large payload elsewhere and send its URL.", s.Scheduler.Limits().MaxBody)}
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -34,7 +35,7 @@ func (s *API) restoreJob(r *request) (any, error) {
 	j, restored, err := s.Restoring.RestoreJob(r.Context(), r.key())
 	switch {
 	case errors.Is(err, job.ErrFinished):
-		return nil, withState(err, &j)
+		return nil, &scheduler.StateError{Job: j, Cause: err}
 	case err != nil:
 		return nil, err
 	}

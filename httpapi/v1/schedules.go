@@ -172,7 +172,7 @@ func (s *API) putSchedule(r *request) (any, error) {
 	}
 	set, isNew, err := s.Schedules.Set(r.Context(), r.schedule, draft, allow...)
 	if err != nil {
-		return nil, s.explainTooLarge(err)
+		return nil, err
 	}
 	r.setETag(versionTag(set.UID, set.Version))
 	return created(viewSchedule(&set), isNew), nil
@@ -322,7 +322,7 @@ func (s *API) previewSchedule(r *request) (any, error) {
 		err = onlyInvalid(err)
 	}
 	if err := errs.merge(err); err != nil {
-		return nil, s.explainTooLarge(err)
+		return nil, err
 	}
 	if draft.from != nil {
 		return viewTimetable(rules, *draft.from, draft.count), nil
