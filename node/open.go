@@ -62,7 +62,7 @@ func (n *node) openJournal(ctx context.Context, inner store.Restorable) (store.S
 		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
 		StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
 	}
-	reconciling := ledger.Reconciling{BeforeRestore: n.tellTopics}
+	reconciling := ledger.Reconciling{BeforeRestore: n.restoreLimits}
 	if !c.Embedded() {
 		s, err := ledger.Open(ctx, ledger.Options{Options: o, AcceptWithout: c.AcceptWithoutLedger(), Reconciling: reconciling})
 		if err != nil {
@@ -79,11 +79,11 @@ func (n *node) openJournal(ctx context.Context, inner store.Restorable) (store.S
 	return s, err
 }
 
-// tellTopics has a store that lost something obey the limits of topics again,
-// before it gets jobs back.
-func (n *node) tellTopics(ctx context.Context) error {
+// restoreLimits sets the limits of topics again in a store that lost data, before the
+// store gets its jobs back.
+func (n *node) restoreLimits(ctx context.Context) error {
 	if m := n.topics.Load(); m != nil {
-		return m.Compare(ctx)
+		return m.Reconcile(ctx)
 	}
 	return nil
 }

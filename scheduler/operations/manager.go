@@ -293,7 +293,7 @@ func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 // Stop ends the work on an operation, within two seconds or so. It can be
 // resumed. Errors: ErrNotFound, ErrEnded, or the store's.
 func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
-	o, err := m.turn(ctx, id, Stopped)
+	o, err := m.setState(ctx, id, Stopped)
 	if err == nil {
 		m.mu.Lock()
 		if cancel := m.working[id]; cancel != nil {
@@ -306,14 +306,14 @@ func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
 
 // Resume continues a stopped operation. Errors: those of Stop.
 func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
-	o, err := m.turn(ctx, id, Running)
+	o, err := m.setState(ctx, id, Running)
 	m.kick.Set()
 	return o, err
 }
 
-// turn starts or stops an operation. Its worker may write progress meanwhile, and
+// setState starts or stops an operation. Its worker may write progress meanwhile, and
 // notices the change by its next write.
-func (m *Manager) turn(ctx context.Context, id string, to State) (Operation, error) {
+func (m *Manager) setState(ctx context.Context, id string, to State) (Operation, error) {
 	d, err := m.docs.Update(ctx, id, func(d *stored) error {
 		switch {
 		case d.Version == 0:

@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/metered"
 )
 
-// What became of a job's turn.
+// Results for a job of an operation.
 const (
 	resultChanged = "changed"
 	resultSkipped = "skipped"

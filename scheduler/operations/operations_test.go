@@ -442,7 +442,7 @@ func TestATopicWithoutRoom(t *testing.T) {
 	}
 }
 
-// Jobs that change between the listing and their turn are passed over.
+// Jobs that change after the listing are skipped.
 func TestSkips(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		n := r.node("a")
@@ -683,7 +683,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Metrics tell of each job's turn, and of operations that end.
+// Metrics count the result of each job, and ended operations.
 func TestMetrics(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		registry := prometheus.NewPedanticRegistry()

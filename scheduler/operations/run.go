@@ -23,7 +23,7 @@ const (
 	lookEvery   = 3 * time.Second
 	idleLook    = 30 * time.Second
 	channel     = "operations"
-	sweepEvery  = time.Minute // between looks for operations to forget
+	forgetEvery = time.Minute // interval of deleting old operations
 	maxWorking  = 8           // operations that a node works on at a time
 	callTimeout = 10 * time.Second
 )
@@ -36,19 +36,19 @@ func (m *Manager) Run(ctx context.Context) error {
 	workers.Go(func() {
 		follow.Channel(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
-	beats := leader.NewHeartbeats(m.clock, leaseTime)
-	var swept time.Time
+	heartbeats := leader.NewHeartbeats(m.clock, leaseTime)
+	var forgot time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
 		docs, err := m.docs.All(ctx)
 		m.mayPurge.Store(err == nil && mayPurge(docs, job.InstantOf(m.clock.Now())))
 		if err == nil {
-			if m.take(ctx, docs, beats.Expired(versions(docs)), &workers) == 0 {
+			if m.take(ctx, docs, heartbeats.Expired(versions(docs)), &workers) == 0 {
 				pause = idleLook
 			}
-			if now := m.clock.Now(); now.Sub(swept) >= sweepEvery {
-				swept = now
-				m.sweep(ctx, docs)
+			if now := m.clock.Now(); now.Sub(forgot) >= forgetEvery {
+				forgot = now
+				m.forget(ctx, docs)
 			}
 		}
 		m.kick.Wait(ctx, m.clock, pause)
@@ -115,8 +115,8 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 	})
 }
 
-// sweep deletes the documents of operations that ended long ago.
-func (m *Manager) sweep(ctx context.Context, docs []stored) {
+// forget deletes the documents of operations that ended long ago.
+func (m *Manager) forget(ctx context.Context, docs []stored) {
 	old := func(now job.Instant) (found []*stored) {
 		for i := range docs {
 			if o := &docs[i].Value; docs[i].Err == nil && o.State != Running && now.Sub(o.UpdatedAt) > KeptFor {

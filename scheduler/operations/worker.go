@@ -64,12 +64,12 @@ func newWorker(m *Manager, d stored) *worker {
 // run works until the operation ends, another node takes it over, or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	err := w.readClock(ctx)
-	turn := w.page
+	step := w.page
 	if w.op.Backfill != nil {
-		turn = w.backfill
+		step = w.backfill
 	}
 	for err == nil {
-		err = turn(ctx)
+		err = step(ctx)
 	}
 	if w.op.Backfill != nil {
 		w.noteBackfill(context.WithoutCancel(ctx), err)
@@ -196,9 +196,9 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 // await waits until the rate allows the next jobs.
 func (w *worker) await(ctx context.Context, jobs int) error {
 	now := w.m.clock.Now()
-	turn := now.Add(w.pace.ReserveN(now, jobs).DelayFrom(now))
+	at := now.Add(w.pace.ReserveN(now, jobs).DelayFrom(now))
 	for {
-		wait := turn.Sub(w.m.clock.Now())
+		wait := at.Sub(w.m.clock.Now())
 		if wait <= 0 {
 			return nil
 		}

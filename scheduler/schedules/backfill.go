@@ -111,7 +111,7 @@ func (b *Backfill) Key(at int64) job.Key {
 
 // BeginBackfill makes the schedule count the jobs of an operation.
 func (m *Manager) BeginBackfill(ctx context.Context, b *Backfill, operation string) error {
-	return m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+	return m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
 		if r.UID != b.UID {
 			return nil, ErrNotFound
 		}
@@ -140,7 +140,7 @@ func (r *record) foldCounts() {
 // CountBackfill notes how many jobs an operation has registered in all. It may be called
 // again: the number counts once.
 func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation string, jobs int64, done bool) error {
-	err := m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+	err := m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
 		old, known := r.Backfills[operation]
 		count := backfillCount{Jobs: max(old.Jobs, jobs), Done: old.Done || done}
 		if r.UID != b.UID || !known || count == old {
@@ -217,7 +217,7 @@ func (m *Manager) expectBackfill(ctx context.Context, b *Backfill, times []int64
 	case err != nil || d.Value.Def.Overlap == schedule.Allow:
 		return err
 	}
-	return m.turn(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+	return m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
 		if r.UID != b.UID {
 			return nil, ErrNotFound
 		}

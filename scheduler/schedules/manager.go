@@ -156,7 +156,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 		return d.pause(r, now)
 	}))
 	if err == nil && d.Paused != nil { // what comes beside another definition
-		err = m.turn(ctx, name, d.pause)
+		err = m.changeExisting(ctx, name, d.pause)
 	}
 	if err != nil {
 		return Schedule{}, false, err
@@ -240,24 +240,24 @@ func (m *Manager) create(ctx context.Context, r *record, def Definition, d *Draf
 
 // Delete deletes a schedule, and withdraws its jobs that are not due.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return m.turn(ctx, name, allowing(allow, func(_ *record, now job.Instant) (*change, error) {
+	return m.changeExisting(ctx, name, allowing(allow, func(_ *record, now job.Instant) (*change, error) {
 		return &change{Kind: changeDelete, At: now}, nil
 	}))
 }
 
 // Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
 func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.turnNoted(ctx, name, changePause, note, func(r *record, _ job.Instant) bool { return r.PausedAt == 0 })
+	return m.changeNoted(ctx, name, changePause, note, func(r *record, _ job.Instant) bool { return r.PausedAt == 0 })
 }
 
-// turnNoted makes a change if it is due. Otherwise it sets the note, if there is one.
-func (m *Manager) turnNoted(ctx context.Context, name string, kind changeKind, note *string, due func(*record, job.Instant) bool) (Schedule, error) {
+// changeNoted makes a change if it is due. Otherwise it sets the note, if there is one.
+func (m *Manager) changeNoted(ctx context.Context, name string, kind changeKind, note *string, due func(*record, job.Instant) bool) (Schedule, error) {
 	if note != nil {
 		if err := checkNote(*note); err != nil {
 			return Schedule{}, err
 		}
 	}
-	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
+	err := m.changeExisting(ctx, name, func(r *record, now job.Instant) (*change, error) {
 		switch {
 		case due(r, now):
 			return &change{Kind: kind, At: now, Note: note}, nil
@@ -276,7 +276,7 @@ const clockBack = schedule.Ahead + time.Minute
 // Resume resumes a schedule. A schedule that waits for the clock continues from now. The
 // note replaces that of the pause; nil removes it, or keeps the one of an active schedule.
 func (m *Manager) Resume(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.turnNoted(ctx, name, changeResume, note, func(r *record, now job.Instant) bool { return r.PausedAt != 0 || r.ahead(now) })
+	return m.changeNoted(ctx, name, changeResume, note, func(r *record, now job.Instant) bool { return r.PausedAt != 0 || r.ahead(now) })
 }
 
 // ahead reports whether the clock went back behind the cursor.
@@ -291,8 +291,8 @@ func (m *Manager) after(ctx context.Context, name string, err error) (Schedule, 
 	return m.Get(ctx, name)
 }
 
-// turn is change for a schedule that exists.
-func (m *Manager) turn(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
+// changeExisting is change for a schedule that exists.
+func (m *Manager) changeExisting(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
 	err := m.change(ctx, name, func(r *record, now job.Instant) (*change, error) {
 		if !r.exists() {
 			return nil, ErrNotFound

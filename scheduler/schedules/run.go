@@ -30,7 +30,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	var result RunResult
 	var refused error
 	run.ended = func(w *work) { result, refused = w.ran, w.notRun }
-	err := m.turn(ctx, name, func(r *record, now job.Instant) (*change, error) {
+	err := m.changeExisting(ctx, name, func(r *record, now job.Instant) (*change, error) {
 		j, err := m.lookUp(ctx, job.Key{Topic: r.Def.topic(), ID: runKey(name, run.Run)})
 		if errors.Is(err, job.ErrFinished) { // only the journal has it
 			err = nil

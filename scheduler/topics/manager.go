@@ -24,11 +24,11 @@ import (
 
 const (
 	channel = "topics" // carries the names of changed topics
-	// compareEvery is the interval of comparing documents and limits without a message.
-	compareEvery = 15 * time.Second
-	retryPause   = time.Second
-	callTimeout  = 5 * time.Second
-	// maxTries bounds how often a comparison starts over because topics changed.
+	// reconcileEvery is the interval of reconciling documents and limits without a message.
+	reconcileEvery = 15 * time.Second
+	retryPause     = time.Second
+	callTimeout    = 5 * time.Second
+	// maxTries bounds how often a change starts over because topics changed.
 	maxTries = 10
 )
 
@@ -54,12 +54,12 @@ type Manager struct {
 	o     Options
 	docs  *documents.Collection[Topic]
 	known atomic.Pointer[map[string]Topic]
-	// turn is held while the limits in the store are compared with the documents. It guards
+	// limitsMu is held while the limits in the store are reconciled with the documents. It guards
 	// inDoubt, the topics whose last SetLimits failed, and held, the limits of topics that
 	// cannot be read, by name.
-	turn    sync.Mutex
-	inDoubt map[string]bool
-	held    map[string]held
+	limitsMu sync.Mutex
+	inDoubt  map[string]bool
+	held     map[string]held
 }
 
 // New makes a Manager. It knows topics once Load has succeeded.
@@ -206,8 +206,8 @@ func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter
 
 // obey sets the limits of a changed topic, until its document asks for no others.
 func (m *Manager) obey(ctx context.Context, topic string) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+	m.limitsMu.Lock()
+	defer m.limitsMu.Unlock()
 	var set *store.Limits
 	for range maxTries {
 		t, err := m.learn(ctx, topic)
@@ -229,7 +229,7 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 	return nil // each further change sets its limits itself
 }
 
-// learn reads one topic into the copy. The caller has the turn.
+// learn reads one topic into the copy. The caller holds limitsMu.
 func (m *Manager) learn(ctx context.Context, topic string) (Topic, error) {
 	d, err := m.docs.Get(ctx, topic)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -243,7 +243,7 @@ func (m *Manager) learn(ctx context.Context, topic string) (Topic, error) {
 	return d.Value, nil
 }
 
-// setLimits sets the limits of a topic. The caller has the turn.
+// setLimits sets the limits of a topic. The caller holds limitsMu.
 func (m *Manager) setLimits(ctx context.Context, topic string, l store.Limits) error {
 	m.inDoubt[topic] = true
 	if err := m.o.Store.SetLimits(ctx, topic, l); err != nil {
@@ -276,10 +276,10 @@ func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
 	return all, nil
 }
 
-// Compare reads the topics, and sets the limits that the store does not have yet.
-func (m *Manager) Compare(ctx context.Context) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+// Reconcile reads the topics, and sets the limits that the store does not have yet.
+func (m *Manager) Reconcile(ctx context.Context) error {
+	m.limitsMu.Lock()
+	defer m.limitsMu.Unlock()
 	// Topics may change between reading them and setting limits, so this repeats until
 	// there is nothing to set.
 	for range maxTries {

@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/signal"
 )
 
-// Load compares until it has succeeded once. A store that loses limits with its process
+// Load reconciles until it has succeeded once. A store that loses limits with its process
 // must not carry before: a paused topic would resume after a restart. Load returns early
 // when ctx ends.
 func (m *Manager) Load(ctx context.Context) {
@@ -23,7 +23,7 @@ func (m *Manager) Load(ctx context.Context) {
 	outage.New("reading topics before the first delivery", m.o.Clock, m.o.Logger, nil).Repeat(loads, outage.Task{
 		Every: retryPause, Limit: callTimeout,
 		Do: func(ctx context.Context) error {
-			err := m.Compare(ctx)
+			err := m.Reconcile(ctx)
 			if err == nil {
 				cancel()
 			}
@@ -44,17 +44,17 @@ func (m *Manager) Run(ctx context.Context) error {
 		})
 		return nil
 	})
-	var compared time.Time
+	var reconciled time.Time
 	group.Go(func() error {
-		outage.New("comparing topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
-			Every: compareEvery, Retry: retryPause, Limit: callTimeout, Wake: look,
+		outage.New("reconciling topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
+			Every: reconcileEvery, Retry: retryPause, Limit: callTimeout, Wake: look,
 			Do: func(ctx context.Context) error {
 				names, now := changed.take(), m.o.Clock.Now()
-				if len(names) > 0 && now.Sub(compared) < compareEvery && m.learnAll(ctx, names) == nil {
+				if len(names) > 0 && now.Sub(reconciled) < reconcileEvery && m.learnAll(ctx, names) == nil {
 					return nil
 				}
-				compared = now
-				return m.Compare(ctx)
+				reconciled = now
+				return m.Reconcile(ctx)
 			},
 		})
 		return nil
@@ -64,8 +64,8 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // learnAll reads the topics that other nodes changed. These have set the limits.
 func (m *Manager) learnAll(ctx context.Context, names map[string]bool) error {
-	m.turn.Lock()
-	defer m.turn.Unlock()
+	m.limitsMu.Lock()
+	defer m.limitsMu.Unlock()
 	for name := range names {
 		if _, err := m.learn(ctx, name); err != nil {
 			return err

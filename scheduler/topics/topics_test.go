@@ -263,7 +263,7 @@ func TestOtherNodesLearn(t *testing.T) {
 		r.failWith("Publish", errAway)
 		_, err = a.Put(r.Context(), "u", Settings{Defaults: job.Defaults{TTL: time.Hour}})
 		r.ok(err)
-		pass(compareEvery + time.Second)
+		pass(reconcileEvery + time.Second)
 		if b.Defaults("u") == nil {
 			t.Error("another node did not learn it")
 		}
@@ -280,7 +280,7 @@ func TestWhatTheStoreLostIsPutRight(t *testing.T) {
 		r.ok(r.Store.SetLimits(r.Context(), "t", store.Limits{}))
 		r.ok(r.Store.SetLimits(r.Context(), "gone", store.Limits{Paused: true}))
 		r.failWith("ListDocuments", errAway)
-		pass(compareEvery + time.Second)
+		pass(reconcileEvery + time.Second)
 		r.failWith("ListDocuments", nil)
 		pass(2 * retryPause)
 		r.limits(map[string]store.Limits{"t": {Paused: true}})
@@ -352,7 +352,7 @@ func TestNewLimitsAreNotTakenAway(t *testing.T) {
 			_, err := other.Put(r.Context(), "t", Settings{Concurrency: 3})
 			r.ok(err)
 		}
-		r.ok(m.Compare(r.Context()))
+		r.ok(m.Reconcile(r.Context()))
 		if slices.ContainsFunc(r.set, func(l store.Limits) bool { return l != limits }) {
 			t.Errorf("the store was told %+v", r.set)
 		}
@@ -380,8 +380,8 @@ func TestAFailureCanBeRepeated(t *testing.T) {
 			r.failWith("SetLimits", nil)
 			r.ok(r.Store.SetLimits(r.Context(), "t", store.Limits{Paused: s == Paused}))
 			sets := r.sets
-			r.ok(m.Compare(r.Context()))
-			r.ok(m.Compare(r.Context()))
+			r.ok(m.Reconcile(r.Context()))
+			r.ok(m.Reconcile(r.Context()))
 			if r.sets != sets+1 {
 				t.Errorf("it was told %d times, want once", r.sets-sets)
 			}
@@ -457,7 +457,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 		want := map[string]store.Limits{"t": {Paused: true, Rate: 0.001}, "new": {Paused: true, Rate: 0.001}}
 		fresh := r.node()
 		for _, m := range []*Manager{knows, fresh} {
-			r.ok(m.Compare(r.Context()))
+			r.ok(m.Reconcile(r.Context()))
 			r.limits(want)
 			if _, err := m.Get(r.Context(), "t"); !errors.Is(err, store.ErrNewer) {
 				t.Errorf("it was read: %v", err)
@@ -478,17 +478,17 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 		for _, name := range []string{"t", "new"} {
 			r.ok(r.Store.SetLimits(r.Context(), name, store.Limits{}))
 		}
-		r.ok(knows.Compare(r.Context()))
+		r.ok(knows.Reconcile(r.Context()))
 		r.limits(want)
 		// A newer node that changes them is obeyed.
 		r.ok(r.Store.SetLimits(r.Context(), "new", store.Limits{Rate: 3}))
 		want["new"] = store.Limits{Rate: 3}
-		r.ok(knows.Compare(r.Context()))
-		r.ok(fresh.Compare(r.Context()))
+		r.ok(knows.Reconcile(r.Context()))
+		r.ok(fresh.Reconcile(r.Context()))
 		r.limits(want)
 		// It can be read at last.
 		r.put("new", `{"status":"active","settings":{"rate":4}}`)
-		r.ok(fresh.Compare(r.Context()))
+		r.ok(fresh.Reconcile(r.Context()))
 		want["new"] = store.Limits{Rate: 4}
 		r.limits(want)
 	})
@@ -502,7 +502,7 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 		r.put("asleep", `{"status":"asleep","settings":{"rate":2}}`)
 		r.put("torn", `{"status":"act`)
 		m := r.node()
-		r.ok(m.Compare(r.Context()))
+		r.ok(m.Reconcile(r.Context()))
 		want := map[string]store.Limits{"t": {Paused: true, Capacity: 9}, "asleep": {Paused: true, Rate: 2}, "torn": {Paused: true}}
 		r.limits(want)
 		if d := m.Defaults("t"); d == nil || d.TTL != time.Minute {
@@ -517,7 +517,7 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 		// Once: another node may know better.
 		r.ok(r.Store.SetLimits(r.Context(), "asleep", store.Limits{}))
 		delete(want, "asleep")
-		r.ok(m.Compare(r.Context()))
+		r.ok(m.Reconcile(r.Context()))
 		r.limits(want)
 	})
 }
@@ -527,7 +527,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.put("t", `{"status":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
 		m := r.node()
-		r.ok(m.Compare(r.Context()))
+		r.ok(m.Reconcile(r.Context()))
 		r.limits(map[string]store.Limits{"t": {Rate: 5}})
 		_, err := m.Put(r.Context(), "t", Settings{Rate: 6})
 		r.ok(err)
@@ -605,7 +605,7 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 			r.ok(err)
 			r.put(fmt.Sprint("t", i), string(data))
 		}
-		r.ok(m.Compare(r.Context()))
+		r.ok(m.Reconcile(r.Context()))
 		if _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
 			t.Errorf("one more: %v", err)
 		}

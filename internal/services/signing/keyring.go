@@ -75,10 +75,10 @@ type Keyring struct {
 	// configured is the default of the settings, or nil.
 	configured atomic.Pointer[ring]
 	known      atomic.Pointer[snapshot]
-	// turn is held during calls of the store, so that an older answer never replaces
+	// storeCalls admits one call of the store at a time, so that an older answer never replaces
 	// a newer one.
-	turn  *semaphore.Weighted
-	reads *outage.Outage
+	storeCalls *semaphore.Weighted
+	reads      *outage.Outage
 }
 
 // snapshot is the known documents. It is immutable.
@@ -110,7 +110,7 @@ func New(o Options) (*Keyring, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	k := &Keyring{
-		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, turn: semaphore.NewWeighted(1),
+		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, storeCalls: semaphore.NewWeighted(1),
 		reads:     outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
 		candidate: NewSecret(),
 	}
@@ -144,10 +144,10 @@ func (k *Keyring) Sign(ctx context.Context, topic, id string, at time.Time, body
 
 // Load reads the secrets. After a success, Sign also works during an outage of the store.
 func (k *Keyring) Load(ctx context.Context) error {
-	if err := k.turn.Acquire(ctx, 1); err != nil {
+	if err := k.storeCalls.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer k.turn.Release(1)
+	defer k.storeCalls.Release(1)
 	_, err := k.refresh(ctx, k.known.Load())
 	return err
 }
@@ -174,15 +174,15 @@ func (k *Keyring) fresh(ctx context.Context) (*snapshot, error) {
 	case age < refreshAfter:
 		return known, known.err
 	case age < staleAfter:
-		if !k.turn.TryAcquire(1) {
+		if !k.storeCalls.TryAcquire(1) {
 			return known, known.err
 		}
 	default:
-		if err := k.turn.Acquire(ctx, 1); err != nil {
+		if err := k.storeCalls.Acquire(ctx, 1); err != nil {
 			return known, unread(known, err)
 		}
 	}
-	defer k.turn.Release(1)
+	defer k.storeCalls.Release(1)
 	known = k.known.Load()
 	if k.age(known) < refreshAfter { // another caller read them
 		return known, known.err
@@ -201,7 +201,7 @@ func unread(known *snapshot, cause error) error {
 }
 
 // refresh reads the documents. A failure counts as a read, so that a failing store gets
-// few calls, except after the end of ctx. The caller has the turn.
+// few calls, except after the end of ctx. The caller holds storeCalls.
 func (k *Keyring) refresh(ctx context.Context, old *snapshot) (*snapshot, error) {
 	checked := k.clock.Now()
 	timed, cancel := context.WithTimeout(ctx, readTimeout)
@@ -273,8 +273,8 @@ func (k *Keyring) know(ctx context.Context, d store.Document, old knownRing) kno
 	return knownRing{data: d.Data, err: err}
 }
 
-// learn makes a document known that this node wrote, or deleted: nil data. The caller
-// has the turn.
+// learn makes known a document that this node wrote, or deleted (nil data). The caller
+// holds storeCalls.
 func (k *Keyring) learn(topic string, data []byte, r ring) {
 	known := k.known.Load()
 	next := &snapshot{rings: maps.Clone(known.rings), checked: known.checked, err: known.err}

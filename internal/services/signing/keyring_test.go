@@ -281,7 +281,7 @@ func TestHangingStoreHoldsUpFew(t *testing.T) {
 				t.Errorf("%s: %d of 10 waited; want %d", name, waited, want)
 			}
 		}
-		// One that waits for its turn can give up.
+		// One that waits for storeCalls can give up.
 		c.Advance(time.Hour)
 		var other sync.WaitGroup
 		other.Go(func() { n.header("t", c.Now()) })

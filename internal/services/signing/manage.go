@@ -248,14 +248,14 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.
 	})
 }
 
-// alone makes a change while it has the turn.
+// alone makes a change while it holds storeCalls.
 func (k *Keyring) alone(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err := k.turn.Acquire(ctx, 1); err != nil {
+	if err := k.storeCalls.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("change signing secrets: %w", err)
 	}
-	defer k.turn.Release(1)
+	defer k.storeCalls.Release(1)
 	return do(ctx)
 }
 
