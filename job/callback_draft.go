@@ -1,7 +1,5 @@
 package job
 
-import "strings"
-
 // CallbacksDraft is the callbacks of a job as a client asks for them. Without an event, the job
 // has none, whatever the defaults of its topic.
 type CallbacksDraft struct {
@@ -38,7 +36,7 @@ func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	var c Callbacks
 	f.within("callbacks", func(f *Findings) { c.Retry = f.retry(d.Retry) })
 	if len(d.On) == 0 {
-		f.Add("callbacks", "must name an event: "+callbackEventNames())
+		f.Add("callbacks", "must name an event: "+enumerate(CallbackEvents))
 		return nil
 	}
 	for _, e := range CallbackEvents {
@@ -64,46 +62,4 @@ func (f *Findings) within(outer Field, read func(f *Findings)) {
 	var part Findings
 	read(&part)
 	_ = f.Take(outer, part.Err())
-}
-
-func callbackEventNames() string {
-	names := make([]string, len(CallbackEvents))
-	for i, e := range CallbackEvents {
-		names[i] = string(e)
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
-}
-
-// patchCallbacks replaces the callbacks of a job. The number of its rounds stays.
-func (f *Findings) patchCallbacks(d *Draft, s *Spec) {
-	if d.Callbacks == nil {
-		return
-	}
-	c := f.callbacks(d.Callbacks)
-	if c != nil && s.Callbacks != nil {
-		c.Replays = s.Callbacks.Replays
-	}
-	s.Callbacks = c
-}
-
-// refuseOfCallback refuses changes of a callback that would make it another job.
-func (f *Findings) refuseOfCallback(d *Draft, s *Spec) {
-	if s.Reports == "" {
-		return
-	}
-	const fixed = "cannot be changed: the job is a callback"
-	for _, field := range []struct {
-		name  Field
-		given bool
-	}{
-		{"body", d.hasBody(BodyJSON)},
-		{"body_text", d.hasBody(BodyText)},
-		{"body_base64", d.hasBody(BodyBase64)},
-		{"content_type", d.ContentType != nil},
-		{"callbacks", d.Callbacks != nil},
-	} {
-		if field.given {
-			f.Add(field.name, fixed)
-		}
-	}
 }

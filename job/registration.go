@@ -87,31 +87,62 @@ func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
 	r := Request{
 		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
 		OnConflict: f.onConflict(d.OnConflict),
-		Spec: Spec{
-			BizKey:    f.name("biz_key", d.BizKey, ""),
-			OrderKey:  f.name("order_key", d.OrderKey, ""),
-			Method:    f.method(d.Method),
-			Headers:   f.headers(d.Headers),
-			Retry:     f.retry(d.Retry),
-			Timeout:   f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout),
-			TTL:       f.ttl(d),
-			Labels:    f.labels("labels", d.Labels),
-			Priority:  f.priority("priority", d.Priority),
-			Count:     f.count(d.Count),
-			Callbacks: f.callbacks(d.Callbacks),
-		},
+		Spec:       Spec{OrderKey: f.name("order_key", d.OrderKey, "")},
 	}
+	f.content(d, &r.Spec, l)
 	if w := f.when(d, now); w != nil {
 		r.Spec.When = *w
 	} else if d.Count != nil {
 		r.Spec.When.Delay = MaxDelay
 	}
 	r.Spec.When.Spread = f.spread(d)
-	if d.Expect != nil {
-		r.Spec.ExpectBody = f.expectBody(*d.Expect)
-	}
-	f.body(d, &r.Spec, l)
 	return r
+}
+
+// content sets what a draft gives of the fields that registrations and changes have in
+// common.
+func (f *Findings) content(d *Draft, s *Spec, l Limits) {
+	if d.BizKey != nil || d.NoBizKey {
+		s.BizKey = f.name("biz_key", d.BizKey, "")
+	}
+	if d.Method != nil {
+		s.Method = f.method(d.Method)
+	}
+	if d.Headers != nil {
+		s.Headers = f.headers(d.Headers)
+	}
+	if d.Retry != nil {
+		s.Retry = f.retry(d.Retry)
+	}
+	if d.Timeout != nil {
+		s.Timeout = f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout)
+	}
+	if d.TTL != nil {
+		s.TTL = f.ttl(d)
+	}
+	if d.NoExpect {
+		s.ExpectBody = ""
+	}
+	if d.Expect != nil {
+		s.ExpectBody = f.expectBody(*d.Expect)
+	}
+	if d.Labels != nil {
+		s.Labels = f.labels("labels", d.Labels)
+	}
+	if d.Priority != nil {
+		s.Priority = f.priority("priority", d.Priority)
+	}
+	if d.Count != nil {
+		s.Count = f.count(d.Count)
+	}
+	if d.Callbacks != nil {
+		c := f.callbacks(d.Callbacks)
+		if c != nil && s.Callbacks != nil {
+			c.Replays = s.Callbacks.Replays // the number of the job's rounds stays
+		}
+		s.Callbacks = c
+	}
+	f.body(d, s, l)
 }
 
 func (f *Findings) onConflict(s *string) OnConflict {

@@ -161,7 +161,7 @@ type operationView struct {
 	Action       string         `json:"action"`
 	Filter       filterView     `json:"filter"`
 	RescheduleTo instant        `json:"reschedule_to"`
-	Set          []string       `json:"set"` // the names of the fields: values may be secret
+	Set          []job.Field    `json:"set"` // the names of the fields: values may be secret
 	Span         *spanView      `json:"span"`
 	Rate         int            `json:"rate"`
 	State        string         `json:"state"`

@@ -208,13 +208,8 @@ func (m *Manager) check(name string, d *Draft, preview bool) (Definition, *sched
 // checkJob checks the template, which has no time and no id of its own.
 func (m *Manager) checkJob(d *job.Draft) error {
 	var f job.Findings
-	for _, of := range []struct {
-		field job.Field
-		given bool
-	}{{"id", d.ID != nil}, {"delay", d.Delay != nil}, {"at", d.At != nil}, {"on_conflict", d.OnConflict != nil}, {"count", d.Count != nil}} {
-		if of.given {
-			f.Add(of.field.Within("job"), "is given by the schedule: leave it out")
-		}
+	for _, field := range d.Given("id", "delay", "at", "on_conflict", "count") {
+		f.Add(field.Within("job"), "is given by the schedule: leave it out")
 	}
 	if err := f.Take("job", m.o.Jobs.CheckTemplate(d)); err != nil {
 		return err
