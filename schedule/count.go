@@ -1,12 +1,12 @@
 package schedule
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // MaxCount is up to how many occurrences Count is exact.
 const MaxCount = 1_000_000
-
-// lookBehind are the spans in which Latest looks, one after the other.
-var lookBehind = []time.Duration{time.Hour, 24 * time.Hour, 31 * 24 * time.Hour, 366 * 24 * time.Hour, 5 * 366 * 24 * time.Hour}
 
 // Count counts the occurrences T with after < T <= until. It is exact up to MaxCount
 // and may stop there. It multiplies instead of walking where the clock does not change.
@@ -70,28 +70,18 @@ func (t *Timetable) countCron(begin, end int64) (n int64) {
 	return n
 }
 
-// Latest returns the last n occurrences T with after < T <= until, in order.
+// Latest returns the last n occurrences T with after < T <= until, in order. It walks
+// longer and longer spans before the end.
 func (t *Timetable) Latest(after, until time.Time, n int) []time.Time {
-	if n <= 0 {
-		return nil
-	}
-	_, end := t.window(after, until)
-	var found []time.Time
-	for i := 0; i <= len(lookBehind); i++ {
-		from, whole := after, i == len(lookBehind)
-		if !whole {
-			from = time.Unix(end, 0).Add(-lookBehind[i])
-			whole = !from.After(after)
-			if whole {
-				from = after
-			}
-		}
-		found = t.last(from, time.Unix(end, 0), n)
-		if len(found) == n || whole {
-			break
+	begin, end := t.window(after, until)
+	for span := int64(3600); n > 0; span *= 24 {
+		from := max(begin-1, end-span)
+		found := t.last(time.Unix(from, 0), time.Unix(end, 0), n)
+		if len(found) == n || from < begin {
+			return found
 		}
 	}
-	return found
+	return nil
 }
 
 // last walks. It keeps the last n.
@@ -110,17 +100,13 @@ func (t *Timetable) last(after, until time.Time, n int) []time.Time {
 }
 
 // Between yields the times of the occurrences with after < T <= until, in order.
-func (t *Timetable) Between(after, until time.Time) func(yield func(time.Time) bool) {
+func (t *Timetable) Between(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
-		begin, end := t.window(after, until)
-		if begin > end {
+		if begin, end := t.window(after, until); begin > end {
 			return
 		}
-		for p := range t.points(time.Unix(begin, 0).UTC()) {
-			if p.at > end {
-				return
-			}
-			if p.omitted == "" && !yield(time.Unix(p.at, 0).UTC()) {
+		for o := range t.From(time.Unix(floor(after)+1, 0)) {
+			if o.Time.After(until) || !yield(o.Time.UTC()) {
 				return
 			}
 		}
@@ -129,8 +115,8 @@ func (t *Timetable) Between(after, until time.Time) func(yield func(time.Time) b
 
 // Next returns the first occurrence after a time; false if none comes.
 func (t *Timetable) Next(after time.Time) (time.Time, bool) {
-	for o := range t.From(time.Unix(floor(after)+1, 0).UTC()) {
-		return o.Time.UTC(), true
+	for at := range t.Between(after, lastInstant) {
+		return at, true
 	}
 	return time.Time{}, false
 }

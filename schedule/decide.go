@@ -86,11 +86,9 @@ const (
 // Step decides one occurrence, or several that are missed or skipped.
 type Step struct {
 	Time    time.Time // of the occurrence, or the last of several
-	Due     time.Time // of Fired and Hold
 	Outcome Outcome
-	Late    bool      // it fires although it, or one that it stands for, is late
-	Count   int64     // of Missed and Skipped
-	Cursor  time.Time // after this step
+	Late    bool  // it fires although it, or one that it stands for, is late
+	Count   int64 // of Missed and Skipped
 }
 
 // Decision is what follows from a look.
@@ -98,7 +96,6 @@ type Decision struct {
 	Steps []Step // in the order of their times
 	// Release fires the held occurrence, before the steps.
 	Release bool
-	Cursor  time.Time // after all steps
 	// More: the decision was cut; look again at once.
 	More bool
 }
@@ -107,7 +104,6 @@ type Decision struct {
 // pure function.
 func (r *Rules) Decide(s State, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
-	d.out.Cursor = s.Cursor
 	if s.Held && !f.Busy {
 		d.out.Release, d.busy, d.s.Held = true, true, false
 	}
@@ -227,11 +223,11 @@ func (d *decider) judge(past int64, old time.Time, recent []candidate) {
 		case d.full():
 			return
 		case fires[c.at.Unix()]:
-			d.fire(c, true)
+			d.fire(c.at, true)
 		case late && d.Misfire.Policy == FireOnce && d.isDue(c), d.isLate(c):
 			d.count(Missed, c.at, 1)
 		default:
-			d.fire(c, false)
+			d.fire(c.at, false)
 		}
 	}
 }
@@ -296,7 +292,7 @@ func (d *decider) past(n int64, old time.Time, fires map[int64]bool) {
 		if d.full() {
 			return
 		}
-		d.fire(candidate{at, d.due(at)}, true)
+		d.fire(at, true)
 	}
 }
 
@@ -312,35 +308,27 @@ func (d *decider) full() bool {
 }
 
 // fire decides an occurrence that the rule for late ones let pass.
-func (d *decider) fire(c candidate, late bool) {
+func (d *decider) fire(at time.Time, late bool) {
+	step := Step{Time: at, Outcome: Fired, Late: late}
 	switch {
 	case d.Overlap == Allow || d.Overlap == Replace || !d.busy:
-		d.s.Fired++
 		d.busy = true
-		d.step(Step{Time: c.at, Due: c.due, Outcome: Fired, Late: late})
 	case d.Overlap == QueueOne && !d.s.Held:
-		d.s.Held = true
-		d.s.Fired++ // it will be
-		d.step(Step{Time: c.at, Due: c.due, Outcome: Hold, Late: late})
+		d.s.Held, step.Outcome = true, Hold
 	default:
-		d.count(Skipped, c.at, 1)
+		d.count(Skipped, at, 1)
+		return
 	}
+	d.s.Fired++ // or will be
+	d.out.Steps = append(d.out.Steps, step)
 }
 
 // count adds missed or skipped occurrences to the last step, if that is alike.
 func (d *decider) count(o Outcome, at time.Time, n int64) {
-	if k := len(d.out.Steps); k > 0 && d.out.Steps[k-1].Outcome == o {
-		last := &d.out.Steps[k-1]
-		last.Count += n
-		last.Time, last.Cursor = at, at
-		d.out.Cursor = at
+	if k := len(d.out.Steps) - 1; k >= 0 && d.out.Steps[k].Outcome == o {
+		d.out.Steps[k].Count += n
+		d.out.Steps[k].Time = at
 		return
 	}
-	d.step(Step{Time: at, Outcome: o, Count: n})
-}
-
-func (d *decider) step(s Step) {
-	s.Cursor = s.Time
-	d.out.Steps = append(d.out.Steps, s)
-	d.out.Cursor = s.Time
+	d.out.Steps = append(d.out.Steps, Step{Time: at, Outcome: o, Count: n})
 }

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"time"
@@ -31,7 +32,8 @@ const (
 const (
 	MaxEvery  = 366 * 24 * time.Hour
 	MaxJitter = job.MaxSpread
-	// Horizon is how far apart two occurrences may be. What comes later never comes.
+	// Horizon is how far apart two occurrences may be, and how far the first one may be from
+	// the time from which they are asked for. What comes later never comes.
 	Horizon = 100 // years
 )
 
@@ -54,14 +56,6 @@ type Spec struct {
 	End      time.Time     `json:",omitzero"` // T < End
 }
 
-// FieldError reports a field of a Spec that cannot be used.
-type FieldError struct {
-	Field  string // cron, every, anchor, timezone, dst, dst.gap, dst.repeat, start_at or end_at
-	Reason string // what is wrong and what to write instead
-}
-
-func (e *FieldError) Error() string { return e.Field + " " + e.Reason }
-
 // Timetable is a checked Spec. It is immutable.
 type Timetable struct {
 	Spec // with the defaults filled in
@@ -70,63 +64,65 @@ type Timetable struct {
 	expr *expression // nil with Every
 }
 
-// New checks a Spec. Its errors are *FieldErrors.
+// New checks a Spec. The error is a *job.ValidationError with every wrong field.
 func New(s Spec) (*Timetable, error) {
-	refuse := func(name, format string, args ...any) (*Timetable, error) {
-		return nil, &FieldError{name, fmt.Sprintf(format, args...)}
-	}
+	var f job.Findings
 	if s.Zone == "" {
 		s.Zone = "UTC"
 	}
 	t := &Timetable{}
 	var ok bool
 	if t.loc, ok = Zone(s.Zone); !ok {
-		return refuse("timezone", "%q is not a name of the IANA time zone database %s: write one such as Europe/Berlin", s.Zone, TZData)
+		f.Add("timezone", fmt.Sprintf("%q is not a name of the IANA time zone database %s: write one such as Europe/Berlin", s.Zone, TZData))
 	}
 	switch {
 	case s.Cron != "" && s.HasEvery:
-		return refuse("every", "must not be combined with cron: write one of them")
+		f.Add("every", "must not be combined with cron: write one of them")
 	case !s.HasEvery:
-		expr, err := parseExpression(s.Cron)
-		if err != nil {
-			return refuse("cron", "%s", err)
-		}
 		if !s.Anchor.IsZero() {
-			return refuse("anchor", "belongs to every: leave it out")
+			f.Add("anchor", "belongs to every: leave it out")
 		}
-		t.expr = expr
-		if err := s.fillRules(expr); err != nil {
-			return nil, err
+		expr, err := parseExpression(s.Cron)
+		if f.Check("cron", err) {
+			t.expr = expr
+			s.fillRules(&f, expr)
 		}
 	case s.Gap != "" || s.Repeat != "":
-		return refuse("dst", "belongs to cron: an interval ignores zones")
+		f.Add("dst", "belongs to cron: an interval ignores zones")
 	case s.Every < time.Second || s.Every > MaxEvery || s.Every%time.Second != 0:
-		return refuse("every", "must be whole seconds, from 1s to 366d")
+		f.Add("every", "must be whole seconds, from 1s to 366d")
 	}
-	for _, at := range []struct {
-		name string
-		time time.Time
-	}{{"anchor", s.Anchor}, {"start_at", s.Start}, {"end_at", s.End}} {
-		if at.time.Nanosecond() != 0 {
-			return refuse(at.name, "must be a whole second")
-		}
-	}
+	checkTime(&f, "start_at", s.Start)
+	checkTime(&f, "end_at", s.End)
+	checkTime(&f, "anchor", s.Anchor)
 	if !s.End.IsZero() && !s.Start.IsZero() && !s.End.After(s.Start) {
-		return refuse("end_at", "must be after start_at")
+		f.Add("end_at", "must be after start_at")
 	}
 	if s.HasEvery && s.Anchor.IsZero() {
 		if s.Anchor = s.Start; s.Anchor.IsZero() {
 			s.Anchor = time.Unix(0, 0).UTC()
 		}
 	}
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
 	t.Spec = s
 	return t, nil
 }
 
-// fillRules checks the rules for daylight saving time. The defaults follow from the
-// form of the expression: what follows the clock keeps its pace, and a fixed time
-// comes once, whatever the clock does.
-func (s *Spec) fillRules(e *expression) error {
+func checkTime(f *job.Findings, field job.Field, at time.Time) {
+	if at.Nanosecond() != 0 {
+		f.Add(field, "must be a whole second")
+	}
+	if year := at.UTC().Year(); year < 0 || year > lastInstant.Year() {
+		f.Add(field, "must be in the years 0 to 9999 of UTC")
+	}
+}
+
+// fillRules sets the rules for daylight saving time that are not given. The defaults
+// follow from the form of the expression: what follows the clock keeps its pace, and a
+// fixed time comes once, whatever the clock does.
+func (s *Spec) fillRules(f *job.Findings, e *expression) {
 	gap, repeat := Shift, First
 	switch {
 	case e.everyHour:
@@ -134,29 +130,20 @@ func (s *Spec) fillRules(e *expression) error {
 	case e.open:
 		repeat = Both
 	}
-	switch s.Gap {
-	case "":
-		s.Gap = gap
-	case Shift, SkipGap:
-	default:
-		return &FieldError{"dst.gap", fmt.Sprintf("%q is not a rule: write shift or skip", s.Gap)}
+	s.Gap, s.Repeat = cmp.Or(s.Gap, gap), cmp.Or(s.Repeat, repeat)
+	if s.Gap != Shift && s.Gap != SkipGap {
+		f.Add("dst.gap", fmt.Sprintf("%q is not a rule: write shift or skip", s.Gap))
 	}
-	switch s.Repeat {
-	case "":
-		s.Repeat = repeat
-	case First, Last, Both:
-	default:
-		return &FieldError{"dst.repeat", fmt.Sprintf("%q is not a rule: write first, last or both", s.Repeat)}
+	if s.Repeat != First && s.Repeat != Last && s.Repeat != Both {
+		f.Add("dst.repeat", fmt.Sprintf("%q is not a rule: write first, last or both", s.Repeat))
 	}
-	return nil
 }
 
 // Effect names what daylight saving time did to an occurrence.
 type Effect string
 
-// The effects; None is empty.
+// The effects; empty: it did nothing.
 const (
-	None        Effect = ""
 	Shifted     Effect = "shifted"
 	FirstOfTwo  Effect = "first_of_two"
 	SecondOfTwo Effect = "second_of_two"
@@ -195,15 +182,14 @@ func (t *Timetable) occurrence(p point) Occurrence {
 // bounds of the timetable.
 func (t *Timetable) points(from time.Time) iter.Seq[point] {
 	return func(yield func(point) bool) {
-		if t.Start.After(from) {
-			from = t.Start
-		}
 		begin, end := ceil(from), lastInstant.Unix()
+		if !t.Start.IsZero() {
+			begin = max(begin, t.Start.Unix())
+		}
 		if !t.End.IsZero() {
 			end = min(end, t.End.Unix()-1)
 		}
-		previous := time.Unix(begin, 0).UTC()
-		horizon := previous.AddDate(Horizon, 0, 0).Unix()
+		horizon := from.UTC().AddDate(Horizon, 0, 0).Unix()
 		source := t.cronPoints
 		if t.HasEvery {
 			source = t.everyPoints

@@ -167,12 +167,12 @@ func TestRefusals(t *testing.T) {
 	for _, v := range load(t).Errors {
 		s := v.Request.spec(t)
 		_, err := New(s)
-		var refused *FieldError
+		var refused *job.ValidationError
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: accepted (%v)", v.Name, err)
 			continue
 		}
-		if got := "/" + strings.ReplaceAll(refused.Field, ".", "/"); got != v.Error {
+		if got := "/" + strings.ReplaceAll(string(refused.Fields[0].Field), ".", "/"); got != v.Error || len(refused.Fields) > 1 {
 			t.Errorf("%s: %s (%v), want %s", v.Name, got, err, v.Error)
 		}
 	}

@@ -52,17 +52,12 @@ func CheckName(name string) error {
 	return nil
 }
 
-func second(f *job.Findings, field job.Field, at *time.Time) time.Time {
-	if at == nil {
-		return time.Time{}
+// orZero is what a field was given, or the zero value.
+func orZero[T any](v *T) (zero T) {
+	if v == nil {
+		return zero
 	}
-	if at.Nanosecond() != 0 {
-		f.Add(field, "must be a whole second")
-	}
-	if year := at.UTC().Year(); year < 0 || year > 9999 {
-		f.Add(field, "must be in the years 0 to 9999 of UTC")
-	}
-	return at.UTC()
+	return *v
 }
 
 func oneOf[T ~string](f *job.Findings, field job.Field, s *string, otherwise T, all ...T) T {
@@ -85,9 +80,7 @@ func oneOf[T ~string](f *job.Findings, field job.Field, s *string, otherwise T, 
 func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 	var f job.Findings
 	def := Definition{
-		Spec: schedule.Spec{
-			Start: second(&f, "start_at", d.StartAt), End: second(&f, "end_at", d.EndAt), Anchor: second(&f, "anchor", d.Anchor),
-		},
+		Spec: d.spec(&f),
 		Misfire: schedule.Misfire{
 			Policy: oneOf(&f, "misfire.policy", d.Policy, schedule.FireOnce, schedule.FireOnce, schedule.SkipLate, schedule.FireAll),
 			Grace:  f.Duration("misfire.grace", d.Grace, defaultGrace, time.Second, maxGrace),
@@ -113,50 +106,40 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 			f.Add("job.spread", fmt.Sprintf("must be at most %s together with jitter", job.FormatDuration(schedule.MaxJitter)))
 		}
 	}
-	def.HasEvery = d.Every != nil
-	def.Every = f.Duration("every", d.Every, 0, time.Second, schedule.MaxEvery)
-	d.texts(&def, &f)
 	if err := f.Err(); err != nil {
 		return def, nil, err
 	}
 	rules, err := def.rules(name)
-	if wrong, ok := errors.AsType[*schedule.FieldError](err); ok {
-		f.Add(job.Field(wrong.Field), wrong.Reason)
-		err = f.Err()
-	}
 	return def, rules, err
 }
 
-// texts reads the expression, the zone and the rules of daylight saving time.
-func (d *Draft) texts(def *Definition, f *job.Findings) {
-	if d.Timezone != nil {
-		if def.Zone = *d.Timezone; def.Zone == "" {
-			f.Add("timezone", "must not be empty: write a name such as Europe/Berlin, or leave it out for UTC")
-		}
+// spec reads the timetable, as far as its rules do not need all of it.
+func (d *Draft) spec(f *job.Findings) schedule.Spec {
+	s := schedule.Spec{
+		Cron: orZero(d.Cron), Every: orZero(d.Every), HasEvery: d.Every != nil, Zone: orZero(d.Timezone),
+		Anchor: orZero(d.Anchor).UTC(), Start: orZero(d.StartAt).UTC(), End: orZero(d.EndAt).UTC(),
+		Gap:    oneOf(f, "dst.gap", d.Gap, "", schedule.Shift, schedule.SkipGap),
+		Repeat: oneOf(f, "dst.repeat", d.Repeat, "", schedule.First, schedule.Last, schedule.Both),
 	}
-	def.Gap = oneOf(f, "dst.gap", d.Gap, "", schedule.Shift, schedule.SkipGap)
-	def.Repeat = oneOf(f, "dst.repeat", d.Repeat, "", schedule.First, schedule.Last, schedule.Both)
+	if d.Timezone != nil && s.Zone == "" {
+		f.Add("timezone", "must not be empty: write a name such as Europe/Berlin, or leave it out for UTC")
+	}
 	switch {
-	case d.Cron == nil && !def.HasEvery:
+	case d.Cron == nil && !s.HasEvery:
 		f.Add("cron", "is required, or every: a schedule needs one of them")
-	case d.Cron == nil:
-	case def.HasEvery:
-		f.Add("every", "must not be combined with cron: write one of them")
-	case strings.HasPrefix(*d.Cron, descriptorEvery):
-		every, err := job.ParseDuration(strings.TrimSpace((*d.Cron)[len(descriptorEvery):]))
+	case d.Cron != nil && s.Cron == "":
+		f.Add("cron", "must not be empty")
+	case !s.HasEvery && strings.HasPrefix(s.Cron, descriptorEvery):
+		every, err := job.ParseDuration(strings.TrimSpace(s.Cron[len(descriptorEvery):]))
 		if err == nil && (every < time.Second || every > schedule.MaxEvery || every%time.Second != 0) {
 			err = errors.New("must be whole seconds, from 1s to 366d")
 		}
 		if err != nil {
 			f.Add("cron", "@every: "+err.Error())
 		}
-		def.Every, def.HasEvery = every, true
-	default:
-		def.Cron = *d.Cron
-		if def.Cron == "" {
-			f.Add("cron", "must not be empty")
-		}
+		s.Cron, s.Every, s.HasEvery = "", every, true
 	}
+	return s
 }
 
 // checkNote checks pause and note.
