@@ -14,9 +14,11 @@ import (
 // MaxConnectRetries is the most times that one attempt connects again.
 const MaxConnectRetries = 2
 
-// The pause before an attempt connects again.
+// The pause before an attempt connects again. The second one is the longer, so that two
+// outlast an absence of 200 ms.
 const (
 	minConnectPause = 50 * time.Millisecond
+	midConnectPause = 150 * time.Millisecond
 	maxConnectPause = 250 * time.Millisecond
 )
 
@@ -29,11 +31,13 @@ func (s *sender) newClient(transport http.RoundTripper, retries int, random func
 			Transport:     shielded{transport},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		RetryMax:     min(max(retries, 0), MaxConnectRetries),
-		RetryWaitMin: minConnectPause,
-		RetryWaitMax: maxConnectPause,
-		CheckRetry:   s.connectAgain,
-		Backoff: func(least, most time.Duration, _ int, _ *http.Response) time.Duration {
+		RetryMax:   min(max(retries, 0), MaxConnectRetries),
+		CheckRetry: s.connectAgain,
+		Backoff: func(_, _ time.Duration, before int, _ *http.Response) time.Duration {
+			least, most := minConnectPause, midConnectPause
+			if before > 0 {
+				least, most = midConnectPause, maxConnectPause
+			}
 			return least + time.Duration(random()*float64(most-least))
 		},
 		ErrorHandler: retryablehttp.PassthroughErrorHandler,

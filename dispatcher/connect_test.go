@@ -358,10 +358,19 @@ func TestAReceiverRestarts(t *testing.T) {
 }
 
 func TestConnectPauses(t *testing.T) {
-	for random, want := range map[float64]time.Duration{0: minConnectPause, 1: maxConnectPause} {
-		client := (&sender{}).newClient(nil, 2, func() float64 { return random })
-		if got := client.Backoff(client.RetryWaitMin, client.RetryWaitMax, 0, nil); got != want {
-			t.Errorf("pause %v, want %v", got, want)
+	for _, c := range []struct {
+		before int
+		random float64
+		want   time.Duration
+	}{
+		{0, 0, minConnectPause},
+		{0, 1, midConnectPause},
+		{1, 0, midConnectPause},
+		{1, 1, maxConnectPause},
+	} {
+		client := (&sender{}).newClient(nil, 2, func() float64 { return c.random })
+		if got := client.Backoff(0, 0, c.before, nil); got != c.want {
+			t.Errorf("pause after %d repeats at %v: %v, want %v", c.before, c.random, got, c.want)
 		}
 	}
 }
