@@ -64,7 +64,7 @@ type Memory struct {
 	now      func() time.Time
 
 	mu      sync.Mutex
-	running map[string]struct{} // as many as there are requests under way
+	running map[string]struct{} // one for each request in progress
 	handled map[string]*list.Element
 	order   *list.List // of remembered, the one seen last in front
 }

@@ -32,14 +32,14 @@ type Outlook struct {
 	// lanes take their turn before it: due jobs of its topic and priority for other
 	// endpoints whose circuits are not open.
 	Beside int64
-	// EndpointOut and LaneOut are the jobs in flight of the job's endpoint, and of its
+	// EndpointInFlight and LaneInFlight are the jobs in flight of the job's endpoint, and of its
 	// topic at that endpoint. CarryOptions limits them.
-	EndpointOut, LaneOut int64
-	// Limits are the limits of the job's topic. TopicOut is the number of its jobs in
-	// flight. NextToken is when its rate allows the next job; zero if that is now.
-	Limits    Limits
-	TopicOut  int64
-	NextToken job.Instant
+	EndpointInFlight, LaneInFlight int64
+	// Limits are the limits of the job's topic. TopicInFlight is the number of its jobs in
+	// flight. NextByRate is when its rate allows the next job; zero if that is now.
+	Limits        Limits
+	TopicInFlight int64
+	NextByRate    job.Instant
 	// ReadyList is the number of hints on the ready list.
 	ReadyList int64
 	Circuit   Circuit

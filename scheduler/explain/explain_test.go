@@ -63,7 +63,7 @@ func held(d time.Duration) func(*store.Outlook) {
 }
 
 func out(n int64) func(*store.Outlook) {
-	return func(o *store.Outlook) { o.EndpointOut, o.LaneOut = n, n }
+	return func(o *store.Outlook) { o.EndpointInFlight, o.LaneInFlight = n, n }
 }
 
 func limited(l store.Limits) func(*store.Outlook) { return func(o *store.Outlook) { o.Limits = l } }
@@ -171,29 +171,29 @@ func TestReasons(t *testing.T) {
 		}},
 		{
 			"by the topic's rate",
-			waiting(limited(store.Limits{Rate: 0.5}), func(o *store.Outlook) { o.NextToken, o.Ahead = in(time.Second), 3 }),
+			waiting(limited(store.Limits{Rate: 0.5}), func(o *store.Outlook) { o.NextByRate, o.Ahead = in(time.Second), 3 }),
 			in(7 * time.Second),
 			[]reason{{CodeTopicRate, none, "", "limited to 0.5 deliveries per second; the next one is at 2026-01-01T09:00:01.000Z. 3 jobs"}},
 		},
 		{"the rate lets it go", waiting(limited(store.Limits{Rate: 0.5})), now, []reason{{Code: CodeCarrierBehind}}},
 		{
-			"the topic's concurrency", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 3 }), now,
+			"the topic's concurrency", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicInFlight = 3 }), now,
 			[]reason{{CodeTopicConcurrency, none, "", "3 jobs of the topic t are in flight; the limit is 3."}},
 		},
 		{
-			"a shard's share of it", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicOut, o.Shard, o.Shards = 1, 3, 4 }), now,
+			"a shard's share of it", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicInFlight, o.Shard, o.Shards = 1, 3, 4 }), now,
 			[]reason{{CodeTopicConcurrency, none, "", "1 job of the topic t is in flight; the limit is 1. It is first in line. These figures are for its shard."}},
 		},
 		{
-			"the share of a shard that has one more", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicOut, o.Shard, o.Shards = 1, 0, 4 }), now,
+			"the share of a shard that has one more", waiting(limited(store.Limits{Concurrency: 5}), func(o *store.Outlook) { o.TopicInFlight, o.Shard, o.Shards = 1, 0, 4 }), now,
 			[]reason{{Code: CodeCarrierBehind}},
 		},
 		{
-			"a place of the topic", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut = 2 }), now,
+			"a place of the topic", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicInFlight = 2 }), now,
 			[]reason{{Code: CodeCarrierBehind}},
 		},
 		{
-			"jobs go first", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicOut, o.Higher = 3, 2 }), now,
+			"jobs go first", waiting(limited(store.Limits{Concurrency: 3}), func(o *store.Outlook) { o.TopicInFlight, o.Higher = 3, 2 }), now,
 			[]reason{
 				{CodeTopicConcurrency, none, "", "It is first in line among the jobs of its priority."},
 				{CodeHigherPriority, none, "", "2 due jobs of its topic have a higher priority and go first."},
@@ -201,13 +201,13 @@ func TestReasons(t *testing.T) {
 		},
 		{
 			"a job goes first by the rate",
-			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Higher, o.Shards = in(time.Second), 1, 1, 2 }),
+			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextByRate, o.Ahead, o.Higher, o.Shards = in(time.Second), 1, 1, 2 }),
 			in(5 * time.Second),
 			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}, {CodeHigherPriority, none, "", "1 due job of its topic has a higher priority and goes first. These figures are"}},
 		},
 		{
 			"jobs for other endpoints take turns by the rate",
-			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextToken, o.Ahead, o.Beside = in(time.Second), 1, 3 }),
+			waiting(limited(store.Limits{Rate: 1}), func(o *store.Outlook) { o.NextByRate, o.Ahead, o.Beside = in(time.Second), 1, 3 }),
 			in(5 * time.Second),
 			[]reason{{CodeTopicRate, none, "", "1 job of its topic and endpoint"}},
 		},

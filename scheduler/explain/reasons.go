@@ -79,28 +79,28 @@ func circuitOpen(v *view) *Reason {
 
 func endpointRecovering(v *view) *Reason {
 	limit := rules.CircuitLimit(v.Circuit, &v.carry, v.Shards, v.Now)
-	if !v.carriable() || !reached(v.EndpointOut, limit) {
+	if !v.carriable() || !reached(v.EndpointInFlight, limit) {
 		return nil
 	}
-	recovering := says("endpoint_recovering", Params{"endpoint": v.endpoint(), "count": v.EndpointOut, "limit": limit})
+	recovering := says("endpoint_recovering", Params{"endpoint": v.endpoint(), "count": v.EndpointInFlight, "limit": limit})
 	return v.inShard(reason(CodeEndpointRecovering, recovering))
 }
 
 func endpointLimit(v *view) *Reason {
 	limit := rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards)
-	if !v.carriable() || !reached(v.EndpointOut, limit) {
+	if !v.carriable() || !reached(v.EndpointInFlight, limit) {
 		return nil
 	}
-	full := says("endpoint_limit", Params{"count": v.EndpointOut, "endpoint": v.endpoint(), "limit": limit})
+	full := says("endpoint_limit", Params{"count": v.EndpointInFlight, "endpoint": v.endpoint(), "limit": limit})
 	return v.inShard(reason(CodeEndpointLimit, full, v.line()))
 }
 
 func topicLimit(v *view) *Reason {
 	limit := rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards)
-	if !v.carriable() || !reached(v.LaneOut, limit) {
+	if !v.carriable() || !reached(v.LaneInFlight, limit) {
 		return nil
 	}
-	full := says("topic_limit", Params{"count": v.LaneOut, "topic": v.Job.Topic, "endpoint": v.endpoint(), "limit": limit})
+	full := says("topic_limit", Params{"count": v.LaneInFlight, "topic": v.Job.Topic, "endpoint": v.endpoint(), "limit": limit})
 	return v.inShard(reason(CodeTopicLimit, full, v.line()))
 }
 
@@ -113,21 +113,21 @@ func topicPaused(v *view) *Reason {
 
 func topicRate(v *view) *Reason {
 	rate := v.Limits.Rate
-	if !v.carriable() || rate == 0 || v.NextToken == 0 {
+	if !v.carriable() || rate == 0 || v.NextByRate == 0 {
 		return nil
 	}
 	ahead := time.Duration(float64(v.Ahead+v.Higher+v.Beside) * float64(time.Second) * float64(v.Shards) / rate)
-	r := reason(CodeTopicRate, says("topic_rate", Params{"topic": v.Job.Topic, "rate": rate, "at": v.NextToken.RFC3339()}), v.line())
-	r.from = v.NextToken.Add(ahead)
+	r := reason(CodeTopicRate, says("topic_rate", Params{"topic": v.Job.Topic, "rate": rate, "at": v.NextByRate.RFC3339()}), v.line())
+	r.from = v.NextByRate.Add(ahead)
 	return r
 }
 
 func topicConcurrency(v *view) *Reason {
 	limit := rules.Share(v.Limits.Concurrency, v.Shard, v.Shards)
-	if !v.carriable() || !reached(v.TopicOut, limit) {
+	if !v.carriable() || !reached(v.TopicInFlight, limit) {
 		return nil
 	}
-	full := says("topic_concurrency", Params{"count": v.TopicOut, "topic": v.Job.Topic, "limit": limit})
+	full := says("topic_concurrency", Params{"count": v.TopicInFlight, "topic": v.Job.Topic, "limit": limit})
 	return v.inShard(reason(CodeTopicConcurrency, full, v.line()))
 }
 

@@ -27,10 +27,10 @@ func (s *Store) afterStep(now job.Instant, longest time.Duration) {
 	})
 }
 
-// endWithin has what is out of a lane end at till at the latest.
+// endWithin ends the deadlines and leases of a lane at till at the latest.
 func (s *Store) endWithin(l *lane, till job.Instant) {
 	var far []*record
-	for n := l.out - 1; n >= 0; n-- {
+	for n := l.inFlight - 1; n >= 0; n-- {
 		e, _ := l.bucket.GetAt(n)
 		if e.score.at() <= till {
 			break

@@ -144,7 +144,7 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 		return
 	}
 	most := run.Most(v)
-	taken := c.take(most, l.firstOut)
+	taken := c.take(most, l.firstInFlight)
 	taken += c.take(min(most-taken, run.Free(v, c.s.inFlight(l))), l.firstWaiting)
 	c.room -= taken
 	run.Took(v, taken)
@@ -192,9 +192,9 @@ func (c *carrying) carry(rec *record) {
 
 // inFlight counts the jobs in flight that may limit a lane.
 func (s *Store) inFlight(l *lane) rules.InFlight {
-	n := rules.InFlight{Endpoint: l.endpoint.out, Own: s.outOf(l)}
+	n := rules.InFlight{Endpoint: l.endpoint.inFlight, Own: s.inFlightOf(l)}
 	if _, ok := s.limits[l.Topic]; ok {
-		n.Topic = s.out(l.Topic)
+		n.Topic = s.topicInFlight(l.Topic)
 	}
 	return n
 }

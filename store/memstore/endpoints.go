@@ -126,7 +126,7 @@ func (l *lane) countWaiting(bounds []job.Instant, counts []int64) {
 	if l.Ordered {
 		firstParked = l.position(parked)
 	}
-	l.countDue(bounds, counts, l.out, firstParked, 0)
+	l.countDue(bounds, counts, l.inFlight, firstParked, 0)
 	l.countDue(bounds, counts, firstParked, l.bucket.Len(), parked)
 }
 

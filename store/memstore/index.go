@@ -11,19 +11,18 @@ import (
 )
 
 // score orders entries by a time and then a state: four times the
-// milliseconds, plus the state's code. In a bucket the entries that are out
-// (ready or running) come before those that wait: outShift moves them, so that
-// how many are out, and whose leases expired, can be seen at a glance. Scores
+// milliseconds, plus the state's code. In a bucket, inFlightShift puts jobs in flight
+// before waiting ones, so that counting them, and finding expired leases, is cheap. Scores
 // stay below 2^53, so that a float64 holds them exactly.
 type score int64
 
-const outShift = score(1) << 51
+const inFlightShift = score(1) << 51
 
 // bucketScore is the score of an unfinished job that next needs attention at at.
 func bucketScore(at job.Instant, s job.State) score {
 	sc := score(at)<<2 | score(s)
-	if out(s) {
-		sc -= outShift
+	if isInFlight(s) {
+		sc -= inFlightShift
 	}
 	return sc
 }
@@ -37,13 +36,13 @@ func (s score) code() job.State { return job.State(s & 3) }
 // at is the time of a bucket's entry.
 func (s score) at() job.Instant {
 	if s < 0 {
-		s += outShift
+		s += inFlightShift
 	}
 	return job.Instant(s >> 2)
 }
 
-// out: carried or claimed.
-func out(s job.State) bool { return s == job.Ready || s == job.Running }
+// isInFlight reports whether a job is carried or claimed.
+func isInFlight(s job.State) bool { return s == job.Ready || s == job.Running }
 
 // entry is one entry of a bucket or list. It repeats the record's score, so
 // that finding a place seldom has to look into records.
@@ -240,7 +239,7 @@ func (s *Store) unplace(rec *record, now job.Instant) {
 	l.take(rec)
 	s.look(l, now)
 	rec.lane = nil
-	if out(rec.score.code()) {
+	if isInFlight(rec.score.code()) {
 		s.placeFree(l, now)
 	}
 }

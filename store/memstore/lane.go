@@ -14,14 +14,14 @@ type lane struct {
 	name     string
 	endpoint *endpoint
 	bucket   *index
-	out      int // entries that are ready or running; they come first
+	inFlight int // its jobs in flight; they come first in the bucket
 
 	limited job.Instant // it was at a limit, and is not looked at before then
 	ticket  uint64      // its place among the lanes that wait for a place of their topic; 0: it does not
 
 	queued bool        // it stands in the line
 	wake   job.Instant // when it next needs a look
-	turn   uint64      // its place among lanes with the same wake
+	seq    uint64      // its place among lanes with the same wake
 }
 
 // byLook orders the line.
@@ -29,31 +29,31 @@ func byLook(a, b *lane) bool {
 	if a.wake != b.wake {
 		return a.wake < b.wake
 	}
-	return a.turn < b.turn
+	return a.seq < b.seq
 }
 
 func (l *lane) add(rec *record) {
 	l.bucket.Set(entry{rec.score, rec})
-	l.countOut(rec, 1)
+	l.countInFlight(rec, 1)
 }
 
 func (l *lane) take(rec *record) {
 	l.bucket.Delete(entry{rec.score, rec})
-	l.countOut(rec, -1)
+	l.countInFlight(rec, -1)
 }
 
-func (l *lane) countOut(rec *record, n int) {
+func (l *lane) countInFlight(rec *record, n int) {
 	state := rec.score.code()
 	l.endpoint.jobs[state] += int64(n)
-	if out(state) {
-		l.out += n
-		l.endpoint.out += n
+	if isInFlight(state) {
+		l.inFlight += n
+		l.endpoint.inFlight += n
 	}
 }
 
-// firstOut is the job that is out and whose lease expires first; nil if none is out.
-func (l *lane) firstOut() *record {
-	if l.out == 0 {
+// firstInFlight is the job in flight whose deadline or lease ends first; nil without one.
+func (l *lane) firstInFlight() *record {
+	if l.inFlight == 0 {
 		return nil
 	}
 	e, _ := l.bucket.GetAt(0)
@@ -62,14 +62,14 @@ func (l *lane) firstOut() *record {
 
 // firstWaiting is the job that waits and is due first; nil if none waits.
 func (l *lane) firstWaiting() *record {
-	e, _ := l.bucket.GetAt(l.out)
+	e, _ := l.bucket.GetAt(l.inFlight)
 	return e.rec
 }
 
 // head is when the bucket next needs attention, if jobs that wait are left alone
 // until limited.
 func (l *lane) head(limited job.Instant) job.Instant {
-	first, waiting := l.firstOut(), l.firstWaiting()
+	first, waiting := l.firstInFlight(), l.firstWaiting()
 	switch {
 	case first == nil:
 		return max(waiting.score.at(), limited)
@@ -82,11 +82,11 @@ func (l *lane) head(limited job.Instant) job.Instant {
 // endpoint is what the lanes of one endpoint share. It lives as long as it has
 // a lane, or its circuit is not closed.
 type endpoint struct {
-	name    string
-	lanes   map[*lane]struct{}
-	out     int                  // entries of its lanes that are ready or running
-	jobs    [job.Delivered]int64 // entries of its lanes by state
-	circuit store.Circuit        // as it was changed last; see circuitAt
+	name     string
+	lanes    map[*lane]struct{}
+	inFlight int                  // jobs in flight
+	jobs     [job.Delivered]int64 // entries of its lanes by state
+	circuit  store.Circuit        // as it was changed last; see circuitAt
 }
 
 // circuitAt is the endpoint's circuit at now.
@@ -149,8 +149,8 @@ func (s *Store) queue(l *lane, at job.Instant) {
 		s.earlier = true
 	}
 	s.unqueue(l)
-	s.turns++
-	l.queued, l.wake, l.turn = true, at, s.turns
+	s.seq++
+	l.queued, l.wake, l.seq = true, at, s.seq
 	s.line.Set(l)
 }
 

@@ -92,8 +92,8 @@ func (s *Store) unfinished(topic string) int64 {
 	return n
 }
 
-// out is how many of the topic's jobs are ready or running.
-func (s *Store) out(topic string) int {
+// topicInFlight is how many jobs of the topic are in flight.
+func (s *Store) topicInFlight(topic string) int {
 	t, ok := s.topics.Get(topic)
 	if !ok {
 		return 0
@@ -104,20 +104,19 @@ func (s *Store) out(topic string) int {
 // hasPlace reports whether another job of the topic may be ready or running.
 func (s *Store) hasPlace(topic string) bool {
 	l, ok := s.limits[topic]
-	return !ok || l.Concurrency == 0 || s.out(topic) < l.Concurrency
+	return !ok || l.Concurrency == 0 || s.topicInFlight(topic) < l.Concurrency
 }
 
-// Lanes whose topic, or they themselves, have as many jobs out as may be wait in
-// line until one is called by a place that came free.
-
+// awaitPlace puts a lane into the line for a free place: its topic, or the lane itself, has
+// as many jobs in flight as allowed.
 func (s *Store) awaitPlace(l *lane, until job.Instant) {
 	line := s.waiting[l.Topic]
 	if line == nil {
 		line = btree.NewBTreeGOptions(byTicket, btree.Options{NoLocks: true})
 		s.waiting[l.Topic] = line
 	}
-	s.turns++
-	l.ticket = s.turns
+	s.seq++
+	l.ticket = s.seq
 	line.Set(l)
 	l.limited = until
 	s.queue(l, l.head(l.limited))

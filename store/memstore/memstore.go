@@ -55,7 +55,7 @@ type Store struct {
 	uids      *btree.BTreeG[*record]
 	counts    counts
 	line      *btree.BTreeG[*lane] // lanes by when they next need a look
-	turns     uint64               // the last place given in the line
+	seq       uint64               // the last place given in the line
 	ready     []store.Hint
 	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
 	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups

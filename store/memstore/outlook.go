@@ -47,20 +47,20 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, foun
 		head = &snap
 	}
 	o.Look = l.wake
-	o.EndpointOut, o.LaneOut = int64(l.endpoint.out), int64(s.outOf(l))
+	o.EndpointInFlight, o.LaneInFlight = int64(l.endpoint.inFlight), int64(s.inFlightOf(l))
 	o.ReadyList = int64(len(s.ready))
 	if limits, ok := s.limits[key.Topic]; ok {
-		o.Limits, o.TopicOut = limits.Limits, int64(s.out(key.Topic))
+		o.Limits, o.TopicInFlight = limits.Limits, int64(s.topicInFlight(key.Topic))
 		if limits.Rate > 0 {
-			o.NextToken = rules.PaceOf(limits.Rate, 1, limits.Next).Turn(now)
+			o.NextByRate = rules.PaceOf(limits.Rate, 1, limits.Next).NextAt(now)
 		}
 	}
 	o.Circuit = l.endpoint.circuitAt(now)
 	if rec.shown() == job.Running {
 		o.Worker = rec.extra.claim.by
 	}
-	if !out(rec.shown()) {
-		o.Ahead, o.Higher = int64(l.place(rec)-l.out), s.higher(l, now)
+	if !isInFlight(rec.shown()) {
+		o.Ahead, o.Higher = int64(l.place(rec)-l.inFlight), s.higher(l, now)
 		if o.Limits.Rate > 0 && o.At <= now {
 			o.Beside = s.beside(l, o.Ahead, now)
 		}
@@ -73,7 +73,7 @@ func (s *Store) beside(l *lane, ahead int64, now job.Instant) int64 {
 	var due []int64
 	s.lanesOf(l.Topic, func(o *lane) {
 		if o.Endpoint != l.Endpoint && o.Priority == l.Priority && o.endpoint.circuitAt(now).OpenUntil == 0 {
-			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.out))
+			due = append(due, int64(o.position(bucketScore(now+1, job.Waiting))-o.inFlight))
 		}
 	})
 	return rules.TurnsBefore(ahead, due)
@@ -88,7 +88,7 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	defer s.leave()
 	b := store.Backlogs{Now: now}
 	s.lanesOf("", func(l *lane) { // those of a topic follow on one another
-		n := int64(l.position(bucketScore(now+1, job.Waiting)) - l.out)
+		n := int64(l.position(bucketScore(now+1, job.Waiting)) - l.inFlight)
 		if n <= 0 {
 			return
 		}

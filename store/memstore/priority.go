@@ -76,12 +76,12 @@ func (s *Store) siblings(l *lane) []*lane {
 	return nil
 }
 
-// outOf is how many jobs of l and its siblings are out.
-func (s *Store) outOf(l *lane) int {
-	n := l.out
+// inFlightOf is how many jobs of l and its siblings are in flight.
+func (s *Store) inFlightOf(l *lane) int {
+	n := l.inFlight
 	for _, o := range s.siblings(l) {
 		if o != l {
-			n += o.out
+			n += o.inFlight
 		}
 	}
 	return n
@@ -97,7 +97,7 @@ func (s *Store) higher(l *lane, now job.Instant) int64 {
 	for _, lanes := range r.siblings {
 		for _, o := range lanes {
 			if goesFirst(o, l) < 0 {
-				n += int64(o.position(bucketScore(now+1, job.Waiting)) - o.out)
+				n += int64(o.position(bucketScore(now+1, job.Waiting)) - o.inFlight)
 			}
 		}
 	}

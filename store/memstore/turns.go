@@ -164,10 +164,10 @@ func (s *Store) park(rec *record, now job.Instant) {
 	if rec.state == job.Running {
 		return // its lease expired before another job became the head: it waits for that
 	}
-	wasOut := out(rec.shown())
+	wasInFlight := isInFlight(rec.shown())
 	s.rescore(rec, park(bucketScore(rec.wakeAt(), rec.state)))
 	s.look(rec.lane, now)
-	if wasOut {
+	if wasInFlight {
 		s.placeFree(rec.lane, now)
 	}
 }

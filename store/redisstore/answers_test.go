@@ -101,8 +101,8 @@ func TestWrongAnswers(t *testing.T) {
 		{"Claim", script(claimScript), list(now, heads, list(), list(), number(1), number(2), number(2), text("")), "with head 2 of 1", nil},
 		{"Claim", script(claimScript), list(now, heads, list(), list(number(1), text("short"))), `answered "short" for the job`, nil},
 		{"Settle", script(settleScript), list(now, list(), number(0)), "settle answered 3 values for 1 jobs", nil},
-		{"Settle", script(settleScript), list(now, list(number(0)), number(0), number(0), text("")), "1 values for standings", nil},
-		{"Settle", script(settleScript), list(now, list(), number(0), number(1), text("")), "settle answered standing 1 of 0", nil},
+		{"Settle", script(settleScript), list(now, list(number(0)), number(0), number(0), text("")), "1 values for results", nil},
+		{"Settle", script(settleScript), list(now, list(), number(0), number(1), text("")), "settle answered result 1 of 0", nil},
 		{
 			"Settle", script(settleScript), list(now, list(), text("0"), number(0), text("")),
 			"settle answered string for a status", nil,

@@ -20,12 +20,12 @@ type change struct {
 	key      job.Key
 	was      raw // what was read
 	now      raw // missing: the job is forgotten
-	from, to standing
+	from, to position
 	after    int // number of the change, from 1, that must be made; 0: none
 }
 
-// standing is where a job is beside its record.
-type standing struct {
+// position is where the indexes have a job.
+type position struct {
 	lane   job.Lane
 	state  int    // noEntry: nowhere
 	group  string // of dead letters
@@ -37,9 +37,9 @@ type standing struct {
 
 const noEntry = -1
 
-// standing is where the record's job is.
-func (r *record) standing() standing {
-	at := standing{lane: r.Lane(), state: int(r.State), names: r.Indexes(), turn: r.turnText()}
+// position is where the indexes have the job of the record.
+func (r *record) position() position {
+	at := position{lane: r.Lane(), state: int(r.State), names: r.Indexes(), turn: r.turnText()}
 	if r.Spec.Count != nil {
 		at.uid = r.UID
 	}
@@ -57,10 +57,10 @@ func (r *record) standing() standing {
 
 // changeOf replaces old (nil: no record) by fresh.
 func (s *Store) changeOf(old, fresh *record) (change, error) {
-	c := change{key: fresh.Key, to: fresh.standing()}
-	c.from = standing{lane: c.to.lane, state: noEntry}
+	c := change{key: fresh.Key, to: fresh.position()}
+	c.from = position{lane: c.to.lane, state: noEntry}
 	if old != nil {
-		c.from, c.was = old.standing(), old.stored
+		c.from, c.was = old.position(), old.stored
 	}
 	if s.forgets(fresh) {
 		return c.forgetting(), nil
@@ -77,7 +77,7 @@ func (s *Store) forgets(r *record) bool {
 
 // forgetting is a change that forgets the job.
 func (c change) forgetting() change {
-	c.now, c.to = raw{}, standing{lane: c.from.lane, state: noEntry, millis: "0"}
+	c.now, c.to = raw{}, position{lane: c.from.lane, state: noEntry, millis: "0"}
 	return c
 }
 

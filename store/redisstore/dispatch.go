@@ -227,7 +227,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	if len(reply) != 2+3*len(batch) {
 		return nil, fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
 	}
-	standings, err := decodeStandings(reply[1], sh.clock.observe(reply[0]))
+	results, err := decodeResults(reply[1], sh.clock.observe(reply[0]))
 	if err != nil {
 		return nil, err
 	}
@@ -235,20 +235,20 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		answer := reply[2+3*n : 2+3*n+3]
 		if answer[0] == statusLeft {
 			left = append(left, i)
-		} else if out[i], err = settled(answer, standings); err != nil {
+		} else if out[i], err = settled(answer, results); err != nil {
 			return nil, err
 		}
 	}
 	return left, nil
 }
 
-// decodeStandings decodes the results that settled jobs share. The first is for jobs that
+// decodeResults decodes the results that the settled jobs share. The first is for jobs that
 // were not settled.
-func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
+func decodeResults(reply any, now job.Instant) ([]store.Settled, error) {
 	const fields = 5
 	values := listOf(reply)
 	if len(values)%fields != 0 {
-		return nil, fmt.Errorf("redisstore: settle answered %d values for standings", len(values))
+		return nil, fmt.Errorf("redisstore: settle answered %d values for results", len(values))
 	}
 	all := append(make([]store.Settled, 0, 1+len(values)/fields), store.Settled{Now: now})
 	for ; len(values) > 0; values = values[fields:] {
@@ -265,16 +265,16 @@ func decodeStandings(reply any, now job.Instant) ([]store.Settled, error) {
 const statusLeft = int64(4)
 
 // settled reads the answer for one job.
-func settled(reply []any, standings []store.Settled) (store.Settled, error) {
+func settled(reply []any, results []store.Settled) (store.Settled, error) {
 	status, ok := reply[0].(int64)
 	if !ok {
 		return store.Settled{}, fmt.Errorf("redisstore: settle answered %T for a status", reply[0])
 	}
-	standing := intOf(reply[1])
-	if standing < 0 || standing >= len(standings) {
-		return store.Settled{}, fmt.Errorf("redisstore: settle answered standing %d of %d", standing, len(standings)-1)
+	number := intOf(reply[1])
+	if number < 0 || number >= len(results) {
+		return store.Settled{}, fmt.Errorf("redisstore: settle answered result %d of %d", number, len(results)-1)
 	}
-	r := standings[standing]
+	r := results[number]
 	switch status {
 	case 2:
 		r.Status = store.Stale

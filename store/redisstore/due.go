@@ -34,7 +34,7 @@ func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Inst
 			if err != nil {
 				return part, err
 			}
-			lanes = inTurn(names)
+			lanes = theseLanes(names)
 		}
 		part.Counts = make([]int64, len(bounds)+1)
 		part.PartialFrom, err = s.addDueCounts(ctx, sh, lanes, bounds, part.Counts)
@@ -69,8 +69,8 @@ func (s *Store) earliest(sh *shard) someLanes {
 	}
 }
 
-// inTurn returns lanes that may all need attention now.
-func inTurn(names []string) someLanes {
+// theseLanes returns the named lanes, which may all need attention now.
+func theseLanes(names []string) someLanes {
 	return func(_ context.Context, from int64) ([]string, job.Instant, error) {
 		from = min(from, int64(len(names)))
 		return names[from:min(from+dueLanes, int64(len(names)))], 0, nil

@@ -172,7 +172,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 			case !givesWay(&r.Job):
 				return &r.Job, nil
 			case !stays:
-				c := change{key: key, was: r.stored, from: r.standing()}.forgetting()
+				c := change{key: key, was: r.stored, from: r.position()}.forgetting()
 				if _, err := s.change(ctx, s.commit, changeScript, sh, false, []change{c}); err != nil {
 					return nil, err
 				}

@@ -62,33 +62,33 @@ func (e *LayoutError) Error() string {
 }
 
 const (
-	// layoutAge is how long a look at the layout holds, and layoutPause one that failed.
+	// layoutAge is how long a successful read of the layout counts, and layoutPause a failed one.
 	layoutAge   = 5 * time.Second
 	layoutPause = time.Second
-	// layoutPatience is how long a call waits for a look while a layout is known.
+	// layoutPatience is how long a call waits for a read while a layout is known.
 	layoutPatience = 100 * time.Millisecond
-	// layoutTimeout bounds a look.
+	// layoutTimeout bounds a read.
 	layoutTimeout = callTimeout
 )
 
-// guard looks at a namespace's layout before anything is sent to Redis: at first, on
-// each new connection, and every layoutAge. What cannot be looked at stays as it was
-// known. Callers wait for the first look as long as it takes, and layoutPatience for
-// others: a silent Redis, or one silent master of a Cluster, holds up no call twice.
+// guard reads the layout of a namespace before the first command, after each new
+// connection, and every layoutAge. If a read fails, the layout known before counts. Calls
+// wait for the first read as long as it takes, and layoutPatience for later ones, so that a
+// silent Redis, or one silent master of a Cluster, delays no call twice.
 type guard struct {
 	db        redis.UniversalClient
 	namespace string
 	shards    int
 	log       *slog.Logger
 
-	mu    sync.Mutex
-	under *look // nil: none is under way
-	looks sync.WaitGroup
-	last  atomic.Pointer[look]
-	met   atomic.Int64 // connections that were made
+	mu      sync.Mutex
+	current *look // in progress; nil: none
+	looks   sync.WaitGroup
+	last    atomic.Pointer[look]
+	met     atomic.Int64 // connections that were made
 }
 
-// look is one look at the layout. Its results are set when done is closed.
+// look is one read of the layout. Its results are set when done is closed.
 type look struct {
 	done  chan struct{}
 	began time.Time
@@ -96,7 +96,7 @@ type look struct {
 	ended time.Time
 	met   int64 // connections that had been made then
 	err   error // why nothing may be sent
-	// failed: nothing could be seen; unknown: and nothing was known before.
+	// failed: nothing could be read; unknown: and nothing was known before.
 	failed, unknown bool
 }
 
@@ -104,18 +104,18 @@ func newGuard(db redis.UniversalClient, o Options) *guard {
 	return &guard{db: db, namespace: o.Namespace, shards: o.Shards, log: o.Logger}
 }
 
-// close waits for the look that is under way. The client is closed by then, so it ends.
+// close waits for the read in progress. The client is closed by then, so it ends.
 func (g *guard) close() {
 	closed := &look{done: make(chan struct{}), err: redis.ErrClosed, unknown: true}
 	close(closed.done)
 	g.mu.Lock()
-	g.under = closed // no other begins
+	g.current = closed // no other begins
 	g.mu.Unlock()
 	g.looks.Wait()
 }
 
-// holds reports whether there is no need to look again: nothing was seen a moment ago,
-// or what was is not old, and of the servers that are connected to now.
+// holds reports whether the result still counts: a failure for layoutPause, a layout for
+// layoutAge and only without new connections.
 func (l *look) holds(now time.Time, met int64) bool {
 	switch {
 	case l == nil || l.unknown:
@@ -158,22 +158,22 @@ func (g *guard) check(ctx context.Context) error {
 	}
 }
 
-// begin returns the look under way, or starts one.
+// begin returns the read in progress, or starts one.
 func (g *guard) begin(ctx context.Context) *look {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.under != nil {
-		return g.under
+	if g.current != nil {
+		return g.current
 	}
 	l := &look{done: make(chan struct{}), began: job.SystemClock().Now()}
-	g.under = l
+	g.current = l
 	ctx = context.WithoutCancel(ctx)
 	g.looks.Go(func() {
 		g.end(l, g.look(ctx))
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.under == l {
-			g.under = nil
+		if g.current == l {
+			g.current = nil
 		}
 		close(l.done)
 	})

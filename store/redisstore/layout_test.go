@@ -148,7 +148,7 @@ func TestALookThatFails(t *testing.T) {
 	s.guard.met.Add(1)
 	n.ok(s.guard.check(t.Context()))
 	s.guard.mu.Lock()
-	if s.guard.under == nil {
+	if s.guard.current == nil {
 		t.Error("the look has ended, though Redis is silent")
 	}
 	s.guard.mu.Unlock()

@@ -180,7 +180,7 @@ func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
 
 // remove takes a job out of its old shard with its entries in all indexes.
 func (m *mover) remove(ctx context.Context, sh *shard, old *record) error {
-	c := change{key: old.Key, was: old.stored, from: old.standing()}.forgetting()
+	c := change{key: old.Key, was: old.stored, from: old.position()}.forgetting()
 	done, err := m.from.change(ctx, m.from.commit, changeScript, sh, false, []change{c})
 	if err != nil || done[0] != outrun {
 		return err

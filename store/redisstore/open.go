@@ -162,7 +162,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return s.wrap(err)
 }
 
-// Close ends all calls under way and closes the connections.
+// Close ends all calls in progress and closes the connections.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.closed.Store(true)

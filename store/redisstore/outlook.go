@@ -95,7 +95,7 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 		o.Higher += n.Val()
 	}
 	for _, n := range out {
-		o.LaneOut += n.Val()
+		o.LaneInFlight += n.Val()
 	}
 	if len(beside) == 0 {
 		return nil
@@ -153,16 +153,16 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	r.refine(v.score.Val())
 	_, o.At = place(v.score.Val())
 	o.Look = job.Instant(v.look.Val())
-	o.LaneOut, o.ReadyList = v.laneOut.Val(), v.hints.Val()
+	o.LaneInFlight, o.ReadyList = v.laneOut.Val(), v.hints.Val()
 	if v.score.Val() >= 0 {
-		o.Ahead = v.rank.Val() - o.LaneOut
+		o.Ahead = v.rank.Val() - o.LaneInFlight
 	}
 	out := make([]int64, 4)
 	for i, n := range v.out.Val() {
 		text, _ := n.(string)
 		out[i%4], _ = strconv.ParseInt(text, 10, 64) // missing: none
 	}
-	o.EndpointOut = out[0] + out[1]
+	o.EndpointInFlight = out[0] + out[1]
 	o.Circuit = circuitAt(v.circuit.Val(), o.Now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)
@@ -175,10 +175,10 @@ func (v *view) fillLimits(o *store.Outlook, out int64) (err error) {
 	if text == "" {
 		return nil
 	}
-	o.TopicOut = out
+	o.TopicInFlight = out
 	if o.Limits, err = parseLimits(text); err == nil && o.Limits.Rate > 0 {
 		next, _ := strconv.ParseFloat(v.turn.Val(), 64) // empty: no job has gone yet
-		o.NextToken = rules.PaceOf(o.Limits.Rate, o.Shards, next).Turn(o.Now)
+		o.NextByRate = rules.PaceOf(o.Limits.Rate, o.Shards, next).NextAt(o.Now)
 	}
 	return err
 }

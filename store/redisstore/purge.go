@@ -88,12 +88,12 @@ func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged
 		changes := make([]change, 0, len(raws))
 		forwards, forgotten := map[job.Key]gone{}, []gone(nil)
 		for i, w := range raws {
-			c := change{key: old[i], was: w, from: standing{lane: job.Lane{Topic: old[i].Topic}, state: int(job.Delivered)}}
+			c := change{key: old[i], was: w, from: position{lane: job.Lane{Topic: old[i].Topic}, state: int(job.Delivered)}}
 			if r, err := decodeRecord(old[i], w); err == nil {
 				if r.MustKeep(now) {
 					continue
 				}
-				at := r.standing()
+				at := r.position()
 				c.from.names, c.from.uid, c.from.turn = at.names, at.uid, at.turn
 				forwards[old[i]] = gone{key: old[i], uid: r.UID, orderKey: r.Spec.OrderKey}
 			}

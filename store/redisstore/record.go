@@ -277,9 +277,9 @@ func (r *record) whole() (job.Job, error) {
 	return j, nil
 }
 
-// outShift sets bucket entries that are out (ready, running) below zero; BASE
+// inFlightShift puts jobs in flight below zero in a bucket; BASE
 // in lua/lib/base.lua.
-const outShift = 10_000_000_000_000
+const inFlightShift = 10_000_000_000_000
 
 // place takes a bucket's score apart, as in lua/lib/base.lua.
 func place(score float64) (job.State, job.Instant) {
@@ -287,7 +287,7 @@ func place(score float64) (job.State, job.Instant) {
 	state := job.State((score - ms) * 4)
 	switch {
 	case ms < 0:
-		ms += outShift
+		ms += inFlightShift
 	case ms >= parked:
 		ms -= parked
 	}

@@ -247,8 +247,8 @@ func TestPlace(t *testing.T) {
 	}{
 		{1_763_692_800_000, job.Waiting, 1_763_692_800_000},
 		{1_763_692_800_000.25, job.Retrying, 1_763_692_800_000},
-		{1_763_692_800_000.5 - outShift, job.Ready, 1_763_692_800_000},
-		{1_763_692_800_000.75 - outShift, job.Running, 1_763_692_800_000},
+		{1_763_692_800_000.5 - inFlightShift, job.Ready, 1_763_692_800_000},
+		{1_763_692_800_000.75 - inFlightShift, job.Running, 1_763_692_800_000},
 	} {
 		state, at := place(c.score)
 		if state != c.state || at != c.at {

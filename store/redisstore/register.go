@@ -278,7 +278,7 @@ func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error
 	if err != nil {
 		return err
 	}
-	c := change{key: key, was: w, from: standing{lane: job.Lane{Topic: key.Topic}, state: int(job.Delivered)}}
+	c := change{key: key, was: w, from: position{lane: job.Lane{Topic: key.Topic}, state: int(job.Delivered)}}
 	if name, err := s.holding(ctx, key.ID, lanes, sh.bucket); err != nil {
 		return err
 	} else if name != "" {

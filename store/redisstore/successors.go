@@ -123,7 +123,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	r.NextAt, r.EndedAt = c.Times(now, old.CreatedAt)
 	fresh := s.settledRecord(old, t, &r)
 	following := s.successorsOf(old, t, c)
-	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.standing(), to: fresh.standing()}
+	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}
 	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
 		again := newRecord(following[0].Over(&old.Job, now), nil)
 		again.Token, again.nonce = old.Token, settledNonce

@@ -40,8 +40,8 @@ func (p *Pace) Allowed(now job.Instant) int {
 	return int((t-p.Next)/p.Interval) + 1
 }
 
-// Turn is when the next job may go; zero if it may go now.
-func (p Pace) Turn(now job.Instant) job.Instant {
+// NextAt is when the next job may go; zero if it may go now.
+func (p Pace) NextAt(now job.Instant) job.Instant {
 	if p.Allowed(now) > 0 {
 		return 0
 	}

@@ -14,7 +14,7 @@ func TestPace(t *testing.T) {
 		name    string
 		next    float64 // after now
 		allowed int
-		turn    job.Instant // after now
+		at      job.Instant // after now
 	}{
 		{"a new one", -float64(now), 1, 0},
 		{"now", 0, 1, 0},
@@ -27,12 +27,12 @@ func TestPace(t *testing.T) {
 		{"further ahead than the pace can be: the clock went back", 91, 1, 0},
 	} {
 		p := PaceOf(100, 1, float64(now)+tc.next)
-		turn := p.Turn(now)
-		if turn != 0 {
-			turn -= now
+		at := p.NextAt(now)
+		if at != 0 {
+			at -= now
 		}
-		if n := p.Allowed(now); n != tc.allowed || turn != tc.turn {
-			t.Errorf("%s: %d may go, and the next in %d, want %d and %d", tc.name, n, turn, tc.allowed, tc.turn)
+		if n := p.Allowed(now); n != tc.allowed || at != tc.at {
+			t.Errorf("%s: %d may go, and the next in %d, want %d and %d", tc.name, n, at, tc.allowed, tc.at)
 		}
 	}
 }

@@ -67,8 +67,8 @@ var settingCases = []testCase{
 		equal(f, "carried", len(f.carry(carryOptions)), 1)
 		o := f.outlook(job.Key{Topic: "t", ID: "elsewhere"})
 		equal(f, "limits", o.Limits, l)
-		equal(f, "topic out", o.TopicOut, 1)
-		if wait := o.NextToken.Sub(o.Now); wait <= 0 || wait > long {
+		equal(f, "topic out", o.TopicInFlight, 1)
+		if wait := o.NextByRate.Sub(o.Now); wait <= 0 || wait > long {
 			f.Errorf("the next job may go in %v", wait)
 		}
 	}},
@@ -101,7 +101,7 @@ var pauseCases = []testCase{
 		after := f.get(before.Key)
 		before.State = job.Waiting
 		equal(f, "the job", after, before)
-		equal(f, "out", f.outlook(before.Key).TopicOut, 0)
+		equal(f, "out", f.outlook(before.Key).TopicInFlight, 0)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 2})
 		equal(f, "carried", f.carry(carryOptions), nil)
 		f.limit("t", store.Limits{})

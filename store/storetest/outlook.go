@@ -22,10 +22,10 @@ func (f *fixture) outlook(key job.Key) store.Outlook {
 }
 
 // figures are the counts of an outlook.
-type figures struct{ Ahead, EndpointOut, LaneOut, ReadyList int64 }
+type figures struct{ Ahead, EndpointInFlight, LaneInFlight, ReadyList int64 }
 
 func figuresOf(o store.Outlook) figures {
-	return figures{o.Ahead, o.EndpointOut, o.LaneOut, o.ReadyList}
+	return figures{o.Ahead, o.EndpointInFlight, o.LaneInFlight, o.ReadyList}
 }
 
 var outlookCases = []testCase{
@@ -99,7 +99,7 @@ var outlookCases = []testCase{
 		f.carry(carryOptions)
 		o := f.outlook(j.Key)
 		equal(f, "state", o.Job.State, job.Ready)
-		equal(f, "figures", figuresOf(o), figures{EndpointOut: 3, LaneOut: 2, ReadyList: 4})
+		equal(f, "figures", figuresOf(o), figures{EndpointInFlight: 3, LaneInFlight: 2, ReadyList: 4})
 		equal(f, "it is visible again in time", o.At > o.Now && o.At <= o.Now.Add(carryOptions.Visibility), true)
 		equal(f, "worker", o.Worker, "")
 	}},
@@ -113,7 +113,7 @@ var outlookCases = []testCase{
 		equal(f, "state", o.Job.State, job.Running)
 		equal(f, "lease", o.At, c.Now.Add(long))
 		equal(f, "worker", o.Worker, terms.By)
-		equal(f, "figures", figuresOf(o), figures{EndpointOut: 1, LaneOut: 1})
+		equal(f, "figures", figuresOf(o), figures{EndpointInFlight: 1, LaneInFlight: 1})
 		f.settle(store.Applied, failed(c, after(long)))
 		o = f.outlook(c.Job.Key)
 		equal(f, "worker of a settled job", o.Worker, "")

@@ -132,7 +132,7 @@ var priorityCases = []testCase{
 		o.TopicLimits = map[string]int{"t": 2}
 		f.carry(o)
 		equal(f, "carried", f.carry(o), nil)
-		equal(f, "out", f.outlook(job.Key{Topic: "t", ID: "1-0"}).LaneOut, 2)
+		equal(f, "out", f.outlook(job.Key{Topic: "t", ID: "1-0"}).LaneInFlight, 2)
 		equal(f, "delivered", f.oneByOne(len(mixed), o), mixedInOrder)
 	}},
 	{name: "priority/a pause", options: Options{}, run: func(f *fixture) {

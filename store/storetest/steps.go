@@ -69,7 +69,7 @@ var stepCases = []struct {
 		step(jump)
 		f.carry(soon())
 		step(-jump)
-		equal(f, "next turn", f.outlook(job.Key{Topic: "t", ID: "job-9"}).NextToken, 0)
+		equal(f, "next turn", f.outlook(job.Key{Topic: "t", ID: "job-9"}).NextByRate, 0)
 	}},
 	{"an endpoint with an open circuit is tried", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
