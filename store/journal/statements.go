@@ -28,6 +28,9 @@ func prepareBulk(ctx context.Context, db *sql.DB, s shape) (bulk, error) {
 	return b, nil
 }
 
+// room is an empty list of arguments, with room for so many rows: growing takes five times as much.
+func (b *bulk) room(rows int) []any { return make([]any, 0, rows*b.cols) }
+
 // each calls do with every statement to be run for all rows of args, which
 // stand one after the other.
 func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error {

@@ -106,11 +106,15 @@ func (w *writing) writeConfirms() error {
 
 // writeProgress updates messages that are not written as a whole.
 func (w *writing) writeProgress() error {
-	var args []any
+	var changed []*Change
 	for _, c := range w.Changes {
 		if c.Progress != nil && c.Seq != 0 && c.Put == nil {
-			args = c.Progress.row(args, c.Seq)
+			changed = append(changed, c)
 		}
+	}
+	args := w.st.progress.room(len(changed))
+	for _, c := range changed {
+		args = c.Progress.row(args, c.Seq)
 	}
 	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
 		return fmt.Errorf("write the progress of messages: %w", err)
@@ -190,13 +194,13 @@ func (w *writing) writePuts() error {
 
 // anew returns the message that a change writes, with later progress applied, or nil.
 func (c *Change) anew() *Message {
-	var m Message
-	switch {
-	case c.Put != nil:
-		m = *c.Put
-	case c.Adopt == nil || c.Seq != 0:
+	if c.Put == nil && (c.Adopt == nil || c.Seq != 0) {
 		return nil
-	default:
+	}
+	var m Message
+	if c.Put != nil {
+		m = *c.Put
+	} else {
 		m = NewMessage(*c.Adopt, c.Adopted)
 	}
 	m.advance(c.Progress)
@@ -230,7 +234,7 @@ func (w *writing) take() int64 {
 }
 
 func (w *writing) writeInserts() error {
-	var r rows
+	r := rows{added: w.st.add.room(len(w.Inserts)), addedPayloads: w.st.addPayload.room(len(w.Inserts))}
 	for _, in := range w.Inserts {
 		if in.Refused || in.Of.Seq != 0 {
 			continue
@@ -242,7 +246,7 @@ func (w *writing) writeInserts() error {
 }
 
 func (w *writing) writeFlows() error {
-	var args []any
+	args := w.st.flow.room(len(w.flows))
 	for i := range w.flows {
 		if f := &w.flows[i]; f.of.Seq != 0 {
 			args = f.row(args, w.host)

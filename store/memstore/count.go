@@ -83,14 +83,13 @@ func (s *Store) addTo(ctx context.Context, was *snapshot, spec *job.Spec, c stor
 	}
 	defer s.leave()
 	rec := s.find(c.Key)
-	if rec == nil || rec.uid != was.uid || rec.spec != was.spec {
+	if rec == nil || rec.uid != was.UID || rec.spec != was.spec {
 		return store.Counted{}, false, nil
 	}
 	if rec.version < c.Least {
 		return store.Counted{}, false, store.ErrConflict
 	}
-	is := rec.snapshot()
-	j := is.progress()
+	j := rec.progress()
 	j.Spec = *spec
 	keys := rec.countKeys()
 	t, err := j.Tally(c.Adds, job.CountFacts{Now: now, Keys: len(keys), Known: func(key string) bool {

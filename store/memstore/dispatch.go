@@ -52,42 +52,30 @@ func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pu
 
 // Claim claims hinted jobs.
 func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	taken, left, err := s.claimAll(ctx, hints, o)
+	claims, specs, left, err := s.claimAll(ctx, hints, o)
 	if err != nil {
 		return nil, err
 	}
 	if len(left) > 0 {
 		o.Left(left)
 	}
-	claims := make([]store.Claimed, len(taken))
-	for i := range taken {
-		j, err := taken[i].job()
-		if err != nil {
+	for i := range claims {
+		if err := decode(&claims[i].Job, specs[i]); err != nil {
 			return nil, err
-		}
-		c := &taken[i].extra.claim
-		claims[i] = store.Claimed{Job: j, Now: c.at, From: c.from}
-		if after := taken[i].after; after.uid != "" {
-			claims[i].After, claims[i].AfterUID = job.Key{Topic: j.Topic, ID: after.id}, after.uid
 		}
 	}
 	return claims, nil
 }
 
-// taking is a copy of a claimed record.
-type taking struct {
-	snapshot
-	after last
-}
-
-func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) (taken []taking, left []store.Hint, err error) {
+// claimAll leaves the jobs to be decoded without the lock.
+func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimOptions) (claims []store.Claimed, specs []string, left []store.Hint, err error) {
 	now, err := s.enter(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer s.leave()
 	o.Nonce, o.By = strings.Clone(o.Nonce), strings.Clone(o.By)
-	taken = make([]taking, 0, len(hints))
+	claims, specs = make([]store.Claimed, 0, len(hints)), make([]string, 0, len(hints))
 	seen := make(map[*record]struct{}, len(hints))
 	bytes := 0
 	for _, h := range hints {
@@ -104,11 +92,20 @@ func (s *Store) claimAll(ctx context.Context, hints []store.Hint, o store.ClaimO
 		}
 		if rec.heldBy(o.Nonce, now) || s.claimable(rec, o, now) && s.claim(rec, o, now) {
 			seen[rec] = struct{}{}
-			taken = append(taken, taking{rec.snapshot(), s.lastBefore(rec)})
+			claims, specs = append(claims, s.claimed(rec)), append(specs, rec.spec)
 			bytes += len(rec.spec)
 		}
 	}
-	return taken, left, nil
+	return claims, specs, left, nil
+}
+
+// claimed is the claim of a record. Its job is not decoded yet.
+func (s *Store) claimed(rec *record) store.Claimed {
+	c := store.Claimed{Job: rec.progress(), Now: rec.extra.claim.at, From: rec.extra.claim.from}
+	if after := s.lastBefore(rec); after.uid != "" {
+		c.After, c.AfterUID = job.Key{Topic: c.Job.Topic, ID: after.id}, after.uid
+	}
+	return c
 }
 
 // heldBy: an earlier run of the same call has claimed it.

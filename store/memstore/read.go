@@ -32,11 +32,18 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 
 // Attempts reads the log of a job's attempts.
 func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	_, found, _, err := s.read(ctx, key)
-	if err != nil {
+	if _, err := s.enter(ctx); err != nil {
 		return nil, err
 	}
-	return slices.Clone(found.extra.log), nil
+	defer s.leave()
+	switch rec := s.find(key); {
+	case rec == nil:
+		return nil, store.ErrNotFound
+	case rec.extra == nil:
+		return nil, nil
+	default:
+		return slices.Clone(rec.extra.log), nil
+	}
 }
 
 // Topics pages through the topics.

@@ -153,45 +153,47 @@ func (r *record) assign(j *job.Job, e encoded) {
 	x.endedAt, x.reason, x.snoozes, x.expiredLeases = j.EndedAt, j.Reason, j.Snoozes, j.ExpiredLeases
 }
 
-// snapshot is a copy of a record, so that the job can be decoded without the
-// lock.
+// snapshot is a job as it was while the lock was held. It is decoded without the lock.
 type snapshot struct {
-	record
-	extra extra
-	shown job.State
+	job.Job // see progress
+	spec    string
 }
 
-func (r *record) snapshot() snapshot {
-	s := snapshot{record: *r, shown: r.shown()}
-	if r.extra != nil {
-		s.extra = *r.extra
-	}
-	return s
-}
+func (r *record) snapshot() snapshot { return snapshot{r.progress(), r.spec} }
 
-func (s *snapshot) key() job.Key { return job.Key{Topic: s.topic.name, ID: s.id} }
-
-// job decodes the job. It shares nothing with the store.
+// job decodes the job.
 func (s *snapshot) job() (job.Job, error) {
-	j := s.progress()
-	if n := len(s.extra.log); n > 0 {
-		last := s.extra.log[n-1]
+	j := s.Job
+	err := decode(&j, s.spec)
+	return j, err
+}
+
+// decode completes what progress returned. The job shares nothing with the store then.
+func decode(j *job.Job, spec string) error {
+	if j.LastAttempt != nil {
+		last := *j.LastAttempt
 		j.LastAttempt = &last
 	}
-	if err := encoding.DecodeSpec([]byte(s.spec), &j.Spec); err != nil {
-		return job.Job{}, fmt.Errorf("decode job %s: %w", s.key(), err)
+	if err := encoding.DecodeSpec([]byte(spec), &j.Spec); err != nil {
+		return fmt.Errorf("decode job %s: %w", j.Key, err)
 	}
-	return j, nil
+	return nil
 }
 
-// progress is the job without what the client gave.
-func (s *snapshot) progress() job.Job {
-	x := &s.extra
+// progress is the job without its Spec. It shares its last attempt with the store.
+func (r *record) progress() job.Job {
 	j := job.Job{
-		Key: s.key(), UID: s.uid, State: s.shown,
-		DueAt: s.dueAt, NextAt: s.nextAt, ExpiresAt: s.expiresAt, CreatedAt: s.createdAt, EndedAt: x.endedAt,
-		Attempts: s.attempts, Snoozes: x.snoozes, ExpiredLeases: x.expiredLeases,
-		Token: s.token, Version: s.version, CancelRequested: s.cancelRequested, Reason: x.reason,
+		Key: job.Key{Topic: r.topic.name, ID: r.id}, UID: r.uid, State: r.shown(),
+		DueAt: r.dueAt, NextAt: r.nextAt, ExpiresAt: r.expiresAt, CreatedAt: r.createdAt,
+		Attempts: r.attempts, Token: r.token, Version: r.version, CancelRequested: r.cancelRequested,
+	}
+	x := r.extra
+	if x == nil {
+		return j
+	}
+	j.EndedAt, j.Reason, j.Snoozes, j.ExpiredLeases = x.endedAt, x.reason, x.snoozes, x.expiredLeases
+	if n := len(x.log); n > 0 {
+		j.LastAttempt = &x.log[n-1]
 	}
 	if x.tally != nil {
 		j.Counted, j.Fired = x.tally.count, x.tally.fired

@@ -83,9 +83,9 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			}
 			return before, refused
 		}
-		j.Version = was.version + 1
-		next := encodeSuccessors(j.UID, j.Ended(was.shown))
-		stored, done, err := s.replace(ctx, rec, was.version, j, new(encoder).encode(key, &j.Spec), next)
+		j.Version = was.Version + 1
+		next := encodeSuccessors(j.UID, j.Ended(was.State))
+		stored, done, err := s.replace(ctx, rec, was.Version, j, new(encoder).encode(key, &j.Spec), next)
 		if err != nil {
 			before, undecodable := was.job()
 			return before, errors.Join(err, undecodable)
