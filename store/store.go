@@ -270,7 +270,8 @@ type Carrying interface {
 	// Carry moves due jobs of a shard to its ready list, visiting topics and endpoints in
 	// turn. Of a topic's due jobs, those with a higher priority go first, then those that
 	// were due first. Within an endpoint this always holds; across endpoints, as far as
-	// the call examines them together. Any number of callers is safe.
+	// the call examines them together. Any number of callers is safe. The store may keep
+	// the result, so the caller does not change it.
 	Carry(ctx context.Context, shard int, o CarryOptions) (CarryResult, error)
 	// Wakeups calls wake if a job may be due earlier than all others of its shard, until
 	// ctx ends (then it returns nil) or the source fails. It is a hint: calls may be lost.
@@ -352,9 +353,11 @@ type Dispatching interface {
 	// Of a topic with limits, it claims carried jobs only. A call repeated with its nonce
 	// returns the same claims while their leases last, and new claims after that. A claim
 	// from Running means that the lease expired, unless the call is such a repetition; it
-	// adds one to ExpiredLeases unless the job is a suspect.
+	// adds one to ExpiredLeases unless the job is a suspect. The store may keep the claims,
+	// so the caller does not change them.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
-	// Settle applies settlements. Results are in their order.
+	// Settle applies settlements. Results are in their order. The store may keep the
+	// settlements, so the caller does not change them.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
 	// OpenCircuit stops carrying the endpoint's lanes for d. Then the circuit is half-open:
 	// up to CarryOptions.HalfOpenLimit jobs are carried until CloseCircuit, or until d (at

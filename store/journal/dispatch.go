@@ -28,7 +28,6 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 
 // carried journals what a call carried.
 func carried(jobs []store.Carried, by string, now job.Instant) Write {
-	jobs = slices.Clone(jobs) // the caller may change its own
 	return Write{Rows: len(jobs), Owed: true, Add: func(g *Group) {
 		for i := range jobs {
 			g.Carried(&jobs[i], by, now)
@@ -77,7 +76,6 @@ const rowsPerSettlement = 2
 
 // claimed journals claims.
 func claimed(claims []store.Claimed, by string) Write {
-	claims = slices.Clone(claims) // the caller may change its own
 	var bytes int64
 	for i := range claims {
 		bytes += int64(len(claims[i].Job.Spec.Body))
@@ -144,7 +142,6 @@ func keysOfSettlements(settlements []job.Settlement) (keys []job.Key, following 
 // settledBy journals the settlements that the store applied, with the jobs that follow from
 // them; without any, its Rows is zero.
 func (s *Store) settledBy(settlements []job.Settlement, settled []store.Settled) Write {
-	settlements = slices.Clone(settlements) // still needed after an error
 	logs, applied := encodeLogs(settlements, settled)
 	next, following := followedBy(settlements, settled)
 	w := Write{Rows: rowsPerSettlement*applied + RowsPerRegistration*following, Owed: true, Add: func(g *Group) {

@@ -35,9 +35,9 @@ type Intake struct {
 func (in *Intake) intake() *Intake { return in }
 
 // Meet decides the outcome if old has the key.
-func (in *Intake) Meet(old *job.Job) {
-	in.Result = store.Registered{Outcome: rules.Against(&in.Reg, old), Job: *old}
-	in.Old, in.Replaces = old, !old.State.Final()
+func (in *Intake) Meet(old job.Job) {
+	in.Result = store.Registered{Outcome: rules.Against(&in.Reg, &old), Job: old}
+	in.Old, in.Replaces = &old, !old.State.Final()
 }
 
 // Register writes jobs to the journal, then to the store. While commits fail it refuses,
@@ -141,7 +141,7 @@ func (s *Store) judge(ctx context.Context, in *Intake) error {
 	case err != nil:
 		return err
 	}
-	in.Meet(&old)
+	in.Meet(old)
 	return nil
 }
 

@@ -293,7 +293,7 @@ func (r *registration) judge(w *world) {
 	if w.job == nil {
 		return
 	}
-	r.in.Meet(w.job)
+	r.in.Meet(*w.job)
 	switch {
 	case r.in.Result.Outcome != store.Created && r.inDoubt != "":
 		r.at = "adopt"
