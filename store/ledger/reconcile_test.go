@@ -19,7 +19,7 @@ import (
 type losing struct {
 	store.Restorable // nil
 	current          atomic.Pointer[store.Restorable]
-	looks            atomic.Int64 // calls of Standings
+	looks, gets      atomic.Int64 // calls of Standings and of Get
 	silent           atomic.Bool  // the next SwapEpoch gets no answer
 	unlisted         atomic.Bool  // List finds nothing
 }
@@ -47,7 +47,10 @@ func (l *losing) Restore(ctx context.Context, jobs []store.RestoredJob) (int, er
 	return l.now().Restore(ctx, jobs)
 }
 
-func (l *losing) Get(ctx context.Context, key job.Key) (job.Job, error) { return l.now().Get(ctx, key) }
+func (l *losing) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	l.gets.Add(1)
+	return l.now().Get(ctx, key)
+}
 
 func (l *losing) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	return l.now().Outlook(ctx, key)
@@ -613,7 +616,9 @@ func sweepWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	}
 
 	l.unlisted.Store(true) // the walk through the store would find the callbacks, too
+	before := l.gets.Load()
 	r.sweep()
+	equal(t, "jobs read", l.gets.Load()-before, int64(3)) // not the keys that name no job
 	if b == postgresBackend {
 		equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
 	}

@@ -246,9 +246,20 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 // with the outcome that they report: it would not repeat that outcome if they were lost. It may
 // have missed a replay, too. log has the attempts of the job.
 func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []journal.Record) {
-	for _, key := range append(j.EarlierCallbackKeys(log), j.CallbackKeys()...) {
+	keys := append(j.EarlierCallbackKeys(log), j.CallbackKeys()...)
+	if len(keys) == 0 {
+		return nil
+	}
+	standings, err := s.inner.Standings(ctx, keys) // most keys name no job
+	if err != nil {
+		return nil // the next comparison finds the callbacks
+	}
+	for i, key := range keys {
+		if !standings[i].Exists() {
+			continue
+		}
 		callback, err := s.inner.Get(ctx, key)
-		if err != nil { // it was forgotten, or the next comparison finds it
+		if err != nil { // it was forgotten meanwhile
 			continue
 		}
 		if log, err := s.inner.Attempts(ctx, key); err == nil {

@@ -480,3 +480,27 @@ func TestLookUp(t *testing.T) {
 		t.Errorf("of a store that fails: %v", err)
 	}
 }
+
+// A lane has a part in each shard. Segments are listed a thousand at a time, and the next ones
+// begin with the next shard of the last lane.
+func TestListContinuesWithTheNextShard(t *testing.T) {
+	s := &fakeSource{}
+	for i := range 999 {
+		s.add("t", fmt.Sprintf("other-%03d", i), fmt.Sprintf("http://a%03d:80", i), 0, job.Waiting, "", 1)
+	}
+	var want []string
+	for shard := range 3 {
+		id := fmt.Sprintf("job-%d", shard)
+		s.add("t", id, "http://b:80", shard, job.Waiting, "", 1)
+		s.jobs[job.Key{Topic: "t", ID: id}].Spec.Destination = "http://b/"
+		want = append(want, "t/"+id)
+	}
+	q := store.Query{Topic: "t", Endpoint: "http://b:80", Limit: 10}
+	for _, order := range []store.Order{"", store.OrderDue} {
+		q.States, q.Order = []job.State{job.Waiting}, order
+		got, _ := all(t, s, q)
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("in order %q (-want +got):\n%s", order, diff)
+		}
+	}
+}
