@@ -301,7 +301,7 @@ inline claim() { /* claim.lua */
 #define EVENT(to) (to == DELIVERED -> DELIVER : (to == DEAD -> GIVE_UP : (to == EXPIRED -> EXPIRE : \
 	(to == CANCELLED -> CANCEL : (made -> FAIL : RELEASE)))))
 
-inline settle() { /* settle.lua */
+inline settle() { /* settle.lua, or successors.go and change.lua */
 	if
 	:: rec.there && (rec.token == token || BUT(NO_TOKEN)) && (rec.state == RUNNING || BUT(NO_STATE_CHECK)) ->
 		MUST(holder == me + 1, NO_STALE_WRITE);

@@ -98,18 +98,21 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]stor
 	return out, nil
 }
 
-// Settle stores outcomes with one script call per shard and batch.
+// Settle stores outcomes with one script call per shard and batch. Settlements with successors,
+// and those of jobs that were changed since they were claimed, take another way (successors.go).
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	out := make([]store.Settled, len(settlements))
+	apart := make([]bool, len(settlements))
+	for i := range settlements {
+		apart[i] = settlements[i].Job != nil && settlements[i].Succeeds()
+	}
 	place := func(i int) int { return s.place(settlements[i].Key, settlements[i].OrderKey) }
 	err := s.toShards(ctx, len(settlements), place, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
-		if items, followed := apart(settlements, items); len(followed) > 0 {
-			left, err := s.settleFollowed(ctx, sh, settlements, followed[:min(len(followed), followedAtOnce)], out)
-			left = append(left, followed[min(len(followed), followedAtOnce):]...)
-			return append(left, items...), err
+		if n := slices.IndexFunc(items, func(i int) bool { return apart[i] }); n >= 0 {
+			return s.settleApart(ctx, sh, settlements, items, apart, out)
 		}
 		size := store.Batch(len(items), maxBatch, func(i int) int { return attemptSize(&settlements[items[i]]) })
-		left, err := s.settleBatch(ctx, sh, settlements, items[:size], out)
+		left, err := s.settleBatch(ctx, sh, settlements, items[:size], apart, out)
 		return append(left, items[size:]...), err
 	})
 	if err != nil {
@@ -146,38 +149,20 @@ func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement,
 	s.unforward(ctx, jobs)
 }
 
-// kind is the part of a settlement that jobs of a batch share; the script gets it once.
-type kind struct {
+// sharedOutcome is the part of a settlement that jobs of a batch share; the script gets it once.
+type sharedOutcome struct {
 	token                            uint64
 	attempts, snoozes, expiredLeases int
-	usual, cancelled                 end
-}
-
-// end is a job.Change with the number of its group of dead letters, if any.
-type end struct {
 	job.Change
-	group int
+	group int // number of its group of dead letters, if any
 }
 
-func (b *batch) end(t *job.Settlement, cancelRequested bool) end {
-	e := end{Change: t.Change(cancelRequested)}
-	if e.To == job.Dead {
-		e.group = b.group(listing.DeadName(t.Lane, e.Reason))
+func (o *sharedOutcome) args() []any {
+	wait := millis(o.Delay)
+	if o.At != 0 {
+		wait = -int64(o.At)
 	}
-	return e
-}
-
-func (k *kind) args() []any {
-	tries := fmt.Sprintf("%d %d %d", k.attempts, k.snoozes, k.expiredLeases)
-	args := append(make([]any, 0, 10), k.token, tries)
-	for _, c := range []*end{&k.usual, &k.cancelled} {
-		wait := millis(c.Delay)
-		if c.At != 0 {
-			wait = -int64(c.At)
-		}
-		args = append(args, int(c.To), wait, c.Reason, c.group)
-	}
-	return args
+	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group}
 }
 
 // attemptSize is about what a settlement takes of a call.
@@ -188,29 +173,32 @@ func attemptSize(t *job.Settlement) int {
 	return len(t.Attempt.ResponseBody)
 }
 
-// settleBatch settles a batch as far as the bytes of its logs allow, and returns the others.
-func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
+// settleBatch settles a batch as far as the bytes of its logs allow, and returns the others and
+// those that it adds to apart.
+func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement, batch []int, apart []bool, out []store.Settled) (left []int, err error) {
 	b := sh.newBatch(len(batch), 4, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
 	keep := slices.ContainsFunc(batch, func(i int) bool { return all[i].Keep }) // the others are purged soon
 	args := []any{sh.wake, s.retention == 0 && !keep, store.MaxLog, store.MaxLogBytes, 0}
-	numbers := make(map[kind]int)
+	numbers := make(map[sharedOutcome]int)
 	for _, i := range batch {
 		t := &all[i]
 		var attempt []byte
 		if t.Attempt != nil {
 			attempt = encodeAttempt(t.Attempt)
 		}
-		k := kind{
-			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases,
-			usual: b.end(t, false), cancelled: b.end(t, true),
+		o := sharedOutcome{
+			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases, Change: t.Change(false),
 		}
-		n, known := numbers[k]
+		if o.To == job.Dead {
+			o.group = b.group(listing.DeadName(t.Lane, o.Reason))
+		}
+		n, known := numbers[o]
 		if !known {
 			n = len(numbers) + 1
-			numbers[k] = n
-			args = append(args, k.args()...)
+			numbers[o] = n
+			args = append(args, o.args()...)
 		}
 		var created any = int64(t.CreatedAt)
 		if t.OrderKey != "" {
@@ -224,66 +212,32 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	if err != nil {
 		return nil, err
 	}
-	if len(reply) != 2+3*len(batch) {
+	if len(reply) != 1+2*len(batch) {
 		return nil, fmt.Errorf("redisstore: settle answered %d values for %d jobs", len(reply), len(batch))
 	}
-	results, err := decodeResults(reply[1], sh.clock.observe(reply[0]))
-	if err != nil {
-		return nil, err
-	}
+	now := sh.clock.observe(reply[0])
 	for n, i := range batch {
-		answer := reply[2+3*n : 2+3*n+3]
-		if answer[0] == statusLeft {
-			left = append(left, i)
-		} else if out[i], err = settled(answer, results); err != nil {
-			return nil, err
+		version, ok := reply[1+2*n].(int64)
+		uid, _ := reply[2+2*n].(string)
+		switch {
+		case !ok || version > 0 && len(uid) != uidLen:
+			return nil, fmt.Errorf("redisstore: settle answered %v, %q for a job", reply[1+2*n], uid)
+		case version > 0:
+			out[i] = applied(&all[i], all[i].Change(false), now)
+			out[i].UID, out[i].Version = ulid.ULID([]byte(uid)).String(), uint64(version)
+			continue
+		case version < 0:
+			apart[i] = true
 		}
+		left = append(left, i)
 	}
 	return left, nil
 }
 
-// decodeResults decodes the results that the settled jobs share. The first is for jobs that
-// were not settled.
-func decodeResults(reply any, now job.Instant) ([]store.Settled, error) {
-	const fields = 5
-	values := listOf(reply)
-	if len(values)%fields != 0 {
-		return nil, fmt.Errorf("redisstore: settle answered %d values for results", len(values))
-	}
-	all := append(make([]store.Settled, 0, 1+len(values)/fields), store.Settled{Now: now})
-	for ; len(values) > 0; values = values[fields:] {
-		reason, _ := values[3].(string)
-		all = append(all, store.Settled{
-			To: job.State(intOf(values[0])), NextAt: job.Instant(max(intOf(values[1]), 0)), EndedAt: job.Instant(max(intOf(values[2]), 0)),
-			Reason: reason, Now: now, Version: uint64(intOf(values[4])),
-		})
-	}
-	return all, nil
-}
-
-// statusLeft is the status of a job that needs another call.
-const statusLeft = int64(4)
-
-// settled reads the answer for one job.
-func settled(reply []any, results []store.Settled) (store.Settled, error) {
-	status, ok := reply[0].(int64)
-	if !ok {
-		return store.Settled{}, fmt.Errorf("redisstore: settle answered %T for a status", reply[0])
-	}
-	number := intOf(reply[1])
-	if number < 0 || number >= len(results) {
-		return store.Settled{}, fmt.Errorf("redisstore: settle answered result %d of %d", number, len(results)-1)
-	}
-	r := results[number]
-	switch status {
-	case 2:
-		r.Status = store.Stale
-	case 3:
-		r.Status = store.Missing
-	}
-	r.Repeated = status == 1
-	if uid, _ := reply[2].(string); len(uid) == uidLen {
-		r.UID = ulid.ULID([]byte(uid)).String()
-	}
-	return r, nil
+// applied is the result of a settlement that made the change c at now, without the job's uid and
+// version.
+func applied(t *job.Settlement, c job.Change, now job.Instant) store.Settled {
+	r := store.Settled{Status: store.Applied, To: c.To, Reason: c.Reason, Now: now}
+	r.NextAt, r.EndedAt = c.Times(now, t.CreatedAt)
+	return r
 }

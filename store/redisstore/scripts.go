@@ -40,9 +40,9 @@ var (
 	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls lasts", "base", "counts", "lanes", "turns", "batch", "limits", "register")
 	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
-	settleScript   = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls lasts", "base", "record", "counts", "lanes", "turns", "batch", "ended", "settle")
-	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change")
-	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "ended", "change") // for jobs that it does not have yet
+	settleScript   = newScript(runsWhenFull, "lanes counts circuits deads topics places ranks index busy endings heads turns calls lasts", "base", "record", "counts", "lanes", "turns", "batch", "entry", "settle")
+	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change")
+	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change") // for jobs that it does not have yet
 	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")
 	readScript     = newScript(readOnly, "", "base", "read")
 	findScript     = newScript(readOnly, "", "find")
@@ -58,7 +58,7 @@ var (
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.
-var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "ended", "limits", "turns", "server"}
+var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "entry", "limits", "turns", "server"}
 
 // ownKeys are the names of the shard's keys with which the keys of a script begin.
 var ownKeys = map[*redis.Script][]string{}

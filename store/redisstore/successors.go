@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/successors"
 )
 
-// A settlement with successors is a change by lua/change.lua: the job's progress is read, decided
-// on in Go, and replaced together with the registrations of the successors, if it is still the
-// same. So the script of all other settlements knows nothing of successors. The registration is
-// neither read nor written: the claimed job has its content.
+// A settlement with successors, or of a job that was changed since it was claimed, is a change by
+// lua/change.lua: the job's progress is read, decided on in Go, and replaced together with the
+// registrations of the successors, if it is still the same. So the script of all other settlements
+// knows nothing of successors, cancel requests and repetitions. The registration is read only if
+// the settlement lacks the claimed job, and never written.
 
 // follow adds the registrations of successors, at an instant, behind the last change: they are
 // made only with it.
@@ -41,14 +41,23 @@ type settling struct {
 	result store.Settled
 }
 
-// settleFollowed settles the first jobs of a batch, as many as one call does. It returns the
-// others, and jobs modified concurrently.
-func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlement, batch []int, out []store.Settled) (left []int, err error) {
-	keys := make([]job.Key, len(batch))
-	for n, i := range batch {
-		keys[n] = all[i].Key
+// settleApart settles the first jobs of a batch that are apart, as many as one call does. It
+// returns the others, and jobs modified concurrently.
+func (s *Store) settleApart(ctx context.Context, sh *shard, all []job.Settlement, items []int, apart []bool, out []store.Settled) (left []int, err error) {
+	var batch []int
+	var keys []job.Key
+	what := progressOnly
+	for _, i := range items {
+		if !apart[i] || len(batch) == apartAtOnce {
+			left = append(left, i)
+			continue
+		}
+		batch, keys = append(batch, i), append(keys, all[i].Key)
+		if all[i].Job == nil {
+			what = wholeRecords
+		}
 	}
-	raws, now, err := s.readRaw(ctx, sh, keys, store.BatchBytes, progressOnly)
+	raws, now, err := s.readRaw(ctx, sh, keys, store.BatchBytes, what)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +82,7 @@ func (s *Store) settleFollowed(ctx context.Context, sh *shard, all []job.Settlem
 		}
 		begun = append(begun, one)
 	}
-	left = slices.Clone(batch[len(raws):])
+	left = append(left, batch[len(raws):]...)
 	var done []written
 	if len(changes) > 0 {
 		if done, err = s.change(ctx, s.run, changeScript, sh, false, changes); err != nil {
@@ -100,8 +109,11 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	if w.progress == "" { // registered since, and not claimed
 		return changes, stale, nil
 	}
-	old, err := claimedRecord(t.Job, w.progress)
-	if errors.Is(err, errOtherUID) {
+	var old *record
+	var err error
+	if t.Job == nil {
+		old, err = decodeRecord(t.Key, w)
+	} else if old, err = claimedRecord(t.Job, w.progress); errors.Is(err, errOtherUID) {
 		old, err = s.load(ctx, sh, t.Key)
 	}
 	switch {
@@ -119,8 +131,8 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 		return changes, r, err
 	}
 	c := t.Change(old.CancelRequested)
-	r := store.Settled{Status: store.Applied, To: c.To, Reason: c.Reason, Now: now, UID: old.UID, Version: old.Version + 1}
-	r.NextAt, r.EndedAt = c.Times(now, old.CreatedAt)
+	r := applied(t, c, now)
+	r.UID, r.Version = old.UID, old.Version+1
 	fresh := s.settledRecord(old, t, &r)
 	following := s.successorsOf(old, t, c)
 	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}
@@ -163,6 +175,9 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) 
 // successorsOf returns the registrations that follow from a change of a job. Those that take
 // the place of the job come first.
 func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change) []store.Registration {
+	if t.Job == nil {
+		return nil
+	}
 	before, err := old.whole() // a claim leaves out the last attempt
 	if err != nil {
 		s.log.Error("a job's log cannot be read", "error", err)
@@ -184,7 +199,7 @@ func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *jo
 	if !old.State.Final() {
 		r.Reason = t.Change(old.CancelRequested).Reason
 	}
-	if old.UID != t.Job.UID { // a successor took its place
+	if t.Job != nil && old.UID != t.Job.UID { // a successor took its place
 		c := t.Change(false)
 		r.To, r.Reason, r.NextAt, r.EndedAt, r.Now = c.To, c.Reason, 0, old.CreatedAt, old.CreatedAt
 		r.UID, r.Version = t.Job.UID, t.Job.Version+1
@@ -201,21 +216,5 @@ func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *jo
 	return r, nil
 }
 
-// followedAtOnce bounds the settlements with successors of one call.
-const followedAtOnce = 128
-
-// apart divides items into settlements without and with successors.
-func apart(settlements []job.Settlement, items []int) (plain, followed []int) {
-	with := func(i int) bool { return settlements[i].Job != nil && settlements[i].Succeeds() }
-	if !slices.ContainsFunc(items, with) {
-		return items, nil
-	}
-	for _, i := range items {
-		if with(i) {
-			followed = append(followed, i)
-		} else {
-			plain = append(plain, i)
-		}
-	}
-	return plain, followed
-}
+// apartAtOnce bounds the settlements of one call that Go decides on.
+const apartAtOnce = 128

@@ -56,23 +56,6 @@ local function leave(j, from, to)
   left[j.at] = j.from
 end
 
--- enter gives a job its place in the index to.
-local function enter(j, state, ms, to)
-  count(j.lane.name, state, 1)
-  if state < FINAL then
-    write('ZADD', to, score(state, ms), j.id)
-    look_at(j.lane.name, ms)
-    return
-  end
-  write('ZADD', to, stamp(ms, state - FINAL), j.id)
-  if state == DEAD then
-    write('ZADD', deads, 0, group_name(to))
-    write('ZADD', index, 0, 't' .. j.lane.topic)
-  else
-    note_end(j.lane.topic, ms)
-  end
-end
-
 local reply = {}
 local function change(j)
   local a = j.args
@@ -147,7 +130,7 @@ local function change(j)
     order.note_last(old_key, string.sub(old_turn, DIGITS + 1, TURN), j.id)
   end
   if to then
-    enter(j, state, ms, to)
+    enter(j, to, state, ms)
   end
   unindex_job(j, ARGV[a + 12], ARGV[a + 8])
   index_job(j, ARGV[a + 8])
