@@ -43,19 +43,19 @@ func withTerms[T any](fields map[string]func(*T, field), terms func(*T) *alerts.
 }
 
 // listAlerts answers GET /v1/alerts.
-func (s *API) listAlerts(r *request) (any, error) {
+func (s *API) listAlerts(r *request) (view, error) {
 	alerting, err := s.Alerts.Alerts(r.Context())
-	return listOf(alerting, viewAlert), err
+	return listOf(alerting, writeAlert), err
 }
 
 // listRules answers GET /v1/alerts/rules.
-func (s *API) listRules(r *request) (any, error) {
+func (s *API) listRules(r *request) (view, error) {
 	rules, err := s.Alerts.Rules(r.Context())
-	return listOf(rules, viewRule), err
+	return listOf(rules, writeRule), err
 }
 
 // getRule answers GET /v1/alerts/rules/{rule}.
-func (s *API) getRule(r *request) (any, error) {
+func (s *API) getRule(r *request) (view, error) {
 	if err := checkRuleName(r.rule); err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func (s *API) getRule(r *request) (any, error) {
 		return nil, err
 	}
 	r.setETag(contentTag(rule.Name, &rule))
-	return viewRule(&rule), nil
+	return shown(writeRule, &rule), nil
 }
 
 // putRule answers PUT /v1/alerts/rules/{rule}.
-func (s *API) putRule(r *request) (any, error) {
+func (s *API) putRule(r *request) (view, error) {
 	draft, errs, err := read(r, maxSmall, ruleFields)
 	if err != nil {
 		return nil, err
@@ -88,11 +88,12 @@ func (s *API) putRule(r *request) (any, error) {
 		return nil, err
 	}
 	r.setETag(contentTag(rule.Name, &rule))
-	return created(viewRule(&rule), isNew), nil
+	r.created(isNew)
+	return shown(writeRule, &rule), nil
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
-func (s *API) deleteRule(r *request) (any, error) {
+func (s *API) deleteRule(r *request) (view, error) {
 	if err := checkOwnRule(r.rule); err != nil {
 		return nil, err
 	}
@@ -133,87 +134,59 @@ func checkOwnRule(name string) error {
 // topicPath is where the settings of a topic are.
 func topicPath(topic string) string { return "/v1/topics/" + topic }
 
-// ruleView is a rule as the API shows it.
-type ruleView struct {
-	Name     string  `json:"name"`
-	Metric   string  `json:"metric"`
-	By       string  `json:"by"`
-	Topic    *string `json:"topic"`
-	Endpoint *string `json:"endpoint"`
-	Above    float64 `json:"above"`
-	termsView
-	SetIn     *string `json:"set_in"`
-	CreatedAt instant `json:"created_at"`
-	UpdatedAt instant `json:"updated_at"`
+func writeRule(w *writer, r *alerts.Rule) {
+	w.text("name", r.Name)
+	w.text("metric", string(r.Metric))
+	w.text("by", string(r.By))
+	w.textOrNull("topic", r.Topic)
+	w.textOrNull("endpoint", r.Endpoint)
+	w.float("above", r.Above)
+	writeTerms(w, &alerts.Terms{
+		Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
+	})
+	w.textOrNull("set_in", setIn(r.Name))
+	w.instant("created_at", r.CreatedAt)
+	w.instant("updated_at", r.UpdatedAt)
 }
 
-// termsView are terms as the API shows them, and takes them.
-type termsView struct {
-	Window        *string `json:"window"`
-	MinAttempts   *int    `json:"min_attempts"`
-	For           *string `json:"for"`
-	KeepFiringFor *string `json:"keep_firing_for"`
-	Repeat        *string `json:"repeat"`
-	URL           *string `json:"url"`
-}
-
-func viewTerms(t *alerts.Terms) termsView {
-	return termsView{
-		Window: formatted(t.Window), MinAttempts: t.MinAttempts, For: formatted(t.For),
-		KeepFiringFor: formatted(t.KeepFiring), Repeat: formatted(t.Repeat), URL: orNull(&t.URL),
-	}
-}
-
-func viewRule(r *alerts.Rule) ruleView {
-	return ruleView{
-		Name: r.Name, Metric: string(r.Metric), By: string(r.By), Topic: orNull(&r.Topic), Endpoint: orNull(&r.Endpoint), Above: r.Above,
-		termsView: viewTerms(&alerts.Terms{
-			Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
-		}),
-		SetIn: setIn(r.Name), CreatedAt: instant(r.CreatedAt), UpdatedAt: instant(r.UpdatedAt),
-	}
+// writeTerms writes terms in the form in which they are set.
+func writeTerms(w *writer, t *alerts.Terms) {
+	nullable(w, "window", t.Window, w.duration)
+	nullable(w, "min_attempts", t.MinAttempts, w.integer)
+	nullable(w, "for", t.For, w.duration)
+	nullable(w, "keep_firing_for", t.KeepFiring, w.duration)
+	nullable(w, "repeat", t.Repeat, w.duration)
+	w.textOrNull("url", t.URL)
 }
 
 // setIn is where a rule follows from, if it was not made by itself.
-func setIn(rule string) *string {
+func setIn(rule string) string {
 	topic := alerts.TopicOf(rule)
 	if topic == "" {
-		return nil
+		return ""
 	}
-	path := topicPath(topic)
-	return &path
+	return topicPath(topic)
 }
 
-// alertView is an alert as the API shows it. Until it fires, it has no id.
-type alertView struct {
-	ID        *string     `json:"id"`
-	Rule      string      `json:"rule"`
-	SetIn     *string     `json:"set_in"`
-	Metric    string      `json:"metric"`
-	Subject   subjectView `json:"subject"`
-	Status    string      `json:"status"`
-	Value     float64     `json:"value"`
-	Threshold float64     `json:"threshold"`
-	Since     instant     `json:"since"`
-	FiredAt   instant     `json:"fired_at"`
-	ToldAt    instant     `json:"told_at"`
-	Repeat    int         `json:"repeat"`
-}
-
-type subjectView struct {
-	Topic    *string `json:"topic"`
-	Endpoint *string `json:"endpoint"`
-}
-
-func viewAlert(s *alerts.Alert) alertView {
-	v := alertView{
-		ID: orNull(&s.ID), Rule: s.Rule, SetIn: setIn(s.Rule), Metric: string(s.Metric),
-		Subject: subjectView{orNull(&s.Topic), orNull(&s.Endpoint)}, Status: "pending",
-		Value: s.Value, Threshold: s.Above, Since: instant(s.Since), FiredAt: instant(s.FiredAt),
-		ToldAt: instant(s.ToldAt), Repeat: s.Repeats,
+// writeAlert writes an alert. Until it fires, it has no id.
+func writeAlert(w *writer, a *alerts.Alert) {
+	status := "pending"
+	if a.Firing() {
+		status = string(alerts.Firing)
 	}
-	if s.Firing() {
-		v.Status = string(alerts.Firing)
-	}
-	return v
+	w.textOrNull("id", a.ID)
+	w.text("rule", a.Rule)
+	w.textOrNull("set_in", setIn(a.Rule))
+	w.text("metric", string(a.Metric))
+	w.in("subject", func() {
+		w.textOrNull("topic", a.Topic)
+		w.textOrNull("endpoint", a.Endpoint)
+	})
+	w.text("status", status)
+	w.float("value", a.Value)
+	w.float("threshold", a.Above)
+	w.instant("since", a.Since)
+	w.instant("fired_at", a.FiredAt)
+	w.instant("told_at", a.ToldAt)
+	w.integer("repeat", a.Repeats)
 }

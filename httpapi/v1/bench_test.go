@@ -54,7 +54,7 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := answerWritten(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jobView{&j, retrypolicy.Default()}); err != nil {
+		if err := answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, shown(s.writeJob, &j)); err != nil {
 			b.Fatal(err)
 		}
 	}

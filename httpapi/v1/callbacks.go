@@ -35,66 +35,52 @@ func decodeCallbacks(f field) *job.CallbacksDraft {
 	return d
 }
 
-// callbackView is a callback as registrations write it.
-type callbackView struct {
-	URL     string            `json:"url"`
-	Method  string            `json:"method,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"`
-}
-
-// viewCallbacks gives callbacks by their events, and their retry policy; nil without any.
-func viewCallbacks(d *job.CallbacksDraft) map[string]any {
-	if d == nil {
-		return nil
-	}
-	view := map[string]any{}
-	for e, c := range d.On {
-		v := callbackView{URL: string(*c.Destination), Headers: c.Headers}
-		if c.Method != nil {
-			v.Method = *c.Method
+// writeCallbacks writes callbacks by their events, and their retry policy.
+func writeCallbacks(w *writer, d *job.CallbacksDraft) {
+	for _, e := range job.CallbackEvents {
+		if c := d.On[e]; c != nil {
+			w.in(string(e), func() {
+				w.text("url", string(*c.Destination))
+				w.given("method", c.Method)
+				if len(c.Headers) > 0 {
+					w.member("headers", c.Headers)
+				}
+			})
 		}
-		view[string(e)] = v
 	}
 	if d.Retry != nil {
-		view["retry"] = viewOwnRetry(d.Retry)
+		part(w, "retry", d.Retry, writeRetry)
 	}
-	return view
 }
 
 // maxCallbackLinks bounds the callbacks that the view of a job names.
 const maxCallbackLinks = 10
 
-// callbacks writes which callbacks of a job were registered last, and what a callback reports.
-func (v jobView) callbacks(w *writer) {
-	if keys := v.CallbackKeys(); len(keys) > 0 {
-		w.name("callbacks")
-		w.bracket('[')
-		for _, key := range keys[max(0, len(keys)-maxCallbackLinks):] {
-			w.next()
-			w.bracket('{')
+// writeCallbackLinks writes which callbacks of a job were registered last, and what a callback
+// reports.
+func writeCallbackLinks(w *writer, j *job.Job) {
+	if keys := j.CallbackKeys(); len(keys) > 0 {
+		list(w, "callbacks", keys[max(0, len(keys)-maxCallbackLinks):], func(w *writer, key *job.Key) {
 			w.text("event", string(job.EventOfCallback(key.ID)))
 			w.text("id", key.ID)
-			w.text("url", jobPath(key))
-			w.bracket('}')
-		}
-		w.bracket(']')
+			w.text("url", jobPath(*key))
+		})
 	}
-	if v.Spec.Reports == "" {
+	if j.Spec.Reports == "" {
 		return
 	}
 	id, url := "", ""
-	if r, err := successors.Report(v.Job); err == nil {
+	if r, err := successors.Report(j); err == nil {
 		id, url = r.Job.ID, jobPath(r.Job.Key)
 	}
-	uid, _ := job.CallbackOf(v.ID)
-	w.name("callback_of")
-	w.bracket('{')
-	w.text("event", string(v.Spec.Reports))
-	w.instant("at", v.CreatedAt)
-	w.text("uid", uid)
-	w.text("id", id)
-	w.text("url", url)
-	w.bracket('}')
+	uid, _ := job.CallbackOf(j.ID)
+	w.in("callback_of", func() {
+		w.text("event", string(j.Spec.Reports))
+		w.instant("at", j.CreatedAt)
+		w.text("uid", uid)
+		w.text("id", id)
+		w.text("url", url)
+	})
 }
 
 // CallbackBody returns a function that makes the bodies of callbacks. policy is the server's.
@@ -105,45 +91,36 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 			return nil, err
 		}
 		j := &r.Job
-		w := writer{make([]byte, 0, 2*typicalResult+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))}
-		w.bracket('{')
-		w.text("event", string(callback.Spec.Reports))
-		w.instant("at", callback.CreatedAt)
-		w.name("job")
-		w.object(jobView{j, policy})
-		w.name("attempt")
-		w.reported(&r)
-		w.name("request")
-		w.bracket('{')
 		headers := j.Spec.Headers
 		if j.Spec.ContentType != "" {
 			headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: j.Spec.ContentType})
 		}
-		w.headers("headers", headers)
-		w.base64("body_base64", j.Spec.Body)
-		w.bracket('}')
-		w.bracket('}')
-		return w.b, nil
+		room := make([]byte, 0, 2*typicalItem+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))
+		return appendObject(room, func(w *writer) {
+			w.text("event", string(callback.Spec.Reports))
+			w.instant("at", callback.CreatedAt)
+			w.in("job", func() { writeJob(w, j, policy) })
+			writeReported(w, &r)
+			w.in("request", func() {
+				w.headers("headers", headers)
+				w.base64("body_base64", j.Spec.Body)
+			})
+		}), nil
 	}
 }
 
-// reported writes the last attempt with the body of its answer, which is null if there was no
-// answer, or if the event concludes no attempt.
-func (w *writer) reported(r *job.Report) {
-	a, body := r.Job.LastAttempt, r.Response
-	if a == nil {
-		w.null()
-		return
-	}
-	answered := body != nil && a.Status != 0
-	w.bracket('{')
-	attemptView{a}.members(w)
-	if answered {
-		w.base64("response_body_base64", body.Body)
-	} else {
-		w.name("response_body_base64")
-		w.null()
-	}
-	w.boolean("response_body_truncated", answered && body.Cut)
-	w.bracket('}')
+// writeReported writes the last attempt with the body of its answer, which is null if there was
+// no answer. The attempt is null if the event concludes none.
+func writeReported(w *writer, r *job.Report) {
+	body := r.Response
+	part(w, "attempt", r.Job.LastAttempt, func(w *writer, a *job.Attempt) {
+		writeAttempt(w, a)
+		answered := body != nil && a.Status != 0
+		if answered {
+			w.base64("response_body_base64", body.Body)
+		} else {
+			w.null("response_body_base64")
+		}
+		w.boolean("response_body_truncated", answered && body.Cut)
+	})
 }

@@ -3,7 +3,7 @@ package v1
 import "github.com/duehook/duehook/job"
 
 // countJob answers POST /v1/jobs/{topic}/{id}/count.
-func (s *API) countJob(r *request) (any, error) {
+func (s *API) countJob(r *request) (view, error) {
 	draft, errs, err := read(r, maxSmall, addFields)
 	if err != nil {
 		return nil, err
@@ -16,36 +16,25 @@ func (s *API) countJob(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return addedView{added.Count, j.Spec.Count.Target, added.Fired, added.Late}, nil
+	return func(w *writer) {
+		w.number("count", added.Count)
+		w.number("target", j.Spec.Count.Target)
+		w.boolean("fired", added.Fired)
+		if added.Late { // the job had ended, and nothing was added
+			w.boolean("late", true)
+		}
+	}, nil
 }
 
-// addedView is the answer to a count.
-type addedView struct {
-	Count  int64 `json:"count"`
-	Target int64 `json:"target"`
-	Fired  bool  `json:"fired"`
-	// Late is left out unless the job had ended, and nothing was added.
-	Late bool `json:"late,omitempty"`
+// writeCount writes the count of a job.
+func writeCount(w *writer, j *job.Job) {
+	w.number("count", j.Counted)
+	writeCountTerms(w, j.Spec.Count.Target, j.Spec.Count.AtDeadline)
+	w.boolean("fired", j.ShowsFired())
 }
 
-// countView is the count of a job.
-type countView struct {
-	Count int64 `json:"count"`
-	countTermsView
-	Fired bool `json:"fired"`
-}
-
-// countTermsView are the terms of a count, as registrations write them.
-type countTermsView struct {
-	Target     int64  `json:"target"`
-	AtDeadline string `json:"at_deadline"`
-}
-
-// viewCount is nil for a job without a count.
-func viewCount(j *job.Job) *countView {
-	c := j.Spec.Count
-	if c == nil {
-		return nil
-	}
-	return &countView{j.Counted, countTermsView{c.Target, string(c.AtDeadline)}, j.ShowsFired()}
+// writeCountTerms writes the terms of a count, as registrations do.
+func writeCountTerms[T ~string](w *writer, target int64, atDeadline T) {
+	w.number("target", target)
+	w.text("at_deadline", string(atDeadline))
 }

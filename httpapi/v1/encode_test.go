@@ -11,34 +11,41 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
 )
 
 // TestJobsAreWrittenAsJSON writes arbitrary jobs.
 func TestJobsAreWrittenAsJSON(t *testing.T) {
+	s := newAPI(t).v1
 	rapid.Check(t, func(t *rapid.T) {
 		one := rapid.Custom(func(t *rapid.T) job.Job {
 			j := rapid.Make[job.Job]().Draw(t, "job")
 			j.Attempts = rapid.IntRange(0, 20).Draw(t, "attempts") // each may have a callback
 			return j
 		})
-		var jobs []jobView
-		for _, j := range rapid.SliceOfN(one, 0, 3).Draw(t, "jobs") {
-			jobs = append(jobs, jobView{&j, retrypolicy.Default()})
-		}
-		views := []writable{jobPage{Data: jobs}}
-		for _, v := range jobs {
-			result := rapid.String().Draw(t, "result")
-			registered := registeredView{v, result}
-			views = append(views, registered, resultsView{
-				{status: 201, result: result, job: &v}, {status: 201, fanOut: &fanOutView{group: result, jobs: []registeredView{registered}}},
+		jobs := rapid.SliceOfN(one, 0, 3).Draw(t, "jobs")
+		views := []view{pageOf(jobs, s.writeJob, rapid.String().Draw(t, "cursor"))}
+		for i := range jobs {
+			registered := []store.Registered{{Job: jobs[i]}}
+			views = append(views, shown(s.writeRegistered, &registered[0]), func(w *writer) {
+				list(w, "results", []item{{registered: registered}, {fan: &scheduler.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
 			})
 		}
 		for _, v := range views {
-			if text := appendView(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
+			if text := appendObject(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
 				t.Fatalf("not JSON: %s", text)
 			}
 		}
 	})
+}
+
+// written is a job with the result of its registration.
+func written(j *job.Job, policy retrypolicy.Policy, result string) view {
+	return func(w *writer) {
+		writeJob(w, j, policy)
+		w.textIfAny("result", result)
+	}
 }
 
 func TestJobAsWritten(t *testing.T) {
@@ -58,10 +65,10 @@ func TestJobAsWritten(t *testing.T) {
 		},
 	}
 	for name, c := range map[string]struct {
-		view writable
+		view view
 		want string
 	}{
-		"all members": {registeredView{jobView{&full, retrypolicy.Default()}, "same"}, `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
+		"all members": {written(&full, retrypolicy.Default(), "same"), `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
 			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m","rounds":2,` +
 			`"created_at":"2026-01-31T09:29:00.000Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
 			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
@@ -69,11 +76,11 @@ func TestJobAsWritten(t *testing.T) {
 			`"version":7,"group":"g","group_id":"a","schedule":{"name":"nightly","time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
 			`"callbacks":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
 			`"count":{"count":4,"target":5,"at_deadline":"fire","fired":true},"result":"same"}`},
-		"what a job need not have": {jobView{&job.Job{}, retrypolicy.Policy{}}, `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +
+		"what a job need not have": {written(&job.Job{}, retrypolicy.Policy{}, ""), `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +
 			`"created_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(appendView(nil, c.view)), ",")); diff != "" {
+			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(appendObject(nil, c.view)), ",")); diff != "" {
 				t.Errorf("(-want +written):\n%s", diff)
 			}
 		})

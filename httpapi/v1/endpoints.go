@@ -1,16 +1,17 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
 // listEndpoints answers GET /v1/endpoints.
-func (s *API) listEndpoints(r *request) (any, error) {
+func (s *API) listEndpoints(r *request) (view, error) {
 	page, err := s.Scheduler.Endpoints(r.Context(), store.EndpointQuery{
 		States: r.query.circuits, Endpoint: r.query.Endpoint, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
-	return pageOf(page.Endpoints, viewEndpoint, page.Next), err
+	return pageOf(page.Endpoints, writeEndpoint, page.Next), err
 }
 
 // tryDraft is the request to try an endpoint.
@@ -21,7 +22,7 @@ var tryFields = newFieldSet(map[string]func(*tryDraft, field){
 })
 
 // tryEndpoint answers POST /v1/endpoints/try.
-func (s *API) tryEndpoint(r *request) (any, error) {
+func (s *API) tryEndpoint(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, tryFields)
 	switch {
 	case err != nil:
@@ -31,7 +32,7 @@ func (s *API) tryEndpoint(r *request) (any, error) {
 	}
 	r.Target = draft.endpoint
 	endpoint, err := s.Scheduler.Try(r.Context(), draft.endpoint)
-	return viewEndpoint(&endpoint), err
+	return shown(writeEndpoint, &endpoint), err
 }
 
 // testFields are those of a registration that make a request.
@@ -39,7 +40,7 @@ var testFields = draftFields.only("topic", "url", "method", "headers", "body", "
 
 // testEndpoint answers POST /v1/endpoints/test. What to send is read as a
 // registration, which is never stored.
-func (s *API) testEndpoint(r *request) (any, error) {
+func (s *API) testEndpoint(r *request) (view, error) {
 	draft, errs, err := read(r, s.maxRequest(), testFields)
 	if err != nil {
 		return nil, err
@@ -50,37 +51,28 @@ func (s *API) testEndpoint(r *request) (any, error) {
 	}
 	r.Target = reg.Endpoint()
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
-	return testView{Delivered: attempt.Error == "", Attempt: viewAttempt(&attempt)}, err
+	return func(w *writer) {
+		w.boolean("delivered", attempt.Error == "")
+		part(w, "attempt", &attempt, writeAttempt)
+	}, err
 }
 
-// endpointView is an endpoint as the API shows it. What is not known of its
-// attempts is null.
-type endpointView struct {
-	Endpoint      string  `json:"endpoint"`
-	State         string  `json:"state"`
-	ReopensAt     instant `json:"reopens_at"`
-	Waiting       int64   `json:"waiting"`
-	Ready         int64   `json:"ready"`
-	InFlight      int64   `json:"in_flight"`
-	Failures      *int64  `json:"failures"`
-	LastError     *string `json:"last_error"`
-	LastFailureAt instant `json:"last_failure_at"`
-	LastSuccessAt instant `json:"last_success_at"`
-}
-
-type testView struct {
-	Delivered bool        `json:"delivered"`
-	Attempt   attemptView `json:"attempt"`
-}
-
-func viewEndpoint(e *scheduler.Endpoint) endpointView {
-	v := endpointView{
-		Endpoint: e.Endpoint, State: e.Circuit.State().String(), ReopensAt: instant(e.Circuit.OpenUntil),
-		Waiting: e.Waiting, Ready: e.Ready, InFlight: e.Running,
+// writeEndpoint writes an endpoint. What is not known of its attempts is null.
+func writeEndpoint(w *writer, e *scheduler.Endpoint) {
+	w.text("endpoint", e.Endpoint)
+	w.text("state", e.Circuit.State().String())
+	w.instant("reopens_at", e.Circuit.OpenUntil)
+	w.number("waiting", e.Waiting)
+	w.number("ready", e.Ready)
+	w.number("in_flight", e.Running)
+	var h recent.Health
+	if e.Health == nil {
+		w.null("failures")
+	} else {
+		h = *e.Health
+		w.number("failures", h.Failures)
 	}
-	if h := e.Health; h != nil {
-		v.Failures, v.LastError = &h.Failures, orNull(&h.LastError)
-		v.LastFailureAt, v.LastSuccessAt = instant(h.LastFailureAt), instant(h.LastSuccessAt)
-	}
-	return v
+	w.textOrNull("last_error", h.LastError)
+	w.instant("last_failure_at", h.LastFailureAt)
+	w.instant("last_success_at", h.LastSuccessAt)
 }

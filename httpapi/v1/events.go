@@ -3,7 +3,6 @@ package v1
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,26 +40,27 @@ func (q *params) admits(e *events.Event) bool {
 			(q.Topic == "" || q.Topic == e.Topic) && (q.Endpoint == "" || q.Endpoint == e.Endpoint)
 }
 
-// eventView is an event as the API shows it. What does not belong to its type
-// is left out.
-type eventView struct {
-	Type     events.Type `json:"type"`
-	At       instant     `json:"at"`
-	Topic    string      `json:"topic,omitempty"`
-	Schedule string      `json:"schedule,omitempty"`
-	ID       string      `json:"id,omitempty"`
-	UID      string      `json:"uid,omitempty"`
-	Endpoint string      `json:"endpoint,omitempty"`
-	Attempts int         `json:"attempts,omitempty"`
-	Status   int         `json:"status,omitempty"`
-	Error    string      `json:"error,omitempty"`
-	Reason   string      `json:"reason,omitempty"`
-	NextAt   instant     `json:"next_at,omitzero"`
+// writeEvent writes an event, without what does not belong to its type.
+func writeEvent(w *writer, e *events.Event) {
+	w.text("type", string(e.Type))
+	w.instant("at", e.At)
+	w.textIfAny("topic", e.Topic)
+	w.textIfAny("schedule", e.Schedule)
+	w.textIfAny("id", e.JobID)
+	w.textIfAny("uid", e.UID)
+	w.textIfAny("endpoint", e.Endpoint)
+	w.numberIfAny("attempts", e.Attempts)
+	w.numberIfAny("status", e.Status)
+	w.textIfAny("error", e.Error)
+	w.textIfAny("reason", e.Reason)
+	if e.NextAt != 0 {
+		w.instant("next_at", e.NextAt)
+	}
 }
 
 // watchEvents answers GET /v1/events: a stream of server-sent events, until the
 // client or the server ends it.
-func (s *API) watchEvents(r *request) (any, error) {
+func (s *API) watchEvents(r *request) (view, error) {
 	after := r.Request.Header.Get("Last-Event-ID")
 	if len(after) > events.MaxID {
 		return nil, invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
@@ -85,7 +85,8 @@ func (s *API) watchEvents(r *request) (any, error) {
 		return nil, nil
 	}
 	stream := &eventStream{request: r}
-	return nil, stream.run(r.Context(), w)
+	stream.run(r.Context(), w)
+	return nil, nil
 }
 
 // eventStream writes events to a client.
@@ -94,10 +95,9 @@ type eventStream struct {
 	buffer  bytes.Buffer
 }
 
-// run returns no error once the stream has begun: there is nobody to tell.
-func (s *eventStream) run(ctx context.Context, w *events.Watcher) error {
+// run ends with ctx, which ends when the client has gone or the server stops.
+func (s *eventStream) run(ctx context.Context, w *events.Watcher) {
 	_, _ = fmt.Fprintf(&s.buffer, "retry: %d\n\n", eventsRetry)
-	// ctx ends when the client has gone, or the server stops.
 	for ctx.Err() == nil && s.flush() == nil {
 		beat, done := context.WithTimeout(ctx, eventsBeat)
 		list, err := w.Next(beat)
@@ -106,30 +106,19 @@ func (s *eventStream) run(ctx context.Context, w *events.Watcher) error {
 			s.buffer.WriteString(": still here\n\n")
 		}
 		for i := range list {
-			if err := s.add(&list[i]); err != nil {
-				return err
-			}
+			s.add(&list[i])
 		}
 	}
-	return nil
 }
 
-func (s *eventStream) add(e *events.Event) error {
+func (s *eventStream) add(e *events.Event) {
 	if !s.request.query.admits(e) {
-		return nil
-	}
-	data, err := json.Marshal(eventView{
-		Type: e.Type, At: instant(e.At), Topic: e.Topic, Schedule: e.Schedule, ID: e.JobID, UID: e.UID, Endpoint: e.Endpoint,
-		Attempts: e.Attempts, Status: e.Status, Error: e.Error, Reason: e.Reason, NextAt: instant(e.NextAt),
-	})
-	if err != nil {
-		return err
+		return
 	}
 	if e.ID != "" {
 		_, _ = fmt.Fprintf(&s.buffer, "id: %s\n", e.ID)
 	}
-	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, data)
-	return nil
+	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, appendObject(nil, shown(writeEvent, e)))
 }
 
 // flush sends what is in the buffer. The server's own deadline for answers does

@@ -7,19 +7,20 @@ import (
 )
 
 // explainJob answers GET /v1/jobs/{topic}/{id}/explain.
-func (s *API) explainJob(r *request) (any, error) {
+func (s *API) explainJob(r *request) (view, error) {
 	e, err := s.Scheduler.Explain(r.Context(), r.key())
-	if err != nil {
-		return nil, err
-	}
-	return explanationView{
-		Now: instant(e.Now), Job: s.viewJob(&e.Job), Reasons: each(e.Reasons, viewReason), Notes: each(e.Notes, viewNote),
-		ExpectedAt: instant(e.Expected), Ladder: viewLadder(&e.Forecast, e.Expires),
-	}, nil
+	return func(w *writer) {
+		w.instant("now", e.Now)
+		list(w, "reasons", e.Reasons, writeReason)
+		list(w, "notes", e.Notes, writeNote)
+		w.instant("expected_at", e.Expected)
+		writeLadder(w, &e.Forecast, e.Expires)
+		part(w, "job", &e.Job, s.writeJob)
+	}, err
 }
 
 // planJob answers POST /v1/jobs/plan: what would come of a registration.
-func (s *API) planJob(r *request) (any, error) {
+func (s *API) planJob(r *request) (view, error) {
 	draft, errs, from, err := s.readDraft(r)
 	if err != nil {
 		return nil, err
@@ -29,105 +30,55 @@ func (s *API) planJob(r *request) (any, error) {
 		return nil, err
 	}
 	plan, err := s.Scheduler.Plan(r.Context(), reg)
-	if err != nil {
-		return nil, err
-	}
-	return planView{
-		OthersDue: othersDueView{plan.SameSecond, plan.SameMinute},
-		Now:       instant(plan.Now), DueAt: instant(plan.Due), MaxAttempts: plan.MaxAttempts, Ladder: viewLadder(&plan.Forecast, plan.Expires),
-	}, nil
+	return func(w *writer) {
+		w.instant("now", plan.Now)
+		w.instant("due_at", plan.Due)
+		w.integer("max_attempts", plan.MaxAttempts)
+		writeLadder(w, &plan.Forecast, plan.Expires)
+		w.in("others_due", func() { // jobs for the same endpoint
+			w.number("same_second", plan.SameSecond)
+			w.number("same_minute", plan.SameMinute)
+		})
+	}, err
 }
 
-// explanationView is why a job has not run, and what follows.
-type explanationView struct {
-	Now        instant      `json:"now"`
-	Reasons    []reasonView `json:"reasons"`
-	Notes      []noteView   `json:"notes"`
-	ExpectedAt instant      `json:"expected_at"`
-	Ladder     ladderView   `json:"ladder"`
-	Job        jobView      `json:"job"`
+func writeReason(w *writer, r *explain.Reason) {
+	w.text("code", r.Code)
+	w.text("detail", r.Detail())
+	list(w, "sentences", r.Sentences, writeSentence)
+	w.instant("until", r.Until)
+	w.textOrNull("node", r.Node)
 }
 
-type reasonView struct {
-	Code      string         `json:"code"`
-	Detail    string         `json:"detail"`
-	Sentences []sentenceView `json:"sentences"`
-	Until     instant        `json:"until"`
-	Node      *string        `json:"node"`
-}
-
-// sentenceView is a sentence of a reason's detail, for those who word it in
-// another language.
-type sentenceView struct {
-	Code   string         `json:"code"`
-	Params explain.Params `json:"params"`
-}
-
-// noteView is a sentence about the job with its text.
-type noteView struct {
-	sentenceView
-	Detail string `json:"detail"`
-}
-
-func viewReason(r *explain.Reason) reasonView {
-	return reasonView{
-		Code: r.Code, Detail: r.Detail(), Sentences: each(r.Sentences, viewSentence), Until: instant(r.Until), Node: orNull(&r.Node),
-	}
-}
-
-func viewSentence(s *explain.Sentence) sentenceView {
+// writeSentence writes a sentence of a detail, for those who word it in another language.
+func writeSentence(w *writer, s *explain.Sentence) {
 	params := s.Params
 	if params == nil {
 		params = explain.Params{}
 	}
-	return sentenceView{s.Code, params}
+	w.text("code", s.Code)
+	w.member("params", params)
 }
 
-func viewNote(s *explain.Sentence) noteView { return noteView{viewSentence(s), s.String()} }
-
-type planView struct {
-	Now         instant    `json:"now"`
-	DueAt       instant    `json:"due_at"`
-	MaxAttempts int        `json:"max_attempts"`
-	Ladder      ladderView `json:"ladder"`
-	// OthersDue are jobs for the same endpoint.
-	OthersDue othersDueView `json:"others_due"`
+// writeNote writes a sentence about the job with its text.
+func writeNote(w *writer, s *explain.Sentence) {
+	writeSentence(w, s)
+	w.text("detail", s.String())
 }
 
-type othersDueView struct {
-	SameSecond int64 `json:"same_second"`
-	SameMinute int64 `json:"same_minute"`
+// writeLadder writes the forecast of a job whose attempts all fail.
+func writeLadder(w *writer, f *retrypolicy.Forecast, expires job.Instant) {
+	w.in("ladder", func() {
+		list(w, "attempts", f.Attempts, func(w *writer, a *retrypolicy.Planned) {
+			w.integer("number", a.Number)
+			writeWindow(w, &a.Window)
+		})
+		part(w, "dead_at", f.Dead, writeWindow)
+		w.instant("expires_at", expires)
+	})
 }
 
-// ladderView is the forecast of a job whose attempts all fail.
-type ladderView struct {
-	Attempts  []plannedView `json:"attempts"`
-	DeadAt    *windowView   `json:"dead_at"`
-	ExpiresAt instant       `json:"expires_at"`
-}
-
-type windowView struct {
-	EarliestAt instant `json:"earliest_at"`
-	LatestAt   instant `json:"latest_at"`
-}
-
-type plannedView struct {
-	Number int `json:"number"`
-	windowView
-}
-
-func viewLadder(f *retrypolicy.Forecast, expires job.Instant) ladderView {
-	v := ladderView{Attempts: make([]plannedView, len(f.Attempts)), ExpiresAt: instant(expires)}
-	for i, a := range f.Attempts {
-		v.Attempts[i] = plannedView{a.Number, viewWindow(a.Window)}
-	}
-	if f.Dead != nil {
-		dead := viewWindow(*f.Dead)
-		v.DeadAt = &dead
-	}
-	return v
-}
-
-func viewWindow(w retrypolicy.Window) windowView {
-	return windowView{instant(w.Earliest), instant(w.Latest)}
+func writeWindow(w *writer, of *retrypolicy.Window) {
+	w.instant("earliest_at", of.Earliest)
+	w.instant("latest_at", of.Latest)
 }

@@ -1,8 +1,9 @@
 package v1
 
 import (
+	"cmp"
 	"context"
-	"net/http"
+	"encoding/json"
 	"net/url"
 
 	"github.com/duehook/duehook/httpapi"
@@ -13,7 +14,7 @@ import (
 
 // registerGroup answers a POST /v1/jobs that names a group. Without a job for each of its
 // members, the answer is an error.
-func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (any, error) {
+func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (view, error) {
 	f, err := s.prepareGroup(r.Context(), draft, errs, from)
 	if err != nil {
 		s.Scheduler.Refuse(1, clientsFault(err))
@@ -24,15 +25,17 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 	if err != nil {
 		return nil, err
 	}
-	view := s.viewFanOut(&f, registered)
-	if view.failed != nil {
-		view.failed.More = &view
-		return nil, view.failed
+	fan := fannedOut(&f, registered)
+	if fan.err != nil {
+		e := *httpapi.AsError(fan.err)
+		e.More = json.RawMessage(appendObject(nil, shown(s.writeFanOut, &fan)))
+		return nil, &e
 	}
-	if view.isNew {
+	if fan.isNew {
 		r.Header().Set("Location", "/v1/jobs?"+url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())
 	}
-	return created(&view, view.isNew), nil
+	r.created(fan.isNew)
+	return shown(s.writeFanOut, &fan), nil
 }
 
 func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.FanOut, error) {
@@ -40,73 +43,56 @@ func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErr
 	return f, errs.merge(err)
 }
 
-// fanOutView is the answer to a registration for a group.
-type fanOutView struct {
-	group, id string
-	jobs      []registeredView
-	// failures are jobs that were not registered. If there are any, the answer is an error.
-	failures []failedJobView
-
-	isNew  bool           // a job was registered, or there is none to register
-	failed *httpapi.Error // the first one
+// fanOut is what became of a registration for a group.
+type fanOut struct {
+	*scheduler.FanOut
+	registered []*store.Registered
+	failures   []failure
+	err        error // the first failure
+	isNew      bool  // a job was registered, or there is none to register
 }
 
-// failedJobView is why a job was not registered.
-type failedJobView struct {
-	ID     string `json:"id"`
-	Status int    `json:"status"`
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
+// failure is why a job was not registered.
+type failure struct {
+	id  string
+	err error
 }
 
-// viewFanOut shows what became of the registrations of a fan-out.
-func (s *API) viewFanOut(f *scheduler.FanOut, registered []store.Registered) fanOutView {
-	view := fanOutView{group: f.Group, id: f.ID, jobs: make([]registeredView, 0, len(registered)), isNew: len(registered) == 0}
+func fannedOut(f *scheduler.FanOut, registered []store.Registered) fanOut {
+	fan := fanOut{FanOut: f, isNew: len(registered) == 0}
 	for i := range f.Refused {
-		view.fail(f.Refused[i].Job.ID, scheduler.Refusal(&f.Refused[i]))
+		fan.fail(f.Refused[i].Job.ID, scheduler.Refusal(&f.Refused[i]))
 	}
 	for i := range registered {
 		one := &registered[i]
 		if err := scheduler.Refusal(one); err != nil {
-			view.fail(f.Jobs[i].Key().ID, err)
+			fan.fail(f.Jobs[i].Key().ID, err)
 			continue
 		}
-		view.isNew = view.isNew || one.Outcome == store.Created
-		view.jobs = append(view.jobs, registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]})
+		fan.isNew = fan.isNew || one.Outcome == store.Created
+		fan.registered = append(fan.registered, one)
 	}
-	return view
+	return fan
 }
 
-func (v *fanOutView) fail(id string, err error) {
-	e := httpapi.AsError(err)
-	if v.failed == nil {
-		v.failed = e
-	}
-	v.failures = append(v.failures, failedJobView{id, e.Code.Status, e.Code.Name, e.Detail})
+func (f *fanOut) fail(id string, err error) {
+	f.err = cmp.Or(f.err, err)
+	f.failures = append(f.failures, failure{id, err})
 }
 
-// MarshalJSON is for errors that show a fan-out.
-func (v *fanOutView) MarshalJSON() ([]byte, error) { return appendView(nil, v), nil }
-
-func (v *fanOutView) members(w *writer) {
-	w.text("group", v.group)
-	w.text("group_id", v.id)
-	list(w, "jobs", v.jobs)
-	if len(v.failures) > 0 {
-		w.member("failed", v.failures)
+func (s *API) writeFanOut(w *writer, f *fanOut) {
+	w.text("group", f.Group)
+	w.text("group_id", f.ID)
+	list(w, "jobs", f.registered, func(w *writer, r **store.Registered) { s.writeRegistered(w, *r) })
+	if len(f.failures) > 0 {
+		list(w, "failed", f.failures, writeFailure)
 	}
 }
 
-// fanOutItem shows a fan-out as an item of a batch.
-func (s *API) fanOutItem(f *scheduler.FanOut, registered []store.Registered) itemView {
-	view := s.viewFanOut(f, registered)
-	switch {
-	case view.failed != nil:
-		item := failedItem(view.failed)
-		item.fanOut = &view
-		return item
-	case view.isNew:
-		return itemView{status: http.StatusCreated, fanOut: &view}
-	}
-	return itemView{status: http.StatusOK, fanOut: &view}
+func writeFailure(w *writer, f *failure) {
+	e := httpapi.AsError(f.err)
+	w.text("id", f.id)
+	w.integer("status", e.Code.Status)
+	w.text("code", e.Code.Name)
+	w.text("detail", e.Detail)
 }

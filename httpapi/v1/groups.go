@@ -37,7 +37,7 @@ func setMembers(d *groups.Draft, f field) {
 }
 
 // putGroup answers PUT /v1/groups/{group}.
-func (s *API) putGroup(r *request) (any, error) {
+func (s *API) putGroup(r *request) (view, error) {
 	draft, errs, err := read(r, maxGroupRequest, groupFields)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func (s *API) putGroup(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return created(r.showGroup(&g), isNew), nil
+	r.created(isNew)
+	return r.showGroup(&g), nil
 }
 
 func groupTag(g *groups.Group) string {
@@ -65,7 +66,7 @@ func groupTag(g *groups.Group) string {
 }
 
 // getGroup answers GET /v1/groups/{group}.
-func (s *API) getGroup(r *request) (any, error) {
+func (s *API) getGroup(r *request) (view, error) {
 	g, err := s.Groups.Get(r.Context(), r.group)
 	if err != nil {
 		return nil, err
@@ -73,19 +74,19 @@ func (s *API) getGroup(r *request) (any, error) {
 	return r.showGroup(&g), nil
 }
 
-func (r *request) showGroup(g *groups.Group) groupView {
+func (r *request) showGroup(g *groups.Group) view {
 	r.setETag(groupTag(g))
-	return r.viewGroup(g)
+	return shown(r.writeGroup, g)
 }
 
 // listGroups answers GET /v1/groups.
-func (s *API) listGroups(r *request) (any, error) {
+func (s *API) listGroups(r *request) (view, error) {
 	page, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
-	return pageOf(page.Groups, r.viewGroup, page.Next), err
+	return pageOf(page.Groups, r.writeGroup, page.Next), err
 }
 
 // deleteGroup answers DELETE /v1/groups/{group}.
-func (s *API) deleteGroup(r *request) (any, error) {
+func (s *API) deleteGroup(r *request) (view, error) {
 	allow, err := allowing[groups.Allow](r, groupTag)
 	if err != nil {
 		return nil, err
@@ -93,29 +94,20 @@ func (s *API) deleteGroup(r *request) (any, error) {
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.group, allow...)
 }
 
-// groupView is a group as the API shows it.
-type groupView struct {
-	Group   string       `json:"group"`
-	Version uint64       `json:"version"`
-	Members []memberView `json:"members"`
-}
-
-// memberView is a member. Headers may be secret: they are null for callers who could not
-// have set them.
-type memberView struct {
-	Name        string            `json:"name"`
-	URL         string            `json:"url"`
-	Headers     map[string]string `json:"headers"`
-	FilterLabel *string           `json:"filter_label"`
-}
-
-func (r *request) viewGroup(g *groups.Group) groupView {
+// writeGroup writes a group. Headers of its members may be secret: they are null for callers
+// who could not have set them.
+func (r *request) writeGroup(w *writer, g *groups.Group) {
 	open := r.Allow(access.Write) == nil
-	return groupView{Group: g.Name, Version: g.Version, Members: each(g.Members, func(m *groups.Member) memberView {
-		v := memberView{Name: m.Name, URL: string(m.URL), FilterLabel: orNull(&m.FilterLabel)}
+	w.text("group", g.Name)
+	w.number("version", int64(g.Version))
+	list(w, "members", g.Members, func(w *writer, m *groups.Member) {
+		w.text("name", m.Name)
+		w.text("url", string(m.URL))
 		if open {
-			v.Headers = viewHeaders(m.Headers)
+			w.headers("headers", m.Headers)
+		} else {
+			w.null("headers")
 		}
-		return v
-	})}
+		w.textOrNull("filter_label", m.FilterLabel)
+	})
 }

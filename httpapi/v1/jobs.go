@@ -15,32 +15,32 @@ const (
 )
 
 // getJob answers GET /v1/jobs/{topic}/{id}.
-func (s *API) getJob(r *request) (any, error) {
+func (s *API) getJob(r *request) (view, error) {
 	j, err := s.Scheduler.Get(r.Context(), r.key())
 	return s.showJob(r, &j, err)
 }
 
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
-func (s *API) listAttempts(r *request) (any, error) {
+func (s *API) listAttempts(r *request) (view, error) {
 	attempts, err := s.Scheduler.Attempts(r.Context(), r.key())
-	return attemptsView{each(attempts, viewAttempt)}, err
+	return func(w *writer) { list(w, "attempts", attempts, writeAttempt) }, err
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.
-func (s *API) patchJob(r *request) (any, error) { return s.change(r, s.Scheduler.Change) }
+func (s *API) patchJob(r *request) (view, error) { return s.change(r, s.Scheduler.Change) }
 
 // replayJob answers POST /v1/jobs/{topic}/{id}/replay, with changes if there are some.
-func (s *API) replayJob(r *request) (any, error) { return s.change(r, s.Scheduler.Replay) }
+func (s *API) replayJob(r *request) (view, error) { return s.change(r, s.Scheduler.Replay) }
 
 // runJob answers POST /v1/jobs/{topic}/{id}/run.
-func (s *API) runJob(r *request) (any, error) {
+func (s *API) runJob(r *request) (view, error) {
 	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
 		return s.Scheduler.Run(ctx, key, allow...)
 	})
 }
 
 // change changes a job by a draft, which is nil without a body.
-func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (any, error) {
+func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (view, error) {
 	data, err := r.body(s.maxRequest())
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draf
 
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
-func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (any, error) {
+func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (view, error) {
 	allow, err := allowing[scheduler.Allow](r, jobTag)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler
 
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
-func (s *API) cancelJob(r *request) (any, error) {
+func (s *API) cancelJob(r *request) (view, error) {
 	allow, err := allowing[scheduler.Allow](r, jobTag)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,11 @@ func (s *API) cancelJob(r *request) (any, error) {
 	r.setETag(jobTag(&j))
 	switch result {
 	case scheduler.InFlight:
-		return answer{http.StatusAccepted, cancelView{Result: "in_flight", Attempt: j.Attempts + 1}}, nil
+		r.status = http.StatusAccepted
+		return func(w *writer) {
+			w.text("result", "in_flight")
+			w.integer("attempt", j.Attempts+1)
+		}, nil
 	case scheduler.Discarded:
 		return resultOf("discarded"), nil
 	}
@@ -90,16 +94,16 @@ func (s *API) cancelJob(r *request) (any, error) {
 }
 
 // showJob answers with a job, or with the error.
-func (s *API) showJob(r *request, j *job.Job, err error) (any, error) {
+func (s *API) showJob(r *request, j *job.Job, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setETag(jobTag(j))
-	return s.viewJob(j), nil
+	return shown(s.writeJob, j), nil
 }
 
 // listJobs answers GET /v1/jobs.
-func (s *API) listJobs(r *request) (any, error) {
+func (s *API) listJobs(r *request) (view, error) {
 	page, err := s.Scheduler.List(r.Context(), r.query.Query)
-	return jobPage(pageOf(page.Jobs, s.viewJob, page.Next)), inQuery(err)
+	return pageOf(page.Jobs, s.writeJob, page.Next), inQuery(err)
 }

@@ -8,22 +8,26 @@ import (
 
 // whoAmI answers GET /v1/whoami. On a server without keys, everybody may do what an
 // admin may.
-func (s *API) whoAmI(r *request) (any, error) {
+func (s *API) whoAmI(r *request) (view, error) {
 	caller, known := r.Caller()
 	if !known {
-		return callerView{Scope: access.Admin.String()}, nil
+		caller.Scope = access.Admin
 	}
-	return callerView{KeyID: &caller.KeyID, KeyName: orNull(&caller.KeyName), Scope: caller.Scope.String()}, nil
+	return func(w *writer) {
+		w.textOrNull("key_id", caller.KeyID)
+		w.textOrNull("key_name", caller.KeyName)
+		w.text("scope", caller.Scope.String())
+	}, nil
 }
 
 // listKeys answers GET /v1/keys.
-func (s *API) listKeys(r *request) (any, error) {
+func (s *API) listKeys(r *request) (view, error) {
 	keys, err := s.Access.List(r.Context())
-	return listOf(keys, viewKey), err
+	return listOf(keys, writeKey), err
 }
 
-// createKey answers POST /v1/keys.
-func (s *API) createKey(r *request) (any, error) {
+// createKey answers POST /v1/keys. It is the only answer that shows a token.
+func (s *API) createKey(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, keyFields)
 	if err != nil {
 		return nil, err
@@ -32,11 +36,33 @@ func (s *API) createKey(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Target = key.ID
-	return answer{http.StatusCreated, newKeyView{Token: token.Reveal(), keyView: viewKey(&key)}}, nil
+	r.Target, r.status = key.ID, http.StatusCreated
+	return func(w *writer) {
+		w.text("token", token.Reveal())
+		writeKey(w, &key)
+	}, nil
 }
 
 // revokeKey answers DELETE /v1/keys/{id}.
-func (s *API) revokeKey(r *request) (any, error) {
+func (s *API) revokeKey(r *request) (view, error) {
 	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.id)
+}
+
+// writeKey writes an API key. A stored key that cannot be read has an id only.
+func writeKey(w *writer, k *access.Key) {
+	scope, source := "", "settings"
+	if k.Scope != access.Nobody {
+		scope = k.Scope.String()
+	}
+	if k.Stored {
+		source = "store"
+	}
+	w.text("id", k.ID)
+	w.textOrNull("name", k.Name)
+	w.textOrNull("scope", scope)
+	w.textOrNull("namespace", k.Namespace)
+	w.instant("created_at", k.CreatedAt)
+	w.instant("expires_at", k.ExpiresAt)
+	w.textOrNull("rate", k.Rate.String())
+	w.text("source", source)
 }

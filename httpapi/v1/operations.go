@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -99,7 +100,7 @@ func setLabels(q *store.Query, f field) {
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
 // to read is enough for it.
-func (s *API) createOperation(r *request) (any, error) {
+func (s *API) createOperation(r *request) (view, error) {
 	draft, errs, err := read(r, maxSmall, operationFields)
 	if err != nil {
 		return nil, err
@@ -115,7 +116,7 @@ func (s *API) createOperation(r *request) (any, error) {
 	if draft.dryRun {
 		r.Target = "dry run"
 		p, err := s.Operations.Preview(r.Context(), draft.Draft)
-		return viewPreview(&p), err
+		return shown(writePreview, &p), err
 	}
 	o, err := s.Operations.Create(r.Context(), draft.Draft)
 	if err != nil {
@@ -125,137 +126,101 @@ func (s *API) createOperation(r *request) (any, error) {
 }
 
 // accepted is the answer to a call that begins an operation.
-func accepted(r *request, o *operations.Operation) any {
-	r.Target = o.ID
+func accepted(r *request, o *operations.Operation) view {
+	r.Target, r.status = o.ID, http.StatusAccepted
 	r.Header().Set("Location", "/v1/operations/"+o.ID)
-	return answer{http.StatusAccepted, viewOperation(o)}
+	return shown(writeOperation, o)
 }
 
 // listOperations answers GET /v1/operations.
-func (s *API) listOperations(r *request) (any, error) {
+func (s *API) listOperations(r *request) (view, error) {
 	page, err := s.Operations.List(r.Context(), r.query.Limit, r.query.Cursor)
-	return pageOf(page.Operations, viewOperation, page.Next), err
+	return pageOf(page.Operations, writeOperation, page.Next), err
 }
 
 // getOperation answers GET /v1/operations/{id}.
-func (s *API) getOperation(r *request) (any, error) {
+func (s *API) getOperation(r *request) (view, error) {
 	o, err := s.Operations.Get(r.Context(), r.id)
-	return viewOperation(&o), err
+	return shown(writeOperation, &o), err
 }
 
 // stopOperation answers POST /v1/operations/{id}/stop.
-func (s *API) stopOperation(r *request) (any, error) {
+func (s *API) stopOperation(r *request) (view, error) {
 	o, err := s.Operations.Stop(r.Context(), r.id)
-	return viewOperation(&o), err
+	return shown(writeOperation, &o), err
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
-func (s *API) resumeOperation(r *request) (any, error) {
+func (s *API) resumeOperation(r *request) (view, error) {
 	o, err := s.Operations.Resume(r.Context(), r.id)
-	return viewOperation(&o), err
+	return shown(writeOperation, &o), err
 }
 
-// operationView is an operation as the API shows it.
-type operationView struct {
-	ID           string         `json:"id"`
-	Action       string         `json:"action"`
-	Filter       filterView     `json:"filter"`
-	RescheduleTo instant        `json:"reschedule_to"`
-	Set          []job.Field    `json:"set"` // the names of the fields: values may be secret
-	Span         *spanView      `json:"span"`
-	Rate         int            `json:"rate"`
-	State        string         `json:"state"`
-	Worker       *string        `json:"worker"`
-	Reason       *string        `json:"reason"`
-	Estimate     *int64         `json:"estimate"`
-	Matched      int64          `json:"matched"`
-	Changed      int64          `json:"changed"`
-	Skipped      int64          `json:"skipped"`
-	Failed       int64          `json:"failed"`
-	Errors       []jobErrorView `json:"errors"`
-	StartedAt    instant        `json:"started_at"`
-	UpdatedAt    instant        `json:"updated_at"`
-	EndedAt      instant        `json:"ended_at"`
-}
-
-// spanView is the time whose occurrences a backfill registers.
-type spanView struct {
-	From moment `json:"from"`
-	To   moment `json:"to"`
-}
-
-type jobErrorView struct {
-	Job     string `json:"job"`
-	Message string `json:"message"`
-}
-
-// filterView has the parts of a filter that were given, and the states.
-type filterView struct {
-	Topic    string            `json:"topic,omitempty"`
-	State    []string          `json:"state"`
-	BizKey   string            `json:"biz_key,omitempty"`
-	OrderKey string            `json:"order_key,omitempty"`
-	Endpoint string            `json:"endpoint,omitempty"`
-	Schedule string            `json:"schedule,omitempty"`
-	GroupID  string            `json:"group_id,omitempty"`
-	Label    map[string]string `json:"label,omitempty"`
-	Priority int               `json:"priority,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	DueFrom  *instant          `json:"due_from,omitempty"`
-	DueTo    *instant          `json:"due_to,omitempty"`
-}
-
-// previewView is the answer to a dry run.
-type previewView struct {
-	DryRun   bool       `json:"dry_run"`
-	Action   string     `json:"action"`
-	Filter   filterView `json:"filter"`
-	Rate     int        `json:"rate"`
-	Matched  int64      `json:"matched"`
-	Complete bool       `json:"complete"`
-}
-
-func viewOperation(o *operations.Operation) operationView {
-	v := operationView{
-		ID: o.ID, Action: string(o.Action), Filter: viewFilter(&o.Filter), RescheduleTo: instant(o.To), Rate: o.Rate,
-		State: string(o.State), Worker: orNull(&o.Owner), Reason: orNull(&o.Why), Estimate: o.Estimate,
-		Matched: o.Matched, Changed: o.Changed, Skipped: o.Skipped, Failed: o.Failed,
-		Errors:    make([]jobErrorView, len(o.Errors)),
-		StartedAt: instant(o.StartedAt), UpdatedAt: instant(o.UpdatedAt), EndedAt: instant(o.EndedAt),
+func writeOperation(w *writer, o *operations.Operation) {
+	w.text("id", o.ID)
+	w.text("action", string(o.Action))
+	part(w, "filter", &o.Filter, writeFilter)
+	w.instant("reschedule_to", o.To)
+	if o.Set == nil {
+		w.null("set")
+	} else {
+		w.member("set", o.Set.Changes()) // the names of the fields: values may be secret
 	}
-	if b := o.Backfill; b != nil {
-		v.Span = &spanView{moment(b.From.Time()), moment(b.To.Time())}
-	}
-	if o.Set != nil {
-		v.Set = o.Set.Changes()
-	}
-	for i, e := range o.Errors {
-		v.Errors[i] = jobErrorView(e)
-	}
-	return v
+	part(w, "span", o.Backfill, func(w *writer, b *schedules.Backfill) {
+		w.moment("from", b.From.Time())
+		w.moment("to", b.To.Time())
+	})
+	w.integer("rate", o.Rate)
+	w.text("state", string(o.State))
+	w.textOrNull("worker", o.Owner)
+	w.textOrNull("reason", o.Why)
+	nullable(w, "estimate", o.Estimate, w.number)
+	w.number("matched", o.Matched)
+	w.number("changed", o.Changed)
+	w.number("skipped", o.Skipped)
+	w.number("failed", o.Failed)
+	list(w, "errors", o.Errors, func(w *writer, e *operations.JobError) {
+		w.text("job", e.Job)
+		w.text("message", e.Message)
+	})
+	w.instant("started_at", o.StartedAt)
+	w.instant("updated_at", o.UpdatedAt)
+	w.instant("ended_at", o.EndedAt)
 }
 
-func viewFilter(f *store.Query) filterView {
-	v := filterView{
-		Topic: f.Topic, State: make([]string, len(f.States)), BizKey: f.BizKey, OrderKey: f.OrderKey, Endpoint: f.Endpoint, Schedule: f.Schedule, GroupID: f.GroupID,
-		Label: viewLabels(f.Labels), Priority: f.Priority, Reason: f.Reason,
-	}
+// writeFilter writes the parts of a filter that were given, and the states.
+func writeFilter(w *writer, f *store.Query) {
+	states := make([]string, len(f.States))
 	for i, s := range f.States {
-		v.State[i] = s.String()
+		states[i] = s.String()
 	}
+	w.textIfAny("topic", f.Topic)
+	w.member("state", states)
+	w.textIfAny("biz_key", f.BizKey)
+	w.textIfAny("order_key", f.OrderKey)
+	w.textIfAny("endpoint", f.Endpoint)
+	w.textIfAny("schedule", f.Schedule)
+	w.textIfAny("group_id", f.GroupID)
+	if len(f.Labels) > 0 {
+		w.labels("label", f.Labels)
+	}
+	w.numberIfAny("priority", f.Priority)
+	w.textIfAny("reason", f.Reason)
 	if f.DueFrom != 0 {
-		v.DueFrom = (*instant)(&f.DueFrom)
+		w.instant("due_from", f.DueFrom)
 	}
 	if f.DueTo != 0 {
-		v.DueTo = (*instant)(&f.DueTo)
+		w.instant("due_to", f.DueTo)
 	}
-	return v
 }
 
-func viewPreview(p *operations.Preview) previewView {
+// writePreview writes the answer to a dry run.
+func writePreview(w *writer, p *operations.Preview) {
 	o := &p.Operation
-	return previewView{
-		DryRun: true, Action: string(o.Action), Filter: viewFilter(&o.Filter), Rate: o.Rate,
-		Matched: p.Matched, Complete: p.Complete,
-	}
+	w.boolean("dry_run", true)
+	w.text("action", string(o.Action))
+	part(w, "filter", &o.Filter, writeFilter)
+	w.integer("rate", o.Rate)
+	w.number("matched", p.Matched)
+	w.boolean("complete", p.Complete)
 }

@@ -9,97 +9,62 @@ import (
 )
 
 // overview answers GET /v1/overview.
-func (s *API) overview(r *request) (any, error) {
+func (s *API) overview(r *request) (view, error) {
 	o, err := s.Scheduler.Overview(r.Context())
-	if err != nil {
-		return nil, err
-	}
+	return shown(writeOverview, &o), err
+}
+
+// writeOverview writes everything at a glance.
+func writeOverview(w *writer, o *scheduler.Overview) {
 	states := o.Depth.States
-	view := overviewView{
-		AsOf: instant(o.Depth.Now), AgeMS: o.Age.Milliseconds(), States: viewStates(states),
-		DueNow: o.DueNow, DueWithin1h: o.DueWithinHour, InFlight: states[job.Running], Dead: states[job.Dead],
-		OpenCircuits: o.Depth.OpenCircuits, Topics: viewBusiest(o.Busiest), Recent: viewActivity(&o.Activity), Herds: each(o.Herds, viewHerd),
-		Due: dueView{
-			From: instant(o.DueFrom), StepMS: scheduler.DueStep.Milliseconds(), Counts: o.Due, Later: o.DueLater,
-			PartialFrom: instant(o.DuePartialFrom),
-		},
-	}
+	w.instant("as_of", o.Depth.Now)
+	w.number("age_ms", o.Age.Milliseconds())
+	writeStates(w, "states", states)
+	w.number("due_now", o.DueNow)
+	w.number("due_within_1h", o.DueWithinHour)
+	w.number("in_flight", states[job.Running])
+	w.number("dead", states[job.Dead])
+	w.number("open_circuits", o.Depth.OpenCircuits)
 	if rate, known := o.Activity.SuccessRate(); known {
-		view.SuccessRate = &rate
+		w.float("success_rate", rate)
+	} else {
+		w.null("success_rate")
 	}
 	if ms, known := o.Activity.LateBy(0.99); known {
-		view.LatenessP99MS = &ms
+		w.number("lateness_p99_ms", ms)
+	} else {
+		w.null("lateness_p99_ms")
 	}
-	return view, nil
+	w.in("due", func() {
+		w.instant("from", o.DueFrom)
+		w.number("step_ms", scheduler.DueStep.Milliseconds())
+		w.member("counts", o.Due)
+		w.number("later", o.DueLater)
+		w.instant("partial_from", o.DuePartialFrom)
+	})
+	part(w, "recent", &o.Activity, writeActivity)
+	list(w, "topics", o.Busiest, func(w *writer, t *store.TopicStats) {
+		w.text("topic", t.Topic)
+		w.number("unfinished", t.Unfinished())
+	})
+	list(w, "herds", o.Herds, writeHerd)
 }
 
-// overviewView is everything at a glance.
-type overviewView struct {
-	AsOf          instant          `json:"as_of"`
-	AgeMS         int64            `json:"age_ms"`
-	States        map[string]int64 `json:"states"`
-	DueNow        int64            `json:"due_now"`
-	DueWithin1h   int64            `json:"due_within_1h"`
-	InFlight      int64            `json:"in_flight"`
-	Dead          int64            `json:"dead"`
-	OpenCircuits  int64            `json:"open_circuits"`
-	SuccessRate   *float64         `json:"success_rate"`
-	LatenessP99MS *int64           `json:"lateness_p99_ms"`
-	Due           dueView          `json:"due"`
-	Recent        recentView       `json:"recent"`
-	Topics        []busyTopicView  `json:"topics"`
-	Herds         []herdView       `json:"herds"`
+func writeActivity(w *writer, a *recent.Activity) {
+	w.instant("from", a.From)
+	w.number("step_ms", recent.Step.Milliseconds())
+	w.member("delivered", a.Delivered)
+	w.member("failed", a.Failed)
+	w.in("lateness", func() {
+		w.member("bounds_ms", recent.Bounds())
+		w.member("counts", a.Late)
+	})
 }
 
-// herdView is a minute with many jobs; Topic is null for all topics.
-type herdView struct {
-	At    instant `json:"at"`
-	Topic *string `json:"topic"`
-	Jobs  int64   `json:"jobs"`
-	Limit int64   `json:"limit"`
-}
-
-func viewHerd(h *herds.Herd) herdView {
-	return herdView{At: instant(h.At), Topic: orNull(&h.Topic), Jobs: h.Jobs, Limit: h.Limit}
-}
-
-type dueView struct {
-	From        instant `json:"from"`
-	StepMS      int64   `json:"step_ms"`
-	Counts      []int64 `json:"counts"`
-	Later       int64   `json:"later"`
-	PartialFrom instant `json:"partial_from"`
-}
-
-type recentView struct {
-	From      instant      `json:"from"`
-	StepMS    int64        `json:"step_ms"`
-	Delivered []int64      `json:"delivered"`
-	Failed    []int64      `json:"failed"`
-	Lateness  latenessView `json:"lateness"`
-}
-
-type latenessView struct {
-	BoundsMS []int64   `json:"bounds_ms"`
-	Counts   [][]int64 `json:"counts"`
-}
-
-type busyTopicView struct {
-	Topic      string `json:"topic"`
-	Unfinished int64  `json:"unfinished"`
-}
-
-func viewActivity(a *recent.Activity) recentView {
-	return recentView{
-		From: instant(a.From), StepMS: recent.Step.Milliseconds(), Delivered: a.Delivered, Failed: a.Failed,
-		Lateness: latenessView{BoundsMS: recent.Bounds(), Counts: a.Late},
-	}
-}
-
-func viewBusiest(topics []store.TopicStats) []busyTopicView {
-	busy := make([]busyTopicView, len(topics))
-	for i, t := range topics {
-		busy[i] = busyTopicView{Topic: t.Topic, Unfinished: t.Unfinished()}
-	}
-	return busy
+// writeHerd writes a minute with many jobs.
+func writeHerd(w *writer, h *herds.Herd) {
+	w.instant("at", h.At)
+	w.textOrNull("topic", h.Topic) // null: all topics
+	w.number("jobs", h.Jobs)
+	w.number("limit", h.Limit)
 }

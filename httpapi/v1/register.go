@@ -41,7 +41,7 @@ func originOf(r *request) (scheduler.Origin, error) {
 }
 
 // register answers POST /v1/jobs.
-func (s *API) register(r *request) (any, error) {
+func (s *API) register(r *request) (view, error) {
 	draft, errs, from, err := s.readDraft(r)
 	if err == nil && draft.Group != nil {
 		return s.registerGroup(r, draft, errs, from)
@@ -68,7 +68,8 @@ func (s *API) register(r *request) (any, error) {
 		r.Header().Set("Location", jobPath(one.Job.Key))
 	}
 	r.setETag(jobTag(&one.Job))
-	return created(registeredView{s.viewJob(&one.Job), scheduler.OutcomeNames[one.Outcome]}, isNew), nil
+	r.created(isNew)
+	return shown(s.writeRegistered, one), nil
 }
 
 // clientsFault reports whether the client has to correct its request.
@@ -107,7 +108,7 @@ func (s *API) prepare(draft *job.Draft, errs *fieldErrors, from scheduler.Origin
 }
 
 // registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
-func (s *API) registerBatch(r *request) (any, error) {
+func (s *API) registerBatch(r *request) (view, error) {
 	// The key could stand for one job only.
 	if len(r.Request.Header.Values(headerIdempotencyKey)) > 0 {
 		return nil, invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
@@ -126,23 +127,22 @@ func (s *API) registerBatch(r *request) (any, error) {
 	}
 
 	r.Target = strconv.Itoa(len(jobs)) + " jobs"
-	results := make([]itemView, len(jobs))
-	fans := make(map[int]scheduler.FanOut) // of items that name a group
+	items := make([]item, len(jobs))
 	regs := make([]scheduler.Prepared, 0, len(jobs))
 	for i, raw := range jobs {
 		before := len(regs)
-		if regs, err = s.prepareItem(r.Context(), raw, from, regs, func(f scheduler.FanOut) { fans[i] = f }); err != nil {
+		if regs, err = s.prepareItem(r.Context(), raw, from, regs, &items[i]); err != nil {
 			invalid := clientsFault(err)
 			s.Scheduler.Refuse(1, invalid)
 			if !invalid {
 				return nil, err
 			}
-			results[i] = failedItem(err)
+			items[i].err = err
 		}
-		if len(fans) > 0 && len(regs) > maxBatch {
+		if len(regs) > maxBatch {
 			return nil, invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
 		}
-		results[i].jobs = len(regs) - before
+		items[i].jobs = len(regs) - before
 	}
 	var registered []store.Registered
 	if len(regs) > 0 {
@@ -150,22 +150,23 @@ func (s *API) registerBatch(r *request) (any, error) {
 			return nil, err
 		}
 	}
-	for i := range results {
-		own := registered[:results[i].jobs]
-		registered = registered[len(own):]
-		if f, ok := fans[i]; ok {
-			results[i] = s.fanOutItem(&f, own)
-		} else if len(own) > 0 {
-			results[i] = s.item(&own[0])
-		}
+	for i := range items {
+		items[i].registered, registered = registered[:items[i].jobs], registered[items[i].jobs:]
 	}
-	return resultsView(results), nil
+	return func(w *writer) { list(w, "results", items, s.writeItem) }, nil
 }
 
-// prepareItem adds the registrations of an item of a batch to regs. fan gets what they are
-// of if the item names a group.
+// item is one of a batch: what is wrong with it, or what became of it.
+type item struct {
+	err        error
+	fan        *scheduler.FanOut // the item names a group
+	jobs       int               // its registrations
+	registered []store.Registered
+}
+
+// prepareItem adds the registrations of an item of a batch to regs.
 func (s *API) prepareItem(
-	ctx context.Context, raw json.RawMessage, from scheduler.Origin, regs []scheduler.Prepared, fan func(scheduler.FanOut),
+	ctx context.Context, raw json.RawMessage, from scheduler.Origin, regs []scheduler.Prepared, to *item,
 ) ([]scheduler.Prepared, error) {
 	draft, errs := decodeObject(raw, draftFields)
 	if draft.Group == nil {
@@ -179,7 +180,7 @@ func (s *API) prepareItem(
 	if err != nil {
 		return regs, err
 	}
-	fan(f)
+	to.fan = &f
 	return append(regs, f.Jobs...), nil
 }
 
@@ -198,19 +199,33 @@ func batchJobs(data []byte) ([]json.RawMessage, error) {
 	return b.jobs, nil
 }
 
-func (s *API) item(r *store.Registered) itemView {
-	if err := scheduler.Refusal(r); err != nil {
-		return failedItem(err)
+// writeItem writes the answer to an item of a batch.
+func (s *API) writeItem(w *writer, i *item) {
+	err, isNew := i.err, false
+	var fan fanOut
+	switch {
+	case err != nil:
+	case i.fan != nil:
+		fan = fannedOut(i.fan, i.registered)
+		err, isNew = fan.err, fan.isNew
+	default:
+		err, isNew = scheduler.Refusal(&i.registered[0]), i.registered[0].Outcome == store.Created
 	}
-	status := http.StatusOK
-	if r.Outcome == store.Created {
-		status = http.StatusCreated
+	switch {
+	case err != nil:
+		p := httpapi.AsError(err).Problem()
+		w.integer("status", p.Status)
+		w.member("error", p)
+	case isNew:
+		w.integer("status", http.StatusCreated)
+	default:
+		w.integer("status", http.StatusOK)
 	}
-	view := s.viewJob(&r.Job)
-	return itemView{status: status, result: scheduler.OutcomeNames[r.Outcome], job: &view}
-}
-
-func failedItem(err error) itemView {
-	p := httpapi.AsError(err).Problem()
-	return itemView{status: p.Status, err: p}
+	switch {
+	case i.fan != nil:
+		s.writeFanOut(w, &fan)
+	case err == nil:
+		w.text("result", scheduler.OutcomeNames[i.registered[0].Outcome])
+		part(w, "job", &i.registered[0].Job, s.writeJob)
+	}
 }

@@ -1,12 +1,14 @@
 package v1
 
 import (
+	"time"
+
 	"github.com/duehook/duehook/job"
 )
 
 // getRegistration answers GET /v1/jobs/{topic}/{id}/registration. Headers and
 // body may be secret, so the call needs the scope that could have set them.
-func (s *API) getRegistration(r *request) (any, error) {
+func (s *API) getRegistration(r *request) (view, error) {
 	j, err := s.Scheduler.Get(r.Context(), r.key())
 	if err != nil {
 		return nil, err
@@ -21,52 +23,49 @@ func (s *API) getRegistration(r *request) (any, error) {
 	if d.Callbacks == nil && s.Scheduler.DefaultCallbacks(j.Topic) {
 		d.Callbacks = &job.CallbacksDraft{} // {} keeps the defaults of the topic away
 	}
-	return registrationView{d}, nil
+	return shown(writeRegistration, d), nil
 }
 
-// registrationView is a draft in the form in which a client writes it. Fields that are not
-// given are left out.
-type registrationView struct{ *job.Draft }
-
-// write writes a JSON body byte for byte, which encoding/json would not.
-func (v registrationView) members(w *writer) {
-	w.given("topic", v.Topic)
-	w.given("id", v.ID)
-	w.given("biz_key", v.BizKey)
-	w.given("order_key", v.OrderKey)
-	w.given("url", (*string)(v.Destination))
-	w.given("method", v.Method)
-	if v.At != nil {
-		w.instant("at", *v.At)
+// writeRegistration writes a draft in the form in which a client writes it, with a JSON body
+// byte for byte. Fields that are not given are left out.
+func writeRegistration(w *writer, d *job.Draft) {
+	w.given("topic", d.Topic)
+	w.given("id", d.ID)
+	w.given("biz_key", d.BizKey)
+	w.given("order_key", d.OrderKey)
+	w.given("url", (*string)(d.Destination))
+	w.given("method", d.Method)
+	if d.At != nil {
+		w.instant("at", *d.At)
 	}
-	w.given("delay", formatted(v.Delay))
-	w.given("spread", formatted(v.Spread))
-	if v.Headers != nil {
-		w.member("headers", v.Headers)
+	w.given("delay", formatted(d.Delay))
+	w.given("spread", formatted(d.Spread))
+	if d.Headers != nil {
+		w.member("headers", d.Headers)
 	}
-	w.given("content_type", v.ContentType)
-	if v.Body != nil {
-		w.body(v.Body)
+	w.given("content_type", d.ContentType)
+	if d.Body != nil {
+		w.body(d.Body)
 	}
-	if v.Retry != nil {
-		w.member("retry", viewOwnRetry(v.Retry))
+	if d.Retry != nil {
+		part(w, "retry", d.Retry, writeRetry)
 	}
-	w.given("timeout", formatted(v.Timeout))
-	w.given("ttl", formatted(v.TTL))
-	if v.Expect != nil {
-		w.member("expect", map[string]string{"body": *v.Expect})
+	w.given("timeout", formatted(d.Timeout))
+	w.given("ttl", formatted(d.TTL))
+	if d.Expect != nil {
+		w.in("expect", func() { w.text("body", *d.Expect) })
 	}
-	if v.Labels != nil {
-		w.member("labels", v.Labels)
+	if d.Labels != nil {
+		w.member("labels", d.Labels)
 	}
-	if c := v.Count; c != nil {
-		w.member("count", countTermsView{*c.Target, *c.AtDeadline})
+	if c := d.Count; c != nil {
+		w.in("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
-	if v.Priority != nil {
-		w.member("priority", *v.Priority)
+	if d.Priority != nil {
+		w.integer("priority", *d.Priority)
 	}
-	if v.Callbacks != nil {
-		w.member("callbacks", viewCallbacks(v.Callbacks))
+	if d.Callbacks != nil {
+		part(w, "callbacks", d.Callbacks, writeCallbacks)
 	}
 }
 
@@ -83,15 +82,21 @@ func (w *writer) body(b *job.Body) {
 	}
 }
 
-// ownRetryView is a retry policy as registrations write it.
-type ownRetryView struct {
-	Steps []string `json:"steps,omitempty"`
-	Limit *int     `json:"limit,omitempty"`
+// writeRetry writes a retry policy in the form in which registrations write it.
+func writeRetry(w *writer, r *job.Retry) {
+	if len(r.Steps) > 0 {
+		w.member("steps", steps(r.Steps))
+	}
+	if r.Limit != nil {
+		w.integer("limit", *r.Limit)
+	}
 }
 
-func viewOwnRetry(r *job.Retry) ownRetryView {
-	if r == nil {
-		return ownRetryView{}
+// formatted is a duration as the API shows it, or nil.
+func formatted(d *time.Duration) *string {
+	if d == nil {
+		return nil
 	}
-	return ownRetryView{Steps: viewSteps(r.Steps), Limit: r.Limit}
+	text := job.FormatDuration(*d)
+	return &text
 }

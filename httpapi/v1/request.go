@@ -40,6 +40,7 @@ type request struct {
 	schedule, group string
 	query           params
 	buffer          *bytes.Buffer // holds the body
+	status          int           // of the answer; zero: 200
 }
 
 // key is the key of the job that the path names.
@@ -136,30 +137,11 @@ func (r *request) release() {
 	}
 }
 
-// answer is what a handler returns to answer with another status than 200.
-type answer struct {
-	status int
-	view   any
-}
-
-// created is the answer with a new resource, or with one that existed.
-func created(view any, isNew bool) answer {
+// created makes the answer say whether the resource is new.
+func (r *request) created(isNew bool) {
 	if isNew {
-		return answer{http.StatusCreated, view}
+		r.status = http.StatusCreated
 	}
-	return answer{http.StatusOK, view}
-}
-
-// write answers with a view.
-func (r *request) write(view any) error {
-	status := http.StatusOK
-	if a, ok := view.(answer); ok {
-		status, view = a.status, a.view
-	}
-	if v, ok := view.(writable); ok {
-		return answerWritten(r.Call, status, v)
-	}
-	return r.WriteJSON(status, view)
 }
 
 // checkMediaType wants plain, unencoded JSON in UTF-8.

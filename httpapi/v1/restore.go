@@ -15,23 +15,27 @@ var restoreFields = newFieldSet(map[string]func(*store.RestoreOptions, field){
 })
 
 // startRestore answers POST /v1/restore.
-func (s *API) startRestore(r *request) (any, error) {
+func (s *API) startRestore(r *request) (view, error) {
 	o, err := readAll(r, maxSmall, restoreFields)
 	if err != nil {
 		return nil, err
 	}
 	run, err := s.Restoring.StartRestore(r.Context(), *o)
-	return answer{http.StatusAccepted, viewRun(&run)}, err
+	r.status = http.StatusAccepted
+	return shown(writeRun, &run), err
 }
 
 // restoreStatus answers GET /v1/restore.
-func (s *API) restoreStatus(r *request) (any, error) {
+func (s *API) restoreStatus(r *request) (view, error) {
 	status, err := s.Restoring.RestoreStatus(r.Context())
-	return restoreView{runView: viewRun(&status.Requested), LastReconcile: viewRun(&status.Reconcile)}, err
+	return func(w *writer) {
+		writeRun(w, &status.Requested)
+		part(w, "last_reconcile", &status.Reconcile, writeRun)
+	}, err
 }
 
 // restoreJob answers POST /v1/jobs/{topic}/{id}/restore.
-func (s *API) restoreJob(r *request) (any, error) {
+func (s *API) restoreJob(r *request) (view, error) {
 	j, restored, err := s.Restoring.RestoreJob(r.Context(), r.key())
 	switch {
 	case errors.Is(err, job.ErrFinished):
@@ -39,42 +43,25 @@ func (s *API) restoreJob(r *request) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	return restoredView{Restored: restored, Job: s.viewJob(&j)}, nil
+	return func(w *writer) {
+		w.boolean("restored", restored)
+		part(w, "job", &j, s.writeJob)
+	}, nil
 }
 
-// runView is one comparison of the journal and the store.
-type runView struct {
-	State     string  `json:"state"`
-	Topic     *string `json:"topic"` // null: all
-	Expired   bool    `json:"expired"`
-	StartedAt instant `json:"started_at"`
-	EndedAt   instant `json:"ended_at"`
-	Checked   int64   `json:"checked"`
-	Restored  int64   `json:"restored"`
-	Skipped   int64   `json:"skipped"`
-	NoRoom    int64   `json:"no_room"`
-	Conflicts int64   `json:"conflicts"`
-	Repaired  int64   `json:"repaired"`
-
-	Unreadable     int64    `json:"unreadable"`
-	UnreadableJobs []string `json:"unreadable_jobs"` // topic/id of the first
-}
-
-type restoreView struct {
-	runView
-	LastReconcile runView `json:"last_reconcile"`
-}
-
-type restoredView struct {
-	Restored bool    `json:"restored"`
-	Job      jobView `json:"job"`
-}
-
-func viewRun(r *store.RestoreRun) runView {
-	return runView{
-		State: string(r.State), Topic: orNull(&r.Options.Topic), Expired: !r.Options.NotOverdue,
-		StartedAt: instant(r.StartedAt), EndedAt: instant(r.EndedAt),
-		Checked: r.Checked, Restored: r.Restored, Skipped: r.Skipped, NoRoom: r.NoRoom, Conflicts: r.Conflicts, Repaired: r.Repaired,
-		Unreadable: r.Unreadable, UnreadableJobs: append([]string{}, r.UnreadableJobs...),
-	}
+// writeRun writes one comparison of the journal and the store.
+func writeRun(w *writer, r *store.RestoreRun) {
+	w.text("state", string(r.State))
+	w.textOrNull("topic", r.Options.Topic) // null: all
+	w.boolean("expired", !r.Options.NotOverdue)
+	w.instant("started_at", r.StartedAt)
+	w.instant("ended_at", r.EndedAt)
+	w.number("checked", r.Checked)
+	w.number("restored", r.Restored)
+	w.number("skipped", r.Skipped)
+	w.number("no_room", r.NoRoom)
+	w.number("conflicts", r.Conflicts)
+	w.number("repaired", r.Repaired)
+	w.number("unreadable", r.Unreadable)
+	w.member("unreadable_jobs", append([]string{}, r.UnreadableJobs...)) // topic/id of the first
 }

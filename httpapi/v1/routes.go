@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 
@@ -29,9 +30,9 @@ type route struct {
 	handle handler
 }
 
-// handler answers a call with a view, or with an answer to give another status. Nil:
-// it has answered itself.
-type handler func(*API, *request) (any, error)
+// handler answers a call with a view and the status of the request. Nil: it has answered
+// itself.
+type handler func(*API, *request) (view, error)
 
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
@@ -107,7 +108,7 @@ var routes = []route{
 // has.
 func needing(has func(*API) bool, otherwise *httpapi.Error) func(handler) handler {
 	return func(h handler) handler {
-		return func(s *API, r *request) (any, error) {
+		return func(s *API, r *request) (view, error) {
 			if !has(s) {
 				return nil, otherwise
 			}
@@ -178,5 +179,5 @@ func (s *API) serve(r *request, names []string) error {
 	if err != nil || view == nil {
 		return err
 	}
-	return r.write(view)
+	return answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
 }

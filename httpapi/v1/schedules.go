@@ -11,6 +11,7 @@ import (
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/store"
 )
 
 // Schedules is what the API needs of recurring schedules. A *schedules.Manager is one.
@@ -157,7 +158,7 @@ func (e *fieldErrors) previewCount(pointer string, n int) int {
 }
 
 // putSchedule answers PUT /v1/schedules/{schedule}.
-func (s *API) putSchedule(r *request) (any, error) {
+func (s *API) putSchedule(r *request) (view, error) {
 	draft, errs, err := read(r, s.maxRequest(), scheduleFields)
 	if err != nil {
 		return nil, err
@@ -175,7 +176,8 @@ func (s *API) putSchedule(r *request) (any, error) {
 		return nil, err
 	}
 	r.setETag(versionTag(set.UID, set.Version))
-	return created(viewSchedule(&set), isNew), nil
+	r.created(isNew)
+	return shown(writeShown, &set), nil
 }
 
 // onlyInvalid keeps an error that names fields.
@@ -187,21 +189,21 @@ func onlyInvalid(err error) error {
 }
 
 // getSchedule answers GET /v1/schedules/{schedule}.
-func (s *API) getSchedule(r *request) (any, error) {
+func (s *API) getSchedule(r *request) (view, error) {
 	set, err := s.Schedules.Get(r.Context(), r.schedule)
 	return showSchedule(r, &set, err)
 }
 
-func showSchedule(r *request, s *schedules.Schedule, err error) (any, error) {
+func showSchedule(r *request, s *schedules.Schedule, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setETag(versionTag(s.UID, s.Version))
-	return viewSchedule(s), nil
+	return shown(writeShown, s), nil
 }
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
-func (s *API) deleteSchedule(r *request) (any, error) {
+func (s *API) deleteSchedule(r *request) (view, error) {
 	allow, err := r.allowSchedule()
 	if err != nil {
 		return nil, err
@@ -224,16 +226,16 @@ func (r *request) allowSchedule() ([]schedules.Allow, error) {
 }
 
 // listSchedules answers GET /v1/schedules.
-func (s *API) listSchedules(r *request) (any, error) {
+func (s *API) listSchedules(r *request) (view, error) {
 	q := &r.query
 	page, err := s.Schedules.List(r.Context(), schedules.Query{
 		State: q.scheduleState, Topic: q.Topic, Endpoint: q.Endpoint, Limit: q.Limit, Cursor: q.Cursor,
 	})
-	return pageOf(page.Schedules, viewListed, page.Next), err
+	return pageOf(page.Schedules, writeListed, page.Next), err
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
-func (s *API) pauseSchedule(r *request) (any, error) {
+func (s *API) pauseSchedule(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, noteFields)
 	if err != nil {
 		return nil, err
@@ -243,7 +245,7 @@ func (s *API) pauseSchedule(r *request) (any, error) {
 }
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
-func (s *API) resumeSchedule(r *request) (any, error) {
+func (s *API) resumeSchedule(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, noteFields)
 	if err != nil {
 		return nil, err
@@ -253,7 +255,7 @@ func (s *API) resumeSchedule(r *request) (any, error) {
 }
 
 // runSchedule answers POST /v1/schedules/{schedule}/run.
-func (s *API) runSchedule(r *request) (any, error) {
+func (s *API) runSchedule(r *request) (view, error) {
 	from, err := originOf(r)
 	if err != nil {
 		return nil, err
@@ -262,16 +264,17 @@ func (s *API) runSchedule(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := "same"
+	outcome := store.Same
 	if run.Created {
-		result = "created"
+		outcome = store.Created
 		r.Header().Set("Location", jobPath(run.Job.Key))
 	}
-	return created(registeredView{s.viewJob(&run.Job), result}, run.Created), nil
+	r.created(run.Created)
+	return shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
 }
 
 // backfillSchedule answers POST /v1/schedules/{schedule}/backfill.
-func (s *API) backfillSchedule(r *request) (any, error) {
+func (s *API) backfillSchedule(r *request) (view, error) {
 	draft, errs, err := read(r, maxSmall, backfillFields)
 	if err != nil {
 		return nil, err
@@ -293,13 +296,13 @@ func (s *API) backfillSchedule(r *request) (any, error) {
 		return nil, err
 	}
 	if draft.DryRun {
-		return viewPreview(&operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
+		return shown(writePreview, &operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
 	}
 	return accepted(r, &o), nil
 }
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
-func (s *API) listOccurrences(r *request) (any, error) {
+func (s *API) listOccurrences(r *request) (view, error) {
 	set, err := s.Schedules.Get(r.Context(), r.schedule)
 	if err != nil {
 		return nil, err
@@ -308,11 +311,11 @@ func (s *API) listOccurrences(r *request) (any, error) {
 	if r.query.from != nil {
 		from = *r.query.from
 	}
-	return viewTimetable(set.Rules, from, r.query.count), nil
+	return timetable(set.Rules, from, r.query.count), nil
 }
 
 // previewSchedule answers POST /v1/schedules/preview.
-func (s *API) previewSchedule(r *request) (any, error) {
+func (s *API) previewSchedule(r *request) (view, error) {
 	draft, errs, err := read(r, s.maxRequest(), previewFields)
 	if err != nil {
 		return nil, err
@@ -325,17 +328,17 @@ func (s *API) previewSchedule(r *request) (any, error) {
 		return nil, err
 	}
 	if draft.from != nil {
-		return viewTimetable(rules, *draft.from, draft.count), nil
+		return timetable(rules, *draft.from, draft.count), nil
 	}
 	now, err := s.Schedules.Now(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return viewTimetable(rules, now.Time(), draft.count), nil
+	return timetable(rules, now.Time(), draft.count), nil
 }
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
-func (s *API) getScheduleRegistration(r *request) (any, error) {
+func (s *API) getScheduleRegistration(r *request) (view, error) {
 	def, err := s.Schedules.Definition(r.Context(), r.schedule)
-	return scheduleRegistrationView{&def}, err
+	return shown(writeDefinition, &def), err
 }

@@ -36,25 +36,26 @@ var (
 func setSecret(d *secretDraft, f field) { setText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
-func (s *API) getSecret(r *request) (any, error) {
+func (s *API) getSecret(r *request) (view, error) {
 	info, err := s.Signing.Info(r.Context(), r.topic)
-	return viewSecrets(&info), err
+	return shown(writeSecrets, &info), err
 }
 
 // putSecret answers PUT /v1/signing and PUT /v1/topics/{topic}/signing: the secret is
 // in force at once, alone.
-func (s *API) putSecret(r *request) (any, error) {
+func (s *API) putSecret(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, secretFields)
 	if err != nil {
 		return nil, err
 	}
 	view, first, err := s.changeSecret(r, draft.secret, 0)
-	return created(view, first), err
+	r.created(first)
+	return view, err
 }
 
 // rotateSecret answers POST /v1/signing/rotate and POST
 // /v1/topics/{topic}/signing/rotate: the secrets of before stay in force for a while.
-func (s *API) rotateSecret(r *request) (any, error) {
+func (s *API) rotateSecret(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, rotationFields)
 	if err != nil {
 		return nil, err
@@ -68,46 +69,32 @@ func (s *API) rotateSecret(r *request) (any, error) {
 }
 
 // changeSecret makes a secret unless one is given. first reports that there was none
-// before.
-func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ *newSecretView, first bool, err error) {
+// before. Its view is the only one that shows a secret.
+func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ view, first bool, err error) {
 	var change signing.Change
 	if secret == "" {
 		secret, change, err = s.Signing.Rotate(r.Context(), r.topic, overlap)
 	} else {
 		change, err = s.Signing.Set(r.Context(), r.topic, secret, overlap)
 	}
-	return &newSecretView{Secret: secret, secretsView: viewSecrets(&change.Info)}, change.First, err
+	return func(w *writer) {
+		w.text("secret", secret)
+		writeSecrets(w, &change.Info)
+	}, change.First, err
 }
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
-func (s *API) deleteSecret(r *request) (any, error) {
+func (s *API) deleteSecret(r *request) (view, error) {
 	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.topic)
 }
 
-// secretsView is the secrets that sign for a topic, without the secrets.
-type secretsView struct {
-	Topic   *string      `json:"topic"` // null: the default
-	Source  string       `json:"source"`
-	Secrets []secretView `json:"secrets"`
-}
-
-// secretView is one secret, without the secret.
-type secretView struct {
-	ID        string  `json:"id"`
-	CreatedAt instant `json:"created_at"`
-	EndsAt    instant `json:"ends_at"`
-}
-
-// newSecretView is the only answer that shows a secret.
-type newSecretView struct {
-	Secret string `json:"secret"`
-	secretsView
-}
-
-func viewSecrets(info *signing.Info) secretsView {
-	v := secretsView{Topic: orNull(&info.Topic), Source: string(info.Source), Secrets: make([]secretView, len(info.Secrets))}
-	for i, s := range info.Secrets {
-		v.Secrets[i] = secretView{ID: s.ID, CreatedAt: instant(s.CreatedAt), EndsAt: instant(s.EndsAt)}
-	}
-	return v
+// writeSecrets writes which secrets sign for a topic, without the secrets.
+func writeSecrets(w *writer, info *signing.Info) {
+	w.textOrNull("topic", info.Topic) // null: the default
+	w.text("source", string(info.Source))
+	list(w, "secrets", info.Secrets, func(w *writer, s *signing.SecretInfo) {
+		w.text("id", s.ID)
+		w.instant("created_at", s.CreatedAt)
+		w.instant("ends_at", s.EndsAt)
+	})
 }

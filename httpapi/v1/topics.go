@@ -2,7 +2,6 @@ package v1
 
 import (
 	"errors"
-	"time"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -67,13 +66,13 @@ func setFigure[T int | float64](into *T, f field, value *T) {
 }
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
-func (s *API) listTopics(r *request) (any, error) {
+func (s *API) listTopics(r *request) (view, error) {
 	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{Part: r.query.part, Limit: r.query.Limit, Cursor: r.query.Cursor})
-	return pageOf(page.Topics, viewTopic, page.Next), err
+	return pageOf(page.Topics, writeTopic, page.Next), err
 }
 
 // getTopic answers GET /v1/topics/{topic}.
-func (s *API) getTopic(r *request) (any, error) {
+func (s *API) getTopic(r *request) (view, error) {
 	t, err := s.Scheduler.Topic(r.Context(), r.topic)
 	if err == nil && !t.Exists {
 		return nil, &httpapi.Error{
@@ -85,12 +84,12 @@ func (s *API) getTopic(r *request) (any, error) {
 }
 
 // showTopic answers with a topic, or with the error.
-func showTopic(r *request, t *scheduler.Topic, err error) (any, error) {
+func showTopic(r *request, t *scheduler.Topic, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setETag(contentTag(t.Name, &t.Topic))
-	return viewTopic(t), nil
+	return shown(writeTopic, t), nil
 }
 
 // allowTopic allows a change of a topic that has the version asked for, if any is.
@@ -109,7 +108,7 @@ func (r *request) allowTopic() ([]scheduler.AllowTopic, error) {
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
-func (s *API) putTopic(r *request) (any, error) {
+func (s *API) putTopic(r *request) (view, error) {
 	draft, errs, err := read(r, maxSmall, topicFields)
 	if err != nil {
 		return nil, err
@@ -132,7 +131,7 @@ func (s *API) putTopic(r *request) (any, error) {
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
-func (s *API) deleteTopic(r *request) (any, error) {
+func (s *API) deleteTopic(r *request) (view, error) {
 	allow, err := r.allowTopic()
 	if err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (s *API) deleteTopic(r *request) (any, error) {
 
 // setStatus answers POST /v1/topics/{topic}/pause, /drain and /resume.
 func setStatus(status topics.Status) handler {
-	return func(s *API, r *request) (any, error) {
+	return func(s *API, r *request) (view, error) {
 		allow, err := r.allowTopic()
 		if err != nil {
 			return nil, err
@@ -152,96 +151,58 @@ func setStatus(status topics.Status) handler {
 	}
 }
 
-// topicView is a topic as the API shows it.
-type topicView struct {
-	Topic    string           `json:"topic"`
-	Status   topics.Status    `json:"status"`
-	Since    instant          `json:"since"`
-	Settings *settingsView    `json:"settings"`
-	States   map[string]int64 `json:"states"`
-	DueIn    map[string]int64 `json:"due_in,omitempty"`
-	// DueInPartial is there with DueIn.
-	DueInPartial *bool `json:"due_in_partial,omitempty"`
-}
-
-// settingsView is what PUT takes.
-type settingsView struct {
-	Capacity    *int              `json:"capacity"`
-	Rate        *float64          `json:"rate"`
-	Concurrency *int              `json:"concurrency"`
-	Weight      *int              `json:"weight"`
-	OnDead      *topics.OnDead    `json:"on_dead"`
-	Retry       *retryView        `json:"retry"`
-	Timeout     *string           `json:"timeout"`
-	TTL         *string           `json:"ttl"`
-	Headers     map[string]string `json:"headers"`
-	JobPriority *int              `json:"job_priority"`
-	Spread      *string           `json:"spread"`
-	Callbacks   map[string]any    `json:"callbacks,omitempty"`
-	Alerts      *thresholdsView   `json:"alerts"`
-}
-
-type thresholdsView struct {
-	Failures    *float64 `json:"failures"`
-	FailureRate *float64 `json:"failure_rate"`
-	DeadLetters *float64 `json:"dead_letters"`
-	Backlog     *float64 `json:"backlog"`
-	OldestDue   *string  `json:"oldest_due"`
-	termsView
-}
-
-type retryView struct {
-	Steps []string `json:"steps"`
-	Limit *int     `json:"limit"`
-}
-
-func viewTopic(t *scheduler.Topic) topicView {
-	stats := t.Stats
-	v := topicView{Topic: stats.Topic, States: viewStates(stats.States)}
+func writeTopic(w *writer, t *scheduler.Topic) {
+	w.text("topic", t.Stats.Topic)
+	w.text("status", string(t.Status))
+	w.instant("since", t.Since)
+	if t.Settings.Empty() {
+		w.null("settings")
+	} else {
+		part(w, "settings", &t.Settings, writeSettings)
+	}
+	writeStates(w, "states", t.Stats.States)
 	if t.DueIn != nil {
-		v.DueIn = make(map[string]int64, len(t.DueIn))
-		for i, r := range scheduler.DueRanges {
-			v.DueIn[r.Name] = t.DueIn[i]
-		}
-		v.DueInPartial = &t.DuePartial
+		w.in("due_in", func() {
+			for i, r := range scheduler.DueRanges {
+				w.number(r.Name, t.DueIn[i])
+			}
+		})
+		w.boolean("due_in_partial", t.DuePartial)
 	}
-	v.Status, v.Since = t.Status, instant(t.Since)
-	if !t.Settings.Empty() {
-		v.Settings = viewSettings(&t.Settings)
-	}
-	return v
 }
 
-func viewSettings(s *topics.Settings) *settingsView {
+// writeSettings writes what PUT takes.
+func writeSettings(w *writer, s *topics.Settings) {
 	d := &s.Defaults
-	v := &settingsView{
-		Capacity: orNull(&s.Capacity), Rate: orNull(&s.Rate), Concurrency: orNull(&s.Concurrency), Weight: orNull(&s.Weight),
-		OnDead:  orNull(&s.OnDead),
-		Headers: viewHeaders(d.Headers),
+	nullable(w, "capacity", orNull(&s.Capacity), w.integer)
+	nullable(w, "rate", orNull(&s.Rate), w.float)
+	nullable(w, "concurrency", orNull(&s.Concurrency), w.integer)
+	nullable(w, "weight", orNull(&s.Weight), w.integer)
+	w.textOrNull("on_dead", string(s.OnDead))
+	part(w, "retry", d.Retry, func(w *writer, r *job.Retry) {
+		w.member("steps", steps(r.Steps))
+		nullable(w, "limit", r.Limit, w.integer)
+	})
+	nullable(w, "timeout", orNull(&d.Timeout), w.duration)
+	nullable(w, "ttl", orNull(&d.TTL), w.duration)
+	w.headers("headers", d.Headers)
+	if d.Priority == 0 {
+		w.null("job_priority")
+	} else {
+		w.integer("job_priority", d.Priority.Number())
 	}
-	if d.Priority != 0 {
-		number := d.Priority.Number()
-		v.JobPriority = &number
+	nullable(w, "spread", orNull(&d.Spread), w.duration)
+	if c := d.Callbacks.Draft(); c != nil {
+		part(w, "callbacks", c, writeCallbacks)
 	}
-	v.Timeout, v.TTL, v.Spread = formatted(orNull(&d.Timeout)), formatted(orNull(&d.TTL)), formatted(orNull(&d.Spread))
-	if d.Retry != nil {
-		v.Retry = &retryView{Steps: viewSteps(d.Retry.Steps), Limit: d.Retry.Limit}
-	}
-	v.Callbacks = viewCallbacks(d.Callbacks.Draft())
-	if a := s.Alerts; a != nil {
-		v.Alerts = &thresholdsView{
-			Failures: a.Failures, FailureRate: a.FailureRate, DeadLetters: a.DeadLetters, Backlog: a.Backlog,
-			OldestDue: formatted(a.OldestDue), termsView: viewTerms(&a.Terms),
-		}
-	}
-	return v
+	part(w, "alerts", s.Alerts, writeThresholds)
 }
 
-// formatted is a duration as the API shows it, or null.
-func formatted(d *time.Duration) *string {
-	if d == nil {
-		return nil
-	}
-	text := job.FormatDuration(*d)
-	return &text
+func writeThresholds(w *writer, t *alerts.Thresholds) {
+	nullable(w, "failures", t.Failures, w.float)
+	nullable(w, "failure_rate", t.FailureRate, w.float)
+	nullable(w, "dead_letters", t.DeadLetters, w.float)
+	nullable(w, "backlog", t.Backlog, w.float)
+	nullable(w, "oldest_due", t.OldestDue, w.duration)
+	writeTerms(w, &t.Terms)
 }
