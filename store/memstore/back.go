@@ -7,13 +7,13 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// clockSlack is how far the clock may go back and nothing is done about it: what it
-// put off is late by no more than that.
+// clockSlack is how far the clock may go back without a correction. Jobs are late by at
+// most that much.
 const clockSlack = time.Second
 
-// afterStep puts right what was stored while the clock was ahead: holds end, ramps
-// begin now, what was carried or claimed ends within longest (zero: when it says),
-// and lanes are looked at when they need it.
+// afterStep corrects what was stored while the clock was ahead: circuits half-open, ramps
+// begin now, deadlines and leases end within longest (zero: they stay), and each lane is
+// visited when its first job is due.
 func (s *Store) afterStep(now job.Instant, longest time.Duration) {
 	s.wentBack = false
 	for e := range s.notClosed {

@@ -39,13 +39,13 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		c.carryFrom(lanes)
 		looks += len(lanes)
 	}
-	// Lanes of which no job was carried come first the next time.
+	// A lane without a carried job comes first the next time.
 	for _, w := range slices.Concat(c.unserved, c.served) {
 		w.lane.limited = w.look
 		s.queue(w.lane, w.look)
 	}
 	c.pass()
-	s.earlier = false // the caller learns it from the result
+	s.earlier = false // the result tells the caller
 	if len(c.carried) > 0 && s.pushed != nil {
 		close(s.pushed)
 		s.pushed = nil
@@ -71,11 +71,11 @@ type carrying struct {
 	o                store.CarryOptions
 	room             int // hints that may still be pushed
 	carried          []store.Carried
-	served, unserved []waiting           // lanes that are looked at again for a place
+	served, unserved []waiting           // lanes to visit again for a free place
 	met              map[string]struct{} // topics with limits whose lanes were visited
 }
 
-// waiting is a lane that waits for a place.
+// waiting is a lane that waits for a free place.
 type waiting struct {
 	lane *lane
 	look job.Instant
@@ -94,7 +94,7 @@ func (c *carrying) due() []*lane {
 	return lanes
 }
 
-// facts are what the plan is made of; the first lanes are due.
+// facts are the input of the plan; the first lanes are due.
 func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
 	f := &rules.Facts{
 		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1, Whole: c.s.whole,
@@ -131,8 +131,8 @@ func (c *carrying) carryFrom(due []*lane) {
 	}, func(topic string, p rules.Pace) { c.s.limits[topic].Next = p.Next })
 }
 
-// visit carries what may go of a lane. Jobs that are ready or running and due again go
-// first: they were due before.
+// visit carries jobs of a lane that may go. Jobs in flight that are due again go first:
+// they were due before.
 func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	c.s.stopWaiting(l)
 	if v.Topic != 0 {
@@ -170,7 +170,7 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	}
 }
 
-// take carries up to n due jobs, and says how many that were.
+// take carries up to n due jobs, and returns their number.
 func (c *carrying) take(n int, first func() *record) (taken int) {
 	for ; taken < n; taken++ {
 		rec := first()
@@ -227,8 +227,8 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	return nil
 }
 
-// changeCircuit looks at the endpoint's lanes if its circuit changed, in the order of their
-// names, so that the same calls always have the same effect.
+// changeCircuit visits the endpoint's lanes after a change of its circuit. It visits them
+// by name, so that equal calls have equal effects.
 func (s *Store) changeCircuit(e *endpoint, c store.Circuit, now job.Instant) {
 	if c == e.circuit {
 		return
@@ -249,7 +249,7 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 		return err
 	}
 	w := make(chan struct{}, 1)
-	w <- struct{}{} // what became due before may have been missed
+	w <- struct{}{} // a job that became due before may have been missed
 	s.wakers[w] = struct{}{}
 	s.leave()
 	defer func() {

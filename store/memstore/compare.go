@@ -25,7 +25,8 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 	return all, nil
 }
 
-// SwapEpoch leaves a text and gives the one before. The store is whole if that is whole.
+// SwapEpoch stores an epoch and returns the one before. The store is whole if that one is
+// whole.
 func (s *Store) SwapEpoch(ctx context.Context, mark, whole string) ([]string, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func (s *Store) Pop(ctx context.Context, _, limit int, wait time.Duration) ([]st
 	}
 }
 
-// popReady takes what is there; if that is nothing, pushed tells when to try
+// popReady takes hints without waiting. If there are none, pushed is closed when to try
 // again.
 func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pushed <-chan struct{}, err error) {
 	if _, err := s.enter(ctx); err != nil {
@@ -113,8 +113,8 @@ func (r *record) heldBy(nonce string, now job.Instant) bool {
 	return r.shown() == job.Running && r.score.at() > now && r.extra.claim.nonce == nonce
 }
 
-// claimable: neither the limits of its topic nor lost jobs keep the job from being claimed.
-// It is given back to its bucket if the topic is paused, or the store is not whole.
+// claimable reports whether the limits of the topic and the wait for lost jobs allow the
+// claim. It returns the job to its bucket if the topic is paused or the store is not whole.
 func (s *Store) claimable(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	l := s.limits[rec.topic.name]
 	switch incomplete := o.AwaitWhole && rec.turns != nil && !s.whole; {
@@ -130,8 +130,7 @@ func (s *Store) claimable(rec *record, o store.ClaimOptions, now job.Instant) bo
 	return false
 }
 
-// claim takes a lease on a job that is ready, or due in its bucket; it reports
-// whether it could.
+// claim leases a job that is ready, or due in its bucket, and reports whether it did.
 func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	from := rec.shown()
 	if from != job.Ready && rec.score.at() > now {
@@ -147,13 +146,13 @@ func (s *Store) claim(rec *record, o store.ClaimOptions, now job.Instant) bool {
 	x := rec.more()
 	switch {
 	case rec.state != job.Running:
-	case x.claim.nonce == o.Nonce: // nobody else has had it since
+	case x.claim.nonce == o.Nonce: // no other claim since
 		from = x.claim.from
-	default: // its lease has expired, whether it was carried again or not
+	default: // its lease has expired, carried again or not
 		from, x.expiredLeases = job.Running, job.ExpiredLeasesAfter(x.expiredLeases)
 	}
-	// A token is never less than the time of its claim, so that even one of a
-	// job that was forgotten in between is not given out again.
+	// A token is at least the time of its claim, so that it is unique even if the job was
+	// forgotten in between.
 	rec.token = max(rec.token+1, uint64(now))
 	rec.version++
 	rec.state = job.Running
@@ -192,7 +191,7 @@ func (s *Store) settle(st *job.Settlement, next *following, now job.Instant) sto
 		earlier.Repeated = true
 		return earlier
 	}
-	// An update took the job out of the worker's hands, or it was put back.
+	// An update ended the claim, or the job was restored.
 	return store.Settled{Status: store.Stale, Now: now}
 }
 
@@ -227,7 +226,7 @@ func (s *Store) apply(rec *record, st *job.Settlement, next *following, now job.
 	return done
 }
 
-// end moves a job that was unfinished to where ended ones are kept.
+// end moves an unfinished job to the list of ended jobs.
 func (s *Store) end(rec *record, now job.Instant) {
 	lane := rec.lane.Lane
 	hadTurn := rec.hasTurn()
@@ -241,7 +240,7 @@ func (s *Store) end(rec *record, now job.Instant) {
 	s.forgetEnded(rec, now)
 }
 
-// forgetEnded forgets a job that has ended if nothing is to be kept.
+// forgetEnded deletes an ended job if the retention is zero.
 func (s *Store) forgetEnded(rec *record, now job.Instant) {
 	if s.retention == 0 && rec.state.Final() && rec.state != job.Dead && !rec.keepsEnd {
 		s.forgetLast(rec)

@@ -89,7 +89,7 @@ func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version u
 	return nil
 }
 
-// cloneDocument: neither the caller nor the store may alter the other's data.
+// cloneDocument copies d, so that caller and store share no data.
 func cloneDocument(d store.Document) store.Document {
 	d.Data = slices.Clone(d.Data)
 	return d

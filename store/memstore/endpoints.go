@@ -35,7 +35,7 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 	return page, nil
 }
 
-// circuits gives the circuits that are not simply open.
+// circuits returns the endpoints whose circuit is not closed.
 func (s *Store) circuits(ctx context.Context) (map[string]store.Circuit, job.Instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string
 	return nextNames(&s.endpoints, from, n, func(e *endpoint) bool { return len(e.lanes) > 0 }), nil
 }
 
-// lanesPerCount is how many lanes are counted before others have the store.
+// lanesPerCount is how many lanes are counted under one lock.
 const lanesPerCount = 16
 
 // DueCounts counts waiting jobs.
@@ -130,8 +130,8 @@ func (l *lane) countWaiting(bounds []job.Instant, counts []int64) {
 	l.countDue(bounds, counts, firstParked, l.bucket.Len(), parked)
 }
 
-// countDue adds the entries from a place before another to counts; shift was added to their
-// scores. By halves, so that few bounds are looked for where there are few entries.
+// countDue adds the entries between two places to counts; shift was added to their scores.
+// It searches by halves, so that few entries need few searches.
 func (l *lane) countDue(bounds []job.Instant, counts []int64, from, to int, shift score) {
 	switch {
 	case from >= to:

@@ -44,8 +44,8 @@ func (s score) at() job.Instant {
 // isInFlight reports whether a job is carried or claimed.
 func isInFlight(s job.State) bool { return s == job.Ready || s == job.Running }
 
-// entry is one entry of a bucket or list. It repeats the record's score, so
-// that finding a place seldom has to look into records.
+// entry is one entry of a bucket or list. It repeats the record's score, so that searches
+// seldom read records.
 type entry struct {
 	score score
 	rec   *record
@@ -100,7 +100,7 @@ type topic struct {
 	name   string
 	jobs   map[string]*record
 	counts counts
-	ended  *index      // ended jobs but dead letters, by their end
+	ended  *index      // ended jobs except dead letters, by their end
 	ending job.Instant // its place in Store.endings: the first of them ended no earlier
 }
 
@@ -140,7 +140,7 @@ func (s *Store) placeEnded(rec *record, l job.Lane) {
 	x.dead.jobs.Set(entry{rec.score, rec})
 }
 
-// unplaceEnded takes a record out of that list.
+// unplaceEnded removes a record from that list.
 func (s *Store) unplaceEnded(rec *record) {
 	if rec.state != job.Dead {
 		rec.topic.ended.Delete(entry{rec.score, rec})
@@ -165,7 +165,7 @@ func (s *Store) find(key job.Key) *record {
 	return t.jobs[key.ID]
 }
 
-// insert takes a record into the store, as one of the topic's; l is the lane of its job.
+// insert adds a record to the store and its topic; l is the lane of its job.
 func (s *Store) insert(rec *record, name string, l job.Lane, now job.Instant) {
 	t, ok := s.topics.Get(name)
 	if !ok {
@@ -227,7 +227,7 @@ func (s *Store) place(rec *record, l job.Lane, now job.Instant) {
 	s.look(rec.lane, now)
 }
 
-// unplace takes a record out of its bucket or list.
+// unplace removes a record from its bucket or list.
 func (s *Store) unplace(rec *record, now job.Instant) {
 	s.count(rec, -1)
 	s.leaveTurns(rec)

@@ -8,8 +8,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Purge forgets finished jobs whose retention has passed, and holds of
-// endpoints that have ended.
+// Purge deletes ended jobs whose retention has passed, and circuits that have closed.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return len(old), nil
 }
 
-// oldJobs are up to limit jobs of a topic that are to be forgotten.
+// oldJobs returns up to limit jobs of a topic to delete.
 func (s *Store) oldJobs(t *topic, now job.Instant, limit int) (old []*record) {
 	t.ended.Scan(func(e entry) bool {
 		if len(old) == limit || e.score.at().Add(s.retention) >= now {
@@ -68,7 +67,7 @@ type lock struct {
 	until  job.Instant
 }
 
-// Locker gives the lock for one carrier.
+// Locker returns the lock for one carrier.
 func (s *Store) Locker(int) store.Locker { return &locker{s: s} }
 
 type locker struct{ s *Store }

@@ -16,11 +16,11 @@ type lane struct {
 	bucket   *index
 	inFlight int // its jobs in flight; they come first in the bucket
 
-	limited job.Instant // it was at a limit, and is not looked at before then
-	ticket  uint64      // its place among the lanes that wait for a place of their topic; 0: it does not
+	limited job.Instant // it was at a limit; no visit before then
+	ticket  uint64      // its place among the lanes that wait for a free place of their topic; 0: it does not wait
 
-	queued bool        // it stands in the line
-	wake   job.Instant // when it next needs a look
+	queued bool        // it is in the line
+	wake   job.Instant // when it next needs a visit
 	seq    uint64      // its place among lanes with the same wake
 }
 
@@ -60,14 +60,13 @@ func (l *lane) firstInFlight() *record {
 	return e.rec
 }
 
-// firstWaiting is the job that waits and is due first; nil if none waits.
+// firstWaiting is the waiting job that is due first; nil without one.
 func (l *lane) firstWaiting() *record {
 	e, _ := l.bucket.GetAt(l.inFlight)
 	return e.rec
 }
 
-// head is when the bucket next needs attention, if jobs that wait are left alone
-// until limited.
+// head is when the bucket next needs attention; waiting jobs do not before limited.
 func (l *lane) head(limited job.Instant) job.Instant {
 	first, waiting := l.firstInFlight(), l.firstWaiting()
 	switch {
@@ -79,20 +78,20 @@ func (l *lane) head(limited job.Instant) job.Instant {
 	return min(first.score.at(), max(waiting.score.at(), limited))
 }
 
-// endpoint is what the lanes of one endpoint share. It lives as long as it has
-// a lane, or its circuit is not closed.
+// endpoint is the state that the lanes of one endpoint share. It lives as long as it has a
+// lane, or its circuit is not closed.
 type endpoint struct {
 	name     string
 	lanes    map[*lane]struct{}
 	inFlight int                  // jobs in flight
 	jobs     [job.Delivered]int64 // entries of its lanes by state
-	circuit  store.Circuit        // as it was changed last; see circuitAt
+	circuit  store.Circuit        // as last changed; see circuitAt
 }
 
 // circuitAt is the endpoint's circuit at now.
 func (e *endpoint) circuitAt(now job.Instant) store.Circuit { return rules.CircuitAt(e.circuit, now) }
 
-// laneOf gives the lane, new if need be.
+// laneOf returns the lane, and makes it if necessary.
 func (s *Store) laneOf(name job.Lane) *lane {
 	str := name.String()
 	if l, ok := s.lanes.Get(str); ok {
@@ -116,7 +115,8 @@ func (s *Store) endpointOf(name string) *endpoint {
 	return e
 }
 
-// forgetIdle forgets the endpoint if nothing needs it, or that it may have a circuit.
+// forgetIdle deletes the endpoint if nothing needs it, and otherwise a circuit that has
+// closed.
 func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
 	if e.circuitAt(now) != (store.Circuit{}) {
 		return
@@ -128,9 +128,9 @@ func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
 	}
 }
 
-// look puts a lane whose bucket or endpoint changed where it now belongs in
-// the line, or forgets it when it is empty. A lane that is waiting for its
-// turn already keeps its place, so that taking in jobs cannot push it ahead.
+// look corrects the place of a lane in the line after a change of its bucket or endpoint,
+// and deletes an empty lane. A lane that is due already keeps its place, so that new jobs
+// do not push it ahead.
 func (s *Store) look(l *lane, now job.Instant) {
 	if l.bucket.Len() == 0 {
 		s.dropLane(l, now)

@@ -40,7 +40,7 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 	return nil
 }
 
-// Limits gives the limits of all topics that have some.
+// Limits returns the limits of all topics that have some.
 func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
 	if _, err := s.enter(ctx); err != nil {
 		return nil, err
@@ -53,7 +53,8 @@ func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
 	return all, nil
 }
 
-// admits says whether the topic takes another unfinished job: Created if so.
+// admits returns Created if the topic accepts another unfinished job, and otherwise why
+// not.
 func (s *Store) admits(topic string) store.RegisterOutcome {
 	l, ok := s.limits[topic]
 	switch {
@@ -67,7 +68,7 @@ func (s *Store) admits(topic string) store.RegisterOutcome {
 	return store.Created
 }
 
-// resumes is admits for a job that has ended and is to be sent again.
+// resumes is admits for the replay of an ended job.
 func (s *Store) resumes(topic string) error {
 	switch s.admits(topic) {
 	case store.TopicDraining:
@@ -122,7 +123,7 @@ func (s *Store) awaitPlace(l *lane, until job.Instant) {
 	s.queue(l, l.head(l.limited))
 }
 
-// byTicket has those wait first that go first.
+// byTicket orders waiting lanes: by priority, then by ticket.
 func byTicket(a, b *lane) bool {
 	if a.Priority != b.Priority {
 		return goesFirst(a, b) < 0
@@ -167,8 +168,8 @@ func (s *Store) call(l *lane, now job.Instant) {
 	s.look(l, now)
 }
 
-// pass calls other lanes of topics that still have places: whoever was called
-// for them may have had no use for one.
+// pass calls other lanes of topics that still have free places, because the lanes called
+// before may not have used them.
 func (c *carrying) pass() {
 	for _, topic := range slices.Sorted(maps.Keys(c.met)) {
 		line := c.s.waiting[topic]

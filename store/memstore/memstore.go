@@ -1,10 +1,9 @@
-// Package memstore keeps jobs in the memory of the process. It is fast and
-// forgets everything when it is closed: for tests, and as the store beneath
-// the ledger.
+// Package memstore keeps jobs in the memory of the process. It forgets everything when it
+// is closed. It serves tests, and one node beneath a journal.
 //
-// It is built as the store on Redis is: a bucket for each lane, a line of
-// lanes by when they next need a look, and a bounded ready list of hints. One
-// mutex guards it all; jobs are encoded and decoded outside of it.
+// Like the store on Redis, it has a bucket for each lane, a line of lanes by the time of
+// their next visit, and a bounded ready list of hints. One mutex guards it all; jobs are
+// encoded and decoded outside of it.
 package memstore
 
 import (
@@ -42,7 +41,7 @@ type Store struct {
 	dead      btree.Map[string, *deadGroup] // by listing.DeadName
 	endpoints btree.Map[string, *endpoint]
 	notClosed map[*endpoint]struct{} // their circuits may be open, half-open or ramping up
-	endings   *btree.BTreeG[*topic]  // those with ended jobs but dead letters, by when the first may have ended
+	endings   *btree.BTreeG[*topic]  // those with ended jobs except dead letters, by when the first may have ended
 	documents map[documentKey]store.Document
 	limits    map[string]*rules.Topic         // of topics
 	orders    map[string]*turns               // by topic/key
@@ -54,7 +53,7 @@ type Store struct {
 	groupIDs  *btree.BTreeG[*record]
 	uids      *btree.BTreeG[*record]
 	counts    counts
-	line      *btree.BTreeG[*lane] // lanes by when they next need a look
+	line      *btree.BTreeG[*lane] // lanes by the time of their next visit
 	seq       uint64               // the last place given in the line
 	ready     []store.Hint
 	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
@@ -64,13 +63,13 @@ type Store struct {
 	lock      lock
 	mark      string      // of SwapEpoch
 	whole     bool        // see SwapEpoch
-	latest    job.Instant // that the clock said, but before it went back
-	wentBack  bool        // the clock; the next call of Carry sees to it
+	latest    job.Instant // the latest time before the clock went back
+	wentBack  bool        // the clock; the next call of Carry corrects the store
 }
 
 var _ store.Store = (*Store)(nil)
 
-// New gives an empty store.
+// New returns an empty store.
 func New(o Options) *Store {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
@@ -96,11 +95,11 @@ func New(o Options) *Store {
 	}
 }
 
-// errClosed is what calls get after Close.
+// errClosed is the error of calls after Close.
 var errClosed = fmt.Errorf("%w: the store is closed", store.ErrUnavailable)
 
-// enter takes the lock for a call and gives its time. The caller must leave
-// unless it got an error.
+// enter locks the store for a call and returns the time. Without an error, the caller must
+// call leave.
 func (s *Store) enter(ctx context.Context) (job.Instant, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -120,8 +119,7 @@ func (s *Store) enter(ctx context.Context) (job.Instant, error) {
 	return now, nil
 }
 
-// leave wakes the carriers if the call made a lane the earliest, and gives the
-// lock back.
+// leave wakes the carriers if the call made a lane the earliest, and unlocks the store.
 func (s *Store) leave() {
 	if s.earlier {
 		for w := range s.wakers {

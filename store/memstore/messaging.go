@@ -7,15 +7,14 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// inboxSize is how many messages wait for a listener; what comes when they are
-// as many is lost.
+// inboxSize is how many messages wait for a listener. Further messages are lost.
 const inboxSize = 256
 
-// inbox is what one call of Listen has not received yet.
+// inbox has the messages that one call of Listen has not received yet.
 type inbox struct {
 	channel  string
 	messages chan []byte
-	lost     chan struct{} // told when messages were
+	lost     chan struct{} // signalled after lost messages
 }
 
 // Publish sends a message.

@@ -87,7 +87,7 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 	}
 	defer s.leave()
 	b := store.Backlogs{Now: now}
-	s.lanesOf("", func(l *lane) { // those of a topic follow on one another
+	s.lanesOf("", func(l *lane) { // those of a topic are adjacent
 		n := int64(l.position(bucketScore(now+1, job.Waiting)) - l.inFlight)
 		if n <= 0 {
 			return
@@ -99,7 +99,8 @@ func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
 		t.Jobs += n
 		t.Oldest = min(t.Oldest, l.firstWaiting().score.at())
 	})
-	// A topic's lanes stand behind those of the topics whose names go on from its own.
+	// By name, the lanes of a topic come after those of topics whose names begin with its
+	// name.
 	slices.SortFunc(b.Topics, func(a, b store.Backlog) int { return strings.Compare(a.Topic, b.Topic) })
 	return b, nil
 }

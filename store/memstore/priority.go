@@ -13,7 +13,7 @@ import (
 // ranked are the lanes of a topic that has jobs with a priority of their own. It
 // lives as long as such a job is unfinished; other topics have none.
 type ranked struct {
-	lanes    *btree.BTreeG[*lane]  // those with a priority: what goes first stands first
+	lanes    *btree.BTreeG[*lane]  // those with a priority, the highest first
 	siblings map[*endpoint][]*lane // all of them
 }
 
@@ -22,7 +22,7 @@ func byName(a, b *lane) bool { return a.name < b.name }
 // goesFirst orders lanes by their priority only.
 func goesFirst(a, b *lane) int { return cmp.Compare(b.Priority.Number(), a.Priority.Number()) }
 
-// rank takes a new lane in.
+// rank adds a new lane.
 func (s *Store) rank(l *lane) {
 	r := s.ranked[l.Topic]
 	switch {
@@ -104,8 +104,9 @@ func (s *Store) higher(l *lane, now job.Instant) int64 {
 	return n
 }
 
-// withRivals adds lanes that may go before some of lanes: of the same topic and endpoint
-// all, of other endpoints some with a priority and some that wait for a place.
+// withRivals adds lanes that may go before the given ones: all of the same topic and
+// endpoint, and of other endpoints some with a priority and some that wait for a free
+// place.
 func (c *carrying) withRivals(lanes []*lane) []*lane {
 	if len(c.s.ranked) == 0 {
 		return lanes

@@ -80,7 +80,7 @@ func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, e
 	return nextNames(&s.topics, from, n, func(*topic) bool { return true }), nil
 }
 
-// nextNames gives the first n names of a map from one on, of what is wanted.
+// nextNames returns the first n wanted names of a map from one on.
 func nextNames[T any](of *btree.Map[string, T], from string, n int, wanted func(T) bool) []string {
 	var names []string
 	of.Ascend(from, func(name string, v T) bool {
@@ -92,11 +92,11 @@ func nextNames[T any](of *btree.Map[string, T], from string, n int, wanted func(
 	return names
 }
 
-// topicsAtOnce is how many topics are looked at before others have the store.
+// topicsAtOnce is how many topics are read under one lock.
 const topicsAtOnce = 1_000
 
-// busiest returns the n topics with the most unfinished jobs. It looks at all, a part
-// at a time: the price of not keeping them in that order.
+// busiest returns the n topics with the most unfinished jobs. It reads all topics, in
+// parts, because no index has this order.
 func (s *Store) busiest(ctx context.Context, n int) ([]store.TopicStats, error) {
 	type busy struct {
 		store.TopicStats
@@ -156,7 +156,7 @@ func (s *Store) lanesOf(topic string, visit func(*lane)) {
 	})
 }
 
-// Depth sums up the store.
+// Depth returns the figures of the store.
 func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -354,7 +354,7 @@ func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing
 	return jobs, nil
 }
 
-// snapshots are of the first entries, as Source.Jobs wants them.
+// snapshots copies the first entries, as Source.Jobs wants them.
 func (s source) snapshots(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]*snapshot, error) {
 	topic := job.TopicOfLane(seg.Name)
 	if _, err := s.enter(ctx); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// record is a job as it is kept: there may be millions that only wait, so what
-// these have no use for is in extra, and the Spec is encoded.
+// record is a stored job. Millions may only wait, so the fields that they do not need are
+// in extra, and the Spec is encoded.
 type record struct {
 	id, uid string
 	spec    string // the job.Spec in msgpack
@@ -34,13 +34,13 @@ type record struct {
 	extra    *extra
 
 	timeout         int32     // of one attempt, in milliseconds
-	state           job.State // never Ready: that only the bucket knows
+	state           job.State // never Ready, which only the bucket knows
 	cancelRequested bool
 	keepsEnd        bool // see job.Spec.KeepsEnd
 	grouped         bool // it has a group id, which is a part of its id
 }
 
-// extra is what a record holds once something has happened to its job.
+// extra has the fields that a record needs once its job was claimed or counted.
 type extra struct {
 	endedAt       job.Instant
 	reason        string
@@ -55,7 +55,7 @@ type extra struct {
 	tally     *tally // nil: nothing was counted
 }
 
-// claim is what a repeated Claim must answer again.
+// claim is the answer to a repeated Claim.
 type claim struct {
 	nonce string
 	at    job.Instant
@@ -71,7 +71,7 @@ func (r *record) more() *extra {
 	return r.extra
 }
 
-// settledBy: the claim with this token, the last one, was settled.
+// settledBy reports whether the claim with this token was the last one and is settled.
 func (r *record) settledBy(token uint64) bool {
 	return r.extra != nil && token != 0 && r.extra.settledBy == token
 }
@@ -98,7 +98,7 @@ func (r *record) leaseFrom(now job.Instant, o store.ClaimOptions) job.Instant {
 	return now.Add(o.Lease)
 }
 
-// encoded is the part of a job that is worked out before the lock is taken.
+// encoded is the part of a job that is computed before the store is locked.
 type encoded struct {
 	spec    string
 	bizKey  string
@@ -112,7 +112,7 @@ type encoded struct {
 // encoder encodes the jobs of one call, one after the other.
 type encoder struct{ text []byte }
 
-// encode gives strings that share one piece of memory, for there may be millions.
+// encode returns strings that share one piece of memory, because there may be millions.
 func (e *encoder) encode(key job.Key, spec *job.Spec) encoded {
 	e.text = encoding.AppendSpec(append(e.text[:0], spec.BizKey...), spec)
 	text, n := string(e.text), len(spec.BizKey)
@@ -136,7 +136,7 @@ func newRecord(j *job.Job, e encoded) *record {
 	return rec
 }
 
-// assign stores everything of j but its log. The bucket is the caller's part.
+// assign stores everything of j except its log. The caller updates the bucket.
 func (r *record) assign(j *job.Job, e encoded) {
 	r.spec, r.bizKey, r.timeout, r.keepsEnd, r.grouped = e.spec, e.bizKey, e.timeout, e.keepsEnd, e.grouped
 	if e.order != "" && r.turns == nil {
@@ -201,10 +201,10 @@ func (r *record) progress() job.Job {
 	return j
 }
 
-// appendAttempt adds a to the log and forgets the oldest that are not kept.
+// appendAttempt adds a to the log, and drops the oldest attempts beyond its bounds.
 func (x *extra) appendAttempt(a job.Attempt) { x.log = store.KeptLog(append(x.log, a)) }
 
-// restoreLog takes over a log. A job's last attempt stands for a log that got lost.
+// restoreLog stores a log. The last attempt replaces a lost log.
 func (x *extra) restoreLog(log []job.Attempt, last *job.Attempt) {
 	if len(log) == 0 && last != nil {
 		log = []job.Attempt{*last}

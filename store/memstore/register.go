@@ -10,10 +10,10 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// maxTries bounds how often Update begins again because the job changed.
+// maxTries bounds how often Update starts over because the job changed.
 const maxTries = 20
 
-// Register takes jobs in.
+// Register registers jobs.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	specs := make([]encoded, len(regs))
 	var to encoder
@@ -97,7 +97,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 	return job.Job{}, store.ErrConflict
 }
 
-// read gives a job's record, a copy of it, and the time.
+// read returns a job's record, a copy of it, and the time.
 func (s *Store) read(ctx context.Context, key job.Key) (*record, snapshot, job.Instant, error) {
 	now, err := s.enter(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *Store) replace(ctx context.Context, rec *record, version uint64, j job.
 	return stored, true, nil
 }
 
-// Restore puts jobs back whose keys are free, or held by what they are to replace.
+// Restore stores jobs whose keys are free, or held by RestoredJob.Over.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	specs := make([]encoded, len(jobs))
 	var to encoder

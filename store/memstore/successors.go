@@ -6,7 +6,7 @@ import (
 	"github.com/duehook/duehook/store/successors"
 )
 
-// successor is a job that follows from an outcome, encoded before the lock is taken.
+// successor is a job that follows from an outcome, encoded before the store is locked.
 type successor struct {
 	reg     store.Registration
 	encoded encoded
@@ -35,7 +35,7 @@ func followingAll(settlements []job.Settlement) map[int]*following {
 	return all
 }
 
-// of returns the successors of the change that was made of rec.
+// of returns the successors of the change made to rec.
 func (f *following) of(st *job.Settlement, rec *record) []successor {
 	if rec.version == f.version {
 		return f.list
@@ -68,8 +68,8 @@ func (s *Store) follow(list []successor, rec *record, now job.Instant) {
 	}
 }
 
-// replaceBy registers a successor in the place of its predecessor. It answers repetitions of
-// the predecessor's settlement.
+// replaceBy registers a successor in the place of its predecessor. Its record answers
+// repetitions of the predecessor's settlement.
 func (s *Store) replaceBy(n *successor, rec *record, now job.Instant) {
 	before := job.Job{CreatedAt: rec.createdAt}
 	j := n.reg.Over(&before, now)

@@ -23,7 +23,7 @@ type last struct{ id, uid string }
 // hasTurn reports whether the record is a head that was claimed.
 func (r *record) hasTurn() bool { return r.turns != nil && r.turns.head == r && r.turns.taken }
 
-// noteLast notes a job that had its turn and has ended, or was replaced.
+// noteLast notes a claimed head that has ended or was replaced.
 func (s *Store) noteLast(rec *record) { s.lasts[rec.turns.name] = last{rec.id, rec.uid} }
 
 // forgetLast forgets the end of a job.
@@ -45,12 +45,12 @@ func (s *Store) lastBefore(rec *record) last {
 }
 
 // parked is added to the score of a waiting job that is not the head of its order key. The
-// sum lies beyond all times, so the job is not due. It is in the bucket all the same.
+// sum lies beyond all times, so the job is not due. It stays in the bucket.
 const parked = score(4_000_000_000_000 << 2)
 
 func park(sc score) score { return unparked(sc) + parked }
 
-// unparked is the score of a job that is parked no more.
+// unparked is the score without the parking.
 func unparked(sc score) score {
 	if sc >= parked {
 		return sc - parked
@@ -80,7 +80,7 @@ func (s *Store) turnsOf(name string) *turns {
 	return t
 }
 
-// enterTurns gives an unfinished job its place. A job that is not the head is parked.
+// enterTurns adds an unfinished job. A job that is not the head is parked.
 func (s *Store) enterTurns(rec *record) {
 	if rec.turns == nil {
 		return
@@ -108,7 +108,7 @@ func (s *Store) enterTurns(rec *record) {
 	}
 }
 
-// stopTurns has a dead letter stop its order key, unless another job has its turn.
+// stopTurns stops the order key of a dead letter, unless another job has its turn.
 func (s *Store) stopTurns(rec *record) {
 	if rec.turns == nil || rec.state != job.Dead || !s.stopsOnDead(rec.topic.name) {
 		return
@@ -129,7 +129,7 @@ func (s *Store) stopsOnDead(topic string) bool {
 	return ok && l.StopOnDead
 }
 
-// leaveTurns takes a job out. promote must follow.
+// leaveTurns removes a job. The caller then calls promote.
 func (s *Store) leaveTurns(rec *record) {
 	t := rec.turns
 	switch {
@@ -159,10 +159,10 @@ func (s *Store) promote(t *turns, now job.Instant) {
 	}
 }
 
-// park puts a carried job back that is not the head of its order key.
+// park returns a carried job that is not the head of its order key to its bucket.
 func (s *Store) park(rec *record, now job.Instant) {
 	if rec.state == job.Running {
-		return // its lease expired before another job became the head: it waits for that
+		return // its lease expired, and another job is the head now: it waits for that one
 	}
 	wasInFlight := isInFlight(rec.shown())
 	s.rescore(rec, park(bucketScore(rec.wakeAt(), rec.state)))
@@ -190,7 +190,7 @@ func (s *Store) wait(t *turns, rec *record) {
 	}
 }
 
-// unwait takes a job out of the others of its order key.
+// unwait removes a job from the others of its order key.
 func (s *Store) unwait(t *turns, rec *record) {
 	if _, known := t.rest.Delete(rec); known {
 		s.behind--

@@ -11,9 +11,9 @@ import (
 // the entries that it moves.
 const lookLanes = 200
 
-// afterStep corrects what the server stored while its clock was ahead by so much, or
-// what another server did. It is safe at any time and for any number of nodes. What is
-// due by the clock alone, such as a retry, keeps its time.
+// afterStep corrects what the server stored while its clock was ahead, or another server
+// stored. It is safe at any time and for any number of nodes. Retries and other due times
+// stay.
 func (s *Store) afterStep(ctx context.Context, sh *shard, by time.Duration, o store.CarryOptions) error {
 	s.log.WarnContext(ctx, "the clock of Redis went back: correcting circuits, leases and lanes",
 		"by", by, "shard", sh.prefix)

@@ -9,7 +9,7 @@ import (
 )
 
 // batch collects the arguments of a script for several jobs of a shard (lua/lib/batch.lua).
-// Each key is named once, and jobs refer to it by number.
+// Each key is listed once, and jobs refer to it by number.
 type batch struct {
 	sh      *shard
 	ofLane  func(lane job.Lane, name string) []string

@@ -15,13 +15,13 @@ import (
 // lanesAtOnce bounds the lanes of one script call.
 const lanesAtOnce = 64
 
-// inLine is a lane, and when it needs a look.
+// inLine is a lane, and the time of its next visit.
 type inLine struct {
 	lane string
 	look job.Instant
 }
 
-// lineOf reads lanes with their scores in turn.
+// lineOf reads a reply of lanes and their scores.
 func lineOf(answer []string) ([]inLine, error) {
 	line := make([]inLine, len(answer)/2)
 	for i := range line {
@@ -34,8 +34,8 @@ func lineOf(answer []string) ([]inLine, error) {
 	return line, nil
 }
 
-// Carry looks at the earliest lanes and, if one is due, carries from those due.
-// An idle shard costs one command.
+// Carry reads the earliest lanes and carries from those that are due. An idle shard costs
+// one command.
 func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.CarryResult, error) {
 	sh := s.shards[n]
 	line, now, err := s.earliestLanes(ctx, sh)
@@ -46,7 +46,7 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 		return store.CarryResult{Wait: -1}, nil
 	}
 	if by := sh.clock.wentBack(); by > 0 {
-		// The lanes are read anew in the next round.
+		// The next round reads the lanes again.
 		return store.CarryResult{}, s.afterStep(ctx, sh, by, o)
 	}
 	if wait := line[0].look.Sub(now); wait > 0 {
@@ -63,8 +63,8 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	return s.carryFrom(ctx, n, due, o)
 }
 
-// earliestLanes returns the earliest lanes and the time: those that the last plan left if
-// some of them are due by now, so that a busy shard is asked once less.
+// earliestLanes returns the earliest lanes and the time. If lanes that the last plan left
+// are due by now, it returns those, which saves a busy shard a command.
 func (s *Store) earliestLanes(ctx context.Context, sh *shard) ([]inLine, job.Instant, error) {
 	if line := sh.line.Swap(nil); line != nil && len(*line) > 0 {
 		if now, ok := sh.clock.now(); ok && (*line)[0].look <= now {
@@ -84,8 +84,8 @@ func (s *Store) earliestLanes(ctx context.Context, sh *shard) ([]inLine, job.Ins
 	return line, now, err
 }
 
-// serverNow is the server's time: estimated, or asked for when there is no
-// fresh estimate.
+// serverNow is the server's time: an estimate if it is fresh, otherwise read from the
+// server.
 func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	if now, ok := sh.clock.now(); ok {
 		return now, nil
@@ -95,7 +95,7 @@ func (s *Store) serverNow(ctx context.Context, sh *shard) (job.Instant, error) {
 
 // askNow asks the server for its time.
 func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
-	// By a script with a key of the shard: in a Cluster a bare TIME may ask
+	// It runs a script with a key of the shard, because in a Cluster a bare TIME may reach
 	// any node.
 	reply, err := s.eval(ctx, readScript, []string{sh.lock}, []any{0, wholeRecords})
 	if err != nil {
@@ -104,7 +104,7 @@ func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
 	return sh.clock.observe(reply[0]), nil
 }
 
-// Wakeups listens for the scripts' word that an earlier job arrived.
+// Wakeups listens for the messages by which scripts announce an earlier job.
 func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 	channels := make(map[string]int, len(s.shards))
 	names := make([]string, 0, len(s.shards))
@@ -112,7 +112,7 @@ func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
 		channels[sh.wake] = i
 		names = append(names, sh.wake)
 	}
-	// What came before the subscription may have been missed.
+	// Messages before the subscription may have been missed.
 	return s.subscribe(ctx, names, func(channel string, _ *redis.Message) { wake(channels[channel]) })
 }
 

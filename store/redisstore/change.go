@@ -14,8 +14,8 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// change replaces or forgets a record, in the words of lua/change.lua. It is made if the
-// record is still the one that was read.
+// change replaces or deletes a record, as arguments of lua/change.lua. The script makes it
+// if the record is still the one that was read.
 type change struct {
 	key      job.Key
 	was      raw // what was read
@@ -70,7 +70,7 @@ func (s *Store) changeOf(old, fresh *record) (change, error) {
 	return c, err
 }
 
-// forgets reports whether a job that has come so far is forgotten at once.
+// forgets reports whether a job in this state is deleted at once.
 func (s *Store) forgets(r *record) bool {
 	return s.retention == 0 && r.State.Final() && r.State != job.Dead && !r.Spec.KeepsEnd()
 }
@@ -81,14 +81,14 @@ func (c change) forgetting() change {
 	return c
 }
 
-// written says what became of a change.
+// written is the result of a change.
 type written int
 
 const (
 	outrun   written = iota // the record was another
 	stored                  // it is done
-	already                 // an earlier run of the same change did it
-	full                    // the topic takes no more
+	already                 // an earlier run of the same change made it
+	full                    // the topic accepts no more
 	draining                // nor this one
 	left                    // for another call: the records are large
 )
@@ -119,8 +119,8 @@ func (s *Store) putWith(ctx context.Context, run runner, script *redis.Script, s
 	return done[0], nil
 }
 
-// change makes changes of different jobs of a shard, as many as one call does: the first at
-// least. The others are left.
+// change makes changes of different jobs of a shard, as many as fit into one call: at least
+// the first. It returns the others.
 func (s *Store) change(ctx context.Context, run runner, script *redis.Script, sh *shard, obey bool, all []change) ([]written, error) {
 	b := sh.newBatch(len(all), 17, func(lane job.Lane, name string) []string {
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
@@ -157,7 +157,7 @@ func (s *Store) change(ctx context.Context, run runner, script *redis.Script, sh
 	return done, nil
 }
 
-// start is how the parts begin, up to their uids. Any change of the job changes that.
+// start is the beginning of both parts, up to their uids. Any change of the job changes it.
 func (w raw) start() raw { return raw{startOf(w.registration), startOf(w.progress)} }
 
 func startOf(part string) string {

@@ -12,8 +12,8 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// OpenCircuit opens the circuit of an endpoint. With no duration it ends an open one: the
-// circuit is half-open then, and lanes that waited for its end are looked at.
+// OpenCircuit opens the circuit of an endpoint. Without a duration it half-opens an open
+// circuit, and carriers visit the lanes that waited for it.
 func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
 	for _, sh := range s.shards {
 		err := s.changeCircuit(ctx, sh, endpoint, func(c store.Circuit, now job.Instant) store.Circuit {
@@ -29,8 +29,8 @@ func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duratio
 	return nil
 }
 
-// CloseCircuit closes the circuit of an endpoint: its ramp begins. Its lanes may have been put
-// off until the end of the open circuit, so they are looked at.
+// CloseCircuit closes the circuit of an endpoint and begins its ramp. Carriers visit its
+// lanes, which may have been put off until the circuit half-opens.
 func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 	for _, sh := range s.shards {
 		if err := s.changeCircuit(ctx, sh, endpoint, rules.ClosedCircuit); err != nil {
@@ -67,8 +67,8 @@ func (s *Store) writeCircuits(ctx context.Context, sh *shard, read map[string]st
 	return nil
 }
 
-// forgetCircuits forgets circuits that have closed, out of some chosen at random. Carrying
-// forgets those of endpoints with due jobs.
+// forgetCircuits deletes closed circuits among some chosen at random. Carrying deletes
+// those of endpoints with due jobs.
 func (s *Store) forgetCircuits(ctx context.Context, sh *shard) error {
 	some, err := s.db.HRandFieldWithValues(ctx, sh.circuits, purgeCircuits).Result()
 	if err != nil || len(some) == 0 {
@@ -104,7 +104,7 @@ func (s *Store) correctCircuits(ctx context.Context, sh *shard) error {
 	return s.writeCircuits(ctx, sh, read, func(c store.Circuit) store.Circuit { return rules.CorrectedCircuit(c, now) })
 }
 
-// callLanes makes carriers look at lanes that may have been put off.
+// callLanes makes carriers visit lanes that may have been put off.
 func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
 	for {
 		lanes, err := s.names(ctx, of, maxBatch)

@@ -7,9 +7,8 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// serverClock estimates a server's time between its answers, so that the
-// carrier knows how long to sleep. It decides nothing: the scripts look at the
-// server's clock themselves.
+// serverClock estimates a server's time between its answers, so that the carrier knows how
+// long to sleep. It decides nothing: scripts read the server's clock themselves.
 type serverClock struct {
 	mu     sync.Mutex
 	server job.Instant
@@ -18,17 +17,17 @@ type serverClock struct {
 	back   time.Duration
 }
 
-// clockAge is how long an estimate is trusted: the longest that a step of the
-// server's clock can go unnoticed.
+// clockAge is how long an estimate is used, and so the longest time until a step of the
+// server's clock is noticed.
 const clockAge = 10 * time.Second
 
-// clockSlack is how far behind the estimate a time may be without the clock having
-// gone back: replies may be late, and overtake each other.
+// clockSlack is how far a time may be behind the estimate without counting as a step back:
+// replies may be late and out of order.
 const clockSlack = 5 * time.Second
 
 // observe takes the time from a script's reply. The estimate is never later than the
-// server's time, so a reply that is behind it was late, and the estimate stays for
-// clockAge: clocks may differ in their rates.
+// server's time, so an earlier reply was late. The estimate stays for clockAge, because
+// clocks may differ in their rates.
 func (c *serverClock) observe(reply any) job.Instant {
 	ms, _ := reply.(int64)
 	now := job.Instant(ms)
@@ -48,8 +47,8 @@ func (c *serverClock) observe(reply any) job.Instant {
 	return now
 }
 
-// wentBack is by how much the server's clock was seen to go back, as when it was
-// ahead; zero if it was not. Each step is reported once.
+// wentBack returns by how much the server's clock went back; zero if it did not. It reports
+// each step once.
 func (c *serverClock) wentBack() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +64,7 @@ func (c *serverClock) again(by time.Duration) {
 	c.back = max(c.back, by)
 }
 
-// now is the estimate; false when there is none that can be trusted.
+// now is the estimate; false without a recent one.
 func (c *serverClock) now() (job.Instant, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Standings reports how far jobs have come.
+// Standings returns the standing of each job.
 func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
 	all := make([]store.Standing, len(keys))
 	home := func(i int) int { return s.shardOf(keys[i]) }
@@ -34,8 +34,8 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 	return all, nil
 }
 
-// SwapEpoch leaves a text in each shard and returns the texts before. A server that was
-// started since, or has taken over, may lack what came after its text, so it returns none.
+// SwapEpoch stores an epoch in each shard and returns the ones before. A server that was
+// restarted or has taken over since may lack later data, so it returns none.
 func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) ([]string, error) {
 	return gather(ctx, s, func(ctx context.Context, sh *shard) (string, error) {
 		had, err := swapScript.Run(ctx, s.db, []string{sh.epoch, sh.whole}, epoch, whole).Text()

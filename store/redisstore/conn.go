@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxPopWait bounds how long a pop may block, and so how long a connection to
-// a server that vanished without a word is waited for.
+// maxPopWait bounds how long a pop blocks, and with it the wait for a server that vanished
+// silently.
 const maxPopWait = 2 * time.Second
 
 const (
@@ -38,7 +38,7 @@ func connect(o *redis.UniversalOptions) redis.UniversalClient {
 
 func popOptions(o *redis.UniversalOptions, shards int) *redis.UniversalOptions {
 	p := *o
-	// A retried pop would throw away what the first one took.
+	// A retried pop would lose the hint that the first one took.
 	p.MaxRetries = -1
 	p.PoolSize, p.MinIdleConns = shards+2, 0
 	p.ReadTimeout = maxPopWait + time.Second
@@ -56,9 +56,9 @@ func masterOf(ctx context.Context, client redis.UniversalClient, key string) (*r
 	return nil, fmt.Errorf("redisstore: no single server behind a %T", client)
 }
 
-// lookAgain makes a Cluster's client look up the masters as soon as a node fails or reports
-// that it is no master. The library waits too long, and with commands sent to a node
-// directly it never looks.
+// lookAgain makes a Cluster's client reload the masters as soon as a node fails or reports
+// that it is no master. The library waits too long, and for commands sent to a node
+// directly it never reloads them.
 type lookAgain struct{ cluster *redis.ClusterClient }
 
 func (l lookAgain) DialHook(next redis.DialHook) redis.DialHook {
@@ -85,7 +85,7 @@ func (l lookAgain) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	}
 }
 
-// after looks again, in the background and five times a second at most.
+// after reloads the masters in the background, at most five times a second.
 func (l lookAgain) after(ctx context.Context, err error) {
 	if err != nil && (elsewhere(err) || !isReply(err) && !errors.Is(err, context.Canceled)) {
 		l.cluster.ReloadState(ctx)

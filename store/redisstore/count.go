@@ -69,8 +69,8 @@ func (s *Store) count(ctx context.Context, sh *shard, is *countable, slot string
 	return cmd.Text()
 }
 
-// counted is the answer to adds, by the rules of the domain, of the answer of the script:
-// how the job was.
+// counted applies the rules of the domain to the script's answer, which describes the job
+// before the adds.
 func (is *countable) counted(sh *shard, adds []job.Add, answer string) (store.Counted, error) {
 	facts, head, _ := strings.Cut(answer, "\n")
 	var call, now int64
@@ -108,23 +108,23 @@ func (is *countable) counted(sh *shard, adds []job.Add, answer string) (store.Co
 	return c, nil
 }
 
-// countable is what counting needs of a job. Only a client changes it.
+// countable has the fields of a job that counting needs. Only a client changes them.
 type countable struct {
 	job.Job // without what is sent
 	uid     []byte
 	mark    string
 }
 
-// maxCountables bounds the jobs for which a node remembers this.
+// maxCountables bounds the jobs that a node remembers.
 const maxCountables = 4096
 
-// countables are the jobs that were counted last.
+// countables are the jobs counted last.
 type countables struct {
 	mu    sync.Mutex
 	known map[job.Key]*countable
 }
 
-// countable returns what is known of a job, or reads it.
+// countable returns a remembered job, or reads it.
 func (s *Store) countable(ctx context.Context, key job.Key, afresh bool) (*countable, error) {
 	s.countables.mu.Lock()
 	is := s.countables.known[key]
@@ -150,8 +150,8 @@ func (s *Store) countable(ctx context.Context, key job.Key, afresh bool) (*count
 	return is, nil
 }
 
-// callers name calls that count by slots, so that one which is sent again after a lost reply counts
-// once: a slot makes one call at a time, and calls have ascending numbers.
+// callers number the calls that count, so that a call repeated after a lost reply counts
+// once: a slot makes one call at a time, with ascending numbers.
 type callers struct {
 	mu    sync.Mutex
 	name  string // of this process
@@ -189,7 +189,7 @@ func (s *callers) call() int64 {
 	return s.calls
 }
 
-// countKeySign comes before a key in the name of its field; see lua/count.lua.
+// countKeySign precedes a key in the name of its field; see lua/count.lua.
 const countKeySign = "k"
 
 // CountKeys returns the keys that were counted of a job.
@@ -211,10 +211,11 @@ func (s *Store) countKeys(ctx context.Context, sh *shard, uid string) ([]string,
 	return keys, nil
 }
 
-// restoredKeysLife is how long keys are kept without their job, which is put back after them.
+// restoredKeysLife is how long keys are kept without their job, which is restored after
+// them.
 const restoredKeysLife = time.Hour
 
-// putCountKeys stores the counted keys of a job that is put back.
+// putCountKeys stores the counted keys of a job to restore.
 func (s *Store) putCountKeys(ctx context.Context, sh *shard, j *job.Job, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(len(keys), maxBatch)]

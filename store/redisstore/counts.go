@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// What counts are of, in front of the bar and the state.
+// Prefixes of the fields of counts, before the bar and the state.
 const (
 	ofAll      = ""
 	ofEndpoint = "=" // followed by its name
@@ -22,7 +22,7 @@ const (
 // countField is the field of counts for a topic, an endpoint or all jobs.
 func countField(of string, state job.State) string { return of + "|" + strconv.Itoa(int(state)) }
 
-// countsAtOnce is of how many topics or endpoints one command reads the counts.
+// countsAtOnce is the number of topics or endpoints whose counts one command reads.
 const countsAtOnce = 100
 
 // counts reads how many jobs there are by state, over all shards: of topics, of
@@ -101,18 +101,19 @@ func (s *Store) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage
 	return page, err
 }
 
-// manyJobs is from how many jobs of a topic that wait in one state it stands in busy.
+// manyJobs is the number of jobs waiting in one state from which busy lists a topic.
 const manyJobs = 16
 
-// To find the busiest topics, busiest reads so many of each shard with many waiting jobs,
-// and the first by name, since few topics may have many.
+// busiest reads so many topics with many waiting jobs from each shard. It also reads the
+// first by name, because few topics may have many jobs.
 const (
 	busyCandidates  = 100
 	namedCandidates = 100
 )
 
-// busiest returns the topics with the most unfinished jobs. Most of a topic's jobs wait,
-// and are spread evenly, so one that is among the first of all is so in some shard.
+// busiest returns the topics with the most unfinished jobs. Most jobs of a topic wait,
+// evenly spread over the shards, so one of the busiest topics is among the first of some
+// shard.
 func (s *Store) busiest(ctx context.Context, n int) ([]store.TopicStats, error) {
 	names, err := s.nextTopics(ctx, "", namedCandidates)
 	if err != nil {
@@ -148,7 +149,7 @@ func (s *Store) busiest(ctx context.Context, n int) ([]store.TopicStats, error) 
 // Now returns the time of the first shard's server.
 func (s *Store) Now(ctx context.Context) (job.Instant, error) { return s.askNow(ctx, s.shards[0]) }
 
-// Depth sums all shards up.
+// Depth returns the sums of all shards.
 func (s *Store) Depth(ctx context.Context) (store.Depth, error) {
 	counts, err := s.counts(ctx, []string{ofAll})
 	if err != nil {

@@ -34,7 +34,7 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 	return out, nil
 }
 
-// claimBatch claims a batch as far as its bytes allow, and returns the others.
+// claimBatch claims a batch within the bound of bytes, and returns the jobs left.
 func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) (claimed []store.Claimed, left []store.Hint, err error) {
 	b := sh.newBatch(len(hints), 0, nil)
 	for _, h := range hints {
@@ -83,7 +83,7 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]stor
 			err = r.proceed(heads[head-1])
 		}
 		if err != nil {
-			// The others must not suffer; this one is claimed again and again.
+			// One unreadable job must not block the others. It is claimed again and again.
 			s.log.Error("a job's record cannot be read", "error", err)
 			continue
 		}
@@ -122,8 +122,8 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	return out, nil
 }
 
-// forgetSettled removes the forwards of jobs that settling has forgotten, and moves those of
-// jobs whose places successors took.
+// forgetSettled removes the forwards of jobs that settling has deleted, and changes those
+// of jobs that successors replaced.
 func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement, out []store.Settled) {
 	if len(s.shards) == 1 {
 		return
@@ -165,7 +165,7 @@ func (o *sharedOutcome) args() []any {
 	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group}
 }
 
-// attemptSize is about what a settlement takes of a call.
+// attemptSize is roughly the bytes of a settlement in a call.
 func attemptSize(t *job.Settlement) int {
 	if t.Attempt == nil {
 		return 0

@@ -16,7 +16,7 @@ const (
 	dueLanes = 100
 	// fewDue is the number of entries up to which it reads those of a lane.
 	fewDue = 16
-	// maxDue bounds what it asks of each shard: commands, and entries that it reads.
+	// maxDue bounds the commands for each shard, and the entries that they read.
 	maxDue = 150_000
 )
 
@@ -54,7 +54,7 @@ func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Inst
 // someLanes returns up to dueLanes lanes from one on, and when the first needs attention.
 type someLanes func(ctx context.Context, from int64) (names []string, first job.Instant, err error)
 
-// earliest returns the lanes of a shard, those that need attention first.
+// earliest returns the lanes of a shard, the earliest first.
 func (s *Store) earliest(sh *shard) someLanes {
 	return func(ctx context.Context, from int64) ([]string, job.Instant, error) {
 		lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, from, from+dueLanes-1).Result()
@@ -97,8 +97,8 @@ func (s *Store) addDueCounts(ctx context.Context, sh *shard, lanes someLanes, bo
 	}
 }
 
-// countDue adds the counts of some lanes, and returns what it asked of Redis: the entries of
-// lanes with a few, and a count for each range of others.
+// countDue adds the counts of some lanes, and returns its cost: the entries read of lanes
+// with few, and a count for each range of other lanes.
 func (s *Store) countDue(ctx context.Context, sh *shard, names []string, bounds []job.Instant, counts []int64) (cost int, err error) {
 	pipe := s.db.Pipeline()
 	firsts := make([]*redis.ZSliceCmd, len(names))

@@ -33,7 +33,8 @@ func gather[T any](ctx context.Context, s *Store, ask func(ctx context.Context, 
 	return all, err
 }
 
-// toShards sends n items to their shards. send gets the numbers of a shard's items and returns those that need another call, as do items behind a batch.
+// toShards sends n items to their shards, in batches. send gets the numbers of a shard's
+// items and returns those that need another call.
 func (s *Store) toShards(ctx context.Context, n int, shardOf func(i int) int, send func(ctx context.Context, sh *shard, items []int) (left []int, err error)) error {
 	items := make([][]int, len(s.shards))
 	var shards []int // with items

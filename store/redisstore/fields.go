@@ -18,7 +18,7 @@ type field struct {
 
 // How changes of fields end, as lua/fields.lua returns it.
 const (
-	fieldDiffers = iota // somebody else changed it
+	fieldDiffers = iota // it was modified concurrently
 	fieldChanged
 	fieldKept // it has the new value already
 )
@@ -45,7 +45,8 @@ func changeFields(ctx context.Context, run runner, script *redis.Script, sh *sha
 	return done, nil
 }
 
-// updateField changes one field in one shard, from what it is; empty: there is none.
+// updateField changes one field in one shard, given its present value; empty: there is
+// none.
 func (s *Store) updateField(ctx context.Context, sh *shard, hash, name string, change func(was string) (string, error)) error {
 	for range maxTries {
 		was, err := s.db.HGet(ctx, hash, name).Result()

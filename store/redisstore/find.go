@@ -14,8 +14,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds on the look-up of a uid: on the work of one script (2 ms), and on the
-// scripts of one call. A shard of a million jobs is looked through in one call.
+// Bounds on the look-up of a uid: on the work of one script (2 ms), and on the scripts of
+// one call. One call examines a shard of a million jobs.
 const (
 	findRecords = 1_000
 	findBytes   = 1 << 20
@@ -78,7 +78,7 @@ func cutCursor(text string) (cursor string, page int, ok bool) {
 	return cursor, page, true
 }
 
-// found is the job of a name, unless it is gone or another one's by now.
+// found is the job of a name, unless it was deleted or replaced.
 func (s source) found(ctx context.Context, name, uid string) (*job.Job, string, error) {
 	key, err := job.ParseKey(name)
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// All jobs of an order key are in one shard, so that one script passes the turn on. The shard
-// of a job without order key is its home: it follows from topic and id. If another shard has
-// the job because of its order key, a forward stands in its place at home. It says which key.
+// All jobs of an order key are in one shard, so that one script passes the turn on. The
+// shard of a job without order key is its home: it follows from topic and id. If the order
+// key puts the job into another shard, its home has a forward with the order key instead.
 //
-// A registration writes the forward first and the job then, and refreshes a forward without a
-// job. So a job is always found, and an id names one job. Before a forward is changed to
-// another key, a fence is written where it led: another forward, which makes a slow
-// registration start over. A forward without a job stands for none.
+// A registration writes the forward first and the job then, and refreshes a forward without
+// a job. So a job is always found, and an id names one job. Before a forward changes to
+// another key, the shard that it led to gets a fence: a forward that makes a slow
+// registration start over. A forward without a job counts as no job.
 
 // forwardSign begins a forward. The head of a registration begins with a digit.
 const forwardSign = ">\n"
 
-// forward is a forward in writing. The uid is that of the job, so that it is found by it.
+// forward is an encoded forward. It contains the uid of the job, so that FindUID finds it.
 func forward(uid, orderKey string) string {
 	id, _ := ulid.ParseStrict(uid) // an unusable one cannot be registered
 	return forwardSign + string(id[:]) + orderKey
@@ -39,7 +39,7 @@ func forwardedTo(registration string) (orderKey string, ok bool) {
 	return registration[len(forwardSign)+uidLen:], true
 }
 
-// forwardedError reports that a forward stands in the place of a record.
+// forwardedError reports a forward in the place of a record.
 type forwardedError struct{ orderKey string }
 
 func (e *forwardedError) Error() string { return "the job is in the shard of its order key" }
@@ -57,20 +57,21 @@ func (s *Store) away(key job.Key, orderKey string) bool {
 	return s.place(key, orderKey) != s.shardOf(key)
 }
 
-// sign is a change of what stands in the place of a registration.
+// sign is a change of the value in the place of a registration.
 func (k *shardKeys) sign(key job.Key, was, now string) field {
 	return field{k.page(key), key.String(), was, now}
 }
 
-// swap writes what stands in the place of a registration, and reports whether it stands now.
+// swap writes the value in the place of a registration, and reports whether it is there
+// now.
 func (s *Store) swap(ctx context.Context, sh *shard, key job.Key, was, now string) (bool, error) {
 	done, err := changeFields(ctx, s.commit, reserveScript, sh, []field{sh.sign(key, was, now)})
 	return err == nil && done[0] != fieldDiffers, err
 }
 
-// reserve writes the forwards of new jobs whose shard is not their home. It returns the numbers
-// of jobs that can be registered at their places, in ascending order, and those with
-// something else at home.
+// reserve writes the forwards of new jobs whose shard is not their home. It returns the
+// numbers of the jobs that can be registered in their shards, in ascending order, and of
+// those whose homes have another value.
 func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, taken []int, err error) {
 	byHome := map[int][]int{}
 	for i := range regs {
@@ -115,9 +116,9 @@ type gone struct {
 	next          string // uid of the successor that took its place, or empty
 }
 
-// unforward removes the forwards of jobs that are forgotten, or has them lead to their
-// successors. One that is left by a failure stands for no job; it is replaced with the next
-// registration of its id, or by Reshard.
+// unforward removes the forwards of deleted jobs, or changes them to their successors. A
+// forward left by a failure counts as no job; the next registration of its id, or Reshard,
+// replaces it.
 func (s *Store) unforward(ctx context.Context, jobs []gone) {
 	byHome := map[*shard][]field{}
 	for _, g := range jobs {
@@ -136,9 +137,9 @@ func (s *Store) unforward(ctx context.Context, jobs []gone) {
 	}
 }
 
-// makeWay frees the place of a new job: its forward stands, or it needs none. An old job that
-// gives way is forgotten if its shard is another one, and left for the new one to replace if
-// not. Otherwise makeWay returns it.
+// makeWay frees the place of a new job whose forward is written, or which needs none. It
+// deletes an old job that gives way in another shard; the registration replaces one in the
+// same shard. It returns an old job that does not give way.
 func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, givesWay func(old *job.Job) bool) (old *job.Job, err error) {
 	home, target := s.shards[s.shardOf(key)], ""
 	if s.away(key, orderKey) {
@@ -199,7 +200,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 	return nil, store.ErrConflict
 }
 
-// registerElsewhere registers a job at whose home or place a forward stands.
+// registerElsewhere registers a job whose home or shard has a forward.
 func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (store.Registered, error) {
 	key, orderKey := reg.Key, reg.Spec.OrderKey
 	for range maxTries {

@@ -11,8 +11,8 @@ import (
 
 const outOfMemory = "OOM" // prefix of the errors of a full Redis
 
-// refuses reports whether Redis refused to run a script that writes: it is out
-// of memory, cannot write its file, or lacks replicas that it must have.
+// refuses reports whether Redis refused to run a script that writes: its memory is full, it
+// cannot write its file, or it lacks required replicas.
 func refuses(err error) bool {
 	for _, prefix := range []string{outOfMemory, "MISCONF", "NOREPLICAS"} {
 		if redis.HasErrorPrefix(err, prefix) {

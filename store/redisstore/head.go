@@ -83,8 +83,8 @@ const (
 	progressFields
 )
 
-// progressHead is the head of a progress. A field that has its usual value is
-// empty in writing; version 1 and 0 of the others.
+// progressHead is the head of a progress. A field with its usual value is encoded as empty:
+// 1 for the version, 0 for the others.
 type progressHead struct {
 	n                   [fieldNonce]int64
 	nonce, reason, mark string

@@ -11,19 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// minMajor is the oldest major version of Redis whose scripts can say that
-// they run when memory is full.
+// minMajor is the oldest major version of Redis with a flag for scripts that run when
+// memory is full.
 const minMajor = 7
 
-// VersionError says that a server is too old. Nothing is sent to such a one.
+// VersionError reports that a server is too old. The store sends nothing to it.
 type VersionError struct{ Version string }
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("Redis %s is too old: duehook needs %d.0 or newer", e.Version, minMajor)
 }
 
-// inspector looks at each server when it is first connected to, so also at the
-// one that takes over in a failover, and logs what endangers jobs.
+// inspector checks each server at its first connection, also after a failover, and logs
+// settings that endanger jobs.
 type inspector struct {
 	log      *slog.Logger
 	replicas int // that changes are to wait for
@@ -110,7 +110,7 @@ func lookAtDisk(ctx context.Context, conn *redis.Conn, facts map[string]string, 
 	return nil
 }
 
-// first reports whether the server was not looked at before.
+// first reports whether the server was not checked before.
 func (i *inspector) first(runID string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,7 +13,7 @@ const (
 	// that arrive meanwhile share the next call: a single job costs Redis several
 	// times as much as one of ten.
 	intakeCalls = 4
-	// goesAlone is the number of jobs from which a separate call costs no more.
+	// goesAlone is the number of jobs from which a call of their own costs no more.
 	goesAlone = 50
 )
 

@@ -11,12 +11,12 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// shardKeys names the keys of one shard. They share a hash tag, so that they
-// lie in one slot of a Redis Cluster and a script may touch them together.
+// shardKeys has the keys of one shard. They share a hash tag, so that they are in one slot
+// of a Redis Cluster and a script may use them together.
 type shardKeys struct {
 	prefix string // "duehook:{tag}:"
 
-	lanes    string // ZSET lane -> when it next needs a look
+	lanes    string // ZSET lane -> the time of its next visit
 	counts   string // HASH topic|state -> how many jobs; also |state of all, and =endpoint|state of unfinished ones
 	deads    string // ZSET names of the groups of dead letters, all with the score 0
 	circuits string // HASH endpoint -> its circuit: "open-until half-open-until", then "ramp-start"
@@ -40,10 +40,9 @@ type shardKeys struct {
 	own map[*redis.Script][]string // the shard's keys with which the keys of scripts begin
 }
 
-// pages is how many hashes a shard's records are spread over: as an entry of a
-// hash, a record takes less than as a key of its own. With one hash alone, a
-// slot of millions of jobs could not be moved to another node of a Cluster,
-// which is done key by key.
+// pages is how many hashes a shard's records are spread over: as an entry of a hash, a
+// record takes less than as a key of its own. With a single hash, a slot of millions of
+// jobs could not move to another node of a Cluster, because Redis moves it key by key.
 const pages = 16
 
 func newShardKeys(tag string) shardKeys {
@@ -92,7 +91,7 @@ func shardIndex(key job.Key, shards int) int {
 	return int(store.KeyHash(key) % uint32(shards))
 }
 
-// A hint on the ready list is "lane|id". None of the parts can hold a bar.
+// A hint on the ready list is "lane|id". Ids contain no bar.
 func parseHint(s string) (store.Hint, error) {
 	at := strings.LastIndexByte(s, '|')
 	if at < 0 {

@@ -18,16 +18,16 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// layoutVersion is how this version lays jobs out in Redis (docs/adr/0001). A
-// version that needs another one counts on.
+// layoutVersion is the version of the layout in Redis (docs/adr/0001). Each incompatible
+// change raises it.
 const layoutVersion = 5
 
 // layout is the stored layout of a namespace. All nodes must agree with it.
 type layout struct {
 	Version int `json:"layout"`
 	Shards  int `json:"shards"`
-	// To is the number of shards that the jobs are being moved to, by Reshard; 0: they
-	// are not. Before is what was there then.
+	// To is the number of shards to which Reshard is moving the jobs; 0: no Reshard. Before
+	// is the census from its start.
 	To     int     `json:"to,omitempty"`
 	Before *Census `json:"before,omitempty"`
 }
@@ -35,8 +35,8 @@ type layout struct {
 // layoutKey belongs to no shard: where it is must not depend on their number.
 func layoutKey(namespace string) string { return "duehook:{" + namespace + "}:layout" }
 
-// LayoutError reports that the layout of a namespace is not this node's. The node then serves
-// nothing: it would lose sight of jobs.
+// LayoutError reports that the layout of a namespace is not this node's. The node then
+// serves nothing, because it would not find all jobs.
 type LayoutError struct {
 	Namespace string
 	Shards    int // of this node
@@ -180,7 +180,7 @@ func (g *guard) begin(ctx context.Context) *look {
 	return l
 }
 
-// end notes the result of a look.
+// end stores the result of a read.
 func (g *guard) end(l *look, err error) {
 	old := g.last.Load()
 	l.err, l.ended, l.met = err, job.SystemClock().Now(), g.met.Load()
@@ -239,7 +239,7 @@ func parseLayout(text string) (*layout, error) {
 	return &l, nil
 }
 
-// writeLayout replaces old (nil: no layout) and returns the layout that stands then.
+// writeLayout replaces old (nil: no layout) and returns the layout stored then.
 func writeLayout(ctx context.Context, db redis.UniversalClient, namespace string, old, l *layout) (*layout, error) {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -297,7 +297,7 @@ func registeredAs(field string) (job.Key, bool) {
 	return job.Key{Topic: topic, ID: id}, ok && !strings.HasSuffix(id, progressSign)
 }
 
-// eachKey hands out the keys that match a pattern, of all masters.
+// eachKey calls do with the keys of all masters that match a pattern.
 func eachKey(ctx context.Context, db redis.UniversalClient, pattern string, do func(keys []string) error) error {
 	scan := func(ctx context.Context, node redis.Cmdable) error {
 		for cursor, first := uint64(0), true; first || cursor != 0; first = false {

@@ -28,8 +28,8 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 				return s.wrap(err)
 			}
 		}
-		// Lanes may have been put off by what held before, also when an earlier run
-		// of this call was broken off here.
+		// The limits before may have put lanes off, also if an earlier run of this call
+		// ended here.
 		if err := s.callLanes(ctx, sh, sh.lanesOf(topic)); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ type storedLimits struct {
 	Share int `json:",omitempty"`
 }
 
-// limitsText is what the n-th shard stores; empty for no limits.
+// limitsText is the text that the n-th shard stores; empty for no limits.
 func (s *Store) limitsText(l store.Limits, n int) (string, error) {
 	if l == (store.Limits{}) {
 		return "", nil
@@ -64,7 +64,7 @@ func parseLimits(text string) (store.Limits, error) {
 	return l.Limits, nil
 }
 
-// Limits gives the limits of all topics that have some.
+// Limits returns the limits of all topics that have some.
 func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
 	all, in := map[string]store.Limits{}, map[string]int{}
 	for _, sh := range s.shards {

@@ -32,8 +32,8 @@ func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]
 	return q.FirstSegments(names, n), err
 }
 
-// segmentNames are the names of the first segments of a shard. One of them more than
-// is asked for, since the first may be before the one to begin with.
+// segmentNames are the names of the first segments of a shard. It reads one more than
+// requested, because the first may be before the one to begin with.
 func (s source) segmentNames(ctx context.Context, sh *shard, q listing.SegmentQuery, n int) ([]string, error) {
 	switch {
 	case q.Kind == listing.SegmentNamed: // any shard may hold jobs of a biz_key or group id
@@ -90,7 +90,7 @@ func (s source) Entries(ctx context.Context, seg listing.Segment, span listing.S
 	return out, nil
 }
 
-// maxRead bounds what is read at once: a record may hold a body of 256 KiB.
+// maxRead bounds the records of one read: each may contain a body of 256 KiB.
 const maxRead = 100
 
 // Jobs reads the records of the first entries, as many as one script does.

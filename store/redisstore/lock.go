@@ -43,8 +43,8 @@ func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
 	return true, nil
 }
 
-// Extend prolongs the lock if it is still held. After an error the lock may be
-// held, so the next call tries again.
+// Extend extends the lock if it is still held. After an error the lock may be held, so the
+// next call tries again.
 func (l *locker) Extend(ctx context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

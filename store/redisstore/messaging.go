@@ -35,14 +35,14 @@ func (s *Store) Listen(ctx context.Context, channel string, receive func(message
 	})
 }
 
-// subscribe calls receive with each message of the channels until ctx ends,
-// and with none when a subscription begins, also one that was broken.
+// subscribe calls receive with each message of the channels until ctx ends, and without one
+// when a subscription begins or begins again.
 func (s *Store) subscribe(ctx context.Context, channels []string, receive func(channel string, m *redis.Message)) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	// Without ctx's deadline: the connection would take it for its own, and fail
-	// just before ctx ends.
+	// Without ctx's deadline, because the connection would use it as its own and fail just
+	// before ctx ends.
 	listening, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, cancel)

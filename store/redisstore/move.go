@@ -26,7 +26,7 @@ type tally struct {
 	unreadable map[job.Key]bool
 }
 
-// count changes the report and passes it on every reportEvery.
+// count changes the report, and calls Report every reportEvery.
 func (m *mover) count(change func(r *Resharding)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx conte
 	return group.Wait()
 }
 
-// move moves one job, unless it is where it belongs.
+// move moves one job, unless it is in its shard.
 func (m *mover) move(ctx context.Context, sh *shard, key job.Key) error {
 	old, err := m.from.load(ctx, sh, key)
 	if led := (*forwardedError)(nil); errors.As(err, &led) {
@@ -178,7 +178,7 @@ func (m *mover) movedBefore(ctx context.Context, sh *shard, old *record) error {
 	return nil
 }
 
-// remove takes a job out of its old shard with its entries in all indexes.
+// remove deletes a job from its old shard with its entries in all indexes.
 func (m *mover) remove(ctx context.Context, sh *shard, old *record) error {
 	c := change{key: old.Key, was: old.stored, from: old.position()}.forgetting()
 	done, err := m.from.change(ctx, m.from.commit, changeScript, sh, false, []change{c})
@@ -195,7 +195,7 @@ func (m *mover) remove(ctx context.Context, sh *shard, old *record) error {
 	return fmt.Errorf("%s in its old shard: %w", old.Key, err)
 }
 
-// checkJobs looks at each job in its new shard, and counts.
+// checkJobs checks each job in its new shard, and counts all.
 func (m *mover) checkJobs(ctx context.Context) error {
 	var after Census
 	for n, sh := range m.to.shards {
@@ -241,7 +241,7 @@ func (m *mover) census(ctx context.Context, s *Store, sh *shard, c *Census) erro
 	return nil
 }
 
-// check looks whether one job is where it belongs, and will become due.
+// check checks that a job is in its shard and its bucket.
 func (m *mover) check(ctx context.Context, n int, sh *shard, key job.Key) error {
 	r, err := m.to.load(ctx, sh, key)
 	if led := (*forwardedError)(nil); errors.As(err, &led) {

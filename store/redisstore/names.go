@@ -129,8 +129,8 @@ var _ listing.NextNames = (*Store)(nil).nextTopics
 // endpointNames is how many names of lanes are read at once to find endpoints.
 const endpointNames = 200
 
-// nextEndpoints is a store.NextNames. An endpoint may have many lanes: what is left of them
-// is skipped.
+// nextEndpoints is a store.NextNames. An endpoint may have many lanes: it skips the rest of
+// them.
 func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
 	if name, behind := strings.CutSuffix(from, "\x00"); behind {
 		from = name + "!" // the sign behind the blank

@@ -23,10 +23,10 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// URL says where Redis is: redis://[user:password@]host:port/db,
-	// rediss:// for TLS, redis-sentinel://[user:password@]master@host:port,host:port/db,
-	// redis-cluster://[user:password@]host:port,host:port. ParseURL documents the
-	// options behind a question mark.
+	// URL is the address of Redis: redis://[user:password@]host:port/db, rediss:// for TLS,
+	// redis-sentinel://[user:password@]master@host:port,host:port/db,
+	// redis-cluster://[user:password@]host:port,host:port. ParseURL documents the options
+	// behind a question mark.
 	URL string
 	// Namespace keeps several duehooks on one Redis apart. Default "default".
 	Namespace string
@@ -40,7 +40,7 @@ type Options struct {
 	// Update or a document before the call returns; with fewer it fails with
 	// store.ErrUnavailable, although the change may be there. 0 waits for none.
 	MinReplicas int
-	// ReplicaWait is how long they are waited for. Default DefaultReplicaWait.
+	// ReplicaWait is how long to wait for them. Default DefaultReplicaWait.
 	ReplicaWait time.Duration
 	Logger      *slog.Logger
 	// Dialer opens the connections; nil: the network's.
@@ -51,8 +51,8 @@ type Options struct {
 type Store struct {
 	db        redis.UniversalClient
 	pops      redis.UniversalClient // blocking pops: own pool, never retried
-	confirm   *confirming           // nil: replicas are not waited for
-	guard     *guard                // nil: the layout is not looked at
+	confirm   *confirming           // nil: no waiting for replicas
+	guard     *guard                // nil: the layout is not checked
 	shards    []*shard
 	retention time.Duration
 	dueBudget int // maxDue; tests set less
@@ -67,7 +67,7 @@ type Store struct {
 	closeErr  error
 }
 
-// shard is one part of the store, with what this process knows of it.
+// shard is one part of the store, with the state that this process keeps of it.
 type shard struct {
 	shardKeys
 	clock  serverClock
@@ -81,15 +81,14 @@ var (
 	_ store.Documents = (*Store)(nil)
 )
 
-// Open prepares a Store. It does not wait for Redis: until Redis answers,
-// calls fail with store.ErrUnavailable. With a Redis that is too old they do so
-// for good, wrapping a VersionError; with one whose jobs lie otherwise than
-// o has them, as long as they do, wrapping a LayoutError.
+// Open prepares a Store. It does not wait for Redis: until Redis answers, calls fail with
+// store.ErrUnavailable. With a Redis that is too old, all calls fail with a VersionError.
+// While the stored layout is not that of o, they fail with a LayoutError.
 func Open(_ context.Context, o Options) (*Store, error) {
 	return prepare(o, true)
 }
 
-// prepare makes a Store, which may do without a look at the layout.
+// prepare makes a Store, without the guard of the layout if asked so.
 func prepare(o Options, guard bool) (*Store, error) {
 	if o.Namespace == "" {
 		o.Namespace = "default"
@@ -138,9 +137,9 @@ func prepare(o Options, guard bool) (*Store, error) {
 
 var quietOnce sync.Once
 
-// quiet keeps the client library from writing to standard error while Redis is
-// down. Its logger is one for the whole process and must not be set while a
-// client runs, so the first store's serves all.
+// quiet keeps the client library from writing to standard error while Redis is down. The
+// library has one logger for the process, which must not change while a client runs, so the
+// first store sets it.
 func quiet(log *slog.Logger) { quietOnce.Do(func() { redis.SetLogger(libraryLog{log}) }) }
 
 type libraryLog struct{ log *slog.Logger }
@@ -180,8 +179,8 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// wrap marks an error of Redis as one that may pass. Everything that Redis or
-// the network can say here is of that kind: down, full, failing over, loading.
+// wrap wraps an error of Redis in store.ErrUnavailable. All errors of Redis and the network
+// are temporary here: down, full, failing over, loading.
 func (s *Store) wrap(err error) error {
 	if err == nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Outlook reports what keeps a job from its next attempt.
+// Outlook returns the facts that delay a job's next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o := store.Outlook{Shards: len(s.shards)}
 	for range maxTries {
@@ -114,8 +114,8 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 	return nil
 }
 
-// view is what surrounds a job. Its record is read last: if it has not changed since it was
-// read first, nobody has claimed or settled the job between.
+// view has the facts around a job. The record is read again at the end: if it is unchanged,
+// no node has claimed or settled the job in between.
 type view struct {
 	score, look           *redis.FloatCmd // the job's in its bucket, and its lane's
 	rank, laneOut, hints  *redis.IntCmd
@@ -185,7 +185,7 @@ func (v *view) fillLimits(o *store.Outlook, out int64) (err error) {
 
 // A running job's nonce is "<nonce of the call>@<worker>:<state>".
 
-// signed is the nonce of a claim with its worker's name in it.
+// signed is the nonce of a claim with the worker's name.
 func signed(o store.ClaimOptions) string {
 	name := strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsGraphic(r) || unicode.IsSpace(r) {

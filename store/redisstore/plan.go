@@ -11,9 +11,10 @@ import (
 )
 
 // Carrying reads facts (lua/facts.lua), makes a plan of them in Go, and moves jobs
-// (lua/carry.lua). What could make the plan carry too much between the two calls counts the
-// shard's number of the plan up: another carrier, new limits, a circuit. The second script
-// then refuses the plan. Everything else only makes fewer jobs in flight or more jobs due.
+// (lua/carry.lua). A change between the two calls that could make the plan carry too much
+// raises the shard's number of plans: another carrier, new limits, a circuit. The second
+// script then refuses the plan. Other changes only leave fewer jobs in flight or more jobs
+// due.
 
 // maxPlans bounds how many plans one call makes. Most calls make one.
 const maxPlans = 8
@@ -42,7 +43,7 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 			return sh.carried(reply, o.Cap)
 		}
 	}
-	return store.CarryResult{}, nil // others change the facts all the time: the next round plans anew
+	return store.CarryResult{}, nil // other nodes keep changing the facts: the next round makes another plan
 }
 
 // moves is one plan in the arguments of lua/carry.lua, list by list.
@@ -54,7 +55,7 @@ type moves struct {
 	numbers                         map[int]int // of lanes in lanes, from 1, by their numbers in the facts
 }
 
-// The looks at lanes that are no times.
+// Values of a lane's next visit that are not times.
 const (
 	lookAsNeeded = "" // when the bucket needs one
 	lookStays    = "-"
@@ -95,7 +96,7 @@ func (sh *shard) moves(f *facts) ([]string, []any) {
 	return m.keys, args
 }
 
-// argsOfLane is the number of arguments of a lane. The last is its look.
+// argsOfLane is the number of arguments of a lane. The last is its next visit.
 const argsOfLane = 4
 
 func (m *moves) setLook(v *rules.Visit, at job.Instant) {

@@ -12,9 +12,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// popper takes hints off one shard's ready list. A blocked read cannot be
-// called off from our side, so each shard blocks on a connection of its own,
-// whose pop the server is asked to end when the caller does not want it any more.
+// popper takes hints off one shard's ready list. A client cannot end its own blocked read.
+// So each shard blocks on a connection of its own, and another connection asks the server
+// to end the pop when the caller's context ends.
 type popper struct {
 	client redis.UniversalClient
 	key    string
@@ -69,12 +69,12 @@ func (p *popper) pop(ctx context.Context, limit int, wait time.Duration) ([]stri
 	if limit == 1 {
 		return []string{hint}, nil
 	}
-	// Those that came with it. When this fails the first is not to be lost.
+	// The hints that arrived with it. A failure here must not lose the first one.
 	more, _ := p.take(ctx, limit-1)
 	return append([]string{hint}, more...), nil
 }
 
-// take takes what is there.
+// take takes hints without waiting.
 func (p *popper) take(ctx context.Context, limit int) ([]string, error) {
 	hints, err := p.conn.LPopCount(ctx, p.key, limit).Result()
 	if err != nil && !isNil(err) {
@@ -96,9 +96,8 @@ func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) 
 		// When this fails the pop ends by itself, after wait.
 		_ = p.node.ClientUnblock(c, p.id).Err()
 	})
-	// With the caller's context, the connection could be given up just when the
-	// pop takes a hint. The command is spelled out because the library's own
-	// rounds waits up to whole seconds.
+	// The caller's context could close the connection just when the pop takes a hint. The
+	// command is spelled out because the library's own rounds waits up to whole seconds.
 	v, err := p.conn.Do(detached, "blpop", p.key, strconv.FormatFloat(wait.Seconds(), 'f', 3, 64)).StringSlice()
 	if !stop() {
 		<-unblocked
@@ -119,8 +118,8 @@ func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) 
 	return v[1], nil
 }
 
-// giveBack returns a hint that nobody waits for any more. Without it the job
-// would only be late: it becomes due again at its visibility deadline.
+// giveBack returns a hint whose caller has left. If it fails, the job is only late: it
+// becomes due again at its visibility deadline.
 func (p *popper) giveBack(ctx context.Context, hint string) {
 	c, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -53,10 +53,9 @@ func (s *Store) backlogsOf(ctx context.Context, sh *shard) (b store.Backlogs, er
 	return b, err
 }
 
-// lanesDue gives the lanes that may have jobs that are due, store.MaxLanes at most,
-// and whether there are more: those that are to be looked at, and those that are put
-// off, because their circuit is open or their topic has limits. Others are put off
-// for rules.LaneLook.
+// lanesDue returns up to store.MaxLanes lanes that may have due jobs, and whether there are
+// more: lanes due for a visit, and lanes put off because of an open circuit or a limit of
+// their topic. Other lanes are put off for at most rules.LaneLook.
 func (s *Store) lanesDue(ctx context.Context, sh *shard, now job.Instant) (lanes []string, more bool, err error) {
 	all := map[string]struct{}{}
 	add := func(names []string) {

@@ -10,15 +10,14 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of what purging asks of Redis at once.
+// Bounds of one call of Purge.
 const (
 	purgeTopics   = 100 // whose first ended jobs are read
-	purgeCircuits = 500 // looked at by one call of Purge
+	purgeCircuits = 500 // examined by one call of Purge
 	purgeRounds   = 20  // of a call of Purge, for each shard
 )
 
-// Purge forgets finished jobs past their retention, and circuits that
-// have closed.
+// Purge deletes ended jobs past their retention, and circuits that have closed.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	purged := 0
 	for _, sh := range s.shards {
@@ -78,7 +77,7 @@ func (s *Store) oldJobs(ctx context.Context, sh *shard, limit int) ([]job.Key, e
 	return old, nil
 }
 
-// forgetOld forgets ended jobs that need not be kept, and returns their number.
+// forgetOld deletes ended jobs that need not be kept, and returns their number.
 func (s *Store) forgetOld(ctx context.Context, sh *shard, old []job.Key) (purged int, err error) {
 	for len(old) > 0 {
 		raws, now, err := s.readRaw(ctx, sh, old[:min(len(old), maxBatch)], store.BatchBytes, wholeRecords)

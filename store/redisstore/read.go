@@ -60,8 +60,8 @@ func (s *Store) load(ctx context.Context, sh *shard, key job.Key) (*record, erro
 	return r, err
 }
 
-// complete adds what the records of unfinished jobs lack: that they were carried, which only
-// their buckets know, and their last attempts. Records may be nil.
+// complete adds what the records of unfinished jobs lack: the state ready, which only their
+// buckets have, and their last attempts. Records may be nil.
 func (s *Store) complete(ctx context.Context, sh *shard, records ...*record) error {
 	pipe := s.db.Pipeline()
 	scores := make(map[*record]*redis.FloatCmd)
@@ -122,7 +122,7 @@ func (s *Store) decodeAll(keys []job.Key, raws []raw) []*record {
 	return all
 }
 
-// readAll reads records in writing, some with each call.
+// readAll reads encoded records, some with each call.
 func (s *Store) readAll(ctx context.Context, sh *shard, keys []job.Key) ([]raw, error) {
 	all := make([]raw, 0, len(keys))
 	for len(all) < len(keys) {
@@ -136,7 +136,7 @@ func (s *Store) readAll(ctx context.Context, sh *shard, keys []job.Key) ([]raw, 
 	return all, nil
 }
 
-// read reads a record of a shard in writing, which may be missing, and the server's time.
+// read reads an encoded record of a shard, which may be missing, and the server's time.
 func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Instant, error) {
 	raws, now, err := s.readRaw(ctx, sh, []job.Key{key}, 0, wholeRecords)
 	if err != nil {
@@ -145,15 +145,15 @@ func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Inst
 	return raws[0], now, nil
 }
 
-// What lua/read.lua reads of records.
+// The parts of records that lua/read.lua reads.
 const (
 	wholeRecords = "all"
 	headsOnly    = "heads"    // of both parts
 	progressOnly = "progress" // the registration only if there is no progress
 )
 
-// readRaw reads the first records of several in writing, or a part of them, and the
-// server's time: at least one, until they take so many bytes.
+// readRaw reads the first of several encoded records, or a part of them, and the server's
+// time: at least one, and more until they take so many bytes.
 func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes int, what string) ([]raw, job.Instant, error) {
 	inPages, args := make([]string, len(keys)), append(make([]any, 0, 2+len(keys)), bytes, what)
 	for i, key := range keys {

@@ -15,8 +15,8 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// record is a job as Redis keeps it. lua/lib/record.lua says how, and reads and
-// writes the same.
+// record is a job in Redis. lua/lib/record.lua documents the encoding, and reads and writes
+// it too.
 type record struct {
 	job.Job
 	uid   []byte // as stored
@@ -29,16 +29,16 @@ type record struct {
 	now    job.Instant // of the server when it was read
 }
 
-// raw is a record in writing, in its two parts.
+// raw is an encoded record, in its two parts.
 type raw struct {
-	registration string // "<head>\n<uid><spec>": what was asked for
-	progress     string // "<head>\n<uid><log>": what has happened since; empty if nothing
+	registration string // "<head>\n<uid><spec>": the registration
+	progress     string // "<head>\n<uid><log>": the progress since; empty without any
 }
 
 const uidLen = 16
 
-// progressSign follows the name of a job in that of the field of its progress. No
-// name holds it.
+// progressSign follows the name of a job in the name of the field of its progress. Names of
+// jobs cannot contain it.
 const progressSign = "+"
 
 // fieldsOf are the fields of a job's two parts in its page.
@@ -47,7 +47,7 @@ func fieldsOf(key job.Key) []string {
 	return []string{name, name + progressSign}
 }
 
-// rawOf takes a record from the values of its fields, which may be missing.
+// rawOf returns the record with these values of its fields, which may be missing.
 func rawOf(values []any) (raw, error) {
 	if len(values) != 2 {
 		return raw{}, fmt.Errorf("redisstore: %d values for a record", len(values))
@@ -59,7 +59,7 @@ func rawOf(values []any) (raw, error) {
 
 func (w raw) missing() bool { return w == raw{} }
 
-// newRecord prepares a job that no record exists of.
+// newRecord makes the record of a new job.
 func newRecord(j job.Job, log []job.Attempt) *record {
 	r := &record{Job: j}
 	log = store.KeptLog(log)
@@ -84,7 +84,7 @@ func encodeAttempt(a *job.Attempt) []byte {
 	return encoding.AppendAttempt(make([]byte, 0, 96+len(a.ResponseBody)), &entry)
 }
 
-// encode is the record in writing.
+// encode encodes the record.
 func (r *record) encode() (raw, error) {
 	registered, since := r.heads()
 	body, err := encodeBody(r.UID, &r.Spec, registered.due, registered.expires)
@@ -154,8 +154,8 @@ func decodeRecord(key job.Key, w raw) (*record, error) {
 	return r, r.decodeProgress(w.progress)
 }
 
-// claimedRecord is the record of a claimed job with its present progress: what was asked for
-// stays the same while the job is claimed.
+// claimedRecord is the record of a claimed job with its present progress. The registration
+// cannot change while the job is claimed.
 func claimedRecord(claimed *job.Job, progress string) (*record, error) {
 	id, err := ulid.ParseStrict(claimed.UID)
 	if err != nil {
@@ -213,7 +213,7 @@ func decodeRegistration(key job.Key, registration string) (*record, error) {
 	return r, nil
 }
 
-// proceed puts the job where its progress says that it stands.
+// proceed applies the progress to the job.
 func (r *record) proceed(h progressHead) error {
 	if h.err != nil {
 		return fmt.Errorf("%w of %s: %w", errRecord, r.Key, h.err)
@@ -281,7 +281,7 @@ func (r *record) whole() (job.Job, error) {
 // in lua/lib/base.lua.
 const inFlightShift = 10_000_000_000_000
 
-// place takes a bucket's score apart, as in lua/lib/base.lua.
+// place decodes a score of a bucket, as lua/lib/base.lua does.
 func place(score float64) (job.State, job.Instant) {
 	ms := math.Floor(score)
 	state := job.State((score - ms) * 4)

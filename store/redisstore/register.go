@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Register takes jobs in, a script call for each shard and batch.
+// Register registers jobs, with a script call for each shard and batch.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	out := make([]store.Registered, len(regs))
 	here, taken, err := s.reserve(ctx, regs)
@@ -46,8 +46,8 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 	return out, nil
 }
 
-// registerBatch registers a batch, as far as the bytes of jobs allow that have the
-// keys already; the others are left.
+// registerBatch registers a batch, within a bound on the bytes of the jobs that hold the
+// keys already. It returns the jobs left.
 func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Registration, batch []int, out []store.Registered) (left []int, err error) {
 	jobs := make([]newJob, len(batch))
 	for n, i := range batch {
@@ -112,8 +112,8 @@ func orEmpty(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// takeIn takes in jobs whose keys are free, in the company of others unless
-// they are many.
+// takeIn registers jobs whose keys are free, together with other callers' jobs unless they
+// are many.
 func (s *Store) takeIn(ctx context.Context, sh *shard, jobs []newJob) (*arrival, error) {
 	a := &arrival{jobs: jobs}
 	if len(jobs) >= goesAlone {
@@ -125,8 +125,8 @@ func (s *Store) takeIn(ctx context.Context, sh *shard, jobs []newJob) (*arrival,
 	return a, a.err
 }
 
-// sendAll sends arrivals together. What Redis refuses then may be due to one of
-// them, and must not fail the others.
+// sendAll sends arrivals together. If Redis refuses, the cause may be one of them, which
+// must not fail the others.
 func (s *Store) sendAll(ctx context.Context, sh *shard, batch []*arrival) {
 	err := s.sendArrivals(ctx, sh, batch)
 	for i, a := range batch {
@@ -178,7 +178,7 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 	return nil
 }
 
-// verdict says why a job was not taken in, if it was not.
+// verdict reports why a job was not registered, if it was not.
 type verdict struct {
 	by      raw // the record that has its key
 	refused bool
@@ -203,7 +203,7 @@ func verdictOf(reply any) (v verdict, err error) {
 	return v, err
 }
 
-// refusals are what lua/register.lua answers for jobs whose topic takes no more.
+// refusals are the answers of lua/register.lua for jobs whose topic accepts no more.
 var refusals = map[string]store.RegisterOutcome{"full": store.TopicFull, "draining": store.TopicDraining}
 
 // registerTaken registers a job whose key is held by the record w.
@@ -267,8 +267,8 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 	return store.Registered{}, store.ErrConflict
 }
 
-// forget removes what is left of a job whose record w cannot be read, so that its key is
-// free. Its lane is not known, so it may be any of the topic.
+// forget removes the entries of a job whose record w cannot be read, so that its key is
+// free. Its lane may be any lane of the topic.
 func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error {
 	lanes, _, err := s.allNames(ctx, sh.lanesOf(key.Topic), 0)
 	if err != nil {

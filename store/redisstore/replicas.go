@@ -27,15 +27,15 @@ type confirming struct {
 
 func newConfirming(o *redis.UniversalOptions, replicas int, wait time.Duration) *confirming {
 	c := *o
-	// Clients wait for this, and come again when they are refused: better soon.
+	// Clients wait for this call, and repeat it after a refusal, so it fails soon.
 	c.ReadTimeout = confirmTimeout + wait
 	c.MaxRetries = 1
 	return &confirming{client: connect(&c), replicas: replicas, wait: wait}
 }
 
-// run runs a script on the server in charge of key and waits until enough
-// replicas have what it did, in one go on one connection: what another server
-// knows says nothing about this one's replicas. mark is a key in the slot.
+// run runs a script on the server in charge of key and waits until enough replicas have its
+// writes, on one connection: another server's replicas prove nothing. mark is a key in the
+// slot.
 func (c *confirming) run(ctx context.Context, key, mark string, script *redis.Script, keys []string, args []any) (*redis.Cmd, error) {
 	cmd, err := c.send(ctx, key, mark, script.EvalSha, keys, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -53,8 +53,8 @@ func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, 
 	}
 	pipe := node.Pipeline()
 	cmd := eval(ctx, pipe, keys, args...)
-	// WAIT waits for what its connection wrote. A script that finds its work
-	// done, by a run that was not confirmed, writes nothing.
+	// WAIT waits for the writes of its connection. A repeated script whose first run was
+	// not confirmed writes nothing.
 	marked := markScript.Eval(ctx, pipe, []string{mark})
 	confirmed := pipe.Do(ctx, "wait", c.replicas, c.wait.Milliseconds())
 	_, _ = pipe.Exec(ctx) // each command has its own error
@@ -74,8 +74,8 @@ func (c *confirming) send(ctx context.Context, key, mark string, eval evaluate, 
 	return cmd, nil
 }
 
-// unconfirmedError is why it is not known whether replicas have what a script
-// did. It hides its cause, which says nothing about the script.
+// unconfirmedError reports that replicas may lack the writes of a script. It hides its
+// cause, which does not concern the script.
 type unconfirmedError struct{ cause error }
 
 func (e *unconfirmedError) Error() string { return "wait for replicas: " + e.cause.Error() }

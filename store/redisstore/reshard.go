@@ -43,12 +43,12 @@ func (c *Census) add(s job.State, n int64) {
 // Jobs are all of them.
 func (c *Census) Jobs() int64 { return c.Unfinished + c.Dead + c.Delivered + c.Cancelled + c.Expired }
 
-// Resharding is how far Reshard has come.
+// Resharding is the progress of Reshard.
 type Resharding struct {
 	From, To int
 	Resumed  bool
 	Before   Census // when it began first
-	Walked   int64  // jobs that were looked at, whether they had to move or not
+	Walked   int64  // jobs examined, moved or not
 	Moved    int64  // jobs that this run moved
 	Checked  int64  // and found afterwards
 	After    Census // once all are checked
@@ -60,8 +60,8 @@ type Resharding struct {
 // ReshardOptions are those of Reshard.
 type ReshardOptions struct {
 	Options // Shards is the new number
-	// Quiet is for how long no node may be at work before jobs are moved, Patience how
-	// long that is waited for. Zero: more than a look at the layout holds, and 30 s.
+	// Quiet is how long no node may hold a carrier's lock before Reshard moves jobs,
+	// Patience how long Reshard waits for that. Zero: longer than layoutAge, and 30 s.
 	Quiet, Patience time.Duration
 	// Report is called every few seconds; nil: it is not.
 	Report func(Resharding)
@@ -102,7 +102,7 @@ func Reshard(ctx context.Context, o ReshardOptions) (Resharding, error) {
 type mover struct {
 	o        ReshardOptions
 	from, to *Store
-	stored   *layout // as it stands in Redis
+	stored   *layout // as stored in Redis
 	report   Resharding
 	tally
 }
@@ -128,7 +128,7 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 	}{
 		{"copy documents", m.copyDocuments},
 		{"set the limits of topics", m.copyLimits},
-		{"copy holds", m.copyHolds},
+		{"copy holds", m.copyCircuits},
 		{"move jobs", m.moveJobs},
 		{"check jobs", m.checkJobs},
 		{"clear old shards", m.clear},
@@ -174,7 +174,7 @@ func (m *mover) plan(ctx context.Context) error {
 	return nil
 }
 
-// begin locks all nodes out, and counts.
+// begin locks out all nodes, and counts the jobs.
 func (m *mover) begin(ctx context.Context) error {
 	was := *m.stored
 	if !m.report.Resumed {
@@ -221,11 +221,11 @@ func (m *mover) put(ctx context.Context, l layout) error {
 	return nil
 }
 
-// lookAgain is how often it is looked whether nodes are at work.
+// lookAgain is the interval of checking whether nodes run.
 const lookAgainEvery = 250 * time.Millisecond
 
-// awaitQuiet waits until no carrier has held a lock for so long: where there are
-// nodes, one does.
+// awaitQuiet waits until no carrier has held a lock for Quiet. Among running nodes, one
+// always does.
 func (m *mover) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 	clock := job.SystemClock()
 	began := clock.Now()
@@ -263,7 +263,7 @@ func (m *mover) same(sh *shard) bool {
 	return slices.ContainsFunc(m.to.shards, func(o *shard) bool { return o.prefix == sh.prefix })
 }
 
-// copyDocuments copies what all nodes share: it lies in the first shard.
+// copyDocuments copies the documents, which are in the first shard.
 func (m *mover) copyDocuments(ctx context.Context) error {
 	from, to := m.from.shards[0], m.to.shards[0]
 	if from.prefix == to.prefix {
@@ -285,7 +285,7 @@ func (m *mover) copyDocuments(ctx context.Context) error {
 	})
 }
 
-// copyLimits sets the limits of topics in the new shards. Rates start anew.
+// copyLimits sets the limits of topics in the new shards. Their rates start over.
 func (m *mover) copyLimits(ctx context.Context) error {
 	limits, err := m.from.Limits(ctx)
 	if err != nil {
@@ -307,8 +307,8 @@ func (m *mover) copyLimits(ctx context.Context) error {
 	return nil
 }
 
-// copyHolds copies circuits to all shards.
-func (m *mover) copyHolds(ctx context.Context) error {
+// copyCircuits copies circuits to all shards.
+func (m *mover) copyCircuits(ctx context.Context) error {
 	for _, sh := range m.from.shards {
 		circuits, err := m.from.db.HGetAll(ctx, sh.circuits).Result()
 		if err != nil {
@@ -325,7 +325,7 @@ func (m *mover) copyHolds(ctx context.Context) error {
 	return nil
 }
 
-// clear deletes what is left of shards that are no more, unless jobs are that cannot be read.
+// clear deletes the keys of removed shards, unless unreadable jobs are left there.
 func (m *mover) clear(ctx context.Context) error {
 	for _, sh := range m.from.shards {
 		if m.same(sh) {

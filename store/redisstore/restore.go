@@ -12,10 +12,10 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// restoredAtOnce bounds the jobs that one call puts back.
+// restoredAtOnce bounds the jobs that one call restores.
 const restoredAtOnce = 100
 
-// Restore puts jobs back whose keys are free, or held by what they are to replace.
+// Restore stores jobs whose keys are free, or held by RestoredJob.Over.
 func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
 	var restored atomic.Int64
 	jobs, err := s.reserveRestored(ctx, jobs)
@@ -31,7 +31,7 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 	return int(restored.Load()), err
 }
 
-// batchToRestore is how many of the items one call puts back: jobs of different keys.
+// batchToRestore is how many of the items one call restores: jobs of different keys.
 func batchToRestore(jobs []store.RestoredJob, items []int) int {
 	size := store.Batch(len(items), restoredAtOnce, func(i int) int {
 		bytes := len(jobs[items[i]].Job.Spec.Body)
@@ -118,7 +118,7 @@ func (s *Store) restore(ctx context.Context, sh *shard, jobs []store.RestoredJob
 }
 
 // reserveRestored writes the forwards of restored jobs whose shard is not their home. It
-// leaves out jobs that may not take their place.
+// leaves out jobs whose place is taken.
 func (s *Store) reserveRestored(ctx context.Context, jobs []store.RestoredJob) ([]store.RestoredJob, error) {
 	if len(s.shards) == 1 {
 		return jobs, nil

@@ -26,8 +26,8 @@ func lua(name string) string {
 	return string(text)
 }
 
-// A full Redis refuses only what makes it fuller. The rest must go on, or it
-// could never drain.
+// A full Redis refuses only scripts that need more memory. The others must run, or it could
+// never drain.
 const (
 	refusedWhenFull = ""
 	runsWhenFull    = " flags=allow-oom"
@@ -92,7 +92,7 @@ func newScript(flags, keys string, files ...string) *redis.Script {
 	return s
 }
 
-// constants are what scripts take from the domain and the store.
+// constants are the constants of the domain and the store that scripts use.
 func constants() string {
 	var ofState strings.Builder
 	for _, state := range job.States {

@@ -5,10 +5,10 @@ import "strconv"
 // slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// shardTag is the hash tag of one of a number of shards. By itself ns:shard
-// would fall anywhere, with neighbours close together; the tag is the first of
-// ns:shard, ns:shard:1, ns:shard:2, … that lies in the shard's own part of the
-// slots. So masters that share the slots equally share the shards equally, too.
+// shardTag is the hash tag of one of a number of shards. A plain ns:shard could be in any
+// slot. The tag is the first of ns:shard, ns:shard:1, ns:shard:2, … in the shard's own part
+// of the slots, so that masters with equal shares of the slots have equal numbers of
+// shards.
 func shardTag(namespace string, shard, shards int) string {
 	from, to := shard*slots/shards, (shard+1)*slots/shards
 	base := namespace + ":" + strconv.Itoa(shard)

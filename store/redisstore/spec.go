@@ -13,9 +13,9 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// A spec is stored as "<flags><url>[<at>][<rest>]<body>": at is When.At as a varint, the others
-// but the flags have their length first. What most jobs have is in flags or in the record's head
-// already; the rest is a job.Spec without that, in msgpack.
+// A spec is stored as "<flags><url>[<at>][<rest>]<body>": at is When.At as a varint, the
+// others but the flags have their length first. The fields that most jobs have are in flags
+// or in the head of the record; rest is a job.Spec with the others, in MessagePack.
 const (
 	formMask  = 0x07 // the job.BodyForm
 	usualType = 0x08 // the content type is the form's default
@@ -25,8 +25,8 @@ const (
 	hasAt     = 0x80 // When.At follows
 )
 
-// encodeBody is the part of a record that scripts never look into: uid and spec.
-// due and expires are the times of the head, below zero when they are not known yet.
+// encodeBody is the part of a record that scripts do not read: uid and spec. due and
+// expires are the times of the head, below zero if they are not known yet.
 func encodeBody(uid string, s *job.Spec, due, expires int64) ([]byte, error) {
 	id, err := ulid.ParseStrict(uid)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 // knows nothing of successors, cancel requests and repetitions. The registration is read only if
 // the settlement lacks the claimed job, and never written.
 
-// follow adds the registrations of successors, at an instant, behind the last change: they are
-// made only with it.
+// follow adds the registrations of successors at an instant. The script makes them only
+// together with the last change.
 func (s *Store) follow(sh *shard, changes []change, next []store.Registration, at job.Instant) ([]change, error) {
 	after := len(changes)
 	for i := range next {
@@ -150,8 +150,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	return changes, r, err
 }
 
-// settledNonce stands in the place of the nonce if the holder of the token has settled; SETTLED
-// in lua/settle.lua.
+// settledNonce replaces the nonce of a settled claim; SETTLED in lua/settle.lua.
 const settledNonce = "+"
 
 // settledRecord is the record of a job after a settlement with the result r.
@@ -172,8 +171,8 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) 
 	return fresh
 }
 
-// successorsOf returns the registrations that follow from a change of a job. Those that take
-// the place of the job come first.
+// successorsOf returns the registrations that follow from a change of a job. Successors
+// that replace the job come first.
 func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change) []store.Registration {
 	if t.Job == nil {
 		return nil

@@ -17,8 +17,8 @@ const (
 	// turnLen is the length of a turn in lua/lib/turns.lua.
 	turnLen = 1 + 13 + 13 + uidLen
 	// parked is added to the score of a waiting job that is not the head of its order key:
-	// PARK in Lua. The sum lies beyond all times, so the job is not due. It is in its
-	// bucket all the same.
+	// PARK in Lua. The sum lies beyond all times, so the job is not due. It stays in its
+	// bucket.
 	parked = 4_000_000_000_000
 )
 
@@ -140,8 +140,8 @@ func (s *Store) turnOf(ctx context.Context, sh *shard, key job.Key) (lane job.La
 	return lane, turn, err
 }
 
-// turnsAtOnce is about how many turns one command looks through.
+// turnsAtOnce is about how many turns one command examines.
 const turnsAtOnce = 1000
 
-// globbed escapes what MATCH would take for a pattern.
+// globbed escapes the characters of patterns of MATCH.
 var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)

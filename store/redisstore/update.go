@@ -23,7 +23,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		if err != nil {
 			return job.Job{}, err
 		}
-		// Decoded again, not copied: change may write into what old holds.
+		// Decoded again, not copied: change may write into the memory of old.
 		fresh, err := decodeRecord(key, old.stored)
 		if err != nil {
 			return job.Job{}, err

@@ -12,11 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ParseURL reads the forms of Options.URL. These options may follow behind a
-// question mark: pool_size and min_idle_conns (connections), conn_max_idle_time
-// and conn_max_lifetime (durations such as 5m), client_name, and with rediss
-// skip_verify=true, which takes any certificate. Others are errors: how long
-// Redis is waited for is settled here.
+// ParseURL reads the forms of Options.URL. These options may follow behind a question mark:
+// pool_size and min_idle_conns (connections), conn_max_idle_time and conn_max_lifetime
+// (durations such as 5m), client_name, and with rediss skip_verify=true, which accepts any
+// certificate. Others are errors: duehook sets the time limits itself.
 func ParseURL(raw string) (*redis.UniversalOptions, error) {
 	raw, query, _ := strings.Cut(raw, "?")
 	scheme, rest, ok := strings.Cut(raw, "://")
@@ -43,14 +42,14 @@ func ParseURL(raw string) (*redis.UniversalOptions, error) {
 	}
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout = 2 * time.Second
-	// A failed command is tried again, which dials again: retries of its own
-	// would multiply the time that it takes to say that Redis is away.
+	// A failed command is retried, which dials again. Retries of dialling would multiply
+	// the time until a Redis outage is reported.
 	o.DialerRetries = 1
 	o.ReadTimeout, o.WriteTimeout = callTimeout, callTimeout
 	if o.IsClusterMode {
 		o.ReadTimeout = clusterCallTimeout
 	}
-	// RESP3 pushes and client tracking are of no use to us.
+	// duehook uses neither RESP3 pushes nor client tracking.
 	o.Protocol = 2
 	o.DisableIdentity = true
 	return o, nil
@@ -59,7 +58,7 @@ func ParseURL(raw string) (*redis.UniversalOptions, error) {
 func parseSingle(raw string) (*redis.UniversalOptions, error) {
 	p, err := redis.ParseURL(raw)
 	if err != nil {
-		// The cause may quote a part of the URL, and that of the password.
+		// The cause may quote a part of the URL, and so of the password.
 		return nil, errors.New("redis URL: write redis://[user:password@]host:port/db, with special characters of the user and the password percent-encoded")
 	}
 	return &redis.UniversalOptions{
@@ -67,8 +66,8 @@ func parseSingle(raw string) (*redis.UniversalOptions, error) {
 	}, nil
 }
 
-// setOptions takes over what stands behind the question mark. Errors do not
-// quote it: it may be a part of a password.
+// setOptions applies the options after the question mark. Errors do not quote them, because
+// they may be a part of a password.
 func setOptions(o *redis.UniversalOptions, query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
