@@ -118,18 +118,14 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	return registered, nil
 }
 
-// Refusal is the error of a job that was not registered: a *ConflictError,
-// store.ErrTopicFull or store.ErrTopicDraining. Nil: the job is registered.
+// Refusal is the error of a job that was not registered: a *ConflictError, or that of
+// store.RegisterOutcome. Nil: the job is registered.
 func Refusal(r *store.Registered) error {
 	switch r.Outcome {
 	case store.Exists, store.InFlight, store.DeadLetter:
 		return &ConflictError{*r}
-	case store.TopicFull:
-		return store.ErrTopicFull
-	case store.TopicDraining:
-		return store.ErrTopicDraining
 	}
-	return nil
+	return r.Outcome.Err()
 }
 
 // ConflictError refuses a registration because of the job that has its key.

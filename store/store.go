@@ -176,8 +176,19 @@ const (
 func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
 
 // Refused reports whether the topic or the store accepts no jobs, whatever their keys.
-func (o RegisterOutcome) Refused() bool {
-	return o == TopicFull || o == TopicDraining || o == StoreFull
+func (o RegisterOutcome) Refused() bool { return o.Err() != nil }
+
+// Err is the error of an outcome for which Refused is true, otherwise nil.
+func (o RegisterOutcome) Err() error {
+	switch o {
+	case TopicFull:
+		return ErrTopicFull
+	case TopicDraining:
+		return ErrTopicDraining
+	case StoreFull:
+		return ErrFull
+	}
+	return nil
 }
 
 // Registered is the answer to a registration. Job is the new job, or the job that holds

@@ -194,17 +194,10 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 }
 
 func backfillError(reg *store.Registration, got *store.Registered) error {
-	switch {
-	case got.Outcome == store.TopicFull:
-		return store.ErrTopicFull
-	case got.Outcome == store.TopicDraining:
-		return store.ErrTopicDraining
-	case got.Outcome == store.StoreFull:
-		return store.ErrFull
-	case got.Job.First() != reg.UID:
-		return ErrNotEnded
+	if err := got.Outcome.Err(); err != nil || got.Job.First() == reg.UID {
+		return err
 	}
-	return nil
+	return ErrNotEnded
 }
 
 // expectBackfill notes the jobs to come, so that no occurrence overlooks them that asks

@@ -91,11 +91,7 @@ func (w *work) execute(ctx context.Context) error {
 func (w *work) occurrences(ctx context.Context, in *intent) error {
 	r := &w.rec
 	if in.Release && r.Held != nil {
-		h, def := *r.Held, &r.Def
-		if h.Def != nil {
-			def = h.Def
-		}
-		err := w.fire(ctx, def, h.Form, h.Time, h.Late)
+		err := w.fireHeld(ctx)
 		var refused *refusedError
 		if err != nil && !(in.Final && errors.As(err, &refused)) {
 			return err
@@ -104,25 +100,25 @@ func (w *work) occurrences(ctx context.Context, in *intent) error {
 			r.Held = nil
 		}
 	}
-	if r.Def.Overlap == schedule.Allow {
+	if r.Def.Overlap != schedule.Replace {
 		return w.fireAll(ctx, in.Steps)
 	}
-	for _, s := range in.Steps {
-		if s.Outcome != schedule.Fired || slices.Contains(r.Stayed, s.Time) {
-			w.count(s)
-			continue
-		}
-		if r.Def.Overlap == schedule.Replace {
+	for i, s := range in.Steps {
+		if w.fires(s) {
 			if err := w.cancelOpen(ctx); err != nil {
 				return err
 			}
 		}
-		if err := w.settled(s.Time, w.fire(ctx, &r.Def, r.Version, s.Time, s.Late)); err != nil {
+		if err := w.fireAll(ctx, in.Steps[i:i+1]); err != nil {
 			return err
 		}
-		r.Cursor = s.Time
 	}
 	return nil
+}
+
+// fires reports whether a step registers a job. An earlier form may have registered it.
+func (w *work) fires(s step) bool {
+	return s.Outcome == schedule.Fired && !slices.Contains(w.rec.Stayed, s.Time)
 }
 
 // count takes a step over that registers nothing. Times of the step that are decided
@@ -160,27 +156,13 @@ func (w *work) outcome(at job.Instant, o schedule.Outcome, reason string, event 
 	w.events = append(w.events, events.Event{Type: event, At: w.now, Topic: w.rec.Def.topic(), Schedule: w.name, Reason: reason, NextAt: at})
 }
 
-// fire registers one occurrence.
-func (w *work) fire(ctx context.Context, def *Definition, form uint64, at int64, late bool) error {
-	reg, err := w.registration(def, form, at, late)
-	if err != nil {
-		return w.invalid(at, err)
-	}
-	registered, err := w.register(ctx, []store.Registration{reg})
-	if err != nil {
-		return err
-	}
-	return w.take(&reg, &registered[0], at)
-}
-
-// fireAll takes all steps of a schedule whose jobs may overlap. Their registrations are
-// one call.
+// fireAll takes all steps. The registrations of the jobs are one call.
 func (w *work) fireAll(ctx context.Context, steps []step) error {
 	r := &w.rec
 	var regs []store.Registration
 	wrong := make([]error, len(steps))
 	for i, s := range steps {
-		if s.Outcome != schedule.Fired || slices.Contains(r.Stayed, s.Time) {
+		if !w.fires(s) {
 			continue
 		}
 		reg, err := w.registration(&r.Def, r.Version, s.Time, s.Late)
@@ -194,7 +176,7 @@ func (w *work) fireAll(ctx context.Context, steps []step) error {
 	}
 	for i, s := range steps {
 		switch {
-		case s.Outcome != schedule.Fired || slices.Contains(r.Stayed, s.Time):
+		case !w.fires(s):
 			w.count(s)
 			continue
 		case wrong[i] != nil:
@@ -209,6 +191,23 @@ func (w *work) fireAll(ctx context.Context, steps []step) error {
 		r.Cursor = s.Time
 	}
 	return nil
+}
+
+// fireHeld registers the held occurrence.
+func (w *work) fireHeld(ctx context.Context) error {
+	h, def := *w.rec.Held, &w.rec.Def
+	if h.Def != nil {
+		def = h.Def
+	}
+	reg, err := w.registration(def, h.Form, h.Time, h.Late)
+	if err != nil {
+		return w.invalid(h.Time, err)
+	}
+	registered, err := w.register(ctx, []store.Registration{reg})
+	if err != nil {
+		return err
+	}
+	return w.take(&reg, &registered[0], h.Time)
 }
 
 // invalid is for a template that the settings of the server no longer allow.

@@ -53,10 +53,6 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	return result, err
 }
 
-var refusedRuns = map[store.RegisterOutcome]error{
-	store.TopicFull: store.ErrTopicFull, store.TopicDraining: store.ErrTopicDraining, store.StoreFull: store.ErrFull,
-}
-
 // runID names a manual run: by the key of repeated calls, or at random.
 func runID(repeat string) string {
 	if repeat == "" {
@@ -88,8 +84,7 @@ func (w *work) run(ctx context.Context, c *change) error {
 		return err
 	}
 	got := &registered[0]
-	if got.Outcome.Refused() {
-		w.notRun = refusedRuns[got.Outcome]
+	if w.notRun = got.Outcome.Err(); w.notRun != nil {
 		return nil
 	}
 	w.ran = RunResult{Job: got.Job, Created: got.Job.First() == reg.UID}
