@@ -95,11 +95,6 @@ func (s *Scheduler) Change(ctx context.Context, key job.Key, d *job.Draft, allow
 	})
 }
 
-// Reschedule changes when an unfinished job is due.
-func (s *Scheduler) Reschedule(ctx context.Context, key job.Key, when job.When, allow ...Allow) (job.Job, error) {
-	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error { return j.Reschedule(when, now) })
-}
-
 // Run makes an unfinished job due now.
 func (s *Scheduler) Run(ctx context.Context, key job.Key, allow ...Allow) (job.Job, error) {
 	return s.update(ctx, key, allow, (*job.Job).Run)

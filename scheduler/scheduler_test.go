@@ -148,7 +148,7 @@ func TestChanges(t *testing.T) {
 	if j, err := r.Run(ctx, key, func(*job.Job) error { return stale }); !errors.Is(err, stale) || j.Version != 2 {
 		t.Errorf("a change that is not allowed: %+v, %v", j, err)
 	}
-	if j, err := r.Reschedule(ctx, key, job.When{Delay: time.Hour}); err != nil || j.NextAt != job.InstantOf(r.clock.Now().Add(time.Hour)) {
+	if j, err := r.Change(ctx, key, &job.Draft{Delay: new(time.Hour)}); err != nil || j.NextAt != job.InstantOf(r.clock.Now().Add(time.Hour)) {
 		t.Errorf("rescheduled: %+v, %v", j, err)
 	}
 	if j, err := r.Run(ctx, key); err != nil || j.NextAt != job.InstantOf(r.clock.Now()) {

@@ -28,7 +28,7 @@ func writeSchedule(w *writer, s *schedules.Schedule) {
 	w.moment("end_at", t.End)
 	w.numberOrNull("max_occurrences", r.Max)
 	nullable(w, "remaining", s.Remaining, w.number)
-	w.duration("jitter", s.Jitter())
+	w.duration("jitter", s.Def.Jitter)
 	part(w, "misfire", &r.Misfire, writeMisfire)
 	w.text("overlap", string(r.Overlap))
 	w.instant("paused_at", s.PausedAt)
@@ -96,7 +96,7 @@ func writeMisfire(w *writer, m *schedule.Misfire) {
 
 // writeTemplate writes the job of a schedule, without what may be secret.
 func writeTemplate(w *writer, s *schedules.Schedule) {
-	d := s.Job
+	d := &s.Def.Job
 	url, method := "", "POST"
 	if d.Destination != nil {
 		url = string(*d.Destination)
@@ -104,7 +104,7 @@ func writeTemplate(w *writer, s *schedules.Schedule) {
 	if d.Method != nil {
 		method = *d.Method
 	}
-	w.text("topic", s.Topic())
+	w.text("topic", s.Def.Topic())
 	w.text("url", url)
 	w.text("method", method)
 	w.given("biz_key", d.BizKey)

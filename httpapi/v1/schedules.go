@@ -23,7 +23,6 @@ type Schedules interface {
 	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	Resume(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
-	Definition(ctx context.Context, name string) (schedules.Definition, error)
 	Preview(name string, d *schedules.Draft) (*schedule.Rules, error)
 	Now(ctx context.Context) (job.Instant, error)
 }
@@ -339,6 +338,6 @@ func (s *API) previewSchedule(r *request) (view, error) {
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
 func (s *API) getScheduleRegistration(r *request) (view, error) {
-	def, err := s.Schedules.Definition(r.Context(), r.schedule)
-	return shown(writeDefinition, &def), err
+	found, err := s.Schedules.Get(r.Context(), r.schedule)
+	return shown(writeDefinition, &found.Def), err
 }

@@ -59,7 +59,7 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 	if err != nil {
 		return Backfill{}, 0, err
 	}
-	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.rec.Def, From: from, To: to}
+	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.Def, From: from, To: to}
 	if b.Def.HasEvery && b.Def.Anchor.IsZero() {
 		b.Def.Anchor = b.Def.Start
 	}
@@ -106,7 +106,7 @@ func (b *Backfill) Most(n int) int {
 
 // Key is the key of the job of an occurrence.
 func (b *Backfill) Key(at int64) job.Key {
-	return job.Key{Topic: b.Def.topic(), ID: schedule.ID(b.Schedule, seconds(at))}
+	return job.Key{Topic: b.Def.Topic(), ID: schedule.ID(b.Schedule, seconds(at))}
 }
 
 // BeginBackfill makes the schedule count the jobs of an operation.

@@ -72,7 +72,7 @@ func (w *work) findOpen(ctx context.Context, cut int64) error {
 		return err
 	}
 	for _, t := range rules.Table.Latest(seconds(r.Since), seconds(cut), maxOpen) {
-		r.Open = append(r.Open, job.Key{Topic: r.Def.topic(), ID: schedule.ID(w.name, t)})
+		r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)})
 	}
 	_, err = w.m.busy(ctx, r)
 	return err
@@ -153,7 +153,7 @@ func (r *record) pending(at int64) []form {
 
 // timesOnly is what a definition says about times, and the topic.
 func (d *Definition) timesOnly() Definition {
-	topic := d.topic()
+	topic := d.Topic()
 	return Definition{Spec: d.Spec, Jitter: d.spread(), Job: job.Draft{Topic: &topic}}
 }
 
@@ -188,7 +188,7 @@ func (w *work) ahead(c *change) (list []aheadJob, err error) {
 		}
 		for t := range rules.Table.Between(seconds(max(from, f.From)), seconds(f.Until)) {
 			j := aheadJob{
-				key: job.Key{Topic: f.Def.topic(), ID: schedule.ID(w.name, t)}, at: t.Unix(), due: job.InstantOf(schedule.Due(w.name, t, f.Def.spread())),
+				key: job.Key{Topic: f.Def.Topic(), ID: schedule.ID(w.name, t)}, at: t.Unix(), due: job.InstantOf(schedule.Due(w.name, t, f.Def.spread())),
 			}
 			if i == 0 {
 				j.form = r.Version

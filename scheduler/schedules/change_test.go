@@ -178,7 +178,7 @@ func TestAttemptsThatBeginDuringAChangeComeBeforeIt(t *testing.T) {
 				c := s.Counters
 				total := after(s.UpdatedAt) - after(begin)
 				if !pauses {
-					total = s.rec.Cursor - after(begin)
+					total = s.Cursor - after(begin)
 				}
 				if c.Fired+c.Skipped != total || c.Missed+c.Failed != 0 || pauses && c.Fired != int64(len(got)) {
 					t.Errorf("%+v of %d occurrences, %d arrived", c, total, len(got))
@@ -349,7 +349,7 @@ func TestJobsThatAClientRanStay(t *testing.T) {
 				t.Errorf("%v arrived, want %v and so on", got, want)
 			}
 			s := r.get(m, "s")
-			if n := (s.rec.Cursor - after(begin)/20*20) / 20; s.Counters != (Counters{Fired: n}) {
+			if n := (s.Cursor - after(begin)/20*20) / 20; s.Counters != (Counters{Fired: n}) {
 				t.Errorf("%+v of %d", s.Counters, n)
 			}
 		})
@@ -476,8 +476,8 @@ func TestAHeldOccurrenceHearsOfTheEnd(t *testing.T) {
 			d.Overlap = ptr("queue_one")
 			r.set(nodes[0], "s", d)
 			pass(25*time.Second + 300*time.Millisecond)
-			if s := r.get(nodes[0], "s"); s.rec.Held == nil {
-				t.Fatalf("%+v", s.rec)
+			if s := r.get(nodes[0], "s"); s.Held == nil {
+				t.Fatalf("%+v", s.record)
 			}
 			leading := 0
 			if nodes[1].engine.leads.Load() {
@@ -495,8 +495,8 @@ func TestAHeldOccurrenceHearsOfTheEnd(t *testing.T) {
 			_, err = observed.Settle(r.ctx, []job.Settlement{job.Settle(&claimed[0].Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}, nil)})
 			r.ok(err)
 			pass(time.Millisecond) // the next look without a message is later
-			if s := r.get(nodes[0], "s"); s.rec.Held != nil || s.Counters.Fired != 2 {
-				t.Errorf("elsewhere %v: %+v", elsewhere, s.rec)
+			if s := r.get(nodes[0], "s"); s.Held != nil || s.Counters.Fired != 2 {
+				t.Errorf("elsewhere %v: %+v", elsewhere, s.record)
 			}
 		})
 	}

@@ -147,10 +147,10 @@ func TestANodeThatStoodStill(t *testing.T) {
 				r.wantOnce(b, "s")
 				s := r.get(b, "s")
 				c := s.Counters
-				if n := (s.rec.Cursor - after(begin)/10*10) / 10; c.Fired+c.Missed+c.Skipped != n || c.Failed != 0 {
+				if n := (s.Cursor - after(begin)/10*10) / 10; c.Fired+c.Missed+c.Skipped != n || c.Failed != 0 {
 					t.Errorf("%s, %s: %+v of %d", step, overlap, c, n)
 				}
-				if late := (after(r.now()) - s.rec.Cursor); late > 20 {
+				if late := (after(r.now()) - s.Cursor); late > 20 {
 					t.Errorf("%s, %s: nothing was decided for %d s", step, overlap, late)
 				}
 			})

@@ -48,7 +48,7 @@ func (w *work) registration(def *Definition, form uint64, at int64, late bool) (
 		kind = job.ByMisfire
 	}
 	t := seconds(at)
-	key := job.Key{Topic: def.topic(), ID: schedule.ID(w.name, t)}
+	key := job.Key{Topic: def.Topic(), ID: schedule.ID(w.name, t)}
 	return w.m.o.Jobs.Occurrence(&def.Job, scheduler.Occurrence{
 		Key: key, UID: uidOf(w.rec.UID, form, kind, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, def.spread())),
 		Of: job.Occurrence{Schedule: w.name, Time: job.InstantOf(t), Kind: kind},
@@ -153,7 +153,7 @@ func (w *work) settled(at int64, err error) error {
 func (w *work) outcome(at job.Instant, o schedule.Outcome, reason string, event events.Type, n int64) {
 	w.rec.Last = &Last{Time: at, DueAt: job.InstantOf(schedule.Due(w.name, at.Time(), w.rec.Def.spread())), Outcome: o, Reason: reason}
 	w.m.metrics.outcomes.WithLabelValues(string(o)).Add(float64(n))
-	w.events = append(w.events, events.Event{Type: event, At: w.now, Topic: w.rec.Def.topic(), Schedule: w.name, Reason: reason, NextAt: at})
+	w.events = append(w.events, events.Event{Type: event, At: w.now, Topic: w.rec.Def.Topic(), Schedule: w.name, Reason: reason, NextAt: at})
 }
 
 // fireAll takes all steps. The registrations of the jobs are one call.

@@ -353,7 +353,7 @@ func (m *Manager) tryChange(ctx context.Context, name string, decide func(r *rec
 		return false, err
 	}
 	c.intended = !more
-	topic := d.Value.Def.topic()
+	topic := d.Value.Def.Topic()
 	if err := m.finish(ctx, &d, now, false); err != nil || more {
 		return false, err
 	}

@@ -66,8 +66,8 @@ func (d *Definition) spread() time.Duration {
 	return d.Jitter + *d.Job.Spread
 }
 
-// topic is the topic of the schedule's jobs.
-func (d *Definition) topic() string {
+// Topic is the topic of the schedule's jobs.
+func (d *Definition) Topic() string {
 	if d.Job.Topic == nil {
 		return job.DefaultTopic
 	}

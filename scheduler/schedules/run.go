@@ -31,7 +31,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	var refused error
 	run.ended = func(w *work) { result, refused = w.ran, w.notRun }
 	err := m.changeExisting(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		j, err := m.lookUp(ctx, job.Key{Topic: r.Def.topic(), ID: runKey(name, run.Run)})
+		j, err := m.lookUp(ctx, job.Key{Topic: r.Def.Topic(), ID: runKey(name, run.Run)})
 		if errors.Is(err, job.ErrFinished) { // only the journal has it
 			err = nil
 		}
@@ -67,7 +67,7 @@ func runKey(name, run string) string { return name + "@now-" + run }
 // run registers one job now. A run that is refused is not counted.
 func (w *work) run(ctx context.Context, c *change) error {
 	r := &w.rec
-	key := job.Key{Topic: r.Def.topic(), ID: runKey(w.name, c.Run)}
+	key := job.Key{Topic: r.Def.Topic(), ID: runKey(w.name, c.Run)}
 	reg, err := w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{
 		Key: key, UID: uidOf(r.UID, 0, job.ByHand, after(c.At), key), Now: w.now, Due: c.At,
 		Of: job.Occurrence{Schedule: w.name, Time: c.At, Kind: job.ByHand},
@@ -84,7 +84,8 @@ func (w *work) run(ctx context.Context, c *change) error {
 		return err
 	}
 	got := &registered[0]
-	if w.notRun = got.Outcome.Err(); w.notRun != nil {
+	if got.Outcome.Refused() {
+		w.notRun = got.Outcome.Err()
 		return nil
 	}
 	w.ran = RunResult{Job: got.Job, Created: got.Job.First() == reg.UID}

@@ -23,32 +23,15 @@ const (
 // States are all of them.
 var States = []State{Active, Paused, Completed}
 
-// Schedule is a schedule as it stands.
+// Schedule is a schedule as it stands: its document, and what follows from it now.
 type Schedule struct {
+	record
 	Name      string
-	UID       string
 	State     State
-	Version   uint64
-	CreatedAt job.Instant
-	UpdatedAt job.Instant
-	Rules     *schedule.Rules
-	Remaining *int64 // nil: there is no bound
-	PausedAt  job.Instant
-	Note      *string
-	Job       *job.Draft
-	Last      *Last
-	LastError *LastError
-	Counters  Counters
+	Rules     *schedule.Rules // their jitter includes the spread of the job
+	Remaining *int64          // nil: there is no bound
 	Now       job.Instant
-
-	rec record
 }
-
-// Jitter is the jitter of the schedule; that of its Rules includes the spread of the job.
-func (s *Schedule) Jitter() time.Duration { return s.rec.Def.Jitter }
-
-// Topic is the topic of the schedule's jobs.
-func (s *Schedule) Topic() string { return s.rec.Def.topic() }
 
 func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 	r := &d.Value
@@ -56,15 +39,11 @@ func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	s := Schedule{
-		Name: d.Name, UID: r.UID, State: Active, Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Rules: rules,
-		PausedAt: r.PausedAt, Note: r.Note, Job: &r.Def.Job, Last: r.Last, LastError: r.LastError, Counters: r.Counters,
-		Now: now, rec: *r,
-	}
+	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now}
 	if r.waitsForClock() && !r.ahead(now) {
 		s.LastError = nil // the clock came back; the next decision removes it
 	}
-	s.Counters.Backfilled = r.backfilled()
+	s.Backfilled = r.backfilled()
 	if rules.Max > 0 {
 		left := rules.Remaining(r.Fired)
 		s.Remaining = &left
@@ -83,14 +62,14 @@ func (s *Schedule) more() bool {
 	if s.Remaining != nil && *s.Remaining == 0 {
 		return false
 	}
-	_, undecided := s.Rules.Table.Next(seconds(s.rec.Cursor))
+	_, undecided := s.Rules.Table.Next(seconds(s.Cursor))
 	return undecided || len(s.Next(1)) > 0
 }
 
 // Next lists future occurrences, beginning with those registered ahead.
 func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
-		ahead := s.Rules.Table.Count(s.Now.Time(), seconds(s.rec.Cursor))
+		ahead := s.Rules.Table.Count(s.Now.Time(), seconds(s.Cursor))
 		n = int(min(int64(n), *s.Remaining+ahead))
 	}
 	if n <= 0 {
@@ -113,12 +92,6 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 		return Schedule{}, err
 	}
 	return m.view(&d, now)
-}
-
-// Definition returns what a schedule was set with.
-func (m *Manager) Definition(ctx context.Context, name string) (Definition, error) {
-	s, err := m.Get(ctx, name)
-	return s.rec.Def, err
 }
 
 // Query selects schedules. Empty fields select all.
@@ -168,7 +141,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 }
 
 func (q *Query) selects(r *record) bool {
-	if q.Topic != "" && q.Topic != r.Def.topic() {
+	if q.Topic != "" && q.Topic != r.Def.Topic() {
 		return false
 	}
 	if q.Endpoint == "" {

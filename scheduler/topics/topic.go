@@ -33,8 +33,6 @@ const (
 	MinRate        = 0.001 // one delivery in 1000 seconds
 	MaxConcurrency = 100_000
 	MaxWeight      = 100
-	// DefaultWeight is the weight of topics that set none.
-	DefaultWeight = store.DefaultWeight
 )
 
 // Status is whether a topic takes jobs in and delivers them.
