@@ -9,7 +9,7 @@ import (
 
 // Access for tests of this package and of package ledger.
 
-// Writer is the connection that the committer writes with.
+// Writer is the connection of the committer.
 func (j *Journal) Writer() *sql.DB { return j.pools.write }
 
 // WriteIn writes a group in a transaction of the Writer, like the committer of a node.
@@ -35,7 +35,7 @@ func EntriesIn(ctx context.Context, tx *sql.Tx) ([]Entry, error) {
 	return all, err
 }
 
-// Fill takes all room for rows that wait.
+// Fill reserves all room for waiting rows.
 func (j *Journal) Fill() (release func()) {
 	j.committer.room.TryAcquire(maxQueued)
 	return func() { j.committer.room.Release(maxQueued) }

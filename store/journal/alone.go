@@ -32,8 +32,8 @@ func (alone) Followed(g *Group, m *Message, _ *job.Job)                      { g
 func (alone) Without(error) bool                                             { return false }
 func (alone) AcceptedWithout(int)                                            {}
 
-// steps are those of a process with a store of its own, which takes a registration with
-// the times that were committed.
+// steps are those of a process with a store of its own. The store accepts a registration
+// with its committed times.
 type steps struct{ Intake }
 
 // Prepare makes the job as the store will.
@@ -61,8 +61,7 @@ func (in *steps) Accept(g *Group) {
 	g.Insert(in.Inserted)
 }
 
-// asExpected reports whether the store made of the registration what is committed
-// already.
+// asExpected reports whether the store's job is the committed one.
 func (in *steps) asExpected() bool {
 	if in.Inserted == nil || in.Result.Outcome != store.Created {
 		return false
@@ -72,7 +71,7 @@ func (in *steps) asExpected() bool {
 		got.NextAt == want.NextAt && got.Token == want.Token && got.Version == want.Version
 }
 
-// Answered has nothing to write if the store did as expected.
+// Answered has nothing to write if the store's job is the committed one.
 func (in *steps) Answered(now job.Instant) (write, wait bool) {
 	if in.asExpected() {
 		return false, false
@@ -86,7 +85,7 @@ func (in *steps) Answered(now job.Instant) (write, wait bool) {
 	return true, false
 }
 
-// Confirm writes what the store has.
+// Confirm writes the store's job.
 func (in *steps) Confirm(g *Group, now job.Instant) {
 	switch created := in.Result.Outcome == store.Created; {
 	case created && in.Replaces:
@@ -110,13 +109,12 @@ func (in *steps) Adopt(g *Group, now job.Instant) {
 	g.Restored(&Record{Message: in.Message})
 }
 
-// inOrder are the rules of a store that one process has: the order in which changes
-// were added is that in which they happened.
+// inOrder are the rules of a store of one process: changes are added in the order in which
+// they happened.
 type inOrder struct{ *Group }
 
-// Resolve drops what an earlier commit without an answer has written, and closes the
-// other open messages of a key: a registration without an answer, or one that
-// could not be read.
+// Resolve drops changes that an earlier commit without an answer has written. It closes the
+// other open messages of a key: a registration without an answer, or an unreadable one.
 func (r inOrder) Resolve(rows map[int][]*Entry) {
 	for i, c := range r.Changes {
 		if own := PickOwn(rows[i], c.UID); own != nil {

@@ -36,7 +36,7 @@ func (c *Call) applied() {
 	}
 }
 
-// writeApplied waits until all that the store has is committed.
+// writeApplied waits until all changes of the store are committed.
 func (j *Journal) writeApplied(ctx context.Context) error {
 	if err := j.applying.Acquire(ctx, maxApplying); err != nil {
 		return err
@@ -45,13 +45,13 @@ func (j *Journal) writeApplied(ctx context.Context) error {
 	return j.Flush()
 }
 
-// Write is what one caller wants to have written.
+// Write is the changes of one caller.
 type Write struct {
 	Add   func(g *Group)
 	Rows  int   // about how many rows it writes
 	Bytes int64 // about what its bodies and logs take
-	// Owed: the store has made the change already, so it is written sooner or later.
-	// Other changes are given up when a commit fails.
+	// Owed: the store has made the change already, so the journal retries it. Other changes
+	// are dropped when a commit fails.
 	Owed bool
 }
 
@@ -78,7 +78,7 @@ func (j *Journal) begin(ctx context.Context, waits bool, rows int, keys []job.Ke
 	return c, nil
 }
 
-// reserve takes room. With waits, it waits for that until ctx or the journal ends.
+// reserve takes room. With waits, it waits for room until ctx or the journal ends.
 func (c *Call) reserve(ctx context.Context, waits bool, rows int64) error {
 	room := c.j.committer.room
 	if !room.TryAcquire(rows) {
@@ -104,7 +104,7 @@ func (c *Call) Hold(ctx context.Context, keys ...job.Key) (err error) {
 	return err
 }
 
-// Free gives the keys back before the call ends. Changes must be queued before.
+// Free releases the keys before the call ends. Changes must be queued before.
 func (c *Call) Free() {
 	c.applied()
 	if c.unlock != nil {
@@ -143,7 +143,7 @@ func (c *Call) CommitWithin(ctx context.Context, w Write) error {
 	}
 }
 
-// Flush waits until everything handed over before is written, or ctx ends.
+// Flush waits until everything queued before is written, or ctx ends.
 func (c *Call) Flush(ctx context.Context) error {
 	return c.CommitWithin(ctx, Write{Add: func(*Group) {}})
 }

@@ -88,7 +88,7 @@ func (c *committer) submit(e *entry) (done <-chan error) {
 	return e.done
 }
 
-// Flush waits until everything handed over before is written.
+// Flush waits until everything queued before is written.
 func (j *Journal) Flush() error {
 	return <-j.committer.submit(&entry{Write: Write{Add: func(*Group) {}}})
 }

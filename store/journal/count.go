@@ -48,8 +48,8 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 	return done, nil
 }
 
-// current returns the version of the store's job. It returns an error if the journal has
-// the job further: what is counted then would be lost.
+// current returns the version of the store's job. It returns an error if the journal has a
+// later version, because the count would be lost.
 func (s *Store) current(ctx context.Context, key job.Key) (version uint64, err error) {
 	standings, err := s.Inner.Standings(ctx, []job.Key{key})
 	if err != nil || !standings[0].Exists() {
@@ -73,7 +73,7 @@ func counted(c *store.Count, done *store.Counted) Write {
 	return Write{Rows: rowsPerCount + len(keys), Bytes: bytes, Owed: true, Add: func(g *Group) { g.Counted(done, keys) }}
 }
 
-// tally is what the journal has of a count, beside the message.
+// tally is the part of a count that the journal keeps beside the message.
 type tally struct {
 	count int64
 	fired bool
@@ -116,7 +116,7 @@ func (g *Group) Counted(done *store.Counted, keys []string) {
 	}
 }
 
-// counts are what a change writes of the job's count.
+// counts are the tallies that a group writes.
 func (c *Change) counts() *tally {
 	t := c.tally
 	for _, j := range []*job.Job{c.putJob(), c.Adopt} {

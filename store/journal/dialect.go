@@ -15,7 +15,7 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// dialect is what differs between SQL servers.
+// dialect has the differences between SQL servers.
 type dialect interface {
 	// dir of migrations, and what goose calls the dialect.
 	dir() (string, goose.Dialect)
@@ -24,9 +24,8 @@ type dialect interface {
 	// migrating runs up while no other process does. Another process may have migrated
 	// before.
 	migrating(ctx context.Context, p *pools, up func() error) error
-	// claim takes the journal for this process alone, or among nodes that share
-	// a store; its tables are up to date. ErrInUse means that another process has
-	// it otherwise.
+	// claim takes the journal for this process alone, or among nodes that share a store;
+	// its tables are up to date. ErrInUse means that another process holds it.
 	claim(ctx context.Context, p *pools, shared bool) error
 
 	// setDurable sets whether the next commits of the connection survive a failure of
@@ -51,9 +50,9 @@ func (p *pools) close() error {
 	if p.release != nil {
 		errs = append(errs, p.release())
 	}
-	// The one for writing comes last: SQLite then writes the log back into the file.
+	// The one for writing closes last: SQLite then writes the log into the file.
 	for _, db := range []*sql.DB{p.read, p.write} {
-		// A connection that the server has ended needs no end.
+		// The server may have closed the connection already.
 		if err := db.Close(); !errors.Is(err, driver.ErrBadConn) {
 			errs = append(errs, err)
 		}

@@ -9,14 +9,15 @@ import (
 	"github.com/duehook/duehook/store/successors"
 )
 
-// Carry carries in the store. The journal gets it later.
+// Carry carries in the store, and journals it later.
 func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	c, err := s.begin(ctx, false, o.Cap)
 	if err != nil {
 		return store.CarryResult{}, err
 	}
 	defer c.End()
-	// A claim may follow before this call returns. The flow must show it later.
+	// A claim may follow before this call returns. The flow must show it after the
+	// carrying.
 	now := job.InstantOf(s.o.Clock.Now())
 	o.AwaitWhole = s.shared()
 	r, err := s.Inner.Carry(ctx, shard, o)
@@ -26,7 +27,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	return r, err
 }
 
-// carried journals what a call carried.
+// carried journals the carried jobs of a call.
 func carried(jobs []store.Carried, by string, now job.Instant) Write {
 	return Write{Rows: len(jobs), Owed: true, Add: func(g *Group) {
 		for i := range jobs {
@@ -35,8 +36,8 @@ func carried(jobs []store.Carried, by string, now job.Instant) Write {
 	}}
 }
 
-// Claim claims in the store. The journal gets it soon after: a restart must know the job
-// that killed its process.
+// Claim claims in the store, and journals it soon after: a restart must know the job that
+// crashed its process.
 func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
 	c, err := s.begin(ctx, false, rowsPerSettlement*len(hints), keysOfHints(hints)...)
 	if err != nil {

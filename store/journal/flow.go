@@ -24,8 +24,8 @@ type FlowEntry struct {
 	Log     *job.Attempt // of an attempt that was made
 }
 
-// Flow returns the changes of state of all jobs with a key, oldest first, as far as the
-// journal keeps them.
+// Flow returns the changes of state of all jobs with a key that the journal keeps, oldest
+// first.
 func (j *Journal) Flow(ctx context.Context, key job.Key) ([]FlowEntry, error) {
 	if err := j.Enter(); err != nil {
 		return nil, err

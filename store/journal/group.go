@@ -8,7 +8,7 @@ import (
 // reasonReplaced is the reason of a job that another registration replaced.
 const reasonReplaced = "replaced"
 
-// maxTargets bounds what is remembered between groups.
+// maxTargets bounds the targets remembered between groups.
 const maxTargets = 1 << 16
 
 // Values of the column confirmed.
@@ -58,9 +58,9 @@ type Insertion struct {
 
 // Rules decide, within the transaction, what a group writes.
 type Rules interface {
-	// Resolve is given the messages that the journal has: rows[i] of the key of
-	// Changes[i], and rows[len(Changes)+i] of the key of Inserts[i]. It sets the Seq
-	// of each change whose message exists.
+	// Resolve gets the messages of the journal: rows[i] of the key of Changes[i], and
+	// rows[len(Changes)+i] of the key of Inserts[i]. It sets the Seq of each change whose
+	// message exists.
 	Resolve(rows map[int][]*Entry)
 }
 
@@ -196,7 +196,7 @@ func (g *Group) Ends() (undo func()) {
 	return func() { g.ends = g.ends[:n] }
 }
 
-// Confirm writes the times that the store gave to a registration.
+// Confirm writes the store's times of a registration.
 func (g *Group) Confirm(seq int64, j *job.Job) {
 	g.confirms = append(g.confirms, seq, int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt),
 		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
@@ -219,13 +219,13 @@ func (g *Group) Put(m *Message, from job.State, reason string) *Change {
 	return c
 }
 
-// Restored writes a job as it stands, and the log entries that the journal lacks.
+// Restored writes the whole job, and the log entries that the journal lacks.
 func (g *Group) Restored(r *Record) {
 	c := g.Of(r.Job.Key, r.Job.UID)
 	c.Put, c.Progress, c.Log, c.CountKeys, c.Force = &r.Message, nil, r.Log, r.CountKeys, true
 }
 
-// Carried notes that a job went to the ready list.
+// Carried writes that a job was carried.
 func (g *Group) Carried(c *store.Carried, by string, at job.Instant) {
 	g.flows = append(g.flows, FlowRow{
 		of: g.Of(c.Hint.Key(), "").Target, at: at, from: int64(c.From), to: job.Ready, actor: by,

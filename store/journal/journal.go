@@ -30,7 +30,7 @@ type Options struct {
 	// Namespace owns the jobs, DefaultNamespace if empty. A journal belongs to the
 	// first namespace that opens it.
 	Namespace string
-	// Metrics registers the metrics; nil: nothing does.
+	// Metrics registers the metrics; nil: no metrics.
 	Metrics prometheus.Registerer
 	// Clock must be the store's; nil is the machine's.
 	Clock job.Clock
@@ -57,7 +57,7 @@ func (o *Options) setDefaults() {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Host == "" {
-		o.Host, _ = os.Hostname() // the flow is as good without
+		o.Host, _ = os.Hostname() // the flow works without it
 	}
 	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	o.Retention = max(o.Retention, o.StoreRetention)

@@ -11,11 +11,11 @@ import (
 // a job in the store's order.
 type keyLocks struct {
 	mu   sync.Mutex
-	held map[job.Key]chan struct{} // closed when the key is given back
+	held map[job.Key]chan struct{} // closed when the key is released
 	owed map[job.Key]*owed
 }
 
-// owed are changes of a job that are not committed yet, although its key was given back.
+// owed are uncommitted changes of a job whose key was released.
 type owed struct {
 	changes   int
 	committed chan struct{} // closed when there are none left
@@ -70,8 +70,8 @@ func (l *keyLocks) unlock(keys []job.Key, done chan struct{}) {
 	close(done)
 }
 
-// unwritten marks locked keys as having changes that stay uncommitted after the unlock.
-// The caller calls the returned function when these are committed or dropped.
+// unwritten records that changes of locked keys stay uncommitted after the unlock. The
+// caller calls the returned function when they are committed or dropped.
 func (l *keyLocks) unwritten(keys []job.Key) (written func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

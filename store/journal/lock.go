@@ -11,8 +11,8 @@ import (
 // ErrInUse means that another process has the journal open.
 var ErrInUse = errors.New("another duehook uses this data directory")
 
-// lockFile keeps other processes from opening the journal at path. The
-// operating system gives the lock back when the process ends, however it ends.
+// lockFile keeps other processes from opening the journal at path. The operating system
+// releases the lock at the end of the process, also after a crash.
 func lockFile(path string) (*flock.Flock, error) {
 	l := flock.New(path + ".lock")
 	ok, err := l.TryLock()

@@ -58,8 +58,9 @@ func newMariaDB(url string) (*mariadb, error) {
 func (d *mariadb) dir() (string, goose.Dialect) { return "migrations/mysql", goose.DialectMySQL }
 
 func (d *mariadb) open(ctx context.Context) (*pools, error) {
-	// A node that freezes within a transaction must not block the others for long. The
-	// server only ends idle connections. That of the lock is idle, too, but must last.
+	// A node that freezes within a transaction must not block the others for long, so the
+	// server ends its idle connection. The connection of the lock is idle, too, but must
+	// stay.
 	write, err := d.pool(map[string]string{"wait_timeout": "10", "innodb_lock_wait_timeout": "8"})
 	if err != nil {
 		return nil, err
@@ -171,7 +172,7 @@ func lock(ctx context.Context, conn *sql.Conn, expression string) error {
 
 func (d *mariadb) words() *words { return mariadbWords }
 
-// jsonTable is a table v of rows that come as one text in JSON.
+// jsonTable is a table v of rows that arrive as one JSON text.
 func jsonTable(cols []column, _ int) string {
 	list := make([]string, len(cols))
 	for i, c := range cols {
@@ -184,7 +185,7 @@ func jsonTable(cols []column, _ int) string {
 	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(list, ", ") + ")) AS v"
 }
 
-// packJSON makes that text.
+// packJSON makes the JSON text.
 func packJSON(cols []column) func(args []any) ([]any, error) {
 	return func(args []any) ([]any, error) {
 		rows := make([][]any, 0, len(args)/len(cols))

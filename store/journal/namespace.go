@@ -20,7 +20,7 @@ const (
 	ownerName = "namespace"
 )
 
-// belong gives the journal to a namespace unless it has one.
+// belong stores the namespace of the journal unless it has one.
 func belong(ctx context.Context, p *pools, d dialect, namespace string) error {
 	text := d.words().bind(sqlAddDocument + d.words().keepOf("version"))
 	if _, err := p.write.ExecContext(ctx, text, ownerKind, ownerName, []byte(namespace)); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Passed are the calls of a wrapped store that leave no trace in the journal. They stand
-// here one by one, so that a new method of store.Store needs a decision.
+// Passed are the calls of a wrapped store that the journal does not record. Each is written
+// out, so that a new method of store.Store needs a decision.
 type Passed struct {
 	store.Reader
 	passed

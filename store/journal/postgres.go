@@ -26,7 +26,7 @@ const postgresForm = "postgres://user:password@host:port/database"
 func newPostgres(url string) (*postgres, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		// What pgx says may quote a password that makes the URL unreadable.
+		// The error of pgx may quote the password.
 		return nil, errors.New("it cannot be read: write " + postgresForm + ", with %40 for an @ in the password, and so on")
 	}
 	if u, err := neturl.Parse(url); err != nil || u.Query().Has("password") { // it would be shown there
@@ -44,15 +44,14 @@ func (d *postgres) dir() (string, goose.Dialect) {
 	return "migrations/postgres", goose.DialectPostgres
 }
 
-// Limits of the server's patience, in milliseconds; zero is none.
+// Timeouts of the server, in milliseconds; zero is none.
 var postgresLimits = []struct{ name, value string }{
 	// A node that freezes within a transaction must not keep the others from
 	// writing for long.
 	{"lock_timeout", "8000"},
 	{"idle_in_transaction_session_timeout", "5000"},
-	// A user may have limits that are meant for people. Restoring reads a long
-	// answer, and the connection that holds a lock is idle. PostgreSQL 12 does not
-	// know the last one.
+	// The user may have timeouts that do not fit: restoring reads a long answer, and the
+	// connection that holds a lock is idle. PostgreSQL 12 lacks the last one.
 	{"statement_timeout", "0"},
 	{"idle_session_timeout", "0"},
 }
@@ -117,7 +116,7 @@ func (d *postgres) migrating(ctx context.Context, p *pools, up func() error) err
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
-	// A long migration by another node is waited for.
+	// Another node may need long for a migration.
 	if _, err := conn.ExecContext(ctx, "SET lock_timeout = 0"); err != nil {
 		return err
 	}
@@ -130,8 +129,8 @@ func (d *postgres) migrating(ctx context.Context, p *pools, up func() error) err
 	return errors.Join(err, unlockErr)
 }
 
-// claim holds a lock as long as a connection of its own lives. If that is lost
-// and another process comes, writer.owner keeps this one from writing.
+// claim holds a lock as long as its own connection lives. If it is lost and another process
+// starts, writer.owner keeps this one from writing.
 func (d *postgres) claim(ctx context.Context, p *pools, shared bool) error {
 	function := "pg_advisory_lock"
 	if shared {
@@ -158,8 +157,8 @@ func (d *postgres) claim(ctx context.Context, p *pools, shared bool) error {
 
 func (d *postgres) words() *words { return postgresWords }
 
-// unnest is a table v of rows whose columns come as arrays. The planner expects
-// few rows of it, and so looks each up in the index.
+// unnest is a table v of rows whose columns arrive as arrays. The planner expects few rows,
+// and so uses the index for each.
 func unnest(cols []column, _ int) string {
 	types := map[kind]string{number: "bigint", nullable: "bigint", text: "text", binary: "bytea"}
 	arrays := make([]string, len(cols))

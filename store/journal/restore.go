@@ -17,10 +17,10 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// restorePage is how many jobs are put back at a time, fewer when they are large.
+// restorePage is how many jobs are restored at a time, fewer if they are large.
 const restorePage = 500
 
-// Stored is a message with all that belongs to it, as it is restored.
+// Stored is a message with its payload and log.
 type Stored struct {
 	Seq int64
 	store.RestoredJob
@@ -28,10 +28,10 @@ type Stored struct {
 	bad  error // why it cannot be read
 }
 
-// RestoreAll puts back what a store lacks: unfinished jobs, overdue ones included,
-// dead letters, and jobs that ended within retention. It returns how many it put back
-// and which cannot be read. Of several registrations of a key the open one comes
-// first, and the store refuses the others.
+// RestoreAll restores the jobs that a store lacks: unfinished jobs, overdue ones included,
+// dead letters, and jobs that ended within retention. It returns how many it restored and
+// which cannot be read. Of several registrations of a key the open one comes first, and the
+// store refuses the others.
 func (r *Reader) RestoreAll(ctx context.Context, into store.Restorable, retention time.Duration) (int64, []Unreadable, error) {
 	var bad Unreadables
 	since := job.InstantOf(r.clock.Now()).Add(-retention)
@@ -49,8 +49,8 @@ func (r *Reader) RestoreAll(ctx context.Context, into store.Restorable, retentio
 	return n, bad.All(), nil
 }
 
-// restoreFrom puts back the messages that a query gives, page by page. So many
-// pages are processed at a time, while reading continues.
+// restoreFrom restores the messages of a query, page by page. It processes several pages at
+// a time, while reading continues.
 func (r *Reader) restoreFrom(ctx context.Context, into store.Restorable, bad *Unreadables, workers int, query string, args ...any) (int64, error) {
 	pages := make(chan []Stored, workers)
 	var restored atomic.Int64
@@ -150,10 +150,9 @@ func (m *Stored) unreadable(err error) Unreadable {
 	return Unreadable{Seq: m.Seq, Key: m.Job.Key, UID: m.Job.UID, State: m.Job.State, Err: err}
 }
 
-// decode makes jobs of messages. What was running when the process died had no
-// outcome: the attempt is not charged, but a job that kills its process time
-// and again must end. What cannot be read is left out; of a job whose log cannot
-// be read, those attempts are.
+// decode makes jobs of messages. A job that was running when the process died had no
+// outcome: the attempt is not charged, but its lease counts as expired, so that a job that
+// crashes its process ends. It leaves out unreadable jobs and attempts.
 func (r *Reader) decode(ctx context.Context, page []Stored) (jobs []Stored, bad []Unreadable, err error) {
 	seqs, counted := make([]int64, len(page)), []int64(nil)
 	for i := range page {
@@ -216,7 +215,7 @@ func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][
 		return nil
 	})
 	for seq := range logs {
-		// One that was missing may have been written late.
+		// A missing one may have been written late.
 		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
 	}
 	return logs, broken, err

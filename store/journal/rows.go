@@ -16,7 +16,7 @@ type Message struct {
 	gone      job.Instant // when another registration took the key, if it has
 }
 
-// NewMessage makes the message of a job as it stood at an instant.
+// NewMessage makes the message of a job at an instant.
 func NewMessage(j job.Job, at job.Instant) Message {
 	return Message{Job: j, At: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec), Confirmed: Confirmed}
 }
@@ -28,7 +28,7 @@ type Record struct {
 	CountKeys []string // that were counted
 }
 
-// NewRecord makes the record of a job as it stood at an instant.
+// NewRecord makes the record of a job at an instant.
 func NewRecord(j job.Job, log []job.Attempt, at job.Instant) Record {
 	return Record{Message: NewMessage(j, at), Log: logRows(log, j.State)}
 }
@@ -56,7 +56,7 @@ func (m *Message) row(args []any, seq int64) []any {
 		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.At), m.Confirmed)
 }
 
-// Size is about what the message takes in memory, in bytes.
+// Size is roughly the memory of the message, in bytes.
 func (m *Message) Size() int64 { return int64(len(m.Job.Spec.Body) + len(m.spec)) }
 
 func (m *Message) doneAt() any {
@@ -91,7 +91,7 @@ func DoneAt(s job.State, ended job.Instant) any {
 	return nil
 }
 
-// Progress is what claiming and settling change in a message.
+// Progress has the columns of a message that claiming and settling change.
 type Progress struct {
 	State         job.State
 	attempts      int
@@ -136,7 +136,7 @@ func (f *FlowRow) row(args []any, host string) []any {
 	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, f.log)
 }
 
-// logRows are the flow rows of an attempt log, of a job that stands in state.
+// logRows are the flow rows of the attempt log of a job in state.
 func logRows(log []job.Attempt, state job.State) []FlowRow {
 	rows := make([]FlowRow, len(log))
 	for i := range log {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What the servers have in common, which several processes can write to.
+// The common part of the SQL servers, to which several processes can write.
 
 // errJournalInUse is ErrInUse on a server.
 var errJournalInUse = fmt.Errorf("%w: stop that one, or give this one a database of its own (--ledger-url)", ErrInUse)
@@ -39,8 +39,8 @@ func servers(write, read *sql.DB) *pools {
 	return &pools{write: write, read: read}
 }
 
-// ownership fences writers of a journal off that has changed hands: nodes that
-// share a store own it together, under the empty name.
+// ownership keeps a process from writing to a journal that another one has taken over.
+// Nodes that share a store own it together, under the empty name.
 type ownership struct {
 	name string
 	// relaxed is an expression that makes the commit of its transaction return before it

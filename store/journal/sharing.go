@@ -38,7 +38,7 @@ type Sharing interface {
 	AcceptedWithout(jobs int)
 }
 
-// Steps are what a registration writes to the journal. Each embeds an Intake.
+// Steps make the rows of a registration. Each embeds an Intake.
 type Steps interface {
 	intake() *Intake
 	// Prepare makes the rows that are committed before the store gets the registration.

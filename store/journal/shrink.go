@@ -10,13 +10,13 @@ import (
 // A file of SQLite keeps free pages for later use. If there are many, the idle journal
 // returns them to the disk, a few at a time.
 const (
-	// shrinkStep is how many pages one step moves and gives back: a few
-	// milliseconds, which a registration may have to wait.
+	// shrinkStep is how many pages one step moves and frees: this takes a few milliseconds,
+	// which may delay a registration.
 	shrinkStep = 32
-	// shrinkPause is how long nothing must be wanted before the next step.
+	// shrinkPause is how long the journal must be idle before the next step.
 	shrinkPause = 5 * time.Millisecond
-	// A file may have so many free pages (of 4 KiB), and a quarter of all: it would only
-	// grow again.
+	// A file keeps this many free pages (of 4 KiB), and a quarter of all, because it would
+	// only grow again.
 	freePages = 2048
 	freeShare = 4
 )
@@ -36,7 +36,7 @@ func (d *sqlite) shrink(ctx context.Context, write *sql.DB) (more bool, err erro
 	if free <= max(freePages, all/freeShare) {
 		return false, nil
 	}
-	// A row is a page, and only who reads them all has them moved.
+	// Each row is a moved page. SQLite moves a page only when its row is read.
 	text := fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkStep)
 	if err := each(ctx, write, text, nil, func(*sql.Rows) error { return nil }); err != nil {
 		return false, fmt.Errorf("give pages back: %w", err)

@@ -44,14 +44,13 @@ func (d *sqlite) migrating(_ context.Context, _ *pools, up func() error) error {
 
 func (d *sqlite) claim(context.Context, *pools, bool) error { return nil } // open has locked the file
 
-// openPools opens the file, creating it if need be, for one writer and several
-// readers.
+// openPools opens the file, or creates it, for one writer and several readers.
 func (d *sqlite) openPools(ctx context.Context) (*pools, error) {
 	path, full := d.path, "synchronous(FULL)"
 	if d.unsynced {
 		full = "synchronous(OFF)"
 	}
-	// Created here for its permissions; the files beside it get the same.
+	// Created here for its permissions, which SQLite's other files inherit.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
@@ -102,8 +101,8 @@ func openPool(path string, conns int, pragmas ...string) (*sql.DB, error) {
 	return db, nil
 }
 
-// setDurable says whether the next commits must survive a power failure. A
-// commit that need not is on disk with the next one that must.
+// setDurable sets whether the next commits must survive a power failure. Other commits
+// reach the disk with the next durable one.
 func (d *sqlite) setDurable(ctx context.Context, write execer, durable bool) error {
 	text := "PRAGMA synchronous = NORMAL"
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// bulk is a statement about many rows, prepared. It ends with its connections.
+// bulk is a prepared statement for many rows. It ends with its connections.
 type bulk struct {
 	shape
 	stmts []*sql.Stmt // for each of sizes
@@ -31,8 +31,8 @@ func prepareBulk(ctx context.Context, db *sql.DB, s shape) (bulk, error) {
 // room is an empty list of arguments, with room for so many rows: growing takes five times as much.
 func (b *bulk) room(rows int) []any { return make([]any, 0, rows*b.cols) }
 
-// each calls do with every statement to be run for all rows of args, which
-// stand one after the other.
+// each calls do for every statement that all rows of args need. args has the rows one after
+// the other.
 func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error {
 	if len(args) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
 	})
 }
 
-// What the statements below take for each row.
+// The parameters of each row in the statements below.
 var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
@@ -104,7 +104,7 @@ var (
 	keyColumns      = columns("seq name:t")
 )
 
-// statements are the prepared statements of every commit, and the words for others.
+// statements are the prepared statements of every commit, and the texts of others.
 type statements struct {
 	dialect
 	*words
@@ -128,7 +128,7 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 		{&st.addPayload, w.adding("payload", payloadColumns, false)},
 		{&st.put, w.adding("message", messageColumns, true)},
 		{&st.putPayload, w.adding("payload", payloadColumns, true)},
-		// Another node may have been faster with what happened then.
+		// Another node may have written a later state already.
 		{&st.confirm, w.updating(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
 			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
@@ -162,11 +162,11 @@ func newer(column string) string {
 	return fmt.Sprintf("%[1]s = CASE WHEN message.version > v.version THEN message.%[1]s ELSE v.%[1]s END", column)
 }
 
-// Statements that are rare enough to be run as they are; each ? is a parameter.
+// Rare statements, which are not prepared; each ? is a parameter.
 var (
-	// A job that was replaced is cancelled; a dead letter that gave way may age;
-	// what has ended stays as it is. MySQL assigns one after the other, so what is
-	// looked at comes last. Parameters: now, the reason, now, confirmed, now, seq.
+	// A job that was replaced is cancelled; a dead letter that gave way may age; what has
+	// ended stays as it is. MySQL assigns one column after the other, so columns in
+	// conditions are assigned last. Parameters: now, the reason, now, confirmed, now, seq.
 	sqlReplace = fmt.Sprintf(`UPDATE message SET updated = CASE WHEN done_at IS NULL THEN ? ELSE updated END,
 		reason = CASE WHEN status < %[1]d THEN ? ELSE reason END,
 		ended_at = CASE WHEN status < %[1]d THEN ? ELSE ended_at END,
@@ -189,7 +189,7 @@ const (
 	sqlSizes = `SELECT seq, coalesce(length(body), 0) + length(spec) FROM payload WHERE seq`
 	// Unfinished jobs and dead letters, in the order of registration.
 	sqlOpen = sqlStored + `WHERE done_at IS NULL ORDER BY m.seq`
-	// Those that ended since an instant, the last first.
+	// Jobs that ended since an instant, the last first.
 	sqlEnded = sqlStored + `WHERE done_at >= ? ORDER BY done_at DESC, m.seq DESC`
 
 	// The journal of one process has no rows of flow for registrations. Parameters:
@@ -204,7 +204,7 @@ const (
 		) AS entry ORDER BY message, CASE WHEN from_state IS NULL THEN 0 ELSE 1 END, at, seq`
 )
 
-// sqlDrop deletes messages with all that belongs to them.
+// sqlDrop deletes messages with their payloads, flow and counts.
 func sqlDrop(seqs []int64) []string {
 	list := in(seqs)
 	return []string{

@@ -33,8 +33,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the journal, restores what the store in Options lacks, and returns both as
-// one Store.
+// Open opens the journal, restores the jobs that the store in Options lacks, and returns
+// both as one Store.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	s, err := open(ctx, o, nil, alone{})
 	if err != nil {
@@ -44,7 +44,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 // OpenShared opens a journal that several nodes write, each by these rules. It restores
-// nothing: other nodes may be at work.
+// nothing, because other nodes may be running.
 func OpenShared(ctx context.Context, o Options, rules func(*Group) Rules, sharing Sharing) (*Store, error) {
 	return open(ctx, o, rules, sharing)
 }
@@ -69,7 +69,7 @@ func open(ctx context.Context, o Options, rules func(*Group) Rules, sharing Shar
 	return s, nil
 }
 
-// restore puts back what the store lacks.
+// restore restores the jobs that the store lacks.
 func (s *Store) restore(ctx context.Context) error {
 	began := s.o.Clock.Now()
 	n, bad, err := s.RestoreAll(ctx, s.Inner, s.o.StoreRetention)
@@ -106,8 +106,7 @@ func (s *Store) begin(ctx context.Context, accepting bool, rows int, keys ...job
 	return s.Journal.begin(ctx, s.sharing.Waits(accepting), rows, keys)
 }
 
-// Close writes what waits to be journaled and closes the journal and the wrapped
-// store.
+// Close writes pending changes, and closes the journal and the wrapped store.
 func (s *Store) Close() error { return s.Journal.Close(s.Inner.Close) }
 
 // Purge deletes ended jobs that are older than their retention, up to limit at a
@@ -124,30 +123,29 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return n, s.PurgeAged(ctx, limit)
 }
 
-// A store in memory has a change before it is committed, and a crash loses what is
-// not. So reads of one job wait for its changes to be committed: a client that was
-// told that its job is cancelled must not find it delivered after a crash. Listings do
-// not wait.
+// A store in memory has a change before it is committed, and a crash loses uncommitted
+// changes. So reads of one job wait until its changes are committed: a client that saw its
+// job cancelled must not find it delivered after a crash. Listings do not wait.
 
-// Get is the wrapped store's, of what is committed.
+// Get returns the committed job of the wrapped store.
 func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return committed(ctx, s, key, s.Inner.Get)
 }
 
-// Attempts is the wrapped store's, of what is committed.
+// Attempts returns the committed log of the wrapped store.
 func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
 	return committed(ctx, s, key, s.Inner.Attempts)
 }
 
-// Outlook is the wrapped store's, of what is committed.
+// Outlook returns the outlook of the wrapped store on the committed job.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o, err := committed(ctx, s, key, s.Inner.Outlook)
 	o.AwaitsWhole = s.shared()
 	return o, err
 }
 
-// committed reads when no change of the job is in progress. A store that is shared keeps
-// what it has, and is read at once.
+// committed reads while no change of the job is in progress. A shared store survives this
+// process, and is read at once.
 func committed[T any](ctx context.Context, s *Store, key job.Key, read func(context.Context, job.Key) (T, error)) (T, error) {
 	if s.shared() {
 		return read(ctx, key)

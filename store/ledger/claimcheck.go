@@ -116,9 +116,9 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 	return stale, early, nil
 }
 
-// release gives claims back to the store that wait for the journal. If that fails, they come
-// when their leases have expired. The journal does not get it, so no job ends by it: a cancel
-// takes effect with the next claim.
+// release releases claims that wait for the journal. If it fails, the jobs return when
+// their leases have expired. The journal does not record the release, so it must end no
+// job: a cancel takes effect with the next claim.
 func (s *Store) release(ctx context.Context, claims []store.Claimed, early []awaited) {
 	settlements := make([]job.Settlement, len(early))
 	for i, a := range early {

@@ -35,7 +35,7 @@ func heavy(id string) store.Registration {
 
 const openMessages = "SELECT id FROM message WHERE done_at IS NULL ORDER BY id"
 
-// What a full Redis refuses leaves nothing in the journal that a sweep would put
+// A job that a full Redis refuses leaves nothing in the journal that a pass would put
 // back later, and takes nothing from what was there.
 func TestFullRedisRefuses(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
 			}
 			equal(t, "that the store may forget", r.MayForget(), true)
 
-			r.sweeping()
+			r.reconciling()
 			testenv.Eventually(t, outageLimit, func() bool { return r.status().Reconcile.NoRoom == jobs }, "the report says so")
 			equal(t, "lost", r.status().Lost, true)
 			limit(0)

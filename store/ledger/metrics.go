@@ -7,7 +7,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// counts are what this node did while the journal could not be written.
+// counts are the changes of this node while the journal could not be written.
 type counts struct{ accepted, dropped prometheus.Counter }
 
 func newCounts() *counts {
@@ -21,7 +21,7 @@ func (c *counts) register(r prometheus.Registerer) error {
 	return metered.Register(r, "the ledger", c.accepted, c.dropped)
 }
 
-// metrics are the outcomes of comparisons on this node.
+// metrics are the results of passes on this node.
 type metrics struct {
 	restored, conflicts, repaired prometheus.Counter
 	lastPass, passSeconds, noRoom prometheus.Gauge
@@ -45,7 +45,7 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	return metered.Register(r, "the ledger", m.restored, m.conflicts, m.repaired, m.noRoom, m.lastPass, m.passSeconds)
 }
 
-// add counts what a comparison did.
+// add counts the report of a pass.
 func (m *metrics) add(r store.RestoreReport) {
 	m.restored.Add(float64(r.Restored))
 	m.conflicts.Add(float64(r.Conflicts))

@@ -18,7 +18,7 @@ var outcomePauses = []time.Duration{
 	80 * time.Millisecond, 160 * time.Millisecond,
 }
 
-// awaited is what the journal must have before a claimed job is sent.
+// awaited is an outcome that the journal must have before a claimed job is sent.
 type awaited struct {
 	claim int // its index
 	key   job.Key
@@ -27,8 +27,8 @@ type awaited struct {
 	job   *job.Job // the claimed job
 }
 
-// isIn reports whether the journal has what is awaited. e is the message of uid; nil: none. A job
-// that the journal does not have as open would not be restored.
+// isIn reports whether the journal has the outcome. e is the message of uid; nil: none. A
+// job that the journal does not have as open would not be restored.
 func (a *awaited) isIn(e *journal.Entry) bool {
 	if a.end {
 		return e == nil || !e.Open || e.State.Final()
@@ -36,7 +36,7 @@ func (a *awaited) isIn(e *journal.Entry) bool {
 	return e != nil
 }
 
-// awaitedBy returns what claims follow from.
+// awaitedBy returns the outcomes that claims follow from.
 func awaitedBy(claims []store.Claimed) (all []awaited) {
 	for i := range claims {
 		c := &claims[i]
@@ -81,7 +81,7 @@ func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, ear
 	return s.lacking(ctx, early)
 }
 
-// lacking returns what the journal lacks still.
+// lacking returns the outcomes that the journal still lacks.
 func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error) {
 	keys, standings := make([]job.Key, len(early)), make([]store.Standing, len(early))
 	for n := range early {

@@ -52,7 +52,7 @@ func TestClaimedCallbackReportsWhatStays(t *testing.T) {
 			test.before(r, l)
 			callback := r.TakeOne()
 			l.flush(t)
-			r.sweep()
+			r.reconcile()
 			equal(t, "state in the journal", r.journaled("a").Job.State, test.want)
 			_, err := r.Store.Get(t.Context(), callback.Job.Key)
 			noError(t, "Get the callback after the loss", err)
@@ -94,7 +94,7 @@ func TestLostCallbackIsNotSent(t *testing.T) {
 			return claims, err
 		}
 		equal(t, "claims of lost callbacks", len(r.TakeDue()), 0)
-		r.sweep()
+		r.reconcile()
 		equal(t, "what is sent again", r.TakeOne().Job.ID, "a")
 	})(t)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// passOptions are the options of one comparison.
+// passOptions are the options of one pass.
 type passOptions struct {
 	store.RestoreOptions
 	requested bool // by a client
 	urgent    bool // without pauses
 }
 
-// pass is one comparison of the journal and the store.
+// pass compares the journal and the store once, and repairs the differences.
 type pass struct {
 	progressReport
 	s      *Reconciler
@@ -34,7 +34,7 @@ type pass struct {
 	worked time.Time // when work began after the last pause
 }
 
-// startPass begins a comparison. The caller waits for done, and may cancel.
+// startPass begins a pass. The caller waits for done, and may cancel.
 func (s *Reconciler) startPass(ctx context.Context, o passOptions) *pass {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
@@ -141,7 +141,7 @@ func (p *pass) log() {
 		p.metrics.noRoom.Set(float64(r.NoRoom))
 	}
 	p.s.j.ReportUnreadable(p.bad.All())
-	level, text := p.s.o.Logger.Debug, "the journal and the store were compared"
+	level, text := p.s.o.Logger.Debug, "reconciled the journal and the store"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {
 		level = p.s.o.Logger.Info
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/duehook/duehook/store/journal"
 )
 
-// Pace is how often and how fast the journal and the store are compared. Zero values
-// mean the defaults.
+// Pace is how often and how fast the journal and the store are reconciled. Zero values mean
+// the defaults.
 type Pace struct {
-	// Every is the least time from the end of one comparison of all jobs to the start of
-	// the next, while nothing seems lost. Default 1 minute.
+	// Every is the least time from the end of one full pass to the start of the next, while
+	// nothing seems lost. Default 1 minute.
 	Every time.Duration
 	// Look is how often the leader compares epochs with a shared store, and how often its
 	// lease is renewed. Default 2 s.
@@ -35,8 +35,8 @@ type Pace struct {
 const (
 	// takeover is how long a leader may be silent before another node takes over.
 	takeover = 10 * time.Second
-	// restShare is how long a comparison rests after each page, as a multiple of its work,
-	// while nothing seems lost.
+	// restShare is how long a pass rests after each page, as a multiple of its work, while
+	// nothing seems lost.
 	restShare = 9
 )
 
@@ -77,7 +77,7 @@ func (s *Reconciler) Run(ctx context.Context) error {
 	for {
 		err := r.step(ctx)
 		if err != nil && ctx.Err() == nil && !r.broken {
-			s.o.Logger.Warn("journal and store cannot be compared", "error", err)
+			s.o.Logger.Warn("cannot reconcile the journal and the store", "error", err)
 		}
 		r.broken = err != nil && ctx.Err() == nil
 		if !r.rest(ctx) {
@@ -108,7 +108,7 @@ func (r *loop) rest(ctx context.Context) bool {
 	return true
 }
 
-// step does what is due now.
+// step makes one step of the loop.
 func (r *loop) step(ctx context.Context) error {
 	if err := r.s.j.Enter(); err != nil {
 		return err
@@ -180,14 +180,14 @@ func (r *loop) look(ctx context.Context) error {
 		return nil
 	}
 	if expected != "" {
-		r.s.o.Logger.Warn("the store was restarted, lost data or went back in time; comparing all jobs with the journal")
+		r.s.o.Logger.Warn("the store was restarted, lost data or went back in time; reconciling all jobs with the journal")
 	}
 	r.lost = true
 	r.cancel() // earlier results do not count
 	return nil
 }
 
-// begin starts the comparison that is due.
+// begin starts the pass that is due.
 func (r *loop) begin(ctx context.Context, now *shared) {
 	if r.finished != nil && r.finished.o.requested {
 		return // a requested run is reported first
@@ -218,7 +218,7 @@ func (r *loop) reap() {
 	p := r.pass
 	r.pass, r.finished = nil, p
 	if p.err != nil {
-		r.s.o.Logger.Warn("comparing journal and store failed; retrying", "error", p.err)
+		r.s.o.Logger.Warn("reconciling the journal and the store failed; retrying", "error", p.err)
 		return
 	}
 	p.log()
@@ -282,8 +282,8 @@ const (
 // shared is the reconcilers' shared state.
 type shared struct {
 	Epoch     string           `json:"epoch"`     // of every shard, when no job was missing
-	Lost      bool             `json:"lost"`      // the store may have lost something, and it is not all back
-	Reconcile store.RestoreRun `json:"reconcile"` // the last comparison that nobody requested
+	Lost      bool             `json:"lost"`      // the store may have lost jobs that are not all restored
+	Reconcile store.RestoreRun `json:"reconcile"` // the last pass that nobody requested
 	Requested store.RestoreRun `json:"requested"`
 }
 
@@ -318,7 +318,7 @@ type progressReport struct {
 	sum store.RestoreReport
 
 	metrics *metrics
-	// moving are jobs that could not be put right yet, because they changed.
+	// moving are jobs that could not be repaired yet, because they changed.
 	moving atomic.Int64
 	bad    journal.Unreadables
 }

@@ -69,7 +69,7 @@ func reconcilers(t *testing.T, b *backend, redis *testenv.Redis, url string) []*
 	for range 2 {
 		r := node(t, b, redis.URL(), namespace, url, quick)
 		r.lease = 500 * time.Millisecond
-		r.sweeping()
+		r.reconciling()
 		nodes = append(nodes, r)
 	}
 	return nodes
@@ -80,7 +80,7 @@ func quick(o *options) {
 	o.Pace = ledger.Pace{Look: 20 * time.Millisecond, SecondLook: 100 * time.Millisecond, Every: 300 * time.Millisecond}
 }
 
-// Two nodes work and sweep while their Redis loses everything, and goes back to
+// Two nodes work and reconcile while their Redis loses everything, and goes back to
 // what it was. Each job is delivered; what was known as delivered before a loss
 // is not delivered again.
 func TestRedisLosesJobs(t *testing.T) {

@@ -148,7 +148,7 @@ func (l *losing) goBack(t testing.TB, to store.Restorable) {
 	l.become(to)
 }
 
-func (r *rig) sweep() store.RestoreReport {
+func (r *rig) reconcile() store.RestoreReport {
 	r.T.Helper()
 	noError(r.T, "Flush", r.Flush())
 	report, err := r.CompareOnce(r.T.Context())
@@ -159,7 +159,7 @@ func (r *rig) sweep() store.RestoreReport {
 // quiet fails the test unless the journal and the store agree.
 func (r *rig) quiet() {
 	r.T.Helper()
-	report := r.sweep()
+	report := r.reconcile()
 	report.Checked = 0
 	equal(r.T, "what is left to be done", report, store.RestoreReport{})
 }
@@ -190,7 +190,7 @@ func TestSweepPutsBackWhatIsLost(t *testing.T) {
 		running.Job.State, running.Job.ExpiredLeases = job.Waiting, 1
 		want[key("running").String()] = running
 		l.flush(t)
-		report := r.sweep()
+		report := r.reconcile()
 		equal(t, "restored", report.Restored, int64(5))
 		equal(t, "conflicts", report.Conflicts, int64(0))
 		equal(t, "jobs", r.All(), want)
@@ -213,7 +213,7 @@ func TestSweepLooksTwice(t *testing.T) {
 			noError(t, "Sleep", job.Sleep(t.Context(), job.SystemClock(), 500*time.Millisecond))
 			late <- r.Exec(t.Context(), "UPDATE message SET status = 4, version = 3, done_at = 1, ended_at = 1 WHERE id = 'a'")
 		}()
-		equal(t, "restored", r.sweep().Restored, int64(1))
+		equal(t, "restored", r.reconcile().Restored, int64(1))
 		noError(t, "end a job", <-late)
 		r.Job("b")
 	})(t)
@@ -282,7 +282,7 @@ func TestStoreGoesBackInTime(t *testing.T) {
 				return r, want
 			}
 			r, want := back()
-			report := r.sweep()
+			report := r.reconcile()
 			equal(t, "conflicts", report.Conflicts, int64(1))
 			equal(t, "repaired", report.Repaired, int64(1))
 			r.sameJobs(want)
@@ -320,7 +320,7 @@ func TestOldDeadLetters(t *testing.T) {
 		r.quiet()
 		want := r.All()
 		l.goBack(t, old)
-		equal(t, "repaired", r.sweep().Repaired, int64(1))
+		equal(t, "repaired", r.reconcile().Repaired, int64(1))
 		r.sameJobs(want)
 		r.quiet()
 	})(t)
@@ -377,7 +377,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 		noError(t, "Update", <-changed)
 		want := r.All()
 		l.flush(t)
-		equal(t, "restored", r.sweep().Restored, int64(1))
+		equal(t, "restored", r.reconcile().Restored, int64(1))
 		r.sameJobs(want)
 	})(t)
 }
@@ -525,7 +525,7 @@ func TestUpdatePutsBackWhatIsLost(t *testing.T) {
 			_, err := r.Update(t.Context(), key(id), cancel)
 			isError(t, "Update", err, store.ErrNotFound)
 		}
-		equal(t, "restored by the sweep", r.sweep().Restored, int64(0))
+		equal(t, "restored by the pass", r.reconcile().Restored, int64(0))
 		r.quiet()
 	})(t)
 }
@@ -571,7 +571,7 @@ func TestSweepWritesTheJournal(t *testing.T) {
 			r.TakeOne()
 			happens(t, r, l)
 			want := r.All()
-			report := r.sweep()
+			report := r.reconcile()
 			equal(t, "conflicts", report.Conflicts, int64(1))
 			equal(t, "repaired", report.Repaired, int64(1))
 			equal(t, "jobs", r.All(), want)
@@ -584,11 +584,11 @@ func TestSweepWritesTheJournal(t *testing.T) {
 // A reconciler that writes an outcome writes its callbacks in the same transaction: if the store
 // is lost after that, nobody repeats the outcome.
 func TestSweepWritesCallbacksWithTheirOutcome(t *testing.T) {
-	t.Run("of the last round", onEach(func(t *testing.T, b *backend) { sweepWritesCallbacks(t, b, false) }))
-	t.Run("with a replay", onEach(func(t *testing.T, b *backend) { sweepWritesCallbacks(t, b, true) }))
+	t.Run("of the last round", onEach(func(t *testing.T, b *backend) { reconcilingWritesCallbacks(t, b, false) }))
+	t.Run("with a replay", onEach(func(t *testing.T, b *backend) { reconcilingWritesCallbacks(t, b, true) }))
 }
 
-func sweepWritesCallbacks(t *testing.T, b *backend, replayed bool) {
+func reconcilingWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	l, option := shared()
 	r := freshRig(t, b, retention, option)
 	g := reg("a", 0)
@@ -617,14 +617,14 @@ func sweepWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 
 	l.unlisted.Store(true) // the walk through the store would find the callbacks, too
 	before := l.gets.Load()
-	r.sweep()
+	r.reconcile()
 	equal(t, "jobs read", l.gets.Load()-before, int64(3)) // not the keys that name no job
 	if b == postgresBackend {
 		equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
 	}
 	l.flush(t)
 	l.unlisted.Store(false)
-	r.sweep()
+	r.reconcile()
 	for _, key := range callbacks {
 		_, err := l.Get(t.Context(), key)
 		noError(t, "Get "+key.String()+" after the store was lost", err)
@@ -655,7 +655,7 @@ func TestForgettingWaitsForComparing(t *testing.T) {
 		noError(t, "Settle", err) // of which the journal knows nothing
 		r.Pass(2 * retention)
 		equal(t, "forgotten without comparing", r.PurgeSome(10), 0)
-		equal(t, "repaired", r.sweep().Repaired, int64(1))
+		equal(t, "repaired", r.reconcile().Repaired, int64(1))
 		equal(t, "forgotten", r.PurgeSome(10), 1)
 		r.quiet()
 		r.Pass(2 * retention)

@@ -12,8 +12,8 @@ import (
 // Reconciling configures a Reconciler.
 type Reconciling struct {
 	Pace Pace
-	// BeforeRestore is called before jobs are restored to a store that has lost some,
-	// to restore first what else it lost; may be nil.
+	// BeforeRestore is called before jobs are restored to a store that has lost some, to
+	// restore its other data first; may be nil.
 	BeforeRestore func(ctx context.Context) error
 }
 
@@ -27,11 +27,10 @@ type Reconciler struct {
 	asked   chan struct{} // a run was asked for
 
 	mu       sync.Mutex
-	compared time.Time // when the last complete comparison by this process began
+	compared time.Time // when the last full pass of this process began
 }
 
-// NewReconciler makes a Reconciler for a journal that one process has. It works on
-// request only.
+// NewReconciler makes a Reconciler for a journal of one process. It works on request only.
 func NewReconciler(s *journal.Store, o Reconciling) (*Reconciler, error) {
 	return newReconciler(s, o, false)
 }
@@ -48,9 +47,9 @@ func newReconciler(of *journal.Store, o Reconciling, shared bool) (*Reconciler, 
 func (s *Reconciler) comparer() comparer { return comparer{s.j.Reader, s.inner} }
 
 // mayForget reports whether the store may delete jobs that ended longer ago than its
-// retention. A shared one may if all jobs were compared since: the end of a job must not
-// be forgotten as long as the journal would restore the job, because the node that knows
-// has not written the end yet. So the reconciling node purges the store.
+// retention. A shared one may if a full pass began since. Otherwise the journal could
+// restore a job whose end only the store has, because another node has not journaled it
+// yet. So the reconciling node purges the store.
 func (s *Reconciler) mayForget() bool {
 	s.mu.Lock()
 	compared := s.compared

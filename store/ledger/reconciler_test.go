@@ -11,8 +11,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// sweeping runs Sweep until the test ends, or stop is called.
-func (r *rig) sweeping() (stop func()) {
+// reconciling runs the Reconciler until the test ends, or stop is called.
+func (r *rig) reconciling() (stop func()) {
 	r.T.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -72,7 +72,7 @@ func TestReconcilerNoticesALoss(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("first", 100*time.Hour))
 		l.flush(t) // before anybody swept
-		r.sweeping()
+		r.reconciling()
 		r.until("the first job is back", 5*time.Second, r.has("first"))
 		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
 		equal(t, "restored", r.status().Reconcile.Restored, int64(1))
@@ -100,7 +100,7 @@ func TestReconcilerLosesAnAnswer(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", 100*time.Hour))
-		r.sweeping()
+		r.reconciling()
 		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
 		l.silent.Store(true)
 		l.flush(t)
@@ -115,7 +115,7 @@ func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
 		r.Add(reg("a", 100*time.Hour))
-		r.sweeping()
+		r.reconciling()
 		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
 		l.flush(t)
 		before := l.looks.Load()
@@ -135,9 +135,9 @@ func TestOneNodeSweeps(t *testing.T) {
 		other := r.peer(l)
 		r.Add(reg("a", 100*time.Hour))
 		noError(t, "Flush", r.Flush())
-		stop := r.sweeping()
+		stop := r.reconciling()
 		r.Pass(3 * time.Second)
-		other.sweeping()
+		other.reconciling()
 		r.Pass(time.Minute)
 		l.flush(t)
 		r.until("the job is back", 5*time.Second, r.has("a"))
@@ -156,7 +156,7 @@ func TestRestoreOnRequest(t *testing.T) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 10 * time.Second })
 		equal(t, "state", r.status().Requested.State, store.RestoreNone)
-		r.sweeping()
+		r.reconciling()
 		r.Pass(time.Minute)
 		g := reg("elsewhere", time.Hour)
 		g.Key.Topic = "other"
@@ -196,7 +196,7 @@ func TestRestoreOnRequestAlone(t *testing.T) {
 			l.become(o.Store)
 			o.Store = l
 		})
-		r.sweeping()
+		r.reconciling()
 		r.Add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
 		l.flush(t)
@@ -217,7 +217,7 @@ func TestReconcilerOutlivesFailures(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", time.Hour))
 		noError(t, "Flush", r.Flush())
-		r.sweeping()
+		r.reconciling()
 		r.Pass(10 * time.Second)
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE payload RENAME TO away"))
 		l.flush(t)
@@ -240,7 +240,7 @@ func TestOrderKeysWaitForLostJobs(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
-		r.sweeping()
+		r.reconciling()
 		ordered := func(id string) store.Registration {
 			g := reg(id, 0)
 			g.Spec.OrderKey = "k"

@@ -26,7 +26,7 @@ func TestAdoptedJobMovesOn(t *testing.T) {
 		_, err := r.Register(t.Context(), []store.Registration{g})
 		unavailable(t, "Register", err)
 		h.OnRegister = nil
-		equal(t, "restored", other.sweep().Restored, int64(1))
+		equal(t, "restored", other.reconcile().Restored, int64(1))
 		r.Pass(ledger.HeadStart)
 		claim := other.TakeOne()
 

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// repairPage is the number of jobs that are looked at again and repaired together.
+	// repairPage is the number of jobs that are checked again and repaired together.
 	repairPage = 500
 	// repairers is the number of pages repaired concurrently.
 	repairers = 3
-	// restorers is how many calls share a page that is put back: the store may
-	// be a round trip away for each job.
+	// restorers is how many calls restore a page: the store may need a round trip for each
+	// job.
 	restorers = 8
 	// rowsPerRepair: message and payload.
 	rowsPerRepair = 2
@@ -84,8 +84,8 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 	return err
 }
 
-// withRoom leaves out missing jobs once the store had no room for some. The next
-// comparison tries again.
+// withRoom leaves out missing jobs once the store had no room for some. The next pass tries
+// again.
 func (p *progressReport) withRoom(found []finding) []finding {
 	if p.report().NoRoom == 0 {
 		return found
@@ -126,7 +126,7 @@ func (s *Reconciler) putForward(ctx context.Context, found []finding) (done stor
 	return done, bad, err
 }
 
-// putPart puts forward some messages, unless there is no room for what the store lacks.
+// putPart writes some messages to the store, unless it has no room for missing jobs.
 func (s *Reconciler) putPart(ctx context.Context, done *store.RestoreReport, messages []journal.Stored, bySeq map[int64]*finding) error {
 	var missing, other []store.RestoredJob
 	for i := range messages {
@@ -167,9 +167,9 @@ func overtake(r *store.RestoredJob, standing store.Standing) {
 	}
 }
 
-// restoreSpread puts jobs back with several calls at a time.
+// restoreSpread restores jobs with several calls at a time.
 func (s *Reconciler) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
-	// What was read just now is not to be put back much later.
+	// The calls end soon: jobs read now must not be restored much later.
 	group, ctx := errgroup.WithContext(ctx)
 	share := (len(jobs) + restorers - 1) / restorers
 	counts := make([]int, restorers)
@@ -252,7 +252,7 @@ func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, log []job.Atte
 	}
 	standings, err := s.inner.Standings(ctx, keys) // most keys name no job
 	if err != nil {
-		return nil // the next comparison finds the callbacks
+		return nil // the next pass finds the callbacks
 	}
 	for i, key := range keys {
 		if !standings[i].Exists() {

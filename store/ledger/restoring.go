@@ -13,7 +13,7 @@ import (
 
 var _ store.Restoring = (*Reconciler)(nil)
 
-// StartRestore asks for a comparison of all jobs, or of a topic's. The leader makes it.
+// StartRestore requests a pass over all jobs, or those of a topic. The leader makes it.
 func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
 	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
 	d, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
@@ -45,7 +45,7 @@ func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, er
 	return store.RestoreStatus{Requested: now.Requested, Reconcile: now.Reconcile, Lost: now.Lost}, nil
 }
 
-// RestoreJob puts one job back, at once.
+// RestoreJob restores one job at once.
 func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
 	c, err := s.j.Begin(ctx, 0, key)
 	if err != nil {

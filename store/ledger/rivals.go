@@ -38,7 +38,7 @@ type rivalry struct {
 	winner  *change // the change of the last registration; nil: only the journal has it
 }
 
-// Resolve decides what is written of the group.
+// Resolve decides which changes of the group are written.
 func (g *group) Resolve(rows map[int][]*journal.Entry) {
 	all := make([]*change, len(g.Changes))
 	for i, c := range g.Changes {
@@ -64,7 +64,8 @@ func (g *group) Resolve(rows map[int][]*journal.Entry) {
 	}
 }
 
-// rivalriesOf sorts changes by key; rows[i] is what the journal has of the key of all[i].
+// rivalriesOf sorts changes by key; rows[i] are the journal's messages of the key of
+// all[i].
 func rivalriesOf(all []*change, rows map[int][]*journal.Entry) map[job.Key]*rivalry {
 	rivalries := map[job.Key]*rivalry{}
 	for i, c := range all {
@@ -139,7 +140,7 @@ func (r *rivalry) ends(f *journal.Entry) bool {
 	return r.winner != nil && f.Confirmed == journal.Confirmed && f.UID != r.last.uid
 }
 
-// rewrites reports whether a message is written anew.
+// rewrites reports whether a message is rewritten.
 func (r *rivalry) rewrites(f *journal.Entry) bool {
 	return slices.ContainsFunc(r.changes, func(c *change) bool { return c.UID == f.UID && c.Put != nil })
 }

@@ -20,9 +20,9 @@ func (s *Store) Waits(accepting bool) bool {
 	return accepting && !s.o.AcceptWithout || s.Owing() == nil
 }
 
-// Owe hands over a change that the store has made. While commits fail nobody waits, so
-// nothing else bounds what is held: without room it is dropped, and the next comparison
-// writes it.
+// Owe queues a change that the store has made. While commits fail no caller waits, so the
+// room alone bounds the queue: without room the change is dropped, and the next pass writes
+// it.
 func (s *Store) Owe(c *journal.Call, w journal.Write) {
 	if s.Broken() == nil {
 		s.dropping.Store(false)

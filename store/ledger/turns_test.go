@@ -92,7 +92,7 @@ func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
 				}
 				equal(t, "claimed", got, []string{"after"})
 				l.flush(t)
-				r.sweep()
+				r.reconcile()
 				j := r.journaled("before").Job
 				equal(t, "state in the journal", j.State, test.want)
 				equal(t, "another round", j.UID != first.UID, test.want == job.Waiting)
@@ -117,7 +117,7 @@ func TestLostTurnIsTakenAgain(t *testing.T) {
 			return claims, err
 		}
 		equal(t, "claims of lost jobs", len(r.TakeDue()), 0)
-		r.sweep()
+		r.reconcile()
 		makeWhole(t, l)
 		equal(t, "what is sent again", r.TakeOne().Job.ID, "before")
 	})(t)

@@ -69,7 +69,7 @@ func TestSweepPassesOverWhatCannotBeRead(t *testing.T) {
 		r := freshRig(t, b, retention, option, option2)
 		r.spoil()
 		l.flush(t)
-		report := r.sweep()
+		report := r.reconcile()
 		equal(t, "restored", report.Restored, int64(2))
 		equal(t, "jobs that cannot be read", report.Unreadable, int64(4))
 		equal(t, "their names", strings.Join(report.UnreadableJobs, " "), "t/log t/spec t/payload t/state")
@@ -81,7 +81,7 @@ func TestSweepPassesOverWhatCannotBeRead(t *testing.T) {
 				t.Errorf("RestoreJob %s: %v", id, err)
 			}
 		}
-		equal(t, "restored by the next sweep", r.sweep().Restored, int64(0))
+		equal(t, "restored by the next pass", r.reconcile().Restored, int64(0))
 
 		if b != sqliteBackend { // which one process has open at a time
 			want := map[string]ledger.Difference{}

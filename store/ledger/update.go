@@ -17,10 +17,10 @@ const (
 	maxTries    = 20
 )
 
-// Update changes a job in the store, and answers once that is committed to the
-// journal. While the journal cannot be written it refuses, unless it may do
-// without. A job that a shared store has lost, or has in an older version, is put
-// right first, or a client could cancel a job that was delivered.
+// Update changes a job in the store, and answers once that is committed to the journal.
+// While the journal cannot be written it refuses, unless it may do without. A job that a
+// shared store has lost, or has in an older version, is repaired first; otherwise a client
+// could cancel a delivered job.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.Store.Update(ctx, key, change) })
 }
@@ -132,9 +132,9 @@ func (s *Store) Journaled(ctx context.Context, c *journal.Call, ended *job.Job) 
 	return err
 }
 
-// Kept makes sure that the store has a change which the journal has by now, or
-// which was overtaken there. A store that went back before the journal had it may
-// have handed out the job as it was: from here on, claims are checked.
+// Kept makes sure that the store has a change which the journal has by now, or which was
+// overtaken there. A store that went back in time may have handed out an older version of
+// the job, so claims are checked from here on.
 func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, written *journal.Change) error {
 	overtaken := written.Overtaken
 	for range updateTries {
@@ -150,7 +150,7 @@ func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, wri
 		case !overtaken:
 			return nil
 		}
-		// What another node has written of a later version lacks the change.
+		// A later version by another node lacks the change.
 		m := journal.NewMessage(j, job.InstantOf(s.o.Clock.Now()))
 		err = c.Commit(journal.Write{Rows: rowsPerRepair, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
 			written = g.rewritten(&m).Change

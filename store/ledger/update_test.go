@@ -51,7 +51,7 @@ func TestEndThatAnotherNodeDidNotJournal(t *testing.T) {
 		_, err = r.Store.Update(t.Context(), key("a"), cancel)
 		isError(t, "cancel again", err, job.ErrFinished)
 		l.flush(t)
-		r.sweep()
+		r.reconcile()
 		_, err = r.Store.Get(t.Context(), key("a"))
 		isError(t, "Get", err, store.ErrNotFound)
 	})(t)

@@ -68,8 +68,8 @@ func TestVerify(t *testing.T) {
 		}
 		equal(t, "differences", r.verify(), want)
 		equal(t, "differences once more", r.verify(), want)
-		r.sweep()
-		equal(t, "differences after a sweep", len(r.verify()), 0)
+		r.reconcile()
+		equal(t, "differences after a pass", len(r.verify()), 0)
 	})(t)
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// A server that was started again may lack what it did last, although it has
-// the last mark.
-func TestMarksOfARestartedServer(t *testing.T) {
+// A server that was restarted may lack its last writes, although it has
+// the last epoch.
+func TestEpochsOfARestartedServer(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		denied string // a command that the user may not use
@@ -25,12 +25,12 @@ func TestMarksOfARestartedServer(t *testing.T) {
 			server := testenv.StartRedis(t, testenv.WithAOF(),
 				testenv.WithArgs("--user", "app", "on", ">pw", "~*", "&*", "+@all", tc.denied))
 			s := openAs(t, Options{URL: "redis://app:pw@" + server.Addr(), Shards: 2})
-			swap := func(mark, whole string, want ...string) {
+			swap := func(epoch, whole string, want ...string) {
 				t.Helper()
-				before, err := s.SwapEpoch(t.Context(), mark, whole)
+				before, err := s.SwapEpoch(t.Context(), epoch, whole)
 				ok(t, "SwapEpoch", err)
 				if diff := cmp.Diff(want, before); diff != "" {
-					t.Errorf("the marks before %q (-want +got):\n%s", mark, diff)
+					t.Errorf("the marks before %q (-want +got):\n%s", epoch, diff)
 				}
 			}
 			isWhole := func(what string, want bool) {
