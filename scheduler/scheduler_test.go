@@ -63,11 +63,11 @@ func TestRefusedRegistrations(t *testing.T) {
 
 func TestDefaultsOfTopics(t *testing.T) {
 	r := newRig(t)
-	defaults, err := r.TopicDefaults(&job.Draft{Timeout: ptr(7 * time.Second), Priority: ptr(9), Headers: map[string]string{"x-tenant": "acme"}})
+	settings, err := r.TopicSettings("t", topics.Settings{}, &job.Draft{Timeout: ptr(7 * time.Second), Priority: ptr(9), Headers: map[string]string{"x-tenant": "acme"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.PutTopic(t.Context(), "t", topics.Settings{Defaults: defaults}); err != nil {
+	if _, err := r.PutTopic(t.Context(), "t", settings); err != nil {
 		t.Fatal(err)
 	}
 	got := r.register(draft(named("t", "a"), func(d *job.Draft) { d.Priority = ptr(2) }), Origin{}).Job.Spec

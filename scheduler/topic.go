@@ -130,9 +130,16 @@ func (s *Scheduler) defaults(topic string) *job.Defaults {
 	return s.o.Topics.Defaults(topic)
 }
 
-// TopicDefaults reads the defaults of a topic's jobs from a draft. Errors are those
-// of job.Draft.Defaults.
-func (s *Scheduler) TopicDefaults(d *job.Draft) (job.Defaults, error) { return d.Defaults(s.o.Limits) }
+// TopicSettings checks the settings of a topic, and reads the defaults of its jobs from a
+// draft. The error is a *job.ValidationError.
+func (s *Scheduler) TopicSettings(topic string, settings topics.Settings, defaults *job.Draft) (topics.Settings, error) {
+	var f job.Findings
+	var err error
+	settings.Defaults, err = defaults.Defaults(s.o.Limits)
+	_ = f.Take("", err)
+	_ = f.Take("", settings.Check(topic))
+	return settings, f.Err()
+}
 
 // PutTopic replaces the settings of a topic. Errors of this and the following
 // calls: a *job.ValidationError, a *BlockedError, and those of

@@ -2,8 +2,6 @@ package v1
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/duehook/duehook/internal/services/alerts"
 )
@@ -56,9 +54,6 @@ func (s *API) listRules(r *request) (view, error) {
 
 // getRule answers GET /v1/alerts/rules/{rule}.
 func (s *API) getRule(r *request) (view, error) {
-	if err := checkRuleName(r.rule); err != nil {
-		return nil, err
-	}
 	rule, err := s.Alerts.Rule(r.Context(), r.rule)
 	if err != nil {
 		return nil, err
@@ -73,10 +68,7 @@ func (s *API) putRule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkOwnRule(r.rule); err != nil {
-		return nil, err
-	}
-	if err := errs.merge(draft.Check()); err != nil {
+	if err := errs.merge(draft.Check(r.rule)); err != nil {
 		return nil, err
 	}
 	allow, err := allowing[alerts.Allow](r, ruleTag)
@@ -94,9 +86,6 @@ func (s *API) putRule(r *request) (view, error) {
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
 func (s *API) deleteRule(r *request) (view, error) {
-	if err := checkOwnRule(r.rule); err != nil {
-		return nil, err
-	}
 	allow, err := allowing[alerts.Allow](r, ruleTag)
 	if err != nil {
 		return nil, err
@@ -109,26 +98,6 @@ func ruleTag(rule *alerts.Rule) string {
 		return ""
 	}
 	return contentTag(rule.Name, rule)
-}
-
-func checkRuleName(name string) error {
-	if alerts.TopicOf(name) == "" && len(name) > alerts.MaxRuleName {
-		return invalid("/rule", fmt.Sprintf("must have at most %d characters", alerts.MaxRuleName))
-	}
-	return nil
-}
-
-// checkOwnRule refuses the names of rules that cannot be changed by themselves: those
-// of topics, which have a colon.
-func checkOwnRule(name string) error {
-	if !strings.Contains(name, ":") {
-		return checkRuleName(name)
-	}
-	message := "must not contain a colon"
-	if topic := alerts.TopicOf(name); topic != "" {
-		message += fmt.Sprintf(": such rules belong to a topic, which sets them in alerts of PUT %s", topicPath(topic))
-	}
-	return invalid("/rule", message)
 }
 
 // topicPath is where the settings of a topic are.

@@ -111,7 +111,7 @@ func TestRulesOfTopics(t *testing.T) {
 	for _, method := range []string{"PUT", "DELETE"} {
 		body := map[string]string{"PUT": `{"metric":"open_circuits"}`}[method]
 		p := a.wantProblem(httpapi.CodeInvalidRequest, method, path, body)
-		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "PUT /v1/topics/orders") {
+		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "settings of topic orders") {
 			t.Errorf("%s: %v", method, p.Errors)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -26,8 +25,7 @@ type params struct {
 	types    []events.Type
 
 	scheduleState schedules.State
-	from          *time.Time // of a timetable
-	count         int        // of its occurrences
+	timetable     schedules.Part
 }
 
 // parameter is a query parameter. read gets the given values, at least one, and
@@ -139,14 +137,11 @@ var (
 	}
 	occurrenceQuery = []parameter{
 		single("from", func(q *params, e *fieldErrors, at, v string) {
-			q.from = new(e.previewFrom(at, v))
+			q.timetable.From = e.exact(at, v)
 		}),
-		single("count", func(q *params, e *fieldErrors, at, v string) {
-			n, err := strconv.Atoi(v)
-			if err != nil {
-				n = 0
-			}
-			q.count = e.previewCount(at, n)
+		single("count", func(q *params, _ *fieldErrors, _, v string) {
+			n, _ := strconv.Atoi(v) // zero is no count either
+			q.timetable.Count = &n
 		}),
 	}
 	eventQuery = []parameter{

@@ -3,6 +3,7 @@ package v1
 import (
 	"time"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/schedules"
 )
@@ -97,16 +98,16 @@ func writeMisfire(w *writer, m *schedule.Misfire) {
 // writeTemplate writes the job of a schedule, without what may be secret.
 func writeTemplate(w *writer, s *schedules.Schedule) {
 	d := &s.Def.Job
-	url, method := "", "POST"
+	url, spec := "", job.Spec{}
 	if d.Destination != nil {
 		url = string(*d.Destination)
 	}
 	if d.Method != nil {
-		method = *d.Method
+		spec.Method = *d.Method
 	}
 	w.text("topic", s.Def.Topic())
 	w.text("url", url)
-	w.text("method", method)
+	w.text("method", spec.HTTPMethod())
 	w.given("biz_key", d.BizKey)
 	w.given("order_key", d.OrderKey)
 	if len(d.Labels) > 0 {
@@ -127,22 +128,16 @@ func writeOccurrences(w *writer, name string, r *schedule.Rules, all []schedule.
 	})
 }
 
-// timetable is the answer to a preview.
-func timetable(r *schedule.Rules, from time.Time, count int) view {
-	if count == 0 {
-		count = defaultOccurrences
-	}
-	p := r.Table.Preview(from, count)
-	return func(w *writer) {
-		w.text("timezone", r.Table.Zone)
-		writeDST(w, r.Table)
-		w.text("tzdata", schedule.TZData)
-		writeOccurrences(w, "occurrences", r, p.Occurrences)
-		list(w, "omitted", p.Omitted, func(w *writer, o *schedule.Omitted) {
-			w.text("local", o.Local)
-			w.text("reason", string(o.Reason))
-		})
-	}
+// writeTimetable writes the answer to a preview.
+func writeTimetable(w *writer, t *schedules.Timetable) {
+	w.text("timezone", t.Rules.Table.Zone)
+	writeDST(w, t.Rules.Table)
+	w.text("tzdata", schedule.TZData)
+	writeOccurrences(w, "occurrences", t.Rules, t.Occurrences)
+	list(w, "omitted", t.Omitted, func(w *writer, o *schedule.Omitted) {
+		w.text("local", o.Local)
+		w.text("reason", string(o.Reason))
+	})
 }
 
 // writeDefinition writes a schedule in the form in which it is set.

@@ -2,13 +2,10 @@ package v1
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
@@ -23,32 +20,22 @@ type Schedules interface {
 	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	Resume(ctx context.Context, name string, note *string) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
-	Preview(name string, d *schedules.Draft) (*schedule.Rules, error)
-	Now(ctx context.Context) (job.Instant, error)
+	Occurrences(ctx context.Context, name string, p schedules.Part) (schedules.Timetable, error)
+	Preview(ctx context.Context, name string, d *schedules.Draft, p schedules.Part) (schedules.Timetable, error)
 }
 
 const (
-	schedulesPath       = "/v1/schedules"
-	previewPath         = "/v1/schedules/preview" // its POST changes nothing
-	schedulePath        = schedulesPath + "/{schedule}"
-	defaultOccurrences  = 10
-	maxOccurrences      = 1000
-	shownOccurrences    = 10
-	lastPreviewableYear = 9999
+	schedulesPath    = "/v1/schedules"
+	previewPath      = "/v1/schedules/preview" // its POST changes nothing
+	schedulePath     = schedulesPath + "/{schedule}"
+	shownOccurrences = 10
 )
 
 // previewDraft is the request for a preview.
 type previewDraft struct {
 	schedules.Draft
-	name  string
-	from  *time.Time
-	count int
-}
-
-// backfillDraft is the request for a backfill.
-type backfillDraft struct {
-	operations.BackfillDraft
-	hasFrom, hasTo bool
+	name string
+	part schedules.Part
 }
 
 var (
@@ -86,26 +73,28 @@ var (
 		"note": func(d *schedules.Draft, f field) { d.Note = f.text() },
 	})
 	previewFields  = newFieldSet(previewSetters())
-	backfillFields = newFieldSet(map[string]func(*backfillDraft, field){
-		"from": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
-			d.From, d.hasFrom = e.spanEnd(at, s), true
-		}),
-		"to": ofText(func(d *backfillDraft, e *fieldErrors, at, s string) {
-			d.To, d.hasTo = e.spanEnd(at, s), true
-		}),
-		"rate":    func(d *backfillDraft, f field) { d.Rate = f.integer() },
-		"dry_run": func(d *backfillDraft, f field) { d.DryRun = f.boolean() },
+	backfillFields = newFieldSet(map[string]func(*operations.BackfillDraft, field){
+		"from":    ofText(func(d *operations.BackfillDraft, e *fieldErrors, at, s string) { d.From = e.exact(at, s) }),
+		"to":      ofText(func(d *operations.BackfillDraft, e *fieldErrors, at, s string) { d.To = e.exact(at, s) }),
+		"rate":    func(d *operations.BackfillDraft, f field) { d.Rate = f.integer() },
+		"dry_run": func(d *operations.BackfillDraft, f field) { d.DryRun = f.boolean() },
 	})
 )
 
 // moment is a time, before 1970 and with fractions of a millisecond, too.
 func (f field) moment() *time.Time {
-	at := f.instant().Time()
 	if f.raw[0] == '"' {
 		text, _ := strictjson.Unquote(f.raw)
-		if exact, err := time.Parse(time.RFC3339, text); err == nil {
-			at = exact
-		}
+		return f.errs.exact(f.pointer(), text)
+	}
+	return new(f.instant().Time())
+}
+
+// exact is a time with all its digits.
+func (e *fieldErrors) exact(pointer, value string) *time.Time {
+	at := e.time(pointer, value).Time()
+	if exact, err := time.Parse(time.RFC3339, value); err == nil {
+		at = exact
 	}
 	return &at
 }
@@ -114,46 +103,13 @@ func (f field) moment() *time.Time {
 func previewSetters() map[string]func(*previewDraft, field) {
 	setters := map[string]func(*previewDraft, field){
 		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
-		"from": ofText(func(d *previewDraft, e *fieldErrors, at, s string) {
-			d.from = new(e.previewFrom(at, s))
-		}),
-		"count": func(d *previewDraft, f field) {
-			if n := f.integer(); n != nil {
-				d.count = f.errs.previewCount(f.pointer(), *n)
-			}
-		},
+		"from":     ofText(func(d *previewDraft, e *fieldErrors, at, s string) { d.part.From = e.exact(at, s) }),
+		"count":    func(d *previewDraft, f field) { d.part.Count = f.integer() },
 	}
 	for name, set := range scheduleSetters {
 		setters[name] = func(d *previewDraft, f field) { set(&d.Draft, f) }
 	}
 	return setters
-}
-
-// previewFrom takes a time from 1970 to 9999, exactly: an occurrence at the beginning of
-// 1970 counts, and one before a fraction of a millisecond does not.
-func (e *fieldErrors) previewFrom(pointer, value string) time.Time {
-	at := e.time(pointer, value).Time()
-	exact, err := time.Parse(time.RFC3339, value)
-	if err != nil {
-		return at
-	}
-	if year := exact.UTC().Year(); year < 1970 || year > lastPreviewableYear {
-		e.add(pointer, "must be in the years 1970 to 9999")
-	}
-	return exact
-}
-
-// spanEnd is an end of the span of a backfill.
-func (e *fieldErrors) spanEnd(pointer, value string) job.Instant {
-	return max(job.InstantOf(e.previewFrom(pointer, value)), 1) // zero would be none
-}
-
-func (e *fieldErrors) previewCount(pointer string, n int) int {
-	if n < 1 || n > maxOccurrences {
-		e.add(pointer, fmt.Sprintf("must be a whole number from 1 to %d", maxOccurrences))
-		return defaultOccurrences
-	}
-	return n
 }
 
 // putSchedule answers PUT /v1/schedules/{schedule}.
@@ -163,8 +119,8 @@ func (s *API) putSchedule(r *request) (view, error) {
 		return nil, err
 	}
 	if errs.err() != nil { // what else is wrong belongs to the same answer
-		_, err = s.Schedules.Preview(r.schedule, draft)
-		return nil, errs.merge(onlyInvalid(err))
+		_, err = s.Schedules.Preview(r.Context(), r.schedule, draft, schedules.Part{})
+		return nil, errs.merge(err)
 	}
 	allow, err := r.allowSchedule()
 	if err != nil {
@@ -177,14 +133,6 @@ func (s *API) putSchedule(r *request) (view, error) {
 	r.setETag(versionTag(set.UID, set.Version))
 	r.created(isNew)
 	return shown(writeShown, &set), nil
-}
-
-// onlyInvalid keeps an error that names fields.
-func onlyInvalid(err error) error {
-	if _, ok := errors.AsType[*job.ValidationError](err); ok {
-		return err
-	}
-	return nil
 }
 
 // getSchedule answers GET /v1/schedules/{schedule}.
@@ -274,23 +222,12 @@ func (s *API) runSchedule(r *request) (view, error) {
 
 // backfillSchedule answers POST /v1/schedules/{schedule}/backfill.
 func (s *API) backfillSchedule(r *request) (view, error) {
-	draft, errs, err := read(r, maxSmall, backfillFields)
+	draft, err := readAll(r, maxSmall, backfillFields)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range []struct {
-		pointer string
-		given   bool
-	}{{"/from", draft.hasFrom}, {"/to", draft.hasTo}} {
-		if !f.given && !errs.has(f.pointer) {
-			errs.add(f.pointer, "is required")
-		}
-	}
-	if err := errs.err(); err != nil {
-		return nil, err
-	}
 	draft.Schedule = r.schedule
-	o, err := s.Operations.Backfill(r.Context(), draft.BackfillDraft)
+	o, err := s.Operations.Backfill(r.Context(), *draft)
 	if err != nil {
 		return nil, err
 	}
@@ -302,15 +239,8 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
 func (s *API) listOccurrences(r *request) (view, error) {
-	set, err := s.Schedules.Get(r.Context(), r.schedule)
-	if err != nil {
-		return nil, err
-	}
-	from := set.Now.Time()
-	if r.query.from != nil {
-		from = *r.query.from
-	}
-	return timetable(set.Rules, from, r.query.count), nil
+	t, err := s.Schedules.Occurrences(r.Context(), r.schedule, r.query.timetable)
+	return shown(writeTimetable, &t), inQuery(err)
 }
 
 // previewSchedule answers POST /v1/schedules/preview.
@@ -319,21 +249,8 @@ func (s *API) previewSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := s.Schedules.Preview(draft.name, &draft.Draft)
-	if errs.err() != nil {
-		err = onlyInvalid(err)
-	}
-	if err := errs.merge(err); err != nil {
-		return nil, err
-	}
-	if draft.from != nil {
-		return timetable(rules, *draft.from, draft.count), nil
-	}
-	now, err := s.Schedules.Now(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	return timetable(rules, now.Time(), draft.count), nil
+	t, err := s.Schedules.Preview(r.Context(), draft.name, &draft.Draft, draft.part)
+	return shown(writeTimetable, &t), errs.merge(err)
 }
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.

@@ -16,12 +16,6 @@ type Signing interface {
 	Delete(ctx context.Context, topic string) error
 }
 
-const (
-	// defaultOverlap is how long a replaced secret still signs, unless the request says
-	// otherwise.
-	defaultOverlap = 24 * time.Hour
-)
-
 // secretDraft is a secret as a client asks for it.
 type secretDraft struct {
 	secret  string // empty: one is made
@@ -60,7 +54,7 @@ func (s *API) rotateSecret(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	overlap := defaultOverlap
+	overlap := signing.DefaultOverlap
 	if draft.overlap != nil {
 		overlap = *draft.overlap
 	}

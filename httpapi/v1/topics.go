@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"errors"
-
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
@@ -113,20 +111,15 @@ func (s *API) putTopic(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	draft.Defaults, err = s.Scheduler.TopicDefaults(&draft.defaults)
-	for _, found := range []error{err, draft.Check(r.topic)} {
-		if wrong, ok := errors.AsType[*job.ValidationError](found); ok {
-			errs.addNew(httpapi.Pointers("", wrong.Fields))
-		}
-	}
-	if err := errs.err(); err != nil {
+	settings, err := s.Scheduler.TopicSettings(r.topic, draft.Settings, &draft.defaults)
+	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
 	allow, err := r.allowTopic()
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Scheduler.PutTopic(r.Context(), r.topic, draft.Settings, allow...)
+	t, err := s.Scheduler.PutTopic(r.Context(), r.topic, settings, allow...)
 	return showTopic(r, &t, err)
 }
 

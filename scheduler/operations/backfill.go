@@ -26,7 +26,7 @@ const (
 // BackfillDraft is a backfill as a client asks for it.
 type BackfillDraft struct {
 	Schedule string
-	From, To job.Instant
+	From, To *time.Time
 	Rate     *int // nil: DefaultBackfillRate
 	DryRun   bool // count only
 }
@@ -35,13 +35,18 @@ type BackfillDraft struct {
 // the past. A dry run gives it with the count and without an id. Errors: those of Create,
 // and schedules.ErrNotFound.
 func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, error) {
+	var f job.Findings
 	rate := DefaultBackfillRate
 	if d.Rate != nil {
 		if rate = *d.Rate; rate < 1 || rate > MaxBackfillRate {
-			return Operation{}, job.Invalid("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxBackfillRate))
+			f.Add("rate", fmt.Sprintf("must be from 1 to %d jobs per second", MaxBackfillRate))
 		}
 	}
-	plan, jobs, err := m.plans.PlanBackfill(ctx, d.Schedule, d.From, d.To)
+	from, to := schedules.Span(&f, d.From, d.To)
+	if err := f.Err(); err != nil {
+		return Operation{}, err
+	}
+	plan, jobs, err := m.plans.PlanBackfill(ctx, d.Schedule, from, to)
 	if err != nil {
 		return Operation{}, err
 	}

@@ -86,8 +86,8 @@ func (r *rig) past(n, rate int) BackfillDraft {
 	if err != nil {
 		r.Fatal(err)
 	}
-	from := now.Add(-2 * time.Hour)
-	return BackfillDraft{Schedule: "s", From: from, To: from.Add(time.Duration(n) * time.Second), Rate: &rate}
+	from := now.Add(-2 * time.Hour).Time()
+	return BackfillDraft{Schedule: "s", From: &from, To: new(from.Add(time.Duration(n) * time.Second)), Rate: &rate}
 }
 
 func (r *rig) wantBackfilled(plans *schedules.Manager, n int64) {

@@ -53,6 +53,19 @@ func (r *record) backfilled() int64 {
 	return n
 }
 
+// Span checks the span of a backfill as a client asks for it.
+func Span(f *job.Findings, from, to *time.Time) (begin, end job.Instant) {
+	read := func(field job.Field, at *time.Time) job.Instant {
+		if at == nil {
+			f.Add(field, "is required")
+			return 0
+		}
+		checkYear(f, field, at)
+		return max(job.InstantOf(*at), 1) // zero would be none
+	}
+	return read("from", from), read("to", to)
+}
+
 // PlanBackfill checks a backfill and counts its occurrences. It changes nothing.
 func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.Instant) (Backfill, int64, error) {
 	s, err := m.Get(ctx, name)

@@ -3,6 +3,7 @@ package schedules
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -154,14 +155,79 @@ func (q *Query) selects(r *record) bool {
 	return err == nil && endpoint == q.Endpoint
 }
 
-// Preview checks a draft, whose job may be missing, and compiles its timetable.
-func (m *Manager) Preview(name string, d *Draft) (*schedule.Rules, error) {
-	_, rules, err := m.check(name, d, true)
-	if err != nil {
-		return nil, err
-	}
-	return rules, nil
+// How many occurrences clients may ask for.
+const (
+	DefaultOccurrences = 10
+	MaxOccurrences     = 1000
+)
+
+// Part is the part of a timetable that a client asks for.
+type Part struct {
+	From  *time.Time // nil: now
+	Count *int       // nil: DefaultOccurrences
 }
 
-// Now is the store's time.
-func (m *Manager) Now(ctx context.Context) (job.Instant, error) { return m.o.Store.Now(ctx) }
+// Timetable is a part of the timetable of a schedule or draft.
+type Timetable struct {
+	Rules *schedule.Rules
+	schedule.Preview
+}
+
+func (p *Part) check(f *job.Findings) {
+	checkYear(f, "from", p.From)
+	if p.Count != nil && (*p.Count < 1 || *p.Count > MaxOccurrences) {
+		f.Add("count", fmt.Sprintf("must be a whole number from 1 to %d", MaxOccurrences))
+	}
+}
+
+// checkYear refuses times that the preview of a timetable cannot begin or end at.
+func checkYear(f *job.Findings, field job.Field, at *time.Time) {
+	if at == nil {
+		return
+	}
+	if year := at.UTC().Year(); year < 1970 || year > 9999 {
+		f.Add(field, "must be in the years 1970 to 9999")
+	}
+}
+
+func (p *Part) of(r *schedule.Rules, now job.Instant) Timetable {
+	from, count := now.Time(), DefaultOccurrences
+	if p.From != nil {
+		from = *p.From
+	}
+	if p.Count != nil {
+		count = *p.Count
+	}
+	return Timetable{r, r.Table.Preview(from, count)}
+}
+
+// Occurrences returns a part of the timetable of a schedule.
+func (m *Manager) Occurrences(ctx context.Context, name string, p Part) (Timetable, error) {
+	var f job.Findings
+	if p.check(&f); f.Err() != nil {
+		return Timetable{}, f.Err()
+	}
+	s, err := m.Get(ctx, name)
+	if err != nil {
+		return Timetable{}, err
+	}
+	return p.of(s.Rules, s.Now), nil
+}
+
+// Preview checks a draft, whose job may be missing, and returns a part of its timetable.
+func (m *Manager) Preview(ctx context.Context, name string, d *Draft, p Part) (Timetable, error) {
+	var f job.Findings
+	p.check(&f)
+	_, rules, err := m.check(name, d, true)
+	if err := f.Take("", err); err != nil {
+		return Timetable{}, err
+	}
+	if err := f.Err(); err != nil {
+		return Timetable{}, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return Timetable{}, err
+	}
+	return p.of(rules, now), nil
+}

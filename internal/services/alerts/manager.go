@@ -157,7 +157,7 @@ func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	return rules, nil
 }
 
-// Rule returns one rule. Errors: ErrNotFound, or the store's.
+// Rule returns one rule. Errors: ErrNotFound, a *job.ValidationError, or the store's.
 func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 	if TopicOf(name) != "" {
 		rules, err := m.Rules(ctx)
@@ -169,6 +169,9 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 		}
 		return Rule{}, ErrNotFound
 	}
+	if err := checkLength(name); err != nil {
+		return Rule{}, err
+	}
 	d, err := m.rules.Get(ctx, name)
 	return d.Value, err
 }
@@ -177,7 +180,7 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 // Jobs.CheckDestination and allow, or the store's, such as store.ErrNewer: Put does not
 // overwrite an unreadable rule.
 func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
-	r, err := d.rule(name)
+	r, err := d.own(name)
 	if err != nil {
 		return Rule{}, false, err
 	}
@@ -224,9 +227,12 @@ func allowed(allow []Allow, r *Rule) error {
 	return nil
 }
 
-// Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, those of allow, or
-// the store's.
+// Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, a
+// *job.ValidationError, those of allow, or the store's.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+	if err := checkOwn(name); err != nil {
+		return err
+	}
 	return m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
 		if len(allow) > 0 && d.Err != nil {
 			return d.Err

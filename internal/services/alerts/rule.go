@@ -3,6 +3,7 @@ package alerts
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -124,9 +125,37 @@ type Terms struct {
 }
 
 // Check returns nil or a *job.ValidationError.
-func (d *Draft) Check() error {
-	_, err := d.rule("")
+func (d *Draft) Check(name string) error {
+	_, err := d.own(name)
 	return err
+}
+
+// own returns the requested rule, which belongs to no topic. The error is a
+// *job.ValidationError.
+func (d *Draft) own(name string) (Rule, error) {
+	var f job.Findings
+	_ = f.Take("", checkOwn(name))
+	r, err := d.rule(name)
+	_ = f.Take("", err)
+	return r, f.Err()
+}
+
+// checkOwn refuses the names of topics' rules, which have a colon.
+func checkOwn(name string) error {
+	switch topic := TopicOf(name); {
+	case topic != "":
+		return job.Invalid("rule", fmt.Sprintf("must not contain a colon: such rules follow from the alerts in the settings of topic %s", topic))
+	case strings.Contains(name, separator):
+		return job.Invalid("rule", "must not contain a colon")
+	}
+	return checkLength(name)
+}
+
+func checkLength(name string) error {
+	if len(name) > MaxRuleName {
+		return job.Invalid("rule", fmt.Sprintf("must have at most %d characters", MaxRuleName))
+	}
+	return nil
 }
 
 // rule returns the requested rule. The error is a *job.ValidationError.

@@ -68,7 +68,7 @@ func TestBadRules(t *testing.T) {
 		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(time.Second)}}, "repeat"},
 		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "repeat"},
 	} {
-		err := c.draft.Check()
+		err := c.draft.Check("down")
 		var wrong *job.ValidationError
 		if !errors.As(err, &wrong) {
 			t.Errorf("%+v: error %v", c.draft, err)
@@ -142,4 +142,18 @@ func FuzzIdentifier(f *testing.F) {
 			t.Errorf("%q and %q have the same id", a, b)
 		}
 	})
+}
+
+// Rules of topics have a colon in their names, and change with the topic only.
+func TestNamesOfRules(t *testing.T) {
+	longest := strings.Repeat("r", MaxRuleName)
+	for name, want := range map[string]string{
+		"down": "", longest: "", longest + "r": "at most 64 characters", ":down": "must not contain a colon", "orders:backlog": "settings of topic orders",
+	} {
+		d := Draft{Metric: "open_circuits"}
+		err := d.Check(name)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
 }

@@ -12,8 +12,12 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// MaxOverlap bounds how long replaced secrets continue to sign.
-const MaxOverlap = 30 * 24 * time.Hour
+const (
+	// MaxOverlap bounds how long replaced secrets continue to sign.
+	MaxOverlap = 30 * 24 * time.Hour
+	// DefaultOverlap is for clients that rotate a secret and do not say how long.
+	DefaultOverlap = 24 * time.Hour
+)
 
 // changeTimeout bounds all calls of the store for one change.
 const changeTimeout = 5 * time.Second
