@@ -198,24 +198,10 @@ func (d *decider) inWindow(at time.Time) bool { return d.f.Now.Sub(at) <= d.Misf
 
 // judge applies the rule for late occurrences: past ones, up to old, and recent ones.
 func (d *decider) judge(past int64, old time.Time, recent []candidate) {
-	late := past > 0
-	latest := -1 // of the due ones among recent
-	for i, c := range recent {
-		late = late || d.isLate(c)
-		if d.isDue(c) {
-			latest = i
-		}
-	}
-	fires := map[int64]bool{} // late ones that fire, by time
-	switch {
-	case !late:
-	case d.Misfire.Policy == FireOnce:
-		at, ok := d.latestOf(past, old, recent, latest)
-		if ok && d.inWindow(at) {
-			fires[at.Unix()] = true
-		}
-	case d.Misfire.Policy == FireAll:
-		d.chooseLate(fires, past, old, recent)
+	late := past > 0 || slices.ContainsFunc(recent, d.isLate)
+	fires := map[int64]bool{}
+	if late {
+		fires = d.chooseLate(past, old, recent)
 	}
 	d.past(past, old, fires)
 	for _, c := range recent {
@@ -232,38 +218,33 @@ func (d *decider) judge(past int64, old time.Time, recent []candidate) {
 	}
 }
 
-// latestOf is the latest due occurrence.
-func (d *decider) latestOf(past int64, old time.Time, recent []candidate, latest int) (time.Time, bool) {
-	if latest >= 0 {
-		return recent[latest].at, true
+// chooseLate returns the times of the latest occurrences within the window that fire although
+// some are late: as many late ones as the limit allows, or one that is due.
+func (d *decider) chooseLate(past int64, old time.Time, recent []candidate) map[int64]bool {
+	left, may := d.Misfire.Limit, d.isLate
+	switch d.Misfire.Policy {
+	case SkipLate:
+		left = 0
+	case FireOnce:
+		left, may = 1, d.isDue
+	case FireAll:
 	}
-	if past == 0 {
-		return time.Time{}, false
-	}
-	found := d.Table.Latest(d.s.Cursor, old, 1)
-	if len(found) == 0 {
-		return time.Time{}, false
-	}
-	return found[0], true
-}
-
-// chooseLate marks the latest Limit late occurrences within the window.
-func (d *decider) chooseLate(fires map[int64]bool, past int64, old time.Time, recent []candidate) {
-	left := d.Misfire.Limit
-	for i := len(recent) - 1; i >= 0 && left > 0; i-- {
-		if c := recent[i]; d.isLate(c) && d.inWindow(c.at) {
+	fires := map[int64]bool{}
+	for _, c := range slices.Backward(recent) {
+		if left > 0 && may(c) && d.inWindow(c.at) {
 			fires[c.at.Unix()] = true
 			left--
 		}
 	}
 	if past == 0 {
-		return
+		return fires
 	}
 	for _, at := range d.Table.Latest(d.s.Cursor, old, left) {
 		if d.inWindow(at) {
 			fires[at.Unix()] = true
 		}
 	}
+	return fires
 }
 
 // past decides the occurrences up to old: all but the firing ones are missed.

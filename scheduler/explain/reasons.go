@@ -78,30 +78,32 @@ func circuitOpen(v *view) *Reason {
 }
 
 func endpointRecovering(v *view) *Reason {
-	limit := rules.CircuitLimit(v.Circuit, &v.carry, v.Shards, v.Now)
-	if !v.carriable() || !reached(v.EndpointInFlight, limit) {
-		return nil
-	}
-	recovering := says("endpoint_recovering", Params{"endpoint": v.endpoint(), "count": v.EndpointInFlight, "limit": limit})
-	return v.inShard(reason(CodeEndpointRecovering, recovering))
+	return v.limited(CodeEndpointRecovering, v.EndpointInFlight, rules.CircuitLimit(v.Circuit, &v.carry, v.Shards, v.Now), Params{"endpoint": v.endpoint()})
 }
 
 func endpointLimit(v *view) *Reason {
-	limit := rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards)
-	if !v.carriable() || !reached(v.EndpointInFlight, limit) {
-		return nil
-	}
-	full := says("endpoint_limit", Params{"count": v.EndpointInFlight, "endpoint": v.endpoint(), "limit": limit})
-	return v.inShard(reason(CodeEndpointLimit, full, v.line()))
+	p := Params{"endpoint": v.endpoint()}
+	return v.limited(CodeEndpointLimit, v.EndpointInFlight, rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
 }
 
 func topicLimit(v *view) *Reason {
-	limit := rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards)
-	if !v.carriable() || !reached(v.LaneInFlight, limit) {
+	p := Params{"topic": v.Job.Topic, "endpoint": v.endpoint()}
+	return v.limited(CodeTopicLimit, v.LaneInFlight, rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
+}
+
+func topicConcurrency(v *view) *Reason {
+	limit := rules.Share(v.Limits.Concurrency, v.Shard, v.Shards)
+	return v.limited(CodeTopicConcurrency, v.TopicInFlight, limit, Params{"topic": v.Job.Topic}, v.line())
+}
+
+// limited is the reason that as many jobs are in flight as a limit allows, if they are; 0 is
+// no limit. The code is also that of its first sentence.
+func (v *view) limited(code string, inFlight int64, limit int, p Params, more ...Sentence) *Reason {
+	if !v.carriable() || limit <= 0 || inFlight < int64(limit) {
 		return nil
 	}
-	full := says("topic_limit", Params{"count": v.LaneInFlight, "topic": v.Job.Topic, "endpoint": v.endpoint(), "limit": limit})
-	return v.inShard(reason(CodeTopicLimit, full, v.line()))
+	p["count"], p["limit"] = inFlight, limit
+	return v.inShard(reason(code, append([]Sentence{says(code, p)}, more...)...))
 }
 
 func topicPaused(v *view) *Reason {
@@ -121,18 +123,6 @@ func topicRate(v *view) *Reason {
 	r.from = v.NextByRate.Add(ahead)
 	return r
 }
-
-func topicConcurrency(v *view) *Reason {
-	limit := rules.Share(v.Limits.Concurrency, v.Shard, v.Shards)
-	if !v.carriable() || !reached(v.TopicInFlight, limit) {
-		return nil
-	}
-	full := says("topic_concurrency", Params{"count": v.TopicInFlight, "topic": v.Job.Topic, "limit": limit})
-	return v.inShard(reason(CodeTopicConcurrency, full, v.line()))
-}
-
-// reached reports whether n jobs in flight are as many as a limit allows; 0 is no limit.
-func reached(n int64, limit int) bool { return limit > 0 && n >= int64(limit) }
 
 func (v *view) endpoint() string { return v.Job.Lane().Endpoint }
 

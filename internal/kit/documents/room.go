@@ -37,9 +37,10 @@ func (r *room) take(now time.Time, documents, bytes int) bool {
 }
 
 // Reserve makes room for a number of further documents and bytes of content, which Update
-// does itself. It counts the collection only now and then, so nodes that fill it at the
-// same time may pass the bounds by a part of the room that was left. Errors: ErrFull with
-// Options.Full, and the store's.
+// does itself. It counts the collection only now and then, and before the documents are
+// written. So calls and nodes that fill the collection at the same time may pass the bounds,
+// by what they add at once. The bounds keep collections small; nothing depends on the last
+// document. Errors: ErrFull with Options.Full, and the store's.
 func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error {
 	bounded := c.o.Max > 0 && documents > 0 || c.o.MaxBytes > 0 && bytes > 0
 	now := c.o.Clock.Now()
