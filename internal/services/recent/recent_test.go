@@ -222,41 +222,29 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		a, stopA := start()
 		attempt(a, job.OutcomeDelivered, at(0), 0)
 		stopA()
-		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: rowsKind, Name: "other", Data: []byte("?")}); err != nil {
+		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: documentKind, Name: "other", Data: []byte("?")}); err != nil {
 			t.Fatal(err)
 		}
 		b, stopB := start()
 		defer stopB()
-		names := func() (n int) {
-			for _, kind := range []string{rowsKind, healthKind} {
-				list, err := docs.ListDocuments(t.Context(), kind, "", 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n += len(list)
+		names := func() int {
+			list, err := docs.ListDocuments(t.Context(), documentKind, "", 0)
+			if err != nil {
+				t.Fatal(err)
 			}
-			return n
+			return len(list)
 		}
 		attempt(b, job.OutcomeDelivered, at(time.Minute), 0)
 		pass(t, publishEvery)
-		if n := names(); n != 5 {
-			t.Errorf("%d documents of three nodes, want 5: one cannot be read", n)
-		}
-		live := func() {
-			for i := range tidyEvery {
-				attempt(b, job.OutcomeDelivered, at(2*keptFor+time.Duration(i)*ms), 0)
-				pass(t, publishEvery)
-			}
-		}
-		live()
-		if n := names(); n != 3 {
-			t.Errorf("%d documents are left, want those of the node that lives, and of the one that may", n)
-		}
-		for range keptFor / (tidyEvery * publishEvery) {
-			live()
-		}
 		if n := names(); n != 2 {
-			t.Errorf("%d documents are left, want those of the node that lives", n)
+			t.Errorf("%d documents, want those of the node that lives and of the one that ended: the third cannot be read", n)
+		}
+		for i := range tidyEvery {
+			attempt(b, job.OutcomeDelivered, at(2*keptFor+time.Duration(i)*ms), 0)
+			pass(t, publishEvery)
+		}
+		if n := names(); n != 1 {
+			t.Errorf("%d documents are left, want that of the node that lives", n)
 		}
 	})
 }
@@ -275,11 +263,11 @@ func TestPublishingFails(t *testing.T) {
 		}
 		docs.down.Store(false)
 		pass(t, publishEvery)
-		list, err := docs.ListDocuments(t.Context(), rowsKind, "", 0)
+		list, err := docs.ListDocuments(t.Context(), documentKind, "", 0)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d documents, %v", len(list), err)
 		}
-		if err := docs.DeleteDocument(t.Context(), rowsKind, list[0].Name, list[0].Version); err != nil {
+		if err := docs.DeleteDocument(t.Context(), documentKind, list[0].Name, list[0].Version); err != nil {
 			t.Fatal(err)
 		}
 		attempt(a, job.OutcomeDelivered, at(0), 0)

@@ -13,15 +13,12 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// The kinds of documents: rows, and healths of endpoints.
-	rowsKind   = "recent"
-	healthKind = "endpoints"
+	documentKind = "recent" // each node has a document
 
 	publishEvery = 10 * time.Second
 	publishLimit = 5 * time.Second // at shutdown
@@ -42,7 +39,9 @@ type Options struct {
 // Recorder counts attempts. It is safe for concurrent use.
 type Recorder struct {
 	o    Options
-	name string // of this node's documents
+	docs *documents.Collection[shared]
+	name string                     // of this node's document
+	own  documents.Document[shared] // Run's only
 	log  *slog.Logger
 
 	mu        sync.Mutex
@@ -50,30 +49,17 @@ type Recorder struct {
 	endpoints endpoints
 	latest    job.Instant // start of the last attempt
 	changed   bool        // since the last publication
-
-	kinds map[string]*kind
-}
-
-// kind is the documents of one kind; each node has one.
-type kind struct {
-	docs  *documents.Collection[shared]
-	own   documents.Document[shared] // this node's; Run's only
-	beats *leader.Heartbeats         // of unreadable ones; Run's only
 }
 
 // New returns a Recorder, which shares its counts while Run does.
 func New(o Options) *Recorder {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	r := &Recorder{o: o, name: strings.ToLower(rand.Text()), log: o.Logger, endpoints: endpoints{}, kinds: map[string]*kind{}}
-	for _, k := range []string{rowsKind, healthKind} {
-		r.kinds[k] = &kind{
-			docs:  documents.New(documents.Options[shared]{Store: o.Documents, Kind: k}),
-			own:   documents.Document[shared]{Name: r.name},
-			beats: leader.NewHeartbeats(o.Clock, keptFor),
-		}
+	name := strings.ToLower(rand.Text())
+	return &Recorder{
+		o: o, docs: documents.New(documents.Options[shared]{Store: o.Documents, Kind: documentKind}),
+		name: name, own: documents.Document[shared]{Name: name}, log: o.Logger, endpoints: endpoints{},
 	}
-	return r
 }
 
 // Subscriber counts the settled attempts of this process.
@@ -106,7 +92,7 @@ func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, err
 	r.mu.Lock()
 	a.add(r.rows.known())
 	r.mu.Unlock()
-	err := r.others(ctx, rowsKind, func(s *shared) { a.add(s.Rows) })
+	err := r.others(ctx, func(s *shared) { a.add(s.Rows) })
 	return a, err
 }
 
@@ -115,16 +101,16 @@ func (r *Recorder) Health(ctx context.Context) (map[string]Health, error) {
 	r.mu.Lock()
 	all := r.endpoints.copied()
 	r.mu.Unlock()
-	err := r.others(ctx, healthKind, func(s *shared) { mergeHealth(all, s.Endpoints) })
+	err := r.others(ctx, func(s *shared) { mergeHealth(all, s.Endpoints) })
 	return all, err
 }
 
 // others reads the documents of other nodes.
-func (r *Recorder) others(ctx context.Context, kind string, read func(*shared)) error {
+func (r *Recorder) others(ctx context.Context, read func(*shared)) error {
 	if r.o.Documents == nil {
 		return nil
 	}
-	docs, err := r.kinds[kind].docs.All(ctx)
+	docs, err := r.docs.All(ctx)
 	if err != nil {
 		return err
 	}
@@ -161,18 +147,17 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish writes this node's documents if they changed, and reports whether it did.
+// publish writes this node's document if it changed, and reports whether it did.
 func (r *Recorder) publish(ctx context.Context) bool {
 	r.mu.Lock()
 	news := r.changed
 	r.changed = false
-	figures := shared{Latest: r.latest, Rows: r.rows.known()}
-	health := shared{Latest: r.latest, Endpoints: r.endpoints.copied()}
+	figures := shared{Latest: r.latest, Rows: r.rows.known(), Endpoints: r.endpoints.copied()}
 	r.mu.Unlock()
 	if !news {
 		return false
 	}
-	if err := errors.Join(r.put(ctx, rowsKind, figures), r.put(ctx, healthKind, health)); err != nil {
+	if err := r.put(ctx, figures); err != nil {
 		r.log.Debug("figures were not sent to other nodes", "error", err)
 		r.mu.Lock()
 		r.changed = true
@@ -182,49 +167,40 @@ func (r *Recorder) publish(ctx context.Context) bool {
 	return true
 }
 
-func (r *Recorder) put(ctx context.Context, kind string, s shared) error {
-	k := r.kinds[kind]
-	k.own.Value = s
-	err := k.docs.Put(ctx, &k.own)
+func (r *Recorder) put(ctx context.Context, s shared) error {
+	r.own.Value = s
+	err := r.docs.Put(ctx, &r.own)
 	if !errors.Is(err, store.ErrConflict) {
 		return err
 	}
 	// An earlier call wrote it although it failed, or the document is gone.
-	k.own, err = k.docs.Update(ctx, r.name, func(d *documents.Document[shared]) error {
+	r.own, err = r.docs.Update(ctx, r.name, func(d *documents.Document[shared]) error {
 		d.Value = s
 		return nil
 	})
 	return err
 }
 
-// tidy deletes documents of nodes that are dead or make no attempts.
+// tidy deletes documents of nodes that are dead or make no attempts, and unreadable ones:
+// a node that lives writes its own again.
 func (r *Recorder) tidy(ctx context.Context) {
 	r.mu.Lock()
 	old := r.latest.Add(-keptFor)
 	r.mu.Unlock()
-	for _, k := range r.kinds {
-		docs, err := k.docs.All(ctx)
-		if err != nil {
-			r.log.Debug("old figures of other nodes cannot be listed", "error", err)
-			return
+	docs, err := r.docs.All(ctx)
+	if err != nil {
+		r.log.Debug("old figures of other nodes cannot be listed", "error", err)
+		return
+	}
+	for i := range docs {
+		d := &docs[i]
+		if d.Err == nil && d.Value.Latest >= old {
+			continue
 		}
-		unreadable := map[string]uint64{}
-		for i := range docs {
-			if docs[i].Err != nil {
-				unreadable[docs[i].Name] = docs[i].Version
-			}
-		}
-		expired := k.beats.Expired(unreadable)
-		for i := range docs {
-			d := &docs[i]
-			if d.Err == nil && d.Value.Latest >= old || d.Err != nil && !expired[d.Name] {
-				continue
-			}
-			// After a conflict the document is gone, or new.
-			err := k.docs.Delete(ctx, d)
-			if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
-				r.log.Debug("old figures of another node cannot be deleted", "error", err)
-			}
+		// After a conflict the document is gone, or new.
+		err := r.docs.Delete(ctx, d)
+		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+			r.log.Debug("old figures of another node cannot be deleted", "error", err)
 		}
 	}
 }
