@@ -16,6 +16,7 @@ type shape struct {
 	Inner *inner           `json:"inner,omitempty"`
 	Named map[string]inner `json:"named,omitempty"`
 	List  []inner          `json:"list,omitempty"`
+	Zero  inner            `json:"zero,omitzero"`
 	At    time.Time        `json:"at,omitzero"`
 	Local string           `json:"-"`
 	Plain int
@@ -57,14 +58,15 @@ func TestDecodeTakesFieldsOfNewerVersions(t *testing.T) {
 func TestEncodeKeepsWhatItDoesNotKnow(t *testing.T) {
 	for name, c := range map[string]struct {
 		old   string
-		value any
+		value shape
 		want  string
 		more  bool
 	}{
 		"nothing before":          {``, shape{Rate: 1}, `{"rate":1,"Plain":0}`, false},
-		"nothing unknown":         {`{"rate":5,"plain":3,"promoted":"x"}`, shape{Rate: 1}, `{"rate":1,"Plain":0}`, false},
-		"a field":                 {`{"rate":5,"burst":{"n":[1.50]}}`, &shape{}, `{"Plain":0,"burst":{"n":[1.50]}}`, true},
+		"nothing unknown":         {`{"rate":5,"Plain":3,"promoted":"x"}`, shape{Rate: 1}, `{"rate":1,"Plain":0}`, false},
+		"a field":                 {`{"rate":5,"burst":{"n":[1.50]}}`, shape{}, `{"Plain":0,"burst":{"n":[1.50]}}`, true},
 		"within a field":          {`{"inner":{"a":1,"b":2}}`, shape{Inner: &inner{A: 3}}, `{"Plain":0,"inner":{"a":3,"b":2}}`, true},
+		"within one that is zero": {`{"zero":{"a":0,"b":2}}`, shape{Zero: inner{A: 3}}, `{"Plain":0,"zero":{"a":3,"b":2}}`, true},
 		"within one that is gone": {`{"inner":{"a":1,"b":2}}`, shape{}, `{"Plain":0}`, false},
 		"within a map": {
 			`{"named":{"x":{"a":1,"b":2},"y":{"a":1,"b":2}}}`,
@@ -76,29 +78,28 @@ func TestEncodeKeepsWhatItDoesNotKnow(t *testing.T) {
 			shape{List: []inner{{A: 9}, {A: 2}}},
 			`{"Plain":0,"list":[{"a":9},{"a":2,"b":3}]}`, true,
 		},
-		"a field of another type": {`{"inner":7,"list":{},"at":{"x":1}}`, shape{Inner: &inner{}}, `{"inner":{"a":0},"Plain":0}`, false},
-		"no JSON":                 {`?`, shape{}, `{"Plain":0}`, false},
-		"a list":                  {`[{"a":1,"b":2}]`, []inner{{A: 1}, {A: 5}}, `[{"a":1,"b":2},{"a":5}]`, true},
+		"a list of another length": {`{"list":[{"a":1}],"rate":1}`, shape{List: []inner{{A: 1}, {A: 2}}}, `{"Plain":0,"list":[{"a":1},{"a":2}]}`, false},
+		"a field of another type":  {`{"inner":7,"list":{},"at":{"x":1}}`, shape{Inner: &inner{}}, `{"inner":{"a":0},"Plain":0}`, false},
+		"no JSON":                  {`?`, shape{}, `{"Plain":0}`, false},
 	} {
-		data, more, err := encode(c.value, []byte(c.old))
+		data, more, err := encode(&c.value, []byte(c.old))
 		if diff := cmp.Diff(decoded(t, c.want), decoded(t, string(data))); diff != "" || more != c.more || err != nil {
 			t.Errorf("%s: more %v, error %v (-want +got):\n%s", name, more, err, diff)
 		}
 	}
-	if _, _, err := encode(func() {}, nil); err == nil {
+	data, more, err := encode(&[]inner{{A: 1}, {A: 5}}, []byte(`[{"a":1,"b":2}]`))
+	if want := `[{"a":1,"b":2},{"a":5}]`; string(data) != want || !more || err != nil {
+		t.Errorf("a list: %s, more %v, error %v", data, more, err)
+	}
+	f := func() {}
+	if _, _, err := encode(&f, nil); err == nil {
 		t.Error("a function has a JSON")
 	}
 }
 
 // decoded is JSON in a form to be compared, with numbers as they are written.
-func decoded(t *testing.T, text string) map[string]json.RawMessage {
+func decoded(t *testing.T, text string) (all map[string]json.RawMessage) {
 	t.Helper()
-	var list []json.RawMessage
-	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal([]byte(text), &list); err == nil {
-		all["list"] = json.RawMessage(text)
-		return all
-	}
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatal(err)
 	}
