@@ -4,6 +4,9 @@ package nearest
 import (
 	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
 )
 
 // Hint is what to add to a message about an unknown name: "; did you mean", with
@@ -26,12 +29,13 @@ func Name(name string, known []string) string {
 	if len(name) > maxLength {
 		return ""
 	}
-	best, least := "", len(name)/3+1
+	letters := utf8.RuneCountInString(name)
+	best, least := "", letters/3+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
-		if max(len(k)-len(name), len(name)-len(k)) > least {
+		if max(len(k)-letters, letters-len(k)) > least {
 			continue // as many letters are missing at least
 		}
-		if d := distance(fold(name), fold(k)); d <= least {
+		if d := levenshtein.ComputeDistance(fold(name), fold(k)); d <= least {
 			best, least = k, d-1
 		}
 	}
@@ -39,25 +43,3 @@ func Name(name string, known []string) string {
 }
 
 func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
-
-// distance counts the letters to insert, delete or change to get from a to b
-// (Levenshtein's distance, one row of the table at a time).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
