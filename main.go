@@ -94,13 +94,6 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
 }
 
-// differencesError reports n printed differences between journal and store.
-type differencesError struct{ n int64 }
-
-func (e *differencesError) Error() string {
-	return fmt.Sprintf("%d differences between the journal and the store", e.n)
-}
-
 // uncheckedError reports why journal and store could not be compared.
 type uncheckedError struct{ cause error }
 
@@ -109,21 +102,18 @@ func (e *uncheckedError) Unwrap() error { return e.cause }
 
 func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if len(args) == 0 || args[0] != "verify" {
-		return &config.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
+		return &config.UsageError{Message: "the command is duehook ledger verify, followed by settings"}
 	}
-	err := withSettings(args[1:], environ, stdout, func(c *config.Config) error {
+	return withSettings(args[1:], environ, stdout, func(c *config.Config) error {
 		n, err := node.VerifyLedger(ctx, c, stdout)
-		if err == nil && n > 0 {
-			err = &differencesError{n}
+		switch {
+		case err != nil:
+			return &uncheckedError{err}
+		case n > 0:
+			return fmt.Errorf("%d differences between the journal and the store", n)
 		}
-		return err
+		return nil
 	})
-	var differences *differencesError
-	var wrong *config.UsageError
-	if err == nil || errors.As(err, &differences) || errors.As(err, &wrong) {
-		return err
-	}
-	return &uncheckedError{err}
 }
 
 func apikey(args []string, stdout io.Writer) error {

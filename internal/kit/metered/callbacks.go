@@ -1,7 +1,6 @@
 package metered
 
 import (
-	"fmt"
 	"iter"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,11 +20,6 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 	for _, e := range job.CallbackEvents {
 		made.WithLabelValues(string(e)) // so that every event is shown from the start
 	}
-	if r != nil {
-		if err := r.Register(made); err != nil {
-			return feed.Subscriber{}, fmt.Errorf("registering the metric of callbacks: %w", err)
-		}
-	}
 	return feed.Subscriber{
 		Updated: func(j *job.Job, before job.State, _ job.Instant) {
 			for _, next := range j.Ended(before) {
@@ -39,5 +33,5 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 				}
 			}
 		},
-	}, nil
+	}, Register(r, "callbacks", made)
 }
