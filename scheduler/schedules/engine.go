@@ -222,15 +222,17 @@ func (m *Manager) refresh(ctx context.Context, all bool) error {
 	return nil
 }
 
-// list reads all schedules. It decodes those that changed.
+// list reads all schedules. It decodes those that changed. One list costs a store less than
+// pages of it.
 func (m *Manager) list(ctx context.Context) error {
 	e := m.engine
-	seen := make(map[string]bool, len(e.entries))
-	for raw, err := range m.docs.From(ctx, "", batch) {
-		if err != nil {
-			e.heard("")
-			return err
-		}
+	raws, err := m.docs.List(ctx)
+	if err != nil {
+		e.heard("")
+		return err
+	}
+	seen := make(map[string]bool, len(raws))
+	for _, raw := range raws {
 		seen[raw.Name] = true
 		if known := e.entries[raw.Name]; known == nil || known.doc.Version != raw.Version {
 			m.enter(m.docs.Decode(raw))
@@ -354,7 +356,7 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 	return ctx.Err()
 }
 
-// batch bounds the schedules that are read or decided together.
+// batch bounds the schedules that are decided together.
 const batch = 1000
 
 func (m *Manager) forget(ctx context.Context, n *entry) {

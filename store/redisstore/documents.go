@@ -30,11 +30,19 @@ func (s *Store) Document(ctx context.Context, kind, name string) (store.Document
 	return decodeDocument(kind, name, raw)
 }
 
-// Documents of one command: Redis serves nobody else meanwhile.
+// Documents of one command: Redis serves nobody else meanwhile. The first command asks for
+// few, because documents may be large; the next ones for as many as should fit.
 const (
-	scannedDocuments = 2000 // of a scan
-	pagedDocuments   = 16   // of a page, which are as large as documents of users
+	firstScanned  = 256
+	firstPaged    = 16
+	mostDocuments = 2000
 )
+
+// fitting returns how many documents like those read before should fit into
+// store.BatchBytes.
+func fitting(read, bytes int) int {
+	return min(max(read*store.BatchBytes/max(bytes, 1), 1), mostDocuments)
+}
 
 // ListDocuments reads documents of a kind.
 func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
@@ -42,17 +50,21 @@ func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int
 		return s.pageOfDocuments(ctx, kind, after, limit)
 	}
 	found := map[string]string{} // a scan may return a field twice
+	count, read, bytes := firstScanned, 0, 0
 	for cursor, more := uint64(0), true; more; more = cursor != 0 {
-		fields, next, err := s.db.HScan(ctx, s.docs(kind), cursor, "", scannedDocuments).Result()
+		fields, next, err := s.db.HScan(ctx, s.docs(kind), cursor, "", int64(count)).Result()
 		if err != nil {
 			return nil, s.wrap(err)
 		}
 		for i := 0; i+1 < len(fields); i += 2 {
+			read, bytes = read+1, bytes+len(fields[i+1])
 			if fields[i] > after {
 				found[fields[i]] = fields[i+1]
 			}
 		}
-		cursor = next
+		if cursor = next; read > 0 {
+			count = fitting(read, bytes)
+		}
 	}
 	docs := make([]store.Document, 0, len(found))
 	for _, name := range slices.Sorted(maps.Keys(found)) {
@@ -73,7 +85,10 @@ func (s *Store) pageOfDocuments(ctx context.Context, kind, after string, limit i
 	names = slices.DeleteFunc(names, func(name string) bool { return name <= after })
 	slices.Sort(names)
 	var docs []store.Document
-	for part := range slices.Chunk(names, pagedDocuments) {
+	size, bytes := firstPaged, 0
+	for len(names) > 0 {
+		part := names[:min(size, limit-len(docs), len(names))]
+		names = names[len(part):]
 		values, err := s.db.HMGet(ctx, s.docs(kind), part...).Result()
 		if err != nil {
 			return nil, s.wrap(err)
@@ -90,11 +105,14 @@ func (s *Store) pageOfDocuments(ctx context.Context, kind, after string, limit i
 			if err != nil {
 				return nil, err
 			}
-			docs = append(docs, d)
+			docs, bytes = append(docs, d), bytes+len(d.Data)
 		}
 		n := store.Batch(len(docs), limit, func(i int) int { return len(docs[i].Data) })
 		if n < len(docs) || n == limit {
 			return docs[:n], nil
+		}
+		if len(docs) > 0 {
+			size = fitting(len(docs), bytes)
 		}
 	}
 	return docs, nil

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/duehook/duehook/store"
 )
 
 // decode decodes JSON into a value, which has what can be read if that fails.
@@ -17,14 +19,17 @@ func decode(data []byte, into any, strict bool) error {
 
 // encode returns the JSON of value with what old has and a T does not: fields of a newer
 // version, also within other fields, and within members of a list that did not change.
-// newer reports whether there is any.
+// newer reports whether there is any. The error wraps store.ErrNewer if old is no JSON of a T.
 func encode[T any](value *T, old []byte) (data []byte, newer bool, err error) {
 	if data, err = json.Marshal(value); err != nil {
 		return nil, false, fmt.Errorf("encode a document: %w", err)
 	}
-	var was T
-	if json.Unmarshal(old, &was) != nil {
+	if len(old) == 0 {
 		return data, false, nil
+	}
+	var was T
+	if err := json.Unmarshal(old, &was); err != nil {
+		return nil, false, fmt.Errorf("%w: what is replaced cannot be read: %w", store.ErrNewer, err)
 	}
 	data, newer = withUnknown(data, old, encoded(was))
 	return data, newer, nil
