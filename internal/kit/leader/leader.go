@@ -73,8 +73,10 @@ type Leader struct {
 	o     Options
 	docs  *documents.Collection[content]
 	beats *Heartbeats
-	// mine is the lease as this node wrote it last. Without a version it does not lead.
-	mine documents.Document[content]
+	// mine is the lease as this node wrote it last, at the time wrote. Without a version it
+	// does not lead.
+	mine  documents.Document[content]
+	wrote time.Time
 }
 
 // content is what the document holds.
@@ -82,7 +84,11 @@ type content struct {
 	Node string `json:"node"` // empty: there is no leader
 }
 
-const resignTime = time.Second
+const (
+	resignTime = time.Second
+	// youngShare is the part of a lease, as a divisor, after which a heartbeat is due again.
+	youngShare = 5
+)
 
 // New returns a Leader.
 func New(o Options) *Leader {
@@ -91,17 +97,22 @@ func New(o Options) *Leader {
 	}
 }
 
-// Lead reports whether this node leads: it writes a heartbeat, or takes over an expired
-// lease. It takes half a lease at most. The error is the store's.
+// Lead reports whether this node leads: it writes a heartbeat unless the last one is young, or
+// takes over an expired lease. It takes half a lease at most. The error is the store's.
 func (l *Leader) Lead(ctx context.Context) (bool, error) {
 	if l == nil {
 		return true, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.o.Lease/2)
 	defer cancel()
+	now := l.o.Clock.Now()
 	if l.mine.Version != 0 { // the write says whether it still leads
+		if now.Sub(l.wrote) < l.o.Lease/youngShare {
+			return true, nil
+		}
 		err := l.docs.Put(ctx, &l.mine)
 		if err == nil {
+			l.wrote = now
 			return true, nil
 		}
 		l.mine = documents.Document[content]{}
@@ -127,7 +138,7 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 		return false, nil // another node was faster
 	}
 	if err == nil {
-		l.mine = d
+		l.mine, l.wrote = d, now
 	}
 	return err == nil, err
 }

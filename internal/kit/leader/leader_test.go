@@ -102,6 +102,8 @@ func TestFailingStore(t *testing.T) {
 		docs.writing = nil
 		a.wants(t, true)
 		docs.writing = store.ErrUnavailable
+		a.wants(t, true) // the last heartbeat is young
+		pass(lasts / youngShare)
 		if mine, err := a.Lead(t.Context()); mine || !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%v, error %v", mine, err)
 		}
@@ -123,6 +125,7 @@ func TestFailingStore(t *testing.T) {
 func TestLostLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, docs *shared, a, b *Leader) {
 		a.wants(t, true)
+		pass(lasts / youngShare)
 		a.wants(t, true)
 		d, err := docs.Document(t.Context(), Kind, "digging")
 		if err == nil {
@@ -132,6 +135,7 @@ func TestLostLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.wants(t, true)
+		pass(lasts / youngShare)
 		a.wants(t, false)
 		pass(lasts)
 		a.wants(t, true)
