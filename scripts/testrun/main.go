@@ -2,7 +2,8 @@
 //
 //	testrun go PART ARGUMENT...      runs go test -json with these arguments
 //	testrun exec PART COMMAND...     runs any command
-//	testrun summary                  prints all parts, the slowest tests and the failures
+//	testrun summary [PACKAGE...]     prints all parts, the slowest tests and the failures;
+//	                                 fails if a test of these packages ran in no part
 //
 // It prints a line for each package as it ends, the whole output of each test that
 // failed, and every half minute the tests that are still running. Each part writes a
@@ -52,10 +53,10 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		return runPart(ctx, goTest(args[2:]), newProgress(args[1], true, out))
 	case len(args) >= 3 && args[0] == "exec":
 		return runPart(ctx, args[2:], newProgress(args[1], false, out))
-	case len(args) == 1 && args[0] == "summary":
-		return summarize(records, out)
+	case len(args) >= 1 && args[0] == "summary":
+		return summarize(ctx, records, args[1:], out)
 	}
-	return false, errors.New("usage: testrun go PART ARGUMENT... | exec PART COMMAND... | summary")
+	return false, errors.New("usage: testrun go PART ARGUMENT... | exec PART COMMAND... | summary [PACKAGE...]")
 }
 
 // goTest adds -json. The go command requires -C and its directory first.

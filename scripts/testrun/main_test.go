@@ -119,6 +119,26 @@ func TestMain(*testing.M) {
 	}
 }
 
+func TestTestsThatRanInNoPartAreNamed(t *testing.T) {
+	write(t, `import "testing"
+
+func TestMain(m *testing.M) { m.Run() }
+func TestA(*testing.T) {}
+func TestB(*testing.T) {}
+func TestC(*testing.T) {}
+func TestSoakD(*testing.T) {}
+`)
+	testrun(t, true, "go", "one", "-skip", "Test[BCD]", "./...")
+	testrun(t, true, "go", "two", "-skip", "Test[ACD]", "./...")
+	text := testrun(t, false, "summary", "./...")
+	wantIn(t, text, "FAIL example.com/m TestC ran in no part\n")
+	if n := strings.Count(text, "in no part"); n != 1 {
+		t.Errorf("%d tests are named, want 1:\n%s", n, text)
+	}
+	testrun(t, true, "go", "three", "-run", "TestC", "./...")
+	testrun(t, true, "summary", "./...")
+}
+
 func TestLinesOfCommandsAreShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	wantIn(t, testrun(t, false, "exec", "web", "sh", "-c", "echo one; echo two >&2; exit 1"), "web       one\n", "web       two\n")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -43,8 +44,9 @@ func (p *part) write(dir string) error {
 // slowest is how many tests and packages the summary names.
 const slowest = 10
 
-// summarize prints all parts that have a record in dir.
-func summarize(dir string, out io.Writer) (ok bool, err error) {
+// summarize prints all parts that have a record in dir. If all parts passed, it fails for
+// the tests of packages that ran in none of them.
+func summarize(ctx context.Context, dir string, packages []string, out io.Writer) (ok bool, err error) {
 	parts, err := read(dir)
 	if err != nil {
 		return false, err
@@ -68,6 +70,16 @@ func summarize(dir string, out io.Writer) (ok bool, err error) {
 		fmt.Fprintf(&text, "%-4s %-10s %8s, %8s of CPU, %d tests\n", verdict, p.Name, seconds(p.Seconds), seconds(p.CPU), tests)
 		for _, f := range p.Failures {
 			fmt.Fprintf(&failures, "FAIL %s: %s\n", p.Name, f)
+		}
+	}
+	if ok && len(packages) > 0 {
+		left, err := notRun(ctx, packages, parts)
+		if err != nil {
+			return false, err
+		}
+		for _, n := range left {
+			ok = false
+			fmt.Fprintf(&failures, "FAIL %s ran in no part\n", n)
 		}
 	}
 	_, err = io.WriteString(out, text.String()+failures.String())

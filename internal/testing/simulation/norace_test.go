@@ -7,10 +7,10 @@ import "testing"
 // These are for `make simulate`, which runs without the race detector: it makes
 // the scheduler choose at random, and miniredis slow.
 
-// TestReplay runs seeds twice and compares what happened, and when. A little is
+// TestSoakReplay runs seeds twice and compares what happened, and when. A little is
 // left to the scheduler, so that some may differ; a source of chance that the
 // seed does not govern makes most of them differ.
-func TestReplay(t *testing.T) {
+func TestSoakReplay(t *testing.T) {
 	const runs, enough = 20, 15
 	same := 0
 	for seed := *firstSeed; seed < *firstSeed+runs; seed++ {
@@ -28,5 +28,5 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestLadderOnRedis is TestLadder on redisstore and miniredis.
-func TestLadderOnRedis(t *testing.T) { runLadder(t, inRedis) }
+// TestSoakLadderOnRedis is TestLadder on redisstore and miniredis.
+func TestSoakLadderOnRedis(t *testing.T) { runLadder(t, inRedis) }
