@@ -274,7 +274,17 @@ func TestSecondSignalAborts(t *testing.T) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := result(t, program(t, nil, "demo"))
-	if code != 0 || !strings.Contains(stdout, "All expectations held") {
+	for _, want := range []string{
+		"order-1001 is still not paid, it is closed", "order-1002 is paid; the shop withdraws its job: cancelled",
+		`payment-7002  attempt 3  merchant says 200 "please wait"`, "again in 1h, at 02:", "a dead letter",
+		"the dead letter payment-7003 is replayed", "All expectations held",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("the timeline lacks %q", want)
+		}
+	}
+	// No expectation is broken, and there are no colours for no terminal.
+	if code != 0 || strings.Contains(stdout, "✗") || strings.Contains(stdout, "\x1b[") || t.Failed() {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
 	}
 }

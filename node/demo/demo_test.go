@@ -30,29 +30,6 @@ func definitions(t *testing.T, changes ...string) fstest.MapFS {
 	return files
 }
 
-func TestDemoTellsBothStoriesAndSucceeds(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	// The ladder is climbed four times as fast as shown to people; the orders
-	// leave less room, for customers pay on a clock of their own.
-	jobs := definitions(t, `"speed": 600`, `"speed": 2400`)
-	if err := Run(t.Context(), Options{Jobs: jobs, Out: &out, Version: "test", Limit: patience}); err != nil {
-		t.Fatalf("%v\n%s", err, &out)
-	}
-	for _, want := range []string{
-		"order-1001 is still not paid, it is closed", "order-1002 is paid; the shop withdraws its job: cancelled",
-		`payment-7002  attempt 3  merchant says 200 "please wait"`, "again in 1h, at 02:", "a dead letter",
-		"the dead letter payment-7003 is replayed", "All expectations held",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the timeline lacks %q", want)
-		}
-	}
-	if strings.Contains(out.String(), "✗") || strings.Contains(out.String(), "\x1b[") {
-		t.Errorf("a broken expectation, or colours for no terminal:\n%s", &out)
-	}
-}
-
 // patience is a limit that ends only runs that hang.
 const patience = 10 * time.Minute
 

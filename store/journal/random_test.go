@@ -80,29 +80,33 @@ func restartLosesNothing(r *rig) {
 	noError(r.T, "Close", crashed.Close())
 }
 
-// TestRandomCalls makes random calls, by one caller and by several side by
-// side: the journal must get the changes of a job in the order in which the
-// store made them.
-func TestRandomCalls(t *testing.T) {
-	for _, c := range []struct{ callers, steps, runs int }{{1, 30, 10}, {8, 15, 8}} {
-		for range c.runs {
-			seed := rand.Uint64()
-			t.Run(fmt.Sprintf("callers=%d,seed=%d", c.callers, seed), onEach(func(t *testing.T, b *backend) {
-				r := freshRig(t, b, retention)
-				for range 2 {
-					var wg sync.WaitGroup
-					for n := range c.callers {
-						random := rand.New(rand.NewPCG(seed, uint64(n)))
-						wg.Go(func() {
-							for range c.steps {
-								step(r, random.IntN)
-							}
-						})
-					}
-					wg.Wait()
-					restartLosesNothing(r)
+// TestRandomCallsOfOne makes random calls by one caller. `make test` runs it without the
+// race detector.
+func TestRandomCallsOfOne(t *testing.T) { randomCalls(t, 1, 30, 5) }
+
+// TestRandomCallsOfSeveral makes random calls by several callers side by side: the journal
+// must get the changes of a job in the order in which the store made them.
+func TestRandomCallsOfSeveral(t *testing.T) { randomCalls(t, 8, 15, 8) }
+
+func randomCalls(t *testing.T, callers, steps, runs int) {
+	t.Helper()
+	for range runs {
+		seed := rand.Uint64()
+		t.Run(fmt.Sprintf("seed=%d", seed), onEach(func(t *testing.T, b *backend) {
+			r := freshRig(t, b, retention)
+			for range 2 {
+				var wg sync.WaitGroup
+				for n := range callers {
+					random := rand.New(rand.NewPCG(seed, uint64(n)))
+					wg.Go(func() {
+						for range steps {
+							step(r, random.IntN)
+						}
+					})
 				}
-			}))
-		}
+				wg.Wait()
+				restartLosesNothing(r)
+			}
+		}))
 	}
 }

@@ -33,7 +33,8 @@ func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...wi
 	return r
 }
 
-// TestConformanceOnRedis is for the way in which several nodes use it.
+// TestConformanceOnRedis is for the way in which several nodes use it. `make test` runs it
+// without the race detector: its calls have one caller, and other tests have several.
 func TestConformanceOnRedis(t *testing.T) {
 	redis := testenv.StartRedis(t)
 	storetest.RunKept(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {

@@ -22,7 +22,7 @@ import (
 const outageLimit = time.Minute
 
 // workerPause keeps the rows of an outage within what a node keeps of them.
-const workerPause = 5 * time.Millisecond
+const workerPause = 20 * time.Millisecond
 
 // worker registers and delivers jobs on one node, and counts what it did.
 type worker struct {
@@ -60,7 +60,7 @@ func (w *worker) deliver(ctx context.Context, random *rand.Rand) {
 		if random.IntN(20) == 0 {
 			kind = job.OutcomeDelivered
 		}
-		settlements = append(settlements, settlement(c, kind, time.Millisecond))
+		settlements = append(settlements, settlement(c, kind, 5*workerPause))
 	}
 	if _, err := w.r.Settle(ctx, settlements); err != nil {
 		w.r.T.Errorf("Settle: %v", err)

@@ -24,7 +24,9 @@ var harness = storetest.Harness{
 	Bubble: synctest.Test,
 }
 
-func TestConformance(t *testing.T) { storetest.Run(t, harness) }
+// TestConformanceInMemory has one caller and no goroutines: `make test` runs it without the
+// race detector.
+func TestConformanceInMemory(t *testing.T) { storetest.Run(t, harness) }
 
 func TestModel(t *testing.T) { storetest.RunModel(t, harness) }
 
