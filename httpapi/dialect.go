@@ -62,9 +62,17 @@ func (c *Call) Context() context.Context { return c.Request.Context() }
 // Header is the header of the answer.
 func (c *Call) Header() http.Header { return c.Writer.Header() }
 
-// Param is a parameter of the path, as the router found it: decoded, unless the
-// path contains encoded characters that decoding would lose (URL.RawPath).
-func (c *Call) Param(name string) string { return c.context.Param(name) }
+// Param is a parameter of the path, decoded.
+func (c *Call) Param(name string) string {
+	value := c.context.Param(name)
+	if c.Request.URL.RawPath == "" {
+		return value
+	}
+	// The router matched the path as the client wrote it, because decoding it would lose
+	// something. A part of a valid path can be decoded.
+	decoded, _ := url.PathUnescape(value)
+	return decoded
+}
 
 // Query is the query string, parsed.
 func (c *Call) Query() url.Values { return c.context.QueryParams() }

@@ -53,6 +53,9 @@ func foreign() Dialect {
 			{Method: http.MethodPost, Path: "/queue/to/*", Scope: access.Write, Safe: true, Handle: func(c *Call) error {
 				return c.Write(http.StatusAccepted, "text/plain", []byte(c.Request.RequestURI))
 			}},
+			{Method: http.MethodGet, Path: "/queue/names/{name}", Scope: access.Read, Handle: func(c *Call) error {
+				return c.Write(http.StatusOK, "text/plain", []byte(c.Param("name")))
+			}},
 			{Method: http.MethodPut, Path: "/queue/admin", Scope: access.Admin, Handle: func(*Call) error { return nil }},
 			{Method: http.MethodDelete, Path: "/queue/defect", Scope: access.Write, Handle: func(*Call) error { panic("a defect") }},
 		},
@@ -79,6 +82,8 @@ func TestDialects(t *testing.T) {
 		{"POST", "/queue/push?token=secret", "too much of it", 200, `{"code":413,"msg":"body_too_large"}`},
 		{"POST", "/queue/push", "hello", 200, `{"code":401,"msg":"unauthorized"}`},
 		{"GET", "/queue/a?token=secret", "", 200, `{"code":404,"msg":"job_not_found"}`},
+		{"GET", "/queue/names/a%20%C3%A9?token=secret", "", 200, "a é"},
+		{"GET", "/queue/names/a%2Fb%25?token=secret", "", 200, "a/b%"},
 		{"POST", "/queue/to/https://shop.example//a%2Fb?x=1&token=secret", "", 202, "/queue/to/https://shop.example//a%2Fb?x=1&token=secret"},
 		{"PUT", "/queue/admin?token=secret", "", 200, `{"code":403,"msg":"forbidden"}`},
 		{"DELETE", "/queue/defect?token=secret", "", 200, `{"code":500,"msg":"internal_error"}`},

@@ -54,7 +54,7 @@ func (s *API) listRules(r *request) (view, error) {
 
 // getRule answers GET /v1/alerts/rules/{rule}.
 func (s *API) getRule(r *request) (view, error) {
-	rule, err := s.Alerts.Rule(r.Context(), r.rule)
+	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +68,14 @@ func (s *API) putRule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errs.merge(draft.Check(r.rule)); err != nil {
+	if err := errs.merge(draft.Check(r.Param("rule"))); err != nil {
 		return nil, err
 	}
 	allow, err := allowing[alerts.Allow](r, ruleTag)
 	if err != nil {
 		return nil, err
 	}
-	rule, isNew, err := s.Alerts.Put(r.Context(), r.rule, *draft, allow...)
+	rule, isNew, err := s.Alerts.Put(r.Context(), r.Param("rule"), *draft, allow...)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *API) deleteRule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.rule, allow...)
+	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), allow...)
 }
 
 func ruleTag(rule *alerts.Rule) string {

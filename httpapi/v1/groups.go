@@ -42,7 +42,7 @@ func (s *API) putGroup(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := draft.Group(r.group)
+	g, err := draft.Group(r.Param("group"))
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func groupTag(g *groups.Group) string {
 
 // getGroup answers GET /v1/groups/{group}.
 func (s *API) getGroup(r *request) (view, error) {
-	g, err := s.Groups.Get(r.Context(), r.group)
+	g, err := s.Groups.Get(r.Context(), r.Param("group"))
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (s *API) deleteGroup(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.group, allow...)
+	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), allow...)
 }
 
 // writeGroup writes a group. Headers of its members may be secret: they are null for callers

@@ -45,7 +45,7 @@ func (s *API) createKey(r *request) (view, error) {
 
 // revokeKey answers DELETE /v1/keys/{id}.
 func (s *API) revokeKey(r *request) (view, error) {
-	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.id)
+	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"))
 }
 
 // writeKey writes an API key. A stored key that cannot be read has an id only.

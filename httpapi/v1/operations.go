@@ -140,19 +140,19 @@ func (s *API) listOperations(r *request) (view, error) {
 
 // getOperation answers GET /v1/operations/{id}.
 func (s *API) getOperation(r *request) (view, error) {
-	o, err := s.Operations.Get(r.Context(), r.id)
+	o, err := s.Operations.Get(r.Context(), r.Param("id"))
 	return shown(writeOperation, &o), err
 }
 
 // stopOperation answers POST /v1/operations/{id}/stop.
 func (s *API) stopOperation(r *request) (view, error) {
-	o, err := s.Operations.Stop(r.Context(), r.id)
+	o, err := s.Operations.Stop(r.Context(), r.Param("id"))
 	return shown(writeOperation, &o), err
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
 func (s *API) resumeOperation(r *request) (view, error) {
-	o, err := s.Operations.Resume(r.Context(), r.id)
+	o, err := s.Operations.Resume(r.Context(), r.Param("id"))
 	return shown(writeOperation, &o), err
 }
 

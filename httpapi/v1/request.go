@@ -35,52 +35,23 @@ const maxEmpty = 1 << 10
 // request is a call with the parts that its row of the table names.
 type request struct {
 	*httpapi.Call
-	row             *route
-	topic, id, rule string // the names in the path
-	schedule, group string
-	query           params
-	buffer          *bytes.Buffer // holds the body
-	status          int           // of the answer; zero: 200
+	row    *route
+	query  params
+	buffer *bytes.Buffer // holds the body
+	status int           // of the answer; zero: 200
 }
 
 // key is the key of the job that the path names.
-func (r *request) key() job.Key { return job.Key{Topic: r.topic, ID: r.id} }
+func (r *request) key() job.Key { return job.Key{Topic: r.Param("topic"), ID: r.Param("id")} }
 
-// readNames reads and checks the names in the path.
-func (r *request) readNames(names []string) error {
+// checkNames checks the names in the path.
+func (r *request) checkNames(names []string) error {
 	for _, name := range names {
-		value, err := r.pathName(name)
-		if err != nil {
+		if err := checkName("/"+name, r.Param(name)); err != nil {
 			return err
-		}
-		switch name {
-		case "topic":
-			r.topic = value
-		case "id":
-			r.id = value
-		case "rule":
-			r.rule = value
-		case "schedule":
-			r.schedule = value
-		case "group":
-			r.group = value
 		}
 	}
 	return nil
-}
-
-// pathName is one name in the path. The router matches the path as the client
-// wrote it if decoding would lose something; only then is the name still encoded.
-func (r *request) pathName(name string) (string, error) {
-	value := r.Param(name)
-	if r.Request.URL.RawPath != "" {
-		decoded, err := url.PathUnescape(value)
-		if err != nil {
-			return "", invalid("/"+name, "is not properly percent-encoded")
-		}
-		value = decoded
-	}
-	return value, checkName("/"+name, value)
 }
 
 // body reads a JSON body of up to limit bytes and checks its syntax. A missing one

@@ -162,7 +162,7 @@ func (s *API) serve(r *request, names []string) error {
 	if err := r.readQuery(); err != nil {
 		return err
 	}
-	if err := r.readNames(names); err != nil {
+	if err := r.checkNames(names); err != nil {
 		return err
 	}
 	switch r.row.body {

@@ -119,14 +119,14 @@ func (s *API) putSchedule(r *request) (view, error) {
 		return nil, err
 	}
 	if errs.err() != nil { // what else is wrong belongs to the same answer
-		_, err = s.Schedules.Preview(r.Context(), r.schedule, draft, schedules.Part{})
+		_, err = s.Schedules.Preview(r.Context(), r.Param("schedule"), draft, schedules.Part{})
 		return nil, errs.merge(err)
 	}
 	allow, err := r.allowSchedule()
 	if err != nil {
 		return nil, err
 	}
-	set, isNew, err := s.Schedules.Set(r.Context(), r.schedule, draft, allow...)
+	set, isNew, err := s.Schedules.Set(r.Context(), r.Param("schedule"), draft, allow...)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *API) putSchedule(r *request) (view, error) {
 
 // getSchedule answers GET /v1/schedules/{schedule}.
 func (s *API) getSchedule(r *request) (view, error) {
-	set, err := s.Schedules.Get(r.Context(), r.schedule)
+	set, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
 	return showSchedule(r, &set, err)
 }
 
@@ -155,7 +155,7 @@ func (s *API) deleteSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.schedule, allow...)
+	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
 }
 
 // allowSchedule allows a change of a schedule that has the version asked for, if any is.
@@ -187,7 +187,7 @@ func (s *API) pauseSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.Schedules.Pause(r.Context(), r.schedule, draft.Note)
+	set, err := s.Schedules.Pause(r.Context(), r.Param("schedule"), draft.Note)
 	return showSchedule(r, &set, err)
 }
 
@@ -197,7 +197,7 @@ func (s *API) resumeSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.Schedules.Resume(r.Context(), r.schedule, draft.Note)
+	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"), draft.Note)
 	return showSchedule(r, &set, err)
 }
 
@@ -207,7 +207,7 @@ func (s *API) runSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.Schedules.RunNow(r.Context(), r.schedule, from.ID)
+	run, err := s.Schedules.RunNow(r.Context(), r.Param("schedule"), from.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	draft.Schedule = r.schedule
+	draft.Schedule = r.Param("schedule")
 	o, err := s.Operations.Backfill(r.Context(), *draft)
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
 func (s *API) listOccurrences(r *request) (view, error) {
-	t, err := s.Schedules.Occurrences(r.Context(), r.schedule, r.query.timetable)
+	t, err := s.Schedules.Occurrences(r.Context(), r.Param("schedule"), r.query.timetable)
 	return shown(writeTimetable, &t), inQuery(err)
 }
 
@@ -255,6 +255,6 @@ func (s *API) previewSchedule(r *request) (view, error) {
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
 func (s *API) getScheduleRegistration(r *request) (view, error) {
-	found, err := s.Schedules.Get(r.Context(), r.schedule)
+	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
 	return shown(writeDefinition, &found.Def), err
 }

@@ -31,7 +31,7 @@ func setSecret(d *secretDraft, f field) { setText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
 func (s *API) getSecret(r *request) (view, error) {
-	info, err := s.Signing.Info(r.Context(), r.topic)
+	info, err := s.Signing.Info(r.Context(), r.Param("topic"))
 	return shown(writeSecrets, &info), err
 }
 
@@ -67,9 +67,9 @@ func (s *API) rotateSecret(r *request) (view, error) {
 func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ view, first bool, err error) {
 	var change signing.Change
 	if secret == "" {
-		secret, change, err = s.Signing.Rotate(r.Context(), r.topic, overlap)
+		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap)
 	} else {
-		change, err = s.Signing.Set(r.Context(), r.topic, secret, overlap)
+		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap)
 	}
 	return func(w *writer) {
 		w.text("secret", secret)
@@ -79,7 +79,7 @@ func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ 
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
 func (s *API) deleteSecret(r *request) (view, error) {
-	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.topic)
+	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"))
 }
 
 // writeSecrets writes which secrets sign for a topic, without the secrets.

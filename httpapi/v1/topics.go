@@ -71,7 +71,7 @@ func (s *API) listTopics(r *request) (view, error) {
 
 // getTopic answers GET /v1/topics/{topic}.
 func (s *API) getTopic(r *request) (view, error) {
-	t, err := s.Scheduler.Topic(r.Context(), r.topic)
+	t, err := s.Scheduler.Topic(r.Context(), r.Param("topic"))
 	if err == nil && !t.Exists {
 		return nil, &httpapi.Error{
 			Code:   httpapi.CodeTopicNotFound,
@@ -111,7 +111,7 @@ func (s *API) putTopic(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := s.Scheduler.TopicSettings(r.topic, draft.Settings, &draft.defaults)
+	settings, err := s.Scheduler.TopicSettings(r.Param("topic"), draft.Settings, &draft.defaults)
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s *API) putTopic(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.Scheduler.PutTopic(r.Context(), r.topic, settings, allow...)
+	t, err := s.Scheduler.PutTopic(r.Context(), r.Param("topic"), settings, allow...)
 	return showTopic(r, &t, err)
 }
 
@@ -129,7 +129,7 @@ func (s *API) deleteTopic(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.topic, allow...)
+	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), allow...)
 }
 
 // setStatus answers POST /v1/topics/{topic}/pause, /drain and /resume.
@@ -139,7 +139,7 @@ func setStatus(status topics.Status) handler {
 		if err != nil {
 			return nil, err
 		}
-		t, err := s.Scheduler.SetTopicStatus(r.Context(), r.topic, status, allow...)
+		t, err := s.Scheduler.SetTopicStatus(r.Context(), r.Param("topic"), status, allow...)
 		return showTopic(r, &t, err)
 	}
 }
