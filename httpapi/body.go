@@ -1,10 +1,16 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
+	"strings"
+
+	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // firstRead bounds the memory that a mere Content-Length can claim, in bytes.
@@ -30,6 +36,92 @@ func (c *Call) ReadBody(limit int64) (*bytes.Buffer, error) {
 		Code: CodeMalformedJSON, Cause: err,
 		Detail: "The request body ended too early or came too slowly. Send it again.",
 	}
+}
+
+// HasBody reports whether the request has a body that is not empty.
+func (c *Call) HasBody() bool {
+	r := c.Request
+	if r.ContentLength >= 0 {
+		return r.ContentLength > 0
+	}
+	body := bufio.NewReader(r.Body)
+	_, err := body.Peek(1)
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{body, r.Body}
+	return !errors.Is(err, io.EOF)
+}
+
+// ReadJSON is ReadBody for a body that must be one JSON text of the type
+// application/json.
+func (c *Call) ReadJSON(limit int64) (*bytes.Buffer, error) {
+	if err := checkMediaType(c.Request.Header); err != nil {
+		return nil, err
+	}
+	b, err := c.ReadBody(limit)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkJSON(b.Bytes()); err != nil {
+		Release(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// checkMediaType wants plain, unencoded JSON in UTF-8.
+func checkMediaType(h http.Header) error {
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return unsupportedMedia("The Content-Encoding " + Shorten(encoding) + " is not supported. Send the body as it is.")
+	}
+	given := h.Get("Content-Type")
+	if given == MIMEJSON {
+		return nil
+	}
+	if given == "" {
+		return unsupportedMedia("There is no Content-Type. Send application/json.")
+	}
+	mediaType, params, err := mime.ParseMediaType(given)
+	if err != nil || mediaType != MIMEJSON {
+		return unsupportedMedia("The Content-Type " + Shorten(given) + " is not supported. Send application/json.")
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return unsupportedMedia("The charset " + Shorten(charset) + " is not supported. Send UTF-8.")
+	}
+	return nil
+}
+
+func unsupportedMedia(detail string) error {
+	return &Error{Code: CodeUnsupportedMediaType, Detail: detail}
+}
+
+// checkJSON refuses a body that is no JSON text.
+func checkJSON(data []byte) error {
+	err := strictjson.Check(data)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strictjson.ErrEmpty):
+		return malformed("The request body is empty. Send a JSON object.")
+	}
+	return malformed("The request body " + err.Error() + ".")
+}
+
+func malformed(detail string) error {
+	return &Error{Code: CodeMalformedJSON, Detail: detail}
+}
+
+// Shorten bounds what an error repeats of the client's words.
+func Shorten(s string) string {
+	const most = 64
+	runes := 0
+	for i := range s {
+		if runes++; runes > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 func tooLarge(limit int64) error {

@@ -397,17 +397,17 @@ func TestBadInput(t *testing.T) {
 		got := a.call(call.method, call.target, call.body, call.headers...)
 		p := decodeProblem(got)
 		if p.Code != call.code.Name || got.Code != call.code.Status {
-			t.Errorf("%s %s %s: got %d %s, want %d %s", call.method, call.target, shorten(call.body), got.Code, got.Body, call.code.Status, call.code.Name)
+			t.Errorf("%s %s %s: got %d %s, want %d %s", call.method, call.target, httpapi.Shorten(call.body), got.Code, got.Body, call.code.Status, call.code.Name)
 		}
 		pointers := make([]string, len(p.Errors))
 		for i, e := range p.Errors {
 			pointers[i] = e.Pointer
 			if e.Message == "" {
-				t.Errorf("%s %s %s: no message for %s", call.method, call.target, shorten(call.body), e.Pointer)
+				t.Errorf("%s %s %s: no message for %s", call.method, call.target, httpapi.Shorten(call.body), e.Pointer)
 			}
 		}
 		if got := strings.Join(pointers, " "); got != call.pointers {
-			t.Errorf("%s %s %s: got the pointers %q, want %q", call.method, call.target, shorten(call.body), got, call.pointers)
+			t.Errorf("%s %s %s: got the pointers %q, want %q", call.method, call.target, httpapi.Shorten(call.body), got, call.pointers)
 		}
 		if p.Detail == "" {
 			t.Errorf("%s %s: no detail", call.method, call.target)
@@ -463,12 +463,13 @@ func TestUndeclaredLengths(t *testing.T) {
 		{"POST", "/v1/jobs", "", http.StatusBadRequest},
 		{"POST", "/v1/jobs", `{"url":"` + strings.Repeat("x", 100_000), http.StatusRequestEntityTooLarge},
 		{"POST", "/v1/jobs/t/a/run", "", http.StatusOK},
+		{"POST", "/v1/jobs/t/a/run", "{}", http.StatusOK},
 		{"GET", "/v1/jobs", "", http.StatusOK},
 		{"GET", "/v1/jobs", "{}", http.StatusUnprocessableEntity},
 		{"DELETE", "/v1/jobs/t/a", "{}", http.StatusUnprocessableEntity},
 	} {
 		if got := send(c.method, c.target, c.body); got.Code != c.status {
-			t.Errorf("%s %s %s: got %d, want %d: %s", c.method, c.target, shorten(c.body), got.Code, c.status, got.Body)
+			t.Errorf("%s %s %s: got %d, want %d: %s", c.method, c.target, httpapi.Shorten(c.body), got.Code, c.status, got.Body)
 		}
 	}
 }

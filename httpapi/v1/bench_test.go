@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
@@ -27,7 +28,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := checkJSON(data); err != nil {
+				if err := strictjson.Check(data); err != nil {
 					b.Fatal(err)
 				}
 				draft, errs := decodeObject(data, draftFields)
@@ -67,7 +68,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := checkJSON(data); err != nil {
+		if err := strictjson.Check(data); err != nil {
 			b.Fatal(err)
 		}
 		jobs, err := batchJobs(data)

@@ -244,7 +244,7 @@ func (f field) texts() map[string]string {
 			f.fail(`has a name with an incomplete \u escape`)
 			continue
 		}
-		member := field{raw: raw, parent: f.pointer(), name: shorten(name), errs: f.errs}
+		member := field{raw: raw, parent: f.pointer(), name: httpapi.Shorten(name), errs: f.errs}
 		if _, twice := texts[name]; twice {
 			member.fail("is given twice")
 			continue
@@ -335,7 +335,7 @@ func (s fieldSet[T]) find(quoted []byte) (knownField[T], bool) {
 	if known, ok := s[name]; ok { // written with escapes
 		return known, true
 	}
-	return knownField[T]{name: shorten(name)}, false
+	return knownField[T]{name: httpapi.Shorten(name)}, false
 }
 
 var (
@@ -495,16 +495,4 @@ func kindOf(raw []byte) string {
 		return kindNull
 	}
 	return kindNumber
-}
-
-// shorten bounds what an error repeats of the client's words.
-func shorten(s string) string {
-	const most = 64
-	runes := 0
-	for i := range s {
-		if runes++; runes > most {
-			return s[:i] + "…"
-		}
-	}
-	return s
 }

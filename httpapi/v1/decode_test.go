@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // Values that cannot be read are refused like values that are out of range.
@@ -106,7 +107,7 @@ func TestDurationsInJSON(t *testing.T) {
 		}
 	}
 	for _, data := range []string{``, `"open`, `5s`, `05`, `+5`, `.5`, `NaN`, `-`, `-x`, `5 5`, "\"\x01\"", "\v0", "\u00a00"} {
-		if err := checkJSON(fmt.Appendf(nil, `{"delay":%s}`, data)); err == nil {
+		if err := strictjson.Check(fmt.Appendf(nil, `{"delay":%s}`, data)); err == nil {
 			t.Errorf("%q was taken for JSON", data)
 		}
 	}

@@ -2,17 +2,12 @@ package v1
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 )
 
@@ -56,30 +51,14 @@ func (r *request) checkNames(names []string) error {
 
 // body reads a JSON body of up to limit bytes and checks its syntax. A missing one
 // is nil if the call needs none. The bytes are valid until the call is answered.
-func (r *request) body(limit int64) ([]byte, error) {
-	optional := r.row.body != bodyJSON
-	if optional && r.Request.ContentLength == 0 {
+func (r *request) body(limit int64) (_ []byte, err error) {
+	if r.row.body != bodyJSON && !r.HasBody() {
 		return nil, nil
 	}
-	if !optional {
-		if err := checkMediaType(r.Request.Header); err != nil {
-			return nil, err
-		}
-	}
-	b, err := r.ReadBody(limit)
-	if err != nil {
+	if r.buffer, err = r.ReadJSON(limit); err != nil {
 		return nil, err
 	}
-	r.buffer = b
-	if optional {
-		if b.Len() == 0 {
-			return nil, nil
-		}
-		if err := checkMediaType(r.Request.Header); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), checkJSON(b.Bytes())
+	return r.buffer.Bytes(), nil
 }
 
 // read decodes the body. Without a body, the result is a zero T.
@@ -115,46 +94,6 @@ func (r *request) created(isNew bool) {
 	}
 }
 
-// checkMediaType wants plain, unencoded JSON in UTF-8.
-func checkMediaType(h http.Header) error {
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return unsupportedMedia("The Content-Encoding " + shorten(encoding) + " is not supported. Send the body as it is.")
-	}
-	given := h.Get("Content-Type")
-	if given == httpapi.MIMEJSON {
-		return nil
-	}
-	if given == "" {
-		return unsupportedMedia("There is no Content-Type. Send application/json.")
-	}
-	mediaType, params, err := mime.ParseMediaType(given)
-	if err != nil || mediaType != httpapi.MIMEJSON {
-		return unsupportedMedia("The Content-Type " + shorten(given) + " is not supported. Send application/json.")
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return unsupportedMedia("The charset " + shorten(charset) + " is not supported. Send UTF-8.")
-	}
-	return nil
-}
-
-func unsupportedMedia(detail string) error {
-	return &httpapi.Error{Code: httpapi.CodeUnsupportedMediaType, Detail: detail}
-}
-
-// checkNoBody refuses a body that would have no effect.
-func checkNoBody(c *httpapi.Call) error {
-	r := c.Request
-	if r.ContentLength == 0 {
-		return nil
-	}
-	if r.ContentLength < 0 {
-		if n, err := io.ReadFull(r.Body, make([]byte, 1)); n == 0 && errors.Is(err, io.EOF) {
-			return nil
-		}
-	}
-	return invalid("", "this call takes no body")
-}
-
 // readQuery reads the query. Unknown parameters are errors, and so are those given
 // twice that may not be.
 func (r *request) readQuery() error {
@@ -170,7 +109,7 @@ func (r *request) readQuery() error {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		switch {
 		case !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }):
-			errs.unknown("?"+shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
+			errs.unknown("?"+httpapi.Shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
 		case len(given[name]) > 1 && !slices.Contains(repeatable, name):
 			errs.add("?"+name, "is given more than once")
 		}
@@ -201,22 +140,6 @@ func singleHeader(h http.Header, name string) (string, error) {
 // invalid is an error with one part of the request.
 func invalid(pointer, message string) error {
 	return httpapi.Invalid(httpapi.FieldError{Pointer: pointer, Message: message})
-}
-
-// checkJSON refuses a body that is no JSON text.
-func checkJSON(data []byte) error {
-	err := strictjson.Check(data)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, strictjson.ErrEmpty):
-		return malformed("The request body is empty. Send a JSON object.")
-	}
-	return malformed("The request body " + err.Error() + ".")
-}
-
-func malformed(detail string) error {
-	return &httpapi.Error{Code: httpapi.CodeMalformedJSON, Detail: detail}
 }
 
 // checkName refuses what is no name.

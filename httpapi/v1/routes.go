@@ -167,8 +167,8 @@ func (s *API) serve(r *request, names []string) error {
 	}
 	switch r.row.body {
 	case bodyRefused:
-		if err := checkNoBody(r.Call); err != nil {
-			return err
+		if r.HasBody() {
+			return invalid("", "this call takes no body")
 		}
 	case bodyEmptyJSON:
 		if _, err := readAll(r, maxEmpty, noFields); err != nil {
