@@ -17,7 +17,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Store is what the carrier needs of a store.
+// Store is the part of a store.Store that the carrier needs.
 type Store interface {
 	store.Carrying
 	store.Keeping

@@ -26,8 +26,8 @@ func (s *sender) rendered(j *job.Job) (*job.Job, error) {
 	return &with, nil
 }
 
-// toRead returns how much of an answer's body is read: for the outcome, or for callbacks. Zero:
-// only what saves the connection.
+// toRead returns how much of an answer's body is read: for the outcome, or for callbacks.
+// Zero: only as much as keeps the connection usable.
 func (s *sender) toRead(j *job.Job) int {
 	limit := 0
 	if j.Spec.ExpectBody != "" {

@@ -122,7 +122,7 @@ func (s *circuits) refuse(c *circuit, err error) time.Duration {
 	return max(min(c.openUntil.Sub(s.clock.Now()), s.openFor), minOpenPause)
 }
 
-// finish ends a request with what it showed of the endpoint.
+// finish ends a request, and reports its result to the circuit.
 func (s *circuits) finish(c *circuit, health error) {
 	s.mu.Lock()
 	c.busy--

@@ -99,8 +99,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // stuckAfter is how long pops or claims fail before Stuck reports it.
 const stuckAfter = 10 * time.Second
 
-// Stuck returns what has failed for more than 10 s without a success, on any shard. It is
-// empty if jobs can be popped and claimed, or if there are none.
+// Stuck names the call that has failed for more than 10 s without a success, on any shard.
+// It is empty if jobs can be popped and claimed, or if there are none.
 func (d *Dispatcher) Stuck() string {
 	for _, p := range d.pipelines {
 		for _, o := range []*outage.Outage{p.pops, p.claims} {

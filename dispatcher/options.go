@@ -99,8 +99,8 @@ type Options struct {
 	// DefaultGrace.
 	Grace time.Duration
 
-	// Limits bound what receivers may arm jobs again with; zero values are those of
-	// WithDefaults.
+	// Limits bound the bodies and rounds of jobs that receivers arm again; zero values are
+	// those of WithDefaults.
 	Limits job.Limits
 
 	// ConnectRetries is how often an attempt connects again at once if its request

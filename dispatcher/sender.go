@@ -23,7 +23,7 @@ const (
 	unsignedPause  = 10 * time.Second
 )
 
-// What an attempt reports to the endpoint's circuit.
+// Results of an attempt for the endpoint's circuit.
 var (
 	errEndpoint = errors.New("the endpoint failed")
 	errExcluded = errors.New("the attempt is no evidence about the endpoint") // not counted

@@ -33,7 +33,7 @@ type trace struct {
 	endpoint string
 	hooks    httptrace.ClientTrace
 	deadline time.Time   // of the request
-	header   http.Header // of the request, until it comes to the transport
+	header   http.Header // of the request, until the transport gets it
 
 	mu      sync.Mutex
 	asked   int          // requests for a connection

@@ -39,7 +39,7 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 		Proxy:                  nil, // a proxy would dial without the guard
 		DialContext:            d.plain,
 		DialTLSContext:         d.secure,
-		TLSClientConfig:        d.tls, // which DialTLSContext goes by
+		TLSClientConfig:        d.tls, // the one of DialTLSContext
 		Protocols:              &protocols,
 		DisableCompression:     true, // a small answer must stay small
 		MaxResponseHeaderBytes: maxHeaderBytes,

@@ -43,9 +43,9 @@ type Options struct {
 	// yet: err is the reason. Ready follows. Nil: Ready does not wait.
 	Waiting func(base string, err error)
 
-	// Clock replaces the machine's. Speed says how many times as fast it runs
-	// (zero: as fast): what guards against slow machines and networks, such as
-	// leases, is stretched by it so as to last as long as without.
+	// Clock replaces the machine's. Speed is how many times as fast it runs; zero: once.
+	// Durations that protect from slow machines and networks, such as leases, are
+	// multiplied by it, so that they last as long in real time.
 	Clock job.Clock
 	Speed float64
 }
@@ -87,7 +87,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for the API: %w; is another duehook running? --addr names another address", err)
 	}
-	// The name in --addr may stand for another address than it seems to.
+	// The name in --addr may resolve to another address than expected.
 	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
 		return errors.Join(err, ln.Close())
 	}

@@ -162,7 +162,7 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 	return alerts.New(o)
 }
 
-// newAPI returns the server, and the parts that decide who may call it and how.
+// newAPI returns the server, and the parts for its keys and certificate.
 func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*httpapi.Server, []part, error) {
 	o := httpapi.Options{
 		Ready: n.store.Ping, Stuck: stuck, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
@@ -193,7 +193,7 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*
 // drainTime is the part of the grace for requests in flight.
 func (n *node) drainTime() time.Duration { return n.Config.Grace - closing(n.Config.Grace) }
 
-// secure decides who may call the API and how, and makes the parts for it.
+// secure sets up API keys and HTTPS, and makes their parts.
 func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([]part, error) {
 	c := n.Config
 	var parts []part

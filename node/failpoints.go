@@ -28,8 +28,8 @@ var failpoints = []string{
 	"settled",  // written down; the worker does not know it yet
 }
 
-// failing is a store whose process dies when a step is reached for the n-th
-// time, in the way in which the power goes: at once, with nothing tidied up.
+// failing is a store whose process dies when it reaches a step for the n-th time: at once,
+// without cleaning up, as in a power failure.
 type failing struct {
 	store.Store
 	point string

@@ -19,8 +19,8 @@ import (
 	"github.com/duehook/duehook/store/redisstore"
 )
 
-// openStore opens what the settings name: Redis, or the embedded default, a
-// store in memory; with a journal, which only Redis can do without.
+// openStore opens the store of the settings: Redis, or by default a store in memory. It
+// adds a journal, which only Redis can do without.
 func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	inner, err := n.openInner(ctx)
 	if err != nil {
@@ -124,5 +124,5 @@ func (n *node) openInner(ctx context.Context) (store.Restorable, error) {
 	return s, nil
 }
 
-// redisLook is how long the start may take to look at Redis.
+// redisLook is how long the start waits for Redis.
 const redisLook = 2 * time.Second

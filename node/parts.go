@@ -35,7 +35,7 @@ func (d *deadline) start() {
 	d.begin.Do(func() { d.ctx, d.end = context.WithTimeout(context.Background(), d.limit) })
 }
 
-// stop gives up the timer.
+// stop stops the timer.
 func (d *deadline) stop() {
 	d.start()
 	d.end()

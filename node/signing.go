@@ -24,8 +24,8 @@ const (
 // be reached for the signing secret.
 const secretPause = time.Second
 
-// newKeyring makes what signs deliveries; nil with --signing off. It knows the
-// secret of the settings already, so that the API cannot change that.
+// newKeyring makes the keyring that signs deliveries; nil with --signing off. It has the
+// secret of the settings, so that the API cannot change it.
 func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	c := n.Config
 	if !c.Signed() {
@@ -164,8 +164,8 @@ func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 	}
 }
 
-// untilAvailable does something again until the store can do it. It gives nil
-// when ctx ends before that.
+// untilAvailable repeats do until the store is available. It returns nil if ctx ends before
+// that.
 func untilAvailable(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		err := do()
@@ -178,8 +178,8 @@ func untilAvailable(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// handOut leaves a secret that was just made where the operator finds it, to
-// give it to receivers. It is shown nowhere else.
+// handOut writes a new secret into a file, from which the operator gives it to receivers.
+// duehook shows it nowhere else.
 func (n *node) handOut(made string) error {
 	if made == "" {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// tell reports that the node serves at base: at once, or, if Redis did not
-// answer, from a part that waits until it does.
+// tell logs that the node serves at base: at once, or, if Redis did not answer, from a part
+// that waits for Redis.
 func (n *node) tell(base string) []part {
 	if n.away == nil || n.Waiting == nil {
 		n.ready(base)

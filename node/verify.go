@@ -23,7 +23,7 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	if c.LedgerURL == "" {
 		return 0, errNoLedger
 	}
-	// The errors of a store contain what it would log.
+	// The store logs nothing: its errors contain the same.
 	n := &node{Options: Options{Config: c, Logger: slog.New(slog.DiscardHandler), Clock: job.SystemClock()}}
 	s, err := n.openInner(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// decode decodes JSON into a value, which has what can be read if that fails.
+// decode decodes JSON into a value. After an error, the value has the readable fields.
 func decode(data []byte, into any, strict bool) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	if strict {
@@ -89,7 +89,7 @@ func mergeLists(fresh, old, known json.RawMessage) (json.RawMessage, bool) {
 	return encoded(now), more
 }
 
-// encoded is the JSON of what was JSON before.
+// encoded encodes a value that was decoded from JSON.
 func encoded(v any) json.RawMessage {
 	data, _ := json.Marshal(v) // it always has a form
 	return data

@@ -33,8 +33,8 @@ type Options[T any] struct {
 	// New returns the value of a document before its first version, and before its
 	// content is decoded. Nil: the zero value.
 	New func(name string) T
-	// Check reports what an intact JSON says that this version does not know. The
-	// document is unreadable then. Nil: nothing.
+	// Check returns an error if valid JSON has values that this version does not know. The
+	// document is unreadable then. Nil: no check.
 	Check func(v *T) error
 	// Strict: a document with unknown fields is unreadable. It is for values that mean
 	// more with a field left out, such as a filter.
@@ -82,7 +82,7 @@ type Document[T any] struct {
 	Version uint64
 	Value   T
 	// Err says why the document cannot be read, and is nil otherwise. It wraps
-	// store.ErrNewer, or is Open's. Value has what can be read.
+	// store.ErrNewer, or is Open's. Value has the readable fields.
 	Err error
 	// Data is the content as it is stored.
 	Data []byte
@@ -90,8 +90,8 @@ type Document[T any] struct {
 	plain []byte // Data, opened
 }
 
-// Get reads a document. The error is store.ErrNotFound, or Document.Err. Both come with
-// a document, the former with one that Put creates.
+// Get reads a document. The error is store.ErrNotFound, or Document.Err. With
+// store.ErrNotFound, the document is one that Put creates.
 func (c *Collection[T]) Get(ctx context.Context, name string) (Document[T], error) {
 	raw, err := c.o.Store.Document(ctx, c.o.Kind, name)
 	if err != nil {

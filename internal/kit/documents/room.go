@@ -17,7 +17,7 @@ const (
 	countPage = 1000
 )
 
-// room is what a node may add to a collection before it counts it again.
+// room is how much a node may add to a collection before it counts the collection again.
 type room struct {
 	mu               sync.Mutex
 	counted          time.Time
@@ -69,7 +69,8 @@ func (c *Collection[T]) full() error {
 	return fmt.Errorf("%w: %w", c.o.Full, ErrFull)
 }
 
-// spare is what may be added to taken before the next count. Without a bound that is much.
+// spare is how much may be added to taken before the next count. Without a bound it is
+// large.
 func spare(most, taken int) int {
 	if most == 0 {
 		return 1 << 30

@@ -11,10 +11,10 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Subscriber takes what happened, after the store has stored it. Calls are made on the
-// way of deliveries, by several goroutines: they must not block, must not change what
-// they get, and must not keep it. A subscriber that has more to pass on than it can hold
-// drops some, and says so to its own readers. Nil functions are not called.
+// Subscriber gets changes after the store has stored them. Several goroutines call it in
+// the path of deliveries: calls must not block, and must neither change nor keep their
+// arguments. A subscriber that has more to pass on than it can hold drops some, and says so
+// to its own readers. Nil functions are not called.
 type Subscriber struct {
 	// Registered has the new jobs of a batch.
 	Registered func(jobs iter.Seq[*job.Job])
@@ -28,7 +28,7 @@ type Subscriber struct {
 	Circuit func(endpoint string, openFor time.Duration)
 }
 
-// Observe returns s with subscribers to what is changed through it.
+// Observe returns s with subscribers to the changes made through it.
 func Observe(s store.Store, subscribers ...Subscriber) store.Store {
 	return &observed{Store: s, subscribers: subscribers}
 }

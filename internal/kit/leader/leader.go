@@ -79,7 +79,7 @@ type Leader struct {
 	wrote time.Time
 }
 
-// content is what the document holds.
+// content is the content of the document.
 type content struct {
 	Node string `json:"node"` // empty: there is no leader
 }

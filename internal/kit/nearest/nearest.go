@@ -9,8 +9,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Hint is what to add to a message about an unknown name: "; did you mean", with
-// the nearest of the known names behind prefix. It is empty when none is near.
+// Hint is the end of a message about an unknown name: "; did you mean" with the nearest
+// known name after prefix. It is empty if none is near.
 func Hint(name string, known []string, prefix string) string {
 	best := Name(name, known)
 	if best == "" {

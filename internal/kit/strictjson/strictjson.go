@@ -1,7 +1,7 @@
 // Package strictjson reads JSON that others wrote, by one rule for clients and receivers:
 // exactly one JSON text in UTF-8 whose values are not nested too deep.
 //
-// What the members of an object may be is up to the caller, who walks them.
+// The caller walks the members of an object and decides which are valid.
 package strictjson
 
 import (
@@ -19,7 +19,7 @@ import (
 // Deeper ones are no use to a receiver and can exhaust its stack.
 const MaxNesting = 128
 
-// space is what may stand between the parts of JSON.
+// space has the characters allowed between tokens of JSON.
 const space = " \t\r\n"
 
 // lenient takes JSON whatever its names and escapes say. Those of a request are
@@ -30,9 +30,9 @@ var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.Al
 // ErrEmpty is Check's error for nothing but white space.
 var ErrEmpty = errors.New("is empty")
 
-// Check refuses what is not exactly one JSON text within the limits. Its error continues
-// a sentence about the text. The functions below rely on it: they run over data that it
-// has accepted, which does not begin with white space, and check no syntax.
+// Check refuses data that is not exactly one JSON text within the limits. Its error
+// continues a sentence about the text. The functions below need data that Check has
+// accepted, without white space at its start, and check no syntax.
 func Check(data []byte) error {
 	if len(Trim(data)) == 0 {
 		return ErrEmpty
@@ -94,7 +94,7 @@ func newDecoder(data []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(data), lenient...)
 }
 
-// walker goes through the items of an object or array.
+// walker walks the items of an object or array.
 type walker struct {
 	list    []byte
 	decoder *jsontext.Decoder
@@ -144,8 +144,8 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Unquote gives a JSON string's value. It refuses the escape of half a
-// surrogate pair, which stands for no character.
+// Unquote returns the value of a JSON string. It refuses the escape of half a surrogate
+// pair, which is no character.
 func Unquote(quoted []byte) (string, bool) {
 	inner := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {

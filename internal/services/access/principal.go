@@ -2,7 +2,7 @@ package access
 
 import "log/slog"
 
-// Principal is who is calling.
+// Principal is the caller of a request.
 type Principal struct {
 	// KeyID is empty for an anonymous caller.
 	KeyID     string

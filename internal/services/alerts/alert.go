@@ -102,7 +102,7 @@ func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 	return changed
 }
 
-// describe copies what webhooks report of the rule.
+// describe copies the fields of the rule that webhooks report.
 func (s *Alert) describe(rule *Rule) (changed bool) {
 	if s.Metric != rule.Metric || s.Above == rule.Above && s.URL == rule.URL {
 		return false

@@ -10,13 +10,13 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of what is read of the store: pages of one kind, and rows of a page.
+// Bounds on reading the store: pages of one kind, and rows of a page.
 const (
 	maxPages  = 20
 	pageLimit = 1_000
 )
 
-// Subject is what a value belongs to; empty parts mean all.
+// Subject is the topic or endpoint of a value; empty fields mean all.
 type Subject struct {
 	Topic    string `json:"topic,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`

@@ -35,7 +35,7 @@ const (
 	OccurrenceMissed  Type = "occurrence_missed"
 	OccurrenceSkipped Type = "occurrence_skipped"
 	OccurrenceFailed  Type = "occurrence_failed"
-	// Gap stands for lost events: the view of a watcher may be stale.
+	// Gap reports lost events: the view of a watcher may be stale.
 	Gap Type = "gap"
 )
 
