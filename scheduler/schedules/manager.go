@@ -114,7 +114,7 @@ func New(o Options) (*Manager, error) {
 type Allow func(uid string, version uint64) error
 
 // allowing asks before a change is decided. A change that is written was allowed before.
-func allowing(allow []Allow, decide func(r *record, now job.Instant) (*change, error)) func(r *record, now job.Instant) (*change, error) {
+func allowing(allow []Allow, decide decision) decision {
 	var last *change
 	return func(r *record, now job.Instant) (c *change, err error) {
 		uid, version := r.UID, r.Version
@@ -170,15 +170,23 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 func (d *Draft) pause(r *record, now job.Instant) (*change, error) {
 	switch {
 	case d.Paused == nil:
-	case *d.Paused && r.PausedAt == 0:
-		return &change{Kind: changePause, At: now, Note: d.Note}, nil
-	case *d.Paused && d.Note != nil && (r.Note == nil || *r.Note != *d.Note):
-		r.Note = d.Note
-		return nil, nil
-	case !*d.Paused && r.PausedAt != 0:
-		return &change{Kind: changeResume, At: now}, nil
+		return nil, documents.ErrKept
+	case *d.Paused:
+		return r.noted(change{Kind: changePause, At: now, Note: d.Note}, r.PausedAt == 0)
 	}
-	return nil, documents.ErrKept
+	return r.noted(change{Kind: changeResume, At: now}, r.PausedAt != 0)
+}
+
+// noted is a change that is due. Otherwise it sets the note, if there is another one.
+func (r *record) noted(c change, due bool) (*change, error) {
+	switch {
+	case due:
+		return &c, nil
+	case c.Note == nil || r.Note != nil && *r.Note == *c.Note:
+		return nil, documents.ErrKept
+	}
+	r.Note = c.Note
+	return nil, nil
 }
 
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
@@ -242,27 +250,21 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 
 // Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
 func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.changeNoted(ctx, name, changePause, note, func(r *record, _ job.Instant) bool { return r.PausedAt == 0 })
+	return m.changeNoted(ctx, name, note, func(r *record, now job.Instant) (*change, error) {
+		return r.noted(change{Kind: changePause, At: now, Note: note}, r.PausedAt == 0)
+	})
 }
 
-// changeNoted makes a change if it is due. Otherwise it sets the note, if there is one.
-func (m *Manager) changeNoted(ctx context.Context, name string, kind changeKind, note *string, due func(*record, job.Instant) bool) (Schedule, error) {
+func (m *Manager) changeNoted(ctx context.Context, name string, note *string, decide decision) (Schedule, error) {
 	if note != nil {
 		if err := checkNote(*note); err != nil {
 			return Schedule{}, err
 		}
 	}
-	err := m.changeExisting(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		switch {
-		case due(r, now):
-			return &change{Kind: kind, At: now, Note: note}, nil
-		case note == nil:
-			return nil, documents.ErrKept
-		}
-		r.Note = note
-		return nil, nil
-	})
-	return m.after(ctx, name, err)
+	if err := m.changeExisting(ctx, name, decide); err != nil {
+		return Schedule{}, err
+	}
+	return m.Get(ctx, name)
 }
 
 // clockBack is how far ahead of the clock a cursor may be.
@@ -271,7 +273,9 @@ const clockBack = schedule.Ahead + time.Minute
 // Resume resumes a schedule. A schedule that waits for the clock continues from now. The
 // note replaces that of the pause; nil removes it, or keeps the one of an active schedule.
 func (m *Manager) Resume(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.changeNoted(ctx, name, changeResume, note, func(r *record, now job.Instant) bool { return r.PausedAt != 0 || r.ahead(now) })
+	return m.changeNoted(ctx, name, note, func(r *record, now job.Instant) (*change, error) {
+		return r.noted(change{Kind: changeResume, At: now, Note: note}, r.PausedAt != 0 || r.ahead(now))
+	})
 }
 
 // ahead reports whether the clock went back behind the cursor.
@@ -279,15 +283,8 @@ func (r *record) ahead(now job.Instant) bool {
 	return seconds(r.Cursor).Sub(now.Time()) > clockBack
 }
 
-func (m *Manager) after(ctx context.Context, name string, err error) (Schedule, error) {
-	if err != nil {
-		return Schedule{}, err
-	}
-	return m.Get(ctx, name)
-}
-
 // changeExisting is change for a schedule that exists.
-func (m *Manager) changeExisting(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
+func (m *Manager) changeExisting(ctx context.Context, name string, decide decision) error {
 	err := m.change(ctx, name, func(r *record, now job.Instant) (*change, error) {
 		if !r.exists() {
 			return nil, ErrNotFound
@@ -300,12 +297,15 @@ func (m *Manager) changeExisting(ctx context.Context, name string, decide func(r
 	return err
 }
 
+// decision alters the record of a schedule, or returns a change that is made when everything
+// up to it is decided. It may be called again.
+type decision = func(r *record, now job.Instant) (*change, error)
+
 // changeTries bounds how often a change starts over.
 const changeTries = 50
 
-// change changes a schedule: decide alters the record, or returns a change that is made
-// when everything up to it is decided. decide may be called again.
-func (m *Manager) change(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) error {
+// change changes a schedule.
+func (m *Manager) change(ctx context.Context, name string, decide decision) error {
 	for range changeTries {
 		done, err := m.tryChange(ctx, name, decide)
 		switch {
@@ -320,7 +320,7 @@ func (m *Manager) change(ctx context.Context, name string, decide func(r *record
 	return ErrBusy
 }
 
-func (m *Manager) tryChange(ctx context.Context, name string, decide func(r *record, now job.Instant) (*change, error)) (done bool, err error) {
+func (m *Manager) tryChange(ctx context.Context, name string, decide decision) (done bool, err error) {
 	d, err := m.docs.Get(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return false, err
