@@ -45,10 +45,10 @@ func TestLongerRetention(t *testing.T) {
 		r.RunOne(job.OutcomeDelivered, 0)
 		r.Pass(retention)
 		r.PurgeSome(10)
-		equal(t, "length of the flow", len(r.FlowOf("a")), 4)
+		equal(t, "length of the history", len(r.History("a")), 4)
 		r.Pass(time.Second)
 		r.PurgeSome(10)
-		equal(t, "length of the flow", len(r.FlowOf("a")), 0)
+		equal(t, "length of the history", len(r.History("a")), 0)
 	})(t)
 }
 

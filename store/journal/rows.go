@@ -128,12 +128,15 @@ type FlowRow struct {
 	attempt int
 	actor   string
 	reason  string
-	log     any          // a []byte, or nil
-	entry   *job.Attempt // what that says, in rows of logRows
+	log     []byte // nil: no attempt was made
 }
 
 func (f *FlowRow) row(args []any, host string) []any {
-	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, f.log)
+	var log any
+	if f.log != nil {
+		log = f.log
+	}
+	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, log)
 }
 
 // logRows are the flow rows of the attempt log of a job in state.
@@ -143,7 +146,7 @@ func logRows(log []job.Attempt, state job.State) []FlowRow {
 		a := &log[i]
 		rows[i] = FlowRow{
 			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
-			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a), entry: a,
+			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a),
 		}
 	}
 	if n := len(rows); n > 0 && state.Final() {

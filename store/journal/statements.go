@@ -191,17 +191,6 @@ const (
 	sqlOpen = sqlStored + `WHERE done_at IS NULL ORDER BY m.seq`
 	// Jobs that ended since an instant, the last first.
 	sqlEnded = sqlStored + `WHERE done_at >= ? ORDER BY done_at DESC, m.seq DESC`
-
-	// The journal of one process has no rows of flow for registrations. Parameters:
-	// topic, id, the host of such a registration, topic, id.
-	sqlFlow = `SELECT uid, at, from_state, to_state, attempt, actor, host, reason, log FROM (
-			SELECT m.uid, m.seq AS message, f.seq, f.at, f.from_state, f.to_state, f.attempt, f.actor, f.host, f.reason, f.log
-			FROM message m JOIN flow f ON f.message = m.seq WHERE m.topic = ? AND m.id = ?
-			UNION ALL
-			SELECT m.uid, m.seq, 0, m.created, NULL, 0, 0, '', ?, '', NULL
-			FROM message m WHERE m.topic = ? AND m.id = ?
-			AND NOT EXISTS (SELECT 1 FROM flow f WHERE f.message = m.seq AND f.from_state IS NULL)
-		) AS entry ORDER BY message, CASE WHEN from_state IS NULL THEN 0 ELSE 1 END, at, seq`
 )
 
 // sqlDrop deletes messages with their payloads, flow and counts.

@@ -221,8 +221,7 @@ func (w *writing) unknown(seq int64, log []FlowRow) ([]FlowRow, error) {
 		return nil, fmt.Errorf("look for attempts: %w", err)
 	}
 	return slices.DeleteFunc(slices.Clone(log), func(f FlowRow) bool {
-		entry := encodeAttempt(f.entry)
-		return slices.ContainsFunc(known[seq], func(a job.Attempt) bool { return bytes.Equal(encodeAttempt(&a), entry) })
+		return slices.ContainsFunc(known[seq], func(a job.Attempt) bool { return bytes.Equal(encodeAttempt(&a), f.log) })
 	}), nil
 }
 

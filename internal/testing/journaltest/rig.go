@@ -52,11 +52,6 @@ func (o *Opened) Exec(ctx context.Context, text string, args ...any) error {
 	return err
 }
 
-// Flow returns the flow of a job.
-func (o *Opened) Flow(ctx context.Context, key job.Key) ([]journal.FlowEntry, error) {
-	return o.J.Flow(ctx, key)
-}
-
 // Fill takes all room for rows that wait.
 func (o *Opened) Fill() (release func()) { return o.J.Fill() }
 
@@ -367,12 +362,11 @@ func Unavailable(t testing.TB, what string, err error) {
 	}
 }
 
-// FlowOf returns the flow of a job.
-func (r *Rig) FlowOf(id string) []journal.FlowEntry {
+// History returns the history of a job as people read it: from>to attempt actor reason.
+func (r *Rig) History(id string) []string {
 	r.T.Helper()
-	flow, err := r.Flow(r.T.Context(), Key(id))
-	NoError(r.T, "Flow", err)
-	return flow
+	return r.Query(fmt.Sprintf(`SELECT CONCAT(COALESCE(from_state, ''), '>', to_state, ' ', attempt, ' ', actor, ' ', reason)
+		FROM history WHERE id = '%s' ORDER BY at, seq`, id))
 }
 
 // PurgeSome purges up to limit jobs and returns their number.
