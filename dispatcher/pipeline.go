@@ -275,7 +275,7 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
 		return policy.Next(n, p.opts.Random)
 	})
-	p.settler.batches.Add(result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
+	p.settler.batches.Add(&result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
 }
 
 // deliver makes the attempt of a claimed job, unless something speaks against it.

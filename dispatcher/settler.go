@@ -33,7 +33,7 @@ type settler struct {
 	log     *slog.Logger
 	metrics *metrics
 	outage  *outage.Outage
-	batches *batch.Batcher[result]
+	batches *batch.Batcher[*result]
 }
 
 // newSettler makes a settler. busy reports that more results will arrive soon. When
@@ -44,7 +44,7 @@ func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() b
 		store: d.opts.Store, clock: d.opts.Clock, log: d.opts.Logger, metrics: d.metrics,
 		outage: outage.New("settling jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 	}
-	s.batches = batch.New(batch.Options[result]{
+	s.batches = batch.New(batch.Options[*result]{
 		Workers: 1, MaxCount: maxSettle, MaxQueued: maxQueued, Clock: d.opts.Clock,
 		Linger: func(queued int) time.Duration {
 			if queued < mostEnough && busy() {
@@ -52,7 +52,7 @@ func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() b
 			}
 			return 0
 		},
-	}, func(_ context.Context, results []result) { s.settle(ctx, results) })
+	}, func(_ context.Context, results []*result) { s.settle(ctx, results) })
 	return s
 }
 
@@ -60,7 +60,7 @@ func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() b
 // fencing tokens usually stay current even after the leases, because nobody can
 // claim either. After other errors it settles each result alone until its lease
 // expires, so that one refused result does not block the others.
-func (s *settler) settle(ctx context.Context, results []result) {
+func (s *settler) settle(ctx context.Context, results []*result) {
 	settlements := make([]job.Settlement, len(results))
 	for i, r := range results {
 		settlements[i] = r.settlement

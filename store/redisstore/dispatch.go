@@ -20,11 +20,11 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 	for len(hints) > 0 {
 		batch := hints[:min(len(hints), maxBatch)]
 		rest := hints[len(batch):]
-		claimed, left, err := s.claimBatch(ctx, s.shards[n], batch, o)
+		claimed, left, err := s.claimBatch(ctx, s.shards[n], batch, o, out)
 		if err != nil {
 			return out, err
 		}
-		out = append(out, claimed...)
+		out = claimed
 		hints = slices.Concat(left, rest)
 		if len(left) > 0 && o.Left != nil {
 			o.Left(hints)
@@ -34,8 +34,9 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 	return out, nil
 }
 
-// claimBatch claims a batch within the bound of bytes, and returns the jobs left.
-func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions) (claimed []store.Claimed, left []store.Hint, err error) {
+// claimBatch claims a batch within the bound of bytes. It appends the claims to out, and
+// returns the jobs left.
+func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o store.ClaimOptions, out []store.Claimed) (claimed []store.Claimed, left []store.Hint, err error) {
 	b := sh.newBatch(len(hints), 0, nil)
 	for _, h := range hints {
 		b.add(h.Key(), h.Lane)
@@ -56,12 +57,12 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		}
 		left = append(left, hints[at-1])
 	}
-	claimed, err = s.decodeClaims(sh, hints, reply)
+	claimed, err = s.decodeClaims(sh, hints, reply, out)
 	return claimed, left, err
 }
 
-// decodeClaims decodes the answer of lua/claim.lua for claimed jobs.
-func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]store.Claimed, error) {
+// decodeClaims appends the claimed jobs in the answer of lua/claim.lua to out.
+func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []store.Claimed) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
 	var heads []progressHead // which claimed jobs share
 	for _, text := range textsOf(reply[1]) {
@@ -71,7 +72,7 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any) ([]stor
 	if err != nil {
 		return nil, err
 	}
-	out := make([]store.Claimed, 0, len(reply)/4)
+	out = slices.Grow(out, len(reply)/4-1)
 	for i := 4; i < len(reply); i += 4 {
 		at, from, head := intOf(reply[i]), intOf(reply[i+1]), intOf(reply[i+2])
 		registration, _ := reply[i+3].(string)

@@ -156,6 +156,7 @@ func (b *Batcher[T]) work() {
 		if len(entries) == 0 {
 			return
 		}
+		items = slices.Grow(items, len(entries))
 		for i := range entries {
 			items = append(items, entries[i].item)
 		}
