@@ -66,12 +66,15 @@ func parseLimits(text string) (store.Limits, error) {
 
 // Limits returns the limits of all topics that have some.
 func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	all, in := map[string]store.Limits{}, map[string]int{}
-	for _, sh := range s.shards {
+	shards, err := gather(ctx, s, func(ctx context.Context, sh *shard) (map[string]string, error) {
 		texts, err := s.db.HGetAll(ctx, sh.topics).Result()
-		if err != nil {
-			return nil, s.wrap(err)
-		}
+		return texts, s.wrap(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all, in := map[string]store.Limits{}, map[string]int{}
+	for _, texts := range shards {
 		for topic, text := range texts {
 			l, err := parseLimits(text)
 			if known, seen := all[topic]; err != nil || seen && known != l {
