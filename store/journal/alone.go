@@ -47,23 +47,22 @@ func (in *steps) Prepare(now job.Instant) {
 		j.Token = in.Old.Token
 	}
 	in.Message = NewMessage(j, now)
-	in.Inserted = &Insertion{Message: &in.Message, At: now}
 }
 
 // Accept adds the job in the place of others of its key.
 func (in *steps) Accept(g *Group) {
 	if in.InDoubt != "" {
-		g.replaceUID(in.Reg.Key, in.InDoubt, in.Inserted.At)
+		g.replaceUID(in.Reg.Key, in.InDoubt, in.Message.At)
 	}
 	if in.Old != nil && in.Old.State == job.Dead {
-		g.Replace(in.Reg.Key, in.Old, in.Inserted.At)
+		g.Replace(in.Reg.Key, in.Old, in.Message.At)
 	}
-	g.Insert(in.Inserted)
+	g.Insert(&in.Intake)
 }
 
 // asExpected reports whether the store's job is the committed one.
 func (in *steps) asExpected() bool {
-	if in.Inserted == nil || in.Result.Outcome != store.Created {
+	if in.Of == nil || in.Result.Outcome != store.Created {
 		return false
 	}
 	want, got := &in.Message.Job, &in.Result.Job
@@ -94,7 +93,7 @@ func (in *steps) Confirm(g *Group, now job.Instant) {
 	case created:
 		g.Restored(&Record{Message: in.Message})
 	case !in.Replaces:
-		g.Drop(in.Inserted.Of)
+		g.Drop(in.Of)
 		if in.Old != nil && in.Old.State == job.Dead {
 			g.Restored(&Record{Message: in.Message})
 		}
@@ -132,7 +131,7 @@ func (r inOrder) Resolve(rows map[int][]*Entry) {
 		}
 	}
 	for i, in := range r.Inserts {
-		r.endOthers(rows[len(r.Changes)+i], in.Of.UID, in.At)
+		r.endOthers(rows[len(r.Changes)+i], in.Of.UID, in.Message.At)
 	}
 }
 

@@ -48,14 +48,6 @@ type Change struct {
 	Overtaken bool
 }
 
-// Insertion is a new registration that the store does not have yet.
-type Insertion struct {
-	Message *Message
-	Of      *Target
-	At      job.Instant
-	Refused bool // set by the rules: the message is not added
-}
-
 // Rules decide, within the transaction, what a group writes.
 type Rules interface {
 	// Resolve gets the messages of the journal: rows[i] of the key of Changes[i], and
@@ -70,7 +62,7 @@ type Rules interface {
 // same group inserts.
 type Group struct {
 	Changes []*Change // in the order in which keys were first named
-	Inserts []*Insertion
+	Inserts []*Intake // new registrations that the store does not have yet
 
 	known   map[job.Key]*Target
 	nextSeq int64
@@ -153,8 +145,8 @@ func (c *Change) matches(uid string) bool {
 }
 
 // Insert adds a registration.
-func (g *Group) Insert(in *Insertion) {
-	in.Of, in.Refused = &Target{Key: in.Message.Job.Key, UID: in.Message.Job.UID}, false
+func (g *Group) Insert(in *Intake) {
+	in.Of, in.Refused = &Target{Key: in.Reg.Key, UID: in.Reg.UID}, false
 	g.Inserts = append(g.Inserts, in)
 }
 

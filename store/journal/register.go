@@ -26,8 +26,11 @@ type Intake struct {
 	// Replaces: Old is unfinished, so only the store can decide.
 	Replaces bool
 	Message  Message
-	Inserted *Insertion // of Message; nil: the store gets it first
-	Without  bool       // the store got it although the journal failed
+	// Of is Message in the journal, which gets it before the store. Nil: the store gets it
+	// first, or nobody knows whether the journal has it.
+	Of      *Target
+	Refused bool // set by the rules: Message is not added
+	Without bool // the store got it although the journal failed
 	// Again: a Renew with the same uid was faster. Its job is that of this registration.
 	Again bool
 }
@@ -74,7 +77,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 			if results[n] = in.Result; in.Again {
 				results[n].Outcome = store.Same
 			}
-			if in.Inserted != nil && in.Inserted.Refused {
+			if in.Refused {
 				again, refused = append(again, n), append(refused, intakes[i])
 			}
 		}
@@ -159,13 +162,12 @@ func (s *Store) create(ctx context.Context, c *Call, taken []Steps) error {
 	taken = slices.DeleteFunc(taken, func(step Steps) bool {
 		in := step.intake()
 		if in.Without = without; without {
-			in.Inserted = nil // whether the journal has it is unknown
+			in.Of, in.Refused = nil, false
 		}
-		refused := in.Inserted != nil && in.Inserted.Refused
-		if !refused {
+		if !in.Refused {
 			regs = append(regs, in.Reg)
 		}
-		return refused
+		return in.Refused
 	})
 	if len(taken) == 0 {
 		return nil

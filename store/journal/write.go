@@ -239,7 +239,7 @@ func (w *writing) writeInserts() error {
 			continue
 		}
 		in.Of.Seq = w.take()
-		r.add(in.Message, in.Of.Seq)
+		r.add(&in.Message, in.Of.Seq)
 	}
 	return w.writeRows(&r)
 }

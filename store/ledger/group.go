@@ -48,9 +48,9 @@ func (g *group) change(of *journal.Change) *change {
 
 // insert adds a registration. Its row of flow names the node.
 func (g *group) insert(in *intake) {
-	g.Insert(in.Inserted)
+	g.Insert(&in.Intake)
 	g.inserts = append(g.inserts, in)
-	g.Registered(in.Inserted.Of, in.Inserted.At)
+	g.Registered(in.Of, in.Message.At)
 }
 
 // taken adds a registration that the store accepted before the journal.

@@ -35,7 +35,6 @@ func (in *intake) Prepare(now job.Instant) {
 	j.CreatedAt = now
 	in.Message = journal.NewMessage(j, now)
 	in.Message.Confirmed = journal.Unconfirmed
-	in.Inserted = &journal.Insertion{Message: &in.Message, At: now}
 	if in.Old != nil {
 		in.overEnded()
 	}
@@ -65,7 +64,7 @@ func (in *intake) mayFollow(uid string, version uint64) bool {
 
 // after names registrations of the key that the store surely had before this one.
 func (in *intake) after() (uids []string) {
-	if in.Inserted != nil {
+	if in.Of != nil {
 		uids = slices.Clip(in.before)
 	}
 	if in.Old != nil {
@@ -121,7 +120,7 @@ func (in *intake) Confirm(g *journal.Group, now job.Instant) {
 	case created:
 		rules.took(&in.Result.Job, now, in.after())
 	case !in.Replaces: // another node was faster
-		g.Drop(in.Inserted.Of)
+		g.Drop(in.Of)
 		switch {
 		case in.holder == nil:
 		case in.Result.Outcome.Refused():

@@ -250,7 +250,7 @@ func (r registration) String() string {
 		return s
 	}
 	s += fmt.Sprint(" over ", describe(r.in.Old), r.in.Result.Outcome, describe(&r.in.Result.Job))
-	if r.in.Inserted != nil {
+	if r.in.Of != nil {
 		s += fmt.Sprint(r.in.before)
 	}
 	return s
@@ -259,9 +259,9 @@ func (r registration) String() string {
 func (r registration) step(x *explorer, w *world, me, alternative int) (caller, error) {
 	if r.in != nil { // it is shared with other orders
 		in := *r.in
-		if in.Inserted != nil {
-			inserted := *in.Inserted
-			in.Inserted, inserted.Message = &inserted, &in.Message
+		if in.Of != nil {
+			of := *in.Of
+			in.Of = &of
 		}
 		r.in = &in
 	}
@@ -313,7 +313,7 @@ func (r *registration) adopt(x *explorer) error {
 func (r *registration) accept(x *explorer) error {
 	r.in.Prepare(stillNow)
 	err := x.commit(func(g *group) { r.in.Accept(g.Group) })
-	if !r.in.Inserted.Refused {
+	if !r.in.Refused {
 		r.at = "store"
 		return err
 	}

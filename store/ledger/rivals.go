@@ -217,18 +217,17 @@ func (c *change) late() bool {
 // resolve decides whether the registration may be added. It is refused if the key has an
 // open message, unless it replaces that job and the job has not changed since.
 func (in *intake) resolve(g *group, rows []*journal.Entry, r *rivalry) {
-	row := in.Inserted
 	in.before, in.lost = nil, 0
 	for _, f := range rows {
-		if f.UID == row.Of.UID {
-			row.Of.Seq = f.Seq // another node's claim wrote it first
+		if f.UID == in.Of.UID {
+			in.Of.Seq = f.Seq // another node's claim wrote it first
 			continue
 		}
 		if f.Confirmed != journal.Unconfirmed {
 			in.before = append(in.before, f.UID)
 		}
 	}
-	if row.Of.Seq != 0 {
+	if in.Of.Seq != 0 {
 		return
 	}
 	undo := g.Ends()
@@ -236,23 +235,23 @@ func (in *intake) resolve(g *group, rows []*journal.Entry, r *rivalry) {
 		switch {
 		case !f.Open || r != nil && (r.rewrites(f) || r.ends(f)):
 		case in.mayFollow(f.UID, f.Version): // the store may still change that job
-			g.End(f.Seq, row.At, f.Confirmed)
+			g.End(f.Seq, in.Message.At, f.Confirmed)
 		default:
-			row.Refused = true
+			in.Refused = true
 		}
 	}
 	if r != nil && r.winner != nil && r.winner.opens() {
 		j := r.winner.shows()
-		row.Refused = row.Refused || !in.mayFollow(j.UID, j.Version)
-		if !row.Refused {
-			r.winner.GaveWay = row.At
+		in.Refused = in.Refused || !in.mayFollow(j.UID, j.Version)
+		if !in.Refused {
+			r.winner.GaveWay = in.Message.At
 		}
 	}
-	if in.asks != 0 && in.Old == nil && !row.Refused {
+	if in.asks != 0 && in.Old == nil && !in.Refused {
 		in.lost = lastEnded(rows, in.asks)
-		row.Refused = in.lost != 0
+		in.Refused = in.lost != 0
 	}
-	if row.Refused {
+	if in.Refused {
 		undo()
 	}
 }
