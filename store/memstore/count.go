@@ -10,42 +10,38 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// tally is the count of a job. A copy of a record shares it, so it is replaced and
-// never changed, except for keys.
+// tally is the count of a job.
 type tally struct {
 	count int64
 	fired bool
-	keys  map[string]struct{} // guarded by the store's lock
+	keys  map[string]struct{} // that were counted
 }
 
-// assignCount stores the count of j.
-func (r *record) assignCount(j *job.Job) {
-	if r.extra == nil && j.Counted == 0 && !j.Fired {
-		return
-	}
+// tallied returns the count of the record, for writing.
+func (r *record) tallied() *tally {
 	x := r.more()
-	t := tally{count: j.Counted, fired: j.Fired}
-	if x.tally != nil {
-		t.keys = x.tally.keys
+	if x.tally == nil {
+		x.tally = &tally{}
 	}
-	if t.count != 0 || t.fired {
-		x.tally = &t
-	}
+	return x.tally
 }
 
-// restoreKeys stores keys that were counted.
-func (r *record) restoreKeys(keys []string) {
-	if len(keys) == 0 {
-		return
-	}
-	t := tally{keys: make(map[string]struct{}, len(keys))}
-	if x := r.more(); x.tally != nil {
-		t.count, t.fired = x.tally.count, x.tally.fired
+// add adds keys that were counted.
+func (t *tally) add(keys []string) {
+	if t.keys == nil && len(keys) > 0 {
+		t.keys = make(map[string]struct{}, len(keys))
 	}
 	for _, key := range keys {
 		t.keys[strings.Clone(key)] = struct{}{}
 	}
-	r.extra.tally = &t
+}
+
+// assignCount stores the count of j.
+func (r *record) assignCount(j *job.Job) {
+	if j.Counted != 0 || j.Fired {
+		t := r.tallied()
+		t.count, t.fired = j.Counted, j.Fired
+	}
 }
 
 // countKeys are the keys that were counted; nil without any.
@@ -111,12 +107,7 @@ func (s *Store) addTo(ctx context.Context, was *snapshot, spec *job.Spec, c stor
 // applyCount stores the count of j, and makes the job due if it is.
 func (s *Store) applyCount(rec *record, j *job.Job, t job.Tally, now job.Instant) {
 	rec.assignCount(j)
-	if len(t.Keys) > 0 && rec.extra.tally.keys == nil {
-		rec.extra.tally.keys = map[string]struct{}{}
-	}
-	for _, key := range t.Keys {
-		rec.extra.tally.keys[strings.Clone(key)] = struct{}{}
-	}
+	rec.tallied().add(t.Keys)
 	if !t.Due {
 		return
 	}

@@ -345,11 +345,10 @@ func (s source) Jobs(ctx context.Context, seg listing.Segment, entries []listing
 		if snap == nil {
 			continue
 		}
-		j, err := snap.job()
-		if err != nil {
+		if err := decode(&snap.Job, snap.spec); err != nil {
 			return nil, err
 		}
-		jobs[i] = &j
+		jobs[i] = &snap.Job
 	}
 	return jobs, nil
 }

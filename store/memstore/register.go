@@ -189,7 +189,9 @@ func (s *Store) restore(r *store.RestoredJob, e encoded, now job.Instant) {
 	if len(r.Log) > 0 || j.LastAttempt != nil {
 		rec.more().restoreLog(r.Log, j.LastAttempt)
 	}
-	rec.restoreKeys(r.CountKeys)
+	if len(r.CountKeys) > 0 {
+		rec.tallied().add(r.CountKeys)
+	}
 	if j.State.Final() {
 		rec.score = endedScore(j.EndedAt, j.State)
 	} else {
