@@ -90,10 +90,10 @@ func tallyOf(j *job.Job, keys []string) *tally {
 
 // with is t and u; both may be nil. Counts only grow.
 func (t *tally) with(u *tally) *tally {
-	if t == nil || u == nil {
-		if t == nil {
-			return u
-		}
+	switch {
+	case t == nil:
+		return u
+	case u == nil:
 		return t
 	}
 	return &tally{count: max(t.count, u.count), fired: t.fired || u.fired, keys: append(t.keys, u.keys...)}
@@ -119,19 +119,13 @@ func (g *Group) Counted(done *store.Counted, keys []string) {
 // counts are the tallies that a group writes.
 func (c *Change) counts() *tally {
 	t := c.tally
-	for _, j := range []*job.Job{c.putJob(), c.Adopt} {
-		if j != nil {
-			t = t.with(tallyOf(j, c.CountKeys))
-		}
+	if c.Put != nil {
+		t = t.with(tallyOf(&c.Put.Job, c.CountKeys))
+	}
+	if c.Adopt != nil {
+		t = t.with(tallyOf(c.Adopt, c.CountKeys))
 	}
 	return t
-}
-
-func (c *Change) putJob() *job.Job {
-	if c.Put == nil {
-		return nil
-	}
-	return &c.Put.Job
 }
 
 // writeTallies writes counts and their keys, once for each message.

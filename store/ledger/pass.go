@@ -117,14 +117,14 @@ func (p *pass) pause(ctx context.Context) error {
 func (p *pass) run(started job.Instant) store.RestoreRun {
 	r := store.RestoreRun{State: store.RestoreRunning, Options: p.o.RestoreOptions, StartedAt: started, RestoreReport: p.report()}
 	if started == 0 {
-		r.StartedAt = instant(p.began)
+		r.StartedAt = job.InstantOf(p.began)
 	}
 	select {
 	case <-p.done:
 	default:
 		return r
 	}
-	r.State, r.EndedAt = store.RestoreDone, instant(p.ended)
+	r.State, r.EndedAt = store.RestoreDone, job.InstantOf(p.ended)
 	if p.err != nil {
 		r.State = store.RestoreFailed
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 )
@@ -345,12 +344,4 @@ func (p *progressReport) report() store.RestoreReport {
 		r.UnreadableJobs = append(r.UnreadableJobs, u.Key.String())
 	}
 	return r
-}
-
-// instant is a time for people.
-func instant(t time.Time) job.Instant {
-	if t.IsZero() {
-		return 0
-	}
-	return job.InstantOf(t)
 }

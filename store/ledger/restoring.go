@@ -15,7 +15,7 @@ var _ store.Restoring = (*Reconciler)(nil)
 
 // StartRestore requests a pass over all jobs, or those of a topic. The leader makes it.
 func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
-	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: instant(s.o.Clock.Now())}
+	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: job.InstantOf(s.o.Clock.Now())}
 	d, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
 		if !d.Value.Requested.State.Ended() {
 			return store.ErrRestoring
