@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/store"
 )
 
@@ -28,23 +30,18 @@ func (s *Store) correct(ctx context.Context, sh *shard, o store.CarryOptions) er
 	if err := s.correctCircuits(ctx, sh); err != nil {
 		return err
 	}
-	for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-		found, next, err := s.db.ZScan(ctx, sh.lanes, cursor, "", lookLanes).Result()
-		if err != nil {
-			return s.wrap(err)
-		}
-		cursor = next
+	scan := func(cursor uint64) *redis.ScanCmd { return s.db.ZScan(ctx, sh.lanes, cursor, "", lookLanes) }
+	return s.eachPage(scan, func(found []string) error {
 		var lanes []string
 		for i := 0; i < len(found); i += 2 { // each is followed by its score
 			lanes = append(lanes, found[i])
 		}
-		for more := true; more; {
-			if more, err = s.lookAt(ctx, sh, lanes, o.Longest); err != nil {
+		for {
+			if more, err := s.lookAt(ctx, sh, lanes, o.Longest); err != nil || !more {
 				return err
 			}
 		}
-	}
-	return nil
+	})
 }
 
 // lookAt runs lua/look.lua. It reports whether there may be more to correct.

@@ -71,14 +71,13 @@ func (s *Store) earliestLanes(ctx context.Context, sh *shard) ([]inLine, job.Ins
 			return *line, now, nil
 		}
 	}
-	lanes, err := s.db.ZRangeWithScores(ctx, sh.lanes, 0, lanesAtOnce-1).Result()
+	lanes, err := s.db.Do(ctx, "zrange", sh.lanes, 0, lanesAtOnce-1, "withscores").StringSlice()
 	if err != nil || len(lanes) == 0 {
 		return nil, 0, s.wrap(err)
 	}
-	line := make([]inLine, len(lanes))
-	for i, l := range lanes {
-		line[i].lane, _ = l.Member.(string)
-		line[i].look = job.Instant(l.Score)
+	line, err := lineOf(lanes)
+	if err != nil {
+		return nil, 0, err
 	}
 	now, err := s.serverNow(ctx, sh)
 	return line, now, err

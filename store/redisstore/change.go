@@ -96,14 +96,10 @@ const (
 // runner is run or commit.
 type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []string, args []any) (*redis.Cmd, error)
 
-// put makes a change from old (nil: no record) to fresh. It obeys the topic's limits. The script
-// is changeScript, or takeScript if a full Redis is to refuse it.
-func (s *Store) put(ctx context.Context, run runner, script *redis.Script, sh *shard, old, fresh *record) (written, error) {
-	return s.putWith(ctx, run, script, sh, old, fresh, nil)
-}
-
-// putWith is put that registers successors in the same step.
-func (s *Store) putWith(ctx context.Context, run runner, script *redis.Script, sh *shard, old, fresh *record, next []store.Registration) (written, error) {
+// put makes a change from old (nil: no record) to fresh, and registers successors in the same
+// step. It obeys the topic's limits. The script is changeScript, or takeScript if a full Redis is
+// to refuse it.
+func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, fresh *record, next []store.Registration) (written, error) {
 	c, err := s.changeOf(old, fresh)
 	if err != nil {
 		return outrun, err
@@ -112,7 +108,7 @@ func (s *Store) putWith(ctx context.Context, run runner, script *redis.Script, s
 	if err != nil {
 		return outrun, err
 	}
-	done, err := s.change(ctx, run, script, sh, true, changes)
+	done, err := s.change(ctx, s.commit, script, sh, true, changes)
 	if err != nil {
 		return outrun, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/store"
 )
 
@@ -51,20 +53,23 @@ func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int
 	}
 	found := map[string]string{} // a scan may return a field twice
 	count, read, bytes := firstScanned, 0, 0
-	for cursor, more := uint64(0), true; more; more = cursor != 0 {
-		fields, next, err := s.db.HScan(ctx, s.docs(kind), cursor, "", int64(count)).Result()
-		if err != nil {
-			return nil, s.wrap(err)
-		}
+	scan := func(cursor uint64) *redis.ScanCmd {
+		return s.db.HScan(ctx, s.docs(kind), cursor, "", int64(count))
+	}
+	err := s.eachPage(scan, func(fields []string) error {
 		for i := 0; i+1 < len(fields); i += 2 {
 			read, bytes = read+1, bytes+len(fields[i+1])
 			if fields[i] > after {
 				found[fields[i]] = fields[i+1]
 			}
 		}
-		if cursor = next; read > 0 {
+		if read > 0 {
 			count = fitting(read, bytes)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	docs := make([]store.Document, 0, len(found))
 	for _, name := range slices.Sorted(maps.Keys(found)) {

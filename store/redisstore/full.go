@@ -41,7 +41,7 @@ func (s *Store) refused(ctx context.Context, sh *shard, batch []*arrival, cause 
 			by := there[i]
 			switch {
 			case by.missing():
-				a.verdicts[i] = verdict{refused: true, outcome: store.StoreFull}
+				a.verdicts[i] = verdict{refused: store.StoreFull}
 			case s.confirm != nil:
 				return cause // whether replicas have it, too, is not known
 			default:

@@ -296,30 +296,3 @@ func registeredAs(field string) (job.Key, bool) {
 	topic, id, ok := strings.Cut(field, "/")
 	return job.Key{Topic: topic, ID: id}, ok && !strings.HasSuffix(id, progressSign)
 }
-
-// eachKey calls do with the keys of all masters that match a pattern.
-func eachKey(ctx context.Context, db redis.UniversalClient, pattern string, do func(keys []string) error) error {
-	scan := func(ctx context.Context, node redis.Cmdable) error {
-		for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-			keys, next, err := node.Scan(ctx, cursor, pattern, 1000).Result()
-			if err != nil {
-				return err
-			}
-			if err := do(keys); err != nil {
-				return err
-			}
-			cursor = next
-		}
-		return nil
-	}
-	cluster, ok := db.(*redis.ClusterClient)
-	if !ok {
-		return scan(ctx, db)
-	}
-	one := make(chan struct{}, 1) // the library asks them all at once
-	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		one <- struct{}{}
-		defer func() { <-one }()
-		return scan(ctx, node)
-	})
-}

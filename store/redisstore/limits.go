@@ -11,19 +11,20 @@ import (
 
 // SetLimits replaces the limits of a topic, shard by shard.
 func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) error {
-	before, err := s.Limits(ctx)
-	if err != nil {
-		return err
-	}
 	for n, sh := range s.shards {
 		text, err := s.limitsText(l, n)
 		if err != nil {
 			return err
 		}
-		if err := s.updateField(ctx, sh, sh.topics, topic, func(string) (string, error) { return text, nil }); err != nil {
+		var before store.Limits
+		err = s.updateField(ctx, sh, sh.topics, topic, func(was string) (string, error) {
+			before, _ = parseLimits(was) // none or unreadable: zero
+			return text, nil
+		})
+		if err != nil {
 			return err
 		}
-		if before[topic].Rate != l.Rate {
+		if before.Rate != l.Rate {
 			if err := s.db.HDel(ctx, sh.tokens, topic).Err(); err != nil {
 				return s.wrap(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
@@ -63,11 +64,8 @@ func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx conte
 	group, ctx := errgroup.WithContext(ctx)
 	for _, page := range sh.jobs {
 		group.Go(func() error {
-			for cursor, first := uint64(0), true; first || cursor != 0; first = false {
-				fields, next, err := s.db.HScan(ctx, page, cursor, "", walkCount).Result()
-				if err != nil {
-					return s.wrap(err)
-				}
+			scan := func(cursor uint64) *redis.ScanCmd { return s.db.HScan(ctx, page, cursor, "", walkCount) }
+			return s.eachPage(scan, func(fields []string) error {
 				for i := 0; i < len(fields); i += 2 {
 					if key, ok := registeredAs(fields[i]); ok {
 						if err := do(ctx, key); err != nil {
@@ -75,9 +73,8 @@ func (m *mover) walk(ctx context.Context, s *Store, sh *shard, do func(ctx conte
 						}
 					}
 				}
-				cursor = next
-			}
-			return nil
+				return nil
+			})
 		})
 	}
 	return group.Wait()

@@ -176,6 +176,20 @@ func (s *Store) readRaw(ctx context.Context, sh *shard, keys []job.Key, bytes in
 	return raws, now, nil
 }
 
+// eachPage calls do with what a scan finds, page by page. A scan may find something twice.
+func (s *Store) eachPage(scan func(cursor uint64) *redis.ScanCmd, do func(page []string) error) error {
+	for cursor := uint64(0); ; {
+		page, next, err := scan(cursor).Result()
+		if err != nil {
+			return s.wrap(err)
+		}
+		if err := do(page); err != nil || next == 0 {
+			return err
+		}
+		cursor = next
+	}
+}
+
 func isNil(err error) bool { return errors.Is(err, redis.Nil) }
 
 // exec sends a pipeline and returns its first error. A missing value is none.

@@ -63,8 +63,8 @@ func (s *Store) registerBatch(ctx context.Context, sh *shard, regs []store.Regis
 		switch v := &a.verdicts[n]; {
 		case v.left:
 			left = append(left, i)
-		case v.refused:
-			out[i] = store.Registered{Outcome: v.outcome}
+		case v.refused != 0:
+			out[i] = store.Registered{Outcome: v.refused}
 		case v.by.missing():
 			out[i] = store.Registered{Outcome: store.Created, Job: regs[i].Job(a.now)}
 		default:
@@ -180,9 +180,8 @@ func (s *Store) sendArrivals(ctx context.Context, sh *shard, batch []*arrival) e
 
 // verdict reports why a job was not registered, if it was not.
 type verdict struct {
-	by      raw // the record that has its key
-	refused bool
-	outcome store.RegisterOutcome // if refused
+	by      raw                   // the record that has its key
+	refused store.RegisterOutcome // or zero
 	left    bool                  // for another call: this one has read enough
 }
 
@@ -190,9 +189,8 @@ type verdict struct {
 func verdictOf(reply any) (v verdict, err error) {
 	switch r := reply.(type) {
 	case string:
-		v.outcome, v.refused = refusals[r]
-		v.left = r == "left"
-		if r != "" && !v.refused && !v.left {
+		v.refused, v.left = refusals[r], r == "left"
+		if r != "" && v.refused == 0 && !v.left {
 			err = fmt.Errorf("redisstore: register answered %q", r)
 		}
 	case []any:
@@ -250,7 +248,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 		if old != nil {
 			fresh.Token = old.Token // no worker of the old job may settle the new one
 		}
-		written, err := s.put(ctx, s.commit, takeScript, sh, old, fresh)
+		written, err := s.put(ctx, takeScript, sh, old, fresh, nil)
 		switch {
 		case refuses(err):
 			return s.refusedOver(ctx, sh, reg, w, err)

@@ -269,7 +269,7 @@ func (m *mover) copyDocuments(ctx context.Context) error {
 	if from.prefix == to.prefix {
 		return nil
 	}
-	return eachKey(ctx, m.from.db, from.prefix+"docs:*", func(keys []string) error {
+	return m.from.eachKey(ctx, from.prefix+"docs:*", func(keys []string) error {
 		for _, key := range keys {
 			docs, err := m.from.db.HGetAll(ctx, key).Result()
 			if err != nil {
@@ -342,17 +342,32 @@ func (m *mover) clear(ctx context.Context) error {
 		if left > 0 {
 			continue
 		}
-		err := eachKey(ctx, m.from.db, sh.prefix+"*", func(keys []string) error {
-			for _, key := range keys {
-				if err := m.from.db.Unlink(ctx, key).Err(); err != nil {
-					return err
-				}
+		err := m.from.eachKey(ctx, sh.prefix+"*", func(keys []string) error {
+			if len(keys) == 0 {
+				return nil
 			}
-			return nil
+			return m.from.db.Unlink(ctx, keys...).Err() // they are in one slot
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// eachKey calls do with the keys of all masters that match a pattern.
+func (s *Store) eachKey(ctx context.Context, pattern string, do func(keys []string) error) error {
+	scan := func(ctx context.Context, node redis.Cmdable) error {
+		return s.eachPage(func(cursor uint64) *redis.ScanCmd { return node.Scan(ctx, cursor, pattern, 1000) }, do)
+	}
+	cluster, ok := s.db.(*redis.ClusterClient)
+	if !ok {
+		return scan(ctx, s.db)
+	}
+	one := make(chan struct{}, 1) // the library asks them all at once
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		one <- struct{}{}
+		defer func() { <-one }()
+		return scan(ctx, node)
+	})
 }

@@ -254,7 +254,7 @@ func TestReshard(t *testing.T) {
 				tags[newShardKeys(shardTag(f.Namespace, n, last)).prefix] = true
 			}
 			s := f.with(last).open()
-			f.ok(eachKey(t.Context(), s.db, "duehook:{"+f.Namespace+":*", func(keys []string) error {
+			f.ok(s.eachKey(t.Context(), "duehook:{"+f.Namespace+":*", func(keys []string) error {
 				for _, key := range keys {
 					if at := strings.Index(key, "}:"); !tags[key[:at+2]] {
 						t.Errorf("%s is left", key)

@@ -110,32 +110,25 @@ func (s *Store) turnOf(ctx context.Context, sh *shard, key job.Key) (lane job.La
 			lane, turn = hint.Lane, orderKey+" "+text[:turnLen]
 		}
 	}
-	each := func(scan func(cursor uint64) *redis.ScanCmd, found func(member, value string)) error {
-		for cursor := uint64(0); turn == ""; {
-			var page []string
-			if page, cursor, err = scan(cursor).Result(); err != nil {
-				return s.wrap(err)
-			}
-			for i := 0; i+1 < len(page); i += 2 {
-				found(page[i], page[i+1])
-			}
-			if cursor == 0 {
-				break
-			}
+	err = s.eachPage(func(cursor uint64) *redis.ScanCmd {
+		return s.db.HScan(ctx, sh.prefix+"heads", cursor, match, turnsAtOnce)
+	}, func(heads []string) error {
+		for i := 0; i+1 < len(heads); i += 2 {
+			look(heads[i], heads[i+1])
 		}
 		return nil
-	}
-	err = each(func(cursor uint64) *redis.ScanCmd {
-		return s.db.HScan(ctx, sh.prefix+"heads", cursor, match, turnsAtOnce)
-	}, look)
-	if err != nil {
+	})
+	if err != nil || turn != "" {
 		return lane, turn, err
 	}
-	err = each(func(cursor uint64) *redis.ScanCmd {
+	err = s.eachPage(func(cursor uint64) *redis.ScanCmd {
 		return s.db.ZScan(ctx, sh.prefix+"turns", cursor, match, turnsAtOnce)
-	}, func(member, _ string) {
-		orderKey, text, _ := strings.Cut(member, " ")
-		look(orderKey, text)
+	}, func(turns []string) error {
+		for i := 0; i+1 < len(turns); i += 2 { // each is followed by its score
+			orderKey, text, _ := strings.Cut(turns[i], " ")
+			look(orderKey, text)
+		}
+		return nil
 	})
 	return lane, turn, err
 }

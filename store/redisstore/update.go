@@ -39,7 +39,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		fresh.Version++
 		fresh.mark = newMark()
 		next := successors.Of(fresh.UID, fresh.Ended(old.State))
-		written, err := s.putWith(ctx, s.commit, changeScript, sh, old, fresh, next)
+		written, err := s.put(ctx, changeScript, sh, old, fresh, next)
 		switch {
 		case err != nil:
 			return job.Job{}, err
