@@ -26,9 +26,6 @@ for _, j in ipairs(jobs) do
   j.at = state >= 0 and index_of(j.from, state, ARGV[a + 11])
 end
 read_scores(jobs)
-if obey and redis.call('EXISTS', topics) == 1 then
-  limits = limits_of_jobs(jobs)
-end
 
 local order = nil -- the functions of lib/turns.lua
 
@@ -80,7 +77,7 @@ local function change(j)
   if from and j.at ~= j.from.bucket then
     from = from + FINAL
   end
-  local refused = after == 0 and state >= 0 and state < FINAL and not (from and from < FINAL) and refusal(j.lane.topic)
+  local refused = obey and after == 0 and state >= 0 and state < FINAL and not (from and from < FINAL) and refusal(j.lane.topic)
   if refused then
     return refused == 'full' and 3 or 4
   end
@@ -121,7 +118,7 @@ local function change(j)
     elseif not order.enter(key, turn) then
       ms = ms + PARK
     end
-  elseif key and state == DEAD and order.stops_on_dead(j.lane.topic) then
+  elseif key and state == DEAD and stops_on_dead(j.lane.topic) then
     order.stop(key, turn)
   end
   if old_key and state < 0 then

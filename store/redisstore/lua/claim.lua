@@ -70,9 +70,6 @@ end
 
 local jobs = batch(5, 1, 3, true)
 read_scores(jobs)
-if redis.call('EXISTS', topics) == 1 then
-  limits = limits_of_jobs(jobs)
-end
 local order_keys = {}
 for _, j in ipairs(jobs) do
   local key = j.lane.ordered and string.match(stored[j.name] or '', '^[^\n]* ([^ \n]+)\n')
@@ -98,7 +95,7 @@ end
 -- delay is how much later a due job is due that is not claimed; nil for one that is. It takes
 -- the turn of its order key.
 local function delay(j, state)
-  local of = limits[j.lane.topic]
+  local of = limits_of(j.lane.topic)
   if of and (of.Paused or state ~= READY) then
     return 0
   elseif j.lane.ordered and lacks_jobs() then

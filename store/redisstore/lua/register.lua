@@ -10,9 +10,6 @@
 local now = now_ms()
 local reply = { now }
 local jobs = batch(1, 1, 7, true)
-if redis.call('EXISTS', topics) == 1 then
-  limits = limits_of_jobs(jobs)
-end
 
 -- check fails the call for a key of another type before anything is written: a record
 -- without its entry would be lost.

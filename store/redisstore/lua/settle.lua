@@ -85,7 +85,7 @@ local function pass_turn(j, state, key, uid)
   else
     order.note_last(key, uid, j.id)
   end
-  if state ~= DEAD or not order.stops_on_dead(j.lane.topic) then
+  if state ~= DEAD or not stops_on_dead(j.lane.topic) then
     order.leave(key, string.rep('0', TURN) .. j.lane.name .. '|' .. j.id)
   end
 end

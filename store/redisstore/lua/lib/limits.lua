@@ -1,23 +1,23 @@
 -- For scripts that obey limits of topics. The hash topics has them as JSON: store.Limits with
 -- Share, the shard's share of Capacity.
 
--- limits_of_jobs reads the limits of the topics of a batch's jobs, by topic. Unreadable ones
--- count as none.
-local function limits_of_jobs(jobs)
-  local names, seen, found = {}, {}, {}
-  for _, j in ipairs(jobs) do
-    local topic = j.lane.topic
-    if not seen[topic] then
-      seen[topic] = true
-      names[#names + 1] = topic
-    end
+-- limits_of returns the limits of a topic; nil or false for none. Unreadable ones count as none.
+local limits, any_limits = {}, nil
+local function limits_of(topic)
+  if any_limits == nil then
+    any_limits = redis.call('EXISTS', topics) == 1
   end
-  local texts = redis.call('HMGET', topics, unpack(names))
-  for n, topic in ipairs(names) do
-    local readable, limits = pcall(cjson.decode, texts[n] or '')
-    found[topic] = readable and limits or nil
+  if any_limits and limits[topic] == nil then
+    local readable, found = pcall(cjson.decode, redis.call('HGET', topics, topic) or '')
+    limits[topic] = readable and found
   end
-  return found
+  return limits[topic]
+end
+
+-- stops_on_dead reports whether dead letters of a topic stop their order keys.
+local function stops_on_dead(topic)
+  local of = limits_of(topic)
+  return of and of.StopOnDead
 end
 
 -- room_in is how many more unfinished jobs a topic may have, nil for any number.
@@ -32,9 +32,9 @@ local function room_in(of, topic)
 end
 
 -- refusal is why a topic takes no more jobs, or nil. Each call without one takes a place.
-local limits, rooms = {}, {}
+local rooms = {}
 local function refusal(topic)
-  local of = limits[topic]
+  local of = limits_of(topic)
   if not of then
     return nil
   elseif of.Draining then

@@ -144,16 +144,6 @@ local function open_turns()
     set_head(key, CLAIMED_TURN .. string.sub(text, 2))
   end
 
-  -- stops_on_dead reports whether dead letters of a topic stop their keys.
-  local stopping = {}
-  function t.stops_on_dead(topic)
-    if stopping[topic] == nil then
-      local readable, limits = pcall(cjson.decode, redis.call('HGET', topics, topic) or '')
-      stopping[topic] = readable and limits and limits.StopOnDead or false
-    end
-    return stopping[topic]
-  end
-
   -- note_last notes a job that was claimed and has ended.
   function t.note_last(key, uid, id)
     ended[#ended + 1], ended[#ended + 2] = key, uid .. id
