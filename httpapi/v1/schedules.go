@@ -122,7 +122,7 @@ func (s *API) putSchedule(r *request) (view, error) {
 		_, err = s.Schedules.Preview(r.Context(), r.Param("schedule"), draft, schedules.Part{})
 		return nil, errs.merge(err)
 	}
-	allow, err := r.allowSchedule()
+	allow, err := allowing[schedules.Allow](r, scheduleTag)
 	if err != nil {
 		return nil, err
 	}
@@ -151,26 +151,14 @@ func showSchedule(r *request, s *schedules.Schedule, err error) (view, error) {
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
 func (s *API) deleteSchedule(r *request) (view, error) {
-	allow, err := r.allowSchedule()
+	allow, err := allowing[schedules.Allow](r, scheduleTag)
 	if err != nil {
 		return nil, err
 	}
 	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
 }
 
-// allowSchedule allows a change of a schedule that has the version asked for, if any is.
-func (r *request) allowSchedule() ([]schedules.Allow, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
-	}
-	return []schedules.Allow{func(uid string, version uint64) error {
-		if uid == "" {
-			return wanted.check("")
-		}
-		return wanted.check(versionTag(uid, version))
-	}}, nil
-}
+func scheduleTag(v schedules.Version) string { return versionTag(v.UID, v.Number) }
 
 // listSchedules answers GET /v1/schedules.
 func (s *API) listSchedules(r *request) (view, error) {
@@ -182,22 +170,17 @@ func (s *API) listSchedules(r *request) (view, error) {
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
-func (s *API) pauseSchedule(r *request) (view, error) {
-	draft, err := readAll(r, maxSmall, noteFields)
-	if err != nil {
-		return nil, err
-	}
-	set, err := s.Schedules.Pause(r.Context(), r.Param("schedule"), draft.Note)
-	return showSchedule(r, &set, err)
-}
+func (s *API) pauseSchedule(r *request) (view, error) { return turnSchedule(r, s.Schedules.Pause) }
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
-func (s *API) resumeSchedule(r *request) (view, error) {
+func (s *API) resumeSchedule(r *request) (view, error) { return turnSchedule(r, s.Schedules.Resume) }
+
+func turnSchedule(r *request, turn func(ctx context.Context, name string, note *string) (schedules.Schedule, error)) (view, error) {
 	draft, err := readAll(r, maxSmall, noteFields)
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"), draft.Note)
+	set, err := turn(r.Context(), r.Param("schedule"), draft.Note)
 	return showSchedule(r, &set, err)
 }
 

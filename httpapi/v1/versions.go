@@ -20,9 +20,13 @@ const (
 // jobTag is the version of a job, as a strong entity tag.
 func jobTag(j *job.Job) string { return versionTag(j.UID, j.Version) }
 
-// versionTag is the version of a job or schedule. One that is made anew counts from the
-// beginning, so the uid is a part of it. Counters and notes of a schedule are no part.
+// versionTag is the version of a job or schedule; without a uid, there is none. One that is
+// made anew counts from the beginning, so the uid is a part of it. Counters and notes of a
+// schedule are no part.
 func versionTag(uid string, version uint64) string {
+	if uid == "" {
+		return ""
+	}
 	return `"` + uid + "-" + strconv.FormatUint(version, 10) + `"`
 }
 

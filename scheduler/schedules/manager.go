@@ -109,23 +109,28 @@ func New(o Options) (*Manager, error) {
 	return m, err
 }
 
-// Allow returns an error if a schedule of this version may not be changed. An empty uid
-// means that there is none.
-type Allow func(uid string, version uint64) error
+// Version is a version of a schedule. Zero: there is none.
+type Version struct {
+	UID    string
+	Number uint64
+}
+
+// Allow returns an error if a schedule of this version may not be changed.
+type Allow func(is Version) error
 
 // allowing asks before a change is decided. A change that is written was allowed before.
 func allowing(allow []Allow, decide decision) decision {
 	var last *change
 	return func(r *record, now job.Instant) (c *change, err error) {
-		uid, version := r.UID, r.Version
-		if !r.exists() {
-			uid, version = "", 0
+		var is Version
+		if r.exists() {
+			is = Version{r.UID, r.Version}
 		}
 		for _, allowed := range allow {
 			if last != nil && last.intended {
 				break
 			}
-			if err := allowed(uid, version); err != nil {
+			if err := allowed(is); err != nil {
 				return nil, err
 			}
 		}
