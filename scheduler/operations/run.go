@@ -117,24 +117,19 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 
 // forget deletes the documents of operations that ended long ago.
 func (m *Manager) forget(ctx context.Context, docs []stored) {
-	old := func(now job.Instant) (found []*stored) {
-		for i := range docs {
-			if o := &docs[i].Value; docs[i].Err == nil && o.State != Running && now.Sub(o.UpdatedAt) > KeptFor {
-				found = append(found, &docs[i])
-			}
-		}
-		return found
-	}
-	// The store's clock decides. The node's clock saves asking for it.
-	if len(old(job.InstantOf(m.clock.Now().Add(KeptFor/2)))) == 0 {
+	if len(docs) == 0 {
 		return
 	}
 	now, err := m.store.Now(ctx)
 	if err != nil {
 		return
 	}
-	for _, d := range old(now) {
-		err := m.docs.Delete(ctx, d)
+	for i := range docs {
+		o := &docs[i].Value
+		if docs[i].Err != nil || o.State == Running || now.Sub(o.UpdatedAt) <= KeptFor {
+			continue
+		}
+		err := m.docs.Delete(ctx, &docs[i])
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
 			return
 		}
