@@ -90,7 +90,7 @@ func (c *Callbacks) unplayed() *Callbacks {
 	return &next
 }
 
-// Report is what a callback reports: a job as an event left it.
+// Report is the content of a callback: the job after an event.
 type Report struct {
 	// Job is the job after the event. Its NextAt and EndedAt follow from the time of the
 	// event, see At.

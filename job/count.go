@@ -95,7 +95,7 @@ var (
 	ErrCountKeys  = errors.New("the job has reached its limit of count keys")
 )
 
-// Added is what became of an Add.
+// Added is the result of an Add.
 type Added struct {
 	Count    int64 // after it
 	Fired    bool  // the job is due, or was; see HasFired
@@ -104,7 +104,7 @@ type Added struct {
 	Err      error // ErrCountKeys: nothing was added
 }
 
-// CountFacts are what a store knows of a job that is counted.
+// CountFacts are the facts of a store about a counted job.
 type CountFacts struct {
 	Now   Instant
 	Keys  int                   // keys counted so far

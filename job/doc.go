@@ -1,4 +1,3 @@
-// Package job is the domain of duehook: what a job is, the states it passes
-// through and the rules that move it. It depends on the standard library only;
-// every other package depends on it.
+// Package job is the domain of duehook: jobs, their states, and the rules of their
+// lifecycle. It depends on the standard library only; every other package depends on it.
 package job

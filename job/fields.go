@@ -45,7 +45,7 @@ func (f Field) Parts() []string {
 // FieldError is one error of one field.
 type FieldError struct {
 	Field   Field
-	Message string // what is wrong and what would be right
+	Message string // the error and the remedy
 }
 
 // ValidationError is every FieldError found.
@@ -64,8 +64,7 @@ func Invalid(field Field, message string) error {
 	return &ValidationError{Fields: []FieldError{{Field: field, Message: message}}}
 }
 
-// Findings collects what is wrong with a request, so that the client gets all of it at
-// once.
+// Findings collects the errors of a request, so that the client gets all of them at once.
 type Findings struct {
 	fields   []FieldError
 	tooLarge error

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Loop is what a job has that its receiver armed again.
+// Loop is the part of a Spec of a job that its receiver armed again.
 type Loop struct {
 	// First is the uid of the job before it was armed again for the first time.
 	First string

@@ -149,8 +149,7 @@ func (m *Memory) remember(e *list.Element) {
 	m.order.MoveToFront(e)
 }
 
-// expire drops what has been remembered for long enough: with one TTL for all,
-// that is at the back.
+// expire drops ids whose TTL has ended. All have the same TTL, so these are at the back.
 func (m *Memory) expire() {
 	now := m.now()
 	for e := m.order.Back(); e != nil && !e.Value.(*remembered).until.After(now); e = m.order.Back() {

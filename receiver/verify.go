@@ -57,8 +57,8 @@ type Delivery struct {
 	Header http.Header
 }
 
-// Verify reads a request's body and says what was delivered, if it is signed
-// with one of the secrets. Otherwise the error wraps one of this package's.
+// Verify reads the body of a request and returns the delivery, if one of the secrets signed
+// it. Otherwise the error wraps one of this package's.
 func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
 	d := Delivery{Header: req.Header}
 	if err := d.readHeaders(); err != nil {
@@ -110,7 +110,7 @@ func (d *Delivery) readHeaders() error {
 	return nil
 }
 
-// unescape gives a name that a header carries percent-encoded.
+// unescape decodes a percent-encoded name of a header.
 func unescape(value string) string {
 	if name, err := url.PathUnescape(value); err == nil {
 		return name

@@ -29,7 +29,7 @@ func (s *Scheduler) Count(ctx context.Context, key job.Key, d *job.AddDraft) (jo
 	return item.job, item.added, inState(&item.job, item.err)
 }
 
-// counting is one add, and then what became of it.
+// counting is one add with its result.
 type counting struct {
 	add   job.Add
 	job   job.Job
@@ -92,7 +92,7 @@ func (c *counters) give(key job.Key) {
 	}
 }
 
-// outcomeOfAdd names what became of an add.
+// outcomeOfAdd names the result of an add.
 func outcomeOfAdd(a job.Added, err error) string {
 	switch {
 	case err == nil && a.Late:

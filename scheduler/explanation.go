@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Explanation is why a job has not run yet, and what follows.
+// Explanation gives the reasons why a job has not run yet, and its next attempts.
 type Explanation struct {
 	explain.Explanation
 	Job job.Job

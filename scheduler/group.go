@@ -17,8 +17,8 @@ const (
 	MaxJobs = 1000
 	// MaxFanOutBytes bounds the bodies of a fan-out's jobs together.
 	MaxFanOutBytes = 64 << 20
-	// maxKept bounds the jobs of one group id that a registration looks at. There are more
-	// only if a group id was used again and again with other members.
+	// maxKept bounds the jobs of one group id that a registration reads. There are more
+	// only if the members changed often between registrations with the same id.
 	maxKept = 4 * MaxJobs
 )
 
@@ -32,8 +32,8 @@ type FanOut struct {
 }
 
 // PrepareGroup checks a draft that names a group, and makes a registration for each member,
-// with the defaults of the topic. A registration that repeats another one gives the same
-// jobs, see groups.FanOut. Errors: those of Prepare, and the store's.
+// with the defaults of the topic. A repeated registration has the same jobs, see
+// groups.FanOut. Errors: those of Prepare, and the store's.
 func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (FanOut, error) {
 	request, err := d.ForGroup(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {

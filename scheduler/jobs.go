@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Allow decides on a change by the job as it stands. Its error is returned, and
+// Allow decides on a change by the present job. After its error, which the call returns,
 // nothing changes.
 type Allow func(j *job.Job) error
 

@@ -6,7 +6,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Occurrence is what a job of a recurring schedule has beside its template.
+// Occurrence is the part of a recurring schedule's job that its template lacks.
 type Occurrence struct {
 	Key job.Key
 	UID string

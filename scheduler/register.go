@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Origin is what a request says about its jobs beside their drafts.
+// Origin is the part of a request that its drafts lack.
 type Origin struct {
 	// ID is the id of a job whose draft has none, such as an idempotency key; it is a
 	// valid name. Empty: the uid.
@@ -27,9 +27,8 @@ type Prepared struct{ reg store.Registration }
 // Key is the key of the job.
 func (p *Prepared) Key() job.Key { return p.reg.Key }
 
-// Prepare checks a draft and fills in what it leaves open: ids, and the defaults of
-// its topic. Errors: a *job.ValidationError, a *BlockedError, or one that wraps
-// job.ErrBodyTooLarge.
+// Prepare checks a draft and fills in absent fields: ids, and the defaults of its topic.
+// Errors: a *job.ValidationError, a *BlockedError, or one that wraps job.ErrBodyTooLarge.
 func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
@@ -60,7 +59,7 @@ func errReservedID() error {
 	return job.Invalid("id", "has the form of the id of a callback; choose another")
 }
 
-// prepared gives the job of a request its uid; without an id, that is its id, too.
+// prepared sets the uid of a job; without an id, the uid is its id, too.
 func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent string) (Prepared, error) {
 	uid, err := s.o.NewUID(key)
 	if err != nil {
@@ -95,8 +94,8 @@ func (s *Scheduler) Refuse(n int, invalid bool) {
 	s.metrics.count(outcome, n)
 }
 
-// Register registers jobs. The results stand in the same order. An error means that
-// nothing is known of any of them; registering again is safe with the same ids.
+// Register registers jobs. The results are in their order. After an error, the outcome of
+// all of them is unknown; registering again with the same ids is safe.
 func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
 	regs := make([]store.Registration, len(jobs))
 	for i := range jobs {

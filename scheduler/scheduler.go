@@ -28,8 +28,8 @@ type Store interface {
 // Options are the settings of a Scheduler. Only Store is required.
 type Options struct {
 	Store Store
-	// Clock gives the time in uids and paces overviews; nil is the machine's. The
-	// store's clock decides about jobs.
+	// Clock dates uids and paces overviews; nil is the machine's. The store's clock decides
+	// about jobs.
 	Clock job.Clock
 	// NewUID makes the uid of a job with this key; one without an id gets the uid as
 	// its id. Nil: ULIDs that increase.

@@ -115,7 +115,7 @@ func (s *Scheduler) stats(ctx context.Context, topic string) (stats store.TopicS
 	return page.Topics[0], true, nil
 }
 
-// fill sets what a draft leaves open to the defaults of its topic.
+// fill sets absent fields of a draft to the defaults of its topic.
 func (s *Scheduler) fill(d *job.Draft, topic string, spec *job.Spec) {
 	if defaults := s.defaults(topic); defaults != nil {
 		defaults.Apply(d, spec)

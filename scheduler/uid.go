@@ -45,7 +45,7 @@ func (u *uids) next(key job.Key) (string, error) {
 	return store.BindUID(id.String(), key), nil
 }
 
-// draw gives a time and bits that are together greater than those before.
+// draw returns a time and bits that are together greater than the ones before.
 func (u *uids) draw() (ms, chance uint64, err error) {
 	var random [8]byte
 	if _, err := rand.Read(random[:]); err != nil {

@@ -2,8 +2,8 @@ package store
 
 import "github.com/duehook/duehook/job"
 
-// Outlook is what a store knows of a job's next attempt, at one instant. In a store of
-// several shards, all figures are of the job's own shard.
+// Outlook has the facts of a store about a job's next attempt, at one instant. In a store
+// of several shards, all figures are of the job's own shard.
 type Outlook struct {
 	Now job.Instant
 	Job job.Job
@@ -13,7 +13,7 @@ type Outlook struct {
 	At job.Instant
 	// Worker is ClaimOptions.By of a running job's claim.
 	Worker string
-	// Look is when carriers next look at the job's lane. It is in the past if they are
+	// Look is when carriers next visit the job's lane. It is in the past if they are
 	// behind.
 	Look job.Instant
 	// Ahead is, if the job waits, the number of waiting jobs of its lane that go before

@@ -17,8 +17,8 @@ type RestoredJob struct {
 	Over *Standing
 }
 
-// Standing is how far a job has come: its registration, and the version of it. The zero
-// value stands for no job.
+// Standing identifies the present form of a job: its registration and its version. The zero
+// value means no job.
 type Standing struct {
 	UID       string
 	State     job.State // Waiting or Retrying for a job that is ready
@@ -115,7 +115,7 @@ type RestoreRun struct {
 	RestoreReport
 }
 
-// RestoreReport counts what a run found and did.
+// RestoreReport counts the findings and repairs of a run.
 type RestoreReport struct {
 	Checked  int64 `json:"checked"`  // compared jobs of the journal and the store
 	Restored int64 `json:"restored"` // missing jobs that the store has again

@@ -6,7 +6,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// note gives the sentences about one thing, none if it does not concern the job.
+// note returns the sentences about one subject, none if it does not concern the job.
 type note func(v *view) []Sentence
 
 // notes are all of them: where the job comes from, why it is due when it is, and which jobs

@@ -15,7 +15,7 @@ type FanOut struct {
 	ID      string               // of the registration: the group id of its jobs
 	Spec    job.Spec             // by job.Draft.ForGroup
 	Policy  job.OnConflict       // for each job whose key is taken
-	Members []Member             // of the group as it stands
+	Members []Member             // of the present group
 	Kept    []job.Job            // jobs that have the group id already
 	Fill    func(spec *job.Spec) // sets defaults of the topic
 }
@@ -32,8 +32,8 @@ type Plan struct {
 	Refused []store.Registered
 	// Targets are the jobs to register, in the order of the group.
 	Targets []Target
-	// Repeats: the targets are the members of an earlier registration, whatever became of
-	// the group since.
+	// Repeats: the targets are the members of an earlier registration, even if the group
+	// has changed since.
 	Repeats bool
 }
 

@@ -32,7 +32,7 @@ type BackfillDraft struct {
 }
 
 // Backfill begins an operation that registers the occurrences of a schedule in a span of
-// the past. A dry run gives it with the count and without an id. Errors: those of Create,
+// the past. A dry run returns it with the count and without an id. Errors: those of Create,
 // and schedules.ErrNotFound.
 func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, error) {
 	var f job.Findings

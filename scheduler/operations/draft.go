@@ -49,7 +49,7 @@ var states = map[Action]struct{ may, normal []job.State }{
 	Discard: {may: []job.State{job.Dead}},
 }
 
-// sample stands for the jobs of a change, to validate the change in advance.
+// sample is a job with which a change is validated in advance.
 var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", BodyForm: job.BodyText, ContentType: job.BodyText.ContentType()}}
 
 // operation is the operation that d asks for, beginning now. Its error is a
@@ -93,7 +93,7 @@ func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	return o, f.Err()
 }
 
-// due sets the time to which jobs are rescheduled, or returns what is wrong with it.
+// due sets the time to which jobs are rescheduled, or returns its error.
 func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	given := d.Delay != nil || d.At != 0
 	switch {
@@ -122,7 +122,7 @@ func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 	return "", ""
 }
 
-// checkSet checks what is to be set. A body that is too large is an error of set.
+// checkSet checks the fields to set. A body that is too large is an error of set.
 func (d *Draft) checkSet(f *job.Findings, now job.Instant, l job.Limits) {
 	if Action(d.Action) != Replay {
 		f.Add("set", "is for replay only")

@@ -25,7 +25,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// What is kept of operations.
+// Bounds on stored operations.
 const (
 	// MaxKept is how many operations there can be, MaxAllBytes how much they take together.
 	MaxKept     = 1000
@@ -133,8 +133,8 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	return o, nil
 }
 
-// admit gives an operation its id and makes room for it. It deletes the oldest ended
-// operations if it must.
+// admit sets the id of an operation and makes room for it: if necessary, it deletes the
+// oldest ended operations.
 func (m *Manager) admit(ctx context.Context, o *Operation) error {
 	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
 	if err != nil {

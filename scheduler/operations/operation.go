@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Action is what is done to each job.
+// Action is the change of each job.
 type Action string
 
 // The actions.
@@ -24,7 +24,7 @@ const (
 	Backfill Action = "backfill"
 )
 
-// State is where an operation stands.
+// State is the state of an operation.
 type State string
 
 // The states of an operation.
@@ -41,7 +41,7 @@ func (s State) Ended() bool { return s == Done || s == Failed }
 // maxErrors bounds the failed jobs that an operation names.
 const maxErrors = 10
 
-// Operation is a change of many jobs. Its JSON is what the store keeps.
+// Operation is a change of many jobs. The store keeps its JSON.
 type Operation struct {
 	ID     string `json:"-"` // a ULID: sorted by id is sorted by age
 	Action Action `json:"action"`
@@ -165,7 +165,7 @@ func (o *Operation) when(j *job.Job) job.When {
 	return job.When{At: o.To, Spread: j.Spec.When.Spread}
 }
 
-// change changes one job. The limits bound what is set.
+// change changes one job. The limits bound the fields to set.
 func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 	if !o.selects(j, now) {
 		return errPassedOver

@@ -11,7 +11,7 @@ import (
 // previewTime bounds the counting of one preview; requests have twice as long.
 const previewTime = 5 * time.Second
 
-// previewPage is how many jobs are looked at in a step.
+// previewPage is how many jobs are examined in a step.
 const previewPage = 1000
 
 // Preview is the effect that an operation would have.

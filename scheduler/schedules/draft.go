@@ -40,7 +40,7 @@ const (
 	descriptorEvery           = "@every "
 )
 
-// CheckName says what is wrong with the name of a schedule.
+// CheckName checks the name of a schedule.
 func CheckName(name string) error {
 	err := job.CheckName(name)
 	if err == nil && len(name) > MaxName {
@@ -52,7 +52,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// orZero is what a field was given, or the zero value.
+// orZero is the value of a field, or the zero value of an absent one.
 func orZero[T any](v *T) (zero T) {
 	if v == nil {
 		return zero

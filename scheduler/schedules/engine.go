@@ -36,14 +36,14 @@ const (
 	// workers bounds the schedules that are executed at a time: those of a batch, so that a
 	// journal commits their jobs together.
 	workers = batch
-	// oldIntent is an intent that stands for so long that ended jobs are kept for it.
+	// oldIntent is the age of an intent from which ended jobs are kept for it.
 	oldIntent = time.Minute
 	// keepDeleted is how long tombstones are kept.
 	keepDeleted = time.Hour
 	longSleep   = time.Hour
 )
 
-// engine is what the elected node knows of the schedules.
+// engine is the elected node's copy of the schedules.
 type engine struct {
 	kick signal.Signal
 
@@ -67,7 +67,7 @@ type entry struct {
 	doc   document
 	rules *schedule.Rules // nil: the definition cannot be used
 	form  string          // whose rules these are: uid and version
-	// at is when to look at it, by the store's clock; zero: never.
+	// at is when to visit it, by the store's clock; zero: never.
 	at    time.Time
 	since time.Time // when it could have been decided
 }
@@ -277,7 +277,7 @@ func (m *Manager) enter(d document) {
 	n.plan()
 }
 
-// plan says when to look at the schedule again.
+// plan sets when to visit the schedule again.
 func (n *entry) plan() {
 	r := &n.doc.Value
 	n.at = time.Time{}
@@ -424,8 +424,8 @@ func (m *Manager) decide(ctx context.Context, n *entry, now job.Instant) bool {
 	return true
 }
 
-// putAll writes documents and returns those that were written. Another call changed the
-// others: they are read again.
+// putAll writes documents and returns the written ones. Another call changed the others,
+// which are read again.
 func (m *Manager) putAll(ctx context.Context, all []*entry, step string) ([]*entry, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -462,7 +462,7 @@ func (m *Manager) distrust(all []*entry) {
 	}
 }
 
-// executeAll executes intents and writes the results. Those that fail stand, and are
+// executeAll executes intents and writes the results. A failed intent stays, and is
 // executed again.
 func (m *Manager) executeAll(ctx context.Context, all []*entry, now job.Instant, inherited bool) {
 	if len(all) == 0 {
@@ -522,7 +522,7 @@ func (m *Manager) executeAll(ctx context.Context, all []*entry, now job.Instant,
 	}
 }
 
-// noOldIntent reports whether no intent stands that needs ended jobs.
+// noOldIntent reports whether no intent needs ended jobs.
 func (m *Manager) noOldIntent(now job.Instant) bool {
 	for _, n := range m.engine.entries {
 		if in := n.doc.Value.Intent; n.doc.Err != nil || in != nil && now.Sub(in.At) > oldIntent {
@@ -532,8 +532,8 @@ func (m *Manager) noOldIntent(now job.Instant) bool {
 	return true
 }
 
-// MayPurge reports whether this node may forget jobs that have ended. While an intent
-// stands, they show what was registered.
+// MayPurge reports whether this node may delete ended jobs. Unfinished intents need them to
+// see which jobs were registered.
 func (m *Manager) MayPurge() bool { return m.mayPurge.Load() }
 
 func (m *Manager) countStates() {

@@ -65,8 +65,8 @@ var refusals = map[store.RegisterOutcome]*refusedError{
 	store.TopicDraining: {ReasonTopicDraining, "The topic of the job is draining: it takes no jobs."},
 }
 
-// execute carries the intent out, as far as jobs can be registered. With an error the
-// intent stands, and is executed again.
+// execute executes the intent as far as jobs can be registered. After an error the intent
+// stays, and is executed again.
 func (w *work) execute(ctx context.Context) error {
 	r, in := &w.rec, w.rec.Intent
 	err := w.occurrences(ctx, in)
@@ -256,7 +256,7 @@ func (w *work) register(ctx context.Context, regs []store.Registration) ([]store
 	return out, nil
 }
 
-// take counts what became of a registration.
+// take counts the result of a registration.
 func (w *work) take(reg *store.Registration, got *store.Registered, at int64) error {
 	r := &w.rec
 	if refused := refusals[got.Outcome]; refused != nil {

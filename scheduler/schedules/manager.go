@@ -22,7 +22,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of all schedules together: their number, and the bytes of what is stored of them.
+// Bounds of all schedules together: their number, and their stored bytes.
 const (
 	MaxSchedules = 10_000
 	MaxAllBytes  = 64 << 20
@@ -171,7 +171,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 	return s, created, err
 }
 
-// pause is what the draft changes of a pause.
+// pause returns the change of a pause that the draft asks for.
 func (d *Draft) pause(r *record, now job.Instant) (*change, error) {
 	switch {
 	case d.Paused == nil:
@@ -411,7 +411,7 @@ func (in *intent) take(d *schedule.Decision) {
 	}
 }
 
-// busy reports whether a job of the schedule has not ended, and forgets those that have.
+// busy reports whether a job of the schedule is unfinished, and forgets ended ones.
 func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 	open := make([]bool, len(r.Open))
 	group, ctx := errgroup.WithContext(ctx)
@@ -440,7 +440,7 @@ func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 }
 
 // lookUp returns a job. A store that lost its data does not have a job that the journal
-// knows as unfinished. The job is put back.
+// knows as unfinished. Then lookUp restores it.
 func (m *Manager) lookUp(ctx context.Context, key job.Key) (job.Job, error) {
 	j, err := m.o.Jobs.Get(ctx, key)
 	if m.o.Journal != nil && errors.Is(err, store.ErrNotFound) {

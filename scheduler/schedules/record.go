@@ -11,8 +11,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Definition is what a client asked for, with the defaults of misfires and overlaps filled
-// in.
+// Definition is the client's definition of a schedule, with the defaults of misfires and
+// overlaps filled in.
 type Definition struct {
 	schedule.Spec
 	schedule.Misfire
@@ -74,7 +74,7 @@ func (d *Definition) Topic() string {
 	return *d.Job.Topic
 }
 
-// Counters count what became of occurrences.
+// Counters count the outcomes of occurrences.
 type Counters struct {
 	Fired      int64 `json:"fired,omitempty"`
 	Missed     int64 `json:"missed,omitempty"`
@@ -147,12 +147,12 @@ type record struct {
 	LastError *LastError  `json:"last_error,omitempty"`
 	PausedAt  job.Instant `json:"paused_at,omitempty"`
 	Note      *string     `json:"note,omitempty"`
-	// DeletedAt: the document is a tombstone, so that a node that still knows the
-	// schedule cannot write over one that is made anew.
+	// DeletedAt: the document is a tombstone, so that a node that still knows the schedule
+	// cannot overwrite a new one.
 	DeletedAt job.Instant `json:"deleted_at,omitempty"`
 }
 
-// intent is what was decided and is not done yet.
+// intent is a decision that is not executed yet.
 type intent struct {
 	At      job.Instant `json:"at"`
 	Release bool        `json:"release,omitempty"`
@@ -220,7 +220,7 @@ func floorSecond(ms int64) int64 {
 	return s
 }
 
-// state is what the pure rules need of a record.
+// state is the input of package schedule from a record.
 func (r *record) state() schedule.State {
 	s := schedule.State{Cursor: time.Unix(r.Cursor, 0).UTC(), Fired: r.Fired, Held: r.Held != nil}
 	if s.Held {

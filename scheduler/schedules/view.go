@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// State is where a schedule stands.
+// State is the state of a schedule.
 type State string
 
 // The states.
@@ -24,7 +24,8 @@ const (
 // States are all of them.
 var States = []State{Active, Paused, Completed}
 
-// Schedule is a schedule as it stands: its document, and what follows from it now.
+// Schedule is the present form of a schedule: its document, and the values computed from
+// it.
 type Schedule struct {
 	record
 	Name      string

@@ -47,7 +47,7 @@ const (
 
 var statuses = []Status{Active, Paused, Draining}
 
-// OnDead says what a dead letter does to its order key.
+// OnDead is the effect of a dead letter on its order key.
 type OnDead string
 
 // The values of OnDead; empty is OnDeadContinue.
@@ -110,7 +110,8 @@ type Topic struct {
 	Status   Status   `json:"status"`
 	// Since is when a status other than Active began, by the clock of a node.
 	Since job.Instant `json:"since,omitempty"`
-	// Newer: a newer version wrote the topic. The other fields have what is known or readable.
+	// Newer: a newer version wrote the topic. The other fields have their known or readable
+	// values.
 	Newer bool `json:"-"`
 }
 

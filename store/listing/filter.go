@@ -20,7 +20,7 @@ func (q *filter) selectsAll() bool {
 	return q.Topic == "" && len(q.States) == 0 && q.index() == "" && q.IDPrefix == "" && q.UID == "" && q.Order == "" && !q.looksInside()
 }
 
-// looksAtEntries: entries of a segment tell that some jobs do not match.
+// looksAtEntries reports whether the entries of a segment alone exclude some jobs.
 func (q *filter) looksAtEntries() bool { return len(q.States) > 0 || q.IDPrefix != "" }
 
 func (q *filter) wantsEntry(e Entry) bool {

@@ -42,8 +42,8 @@ func (s Segment) following() Segment {
 	return s
 }
 
-// Position is where an entry stands in its segment. What a score means is the
-// store's business; it must be finite.
+// Position is the position of an entry in its segment. The store defines the score, which
+// must be finite.
 type Position struct {
 	Score float64 `json:"t"`
 	ID    string  `json:"i"`
@@ -104,8 +104,8 @@ type SegmentQuery struct {
 	From Segment
 }
 
-// FirstSegments gives the first n segments that stand in the order of names at From or
-// behind it. names are of a shard, in any order. It is for stores.
+// FirstSegments returns the first n segments at or after From, by name. names are of a
+// shard, in any order. It is for stores.
 func (q *SegmentQuery) FirstSegments(names [][]string, n int) []Segment {
 	var out []Segment
 	for shard, of := range names {
@@ -236,7 +236,7 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 	}
 }
 
-// segments gives the next segments of a kind.
+// segments returns the next segments of a kind.
 func (w *walk) segments(ctx context.Context, kind SegmentKind, from Segment) ([]Segment, error) {
 	q := SegmentQuery{Kind: kind, Topic: w.q.Topic, Named: w.q.index(), Endpoint: w.q.Endpoint, From: from}
 	return w.src.Segments(ctx, q, maxSegments)
@@ -272,8 +272,8 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 // ends reports whether nothing more is to be fetched.
 func (w *walk) ends() bool { return w.full() || w.budget <= 0 }
 
-// full reports whether the page takes no more jobs: one job more than it holds tells
-// that there is a next page.
+// full reports whether the page needs no more jobs: one job beyond the page shows that
+// there is a next page.
 func (w *walk) full() bool { return len(w.jobs) > w.limit || w.room <= 0 }
 
 // chunk is how many entries to fetch: no more than needed when all of them
@@ -345,8 +345,8 @@ func (w *walk) page() (store.Page, error) {
 	return store.Page{Jobs: w.jobs}, nil
 }
 
-// cursor is what a cursor encodes: the filter that it belongs to and a place.
-// Making one up is harmless: the place is only ever compared with.
+// cursor is what a cursor encodes: the filter that it belongs to and a place. A forged one
+// is harmless: its place is only compared.
 type cursor struct {
 	Filter string `json:"f,omitempty"`
 	place
@@ -364,7 +364,7 @@ func encodeCursor(q filter, at place) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// decodeCursor gives the place where the page begins.
+// decodeCursor returns the place where the page begins.
 func decodeCursor(q filter) (place, error) {
 	if q.Cursor == "" {
 		return place{}, nil

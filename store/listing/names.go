@@ -40,8 +40,8 @@ func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string,
 	return names, encodeName(topicCursor, last), err
 }
 
-// NextNames gives the first n names that are not less than from, in order; fewer
-// when there are no more.
+// NextNames returns the first n names that are not less than from, in order; fewer if there
+// are no more.
 type NextNames func(ctx context.Context, from string, n int) ([]string, error)
 
 // Bounds of one page of names.
@@ -60,7 +60,8 @@ type nameWalk struct {
 	chunk   int
 }
 
-// page gives the names, and behind which one the next page begins; empty: there is none.
+// page returns the names, and the one after which the next page begins; empty: there is
+// none.
 func (w *nameWalk) page(ctx context.Context) (page []string, last string, err error) {
 	also := slices.Compact(slices.Sorted(slices.Values(w.also)))
 	for examined := 0; ; {

@@ -10,8 +10,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of a listing in an order that no index has: what is looked at for a page. Of
-// one that indexes have, the number of these.
+// Bounds of a sorted page: the jobs examined if no index has the order, otherwise the
+// number of indexes.
 const (
 	MaxSorted       = 10_000 // jobs
 	MaxSortedGroups = 500    // lanes or groups of dead letters
@@ -49,8 +49,7 @@ type candidate struct {
 	at    Position
 }
 
-// candidates gives them in their order, at most n at a time. There are no more when it
-// gives none.
+// candidates returns them in their order, at most n at a time, and none at the end.
 type candidates interface {
 	take(ctx context.Context, n int) ([]candidate, error)
 }
@@ -82,7 +81,7 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 	return nil
 }
 
-// groups gives the segments in which jobs can match, if these are not too many.
+// groups returns the segments in which jobs can match, unless they are too many.
 func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) {
 	var all []Segment
 	for from := (Segment{}); ; {
@@ -213,8 +212,8 @@ func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) 
 	return &list, nil
 }
 
-// every reads the entries of a segment that may match; left is how many entries more
-// may be looked at.
+// every reads the entries of a segment that may match; left is how many more entries may be
+// examined.
 func (w *walk) every(ctx context.Context, seg Segment, left *int) ([]Entry, error) {
 	inFlight := w.q.States[0] == job.Ready || w.q.States[0] == job.Running
 	var all []Entry
@@ -248,7 +247,7 @@ type merge struct {
 	runs []*run
 }
 
-// run is what is left of a segment.
+// run is the rest of a segment.
 type run struct {
 	seg     Segment
 	after   *Position // of the last entry fetched
@@ -286,8 +285,8 @@ func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
 	return batch, nil
 }
 
-// first is the run whose next entry comes first. It is nil when there are no more, or
-// when the budget is used up: then the page ends where all runs have been looked at.
+// first is the run whose next entry comes first. It is nil at the end, or when the budget
+// is used up: then the page ends where all runs have been examined.
 func (m *merge) first(ctx context.Context) (*run, error) {
 	for {
 		first, behind, err := m.look(ctx)
@@ -306,9 +305,9 @@ func (m *merge) first(ctx context.Context) (*run, error) {
 	}
 }
 
-// look gives of the runs with entries the one that comes first, and of those that have
-// to be fetched on, the one that is least far. Each run is fetched once for a page at
-// least, so that there is always some progress.
+// look returns the run with the first entry, and among the runs to fetch the one that is
+// least advanced. Each page fetches every run at least once, so that it always makes
+// progress.
 func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
 	q := &m.w.q
 	for _, r := range m.runs {

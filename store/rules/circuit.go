@@ -19,7 +19,7 @@ const (
 // halfOpenTime is how long a circuit that was open for d stays half-open.
 func halfOpenTime(d time.Duration) time.Duration { return max(d, minHalfOpen) }
 
-// CircuitAt is a circuit as it is at now: what has passed is zero.
+// CircuitAt is a circuit at now: times that have passed are zero.
 func CircuitAt(c store.Circuit, now job.Instant) store.Circuit {
 	if c.RampFrom != 0 && now >= c.RampFrom.Add(RampTime) {
 		c.RampFrom = 0
@@ -54,8 +54,8 @@ func ClosedCircuit(c store.Circuit, now job.Instant) store.Circuit {
 	return store.Circuit{RampFrom: now}
 }
 
-// CorrectedCircuit is a circuit after the clock went back to now: what a clock ahead opened
-// is half-open, and its ramps begin now.
+// CorrectedCircuit is a circuit after the clock went back to now: a circuit opened by a
+// clock ahead is half-open, and its ramps begin now.
 func CorrectedCircuit(c store.Circuit, now job.Instant) store.Circuit {
 	if c.OpenUntil > now {
 		return OpenedCircuit(c, 0, now)

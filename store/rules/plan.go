@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// UncalledLook is when a lane is looked at that waits for an event: its topic resumes,
-	// or a place of its topic becomes free.
+	// UncalledLook is how long a lane goes without a visit while it waits for an event: its
+	// topic resumes, or a place of its topic becomes free.
 	UncalledLook = 5 * time.Minute
 	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: other
 	// carriers may have other limits.
@@ -29,9 +29,9 @@ const (
 	// WholeLook is the same for a lane whose jobs have order keys, in a shard that may lack
 	// jobs.
 	WholeLook = time.Second
-	// A lane at a limit of its endpoint is looked at every limitPause, and every
-	// restraintPause if the circuit sets the limit. Lanes of one endpoint are looked at
-	// together, at multiples of it. Otherwise one lane could take every place.
+	// Carriers visit a lane at a limit of its endpoint every limitPause, and every
+	// restraintPause if the circuit sets the limit. They visit the lanes of one endpoint
+	// together, at multiples of the pause. Otherwise one lane could take every place.
 	limitPause     = 10 * time.Millisecond
 	restraintPause = 100 * time.Millisecond
 	// MaxRivals is the most lanes of one kind that a store adds to the due lanes of a
@@ -39,7 +39,7 @@ const (
 	MaxRivals = 64
 )
 
-// Facts are what a store knows of one shard at one instant.
+// Facts are the facts of a store about one shard at one instant.
 type Facts struct {
 	Now job.Instant
 	// Lanes are first the Due lanes that are due, in their order, and then their rivals:
@@ -86,7 +86,7 @@ type Visit struct {
 
 // Terms are what may go of a lane.
 type Terms struct {
-	// PutOff, if not zero, is when to look at the lane again. Nothing of it goes now.
+	// PutOff, if not zero, is when to visit the lane again. None of its jobs goes now.
 	PutOff job.Instant
 	// Part is the lane's part of the free places on the ready list, at least one place.
 	Part float64
@@ -110,7 +110,7 @@ type Terms struct {
 type Places struct {
 	Limit  int         // 0: any number
 	Look   job.Instant // when to look again at a lane for which none is left
-	Called bool        // the lane is looked at sooner if a place comes free
+	Called bool        // the lane is visited sooner if a place becomes free
 }
 
 // Left is how many more jobs may become in flight when there are n.
@@ -135,7 +135,7 @@ type TopicTerms struct {
 	Slots   []job.Instant
 }
 
-// MakePlan makes the plan for what is known.
+// MakePlan makes the plan from the facts.
 func MakePlan(f *Facts) *Plan {
 	m := maker{Facts: f, plan: &Plan{Visits: make([]Visit, len(f.Lanes))}, topics: map[string]*lanesOf{}}
 	m.order()
@@ -179,8 +179,8 @@ func rankOf(l job.Lane) int { return job.MaxPriority - l.Priority.Number() + 1 }
 
 func (t *lanesOf) weight() int { return cmp.Or(t.Weight, store.DefaultWeight) }
 
-// order puts the lanes in the order in which they are visited: as they stand, but the
-// lanes of a topic by rank.
+// order sorts the lanes into the order of visits: as given, but the lanes of a topic by
+// rank.
 func (m *maker) order() {
 	for i, l := range m.Lanes {
 		m.plan.Visits[i].Lane = i
@@ -244,7 +244,7 @@ func (m *maker) topic(name string) *lanesOf {
 	return t
 }
 
-// setTerms sets what a lane has for itself, and gives its weight.
+// setTerms sets a lane's own terms, and returns its weight.
 func (m *maker) setTerms(v *Visit) (weight int) {
 	l := m.Lanes[v.Lane]
 	t, circuit := m.topics[l.Topic], m.Circuits[l.Endpoint]
@@ -292,8 +292,8 @@ func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
 	return Places{Limit: limit, Look: m.poll(pause)}
 }
 
-// ownPlaces: a place that a lane of another priority frees calls only that lane, so
-// lanes of a topic with priorities are looked at instead.
+// ownPlaces: a place that a lane of another priority frees calls only that lane, so lanes
+// of a topic with priorities are visited by time instead.
 func (m *maker) ownPlaces(l job.Lane, ranked bool) Places {
 	limit := TopicLimit(&m.Options, l.Topic, m.Shards)
 	switch {
@@ -311,15 +311,15 @@ func (m *maker) poll(pause time.Duration) job.Instant {
 	return (m.Now/ms + 1) * ms
 }
 
-// setParts sets what a lane has among others.
+// setParts sets a lane's share among others.
 func (m *maker) setParts(v *Visit, weights int) {
 	t := m.topics[m.Lanes[v.Lane].Topic]
 	v.Part = float64(t.weight()) / float64(weights)
 	v.Late = v.Rank > t.top && t.Rate > 0
 }
 
-// setSlots gives slots to as many lanes as may wait for the rate. They wait only when
-// all that is allowed went.
+// setSlots assigns slots to as many lanes as may wait for the rate. They wait only after
+// all allowed jobs went.
 func (t *TopicTerms) setSlots(lanes int, now job.Instant) {
 	if !t.Paced {
 		return

@@ -10,15 +10,15 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Against decides what becomes of a registration whose key is taken by old. Created
-// means that old gives way.
+// Against decides the outcome of a registration whose key is taken by old. Created means
+// that old gives way.
 //
-// Equal content is the same job for as long as that is kept, so that a client may
-// repeat its call. An ended job makes room for other content. There are three
-// exceptions. A cancelled job makes room for equal content as well. A dead letter gives
-// way to Replace only, because it must not vanish unseen. With Replace, Later and
-// Sooner something happened anew, so the content of an ended job does not count. With
-// Renew the uid decides: it names the same registration, whatever became of its job.
+// Equal content is the same job for as long as that is kept, so that a client may repeat
+// its call. An ended job makes room for other content. There are three exceptions. A
+// cancelled job makes room for equal content as well. A dead letter gives way to Replace
+// only, because it must not vanish unseen. With Replace, Later and Sooner something
+// happened anew, so the content of an ended job does not count. With Renew the uid decides:
+// it names the same registration, whatever became of its job.
 func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case r.OnConflict == job.ConflictRenew && old.First() == r.UID: // this registration itself, sent again

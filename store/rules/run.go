@@ -24,7 +24,7 @@ type slow struct {
 	served bool // something went
 }
 
-// group is what is left for the lanes of a Group.
+// group is the rest for the lanes of a Group.
 type group struct {
 	Group
 	met  bool // a lane was visited
@@ -64,8 +64,8 @@ func (r *Run) Most(v *Visit) int {
 	return min(share, r.room)
 }
 
-// share is an equal part of what is left for a rank, when quantum is the share of one
-// endpoint. Lanes of lower ranks get nothing once one had more than its share.
+// share is an equal part of the rest for a rank, if quantum is the share of one endpoint.
+// Lanes of lower ranks get nothing once one had more than its share.
 func (g *group) share(rank, quantum int) int {
 	if !g.met {
 		g.met, g.left = true, g.Endpoints*quantum
@@ -114,8 +114,8 @@ type Wait struct {
 	Paced, Cut bool
 }
 
-// Rest says what a lane waits for that has more due jobs after took went, with what is
-// in flight then.
+// Rest returns the wait of a lane that has more due jobs after took went, given the jobs in
+// flight then.
 func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 	if r.paced(v) && r.allowed[v.Topic-1] == 0 {
 		if took > 0 || !v.Rival {
