@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -40,7 +41,7 @@ type catchUp struct {
 	fails   func(endpoint string) bool
 	outage  *outage.Outage
 	brought prometheus.Counter
-	fresh   *mailbox // the beginning of an outage that is over
+	fresh   *mailbox.Mailbox[time.Time] // the beginning of an outage that is over
 }
 
 // recovery is an endpoint whose retries are being advanced.
@@ -56,7 +57,7 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
 		outage: outage.New("bringing retries forward", o.Clock, o.Logger, o.Random),
-		fresh:  newMailbox(),
+		fresh:  mailbox.New[time.Time](),
 	}
 }
 
@@ -64,7 +65,7 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 // block.
 func (c *catchUp) recovered(endpoint string, since time.Time) {
 	if c.rate >= 0 {
-		c.fresh.put(endpoint, since)
+		c.fresh.Put(endpoint, since)
 	}
 }
 
@@ -76,12 +77,12 @@ func (c *catchUp) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-c.fresh.wake:
+			case <-c.fresh.Wake:
 			}
 		} else if job.Sleep(ctx, c.clock, catchUpPause) != nil {
 			return
 		}
-		for endpoint, since := range c.fresh.take() { // a second outage starts over
+		for endpoint, since := range c.fresh.Take() { // a second outage starts over
 			active[endpoint] = &recovery{since: since}
 		}
 		for _, endpoint := range slices.Sorted(maps.Keys(active)) {

@@ -314,14 +314,14 @@ func TestLaterReportReplacesEarlierOne(t *testing.T) {
 			defer close(done)
 			h.run(ctx)
 		}()
-		h.changes.put(shop, time.Now().Add(time.Hour))
+		h.changes.Put(shop, time.Now().Add(time.Hour))
 		pass(t, time.Minute)
-		h.changes.put(shop, time.Time{})
+		h.changes.Put(shop, time.Time{})
 		up.Store(true)
 		if got := next(t, s.holds, "hold"); got != (holdCall{shop, 0}) {
 			t.Errorf("%+v, want the end of the hold", got)
 		}
-		h.changes.put(shop, time.Now().Add(-time.Second))
+		h.changes.Put(shop, time.Now().Add(-time.Second))
 		synctest.Wait()
 		if len(s.holds) != 0 {
 			t.Error("a hold that was over was asked for")

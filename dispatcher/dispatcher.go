@@ -54,7 +54,7 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 	d := &Dispatcher{opts: o, transport: transport, sender: newSender(o, transport)}
 	d.suspects.clock = o.Clock
 	d.reports = newReports(o)
-	d.circuits = newCircuits(o, d.reports.changes.put, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
+	d.circuits = newCircuits(o, d.reports.changes.Put, func(endpoint string, since time.Time) { d.catchUp.recovered(endpoint, since) })
 	d.sender.steady = d.circuits.steady
 	var err error
 	if d.metrics, err = newMetrics(o.Metrics, d.circuits.count); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 )
@@ -51,12 +52,12 @@ type reports struct {
 	clock   job.Clock
 	log     *slog.Logger
 	outage  *outage.Outage
-	changes *mailbox // the end of an opening; zero: closed
+	changes *mailbox.Mailbox[time.Time] // the end of an opening; zero: closed
 }
 
 func newReports(o Options) *reports {
 	return &reports{
-		store: o.Store, clock: o.Clock, log: o.Logger, changes: newMailbox(),
+		store: o.Store, clock: o.Clock, log: o.Logger, changes: mailbox.New[time.Time](),
 		outage: outage.New("reporting circuits", o.Clock, o.Logger, o.Random),
 	}
 }
@@ -67,9 +68,9 @@ func (r *reports) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.changes.wake:
+		case <-r.changes.Wake:
 		}
-		for endpoint, until := range r.changes.take() {
+		for endpoint, until := range r.changes.Take() {
 			if until.IsZero() {
 				r.log.Info("the circuit of an endpoint closed", "endpoint", endpoint)
 			} else {
@@ -83,7 +84,7 @@ func (r *reports) run(ctx context.Context) {
 // report reports one change. It repeats the call until it succeeds or a later
 // change replaces this one.
 func (r *reports) report(ctx context.Context, endpoint string, until time.Time) {
-	for !r.changes.has(endpoint) {
+	for !r.changes.Has(endpoint) {
 		err := r.send(ctx, endpoint, until)
 		if err == nil {
 			r.outage.Worked()

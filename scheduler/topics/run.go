@@ -2,7 +2,6 @@ package topics
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -10,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
 )
 
 // Load reconciles until it has succeeded once. A store that loses limits with its process
@@ -35,22 +34,22 @@ func (m *Manager) Load(ctx context.Context) {
 // Run follows the changes of other nodes and keeps the store's limits up to date, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	look, changed := signal.New(), changes{}
+	changed := mailbox.New[struct{}]()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		follow.Channel(ctx, m.o.Store, channel, m.o.Clock, m.o.Logger, func(topic []byte) {
-			changed.add(string(topic))
-			look.Set()
+			changed.Put(string(topic), struct{}{})
 		})
 		return nil
 	})
 	var reconciled time.Time
 	group.Go(func() error {
 		outage.New("reconciling topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
-			Every: reconcileEvery, Retry: retryPause, Limit: callTimeout, Wake: look,
+			Every: reconcileEvery, Retry: retryPause, Limit: callTimeout, Wake: changed.Wake,
 			Do: func(ctx context.Context) error {
-				names, now := changed.take(), m.o.Clock.Now()
-				if len(names) > 0 && now.Sub(reconciled) < reconcileEvery && m.learnAll(ctx, names) == nil {
+				names, now := changed.Take(), m.o.Clock.Now()
+				_, lost := names[""] // the node has just begun to listen: messages may be lost
+				if len(names) > 0 && !lost && now.Sub(reconciled) < reconcileEvery && m.learnAll(ctx, names) == nil {
 					return nil
 				}
 				reconciled = now
@@ -63,7 +62,7 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // learnAll reads the topics that other nodes changed. These have set the limits.
-func (m *Manager) learnAll(ctx context.Context, names map[string]bool) error {
+func (m *Manager) learnAll(ctx context.Context, names map[string]struct{}) error {
 	m.limitsMu.Lock()
 	defer m.limitsMu.Unlock()
 	for name := range names {
@@ -72,29 +71,6 @@ func (m *Manager) learnAll(ctx context.Context, names map[string]bool) error {
 		}
 	}
 	return nil
-}
-
-// changes are the names of changed topics.
-type changes struct {
-	mu    sync.Mutex
-	names map[string]bool
-}
-
-func (c *changes) add(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.names == nil {
-		c.names = map[string]bool{}
-	}
-	c.names[name] = true
-}
-
-func (c *changes) take() map[string]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	names := c.names
-	c.names = nil
-	return names
 }
 
 // gauges shows the number of topics with settings or a status.

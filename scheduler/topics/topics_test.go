@@ -38,6 +38,12 @@ type rig struct {
 	// documents or limits have been read, and setting once, before limits are set.
 	before, between, setting func()
 	set                      []store.Limits
+	heard                    func(message []byte) // by the node that listened last
+}
+
+func (r *rig) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
+	r.heard = receive
+	return r.Store.Listen(ctx, channel, receive)
 }
 
 func (r *rig) read() {
@@ -266,6 +272,14 @@ func TestOtherNodesLearn(t *testing.T) {
 		pass(reconcileEvery + time.Second)
 		if b.Defaults("u") == nil {
 			t.Error("another node did not learn it")
+		}
+		// One that may have missed a message looks at once.
+		_, err = a.Put(r.Context(), "v", Settings{Defaults: job.Defaults{TTL: time.Hour}})
+		r.ok(err)
+		r.heard(nil)
+		synctest.Wait()
+		if b.Defaults("v") == nil {
+			t.Error("another node did not look after messages were lost")
 		}
 	})
 }
