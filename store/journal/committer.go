@@ -280,8 +280,8 @@ func (c *committer) transact(ctx context.Context, g *Group, durable bool) error 
 	return nil
 }
 
-// OutcomeUnknown reports whether err comes from a commit that the server may have made.
-func OutcomeUnknown(err error) bool {
+// outcomeUnknown reports whether err comes from a commit that the server may have made.
+func outcomeUnknown(err error) bool {
 	var unknown *commitError
 	return errors.As(err, &unknown)
 }

@@ -92,7 +92,7 @@ func claimed(claims []store.Claimed, by string) Write {
 // lost in a crash repeats a delivery. After an error, the caller may repeat the call.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	keys, following := keysOfSettlements(settlements)
-	c, err := s.begin(ctx, false, rowsPerSettlement*len(settlements)+RowsPerRegistration*following, keys...)
+	c, err := s.begin(ctx, false, rowsPerSettlement*len(settlements)+rowsPerRegistration*following, keys...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func keysOfSettlements(settlements []job.Settlement) (keys []job.Key, following 
 func (s *Store) settledBy(settlements []job.Settlement, settled []store.Settled) Write {
 	logs, applied := encodeLogs(settlements, settled)
 	next, following := followedBy(settlements, settled)
-	w := Write{Rows: rowsPerSettlement*applied + RowsPerRegistration*following, Owed: true, Add: func(g *Group) {
+	w := Write{Rows: rowsPerSettlement*applied + rowsPerRegistration*following, Owed: true, Add: func(g *Group) {
 		for i := range settled {
 			if settled[i].Status != store.Applied {
 				continue

@@ -13,9 +13,9 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// RowsPerRegistration is how many rows a registration writes: message, payload, flow,
+// rowsPerRegistration is how many rows a registration writes: message, payload, flow,
 // and the confirmation. One that replaces another writes as many.
-const RowsPerRegistration = 4
+const rowsPerRegistration = 4
 
 // Intake is a registration in progress.
 type Intake struct {
@@ -60,7 +60,7 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	for i, n := range round {
 		keys[i] = regs[n].Key
 	}
-	c, err := s.begin(ctx, true, RowsPerRegistration*len(round), keys...)
+	c, err := s.begin(ctx, true, rowsPerRegistration*len(round), keys...)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (s *Store) accept(c *Call, taken []Steps) error {
 			in.Accept(g)
 		}
 	}})
-	if OutcomeUnknown(err) {
+	if outcomeUnknown(err) {
 		s.noteDoubt(fresh, true)
 	}
 	return err
@@ -255,7 +255,7 @@ func (s *Store) confirm(c *Call, taken []Steps, without bool) error {
 	case len(changed) == 0:
 		return nil
 	case without:
-		w.Rows *= RowsPerRegistration
+		w.Rows *= rowsPerRegistration
 		s.sharing.Owe(c, w)
 		return nil
 	case !wait:

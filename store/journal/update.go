@@ -15,13 +15,13 @@ const (
 	reasonExpiryCharged   = "expiry_charged"   // a suspect is about to be sent
 )
 
-// RowsPerChange is how many rows a change writes: message, payload, flow.
-const RowsPerChange = 3
+// rowsPerChange is how many rows a change writes: message, payload, flow.
+const rowsPerChange = 3
 
 // Update changes a job in the store, and answers once that is committed to the
 // journal. While commits fail it refuses, unless the store continues without the journal.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.begin(ctx, true, RowsPerChange)
+	c, err := s.begin(ctx, true, rowsPerChange)
 	if err != nil {
 		return job.Job{}, err
 	}
@@ -72,10 +72,10 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 func (s *Store) writeChange(ctx context.Context, c *Call, j *job.Job, from job.State, now job.Instant) error {
 	m := NewMessage(*j, now)
 	var next []Message
-	w := Write{Rows: RowsPerChange, Bytes: m.Size(), Owed: true}
+	w := Write{Rows: rowsPerChange, Bytes: m.Size(), Owed: true}
 	for _, reg := range successors.Of(j.UID, j.Ended(from)) {
 		next = append(next, NewMessage(reg.Job(j.EndedAt), now))
-		w.Rows, w.Bytes = w.Rows+RowsPerRegistration, w.Bytes+next[len(next)-1].Size()
+		w.Rows, w.Bytes = w.Rows+rowsPerRegistration, w.Bytes+next[len(next)-1].Size()
 	}
 	var written *Change
 	w.Add = func(g *Group) {
