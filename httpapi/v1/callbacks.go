@@ -41,7 +41,7 @@ func writeCallbacks(w *writer, d *job.CallbacksDraft) {
 		if c := d.On[e]; c != nil {
 			w.in(string(e), func() {
 				w.text("url", string(*c.Destination))
-				w.given("method", c.Method)
+				ifGiven("method", c.Method, w.text)
 				if len(c.Headers) > 0 {
 					w.member("headers", c.Headers)
 				}

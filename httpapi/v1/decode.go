@@ -47,33 +47,22 @@ func (e *fieldErrors) err() error {
 
 // merge adds what validation found to what decoding found, so that the client
 // learns all of it at once. A field that could not be decoded is absent for
-// validation; what that says of it is left out.
+// validation; what that says of the field, its parts and the object around it is left out.
 func (e *fieldErrors) merge(err error) error {
-	var more *job.ValidationError
-	switch {
-	case len(e.fields) == 0:
+	if len(e.fields) == 0 {
 		return err
-	case errors.As(err, &more) && !e.has(""):
-		e.addNew(httpapi.Pointers("", more.Fields))
+	}
+	if more, ok := errors.AsType[*job.ValidationError](err); ok {
+		for _, f := range httpapi.Pointers("", more.Fields) {
+			related := func(known httpapi.FieldError) bool {
+				return known.Pointer == f.Pointer || strings.HasPrefix(known.Pointer, f.Pointer+"/") || strings.HasPrefix(f.Pointer, known.Pointer+"/")
+			}
+			if !slices.ContainsFunc(e.fields, related) {
+				e.add(f.Pointer, f.Message)
+			}
+		}
 	}
 	return e.err()
-}
-
-// addNew adds errors of fields, unless the field, one of its parts or the object around
-// it already has an error.
-func (e *fieldErrors) addNew(fields []httpapi.FieldError) {
-	for _, f := range fields {
-		related := func(known httpapi.FieldError) bool {
-			return known.Pointer == f.Pointer || strings.HasPrefix(known.Pointer, f.Pointer+"/") || strings.HasPrefix(f.Pointer, known.Pointer+"/")
-		}
-		if !slices.ContainsFunc(e.fields, related) {
-			e.add(f.Pointer, f.Message)
-		}
-	}
-}
-
-func (e *fieldErrors) has(pointer string) bool {
-	return slices.ContainsFunc(e.fields, func(f httpapi.FieldError) bool { return f.Pointer == pointer })
 }
 
 // field is one member of a request's object, as found.

@@ -73,6 +73,13 @@ func nullable[T any](w *writer, name string, v *T, write func(name string, v T))
 	write(name, *v)
 }
 
+// ifGiven writes a member, and leaves it out if it is nil.
+func ifGiven[T any](name string, v *T, write func(name string, v T)) {
+	if v != nil {
+		write(name, *v)
+	}
+}
+
 // quote replaces what is not valid UTF-8.
 func (w *writer) quote(s string) { w.b, _ = jsontext.AppendQuote(w.b, s) }
 
@@ -101,13 +108,6 @@ func (w *writer) textOrNull(name, s string) {
 func (w *writer) textIfAny(name, s string) {
 	if s != "" {
 		w.text(name, s)
-	}
-}
-
-// given writes a text, and leaves out a member without one.
-func (w *writer) given(name string, s *string) {
-	if s != nil {
-		w.text(name, *s)
 	}
 }
 

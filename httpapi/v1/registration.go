@@ -1,8 +1,6 @@
 package v1
 
 import (
-	"time"
-
 	"github.com/duehook/duehook/job"
 )
 
@@ -29,29 +27,27 @@ func (s *API) getRegistration(r *request) (view, error) {
 // writeRegistration writes a draft in the form in which a client writes it, with a JSON body
 // byte for byte. Fields that are not given are left out.
 func writeRegistration(w *writer, d *job.Draft) {
-	w.given("topic", d.Topic)
-	w.given("id", d.ID)
-	w.given("biz_key", d.BizKey)
-	w.given("order_key", d.OrderKey)
-	w.given("url", (*string)(d.Destination))
-	w.given("method", d.Method)
-	if d.At != nil {
-		w.instant("at", *d.At)
-	}
-	w.given("delay", formatted(d.Delay))
-	w.given("spread", formatted(d.Spread))
+	ifGiven("topic", d.Topic, w.text)
+	ifGiven("id", d.ID, w.text)
+	ifGiven("biz_key", d.BizKey, w.text)
+	ifGiven("order_key", d.OrderKey, w.text)
+	ifGiven("url", (*string)(d.Destination), w.text)
+	ifGiven("method", d.Method, w.text)
+	ifGiven("at", d.At, w.instant)
+	ifGiven("delay", d.Delay, w.duration)
+	ifGiven("spread", d.Spread, w.duration)
 	if d.Headers != nil {
 		w.member("headers", d.Headers)
 	}
-	w.given("content_type", d.ContentType)
+	ifGiven("content_type", d.ContentType, w.text)
 	if d.Body != nil {
 		w.body(d.Body)
 	}
 	if d.Retry != nil {
 		part(w, "retry", d.Retry, writeRetry)
 	}
-	w.given("timeout", formatted(d.Timeout))
-	w.given("ttl", formatted(d.TTL))
+	ifGiven("timeout", d.Timeout, w.duration)
+	ifGiven("ttl", d.TTL, w.duration)
 	if d.Expect != nil {
 		w.in("expect", func() { w.text("body", *d.Expect) })
 	}
@@ -61,9 +57,7 @@ func writeRegistration(w *writer, d *job.Draft) {
 	if c := d.Count; c != nil {
 		w.in("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
-	if d.Priority != nil {
-		w.integer("priority", *d.Priority)
-	}
+	ifGiven("priority", d.Priority, w.integer)
 	if d.Callbacks != nil {
 		part(w, "callbacks", d.Callbacks, writeCallbacks)
 	}
@@ -87,16 +81,5 @@ func writeRetry(w *writer, r *job.Retry) {
 	if len(r.Steps) > 0 {
 		w.member("steps", steps(r.Steps))
 	}
-	if r.Limit != nil {
-		w.integer("limit", *r.Limit)
-	}
-}
-
-// formatted is a duration as the API shows it, or nil.
-func formatted(d *time.Duration) *string {
-	if d == nil {
-		return nil
-	}
-	text := job.FormatDuration(*d)
-	return &text
+	ifGiven("limit", r.Limit, w.integer)
 }

@@ -108,14 +108,12 @@ func writeTemplate(w *writer, s *schedules.Schedule) {
 	w.text("topic", s.Def.Topic())
 	w.text("url", url)
 	w.text("method", spec.HTTPMethod())
-	w.given("biz_key", d.BizKey)
-	w.given("order_key", d.OrderKey)
+	ifGiven("biz_key", d.BizKey, w.text)
+	ifGiven("order_key", d.OrderKey, w.text)
 	if len(d.Labels) > 0 {
 		w.member("labels", d.Labels)
 	}
-	if d.Priority != nil {
-		w.integer("priority", *d.Priority)
-	}
+	ifGiven("priority", d.Priority, w.integer)
 }
 
 func writeOccurrences(w *writer, name string, r *schedule.Rules, all []schedule.Occurrence) {
