@@ -58,7 +58,7 @@ const (
 type State struct {
 	Cursor time.Time // all T <= Cursor are decided
 	Fired  int64     // towards Rules.Max
-	Held   bool      // an occurrence waits for the end of a job
+	Queued bool      // an occurrence waits for the end of a job
 }
 
 // Facts are what a decision depends on besides the state.
@@ -74,13 +74,13 @@ type Facts struct {
 // Outcome is what becomes of an occurrence.
 type Outcome string
 
-// The outcomes. A Hold is no outcome yet.
+// The outcomes. Queued is no outcome yet.
 const (
 	Fired   Outcome = "fired"
 	Missed  Outcome = "missed"
 	Skipped Outcome = "skipped"
 	Failed  Outcome = "failed"
-	Hold    Outcome = "held"
+	Queued  Outcome = "queued"
 )
 
 // Step decides one occurrence, or several that are missed or skipped.
@@ -94,7 +94,7 @@ type Step struct {
 // Decision is what follows from a look.
 type Decision struct {
 	Steps []Step // in the order of their times
-	// Release fires the held occurrence, before the steps.
+	// Release fires the queued occurrence, before the steps.
 	Release bool
 	// More: the decision was cut; look again at once.
 	More bool
@@ -104,8 +104,8 @@ type Decision struct {
 // pure function.
 func (r *Rules) Decide(s State, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
-	if s.Held && !f.Busy {
-		d.out.Release, d.busy, d.s.Held = true, true, false
+	if s.Queued && !f.Busy {
+		d.out.Release, d.busy, d.s.Queued = true, true, false
 	}
 	if r.Remaining(s.Fired) == 0 {
 		return d.out
@@ -122,7 +122,7 @@ func (r *Rules) Remaining(fired int64) int64 {
 	return max(0, r.Max-fired)
 }
 
-// Next returns when to look again after a decision, without regard to a held
+// Next returns when to look again after a decision, without regard to a queued
 // occurrence; false if there is nothing to come.
 func (r *Rules) Next(s State) (time.Time, bool) {
 	if r.Remaining(s.Fired) == 0 {
@@ -294,8 +294,8 @@ func (d *decider) fire(at time.Time, late bool) {
 	switch {
 	case d.Overlap == Allow || d.Overlap == Replace || !d.busy:
 		d.busy = true
-	case d.Overlap == QueueOne && !d.s.Held:
-		d.s.Held, step.Outcome = true, Hold
+	case d.Overlap == QueueOne && !d.s.Queued:
+		d.s.Queued, step.Outcome = true, Queued
 	default:
 		d.count(Skipped, at, 1)
 		return

@@ -62,14 +62,14 @@ func TestDecide(t *testing.T) {
 		{"fire the latest three", FireAll, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
 		{"overlap", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
 		{"overlap of late ones", FireAll, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
-		{"hold", FireOnce, QueueOne, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "held 12:05"},
-		{"one is held", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"release", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(2)}, "release"},
-		{"release and hold", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Held: true}, Facts{Now: at(5)}, "release, held 12:05"},
+		{"queue", FireOnce, QueueOne, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
+		{"one is queued", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"release", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(2)}, "release"},
+		{"release and queue", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
 		{"replace", FireAll, Replace, 0, 0, State{Cursor: at(0)}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
 		{"a bound", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
 		{"no more", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 2}, Facts{Now: at(12)}, ""},
-		{"a held one at the bound", FireAll, QueueOne, 0, 2, State{Cursor: at(0), Fired: 2, Held: true}, Facts{Now: at(12)}, "release"},
+		{"a queued one at the bound", FireAll, QueueOne, 0, 2, State{Cursor: at(0), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
 		{"a change decides what waits", FireOnce, Skip, 24 * time.Hour, 0, State{Cursor: at(0)}, Facts{Now: at(12), Until: at(12)}, "fired 12:05, skipped x1 to 12:10"},
 		{"and nothing later", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.9), Until: at(4.9)}, ""},
 	} {
@@ -118,7 +118,7 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 			now = now.Add(time.Duration(r.IntN(200)) * time.Second)
 			d := rule.Decide(state, Facts{Now: now, Busy: r.IntN(2) == 0})
 			if d.Release {
-				state.Held = false
+				state.Queued = false
 			}
 			at := state.Cursor
 			for _, s := range d.Steps {
@@ -128,10 +128,10 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 				at = s.Time
 				decided += max(1, s.Count)
 				switch {
-				case s.Outcome == Hold && state.Held:
-					t.Fatal("two are held")
-				case s.Outcome == Hold:
-					state.Held = true
+				case s.Outcome == Queued && state.Queued:
+					t.Fatal("two are queued")
+				case s.Outcome == Queued:
+					state.Queued = true
 				case s.Outcome == Fired && overlap == Allow && s.Time.After(now.Add(time.Minute)):
 					t.Fatalf("registered more than a minute ahead")
 				case s.Outcome == Fired && overlap != Allow && rule.due(s.Time).After(now):

@@ -31,9 +31,9 @@ func (w *work) change(ctx context.Context, c change) error {
 	cut := after(c.At)
 	switch c.Kind {
 	case changePut:
-		if r.Held != nil && r.Held.Def == nil {
+		if r.Queued != nil && r.Queued.Def == nil {
 			old := r.Def
-			r.Held.Def = &old
+			r.Queued.Def = &old
 		}
 		if r.Def.Overlap == schedule.Allow && c.Def.Overlap != schedule.Allow {
 			if err := w.findOpen(ctx, cut); err != nil {
@@ -43,9 +43,9 @@ func (w *work) change(ctx context.Context, c change) error {
 		r.remember(cut)
 		r.Def, r.Since = *c.Def, cut
 	case changePause, changeDelete:
-		if r.Held != nil {
-			w.skipPaused(r.Held.Time, 1)
-			r.Held = nil
+		if r.Queued != nil {
+			w.skipPaused(r.Queued.Time, 1)
+			r.Queued = nil
 		}
 		r.Former, r.PausedAt, r.Note = nil, c.At, c.Note
 	case changeResume:

@@ -452,7 +452,7 @@ func TestARunSurvivesItsNode(t *testing.T) {
 	}
 }
 
-// A held occurrence is registered as soon as the job before it ends, on whatever node.
+// A queued occurrence is registered as soon as the job before it ends, on whatever node.
 func TestAHeldOccurrenceHearsOfTheEnd(t *testing.T) {
 	for _, elsewhere := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -476,7 +476,7 @@ func TestAHeldOccurrenceHearsOfTheEnd(t *testing.T) {
 			d.Overlap = ptr("queue_one")
 			r.set(nodes[0], "s", d)
 			pass(25*time.Second + 300*time.Millisecond)
-			if s := r.get(nodes[0], "s"); s.Held == nil {
+			if s := r.get(nodes[0], "s"); s.Queued == nil {
 				t.Fatalf("%+v", s.record)
 			}
 			leading := 0
@@ -495,7 +495,7 @@ func TestAHeldOccurrenceHearsOfTheEnd(t *testing.T) {
 			_, err = observed.Settle(r.ctx, []job.Settlement{job.Settle(&claimed[0].Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}, nil)})
 			r.ok(err)
 			pass(time.Millisecond) // the next look without a message is later
-			if s := r.get(nodes[0], "s"); s.Held != nil || s.Counters.Fired != 2 {
+			if s := r.get(nodes[0], "s"); s.Queued != nil || s.Counters.Fired != 2 {
 				t.Errorf("elsewhere %v: %+v", elsewhere, s.record)
 			}
 		})

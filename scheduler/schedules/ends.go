@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Ends notes the schedules whose jobs end in this process. A held occurrence waits for
+// Ends notes the schedules whose jobs end in this process. A queued occurrence waits for
 // such an end. Calls never block.
 type Ends struct {
 	mu    sync.Mutex
@@ -77,9 +77,9 @@ const (
 	gatherEnds = 100 * time.Millisecond
 	// endsPerMessage bounds a message.
 	endsPerMessage = 500
-	// heldPerSecond bounds the held occurrences that are looked at although no end was
+	// queuedPerSecond bounds the queued occurrences that are looked at although no end was
 	// heard of: messages may get lost.
-	heldPerSecond = 200
+	queuedPerSecond = 200
 )
 
 // passEnds reports ends to the elected node until ctx ends.
@@ -98,7 +98,7 @@ func (m *Manager) passEnds(ctx context.Context) {
 		for ; len(names) > 0; names = names[min(len(names), endsPerMessage):] {
 			some := names[:min(len(names), endsPerMessage)]
 			if err := m.o.Store.Publish(ctx, channel, []byte(endMark+strings.Join(some, endMark))); err != nil {
-				m.log.DebugContext(ctx, "held occurrences cannot be registered; retrying", "error", err)
+				m.log.DebugContext(ctx, "queued occurrences cannot be registered; retrying", "error", err)
 			}
 		}
 		_ = job.Sleep(ctx, m.clock, gatherEnds)
@@ -119,7 +119,7 @@ func (e *engine) heardEnds(names []string) {
 	e.mu.Lock()
 	waiting := false
 	for _, name := range names {
-		if e.holding[name] {
+		if e.queued[name] {
 			e.ended[name], waiting = true, true
 		}
 	}
@@ -129,14 +129,14 @@ func (e *engine) heardEnds(names []string) {
 	}
 }
 
-// hold notes whether a schedule has a held occurrence.
-func (e *engine) hold(name string, held bool) {
+// setQueued records whether a schedule has a queued occurrence.
+func (e *engine) setQueued(name string, queued bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if held {
-		e.holding[name] = true
+	if queued {
+		e.queued[name] = true
 	} else {
-		delete(e.holding, name)
+		delete(e.queued, name)
 	}
 }
 
@@ -145,16 +145,16 @@ func (e *engine) takeEnded(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name := range e.ended {
-		if n := e.entries[name]; n != nil && n.doc.Value.Held != nil {
+		if n := e.entries[name]; n != nil && n.doc.Value.Queued != nil {
 			n.at = earlier(n.at, now)
 		}
 	}
 	clear(e.ended)
 }
 
-// heldPause is how long a held occurrence waits for the next look without a message.
-func (e *engine) heldPause() time.Duration {
+// queuedPause is how long a queued occurrence waits for the next look without a message.
+func (e *engine) queuedPause() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return retryPause * time.Duration(1+len(e.holding)/heldPerSecond)
+	return retryPause * time.Duration(1+len(e.queued)/queuedPerSecond)
 }

@@ -51,8 +51,8 @@ type engine struct {
 
 	mu      sync.Mutex
 	changed map[string]bool // names; "" is all of them
-	holding map[string]bool // schedules with a held occurrence
-	ended   map[string]bool // held schedules with an ended job
+	queued  map[string]bool // schedules with a queued occurrence
+	ended   map[string]bool // queued schedules with an ended job
 
 	// The rest belongs to Run.
 	entries map[string]*entry
@@ -75,7 +75,7 @@ type entry struct {
 func newEngine() *engine {
 	return &engine{
 		kick: signal.New(), changed: map[string]bool{"": true}, entries: map[string]*entry{},
-		holding: map[string]bool{}, ended: map[string]bool{},
+		queued: map[string]bool{}, ended: map[string]bool{},
 	}
 }
 
@@ -251,7 +251,7 @@ func (m *Manager) list(ctx context.Context) error {
 // remove forgets a schedule.
 func (e *engine) remove(name string) {
 	delete(e.entries, name)
-	e.hold(name, false)
+	e.setQueued(name, false)
 }
 
 // enter keeps a document that was read or written.
@@ -273,7 +273,7 @@ func (m *Manager) enter(d document) {
 		n.rules = rules
 	}
 	e.entries[d.Name] = n
-	e.hold(d.Name, n.doc.Value.Held != nil)
+	e.setQueued(d.Name, n.doc.Value.Queued != nil)
 	n.plan()
 }
 
@@ -296,7 +296,7 @@ func (n *entry) plan() {
 	if at, ok := n.rules.Next(r.state()); ok {
 		n.at = at
 	}
-	if r.Held != nil { // ask for the end of the job before
+	if r.Queued != nil { // ask for the end of the job before
 		n.at = earlier(n.at, r.UpdatedAt.Time())
 	}
 }
@@ -401,7 +401,7 @@ func (m *Manager) decide(ctx context.Context, n *entry, now job.Instant) bool {
 		return true
 	}
 	busy := false
-	if r.Held != nil || n.rules.Overlap != schedule.Allow {
+	if r.Queued != nil || n.rules.Overlap != schedule.Allow {
 		var err error
 		if busy, err = m.busy(ctx, r); err != nil {
 			return false
@@ -409,8 +409,8 @@ func (m *Manager) decide(ctx context.Context, n *entry, now job.Instant) bool {
 	}
 	d := n.rules.Decide(r.state(), schedule.Facts{Now: now.Time(), Busy: busy})
 	if !d.Release && len(d.Steps) == 0 {
-		if held := r.Held != nil; held {
-			n.at = now.Time().Add(m.engine.heldPause())
+		if queued := r.Queued != nil; queued {
+			n.at = now.Time().Add(m.engine.queuedPause())
 		} else {
 			n.at = time.Time{}
 		}

@@ -90,14 +90,14 @@ func (w *work) execute(ctx context.Context) error {
 
 func (w *work) occurrences(ctx context.Context, in *intent) error {
 	r := &w.rec
-	if in.Release && r.Held != nil {
-		err := w.fireHeld(ctx)
+	if in.Release && r.Queued != nil {
+		err := w.fireQueued(ctx)
 		var refused *refusedError
 		if err != nil && !(in.Final && errors.As(err, &refused)) {
 			return err
 		}
 		if err == nil {
-			r.Held = nil
+			r.Queued = nil
 		}
 	}
 	if r.Def.Overlap != schedule.Replace {
@@ -129,8 +129,8 @@ func (w *work) count(s step) {
 	n := max(s.Count, 1) - r.pass(s.Time)
 	switch {
 	case n <= 0:
-	case s.Outcome == schedule.Hold:
-		r.Held = &held{Time: s.Time, Late: s.Late, Form: r.Version}
+	case s.Outcome == schedule.Queued:
+		r.Queued = &queued{Time: s.Time, Late: s.Late, Form: r.Version}
 	case s.Outcome == schedule.Missed:
 		w.missed(s.Time, n)
 	case s.Outcome == schedule.Skipped:
@@ -193,9 +193,9 @@ func (w *work) fireAll(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// fireHeld registers the held occurrence.
-func (w *work) fireHeld(ctx context.Context) error {
-	h, def := *w.rec.Held, &w.rec.Def
+// fireQueued registers the queued occurrence.
+func (w *work) fireQueued(ctx context.Context) error {
+	h, def := *w.rec.Queued, &w.rec.Def
 	if h.Def != nil {
 		def = h.Def
 	}

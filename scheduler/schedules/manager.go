@@ -72,7 +72,7 @@ type Options struct {
 	Logger  *slog.Logger            // nil: none
 	Metrics prometheus.Registerer   // nil: metrics are not registered
 	Emit    func(e ...events.Event) // nil: nobody watches
-	Ends    *Ends                   // nil: held occurrences are registered up to a second later
+	Ends    *Ends                   // nil: queued occurrences are registered up to a second later
 	fail    func(step string) error // of tests: a crash at a step
 }
 

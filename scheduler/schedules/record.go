@@ -112,8 +112,8 @@ const (
 	ReasonPaused        = "paused"
 )
 
-// held is an occurrence that waits for the end of a job.
-type held struct {
+// queued is an occurrence that waits for the end of a job.
+type queued struct {
 	Time int64       `json:"time"`
 	Late bool        `json:"late,omitempty"`
 	Def  *Definition `json:"definition,omitempty"` // its form, if that has changed since
@@ -134,7 +134,7 @@ type record struct {
 	Counters `json:"counters"`
 	// Backfills are counted by operation, so that a count that is noted twice counts once.
 	Backfills map[string]backfillCount `json:"backfills,omitempty"`
-	Held      *held                    `json:"held,omitempty"`
+	Queued    *queued                  `json:"queued,omitempty"`
 	// Former are earlier forms whose jobs may still wait for their jitter.
 	Former []form `json:"former,omitempty"`
 	// Stayed are times after the cursor that are decided: an earlier form registered their
@@ -222,8 +222,8 @@ func floorSecond(ms int64) int64 {
 
 // state is the input of package schedule from a record.
 func (r *record) state() schedule.State {
-	s := schedule.State{Cursor: time.Unix(r.Cursor, 0).UTC(), Fired: r.Fired, Held: r.Held != nil}
-	if s.Held {
+	s := schedule.State{Cursor: time.Unix(r.Cursor, 0).UTC(), Fired: r.Fired, Queued: r.Queued != nil}
+	if s.Queued {
 		s.Fired++ // it will
 	}
 	return s

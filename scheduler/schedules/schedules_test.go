@@ -601,11 +601,11 @@ func crashes(t *testing.T, seed uint64) {
 	rules, err := rec.Def.rules("s")
 	r.ok(err)
 	total := rules.Table.Count(begin.Time(), seconds(rec.Cursor))
-	held := int64(0)
-	if rec.Held != nil {
-		held = 1
+	queued := int64(0)
+	if rec.Queued != nil {
+		queued = 1
 	}
-	if n := rec.Fired + rec.Missed + rec.Skipped + rec.Failed + held; n != total || rec.Failed != 0 || rec.Intent != nil {
+	if n := rec.Fired + rec.Missed + rec.Skipped + rec.Failed + queued; n != total || rec.Failed != 0 || rec.Intent != nil {
 		t.Errorf("%d of %d occurrences decided: %+v", n, total, rec.Counters)
 	}
 	if int64(len(r.jobs.created)) != rec.Fired {

@@ -53,7 +53,7 @@ func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 	switch {
 	case r.PausedAt != 0:
 		s.State = Paused
-	case r.Held == nil && r.Intent == nil && !s.more():
+	case r.Queued == nil && r.Intent == nil && !s.more():
 		s.State = Completed
 	}
 	return s, nil
