@@ -102,7 +102,7 @@ func (e *uncheckedError) Unwrap() error { return e.cause }
 
 func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer) error {
 	if len(args) == 0 || args[0] != "verify" {
-		return &config.UsageError{Message: "the command is duehook ledger verify, followed by settings"}
+		return &config.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
 	}
 	return withSettings(args[1:], environ, stdout, func(c *config.Config) error {
 		n, err := node.VerifyLedger(ctx, c, stdout)
