@@ -134,7 +134,7 @@ type record struct {
 	Counters `json:"counters"`
 	// Backfills are counted by operation, so that a count that is noted twice counts once.
 	Backfills map[string]backfillCount `json:"backfills,omitempty"`
-	Queued    *queued                  `json:"queued,omitempty"`
+	Queued    *queued                  `json:"held,omitempty"` // its name in stored documents
 	// Former are earlier forms whose jobs may still wait for their jitter.
 	Former []form `json:"former,omitempty"`
 	// Stayed are times after the cursor that are decided: an earlier form registered their
