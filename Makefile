@@ -82,13 +82,13 @@ not_raced := -skip '^Test(Soak|Model$$|EveryOrder$$|ConformanceOn|ConformanceInM
 sequential := job|retrypolicy|store|store/encoding|store/listing
 raced := $$(go list ./... | grep -vxE "$$(go list -m)/($(sequential)|e2e.*)")
 
-# The longest packages begin first, so that none of them is left alone at the end. Three at
+# The longest packages begin first, so that none of them is left alone at the end. Four at
 # a time, since they wait for servers.
 longest := ./store/ledger ./store/journal ./store/redisstore
 
 .PHONY: test-packages
 test-packages: $(testrun)
-	@SIM_SEEDS=6 $(lazy) nice $(testrun) go packages $(race) $(not_vetted) $(not_raced) -timeout 20m -p 3 $(longest) ./node ./dispatcher . $(raced)
+	@SIM_SEEDS=6 $(lazy) nice $(testrun) go packages $(race) $(not_vetted) $(not_raced) -timeout 20m -p 4 $(longest) ./node ./dispatcher . $(raced)
 
 # Without the race detector: counting statements is atomic, so it orders goroutines and
 # hides their races. These tests run few statements of their own.
