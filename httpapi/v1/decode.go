@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"math"
@@ -252,13 +253,19 @@ type fieldSet[T any] map[string]knownField[T]
 
 type knownField[T any] struct {
 	name string
-	bit  uint32 // marks the field as seen
+	bit  uint64 // marks the field as seen
 	set  func(*T, field)
 	null func(*T) // what null means; nil: absent
 }
 
-// newFieldSet numbers the fields. There are fewer than 32 in any object.
+// maxKnown is the most fields that an object may know: one for each bit.
+const maxKnown = 64
+
+// newFieldSet numbers the fields.
 func newFieldSet[T any](setters map[string]func(*T, field)) fieldSet[T] {
+	if len(setters) > maxKnown {
+		panic(fmt.Sprintf("an object with %d fields: a field without a bit could be given twice", len(setters)))
+	}
 	set := fieldSet[T]{}
 	for name, setter := range setters {
 		set[name] = knownField[T]{name: name, bit: 1 << len(set), set: setter}
@@ -291,7 +298,7 @@ func (s fieldSet[T]) decode(raw []byte, at string, into *T, errs *fieldErrors) {
 		errs.add(at, "must be an object, not "+kindOf(raw))
 		return
 	}
-	var seen uint32
+	var seen uint64
 	for quoted, value := range strictjson.Members(raw) {
 		known, ok := s.find(quoted)
 		f := field{raw: value, parent: at, name: known.name, errs: errs}

@@ -112,3 +112,25 @@ func TestDurationsInJSON(t *testing.T) {
 		}
 	}
 }
+
+// Each known field that is given twice is refused, also the last of an object with many.
+func TestEveryFieldGivenTwice(t *testing.T) {
+	setters := map[string]func(*int, field){}
+	for i := range maxKnown {
+		setters[fmt.Sprint("f", i)] = func(n *int, _ field) { *n++ }
+	}
+	set := newFieldSet(setters)
+	for name := range setters {
+		n, errs := decodeObject([]byte(`{"`+name+`":1,"`+name+`":2}`), set)
+		if len(errs.fields) != 1 || errs.fields[0].Message != "is given twice" || *n != 1 {
+			t.Errorf("%s twice: %v, set %d times", name, errs.fields, *n)
+		}
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an object may know more fields than there are bits")
+		}
+	}()
+	setters["more"] = nil
+	newFieldSet(setters)
+}
