@@ -39,17 +39,17 @@ func TestLadder(t *testing.T) {
 		t.Errorf("dead with reason %q after %d attempts", j.Reason, j.Attempts)
 	}
 	var log struct {
-		Attempts []attemptView `json:"attempts"`
+		Data []attemptView `json:"data"`
 	}
 	must(t, http.StatusOK, "GET", n.base()+"/v1/jobs/ladder/j/attempts", nil).into(t, &log)
 	arrived := r.Of("ladder", "j")
-	if len(log.Attempts) != len(steps)+1 || len(arrived) != len(steps)+1 {
-		t.Fatalf("%d attempts in the log, %d arrived, want %d", len(log.Attempts), len(arrived), len(steps)+1)
+	if len(log.Data) != len(steps)+1 || len(arrived) != len(steps)+1 {
+		t.Fatalf("%d attempts in the log, %d arrived, want %d", len(log.Data), len(arrived), len(steps)+1)
 	}
 	// The step counts from the moment the failure is written down, which a busy machine may delay.
 	const rounding = 2 * time.Millisecond
 	for i, step := range steps {
-		a, next := log.Attempts[i], arrived[i+1]
+		a, next := log.Data[i], arrived[i+1]
 		failed := a.StartedAt.Add(time.Duration(a.DurationMS) * time.Millisecond)
 		if a.NextAt == nil {
 			t.Errorf("attempt %d failed, and nothing is set to follow it", a.Number)

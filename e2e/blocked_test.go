@@ -242,10 +242,10 @@ func checkEnd(t *testing.T, base string, j blockedJob, target hostile.Target) {
 	if j.State != "dead" || j.Reason != hostile.Blocked || j.Attempts != max(target.Attempts, 1) {
 		t.Errorf("%s: %s with reason %q after %d attempts", target.Why, j.State, j.Reason, j.Attempts)
 	}
-	var log struct{ Attempts []map[string]any }
+	var log struct{ Data []map[string]any }
 	must(t, http.StatusOK, "GET", base+"/v1/jobs/"+blockedTopic+"/"+j.ID+"/attempts", nil).into(t, &log)
 	checkSaysNothing(t, target, j.LastAttempt)
-	checkSaysNothing(t, target, log.Attempts[len(log.Attempts)-1])
+	checkSaysNothing(t, target, log.Data[len(log.Data)-1])
 }
 
 // checkSaysNothing: of an attempt that was refused, a tenant learns nothing but

@@ -279,7 +279,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	if err := json.Unmarshal(got.Body.Bytes(), &list); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"data": []any{settings, want}}, list); diff != "" {
+	if diff := cmp.Diff(map[string]any{"data": []any{settings, want}, "next_cursor": nil}, list); diff != "" {
 		t.Error(diff)
 	}
 

@@ -43,13 +43,19 @@ func withTerms[T any](fields map[string]func(*T, field), terms func(*T) *alerts.
 // listAlerts answers GET /v1/alerts.
 func (s *API) listAlerts(r *request) (view, error) {
 	alerting, err := s.Alerts.Alerts(r.Context())
-	return listOf(alerting, writeAlert), err
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, alerting, orderOfAlert, writeAlert)
 }
 
 // listRules answers GET /v1/alerts/rules.
 func (s *API) listRules(r *request) (view, error) {
 	rules, err := s.Alerts.Rules(r.Context())
-	return listOf(rules, writeRule), err
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, rules, orderOfRule, writeRule)
 }
 
 // getRule answers GET /v1/alerts/rules/{rule}.

@@ -204,7 +204,7 @@ func TestRunAndReplay(t *testing.T) {
 func TestAttempts(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a"}`)
-	if got := a.call("GET", "/v1/jobs/t/a/attempts", "").Body.String(); got != "{\"attempts\":[]}\n" {
+	if got := a.call("GET", "/v1/jobs/t/a/attempts", "").Body.String(); got != "{\"data\":[],\"next_cursor\":null}\n" {
 		t.Errorf("before the first: %s", got)
 	}
 	a.settle(a.claim()[0], job.OutcomeFailed, job.Attempt{
@@ -214,9 +214,9 @@ func TestAttempts(t *testing.T) {
 	})
 	a.clock.Advance(time.Minute)
 	a.settle(a.claim()[0], job.OutcomeFailed, job.Attempt{Error: "response_timeout", Timings: job.Timings{Reused: true}, ConnectRetries: 2})
-	want := `{"attempts":[` +
+	want := `{"data":[` +
 		`{"number":1,"started_at":"2026-01-01T09:00:00.000Z","duration_ms":87,"dns_ms":3,"connect_ms":0,"tls_ms":20,"first_byte_ms":50,"connection_reused":false,"status":500,"error":"http_500","response_body":"try <later>","response_headers":{"Retry-After":"1","Server":"<nginx>"},"next_at":"2026-01-01T09:00:15.087Z","reason":"ladder","version":2},` +
-		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":4,"connect_retries":2}]}` + "\n"
+		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":4,"connect_retries":2}],"next_cursor":null}` + "\n"
 	if diff := cmp.Diff(want, a.call("GET", "/v1/jobs/t/a/attempts", "").Body.String()); diff != "" {
 		t.Error(diff)
 	}

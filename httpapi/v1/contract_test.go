@@ -174,6 +174,9 @@ func (c *contract) check(r *http.Request, sent []byte, got *httptest.ResponseRec
 	if mediaType == httpapi.MIMEProblem {
 		o.code = decodeProblem(got).Code
 	}
+	if err := op.checkShape(got); err != nil {
+		return o, fmt.Errorf("%v: %w\n%.2000s", o, err, got.Body)
+	}
 	return o, c.checkRequest(op, sent, got.Code)
 }
 
@@ -290,6 +293,9 @@ func TestDocumentHasEveryQueryParameter(t *testing.T) {
 		var documented []string
 		list, _ := parameters.([]any)
 		for _, p := range list {
+			if ref, ok := object(p)["$ref"].(string); ok {
+				_, p = c.at(strings.TrimPrefix(ref, "#"))
+			}
 			if object(p)["in"] == "query" {
 				documented = append(documented, object(p)["name"].(string))
 			}

@@ -23,7 +23,10 @@ func (s *API) getJob(r *request) (view, error) {
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
 func (s *API) listAttempts(r *request) (view, error) {
 	attempts, err := s.Scheduler.Attempts(r.Context(), r.key())
-	return func(w *writer) { list(w, "attempts", attempts, writeAttempt) }, err
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, attempts, orderOfAttempt, writeAttempt)
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.

@@ -23,7 +23,10 @@ func (s *API) whoAmI(r *request) (view, error) {
 // listKeys answers GET /v1/keys.
 func (s *API) listKeys(r *request) (view, error) {
 	keys, err := s.Access.List(r.Context())
-	return listOf(keys, writeKey), err
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, keys, orderOfKey, writeKey)
 }
 
 // createKey answers POST /v1/keys. It is the only answer that shows a token.

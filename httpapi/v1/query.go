@@ -139,10 +139,8 @@ var (
 		single("from", func(q *params, e *fieldErrors, at, v string) {
 			q.timetable.From = e.exact(at, v)
 		}),
-		single("count", func(q *params, _ *fieldErrors, _, v string) {
-			n, _ := strconv.Atoi(v) // zero is no count either
-			q.timetable.Count = &n
-		}),
+		limitParam,
+		single("cursor", func(q *params, e *fieldErrors, at, v string) { q.timetable.After = e.exact(at, v) }),
 	}
 	eventQuery = []parameter{
 		single("type", func(q *params, e *fieldErrors, at, v string) { q.types = e.eventTypes(at, v) }),

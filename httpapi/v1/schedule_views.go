@@ -131,7 +131,12 @@ func writeTimetable(w *writer, t *schedules.Timetable) {
 	w.text("timezone", t.Rules.Table.Zone)
 	writeDST(w, t.Rules.Table)
 	w.text("tzdata", schedule.TZData)
-	writeOccurrences(w, "occurrences", t.Rules, t.Occurrences)
+	writeOccurrences(w, "data", t.Rules, t.Occurrences)
+	if t.More {
+		w.moment("next_cursor", t.Occurrences[len(t.Occurrences)-1].Time)
+	} else {
+		w.null("next_cursor")
+	}
 	list(w, "omitted", t.Omitted, func(w *writer, o *schedule.Omitted) {
 		w.text("local", o.Local)
 		w.text("reason", string(o.Reason))

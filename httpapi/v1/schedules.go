@@ -104,7 +104,8 @@ func previewSetters() map[string]func(*previewDraft, field) {
 	setters := map[string]func(*previewDraft, field){
 		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
 		"from":     ofText(func(d *previewDraft, e *fieldErrors, at, s string) { d.part.From = e.exact(at, s) }),
-		"count":    func(d *previewDraft, f field) { d.part.Count = f.integer() },
+		"limit":    func(d *previewDraft, f field) { d.part.Limit = f.integer() },
+		"cursor":   ofText(func(d *previewDraft, e *fieldErrors, at, s string) { d.part.After = e.exact(at, s) }),
 	}
 	for name, set := range scheduleSetters {
 		setters[name] = func(d *previewDraft, f field) { set(&d.Draft, f) }
@@ -222,6 +223,7 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
 func (s *API) listOccurrences(r *request) (view, error) {
+	r.query.timetable.Limit = &r.query.Limit
 	t, err := s.Schedules.Occurrences(r.Context(), r.Param("schedule"), r.query.timetable)
 	return shown(writeTimetable, &t), inQuery(err)
 }

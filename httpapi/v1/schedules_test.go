@@ -38,7 +38,7 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "PUT", path, full, "If-Match", a.tag("GET", path, ""))
 	a.want(200, "GET", "/v1/schedules?state=active&topic=reports&endpoint=https://shop.example/&limit=1", "")
 	a.want(200, "GET", path+"/registration", "")
-	a.want(200, "GET", path+"/occurrences?from=2026-03-08T00:00:00Z&count=2", "")
+	a.want(200, "GET", path+"/occurrences?from=2026-03-08T00:00:00Z&limit=2", "")
 	a.wantProblem(httpapi.CodeInvalidRequest, "POST", path+"/pause", `{"note":"holi\u0000days"}`)
 	a.want(200, "POST", path+"/pause", `{"note":"holidays"}`)
 	a.want(200, "POST", path+"/pause", "")
@@ -76,7 +76,7 @@ func TestSetSchedule(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{
 		"time": "2026-01-01T07:30:00.000Z", "local": "2026-01-01T02:30:00-05:00", "due_at": "2026-01-01T07:30:00.000Z", "effect": nil, "wanted": nil,
-	}, a.want(200, "GET", "/v1/schedules/nightly/occurrences?from=2026-01-01T00:00:00Z&count=1", "")["occurrences"].([]any)[0]); diff != "" {
+	}, a.want(200, "GET", "/v1/schedules/nightly/occurrences?from=2026-01-01T00:00:00Z&limit=1", "")["data"].([]any)[0]); diff != "" {
 		t.Errorf("occurrence (-want +got):\n%s", diff)
 	}
 	if text := a.call("GET", "/v1/schedules/nightly", "").Body.String(); strings.Contains(text, "s3cret") || strings.Contains(text, "8812") {
@@ -227,7 +227,7 @@ func previewOf(v map[string]any) map[string]any {
 		omitted = []any{}
 	}
 	return map[string]any{
-		"timezone": v["timezone"], "dst": v["dst_in_force"], "tzdata": schedule.TZData, "occurrences": occurrences, "omitted": omitted,
+		"timezone": v["timezone"], "dst": v["dst_in_force"], "tzdata": schedule.TZData, "data": occurrences, "omitted": omitted,
 	}
 }
 
@@ -251,13 +251,15 @@ func TestPreviewVectors(t *testing.T) {
 	a := newAPI(t)
 	for _, v := range file.Vectors {
 		request := map[string]any{}
-		for _, name := range []string{"cron", "every", "anchor", "timezone", "dst", "start_at", "end_at", "from", "count"} {
+		for _, name := range []string{"cron", "every", "anchor", "timezone", "dst", "start_at", "end_at", "from"} {
 			if value, ok := v[name]; ok {
 				request[name] = value
 			}
 		}
+		request["limit"] = v["count"]
 		text, _ := json.Marshal(request)
 		got := a.want(200, "POST", "/v1/schedules/preview", string(text))
+		delete(got, "next_cursor")
 		if diff := cmp.Diff(previewOf(v), got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", v["name"], diff)
 		}
@@ -282,10 +284,10 @@ func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
 		"2026-05-05T00:00:00Z":        "2026-05-05T00:00:00.000Z",
 		"2026-05-05T00:00:00.0001Z":   "2026-05-05T00:01:00.000Z",
 	} {
-		got := a.want(200, "GET", "/v1/schedules/m/occurrences?count=1&from="+from, "")
+		got := a.want(200, "GET", "/v1/schedules/m/occurrences?limit=1&from="+from, "")
 		from, _ = url.QueryUnescape(from)
-		for _, got := range []map[string]any{got, a.want(200, "POST", "/v1/schedules/preview", `{"cron":"* * * * *","count":1,"from":"`+from+`"}`)} {
-			if first := got["occurrences"].([]any)[0].(map[string]any)["time"]; first != want {
+		for _, got := range []map[string]any{got, a.want(200, "POST", "/v1/schedules/preview", `{"cron":"* * * * *","limit":1,"from":"`+from+`"}`)} {
+			if first := got["data"].([]any)[0].(map[string]any)["time"]; first != want {
 				t.Errorf("from %s: %s, want %s", from, first, want)
 			}
 		}
@@ -338,5 +340,24 @@ func TestListSchedules(t *testing.T) {
 		if got := names(query); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
+	}
+}
+
+// The cursor of a timetable is its last occurrence, and there is none behind the last of all.
+func TestPagesOfATimetable(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/schedules/m", `{"every":"1h","end_at":"2026-01-01T12:00:00Z","job":{"url":"https://shop.example/hook"}}`)
+	const list = "/v1/schedules/m/occurrences?limit=2"
+	first := a.want(200, "GET", list, "")
+	if first["next_cursor"] != "2026-01-01T10:00:00.000Z" || len(first["data"].([]any)) != 2 {
+		t.Fatalf("the first page: %v", first)
+	}
+	last := a.want(200, "GET", list+"&cursor="+first["next_cursor"].(string), "")
+	if all := last["data"].([]any); last["next_cursor"] != nil || len(all) != 1 || object(all[0])["time"] != "2026-01-01T11:00:00.000Z" {
+		t.Errorf("the last page: %v", last)
+	}
+	preview := a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h","limit":1,"cursor":"2026-01-01T10:00:00Z"}`)
+	if first := object(preview["data"].([]any)[0]); first["time"] != "2026-01-01T11:00:00.000Z" {
+		t.Errorf("the preview: %v", preview)
 	}
 }

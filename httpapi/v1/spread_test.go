@@ -64,10 +64,10 @@ func TestSpreadOfASchedule(t *testing.T) {
 	a := newAPI(t)
 	first := func(body string) map[string]any {
 		preview := a.want(200, "POST", "/v1/schedules/preview", body)
-		return preview["occurrences"].([]any)[0].(map[string]any)
+		return preview["data"].([]any)[0].(map[string]any)
 	}
-	jitter := first(`{"schedule":"s","every":"1h","jitter":"10m","count":1}`)
-	spread := first(`{"schedule":"s","every":"1h","jitter":"4m","count":1,"job":{"url":"https://shop.example/hook","spread":"6m"}}`)
+	jitter := first(`{"schedule":"s","every":"1h","jitter":"10m","limit":1}`)
+	spread := first(`{"schedule":"s","every":"1h","jitter":"4m","limit":1,"job":{"url":"https://shop.example/hook","spread":"6m"}}`)
 	if jitter["due_at"] != spread["due_at"] || jitter["due_at"] == jitter["time"] {
 		t.Errorf("by a jitter %v, by a spread %v", jitter, spread)
 	}

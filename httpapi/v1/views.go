@@ -109,18 +109,5 @@ func orNull[T comparable](v *T) *T {
 	return v
 }
 
-// listOf is a list in one piece.
-func listOf[T any](all []T, write func(*writer, *T)) view {
-	return func(w *writer) { list(w, "data", all, write) }
-}
-
-// pageOf is a page of a list.
-func pageOf[T any](all []T, write func(*writer, *T), next string) view {
-	return func(w *writer) {
-		list(w, "data", all, write)
-		w.textOrNull("next_cursor", next)
-	}
-}
-
 // resultOf says what became of a call that leaves nothing to show.
 func resultOf(result string) view { return func(w *writer) { w.text("result", result) } }

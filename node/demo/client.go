@@ -59,13 +59,13 @@ func (c *client) job(ctx context.Context, topic, id string) (jobView, error) {
 
 func (c *client) attempts(ctx context.Context, topic, id string) ([]attemptView, error) {
 	type answer struct {
-		Attempts []attemptView `json:"attempts"`
+		Data []attemptView `json:"data"`
 	}
 	a, status, err := call[answer](ctx, c, http.MethodGet, "/v1/jobs/"+topic+"/"+id+"/attempts", "")
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("asking for the attempts of %s/%s was answered %d", topic, id, status)
 	}
-	return a.Attempts, err
+	return a.Data, err
 }
 
 // cancel returns the result that the API tells, and its status.

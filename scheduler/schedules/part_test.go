@@ -14,10 +14,10 @@ func TestPartsOfTimetables(t *testing.T) {
 		want string
 	}{
 		{Part{}, ""},
-		{Part{year(1970), new(1)}, ""},
-		{Part{year(9999), new(MaxOccurrences)}, ""},
-		{Part{year(1969), new(0)}, "from: must be in the years 1970 to 9999; count: must be a whole number from 1 to 1000"},
-		{Part{year(10_000), new(MaxOccurrences + 1)}, "from: must be in the years 1970 to 9999; count: must be a whole number from 1 to 1000"},
+		{Part{From: year(1970), Limit: new(1)}, ""},
+		{Part{From: year(9999), Limit: new(MaxOccurrences)}, ""},
+		{Part{From: year(1969), Limit: new(0)}, "from: must be in the years 1970 to 9999; limit: must be a whole number from 1 to 1000"},
+		{Part{From: year(10_000), Limit: new(MaxOccurrences + 1)}, "from: must be in the years 1970 to 9999; limit: must be a whole number from 1 to 1000"},
 	} {
 		var f job.Findings
 		c.part.check(&f)

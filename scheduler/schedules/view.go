@@ -165,19 +165,22 @@ const (
 // Part is the part of a timetable that a client asks for.
 type Part struct {
 	From  *time.Time // nil: now
-	Count *int       // nil: DefaultOccurrences
+	After *time.Time // nil: any; otherwise occurrences behind it only
+	Limit *int       // nil: DefaultOccurrences
 }
 
 // Timetable is a part of the timetable of a schedule or draft.
 type Timetable struct {
 	Rules *schedule.Rules
 	schedule.Preview
+	More bool // an occurrence follows the last one
 }
 
 func (p *Part) check(f *job.Findings) {
 	checkYear(f, "from", p.From)
-	if p.Count != nil && (*p.Count < 1 || *p.Count > MaxOccurrences) {
-		f.Add("count", fmt.Sprintf("must be a whole number from 1 to %d", MaxOccurrences))
+	checkYear(f, "cursor", p.After)
+	if p.Limit != nil && (*p.Limit < 1 || *p.Limit > MaxOccurrences) {
+		f.Add("limit", fmt.Sprintf("must be a whole number from 1 to %d", MaxOccurrences))
 	}
 }
 
@@ -196,10 +199,17 @@ func (p *Part) of(r *schedule.Rules, now job.Instant) Timetable {
 	if p.From != nil {
 		from = *p.From
 	}
-	if p.Count != nil {
-		count = *p.Count
+	if p.After != nil && !p.After.Before(from) {
+		from = p.After.Add(time.Nanosecond)
 	}
-	return Timetable{r, r.Table.Preview(from, count)}
+	if p.Limit != nil {
+		count = *p.Limit
+	}
+	t := Timetable{Rules: r, Preview: r.Table.Preview(from, count)}
+	if n := len(t.Occurrences); n == count {
+		_, t.More = r.Table.Next(t.Occurrences[n-1].Time)
+	}
+	return t
 }
 
 // Occurrences returns a part of the timetable of a schedule.

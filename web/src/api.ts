@@ -473,7 +473,8 @@ export interface Timetable {
   timezone: string;
   dst: DST;
   tzdata: string;
-  occurrences: Occurrence[];
+  data: Occurrence[];
+  next_cursor: string | null;
   omitted: { local: string; reason: 'gap' | 'repeat' | 'merged' }[];
 }
 
@@ -627,7 +628,7 @@ export const api = {
   jobs: (query: Query, abort: AbortSignal) => json<JobPage>('GET', address(['v1', 'jobs'], query), undefined, abort),
   explain: (a: JobName, abort: AbortSignal) => json<Explanation>('GET', job(a, 'explain'), undefined, abort),
   attempts: async (a: JobName, abort: AbortSignal) =>
-    (await json<{ attempts: Attempt[] }>('GET', job(a, 'attempts'), undefined, abort)).attempts,
+    (await json<{ data: Attempt[] }>('GET', address(['v1', 'jobs', a.topic, a.id, 'attempts'], [['limit', '1000']]), undefined, abort)).data,
   stored: async (a: JobName, abort: AbortSignal): Promise<Stored> => {
     const text = await (await request('GET', job(a, 'registration'), undefined, abort)).text();
     return { ...(JSON.parse(text) as Omit<Stored, 'text'>), text: text.trim() };
@@ -652,8 +653,8 @@ export const api = {
   rotateSecret: (name: string, draft: { secret?: string; overlap: string }) =>
     json<Signing>('POST', address(['v1', 'topics', name, 'signing', 'rotate']), draft),
   deleteSecret: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name, 'signing'])),
-  alerts: async (abort: AbortSignal) => (await json<{ data: Alert[] }>('GET', '/v1/alerts', undefined, abort)).data,
-  rules: async (abort: AbortSignal) => (await json<{ data: AlertRule[] }>('GET', '/v1/alerts/rules', undefined, abort)).data,
+  alerts: async (abort: AbortSignal) => (await json<{ data: Alert[] }>('GET', '/v1/alerts?limit=1000', undefined, abort)).data,
+  rules: async (abort: AbortSignal) => (await json<{ data: AlertRule[] }>('GET', '/v1/alerts/rules?limit=1000', undefined, abort)).data,
   ruleToEdit: (name: string, abort: AbortSignal) => versioned<AlertRule>(address(['v1', 'alerts', 'rules', name]), abort),
   putRule: (name: string, draft: Record<string, unknown>, version?: string) =>
     put<AlertRule>(address(['v1', 'alerts', 'rules', name]), draft, version),
@@ -661,7 +662,7 @@ export const api = {
   schedules: (query: Query, abort: AbortSignal) => json<SchedulePage>('GET', address(['v1', 'schedules'], query), undefined, abort),
   schedule: (name: string, abort: AbortSignal) => json<Schedule & { next: Occurrence[] }>('GET', schedule(name), undefined, abort),
   occurrences: async (name: string, abort: AbortSignal) =>
-    (await json<Timetable>('GET', schedule(name, 'occurrences'), undefined, abort)).occurrences,
+    (await json<Timetable>('GET', address(['v1', 'schedules', name, 'occurrences'], [['limit', '10']]), undefined, abort)).data,
   /** The request that set the schedule, as text. The version is read first, so it is never newer than the text. */
   scheduleToEdit: async (name: string, abort: AbortSignal): Promise<Versioned<string>> => {
     const { version } = await versioned<Schedule>(schedule(name), abort);

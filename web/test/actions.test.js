@@ -22,7 +22,7 @@ test('run, replay', async () => {
   await page.getByText('Delivered').first().waitFor();
   await button('Replay').click();
   await says('sent again');
-  await eventually('a second delivery', async () => (await node.call('GET', '/v1/jobs/run/a/attempts')).attempts.length === 2);
+  await eventually('a second delivery', async () => (await node.call('GET', '/v1/jobs/run/a/attempts')).data.length === 2);
 });
 
 test('why a job waits, and its ladder to come', async () => {
@@ -56,7 +56,7 @@ test('the whole request of an attempt, and of one to come', async () => {
   await settled(node, 'request', { dead: 1 });
   await go('/jobs/request/a');
   await page.locator('pre', { hasText: 'X-Tenant: acme' }).waitFor();
-  const [{ started_at }] = (await node.call('GET', '/v1/jobs/request/a/attempts')).attempts;
+  const [{ started_at }] = (await node.call('GET', '/v1/jobs/request/a/attempts')).data;
   const { uid } = await node.call('GET', '/v1/jobs/request/a');
   assert.deepEqual((await page.locator('pre').first().textContent()).split('\n'), [
     `POST ${receiver.url}/answer/410`,
@@ -550,8 +550,8 @@ test('dead letters are replayed', async () => {
   await button('Replay 2 selected').click();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay' }).click();
   await says('2 jobs are sent again.');
-  await eventually('two more attempts', async () => (await node.call('GET', '/v1/jobs/letters/a/attempts')).attempts.length === 2);
-  assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).attempts.length, 1);
+  await eventually('two more attempts', async () => (await node.call('GET', '/v1/jobs/letters/a/attempts')).data.length === 2);
+  assert.equal((await node.call('GET', '/v1/jobs/letters/b/attempts')).data.length, 1);
 });
 
 test('a dead letter is corrected, and one is discarded', async () => {
@@ -621,7 +621,7 @@ test('all dead letters are replayed', async () => {
   await button('Replay all…').click();
   await page.getByRole('dialog').getByText('2 jobs').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).click();
-  await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/revived/b/attempts')).attempts.length === 2);
+  await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/revived/b/attempts')).data.length === 2);
 });
 
 test('by keyboard alone', async () => {

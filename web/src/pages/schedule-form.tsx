@@ -206,10 +206,10 @@ function usePreview(draft: Draft, from: string): Resource<Timetable | undefined>
 function Preview({ preview: { data, error } }: { preview: Resource<Timetable | undefined> }) {
   if (error) return <p class="bad error">{describe(error)}</p>;
   if (!data) return <p class="muted">{t('schedule.noPreview')}</p>;
-  if (data.occurrences.length === 0) return <p class="muted">{t('schedule.noNext')}</p>;
+  if (data.data.length === 0) return <p class="muted">{t('schedule.noNext')}</p>;
   return (
     <>
-      <OccurrenceTable occurrences={data.occurrences} timezone={data.timezone} />
+      <OccurrenceTable occurrences={data.data} timezone={data.timezone} />
       <Omitted omitted={data.omitted} />
     </>
   );

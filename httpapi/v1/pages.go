@@ -1,0 +1,62 @@
+package v1
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// The parameters of every list.
+var pageQuery = []parameter{limitParam, cursorParam}
+
+// pageOf is a page of a list. next is the cursor of the next page; empty: there is none.
+func pageOf[T any](all []T, write func(*writer, *T), next string) view {
+	return func(w *writer) {
+		list(w, "data", all, write)
+		w.textOrNull("next_cursor", next)
+	}
+}
+
+// pageOfAll is the page that the request asks for of a list that is read whole. key orders
+// the list, and tells its entries apart.
+func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*writer, *T)) (view, error) {
+	after, err := base64.RawURLEncoding.DecodeString(r.query.Cursor)
+	if err != nil {
+		return nil, store.ErrBadCursor
+	}
+	slices.SortStableFunc(all, func(a, b T) int { return strings.Compare(key(&a), key(&b)) })
+	begin := 0
+	for begin < len(all) && r.query.Cursor != "" && key(&all[begin]) <= string(after) {
+		begin++
+	}
+	all = all[begin:]
+	next := ""
+	if len(all) > r.query.Limit {
+		all = all[:r.query.Limit]
+		next = base64.RawURLEncoding.EncodeToString([]byte(key(&all[len(all)-1])))
+	}
+	return pageOf(all, write, next), nil
+}
+
+// The orders of lists that are read whole.
+
+func orderOfAttempt(a *job.Attempt) string { return fmt.Sprintf("%020d-%010d", a.StartedAt, a.Number) }
+
+func orderOfRule(r *alerts.Rule) string { return r.Name }
+
+func orderOfAlert(a *alerts.Alert) string { return a.Rule + "\x00" + a.Topic + "\x00" + a.Endpoint }
+
+// orderOfKey puts keys of the settings first.
+func orderOfKey(k *access.Key) string {
+	first := "0"
+	if k.Stored {
+		first = "1"
+	}
+	return first + k.Name + "\x00" + k.ID
+}

@@ -1,0 +1,183 @@
+package v1
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+)
+
+// The rules of the walk hold for every answer of every test here: contract.check calls
+// checkShape. TestWalk calls everything in the document, so that a call which no other test
+// makes obeys them, too. Nothing here names a resource: a new one is walked at once.
+
+// checkShape holds an accepted call's answer against the rules that all resources share.
+func (op *operation) checkShape(got *httptest.ResponseRecorder) error {
+	if !strings.HasPrefix(op.path, "/v1/") || got.Code >= 300 || op.path == eventsPath {
+		return nil
+	}
+	var v map[string]any
+	if err := json.Unmarshal(got.Body.Bytes(), &v); err != nil {
+		return err
+	}
+	return op.checkList(v)
+}
+
+// views are answers with several lists, none of which can be long.
+var views = []string{"/v1/overview", "/v1/jobs/{topic}/{id}/explain", "/v1/signing", "/v1/topics/{topic}/signing"}
+
+// checkList wants a list to be data, in pages.
+func (op *operation) checkList(v map[string]any) error {
+	_, isList := v["data"]
+	if _, pages := v["next_cursor"]; isList != pages {
+		return fmt.Errorf("a list has data and next_cursor, and nothing else has")
+	}
+	_, resource := v["version"]
+	_, hasID := v["id"]
+	if op.method != http.MethodGet || resource || hasID || slices.Contains(views, op.path) {
+		return nil
+	}
+	for name, value := range v {
+		list, _ := value.([]any)
+		if len(list) > 0 && object(list[0]) != nil && name != "data" && !isList {
+			return fmt.Errorf("%s is a list: it has to be data, in pages", name)
+		}
+	}
+	return nil
+}
+
+// walk is a walk through the document on one server.
+type walk struct {
+	*keyedAPI
+	made map[string]map[string]any // what was made, by the path of its collection
+}
+
+var partOfPath = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// collectionOf is the path of what a path names one of, or a part of one.
+func collectionOf(path string) string {
+	before, _, _ := strings.Cut(path, "/{")
+	return before
+}
+
+// target is the path of an operation, of what was made before.
+func (w *walk) target(op *operation) string {
+	made := w.made[collectionOf(op.path)]
+	return partOfPath.ReplaceAllStringFunc(op.path, func(part string) string {
+		name := strings.Trim(part, "{}")
+		if value, ok := made[name].(string); ok {
+			return value
+		}
+		return "walked"
+	})
+}
+
+// body is the first example of the document.
+func (w *walk) body(op *operation) string {
+	_, body := theContract().at(op.at + "/requestBody")
+	if body == nil {
+		return ""
+	}
+	examples := object(object(object(object(body)["content"])["application/json"])["examples"])
+	if len(examples) == 0 {
+		if object(body)["required"] == true {
+			w.t.Errorf("%s %s: the document has no example of its body, so it is not walked", op.method, op.path)
+		}
+		return ""
+	}
+	first := slices.Sorted(maps.Keys(examples))[0]
+	data, err := json.Marshal(object(examples[first])["value"])
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// do calls an operation, and remembers what it makes.
+func (w *walk) do(op *operation) *httptest.ResponseRecorder {
+	w.t.Helper()
+	got := w.call(op.method, w.target(op), w.body(op))
+	var v map[string]any
+	if op.method == http.MethodPost && !strings.Contains(op.path, "{") && (got.Code == 201 || got.Code == 202) && json.Unmarshal(got.Body.Bytes(), &v) == nil {
+		w.made[op.path] = v
+	}
+	return got
+}
+
+// phases are the order in which operations are walked: things are made, changed, listed and
+// deleted.
+func phase(op *operation) int {
+	switch op.method {
+	case http.MethodPut:
+		return 0
+	case http.MethodPost:
+		if strings.Contains(op.path, "{") {
+			return 3
+		}
+		return 1
+	case http.MethodGet:
+		return 2
+	case http.MethodPatch:
+		return 4
+	}
+	return 5
+}
+
+// TestWalk calls every operation of the document.
+func TestWalk(t *testing.T) {
+	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
+	operations := slices.Clone(theContract().operations)
+	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
+	for i := range operations {
+		op := &operations[i]
+		got := w.do(op)
+		if got.Code >= 500 {
+			t.Errorf("%s %s: %d %s", op.method, op.path, got.Code, got.Body)
+		}
+		if op.method == http.MethodGet && got.Code == 200 {
+			w.checkPages(op)
+		}
+	}
+}
+
+// checkPages reads a list one by one, and in one page.
+func (w *walk) checkPages(op *operation) {
+	w.t.Helper()
+	_, schema := theContract().at(op.at + "/responses/200/content/application~1json/schema")
+	if object(object(schema)["properties"])["data"] == nil {
+		if w.isCollection(op.path) {
+			w.t.Errorf("GET %s has no data, but entries have paths below it", op.path)
+		}
+		return
+	}
+	path := w.target(op)
+	each := []any{}
+	for cursor, limit := "", 1; ; {
+		page := w.want(200, "GET", fmt.Sprintf("%s?limit=%d%s", path, limit, cursor), "")
+		each = append(each, page["data"].([]any)...)
+		next, more := page["next_cursor"].(string)
+		if !more || len(each) >= 20 {
+			break
+		}
+		cursor = "&cursor=" + next
+	}
+	all := w.want(200, "GET", fmt.Sprintf("%s?limit=%d", path, max(len(each), 1)), "")["data"].([]any)
+	if diff := cmp.Diff(all, each); diff != "" {
+		w.t.Errorf("GET %s, in one page and one by one (-page +each):\n%s", op.path, diff)
+	}
+	w.wantProblem(httpapi.CodeInvalidRequest, "GET", path+"?limit=0", "")
+	w.wantProblem(httpapi.CodeInvalidRequest, "GET", path+"?cursor=", "")
+}
+
+func (w *walk) isCollection(path string) bool {
+	return slices.ContainsFunc(theContract().operations, func(op operation) bool { return strings.HasPrefix(op.path, path+"/{") })
+}
