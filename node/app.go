@@ -69,7 +69,8 @@ type node struct {
 	topics     atomic.Pointer[topics.Manager]
 	traces     *tracing.Provider // nil: nobody asks for traces
 	by         *deadline
-	away       error // why Redis did not answer at the start; nil: it did
+	away       error         // why the store did not answer at the start; nil: it did
+	signs      chan struct{} // closed when deliveries can be signed
 }
 
 // Run serves until ctx ends, and then stops in order: nothing more is carried or
@@ -149,7 +150,7 @@ func (n *node) closeTraces(ctx context.Context) {
 func newNode(o Options) (*node, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Speed = cmp.Or(o.Speed, 1)
-	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop))}
+	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop)), signs: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
 	var err error
 	if n.host, err = os.Hostname(); err != nil {

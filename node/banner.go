@@ -25,9 +25,9 @@ func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Log
 }
 
 // AnnounceWaiting reports that the API is at base, and that the node cannot serve
-// until Redis answers; err is the last error of Redis.
+// until its store answers; err is the last error of the store.
 func AnnounceWaiting(c *config.Config, version, base string, log *slog.Logger, err error) {
-	log.Warn("duehook waits for Redis: until it answers, no job is accepted or delivered",
+	log.Warn("duehook waits for its store: until it answers, no job is accepted or delivered",
 		"version", version, "api", base, "jobs", jobsAre(c), "error", err)
 }
 

@@ -70,8 +70,13 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Alerts: watch, Events: n.events}
-	if keyring != nil {
+	if keyring == nil {
+		close(n.signs)
+	} else {
 		calls.Signing = keyring
+		if err := n.sign(ctx, keyring); err != nil {
+			return nil, err
+		}
 	}
 	api, secured, err := n.newAPI(ln, calls, dispatch.Stuck)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -37,7 +36,14 @@ func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 		return nil, err
 	}
 	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
-	keyring, err := signing.New(signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger})
+	o := signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger}
+	if c.SigningSecret == "" {
+		o.NewMasterKey, o.NewCandidate = n.makeMasterKey, n.secretFile().draft
+		if o.Candidate, err = n.secretFile().drafted(); err != nil {
+			return nil, err
+		}
+	}
+	keyring, err := signing.New(o)
 	if err != nil || c.SigningSecret == "" {
 		return keyring, err
 	}
@@ -45,24 +51,24 @@ func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	return keyring, err
 }
 
-// masterKeys are those of the settings, or else the one in the data directory.
-// That is made unless there is one, if the store keeps the default secret; with
-// a secret of the settings, a key of one node's own would only seal secrets
-// that other nodes cannot open.
+// masterKeys are those of the settings, or else the one in the data directory. Without one,
+// the keyring makes it if the store has no secrets. With a secret of the settings, an embedded
+// node makes one here; on Redis, a key of one node's own would only seal secrets that other
+// nodes cannot open.
 func (n *node) masterKeys() ([]signing.MasterKey, error) {
 	c := n.Config
 	texts := c.MasterKeys()
 	if len(texts) == 0 {
-		path := filepath.Join(c.DataDir, masterKeyFile)
-		text, err := readMasterKey(path)
-		if text == "" && err == nil && (c.Embedded() || c.SigningSecret == "") {
-			text, err = n.makeMasterKey(path)
-		}
+		text, err := readIfAny(n.masterKeyPath())
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read the master key: %w", err)
 		}
-		if text != "" {
+		switch {
+		case text != "":
 			texts = []string{text}
+		case c.Embedded() && c.SigningSecret != "":
+			key, err := n.makeMasterKey()
+			return []signing.MasterKey{key}, err
 		}
 	}
 	keys := make([]signing.MasterKey, len(texts))
@@ -75,76 +81,90 @@ func (n *node) masterKeys() ([]signing.MasterKey, error) {
 	return keys, nil
 }
 
-// readMasterKey reads the master key at path; empty when there is none.
-func readMasterKey(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read the master key: %w", err)
-	}
-	return string(text), nil
-}
+func (n *node) masterKeyPath() string { return filepath.Join(n.Config.DataDir, masterKeyFile) }
 
-// makeMasterKey makes the master key at path. Of several nodes that start in
+// makeMasterKey makes the master key in the data directory. Of several nodes that start in
 // one data directory at the same time, all get the key of the first.
-func (n *node) makeMasterKey(path string) (string, error) {
+func (n *node) makeMasterKey() (signing.MasterKey, error) {
+	path := n.masterKeyPath()
 	err := createWhole(path, signing.GenerateMasterKey()+"\n")
 	switch {
 	case errors.Is(err, fs.ErrExist):
 	case err != nil:
-		return "", fmt.Errorf("write the master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
+		return signing.MasterKey{}, fmt.Errorf("write the master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
 	case n.Config.Embedded():
 		n.Logger.Info("created a master key; keep a copy", "file", path)
 	default:
 		n.Logger.Info("created a master key; keep a copy, and copy it to nodes on other machines", "file", path)
 	}
-	return readMasterKey(path)
+	text, err := readIfAny(path)
+	if err != nil {
+		return signing.MasterKey{}, fmt.Errorf("read the master key: %w", err)
+	}
+	return signing.ParseMasterKey(text)
 }
 
-// createWhole creates a file and its directory with access for the owner only. The file
-// appears complete. The error is fs.ErrExist if it exists.
-func createWhole(path, content string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+// sign prepares the keyring before the node serves, so that a node that cannot sign ends first.
+// It waits for no store: the error of an unavailable one is nil, and ensureSecret waits.
+func (n *node) sign(ctx context.Context, keyring *signing.Keyring) error {
+	if n.away == nil {
+		err := n.secret(ctx, keyring)
+		if !isUnavailable(err) && ctx.Err() == nil {
+			return err
+		}
+		n.away = err
 	}
-	draft, err := os.CreateTemp(dir, filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(draft.Name()) }() // the link stays
-	_, err = draft.WriteString(content)
-	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
-		return err
-	}
-	return os.Link(draft.Name(), path)
+	return nil
 }
 
 // ensureSecret waits until there is a default secret and the stored secrets are read,
 // however long the store is unavailable. It returns early when ctx ends.
 func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
-	if n.Config.SigningSecret == "" { // or newKeyring has seen to it
-		err := untilAvailable(ctx, func() error {
-			made, err := keyring.EnsureDefault(ctx, "")
-			if err != nil {
-				return err
-			}
-			return n.handOut(made)
-		})
-		if errors.Is(err, signing.ErrMasterKey) {
-			return fmt.Errorf("signing secret: %w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
-				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile, n.Config.DataDir)
-		}
-		if err != nil {
-			return fmt.Errorf("signing secret: %w", err)
-		}
+	if err := untilAvailable(ctx, func() error { return n.secret(ctx, keyring) }); err != nil {
+		return err
 	}
-	if err := untilAvailable(ctx, func() error { return keyring.Load(ctx) }); err != nil {
-		return fmt.Errorf("signing secrets: %w", err)
+	if ctx.Err() == nil {
+		close(n.signs)
 	}
 	if len(n.Config.MasterKeys()) > 1 {
 		n.reseal(ctx, keyring)
 	}
 	return nil
+}
+
+// secret ensures once that there is a default secret, and reads the stored secrets.
+func (n *node) secret(ctx context.Context, keyring *signing.Keyring) error {
+	if n.Config.SigningSecret == "" { // or newKeyring has set it
+		made, err := keyring.EnsureDefault(ctx, "")
+		switch {
+		case errors.Is(err, signing.ErrMasterKey):
+			return fmt.Errorf("signing secret: %w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
+				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile, n.Config.DataDir)
+		case err != nil:
+			return fmt.Errorf("signing secret: %w", err)
+		}
+		if err := n.handOut(made); err != nil {
+			return fmt.Errorf("signing secret: %w", err)
+		}
+	}
+	if err := keyring.Load(ctx); err != nil {
+		return fmt.Errorf("signing secrets: %w", err)
+	}
+	return nil
+}
+
+// handOut writes the file of a secret that this node made. If another node was faster, it
+// removes the draft.
+func (n *node) handOut(made string) error {
+	f := n.secretFile()
+	if made == "" {
+		return f.discard()
+	}
+	written, err := f.finish(made)
+	if written {
+		n.Logger.Info("created a signing secret; receivers need it to verify deliveries", "file", f.path)
+	}
+	return err
 }
 
 // reseal encrypts secrets of other master keys with the first. A failure does not prevent
@@ -169,8 +189,7 @@ func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
 func untilAvailable(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		err := do()
-		again := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
-		if err == nil || ctx.Err() == nil && !again {
+		if err == nil || ctx.Err() == nil && !isUnavailable(err) {
 			return err
 		}
 		_ = job.Sleep(ctx, job.SystemClock(), secretPause) // the loop looks at ctx
@@ -178,19 +197,10 @@ func untilAvailable(ctx context.Context, do func() error) error {
 	return nil
 }
 
-// handOut writes a new secret into a file, from which the operator gives it to receivers.
-// duehook shows it nowhere else.
-func (n *node) handOut(made string) error {
-	if made == "" {
-		return nil
-	}
-	if err := os.MkdirAll(n.Config.DataDir, 0o700); err != nil {
-		return fmt.Errorf("hand out the signing secret: %w", err)
-	}
-	path := filepath.Join(n.Config.DataDir, signingSecretFile)
-	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
-		return fmt.Errorf("hand out the signing secret: %w", err)
-	}
-	n.Logger.Info("created a signing secret; receivers need it to verify deliveries", "file", path)
-	return nil
+func isUnavailable(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func (n *node) secretFile() secretFile {
+	return secretFile{filepath.Join(n.Config.DataDir, signingSecretFile)}
 }

@@ -114,15 +114,118 @@ func TestAnotherMasterKeyIsRefused(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, masterKeyFile), []byte(givenSecret[len("whsec_"):]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := start(t, embedded(t, dir))
+	refusesToStart(t, embedded(t, dir), "sealed with another master key")
+}
+
+// refusesToStart starts a node that must end before it says that it serves.
+func refusesToStart(t *testing.T, c *config.Config, because string) {
+	t.Helper()
+	r := launch(t, c)
 	select {
 	case err := <-r.done:
-		if err == nil || !strings.Contains(err.Error(), "sealed with another master key") {
-			t.Errorf("it ended with %v", err)
+		if err == nil || !strings.Contains(err.Error(), because) {
+			t.Errorf("it ended with %v, want %q", err, because)
 		}
 	case <-time.After(patience):
-		t.Error("it went on with secrets that it cannot open")
+		t.Error("it went on")
 	}
+	select {
+	case <-r.ready:
+		t.Error("it said that it serves")
+	default:
+	}
+}
+
+func namesIn(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// A node without the master key of the stored secrets makes none of its own.
+func TestWithoutTheMasterKeyNothingIsWritten(t *testing.T) {
+	t.Parallel()
+	redis, dir := testenv.StartRedis(t), filepath.Join(t.TempDir(), "data")
+	deliver(t, inDir(t, redis, filepath.Join(t.TempDir(), "first")), "a")
+	refusesToStart(t, inDir(t, redis, dir), "copy master.key")
+	if names := namesIn(t, dir); len(names) > 0 {
+		t.Errorf("it wrote %q", names)
+	}
+}
+
+// A secret of a topic is reason enough not to make a master key.
+func TestMasterKeyOfTopicsIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	redis, dir := testenv.StartRedis(t), t.TempDir()
+	r := start(t, onRedis(t, redis, "--signing-secret="+givenSecret, "--master-key="+givenSecret[len("whsec_"):]))
+	if status, _, answer := r.call(http.MethodPut, "/v1/topics/t/signing", "{}"); status != http.StatusCreated {
+		t.Fatal(status, answer)
+	}
+	if err := r.shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	refusesToStart(t, inDir(t, redis, dir), "copy master.key")
+	if names := namesIn(t, dir); len(names) > 0 {
+		t.Errorf("it wrote %q", names)
+	}
+}
+
+// A secret that cannot be given to receivers must not sign.
+func TestSecretThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, signingSecretFile)
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	refusesToStart(t, embedded(t, dir), "is not a regular file")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, embedded(t, dir), "a").verify(t, readFile(t, path))
+}
+
+// Wherever a node dies while it makes the secret, its next start hands out the secret that
+// signs.
+func TestDeathWhileTheSecretIsMade(t *testing.T) {
+	t.Run("before the store has it", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, signingSecretFile)
+		drafted, err := secretFile{path}.draft()
+		if err != nil {
+			t.Fatal(err)
+		}
+		deliver(t, embedded(t, dir), "a").verify(t, drafted)
+		if got := strings.TrimSpace(readFile(t, path)); got != drafted {
+			t.Error("the file has another secret")
+		}
+	})
+	t.Run("after the store has it", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, signingSecretFile)
+		deliver(t, embedded(t, dir), "a")
+		if err := os.Rename(path, secretFile{path}.draftPath()); err != nil {
+			t.Fatal(err)
+		}
+		deliver(t, embedded(t, dir), "b").verify(t, readFile(t, path))
+	})
+	t.Run("another node was faster", func(t *testing.T) {
+		dir := t.TempDir()
+		path := filepath.Join(dir, signingSecretFile)
+		deliver(t, embedded(t, dir), "a")
+		if _, err := (secretFile{path}).draft(); err != nil {
+			t.Fatal(err)
+		}
+		deliver(t, embedded(t, dir), "b").verify(t, readFile(t, path))
+		if _, err := os.Stat(secretFile{path}.draftPath()); err == nil {
+			t.Error("the draft of a secret that signs nothing is still there")
+		}
+	})
 }
 
 // inDir is a node on Redis with its data in dir.
@@ -155,38 +258,13 @@ func TestRedisMakesItsSecret(t *testing.T) {
 	deliver(t, inDir(t, redis, dir), "b").verify(t, secret)
 
 	elsewhere := t.TempDir()
-	wantRefused(t, inDir(t, redis, elsewhere))
+	refusesToStart(t, inDir(t, redis, elsewhere), "copy master.key")
 	if err := os.WriteFile(filepath.Join(elsewhere, masterKeyFile), []byte(readFile(t, filepath.Join(dir, masterKeyFile))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	deliver(t, inDir(t, redis, elsewhere), "c").verify(t, secret)
 	// Without the key, but with the secret: as the message says.
 	deliver(t, inDir(t, redis, t.TempDir(), "--signing-secret="+strings.TrimSpace(secret)), "d").verify(t, secret)
-}
-
-// wantRefused fails unless a node ends and says that it lacks the master key,
-// without a delivery.
-func wantRefused(t *testing.T, c *config.Config) {
-	t.Helper()
-	url, got := inbox(t)
-	r := start(t, c)
-	// It may have ended before it can be asked.
-	if resp, err := http.Post(r.base+"/v1/jobs", "application/json", strings.NewReader(`{"topic":"t","id":"refused","url":"`+url+`"}`)); err == nil {
-		_ = resp.Body.Close()
-	}
-	select {
-	case err := <-r.done:
-		if err == nil || !strings.Contains(err.Error(), "sealed with another master key") || !strings.Contains(err.Error(), "copy master.key") {
-			t.Errorf("it ended with %v", err)
-		}
-	case <-time.After(patience):
-		t.Error("it goes on without the master key")
-	}
-	select {
-	case d := <-got:
-		t.Errorf("it delivered, signed with %q", d.header.Get("webhook-signature"))
-	default:
-	}
 }
 
 // Nodes that start at the same time in one data directory share what the first

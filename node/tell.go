@@ -10,8 +10,8 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// tell logs that the node serves at base: at once, or, if Redis did not answer, from a part
-// that waits for Redis.
+// tell logs that the node serves at base: at once, or, if the store did not answer, from a part
+// that waits for the store and the signing secret.
 func (n *node) tell(base string) []part {
 	if n.away == nil || n.Waiting == nil {
 		n.ready(base)
@@ -24,7 +24,7 @@ func (n *node) tell(base string) []part {
 			err := n.store.Ping(ctx)
 			if err == nil || errors.Is(err, store.ErrDegraded) {
 				pings.Worked()
-				n.ready(base)
+				n.readyToSign(ctx, base)
 				<-ctx.Done()
 				return nil
 			}
@@ -38,5 +38,14 @@ func (n *node) tell(base string) []part {
 func (n *node) ready(base string) {
 	if n.Ready != nil {
 		n.Ready(base)
+	}
+}
+
+// readyToSign is ready as soon as deliveries can be signed.
+func (n *node) readyToSign(ctx context.Context, base string) {
+	select {
+	case <-n.signs:
+		n.ready(base)
+	case <-ctx.Done():
 	}
 }

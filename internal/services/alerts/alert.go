@@ -36,7 +36,7 @@ type Alert struct {
 	FiredAt job.Instant `json:"fired_at,omitempty"`
 	// ClearSince is when the value fell to the threshold or below; zero: it is above.
 	ClearSince job.Instant `json:"clear_since,omitempty"`
-	ToldAt     job.Instant `json:"told_at,omitempty"` // time of the last webhook
+	ToldAt     job.Instant `json:"told_at,omitempty"` // time of the last webhook; zero: there was none
 	Repeats    int         `json:"repeats,omitempty"`
 }
 
@@ -136,13 +136,19 @@ func (b *book) move(s *Alert, rule *Rule, value float64, complete bool, now job.
 		s.fire(value, now)
 		b.tell(s, Firing, now)
 		return true, true
-	case s.Firing() && rule.Repeat > 0 && now.Sub(s.ToldAt) >= rule.Repeat:
+	case s.Firing() && s.repeats(rule, now):
 		s.Repeats++
 		s.Value, s.ValueAt = value, now
 		b.tell(s, Firing, now)
 		return true, true
 	}
 	return true, changed
+}
+
+// repeats reports whether another webhook is due. The first one of a rule that got its URL
+// after the alert fired is due a period after the alert fired.
+func (s *Alert) repeats(rule *Rule, now job.Instant) bool {
+	return rule.Repeat > 0 && s.URL != "" && now.Sub(max(s.ToldAt, s.FiredAt)) >= rule.Repeat
 }
 
 // fire turns a pending alert into a firing one.

@@ -421,6 +421,32 @@ func TestReplacedRule(t *testing.T) {
 	})
 }
 
+// An alert without a URL notifies nobody, and does not say that it did.
+func TestAlertWithoutURL(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		d := Draft{Metric: "backlog", By: "topic", Above: ptr(2.0), Terms: atOnce(Terms{Repeat: ptr(time.Minute)})}
+		d.URL = ""
+		if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
+			t.Fatal(err)
+		}
+		r.add("t", shop, 5)
+		pass(3 * time.Minute)
+		all, err := a.Alerts(context.Background())
+		if err != nil || len(all) != 1 || !all[0].Firing() || all[0].ToldAt != 0 || all[0].Repeats != 0 {
+			t.Errorf("got %+v, %v; want one that fires and was told to nobody", all, err)
+		}
+		d.URL = opsURL
+		if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * round)
+		if all, err = a.Alerts(context.Background()); err != nil || len(all) != 1 || all[0].ToldAt == 0 || all[0].Repeats != 1 {
+			t.Errorf("got %+v, %v; want one that was told once", all, err)
+		}
+	})
+}
+
 // What cannot be read resolves nothing, and is logged once.
 func TestOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {

@@ -62,10 +62,10 @@ const payloadVersion = "1"
 
 // tell adds a webhook if the rule has a URL.
 func (b *book) tell(s *Alert, status Status, now job.Instant) {
-	s.ToldAt = now
 	if s.URL == "" {
 		return
 	}
+	s.ToldAt = now
 	p := payload{
 		Version: payloadVersion, Alert: s.ID, Status: status, Rule: s.Rule, Metric: s.Metric,
 		Subject: subjectInBody{orNull(s.Topic), orNull(s.Endpoint)}, Value: s.Value, Threshold: s.Above,

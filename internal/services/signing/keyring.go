@@ -58,19 +58,32 @@ type Options struct {
 	// call Reseal, and remove the old one. Without keys, secrets cannot be stored;
 	// only a configured default signs.
 	MasterKeys []MasterKey
-	Clock      job.Clock    // nil: the machine's
-	Logger     *slog.Logger // nil: none
+	// NewMasterKey returns the first master key. It is called if there is none and the
+	// store has no secrets. Nil: there is no key.
+	NewMasterKey func() (MasterKey, error)
+	// Candidate is the text form of a secret that an earlier start wanted to store as the
+	// default; empty: none.
+	Candidate string
+	// NewCandidate returns the default to store. It is called if there is neither a stored
+	// one nor a Candidate; the secret must be safe when it returns. Nil: a random one.
+	NewCandidate func() (string, error)
+
+	Clock  job.Clock    // nil: the machine's
+	Logger *slog.Logger // nil: none
 }
 
 // Keyring signs deliveries and manages the secrets. It is safe for concurrent use and
 // has no goroutines.
 type Keyring struct {
-	sealer sealer
-	clock  job.Clock
-	log    *slog.Logger
-	docs   *documents.Collection[[]keptSecret]
+	keys  atomic.Pointer[sealer]
+	clock job.Clock
+	log   *slog.Logger
+	docs  *documents.Collection[[]keptSecret]
 
-	// candidate is the default that this node creates if there is none.
+	newMasterKey func() (MasterKey, error)
+	newCandidate func() (string, error)
+	// candidate is the default that this node creates if there is none; zero: not made yet.
+	// storeCalls guards it.
 	candidate Secret
 	// configured is the default of the settings, or nil.
 	configured atomic.Pointer[ring]
@@ -109,14 +122,27 @@ func New(o Options) (*Keyring, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	k := &Keyring{
-		sealer: o.MasterKeys, clock: o.Clock, log: o.Logger, storeCalls: semaphore.NewWeighted(1),
-		reads:     outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
-		candidate: NewSecret(),
+	if o.NewCandidate == nil {
+		o.NewCandidate = func() (string, error) { return NewSecret().Reveal(), nil }
 	}
+	k := &Keyring{
+		clock: o.Clock, log: o.Logger, storeCalls: semaphore.NewWeighted(1),
+		reads:        outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
+		newMasterKey: o.NewMasterKey, newCandidate: o.NewCandidate,
+	}
+	if o.Candidate != "" {
+		var err error
+		if k.candidate, err = ParseSecret(o.Candidate); err != nil {
+			return nil, fmt.Errorf("signing: the candidate %w", err)
+		}
+	}
+	keys := sealer(o.MasterKeys)
+	k.keys.Store(&keys)
 	k.docs = documents.New(documents.Options[[]keptSecret]{
-		Store: o.Documents, Kind: documentKind, Seal: k.sealer.seal, Open: k.sealer.open,
-		Max: MaxTopics + 1, Full: ErrTooManyTopics, Clock: o.Clock, // the default is one of them
+		Store: o.Documents, Kind: documentKind,
+		Seal: func(name string, plain []byte) ([]byte, error) { return k.keys.Load().seal(name, plain) },
+		Open: func(name string, data []byte) ([]byte, error) { return k.keys.Load().open(name, data) },
+		Max:  MaxTopics + 1, Full: ErrTooManyTopics, Clock: o.Clock, // the default is one of them
 	})
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil

@@ -69,8 +69,9 @@ type Change struct {
 // EnsureDefault ensures that there is a default secret: the configured ones (in the form
 // of ParseSecrets), else the stored one, else a new one. Nodes that start at the same
 // time agree on one. The node that created it gets its text form, also if it repeats the
-// call after a failure; other nodes get "". The error wraps ErrMasterKey if the stored
-// default cannot be opened.
+// call after a failure or with Options.Candidate; other nodes get "". The error wraps
+// ErrMasterKey if the stored secrets cannot be opened, or is that of Options.NewMasterKey or
+// Options.NewCandidate; nothing was stored then.
 func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
 	if configured == "" {
 		return k.makeDefault(ctx)
@@ -88,22 +89,57 @@ func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made st
 }
 
 func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
-	secret := k.candidate
-	err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
+	err = k.change(ctx, "", func(ctx context.Context, d *stored, kept ring) (ring, error) {
 		made = ""
 		if d.Version != 0 {
-			if kept[0].secret == secret { // an earlier write whose answer was lost
-				made = secret.Reveal()
+			if kept[0].secret == k.candidate { // an earlier write whose answer was lost
+				made = kept[0].secret.Reveal()
 			}
 			return nil, documents.ErrKept
 		}
-		made = secret.Reveal()
-		return ring(nil).replaced(secret, job.InstantOf(k.clock.Now()), 0)
+		if err := k.prepareDefault(ctx); err != nil {
+			return nil, err
+		}
+		made = k.candidate.Reveal()
+		return ring(nil).replaced(k.candidate, job.InstantOf(k.clock.Now()), 0)
 	})
 	if err != nil {
 		made = ""
 	}
 	return made, err
+}
+
+// prepareDefault makes what is necessary to store a default: a master key and a candidate.
+func (k *Keyring) prepareDefault(ctx context.Context) error {
+	if len(*k.keys.Load()) == 0 && k.newMasterKey != nil {
+		if err := k.makeMasterKey(ctx); err != nil {
+			return err
+		}
+	}
+	if k.candidate != (Secret{}) {
+		return nil
+	}
+	text, err := k.newCandidate()
+	if err == nil {
+		k.candidate, err = ParseSecret(text)
+	}
+	return err
+}
+
+// makeMasterKey makes the first master key, unless secrets were encrypted with another one.
+func (k *Keyring) makeMasterKey(ctx context.Context) error {
+	docs, err := k.docs.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(docs) > 0 {
+		return fmt.Errorf("%w: that of a topic, %s", ErrMasterKey, docs[0].Name)
+	}
+	key, err := k.newMasterKey()
+	if err == nil {
+		k.keys.Store(&sealer{key})
+	}
+	return err
 }
 
 // Info describes the secrets that sign for a topic; "" is the default.
@@ -212,7 +248,7 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 	for i := range docs {
 		resealed := false
 		err := k.change(ctx, strings.TrimPrefix(docs[i].Name, defaultName), func(_ context.Context, d *stored, r ring) (ring, error) {
-			if resealed = d.Version != 0 && !k.sealer.upToDate(d.Data); !resealed {
+			if resealed = d.Version != 0 && !k.keys.Load().upToDate(d.Data); !resealed {
 				return nil, documents.ErrKept
 			}
 			return r, nil
