@@ -258,6 +258,13 @@ func ofConflict(e *scheduler.ConflictError) *Error {
 	case store.DeadLetter:
 		return &Error{Code: CodeJobDead, Detail: fmt.Sprintf(
 			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.", j.Key, j.UID)}
+	case store.OtherOrderKey:
+		if j.State == job.Dead {
+			return &Error{Code: CodeJobDead, Detail: fmt.Sprintf(
+				"%s (uid %s) is a dead letter with another order_key, so it cannot be replaced. Discard it first, or choose another id.", j.Key, j.UID)}
+		}
+		return &Error{Code: CodeJobExists, Detail: fmt.Sprintf(
+			"%s (uid %s) is %s with another order_key, so it cannot be replaced. Cancel it first, or choose another id.", j.Key, j.UID, j.State)}
 	}
 	return &Error{Code: CodeJobExists, Detail: fmt.Sprintf(
 		"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or set on_conflict.", j.Key, j.UID, j.State)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
@@ -29,21 +30,23 @@ type FanOut struct {
 	Refused []store.Registered
 	// Jobs are to be registered, in the order of the group.
 	Jobs []Prepared
+
+	own bool // the server made the id, which no other job has
 }
 
 // PrepareGroup checks a draft that names a group, and makes a registration for each member,
 // with the defaults of the topic. A repeated registration has the same jobs, see
 // groups.FanOut. Errors: those of Prepare, and the store's.
-func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (FanOut, error) {
+func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*FanOut, error) {
 	request, err := d.ForGroup(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
-		return FanOut{}, err
+		return nil, err
 	}
 	if request.Key.Topic == alerts.Topic {
-		return FanOut{}, errReservedTopic()
+		return nil, errReservedTopic()
 	}
 	if err := s.checkCallbacks("", request.Spec.Callbacks); err != nil {
-		return FanOut{}, err
+		return nil, err
 	}
 	request.Spec = ownBody(request.Spec)
 	plan := groups.FanOut{
@@ -53,21 +56,21 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	if plan.ID == "" {
 		plan.ID = from.ID
 	}
-	f := FanOut{Topic: request.Key.Topic, Group: request.Spec.Group.Group, ID: plan.ID}
+	f := &FanOut{Topic: request.Key.Topic, Group: request.Spec.Group.Group, ID: plan.ID}
 	if plan.ID == "" { // the uid of a job that is not registered
 		if plan.ID, err = s.o.NewUID(job.Key{Topic: f.Topic}); err != nil {
-			return FanOut{}, fmt.Errorf("make a uid: %w", err)
+			return nil, fmt.Errorf("make a uid: %w", err)
 		}
-		f.ID = plan.ID
+		f.ID, f.own = plan.ID, true
 	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
-		return FanOut{}, err
+		return nil, err
 	}
 	group, err := groups.Group{}, groups.ErrNotFound
 	if s.o.Groups != nil {
 		group, err = s.o.Groups.Get(ctx, f.Group)
 	}
 	if err != nil && !errors.Is(err, groups.ErrNotFound) {
-		return FanOut{}, err
+		return nil, err
 	}
 	plan.Members = group.Members
 	made := plan.Plan()
@@ -75,13 +78,15 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 		return f, nil
 	}
 	if err != nil && !made.Repeats {
-		return FanOut{}, job.Invalid("group", "does not exist; create it with PUT")
+		return nil, job.Invalid("group", "does not exist; create it with PUT")
 	}
-	if err := s.checkFanOut(&f, made.Targets); err != nil {
-		return FanOut{}, err
+	if err := s.checkFanOut(f, made.Targets); err != nil {
+		return nil, err
 	}
-	f.Jobs, err = s.prepareTargets(&f, made.Targets, plan.Policy, from.Traceparent)
-	return f, err
+	if f.Jobs, err = s.prepareTargets(f, made.Targets, plan.Policy, from.Traceparent); err != nil {
+		return nil, err
+	}
+	return f, s.refuseTaken(ctx, f, plan.Kept)
 }
 
 // RegisterGroup registers the jobs of a fan-out.
@@ -89,7 +94,7 @@ func (s *Scheduler) RegisterGroup(ctx context.Context, f *FanOut) (registered []
 	if len(f.Jobs) > 0 {
 		registered, err = s.Register(ctx, f.Jobs...)
 	}
-	if err == nil && len(f.Refused) == 0 {
+	if err == nil && len(f.Refused) == 0 && !slices.ContainsFunc(registered, conflicts) {
 		s.metrics.fanOuts.Observe(float64(len(f.Jobs)))
 	}
 	return registered, err
@@ -144,7 +149,7 @@ func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy jo
 		}
 		uid = store.OrderUID(uid, key.Topic, t.Spec.OrderKey)
 		t.Spec.Traceparent = traceparent
-		jobs[i] = Prepared{store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}}
+		jobs[i] = Prepared{reg: store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}, fan: f}
 	}
 	return jobs, nil
 }

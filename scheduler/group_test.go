@@ -57,7 +57,7 @@ func TestFanOutThatBrokeOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		registered, err := r.RegisterGroup(t.Context(), &f)
+		registered, err := r.RegisterGroup(t.Context(), f)
 		if !errors.Is(err, want) {
 			t.Fatalf("error %v", err)
 		}

@@ -22,7 +22,10 @@ type Origin struct {
 
 // Prepared is a registration that is valid here, and has all that its draft left
 // open. It shares no memory with the draft's body.
-type Prepared struct{ reg store.Registration }
+type Prepared struct {
+	reg store.Registration
+	fan *FanOut // whose job it is, or nil
+}
 
 // Key is the key of the job.
 func (p *Prepared) Key() job.Key { return p.reg.Key }
@@ -69,7 +72,7 @@ func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent stri
 	if key.ID == "" {
 		key.ID = uid
 	}
-	p := Prepared{store.Registration{
+	p := Prepared{reg: store.Registration{
 		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: request.OnConflict,
 	}}
 	p.reg.Spec.Traceparent = traceparent
@@ -95,7 +98,8 @@ func (s *Scheduler) Refuse(n int, invalid bool) {
 }
 
 // Register registers jobs. The results are in their order. After an error, the outcome of
-// all of them is unknown; registering again with the same ids is safe.
+// all of them is unknown; registering again with the same ids is safe. If a job of a fan-out
+// is in conflict, Register cancels the jobs that it made for the fan-out, see Withdrawn.
 func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
 	regs := make([]store.Registration, len(jobs))
 	for i := range jobs {
@@ -114,14 +118,13 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	if full { // the client repeats all of them
 		return nil, store.ErrFull
 	}
-	return registered, nil
+	return registered, s.withdraw(ctx, jobs, registered)
 }
 
 // Refusal is the error of a job that was not registered: a *ConflictError, or that of
 // store.RegisterOutcome. Nil: the job is registered.
 func Refusal(r *store.Registered) error {
-	switch r.Outcome {
-	case store.Exists, store.InFlight, store.DeadLetter:
+	if r.Outcome.Conflicts() {
 		return &ConflictError{*r}
 	}
 	return r.Outcome.Err()

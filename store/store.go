@@ -167,6 +167,7 @@ const (
 	Exists                               // refused: other content is registered
 	InFlight                             // refused: an attempt is in flight (Replace, Later, Sooner)
 	DeadLetter                           // refused: a dead letter holds the key
+	OtherOrderKey                        // refused: the job with the key has another order key, which holds a turn for it
 	TopicFull                            // refused: the topic has reached its capacity
 	TopicDraining                        // refused: the topic is draining
 	StoreFull                            // refused: the store has no room
@@ -174,6 +175,11 @@ const (
 
 // Held reports whether an earlier registration holds the key.
 func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
+
+// Conflicts reports whether the job that holds the key refuses the registration.
+func (o RegisterOutcome) Conflicts() bool {
+	return o == Exists || o == InFlight || o == DeadLetter || o == OtherOrderKey
+}
 
 // Refused reports whether the topic or the store accepts no jobs, whatever their keys.
 func (o RegisterOutcome) Refused() bool { return o.Err() != nil }

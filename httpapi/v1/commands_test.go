@@ -85,6 +85,21 @@ func TestPatchOfTheRest(t *testing.T) {
 	}
 }
 
+// A dead letter cannot be replaced under another order key, and the answer names the way out.
+func TestReplaceUnderAnotherOrderKey(t *testing.T) {
+	a := newAPI(t)
+	a.dead(`{"url":"https://a.example/","topic":"t","id":"o","order_key":"k"}`)
+	const other = `{"url":"https://a.example/","topic":"t","id":"o","order_key":"other","on_conflict":"replace","delay":60}`
+	if p := a.wantProblem(httpapi.CodeJobDead, "POST", "/v1/jobs", other); !strings.Contains(p.Detail, "Discard it first") || strings.Contains(p.Detail, "on_conflict") {
+		t.Error(p.Detail)
+	}
+	a.want(200, "DELETE", "/v1/jobs/t/o", "")
+	a.want(201, "POST", "/v1/jobs", other)
+	if p := a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", strings.Replace(other, `"order_key":"other",`, "", 1)); !strings.Contains(p.Detail, "Cancel it first") {
+		t.Error(p.Detail)
+	}
+}
+
 // dead registers a job, and has its receiver refuse it.
 func (a *api) dead(registration string) map[string]any {
 	a.t.Helper()

@@ -21,11 +21,11 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 		return nil, err
 	}
 	r.Target = job.Key{Topic: f.Topic, ID: f.ID}.String()
-	registered, err := s.Scheduler.RegisterGroup(r.Context(), &f)
+	registered, err := s.Scheduler.RegisterGroup(r.Context(), f)
 	if err != nil {
 		return nil, err
 	}
-	fan := fannedOut(&f, registered)
+	fan := fannedOut(f, registered)
 	if fan.err != nil {
 		e := *httpapi.AsError(fan.err)
 		e.More = json.RawMessage(appendObject(nil, shown(s.writeFanOut, &fan)))
@@ -38,7 +38,7 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 	return shown(s.writeFanOut, &fan), nil
 }
 
-func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.FanOut, error) {
+func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (*scheduler.FanOut, error) {
 	f, err := s.Scheduler.PrepareGroup(ctx, draft, from)
 	return f, errs.merge(err)
 }
@@ -65,6 +65,9 @@ func fannedOut(f *scheduler.FanOut, registered []store.Registered) fanOut {
 	}
 	for i := range registered {
 		one := &registered[i]
+		if scheduler.Withdrawn(one) {
+			continue
+		}
 		if err := scheduler.Refusal(one); err != nil {
 			fan.fail(f.Jobs[i].Key().ID, err)
 			continue

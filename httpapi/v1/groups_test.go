@@ -233,6 +233,27 @@ func TestPartlyFailedFanOut(t *testing.T) {
 	}
 }
 
+// A fan-out over a key that another job holds registers nothing, alone and in a batch.
+func TestFanOutOverATakenKey(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/groups/g", twoMembers)
+	a.want(201, "POST", "/v1/jobs", `{"id":"o:crm","url":"https://a.example/","delay":60}`)
+	const failed = `"jobs":[],"failed":[{"id":"%s:crm","status":409,"code":"job_exists"`
+	if got := a.call("POST", "/v1/jobs", `{"id":"o","group":"g","delay":60}`); got.Code != 409 || !strings.Contains(got.Body.String(), fmt.Sprintf(failed, "o")) {
+		t.Errorf("alone: %d %s", got.Code, got.Body)
+	}
+	if got := a.call("GET", "/v1/jobs/default/o:billing", ""); got.Code != 404 {
+		t.Errorf("the other member's job: %d %s", got.Code, got.Body)
+	}
+	batch := a.call("POST", "/v1/jobs/batch", `{"jobs":[{"id":"p:crm","url":"https://a.example/","delay":60},{"id":"p","group":"g","delay":60},{"id":"q","group":"g","delay":60}]}`)
+	if !strings.Contains(batch.Body.String(), fmt.Sprintf(failed, "p")) {
+		t.Errorf("in a batch: %s", batch.Body)
+	}
+	if ids, _ := a.pages("state=waiting"); !slices.Equal(ids, []string{"o:crm", "p:crm", "q:billing", "q:crm"}) {
+		t.Errorf("waiting: %v", ids)
+	}
+}
+
 func TestRefusedFanOuts(t *testing.T) {
 	a := newAPI(t)
 	long := strings.Repeat("x", 96)

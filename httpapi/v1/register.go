@@ -180,7 +180,7 @@ func (s *API) prepareItem(
 	if err != nil {
 		return regs, err
 	}
-	to.fan = &f
+	to.fan = f
 	return append(regs, f.Jobs...), nil
 }
 

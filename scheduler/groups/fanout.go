@@ -54,13 +54,13 @@ func (f *FanOut) Plan() Plan {
 		t := f.again(old)
 		reg := store.Registration{Key: old.Key, Spec: t.Spec, OnConflict: f.Policy}
 		outcome, member := rules.Against(&reg, old), f.has(old)
-		switch outcome {
-		case store.Exists, store.InFlight, store.DeadLetter:
+		switch {
+		case outcome.Conflicts():
 			if !member {
 				continue
 			}
 			p.Refused = append(p.Refused, store.Registered{Outcome: outcome, Job: *old})
-		case store.Created: // the old job gives way
+		case outcome == store.Created: // the old job gives way
 			if !member && !t.Spec.SameContent(&old.Spec) {
 				continue
 			}

@@ -40,7 +40,7 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	case old.State == job.Running:
 		return store.InFlight
 	case r.Spec.OrderKey != old.Spec.OrderKey: // it would leave its turn
-		return store.Exists
+		return store.OtherOrderKey
 	}
 	return store.Created
 }
@@ -48,7 +48,7 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case old.State == job.Dead && r.Spec.OrderKey != old.Spec.OrderKey:
-		return store.DeadLetter
+		return store.OtherOrderKey
 	case r.OnConflict == job.ConflictReplace, r.OnConflict == job.ConflictRenew, old.State == job.Cancelled:
 		return store.Created
 	case Repeats(r) && r.Spec.SameContent(&old.Spec):

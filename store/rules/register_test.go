@@ -44,6 +44,26 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
+// A job with another order key keeps its turn: it neither gives way nor moves to another key.
+func TestAgainstAnotherOrderKey(t *testing.T) {
+	for state, want := range map[job.State]map[job.OnConflict]store.RegisterOutcome{
+		job.Waiting:   {job.ConflictReject: store.Exists, job.ConflictReplace: store.OtherOrderKey},
+		job.Running:   {job.ConflictReject: store.Exists, job.ConflictReplace: store.InFlight},
+		job.Dead:      {job.ConflictReject: store.OtherOrderKey, job.ConflictReplace: store.OtherOrderKey, job.ConflictLater: store.OtherOrderKey},
+		job.Delivered: {job.ConflictReject: store.Created, job.ConflictReplace: store.Created},
+	} {
+		for policy, outcome := range want {
+			for _, keys := range [][2]string{{"a", "b"}, {"", "b"}, {"a", ""}} {
+				old := job.Job{State: state, Spec: job.Spec{OrderKey: keys[0]}}
+				r := store.Registration{Spec: job.Spec{OrderKey: keys[1]}, OnConflict: policy}
+				if got := rules.Against(&r, &old); got != outcome || got.Conflicts() != (outcome != store.Created) {
+					t.Errorf("%v, policy %v, order keys %q: %v, want %v", state, policy, keys, got, outcome)
+				}
+			}
+		}
+	}
+}
+
 // scripted is a store with one key. What it holds changes before each of its calls.
 type scripted struct {
 	holds []*job.Job // before each call; the last stays

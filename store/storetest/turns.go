@@ -251,8 +251,8 @@ var turnCases = []testCase{
 	{name: "turns/replaced and registered again", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a", ordered("k"), delay(long)))
 		f.add(reg("t", "b", ordered("k"), delay(2*long)))
-		f.register(store.Exists, reg("t", "a", ordered("other"), onConflict(job.ConflictReplace)))
-		f.register(store.Exists, reg("t", "a", onConflict(job.ConflictReplace)))
+		f.register(store.OtherOrderKey, reg("t", "a", ordered("other"), onConflict(job.ConflictReplace)))
+		f.register(store.OtherOrderKey, reg("t", "a", onConflict(job.ConflictReplace)))
 		f.add(reg("t", "a", ordered("k"), delay(3*long), onConflict(job.ConflictReplace)))
 		equal(f, "a waits for", f.head("a"), "b")
 		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), biz("other")))

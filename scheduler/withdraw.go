@@ -1,0 +1,130 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+const (
+	// fanOutCalls is how many jobs of a fan-out are read or cancelled at a time.
+	fanOutCalls = 16
+	// withdrawTimeout bounds the cancelling of a fan-out's jobs, also if the client has gone.
+	withdrawTimeout = 10 * time.Second
+)
+
+// refuseTaken refuses a fan-out if jobs that are not of it hold its keys. The kept jobs
+// are of it.
+func (s *Scheduler) refuseTaken(ctx context.Context, f *FanOut, kept []job.Job) error {
+	if f.own {
+		return nil
+	}
+	of := make(map[string]bool, len(kept))
+	for i := range kept {
+		of[kept[i].ID] = true
+	}
+	taken := make([]*store.Registered, len(f.Jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fanOutCalls)
+	for i := range f.Jobs {
+		if reg := &f.Jobs[i].reg; !of[reg.Key.ID] {
+			group.Go(func() (err error) {
+				taken[i], err = s.refusing(ctx, reg)
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, t := range taken {
+		if t != nil {
+			f.Refused = append(f.Refused, *t)
+		}
+	}
+	if len(f.Refused) > 0 {
+		f.Jobs = nil
+	}
+	return nil
+}
+
+// refusing is the job that refuses a registration of its key, or nil.
+func (s *Scheduler) refusing(ctx context.Context, reg *store.Registration) (*store.Registered, error) {
+	old, err := s.o.Store.Get(ctx, reg.Key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := store.Registered{Outcome: rules.Against(reg, &old), Job: old}
+	if !conflicts(r) {
+		return nil, nil
+	}
+	return &r, nil
+}
+
+// conflicts reports whether the answer to the registration is 409.
+func conflicts(r store.Registered) bool {
+	return r.Outcome.Conflicts() || r.Outcome == store.TopicDraining
+}
+
+// Withdrawn reports whether the job was registered for a fan-out and cancelled, because
+// another job of the fan-out was in conflict.
+func Withdrawn(r *store.Registered) bool {
+	return r.Outcome == store.Created && r.Job.State == job.Cancelled
+}
+
+// withdraw cancels the jobs that were made for fan-outs of which a job is in conflict. It
+// changes their results. A job that has ended in between remains.
+func (s *Scheduler) withdraw(ctx context.Context, jobs []Prepared, registered []store.Registered) error {
+	failed := make(map[*FanOut]bool)
+	for i := range jobs {
+		if jobs[i].fan != nil && conflicts(registered[i]) {
+			failed[jobs[i].fan] = true
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fanOutCalls)
+	for i := range jobs {
+		if failed[jobs[i].fan] && registered[i].Outcome == store.Created {
+			group.Go(func() error { return s.cancelNew(ctx, &registered[i]) })
+		}
+	}
+	return group.Wait()
+}
+
+var errOther = errors.New("another job has the key")
+
+// cancelNew cancels a job that was just registered, without callbacks. If an attempt is in
+// flight, no further one follows.
+func (s *Scheduler) cancelNew(ctx context.Context, r *store.Registered) error {
+	uid := r.Job.UID
+	j, err := s.o.Store.Update(ctx, r.Job.Key, func(j *job.Job, now job.Instant) error {
+		if j.UID != uid {
+			return errOther
+		}
+		j.Spec.Callbacks = nil
+		_, err := j.Cancel(now)
+		return err
+	})
+	switch {
+	case err == nil:
+		r.Job = j
+	case !slices.ContainsFunc([]error{errOther, job.ErrFinished, store.ErrNotFound}, func(e error) bool { return errors.Is(err, e) }):
+		return err
+	}
+	return nil
+}
