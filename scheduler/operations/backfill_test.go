@@ -245,6 +245,24 @@ func TestBackfillOfADeletedSchedule(t *testing.T) {
 	})
 }
 
+// How old the progress is, the store's clock says, which the node's may be ahead of.
+func TestBackfillHoldsPurgeByTheStoresClock(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.behind = time.Hour
+		m, _ := r.idle()
+		for _, age := range []time.Duration{0, 2 * oldProgress} {
+			now, err := r.Now(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := Operation{Action: Backfill, Backfill: &schedules.Backfill{}, State: Running, Owner: "another", UpdatedAt: now.Add(-age)}
+			if err := m.age(t.Context(), []stored{{Value: o}}, false); err != nil || m.MayPurge() != (age == 0) {
+				t.Errorf("progress of %v ago: may purge %v, %v", age, m.MayPurge(), err)
+			}
+		}
+	})
+}
+
 // Ended jobs are kept while a backfill's progress is old.
 func TestBackfillHoldsPurge(t *testing.T) {
 	now := job.Instant(1_000_000_000_000)

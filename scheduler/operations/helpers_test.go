@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -26,6 +27,8 @@ type rig struct {
 	at      []time.Time     // when
 	fail    func(call string) error
 	latency time.Duration // of Update
+	behind  time.Duration // of the store's clock behind that of nodes
+	log     *slog.Logger  // of nodes started from now on
 }
 
 // pass lets virtual time pass.
@@ -81,6 +84,18 @@ func (r *rig) List(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	return r.Store.List(ctx, q)
+}
+
+func (r *rig) Now(ctx context.Context) (job.Instant, error) {
+	now, err := r.Store.Now(ctx)
+	return now.Add(-r.behind), err
+}
+
+func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+	if err := r.failing("ListDocuments"); err != nil {
+		return nil, err
+	}
+	return r.Store.ListDocuments(ctx, kind, after, limit)
 }
 
 func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
@@ -156,7 +171,7 @@ func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 func (r *rig) node(id string, plans ...*schedules.Manager) *node {
 	r.Helper()
 	c := &cut{rig: r}
-	o := Options{Store: c, Jobs: unchecked{c}, ID: id}
+	o := Options{Store: c, Jobs: unchecked{c}, ID: id, Logger: r.log}
 	if len(plans) > 0 {
 		o.Schedules = plans[0]
 	}

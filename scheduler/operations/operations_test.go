@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -392,6 +393,30 @@ func TestOutage(t *testing.T) {
 			t.Error(got)
 		}
 		r.once(keys)
+	})
+}
+
+// A node that cannot list operations logs it once, and once that it can again.
+func TestOutageOfListing(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var log strings.Builder
+		r.log = slog.New(slog.NewTextHandler(&log, nil))
+		r.failWith(func(call string) error {
+			if call == "ListDocuments" {
+				return store.ErrUnavailable
+			}
+			return nil
+		})
+		n := r.node("a")
+		pass(10 * lookEvery)
+		r.failWith(nil)
+		pass(2 * lookEvery)
+		n.end()
+		for _, want := range []string{"failing; retrying", "working again"} {
+			if n := strings.Count(log.String(), want+`" what="looking for operations"`); n != 1 {
+				t.Errorf("%q is logged %d times:\n%s", want, n, log.String())
+			}
+		}
 	})
 }
 

@@ -3,11 +3,13 @@ package operations
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -37,21 +39,46 @@ func (m *Manager) Run(ctx context.Context) error {
 		follow.Channel(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
 	heartbeats := leader.NewHeartbeats(m.clock, leaseTime)
+	outage := outage.New("looking for operations", m.clock, m.log, nil)
 	var forgot time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
 		docs, err := m.docs.All(ctx)
-		m.mayPurge.Store(err == nil && mayPurge(docs, job.InstantOf(m.clock.Now())))
 		if err == nil {
 			if m.take(ctx, docs, heartbeats.Expired(versions(docs)), &workers) == 0 {
 				pause = idleLook
 			}
-			if now := m.clock.Now(); now.Sub(forgot) >= forgetEvery {
-				forgot = now
-				m.forget(ctx, docs)
+			due := m.clock.Now().Sub(forgot) >= forgetEvery
+			if due {
+				forgot = m.clock.Now()
 			}
+			err = m.age(ctx, docs, due)
+		}
+		if err != nil {
+			m.mayPurge.Store(false)
+			outage.Note(ctx, err)
+		} else {
+			outage.Worked()
 		}
 		m.kick.Wait(ctx, m.clock, pause)
+	}
+	return nil
+}
+
+// age does what the store's time decides: whether ended jobs may be purged and, if forget
+// is set, which operations are deleted.
+func (m *Manager) age(ctx context.Context, docs []stored, forget bool) error {
+	if len(docs) == 0 {
+		m.mayPurge.Store(true)
+		return nil
+	}
+	now, err := m.store.Now(ctx)
+	if err != nil {
+		return err
+	}
+	m.mayPurge.Store(mayPurge(docs, now))
+	if forget {
+		return m.forget(ctx, docs, now)
 	}
 	return nil
 }
@@ -116,14 +143,7 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 }
 
 // forget deletes the documents of operations that ended long ago.
-func (m *Manager) forget(ctx context.Context, docs []stored) {
-	if len(docs) == 0 {
-		return
-	}
-	now, err := m.store.Now(ctx)
-	if err != nil {
-		return
-	}
+func (m *Manager) forget(ctx context.Context, docs []stored, now job.Instant) error {
 	for i := range docs {
 		o := &docs[i].Value
 		if docs[i].Err != nil || o.State == Running || now.Sub(o.UpdatedAt) <= KeptFor {
@@ -131,7 +151,8 @@ func (m *Manager) forget(ctx context.Context, docs []stored) {
 		}
 		err := m.docs.Delete(ctx, &docs[i])
 		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrConflict) {
-			return
+			return fmt.Errorf("delete operation %s: %w", o.ID, err)
 		}
 	}
+	return nil
 }

@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,25 @@ func (r *rig) wantOnce(m *Manager, name string) {
 	if n := r.get(m, name).Counters.Fired; n != int64(len(r.jobs.created)) {
 		r.t.Errorf("%d fired, %d were registered", n, len(r.jobs.created))
 	}
+}
+
+// A node that cannot execute schedules logs it once.
+func TestOutageOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := steppedRig(t)
+		m := r.node("a", nil)
+		var log strings.Builder
+		m.log = slog.New(slog.NewTextHandler(&log, nil))
+		stop := r.run(m)
+		r.set(m, "s", every("10s"))
+		pass(15 * time.Second)
+		r.ok(r.store.Close())
+		pass(time.Minute)
+		stop()
+		if n := strings.Count(log.String(), `"failing; retrying" what="executing schedules"`); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log.String())
+		}
+	})
 }
 
 // The store's clock steps back: nothing comes again, and the schedule waits.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
@@ -107,11 +108,14 @@ func (m *Manager) Run(ctx context.Context) error {
 	if !m.o.Alone {
 		lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
 	}
+	outage := outage.New("executing schedules", m.clock, m.log, nil)
 	leading := false
 	for ctx.Err() == nil {
 		pause, leads, err := m.round(ctx, lead, leading)
-		if err != nil {
-			m.log.DebugContext(ctx, "schedules cannot be executed; retrying", "error", err)
+		if err == nil {
+			outage.Worked()
+		} else {
+			outage.Note(ctx, err)
 			m.mayPurge.Store(false)
 			pause = retryPause
 		}
