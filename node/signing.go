@@ -38,7 +38,7 @@ func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
 	o := signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger}
 	if c.SigningSecret == "" {
-		o.NewMasterKey, o.NewCandidate = n.makeMasterKey, n.secretFile().draft
+		o.MissingMasterKey, o.NewCandidate = n.missingMasterKey, n.secretFile().draft
 		if o.Candidate, err = n.secretFile().drafted(); err != nil {
 			return nil, err
 		}
@@ -82,6 +82,22 @@ func (n *node) masterKeys() ([]signing.MasterKey, error) {
 }
 
 func (n *node) masterKeyPath() string { return filepath.Join(n.Config.DataDir, masterKeyFile) }
+
+// missingMasterKey is the master key of a node that started without one. Another node of the
+// data directory may have made it meanwhile.
+func (n *node) missingMasterKey(mayMake bool) (signing.MasterKey, error) {
+	if mayMake {
+		return n.makeMasterKey()
+	}
+	text, err := readIfAny(n.masterKeyPath())
+	switch {
+	case err != nil:
+		return signing.MasterKey{}, fmt.Errorf("read the master key: %w", err)
+	case text == "":
+		return signing.MasterKey{}, fmt.Errorf("the stored secrets are %w", signing.ErrMasterKey)
+	}
+	return signing.ParseMasterKey(text)
+}
 
 // makeMasterKey makes the master key in the data directory. Of several nodes that start in
 // one data directory at the same time, all get the key of the first.

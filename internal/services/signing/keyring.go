@@ -58,9 +58,10 @@ type Options struct {
 	// call Reseal, and remove the old one. Without keys, secrets cannot be stored;
 	// only a configured default signs.
 	MasterKeys []MasterKey
-	// NewMasterKey returns the first master key. It is called if there is none and the
-	// store has no secrets. Nil: there is no key.
-	NewMasterKey func() (MasterKey, error)
+	// MissingMasterKey returns the master key if MasterKeys is empty. Without secrets in the
+	// store, it may make one; otherwise, the error is ErrMasterKey if there is none. Nil: there
+	// is no key.
+	MissingMasterKey func(mayMake bool) (MasterKey, error)
 	// Candidate is the text form of a secret that an earlier start wanted to store as the
 	// default; empty: none.
 	Candidate string
@@ -80,7 +81,7 @@ type Keyring struct {
 	log   *slog.Logger
 	docs  *documents.Collection[[]keptSecret]
 
-	newMasterKey func() (MasterKey, error)
+	missingKey   func(mayMake bool) (MasterKey, error)
 	newCandidate func() (string, error)
 	// candidate is the default that this node creates if there is none; zero: not made yet.
 	// storeCalls guards it.
@@ -128,7 +129,7 @@ func New(o Options) (*Keyring, error) {
 	k := &Keyring{
 		clock: o.Clock, log: o.Logger, storeCalls: semaphore.NewWeighted(1),
 		reads:        outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
-		newMasterKey: o.NewMasterKey, newCandidate: o.NewCandidate,
+		missingKey: o.MissingMasterKey, newCandidate: o.NewCandidate,
 	}
 	if o.Candidate != "" {
 		var err error

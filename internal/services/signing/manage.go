@@ -70,8 +70,8 @@ type Change struct {
 // of ParseSecrets), else the stored one, else a new one. Nodes that start at the same
 // time agree on one. The node that created it gets its text form, also if it repeats the
 // call after a failure or with Options.Candidate; other nodes get "". The error wraps
-// ErrMasterKey if the stored secrets cannot be opened, or is that of Options.NewMasterKey or
-// Options.NewCandidate; nothing was stored then.
+// ErrMasterKey if the stored secrets cannot be opened, or is that of Options.MissingMasterKey
+// or Options.NewCandidate; nothing was stored then.
 func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
 	if configured == "" {
 		return k.makeDefault(ctx)
@@ -89,7 +89,10 @@ func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made st
 }
 
 func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
-	err = k.change(ctx, "", func(ctx context.Context, d *stored, kept ring) (ring, error) {
+	if err := k.alone(ctx, k.completeKeys); err != nil {
+		return "", err
+	}
+	err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
 		made = ""
 		if d.Version != 0 {
 			if kept[0].secret == k.candidate { // an earlier write whose answer was lost
@@ -97,7 +100,7 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 			}
 			return nil, documents.ErrKept
 		}
-		if err := k.prepareDefault(ctx); err != nil {
+		if err := k.prepareCandidate(); err != nil {
 			return nil, err
 		}
 		made = k.candidate.Reveal()
@@ -109,13 +112,8 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 	return made, err
 }
 
-// prepareDefault makes what is necessary to store a default: a master key and a candidate.
-func (k *Keyring) prepareDefault(ctx context.Context) error {
-	if len(*k.keys.Load()) == 0 && k.newMasterKey != nil {
-		if err := k.makeMasterKey(ctx); err != nil {
-			return err
-		}
-	}
+// prepareCandidate makes the secret to store, unless there is one.
+func (k *Keyring) prepareCandidate() error {
 	if k.candidate != (Secret{}) {
 		return nil
 	}
@@ -126,16 +124,16 @@ func (k *Keyring) prepareDefault(ctx context.Context) error {
 	return err
 }
 
-// makeMasterKey makes the first master key, unless secrets were encrypted with another one.
-func (k *Keyring) makeMasterKey(ctx context.Context) error {
+// completeKeys gets a missing master key. If secrets are stored, they need one that exists.
+func (k *Keyring) completeKeys(ctx context.Context) error {
+	if len(*k.keys.Load()) > 0 || k.missingKey == nil {
+		return nil
+	}
 	docs, err := k.docs.List(ctx)
 	if err != nil {
 		return err
 	}
-	if len(docs) > 0 {
-		return fmt.Errorf("%w: that of a topic, %s", ErrMasterKey, docs[0].Name)
-	}
-	key, err := k.newMasterKey()
+	key, err := k.missingKey(len(docs) == 0)
 	if err == nil {
 		k.keys.Store(&sealer{key})
 	}
