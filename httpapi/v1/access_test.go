@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,23 +172,79 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		if got.Code == http.StatusUnauthorized || got.Code == http.StatusForbidden {
 			t.Errorf("%s %s refuses a key of scope %v: %s", r.Method, path, rt.scope, got.Body)
 		}
-		want := access.Write
-		switch {
-		case strings.HasPrefix(template, "/v1/keys"), strings.Contains(template, "/signing"),
-			strings.HasPrefix(template, "/v1/alerts/") && rt.method != http.MethodGet, r.Method+" "+template == "POST /v1/restore",
-			(template == "/v1/topics/{topic}" || template == groupPath) && (r.Method == http.MethodPut || r.Method == http.MethodDelete):
-			want = access.Admin
-		case strings.HasSuffix(template, "/registration"): // which shows headers and body
-		case rt.method == http.MethodGet, template == "/v1/jobs/plan", template == previewPath, template == "/v1/operations": // POST is a dry run's too; see TestOperationsNeedTheirScope
-			want = access.Read
-		}
-		if rt.scope != want {
-			t.Errorf("%s %s has the scope %v, want %v", r.Method, template, rt.scope, want)
-		}
 	}
 	slices.Sort(public)
 	if diff := cmp.Diff([]string{"GET /livez", "GET /readyz", "HEAD /livez", "HEAD /readyz"}, public); diff != "" {
 		t.Errorf("public: (-want +got)\n%s", diff)
+	}
+}
+
+// docs/access.md has the rule of scopes: what a GET and what other calls need, and a table of
+// exceptions. Every route obeys it, and every exception is one.
+func TestScopesAreAsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/access.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Scopes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	exceptions := map[string]access.Scope{}
+	names := map[string]access.Scope{"none": access.Public, "read": access.Read, "write": access.Write, "admin": access.Admin}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`|]+)`[^|]*\\| `?([a-z]+)`? \\|").FindAllStringSubmatch(section, -1) {
+		scope, ok := names[row[2]]
+		if !ok {
+			t.Fatalf("unknown scope in the row %q", row[0])
+		}
+		exceptions[row[1]] = scope
+	}
+	if len(exceptions) < 10 {
+		t.Fatalf("only %d exceptions were found", len(exceptions))
+	}
+	used := map[string]bool{}
+	for _, rt := range newAPI(t).server.Routes() {
+		want := access.Write
+		if rt.Method == http.MethodGet {
+			want = access.Read
+		}
+		for _, name := range []string{rt.Method + " " + rt.Path, "* " + rt.Path} {
+			if scope, ok := exceptions[name]; ok {
+				want, used[name] = scope, true
+			}
+		}
+		if rt.Scope != want {
+			t.Errorf("%s %s has the scope %v, the document says %v", rt.Method, rt.Path, rt.Scope, want)
+		}
+	}
+	for name := range exceptions {
+		if !used[name] {
+			t.Errorf("the document has an exception for %s, which is no route", name)
+		}
+	}
+}
+
+// Where the documents name the scope of a call, it is that of the route.
+func TestScopesInTheReference(t *testing.T) {
+	named := regexp.MustCompile("`([A-Z]+) (/[^` ?]+)`[^`.]{0,40}\\(scope `([a-z]+)`")
+	found := 0
+	for _, name := range []string{"api.md", "schedules.md", "alerts.md"} {
+		page, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(page), -1) {
+			rt := find(m[1], m[2])
+			if m[0] = strings.Join(strings.Fields(m[0]), " "); rt == nil || rt.path == "" {
+				t.Errorf("%s: %s: there is no such route", name, m[0])
+				continue
+			}
+			found++
+			if rt.path != "/v1/operations" && rt.scope.String() != m[3] { // a dry run needs less
+				t.Errorf("%s: %s; the route needs %v", name, m[0], rt.scope)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d calls with their scope were found", found)
 	}
 }
 

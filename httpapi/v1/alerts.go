@@ -131,7 +131,7 @@ func writeTerms(w *writer, t *alerts.Terms) {
 	nullable(w, "for", t.For, w.duration)
 	nullable(w, "keep_firing_for", t.KeepFiring, w.duration)
 	nullable(w, "repeat", t.Repeat, w.duration)
-	w.textOrNull("url", t.URL)
+	w.revealing("url", t.URL)
 }
 
 // setIn is where a rule follows from, if it was not made by itself.

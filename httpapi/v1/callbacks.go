@@ -40,9 +40,13 @@ func writeCallbacks(w *writer, d *job.CallbacksDraft) {
 	for _, e := range job.CallbackEvents {
 		if c := d.On[e]; c != nil {
 			w.in(string(e), func() {
-				w.text("url", string(*c.Destination))
+				w.url("url", string(*c.Destination))
 				ifGiven("method", c.Method, w.text)
-				if len(c.Headers) > 0 {
+				switch {
+				case len(c.Headers) == 0:
+				case w.masked:
+					w.null("headers")
+				default:
 					w.member("headers", c.Headers)
 				}
 			})

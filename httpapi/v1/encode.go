@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -25,22 +26,28 @@ func shown[T any](write func(*writer, *T), v *T) view { return func(w *writer) {
 const typicalItem = 512
 
 // writer writes JSON.
-type writer struct{ b []byte }
+type writer struct {
+	b []byte
+	// masked hides what may be secret: the caller could not have set it.
+	masked bool
+}
 
-// appendObject appends the object of a view.
-func appendObject(b []byte, v view) []byte {
-	w := writer{b}
+// appendObject appends the object of a view, with secrets.
+func appendObject(b []byte, v view) []byte { return (&writer{b: b}).object(v) }
+
+func (w *writer) object(v view) []byte {
 	w.bracket('{')
-	v(&w)
+	v(w)
 	w.bracket('}')
 	return w.b
 }
 
-// answer answers with the object of a view.
+// answer answers with the object of a view. Only callers who may write see what may be secret.
 func answer(c *httpapi.Call, status int, v view) error {
 	b := httpapi.Buffer()
 	defer httpapi.Release(b)
-	b.Write(append(appendObject(b.AvailableBuffer(), v), '\n')) // in place, if there was room for it
+	w := writer{b: b.AvailableBuffer(), masked: c.Allow(access.Write) != nil}
+	b.Write(append(w.object(v), '\n')) // in place, if there was room for it
 	return c.Write(status, httpapi.MIMEJSON, b.Bytes())
 }
 
@@ -109,6 +116,31 @@ func (w *writer) textIfAny(name, s string) {
 	if s != "" {
 		w.text(name, s)
 	}
+}
+
+// revealing writes a text that may contain secrets, such as a URL with its query. Empty is null.
+func (w *writer) revealing(name, s string) {
+	if w.masked {
+		s = access.Redact(s)
+	}
+	w.textOrNull(name, s)
+}
+
+// url writes a URL, the query of which may be secret.
+func (w *writer) url(name, url string) {
+	if w.masked {
+		url = access.Redact(url)
+	}
+	w.text(name, url)
+}
+
+// secretHeaders writes headers of requests, which may be secret: null if the writer masks them.
+func (w *writer) secretHeaders(name string, list []job.Header) {
+	if w.masked {
+		w.null(name)
+		return
+	}
+	w.headers(name, list)
 }
 
 func (w *writer) integer(name string, n int) { w.number(name, int64(n)) }
@@ -192,6 +224,9 @@ func (w *writer) labels(name string, list []job.Label) {
 func (w *writer) headers(name string, list []job.Header) {
 	w.in(name, func() {
 		for _, h := range list {
+			if w.masked {
+				h.Value = access.Redact(h.Value)
+			}
 			w.pair(h.Name, h.Value)
 		}
 	})

@@ -3,7 +3,6 @@ package v1
 import (
 	"strconv"
 
-	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 )
@@ -76,13 +75,13 @@ func (s *API) getGroup(r *request) (view, error) {
 
 func (r *request) showGroup(g *groups.Group) view {
 	r.setETag(groupTag(g))
-	return shown(r.writeGroup, g)
+	return shown(writeGroup, g)
 }
 
 // listGroups answers GET /v1/groups.
 func (s *API) listGroups(r *request) (view, error) {
 	page, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
-	return pageOf(page.Groups, r.writeGroup, page.Next), err
+	return pageOf(page.Groups, writeGroup, page.Next), err
 }
 
 // deleteGroup answers DELETE /v1/groups/{group}.
@@ -94,20 +93,13 @@ func (s *API) deleteGroup(r *request) (view, error) {
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), allow...)
 }
 
-// writeGroup writes a group. Headers of its members may be secret: they are null for callers
-// who could not have set them.
-func (r *request) writeGroup(w *writer, g *groups.Group) {
-	open := r.Allow(access.Write) == nil
+func writeGroup(w *writer, g *groups.Group) {
 	w.text("group", g.Name)
 	w.number("version", int64(g.Version))
 	list(w, "members", g.Members, func(w *writer, m *groups.Member) {
 		w.text("name", m.Name)
-		w.text("url", string(m.URL))
-		if open {
-			w.headers("headers", m.Headers)
-		} else {
-			w.null("headers")
-		}
+		w.url("url", string(m.URL))
+		w.secretHeaders("headers", m.Headers)
 		w.textOrNull("filter_label", m.FilterLabel)
 	})
 }

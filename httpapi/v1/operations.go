@@ -181,7 +181,7 @@ func writeOperation(w *writer, o *operations.Operation) {
 	w.number("failed", o.Failed)
 	list(w, "errors", o.Errors, func(w *writer, e *operations.JobError) {
 		w.text("job", e.Job)
-		w.text("message", e.Message)
+		w.url("message", e.Message)
 	})
 	w.instant("started_at", o.StartedAt)
 	w.instant("updated_at", o.UpdatedAt)

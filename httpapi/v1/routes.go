@@ -23,8 +23,8 @@ const (
 // route is one call of the API.
 type route struct {
 	method string
-	path   string // as the OpenAPI document writes it
-	scope  access.Scope
+	path   string       // as the OpenAPI document writes it
+	scope  access.Scope // docs/access.md has the rule
 	body   bodyKind
 	query  []parameter
 	handle handler
@@ -66,12 +66,12 @@ var routes = []route{
 	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},
 	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, (*API).backfillSchedule},
 	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, (*API).previewSchedule},
-	{http.MethodPut, groupPath, access.Admin, bodyJSON, nil, (*API).putGroup},
+	{http.MethodPut, groupPath, access.Write, bodyJSON, nil, (*API).putGroup},
 	{http.MethodGet, groupPath, access.Read, bodyRefused, nil, (*API).getGroup},
-	{http.MethodDelete, groupPath, access.Admin, bodyRefused, nil, (*API).deleteGroup},
+	{http.MethodDelete, groupPath, access.Write, bodyRefused, nil, (*API).deleteGroup},
 	{http.MethodGet, groupsPath, access.Read, bodyRefused, groupQuery, (*API).listGroups},
 	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, deadQuery, (*API).listDead},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Write, bodyEmptyJSON, nil, journaled((*API).restoreJob)},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, bodyEmptyJSON, nil, journaled((*API).restoreJob)},
 	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, journaled((*API).startRestore)},
 	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, journaled((*API).restoreStatus)},
 	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*API).overview},
@@ -80,8 +80,8 @@ var routes = []route{
 	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*API).testEndpoint},
 	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, topicQuery, (*API).listTopics},
 	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*API).getTopic},
-	{http.MethodPut, "/v1/topics/{topic}", access.Admin, bodyJSON, nil, (*API).putTopic},
-	{http.MethodDelete, "/v1/topics/{topic}", access.Admin, bodyRefused, nil, (*API).deleteTopic},
+	{http.MethodPut, "/v1/topics/{topic}", access.Write, bodyJSON, nil, (*API).putTopic},
+	{http.MethodDelete, "/v1/topics/{topic}", access.Write, bodyRefused, nil, (*API).deleteTopic},
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyEmptyJSON, nil, setStatus(topics.Paused)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyEmptyJSON, nil, setStatus(topics.Draining)},
 	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setStatus(topics.Active)},
@@ -95,8 +95,8 @@ var routes = []route{
 	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, pageQuery, (*API).listAlerts},
 	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, pageQuery, (*API).listRules},
 	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, (*API).getRule},
-	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Admin, bodyJSON, nil, (*API).putRule},
-	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Admin, bodyRefused, nil, (*API).deleteRule},
+	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Write, bodyJSON, nil, (*API).putRule},
+	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Write, bodyRefused, nil, (*API).deleteRule},
 	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*API).whoAmI},
 	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, pageQuery, keyed((*API).listKeys)},
 	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, keyed((*API).createKey)},

@@ -57,7 +57,7 @@ func writeSchedule(w *writer, s *schedules.Schedule) {
 	part(w, "last_error", s.LastError, func(w *writer, e *schedules.LastError) {
 		w.instant("at", e.At)
 		w.text("reason", e.Reason)
-		w.text("message", e.Message)
+		w.url("message", e.Message)
 	})
 }
 
@@ -106,7 +106,7 @@ func writeTemplate(w *writer, s *schedules.Schedule) {
 		spec.Method = *d.Method
 	}
 	w.text("topic", s.Def.Topic())
-	w.text("url", url)
+	w.url("url", url)
 	w.text("method", spec.HTTPMethod())
 	ifGiven("biz_key", d.BizKey, w.text)
 	ifGiven("order_key", d.OrderKey, w.text)

@@ -178,7 +178,7 @@ func writeSettings(w *writer, s *topics.Settings) {
 	})
 	nullable(w, "timeout", orNull(&d.Timeout), w.duration)
 	nullable(w, "ttl", orNull(&d.TTL), w.duration)
-	w.headers("headers", d.Headers)
+	w.secretHeaders("headers", d.Headers)
 	if d.Priority == 0 {
 		w.null("job_priority")
 	} else {

@@ -108,7 +108,7 @@ test('a key to read is offered nothing that changes', async () => {
   await page.getByText('No limits and no defaults.').waitFor();
   assert.equal(await page.getByRole('link', { name: 'Edit' }).count(), 0);
   await go('/topics/orders/edit');
-  await page.getByText('This needs an API key of scope admin.').waitFor();
+  await page.getByText('This needs an API key of scope write.').waitFor();
   await go('/schedules');
   await page.getByRole('link', { name: 'nightly' }).waitFor();
   assert.equal(await page.getByRole('link', { name: 'New schedule' }).count(), 0);

@@ -16,9 +16,10 @@ const (
 	Public
 	// Read permits reading jobs, topics and metrics.
 	Read
-	// Write permits registering and changing jobs.
+	// Write permits changing jobs and what decides about them: topics, groups, schedules and
+	// alert rules.
 	Write
-	// Admin permits changing keys, secrets and settings, which all clients share.
+	// Admin permits what gives access or brings data back: keys, signing secrets and restoring.
 	Admin
 )
 

@@ -128,7 +128,7 @@ func New(o Options) (*Keyring, error) {
 	}
 	k := &Keyring{
 		clock: o.Clock, log: o.Logger, storeCalls: semaphore.NewWeighted(1),
-		reads:        outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
+		reads:      outage.New("reading signing secrets; known ones stay in use", o.Clock, o.Logger, nil),
 		missingKey: o.MissingMasterKey, newCandidate: o.NewCandidate,
 	}
 	if o.Candidate != "" {

@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { alertMetrics, api, mayAdmin, type AlertBy, type AlertMetric, type AlertRule } from '../api';
+import { alertMetrics, api, mayChange, type AlertBy, type AlertMetric, type AlertRule } from '../api';
 import { Choice, figure, Form, given, Group, Input, useForm } from '../components/form';
 import { Empty, Loading } from '../components/marks';
 import { notify } from '../components/notices';
@@ -67,7 +67,7 @@ function RuleForm({ rule, version }: { rule?: AlertRule; version?: string | unde
       notify(t('alert.saved'));
       navigate('/alerts');
     });
-  if (!mayAdmin.value) return <Empty text={t('admin.only')} />;
+  if (!mayChange.value) return <Empty text={t('write.only')} />;
   return (
     <Form title={rule?.name ?? t('alert.new')} error={form.error} onSubmit={() => void submit()}>
       <Group title={t('alert.when')}>

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, mayAdmin, mayChange, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
+import { api, mayChange, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
 import { Empty, Loading, More, mostRows, Target, When } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
@@ -23,7 +23,7 @@ export function AlertsPage() {
   return (
     <>
       <h1>{t('nav.alerts')}</h1>
-      {mayAdmin.value && (
+      {mayChange.value && (
         <div class="actions">
           <a class="button primary" href="/alerts?new" data-page>
             {t('alert.new')}
@@ -213,7 +213,7 @@ function Row({ rule, alerts, onTest, onDelete }: RowProps) {
                 {t('endpoint.test')}
               </button>
             )}
-            {mayAdmin.value && rule.set_in === null && (
+            {mayChange.value && rule.set_in === null && (
               <button class="grave" onClick={() => onDelete(rule)} aria-label={t('alert.deleteOf', { rule: rule.name })}>
                 {t('action.delete')}
               </button>

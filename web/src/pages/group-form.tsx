@@ -1,6 +1,6 @@
 import { useMemo, useRef, useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, mayAdmin, type ApiError, type Group, type Member } from '../api';
+import { api, mayChange, type ApiError, type Group, type Member } from '../api';
 import { Area, Form, given, Group as Fields, headersOf, headersText, Input, useForm, wrongAt } from '../components/form';
 import { Empty, Loading } from '../components/marks';
 import { notify } from '../components/notices';
@@ -34,7 +34,7 @@ export function GroupFormPage({ name }: { name?: string | undefined }) {
 }
 
 function Allowed({ name }: { name: string | undefined }) {
-  if (!mayAdmin.value) return <Empty text={t('admin.only')} />;
+  if (!mayChange.value) return <Empty text={t('write.only')} />;
   return name === undefined ? <GroupForm /> : <Stored name={name} />;
 }
 

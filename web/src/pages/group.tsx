@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, mayAdmin, mayChange, type Group, type Member } from '../api';
+import { api, mayChange, type Group, type Member } from '../api';
 import { Dialog } from '../components/dialog';
 import { Empty, Loading, More, mostRows, Target } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
@@ -88,7 +88,7 @@ function Actions({ name }: { name: string }) {
           {t('group.register')}
         </a>
       )}
-      {mayAdmin.value && (
+      {mayChange.value && (
         <>
           <a class="button" href={address(['groups', name, 'edit'])} data-page>
             {t('action.edit')}

@@ -1,5 +1,5 @@
 import { address, type Query } from '../address';
-import { api, mayAdmin, type Group } from '../api';
+import { api, mayChange, type Group } from '../api';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
@@ -20,7 +20,7 @@ export function GroupsPage() {
   return (
     <>
       <h1>{t('nav.groups')}</h1>
-      {mayAdmin.value && (
+      {mayChange.value && (
         <div class="actions">
           <a class="button" href="/groups?new" data-page>
             {t('group.new')}

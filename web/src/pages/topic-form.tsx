@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, ApiError, mayAdmin, onDead, usualPriority, type TopicDraft, type TopicSettings } from '../api';
+import { api, ApiError, mayAdmin, mayChange, onDead, usualPriority, type TopicDraft, type TopicSettings } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, typedCallbacks, type CallbackDraft } from '../components/callbacks';
 import { Dialog } from '../components/dialog';
 import { Area, Choice, figure, Form, givenOf, Group, headersOf, headersText, Input, retryOf, useForm } from '../components/form';
@@ -71,7 +71,7 @@ function Stored({ topic }: { topic: string }) {
     <>
       <TopicForm topic={topic} settings={settings} version={version} />
       {mayAdmin.value && <Signing topic={topic} />}
-      {mayAdmin.value && settings && <Reset topic={topic} />}
+      {mayChange.value && settings && <Reset topic={topic} />}
     </>
   );
 }
@@ -103,7 +103,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
       notify(t('topic.saved'));
       navigate(address(['topics', name]));
     });
-  if (!mayAdmin.value) return <Empty text={t('admin.only')} />;
+  if (!mayChange.value) return <Empty text={t('write.only')} />;
   return (
     <Form title={topic ? t('topic.edit', { topic }) : t('topic.new')} error={form.error} onSubmit={() => void submit()}>
       {topic === undefined && (

@@ -1,5 +1,5 @@
 import { address } from '../address';
-import { api, callbackEvents, dueRanges, mayAdmin, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
+import { api, callbackEvents, dueRanges, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
 import { Bars } from '../components/bars';
 import { Loading, StateMark, When } from '../components/marks';
 import { notifyError } from '../components/notices';
@@ -86,7 +86,7 @@ function Details({ topic }: { topic: Topic }) {
         <section class="card facts settings">
           <div class="standing">
             <h2>{t('topic.settings')}</h2>
-            {mayAdmin.value && (
+            {mayChange.value && (
               <a class="button" href={address(['topics', topic.topic, 'edit'])} data-page>
                 {t('action.edit')}
               </a>

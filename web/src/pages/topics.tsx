@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, mayAdmin, states, type TopicCounts, type TopicPage } from '../api';
+import { api, mayChange, states, type TopicCounts, type TopicPage } from '../api';
 import { Empty, Loading } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
@@ -26,7 +26,7 @@ export function TopicsPage() {
       <h1>{t('nav.topics')}</h1>
       <div class="toolbar">
         <Find find={find} />
-        {mayAdmin.value && (
+        {mayChange.value && (
           <a class="button" href="/topics?new" data-page>
             {t('topic.new')}
           </a>
