@@ -27,6 +27,9 @@ var (
 	durationBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 )
 
+// shedReasons are the values of the label "reason" of duehook_shed_total.
+var shedReasons = [...]string{job.ShedPassing: "topic_full", job.ShedContent: "store_full"}
+
 type metrics struct {
 	outcomes      [len(outcomeNames)]prometheus.Counter
 	latenessFirst prometheus.Observer
@@ -36,6 +39,7 @@ type metrics struct {
 	reconnects    prometheus.Counter
 	stale         prometheus.Counter
 	dropped       prometheus.Counter
+	shed          [len(shedReasons)]prometheus.Counter
 
 	broughtForward prometheus.Counter
 }
@@ -76,11 +80,18 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 			Help: "Retries brought forward after an outage of their endpoint.",
 		}),
 	}
+	shed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "duehook_shed_total",
+		Help: "Outcomes with callbacks, or parts of them, left out for want of room.",
+	}, []string{"reason"})
+	for level := job.ShedPassing; int(level) < len(shedReasons); level++ {
+		m.shed[level] = shed.WithLabelValues(shedReasons[level])
+	}
 	for kind, name := range outcomeNames {
 		m.outcomes[kind] = outcomes.WithLabelValues(name)
 	}
 	return m, metered.Register(r, "the dispatcher",
-		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, m.broughtForward, circuitStates(circuits))
+		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, shed, m.broughtForward, circuitStates(circuits))
 }
 
 // circuitStates counts circuits by state when metrics are read.

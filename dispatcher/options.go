@@ -32,7 +32,7 @@ const (
 	DefaultCatchUpRate     = 100
 	DefaultConnectRetries  = MaxConnectRetries
 	// DefaultCallbackResponse is in bytes.
-	DefaultCallbackResponse = 64 << 10
+	DefaultCallbackResponse = 4 << 10
 )
 
 // The parts of a lease that are not the request itself.

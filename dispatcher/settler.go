@@ -97,6 +97,11 @@ func (s *settler) drop(settlements []job.Settlement, err error) {
 func (s *settler) account(settlements []job.Settlement, settled []store.Settled) {
 	for i, r := range settled {
 		key := settlements[i].Key
+		if r.Shed != job.ShedNothing && !r.Repeated {
+			s.metrics.shed[r.Shed].Inc()
+			s.log.Warn("left out callbacks or parts of them: there is no room", "topic", key.Topic, "id", key.ID,
+				"reason", shedReasons[r.Shed], "attempts", settlements[i].Attempts)
+		}
 		switch {
 		case r.Status == store.Stale:
 			s.metrics.stale.Inc()

@@ -41,6 +41,8 @@ type Callback struct {
 type Callbacks struct {
 	By    map[CallbackEvent]*Callback
 	Retry *Retry // of the callbacks; nil means the ladder of the server's settings
+	// IncludeRequest: reports contain the headers and the body of the job.
+	IncludeRequest bool
 	// Replays counts the replays of the job, so that each round has callbacks of its own.
 	Replays int
 }
@@ -65,7 +67,7 @@ func (c *Callbacks) same(o *Callbacks) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return c.Retry.same(o.Retry) && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
+	return c.Retry.same(o.Retry) && c.IncludeRequest == o.IncludeRequest && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
 		return a.Destination == b.Destination && a.Method == b.Method && slices.Equal(a.Headers, b.Headers)
 	})
 }
@@ -93,8 +95,10 @@ func (c *Callbacks) unplayed() *Callbacks {
 // Report is the content of a callback: the job after an event.
 type Report struct {
 	// Job is the job after the event. Its NextAt and EndedAt follow from the time of the
-	// event, see At.
+	// event, see At. Its Spec is that of Spec.InReport.
 	Job Job
+	// Request: Job has the headers and the body of the request.
+	Request bool
 	// Delay is the time from the event to the next attempt, if one follows.
 	Delay time.Duration
 	// Response is the body of the answer to the attempt that the event concludes. Nil: the event
@@ -117,9 +121,41 @@ func (r *Report) At(now Instant) {
 	}
 }
 
-// Successor is a job that an outcome registers, in one step with the outcome. It obeys no
-// limit of its topic.
+// InReport is the part of the content that reports contain. Of the callbacks, it has the events.
+func (s Spec) InReport(request bool) Spec {
+	s.ExpectBody = ""
+	if !request {
+		s.Headers, s.Body, s.ContentType = nil, nil, ""
+	}
+	if c := s.Callbacks; c != nil {
+		s.Callbacks = &Callbacks{Replays: c.Replays}
+		for e := range c.By {
+			s.Callbacks.Set(e, &Callback{})
+		}
+	}
+	return s
+}
+
+// Shed is what a store leaves out of the successors of an outcome, for want of room. A greater
+// value leaves out more. The callback of a job's end is never left out.
+type Shed uint8
+
+// What is left out.
+const (
+	ShedNothing Shed = iota
+	// ShedPassing leaves out passing callbacks: the topic has reached its capacity.
+	ShedPassing
+	// ShedContent also leaves requests and answers out of reports, and the new body of a job that
+	// is armed again: the store is full.
+	ShedContent
+)
+
+// Successor is a job that an outcome registers, in one step with the outcome.
 type Successor struct {
+	// Passing: it is the callback of an outcome that another one follows: of a failed attempt, or
+	// of a round. It obeys the capacity of its topic. Other successors obey no limit: each takes
+	// the place of a job that has ended.
+	Passing bool
 	// Key is that of a callback, or the key of its predecessor, which it replaces.
 	Key  Key
 	Spec Spec
@@ -234,11 +270,18 @@ func (j *Job) EarlierCallbackKeys(log []Attempt) (keys []Key) {
 }
 
 // Ended returns the callbacks of a job that a client has ended; from is the state before.
-func (j *Job) Ended(from State) []Successor {
+func (j *Job) Ended(from State, shed Shed) []Successor {
 	if from.Final() || !j.State.Final() || j.Spec.Callbacks == nil {
 		return nil
 	}
-	return j.report(nil, endEvents[j.State], &Report{Job: *j})
+	return j.report(nil, endEvents[j.State], j.newReport(shed))
+}
+
+// newReport returns a report of the job as it was before the event.
+func (j *Job) newReport(shed Shed) *Report {
+	r := &Report{Job: *j, Request: j.Spec.Callbacks.IncludeRequest && shed < ShedContent}
+	r.Job.Spec = j.Spec.InReport(r.Request)
+	return r
 }
 
 // report adds the callback of an event, if the job has one.
@@ -261,11 +304,12 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 
 // Succeeds reports whether the settlement may have successors.
 func (s *Settlement) Succeeds() bool {
-	return s.Again != nil || len(s.Reported(s.Change(false))) > 0 || len(s.Reported(s.Change(true))) > 0
+	return s.Again != nil || len(s.Reported(s.Change(false), ShedNothing)) > 0 || len(s.Reported(s.Change(true), ShedNothing)) > 0
 }
 
-// Reported are the events of a change that have a callback.
-func (s *Settlement) Reported(c Change) []CallbackEvent {
+// Reported are the events of a change that have a callback, the end first: its callback takes the
+// place of the job.
+func (s *Settlement) Reported(c Change, shed Shed) []CallbackEvent {
 	if s.Job == nil {
 		return nil
 	}
@@ -275,29 +319,69 @@ func (s *Settlement) Reported(c Change) []CallbackEvent {
 			all = append(all, e)
 		}
 	}
-	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
-		add(CallbackAttemptFailed)
-	}
 	if e, ended := endEvents[c.To]; ended {
 		add(e)
 	}
-	return all
+	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
+		add(CallbackAttemptFailed)
+	}
+	return slices.DeleteFunc(all, func(e CallbackEvent) bool { return shed >= ShedPassing && s.passing(e, c) })
+}
+
+// Sheds returns the most that a store can leave out of the successors of a change.
+func (s *Settlement) Sheds(c Change) Shed {
+	events := s.Reported(c, ShedNothing)
+	switch {
+	case s.rearms(c) && s.Again.newBody(),
+		len(events) > 0 && (s.Response != nil || s.Job.Spec.Callbacks.IncludeRequest),
+		slices.ContainsFunc(events, func(e CallbackEvent) bool { return s.passing(e, c) }):
+		return ShedContent
+	}
+	return ShedNothing
+}
+
+// rearms reports whether the change registers the next round of a loop.
+func (s *Settlement) rearms(c Change) bool { return s.Again != nil && c.Reason == ReasonAgain }
+
+// passing reports whether another outcome follows the event.
+func (s *Settlement) passing(e CallbackEvent, c Change) bool {
+	return e == CallbackAttemptFailed || s.rearms(c)
 }
 
 // Successors returns the jobs that follow from a change of the settlement, first the one that
 // takes the place of the settled job. version is the job's version after the change.
-func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
+func (s *Settlement) Successors(c Change, version uint64, shed Shed) (all []Successor) {
 	if s.Job == nil {
 		return nil
 	}
-	if s.Again != nil && c.Reason == ReasonAgain {
-		all = append(all, Successor{Key: s.Key, Spec: *s.Again})
+	if s.rearms(c) {
+		all = append(all, Successor{Key: s.Key, Spec: s.nextRound(shed)})
 	}
-	events := s.Reported(c)
-	if len(events) == 0 {
-		return all
+	for _, e := range s.Reported(c, shed) {
+		all = s.Job.report(all, e, s.reportOf(c, version, shed))
+		all[len(all)-1].Passing = s.passing(e, c)
 	}
-	r := &Report{Job: *s.Job, Delay: c.Delay, Response: s.Response}
+	return all
+}
+
+// nextRound is the content of the next round of a loop.
+func (s *Settlement) nextRound(shed Shed) Spec {
+	next := *s.Again
+	if old := &s.Job.Spec; shed == ShedContent {
+		loop := *next.Loop
+		loop.NewBody = old.newBody()
+		next.Body, next.BodyForm, next.ContentType, next.Loop = old.Body, old.BodyForm, old.ContentType, &loop
+	}
+	return next
+}
+
+// reportOf is the report of the job after a change.
+func (s *Settlement) reportOf(c Change, version uint64, shed Shed) *Report {
+	r := s.Job.newReport(shed)
+	r.Delay = c.Delay
+	if shed < ShedContent {
+		r.Response = s.Response
+	}
 	j := &r.Job
 	j.Version = version
 	j.State, j.Reason = c.To, ""
@@ -308,8 +392,5 @@ func (s *Settlement) Successors(c Change, version uint64) (all []Successor) {
 	if s.Attempt != nil {
 		j.LastAttempt = s.Attempt
 	}
-	for _, e := range events {
-		all = s.Job.report(all, e, r)
-	}
-	return all
+	return r
 }

@@ -1,10 +1,14 @@
 package job
 
+import "fmt"
+
 // CallbacksDraft is the callbacks of a job as a client asks for them. Without an event, the job
 // has none, whatever the defaults of its topic.
 type CallbacksDraft struct {
 	On    map[CallbackEvent]*CallbackDraft
 	Retry *Retry
+	// IncludeRequest: reports contain the headers and the body of the job.
+	IncludeRequest *bool
 }
 
 // CallbackDraft is one of them.
@@ -19,7 +23,7 @@ func (c *Callbacks) Draft() *CallbacksDraft {
 	if c == nil {
 		return nil
 	}
-	d := &CallbacksDraft{On: map[CallbackEvent]*CallbackDraft{}, Retry: c.Retry}
+	d := &CallbacksDraft{On: map[CallbackEvent]*CallbackDraft{}, Retry: c.Retry, IncludeRequest: given(c.IncludeRequest)}
 	for _, e := range CallbackEvents {
 		if of := c.On(e); of != nil {
 			d.On[e] = &CallbackDraft{Destination: &of.Destination, Method: given(of.Method), Headers: headerMap(of.Headers)}
@@ -30,10 +34,10 @@ func (c *Callbacks) Draft() *CallbacksDraft {
 
 // callbacks reads the callbacks of a draft; nil without any.
 func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
-	if d == nil || len(d.On) == 0 && d.Retry == nil {
+	if d == nil || len(d.On) == 0 && d.Retry == nil && d.IncludeRequest == nil {
 		return nil
 	}
-	var c Callbacks
+	c := Callbacks{IncludeRequest: d.IncludeRequest != nil && *d.IncludeRequest}
 	f.within("callbacks", func(f *Findings) { c.Retry = f.retry(d.Retry) })
 	if len(d.On) == 0 {
 		f.Add("callbacks", "must name an event: "+enumerate(CallbackEvents))
@@ -44,7 +48,20 @@ func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 			f.within(Field("callbacks").In(string(e)), func(f *Findings) { c.Set(e, f.callback(of)) })
 		}
 	}
+	if n := c.headerBytes(); n > MaxHeaderBytes {
+		f.Add("callbacks", fmt.Sprintf("the headers of all callbacks take %d bytes together; the limit is %d", n, MaxHeaderBytes))
+	}
 	return &c
+}
+
+// headerBytes is the size of the headers of all callbacks.
+func (c *Callbacks) headerBytes() (bytes int) {
+	for _, of := range c.By {
+		for _, h := range of.Headers {
+			bytes += len(h.Name) + len(h.Value)
+		}
+	}
+	return bytes
 }
 
 func (f *Findings) callback(d *CallbackDraft) *Callback {

@@ -56,7 +56,7 @@ func TestCallbackKeys(t *testing.T) {
 		}
 		s := job.Settle(&j, o, func(int) (time.Duration, bool) { return time.Minute, true })
 		change := s.Change(false)
-		for _, next := range s.Successors(change, 1) {
+		for _, next := range s.Successors(change, 1, job.ShedNothing) {
 			want = append(want, next.Key)
 			if next.Spec.Callbacks != nil || next.Report.Job.Attempts != s.Attempts {
 				t.Errorf("%s: %+v", next.Key, next)
@@ -82,7 +82,99 @@ func TestCallbackKeys(t *testing.T) {
 	if _, err := j.Cancel(2); err != nil {
 		t.Fatal(err)
 	}
-	if next := j.Ended(job.Waiting); len(next) != 1 || next[0].Key != j.CallbackKeys()[0] || !strings.HasSuffix(next[0].Key.ID, ".cancelled.2") {
+	if next := j.Ended(job.Waiting, job.ShedNothing); len(next) != 1 || next[0].Key != j.CallbackKeys()[0] || !strings.HasSuffix(next[0].Key.ID, ".cancelled.2") {
 		t.Errorf("after a cancel: %+v", next)
+	}
+}
+
+// Room that a store lacks is saved on callbacks that another outcome follows, then on what
+// reports contain of requests and answers and on new bodies of loops, never on the end of a job.
+func TestShedding(t *testing.T) {
+	type made struct {
+		id       string // what follows the uid; empty for the next round
+		body     string // of the request in the report, or of the next round
+		response string
+	}
+	outcomes := map[string]job.Outcome{
+		"failed": {Kind: job.OutcomeFailed}, "dead": {Kind: job.OutcomeRefused}, "delivered": {Kind: job.OutcomeDelivered},
+		"again": {Kind: job.OutcomeDelivered}, "snoozed": {Kind: job.OutcomeSnoozed, After: time.Second},
+	}
+	for _, row := range []struct {
+		outcome string
+		shed    job.Shed
+		want    []made
+	}{
+		{"failed", job.ShedNothing, []made{{".attempt_failed.1", "old", "answer"}}},
+		{"failed", job.ShedPassing, nil},
+		{"failed", job.ShedContent, nil},
+		{"dead", job.ShedNothing, []made{{".dead", "old", "answer"}, {".attempt_failed.1", "old", "answer"}}},
+		{"dead", job.ShedPassing, []made{{".dead", "old", "answer"}}},
+		{"dead", job.ShedContent, []made{{".dead", "", ""}}},
+		{"delivered", job.ShedPassing, []made{{".delivered", "old", "answer"}}},
+		{"delivered", job.ShedContent, []made{{".delivered", "", ""}}},
+		{"again", job.ShedNothing, []made{{"", "new", ""}, {".delivered", "old", "answer"}}},
+		{"again", job.ShedPassing, []made{{"", "new", ""}}},
+		{"again", job.ShedContent, []made{{"", "old", ""}}},
+		{"snoozed", job.ShedContent, nil},
+	} {
+		c := &job.Callbacks{IncludeRequest: true}
+		for _, e := range job.CallbackEvents {
+			c.Set(e, &job.Callback{Destination: "https://a.example", Headers: []job.Header{{Name: "X-A", Value: "1"}}})
+		}
+		spec := job.Spec{Callbacks: c, Headers: []job.Header{{Name: "X-B", Value: "2"}}, Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
+		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: spec}
+		o := outcomes[row.outcome]
+		o.Attempt, o.Response = &job.Attempt{Number: 1}, &job.Response{Body: []byte("answer")}
+		if row.outcome == "again" {
+			next, err := j.Again(time.Second, &job.Body{Form: job.BodyText, Content: []byte("new")}, job.Limits{MaxBody: 9, MaxRounds: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Again = &next
+		}
+		s := job.Settle(&j, o, func(int) (time.Duration, bool) { return time.Minute, true })
+		var got []made
+		for _, n := range s.Successors(s.Change(false), 2, row.shed) {
+			m := made{body: string(n.Spec.Body)}
+			if n.Key == j.Key && (m.body == "old") != (n.Spec.Loop.NewBody == false) {
+				t.Errorf("the round with the body %q has %+v", m.body, n.Spec.Loop)
+			}
+			if r := n.Report; r != nil {
+				m.id, m.body = n.Key.ID[len(j.UID):], string(r.Job.Spec.Body)
+				if r.Response != nil {
+					m.response = string(r.Response.Body)
+				}
+				headers := len(r.Job.Spec.Headers)
+				if r.Request != (row.shed < job.ShedContent) || r.Request != (headers == 1) || r.Job.Spec.Callbacks.On(job.CallbackDead).Headers != nil {
+					t.Errorf("%s reports %+v", n.Key, r)
+				}
+				if passing := strings.Contains(m.id, "attempt_failed") || row.outcome == "again"; n.Passing != passing {
+					t.Errorf("%s is passing: %v", n.Key, n.Passing)
+				}
+			}
+			got = append(got, m)
+		}
+		if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(made{})); diff != "" {
+			t.Errorf("%s, shed %d (-want +got):\n%s", row.outcome, row.shed, diff)
+		}
+		if most := s.Sheds(s.Change(false)); (most == job.ShedNothing) != (row.outcome == "snoozed") {
+			t.Errorf("%s sheds at most %d", row.outcome, most)
+		}
+	}
+}
+
+// A report has the request only if the registration asks for it.
+func TestRequestsInReports(t *testing.T) {
+	spec := job.Spec{Body: []byte("body"), ContentType: "text/plain", Headers: []job.Header{{Name: "X-A", Value: "1"}}, Destination: "https://b.example"}
+	for _, asked := range []bool{false, true} {
+		c := &job.Callbacks{IncludeRequest: asked}
+		c.Set(job.CallbackCancelled, &job.Callback{Destination: "https://a.example"})
+		spec.Callbacks = c
+		j := job.Job{Spec: spec, State: job.Cancelled}
+		r := j.Ended(job.Waiting, job.ShedNothing)[0].Report
+		s := &r.Job.Spec
+		if r.Request != asked || (string(s.Body) == "body") != asked || (len(s.Headers) > 0) != asked || (s.ContentType != "") != asked || s.Destination != spec.Destination {
+			t.Errorf("asked %v: %+v", asked, r)
+		}
 	}
 }

@@ -79,7 +79,7 @@ func TestACancelEndsTheLoop(t *testing.T) {
 	s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}, Again: &next}, fixedRetry(true))
 	for _, cancelled := range []bool{false, true} {
 		c := s.Change(cancelled)
-		follow := s.Successors(c, 2)
+		follow := s.Successors(c, 2, job.ShedNothing)
 		if c.To != job.Delivered || (len(follow) == 0) != cancelled {
 			t.Errorf("cancelled %v: %+v, followed by %d jobs", cancelled, c, len(follow))
 		}

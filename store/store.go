@@ -440,6 +440,8 @@ type Settled struct {
 	Now      job.Instant
 	UID      string
 	Version  uint64
+	// Shed is what the store left out of the successors.
+	Shed job.Shed
 }
 
 // Change is the change that the store made for an applied settlement.

@@ -17,7 +17,8 @@ var callbackFields = newFieldSet(map[string]func(*job.CallbackDraft, field){
 
 var callbacksFields = newFieldSet(func() map[string]func(*job.CallbacksDraft, field) {
 	fields := map[string]func(*job.CallbacksDraft, field){
-		"retry": func(d *job.CallbacksDraft, f field) { d.Retry = decodeRetry(f) },
+		"retry":           func(d *job.CallbacksDraft, f field) { d.Retry = decodeRetry(f) },
+		"include_request": func(d *job.CallbacksDraft, f field) { d.IncludeRequest = new(f.boolean()) },
 	}
 	for _, e := range job.CallbackEvents {
 		fields[string(e)] = func(d *job.CallbacksDraft, f field) {
@@ -54,6 +55,9 @@ func writeCallbacks(w *writer, d *job.CallbacksDraft) {
 	}
 	if d.Retry != nil {
 		part(w, "retry", d.Retry, writeRetry)
+	}
+	if d.IncludeRequest != nil {
+		w.boolean("include_request", *d.IncludeRequest)
 	}
 }
 
@@ -95,22 +99,31 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 			return nil, err
 		}
 		j := &r.Job
-		headers := j.Spec.Headers
-		if j.Spec.ContentType != "" {
-			headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: j.Spec.ContentType})
-		}
 		room := make([]byte, 0, 2*typicalItem+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))
 		return appendObject(room, func(w *writer) {
 			w.text("event", string(callback.Spec.Reports))
 			w.instant("at", callback.CreatedAt)
 			w.in("job", func() { writeJob(w, j, policy) })
 			writeReported(w, &r)
-			w.in("request", func() {
-				w.headers("headers", headers)
-				w.base64("body_base64", j.Spec.Body)
-			})
+			if r.Request {
+				writeRequest(w, &j.Spec)
+			} else {
+				w.null("request")
+			}
 		}), nil
 	}
+}
+
+// writeRequest writes the headers and the body that a job sends.
+func writeRequest(w *writer, s *job.Spec) {
+	headers := s.Headers
+	if s.ContentType != "" {
+		headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: s.ContentType})
+	}
+	w.in("request", func() {
+		w.headers("headers", headers)
+		w.base64("body_base64", s.Body)
+	})
 }
 
 // writeReported writes the last attempt with the body of its answer, which is null if there was

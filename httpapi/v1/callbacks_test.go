@@ -14,7 +14,7 @@ import (
 )
 
 const callbacksOfA = `{"delivered":{"url":"https://shop.example/done","method":"PUT","headers":{"X-Kind":"done"}},` +
-	`"attempt_failed":{"url":"https://shop.example/failed"},"retry":{"steps":["1s"],"limit":2}}`
+	`"attempt_failed":{"url":"https://shop.example/failed"},"retry":{"steps":["1s"],"limit":2},"include_request":true}`
 
 func TestCallbacks(t *testing.T) {
 	a := newAPI(t)

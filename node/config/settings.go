@@ -293,7 +293,7 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.MaxRounds },
 	},
 	{
-		name: "callback-response", group: groupDelivery, hint: "size", def: "64KiB", least: "0", most: "256KiB",
+		name: "callback-response", group: groupDelivery, hint: "size", def: "4KiB", least: "0", most: "256KiB",
 		help: "how much of the answer to an attempt the callbacks of a job contain; 0 leaves it out",
 		at:   func(c *Config) any { return (*size)(&c.CallbackResponse) },
 	},

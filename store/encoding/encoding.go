@@ -142,6 +142,7 @@ func (c *codec) callbacks(k *job.Callbacks) {
 	}
 	c.retry("retry", &k.Retry)
 	number(c, "replays", &k.Replays)
+	flag(c, "request", &k.IncludeRequest)
 }
 
 func (c *codec) attempt(a *job.Attempt) {
@@ -186,6 +187,7 @@ func (c *codec) report(r *job.Report) {
 	text(c, "r", &j.Reason)
 	part(c, "a", &j.LastAttempt, c.attempt)
 	number(c, "l", &r.Delay)
+	flag(c, "w", &r.Request)
 	part(c, "o", &r.Response, func(to *job.Response) {
 		content(c, "b", &to.Body)
 		flag(c, "z", &to.Cut)

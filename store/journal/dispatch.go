@@ -132,7 +132,7 @@ func keysOfSettlements(settlements []job.Settlement) (keys []job.Key, following 
 			continue
 		}
 		for _, cancelRequested := range []bool{false, true} {
-			for _, n := range t.Successors(t.Change(cancelRequested), 0) {
+			for _, n := range t.Successors(t.Change(cancelRequested), 0, job.ShedNothing) {
 				keys = append(keys, n.Key)
 			}
 		}

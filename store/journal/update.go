@@ -45,7 +45,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		// The key is held from here to the commit only: change may make calls of its own.
 		keys := []job.Key{key}
-		for _, n := range j.Ended(from) {
+		for _, n := range j.Ended(from, job.ShedNothing) {
 			keys = append(keys, n.Key)
 		}
 		if err := c.Hold(ctx, keys...); err != nil {
@@ -73,7 +73,7 @@ func (s *Store) writeChange(ctx context.Context, c *Call, j *job.Job, from job.S
 	m := NewMessage(*j, now)
 	var next []Message
 	w := Write{Rows: rowsPerChange, Bytes: m.Size(), Owed: true}
-	for _, reg := range successors.Of(j.UID, j.Ended(from)) {
+	for _, reg := range successors.Of(j.UID, j.Ended(from, job.ShedNothing)) {
 		next = append(next, NewMessage(reg.Job(j.EndedAt), now))
 		w.Rows, w.Bytes = w.Rows+rowsPerRegistration, w.Bytes+next[len(next)-1].Size()
 	}

@@ -221,7 +221,10 @@ func (s *Store) apply(rec *record, st *job.Settlement, next *following, now job.
 	}
 	x.settled, x.settledBy = done, st.Token
 	if next != nil {
-		s.follow(next.of(st, rec), rec, now)
+		done.Shed = s.follow(next.of(st, rec), rec, now)
+		if kept := s.find(st.Key); kept != nil && kept.settledBy(st.Token) {
+			kept.extra.settled.Shed = done.Shed
+		}
 	}
 	return done
 }

@@ -62,10 +62,16 @@ func (s *Store) admits(topic string) store.RegisterOutcome {
 		return store.Created
 	case l.Draining:
 		return store.TopicDraining
-	case l.Capacity > 0 && s.unfinished(topic) >= int64(l.Capacity):
+	case s.isFull(topic):
 		return store.TopicFull
 	}
 	return store.Created
+}
+
+// isFull reports whether the topic has reached its capacity.
+func (s *Store) isFull(topic string) bool {
+	l, ok := s.limits[topic]
+	return ok && l.Capacity > 0 && s.unfinished(topic) >= int64(l.Capacity)
 }
 
 // resumes is admits for the replay of an ended job.

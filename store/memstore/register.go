@@ -84,7 +84,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return before, refused
 		}
 		j.Version = was.Version + 1
-		next := encodeSuccessors(j.UID, j.Ended(was.State))
+		next := encodeSuccessors(j.UID, j.Ended(was.State, job.ShedNothing))
 		stored, done, err := s.replace(ctx, rec, was.Version, j, new(encoder).encode(key, &j.Spec), next)
 		if err != nil {
 			before, undecodable := was.job()

@@ -10,6 +10,7 @@ import (
 type successor struct {
 	reg     store.Registration
 	encoded encoded
+	passing bool // see job.Successor
 }
 
 // following are the successors of a settlement if nothing else changes its job.
@@ -30,7 +31,7 @@ func followingAll(settlements []job.Settlement) map[int]*following {
 			all = map[int]*following{}
 		}
 		version := st.Job.Version + 1
-		all[i] = &following{encodeSuccessors(st.Job.UID, st.Successors(st.Change(st.Job.CancelRequested), version)), version}
+		all[i] = &following{encodeSuccessors(st.Job.UID, st.Successors(st.Change(st.Job.CancelRequested), version, job.ShedNothing)), version}
 	}
 	return all
 }
@@ -41,31 +42,34 @@ func (f *following) of(st *job.Settlement, rec *record) []successor {
 		return f.list
 	}
 	// A cancel was recorded during the attempt.
-	return encodeSuccessors(rec.uid, st.Successors(st.Change(rec.cancelRequested), rec.version))
+	return encodeSuccessors(rec.uid, st.Successors(st.Change(rec.cancelRequested), rec.version, job.ShedNothing))
 }
 
 func encodeSuccessors(uid string, all []job.Successor) []successor {
 	regs := successors.Of(uid, all)
 	list := make([]successor, len(regs))
 	for i := range regs {
-		list[i] = successor{regs[i], new(encoder).encode(regs[i].Key, &regs[i].Spec)}
+		list[i] = successor{regs[i], new(encoder).encode(regs[i].Key, &regs[i].Spec), all[i].Passing}
 	}
 	return list
 }
 
-// follow registers the successors of the job of rec, whatever the limits of its topic. A
-// callback that the store has already was registered when the outcome was stored before.
-func (s *Store) follow(list []successor, rec *record, now job.Instant) {
+// follow registers the successors of the job of rec, and returns what it left out. A callback
+// that the store has already was registered when the outcome was stored before.
+func (s *Store) follow(list []successor, rec *record, now job.Instant) (shed job.Shed) {
 	for i := range list {
 		n := &list[i]
 		switch {
 		case n.reg.Key == (job.Key{Topic: rec.topic.name, ID: rec.id}):
 			s.replaceBy(n, rec, now)
+		case n.passing && s.isFull(n.reg.Key.Topic):
+			shed = job.ShedPassing
 		case s.find(n.reg.Key) == nil:
 			j := n.reg.Job(now)
 			s.add(newRecord(&j, n.encoded), &j, n.encoded, now)
 		}
 	}
+	return shed
 }
 
 // replaceBy registers a successor in the place of its predecessor. Its record answers

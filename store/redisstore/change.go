@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
 
@@ -21,7 +20,8 @@ type change struct {
 	was      raw // what was read
 	now      raw // missing: the job is forgotten
 	from, to position
-	after    int // number of the change, from 1, that must be made; 0: none
+	after    int  // number of the change, from 1, that must be made; 0: none
+	passing  bool // see job.Successor
 }
 
 // position is where the indexes have a job.
@@ -99,12 +99,12 @@ type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []
 // put makes a change from old (nil: no record) to fresh, and registers successors in the same
 // step. It obeys the topic's limits. The script is changeScript, or takeScript if a full Redis is
 // to refuse it.
-func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, fresh *record, next []store.Registration) (written, error) {
+func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, fresh *record, next []job.Successor) (written, error) {
 	c, err := s.changeOf(old, fresh)
 	if err != nil {
 		return outrun, err
 	}
-	changes, err := s.follow(sh, []change{c}, next, fresh.EndedAt)
+	changes, err := s.follow(sh, []change{c}, fresh.UID, next, fresh.EndedAt)
 	if err != nil {
 		return outrun, err
 	}
@@ -131,10 +131,13 @@ func (s *Store) change(ctx context.Context, run runner, script *redis.Script, sh
 		if gone == c.to.uid {
 			gone = ""
 		}
-		was := c.was.start()
+		was, after := c.was.start(), c.after
+		if c.passing {
+			after = -after
+		}
 		b.add(c.key, c.to.lane, was.registration, was.progress, registration, c.now.progress,
 			c.to.state, c.to.millis, b.group(c.to.group), b.indexes(c.to.names),
-			c.from.state, b.lane(c.from.lane), b.group(c.from.group), b.indexes(c.from.names), c.after, c.to.turn, c.from.turn,
+			c.from.state, b.lane(c.from.lane), b.group(c.from.group), b.indexes(c.from.names), after, c.to.turn, c.from.turn,
 			b.counted(c.to.uid), b.counted(gone))
 	}
 	keys, args := b.call(sh.own[script], sh.wake, obey)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"errors"
 	"testing"
 	"time"
@@ -167,4 +168,109 @@ func TestFullRedisRestores(t *testing.T) {
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j, Over: &standing}}); n != 1 || err != nil {
 		t.Errorf("putting right what is there: %d, %v", n, err)
 	}
+}
+
+// TestFullRedisSheds: outcomes add little to a full Redis. Their jobs are larger, and a loop keeps
+// its body.
+func TestFullRedisSheds(t *testing.T) {
+	t.Parallel()
+	const large = 200 << 10
+	var claims []store.Claimed
+	s := fullRedis(t, func(s *Store) {
+		var regs []store.Registration
+		for _, id := range []string{"fails", "dies", "again", "waits"} {
+			r := aJob(id)
+			r.Spec.Body, r.Spec.BodyForm = make([]byte, large), job.BodyText
+			c := &job.Callbacks{IncludeRequest: true}
+			for _, e := range job.CallbackEvents {
+				c.Set(e, &job.Callback{Destination: "https://callbacks.example/"})
+			}
+			if r.Spec.Callbacks = c; id != "waits" {
+				r.Spec.When.Delay = 0
+			}
+			regs = append(regs, r)
+		}
+		outcomes(t, s, regs, store.Created, store.Created, store.Created, store.Created)
+		claims = claimAll(t, s, 3)
+	})
+	before := usedMemory(t, s)
+	for _, c := range claims {
+		o := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: 1}, Response: &job.Response{Body: make([]byte, large)}}
+		switch c.Job.ID {
+		case "dies":
+			o.Kind = job.OutcomeRefused
+		case "again":
+			next, err := c.Job.Again(time.Hour, &job.Body{Form: job.BodyText, Content: make([]byte, 2*large)}, job.Limits{MaxBody: 2 * large, MaxRounds: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Kind, o.Again = job.OutcomeDelivered, &next
+		}
+		settlement := job.Settle(&c.Job, o, func(int) (time.Duration, bool) { return time.Hour, true })
+		settled, err := s.Settle(t.Context(), []job.Settlement{settlement})
+		if err != nil || settled[0].Status != store.Applied || settled[0].Shed != job.ShedContent {
+			t.Errorf("settled %s: %+v, %v", c.Job.ID, settled, err)
+		}
+	}
+	if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: "waits"}, func(j *job.Job, now job.Instant) error {
+		_, err := j.Cancel(now)
+		return err
+	}); err != nil {
+		t.Error("cancelling:", err)
+	}
+	if grown := usedMemory(t, s) - before; grown > large/4 {
+		t.Errorf("the full Redis has %d bytes more", grown)
+	}
+	page, err := s.List(t.Context(), store.Query{Topic: "t", Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for i := range page.Jobs {
+		j := &page.Jobs[i]
+		found[cmp.Or(string(j.Spec.Reports), j.ID)] = len(j.Spec.Body)
+	}
+	if len(found) != 6 || found["again"] != large || found["dead"] > 1<<10 || found["cancelled"] > 1<<10 {
+		t.Errorf("the store has %v", found)
+	}
+}
+
+// claimAll carries and claims the due jobs, of which there are n.
+func claimAll(t *testing.T, s *Store, n int) []store.Claimed {
+	t.Helper()
+	var hints []store.Hint
+	testenv.Eventually(t, testenv.Patience, func() bool {
+		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, HalfOpenLimit: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		more, err := s.Pop(t.Context(), 0, 10, time.Millisecond)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hints = append(hints, more...)
+		return len(hints) == n
+	}, "the jobs are carried")
+	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Minute})
+	if err != nil || len(claims) != n {
+		t.Fatalf("claimed %d jobs, %v", len(claims), err)
+	}
+	return claims
+}
+
+// usedMemory is what the keys of Redis take.
+func usedMemory(t *testing.T, s *Store) (bytes int64) {
+	t.Helper()
+	keys, err := s.db.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		n, err := s.db.MemoryUsage(t.Context(), key, 0).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += n
+	}
+	return bytes
 }

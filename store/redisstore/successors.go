@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -16,10 +17,11 @@ import (
 // knows nothing of successors, cancel requests and repetitions. The registration is read only if
 // the settlement lacks the claimed job, and never written.
 
-// follow adds the registrations of successors at an instant. The script makes them only
-// together with the last change.
-func (s *Store) follow(sh *shard, changes []change, next []store.Registration, at job.Instant) ([]change, error) {
+// follow adds the registrations of the successors of the job with a uid, at an instant. The script
+// makes them only together with the last change.
+func (s *Store) follow(sh *shard, changes []change, uid string, all []job.Successor, at job.Instant) ([]change, error) {
 	after := len(changes)
+	next := successors.Of(uid, all)
 	for i := range next {
 		c, err := s.changeOf(nil, newRecord(next[i].Job(at), nil))
 		if err != nil {
@@ -28,7 +30,7 @@ func (s *Store) follow(sh *shard, changes []change, next []store.Registration, a
 		if s.shards[s.place(c.key, next[i].Spec.OrderKey)] != sh {
 			return nil, fmt.Errorf("redisstore: %s is in another shard than its predecessor", c.key)
 		}
-		c.after = after
+		c.after, c.passing = after, all[i].Passing
 		changes = append(changes, c)
 	}
 	return changes, nil
@@ -36,14 +38,35 @@ func (s *Store) follow(sh *shard, changes []change, next []store.Registration, a
 
 // settling is a settlement with successors in progress.
 type settling struct {
-	item   int // of the call
-	change int // its change, from 1; 0: none is needed
-	result store.Settled
+	item     int // of the call
+	from, to int // its changes; none are needed if these are equal
+	result   store.Settled
+}
+
+// settled returns the result of a settlement, or false if its job was modified concurrently.
+func (one *settling) settled(done []written) (store.Settled, bool) {
+	if one.from == one.to {
+		return one.result, true
+	}
+	if slices.Contains(done[one.from:one.to], full) {
+		one.result.Shed = max(one.result.Shed, job.ShedPassing)
+	}
+	return one.result, done[one.from] == stored || done[one.from] == already
 }
 
 // settleApart settles the first jobs of a batch that are apart, as many as one call does. It
-// returns the others, and jobs modified concurrently.
+// returns the others, and jobs modified concurrently. A full Redis gets no content that may be
+// large.
 func (s *Store) settleApart(ctx context.Context, sh *shard, all []job.Settlement, items []int, apart []bool, out []store.Settled) (left []int, err error) {
+	left, err = s.settleShedding(ctx, sh, all, items, apart, out, job.ShedNothing)
+	if refuses(err) {
+		return s.settleShedding(ctx, sh, all, items, apart, out, job.ShedContent)
+	}
+	return left, err
+}
+
+// settleShedding is settleApart. It leaves something out of successors.
+func (s *Store) settleShedding(ctx context.Context, sh *shard, all []job.Settlement, items []int, apart []bool, out []store.Settled, shed job.Shed) (left []int, err error) {
 	var batch []int
 	var keys []job.Key
 	what := progressOnly
@@ -69,15 +92,12 @@ func (s *Store) settleApart(ctx context.Context, sh *shard, all []job.Settlement
 			raws = raws[:n]
 			break
 		}
-		one := settling{item: batch[n]}
-		before := len(changes)
-		if changes, one.result, err = s.settleOne(ctx, sh, changes, &all[batch[n]], w, now); err != nil {
+		one := settling{item: batch[n], from: len(changes)}
+		if changes, one.result, err = s.settleOne(ctx, sh, changes, &all[batch[n]], w, now, shed); err != nil {
 			return nil, err
 		}
-		if len(changes) > before {
-			one.change = before + 1
-		}
-		for _, c := range changes[before:] {
+		one.to = len(changes)
+		for _, c := range changes[one.from:] {
 			bytes += len(c.now.registration)
 		}
 		begun = append(begun, one)
@@ -85,14 +105,17 @@ func (s *Store) settleApart(ctx context.Context, sh *shard, all []job.Settlement
 	left = append(left, batch[len(raws):]...)
 	var done []written
 	if len(changes) > 0 {
-		if done, err = s.change(ctx, s.run, changeScript, sh, false, changes); err != nil {
+		script := takeScript
+		if shed == job.ShedContent {
+			script = changeScript
+		}
+		if done, err = s.change(ctx, s.run, script, sh, false, changes); err != nil {
 			return nil, err
 		}
 	}
-	for _, one := range begun {
-		if one.change == 0 || done[one.change-1] == stored || done[one.change-1] == already {
-			out[one.item] = one.result
-		} else {
+	for i := range begun {
+		one, ok := &begun[i], false
+		if out[one.item], ok = one.settled(done); !ok {
 			left = append(left, one.item)
 		}
 	}
@@ -101,7 +124,7 @@ func (s *Store) settleApart(ctx context.Context, sh *shard, all []job.Settlement
 
 // settleOne adds the changes of a settlement to others, none if it changes nothing. w has the
 // progress of the job.
-func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *job.Settlement, w raw, now job.Instant) ([]change, store.Settled, error) {
+func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *job.Settlement, w raw, now job.Instant, shed job.Shed) ([]change, store.Settled, error) {
 	if w.missing() {
 		return changes, store.Settled{Status: store.Missing, Now: now}, nil
 	}
@@ -132,12 +155,12 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	}
 	c := t.Change(old.CancelRequested)
 	r := applied(t, c, now)
-	r.UID, r.Version = old.UID, old.Version+1
+	r.UID, r.Version, r.Shed = old.UID, old.Version+1, min(shed, t.Sheds(c))
 	fresh := s.settledRecord(old, t, &r)
-	following := s.successorsOf(old, t, c)
+	following := s.successorsOf(old, t, c, shed)
 	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}
 	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
-		again := newRecord(following[0].Over(&old.Job, now), nil)
+		again := newRecord(successors.Of(old.UID, following[:1])[0].Over(&old.Job, now), nil)
 		again.Token, again.nonce = old.Token, settledNonce
 		if next, err = s.changeOf(old, again); err != nil {
 			return nil, stale, err
@@ -146,7 +169,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	} else if s.forgets(fresh) {
 		next = next.forgetting()
 	}
-	changes, err = s.follow(sh, append(changes, next), following, now)
+	changes, err = s.follow(sh, append(changes, next), old.UID, following, now)
 	return changes, r, err
 }
 
@@ -171,9 +194,9 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) 
 	return fresh
 }
 
-// successorsOf returns the registrations that follow from a change of a job. Successors
-// that replace the job come first.
-func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change) []store.Registration {
+// successorsOf returns the successors of a change of a job. One that replaces the job comes
+// first.
+func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change, shed job.Shed) []job.Successor {
 	if t.Job == nil {
 		return nil
 	}
@@ -185,7 +208,7 @@ func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change) []sto
 	claimed.LastAttempt = before.LastAttempt
 	of := *t
 	of.Job = &claimed
-	return successors.Of(old.UID, of.Successors(c, old.Version+1))
+	return of.Successors(c, old.Version+1, shed)
 }
 
 // settledBefore is the result of a settlement that an earlier run stored. Now is the time of that
@@ -198,18 +221,25 @@ func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *jo
 	if !old.State.Final() {
 		r.Reason = t.Change(old.CancelRequested).Reason
 	}
-	if t.Job != nil && old.UID != t.Job.UID { // a successor took its place
-		c := t.Change(false)
+	c := t.Change(old.CancelRequested)
+	again := t.Job != nil && old.UID != t.Job.UID // a successor took its place
+	if again {
+		c = t.Change(false)
 		r.To, r.Reason, r.NextAt, r.EndedAt, r.Now = c.To, c.Reason, 0, old.CreatedAt, old.CreatedAt
 		r.UID, r.Version = t.Job.UID, t.Job.Version+1
-		return r, nil
 	}
-	for _, n := range t.Successors(t.Change(old.CancelRequested), 0) {
+	for _, n := range t.Successors(c, 0, job.ShedNothing) {
+		if n.Key == t.Key {
+			continue
+		}
 		next, err := s.load(ctx, sh, n.Key)
-		if err == nil {
-			r.Now = next.CreatedAt
-		} else if !errors.Is(err, store.ErrNotFound) {
+		switch missing := errors.Is(err, store.ErrNotFound); {
+		case missing && n.Passing:
+			r.Shed = job.ShedPassing
+		case err != nil && !missing:
 			return r, err
+		case err == nil && !again:
+			r.Now = next.CreatedAt
 		}
 	}
 	return r, nil

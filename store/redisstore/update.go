@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/successors"
 )
 
 // maxTries bounds how often a change is tried again because the job changed concurrently.
@@ -38,8 +37,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 		fresh.Version++
 		fresh.mark = newMark()
-		next := successors.Of(fresh.UID, fresh.Ended(old.State))
-		written, err := s.put(ctx, changeScript, sh, old, fresh, next)
+		written, err := s.putUpdated(ctx, sh, old, fresh)
 		switch {
 		case err != nil:
 			return job.Job{}, err
@@ -55,6 +53,19 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		}
 	}
 	return job.Job{}, store.ErrConflict
+}
+
+// putUpdated puts an updated job, with the callback of its end. If Redis is full, the callback has
+// no content that may be large.
+func (s *Store) putUpdated(ctx context.Context, sh *shard, old, fresh *record) (written, error) {
+	if next := fresh.Ended(old.State, job.ShedNothing); len(next) > 0 {
+		done, err := s.put(ctx, takeScript, sh, old, fresh, next)
+		if !refuses(err) {
+			return done, err
+		}
+		s.log.Warn("Redis is full: left the request out of a callback", "topic", fresh.Topic, "id", fresh.ID)
+	}
+	return s.put(ctx, changeScript, sh, old, fresh, fresh.Ended(old.State, job.ShedContent))
 }
 
 // newMark returns a mark that is unique among the changes of one version of a job.

@@ -13,7 +13,7 @@ const urlCallbacks = "http://callbacks.example/done"
 // reporting gives a job a callback for each event.
 func reporting(r *store.Registration) {
 	limit := 2
-	c := &job.Callbacks{Retry: &job.Retry{Limit: &limit}}
+	c := &job.Callbacks{Retry: &job.Retry{Limit: &limit}, IncludeRequest: true}
 	for _, e := range job.CallbackEvents {
 		c.Set(e, &job.Callback{Destination: urlCallbacks, Headers: []job.Header{{Name: "X-Event", Value: string(e)}}})
 	}
@@ -78,6 +78,7 @@ func (f *fixture) checkCallbacks(j job.Job, current bool, want ...string) {
 		f.noError("Report", err)
 		equal(f, "reported uid", r.Job.UID, j.UID)
 		if current && f.keeps {
+			j.Spec = j.Spec.InReport(r.Request)
 			r.Job.Token, r.Job.ExpiredLeases, r.Job.CancelRequested = j.Token, j.ExpiredLeases, j.CancelRequested
 			equal(f, "report of "+name, r.Job, j)
 		}
@@ -116,7 +117,8 @@ var callbackCases = func() []testCase {
 			f.settle(store.Applied, failed(f.takeOf("a"), never))
 			f.checkCallbacks(f.get(key), false, "attempt_failed.1", "dead", "attempt_failed.1.2", "dead.2")
 		}},
-		{name: "callbacks/no limit of the topic refuses them", options: Options{Retention: long}, run: func(f *fixture) {
+		{name: "callbacks/the capacity refuses those that another outcome follows", options: Options{Retention: long}, run: (*fixture).testCallbackCapacity},
+		{name: "callbacks/no limit of the topic refuses those of an end", options: Options{Retention: long}, run: func(f *fixture) {
 			f.register(store.Created, reg("t", "a", reporting), reg("t", "b", reporting, delay(long)))
 			c := f.takeOne()
 			f.noError("SetLimits", f.SetLimits(f.ctx, "t", store.Limits{Capacity: 1, Draining: true}))
@@ -181,6 +183,37 @@ var callbackCases = func() []testCase {
 	})
 	return cases
 }()
+
+// testCallbackCapacity has jobs of a topic at its capacity fail, die and go on in rounds. The
+// callback of an end takes the place of its job.
+func (f *fixture) testCallbackCapacity() {
+	jobs := []job.Job{f.add(reg("t", "a", reporting)), f.add(reg("t", "b", reporting))}
+	round := f.add(reg("t", "c", reporting))
+	f.noError("SetLimits", f.SetLimits(f.ctx, "t", store.Limits{Capacity: 1, Draining: true}))
+	claims := map[string]store.Claimed{}
+	for _, c := range f.take() {
+		claims[c.Job.ID] = c
+	}
+	a, b, c := claims["a"], claims["b"], claims["c"]
+	spec, err := c.Job.Again(long, nil, job.Limits{MaxRounds: 1})
+	f.noError("Again", err)
+	again := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
+	for range 2 {
+		for _, s := range []job.Settlement{failed(a, after(long)), again, failed(b, never)} {
+			equal(f, "shed of "+s.Key.ID, f.settle(store.Applied, s).Shed, job.ShedPassing)
+		}
+		f.checkCallbacks(f.get(jobs[0].Key), true)
+		f.checkCallbacks(f.get(jobs[1].Key), true, "dead")
+		f.checkCallbacks(job.Job{Key: round.Key, UID: round.UID}, false)
+	}
+	states := f.states("t")
+	equal(f, "unfinished", states[job.Waiting]+states[job.Retrying], 3)
+	f.noError("SetLimits", f.SetLimits(f.ctx, "t", store.Limits{Capacity: 100, Draining: true}))
+	f.update(jobs[0].Key, runNow)
+	s := failed(f.takeOf("a"), after(long))
+	equal(f, "shed with room", f.settle(store.Applied, s).Shed, job.ShedNothing)
+	f.checkCallbacks(f.get(jobs[0].Key), true, "attempt_failed.2")
+}
 
 func (row callbackRow) testCase() testCase {
 	return testCase{name: "callbacks/" + row.name, options: Options{Retention: long}, run: func(f *fixture) {

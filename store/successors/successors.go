@@ -30,7 +30,7 @@ func Settled(s *job.Settlement, r *store.Settled) []job.Job {
 	if s.Job == nil || r.Status != store.Applied {
 		return nil
 	}
-	return Jobs(Of(s.Job.UID, s.Successors(r.Change(s), r.Version)), s.Job, r.Now)
+	return Jobs(Of(s.Job.UID, s.Successors(r.Change(s), r.Version, r.Shed)), s.Job, r.Now)
 }
 
 // Jobs returns the registered jobs of successors. old is their predecessor.

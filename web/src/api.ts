@@ -33,6 +33,7 @@ export type CallbackEvent = (typeof callbackEvents)[number];
 
 export type Callbacks = Partial<Record<CallbackEvent, { url: string; method?: string; headers?: Record<string, string> } | null>> & {
   retry?: { steps?: string[] | null; limit?: number | null } | null;
+  include_request?: boolean | null;
 };
 
 export const atDeadline = ['fire', 'expire'] as const;

@@ -22,13 +22,13 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 	}
 	return feed.Subscriber{
 		Updated: func(j *job.Job, before job.State, _ job.Instant) {
-			for _, next := range j.Ended(before) {
+			for _, next := range j.Ended(before, job.ShedNothing) {
 				made.WithLabelValues(string(next.Spec.Reports)).Inc()
 			}
 		},
 		Settled: func(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 			for s, r := range outcomes {
-				for _, e := range s.Reported(r.Change(s)) {
+				for _, e := range s.Reported(r.Change(s), r.Shed) {
 					made.WithLabelValues(string(e)).Inc()
 				}
 			}

@@ -164,7 +164,7 @@ func (a *auditor) followSettle(m *model, s *settlement) {
 	if s.done.To != to {
 		a.wrong(s.Key, "settled as %v, should be %v", s.done.To, to)
 	}
-	for _, n := range s.Successors(s.Change(m.CancelRequested), 0) {
+	for _, n := range s.Successors(s.Change(m.CancelRequested), 0, s.done.Shed) {
 		if n.Key != s.Key {
 			m.callbacks = append(m.callbacks, n.Key)
 		}
@@ -232,7 +232,7 @@ func (a *auditor) followUpdate(m *model, u *update) {
 		a.wrong(key, "an update took it out of a worker's hands")
 	}
 	m.Fired = u.after.Fired
-	for _, n := range u.after.Ended(u.before.State) {
+	for _, n := range u.after.Ended(u.before.State, job.ShedNothing) {
 		m.callbacks = append(m.callbacks, n.Key)
 	}
 	m.Spec, m.ExpiresAt, m.CancelRequested = u.after.Spec, u.after.ExpiresAt, u.after.CancelRequested

@@ -5,7 +5,8 @@
 --      registration ('': as it is) progress ('': none), state (-1: forget the job) ms (of the new
 --      score; '': its entry stays) group names, old_state (-1: it has no entry) old_lane
 --      old_group old_names; groups of dead letters, indexes of names and hashes of counted jobs by number, 0 for none;
---      after (number of the change, from 1, without which this one is not made; 0: none);
+--      after (number of the change, from 1, without which this one is not made; 0: none; below
+--      zero: its job obeys the capacity of the topic, too);
 --      turn and old_turn ("<topic>/<order key> <turn>", '' without a key);
 --      counted (of the job; it need not expire) old_counted (to be deleted)
 -- Returns for each job 1 when it is done, 2 when an earlier run did it, 0 when the record is
@@ -57,6 +58,8 @@ local reply = {}
 local function change(j)
   local a = j.args
   local after = tonumber(ARGV[a + 13])
+  local passing = after < 0
+  after = math.abs(after)
   if after > 0 and reply[after] ~= 1 then
     return reply[after] == 5 and 5 or 0
   end
@@ -77,7 +80,8 @@ local function change(j)
   if from and j.at ~= j.from.bucket then
     from = from + FINAL
   end
-  local refused = obey and after == 0 and state >= 0 and state < FINAL and not (from and from < FINAL) and refusal(j.lane.topic)
+  local refused = (passing or obey and after == 0) and state >= 0 and state < FINAL and not (from and from < FINAL)
+    and refusal(j.lane.topic, passing)
   if refused then
     return refused == 'full' and 3 or 4
   end

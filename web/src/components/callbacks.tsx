@@ -42,7 +42,8 @@ export function callbacksOf(draft: CallbackDraft, stored?: Callbacks | null): Re
     .filter(([, url]) => url)
     .map(([event, url]) => [event, { ...stored?.[event], url }]);
   const retry = steps.trim() || limit.trim() ? [['retry', retryOf(steps, limit)]] : [];
-  return on.length + retry.length > 0 ? (Object.fromEntries([...on, ...retry]) as Record<string, unknown>) : undefined;
+  const request = on.length > 0 && stored?.include_request ? [['include_request', true]] : [];
+  return on.length + retry.length > 0 ? (Object.fromEntries([...on, ...retry, ...request]) as Record<string, unknown>) : undefined;
 }
 
 /** Stored callbacks as fields. */

@@ -31,13 +31,14 @@ local function room_in(of, topic)
   return room
 end
 
--- refusal is why a topic takes no more jobs, or nil. Each call without one takes a place.
+-- refusal is why a topic takes no more jobs, or nil. Each call without one takes a place. Some
+-- jobs obey the capacity only.
 local rooms = {}
-local function refusal(topic)
+local function refusal(topic, capacity_only)
   local of = limits_of(topic)
   if not of then
     return nil
-  elseif of.Draining then
+  elseif of.Draining and not capacity_only then
     return 'draining'
   end
   rooms[topic] = rooms[topic] or room_in(of, topic)
