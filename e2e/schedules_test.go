@@ -62,10 +62,12 @@ type pastTimetable struct {
 }
 
 type scheduleView struct {
-	CreatedAt time.Time  `json:"created_at"`
-	UpdatedAt time.Time  `json:"updated_at"`
-	PausedAt  *time.Time `json:"paused_at"`
-	Counters  struct {
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+	Paused    *struct {
+		Since time.Time `json:"since"`
+	} `json:"paused"`
+	Counters struct {
 		Fired   int `json:"fired"`
 		Missed  int `json:"missed"`
 		Skipped int `json:"skipped"`
@@ -155,17 +157,17 @@ func (tt *timetables) pause(ctx context.Context, s *timetable, over time.Duratio
 	if err != nil {
 		return err
 	}
-	if v.PausedAt == nil {
+	if v.Paused == nil {
 		return fmt.Errorf("a pause was answered with %+v", v)
 	}
-	p := span{from: *v.PausedAt}
+	p := span{from: v.Paused.Since}
 	if err := job.Sleep(ctx, clock, over); err != nil {
 		return err
 	}
 	if v, _, err = tt.call(ctx, "POST", s.name+"/resume", nil); err != nil {
 		return err
 	}
-	if v.PausedAt != nil {
+	if v.Paused != nil {
 		return fmt.Errorf("a resume was answered with %+v", v)
 	}
 	p.until = v.UpdatedAt

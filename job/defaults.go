@@ -19,7 +19,7 @@ type Defaults struct {
 
 // Defaults reads only the retry, timeout, ttl, headers, priority, spread and callbacks of the
 // draft.
-// Errors are those of Registration, except that they name job_priority, as
+// Errors are those of Registration, except that they name priority, as
 // topics do.
 func (d *Draft) Defaults(l Limits) (Defaults, error) {
 	var f Findings
@@ -28,7 +28,7 @@ func (d *Draft) Defaults(l Limits) (Defaults, error) {
 		Timeout:   f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout),
 		TTL:       f.ttl(d),
 		Headers:   f.headers(d.Headers),
-		Priority:  f.priority("job_priority", d.Priority),
+		Priority:  f.priority("priority", d.Priority),
 		Spread:    f.spread(d),
 		Callbacks: f.callbacks(d.Callbacks),
 	}

@@ -79,7 +79,7 @@ func TestDefaultsAreChecked(t *testing.T) {
 	for _, f := range invalid.Fields {
 		pointers = append(pointers, string(f.Field))
 	}
-	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "job_priority", "spread"}, pointers); diff != "" {
+	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "priority", "spread"}, pointers); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -238,13 +238,13 @@ func TestExplainAndPlan(t *testing.T) {
 func TestTopics(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if got, err := r.Topic(ctx, "t"); err != nil || got.Exists || got.Status != topics.Active {
+	if got, err := r.Topic(ctx, "t"); err != nil || got.Exists || got.State != topics.Active {
 		t.Errorf("a topic that does not exist: %+v, %v", got, err)
 	}
 	var exists []bool
 	note := func(_ *topics.Topic, e bool) error { exists = append(exists, e); return nil }
-	paused, err := r.SetTopicStatus(ctx, "t", topics.Paused, note)
-	if err != nil || !paused.Exists || paused.Status != topics.Paused {
+	paused, err := r.SetTopicState(ctx, "t", topics.Paused, job.Pause{}, note)
+	if err != nil || !paused.Exists || paused.State != topics.Paused {
 		t.Errorf("%+v, %v", paused, err)
 	}
 	r.register(draft(named("u", "a")), Origin{})
@@ -263,7 +263,7 @@ func TestTopics(t *testing.T) {
 		t.Errorf("a change that is not allowed: %v", err)
 	}
 	page, err := r.Topics(ctx, store.TopicQuery{Limit: 10})
-	if err != nil || len(page.Topics) != 2 || page.Topics[0].Status != topics.Paused || page.Topics[1].Status != topics.Active || page.Topics[1].Name != "u" {
+	if err != nil || len(page.Topics) != 2 || page.Topics[0].State != topics.Paused || page.Topics[1].State != topics.Active || page.Topics[1].Name != "u" {
 		t.Errorf("%+v, %v", page, err)
 	}
 	_, err = r.PutTopic(ctx, "t", topics.Settings{Alerts: &alerts.Thresholds{Terms: alerts.Terms{URL: "http://169.254.169.254/"}}})

@@ -20,7 +20,7 @@ type Topic struct {
 	DueIn []int64
 	// DuePartial says that the topic has too many lanes: DueIn leaves some out.
 	DuePartial bool
-	// Exists is false when the topic has no job, no settings and no status.
+	// Exists is false when the topic has no job, no settings and no state.
 	Exists bool
 }
 
@@ -63,12 +63,24 @@ func (s *Scheduler) Topics(ctx context.Context, q store.TopicQuery) (TopicPage, 
 	for i, stats := range page.Topics {
 		t, ok := known[stats.Topic]
 		if !ok {
-			t.Status = topics.Active
+			t.State = topics.Active
+		}
+		if t, err = s.currently(ctx, t); err != nil {
+			return TopicPage{}, err
 		}
 		t.Name = stats.Topic
 		result.Topics[i] = Topic{Topic: t, Stats: stats, Exists: true}
 	}
 	return result, nil
+}
+
+// currently is a topic as it is now: a pause may have ended by itself.
+func (s *Scheduler) currently(ctx context.Context, t topics.Topic) (topics.Topic, error) {
+	if t.Pause == nil || t.Pause.Until == 0 {
+		return t, nil
+	}
+	now, err := s.o.Store.Now(ctx)
+	return t.At(now), err
 }
 
 // Topic returns one topic, whether or not it exists.
@@ -81,6 +93,10 @@ func (s *Scheduler) Topic(ctx context.Context, name string) (Topic, error) {
 }
 
 func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error) {
+	t, err := s.currently(ctx, t)
+	if err != nil {
+		return Topic{}, err
+	}
 	stats, exists, err := s.stats(ctx, t.Name)
 	if err != nil {
 		return Topic{}, err
@@ -165,9 +181,9 @@ func (s *Scheduler) DeleteTopic(ctx context.Context, name string, allow ...Allow
 	return s.o.Topics.Delete(ctx, name, s.allowTopic(ctx, allow)...)
 }
 
-// SetTopicStatus pauses, drains or resumes a topic.
-func (s *Scheduler) SetTopicStatus(ctx context.Context, name string, status topics.Status, allow ...AllowTopic) (Topic, error) {
-	t, err := s.o.Topics.SetStatus(ctx, name, status, s.allowTopic(ctx, allow)...)
+// SetTopicState pauses, drains or resumes a topic. p is why.
+func (s *Scheduler) SetTopicState(ctx context.Context, name string, state topics.State, p job.Pause, allow ...AllowTopic) (Topic, error) {
+	t, err := s.o.Topics.SetState(ctx, name, state, p, s.allowTopic(ctx, allow)...)
 	if err != nil {
 		return Topic{}, err
 	}

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+
+	"github.com/duehook/duehook/job"
 )
 
 // Errors of Update for an ended job that is to be sent again.
@@ -22,6 +24,8 @@ type Limits struct {
 	// Paused: no job is carried. Carried jobs cannot be claimed; a failed claim returns
 	// the job to its bucket.
 	Paused bool
+	// PausedUntil ends the pause by itself; 0: nothing does.
+	PausedUntil job.Instant `json:",omitempty"`
 	// Draining: no job is registered.
 	Draining bool
 	// Capacity is the most unfinished jobs; 0: no limit.
@@ -36,6 +40,11 @@ type Limits struct {
 	// StopOnDead: a dead letter stops its order key until it is replayed or discarded. It
 	// concerns jobs that end while it is set.
 	StopOnDead bool `json:",omitempty"`
+}
+
+// PausedAt reports whether the topic is paused at a time.
+func (l *Limits) PausedAt(now job.Instant) bool {
+	return l.Paused && (l.PausedUntil == 0 || now < l.PausedUntil)
 }
 
 // DefaultWeight is the weight of a topic without one.

@@ -296,7 +296,7 @@ func (r *run) topics(ctx context.Context) (map[string]map[string]int, error) {
 	}
 	var v struct {
 		Data []struct {
-			Topic  string         `json:"topic"`
+			Name   string         `json:"name"`
 			States map[string]int `json:"states"`
 		} `json:"data"`
 	}
@@ -305,7 +305,7 @@ func (r *run) topics(ctx context.Context) (map[string]map[string]int, error) {
 	}
 	counts := map[string]map[string]int{}
 	for _, t := range v.Data {
-		counts[t.Topic] = t.States
+		counts[t.Name] = t.States
 	}
 	return counts, nil
 }

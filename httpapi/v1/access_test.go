@@ -263,13 +263,13 @@ func find(method, template string) *route {
 
 func TestCallersLearnWhatTheyMayDo(t *testing.T) {
 	open := newAPI(t).want(200, "GET", "/v1/whoami", "")
-	if open["scope"] != "admin" || open["key_id"] != nil || open["key_name"] != nil {
+	if open["scope"] != "admin" || open["key"] != nil || open["key_name"] != nil {
 		t.Errorf("without keys: %v", open)
 	}
 	a := newKeyedAPI(t)
 	made := a.want(201, "POST", "/v1/keys", `{"name":"wall","scope":"read"}`)
 	got := a.want(200, "GET", "/v1/whoami", "", "Authorization", "Bearer "+made["token"].(string))
-	if got["scope"] != "read" || got["key_id"] != made["id"] || got["key_name"] != "wall" {
+	if got["scope"] != "read" || got["key"] != made["id"] || got["key_name"] != "wall" {
 		t.Errorf("with a key: %v", got)
 	}
 }

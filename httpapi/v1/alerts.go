@@ -145,9 +145,9 @@ func setIn(rule string) string {
 
 // writeAlert writes an alert. Until it fires, it has no id.
 func writeAlert(w *writer, a *alerts.Alert) {
-	status := "pending"
+	state := "pending"
 	if a.Firing() {
-		status = string(alerts.Firing)
+		state = string(alerts.Firing)
 	}
 	w.textOrNull("id", a.ID)
 	w.text("rule", a.Rule)
@@ -157,7 +157,7 @@ func writeAlert(w *writer, a *alerts.Alert) {
 		w.textOrNull("topic", a.Topic)
 		w.textOrNull("endpoint", a.Endpoint)
 	})
-	w.text("status", status)
+	w.text("state", state)
 	w.float("value", a.Value)
 	w.float("threshold", a.Above)
 	w.instant("since", a.Since)

@@ -133,13 +133,13 @@ func TestAlertsAreListed(t *testing.T) {
 	want := []any{
 		map[string]any{
 			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "open_circuits",
-			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "status": "firing",
+			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "state": "firing",
 			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
 			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
 		},
 		map[string]any{
 			"id": nil, "rule": "t:oldest_due", "set_in": "/v1/topics/t", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
-			"status": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
+			"state": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
 			"fired_at": nil, "told_at": nil, "repeat": 0.0,
 		},
 	}

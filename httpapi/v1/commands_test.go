@@ -312,25 +312,25 @@ func TestTopics(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"s","delay":60}`)
 	a.want(200, "DELETE", "/v1/jobs/t/9", "")
 	states := map[string]any{"waiting": 9.0, "ready": 0.0, "running": 0.0, "retrying": 0.0, "delivered": 0.0, "dead": 0.0, "cancelled": 1.0, "expired": 0.0}
-	want := map[string]any{"topic": "t", "status": "active", "since": nil, "settings": nil, "states": states, "due_in": map[string]any{
+	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "settings": nil, "states": states, "due_in": map[string]any{
 		"0_1min": 2.0, "1_10min": 1.0, "10_30min": 1.0, "30min_1h": 1.0, "1_6h": 1.0, "6h_1day": 1.0, "1_7day": 1.0, "7_30day": 1.0, "30day_more": 0.0,
 	}, "due_in_partial": false}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Error(diff)
 	}
 	page := a.want(200, "GET", "/v1/topics?limit=1", "")
-	if list := page["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "s" {
+	if list := page["data"].([]any); len(list) != 1 || object(list[0])["name"] != "s" {
 		t.Errorf("first page: %v", page)
 	}
 	page = a.want(200, "GET", "/v1/topics?limit=1&cursor="+page["next_cursor"].(string), "")
-	if list := page["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "t" || page["next_cursor"] != nil {
+	if list := page["data"].([]any); len(list) != 1 || object(list[0])["name"] != "t" || page["next_cursor"] != nil {
 		t.Errorf("second page: %v", page)
 	}
-	if list := a.want(200, "GET", "/v1/topics?q=T", "")["data"].([]any); len(list) != 1 || object(list[0])["topic"] != "t" {
+	if list := a.want(200, "GET", "/v1/topics?q=T", "")["data"].([]any); len(list) != 1 || object(list[0])["name"] != "t" {
 		t.Errorf("found: %v", list)
 	}
 	list := a.want(200, "GET", "/v1/topics", "")["data"].([]any)
-	if len(list) != 2 || object(list[0])["topic"] != "s" || !cmp.Equal(object(list[1])["states"], any(states)) {
+	if len(list) != 2 || object(list[0])["name"] != "s" || !cmp.Equal(object(list[1])["states"], any(states)) {
 		t.Errorf("list: %v", list)
 	}
 }

@@ -94,7 +94,7 @@ func (s *API) deleteGroup(r *request) (view, error) {
 }
 
 func writeGroup(w *writer, g *groups.Group) {
-	w.text("group", g.Name)
+	w.text("name", g.Name)
 	w.number("version", int64(g.Version))
 	list(w, "members", g.Members, func(w *writer, m *groups.Member) {
 		w.text("name", m.Name)

@@ -51,7 +51,7 @@ func coverGroups(a *keyedAPI) {
 func TestGroups(t *testing.T) {
 	a := newKeyedAPI(t)
 	made := a.want(201, "PUT", "/v1/groups/paid", twoMembers)
-	if diff := cmp.Diff(map[string]any{"group": "paid", "version": 1.0, "members": []any{
+	if diff := cmp.Diff(map[string]any{"name": "paid", "version": 1.0, "members": []any{
 		map[string]any{"name": "billing", "url": "https://billing.example/paid", "headers": map[string]any{}, "filter_label": nil},
 		map[string]any{"name": "crm", "url": "https://crm.example/in", "headers": map[string]any{"X-Key": "k-17"}, "filter_label": "eu"},
 	}}, made); diff != "" {
@@ -84,7 +84,7 @@ func TestGroups(t *testing.T) {
 		}
 		page := a.want(200, "GET", path, "")
 		for _, g := range page["data"].([]any) {
-			names = append(names, g.(map[string]any)["group"])
+			names = append(names, g.(map[string]any)["name"])
 		}
 		cursor = page["next_cursor"]
 	}

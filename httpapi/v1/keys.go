@@ -14,7 +14,7 @@ func (s *API) whoAmI(r *request) (view, error) {
 		caller.Scope = access.Admin
 	}
 	return func(w *writer) {
-		w.textOrNull("key_id", caller.KeyID)
+		w.textOrNull("key", caller.KeyID)
 		w.textOrNull("key_name", caller.KeyName)
 		w.text("scope", caller.Scope.String())
 	}, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
@@ -180,7 +181,9 @@ func writeOperation(w *writer, o *operations.Operation) {
 	w.number("skipped", o.Skipped)
 	w.number("failed", o.Failed)
 	list(w, "errors", o.Errors, func(w *writer, e *operations.JobError) {
-		w.text("job", e.Job)
+		topic, id, _ := strings.Cut(e.Job, "/") // which no topic has
+		w.text("topic", topic)
+		w.text("id", id)
 		w.url("message", e.Message)
 	})
 	w.instant("started_at", o.StartedAt)

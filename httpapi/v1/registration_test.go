@@ -157,7 +157,7 @@ func TestARegistrationIsTheJobAsItIs(t *testing.T) {
 func TestRegistrationsKeepDefaultsAway(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook"}`)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"job_priority":9}`)
+	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"priority":9}`)
 	a.want(201, "POST", "/v1/jobs", strings.Replace(a.registrationOf("t/a"), `"a"`, `"b"`, 1))
 	if got := a.stored("t", "b").Spec; got.Retry != nil || got.Priority != 0 {
 		t.Errorf("got %+v", got)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 )
 
@@ -62,7 +63,7 @@ var routes = []route{
 	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, (*API).getScheduleRegistration}, // shows headers and body
 	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, (*API).listOccurrences},
 	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, (*API).pauseSchedule},
-	{http.MethodPost, schedulePath + "/resume", access.Write, bodyOptionalJSON, nil, (*API).resumeSchedule},
+	{http.MethodPost, schedulePath + "/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeSchedule},
 	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},
 	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, (*API).backfillSchedule},
 	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, (*API).previewSchedule},
@@ -82,9 +83,9 @@ var routes = []route{
 	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*API).getTopic},
 	{http.MethodPut, "/v1/topics/{topic}", access.Write, bodyJSON, nil, (*API).putTopic},
 	{http.MethodDelete, "/v1/topics/{topic}", access.Write, bodyRefused, nil, (*API).deleteTopic},
-	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyEmptyJSON, nil, setStatus(topics.Paused)},
-	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyEmptyJSON, nil, setStatus(topics.Draining)},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setStatus(topics.Active)},
+	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
+	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setState(topics.Active, fieldSet[job.Pause]{})},
 	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
 	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
 	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).deleteSecret)},

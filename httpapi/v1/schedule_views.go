@@ -11,7 +11,7 @@ import (
 // writeSchedule writes what one schedule and a list of them have in common.
 func writeSchedule(w *writer, s *schedules.Schedule) {
 	r, t := s.Rules, s.Rules.Table
-	w.text("schedule", s.Name)
+	w.text("name", s.Name)
 	w.text("state", string(s.State))
 	w.number("version", int64(s.Version))
 	w.instant("created_at", s.CreatedAt)
@@ -32,8 +32,14 @@ func writeSchedule(w *writer, s *schedules.Schedule) {
 	w.duration("jitter", s.Def.Jitter)
 	part(w, "misfire", &r.Misfire, writeMisfire)
 	w.text("overlap", string(r.Overlap))
-	w.instant("paused_at", s.PausedAt)
-	nullable(w, "note", s.Note, w.text)
+	var paused *job.Pause
+	if s.PausedAt != 0 {
+		paused = &job.Pause{Since: s.PausedAt}
+		if s.Note != nil {
+			paused.Note = *s.Note
+		}
+	}
+	writePause(w, "paused", paused)
 	w.text("tzdata", schedule.TZData)
 	w.in("job", func() { writeTemplate(w, s) })
 	part(w, "last", s.Last, func(w *writer, l *schedules.Last) {

@@ -171,17 +171,18 @@ func (s *API) listSchedules(r *request) (view, error) {
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
-func (s *API) pauseSchedule(r *request) (view, error) { return turnSchedule(r, s.Schedules.Pause) }
-
-// resumeSchedule answers POST /v1/schedules/{schedule}/resume.
-func (s *API) resumeSchedule(r *request) (view, error) { return turnSchedule(r, s.Schedules.Resume) }
-
-func turnSchedule(r *request, turn func(ctx context.Context, name string, note *string) (schedules.Schedule, error)) (view, error) {
+func (s *API) pauseSchedule(r *request) (view, error) {
 	draft, err := readAll(r, maxSmall, noteFields)
 	if err != nil {
 		return nil, err
 	}
-	set, err := turn(r.Context(), r.Param("schedule"), draft.Note)
+	set, err := s.Schedules.Pause(r.Context(), r.Param("schedule"), draft.Note)
+	return showSchedule(r, &set, err)
+}
+
+// resumeSchedule answers POST /v1/schedules/{schedule}/resume.
+func (s *API) resumeSchedule(r *request) (view, error) {
+	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"), nil)
 	return showSchedule(r, &set, err)
 }
 

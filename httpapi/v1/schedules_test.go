@@ -174,7 +174,7 @@ func TestBackfill(t *testing.T) {
 		t.Errorf("operation: %v", o)
 	}
 	j := a.want(200, "GET", "/v1/jobs/t/s@20251201T020000Z", "")
-	if diff := cmp.Diff(map[string]any{"name": "s", "time": "2025-12-01T02:00:00.000Z", "kind": "backfill"}, j["schedule"]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"time": "2025-12-01T02:00:00.000Z", "kind": "backfill"}, j["occurrence"]); diff != "" || j["schedule"] != "s" {
 		t.Errorf("schedule of the job (-want +got):\n%s", diff)
 	}
 	if n := a.want(200, "GET", "/v1/schedules/s", "")["counters"].(map[string]any)["backfilled"]; n != 3.0 {
@@ -294,8 +294,8 @@ func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
 	}
 }
 
-// A resume has a note, as a pause has. Repeating either changes only the note.
-func TestNotesOfAPauseAndAResume(t *testing.T) {
+// Repeating a pause changes only the note, which goes with it.
+func TestNotesOfAPause(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
 	for _, c := range []struct {
@@ -303,20 +303,20 @@ func TestNotesOfAPauseAndAResume(t *testing.T) {
 		note       any
 		version    float64
 	}{
-		{"resume", `{"note":"as it is"}`, "as it is", 1},
+		{"resume", "{}", nil, 1},
 		{"pause", "", nil, 2},
 		{"pause", `{"note":"holidays"}`, "holidays", 2},
 		{"pause", "", "holidays", 2},
-		{"resume", `{"note":"back"}`, "back", 3},
-		{"resume", "", "back", 3},
+		{"resume", "", nil, 3},
+		{"resume", "", nil, 3},
 		{"pause", `{"note":"again"}`, "again", 4},
 		{"resume", "", nil, 5},
 	} {
-		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); got["note"] != c.note || got["version"] != c.version {
-			t.Errorf("%s %s: note %v, version %v, want %v, %v", c.call, c.body, got["note"], got["version"], c.note, c.version)
+		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); object(got["paused"])["note"] != c.note || got["version"] != c.version {
+			t.Errorf("%s %s: note %v, version %v, want %v, %v", c.call, c.body, got["paused"], got["version"], c.note, c.version)
 		}
 	}
-	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/s/resume", `{"note":"`+strings.Repeat("x", 513)+`"}`)
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/s/pause", `{"note":"`+strings.Repeat("x", 513)+`"}`)
 }
 
 func TestListSchedules(t *testing.T) {
@@ -329,7 +329,7 @@ func TestListSchedules(t *testing.T) {
 		page := a.want(200, "GET", "/v1/schedules?"+query, "")
 		text := ""
 		for _, s := range page["data"].([]any) {
-			text += s.(map[string]any)["schedule"].(string)
+			text += s.(map[string]any)["name"].(string)
 		}
 		return fmt.Sprint(text, page["next_cursor"])
 	}

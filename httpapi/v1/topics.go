@@ -35,8 +35,7 @@ var topicFields = newFieldSet(map[string]func(*topicDraft, field){
 	"headers":   func(d *topicDraft, f field) { d.defaults.Headers = f.texts() },
 	"spread":    func(d *topicDraft, f field) { d.defaults.Spread = f.duration() },
 	"callbacks": func(d *topicDraft, f field) { d.defaults.Callbacks = decodeCallbacks(f) },
-	// Of its jobs, whose own field is taken by the topic's weight.
-	"job_priority": func(d *topicDraft, f field) { d.defaults.Priority = f.integer() },
+	"priority":  func(d *topicDraft, f field) { d.defaults.Priority = f.integer() },
 	"alerts": func(d *topicDraft, f field) {
 		d.Alerts = &alerts.Thresholds{}
 		thresholdFields.decode(f.raw, f.pointer(), d.Alerts, f.errs)
@@ -132,22 +131,35 @@ func (s *API) deleteTopic(r *request) (view, error) {
 	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), allow...)
 }
 
-// setStatus answers POST /v1/topics/{topic}/pause, /drain and /resume.
-func setStatus(status topics.Status) handler {
+// setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
+func setState(state topics.State, fields fieldSet[job.Pause]) handler {
 	return func(s *API, r *request) (view, error) {
+		pause, err := readAll(r, maxSmall, fields)
+		if err != nil {
+			return nil, err
+		}
+		pause.By = r.by()
 		allow, err := r.allowTopic()
 		if err != nil {
 			return nil, err
 		}
-		t, err := s.Scheduler.SetTopicStatus(r.Context(), r.Param("topic"), status, allow...)
+		t, err := s.Scheduler.SetTopicState(r.Context(), r.Param("topic"), state, *pause, allow...)
 		return showTopic(r, &t, err)
 	}
 }
 
 func writeTopic(w *writer, t *scheduler.Topic) {
-	w.text("topic", t.Stats.Topic)
-	w.text("status", string(t.Status))
-	w.instant("since", t.Since)
+	w.text("name", t.Stats.Topic)
+	w.text("state", string(t.State))
+	var paused, draining *job.Pause
+	switch t.State {
+	case topics.Paused:
+		paused = t.Pause
+	case topics.Draining:
+		draining = t.Pause
+	}
+	writePause(w, "paused", paused)
+	writePause(w, "draining", draining)
 	if t.Settings.Empty() {
 		w.null("settings")
 	} else {
@@ -180,9 +192,9 @@ func writeSettings(w *writer, s *topics.Settings) {
 	nullable(w, "ttl", orNull(&d.TTL), w.duration)
 	w.secretHeaders("headers", d.Headers)
 	if d.Priority == 0 {
-		w.null("job_priority")
+		w.null("priority")
 	} else {
-		w.integer("job_priority", d.Priority.Number())
+		w.integer("priority", d.Priority.Number())
 	}
 	nullable(w, "spread", orNull(&d.Spread), w.duration)
 	if c := d.Callbacks.Draft(); c != nil {

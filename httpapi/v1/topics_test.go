@@ -15,7 +15,7 @@ import (
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
 	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","retry":{"steps":["1s","2m"],"limit":5},` +
-		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"job_priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
+		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
 		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
 	put := a.want(200, "PUT", "/v1/topics/t", all)
 	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
@@ -41,7 +41,7 @@ func TestTopicSettings(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want(200, "PUT", "/v1/topics/t", string(back))
-	if got := a.want(200, "PUT", "/v1/topics/t", `{"job_priority":9}`); got["settings"] == nil {
+	if got := a.want(200, "PUT", "/v1/topics/t", `{"priority":9}`); got["settings"] == nil {
 		t.Errorf("put one default, got %v", got)
 	}
 	if got := a.want(200, "PUT", "/v1/topics/t", `{"rate":null}`); got["settings"] != nil {
@@ -53,7 +53,7 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"job_priority":0,"spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"priority":0,"spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
 		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
 	var got []string
 	for _, f := range p.Errors {
@@ -61,7 +61,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/job_priority", "/rate", "/retry/limit", "/spread", "/timeout", "/weight",
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/spread", "/timeout", "/weight",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -79,7 +79,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	}
 	for body, message := range map[string]string{
 		`{"on_dead":"retry"}`: `must be "continue" or "stop"`, `{"on_dead":""}`: `must be "continue" or "stop"`, `{"on_dead":1}`: "must be a string, not a number",
-		`{"job_priority":10}`: "must be from 1 to 9", `{"job_priority":"high"}`: "must be a whole number, not a string",
+		`{"priority":10}`: "must be from 1 to 9", `{"priority":"high"}`: "must be a whole number, not a string",
 		`{"rate":"50"}`: "must be a number, not a string", `{"rate":1e999}`: "is too large a number",
 		`{"capacity":"1"}`: "must be a whole number, not a string", `{"capacity":1.5}`: "must be a whole number",
 		`{"capacity":3000000000}`: "is too large a number", `{"capacity":1e999}`: "is too large a number",
@@ -93,7 +93,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 
 func TestTopicDefaults(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"job_priority":8}`)
+	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"priority":8}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","headers":{"x-a":"own"},"timeout":"7s"}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"u","id":"a"}`)
 	j, err := a.mem.Get(t.Context(), job.Key{Topic: "t", ID: "a"})
@@ -121,12 +121,12 @@ func TestTopicsAreListedWithTheirSettings(t *testing.T) {
 	var got []string
 	for _, v := range a.want(200, "GET", "/v1/topics", "")["data"].([]any) {
 		topic := v.(map[string]any)
-		line := topic["topic"].(string) + " " + topic["status"].(string)
+		line := topic["name"].(string) + " " + topic["state"].(string)
 		if topic["settings"] != nil {
 			line += " with settings"
 		}
-		if topic["since"] != nil {
-			line += " since " + topic["since"].(string)
+		if paused := object(topic["paused"]); paused != nil {
+			line += " since " + paused["since"].(string)
 		}
 		got = append(got, line)
 	}

@@ -41,17 +41,25 @@ func writeJob(w *writer, j *job.Job, policy retrypolicy.Policy) {
 		w.text("group", g.Group)
 		w.text("group_id", j.GroupID())
 	}
-	part(w, "schedule", s.Occurrence, writeOccurrenceOf)
+	writeOccurrenceOf(w, s.Occurrence)
 	writeCallbackLinks(w, j)
 	if s.Count != nil {
 		w.in("count", func() { writeCount(w, j) })
 	}
 }
 
+// writeOccurrenceOf writes which occurrence of which schedule made a job; nil is null.
 func writeOccurrenceOf(w *writer, o *job.Occurrence) {
-	w.text("name", o.Schedule)
-	w.instant("time", o.Time)
-	w.text("kind", string(o.Kind))
+	if o == nil {
+		w.null("schedule")
+		w.null("occurrence")
+		return
+	}
+	w.text("schedule", o.Schedule)
+	w.in("occurrence", func() {
+		w.instant("time", o.Time)
+		w.text("kind", string(o.Kind))
+	})
 }
 
 // writeAttempt writes an attempt. Its status is null without an answer, the time of a phase

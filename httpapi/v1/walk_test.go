@@ -3,6 +3,7 @@ package v1
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -32,7 +33,10 @@ func (op *operation) checkShape(got *httptest.ResponseRecorder) error {
 	if err := decoder.Decode(&v); err != nil {
 		return err
 	}
-	return op.checkList(v)
+	if err := op.checkList(v); err != nil {
+		return err
+	}
+	return checkParts(v)
 }
 
 // views are answers with several lists, none of which can be long.
@@ -54,6 +58,48 @@ func (op *operation) checkList(v map[string]any) error {
 		if len(list) > 0 && object(list[0]) != nil && name != "data" && !isList {
 			return fmt.Errorf("%s is a list: it has to be data, in pages", name)
 		}
+	}
+	return nil
+}
+
+// checkParts holds every object of an answer against the rules.
+func checkParts(v any) error {
+	switch v := v.(type) {
+	case []any:
+		for _, part := range v {
+			if err := checkParts(part); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, part := range v {
+			if slices.Contains(opaque, name) {
+				continue
+			}
+			if err := errors.Join(checkMember(name, part), checkParts(part)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// opaque are objects with names of clients.
+var opaque = []string{"body", "headers", "labels", "label", "response_headers", "params"}
+
+// checkMember knows what a name stands for, wherever it is.
+func checkMember(name string, v any) error {
+	switch name {
+	case "status":
+		if _, number := v.(json.Number); !number && v != nil {
+			return fmt.Errorf("status is %v: it is the status of an HTTP answer, and anything else is a state", v)
+		}
+	case "paused", "draining":
+		if members := slices.Sorted(maps.Keys(object(v))); v != nil && !slices.Equal(members, []string{"by", "note", "since", "until"}) {
+			return fmt.Errorf("%s has %v, and not since, until, by and note", name, members)
+		}
+	case "paused_at", "paused_until", "paused_by":
+		return fmt.Errorf("%s stands beside paused", name)
 	}
 	return nil
 }

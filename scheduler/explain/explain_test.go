@@ -163,6 +163,11 @@ func TestReasons(t *testing.T) {
 			"the topic is paused", waiting(limited(store.Limits{Paused: true})), none,
 			[]reason{{CodeTopicPaused, none, "", "The topic t is paused."}},
 		},
+		{
+			"the topic is paused until a time", waiting(limited(store.Limits{Paused: true, PausedUntil: in(time.Hour)})), in(time.Hour),
+			[]reason{{CodeTopicPaused, in(time.Hour), "", "The topic t is paused until"}},
+		},
+		{"the pause was until now", waiting(limited(store.Limits{Paused: true, PausedUntil: now})), now, []reason{{Code: CodeCarrierBehind}}},
 		{"paused before it is due", waiting(due(time.Hour), limited(store.Limits{Paused: true})), none, []reason{
 			{Code: CodeNotDue, Until: in(time.Hour)}, {Code: CodeTopicPaused},
 		}},

@@ -107,8 +107,14 @@ func (v *view) limited(code string, inFlight int64, limit int, p Params, more ..
 }
 
 func topicPaused(v *view) *Reason {
-	if !v.Limits.Paused || !v.pending() && v.Job.State != job.Ready {
+	until := v.Limits.PausedUntil
+	switch {
+	case !v.Limits.PausedAt(v.Now) || !v.pending() && v.Job.State != job.Ready, v.pending() && until != 0 && until <= v.Job.NextAt:
 		return nil
+	case until != 0:
+		r := reason(CodeTopicPaused, says("topic_paused_until", Params{"topic": v.Job.Topic, "at": until.RFC3339()}))
+		r.Until = until
+		return r
 	}
 	return stop(CodeTopicPaused, says("topic_paused", Params{"topic": v.Job.Topic}))
 }

@@ -53,8 +53,9 @@ var english = map[string]wording{
 		many: "{count} jobs of the topic {topic} are in flight at {endpoint}; the limit is {limit}.",
 		one:  "1 job of the topic {topic} is in flight at {endpoint}; the limit is {limit}.",
 	},
-	"topic_paused": {many: "The topic {topic} is paused. None of its jobs is delivered until somebody resumes it."},
-	"topic_rate":   {many: "The topic {topic} is limited to {rate} deliveries per second; the next one is at {at}."},
+	"topic_paused_until": {many: "The topic {topic} is paused until {at}. None of its jobs is delivered before."},
+	"topic_paused":       {many: "The topic {topic} is paused. None of its jobs is delivered until somebody resumes it."},
+	"topic_rate":         {many: "The topic {topic} is limited to {rate} deliveries per second; the next one is at {at}."},
 	"topic_concurrency": {
 		many: "{count} jobs of the topic {topic} are in flight; the limit is {limit}.",
 		one:  "1 job of the topic {topic} is in flight; the limit is {limit}.",

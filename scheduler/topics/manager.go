@@ -37,6 +37,7 @@ type Store interface {
 	store.Documents
 	store.Messaging
 	store.Limiting
+	Now(ctx context.Context) (job.Instant, error)
 }
 
 // Options of New. Only Store has no default.
@@ -96,7 +97,7 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	return d.Value, nil
 }
 
-// Known returns the topics with settings or a status, by name, as far as this node knows.
+// Known returns the topics with settings or a state, by name, as far as this node knows.
 // Callers must not change the map.
 func (m *Manager) Known() map[string]Topic { return *m.known.Load() }
 
@@ -139,7 +140,7 @@ func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Al
 // Allow may refuse a change, by the topic before it.
 type Allow func(t *Topic) error
 
-// Delete removes the settings of a topic; ErrNotFound if it has none. Its status stays.
+// Delete removes the settings of a topic; ErrNotFound if it has none. Its state stays.
 func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) error {
 	had := false
 	_, err := m.change(ctx, topic, allow, func(t *Topic) {
@@ -152,29 +153,72 @@ func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) erro
 	return err
 }
 
-// eventOf is the event of a status.
-var eventOf = map[Status]events.Type{
+// eventOf is the event of a state.
+var eventOf = map[State]events.Type{
 	Active: events.TopicResumed, Paused: events.TopicPaused, Draining: events.TopicDraining,
 }
 
-// SetStatus pauses, drains or resumes a topic.
-func (m *Manager) SetStatus(ctx context.Context, topic string, s Status, allow ...Allow) (Topic, error) {
-	now := job.InstantOf(m.o.Clock.Now())
+// SetState pauses, drains or resumes a topic. p is why; its Since is set. The error may be a
+// *job.ValidationError.
+func (m *Manager) SetState(ctx context.Context, topic string, s State, p job.Pause, allow ...Allow) (Topic, error) {
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return Topic{}, fmt.Errorf("read the time: %w", err)
+	}
+	if err := p.Check(now); err != nil {
+		return Topic{}, err
+	}
+	return m.turn(ctx, topic, s, now, allow, func(t *Topic) {
+		p.Since = now
+		if t.State == s && t.Pause != nil {
+			p.Since = t.Pause.Since
+		}
+		if t.State, t.Pause = s, nil; s != Active {
+			t.Pause = &p
+		}
+	})
+}
+
+// turn changes the state of a topic, and reports it if it is another one.
+func (m *Manager) turn(ctx context.Context, topic string, s State, now job.Instant, allow []Allow, alter func(t *Topic)) (Topic, error) {
 	changed := false
 	t, err := m.change(ctx, topic, allow, func(t *Topic) {
-		if changed = t.Status != s; !changed {
-			return
-		}
-		t.Status, t.Since = s, now
-		if s == Active {
-			t.Since = 0
-		}
+		before := t.State
+		alter(t)
+		changed = before != t.State
 	})
 	if err == nil && changed {
 		m.o.Emit(events.Event{Type: eventOf[s], At: now, Topic: topic})
-		m.o.Logger.InfoContext(ctx, "topic", "topic", topic, "status", s)
+		m.o.Logger.InfoContext(ctx, "topic", "topic", topic, "state", s)
 	}
 	return t, err
+}
+
+// resumeDue resumes the topics whose pause is over. Their jobs go since then: the store has
+// the time among the limits.
+func (m *Manager) resumeDue(ctx context.Context) error {
+	var over []string
+	var now job.Instant
+	for name, t := range m.Known() {
+		if t.Newer || t.State != Paused || t.Pause == nil || t.Pause.Until == 0 {
+			continue
+		}
+		if now == 0 {
+			var err error
+			if now, err = m.o.Store.Now(ctx); err != nil {
+				return fmt.Errorf("read the time: %w", err)
+			}
+		}
+		if t.over(now) {
+			over = append(over, name)
+		}
+	}
+	for _, name := range over {
+		if _, err := m.turn(ctx, name, Active, now, nil, func(t *Topic) { *t = t.At(now) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // change applies alter by compare-and-swap, then has the limits obeyed. It may be

@@ -53,7 +53,10 @@ func (m *Manager) Run(ctx context.Context) error {
 					return nil
 				}
 				reconciled = now
-				return m.Reconcile(ctx)
+				if err := m.Reconcile(ctx); err != nil {
+					return err
+				}
+				return m.resumeDue(ctx)
 			},
 		})
 		return nil
@@ -82,11 +85,11 @@ var topicsDesc = prometheus.NewDesc("duehook_topics_set",
 func (g gauges) Describe(ch chan<- *prometheus.Desc) { ch <- topicsDesc }
 
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
-	counts := map[Status]int{}
+	counts := map[State]int{}
 	for _, t := range *g.m.known.Load() {
-		counts[t.Status]++
+		counts[t.State]++
 	}
-	for _, s := range []Status{Active, Paused, Draining} {
+	for _, s := range []State{Active, Paused, Draining} {
 		ch <- prometheus.MustNewConstMetric(topicsDesc, prometheus.GaugeValue, float64(counts[s]), string(s))
 	}
 }

@@ -16,11 +16,11 @@ import (
 var (
 	// ErrNotFound: the topic has no settings.
 	ErrNotFound = errors.New("the topic has no settings")
-	// ErrTooMany: MaxTopics have settings or a status, or they take MaxAllBytes.
+	// ErrTooMany: MaxTopics have settings or a state, or they take MaxAllBytes.
 	ErrTooMany = errors.New("too many topics")
 )
 
-// Bounds of all topics with settings or a status together.
+// Bounds of all topics with settings or a state together.
 const (
 	MaxTopics   = 10_000
 	MaxAllBytes = 16 << 20
@@ -35,17 +35,17 @@ const (
 	MaxWeight      = 100
 )
 
-// Status is whether a topic takes jobs in and delivers them.
-type Status string
+// State is whether a topic takes jobs in and delivers them.
+type State string
 
-// The statuses.
+// The states.
 const (
-	Active   Status = "active"
-	Paused   Status = "paused"   // jobs are taken in, none is delivered
-	Draining Status = "draining" // jobs are delivered, none is taken in
+	Active   State = "active"
+	Paused   State = "paused"   // jobs are taken in, none is delivered
+	Draining State = "draining" // jobs are delivered, none is taken in
 )
 
-var statuses = []Status{Active, Paused, Draining}
+var states = []State{Active, Paused, Draining}
 
 // OnDead is the effect of a dead letter on its order key.
 type OnDead string
@@ -103,32 +103,49 @@ func (s *Settings) Check(topic string) error {
 	return f.Err()
 }
 
-// Topic is a topic with settings or a status.
+// Topic is a topic with settings or a state.
 type Topic struct {
 	Name     string   `json:"-"`
 	Settings Settings `json:"settings"`
-	Status   Status   `json:"status"`
-	// Since is when a status other than Active began, by the clock of a node.
-	Since job.Instant `json:"since,omitempty"`
+	State    State    `json:"state"`
+	// Pause is since when and why a topic is paused or draining; nil for an active one. Only
+	// a paused one has a time at which that ends.
+	Pause *job.Pause `json:"pause,omitempty"`
 	// Newer: a newer version wrote the topic. The other fields have their known or readable
 	// values.
 	Newer bool `json:"-"`
 }
 
-// none is a topic without settings and status.
-func none(name string) Topic { return Topic{Name: name, Status: Active} }
+// none is an active topic without settings.
+func none(name string) Topic { return Topic{Name: name, State: Active} }
 
-// Plain reports whether the topic has neither settings nor a status.
-func (t *Topic) Plain() bool { return t.Status == Active && t.Settings.Empty() }
+// Plain reports whether the topic is active and has no settings.
+func (t *Topic) Plain() bool { return t.State == Active && t.Settings.Empty() }
+
+// At is the topic at a time of the store: a pause may have ended by itself.
+func (t Topic) At(now job.Instant) Topic {
+	if t.over(now) {
+		t.State, t.Pause = Active, nil
+	}
+	return t
+}
+
+func (t *Topic) over(now job.Instant) bool {
+	return t.State == Paused && t.Pause != nil && t.Pause.Over(now)
+}
 
 // limits are the limits for the store.
 func (t *Topic) limits() store.Limits {
 	s := &t.Settings
-	return store.Limits{
-		Paused: t.Status == Paused, Draining: t.Status == Draining,
+	l := store.Limits{
+		Paused: t.State == Paused, Draining: t.State == Draining,
 		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Weight,
 		StopOnDead: s.OnDead == OnDeadStop,
 	}
+	if l.Paused && t.Pause != nil {
+		l.PausedUntil = t.Pause.Until
+	}
+	return l
 }
 
 // documentKind is the kind of documents that are topics, by their names.
@@ -139,8 +156,8 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[Topic]
 	return documents.New(documents.Options[Topic]{
 		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain, Max: MaxTopics, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
 		Check: func(t *Topic) error {
-			if !slices.Contains(statuses, t.Status) {
-				return fmt.Errorf("unknown status %q", t.Status)
+			if !slices.Contains(states, t.State) {
+				return fmt.Errorf("unknown state %q", t.State)
 			}
 			return nil
 		},
@@ -148,13 +165,13 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[Topic]
 }
 
 // topicOf returns the topic of a document, as far as it can be read. A topic of unknown
-// status is paused.
+// state is paused.
 func topicOf(d *documents.Document[Topic]) Topic {
 	t := d.Value
 	if d.Err != nil {
 		t.Newer = true
-		if !json.Valid(d.Data) || !slices.Contains(statuses, t.Status) {
-			t.Status = Paused
+		if !json.Valid(d.Data) || !slices.Contains(states, t.State) {
+			t.State = Paused
 		}
 	}
 	return t

@@ -182,7 +182,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 		r.ok(err)
 		got, err := m.Get(r.Context(), "t")
 		r.ok(err)
-		if diff := cmp.Diff(put, got); diff != "" || got.Status != Active {
+		if diff := cmp.Diff(put, got); diff != "" || got.State != Active {
 			t.Errorf("put and got differ:\n%s", diff)
 		}
 		r.limits(map[string]store.Limits{"t": {Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20}})
@@ -222,10 +222,10 @@ func TestStatus(t *testing.T) {
 		})
 		_, err := m.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
-		for _, s := range []Status{Active, Paused, Paused, Draining, Active} {
-			topic, err := m.SetStatus(r.Context(), "t", s)
+		for _, s := range []State{Active, Paused, Paused, Draining, Active} {
+			topic, err := m.SetState(r.Context(), "t", s, job.Pause{})
 			r.ok(err)
-			if topic.Status != s || (topic.Since != 0) != (s != Active) || topic.Settings.Rate != 5 {
+			if topic.State != s || (topic.Pause != nil) != (s != Active) || topic.Settings.Rate != 5 {
 				t.Errorf("set to %s: %+v", s, topic)
 			}
 			r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: s == Paused, Draining: s == Draining}})
@@ -234,15 +234,64 @@ func TestStatus(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		// A pause outlives the settings, and nothing is left in the end.
-		_, err = m.SetStatus(r.Context(), "t", Paused)
+		_, err = m.SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		r.ok(m.Delete(r.Context(), "t"))
 		r.limits(map[string]store.Limits{"t": {Paused: true}})
-		_, err = m.SetStatus(r.Context(), "t", Active)
+		_, err = m.SetState(r.Context(), "t", Active, job.Pause{})
 		r.ok(err)
 		r.limits(map[string]store.Limits{})
 		if docs, err := r.Store.ListDocuments(r.Context(), documentKind, "", 0); err != nil || len(docs) != 0 {
 			t.Errorf("left: %v, %v", docs, err)
+		}
+	})
+}
+
+// A pause with an end has one in the store at once, and in the document when the time has come.
+func TestPauseUntil(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		var told []events.Type
+		m := r.node(func(o *Options) {
+			o.Emit = func(list ...events.Event) {
+				for _, e := range list {
+					told = append(told, e.Type)
+				}
+			}
+		})
+		now, err := r.Store.Now(r.Context())
+		r.ok(err)
+		pause := job.Pause{Until: now.Add(time.Minute), By: "ops", Note: "moves"}
+		for _, wrong := range []job.Pause{{Until: now}, {Note: strings.Repeat("x", job.MaxNote+1)}} {
+			if _, err := m.SetState(r.Context(), "t", Paused, wrong); !errors.As(err, new(*job.ValidationError)) {
+				t.Errorf("%+v: %v", wrong, err)
+			}
+		}
+		got, err := m.SetState(r.Context(), "t", Paused, pause)
+		r.ok(err)
+		want := pause
+		want.Since = now
+		if diff := cmp.Diff(&want, got.Pause); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		r.limits(map[string]store.Limits{"t": {Paused: true, PausedUntil: pause.Until}})
+		pass(30 * time.Second)
+		again, err := m.SetState(r.Context(), "t", Paused, job.Pause{Until: pause.Until})
+		r.ok(err)
+		if again.Pause.Since != now || again.Pause.Note != "" {
+			t.Errorf("paused again: %+v", again.Pause)
+		}
+		if is := again.At(pause.Until - 1); is.State != Paused {
+			t.Errorf("before the time: %s", is.State)
+		}
+		if is := again.At(pause.Until); is.State != Active || is.Pause != nil {
+			t.Errorf("at the time: %+v", is)
+		}
+		stop := r.running(m)
+		defer stop()
+		pass(time.Minute)
+		r.limits(map[string]store.Limits{})
+		if diff := cmp.Diff([]events.Type{events.TopicPaused, events.TopicResumed}, told); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -252,7 +301,7 @@ func TestOtherNodesLearn(t *testing.T) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		defer stop()
-		_, err := a.SetStatus(r.Context(), "first", Paused) // counts them
+		_, err := a.SetState(r.Context(), "first", Paused, job.Pause{}) // counts them
 		r.ok(err)
 		synctest.Wait()
 		lists := r.lists
@@ -287,7 +336,7 @@ func TestOtherNodesLearn(t *testing.T) {
 func TestWhatTheStoreLostIsPutRight(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.node()
-		_, err := m.SetStatus(r.Context(), "t", Paused)
+		_, err := m.SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		stop := r.running(m)
 		defer stop()
@@ -310,7 +359,7 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node(), r.node()
 		r.before = func() {
-			_, err := b.SetStatus(r.Context(), "t", Paused)
+			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
 		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
@@ -323,13 +372,13 @@ func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node(), r.node()
 		r.setting = func() {
-			_, err := b.SetStatus(r.Context(), "t", Paused)
+			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
 		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
-		if got := a.Known()["t"].Status; got != Paused {
+		if got := a.Known()["t"].State; got != Paused {
 			t.Errorf("known as %s", got)
 		}
 	})
@@ -338,12 +387,12 @@ func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
 func TestAChangeReadsNoOtherTopics(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.node()
-		_, err := m.SetStatus(r.Context(), "first", Paused) // counts them
+		_, err := m.SetState(r.Context(), "first", Paused, job.Pause{}) // counts them
 		r.ok(err)
 		lists := r.lists
 		_, err = m.Put(r.Context(), "first", Settings{Rate: 5})
 		r.ok(err)
-		_, err = m.SetStatus(r.Context(), "first", Active)
+		_, err = m.SetState(r.Context(), "first", Active, job.Pause{})
 		r.ok(err)
 		r.ok(m.Delete(r.Context(), "first"))
 		if r.lists != lists {
@@ -378,17 +427,17 @@ func TestAFailureCanBeRepeated(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.node()
 		r.failWith("SetLimits", errAway)
-		if _, err := m.SetStatus(r.Context(), "t", Paused); !errors.Is(err, store.ErrUnavailable) {
+		if _, err := m.SetState(r.Context(), "t", Paused, job.Pause{}); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 		r.failWith("SetLimits", nil)
-		_, err := m.SetStatus(r.Context(), "t", Paused)
+		_, err := m.SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Paused: true}})
 		// The store may have done a part of what it was told: it is told again.
-		for _, s := range []Status{Active, Paused} {
+		for _, s := range []State{Active, Paused} {
 			r.failWith("SetLimits", errAway)
-			if _, err := m.SetStatus(r.Context(), "t", s); !errors.Is(err, store.ErrUnavailable) {
+			if _, err := m.SetState(r.Context(), "t", s, job.Pause{}); !errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("got %v", err)
 			}
 			r.failWith("SetLimits", nil)
@@ -405,7 +454,7 @@ func TestAFailureCanBeRepeated(t *testing.T) {
 
 func TestLoadWaitsForTheStore(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		_, err := r.node().SetStatus(r.Context(), "t", Paused)
+		_, err := r.node().SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		m := r.node()
 		r.failWith("ListDocuments", errAway)
@@ -455,7 +504,7 @@ func (r *rig) kept(name, want string) {
 }
 
 // unreadable is a document of a newer version, which has other rates.
-const unreadable = `{"status":"paused","settings":{"capacity":9,"rate":{"per_hour":3},"defaults":{"TTL":60000000000}}}`
+const unreadable = `{"state":"paused","settings":{"capacity":9,"rate":{"per_hour":3},"defaults":{"TTL":60000000000}}}`
 
 // What cannot be read lifts no limit, whether a node knew the topic before or not,
 // and is not written over.
@@ -478,7 +527,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 			}
 			for what, change := range map[string]func() error{
 				"put":    func() error { _, err := m.Put(r.Context(), "t", Settings{Rate: 7}); return err },
-				"resume": func() error { _, err := m.SetStatus(r.Context(), "t", Active); return err },
+				"resume": func() error { _, err := m.SetState(r.Context(), "t", Active, job.Pause{}); return err },
 				"delete": func() error { return m.Delete(r.Context(), "t") },
 			} {
 				if err := change(); !errors.Is(err, store.ErrNewer) {
@@ -501,7 +550,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 		r.ok(fresh.Reconcile(r.Context()))
 		r.limits(want)
 		// It can be read at last.
-		r.put("new", `{"status":"active","settings":{"rate":4}}`)
+		r.put("new", `{"state":"active","settings":{"rate":4}}`)
 		r.ok(fresh.Reconcile(r.Context()))
 		want["new"] = store.Limits{Rate: 4}
 		r.limits(want)
@@ -513,8 +562,8 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 func TestWhatCanBeReadIsObeyed(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.put("t", unreadable)
-		r.put("asleep", `{"status":"asleep","settings":{"rate":2}}`)
-		r.put("torn", `{"status":"act`)
+		r.put("asleep", `{"state":"asleep","settings":{"rate":2}}`)
+		r.put("torn", `{"state":"act`)
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
 		want := map[string]store.Limits{"t": {Paused: true, Capacity: 9}, "asleep": {Paused: true, Rate: 2}, "torn": {Paused: true}}
@@ -539,7 +588,7 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 // An older node changes a topic, and what it does not know of it stays.
 func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		r.put("t", `{"status":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
+		r.put("t", `{"state":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
 		r.limits(map[string]store.Limits{"t": {Rate: 5}})
@@ -554,9 +603,9 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		d["Tries"] = 3.0
 		defaults, err = json.Marshal(d)
 		r.ok(err)
-		r.kept("t", `{"status":"active","quota":1,"settings":{"burst":2,"rate":6,"defaults":`+string(defaults)+`}}`)
+		r.kept("t", `{"state":"active","quota":1,"settings":{"burst":2,"rate":6,"defaults":`+string(defaults)+`}}`)
 		r.ok(m.Delete(r.Context(), "t"))
-		r.kept("t", `{"status":"active","quota":1,"settings":{"burst":2,"defaults":`+string(defaults)+`}}`)
+		r.kept("t", `{"state":"active","quota":1,"settings":{"burst":2,"defaults":`+string(defaults)+`}}`)
 		r.limits(map[string]store.Limits{})
 	})
 }
@@ -566,7 +615,7 @@ func TestMetrics(t *testing.T) {
 		registry := prometheus.NewRegistry()
 		withMetrics := func(o *Options) { o.Metrics = registry }
 		m := r.node(withMetrics)
-		_, err := m.SetStatus(r.Context(), "t", Paused)
+		_, err := m.SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		if n, err := testutil.GatherAndCount(registry, "duehook_topics_set"); err != nil || n != 3 {
 			t.Errorf("%d, %v", n, err)
@@ -615,7 +664,7 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 		m := r.node()
 		s := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64)}}
 		for i := range alerts.MaxTopics {
-			data, err := json.Marshal(&Topic{Settings: s, Status: Active})
+			data, err := json.Marshal(&Topic{Settings: s, State: Active})
 			r.ok(err)
 			r.put(fmt.Sprint("t", i), string(data))
 		}
@@ -633,7 +682,7 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 func TestTopicsAreBounded(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		m := r.node()
-		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, Status: Active})
+		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, State: Active})
 		r.ok(err)
 		for i := range MaxTopics {
 			r.put(fmt.Sprint("t", i), string(data))
@@ -641,15 +690,15 @@ func TestTopicsAreBounded(t *testing.T) {
 		if _, err := m.Put(r.Context(), "more", Settings{Rate: 1}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("settings of one more: %v", err)
 		}
-		if _, err := m.SetStatus(r.Context(), "more", Paused); !errors.Is(err, ErrTooMany) {
+		if _, err := m.SetState(r.Context(), "more", Paused, job.Pause{}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("a pause of one more: %v", err)
 		}
-		_, err = m.SetStatus(r.Context(), "more", Active)
+		_, err = m.SetState(r.Context(), "more", Active, job.Pause{})
 		r.ok(err)
-		_, err = m.SetStatus(r.Context(), "t7", Paused)
+		_, err = m.SetState(r.Context(), "t7", Paused, job.Pause{})
 		r.ok(err)
 		r.ok(m.Delete(r.Context(), "t8"))
-		_, err = m.SetStatus(r.Context(), "more", Paused)
+		_, err = m.SetState(r.Context(), "more", Paused, job.Pause{})
 		r.ok(err)
 	})
 }

@@ -120,7 +120,7 @@ func (s *Store) claimable(rec *record, o store.ClaimOptions, now job.Instant) bo
 	switch incomplete := o.AwaitWhole && rec.turns != nil && !s.whole; {
 	case l == nil && !incomplete:
 		return true
-	case !incomplete && !l.Paused:
+	case !incomplete && !l.PausedAt(now):
 		return rec.shown() == job.Ready
 	case rec.shown() == job.Ready && rec.state != job.Running:
 		s.rescore(rec, bucketScore(rec.wakeAt(), rec.state))

@@ -250,8 +250,11 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 	t, circuit := m.topics[l.Topic], m.Circuits[l.Endpoint]
 	v.Topic = t.terms
 	switch {
-	case t.Paused:
+	case t.PausedAt(m.Now):
 		v.PutOff = m.Now.Add(UncalledLook)
+		if t.PausedUntil != 0 {
+			v.PutOff = min(v.PutOff, t.PausedUntil)
+		}
 		return 0
 	case circuit.OpenUntil > m.Now:
 		v.PutOff = circuit.OpenUntil

@@ -203,6 +203,14 @@ func TestPlan(t *testing.T) {
 			lanes: []lane{{name: "t|" + a, due: 9, again: 1}, {name: "u|" + a, due: 9}}, went: []int{0, 9}, look: []job.Instant{pause(UncalledLook), 0},
 		},
 		{
+			name: "paused until a time", facts: Facts{Options: unlimited, Topics: topic(store.Limits{Paused: true, PausedUntil: now + 50})},
+			lanes: []lane{{name: "t|" + a, due: 9, again: 1}, {name: "u|" + a, due: 9}}, went: []int{0, 9}, look: []job.Instant{50, 0},
+		},
+		{
+			name: "paused until now", facts: Facts{Options: unlimited, Topics: topic(store.Limits{Paused: true, PausedUntil: now})},
+			lanes: []lane{{name: "t|" + a, due: 9}, {name: "u|" + a, due: 9}}, went: []int{9, 9}, look: []job.Instant{0, 0},
+		},
+		{
 			name: "a concurrency, of all endpoints", facts: Facts{Options: unlimited, Topics: topic(store.Limits{Concurrency: 4})},
 			lanes: []lane{{name: "t|" + a, due: 9, inFlight: 1}, {name: "t|" + b, due: 9}, {name: "u|" + b, due: 9}},
 			went:  []int{3, 0, 9}, look: []job.Instant{pause(UncalledLook), pause(UncalledLook), 0},

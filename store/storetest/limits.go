@@ -45,7 +45,7 @@ func most(at []span, window time.Duration) int {
 
 var settingCases = []testCase{
 	{name: "limits/what is set is given", options: Options{Shards: 3}, run: func(f *fixture) {
-		all := store.Limits{Paused: true, Draining: true, Capacity: 7, Rate: 2.5, Concurrency: 4, Weight: 20}
+		all := store.Limits{Paused: true, PausedUntil: f.now().Add(time.Hour), Draining: true, Capacity: 7, Rate: 2.5, Concurrency: 4, Weight: 20}
 		f.limit("t", all)
 		f.limit("u", store.Limits{Rate: 50})
 		f.limit("gone", store.Limits{Capacity: 1})
@@ -107,6 +107,23 @@ var pauseCases = []testCase{
 		f.limit("t", store.Limits{})
 		f.carryUntil(2, carryOptions)
 		equal(f, "claimed", len(f.claim(f.pop(), terms())), 2)
+	}},
+	{name: "pause/one with a time ends by itself", options: Options{Shards: 2}, run: func(f *fixture) {
+		until := f.now().Add(500 * time.Millisecond)
+		f.limit("t", store.Limits{Paused: true, PausedUntil: until})
+		f.register(store.Created, many("t", 5)...)
+		f.carryUntil(5, carryOptions)
+		equal(f, "carried when the time had come", f.now() >= until, true)
+		equal(f, "claimed", len(f.claim(f.pop(), terms())), 5)
+	}},
+	{name: "pause/what was carried is claimed when its time has come", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		until := f.now().Add(time.Millisecond)
+		f.limit("t", store.Limits{Paused: true, PausedUntil: until})
+		f.waitPast(until)
+		equal(f, "claimed", len(f.claim(hints, terms())), 1)
 	}},
 	{name: "pause/a retry that was carried is given back as one", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))

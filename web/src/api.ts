@@ -77,7 +77,8 @@ export interface Job {
   /** The delivered rounds before, if the receiver arms the job again; else absent. */
   rounds?: number;
   /** The schedule that made the job. */
-  schedule: { name: string; time: string; kind: string } | null;
+  schedule: string | null;
+  occurrence: { time: string; kind: string } | null;
   /** The last callbacks made, oldest first. Absent without any. */
   callbacks?: { event: CallbackEvent; id: string }[];
   /** What a callback reports. */
@@ -156,11 +157,19 @@ export interface DeadGroup {
   newest_at: string;
 }
 
+/** Since when something is paused, and why. */
+export interface Pause {
+  since: string;
+  until: string | null;
+  by: string | null;
+  note: string | null;
+}
+
 export interface TopicCounts {
-  topic: string;
-  /** `active`, `paused` or `draining`. */
-  status: 'active' | 'paused' | 'draining';
-  since: string | null;
+  name: string;
+  state: 'active' | 'paused' | 'draining';
+  paused: Pause | null;
+  draining: Pause | null;
   settings: TopicSettings | null;
   states: Record<State, number>;
 }
@@ -196,7 +205,7 @@ export interface TopicSettings {
   timeout: string | null;
   ttl: string | null;
   headers: Record<string, string>;
-  job_priority: number | null;
+  priority: number | null;
   spread: string | null;
   callbacks: Callbacks | null;
   alerts: TopicAlerts | null;
@@ -239,7 +248,7 @@ export interface Alert {
   set_in: string | null;
   metric: AlertMetric;
   subject: { topic: string | null; endpoint: string | null };
-  status: 'pending' | 'firing';
+  state: 'pending' | 'firing';
   value: number;
   threshold: number;
   since: string;
@@ -406,7 +415,7 @@ export interface Operation {
   changed: number;
   skipped: number;
   failed: number;
-  errors: { job: string; message: string }[];
+  errors: { topic: string; id: string; message: string }[];
   started_at: string;
   ended_at: string | null;
 }
@@ -434,7 +443,7 @@ export interface Occurrence {
 
 /** A schedule as in a list. */
 export interface Schedule {
-  schedule: string;
+  name: string;
   state: ScheduleState;
   version: number;
   created_at: string;
@@ -451,8 +460,7 @@ export interface Schedule {
   jitter: string;
   misfire: { policy: (typeof misfirePolicies)[number]; grace: string; window: string; limit: number };
   overlap: (typeof overlapPolicies)[number];
-  paused_at: string | null;
-  note: string | null;
+  paused: Pause | null;
   tzdata: string;
   job: { topic: string; url: string; method: string };
   last: { time: string; local: string; outcome: string; reason: string | null; topic: string | null; id: string | null } | null;
@@ -489,7 +497,7 @@ export interface Member {
 
 /** Receivers that get a job each. */
 export interface Group {
-  group: string;
+  name: string;
   version: number;
   members: Member[];
 }
@@ -507,7 +515,7 @@ export interface FanOut {
 }
 
 interface Caller {
-  key_id: string | null;
+  key: string | null;
   key_name: string | null;
   scope: 'read' | 'write' | 'admin';
 }

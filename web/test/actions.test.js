@@ -363,7 +363,7 @@ test('an open circuit is tried', async () => {
 test('a topic is paused, drained and resumed', async () => {
   await register({ topic: 'steered', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/topics/steered');
-  const status = async () => (await node.call('GET', '/v1/topics/steered')).status;
+  const status = async () => (await node.call('GET', '/v1/topics/steered')).state;
   for (const [name, says, want] of [
     ['Pause topic', 'Paused', 'paused'],
     ['Drain topic', 'Draining', 'draining'],
@@ -407,7 +407,7 @@ test('a topic is set up, changed and reset', async () => {
   await page.getByText('2.5', { exact: true }).waitFor();
   const { settings } = await node.call('GET', '/v1/topics/set-up');
   assert.deepEqual(
-    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.job_priority, settings.alerts.dead_letters, settings.alerts.oldest_due],
+    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.priority, settings.alerts.dead_letters, settings.alerts.oldest_due],
     [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 7, 0, '5m'],
   );
 

@@ -120,7 +120,7 @@ test('what a request says of a group, a count and a schedule', async () => {
   const { id } = await node.call('POST', '/v1/schedules/told/run');
   await settled(node, 'told', { waiting: 2 });
   await go(`/jobs/told/${id}`);
-  const { time } = (await get(`jobs/told/${id}`)).schedule;
+  const { time } = (await get(`jobs/told/${id}`)).occurrence;
   await page.locator('pre', { hasText: `Duehook-Schedule: told\nDuehook-Schedule-Time: ${time}\nDuehook-Rounds: 1` }).waitFor();
 });
 

@@ -65,7 +65,7 @@ test('pause with a note, resume, run now, delete', async () => {
   await dialog.getByRole('button', { name: 'Pause schedule' }).click();
   await says('The schedule is paused.');
   await page.getByText('the receiver moves').waitFor();
-  assert.equal((await get('steered')).note, 'the receiver moves');
+  assert.equal((await get('steered')).paused.note, 'the receiver moves');
   await button('Run now').click(); // in a pause, too
   await says('A job is registered');
   await delivered('steered', 1);

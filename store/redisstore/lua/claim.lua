@@ -96,7 +96,7 @@ end
 -- the turn of its order key.
 local function delay(j, state)
   local of = limits_of(j.lane.topic)
-  if of and (of.Paused or state ~= READY) then
+  if of and (is_paused(of, now) or state ~= READY) then
     return 0
   elseif j.lane.ordered and lacks_jobs() then
     look_at(j.lane.name, now)

@@ -1,5 +1,5 @@
 /** Small elements that many pages share. */
-import type { State } from '../api';
+import type { Pause, State } from '../api';
 import { now } from '../live';
 import { count, endpointOf, exact, relative, t } from '../text';
 
@@ -18,6 +18,22 @@ export function When({ at }: { at: string }) {
     <time dateTime={at} title={exact(at)}>
       {relative(Date.parse(at), now.value)}
     </time>
+  );
+}
+
+/** When a pause ends, who paused, and why. */
+export function PauseFacts({ pause: { until, by, note } }: { pause: Pause }) {
+  return (
+    <>
+      {until && (
+        <>
+          {' · '}
+          {t('pause.until')} <time dateTime={until}>{exact(until)}</time>
+        </>
+      )}
+      {by && ` · ${t('pause.by', { by })}`}
+      {note && ` · ${note}`}
+    </>
   );
 }
 

@@ -40,8 +40,8 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
   headers['Duehook-Job-Id'] = encodeURI(job.id);
   if (attempt) headers['Duehook-Attempt'] = attempt.number;
   if (job.schedule) {
-    headers['Duehook-Schedule'] = encodeURI(job.schedule.name);
-    headers['Duehook-Schedule-Time'] = job.schedule.time;
+    headers['Duehook-Schedule'] = encodeURI(job.schedule);
+    headers['Duehook-Schedule-Time'] = job.occurrence?.time ?? '';
   }
   if (job.rounds) headers['Duehook-Rounds'] = job.rounds;
   if (job.count) headers['Duehook-Count'] = job.count.count;

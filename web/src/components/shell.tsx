@@ -93,9 +93,9 @@ function Preferences() {
       </label>
       {key.value && (
         <div class="caller">
-          {caller.value?.key_id && (
+          {caller.value?.key && (
             <span>
-              {caller.value.key_name ?? caller.value.key_id} · {t(`scope.${caller.value.scope}`)}
+              {caller.value.key_name ?? caller.value.key} · {t(`scope.${caller.value.scope}`)}
             </span>
           )}
           <button class="quiet" onClick={() => setKey('')}>

@@ -84,9 +84,9 @@ function Firing({ alerts }: { alerts: Alert[] }) {
               <span class="muted">{t(`metric.${alert.metric}`)}</span>
             </td>
             <td data-label={t('job.state')}>
-              <span class={`state alert-${alert.status}`}>
+              <span class={`state alert-${alert.state}`}>
                 <i class="dot" aria-hidden="true" />
-                {t(`alert.${alert.status}`)}
+                {t(`alert.${alert.state}`)}
               </span>
             </td>
             <td data-label={t('alert.subject')}>
@@ -178,7 +178,7 @@ interface RowProps {
 }
 
 function Row({ rule, alerts, onTest, onDelete }: RowProps) {
-  const firing = alerts.filter((one) => one.rule === rule.name && one.status === 'firing').length;
+  const firing = alerts.filter((one) => one.rule === rule.name && one.state === 'firing').length;
   return (
     <tr>
       <td class="name">

@@ -58,13 +58,13 @@ function GroupForm({ group, version }: { group?: Group; version?: string | undef
   const add = () => setRows([...rows, { row: used.current++, draft: blank }]);
   const submit = () =>
     form.ask(async () => {
-      const name = group?.group ?? form.draft.name.trim();
+      const name = group?.name ?? form.draft.name.trim();
       await api.putGroup(name, { members: rows.map(({ draft }) => asked(draft)) }, version);
       notify(t('group.saved'));
       navigate(address(['groups', name]));
     });
   return (
-    <Form title={group ? t('group.edit', { group: group.group }) : t('group.new')} error={form.error} onSubmit={() => void submit()}>
+    <Form title={group ? t('group.edit', { group: group.name }) : t('group.new')} error={form.error} onSubmit={() => void submit()}>
       <Fields title={t('group.group')} hint={t('group.hint')} wrong={ofMembers(form.error)}>
         {!group && <Input {...form.field('name', '/group', t('setting.name'))} required wide placeholder="order-events" />}
       </Fields>

@@ -25,7 +25,7 @@ export function GroupPage({ name }: { name: string }) {
   );
 }
 
-function Details({ group: { group, members } }: { group: Group }) {
+function Details({ group: { name: group, members } }: { group: Group }) {
   const [find, setFind] = useState('');
   const found = members.filter(({ name, url, filter_label: label }) => [name, url, label ?? ''].some((text) => text.includes(find.trim())));
   return (

@@ -59,7 +59,7 @@ function List({ groups }: { groups: Group[] }) {
         </tr>
       </thead>
       <tbody>
-        {groups.map(({ group, members }) => (
+        {groups.map(({ name: group, members }) => (
           <tr key={group}>
             <td class="name">
               <a href={address(['groups', group])} data-page>

@@ -174,8 +174,8 @@ function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: S
           <>
             <dt>{t('schedule.schedule')}</dt>
             <dd>
-              <a href={address(['schedules', job.schedule.name])} data-page>
-                {job.schedule.name}
+              <a href={address(['schedules', job.schedule])} data-page>
+                {job.schedule}
               </a>
             </dd>
           </>

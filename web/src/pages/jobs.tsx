@@ -75,7 +75,7 @@ function SearchBox({ filter }: { filter: Query }) {
         onInput={(e) => type(e.currentTarget.value)}
       />
       <datalist id="searches">
-        {topics.data?.data.map(({ topic }) => (
+        {topics.data?.data.map(({ name: topic }) => (
           <option key={topic} value={`topic:${topic}`} />
         ))}
       </datalist>

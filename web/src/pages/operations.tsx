@@ -61,9 +61,11 @@ function Card({ operation }: { operation: Operation }) {
       {operation.reason && <p class="bad">{operation.reason}</p>}
       {operation.errors.length > 0 && (
         <ul>
-          {operation.errors.map(({ job, message }) => (
-            <li key={job}>
-              <span class="mono">{job}</span>: {message}
+          {operation.errors.map(({ topic, id, message }) => (
+            <li key={`${topic}/${id}`}>
+              <span class="mono">
+                {topic}/{id}
+              </span>: {message}
             </li>
           ))}
         </ul>

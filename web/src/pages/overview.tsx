@@ -12,7 +12,7 @@ export function OverviewPage() {
   const overview = useResource('overview', api.overview);
   const alerts = useResource('alerts', api.alerts);
   const noRoom = useResource('no room', api.noRoom).data;
-  const firing = alerts.data?.filter(({ status }) => status === 'firing').length;
+  const firing = alerts.data?.filter(({ state }) => state === 'firing').length;
   return (
     <>
       <h1>{t('nav.overview')}</h1>

@@ -3,7 +3,7 @@ import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
-import { Empty, Loading } from '../components/marks';
+import { Empty, Loading, PauseFacts } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { OccurrenceTable, Strip } from '../components/occurrences';
 import { ProblemNote } from '../components/problem';
@@ -31,7 +31,7 @@ export function SchedulePage({ name }: { name: string }) {
 }
 
 function Details({ schedule }: { schedule: Shown }) {
-  const { schedule: name, next, timezone, paused_at: paused, note, last_error: error } = schedule;
+  const { name, next, timezone, paused, last_error: error } = schedule;
   return (
     <>
       <section class="card">
@@ -44,8 +44,8 @@ function Details({ schedule }: { schedule: Shown }) {
             </p>
             {paused && (
               <p>
-                {t('schedule.since')} <At at={paused} />
-                {note && ` · ${note}`}
+                {t('schedule.since')} <At at={paused.since} />
+                <PauseFacts pause={paused} />
               </p>
             )}
           </div>
@@ -157,7 +157,7 @@ async function act(call: () => Promise<unknown>, done: Key): Promise<boolean> {
   }
 }
 
-function Actions({ schedule: { schedule: name, state } }: { schedule: Schedule }) {
+function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
   const [asking, ask] = useState<'pause' | 'backfill' | 'delete'>();
   const remove = async () => {
     if (await act(() => api.deleteSchedule(name), 'schedule.deleted')) navigate('/schedules');

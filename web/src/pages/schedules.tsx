@@ -82,7 +82,7 @@ function List({ schedules, filtered }: { schedules: ListedSchedule[]; filtered: 
       </thead>
       <tbody>
         {schedules.map((one) => (
-          <Row key={one.schedule} schedule={one} />
+          <Row key={one.name} schedule={one} />
         ))}
       </tbody>
     </table>
@@ -90,7 +90,7 @@ function List({ schedules, filtered }: { schedules: ListedSchedule[]; filtered: 
 }
 
 function Row({ schedule }: { schedule: ListedSchedule }) {
-  const { schedule: name, state, timezone, next_at: next, last } = schedule;
+  const { name, state, timezone, next_at: next, last } = schedule;
   return (
     <tr>
       <td class="name">

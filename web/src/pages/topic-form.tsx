@@ -30,7 +30,7 @@ const blank = {
   timeout: '',
   ttl: '',
   headers: '',
-  job_priority: '',
+  priority: '',
   spread: '',
   ...blankCallbacks,
   failures: '',
@@ -123,7 +123,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Input {...field('limit', '/retry/limit')} placeholder="3" />
         <Input {...field('timeout')} placeholder="10s" />
         <Input {...field('ttl')} placeholder="2h" />
-        <Input {...field('job_priority')} placeholder={String(usualPriority)} />
+        <Input {...field('priority')} placeholder={String(usualPriority)} />
         <Input {...field('spread')} placeholder="5m" />
         <Area {...field('headers')} placeholder="x-tenant: acme" />
       </Group>
@@ -158,7 +158,7 @@ const ofAlerts = (error: ApiError | undefined, topic: string | undefined): strin
     .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
     .map(({ message }) => message);
 
-const withField = new Set<string>([...limits, ...texts, 'job_priority', 'retry', 'headers', 'callbacks', 'alerts']);
+const withField = new Set<string>([...limits, ...texts, 'priority', 'retry', 'headers', 'callbacks', 'alerts']);
 
 /** The settings without a field in this form, which stay. */
 const withoutField = (settings: TopicSettings | null): TopicDraft =>
@@ -171,7 +171,7 @@ function typed(settings: TopicSettings | null): Draft {
   const text = (value: string | number | null | undefined) => String(value ?? '');
   return {
     ...blank,
-    ...Object.fromEntries([...limits, ...texts, 'job_priority' as const].map((name) => [name, text(settings[name])])),
+    ...Object.fromEntries([...limits, ...texts, 'priority' as const].map((name) => [name, text(settings[name])])),
     ...Object.fromEntries([...alertNumbers, ...alertTexts].map((name) => [name, text(alerts?.[name])])),
     ...typedCallbacks(settings.callbacks),
     steps: (retry?.steps ?? []).join(' '),
@@ -187,7 +187,7 @@ function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
   const alerting = { ...numbers(alertNumbers), ...givenOf(draft, alertTexts) };
   const callbacks = callbacksOf(draft, stored?.callbacks);
   return {
-    ...numbers([...limits, 'job_priority']),
+    ...numbers([...limits, 'priority']),
     ...givenOf(draft, texts),
     ...(callbacks ? { callbacks } : {}),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),

@@ -1,7 +1,7 @@
 import { address } from '../address';
 import { api, callbackEvents, dueRanges, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
 import { Bars } from '../components/bars';
-import { Loading, StateMark, When } from '../components/marks';
+import { Loading, PauseFacts, StateMark, When } from '../components/marks';
 import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { refresh, useResource } from '../live';
@@ -18,18 +18,19 @@ export function TopicPage({ topic: name }: { topic: string }) {
         </a>
       </p>
       <h1>{name}</h1>
-      {topic.data && <Status topic={topic.data} />}
+      {topic.data && <Standing topic={topic.data} />}
       {topic.error && <ProblemNote error={topic.error} />}
       {topic.data ? <Details topic={topic.data} /> : !topic.error && <Loading />}
     </>
   );
 }
 
-/** The status of the topic, with actions to change it. */
-function Status({ topic: { topic, status, since } }: { topic: Topic }) {
+/** The state of the topic, with actions to change it. */
+function Standing({ topic: { name, state, paused, draining } }: { topic: Topic }) {
+  const pause = paused ?? draining;
   const steer = async (call: (name: string) => Promise<Topic>) => {
     try {
-      await call(topic);
+      await call(name);
     } catch (error) {
       notifyError(error);
     }
@@ -37,21 +38,22 @@ function Status({ topic: { topic, status, since } }: { topic: Topic }) {
   };
   return (
     <div class="toolbar">
-      <p class={`state topic-${status}`}>
+      <p class={`state topic-${state}`}>
         <i class="dot" aria-hidden="true" />
-        {t(`topic.${status}`)}
-        {since && (
+        {t(`topic.${state}`)}
+        {pause && (
           <>
             {' · '}
-            <When at={since} />
+            <When at={pause.since} />
+            <PauseFacts pause={pause} />
           </>
         )}
       </p>
       {mayChange.value && (
         <div class="actions">
-          {status !== 'active' && <button onClick={() => void steer(api.resumeTopic)}>{t('topic.resume')}</button>}
-          {status !== 'paused' && <button onClick={() => void steer(api.pauseTopic)}>{t('topic.pause')}</button>}
-          {status !== 'draining' && <button onClick={() => void steer(api.drainTopic)}>{t('topic.drain')}</button>}
+          {state !== 'active' && <button onClick={() => void steer(api.resumeTopic)}>{t('topic.resume')}</button>}
+          {state !== 'paused' && <button onClick={() => void steer(api.pauseTopic)}>{t('topic.pause')}</button>}
+          {state !== 'draining' && <button onClick={() => void steer(api.drainTopic)}>{t('topic.drain')}</button>}
         </div>
       )}
     </div>
@@ -72,7 +74,7 @@ function Details({ topic }: { topic: Topic }) {
           ))}
         </ul>
         <p>
-          <a href={address(['jobs'], [['topic', topic.topic]])} data-page>
+          <a href={address(['jobs'], [['topic', topic.name]])} data-page>
             {t('topic.jobs')}
           </a>
         </p>
@@ -87,7 +89,7 @@ function Details({ topic }: { topic: Topic }) {
           <div class="standing">
             <h2>{t('topic.settings')}</h2>
             {mayChange.value && (
-              <a class="button" href={address(['topics', topic.topic, 'edit'])} data-page>
+              <a class="button" href={address(['topics', topic.name, 'edit'])} data-page>
                 {t('action.edit')}
               </a>
             )}
@@ -121,7 +123,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('limit', retry?.limit),
     ...set('timeout', settings.timeout),
     ...set('ttl', settings.ttl),
-    ...set('job_priority', settings.job_priority),
+    ...set('priority', settings.priority),
     ...set('spread', settings.spread),
     ...callbackEvents.flatMap((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url)),
     ...fact('topic.headers', headersText(headers)),

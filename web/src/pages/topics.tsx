@@ -106,15 +106,15 @@ function Table({ topics }: { topics: TopicCounts[] }) {
       </thead>
       <tbody>
         {topics.map((one) => (
-          <tr key={one.topic}>
+          <tr key={one.name}>
             <td class="name">
-              <a href={address(['topics', one.topic])} data-page>
-                {one.topic}
+              <a href={address(['topics', one.name])} data-page>
+                {one.name}
               </a>
-              {one.status !== 'active' && (
-                <span class={`state topic-${one.status}`}>
+              {one.state !== 'active' && (
+                <span class={`state topic-${one.state}`}>
                   <i class="dot" aria-hidden="true" />
-                  {t(`topic.short_${one.status}`)}
+                  {t(`topic.short_${one.state}`)}
                 </span>
               )}
             </td>
@@ -135,7 +135,7 @@ export function CountLink({ topic, state }: { topic: TopicCounts; state: (typeof
   const n = topic.states[state];
   if (n === 0) return <span class="muted">0</span>;
   return (
-    <a href={address(['jobs'], [['topic', topic.topic], ['state', state]])} data-page class={state === 'dead' ? 'bad' : undefined}>
+    <a href={address(['jobs'], [['topic', topic.name], ['state', state]])} data-page class={state === 'dead' ? 'bad' : undefined}>
       {count(n)}
     </a>
   );

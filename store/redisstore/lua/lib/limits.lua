@@ -14,6 +14,11 @@ local function limits_of(topic)
   return limits[topic]
 end
 
+-- is_paused reports whether limits pause their topic now.
+local function is_paused(of, now)
+  return of.Paused and (not of.PausedUntil or now < of.PausedUntil)
+end
+
 -- stops_on_dead reports whether dead letters of a topic stop their order keys.
 local function stops_on_dead(topic)
   local of = limits_of(topic)
