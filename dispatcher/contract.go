@@ -139,14 +139,11 @@ func retryAfter(value string, now job.Instant, most time.Duration) (time.Duratio
 // minRetryAfter to maxReschedule from now. It returns false if the header is absent or
 // invalid.
 func rescheduleAt(value string, now job.Instant) (job.Instant, bool) {
-	value = strings.TrimSpace(value)
-	at, err := job.ParseUnix(value)
+	at, err := job.ParseWritten(strings.TrimSpace(value))
 	if err != nil {
-		if at, err = job.ParseTime(value); err != nil {
-			return 0, false
-		}
+		return 0, false
 	}
-	return min(max(at, now.Add(minRetryAfter)), now.Add(maxReschedule)), true
+	return min(max(job.InstantOf(at), now.Add(minRetryAfter)), now.Add(maxReschedule)), true
 }
 
 // excerpt returns the beginning of body as text that any store can keep: valid UTF-8

@@ -63,7 +63,7 @@ func checkLabel(key, value string) error {
 }
 
 // CheckText checks a short text that is shown to people: it has least to most characters,
-// none of them a control character.
+// none of them a control character or one that reorders the text around it on a screen.
 func CheckText(s string, least, most int) error {
 	switch n := utf8.RuneCountInString(s); {
 	case !utf8.ValidString(s):
@@ -74,9 +74,14 @@ func CheckText(s string, least, most int) error {
 		return fmt.Errorf("must have at most %d characters", most)
 	case strings.ContainsFunc(s, unicode.IsControl):
 		return errors.New("must not contain control characters")
+	case strings.ContainsFunc(s, reorders):
+		return errors.New("must not contain characters that change the direction of text, U+202A to U+202E and U+2066 to U+2069")
 	}
 	return nil
 }
+
+// reorders: the character embeds, isolates or overrides a direction of writing.
+func reorders(r rune) bool { return r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 }
 
 func notLabelKeyRune(r rune) bool { return !strings.ContainsRune(labelKeyChars, r) }
 

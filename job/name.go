@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -13,6 +12,8 @@ import (
 // which clients and proxies remove from paths. Names are parts of keys in stores and
 // of paths, so they contain no separators of either. They are compared byte by byte.
 // Marks, such as vowel signs, belong to the letter before, so no name begins with one.
+// Invisible letters and marks would make two names look the same. Persian and other
+// languages write a zero-width non-joiner inside words.
 func CheckName(s string) error {
 	switch {
 	case s == "":
@@ -21,19 +22,40 @@ func CheckName(s string) error {
 		return errNameTooLong(MaxName)
 	case s == "." || s == "..":
 		return errors.New(`must not be "." or ".."`)
-	case strings.ContainsFunc(s, notNameRune):
-		return errors.New("may contain letters, digits and . _ : @ - only")
-	case beginsWithMark(s):
-		return errors.New("must not begin with a combining mark")
+	}
+	before := ' '
+	for i, r := range s {
+		if r >= utf8.RuneSelf || notNameRune(r) {
+			if err := checkNameRune(before, r, s[i:]); err != nil {
+				return err
+			}
+		}
+		before = r
 	}
 	return nil
 }
 
 func errNameTooLong(most int) error { return fmt.Errorf("must have at most %d bytes in UTF-8", most) }
 
-func beginsWithMark(s string) bool {
-	first, _ := utf8.DecodeRuneInString(s)
-	return unicode.IsMark(first)
+// nonJoiner is U+200C, which keeps the letters beside it apart.
+const nonJoiner = '\u200c'
+
+// checkNameRune checks the first character of rest, a part of a name.
+func checkNameRune(before, r rune, rest string) error {
+	switch {
+	case r == nonJoiner:
+		next, _ := utf8.DecodeRuneInString(rest[len(string(nonJoiner)):])
+		if !unicode.In(before, unicode.Letter, unicode.Mark) || !unicode.IsLetter(next) {
+			return errors.New("may contain a zero-width non-joiner (U+200C) between letters only")
+		}
+	case notNameRune(r):
+		return errors.New("may contain letters, digits and . _ : @ - only")
+	case unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+		return fmt.Errorf("must not contain invisible characters such as %U", r)
+	case before == ' ' && unicode.IsMark(r):
+		return errors.New("must not begin with a combining mark")
+	}
+	return nil
 }
 
 func notNameRune(r rune) bool {

@@ -3,7 +3,6 @@ package job
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,32 +188,6 @@ func (f *Findings) when(d *Draft, now Instant) *When {
 // spread is how much later than its due time the job may be due.
 func (f *Findings) spread(d *Draft) time.Duration {
 	return f.Duration("spread", d.Spread, 0, 0, MaxSpread)
-}
-
-// ParseUnix reads Unix time: 10 digits for seconds, or 13 for milliseconds.
-func ParseUnix(s string) (Instant, error) {
-	n, err := strconv.ParseInt(s, 10, 64)
-	switch {
-	case err == nil && n > 0 && len(s) == 10:
-		return Instant(1000 * n), nil
-	case err == nil && n > 0 && len(s) == 13:
-		return Instant(n), nil
-	}
-	return 0, errors.New("is not a Unix time: as a number it must have 10 digits, for seconds, or 13, for milliseconds")
-}
-
-// rfc3339 matches the exact form: time.Parse also accepts a comma, an hour of one
-// digit and an offset of 24 hours.
-var rfc3339 = regexp.MustCompile(`^[0-9-]{10}T[0-9]{2}:[0-9:]{5}([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
-
-// ParseTime reads a time with an offset (RFC 3339).
-func ParseTime(s string) (Instant, error) {
-	at, err := time.Parse(time.RFC3339, s)
-	if err != nil || !rfc3339.MatchString(s) {
-		return 0, errors.New(`must be a time with an offset such as "2026-01-31T09:30:00Z" (RFC 3339)`)
-	}
-	// Zero would mean "none"; it only matters that the time has passed.
-	return max(InstantOf(at), 1), nil
 }
 
 func (f *Findings) ttl(d *Draft) time.Duration {

@@ -75,14 +75,15 @@ func TestCheckURLWithLooseParser(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	for _, s := range []string{"a", "A-Z.a_z:0@9", "...", ".a", "-", strings.Repeat("x", 128), "é", "e\u0301", "订单", "заказ-1", "ऑर्डर", "طلب", "٣", strings.Repeat("订", 42) + "ab"} {
+	for _, s := range []string{"a", "A-Z.a_z:0@9", "...", ".a", "-", strings.Repeat("x", 128), "é", "e\u0301", "订单", "заказ-1", "ऑर्डर", "طلب", "٣", "می\u200cخواهم", "क्\u200cष", "a\u200cb", strings.Repeat("订", 42) + "ab"} {
 		if err := job.CheckName(s); err != nil {
 			t.Errorf("CheckName(%q): %v", s, err)
 		}
 	}
 	for _, s := range []string{
 		"", ".", "..", "a/b", "a b", "{a}", "a|b", "a\n", "\xff", "a\xc3", "\uFFFD", "\u0301e",
-		"a\u00a0b", "a\u200db", "a\u202eb", "½", "😀", "，", "／", "％", strings.Repeat("x", 129), strings.Repeat("订", 43),
+		"a\u00a0b", "a\u200db", "a\u202eb", "\u200ca", "a\u200c", "a\u200c\u200cb", "a\u200c1", "1\u200ca", "a-\u200cb", "a\u200c\u0301",
+		"\u3164", "a\ufe0f", "a\u115fb", "a\u034fb", "a\u180bb", "a\U000e0100b", "½", "😀", "，", "／", "％", strings.Repeat("x", 129), strings.Repeat("订", 43),
 	} {
 		if job.CheckName(s) == nil {
 			t.Errorf("CheckName(%q) is content", s)

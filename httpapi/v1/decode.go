@@ -221,6 +221,15 @@ func (f field) list() []json.RawMessage {
 	return list
 }
 
+// elements is list with the pointers of the elements.
+func (f field) elements() []field {
+	var all []field
+	for i, raw := range f.list() {
+		all = append(all, field{raw: raw, parent: f.pointer(), name: strconv.Itoa(i), errs: f.errs})
+	}
+	return all
+}
+
 // texts is an object whose values are strings, or nil after noting an error.
 func (f field) texts() map[string]string {
 	if f.raw[0] != '{' {

@@ -27,7 +27,7 @@ func TestUnreadableValues(t *testing.T) {
 		{`"at":1600000000123456`, "/at", "10 digits"},
 		{`"at":-160000000`, "/at", "10 digits"},
 		{`"at":1600000.01`, "/at", "10 digits"},
-		{`"at":1.60000e09`, "/at", "10 digits"},
+		{`"at":1600000000.5`, "/at", "10 digits"},
 		{`"at":0`, "/at", "10 digits"},
 		{`"at":"1600000000"`, "/at", "RFC 3339"},
 		{`"at":"tomorrow"`, "/at", "RFC 3339"},

@@ -197,6 +197,13 @@ func (w *writer) instant(name string, i job.Instant) {
 	w.moment(name, i.Time())
 }
 
+// instantIfAny leaves a time out that is not given.
+func (w *writer) instantIfAny(name string, i job.Instant) {
+	if i != 0 {
+		w.instant(name, i)
+	}
+}
+
 // moment writes a time of a timetable; none is null. The beginning of 1970 is a time, too.
 func (w *writer) moment(name string, t time.Time) {
 	if t.IsZero() {

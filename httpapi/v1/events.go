@@ -53,9 +53,7 @@ func writeEvent(w *writer, e *events.Event) {
 	w.numberIfAny("status", e.Status)
 	w.textIfAny("error", e.Error)
 	w.textIfAny("reason", e.Reason)
-	if e.NextAt != 0 {
-		w.instant("next_at", e.NextAt)
-	}
+	w.instantIfAny("next_at", e.NextAt)
 }
 
 // watchEvents answers GET /v1/events: a stream of server-sent events, until the

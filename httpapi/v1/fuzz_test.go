@@ -87,7 +87,7 @@ func FuzzListQuery(f *testing.F) {
 	}
 	f.Add("topic=t&state=waiting&biz_key=b&limit=2")
 	f.Add("limit=0x1&limit=%31")
-	f.Add("state=waiting&state=dead&label=a:b&label=c:&endpoint=http://shop.example&due_from=2026-01-01T09:00:00Z&due_to=2026-01-01T09:00:00%2B01:00&reason=gone")
+	f.Add("state=waiting&state=dead&labels=a:b&labels=c:&endpoint=http://shop.example&due_from=2026-01-01T09:00:00Z&due_to=2026-01-01T09:00:00%2B01:00&reason=gone")
 	a := listed(f)
 	f.Fuzz(func(t *testing.T, query string) {
 		a.t = t

@@ -108,5 +108,5 @@ func (s *API) showJob(r *request, j *job.Job, err error) (view, error) {
 // listJobs answers GET /v1/jobs.
 func (s *API) listJobs(r *request) (view, error) {
 	page, err := s.Scheduler.List(r.Context(), r.query.Query)
-	return pageOf(page.Jobs, s.writeJob, page.Next), inQuery(err)
+	return pageOf(page.Jobs, s.writeJob, page.Next), err
 }

@@ -2,17 +2,13 @@ package v1
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/store"
 )
 
 // Operations is what the API needs of the changes of many jobs. An
@@ -47,57 +43,7 @@ var (
 		"delay": func(d *operationDraft, f field) { d.Delay = f.duration() },
 		"at":    func(d *operationDraft, f field) { d.At = *f.instant() },
 	})
-	filterFields = newFieldSet(withFilterTexts(map[string]func(*store.Query, field){
-		"priority": setPriority,
-		"state":    setStates,
-		"label":    setLabels,
-	}))
 )
-
-// withFilterTexts adds the parts of a filter that are texts.
-func withFilterTexts(fields map[string]func(*store.Query, field)) map[string]func(*store.Query, field) {
-	for name, set := range filterTexts {
-		fields[name] = ofText(set)
-	}
-	return fields
-}
-
-// setStates takes one state, or several in an array.
-func setStates(q *store.Query, f field) {
-	list := []field{f}
-	if f.raw[0] == '[' {
-		list = nil
-		for i, raw := range f.list() {
-			list = append(list, field{raw: raw, parent: f.pointer(), name: strconv.Itoa(i), errs: f.errs})
-		}
-	}
-	if len(list) > len(job.States) {
-		f.fail("must have at most " + strconv.Itoa(len(job.States)) + " states")
-		return
-	}
-	for _, one := range list {
-		if s := one.text(); s != nil {
-			q.States = append(q.States, f.errs.state(one.pointer(), *s))
-		}
-	}
-}
-
-func setPriority(q *store.Query, f field) {
-	if n := f.integer(); n != nil {
-		q.Priority = f.errs.priority(f.pointer(), *n)
-	}
-}
-
-func setLabels(q *store.Query, f field) {
-	texts := f.texts()
-	labels, err := job.ParseLabels("", texts)
-	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
-		for _, w := range httpapi.Pointers(f.pointer(), wrong.Fields) {
-			f.errs.add(w.Pointer, w.Message)
-		}
-	}
-	q.Labels = labels
-}
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
 // to read is enough for it.
@@ -189,32 +135,6 @@ func writeOperation(w *writer, o *operations.Operation) {
 	w.instant("started_at", o.StartedAt)
 	w.instant("updated_at", o.UpdatedAt)
 	w.instant("ended_at", o.EndedAt)
-}
-
-// writeFilter writes the parts of a filter that were given, and the states.
-func writeFilter(w *writer, f *store.Query) {
-	states := make([]string, len(f.States))
-	for i, s := range f.States {
-		states[i] = s.String()
-	}
-	w.textIfAny("topic", f.Topic)
-	w.member("state", states)
-	w.textIfAny("biz_key", f.BizKey)
-	w.textIfAny("order_key", f.OrderKey)
-	w.textIfAny("endpoint", f.Endpoint)
-	w.textIfAny("schedule", f.Schedule)
-	w.textIfAny("group_id", f.GroupID)
-	if len(f.Labels) > 0 {
-		w.labels("label", f.Labels)
-	}
-	w.numberIfAny("priority", f.Priority)
-	w.textIfAny("reason", f.Reason)
-	if f.DueFrom != 0 {
-		w.instant("due_from", f.DueFrom)
-	}
-	if f.DueTo != 0 {
-		w.instant("due_to", f.DueTo)
-	}
 }
 
 // writePreview writes the answer to a dry run.

@@ -78,10 +78,10 @@ func TestOperation(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"`+id+`","url":"https://shop.example/hook","delay":60,"labels":{"shop":"7"},"priority":8}`)
 	}
-	const request = `{"action":"cancel","filter":{"topic":"t","state":"waiting","endpoint":"https://shop.example/x","label":{"shop":"7"},"priority":8,
+	const request = `{"action":"cancel","filter":{"topic":"t","state":"waiting","endpoint":"https://shop.example/x","labels":{"shop":"7"},"priority":8,
 		"due_from":"2026-01-01T09:00:00Z","due_to":"2026-01-01T11:00:00+01:00"},"rate":100`
 	filter := map[string]any{
-		"topic": "t", "state": []any{"waiting"}, "endpoint": "https://shop.example:443", "label": map[string]any{"shop": "7"}, "priority": 8.0,
+		"topic": "t", "state": []any{"waiting"}, "endpoint": "https://shop.example:443", "labels": map[string]any{"shop": "7"}, "priority": 8.0,
 		"due_from": "2026-01-01T09:00:00.000Z", "due_to": "2026-01-01T10:00:00.000Z",
 	}
 	want := map[string]any{
@@ -274,9 +274,9 @@ func TestBadOperations(t *testing.T) {
 		`{"action":"run","filter":{"state":["waiting","done",1]}}`:      "/filter/state/1 /filter/state/2",
 		`{"action":"run","filter":{"state":"dead"}}`:                    "/filter/state",
 		`{"action":"run","filter":{"state":` + manyStates + `}}`:        "/filter/state",
-		`{"action":"run","filter":{"label":{"Shop":"7"}}}`:              "/filter/label/Shop",
-		`{"action":"run","filter":{"label":"shop:7"}}`:                  "/filter/label",
-		`{"action":"run","filter":{"label":{"a":1}}}`:                   "/filter/label/a",
+		`{"action":"run","filter":{"labels":{"Shop":"7"}}}`:             "/filter/labels/Shop",
+		`{"action":"run","filter":{"labels":"shop:7"}}`:                 "/filter/labels",
+		`{"action":"run","filter":{"labels":{"a":1}}}`:                  "/filter/labels/a",
 		`{"action":"run","filter":{"priority":0}}`:                      "/filter/priority",
 		`{"action":"run","filter":{"priority":"9"}}`:                    "/filter/priority",
 		`{"action":"run","filter":{"due_from":"now"}}`:                  "/filter/due_from",

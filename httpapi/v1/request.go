@@ -107,18 +107,15 @@ func (r *request) readQuery() error {
 	}
 	var errs fieldErrors
 	for _, name := range slices.Sorted(maps.Keys(given)) {
-		switch {
-		case !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }):
+		if !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }) {
 			errs.unknown("?"+httpapi.Shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
-		case len(given[name]) > 1 && !slices.Contains(repeatable, name):
-			errs.add("?"+name, "is given more than once")
 		}
 	}
-	if err := errs.err(); err != nil {
-		return err
-	}
 	for _, p := range r.row.query {
-		if values, ok := given[p.name]; ok {
+		switch values := p.values(given[p.name]); {
+		case len(values) > 1 && !p.many:
+			errs.add("?"+p.name, "is given more than once")
+		case len(values) > 0:
 			p.read(&r.query, &errs, "?"+p.name, values)
 		}
 	}

@@ -74,8 +74,8 @@ var (
 	})
 	previewFields  = newFieldSet(previewSetters())
 	backfillFields = newFieldSet(map[string]func(*operations.BackfillDraft, field){
-		"from":    ofText(func(d *operations.BackfillDraft, e *fieldErrors, at, s string) { d.From = e.exact(at, s) }),
-		"to":      ofText(func(d *operations.BackfillDraft, e *fieldErrors, at, s string) { d.To = e.exact(at, s) }),
+		"from":    func(d *operations.BackfillDraft, f field) { d.From = f.moment() },
+		"to":      func(d *operations.BackfillDraft, f field) { d.To = f.moment() },
 		"rate":    func(d *operations.BackfillDraft, f field) { d.Rate = f.integer() },
 		"dry_run": func(d *operations.BackfillDraft, f field) { d.DryRun = f.boolean() },
 	})
@@ -83,18 +83,13 @@ var (
 
 // moment is a time, before 1970 and with fractions of a millisecond, too.
 func (f field) moment() *time.Time {
-	if f.raw[0] == '"' {
-		text, _ := strictjson.Unquote(f.raw)
-		return f.errs.exact(f.pointer(), text)
+	if f.raw[0] != '"' {
+		return new(f.instant().Time())
 	}
-	return new(f.instant().Time())
-}
-
-// exact is a time with all its digits.
-func (e *fieldErrors) exact(pointer, value string) *time.Time {
-	at := e.time(pointer, value).Time()
-	if exact, err := time.Parse(time.RFC3339, value); err == nil {
-		at = exact
+	text, _ := strictjson.Unquote(f.raw)
+	at, err := job.ParseMoment(text)
+	if err != nil {
+		f.fail(err.Error())
 	}
 	return &at
 }
@@ -103,9 +98,9 @@ func (e *fieldErrors) exact(pointer, value string) *time.Time {
 func previewSetters() map[string]func(*previewDraft, field) {
 	setters := map[string]func(*previewDraft, field){
 		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
-		"from":     ofText(func(d *previewDraft, e *fieldErrors, at, s string) { d.part.From = e.exact(at, s) }),
+		"from":     func(d *previewDraft, f field) { d.part.From = f.moment() },
 		"limit":    func(d *previewDraft, f field) { d.part.Limit = f.integer() },
-		"cursor":   ofText(func(d *previewDraft, e *fieldErrors, at, s string) { d.part.After = e.exact(at, s) }),
+		"cursor":   func(d *previewDraft, f field) { d.part.After = f.moment() },
 	}
 	for name, set := range scheduleSetters {
 		setters[name] = func(d *previewDraft, f field) { set(&d.Draft, f) }
@@ -165,7 +160,7 @@ func scheduleTag(v schedules.Version) string { return versionTag(v.UID, v.Number
 func (s *API) listSchedules(r *request) (view, error) {
 	q := &r.query
 	page, err := s.Schedules.List(r.Context(), schedules.Query{
-		State: q.scheduleState, Topic: q.Topic, Endpoint: q.Endpoint, Limit: q.Limit, Cursor: q.Cursor,
+		States: q.scheduleStates, Topic: q.Topic, Endpoint: q.Endpoint, Limit: q.Limit, Cursor: q.Cursor,
 	})
 	return pageOf(page.Schedules, writeListed, page.Next), err
 }

@@ -47,27 +47,33 @@ func TestSearch(t *testing.T) {
 	a.end(job.OutcomeDelivered)
 	register("soon", `"url":"https://A.example/3","delay":"1h","labels":{"shop":"8"}`)
 	register("late", `"url":"http://a.example/4","delay":"2h","priority":9`)
-	register("later", `"url":"https://b.example/5","delay":"3h"`)
+	register("later", `"url":"https://b.example/5","delay":"3h","labels":{"note":"a,b\\"}`)
 	uid := a.stored("t", "late").UID
 	in := func(d time.Duration) string {
 		return url.QueryEscape(a.clock.Now().Add(d).Format("2006-01-02T15:04:05.000-07:00"))
 	}
+	unix := func(d time.Duration) string { return fmt.Sprint(a.clock.Now().Add(d).Unix()) }
 	for query, want := range map[string]string{
-		"":                               "dead delivered late later soon",
-		"state=dead&state=delivered":     "dead delivered",
-		"state=waiting":                  "late later soon",
-		"endpoint=https://a.example":     "dead delivered soon",
-		"endpoint=https://A.example:443": "dead delivered soon",
+		"":                     "dead delivered late later soon",
+		"state=dead,delivered": "dead delivered", "state=dead,waiting&state=delivered": "dead delivered late later soon",
+		"labels=shop:7,env:x:y": "dead", `labels=note:a%5C,b%5C%5C`: "later", "labels=note:a,env:x:y": "",
+		"id=la":                            "late later",
+		"created_from=" + unix(-time.Hour): "dead delivered late later soon", "created_from=" + unix(time.Hour): "", "due_from=" + unix(90*time.Minute) + "000": "late later",
+		"due_to=" + strings.ToLower(in(90*time.Minute)):    "dead delivered soon",
+		"state=dead&state=delivered":                       "dead delivered",
+		"state=waiting":                                    "late later soon",
+		"endpoint=https://a.example":                       "dead delivered soon",
+		"endpoint=https://A.example:443":                   "dead delivered soon",
 		"endpoint=https://a.example/any%3Fx&state=waiting": "soon",
 		"endpoint=http://a.example:80":                     "late",
-		"label=shop:7":                                     "dead delivered",
-		"label=shop:7&label=env:x:y":                       "dead",
+		"labels=shop:7":                                    "dead delivered",
+		"labels=shop:7&labels=env:x:y":                     "dead",
 		"priority=9":                                       "delivered late",
 		"priority=5":                                       "dead later soon",
 		"priority=9&state=waiting":                         "late",
 		"priority=1":                                       "",
-		"label=shop:7&label=shop:8":                        "",
-		"label=shop:":                                      "",
+		"labels=shop:7&labels=shop:8":                      "",
+		"labels=shop:":                                     "",
 		"reason=" + job.ReasonGone:                         "dead",
 		"reason=" + job.ReasonDelivered + "&topic=t":       "delivered",
 		"topic=t&id=la":                                    "late later",

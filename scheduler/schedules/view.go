@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -98,7 +99,7 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 
 // Query selects schedules. Empty fields select all.
 type Query struct {
-	State    State
+	States   []State // any of them
 	Topic    string
 	Endpoint string
 	Limit    int
@@ -130,7 +131,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 			continue
 		}
 		s, err := m.view(&d, now)
-		if err != nil || q.State != "" && q.State != s.State {
+		if err != nil || len(q.States) > 0 && !slices.Contains(q.States, s.State) {
 			continue
 		}
 		if len(page.Schedules) == q.Limit {

@@ -372,7 +372,7 @@ export interface BulkFilter {
   endpoint?: string;
   schedule?: string;
   group_id?: string;
-  label?: Record<string, string>;
+  labels?: Record<string, string>;
   priority?: number | string;
   reason?: string;
   due_from?: string;

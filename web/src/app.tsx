@@ -11,12 +11,13 @@ import { DeadPage } from './pages/dead';
 import { EndpointsPage } from './pages/endpoints';
 import { JobPage } from './pages/job';
 import { JobsPage } from './pages/jobs';
-import { MissingPage } from './pages/missing';
+import { MissingPage, WrongAddressPage } from './pages/missing';
 import { OperationsPage } from './pages/operations';
 import { OverviewPage } from './pages/overview';
 import { TopicPage } from './pages/topic';
 import { TopicsPage } from './pages/topics';
 import { parts, place } from './router';
+import { faultOf } from './search';
 
 const schedulePages = lazy(() => import('./pages/schedule-pages'));
 const groupPages = lazy(() => import('./pages/group-pages'));
@@ -53,6 +54,8 @@ const groupsPage = (path: string, name: string | undefined, form: boolean): Comp
 
 /** node/dashboard serves the index at these paths. */
 function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
+  const fault = faultOf(path, query);
+  if (fault) return <WrongAddressPage fault={fault} />;
   const [first, second, third, ...rest] = parts(path) ?? ['?'];
   if (rest.length > 0) return <MissingPage />;
   if (first === 'topics' && second && third === 'edit') return topicForm(path, second);

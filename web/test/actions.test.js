@@ -249,10 +249,11 @@ test('search and filters are in the address', async () => {
   for (const [typed, address, found] of [
     ['k1', '?biz_key=k1', ['a']],
     ['topic:find', '?topic=find', ['a', 'b']],
-    ['topic:find to:2h', '?topic=find&due_to=2h', ['a']],
+    ['topic:find due_to:2h', '?topic=find&due_to=2h', ['a']],
     ['endpoint:https://bank.example', '?endpoint=https%3A%2F%2Fbank.example', ['b']],
     ['https://bank.example/b?x=1', '?endpoint=https%3A%2F%2Fbank.example%2Fb%3Fx%3D1', ['b']],
-    ['label:region:eu', '?label=region%3Aeu', ['a']],
+    ['labels:region:eu', '?labels=region%3Aeu', ['a']],
+    ['topic:find created_from:-1h state:waiting,dead', '?topic=find&created_from=-1h&state=waiting%2Cdead', ['a', 'b']],
     ['topic:find priority:2', '?topic=find&priority=2', ['b']],
   ]) {
     await box.fill(typed);
@@ -261,7 +262,7 @@ test('search and filters are in the address', async () => {
     await eventually(`${typed} finds ${found}`, async () => (await page.locator('td.name a').allTextContents()).sort().join() === found.join());
   }
   await page.goBack();
-  await eventually('back', async () => (await box.inputValue()) === 'label:region:eu');
+  await eventually('back', async () => (await box.inputValue()) === 'topic:find created_from:-1h state:waiting state:dead');
   await go('/jobs?topic=find');
   await page.locator('tr', { has: link('b') }).getByText('Priority 2').waitFor();
   assert.equal(await page.getByText('Priority 5').count(), 0, 'which most have');
@@ -280,6 +281,31 @@ test('search and filters are in the address', async () => {
     await box.press('Enter');
     await page.getByRole('heading', { name: id, exact: true }).waitFor();
   }
+});
+
+test('filters that do not exist are refused, and select nothing', async () => {
+  await register({ topic: 'refused', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs?topic=refused');
+  await link('a').waitFor();
+  const box = field('Search jobs');
+  for (const [typed, fault] of [
+    ['tenant:acme order 8812', 'tenant is not a filter. Write labels:tenant:acme'],
+    ['order 8812', 'A job has one business key, not order, 8812.'],
+    ['topic:a topic:b', 'topic can be given once.'],
+    ['topic:', 'topic needs a value.'],
+  ]) {
+    await box.fill(typed);
+    await box.press('Enter');
+    await page.getByRole('alert').filter({ hasText: fault }).waitFor();
+    assert.equal(await link('a').count(), 1, 'the list stays');
+  }
+  for (const address of ['/jobs?tpic=refused', '/jobs?label=a%3A1', '/dead?topic=refused&order=due', '/topics?topic=refused', '/jobs/refused/a?topic=b', '/jobs?topic=a&topic=b', '/?topic=a']) {
+    await go(address);
+    await page.getByRole('heading', { name: 'Unknown parameter in the address' }).waitFor();
+    assert.equal(await button('Change all of these…').count(), 0, address);
+  }
+  await page.getByRole('link', { name: 'Open the page without parameters' }).click();
+  await page.getByRole('heading', { name: 'Overview', exact: true }).waitFor();
 });
 
 test('rows stay where they are until new ones are asked for', async () => {

@@ -198,7 +198,7 @@ test('jobs of an order key', async () => {
   await accessible(page, 'a job that waits for another');
   await link('k').click();
   await link('a').waitFor();
-  assert.equal(await field('Search jobs').inputValue(), 'topic:ordered order:k');
+  assert.equal(await field('Search jobs').inputValue(), 'topic:ordered order_key:k');
   await link('b').click();
   await page.getByRole('link', { name: 'Open a' }).click();
   await button('Discard').click();

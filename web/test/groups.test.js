@@ -113,7 +113,7 @@ test('register for a group, then cancel the jobs of the fan-out', async () => {
   assert.equal(await page.getByRole('row').count(), 3);
   await button('Change all of these…').click();
   const dialog = page.getByRole('dialog');
-  await dialog.getByText('group:one').waitFor();
+  await dialog.getByText('group_id:one').waitFor();
   await within(dialog).choice('Action').selectOption('cancel');
   await dialog.getByText('2 jobs').waitFor();
   await dialog.getByRole('button', { name: 'Cancel jobs' }).click();

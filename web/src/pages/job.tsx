@@ -8,6 +8,7 @@ import { Loading, StateMark, When } from '../components/marks';
 import { ProblemNote } from '../components/problem';
 import { messageId } from '../components/request';
 import { now, useResource, type Resource } from '../live';
+import { asValue } from '../search';
 import { clock, count, localTimes, said, span, t, word } from '../text';
 
 export function JobPage({ topic, id }: { topic: string; id: string }) {
@@ -230,7 +231,7 @@ function Labels({ labels }: { labels: Record<string, string> }) {
       <dt>{t('job.labels')}</dt>
       {pairs.map((pair) => (
         <dd key={pair}>
-          <a href={address(['jobs'], [['label', pair]])} data-page>
+          <a href={address(['jobs'], [['labels', asValue(pair)]])} data-page>
             {pair}
           </a>
         </dd>

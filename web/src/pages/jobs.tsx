@@ -52,40 +52,51 @@ export function JobsPage() {
 function SearchBox({ filter }: { filter: Query }) {
   const stands = written(filter);
   const [typed, type] = useState(stands);
+  const [fault, blame] = useState<string>();
   const part = topicIn(typed);
   const topics = useResource(`topics with ${part}`, (abort) => api.topics(part ? [['q', part]] : [], abort), true);
-  useEffect(() => type(stands), [stands]);
+  useEffect(() => {
+    type(stands);
+    blame(undefined);
+  }, [stands]);
   return (
-    <form
-      class="search"
-      role="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        search(typed);
-      }}
-    >
-      <Icon name="search" />
-      <input
-        type="search"
-        list="searches"
-        aria-label={t('search.label')}
-        placeholder={t('search.hint')}
-        spellcheck={false}
-        value={typed}
-        onInput={(e) => type(e.currentTarget.value)}
-      />
-      <datalist id="searches">
-        {topics.data?.data.map(({ name: topic }) => (
-          <option key={topic} value={`topic:${topic}`} />
-        ))}
-      </datalist>
-      <button>{t('search.go')}</button>
-    </form>
+    <>
+      <form
+        class="search"
+        role="search"
+        onSubmit={(event) => {
+          event.preventDefault();
+          blame(search(typed));
+        }}
+      >
+        <Icon name="search" />
+        <input
+          type="search"
+          list="searches"
+          aria-label={t('search.label')}
+          placeholder={t('search.hint')}
+          spellcheck={false}
+          value={typed}
+          onInput={(e) => type(e.currentTarget.value)}
+        />
+        <datalist id="searches">
+          {topics.data?.data.map(({ name: topic }) => (
+            <option key={topic} value={`topic:${topic}`} />
+          ))}
+        </datalist>
+        <button>{t('search.go')}</button>
+      </form>
+      {fault && (
+        <p class="problem" role="alert">
+          {fault}
+        </p>
+      )}
+    </>
   );
 }
 
 /** The part of a topic's name typed so far. */
-const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}._:@-]*)$/u.exec(typed)?.[1] ?? '';
+const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}\u200C._:@-]*)$/u.exec(typed)?.[1] ?? '';
 
 /** The API sorts the jobs of one topic and one state only. */
 const sortable = (filter: Query): boolean => ['topic', 'state'].every((wanted) => filter.filter(([name]) => name === wanted).length === 1);

@@ -1,3 +1,4 @@
+import { place } from '../router';
 import { t } from '../text';
 
 export function MissingPage() {
@@ -7,6 +8,23 @@ export function MissingPage() {
       <p>
         <a href="/" data-page>
           {t('missing.home')}
+        </a>
+      </p>
+    </>
+  );
+}
+
+/** Instead of a page whose address has a parameter that it does not know. */
+export function WrongAddressPage({ fault }: { fault: string }) {
+  return (
+    <>
+      <h1>{t('wrong.title')}</h1>
+      <p class="problem" role="alert">
+        {fault}
+      </p>
+      <p>
+        <a href={place.value.path} data-page>
+          {t('wrong.without')}
         </a>
       </p>
     </>
