@@ -42,7 +42,7 @@ func (j *Journal) writeApplied(ctx context.Context) error {
 		return err
 	}
 	j.applying.Release(maxApplying)
-	return j.Flush()
+	return j.Flush(ctx)
 }
 
 // Write is the changes of one caller.

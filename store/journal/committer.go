@@ -22,6 +22,7 @@ const (
 	rowSize      = 1 << 10               // while the server is down, so many queued bytes count as a row
 	firstPause   = 50 * time.Millisecond // between tries while commits fail
 	longestPause = time.Second
+	provenFor    = 3 * time.Second // how long a commit proves that the journal can be written
 )
 
 // entry is a Write in the queue.
@@ -30,7 +31,8 @@ type entry struct {
 	rows, extra int64 // reserved for its rows and bytes
 	// done receives the outcome of the first try; nil: no caller waits, and the commit need
 	// not survive a power failure, only a crash of the process.
-	done chan error
+	done  chan error
+	tried bool // an earlier commit failed, or its reply was lost
 }
 
 // committer writes entries in the order of their arrival. All waiting entries share a
@@ -45,8 +47,9 @@ type committer struct {
 
 	mu     sync.Mutex
 	queue  []*entry
-	broken error // of the last commit; nil if it succeeded
-	owes   bool  // there are owed entries since a commit failed
+	broken error     // of the last commit; nil if it succeeded
+	wrote  time.Time // when the last commit succeeded
+	owes   bool      // there are owed entries since a commit failed
 
 	// Used by the goroutine only:
 	known   map[job.Key]*Target
@@ -88,9 +91,19 @@ func (c *committer) submit(e *entry) (done <-chan error) {
 	return e.done
 }
 
-// Flush waits until everything queued before is written.
-func (j *Journal) Flush() error {
-	return <-j.committer.submit(&entry{Write: Write{Add: func(*Group) {}}})
+// Flush waits until everything queued before is written, or ctx ends.
+func (j *Journal) Flush(ctx context.Context) error {
+	return j.await(ctx, func(*Group) {})
+}
+
+// await commits an entry. It does not wait longer than ctx.
+func (j *Journal) await(ctx context.Context, add func(*Group)) error {
+	select {
+	case err := <-j.committer.submit(&entry{Write: Write{Add: add}}):
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: the journal does not answer: %w", store.ErrUnavailable, ctx.Err())
+	}
 }
 
 // Owing returns an error while the store is ahead of the journal because commits
@@ -111,6 +124,13 @@ func (j *Journal) Broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
+}
+
+// wroteSince reports whether a commit has succeeded since then.
+func (c *committer) wroteSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrote.After(then)
 }
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavailable, err) }
@@ -212,13 +232,13 @@ func (c *committer) take() []*entry {
 // commitBatch writes the entries in one transaction.
 func (c *committer) commitBatch(batch []*entry) error {
 	ctx := context.Background()
-	var bytes int64
+	var rows, bytes int64
 	for _, e := range batch {
-		bytes += e.Bytes
+		rows, bytes = rows+e.rows, bytes+e.Bytes
 	}
 	if c.nextSeq == 0 {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, commitLimit+time.Second*time.Duration(bytes/slowest))
+		ctx, cancel = context.WithTimeout(ctx, limitOf(rows, bytes))
 		defer cancel()
 	}
 	g := newGroup(c.known, c.j.o.Host, c.j.rules)
@@ -226,11 +246,11 @@ func (c *committer) commitBatch(batch []*entry) error {
 	durable := false
 	for _, e := range batch {
 		e.Add(g)
-		durable = durable || e.done != nil
+		durable, g.tried = durable || e.done != nil, g.tried || e.tried
 	}
 	if err := c.transact(ctx, g, durable); err != nil {
 		clear(c.known) // it may have facts that were not written
-		return err
+		return c.j.pools.silence.why(err)
 	}
 	if !g.counted {
 		c.nextSeq = g.nextSeq
@@ -296,7 +316,7 @@ func (e *commitError) Unwrap() error { return e.cause }
 func (c *committer) succeeded(batch []*entry) {
 	c.mu.Lock()
 	was := c.broken
-	c.broken, c.owes = nil, false
+	c.broken, c.owes, c.wrote = nil, false, c.j.o.Clock.Now()
 	c.mu.Unlock()
 	c.j.metrics.down.Set(0)
 	if was != nil {
@@ -333,6 +353,7 @@ func (c *committer) failed(batch []*entry, err error) (owing bool) {
 		if i == len(batch) {
 			err = untried
 		}
+		e.tried = e.tried || i < len(batch)
 		e.answer(unavailable(err))
 		if !e.Owed {
 			c.room.Release(e.rows + e.extra)

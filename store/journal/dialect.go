@@ -42,6 +42,7 @@ type dialect interface {
 // what is released after them.
 type pools struct {
 	write, read *sql.DB
+	silence     *silence // of a server; nil: a file
 	release     func() error
 }
 

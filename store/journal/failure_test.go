@@ -122,6 +122,14 @@ func TestWritesFail(t *testing.T) {
 			noError(t, "Ping", r.Ping(t.Context()))
 			noError(t, "Ping", r.Ping(t.Context()))
 		},
+		"ping notices without other calls": func(t *testing.T, r *rig) {
+			r.ReadOnly(true)
+			noError(t, "Ping", r.Ping(t.Context())) // a commit succeeded just now
+			r.Pass(4 * time.Second)                 // an idle connection of MariaDB is closed after 5 s
+			unavailable(t, "Ping", r.Ping(t.Context()))
+			r.ReadOnly(false)
+			noError(t, "Ping", r.Ping(t.Context()))
+		},
 		"closing tells what is lost": func(t *testing.T, r *rig) {
 			r.ReadOnly(true)
 			r.TakeDue()

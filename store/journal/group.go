@@ -78,6 +78,7 @@ type Group struct {
 	drops    []*Target
 	purges   []*purge
 	probe    bool
+	tried    bool // an earlier commit of some of it failed, or its reply was lost
 }
 
 // ending is the end of a message.

@@ -152,10 +152,15 @@ func migrate(ctx context.Context, pools *pools, d dialect) error {
 		if has > knows {
 			return fmt.Errorf("the journal was written by a newer duehook (its tables have version %d, this one knows %d)", has, knows)
 		}
-		if _, err := p.Up(ctx); err != nil {
-			return fmt.Errorf("migrate the journal: %w", err)
+		if has == knows {
+			return nil
 		}
-		return nil
+		return pools.silence.patiently(migrationLimit, func() error {
+			if _, err := p.Up(ctx); err != nil {
+				return fmt.Errorf("migrate the journal: %w", err)
+			}
+			return nil
+		})
 	})
 }
 
@@ -195,18 +200,11 @@ func (j *Journal) Ping(ctx context.Context) error {
 	if err := j.Owing(); err != nil {
 		return err // the committer retries
 	}
-	if j.Broken() == nil {
+	if j.Broken() == nil && j.committer.wroteSince(j.o.Clock.Now().Add(-provenFor)) {
 		return nil
 	}
-	// The last commit failed. Without a probe, the next commit may wait until this call
-	// reports success.
-	done := j.committer.submit(&entry{Write: Write{Add: func(g *Group) { g.probe = true }}})
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: the journal does not answer: %w", store.ErrUnavailable, ctx.Err())
-	}
+	// Without a probe, the next commit may wait until this call reports success.
+	return j.await(ctx, func(g *Group) { g.probe = true })
 }
 
 // Close writes pending changes, and closes the journal and then the store above it. A

@@ -60,7 +60,7 @@ func fullDisk(path, _ string) error {
 			return err
 		}
 	}
-	if err := s.Flush(); err != nil {
+	if err := s.Flush(ctx); err != nil {
 		return err
 	}
 	wal, err := os.Stat(path + "-wal")

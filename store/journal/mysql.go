@@ -48,8 +48,7 @@ func newMariaDB(url string) (*mariadb, error) {
 		}
 		config.TLSConfig = values[0]
 	}
-	config.Collation = "utf8mb4_bin" // that of the columns
-	config.Timeout = commitLimit
+	config.Collation = "utf8mb4_bin"   // that of the columns
 	config.MaxAllowedPacket = 0        // ask the server
 	config.Logger = &mysql.NopLogger{} // errors are returned as well
 	return &mariadb{config: config}, nil
@@ -61,21 +60,22 @@ func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	// A node that freezes within a transaction must not block the others for long, so the
 	// server ends its idle connection. The connection of the lock is idle, too, but must
 	// stay.
-	write, err := d.pool(map[string]string{"wait_timeout": "10", "innodb_lock_wait_timeout": "8"})
+	s := newSilence()
+	write, err := d.pool(s, map[string]string{"wait_timeout": "10", "innodb_lock_wait_timeout": "3"})
 	if err != nil {
 		return nil, err
 	}
-	read, err := d.pool(map[string]string{"wait_timeout": "31536000"})
+	read, err := d.pool(s, map[string]string{"wait_timeout": "31536000"})
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	p := servers(write, read)
+	p := servers(write, read, s)
 	write.SetConnMaxIdleTime(5 * time.Second)
 	var packet int64
 	err = read.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&packet)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("connect to the journal: %w", err)
+		err = fmt.Errorf("connect to the journal: %w", s.why(err))
 	case packet < minPacket:
 		err = fmt.Errorf("the journal's server accepts packets of at most %d bytes: set max_allowed_packet to %d or more", packet, minPacket)
 	default:
@@ -90,8 +90,9 @@ const minPacket = 1 << 20
 
 // pool opens connections whose session has these variables. Settings of the server's
 // administrator must not change the meaning of statements.
-func (d *mariadb) pool(variables map[string]string) (*sql.DB, error) {
+func (d *mariadb) pool(s *silence, variables map[string]string) (*sql.DB, error) {
 	config := d.config.Clone()
+	config.DialFunc = s.dial
 	variables["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 	config.Params = variables
 	connector, err := mysql.NewConnector(config)
@@ -107,18 +108,8 @@ func mariadbLock(name string) string {
 }
 
 func (d *mariadb) migrating(ctx context.Context, p *pools, up func() error) error {
-	conn, err := p.read.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // it only goes back to the pool
 	name := mariadbLock("migrating")
-	if err := lock(ctx, conn, getLock(name, 3600)); err != nil { // for a long migration by another node
-		return err
-	}
-	err = up()
-	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+name+")")
-	return errors.Join(err, unlockErr)
+	return exclusively(ctx, p.read, "coalesce("+getLock(name, 0)+", 0)", "DO RELEASE_LOCK("+name+")", up)
 }
 
 const (

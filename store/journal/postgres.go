@@ -48,7 +48,7 @@ func (d *postgres) dir() (string, goose.Dialect) {
 var postgresLimits = []struct{ name, value string }{
 	// A node that freezes within a transaction must not keep the others from
 	// writing for long.
-	{"lock_timeout", "8000"},
+	{"lock_timeout", "3000"},
 	{"idle_in_transaction_session_timeout", "5000"},
 	// The user may have timeouts that do not fit: restoring reads a long answer, and the
 	// connection that holds a lock is idle. PostgreSQL 12 lacks the last one.
@@ -76,10 +76,12 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	if _, set := config.RuntimeParams["application_name"]; !set {
 		config.RuntimeParams["application_name"] = "duehook"
 	}
+	s := newSilence()
+	config.DialFunc = s.dial
 	limited := stdlib.OptionAfterConnect(d.limit)
-	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited))
+	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited), s)
 	if err := checkEncoding(ctx, p.read); err != nil {
-		return nil, errors.Join(err, p.close())
+		return nil, errors.Join(s.why(err), p.close())
 	}
 	return p, nil
 }
@@ -111,22 +113,8 @@ const (
 )
 
 func (d *postgres) migrating(ctx context.Context, p *pools, up func() error) error {
-	conn, err := p.read.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close() //nolint:errcheck // it only goes back to the pool
-	// Another node may need long for a migration.
-	if _, err := conn.ExecContext(ctx, "SET lock_timeout = 0"); err != nil {
-		return err
-	}
-	if _, err := conn.ExecContext(ctx, "SELECT pg_advisory_lock($1, hashtext(current_schema()))", postgresMigrating); err != nil {
-		return err
-	}
-	err = up()
-	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx),
-		"SELECT pg_advisory_unlock($1, hashtext(current_schema()))", postgresMigrating)
-	return errors.Join(err, unlockErr)
+	lock := fmt.Sprintf("(%d, hashtext(current_schema()))", postgresMigrating)
+	return exclusively(ctx, p.read, "pg_try_advisory_lock"+lock, "SELECT pg_advisory_unlock"+lock, up)
 }
 
 // claim holds a lock as long as its own connection lives. If it is lost and another process

@@ -14,7 +14,7 @@ func (j *Journal) PurgeAged(ctx context.Context, limit int) error {
 	}
 	p := &purge{until: job.InstantOf(j.o.Clock.Now()).Add(-j.o.Retention), limit: limit}
 	for p.deleted = limit; p.deleted == limit && ctx.Err() == nil && j.closing.Err() == nil; {
-		if err := <-j.committer.submit(&entry{Write: Write{Add: func(g *Group) { g.purges = append(g.purges, p) }}}); err != nil {
+		if err := j.await(ctx, func(g *Group) { g.purges = append(g.purges, p) }); err != nil {
 			return err
 		}
 	}

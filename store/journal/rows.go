@@ -118,39 +118,3 @@ func (p *Progress) row(args []any, seq int64) []any {
 		int64(p.token), int64(p.Version), int64(p.nextAt), p.reason, int64(p.EndedAt),
 		DoneAt(p.State, p.EndedAt), int64(p.updated))
 }
-
-// FlowRow is one row of flow.
-type FlowRow struct {
-	of      *Target
-	at      job.Instant
-	from    any // an int64, or nil for a registration
-	to      job.State
-	attempt int
-	actor   string
-	reason  string
-	log     []byte // nil: no attempt was made
-}
-
-func (f *FlowRow) row(args []any, host string) []any {
-	var log any
-	if f.log != nil {
-		log = f.log
-	}
-	return append(args, f.of.Seq, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, log)
-}
-
-// logRows are the flow rows of the attempt log of a job in state.
-func logRows(log []job.Attempt, state job.State) []FlowRow {
-	rows := make([]FlowRow, len(log))
-	for i := range log {
-		a := &log[i]
-		rows[i] = FlowRow{
-			at: a.StartedAt.Add(a.Duration), from: int64(job.Running), to: job.Retrying,
-			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a),
-		}
-	}
-	if n := len(rows); n > 0 && state.Final() {
-		rows[n-1].to = state
-	}
-	return rows
-}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/duehook/duehook/job"
 )
 
 // The common part of the SQL servers, to which several processes can write.
@@ -24,19 +26,29 @@ const (
 	// readers is the number of connections for reading; one of them holds a lock.
 	readers = 5
 	// commitLimit is how long a transaction may take before the server counts as dead,
-	// beside the time to send its bodies at slowest.
-	commitLimit = 10 * time.Second
+	// beside the time for its bodies and rows at slowest. Clients wait as long for a
+	// refusal.
+	commitLimit = 4 * time.Second
 	slowest     = 1 << 20 // bytes/s
+	slowestRows = 1000    // per second
+	// migrationPause is how long a process waits before it asks again whether another one
+	// has migrated the tables.
+	migrationPause = 100 * time.Millisecond
 )
 
+// limitOf is how long a transaction may take.
+func limitOf(rows, bytes int64) time.Duration {
+	return commitLimit + time.Duration(rows)*time.Second/slowestRows + time.Duration(bytes)*time.Second/slowest
+}
+
 // servers is a pair of pools.
-func servers(write, read *sql.DB) *pools {
+func servers(write, read *sql.DB, s *silence) *pools {
 	for db, conns := range map[*sql.DB]int{write: 1, read: readers} {
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
 		db.SetConnMaxIdleTime(idleLimit)
 	}
-	return &pools{write: write, read: read}
+	return &pools{write: write, read: read, silence: s}
 }
 
 // ownership keeps a process from writing to a journal that another one has taken over.
@@ -46,6 +58,28 @@ type ownership struct {
 	// relaxed is an expression that makes the commit of its transaction return before it
 	// is durable; empty: there is none.
 	relaxed string
+}
+
+// exclusively runs up while this process has a lock, which tries takes if it is free.
+func exclusively(ctx context.Context, read *sql.DB, tries, unlock string, up func() error) error {
+	conn, err := read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close() //nolint:errcheck // it only goes back to the pool
+	for got := false; !got; {
+		if err := conn.QueryRowContext(ctx, "SELECT "+tries).Scan(&got); err != nil {
+			return err
+		}
+		if !got { // another process may need long for a migration
+			if err := job.Sleep(ctx, job.SystemClock(), migrationPause); err != nil {
+				return err
+			}
+		}
+	}
+	err = up()
+	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), unlock)
+	return errors.Join(err, unlockErr)
 }
 
 func (o *ownership) set(ctx context.Context, write *sql.DB, w *words, shared bool) error {

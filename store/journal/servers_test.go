@@ -67,7 +67,7 @@ func TestTimeoutsOfPostgres(t *testing.T) {
 	}
 	r := newRig(t, postgresBackend, url, 0)
 	for setting, want := range map[string]string{
-		"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "8s", "idle_in_transaction_session_timeout": "5s",
+		"statement_timeout": "0", "idle_session_timeout": "0", "lock_timeout": "3s", "idle_in_transaction_session_timeout": "5s",
 	} {
 		is(r, setting, want)
 	}

@@ -85,10 +85,22 @@ func bytesOf(args []any) (n int) {
 
 // exec runs the statement for all rows of args.
 func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
-	return b.each(args, func(stmt *sql.Stmt, args []any) error {
-		_, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+	_, err := b.update(ctx, tx, args)
+	return err
+}
+
+// update is exec that returns how many rows of the table it changed.
+func (b *bulk) update(ctx context.Context, tx *sql.Tx, args []any) (changed int64, err error) {
+	err = b.each(args, func(stmt *sql.Stmt, args []any) error {
+		result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		changed += n
 		return err
 	})
+	return changed, err
 }
 
 // The parameters of each row in the statements below.

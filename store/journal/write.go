@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -16,11 +15,13 @@ type writing struct {
 	ctx context.Context
 	tx  *sql.Tx
 	st  *statements
+	// doubtful: the journal may have some of the rows of flow.
+	doubtful bool
 }
 
 // write makes all changes of the Group.
 func (g *Group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
-	w := &writing{Group: g, ctx: ctx, tx: tx, st: st}
+	w := &writing{Group: g, ctx: ctx, tx: tx, st: st, doubtful: g.tried}
 	first := g.nextSeq
 	for _, step := range []func() error{
 		w.resolve, w.writeConfirms,
@@ -116,8 +117,12 @@ func (w *writing) writeProgress() error {
 	for _, c := range changed {
 		args = c.Progress.row(args, c.Seq)
 	}
-	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
+	updated, err := w.st.progress.update(w.ctx, w.tx, args)
+	if err != nil {
 		return fmt.Errorf("write the progress of messages: %w", err)
+	}
+	if updated < int64(len(changed)) { // somebody wrote a later version, perhaps with these rows
+		w.doubtful = true
 	}
 	return nil
 }
@@ -173,19 +178,14 @@ func (w *writing) writePuts() error {
 		if m == nil {
 			continue
 		}
-		log := c.Log
 		if c.Seq != 0 {
-			var err error
-			if log, err = w.unknown(c.Seq, log); err != nil {
-				return err
-			}
 			r.overwrite(m, c.Seq)
 		} else {
 			c.Seq = w.take()
 			r.add(m, c.Seq)
 		}
-		for _, f := range log {
-			f.of = c.Target
+		for _, f := range c.Log {
+			f.of, w.doubtful = c.Target, true
 			w.flows = append(w.flows, f)
 		}
 	}
@@ -211,20 +211,6 @@ func (c *Change) anew() *Message {
 	return &m
 }
 
-// unknown returns the rows of a log that a message lacks.
-func (w *writing) unknown(seq int64, log []FlowRow) ([]FlowRow, error) {
-	if len(log) == 0 {
-		return nil, nil
-	}
-	known, _, err := readLogs(w.ctx, w.tx, []int64{seq})
-	if err != nil {
-		return nil, fmt.Errorf("look for attempts: %w", err)
-	}
-	return slices.DeleteFunc(slices.Clone(log), func(f FlowRow) bool {
-		return slices.ContainsFunc(known[seq], func(a job.Attempt) bool { return bytes.Equal(encodeAttempt(&a), f.log) })
-	}), nil
-}
-
 // take returns the seq of a new message.
 func (w *writing) take() int64 {
 	seq := w.nextSeq
@@ -245,6 +231,9 @@ func (w *writing) writeInserts() error {
 }
 
 func (w *writing) writeFlows() error {
+	if err := w.dropKnownFlows(); err != nil {
+		return fmt.Errorf("read flow: %w", err)
+	}
 	args := w.st.flow.room(len(w.flows))
 	for i := range w.flows {
 		if f := &w.flows[i]; f.of.Seq != 0 {

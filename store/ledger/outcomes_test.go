@@ -149,6 +149,8 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 				noError(t, "Flush", r.Flush())
 			}
 			equal(t, "the job in the journal", one.journaled("a").Job.State, job.Delivered)
+			equal(t, "ends of the job in flow", one.Count(`SELECT count(*) FROM flow f JOIN message m ON m.seq = f.message
+				WHERE m.id = 'a' AND f.to_state = 4`), "1")
 			if test.both {
 				equal(t, "claims of the callback after the commit", len(two.TakeDue()), 1)
 			}

@@ -50,7 +50,7 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 	}
 	defer c.End()
 	// The journal must have this process's own changes of these jobs.
-	if err := s.j.Flush(); err != nil {
+	if err := s.j.Flush(ctx); err != nil {
 		return err
 	}
 	still, moving, err := s.comparer().again(ctx, found)

@@ -52,7 +52,7 @@ func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool
 		return job.Job{}, false, err
 	}
 	defer c.End()
-	if err := s.j.Flush(); err != nil {
+	if err := s.j.Flush(ctx); err != nil {
 		return job.Job{}, false, err
 	}
 	e, err := s.j.Latest(ctx, key)

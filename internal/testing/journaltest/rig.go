@@ -43,7 +43,7 @@ func (o *Opened) Flush() error {
 		return nil
 	}
 	defer o.J.Leave()
-	return o.J.Flush()
+	return o.J.Flush(context.Background())
 }
 
 // Exec runs SQL on the writer's connection.

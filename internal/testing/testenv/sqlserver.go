@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -64,10 +65,31 @@ func (s *SQLServer) Kill() error {
 }
 
 // Pause freezes the server (SIGSTOP): connections stay, nothing answers.
-func (s *SQLServer) Pause() error { return s.cmd.Process.Signal(syscall.SIGSTOP) }
+func (s *SQLServer) Pause() error { return s.signal(syscall.SIGSTOP) }
 
 // Resume wakes a paused server.
-func (s *SQLServer) Resume() error { return s.cmd.Process.Signal(syscall.SIGCONT) }
+func (s *SQLServer) Resume() error { return s.signal(syscall.SIGCONT) }
+
+// signal signals the server, and its children, which serve the connections of PostgreSQL.
+func (s *SQLServer) signal(sig syscall.Signal) error {
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		return err
+	}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.PID()))
+	if err != nil {
+		return err
+	}
+	for _, field := range strings.Fields(string(children)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) { // it may have ended
+			return err
+		}
+	}
+	return nil
+}
 
 // Start starts the server, again if it was killed, on the same port and files,
 // and waits until it answers.
