@@ -61,6 +61,9 @@ func (p Position) compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.Score, o.Score), cmp.Compare(p.ID, o.ID))
 }
 
+// Before reports whether p comes before o in its segment.
+func (p Position) Before(o Position) bool { return p.compare(o) < 0 }
+
 // Span is a part of a segment: the N entries after a position, or from the start when
 // After is nil. With Back they are those before it, or from the end, the last one first.
 type Span struct {

@@ -1,0 +1,166 @@
+package diskstore_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
+)
+
+var waiting = flag.Int("waiting", 100_000, "how many jobs wait in BenchmarkWaiting")
+
+// BenchmarkWaiting measures a store on disk with many jobs that wait for random times: the
+// processor time to register and to deliver one, resident memory, and the time to open.
+// Run it with -benchtime 1x -waiting 1000000.
+func BenchmarkWaiting(b *testing.B) {
+	for b.Loop() {
+		dir := b.TempDir()
+		s := open(b, diskstore.Options{Dir: dir})
+		cpu := processorTime()
+		fillWaiting(b, s, *waiting)
+		b.ReportMetric(perJob(cpu, *waiting), "insert-µs/job")
+		cpu = processorTime()
+		const due = 50_000
+		fillDue(b, s, due)
+		b.ReportMetric(perJob(cpu, due), "insert-due-µs/job")
+		cpu = processorTime()
+		deliverAll(b, s, due)
+		b.ReportMetric(perJob(cpu, due), "deliver-µs/job")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		runtime.GC()
+		began := time.Now()
+		s = open(b, diskstore.Options{Dir: dir})
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "open-ms")
+		fillDue(b, s, due)
+		deliverAll(b, s, due)
+		b.ReportMetric(resident(b), "resident-MB")
+		readers(b, s)
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func readers(b *testing.B, s *diskstore.Store) {
+	now, bounds := time.Now(), []job.Instant(nil)
+	for i := range 97 {
+		bounds = append(bounds, job.InstantOf(now.Add(time.Duration(i)*15*time.Minute)))
+	}
+	calls := map[string]func() error{
+		"due-counts": func() error { _, err := s.DueCounts(b.Context(), store.DueOf{}, bounds); return err },
+		"backlogs":   func() error { _, err := s.Backlogs(b.Context()); return err },
+		"list":       func() error { _, err := s.List(b.Context(), store.Query{Limit: 100}); return err },
+		"list-by-due": func() error {
+			_, err := s.List(b.Context(), store.Query{Topic: "topic3", States: []job.State{job.Waiting}, Order: store.OrderDue, Limit: 100})
+			return err
+		},
+		"list-prefix": func() error {
+			_, err := s.List(b.Context(), store.Query{Topic: "topic3", IDPrefix: "nothing", Limit: 100})
+			return err
+		},
+	}
+	for name, call := range calls {
+		began := time.Now()
+		if err := call(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(time.Since(began).Microseconds())/1000, name+"-ms")
+	}
+}
+
+const benchBatch = 200
+
+func benchReg(topic string, r *rand.Rand, delay time.Duration) store.Registration {
+	body := make([]byte, 300)
+	for i := range body {
+		body[i] = byte('a' + r.IntN(26))
+	}
+	reg := newReg(topic, fmt.Sprintf("%016x-%019d", r.Uint64(), r.Int64()), job.Spec{Body: body, When: job.When{Delay: delay}})
+	reg.UID = store.BindUID(fmt.Sprintf("%019d%07d", time.Now().UnixNano(), 0), reg.Key)
+	return reg
+}
+
+func fillWaiting(b *testing.B, s *diskstore.Store, n int) {
+	r := rand.New(rand.NewPCG(1, 2))
+	fill(b, s, n, func(i int) store.Registration {
+		return benchReg(fmt.Sprint("topic", i%10), r, time.Hour+time.Duration(r.Int64N(int64(24*time.Hour))))
+	})
+}
+
+func fillDue(b *testing.B, s *diskstore.Store, n int) {
+	r := rand.New(rand.NewPCG(rand.Uint64(), 3))
+	fill(b, s, n, func(int) store.Registration { return benchReg("due", r, 0) })
+}
+
+func fill(b *testing.B, s *diskstore.Store, n int, make func(i int) store.Registration) {
+	b.Helper()
+	for from := 0; from < n; from += benchBatch {
+		var regs []store.Registration
+		for i := from; i < min(n, from+benchBatch); i++ {
+			regs = append(regs, make(i))
+		}
+		if _, err := s.Register(b.Context(), regs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func deliverAll(b *testing.B, s *diskstore.Store, n int) {
+	b.Helper()
+	for done := 0; done < n; {
+		if _, err := s.Carry(b.Context(), 0, store.CarryOptions{Cap: benchBatch, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
+			b.Fatal(err)
+		}
+		hints, err := s.Pop(b.Context(), 0, benchBatch, time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		claims, err := s.Claim(b.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(done), Lease: time.Hour})
+		if err != nil {
+			b.Fatal(err)
+		}
+		settlements := make([]job.Settlement, len(claims))
+		for i := range claims {
+			settlements[i] = job.Settle(&claims[i].Job, job.Outcome{Kind: job.OutcomeDelivered}, nil)
+		}
+		if _, err := s.Settle(b.Context(), settlements); err != nil {
+			b.Fatal(err)
+		}
+		done += len(claims)
+	}
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func perJob(since time.Duration, n int) float64 {
+	return float64((processorTime() - since).Microseconds()) / float64(n)
+}
+
+// resident is the memory of the process, in MB.
+func resident(b *testing.B) float64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		b.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	kb, _ := strconv.Atoi(strings.Fields(rest)[0])
+	return float64(kb) / 1024
+}

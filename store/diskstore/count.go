@@ -1,0 +1,94 @@
+package diskstore
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Count adds to the count of a job.
+func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	var counted store.Counted
+	var refused error
+	err := s.change(ctx, true, func(t *txn) { counted, refused = t.addTo(&c) })
+	if err != nil {
+		return store.Counted{}, err
+	}
+	return counted, refused
+}
+
+func (t *txn) addTo(c *store.Count) (store.Counted, error) {
+	rec := t.load(c.Key)
+	switch {
+	case rec == nil:
+		return store.Counted{}, store.ErrNotFound
+	case rec.Version < c.Least:
+		return store.Counted{}, store.ErrConflict
+	}
+	j, err := rec.job()
+	if err != nil {
+		return store.Counted{}, err
+	}
+	tally, err := j.Tally(c.Adds, job.CountFacts{Now: t.now, Keys: rec.countKeys, Known: func(key string) bool {
+		return t.get(row(famCount, rec.UID, key)) != nil
+	}})
+	if err != nil {
+		return store.Counted{Job: j, Now: t.now}, err
+	}
+	if tally.Changes(&j) {
+		tally.Apply(&j, t.now)
+		j.Version++
+		t.applyCount(rec, &j, &tally)
+	}
+	return store.Counted{Job: j, Now: t.now, Tally: tally}, nil
+}
+
+// applyCount stores the count of j, and makes the job due if it is.
+func (t *txn) applyCount(rec *record, j *job.Job, tally *job.Tally) {
+	rec.Counted, rec.Fired, rec.Version = j.Counted, j.Fired, j.Version
+	t.addCountKeys(rec, tally.Keys)
+	if !tally.Due {
+		t.rewrite(rec)
+		return
+	}
+	parked := rec.parked
+	t.takeEntry(rec)
+	rec.NextAt, rec.parked = j.NextAt, parked
+	t.write(rec)
+	t.putEntry(rec)
+	t.set(row(famKey, rec.Topic, rec.ID), keyRow(rec))
+}
+
+// addCountKeys adds keys that were counted.
+func (t *txn) addCountKeys(rec *record, keys []string) {
+	for _, key := range keys {
+		t.set(row(famCount, rec.UID, key), nil)
+	}
+	rec.countKeys += len(keys)
+}
+
+// CountKeys returns the keys that were counted of a job.
+func (s *Store) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
+	v, err := s.view(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	rec, err := loadRecord(v.snap, j.Key)
+	if rec == nil || rec.UID != j.UID || err != nil {
+		return nil, err
+	}
+	return countKeys(v.snap, rec)
+}
+
+func countKeys(r pebble.Reader, rec *record) (keys []string, err error) {
+	p := prefix(famCount, rec.UID)
+	err = scan(r, p, end(p), func(key, _ []byte) bool {
+		keys = append(keys, string(key[len(p):]))
+		return true
+	})
+	return keys, err
+}

@@ -1,0 +1,259 @@
+package diskstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
+)
+
+const url = "http://a.example/hook"
+
+func newReg(topic, id string, spec job.Spec) store.Registration {
+	if spec.Destination == "" {
+		spec.Destination = url
+	}
+	key := job.Key{Topic: topic, ID: id}
+	return store.Registration{Key: key, UID: store.BindUID("01ARZ3NDEKTSV4RRFFQ69G5FAV", key), Spec: spec}
+}
+
+// world is a store on a disk that loses power, and what it acknowledged.
+type world struct {
+	*diskstore.Store
+	t     *testing.T
+	r     *rand.Rand
+	acked map[job.Key]job.Job
+	known int
+	clock *steppedClock
+}
+
+// far never ends within a test.
+const far = 1000 * time.Hour
+
+func (w *world) register(n int) {
+	regs := make([]store.Registration, n)
+	for i := range regs {
+		w.known++
+		spec := job.Spec{Body: make([]byte, w.r.IntN(2_000)), BizKey: fmt.Sprint("biz", w.r.IntN(5))}
+		if w.r.IntN(3) == 0 {
+			spec.OrderKey = fmt.Sprint("order", w.r.IntN(3))
+		}
+		if w.r.IntN(2) == 0 {
+			spec.When.Delay = time.Duration(w.r.IntN(100)) * time.Hour
+		}
+		regs[i] = newReg(fmt.Sprint("t", w.r.IntN(3)), fmt.Sprint(w.known), spec)
+	}
+	results, err := w.Register(w.t.Context(), regs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range results {
+		w.acked[r.Job.Key] = r.Job
+	}
+}
+
+// deliver claims what is due, and settles it in a way.
+func (w *world) deliver() {
+	ctx := w.t.Context()
+	if _, err := w.Carry(ctx, 0, store.CarryOptions{Cap: 20, Visibility: far, HalfOpenLimit: 1}); err != nil {
+		w.t.Fatal(err)
+	}
+	hints, err := w.Pop(ctx, 0, 20, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	claims, err := w.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(w.r.Int64()), Lease: far})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var settlements []job.Settlement
+	for i := range claims {
+		if kind := w.r.IntN(4); kind < 3 { // the others keep running
+			o := job.Outcome{Kind: []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed, job.OutcomeRefused}[kind], Attempt: &job.Attempt{Status: 200}, Reason: job.ReasonGone}
+			settlements = append(settlements, job.Settle(&claims[i].Job, o, func(int) (time.Duration, bool) { return far, true }))
+		}
+	}
+	if _, err := w.Settle(ctx, settlements); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, st := range settlements {
+		w.note(st.Key)
+	}
+}
+
+func (w *world) cancel() {
+	for key, j := range w.acked { // any
+		if j.State.Final() {
+			continue
+		}
+		got, err := w.Update(w.t.Context(), key, func(j *job.Job, now job.Instant) error {
+			_, err := j.Cancel(now)
+			return err
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.acked[key] = got
+		return
+	}
+}
+
+func (w *world) note(key job.Key) {
+	j, err := w.Get(w.t.Context(), key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.acked[key] = j
+}
+
+// check compares the store with what it acknowledged: a job that was running may have any
+// form since.
+func (w *world) check() {
+	w.t.Helper()
+	states := map[job.State]int64{}
+	for key, want := range w.acked {
+		got, err := w.Get(w.t.Context(), key)
+		if err != nil {
+			w.t.Fatalf("%s, acknowledged as %s: %v", key, want.State, err)
+		}
+		states[got.State]++
+		if want.State == job.Waiting || want.State == job.Running || want.State == job.Ready {
+			if got.State.Final() || got.UID != want.UID {
+				w.t.Fatalf("%s is %s, acknowledged as %s", key, got.State, want.State)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			w.t.Fatalf("%s (-acknowledged +stored):\n%s", key, diff)
+		}
+	}
+	d, err := w.Depth(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for state, n := range d.States {
+		if n != states[state] {
+			w.t.Fatalf("counts %v, %d are %s", d.States, states[state], state)
+		}
+	}
+}
+
+// drain delivers all jobs that are due until none is left.
+func (w *world) drain() {
+	ctx := w.t.Context()
+	for range 10_000 {
+		if _, err := w.Carry(ctx, 0, store.CarryOptions{Cap: 100, Visibility: far, HalfOpenLimit: 1}); err != nil {
+			w.t.Fatal(err)
+		}
+		hints, err := w.Pop(ctx, 0, 100, 0)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(hints) == 0 {
+			break
+		}
+		claims, err := w.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(w.r.Int64()), Lease: far})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		settlements := make([]job.Settlement, len(claims))
+		for i := range claims {
+			settlements[i] = job.Settle(&claims[i].Job, job.Outcome{Kind: job.OutcomeDelivered}, nil)
+		}
+		if _, err := w.Settle(ctx, settlements); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	d, err := w.Depth(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, state := range []job.State{job.Waiting, job.Retrying, job.Ready, job.Running} {
+		if d.States[state] != 0 {
+			w.t.Fatalf("after all was delivered: %v", d.States)
+		}
+	}
+	if d.OrderKeys != 0 || d.Behind != 0 {
+		w.t.Fatalf("order keys left: %d, behind %d", d.OrderKeys, d.Behind)
+	}
+}
+
+// A loss of power, at any point and with any part of what was not synced, loses nothing
+// that was acknowledged, and leaves a store whose counts and indexes are right.
+func TestPowerLoss(t *testing.T) {
+	for seed := range uint64(40) {
+		synctest.Test(t, func(t *testing.T) {
+			fs := vfs.NewCrashableMem()
+			w := &world{t: t, r: rand.New(rand.NewPCG(seed, 0)), acked: map[job.Key]job.Job{}}
+			w.clock = &steppedClock{Clock: job.SystemClock()}
+			o := diskstore.Options{FS: fs, Dir: "data", Retention: 10 * far, Clock: w.clock}
+			w.Store = open(t, o)
+			for range 4 {
+				for range w.r.IntN(12) {
+					switch w.r.IntN(4) {
+					case 0, 1:
+						w.register(1 + w.r.IntN(10))
+					case 2:
+						w.deliver()
+					default:
+						w.cancel()
+					}
+				}
+				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: w.r.IntN(101), RNG: w.r})
+				if err := w.Close(); err != nil {
+					t.Fatal(err)
+				}
+				fs, o.FS = crashed, crashed
+				w.Store = open(t, o)
+				w.check()
+			}
+			w.clock.by.Add(int64(2 * far))
+			w.drain()
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A job that was running when the power failed is due at once, and its lease counts as
+// expired.
+func TestPowerLossExpiresLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := vfs.NewCrashableMem()
+		w := open(t, diskstore.Options{FS: fs, Dir: "data"})
+		if _, err := w.Register(t.Context(), []store.Registration{newReg("t", "a", job.Spec{})}); err != nil {
+			t.Fatal(err)
+		}
+		for leases := range 3 {
+			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: "a"}
+			claims, err := w.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(leases), Lease: far})
+			if err != nil || len(claims) != 1 || claims[0].Job.ExpiredLeases != leases {
+				t.Fatalf("claim %d: %+v, %v", leases, claims, err)
+			}
+			if _, err := w.Register(t.Context(), []store.Registration{newReg("t", fmt.Sprint("other", leases), job.Spec{When: job.When{Delay: far}})}); err != nil {
+				t.Fatal(err) // which writes the claim, too
+			}
+			crashed := fs.CrashClone(vfs.CrashCloneCfg{})
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			fs = crashed
+			w = open(t, diskstore.Options{FS: fs, Dir: "data"})
+			if j, err := w.Get(t.Context(), hint.Key()); err != nil || j.State != job.Running {
+				t.Fatalf("after the loss of power it is %s, %v", j.State, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+// Package diskstore keeps the jobs of one node in an ordered key-value engine, Pebble: on
+// disk, or on a file system in memory. The rows of the engine are the only truth. They are
+// in keys.go.
+//
+// The whole record of an unfinished job lies under the time at which it needs attention, so
+// that jobs which are due together lie together. A narrow entry puts it into the bucket of
+// its lane. Carrying writes nothing: jobs in flight are known in memory, and after a
+// restart they are due by their entries. A claim is written without waiting for the disk,
+// so that the lease of a job that crashes its node is seen to expire. Registrations and
+// outcomes wait for the disk; the engine gathers the calls that wait.
+//
+// One mutex guards all decisions. Reading and decoding jobs goes on without it, on
+// snapshots.
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/tidwall/btree"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// Options configure a Store.
+type Options struct {
+	// Dir is the directory of the data; empty on a file system of its own in memory.
+	Dir string
+	// FS is the file system; nil is the machine's, or a new one in memory if Dir is empty.
+	FS vfs.FS
+	// Cache bounds the engine's cache of blocks, in bytes; zero: 128 MB.
+	Cache int64
+	// Clock is the store's clock; nil is the machine's.
+	Clock job.Clock
+	// Retention is how long a delivered, cancelled or expired job can be looked
+	// up; zero forgets it at once. Dead letters stay until they are replayed.
+	Retention time.Duration
+	// Logger gets the messages of the engine; nil drops them.
+	Logger *slog.Logger
+}
+
+// Store is a store.Store on an engine of its own. It has one shard.
+type Store struct {
+	db        *pebble.DB
+	clock     job.Clock
+	logger    *slog.Logger
+	retention time.Duration
+	done      chan struct{} // closed by Close
+	failed    chan struct{} // closed when the engine failed
+	failure   atomic.Pointer[error]
+	active    sync.WaitGroup // calls that use the engine
+	room      room
+
+	mu        sync.Mutex
+	closed    bool
+	stuck     bool // the engine cannot even be closed
+	topics    btree.Map[string, *topic]
+	lanes     btree.Map[string, *lane]
+	dead      btree.Map[string, int64] // dead letters by listing.DeadName
+	endpoints btree.Map[string, *endpoint]
+	flights   map[job.Key]*flight
+	notClosed map[*endpoint]struct{}          // their circuits may be open, half-open or ramping up
+	limits    map[string]*rules.Topic         // of topics
+	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
+	ranked    map[string]*ranked              // of topics
+	counts    counts
+	meta      meta
+	line      *btree.BTreeG[*lane] // lanes by the time of their next visit
+	seq       uint64               // the last place given in the line
+	ready     []store.Hint
+	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
+	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups
+	inboxes   map[*inbox]struct{}        // one for each caller of Listen
+	earlier   bool                       // the line got an earlier head since the lock was taken
+	lock      lock
+	epoch     string      // of SwapEpoch
+	whole     bool        // see SwapEpoch
+	latest    job.Instant // the latest time before the clock went back
+	wentBack  bool        // the clock; the next call of Carry corrects the store
+}
+
+var _ store.Restorable = (*Store)(nil)
+
+// Open opens the store in a directory, and makes it if necessary.
+func Open(o Options) (*Store, error) {
+	if o.Clock == nil {
+		o.Clock = job.SystemClock()
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FS == nil {
+		if o.FS = vfs.Default; o.Dir == "" {
+			o.FS = Memory()
+		}
+	}
+	s := &Store{
+		clock:     o.Clock,
+		logger:    o.Logger,
+		retention: o.Retention,
+		done:      make(chan struct{}),
+		failed:    make(chan struct{}),
+		room:      room{fs: o.FS, dir: o.Dir},
+		flights:   map[job.Key]*flight{},
+		notClosed: map[*endpoint]struct{}{},
+		limits:    map[string]*rules.Topic{},
+		waiting:   map[string]*btree.BTreeG[*lane]{},
+		ranked:    map[string]*ranked{},
+		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
+		wakers:    map[chan struct{}]struct{}{},
+		inboxes:   map[*inbox]struct{}{},
+	}
+	var err error
+	if s.db, err = openEngine(&o, s.engineFailed); err != nil {
+		return nil, err
+	}
+	if err := s.recover(); err != nil {
+		return nil, errors.Join(explain(o.Dir, err), s.db.Close())
+	}
+	return s, nil
+}
+
+// errClosed is the error of calls after Close.
+var errClosed = fmt.Errorf("%w: the store is closed", store.ErrUnavailable)
+
+// engineFailed is fail after an error of the engine's disk.
+func (s *Store) engineFailed(err error) {
+	if s.fail(err) {
+		s.logger.Error("the storage engine stopped: free space on the disk or repair it, then restart", "error", err)
+	}
+}
+
+// fail ends all later calls: the engine cannot write, or what is in memory may differ from
+// it.
+func (s *Store) fail(err error) (first bool) {
+	if first = s.failure.CompareAndSwap(nil, &err); first {
+		close(s.failed)
+	}
+	return first
+}
+
+// Failed is closed when the store cannot serve any more and must be opened anew.
+func (s *Store) Failed() <-chan struct{} { return s.failed }
+
+// Failure is why, or nil.
+func (s *Store) Failure() error {
+	if err := s.failure.Load(); err != nil {
+		return unavailable(*err)
+	}
+	return nil
+}
+
+// enter locks the store for a call and returns the time. Without an error, the caller must
+// call leave, and then s.active.Done when it no longer uses the engine.
+func (s *Store) enter(ctx context.Context) (job.Instant, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	err := s.Failure()
+	if s.closed {
+		err = errClosed
+	}
+	if err != nil {
+		s.mu.Unlock()
+		return 0, err
+	}
+	s.active.Add(1)
+	s.earlier = false
+	now := job.InstantOf(s.clock.Now())
+	if s.latest.Sub(now) > clockSlack {
+		s.wentBack = true
+		s.latest = now
+	}
+	s.latest = max(s.latest, now)
+	return now, nil
+}
+
+// leave wakes the carriers if the call made a lane the earliest, and unlocks the store.
+func (s *Store) leave() {
+	if s.earlier {
+		for w := range s.wakers {
+			select {
+			case w <- struct{}{}:
+			default: // already told
+			}
+		}
+	}
+	s.mu.Unlock()
+}
+
+// locked runs a call that needs only what is in memory.
+func (s *Store) locked(ctx context.Context, call func(now job.Instant)) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.active.Done()
+	defer s.leave()
+	call(now)
+	return nil
+}
+
+// Now returns the time.
+func (s *Store) Now(ctx context.Context) (now job.Instant, err error) {
+	err = s.locked(ctx, func(at job.Instant) { now = at })
+	return now, err
+}
+
+// Ping fails once the store is closed or its engine failed.
+func (s *Store) Ping(ctx context.Context) error {
+	_, err := s.Now(ctx)
+	return err
+}
+
+// Close ends all calls. A second call does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.done)
+	s.mu.Unlock()
+	s.active.Wait()
+	if s.stuck {
+		return s.Failure()
+	}
+	if err := s.db.Close(); err != nil {
+		return fmt.Errorf("close the storage engine: %w", err)
+	}
+	return nil
+}
+
+// Shards is 1.
+func (s *Store) Shards() int { return 1 }

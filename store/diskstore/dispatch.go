@@ -1,0 +1,300 @@
+package diskstore
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Pop takes hints off the ready list.
+func (s *Store) Pop(ctx context.Context, _, limit int, wait time.Duration) ([]store.Hint, error) {
+	timer := s.clock.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		hints, pushed, err := s.popReady(ctx, limit)
+		if err != nil || len(hints) > 0 || wait <= 0 {
+			return hints, err
+		}
+		select {
+		case <-pushed:
+		case <-timer.C():
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.done:
+			return nil, errClosed
+		}
+	}
+}
+
+// popReady takes hints without waiting. If there are none, pushed is closed when to try
+// again.
+func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pushed <-chan struct{}, err error) {
+	err = s.locked(ctx, func(job.Instant) {
+		if n := min(limit, len(s.ready)); n > 0 {
+			hints = slices.Clone(s.ready[:n])
+			s.ready = slices.Delete(s.ready, 0, n)
+			return
+		}
+		if s.pushed == nil {
+			s.pushed = make(chan struct{})
+		}
+		pushed = s.pushed
+	})
+	return hints, pushed, err
+}
+
+// Claim claims hinted jobs.
+func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	c := claiming{o: o, seen: map[job.Key]struct{}{}}
+	err := s.change(ctx, false, func(t *txn) {
+		for _, h := range hints {
+			c.hint(t, h)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(c.left) > 0 {
+		o.Left(c.left)
+	}
+	for i, rec := range c.records {
+		if c.claims[i].Job, err = rec.job(); err != nil {
+			return nil, err
+		}
+	}
+	return c.claims, nil
+}
+
+// claiming is one call of Claim. The jobs are decoded without the lock.
+type claiming struct {
+	o       store.ClaimOptions
+	seen    map[job.Key]struct{}
+	bytes   int
+	claims  []store.Claimed
+	records []record
+	left    []store.Hint
+}
+
+func (c *claiming) hint(t *txn, h store.Hint) {
+	key := h.Key()
+	if _, doubled := c.seen[key]; doubled {
+		return
+	}
+	if f := t.s.flights[key]; f != nil && c.o.Left != nil && c.bytes >= store.BatchBytes && f.entry.size > store.SmallRecord {
+		c.left = append(c.left, h)
+		return
+	}
+	rec := t.loadInFlight(key)
+	if rec == nil || rec.State.Final() || rec.lane != h.Lane {
+		return
+	}
+	if !rec.flight.heldBy(c.o.Nonce, t.now) && !(t.claimable(rec, c.o) && t.claim(rec, c.o)) {
+		return
+	}
+	c.seen[key] = struct{}{}
+	f := *rec.flight
+	claimed := store.Claimed{Now: f.claim.at, From: f.claim.from}
+	if rec.order != "" {
+		if id, uid := t.last(rec.order); uid != "" && uid != rec.UID {
+			claimed.After, claimed.AfterUID = job.Key{Topic: rec.Topic, ID: id}, uid
+		}
+	}
+	rec.flight = &f
+	c.claims, c.records = append(c.claims, claimed), append(c.records, *rec)
+	c.bytes += rec.size()
+}
+
+// loadInFlight is load that saves a search if the job is in flight.
+func (t *txn) loadInFlight(key job.Key) *record {
+	f := t.s.flights[key]
+	if f == nil {
+		return t.load(key)
+	}
+	value := t.get(f.entry.place.key())
+	if value == nil {
+		return t.load(key)
+	}
+	rec, err := decodeRecord(value)
+	if err != nil {
+		t.note(err)
+		return nil
+	}
+	rec.place = f.entry.place
+	rec.overlay(f)
+	return rec
+}
+
+// claimable reports whether the limits of the topic and the wait for lost jobs allow the
+// claim. It returns the job to its bucket if the topic is paused or the store is not whole.
+func (t *txn) claimable(rec *record, o store.ClaimOptions) bool {
+	l := t.s.limits[rec.Topic]
+	switch incomplete := o.AwaitWhole && rec.order != "" && !t.s.whole; {
+	case l == nil && !incomplete:
+		return true
+	case !incomplete && !l.PausedAt(t.now):
+		return rec.shown() == job.Ready
+	case rec.shown() == job.Ready && rec.State != job.Running:
+		lane := rec.flight.lane
+		t.land(rec.flight)
+		t.look(lane)
+		t.placeFree(lane)
+	}
+	return false
+}
+
+// claim leases a job that is ready, or due in its bucket, and reports whether it did.
+func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
+	from, f := rec.shown(), rec.flight
+	if from != job.Ready {
+		at := rec.WakeAt()
+		if f != nil {
+			at = f.until
+		}
+		if at > t.now || rec.parked {
+			return false
+		}
+	}
+	if !t.isHead(rec) {
+		t.park(rec)
+		return false
+	}
+	t.takeTurn(rec)
+	until := leaseFrom(rec.timeout, t.now, o)
+	if f == nil {
+		f = t.launch(t.s.laneOf(rec.lane), entryOf(rec), until)
+	}
+	switch {
+	case rec.State != job.Running:
+	case f.claim.nonce == o.Nonce: // no other claim since
+		from = f.claim.from
+	default: // its lease has expired, carried again or not
+		from, rec.ExpiredLeases = job.Running, job.ExpiredLeasesAfter(rec.ExpiredLeases)
+	}
+	// A token is at least the time of its claim, so that it is unique even if the job was
+	// forgotten in between.
+	rec.Token = max(rec.Token+1, uint64(t.now))
+	rec.Version++
+	rec.State, rec.flight = job.Running, f
+	t.extend(f, until, false)
+	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, by: strings.Clone(o.By)}
+	f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+	t.writeClaim(f)
+	t.look(f.lane)
+	return true
+}
+
+// Settle stores the outcomes of claims.
+func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	results := make([]store.Settled, len(settlements))
+	err := s.change(ctx, true, func(t *txn) {
+		for i := range settlements {
+			results[i] = t.settle(&settlements[i])
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (t *txn) settle(st *job.Settlement) store.Settled {
+	rec := t.loadInFlight(st.Key)
+	switch {
+	case rec == nil:
+		return store.Settled{Status: store.Missing, Now: t.now}
+	case rec.Token != st.Token:
+		return store.Settled{Status: store.Stale, Now: t.now}
+	case rec.State == job.Running:
+		return t.apply(rec, st)
+	case st.Token != 0 && rec.settledBy == st.Token:
+		earlier := rec.settled
+		earlier.Repeated = true
+		return earlier
+	}
+	// An update ended the claim, or the job was restored.
+	return store.Settled{Status: store.Stale, Now: t.now}
+}
+
+// apply makes the change of a settlement whose token is current.
+func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
+	change := st.Change(rec.CancelRequested)
+	done := store.Settled{Status: store.Applied, To: change.To, Reason: strings.Clone(change.Reason), Now: t.now}
+	done.NextAt, done.EndedAt = change.Times(t.now, rec.CreatedAt)
+	hadTurn := t.hasTurn(rec)
+	if done.To.Final() {
+		t.take(rec)
+		rec.NextAt, rec.EndedAt, rec.Reason = 0, done.EndedAt, done.Reason
+	} else {
+		t.takeEntry(rec)
+		rec.NextAt = done.NextAt
+	}
+	rec.State, rec.Attempts, rec.Snoozes, rec.ExpiredLeases = done.To, st.Attempts, st.Snoozes, st.ExpiredLeases
+	rec.Version++
+	done.UID, done.Version = rec.UID, rec.Version
+	if st.Attempt != nil {
+		a := *st.Attempt
+		a.NextAt = done.NextAt
+		t.note(rec.appendAttempt(&a))
+	}
+	rec.settled, rec.settledBy = done, st.Token
+	if done.To.Final() {
+		t.end(rec, hadTurn)
+	} else {
+		t.write(rec)
+		t.putEntry(rec)
+		t.set(row(famKey, rec.Topic, rec.ID), keyRow(rec))
+	}
+	if st.Job != nil {
+		done.Shed = t.follow(followers(rec.UID, st.Successors(st.Change(rec.CancelRequested), rec.Version, job.ShedNothing)), rec, t.now)
+		t.noteShed(st, done.Shed)
+	}
+	return done
+}
+
+// noteShed stores what was left out of the successors, for repetitions of the settlement.
+func (t *txn) noteShed(st *job.Settlement, shed job.Shed) {
+	if shed == job.ShedNothing {
+		return
+	}
+	if kept := t.load(st.Key); kept != nil && kept.settledBy == st.Token {
+		kept.settled.Shed = shed
+		t.rewrite(kept)
+	}
+}
+
+// end stores an ended job that was taken out of its bucket.
+func (t *txn) end(rec *record, hadTurn bool) {
+	if t.dropsAtOnce(rec) {
+		t.promote(rec.order)
+		if hadTurn {
+			t.delete(row(famLast, rec.order))
+		}
+		t.delete(rec.place.key())
+		t.forgetNames(rec)
+		rec.place = place{}
+		return
+	}
+	t.put(rec)
+	t.promote(rec.order)
+	if hadTurn {
+		t.noteLast(rec)
+	}
+}
+
+// dropsAtOnce reports whether an ended job is not kept.
+func (t *txn) dropsAtOnce(rec *record) bool {
+	return t.s.retention == 0 && rec.State.Final() && rec.State != job.Dead && !rec.keepsEnd
+}
+
+// forgetEnded deletes an ended job that is not kept.
+func (t *txn) forgetEnded(rec *record) {
+	if t.dropsAtOnce(rec) {
+		t.forgetLast(rec)
+		t.forget(rec)
+	}
+}

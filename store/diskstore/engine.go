@@ -1,0 +1,106 @@
+package diskstore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/duehook/duehook/store"
+)
+
+// Sizes of the engine, in bytes.
+const (
+	defaultCache = 128 << 20
+	memTable     = 32 << 20
+	blockSize    = 16 << 10
+	bloomBits    = 10
+)
+
+// legacyFile is the database of versions that kept jobs in SQLite.
+const legacyFile = "duehook.db"
+
+// openEngine opens the engine, and makes its directory if necessary.
+func openEngine(o *Options, fatal func(error)) (*pebble.DB, error) {
+	if _, err := o.FS.Stat(o.FS.PathJoin(o.Dir, legacyFile)); err == nil {
+		return nil, fmt.Errorf("%s holds %s, the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory", o.Dir, legacyFile)
+	}
+	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the data directory: %w", err)
+	}
+	cache := pebble.NewCache(cmp.Or(o.Cache, defaultCache))
+	defer cache.Unref() // the engine holds it
+	db, err := pebble.Open(o.Dir, engineOptions(o, cache, fatal))
+	if err != nil {
+		return nil, explain(o.Dir, err)
+	}
+	return db, nil
+}
+
+func engineOptions(o *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
+	p := &pebble.Options{
+		FS: o.FS, Cache: cache, Logger: logger{o.Logger, fatal},
+		FormatMajorVersion: pebble.FormatValueSeparation,
+		MemTableSize:       memTable, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 24,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		EventListener:              &pebble.EventListener{}, // the default one logs
+	}
+	if o.Dir == "" {
+		// In memory, and in virtual time, a tick every 100 ms costs more than it helps.
+		p.Experimental.CompactionScheduler = pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
+	}
+	for i := range p.Levels {
+		p.Levels[i].BlockSize = blockSize
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(bloomBits)
+	}
+	return p
+}
+
+// explain says what to do about an error of opening.
+func explain(dir string, err error) error {
+	switch {
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("the data in %s is damaged, and was left as it is: restore a backup, or start with another directory: %w", dir, err)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s must be writable by this user: %w", dir, err)
+	case errors.Is(err, errNewer):
+		return err
+	}
+	return fmt.Errorf("open the data in %s; is another duehook using it? %w", dir, err)
+}
+
+// logger passes the engine's messages on.
+type logger struct {
+	*slog.Logger
+	fatal func(error)
+}
+
+func (l logger) Infof(format string, args ...any) {
+	l.Debug("storage engine", "message", fmt.Sprintf(format, args...))
+}
+
+func (l logger) Errorf(format string, args ...any) {
+	l.Error("storage engine failed", "error", fmt.Sprintf(format, args...))
+}
+
+// Fatalf is called when the engine can write no more.
+func (l logger) Fatalf(format string, args ...any) {
+	l.fatal(fmt.Errorf(format, args...))
+}
+
+// unavailable is an error of the engine for callers.
+func unavailable(err error) error {
+	if errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
+// Memory returns a file system in memory, for tests and short-lived nodes.
+func Memory() vfs.FS { return vfs.NewMem() }

@@ -1,0 +1,125 @@
+package diskstore
+
+import (
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// flight is a job in flight. Its entry stays in the bucket, so that the job is due again
+// after a restart.
+type flight struct {
+	key   job.Key
+	lane  *lane
+	entry entry
+	until job.Instant // the visibility deadline, or the end of the lease
+	ready bool        // carried again since it was claimed, or not claimed
+
+	// claimed: a claim is not settled yet. The fields behind it are the claim's; the record
+	// has those from before.
+	claimed       bool
+	claim         claim
+	token         uint64
+	version       uint64
+	expiredLeases int
+}
+
+// claim is the answer to a repeated Claim.
+type claim struct {
+	nonce string
+	at    job.Instant
+	from  job.State
+	by    string
+}
+
+// byUntil orders the jobs in flight of a lane.
+func byUntil(a, b *flight) bool {
+	if a.until != b.until {
+		return a.until < b.until
+	}
+	return a.key.ID < b.key.ID
+}
+
+// state is the state that callers see.
+func (f *flight) state() job.State {
+	if f.ready {
+		return job.Ready
+	}
+	return job.Running
+}
+
+// launch puts the job of an entry into flight.
+func (t *txn) launch(l *lane, e entry, until job.Instant) *flight {
+	f := &flight{key: job.Key{Topic: l.Topic, ID: e.id}, lane: l, entry: e, until: until, ready: true}
+	l.near.Delete(e)
+	t.s.flights[f.key] = f
+	l.flights.Set(f)
+	l.endpoint.inFlight++
+	t.count(l.Topic, l, e.state, -1)
+	t.count(l.Topic, l, job.Ready, 1)
+	return f
+}
+
+// land takes a job out of flight. Its entry may go again.
+func (t *txn) land(f *flight) {
+	t.remove(f)
+	f.lane.offer(f.entry)
+	// offer counts the free entries without this one.
+	f.lane.flights.Delete(f)
+	t.count(f.lane.Topic, f.lane, f.entry.state, 1)
+}
+
+// remove forgets a flight, but for its lane's count.
+func (t *txn) remove(f *flight) {
+	if f.claimed {
+		t.delete(row(famClaim, f.key.Topic, f.key.ID))
+	}
+	delete(t.s.flights, f.key)
+	f.lane.endpoint.inFlight--
+	t.count(f.lane.Topic, f.lane, f.state(), -1)
+}
+
+// extend gives a flight another end and state.
+func (t *txn) extend(f *flight, until job.Instant, ready bool) {
+	f.lane.flights.Delete(f)
+	t.count(f.lane.Topic, f.lane, f.state(), -1)
+	f.until, f.ready = until, ready
+	f.lane.flights.Set(f)
+	t.count(f.lane.Topic, f.lane, f.state(), 1)
+}
+
+// leaseFrom is the end of a lease taken at now.
+func leaseFrom(timeout time.Duration, now job.Instant, o store.ClaimOptions) job.Instant {
+	if timeout > 0 {
+		return now.Add(timeout + o.LeaseMargin)
+	}
+	return now.Add(o.Lease)
+}
+
+// writeClaim writes the claim of a flight, so that a restart knows of it.
+func (t *txn) writeClaim(f *flight) {
+	var w writer
+	w.text(f.claim.nonce)
+	w.text(f.claim.by)
+	w.int(int64(f.claim.at))
+	w.uint(uint64(f.claim.from))
+	w.uint(f.token)
+	w.uint(f.version)
+	w.int(int64(f.expiredLeases))
+	t.set(row(famClaim, f.key.Topic, f.key.ID), w.b)
+}
+
+// readClaim reads what writeClaim wrote.
+func (f *flight) readClaim(b []byte) error {
+	in := reader{b: b}
+	f.claimed = true
+	f.claim = claim{nonce: in.text(), by: in.text(), at: job.Instant(in.int()), from: job.State(in.uint())}
+	f.token, f.version, f.expiredLeases = in.uint(), in.uint(), int(in.int())
+	return in.err
+}
+
+// heldBy: an earlier run of the same call has claimed it.
+func (f *flight) heldBy(nonce string, now job.Instant) bool {
+	return f != nil && f.claimed && !f.ready && f.until > now && f.claim.nonce == nonce
+}

@@ -1,0 +1,103 @@
+package diskstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Purge deletes ended jobs whose retention has passed, and circuits that have closed.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	purged := 0
+	err := s.change(ctx, false, func(t *txn) {
+		for e := range s.notClosed {
+			s.forgetIdle(e, t.now)
+		}
+		purged = t.purge(famEnded, s.retention, limit)
+		purged += t.purge(famKept, max(s.retention, job.KeepOccurrence), limit-purged)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return purged, nil
+}
+
+// purge deletes up to limit records of a family that ended longer ago than retention. They
+// lie together, so that one row deletes their records.
+func (t *txn) purge(family byte, retention time.Duration, limit int) int {
+	if limit <= 0 {
+		return 0
+	}
+	var old []*record
+	before := place{family: family, at: t.now.Add(-retention)}.key()
+	t.note(scan(t.reader(), []byte{family}, before, func(key, value []byte) bool {
+		rec, err := decodeRecord(append([]byte(nil), value...))
+		if err != nil {
+			t.note(err)
+			return false
+		}
+		rec.place = parsePlace(key)
+		old = append(old, rec)
+		return len(old) < limit
+	}))
+	if len(old) == 0 || t.err != nil {
+		return 0
+	}
+	for _, rec := range old {
+		t.forgetLast(rec)
+		t.takeEnded(rec)
+		t.forgetNames(rec)
+	}
+	t.note(t.batch().DeleteRange(old[0].place.key(), past(old[len(old)-1].place.key()), nil))
+	return len(old)
+}
+
+// lock is the carriers' lock.
+type lock struct {
+	holder *locker
+	ttl    time.Duration
+	until  job.Instant
+}
+
+// Locker returns the lock for one carrier.
+func (s *Store) Locker(int) store.Locker { return &locker{s: s} }
+
+type locker struct{ s *Store }
+
+func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
+	return l.set(ctx, func(held *lock, now job.Instant) bool {
+		if held.holder != nil && held.until > now {
+			return false
+		}
+		*held = lock{holder: l, ttl: ttl, until: now.Add(ttl)}
+		return true
+	})
+}
+
+func (l *locker) Extend(ctx context.Context) (bool, error) {
+	return l.set(ctx, func(held *lock, now job.Instant) bool {
+		if held.holder != l || held.until <= now {
+			return false
+		}
+		held.until = now.Add(held.ttl)
+		return true
+	})
+}
+
+func (l *locker) Unlock(ctx context.Context) error {
+	_, err := l.set(ctx, func(held *lock, _ job.Instant) bool {
+		if held.holder == l {
+			*held = lock{}
+		}
+		return true
+	})
+	return err
+}
+
+// set applies change to the lock.
+func (l *locker) set(ctx context.Context, change func(held *lock, now job.Instant) bool) (done bool, err error) {
+	err = l.s.locked(ctx, func(now job.Instant) { done = change(&l.s.lock, now) })
+	return done, err
+}

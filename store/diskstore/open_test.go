@@ -1,0 +1,185 @@
+package diskstore_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/storetest"
+)
+
+// TestConformanceOnDisk runs what a file system can change: what is written.
+func TestConformanceOnDisk(t *testing.T) {
+	storetest.RunWritten(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+		return open(t, diskstore.Options{Dir: filepath.Join(t.TempDir(), "new", "data"), Retention: o.Retention})
+	}})
+}
+
+// filled is a closed store with a job, in a directory.
+func filled(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	s := open(t, diskstore.Options{Dir: dir})
+	if _, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", job.Spec{})}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// files are the files of a directory with their contents.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(content) > 0 && !strings.HasPrefix(e.Name(), "OPTIONS") && e.Name() != "LOCK" {
+			all[e.Name()] = string(content)
+		}
+	}
+	return all
+}
+
+// refuses expects that a directory cannot be opened, and which words the error has.
+func refuses(t *testing.T, o diskstore.Options, words ...string) {
+	t.Helper()
+	s, err := diskstore.Open(o)
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("it was opened")
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the error lacks %q: %v", word, err)
+		}
+	}
+}
+
+func TestOpenRefusesAnEarlierDatabase(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "duehook.db"), []byte("SQLite format 3"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, diskstore.Options{Dir: dir}, "duehook.db", "earlier version", "another directory")
+	if got := len(files(t, dir)); got != 1 {
+		t.Errorf("the directory has %d files, want the database only", got)
+	}
+}
+
+func TestOpenRefusesANewerForm(t *testing.T) {
+	dir := filled(t)
+	db, err := pebble.Open(dir, &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Set([]byte("Sform"), []byte("duehook 2"), pebble.Sync); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, diskstore.Options{Dir: dir}, "another version", "duehook 2", "another directory")
+}
+
+func TestOpenRefusesDamage(t *testing.T) {
+	dir := filled(t)
+	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	if err != nil || len(manifests) != 1 {
+		t.Fatal(manifests, err)
+	}
+	content, err := os.ReadFile(manifests[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 0xff
+	if err := os.WriteFile(manifests[0], content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, diskstore.Options{Dir: dir}, "damaged", "backup")
+	left, err := os.ReadFile(manifests[0])
+	if err != nil || !bytes.Equal(left, content) {
+		t.Errorf("the damaged file was changed: %v", err)
+	}
+}
+
+func TestOpenTwice(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, diskstore.Options{Dir: dir})
+	refuses(t, diskstore.Options{Dir: dir}, "another duehook")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenRefusesAReadOnlyDirectory(t *testing.T) {
+	denied := errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return &os.PathError{Op: "open", Path: op.Path, Err: syscall.EACCES}
+		}
+		return nil
+	})
+	refuses(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), denied)}, "data", "permission denied")
+}
+
+// A disk that takes no more ends the store: no call is acknowledged from then on, and
+// another store on the same files has all that was.
+func TestADiskThatFails(t *testing.T) {
+	fs := vfs.NewMem()
+	full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return syscall.ENOSPC
+		}
+		return nil
+	})}
+	var log bytes.Buffer
+	s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(fs, &full), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	reg := func(id string) error {
+		_, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{})})
+		return err
+	}
+	if err := reg("a"); err != nil {
+		t.Fatal(err)
+	}
+	full.On()
+	for _, id := range []string{"b", "c"} {
+		if err := reg(id); err == nil {
+			t.Errorf("%s was acknowledged", id)
+		}
+	}
+	<-s.Failed()
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("Ping: %v", err)
+	}
+	if !strings.Contains(log.String(), "free space") {
+		t.Errorf("the log says %s", &log)
+	}
+	full.Off()
+	_ = s.Close() // it says that the disk failed
+	s = open(t, diskstore.Options{Dir: "data", FS: fs})
+	if _, err := s.Get(t.Context(), job.Key{Topic: "t", ID: "a"}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

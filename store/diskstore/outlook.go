@@ -1,0 +1,148 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// Outlook returns the facts that delay a job's next attempt.
+func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
+	l := outlook{Outlook: store.Outlook{Shards: 1}}
+	var failed error
+	v, err := s.viewWith(ctx, func(v *view) {
+		l.Now, l.Whole = v.now, s.whole
+		t := &txn{s: s, now: v.now}
+		if l.rec = t.load(key); l.rec != nil && !l.rec.State.Final() {
+			l.gather(t)
+		}
+		failed = t.err
+	})
+	if err != nil {
+		return l.Outlook, err
+	}
+	defer v.close()
+	switch {
+	case failed != nil:
+		return l.Outlook, unavailable(failed)
+	case l.rec == nil:
+		return store.Outlook{Now: v.now, Shards: 1}, store.ErrNotFound
+	}
+	if l.Job, err = l.rec.job(); err != nil {
+		return l.Outlook, err
+	}
+	if l.head != nil {
+		j, err := l.head.job()
+		if err != nil {
+			return l.Outlook, err
+		}
+		l.Head = &j
+	}
+	return l.Outlook, l.count(v)
+}
+
+// outlook is an outlook in the making. Entries are counted without the lock.
+type outlook struct {
+	store.Outlook
+	rec, head      *record
+	own            bucket
+	higher, beside []bucket
+}
+
+// gather reads what is in memory.
+func (o *outlook) gather(t *txn) {
+	s, rec := t.s, o.rec
+	l := s.laneOf(rec.lane)
+	o.At = rec.WakeAt()
+	if f := rec.flight; f != nil {
+		is := *f
+		rec.flight = &is // it changes behind the lock
+		o.At = f.until
+		if !f.ready {
+			o.Worker = f.claim.by
+		}
+	}
+	if rec.order != "" {
+		if h := t.head(rec.order); h != nil && h.id != rec.ID {
+			o.head = t.load(job.Key{Topic: rec.Topic, ID: h.id})
+			if o.head != nil && o.head.flight != nil {
+				is := *o.head.flight
+				o.head.flight = &is
+			}
+		}
+	}
+	o.Look = l.wake
+	o.EndpointInFlight, o.LaneInFlight = int64(l.endpoint.inFlight), int64(s.inFlightOf(l))
+	o.ReadyList = int64(len(s.ready))
+	if limits, ok := s.limits[rec.Topic]; ok {
+		o.Limits, o.TopicInFlight = limits.Limits, int64(s.topicInFlight(rec.Topic))
+		if limits.Rate > 0 {
+			o.NextByRate = rules.PaceOf(limits.Rate, 1, limits.Next).NextAt(t.now)
+		}
+	}
+	o.Circuit = l.endpoint.circuitAt(t.now)
+	if rec.flight == nil {
+		o.rivals(t, l)
+	}
+}
+
+// rivals gathers the lanes whose jobs may go before a waiting one.
+func (o *outlook) rivals(t *txn, l *lane) {
+	o.own = t.bucketOf(l)
+	if r := t.s.ranked[l.Topic]; r != nil {
+		for _, lanes := range r.siblings {
+			for _, other := range lanes {
+				if goesFirst(other, l) < 0 {
+					o.higher = append(o.higher, t.bucketOf(other))
+				}
+			}
+		}
+	}
+	if o.Limits.Rate <= 0 || o.At > t.now {
+		return
+	}
+	t.s.lanesOf(l.Topic, func(other *lane) {
+		if other.Endpoint != l.Endpoint && other.Priority == l.Priority && other.endpoint.circuitAt(t.now).OpenUntil == 0 {
+			o.beside = append(o.beside, t.bucketOf(other))
+		}
+	})
+}
+
+// count counts the jobs that go before a waiting one, up to maxCounted.
+func (o *outlook) count(v *view) error {
+	if o.rec.State.Final() || o.rec.flight != nil {
+		return nil
+	}
+	c := counting{v: v, left: maxCounted}
+	o.Ahead = c.ahead(&o.own, o.rec)
+	for i := range o.higher {
+		o.Higher += c.between(&o.higher[i], secDue, firstTime, v.now+1)
+	}
+	due := make([]int64, len(o.beside))
+	for i := range o.beside {
+		due[i] = c.between(&o.beside[i], secDue, firstTime, v.now+1)
+	}
+	if len(due) > 0 {
+		o.Beside = rules.TurnsBefore(o.Ahead, due)
+	}
+	return c.err
+}
+
+// ahead counts the waiting jobs of a lane before one of them.
+func (c *counting) ahead(b *bucket, rec *record) (n int64) {
+	section, at := byte(secDue), rec.WakeAt()
+	if rec.parked {
+		section, n = secParked, b.waiting-b.parked
+	}
+	n += c.between(b, section, firstTime, at)
+	p := append(appendTime(bucketPrefix(b.name, section), at), rec.ID...)
+	c.err = errors.Join(c.err, scan(c.v.snap, appendTime(slices.Clone(p[:len(p)-len(rec.ID)-8]), at), p, func([]byte, []byte) bool {
+		n++
+		return true
+	}))
+	return n
+}

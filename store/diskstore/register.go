@@ -1,0 +1,245 @@
+package diskstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// Register registers jobs.
+func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
+	results := make([]store.Registered, len(regs))
+	if s.full(regs) {
+		for i := range results {
+			results[i].Outcome = store.StoreFull
+		}
+		return results, ctx.Err()
+	}
+	err := s.change(ctx, true, func(t *txn) {
+		for i := range regs {
+			results[i] = t.register(&regs[i])
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func (t *txn) register(r *store.Registration) store.Registered {
+	at := cmp.Or(r.At, t.now)
+	j := r.Job(at)
+	old := t.load(r.Key)
+	if old != nil {
+		before, err := old.job()
+		if err != nil {
+			t.note(err)
+			return store.Registered{}
+		}
+		if outcome := rules.Against(r, &before); outcome != store.Created {
+			return store.Registered{Outcome: outcome, Job: before}
+		}
+		j = r.Over(&before, at)
+		j.Token = old.Token // so that no worker of the old job can settle the new one
+	}
+	if old == nil || old.State.Final() {
+		if outcome := t.s.admits(r.Key.Topic); outcome != store.Created {
+			return store.Registered{Outcome: outcome}
+		}
+	}
+	if t.err != nil {
+		return store.Registered{}
+	}
+	if old != nil {
+		if t.hasTurn(old) {
+			t.noteLast(old)
+		}
+		t.forget(old)
+	}
+	t.insert(newRecord(&j))
+	return store.Registered{Outcome: store.Created, Job: j}
+}
+
+// maxTries bounds how often Update starts over because the job changed.
+const maxTries = 20
+
+// Update changes a job by comparing its version and replacing it.
+func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	for range maxTries {
+		was, now, err := s.read(ctx, key)
+		if err != nil {
+			return job.Job{}, err
+		}
+		j, err := was.job()
+		if err != nil {
+			return job.Job{}, err
+		}
+		if refused := change(&j, now); refused != nil {
+			before, err := was.job() // change may have altered j
+			if err != nil {
+				return job.Job{}, err
+			}
+			return before, refused
+		}
+		j.Version = was.Version + 1
+		u := update{j: &j, was: was, next: followers(j.UID, j.Ended(was.State, job.ShedNothing))}
+		if err := s.change(ctx, true, u.apply); err != nil {
+			return job.Job{}, err
+		}
+		if u.refused != nil {
+			before, err := was.job()
+			if err != nil {
+				return job.Job{}, err
+			}
+			return before, u.refused
+		}
+		if u.stored != nil {
+			return u.stored.job()
+		}
+	}
+	return job.Job{}, store.ErrConflict
+}
+
+// update is a change of a job that was read before.
+type update struct {
+	j       *job.Job
+	was     *record
+	next    []successor
+	stored  *record // nil: the job has changed
+	refused error
+}
+
+func (u *update) apply(t *txn) {
+	rec := t.load(u.j.Key)
+	if rec == nil || rec.UID != u.was.UID || rec.Version != u.was.Version {
+		return
+	}
+	if rec.State.Final() && !u.j.State.Final() {
+		if u.refused = t.s.resumes(u.j.Topic); u.refused != nil {
+			return
+		}
+	}
+	runs := rec.State == job.Running && u.j.State == job.Running
+	hadTurn := t.hasTurn(rec)
+	stopped := hadTurn && rec.State.Final()
+	old := *rec
+	fresh := rec.changed(u.j)
+	t.reindex(&old, fresh)
+	if runs && fresh.lane == old.lane && fresh.WakeAt() == old.WakeAt() {
+		t.rewrite(fresh) // its lease continues
+		t.finish(u, fresh)
+		return
+	}
+	flight := old.flight
+	t.take(&old)
+	if fresh.flight = nil; !runs && !fresh.State.Final() {
+		fresh.State = fresh.Pending()
+	}
+	if stopped && !fresh.State.Final() { // it goes first
+		h := t.headOf(fresh.order)
+		h.id, h.turn = fresh.ID, turnOf(fresh)
+		t.setHead(fresh.order, h)
+	}
+	t.put(fresh)
+	if runs {
+		t.resume(fresh, flight)
+	}
+	t.promote(fresh.order)
+	if hadTurn && fresh.State.Final() {
+		t.noteLast(fresh)
+	}
+	t.finish(u, fresh)
+}
+
+// finish ends an update.
+func (t *txn) finish(u *update, fresh *record) {
+	stored := *fresh
+	if f := fresh.flight; f != nil {
+		is := *f
+		stored.flight = &is
+	}
+	u.stored = &stored
+	t.forgetEnded(fresh)
+	t.follow(u.next, fresh, u.j.EndedAt)
+}
+
+// changed is the record with the content and progress of j, which has its Spec.
+func (r *record) changed(j *job.Job) *record {
+	fresh := *r
+	fresh.Job = *j
+	fresh.assignSpec(&j.Spec)
+	fresh.Spec, fresh.LastAttempt = job.Spec{}, nil
+	return &fresh
+}
+
+// reindex replaces the rows by which a record is found.
+func (t *txn) reindex(old, fresh *record) {
+	was, is := indexRows(old), indexRows(fresh)
+	if slices.EqualFunc(was, is, slices.Equal) {
+		return
+	}
+	for _, key := range was {
+		t.delete(key)
+	}
+	for _, key := range is {
+		t.set(key, nil)
+	}
+}
+
+// rewrite writes a record whose entry stays as it is.
+func (t *txn) rewrite(rec *record) {
+	t.set(rec.place.key(), rec.encode())
+	if f := rec.flight; f != nil && f.claimed {
+		f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+		t.writeClaim(f)
+	}
+}
+
+// resume puts a running job into flight again, in another bucket or at another time.
+func (t *txn) resume(rec *record, was *flight) {
+	f := t.launch(t.s.laneOf(rec.lane), entryOf(rec), was.until)
+	t.extend(f, was.until, was.ready)
+	f.claimed, f.claim = true, was.claim
+	f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+	t.writeClaim(f)
+	rec.flight = f
+	t.look(f.lane)
+}
+
+// Restore stores jobs whose keys are free, or held by RestoredJob.Over.
+func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
+	restored := 0
+	err := s.change(ctx, true, func(t *txn) {
+		for i := range jobs {
+			old, over := t.load(jobs[i].Job.Key), jobs[i].Over
+			if old != nil && (over == nil || old.UID != over.UID || old.Version != over.Version) {
+				continue
+			}
+			if old != nil {
+				t.forget(old)
+			}
+			t.restore(&jobs[i])
+			restored++
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return restored, nil
+}
+
+func (t *txn) restore(r *store.RestoredJob) {
+	rec := newRecord(&r.Job)
+	if len(r.Log) > 0 {
+		rec.setLog(r.Log)
+	}
+	if !rec.State.Final() {
+		rec.State = rec.Pending()
+	}
+	t.addCountKeys(rec, r.CountKeys)
+	t.insert(rec)
+}

@@ -1,0 +1,37 @@
+package diskstore
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// reserve is the space of the disk that new jobs leave for the delivery of those that are
+// stored: an engine that cannot write stops.
+const reserve = 512 << 20
+
+// roomLook is how often the free space is looked at.
+const roomLook = time.Second
+
+// room watches the free space of the disk.
+type room struct {
+	fs   vfs.FS
+	dir  string
+	next atomic.Int64 // when to look again, as an Instant
+	none atomic.Bool
+}
+
+// full reports whether the disk has no room for new jobs.
+func (s *Store) full(regs []store.Registration) bool {
+	now := job.InstantOf(s.clock.Now())
+	r := &s.room
+	if next := r.next.Load(); len(regs) > 0 && (int64(now) >= next || next > int64(now.Add(roomLook))) && r.next.CompareAndSwap(next, int64(now.Add(roomLook))) {
+		usage, err := r.fs.GetDiskUsage(r.dir)
+		r.none.Store(err == nil && usage.AvailBytes < reserve) // a file system in memory has no such figure
+	}
+	return r.none.Load()
+}

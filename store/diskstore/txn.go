@@ -1,0 +1,225 @@
+package diskstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// txn is one call that changes the store, under its lock. Its rows are written together.
+// After an error it reads nothing, and nothing is written.
+type txn struct {
+	s       *Store
+	now     job.Instant
+	b       *pebble.Batch // nil until something is written
+	err     error
+	changed bool // what is in memory
+
+	lanes  map[*lane]struct{} // whose counts changed
+	topics map[*topic]bool    // true: counts of ended jobs changed
+	groups map[string]struct{}
+	figure bool // the figures of the store changed
+}
+
+// durable says whether a call waits for the disk.
+type durable bool
+
+// change runs a call under the lock, writes its rows, and waits for the disk if it is
+// durable. What the call saw is then on the disk, too.
+func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.active.Done()
+	t := &txn{s: s, now: now}
+	call(t)
+	err = t.commit(d)
+	s.leave()
+	if t.b == nil {
+		return err
+	}
+	if err == nil && bool(d) {
+		if err = t.b.SyncWait(); err != nil {
+			s.engineFailed(err)
+		}
+	}
+	if err != nil {
+		return unavailable(err)
+	}
+	if err := t.b.Close(); err != nil {
+		return unavailable(err)
+	}
+	return s.Failure()
+}
+
+// commit writes the rows. Without an error, the batch is applied.
+func (t *txn) commit(d durable) error {
+	s := t.s
+	if t.err == nil {
+		t.writeCounts()
+	}
+	if t.err != nil {
+		if t.changed { // what is in memory is ahead of the rows
+			s.fail(t.err)
+		}
+		b := t.b
+		t.b = nil
+		if b != nil {
+			return errors.Join(unavailable(t.err), b.Close())
+		}
+		return unavailable(t.err)
+	}
+	if d {
+		if t.batch().Empty() {
+			t.note(t.b.LogData(nil, nil)) // what others wrote before must be on the disk
+		}
+		t.note(s.apply(func() error { return s.db.ApplyNoSyncWait(t.b, pebble.Sync) }))
+	} else if t.b != nil {
+		t.note(s.apply(func() error { return s.db.Apply(t.b, pebble.NoSync) }))
+	}
+	if t.err != nil {
+		s.engineFailed(t.err)
+	}
+	return t.err
+}
+
+// apply writes a batch. The engine panics once its log cannot be written.
+func (s *Store) apply(write func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.stuck = true
+			err = fmt.Errorf("the storage engine cannot write its log: %v", r)
+		}
+	}()
+	return write()
+}
+
+func (t *txn) batch() *pebble.Batch {
+	if t.b == nil {
+		t.b = t.s.db.NewIndexedBatch()
+	}
+	return t.b
+}
+
+func (t *txn) note(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+func (t *txn) set(key, value []byte) { t.note(t.batch().Set(key, value, nil)) }
+func (t *txn) delete(key []byte)     { t.note(t.batch().Delete(key, nil)) }
+
+// reader sees what the call wrote.
+func (t *txn) reader() pebble.Reader {
+	if t.b == nil || t.b.Empty() {
+		return t.s.db
+	}
+	return t.b
+}
+
+// get returns a copy of a row, nil if there is none.
+func (t *txn) get(key []byte) []byte {
+	if t.err != nil {
+		return nil
+	}
+	value, err := get(t.reader(), key)
+	t.note(err)
+	return value
+}
+
+// get returns a copy of a row, nil if there is none. A row that is there is not nil.
+func get(r pebble.Reader, key []byte) ([]byte, error) {
+	value, closer, err := r.Get(key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read a row: %w", err)
+	}
+	return append(make([]byte, 0, len(value)), value...), closer.Close()
+}
+
+// scan visits rows in order until visit returns false. It must not keep key or value.
+func scan(r pebble.Reader, from, to []byte, visit func(key, value []byte) bool) error {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return fmt.Errorf("read rows: %w", err)
+	}
+	for ok := it.First(); ok && visit(it.Key(), it.Value()); ok = it.Next() {
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// scanBack is scan from the end.
+func scanBack(r pebble.Reader, from, to []byte, visit func(key, value []byte) bool) error {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	if err != nil {
+		return fmt.Errorf("read rows: %w", err)
+	}
+	for ok := it.Last(); ok && visit(it.Key(), it.Value()); ok = it.Prev() {
+	}
+	return errors.Join(it.Error(), it.Close())
+}
+
+// load returns the record of a key, nil if there is none.
+func (t *txn) load(key job.Key) *record {
+	if t.err != nil {
+		return nil
+	}
+	rec, err := loadRecord(t.reader(), key)
+	if err != nil {
+		t.note(err)
+		return nil
+	}
+	if rec != nil {
+		rec.overlay(t.s.flights[key])
+	}
+	return rec
+}
+
+// has reports whether a key has a record.
+func (t *txn) has(key job.Key) bool { return t.get(row(famKey, key.Topic, key.ID)) != nil }
+
+// keyRow is where the record of a key is: a byte that says whether its entry is parked, and
+// a place.
+func keyRow(rec *record) []byte {
+	return rec.place.append([]byte{byte(bit(1, rec.parked))})
+}
+
+func loadRecord(r pebble.Reader, key job.Key) (*record, error) {
+	at, err := get(r, row(famKey, key.Topic, key.ID))
+	if at == nil || err != nil {
+		return nil, err
+	}
+	value, err := get(r, at[1:])
+	if err != nil {
+		return nil, err
+	}
+	if value == nil {
+		return nil, fmt.Errorf("%w: %s has no record", store.ErrUnreadable, key)
+	}
+	rec, err := decodeRecord(value)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	rec.parked, rec.place = at[0] != 0, parsePlace(at[1:])
+	return rec, nil
+}
+
+// overlay adds what is known of a job in flight.
+func (r *record) overlay(f *flight) {
+	if f == nil {
+		return
+	}
+	r.flight = f
+	if f.claimed {
+		r.State, r.Token, r.Version, r.ExpiredLeases = job.Running, f.token, f.version, f.expiredLeases
+	}
+}

@@ -1,0 +1,126 @@
+package diskstore
+
+import (
+	"context"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// view is the store at one moment, for reading without the lock.
+type view struct {
+	s       *Store
+	now     job.Instant
+	snap    *pebble.Snapshot
+	flights map[job.Key]*flight // of the keys asked for
+}
+
+// view returns the store as it is, with what is known of some jobs in flight. The caller
+// closes it.
+func (s *Store) view(ctx context.Context, keys ...job.Key) (*view, error) {
+	return s.viewWith(ctx, func(v *view) {
+		for _, key := range keys {
+			v.copy(key)
+		}
+	})
+}
+
+// viewWith also calls gather under the lock.
+func (s *Store) viewWith(ctx context.Context, gather func(v *view)) (*view, error) {
+	now, err := s.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	v := &view{s: s, now: now, snap: s.db.NewSnapshot(), flights: map[job.Key]*flight{}}
+	gather(v)
+	return v, nil
+}
+
+func (v *view) copy(key job.Key) {
+	if f := v.s.flights[key]; f != nil {
+		is := *f
+		v.flights[key] = &is
+	}
+}
+
+// close ends the view. Its error can only be one of the engine, which also tells the log.
+func (v *view) close() {
+	_ = v.snap.Close()
+	v.s.active.Done()
+}
+
+// load returns the record of a key, or ErrNotFound.
+func (v *view) load(key job.Key) (*record, error) {
+	rec, err := loadRecord(v.snap, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case rec == nil:
+		return nil, store.ErrNotFound
+	}
+	rec.overlay(v.flights[key])
+	return rec, nil
+}
+
+// read returns a job's record and the time.
+func (s *Store) read(ctx context.Context, key job.Key) (*record, job.Instant, error) {
+	v, err := s.view(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer v.close()
+	rec, err := v.load(key)
+	return rec, v.now, err
+}
+
+// Get reads a job.
+func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	rec, _, err := s.read(ctx, key)
+	if err != nil {
+		return job.Job{}, err
+	}
+	return rec.job()
+}
+
+// Attempts reads the log of a job's attempts.
+func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
+	rec, _, err := s.read(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return rec.attempts()
+}
+
+// Standings returns the standings of jobs.
+func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	v, err := s.view(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	defer v.close()
+	all := make([]store.Standing, len(keys))
+	for i, key := range keys {
+		rec, err := loadRecord(v.snap, key)
+		if err != nil {
+			return nil, err
+		}
+		if rec != nil {
+			rec.overlay(v.flights[key])
+			all[i] = store.StandingOf(&rec.Job)
+		}
+	}
+	return all, nil
+}
+
+// SwapEpoch stores an epoch and returns the one before. The store is whole if that one is
+// whole.
+func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) (before []string, err error) {
+	err = s.locked(ctx, func(job.Instant) {
+		before = []string{s.epoch}
+		s.epoch, s.whole = epoch, whole != "" && s.epoch == whole
+	})
+	return before, err
+}
