@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s *settler) settle(ctx context.Context, results []*result) {
 		settlements[i] = r.settlement
 	}
 	for {
-		settled, err := s.store.Settle(ctx, settlements)
+		settled, err := successors.Settle(ctx, s.store, settlements)
 		if err == nil {
 			s.outage.Worked()
 			s.account(settlements, settled)

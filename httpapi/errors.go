@@ -146,6 +146,7 @@ var known = []struct {
 	{job.ErrNotCounted, CodeJobNotCounted, "The job was registered without count, so nothing can be added to it."},
 	{job.ErrCountKeys, CodeTooManyCountKeys, "The job remembers " + strconv.Itoa(job.MaxCountKeys) + " keys, the limit. Count without a key, or add several at once."},
 	{job.ErrFinished, CodeJobFinished, "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it again."},
+	{job.ErrStripped, CodeJobFinished, "The callback of a failed attempt keeps no content after its end, so it cannot be replayed. Replay the job that it reports."},
 	{job.ErrInFlight, CodeJobInFlight, "An attempt of the job is in flight. Try again when it has ended."},
 	{job.ErrNotEnded, CodeJobInFlight, "The job has not ended, so it cannot be replayed. Use run to send it now."},
 

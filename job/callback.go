@@ -340,6 +340,51 @@ func (s *Settlement) Sheds(c Change) Shed {
 	return ShedNothing
 }
 
+// Supersedes returns the key of the callback that the one of this attempt replaces: of the failed
+// attempt before. Stores may not have it.
+func (s *Settlement) Supersedes() (Key, bool) {
+	j := s.Job
+	if j == nil || j.Attempts == 0 || s.Attempts <= j.Attempts || s.To == Delivered && s.Again == nil || j.Spec.Callbacks.On(CallbackAttemptFailed) == nil {
+		return Key{}, false
+	}
+	return Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, j.Attempts)}, true
+}
+
+// Passing reports whether the id is that of the callback of a failed attempt. Only its outcome is
+// kept when it has ended.
+func Passing(id string) bool { return EventOfCallback(id) == CallbackAttemptFailed }
+
+// Supersede withdraws a callback for a newer one. One in flight ends with its attempt. Error:
+// ErrFinished.
+func (j *Job) Supersede(now Instant) error {
+	if j.State == Running && j.CancelRequested {
+		return ErrFinished // there is nothing to store
+	}
+	if err := j.Discard(now); err != nil {
+		if _, err = j.Cancel(now); err != nil {
+			return err
+		}
+	}
+	if j.State.Final() {
+		j.Reason = ReasonSuperseded
+		return j.Strip()
+	}
+	return nil
+}
+
+// Strip removes the content of the callback of a failed attempt that has ended. Dead letters keep
+// theirs. Error: ErrFinished if there is nothing to remove.
+func (j *Job) Strip() error {
+	if !j.State.Final() || j.State == Dead || j.stripped() {
+		return ErrFinished
+	}
+	j.Spec.Body, j.Spec.Headers = nil, nil
+	return nil
+}
+
+// stripped reports whether the job is a callback without content.
+func (j *Job) stripped() bool { return j.Spec.Reports != "" && len(j.Spec.Body) == 0 }
+
 // rearms reports whether the change registers the next round of a loop.
 func (s *Settlement) rearms(c Change) bool { return s.Again != nil && c.Reason == ReasonAgain }
 

@@ -178,3 +178,36 @@ func TestRequestsInReports(t *testing.T) {
 		}
 	}
 }
+
+// Only another counted attempt of an unfinished job supersedes the callback of a failed one.
+func TestSupersedes(t *testing.T) {
+	const uid = "01KDWCJ2M00000000000000001"
+	failed, other := &job.Callbacks{Replays: 1}, &job.Callbacks{}
+	failed.Set(job.CallbackAttemptFailed, &job.Callback{})
+	other.Set(job.CallbackDead, &job.Callback{})
+	more := func(int) (time.Duration, bool) { return time.Minute, true }
+	for name, row := range map[string]struct {
+		callbacks *job.Callbacks
+		attempts  int
+		outcome   job.Outcome
+		want      string
+	}{
+		"first attempt":    {failed, 0, job.Outcome{Kind: job.OutcomeFailed}, ""},
+		"later attempt":    {failed, 7, job.Outcome{Kind: job.OutcomeFailed}, uid + ".attempt_failed.7.2"},
+		"last attempt":     {failed, 7, job.Outcome{Kind: job.OutcomeRefused, Attempt: &job.Attempt{}}, uid + ".attempt_failed.7.2"},
+		"put off":          {failed, 7, job.Outcome{Kind: job.OutcomeRescheduled, At: 1}, uid + ".attempt_failed.7.2"},
+		"delivered":        {failed, 7, job.Outcome{Kind: job.OutcomeDelivered}, ""},
+		"next round":       {failed, 7, job.Outcome{Kind: job.OutcomeDelivered, Again: &job.Spec{}}, uid + ".attempt_failed.7.2"},
+		"snoozed":          {failed, 7, job.Outcome{Kind: job.OutcomeSnoozed, After: time.Second}, ""},
+		"released":         {failed, 7, job.Outcome{Kind: job.OutcomeReleased}, ""},
+		"another callback": {other, 7, job.Outcome{Kind: job.OutcomeFailed}, ""},
+		"no callback":      {nil, 7, job.Outcome{Kind: job.OutcomeFailed}, ""},
+	} {
+		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: uid, Attempts: row.attempts, Spec: job.Spec{Callbacks: row.callbacks}}
+		s := job.Settle(&j, row.outcome, more)
+		key, ok := s.Supersedes()
+		if key.ID != row.want || ok != (row.want != "") {
+			t.Errorf("%s: %v, %v, want %q", name, key, ok, row.want)
+		}
+	}
+}

@@ -144,6 +144,7 @@ const (
 	ReasonCountMissed  = "count_not_reached"   // expired: its deadline came before its target count
 	ReasonCancelled    = "cancelled"           // the client withdrew it
 	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
+	ReasonSuperseded   = "superseded"          // a newer callback took its place
 	ReasonDelivered    = "delivered"           // the receiver took it
 	ReasonAgain        = "again"               // the receiver took it, and armed the same job again
 	ReasonLadder       = "ladder"              // next step of the retry ladder
@@ -170,6 +171,8 @@ var (
 	ErrFinished = errors.New("the job has ended")
 	ErrInFlight = errors.New("the job is in flight")
 	ErrNotEnded = errors.New("the job has not ended")
+	// ErrStripped: the callback has ended and lost its content.
+	ErrStripped = errors.New("the callback has lost its content")
 	// ErrNotDead: only dead letters are discarded.
 	ErrNotDead = errors.New("the job is not a dead letter")
 	// ErrKeepsSchedule: the end of an outage does not bring this job forward.
@@ -296,8 +299,11 @@ func (j *Job) Replay(now Instant) error { return j.ReplayAs(j.Spec, nil, now) }
 // at w unless w is nil. Then a job with an order key keeps its due time, and with it
 // its turn.
 func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
-	if !j.State.Final() {
+	switch {
+	case !j.State.Final():
 		return ErrNotEnded
+	case j.stripped():
+		return ErrStripped
 	}
 	j.Spec = s
 	j.Spec.Callbacks = s.Callbacks.replayed()

@@ -235,7 +235,7 @@ func (w *worker) change(ctx context.Context, key job.Key) error {
 
 // skipped reports that the job changed before the operation reached it.
 func skipped(err error) bool {
-	for _, known := range []error{errPassedOver, schedules.ErrNotEnded, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrNotDead} {
+	for _, known := range []error{errPassedOver, schedules.ErrNotEnded, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrStripped, job.ErrNotDead} {
 		if errors.Is(err, known) {
 			return true
 		}

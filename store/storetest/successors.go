@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -118,6 +119,7 @@ var callbackCases = func() []testCase {
 			f.checkCallbacks(f.get(key), false, "attempt_failed.1", "dead", "attempt_failed.1.2", "dead.2")
 		}},
 		{name: "callbacks/the capacity refuses those that another outcome follows", options: Options{Retention: long}, run: (*fixture).testCallbackCapacity},
+		{name: "callbacks/a newer one takes the place of one that was not sent", options: Options{Retention: long}, run: (*fixture).testSupersede},
 		{name: "callbacks/no limit of the topic refuses those of an end", options: Options{Retention: long}, run: func(f *fixture) {
 			f.register(store.Created, reg("t", "a", reporting), reg("t", "b", reporting, delay(long)))
 			c := f.takeOne()
@@ -213,6 +215,82 @@ func (f *fixture) testCallbackCapacity() {
 	s := failed(f.takeOf("a"), after(long))
 	equal(f, "shed with room", f.settle(store.Applied, s).Shed, job.ShedNothing)
 	f.checkCallbacks(f.get(jobs[0].Key), true, "attempt_failed.2")
+}
+
+// testSupersede has a job fail often. Of the callbacks of its attempts, only the newest has content.
+func (f *fixture) testSupersede() {
+	key := f.add(reg("t", "a", reporting, func(r *store.Registration) { r.Spec.Body = make([]byte, 50_000) })).Key
+	uid := f.get(key).UID
+	callback := func(n int) job.Key { return job.Key{Topic: "t", ID: fmt.Sprintf("%s.attempt_failed.%d", uid, n)} }
+	fail := func() {
+		f.Helper()
+		f.update(key, runNow)
+		f.settleBounded(failed(f.takeOnly("a"), after(long)))
+	}
+	check := func(n int, want job.State, reason string, content bool) {
+		f.Helper()
+		j := f.get(callback(n))
+		equal(f, "state of "+j.ID, j.State, want)
+		equal(f, "reason of "+j.ID, j.Reason, reason)
+		equal(f, "content of "+j.ID, len(j.Spec.Body) > 50_000 && len(j.Spec.Headers) > 0, content)
+		equal(f, "remains of "+j.ID, len(j.Spec.Body) == 0 && len(j.Spec.Headers) == 0, !content)
+	}
+	fail()
+	check(1, job.Waiting, "", true)
+	fail() // the older one waits
+	check(1, job.Cancelled, job.ReasonSuperseded, false)
+	check(2, job.Waiting, "", true)
+
+	f.update(callback(2), runNow)
+	inFlight := f.takeOnly(callback(2).ID)
+	fail()
+	check(2, job.Running, "", true)
+	check(3, job.Waiting, "", true)
+	f.settleBounded(failed(inFlight, after(long))) // it goes on no further
+	check(2, job.Cancelled, job.ReasonCancelled, false)
+
+	f.update(callback(3), runNow)
+	f.settleBounded(failed(f.takeOnly(callback(3).ID), never))
+	check(3, job.Dead, job.ReasonRetryLimit, true)
+	fail()
+	check(3, job.Cancelled, job.ReasonSuperseded, false)
+
+	f.update(callback(4), runNow)
+	f.settleBounded(delivered(f.takeOnly(callback(4).ID)))
+	check(4, job.Delivered, job.ReasonDelivered, false)
+	_, err := f.Update(f.ctx, callback(4), replay)
+	f.isError("replay of a callback without content", err, job.ErrStripped)
+	f.update(key, runNow)
+	f.settleBounded(failed(f.takeOnly("a"), never))
+	check(4, job.Delivered, job.ReasonDelivered, false)
+	check(5, job.Waiting, "", true)
+	last := f.get(key)
+	equal(f, "number of callbacks", len(f.callbacksOf(&last)), 6)
+}
+
+// settleBounded settles as the dispatcher does.
+func (f *fixture) settleBounded(s job.Settlement) {
+	f.Helper()
+	settled, err := successors.Settle(f.ctx, f.Store, []job.Settlement{s})
+	f.noError("Settle", err)
+	equal(f, "status", settled[0].Status, store.Applied)
+}
+
+// takeOnly claims a due job, and no other for long.
+func (f *fixture) takeOnly(id string) store.Claimed {
+	f.Helper()
+	var found *store.Claimed
+	for _, c := range f.take() {
+		if c.Job.ID == id {
+			found = &c
+			continue
+		}
+		f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeReleased, After: long, Reason: job.ReasonShutdown}, never))
+	}
+	if found == nil {
+		f.Fatalf("job %s is not claimed", id)
+	}
+	return *found
 }
 
 func (row callbackRow) testCase() testCase {

@@ -11,7 +11,7 @@ import (
 )
 
 // Callbacks counts the callbacks that a store registers with outcomes:
-// duehook_callbacks_total, by event. It is registered with r unless that is nil.
+// duehook_callbacks_total, by event, and those that were replaced. It is registered with r unless that is nil.
 func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 	made := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "duehook_callbacks_total",
@@ -20,8 +20,15 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 	for _, e := range job.CallbackEvents {
 		made.WithLabelValues(string(e)) // so that every event is shown from the start
 	}
+	superseded := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "duehook_callbacks_superseded_total",
+		Help: "Callbacks of failed attempts that a newer one replaced before they were delivered.",
+	})
 	return feed.Subscriber{
 		Updated: func(j *job.Job, before job.State, _ job.Instant) {
+			if j.Reason == job.ReasonSuperseded {
+				superseded.Inc()
+			}
 			for _, next := range j.Ended(before, job.ShedNothing) {
 				made.WithLabelValues(string(next.Spec.Reports)).Inc()
 			}
@@ -33,5 +40,5 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 				}
 			}
 		},
-	}, Register(r, "callbacks", made)
+	}, Register(r, "callbacks", made, superseded)
 }
