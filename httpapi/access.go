@@ -44,7 +44,23 @@ func (s *Server) admit(c *Call) error {
 				quota.Rate),
 		}
 	}
-	return caller.Allows(c.route.Scope)
+	if err := caller.Allows(c.route.Scope); err != nil {
+		return err
+	}
+	return c.route.allowTopics(c)
+}
+
+// allowTopics decides for callers who are restricted to topics. A call that was forgotten is
+// refused to them.
+func (rt *served) allowTopics(c *Call) error {
+	if rt.OwnTopics {
+		return nil
+	}
+	topic := "" // of all
+	if strings.Contains(rt.Path, "{topic}") {
+		topic = c.Param("topic")
+	}
+	return c.Topics().Allow(topic)
 }
 
 func authorization(c *Call) string {

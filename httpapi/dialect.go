@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 )
 
 // Dialect is one API that the server speaks: its calls, and the form of its
@@ -30,6 +31,10 @@ type Route struct {
 	Path   string // {name} stands for one segment; a final * for the rest of the path
 	// Scope is what the caller's key must have. Public calls need no key.
 	Scope access.Scope
+	// OwnTopics says that the call limits itself to the topics of its caller, by Call.Topics.
+	// Calls for the {topic} of their path need not say so: the server checks it. All other
+	// calls are refused to keys that are restricted to topics.
+	OwnTopics bool
 	// Safe says that a POST changes nothing. The audit log leaves it out.
 	Safe bool
 	// Registers says that the call registers jobs. It gets a span.
@@ -79,6 +84,9 @@ func (c *Call) Query() url.Values { return c.context.QueryParams() }
 
 // Caller is who is calling. It reports false if the server has no keys.
 func (c *Call) Caller() (access.Principal, bool) { return c.caller, c.keyed }
+
+// Topics are the topics to which the caller is restricted; empty: none in particular.
+func (c *Call) Topics() job.TopicSet { return c.caller.Topics }
 
 // Allow checks a scope that the call needs only for some requests.
 func (c *Call) Allow(scope access.Scope) error {

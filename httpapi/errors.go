@@ -199,6 +199,15 @@ func AsError(err error) *Error {
 	return &Error{Code: CodeInternalError, Cause: err, Detail: internalDetail}
 }
 
+// ofTopics refuses a caller who is restricted to topics.
+func ofTopics(e *job.TopicError) *Error {
+	what := "The call concerns all topics"
+	if e.Topic != "" {
+		what = "The topic " + Shorten(e.Topic) + " is none of them"
+	}
+	return &Error{Code: CodeForbidden, Cause: e, Detail: fmt.Sprintf("The API key is restricted to the topics %s. %s.", strings.Join(e.Allowed, ", "), what)}
+}
+
 // withDetails is the part of AsError for errors with details.
 func withDetails(err error) *Error {
 	var (
@@ -209,6 +218,7 @@ func withDetails(err error) *Error {
 		state     *scheduler.StateError
 		namespace *access.NamespaceError
 		scope     *access.ScopeError
+		topic     *job.TopicError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -235,6 +245,8 @@ func withDetails(err error) *Error {
 			Code:   CodeForbidden,
 			Detail: fmt.Sprintf("The API key is for servers of namespace %s, but this server is of namespace %s.", namespace.Key, namespace.Server),
 		}
+	case errors.As(err, &topic):
+		return ofTopics(topic)
 	case errors.As(err, &scope):
 		return &Error{
 			Code:   CodeForbidden,

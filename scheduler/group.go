@@ -38,6 +38,9 @@ type FanOut struct {
 // with the defaults of the topic. A repeated registration has the same jobs, see
 // groups.FanOut. Errors: those of Prepare, and the store's.
 func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*FanOut, error) {
+	if err := from.Topics.Allow(""); err != nil { // all topics share the groups
+		return nil, err
+	}
 	request, err := d.ForGroup(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ type Origin struct {
 	ID string
 	// Traceparent is the W3C trace context of the registration, or empty.
 	Traceparent string
+	// Topics are the topics to which the caller is restricted; empty: none in particular.
+	Topics job.TopicSet
 }
 
 // Prepared is a registration that is valid here, and has all that its draft left
@@ -31,10 +33,14 @@ type Prepared struct {
 func (p *Prepared) Key() job.Key { return p.reg.Key }
 
 // Prepare checks a draft and fills in absent fields: ids, and the defaults of its topic.
-// Errors: a *job.ValidationError, a *BlockedError, or one that wraps job.ErrBodyTooLarge.
+// Errors: a *job.ValidationError, a *BlockedError, a *job.TopicError, or one that wraps
+// job.ErrBodyTooLarge.
 func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
+		return Prepared{}, err
+	}
+	if err := from.Topics.Allow(request.Key.Topic); err != nil {
 		return Prepared{}, err
 	}
 	if request.Key.Topic == alerts.Topic {

@@ -29,6 +29,9 @@ type Query struct {
 	// UID selects at most one job. BindUID made the uid.
 	UID string `json:",omitempty"`
 
+	// Only restricts the query to topics; empty: all.
+	Only job.TopicSet `json:",omitempty"`
+
 	// Order needs a topic and one state. Empty: the order that costs least.
 	Order Order `json:",omitempty"`
 
@@ -38,7 +41,7 @@ type Query struct {
 
 // Matches reports whether the query selects the job.
 func (q *Query) Matches(j *job.Job) bool {
-	return (q.Topic == "" || q.Topic == j.Topic) && strings.HasPrefix(j.ID, q.IDPrefix) && (q.UID == "" || q.UID == j.UID) &&
+	return (q.Topic == "" || q.Topic == j.Topic) && q.Only.Has(j.Topic) && strings.HasPrefix(j.ID, q.IDPrefix) && (q.UID == "" || q.UID == j.UID) &&
 		q.Wants(j.State) &&
 		(q.BizKey == "" || q.BizKey == j.Spec.BizKey) &&
 		(q.OrderKey == "" || q.OrderKey == j.Spec.OrderKey) &&

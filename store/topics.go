@@ -23,8 +23,9 @@ const MaxLanes = 10_000
 
 // TopicQuery selects topics.
 type TopicQuery struct {
-	Topic string // this one only
-	Part  string // of the name, in any case; empty: all topics
+	Topic string       // this one only
+	Part  string       // of the name, in any case; empty: all topics
+	Only  job.TopicSet // restricts the query to topics; empty: all
 	// Busiest sorts topics by their unfinished jobs, the most first; otherwise they are
 	// sorted by name. It selects topics with unfinished jobs only, in one page of at most
 	// 100. In a store of more than 100 topics it may miss topics with few waiting jobs,

@@ -316,7 +316,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	delete(made, "token")
 	want := map[string]any{
 		"id": id, "name": "ci", "scope": "write", "namespace": "default", "created_at": "2026-01-01T09:00:00.000Z",
-		"expires_at": "2026-01-02T01:00:00.000Z", "rate": "100/1s", "source": "store",
+		"expires_at": "2026-01-02T01:00:00.000Z", "rate": "100/1s", "topics": nil, "source": "store",
 	}
 	if diff := cmp.Diff(want, made); diff != "" {
 		t.Error(diff)
@@ -331,7 +331,7 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	}
 	settings := map[string]any{
 		"id": a.admin.ID, "name": "ops", "scope": "admin", "namespace": "default", "created_at": nil,
-		"expires_at": nil, "rate": nil, "source": "settings",
+		"expires_at": nil, "rate": nil, "topics": nil, "source": "settings",
 	}
 	var list map[string]any
 	if err := json.Unmarshal(got.Body.Bytes(), &list); err != nil {

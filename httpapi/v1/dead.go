@@ -4,8 +4,14 @@ import "github.com/duehook/duehook/store"
 
 // listDead answers GET /v1/dead.
 func (s *API) listDead(r *request) (view, error) {
-	page, err := s.Scheduler.DeadGroups(r.Context(), r.query.Topic, r.query.Limit, r.query.Cursor)
-	return pageOf(page.Groups, writeDead, page.Next), err
+	if err := r.ownFilter(r.query.Topic, &r.query.Only); err != nil {
+		return nil, err
+	}
+	groups, next, err := ownPage(r, func(g *store.DeadGroup) bool { return r.Topics().Has(g.Lane.Topic) }, func(limit int, cursor string) ([]store.DeadGroup, string, error) {
+		page, err := s.Scheduler.DeadGroups(r.Context(), r.query.Topic, limit, cursor)
+		return page.Groups, page.Next, err
+	})
+	return pageOf(groups, writeDead, next), err
 }
 
 // writeDead writes the count of dead letters of one topic, endpoint and reason.

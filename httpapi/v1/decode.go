@@ -406,6 +406,7 @@ var (
 		"scope":      func(d *access.Draft, f field) { setText(&d.Scope, f) },
 		"expires_at": func(d *access.Draft, f field) { setText(&d.ExpiresAt, f) },
 		"rate":       func(d *access.Draft, f field) { setText(&d.Rate, f) },
+		"topics":     setTopicSet,
 	})
 	noFields = newFieldSet(map[string]func(*struct{}, field){})
 )
@@ -500,4 +501,19 @@ func kindOf(raw []byte) string {
 		return kindNull
 	}
 	return kindNumber
+}
+
+// setTopicSet decodes topics of a key. Beyond the largest number, only the number matters.
+func setTopicSet(d *access.Draft, f field) {
+	list := f.list()
+	if list == nil {
+		return
+	}
+	d.Topics = make([]string, len(list))
+	for i, raw := range list[:min(len(list), job.MaxTopicSet)] {
+		one := field{raw: raw, parent: f.pointer(), name: strconv.Itoa(i), errs: f.errs}
+		if text := one.text(); text != nil {
+			d.Topics[i] = *text
+		}
+	}
 }

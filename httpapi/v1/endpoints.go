@@ -49,6 +49,9 @@ func (s *API) testEndpoint(r *request) (view, error) {
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
+	if err := r.Topics().Allow(reg.Key().Topic); err != nil {
+		return nil, err
+	}
 	r.Target = reg.Endpoint()
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
 	return func(w *writer) {

@@ -33,10 +33,12 @@ const (
 	mimeEvents = "text/event-stream"
 )
 
-// admits reports whether the stream shows the event. A gap may hide any event.
+// admits reports whether the stream shows the event. A gap may hide any event. Callers who are
+// restricted to topics see no events of endpoints.
 func (q *params) admits(e *events.Event) bool {
 	return e.Type == events.Gap ||
-		(len(q.types) == 0 || slices.Contains(q.types, e.Type)) &&
+		q.Only.Allow(e.Topic) == nil &&
+			(len(q.types) == 0 || slices.Contains(q.types, e.Type)) &&
 			(q.Topic == "" || q.Topic == e.Topic) && (q.Endpoint == "" || q.Endpoint == e.Endpoint)
 }
 
@@ -59,6 +61,12 @@ func writeEvent(w *writer, e *events.Event) {
 // watchEvents answers GET /v1/events: a stream of server-sent events, until the
 // client or the server ends it.
 func (s *API) watchEvents(r *request) (view, error) {
+	if r.query.Topic != "" {
+		if err := r.Topics().Allow(r.query.Topic); err != nil {
+			return nil, err
+		}
+	}
+	r.query.Only = r.Topics()
 	after := r.Request.Header.Get("Last-Event-ID")
 	if len(after) > events.MaxID {
 		return nil, invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))

@@ -158,6 +158,9 @@ func writeFilter(w *writer, f *store.Query) {
 	}
 	w.textIfAny("topic", f.Topic)
 	w.member("state", states)
+	if len(f.Only) > 0 {
+		w.member("topics", f.Only)
+	}
 	w.textIfAny("id", f.IDPrefix)
 	w.textIfAny("uid", f.UID)
 	w.textIfAny("biz_key", f.BizKey)

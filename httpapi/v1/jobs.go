@@ -107,6 +107,10 @@ func (s *API) showJob(r *request, j *job.Job, err error) (view, error) {
 
 // listJobs answers GET /v1/jobs.
 func (s *API) listJobs(r *request) (view, error) {
-	page, err := s.Scheduler.List(r.Context(), r.query.Query)
+	q := r.query.Query
+	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
+		return nil, err
+	}
+	page, err := s.Scheduler.List(r.Context(), q)
 	return pageOf(page.Jobs, s.writeJob, page.Next), err
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 )
 
 // whoAmI answers GET /v1/whoami. On a server without keys, everybody may do what an
@@ -17,6 +18,7 @@ func (s *API) whoAmI(r *request) (view, error) {
 		w.textOrNull("key", caller.KeyID)
 		w.textOrNull("key_name", caller.KeyName)
 		w.text("scope", caller.Scope.String())
+		writeTopicSet(w, caller.Topics)
 	}, nil
 }
 
@@ -67,5 +69,15 @@ func writeKey(w *writer, k *access.Key) {
 	w.instant("created_at", k.CreatedAt)
 	w.instant("expires_at", k.ExpiresAt)
 	w.textOrNull("rate", k.Rate.String())
+	writeTopicSet(w, k.Topics)
 	w.text("source", source)
+}
+
+// writeTopicSet writes the topics to which a key is restricted; null: all.
+func writeTopicSet(w *writer, s job.TopicSet) {
+	if len(s) == 0 {
+		w.null("topics")
+		return
+	}
+	w.member("topics", s)
 }

@@ -60,6 +60,9 @@ func (s *API) createOperation(r *request) (view, error) {
 	if err := errs.err(); err != nil {
 		return nil, err
 	}
+	if err := r.ownFilter(draft.Filter.Topic, &draft.Filter.Only); err != nil {
+		return nil, err
+	}
 	if draft.dryRun {
 		r.Target = "dry run"
 		p, err := s.Operations.Preview(r.Context(), draft.Draft)
@@ -81,8 +84,12 @@ func accepted(r *request, o *operations.Operation) view {
 
 // listOperations answers GET /v1/operations.
 func (s *API) listOperations(r *request) (view, error) {
-	page, err := s.Operations.List(r.Context(), r.query.Limit, r.query.Cursor)
-	return pageOf(page.Operations, writeOperation, page.Next), err
+	own := func(o *operations.Operation) bool { return o.Within(r.Topics()) }
+	all, next, err := ownPage(r, own, func(limit int, cursor string) ([]operations.Operation, string, error) {
+		page, err := s.Operations.List(r.Context(), limit, cursor)
+		return page.Operations, page.Next, err
+	})
+	return pageOf(all, writeOperation, next), err
 }
 
 // getOperation answers GET /v1/operations/{id}.

@@ -37,7 +37,7 @@ func originOf(r *request) (scheduler.Origin, error) {
 			return scheduler.Origin{}, err
 		}
 	}
-	return scheduler.Origin{ID: key, Traceparent: r.Traceparent()}, nil
+	return scheduler.Origin{ID: key, Traceparent: r.Traceparent(), Topics: r.Topics()}, nil
 }
 
 // register answers POST /v1/jobs.

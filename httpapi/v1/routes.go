@@ -148,6 +148,7 @@ func (s *API) dialect() httpapi.Dialect {
 		}
 		d.Routes[i] = httpapi.Route{
 			Method: rt.method, Path: rt.path, Scope: rt.scope,
+			OwnTopics: ownTopics[rt.method+" "+rt.path],
 			Safe:      rt.path == planPath || rt.path == previewPath,
 			Registers: rt.method == http.MethodPost && (rt.path == jobsPath || rt.path == batchPath),
 			Stream:    rt.path == eventsPath,
@@ -175,6 +176,9 @@ func (s *API) serve(r *request, names []string) error {
 		if _, err := readAll(r, maxEmpty, noFields); err != nil {
 			return err
 		}
+	}
+	if err := s.checkOwn(r); err != nil {
+		return err
 	}
 	view, err := r.row.handle(s, r)
 	if err != nil || view == nil {

@@ -122,6 +122,10 @@ func (s *API) putSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := r.Topics().Allow(draft.Topic()); err != nil {
+		return nil, err
+	}
+	allow = append(allow, r.ownSchedule)
 	set, isNew, err := s.Schedules.Set(r.Context(), r.Param("schedule"), draft, allow...)
 	if err != nil {
 		return nil, err
@@ -159,10 +163,17 @@ func scheduleTag(v schedules.Version) string { return versionTag(v.UID, v.Number
 // listSchedules answers GET /v1/schedules.
 func (s *API) listSchedules(r *request) (view, error) {
 	q := &r.query
-	page, err := s.Schedules.List(r.Context(), schedules.Query{
-		States: q.scheduleStates, Topic: q.Topic, Endpoint: q.Endpoint, Limit: q.Limit, Cursor: q.Cursor,
+	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
+		return nil, err
+	}
+	own := func(found *schedules.Schedule) bool { return r.Topics().Has(found.Def.Topic()) }
+	all, next, err := ownPage(r, own, func(limit int, cursor string) ([]schedules.Schedule, string, error) {
+		page, err := s.Schedules.List(r.Context(), schedules.Query{
+			States: q.scheduleStates, Topic: q.Topic, Endpoint: q.Endpoint, Limit: limit, Cursor: cursor,
+		})
+		return page.Schedules, page.Next, err
 	})
-	return pageOf(page.Schedules, writeListed, page.Next), err
+	return pageOf(all, writeListed, next), err
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.

@@ -64,7 +64,7 @@ func setFigure[T int | float64](into *T, f field, value *T) {
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
 func (s *API) listTopics(r *request) (view, error) {
-	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{Part: r.query.part, Limit: r.query.Limit, Cursor: r.query.Cursor})
+	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{Part: r.query.part, Only: r.Topics(), Limit: r.query.Limit, Cursor: r.query.Cursor})
 	return pageOf(page.Topics, writeTopic, page.Next), err
 }
 

@@ -30,8 +30,12 @@ type Draft struct {
 	Set *job.Draft
 }
 
-// selectsAll reports whether a filter selects every job.
-func selectsAll(q store.Query) bool { return reflect.ValueOf(q).IsZero() }
+// selectsAll reports whether a filter selects every job, of the topics to which the caller is
+// restricted.
+func selectsAll(q store.Query) bool {
+	q.Only = nil
+	return reflect.ValueOf(q).IsZero()
+}
 
 // unfinished are the states between which carriers and workers move jobs.
 var unfinished = []job.State{job.Waiting, job.Ready, job.Running, job.Retrying}

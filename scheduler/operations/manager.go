@@ -171,6 +171,9 @@ func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 // suffice.
 func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 	f := o.Filter
+	if len(f.Only) > 0 {
+		return nil, nil
+	}
 	f.Topic, f.States = "", nil
 	if !selectsAll(f) {
 		f.Endpoint, f.Reason = "", ""

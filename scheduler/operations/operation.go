@@ -80,6 +80,17 @@ type JobError struct {
 	Message string `json:"message"`
 }
 
+// Within reports whether the operation changes jobs of these topics only.
+func (o *Operation) Within(topics job.TopicSet) bool {
+	switch {
+	case o.Backfill != nil:
+		return topics.Has(o.Backfill.Def.Topic())
+	case o.Filter.Topic != "":
+		return topics.Has(o.Filter.Topic)
+	}
+	return topics.Covers(o.Filter.Only)
+}
+
 // listing is the query that lists candidates. Carriers and workers change the state and
 // time of unfinished jobs meanwhile, so selects checks these.
 func (o *Operation) listing() store.Query {

@@ -159,3 +159,11 @@ func checkNote(note string) error {
 	}
 	return nil
 }
+
+// Topic is the topic of the jobs.
+func (d *Draft) Topic() string {
+	if d.Job == nil {
+		return job.DefaultTopic
+	}
+	return topicOf(d.Job)
+}

@@ -113,6 +113,7 @@ func New(o Options) (*Manager, error) {
 type Version struct {
 	UID    string
 	Number uint64
+	Topic  string // of its jobs
 }
 
 // Allow returns an error if a schedule of this version may not be changed.
@@ -124,7 +125,7 @@ func allowing(allow []Allow, decide decision) decision {
 	return func(r *record, now job.Instant) (c *change, err error) {
 		var is Version
 		if r.exists() {
-			is = Version{r.UID, r.Version}
+			is = Version{r.UID, r.Version, r.Def.Topic()}
 		}
 		for _, allowed := range allow {
 			if last != nil && last.intended {

@@ -67,11 +67,13 @@ func (d *Definition) spread() time.Duration {
 }
 
 // Topic is the topic of the schedule's jobs.
-func (d *Definition) Topic() string {
-	if d.Job.Topic == nil {
+func (d *Definition) Topic() string { return topicOf(&d.Job) }
+
+func topicOf(d *job.Draft) string {
+	if d.Topic == nil {
 		return job.DefaultTopic
 	}
-	return *d.Job.Topic
+	return *d.Topic
 }
 
 // Counters count the outcomes of occurrences.

@@ -30,7 +30,7 @@ func (q *filter) wantsEntry(e Entry) bool {
 // looksInside: whether a job matches is known only when its record is read.
 func (q *filter) looksInside() bool {
 	return q.Reason != "" || q.OrderKey != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
-		q.CreatedFrom != 0 || q.CreatedTo != 0 || q.index() != "" && q.Order != "" || q.BizKey != "" && q.GroupID != ""
+		q.CreatedFrom != 0 || q.CreatedTo != 0 || len(q.Only) > 0 || q.index() != "" && q.Order != "" || q.BizKey != "" && q.GroupID != ""
 }
 
 // index is the index by name that has the jobs of q, or empty.
@@ -69,6 +69,9 @@ func (q *filter) kinds() []SegmentKind {
 
 // mayHold reports, by the name of a segment, whether its jobs can match.
 func (q *filter) mayHold(seg Segment) bool {
+	if topic, _, _ := strings.Cut(seg.Name, "|"); seg.Kind <= SegmentEnded && !q.Only.Has(topic) {
+		return false
+	}
 	switch seg.Kind {
 	case SegmentLane:
 		if q.Priority != 0 {

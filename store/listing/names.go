@@ -32,9 +32,9 @@ func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string,
 	}
 	part := strings.ToLower(q.Part)
 	walk := nameWalk{next: next, also: q.Also, from: behind(from), limit: q.Limit, chunk: q.Limit + 1}
-	if part != "" {
+	if part != "" || len(q.Only) > 0 {
 		walk.chunk = nameChunk
-		walk.matches = func(name string) bool { return strings.Contains(strings.ToLower(name), part) }
+		walk.matches = func(name string) bool { return q.Only.Has(name) && strings.Contains(strings.ToLower(name), part) }
 	}
 	names, last, err := walk.page(ctx)
 	return names, encodeName(topicCursor, last), err

@@ -103,6 +103,10 @@ func filters(now job.Instant) []store.Query {
 		{Reason: job.ReasonCancelled, States: stateOf(job.Dead)},
 		{Reason: job.ReasonRetryLimit, Endpoint: "http://e1.example:80", States: stateOf(job.Dead)},
 		{Reason: job.ReasonRetryLimit, States: stateOf(job.Waiting)},
+		{Only: job.TopicSet{"t1"}},
+		{Only: job.TopicSet{"t2", "t0*"}, Endpoint: "http://e1.example:80"},
+		{Only: job.TopicSet{"t*"}, States: stateOf(job.Dead)},
+		{Only: job.TopicSet{"other-*"}},
 		{DueFrom: soon},
 		{DueTo: soon},
 		{DueFrom: soon, DueTo: late, States: stateOf(job.Waiting)},
@@ -137,7 +141,7 @@ func matching(jobs []job.Job, q store.Query) []job.Job {
 		return !strings.HasPrefix(j.ID, q.IDPrefix) || q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
 			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
 			q.GroupID != "" && (j.Spec.Group == nil || !strings.HasPrefix(j.ID, q.GroupID+":")) ||
-			q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
+			!q.Only.Has(j.Topic) || q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
 			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||
 			slices.ContainsFunc(q.Labels, func(l job.Label) bool { return !slices.Contains(j.Spec.Labels, l) })
 	})

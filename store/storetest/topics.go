@@ -64,6 +64,10 @@ var topicCases = []testCase{
 		equal(f, "with order", find("order"), []string{"ORDERS", "Order-paid", "order-timeout", "reorder"})
 		equal(f, "with Order-", find("Order-"), []string{"Order-paid", "order-timeout"})
 		equal(f, "with nothing", find("orders-"), []string{})
+		only := store.TopicQuery{Only: job.TopicSet{"payment", "order-*", "ORD*"}, Limit: 2}
+		equal(f, "of these", topicNames(f.topicsOf(only)), []string{"ORDERS", "order-timeout", "payment"})
+		only.Part = "time"
+		equal(f, "of these, with time", topicNames(f.topicsOf(only)), []string{"order-timeout"})
 	}},
 	{name: "topics/others are listed on demand", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.add(reg("b", "a", delay(long)))

@@ -518,6 +518,8 @@ interface Caller {
   key: string | null;
   key_name: string | null;
   scope: 'read' | 'write' | 'admin';
+  /** The topics to which the key is restricted; null: all. */
+  topics: string[] | null;
 }
 
 interface Problem {
@@ -555,6 +557,9 @@ export const caller = signal<Caller | undefined>(undefined);
 
 /** Whether the key allows changes. Pages hide actions that it forbids. */
 export const mayChange = computed(() => caller.value !== undefined && caller.value.scope !== 'read');
+
+/** Whether the key is restricted to topics, so that the API refuses what concerns all of them. */
+export const restricted = computed(() => Boolean(caller.value?.topics));
 
 /** Whether the key has the scope admin. */
 export const mayAdmin = computed(() => caller.value?.scope === 'admin');

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { api, ApiError, caller, key, keyWanted } from './api';
+import { api, ApiError, caller, key, keyWanted, restricted } from './api';
 import { KeyForm } from './components/key-form';
 import { Loading } from './components/marks';
 import { ProblemNote } from './components/problem';
@@ -62,7 +62,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   if (first === 'schedules' && second && (!third || third === 'edit')) return schedulesPage(path, second, third === 'edit');
   if (first === 'groups' && second && (!third || third === 'edit')) return groupsPage(path, second, third === 'edit');
   if (first === 'alerts' && second && !third) return alertForm(path, second);
-  if (first === undefined) return <OverviewPage />;
+  if (first === undefined) return restricted.value ? <JobsPage /> : <OverviewPage />;
   if (first === 'jobs' && second && third) return <JobPage topic={second} id={third} key={path} />;
   if (first === 'topics' && second && !third) return <TopicPage topic={second} key={path} />;
   if (second) return <MissingPage />;

@@ -6,16 +6,16 @@ import { launch, openPage } from './lib/browser.js';
 import { binary, startNode } from './lib/node.js';
 
 /** Makes a key, as an operator would. */
-function newKey(scope) {
-  const printed = execFileSync(binary, ['apikey', 'new', '--scope', scope, '--name', scope], { encoding: 'utf8' });
+function newKey(scope, ...more) {
+  const printed = execFileSync(binary, ['apikey', 'new', '--scope', scope, '--name', scope, ...more], { encoding: 'utf8' });
   const field = (name) => new RegExp(`^${name}\\s+(.*)$`, 'm').exec(printed)[1];
   return { token: field('token'), line: field('line') };
 }
 
-let node, browser, reader, admin;
+let node, browser, reader, admin, tenant;
 before(async () => {
-  [reader, admin] = [newKey('read'), newKey('admin')];
-  [node, browser] = await Promise.all([startNode(['--api-keys', reader.line, '--api-keys', admin.line]), launch()]);
+  [reader, admin, tenant] = [newKey('read'), newKey('admin'), newKey('write', '--topics', 'orders*')];
+  [node, browser] = await Promise.all([startNode([reader, admin, tenant].flatMap(({ line }) => ['--api-keys', line])), launch()]);
   const headers = { Authorization: `Bearer ${admin.token}` };
   await node.call('POST', '/v1/jobs', { topic: 'orders', id: 'a', url: 'https://shop.example/a', delay: '1h' }, headers);
   await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', job: { url: 'https://shop.example/a' } }, headers);
@@ -39,6 +39,18 @@ test('a key is asked for, and kept in the tab', async () => {
   assert.equal(await page.evaluate(() => localStorage.length), 2, 'only theme and language are kept for good');
   await page.getByRole('button', { name: 'Forget API key' }).click();
   await page.getByLabel('API key', { exact: true }).waitFor();
+  await close();
+});
+
+test('a key of some topics begins with their jobs', async () => {
+  const { page, go, close } = await openPage(browser, node.base, { key: tenant.token });
+  await go('/');
+  await page.getByRole('link', { name: 'orders' }).first().waitFor();
+  await page.getByText('orders*').waitFor();
+  for (const name of ['Overview', 'Groups', 'Endpoints', 'Alerts']) assert.equal(await page.getByRole('navigation').getByRole('link', { name }).count(), 0);
+  await go('/schedules');
+  await page.getByRole('heading', { name: 'Schedules' }).waitFor();
+  assert.equal(await page.getByRole('link', { name: 'nightly' }).count(), 0);
   await close();
 });
 

@@ -25,6 +25,8 @@ Flags:
   --namespace <name>   namespace of the nodes that accept the key (default: default)
   --expires <time>     a time such as 2027-01-31T00:00:00Z, or a duration from
                        now such as 90d (default: never)
+  --topics <topics>    topics to which the key is restricted, separated by commas; a
+                       final * stands for the rest of a name: orders-* (default: all)
   --rate <rate>        rate limit, such as 100/1s (default: that of the node)
 `
 
@@ -43,6 +45,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	flags.StringVar(&d.Scope, "scope", "", "")
 	flags.StringVar(&d.Name, "name", "", "")
 	flags.StringVar(&d.Rate, "rate", "", "")
+	flags.StringSliceVar(&d.Topics, "topics", nil, "")
 	flags.StringVar(&namespace, "namespace", DefaultNamespace, "")
 	flags.StringVar(&expires, "expires", "", "")
 	err := flags.Parse(args)

@@ -45,6 +45,7 @@ func TestCommandMakesKeys(t *testing.T) {
 			"--scope=admin new --name ops --namespace shop --rate 10/s --expires 2027-01-31T00:00:00Z",
 			Key{Scope: Admin, Name: "ops", Namespace: "shop", Rate: Rate{10, time.Second}, ExpiresAt: job.InstantOf(time.Date(2027, 1, 31, 0, 0, 0, 0, time.UTC))},
 		},
+		{"new --scope write --topics orders-*,payments", Key{Scope: Write, Namespace: "default", Topics: job.TopicSet{"orders-*", "payments"}}},
 		{"new --scope read --expires 90d", Key{Scope: Read, Namespace: "default", ExpiresAt: job.InstantOf(clock.Now().Add(90 * 24 * time.Hour))}},
 	} {
 		token, got := runCommand(t, strings.Fields(c.args)...)

@@ -27,6 +27,8 @@ type Key struct {
 	CreatedAt job.Instant `json:"created_at"`
 	// ExpiresAt is the end of the key's validity; zero: none.
 	ExpiresAt job.Instant `json:"expires_at,omitempty"`
+	// Topics restricts the key to topics; empty: all.
+	Topics job.TopicSet `json:"topics,omitempty"`
 	// Rate is the key's own limit; zero: the node's default.
 	Rate   Rate   `json:"rate,omitzero"`
 	Digest Digest `json:"sha256"`
@@ -57,6 +59,9 @@ func (k *Key) Line() string {
 		field("expires", formatInstant(k.ExpiresAt))
 	}
 	field("rate", k.Rate.String())
+	for _, pattern := range k.Topics {
+		field("topic", pattern)
+	}
 	field("sha256", k.Digest.String())
 	return b.String()
 }
@@ -72,6 +77,7 @@ func (k *Key) Line() string {
 //	namespace  namespace of the nodes that accept the key; default: "default"
 //	expires    an RFC 3339 time; default: never
 //	rate       requests/duration, such as 100/1s; default: that of the node
+//	topic      a topic, or the beginning of topics and *; may be repeated; default: all
 //
 // Errors name a key by its position and contain nothing that may be secret.
 func ParseKeys(text string) ([]Key, error) {
@@ -122,9 +128,18 @@ var keyFields = map[string]func(k *Key, value string) error{
 	"scope":     func(k *Key, v string) error { return k.Scope.UnmarshalText([]byte(v)) },
 	"expires":   func(k *Key, v string) (err error) { k.ExpiresAt, err = parseInstant(v); return err },
 	"rate":      func(k *Key, v string) error { return k.Rate.UnmarshalText([]byte(v)) },
+	"topic":     addTopic,
 	"id":        setID,
 	"sha256":    func(k *Key, v string) error { return k.Digest.UnmarshalText([]byte(v)) },
 	"token":     setToken,
+}
+
+func addTopic(k *Key, pattern string) error {
+	if len(k.Topics) == job.MaxTopicSet {
+		return fmt.Errorf("must be given at most %d times", job.MaxTopicSet)
+	}
+	k.Topics = append(k.Topics, pattern)
+	return job.CheckTopicPattern(pattern)
 }
 
 func setID(k *Key, value string) error {
@@ -154,7 +169,7 @@ func parseKey(text string) (Key, error) {
 		case !ok || set == nil:
 			// The field may be a misplaced secret.
 			return Key{}, fmt.Errorf("field %d is none of %s", n+1, keyFieldList)
-		case given[name]:
+		case given[name] && name != "topic":
 			return Key{}, fmt.Errorf("%s is given twice", name)
 		}
 		given[name] = true
@@ -173,7 +188,7 @@ func parseKey(text string) (Key, error) {
 	return k, nil
 }
 
-const keyFieldList = "scope=, id=, sha256=, token=, name=, namespace=, expires=, rate="
+const keyFieldList = "scope=, id=, sha256=, token=, name=, namespace=, expires=, rate=, topic="
 
 var errInstant = errors.New(`must be a time with an offset, such as "2027-01-31T00:00:00Z"`)
 

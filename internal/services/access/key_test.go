@@ -42,6 +42,10 @@ func TestParseKeys(t *testing.T) {
 			[]Key{{ID: "k3v7x2ab", Name: "ops@example.com", Scope: Admin, Namespace: "shop", Digest: digest, ExpiresAt: newYear, Rate: Rate{6000, time.Minute}}},
 		},
 		{
+			"restricted to topics", "scope=write id=k3v7x2ab topic=orders-* topic=payments sha256=" + someDigest,
+			[]Key{{ID: "k3v7x2ab", Scope: Write, Namespace: "default", Digest: digest, Topics: job.TopicSet{"orders-*", "payments"}}},
+		},
+		{
 			"a token", "scope=write token=" + token.Reveal(),
 			[]Key{{ID: token.id(), Scope: Write, Namespace: "default", Digest: token.digest()}},
 		},

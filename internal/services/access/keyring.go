@@ -107,7 +107,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 		return Principal{}, ErrExpired // only the holder of the secret learns this
 	}
 	return Principal{
-		KeyID: e.key.ID, KeyName: e.key.Name, Scope: e.key.Scope, Namespace: e.key.Namespace,
+		KeyID: e.key.ID, KeyName: e.key.Name, Scope: e.key.Scope, Namespace: e.key.Namespace, Topics: e.key.Topics,
 		served: k.opts.Namespace, limiter: e.limiter,
 	}, nil
 }

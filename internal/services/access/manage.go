@@ -24,6 +24,8 @@ type Draft struct {
 	Scope     string
 	ExpiresAt string // empty: never
 	Rate      string // empty: the node's default
+	// Topics are patterns of job.TopicSet; nil: the key is for all topics.
+	Topics []string
 }
 
 // make creates a key. The error is a *job.ValidationError.
@@ -44,12 +46,26 @@ func (d Draft) make(namespace string, now job.Instant) (Token, Key, error) {
 			f.Add("expires_at", "must be in the future")
 		}
 	}
+	d.readTopics(&k, &f)
 	if err := f.Err(); err != nil {
 		return Token{}, Key{}, err
 	}
 	t := newToken()
 	k.ID, k.Digest = t.id(), t.digest()
 	return t, k, nil
+}
+
+func (d Draft) readTopics(k *Key, f *job.Findings) {
+	switch {
+	case d.Topics != nil && len(d.Topics) == 0:
+		f.Add("topics", "must name at least one topic; leave it out for all of them")
+	case len(d.Topics) > job.MaxTopicSet:
+		f.Add("topics", fmt.Sprintf("must have at most %d topics", job.MaxTopicSet))
+	default:
+		for _, pattern := range d.Topics {
+			f.Check("topics", addTopic(k, pattern))
+		}
+	}
 }
 
 // Create creates a key of this node's namespace and stores it. It is valid on this node at
@@ -134,6 +150,11 @@ func collection(s store.Documents, clock job.Clock, fixed int) *documents.Collec
 		Check: func(k *Key) error {
 			if k.Scope == Nobody || k.Digest == (Digest{}) {
 				return errors.New("scope or sha256 is missing")
+			}
+			for _, pattern := range k.Topics {
+				if err := job.CheckTopicPattern(pattern); err != nil {
+					return err
+				}
 			}
 			return setID(k, k.ID)
 		},

@@ -1,6 +1,10 @@
 package access
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/duehook/duehook/job"
+)
 
 // Principal is the caller of a request.
 type Principal struct {
@@ -9,6 +13,8 @@ type Principal struct {
 	KeyName   string
 	Scope     Scope
 	Namespace string
+	// Topics restricts the caller to topics; empty: all.
+	Topics job.TopicSet
 
 	served  string // the namespace of this node
 	limiter *limiter

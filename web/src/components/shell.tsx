@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { caller, key, mayChange, setKey } from '../api';
+import { caller, key, mayChange, restricted, setKey } from '../api';
 import { place } from '../router';
 import { language, languages, theme, themes, type Language, type Theme } from '../settings';
 import { t, type Key } from '../text';
@@ -19,6 +19,9 @@ const pages: [string, Key, IconName][] = [
   ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
 ];
+
+/** Pages that concern all topics. Keys that are restricted to some do not see them. */
+const ofAll = ['/', '/groups', '/endpoints', '/alerts'];
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path, query } = place.value;
@@ -42,12 +45,14 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </div>
         <div id="menu" class={open === here ? 'open' : undefined}>
           <nav aria-label={t('nav.main')}>
-            {pages.map(([to, label, icon]) => (
+            {pages
+              .filter(([to]) => !restricted.value || !ofAll.includes(to))
+              .map(([to, label, icon]) => (
               <a key={to} href={to} data-page aria-current={isHere(path, to) ? 'page' : undefined}>
                 <Icon name={icon} />
                 {t(label)}
               </a>
-            ))}
+              ))}
           </nav>
           {mayChange.value && (
             <a class="button primary" href="/register" data-page>
@@ -96,6 +101,7 @@ function Preferences() {
           {caller.value?.key && (
             <span>
               {caller.value.key_name ?? caller.value.key} · {t(`scope.${caller.value.scope}`)}
+              {caller.value.topics && ` · ${caller.value.topics.join(', ')}`}
             </span>
           )}
           <button class="quiet" onClick={() => setKey('')}>

@@ -1,0 +1,202 @@
+package v1
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/job"
+)
+
+// foreign is in every name that a restricted key must not see.
+const foreign = "foreign"
+
+// restricted returns the API with everything in two topics, and the token of an admin of the
+// topics own-*.
+func restricted(t *testing.T) (*keyedAPI, string) {
+	a := newKeyedAPI(t)
+	token, key := a.newKey("--scope=admin", "--topics=own-*,mine")
+	ring := a.keyring(a.admin, key)
+	if _, err := ring.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.keys.Keyring = ring
+	a.withSecrets("own-orders", "own-thing")
+	a.withSecrets(foreign, foreign+"-thing")
+	return a, "Bearer " + token
+}
+
+// reached are paths that exist in the topics of a key, by the name of the topic.
+func (rt *route) reached(topic, operation string) string {
+	name := foreign + "-thing"
+	if topic != foreign {
+		name = "own-thing"
+	}
+	path := strings.Replace(rt.path, "/v1/operations/{id}", "/v1/operations/"+operation, 1)
+	return strings.NewReplacer("{topic}", topic, "{id}", "dies", "{rule}", name, "{schedule}", name, "{group}", name).Replace(path)
+}
+
+// operationOf is the id of the operation of a topic.
+func (a *keyedAPI) operationOf(topic string) string {
+	a.t.Helper()
+	for _, o := range a.want(200, "GET", "/v1/operations", "")["data"].([]any) {
+		if object(object(o)["filter"])["topic"] == topic {
+			return object(o)["id"].(string)
+		}
+	}
+	a.t.Fatalf("there is no operation of %s", topic)
+	return ""
+}
+
+// state is everything that an admin sees, but for what passes by itself.
+func (a *keyedAPI) state() map[string]string {
+	a.t.Helper()
+	all := map[string]string{}
+	for _, path := range []string{
+		"/v1/jobs", "/v1/topics", "/v1/groups", "/v1/schedules", "/v1/operations", "/v1/alerts/rules", "/v1/keys", "/v1/restore",
+		"/v1/topics/" + foreign + "/signing", "/v1/signing",
+	} {
+		got := a.call("GET", path, "")
+		all[path] = got.Body.String()
+	}
+	return all
+}
+
+// Whatever call of the document a restricted key makes: of other topics it sees nothing, and
+// changes nothing. A call that is added is refused, or obeys this.
+func TestRestrictedKeysReachNoOtherTopic(t *testing.T) {
+	a, token := restricted(t)
+	operation := a.operationOf(foreign)
+	before := a.state()
+	w := &walk{keyedAPI: a, made: map[string]map[string]any{}}
+	for i := range theContract().operations {
+		op := &theContract().operations[i]
+		rt := find(op.method, op.path)
+		if rt.scope == 0 || !strings.HasPrefix(op.path, "/v1/") {
+			continue
+		}
+		path := rt.reached(foreign, operation)
+		for _, body := range bodiesOf(w, op) {
+			got := a.call(op.method, path, body, "Authorization", token)
+			if shown := strings.ReplaceAll(got.Body.String(), "The topic "+foreign+" is none of them", ""); strings.Contains(shown, foreign) {
+				t.Errorf("%s %s %s shows another topic: %d %s", op.method, path, body, got.Code, got.Body)
+			}
+			byName := strings.Contains(op.path, "{") || strings.Contains(body, foreign)
+			if op.path == batchPath { // each job has its own status
+				byName = strings.Contains(got.Body.String(), `"result":`)
+			}
+			if byName && op.method != "GET" && got.Code < 300 {
+				t.Errorf("%s %s %s is answered %d %s", op.method, path, body, got.Code, got.Body)
+			}
+		}
+	}
+	if diff := cmp.Diff(before, a.state()); diff != "" {
+		t.Errorf("another topic was changed (-before +after):\n%s", diff)
+	}
+}
+
+// bodiesOf are bodies that name another topic, wherever a body can, and the document's example.
+func bodiesOf(w *walk, op *operation) []string {
+	switch op.method + " " + op.path {
+	case "POST " + jobsPath, "POST " + planPath, "POST /v1/endpoints/test":
+		return []string{`{"topic":"foreign","url":"https://shop.example/hook"}`, `{"url":"https://shop.example/hook"}`}
+	case "POST " + batchPath:
+		return []string{`{"jobs":[{"topic":"foreign","url":"https://shop.example/hook"},{"url":"https://shop.example/hook"}]}`}
+	case "PUT " + schedulePath:
+		return []string{`{"every":"1h","job":{"topic":"own-orders","url":"https://shop.example/hook"}}`, `{"every":"1h","job":{"topic":"foreign","url":"https://shop.example/hook"}}`}
+	case "POST /v1/operations":
+		return []string{`{"action":"cancel","filter":{"topic":"foreign"}}`, `{"action":"replay","filter":{"topic":"foreign"},"dry_run":true}`}
+	case "POST " + schedulePath + "/backfill":
+		return []string{`{"from":"2025-12-31T00:00:00Z","to":"2026-01-01T00:00:00Z"}`}
+	case "POST " + schedulePath + "/pause", "POST " + schedulePath + "/resume":
+		return []string{""}
+	}
+	return []string{w.body(op)}
+}
+
+// A restricted key does in its topics what other keys do.
+func TestRestrictedKeysUseTheirTopics(t *testing.T) {
+	a, token := restricted(t)
+	as := []string{"Authorization", token}
+	for _, rt := range allRoutes {
+		if rt.method != http.MethodGet || rt.path == eventsPath || !strings.HasPrefix(rt.path, "/v1/") {
+			continue
+		}
+		own := strings.Contains(rt.path, "{topic}") || ownTopics[rt.method+" "+rt.path]
+		got := a.call("GET", rt.reached("own-orders", a.operationOf("own-orders")), "", as...)
+		if refused := got.Code == http.StatusForbidden; refused == own {
+			t.Errorf("GET %s: %d %s", rt.path, got.Code, got.Body)
+		}
+	}
+	for _, list := range []string{"/v1/jobs", "/v1/topics", "/v1/dead", "/v1/operations", "/v1/schedules"} {
+		got := a.want(200, "GET", list, "", as...)
+		if len(got["data"].([]any)) == 0 || got["next_cursor"] != nil {
+			t.Errorf("GET %s: %v", list, got)
+		}
+		a.want(200, "GET", list+"?limit=1", "", as...)
+	}
+	a.want(201, "POST", "/v1/jobs", `{"topic":"mine","url":"https://shop.example/hook","id":"j"}`, as...)
+	a.want(201, "PUT", "/v1/schedules/own-new", `{"every":"1h","job":{"topic":"own-orders","url":"https://shop.example/hook"}}`, as...)
+	o := a.want(202, "POST", "/v1/operations", `{"action":"cancel","all":true}`, as...)
+	if diff := cmp.Diff([]any{"own-*", "mine"}, object(o["filter"])["topics"]); diff != "" {
+		t.Errorf("an operation on all jobs selects the topics (-want +got):\n%s", diff)
+	}
+	a.want(200, "GET", "/v1/operations/"+o["id"].(string), "", as...)
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/operations", `{"action":"cancel"}`, as...)
+	a.wantProblem(httpapi.CodeForbidden, "GET", "/v1/jobs?topic=foreign", "", as...)
+	a.wantProblem(httpapi.CodeForbidden, "GET", eventsPath+"?topic=foreign", "", as...)
+	a.wantProblem(httpapi.CodeForbidden, "POST", "/v1/jobs", `{"topic":"mine","group":"own-thing"}`, as...)
+	who := a.want(200, "GET", "/v1/whoami", "", as...)
+	if diff := cmp.Diff([]any{"own-*", "mine"}, who["topics"]); diff != "" {
+		t.Errorf("whoami has the topics (-want +got):\n%s", diff)
+	}
+	batch := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"topic":"mine","url":"https://shop.example/hook"},{"topic":"foreign","url":"https://shop.example/hook"}]}`, as...)
+	results := batch["results"].([]any)
+	if object(results[0])["status"] != 201.0 || object(results[1])["status"] != 403.0 {
+		t.Errorf("the batch is answered %v", results)
+	}
+	for _, j := range a.want(200, "GET", "/v1/jobs?uid="+a.want(200, "GET", "/v1/jobs/foreign/waits", "")["uid"].(string), "", as...)["data"].([]any) {
+		t.Errorf("the uid of another topic finds %v", j)
+	}
+}
+
+// Restricted callers see the events of their topics, and that events were lost.
+func TestRestrictedEvents(t *testing.T) {
+	q := params{}
+	q.Only = job.TopicSet{"own-*"}
+	for _, c := range []struct {
+		e    events.Event
+		want bool
+	}{
+		{events.Event{Type: events.Dead, Topic: "own-orders"}, true},
+		{events.Event{Type: events.Dead, Topic: foreign}, false},
+		{events.Event{Type: events.CircuitOpened, Endpoint: "https://shop.example"}, false},
+		{events.Event{Type: events.Gap}, true},
+	} {
+		if got := q.admits(&c.e); got != c.want {
+			t.Errorf("%+v is shown: %t", c.e, got)
+		}
+	}
+}
+
+// A restricted key is created by the API, and its topics survive a restart of the node.
+func TestCreateRestrictedKey(t *testing.T) {
+	a := newKeyedAPI(t)
+	made := a.want(201, "POST", "/v1/keys", `{"scope":"write","topics":["orders-*"]}`)
+	ring := a.keyring(a.admin)
+	if _, err := ring.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.withAccess(ring, func() {
+		as := []string{"Authorization", "Bearer " + made["token"].(string)}
+		a.want(201, "POST", "/v1/jobs", `{"topic":"orders-eu","url":"https://shop.example/hook"}`, as...)
+		a.wantProblem(httpapi.CodeForbidden, "POST", "/v1/jobs", `{"topic":"orders","url":"https://shop.example/hook"}`, as...)
+	})
+	for _, bad := range []string{`[]`, `["*"]`, `["a b"]`, `[1]`, `"a"`} {
+		a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/keys", `{"scope":"write","topics":`+bad+`}`)
+	}
+}
