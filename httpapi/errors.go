@@ -29,6 +29,8 @@ type Error struct {
 	Detail string
 	Fields []FieldError
 	Cause  error // never shown to the client
+	// Job is the job whose state or content refuses the call, or nil.
+	Job *job.Job
 	// More is an object whose members the answer has as well, or nil.
 	More any
 }
@@ -266,20 +268,20 @@ func ofConflict(e *scheduler.ConflictError) *Error {
 	j := &e.Job
 	switch e.Outcome {
 	case store.InFlight:
-		return &Error{Code: CodeJobInFlight, Detail: fmt.Sprintf(
+		return &Error{Code: CodeJobInFlight, Job: j, Detail: fmt.Sprintf(
 			"An attempt of %s (uid %s) is in flight, so the job can be neither replaced nor moved. Try again when the attempt has ended.", j.Key, j.UID)}
 	case store.DeadLetter:
-		return &Error{Code: CodeJobDead, Detail: fmt.Sprintf(
+		return &Error{Code: CodeJobDead, Job: j, Detail: fmt.Sprintf(
 			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.", j.Key, j.UID)}
 	case store.OtherOrderKey:
 		if j.State == job.Dead {
-			return &Error{Code: CodeJobDead, Detail: fmt.Sprintf(
+			return &Error{Code: CodeJobDead, Job: j, Detail: fmt.Sprintf(
 				"%s (uid %s) is a dead letter with another order_key, so it cannot be replaced. Discard it first, or choose another id.", j.Key, j.UID)}
 		}
-		return &Error{Code: CodeJobExists, Detail: fmt.Sprintf(
+		return &Error{Code: CodeJobExists, Job: j, Detail: fmt.Sprintf(
 			"%s (uid %s) is %s with another order_key, so it cannot be replaced. Cancel it first, or choose another id.", j.Key, j.UID, j.State)}
 	}
-	return &Error{Code: CodeJobExists, Detail: fmt.Sprintf(
+	return &Error{Code: CodeJobExists, Job: j, Detail: fmt.Sprintf(
 		"%s was registered with other content (uid %s) and is %s. Choose another id, change that job with PATCH, or set on_conflict.", j.Key, j.UID, j.State)}
 }
 
@@ -287,11 +289,11 @@ func ofConflict(e *scheduler.ConflictError) *Error {
 func ofState(e *scheduler.StateError) *Error {
 	j, known := &e.Job, AsError(e.Cause)
 	if known.Code != CodeJobFinished {
-		return &Error{Code: known.Code, Detail: fmt.Sprintf("%s is %s. %s", j.Key, j.State, known.Detail)}
+		return &Error{Code: known.Code, Job: j, Detail: fmt.Sprintf("%s is %s. %s", j.Key, j.State, known.Detail)}
 	}
 	ended := "ended as " + j.State.String()
 	if j.Reason == job.ReasonDiscarded {
 		ended = "was discarded as a dead letter"
 	}
-	return &Error{Code: known.Code, Detail: fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it again.", j.Key, ended)}
+	return &Error{Code: known.Code, Job: j, Detail: fmt.Sprintf("%s %s, so it can no longer be changed or cancelled. Replay it, or register it again.", j.Key, ended)}
 }

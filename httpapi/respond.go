@@ -103,14 +103,21 @@ type Problem struct {
 	Detail string       `json:"detail"`
 	Code   string       `json:"code"`
 	Errors []FieldError `json:"errors"`
+	// State and UID are those of the job that refuses the call.
+	State string `json:"state,omitempty"`
+	UID   string `json:"uid,omitempty"`
 }
 
 // Problem is the error as clients of v1 see it.
 func (e *Error) Problem() *Problem {
-	return &Problem{
+	p := &Problem{
 		Type: typePrefix + e.Code.Name, Title: e.Code.Title, Status: e.Code.Status, Code: e.Code.Name,
 		Detail: e.Detail, Errors: append([]FieldError{}, e.Fields...),
 	}
+	if e.Job != nil {
+		p.State, p.UID = e.Job.State.String(), e.Job.UID
+	}
+	return p
 }
 
 func writeProblem(c *Call, e *Error) error {

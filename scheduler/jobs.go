@@ -125,10 +125,24 @@ const (
 	Discarded              // the job was a dead letter
 )
 
-// Cancel cancels an unfinished job, or discards a dead letter.
+// errCancelledBefore: an earlier Cancel did what this one asks for.
+var errCancelledBefore = errors.New("the job was cancelled before")
+
+// Cancel cancels an unfinished job, or discards a dead letter. Repeated, it changes nothing and
+// returns the result of the first call, whatever allow says: the client may not know that
+// its call succeeded.
 func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (job.Job, CancelResult, error) {
 	var result CancelResult
-	j, err := s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
+	before := func(j *job.Job) error {
+		if j.State != job.Cancelled {
+			return nil
+		}
+		if result = Cancelled; j.Reason == job.ReasonDiscarded {
+			result = Discarded
+		}
+		return errCancelledBefore
+	}
+	j, err := s.update(ctx, key, append([]Allow{before}, allow...), func(j *job.Job, now job.Instant) error {
 		result = Cancelled
 		if j.State == job.Dead {
 			result = Discarded
@@ -140,6 +154,9 @@ func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (jo
 		}
 		return err
 	})
+	if errors.Is(err, errCancelledBefore) {
+		err = nil
+	}
 	return j, result, err
 }
 

@@ -170,9 +170,7 @@ func TestCancelAndReplay(t *testing.T) {
 	}
 	r.register(draft(named("t", "a")), Origin{})
 	cancel(Cancelled, job.Cancelled)
-	if j, _, err := r.Cancel(ctx, key); !errors.Is(err, job.ErrFinished) || j.State != job.Cancelled {
-		t.Errorf("cancelled twice: %+v, %v", j, err)
-	}
+	cancel(Cancelled, job.Cancelled)
 	if j, err := r.Replay(ctx, key, nil); err != nil || j.State != job.Waiting {
 		t.Errorf("replayed: %+v, %v", j, err)
 	}
@@ -194,6 +192,19 @@ func TestCancelAndReplay(t *testing.T) {
 	r.register(draft(named("t", "b")), Origin{})
 	r.kill()
 	cancel(Discarded, job.Cancelled)
+	cancel(Discarded, job.Cancelled)
+
+	key.ID = "c"
+	r.register(draft(named("t", "c")), Origin{})
+	for _, c := range r.claim() {
+		delivered := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1, Status: 200}}, nil)
+		if _, err := r.mem.Settle(ctx, []job.Settlement{delivered}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if j, _, err := r.Cancel(ctx, key); !errors.Is(err, job.ErrFinished) || j.State != job.Delivered {
+		t.Errorf("cancelled after its delivery: %+v, %v", j, err)
+	}
 }
 
 func TestListings(t *testing.T) {

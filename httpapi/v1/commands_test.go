@@ -118,7 +118,10 @@ func TestDiscard(t *testing.T) {
 	if j["state"] != "cancelled" || j["reason"] != "discarded" || j["attempts"] != dead["attempts"] || j["uid"] != dead["uid"] {
 		t.Errorf("discarded: %v", j)
 	}
-	if p := a.wantProblem(httpapi.CodeJobFinished, "DELETE", "/v1/jobs/t/a", ""); !strings.Contains(p.Detail, "was discarded") {
+	if again := a.want(200, "DELETE", "/v1/jobs/t/a", ""); again["result"] != "discarded" {
+		t.Errorf("discarded again: %v", again)
+	}
+	if p := a.wantProblem(httpapi.CodeJobFinished, "POST", "/v1/jobs/t/a/run", ""); !strings.Contains(p.Detail, "was discarded") {
 		t.Errorf("a second time: %s", p.Detail)
 	}
 	if groups := a.want(200, "GET", "/v1/dead", "")["data"].([]any); len(groups) != 0 {
@@ -175,8 +178,21 @@ func TestCancel(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"result": "cancelled"}, a.want(200, "DELETE", "/v1/jobs/t/waits", "")); diff != "" {
 		t.Error(diff)
 	}
-	if p := a.wantProblem(httpapi.CodeJobFinished, "DELETE", "/v1/jobs/t/waits", ""); !strings.Contains(p.Detail, "cancelled") {
-		t.Errorf("the detail does not tell the state: %s", p.Detail)
+	ended := a.stored("t", "waits")
+	for _, header := range []string{"*", `"other"`} { // the first answer was lost
+		again := a.call("DELETE", "/v1/jobs/t/waits", "", "If-Match", header)
+		if again.Code != 200 || strings.TrimSpace(again.Body.String()) != `{"result":"cancelled"}` {
+			t.Errorf("cancelled again: %d %s", again.Code, again.Body)
+		}
+	}
+	if diff := cmp.Diff(ended, a.stored("t", "waits")); diff != "" {
+		t.Errorf("cancelled again, the job changes:\n%s", diff)
+	}
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"arrives"}`)
+	a.end(job.OutcomeDelivered)
+	p := a.wantProblem(httpapi.CodeJobFinished, "DELETE", "/v1/jobs/t/arrives", "")
+	if p.State != "delivered" || p.UID != a.stored("t", "arrives").UID {
+		t.Errorf("the answer does not name the job: %+v", p)
 	}
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"flies"}`)
 	a.end(job.OutcomeFailed)

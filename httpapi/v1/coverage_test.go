@@ -68,6 +68,8 @@ func coverRegistrations(a *keyedAPI) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"letters","id":"dies"}`)
 	a.end(job.OutcomeRefused)
 	a.wantProblem(httpapi.CodeJobDead, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"letters","id":"dies"}`)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"arrives"}`)
+	a.end(job.OutcomeDelivered)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"flies"}`)
 	a.claim()
 	a.wantProblem(httpapi.CodeJobInFlight, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"t","id":"flies","on_conflict":"replace"}`)
@@ -92,7 +94,7 @@ func coverStates(a *keyedAPI) {
 	a.want(200, "POST", over+"/replay", "{}")
 	a.want(200, "DELETE", over, "")
 	a.want(202, "DELETE", flies, "")
-	a.wantProblem(httpapi.CodeJobFinished, "DELETE", over, "")
+	a.wantProblem(httpapi.CodeJobFinished, "DELETE", "/v1/jobs/t/arrives", "")
 }
 
 func coverCounts(a *keyedAPI) {

@@ -162,6 +162,7 @@ duehook_registrations_total{outcome="in_flight"} 0
 duehook_registrations_total{outcome="invalid"} 3
 duehook_registrations_total{outcome="kept"} 1
 duehook_registrations_total{outcome="moved"} 0
+duehook_registrations_total{outcome="other_order_key"} 0
 duehook_registrations_total{outcome="same"} 2
 duehook_registrations_total{outcome="topic_draining"} 0
 duehook_registrations_total{outcome="topic_full"} 0
