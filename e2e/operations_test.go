@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
@@ -30,7 +32,7 @@ type operationView struct {
 	Changed   int        `json:"changed"`
 	Skipped   int        `json:"skipped"`
 	Failed    int        `json:"failed"`
-	StartedAt time.Time  `json:"started_at"`
+	StartedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at"`
 }
 
@@ -359,15 +361,16 @@ func replayedOnce(t *testing.T, base string, jobs int, r *receiver.Receiver, c *
 	for cursor, seen := "", 0; ; {
 		var page struct {
 			Data []struct {
-				ID      string
-				Version int
+				ID, UID string
+				Version uint64
 			}
 			Next string `json:"next_cursor"`
 		}
 		must(t, http.StatusOK, "GET", base+"/v1/jobs?state=delivered&limit=1000&topic="+deadTopic+cursor, nil).into(t, &page)
 		for _, j := range page.Data {
 			// Replayed, claimed, settled; and claimed before that by the node that died.
-			if j.Version > 1+4 || arrived[j.ID] > 1 {
+			// The first version is the time of the uid.
+			if j.Version > ulid.MustParse(j.UID).Time()+4 || arrived[j.ID] > 1 {
 				t.Errorf("%s has the version %d and arrived %d times", j.ID, j.Version, arrived[j.ID])
 			}
 		}

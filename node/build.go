@@ -41,7 +41,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	guard := scheduler.Guard(n.guard.CheckURL)
-	members := groups.New(n.store, guard.Check)
+	members := groups.New(n.store, guard.Check, nil)
 	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
 	jobs, err := scheduler.New(scheduler.Options{
 		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,

@@ -38,7 +38,7 @@ func (h *halving) Register(ctx context.Context, regs []store.Registration) ([]st
 func TestFanOutThatBrokeOff(t *testing.T) {
 	var kept *groups.Manager
 	r := newRig(t, func(o *Options) {
-		kept = groups.New(o.Store.(store.Documents), o.Guard.Check)
+		kept = groups.New(o.Store.(store.Documents), o.Guard.Check, o.Clock)
 		o.Groups, o.Store = kept, &halving{Store: o.Store, first: 2}
 	})
 	put := func(names ...string) {

@@ -52,7 +52,7 @@ func TestFanOutOverATakenKey(t *testing.T) {
 			var racer racing
 			var manager *groups.Manager
 			r := newRig(t, on(t), func(o *Options) {
-				manager = groups.New(o.Store.(store.Documents), o.Guard.Check)
+				manager = groups.New(o.Store.(store.Documents), o.Guard.Check, o.Clock)
 				racer.Store = o.Store
 				o.Groups, o.Store = manager, &racer
 			})

@@ -64,7 +64,7 @@ func (s *API) getRule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(contentTag(rule.Name, &rule))
+	r.setVersion(rule.Version)
 	return shown(writeRule, &rule), nil
 }
 
@@ -77,25 +77,19 @@ func (s *API) putRule(r *request) (view, error) {
 	if err := errs.merge(draft.Check(r.Param("rule"))); err != nil {
 		return nil, err
 	}
-	allow, err := allowing[alerts.Allow](r, ruleTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[alerts.Allow](r, ruleTag)
 	rule, isNew, err := s.Alerts.Put(r.Context(), r.Param("rule"), *draft, allow...)
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(contentTag(rule.Name, &rule))
+	r.setVersion(rule.Version)
 	r.created(isNew)
 	return shown(writeRule, &rule), nil
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
 func (s *API) deleteRule(r *request) (view, error) {
-	allow, err := allowing[alerts.Allow](r, ruleTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[alerts.Allow](r, ruleTag)
 	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), allow...)
 }
 
@@ -103,7 +97,7 @@ func ruleTag(rule *alerts.Rule) string {
 	if rule == nil {
 		return ""
 	}
-	return contentTag(rule.Name, rule)
+	return tagOf(rule.Version)
 }
 
 // topicPath is where the settings of a topic are.
@@ -120,8 +114,7 @@ func writeRule(w *writer, r *alerts.Rule) {
 		Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
 	})
 	w.textOrNull("set_in", setIn(r.Name))
-	w.instant("created_at", r.CreatedAt)
-	w.instant("updated_at", r.UpdatedAt)
+	writeStamp(w, &r.Stamp)
 }
 
 // writeTerms writes terms in the form in which they are set.

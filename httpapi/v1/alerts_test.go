@@ -33,7 +33,7 @@ func TestAlertRules(t *testing.T) {
 	want := map[string]any{
 		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
 		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil, "set_in": nil,
-		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z",
+		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z", "version": 1767258060000.0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -93,12 +93,12 @@ func TestBadAlertRules(t *testing.T) {
 func TestRulesOfTopics(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"open_circuits"}`)
-	a.want(200, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
+	a.want(201, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
 	const path = "/v1/alerts/rules/orders:oldest_due"
 	want := map[string]any{
 		"name": "orders:oldest_due", "metric": "oldest_due", "by": "total", "topic": "orders", "endpoint": nil, "above": 90.0,
 		"window": nil, "min_attempts": nil, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": "https://ops.example/a",
-		"set_in": "/v1/topics/orders", "created_at": nil, "updated_at": nil,
+		"set_in": "/v1/topics/orders", "created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:00:00.000Z", "version": 1767258000000.0,
 	}
 	got := a.want(200, "GET", path, "")
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -131,7 +131,7 @@ func writeRequest(w *writer, s *job.Spec) {
 func writeReported(w *writer, r *job.Report) {
 	body := r.Response
 	part(w, "attempt", r.Job.LastAttempt, func(w *writer, a *job.Attempt) {
-		writeAttempt(w, a)
+		writeAttempt(w, a, r.Job.UID)
 		answered := body != nil && a.Status != 0
 		if answered {
 			w.base64("response_body_base64", body.Body)

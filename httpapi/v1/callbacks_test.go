@@ -131,7 +131,7 @@ func TestCallbacksAreChecked(t *testing.T) {
 
 func TestCallbacksOfATopic(t *testing.T) {
 	a := newAPI(t)
-	topic := a.want(200, "PUT", "/v1/topics/t", `{"callbacks":`+callbacksOfA+`}`)
+	topic := a.want(201, "PUT", "/v1/topics/t", `{"callbacks":`+callbacksOfA+`}`)
 	shown, err := json.Marshal(topic["settings"].(map[string]any)["callbacks"])
 	var want, got any
 	if err != nil || json.Unmarshal([]byte(callbacksOfA), &want) != nil || json.Unmarshal(shown, &got) != nil || !cmp.Equal(want, got) {

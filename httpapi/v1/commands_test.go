@@ -19,7 +19,7 @@ func TestPatch(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h","ttl":"3h","body":{"a":1},"headers":{"x-a":"1"},"retry":{"limit":2}}`)
 	a.clock.Advance(10 * time.Minute)
 	got := a.want(200, "PATCH", "/v1/jobs/t/a", `{"delay":"30m","body":{ "b" : 2 },"ttl":"4h","retry":{"steps":["5s"]},"url":"https://other.example/hook"}`)
-	if got["due_at"] != "2026-01-01T09:40:00.000Z" || got["version"] != 2.0 || got["max_attempts"] != 2.0 || got["url"] != "https://other.example/hook" {
+	if got["due_at"] != "2026-01-01T09:40:00.000Z" || got["version"] != 1767258000001.0 || got["max_attempts"] != 2.0 || got["url"] != "https://other.example/hook" {
 		t.Errorf("got %v", got)
 	}
 	j := a.stored("t", "a")
@@ -246,8 +246,8 @@ func TestAttempts(t *testing.T) {
 	a.clock.Advance(time.Minute)
 	a.settle(a.claim()[0], job.OutcomeFailed, job.Attempt{Error: "response_timeout", Timings: job.Timings{Reused: true}, ConnectRetries: 2})
 	want := `{"data":[` +
-		`{"number":1,"started_at":"2026-01-01T09:00:00.000Z","duration_ms":87,"dns_ms":3,"connect_ms":0,"tls_ms":20,"first_byte_ms":50,"connection_reused":false,"status":500,"error":"http_500","response_body":"try <later>","response_headers":{"Retry-After":"1","Server":"<nginx>"},"next_at":"2026-01-01T09:00:15.087Z","reason":"ladder","version":2},` +
-		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":4,"connect_retries":2}],"next_cursor":null}` + "\n"
+		`{"number":1,"started_at":"2026-01-01T09:00:00.000Z","duration_ms":87,"dns_ms":3,"connect_ms":0,"tls_ms":20,"first_byte_ms":50,"connection_reused":false,"status":500,"error":"http_500","response_body":"try <later>","response_headers":{"Retry-After":"1","Server":"<nginx>"},"next_at":"2026-01-01T09:00:15.087Z","reason":"ladder","version":1767258000001},` +
+		`{"number":2,"started_at":"2026-01-01T09:01:00.087Z","duration_ms":87,"dns_ms":null,"connect_ms":null,"tls_ms":null,"first_byte_ms":null,"connection_reused":true,"status":null,"error":"response_timeout","response_body":null,"response_headers":{},"next_at":"2026-01-01T09:04:00.174Z","reason":"ladder","version":1767258000003,"connect_retries":2}],"next_cursor":null}` + "\n"
 	if diff := cmp.Diff(want, a.call("GET", "/v1/jobs/t/a/attempts", "").Body.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -328,7 +328,7 @@ func TestTopics(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"s","delay":60}`)
 	a.want(200, "DELETE", "/v1/jobs/t/9", "")
 	states := map[string]any{"waiting": 9.0, "ready": 0.0, "running": 0.0, "retrying": 0.0, "delivered": 0.0, "dead": 0.0, "cancelled": 1.0, "expired": 0.0}
-	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "settings": nil, "states": states, "due_in": map[string]any{
+	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "created_at": nil, "updated_at": nil, "version": 0.0, "settings": nil, "states": states, "due_in": map[string]any{
 		"0_1min": 2.0, "1_10min": 1.0, "10_30min": 1.0, "30min_1h": 1.0, "1_6h": 1.0, "6h_1day": 1.0, "1_7day": 1.0, "7_30day": 1.0, "30day_more": 0.0,
 	}, "due_in_partial": false}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {

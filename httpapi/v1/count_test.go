@@ -68,7 +68,7 @@ func TestCountRefused(t *testing.T) {
 		}
 	}
 	// Nothing of it was counted.
-	if j := a.want(200, "GET", "/v1/jobs/t/a", ""); j["version"] != 1.0 {
+	if j := a.want(200, "GET", "/v1/jobs/t/a", ""); j["version"] != 1767258000000.0 {
 		t.Errorf("after refused counts: %v", j)
 	}
 	a.want(200, "DELETE", "/v1/jobs/t/a", "")

@@ -179,6 +179,7 @@ func coverKeys(a *keyedAPI) {
 
 func coverTopics(a *keyedAPI) {
 	const topic = "/v1/topics/limited"
+	a.want(201, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
 	a.want(200, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"a"}`)
 	a.want(200, "DELETE", "/v1/jobs/limited/a", "")
@@ -260,8 +261,10 @@ func coverOperations(a *keyedAPI) {
 	a.want(200, "POST", "/v1/operations", `{"action":"run","all":true,"dry_run":true}`)
 	a.want(200, "GET", "/v1/operations", "")
 	a.want(200, "GET", path, "")
-	a.want(200, "POST", path+"/stop", "")
-	a.want(200, "POST", path+"/resume", "")
+	for _, call := range []string{"/stop", "/resume"} {
+		a.wantProblem(httpapi.CodeVersionChanged, "POST", path+call, "", "If-Match", `"none"`)
+		a.want(200, "POST", path+call, "")
+	}
 	const missing = "/v1/operations/01KDWCJ2M00000000000000009"
 	a.wantProblem(httpapi.CodeOperationNotFound, "GET", missing, "")
 	a.wantProblem(httpapi.CodeOperationNotFound, "POST", missing+"/stop", "")
@@ -360,7 +363,7 @@ func coverAlerts(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", rule, `{"metric":"backlog","above":10}`)
 	a.v1.Alerts = mine
 	for i := range alerts.MaxTopics {
-		a.want(200, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
+		a.want(201, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
 	}
 	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
 	p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)

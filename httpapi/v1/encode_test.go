@@ -72,8 +72,8 @@ func TestJobAsWritten(t *testing.T) {
 			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m","rounds":2,` +
 			`"created_at":"2026-01-31T09:29:00.000Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
 			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
-			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":6,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +
-			`"version":7,"group":"g","group_id":"a","schedule":"nightly","occurrence":{"time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
+			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":1767258000005,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +
+			`"version":1767258000006,"group":"g","group_id":"a","schedule":"nightly","occurrence":{"time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
 			`"callbacks":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
 			`"count":{"count":4,"target":5,"at_deadline":"fire","fired":true},"result":"same"}`},
 		"what a job need not have": {written(&job.Job{}, retrypolicy.Policy{}, ""), `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +

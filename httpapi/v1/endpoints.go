@@ -56,7 +56,7 @@ func (s *API) testEndpoint(r *request) (view, error) {
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
 	return func(w *writer) {
 		w.boolean("delivered", attempt.Error == "")
-		part(w, "attempt", &attempt, writeAttempt)
+		part(w, "attempt", &attempt, attemptOf(""))
 	}, err
 }
 

@@ -45,10 +45,7 @@ func (s *API) putGroup(r *request) (view, error) {
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
-	allow, err := allowing[groups.Allow](r, groupTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[groups.Allow](r, groupTag)
 	g, isNew, err := s.Groups.Put(r.Context(), g, allow...)
 	if err != nil {
 		return nil, err
@@ -58,10 +55,7 @@ func (s *API) putGroup(r *request) (view, error) {
 }
 
 func groupTag(g *groups.Group) string {
-	if g.Version == 0 {
-		return ""
-	}
-	return contentTag(g.Name, g)
+	return tagIfAny(g.Version)
 }
 
 // getGroup answers GET /v1/groups/{group}.
@@ -74,7 +68,7 @@ func (s *API) getGroup(r *request) (view, error) {
 }
 
 func (r *request) showGroup(g *groups.Group) view {
-	r.setETag(groupTag(g))
+	r.setVersion(g.Version)
 	return shown(writeGroup, g)
 }
 
@@ -86,16 +80,13 @@ func (s *API) listGroups(r *request) (view, error) {
 
 // deleteGroup answers DELETE /v1/groups/{group}.
 func (s *API) deleteGroup(r *request) (view, error) {
-	allow, err := allowing[groups.Allow](r, groupTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[groups.Allow](r, groupTag)
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), allow...)
 }
 
 func writeGroup(w *writer, g *groups.Group) {
 	w.text("name", g.Name)
-	w.number("version", int64(g.Version))
+	writeStamp(w, &g.Stamp)
 	list(w, "members", g.Members, func(w *writer, m *groups.Member) {
 		w.text("name", m.Name)
 		w.url("url", string(m.URL))

@@ -115,7 +115,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	for _, c := range change {
 		c(&o)
 	}
-	o.Options.Groups = groups.New(faultyDocuments{mem, a.faults}, o.Guard.Check)
+	o.Options.Groups = groups.New(faultyDocuments{mem, a.faults}, o.Guard.Check, clock)
 	o.jobsOptions.Groups = o.Options.Groups
 	o.jobsOptions.Store, o.jobsOptions.Clock = o.Store, o.Clock
 	if o.Metrics != nil {

@@ -22,11 +22,15 @@ func (s *API) getJob(r *request) (view, error) {
 
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
 func (s *API) listAttempts(r *request) (view, error) {
+	j, err := s.Scheduler.Get(r.Context(), r.key())
+	if err != nil {
+		return nil, err
+	}
 	attempts, err := s.Scheduler.Attempts(r.Context(), r.key())
 	if err != nil {
 		return nil, err
 	}
-	return pageOfAll(r, attempts, orderOfAttempt, writeAttempt)
+	return pageOfAll(r, attempts, orderOfAttempt, attemptOf(j.UID))
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.
@@ -60,13 +64,12 @@ func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draf
 	})
 }
 
+func jobTag(j *job.Job) string { return tagOf(jobVersion(j)) }
+
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
 func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (view, error) {
-	allow, err := allowing[scheduler.Allow](r, jobTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[scheduler.Allow](r, jobTag)
 	j, err := do(r.Context(), r.key(), allow...)
 	return s.showJob(r, &j, err)
 }
@@ -74,15 +77,12 @@ func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
 func (s *API) cancelJob(r *request) (view, error) {
-	allow, err := allowing[scheduler.Allow](r, jobTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[scheduler.Allow](r, jobTag)
 	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), allow...)
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(jobTag(&j))
+	r.setVersion(jobVersion(&j))
 	switch result {
 	case scheduler.InFlight:
 		r.status = http.StatusAccepted
@@ -101,7 +101,7 @@ func (s *API) showJob(r *request, j *job.Job, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(jobTag(j))
+	r.setVersion(jobVersion(j))
 	return shown(s.writeJob, j), nil
 }
 

@@ -19,8 +19,8 @@ type Operations interface {
 	Preview(ctx context.Context, d operations.Draft) (operations.Preview, error)
 	List(ctx context.Context, limit int, cursor string) (operations.Page, error)
 	Get(ctx context.Context, id string) (operations.Operation, error)
-	Stop(ctx context.Context, id string) (operations.Operation, error)
-	Resume(ctx context.Context, id string) (operations.Operation, error)
+	Stop(ctx context.Context, id string, allow ...operations.Allow) (operations.Operation, error)
+	Resume(ctx context.Context, id string, allow ...operations.Allow) (operations.Operation, error)
 }
 
 // operationDraft is the request for an operation, or for its dry run.
@@ -79,6 +79,7 @@ func (s *API) createOperation(r *request) (view, error) {
 func accepted(r *request, o *operations.Operation) view {
 	r.Target, r.status = o.ID, http.StatusAccepted
 	r.Header().Set("Location", "/v1/operations/"+o.ID)
+	r.setVersion(o.Version)
 	return shown(writeOperation, o)
 }
 
@@ -95,19 +96,30 @@ func (s *API) listOperations(r *request) (view, error) {
 // getOperation answers GET /v1/operations/{id}.
 func (s *API) getOperation(r *request) (view, error) {
 	o, err := s.Operations.Get(r.Context(), r.Param("id"))
-	return shown(writeOperation, &o), err
+	return showOperation(r, &o, err)
 }
 
 // stopOperation answers POST /v1/operations/{id}/stop.
 func (s *API) stopOperation(r *request) (view, error) {
-	o, err := s.Operations.Stop(r.Context(), r.Param("id"))
-	return shown(writeOperation, &o), err
+	o, err := s.Operations.Stop(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
+	return showOperation(r, &o, err)
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
 func (s *API) resumeOperation(r *request) (view, error) {
-	o, err := s.Operations.Resume(r.Context(), r.Param("id"))
-	return shown(writeOperation, &o), err
+	o, err := s.Operations.Resume(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
+	return showOperation(r, &o, err)
+}
+
+func operationTag(o operations.Operation) string { return tagOf(o.Version) }
+
+// showOperation answers with an operation, or with the error.
+func showOperation(r *request, o *operations.Operation, err error) (view, error) {
+	if err != nil {
+		return nil, err
+	}
+	r.setVersion(o.Version)
+	return shown(writeOperation, o), nil
 }
 
 func writeOperation(w *writer, o *operations.Operation) {
@@ -139,9 +151,10 @@ func writeOperation(w *writer, o *operations.Operation) {
 		w.text("id", id)
 		w.url("message", e.Message)
 	})
-	w.instant("started_at", o.StartedAt)
+	w.instant("created_at", o.StartedAt)
 	w.instant("updated_at", o.UpdatedAt)
 	w.instant("ended_at", o.EndedAt)
+	w.number("version", int64(o.Version))
 }
 
 // writePreview writes the answer to a dry run.

@@ -30,11 +30,11 @@ func (o operationsWith) Backfill(context.Context, operations.BackfillDraft) (ope
 	return operations.Operation{}, o.err
 }
 
-func (o operationsWith) Stop(context.Context, string) (operations.Operation, error) {
+func (o operationsWith) Stop(context.Context, string, ...operations.Allow) (operations.Operation, error) {
 	return operations.Operation{}, o.err
 }
 
-func (o operationsWith) Resume(context.Context, string) (operations.Operation, error) {
+func (o operationsWith) Resume(context.Context, string, ...operations.Allow) (operations.Operation, error) {
 	return operations.Operation{}, o.err
 }
 
@@ -105,7 +105,7 @@ func TestOperation(t *testing.T) {
 	want = map[string]any{
 		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "span": nil, "rate": 100.0, "state": "done", "worker": nil, "reason": nil,
 		"estimate": nil, "matched": 3.0, "changed": 3.0, "skipped": 0.0, "failed": 0.0, "errors": []any{},
-		"started_at": then, "updated_at": got["updated_at"], "ended_at": got["updated_at"],
+		"created_at": then, "version": got["version"], "updated_at": got["updated_at"], "ended_at": got["updated_at"],
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -67,7 +67,7 @@ func (s *API) register(r *request) (view, error) {
 	if isNew {
 		r.Header().Set("Location", jobPath(one.Job.Key))
 	}
-	r.setETag(jobTag(&one.Job))
+	r.setVersion(jobVersion(&one.Job))
 	r.created(isNew)
 	return shown(s.writeRegistered, one), nil
 }

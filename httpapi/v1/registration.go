@@ -11,7 +11,7 @@ func (s *API) getRegistration(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(jobTag(&j))
+	r.setVersion(jobVersion(&j))
 	if j.Spec.Reports != "" {
 		if j.Spec.Body, err = CallbackBody(s.Scheduler.Policy())(&j); err != nil {
 			return nil, err

@@ -138,7 +138,7 @@ func texts(names string) func(*rapid.T) string {
 
 func TestARegistrationIsTheJobAsItIs(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic"}}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic"}}`)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","headers":{"x-b":"own"},"body":{"n" : 1}}`,
 		"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	a.want(200, "PATCH", "/v1/jobs/t/a", `{"delay":"90s","url":"https://shop.example/other"}`)
@@ -157,7 +157,7 @@ func TestARegistrationIsTheJobAsItIs(t *testing.T) {
 func TestRegistrationsKeepDefaultsAway(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook"}`)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"priority":9}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"priority":9}`)
 	a.want(201, "POST", "/v1/jobs", strings.Replace(a.registrationOf("t/a"), `"a"`, `"b"`, 1))
 	if got := a.stored("t", "b").Spec; got.Retry != nil || got.Priority != 0 {
 		t.Errorf("got %+v", got)

@@ -34,6 +34,7 @@ type request struct {
 	query  params
 	buffer *bytes.Buffer // holds the body
 	status int           // of the answer; zero: 200
+	conditions
 }
 
 // key is the key of the job that the path names.

@@ -167,6 +167,9 @@ func (s *API) serve(r *request, names []string) error {
 	if err := r.checkNames(names); err != nil {
 		return err
 	}
+	if err := r.readConditions(); err != nil {
+		return err
+	}
 	switch r.row.body {
 	case bodyRefused:
 		if r.HasBody() {

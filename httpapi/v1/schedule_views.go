@@ -13,7 +13,7 @@ func writeSchedule(w *writer, s *schedules.Schedule) {
 	r, t := s.Rules, s.Rules.Table
 	w.text("name", s.Name)
 	w.text("state", string(s.State))
-	w.number("version", int64(s.Version))
+	w.number("version", int64(versionOf(s.UID, s.Version)))
 	w.instant("created_at", s.CreatedAt)
 	w.instant("updated_at", s.UpdatedAt)
 	w.textOrNull("cron", t.Cron)

@@ -118,19 +118,15 @@ func (s *API) putSchedule(r *request) (view, error) {
 		_, err = s.Schedules.Preview(r.Context(), r.Param("schedule"), draft, schedules.Part{})
 		return nil, errs.merge(err)
 	}
-	allow, err := allowing[schedules.Allow](r, scheduleTag)
-	if err != nil {
-		return nil, err
-	}
 	if err := r.Topics().Allow(draft.Topic()); err != nil {
 		return nil, err
 	}
-	allow = append(allow, r.ownSchedule)
+	allow := append(allowing[schedules.Allow](r, scheduleTag), r.ownSchedule)
 	set, isNew, err := s.Schedules.Set(r.Context(), r.Param("schedule"), draft, allow...)
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(versionTag(set.UID, set.Version))
+	r.setVersion(versionOf(set.UID, set.Version))
 	r.created(isNew)
 	return shown(writeShown, &set), nil
 }
@@ -145,20 +141,17 @@ func showSchedule(r *request, s *schedules.Schedule, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(versionTag(s.UID, s.Version))
+	r.setVersion(versionOf(s.UID, s.Version))
 	return shown(writeShown, s), nil
 }
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
 func (s *API) deleteSchedule(r *request) (view, error) {
-	allow, err := allowing[schedules.Allow](r, scheduleTag)
-	if err != nil {
-		return nil, err
-	}
+	allow := allowing[schedules.Allow](r, scheduleTag)
 	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
 }
 
-func scheduleTag(v schedules.Version) string { return versionTag(v.UID, v.Number) }
+func scheduleTag(v schedules.Version) string { return tagIfAny(versionOf(v.UID, v.Number)) }
 
 // listSchedules answers GET /v1/schedules.
 func (s *API) listSchedules(r *request) (view, error) {

@@ -44,7 +44,7 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "POST", path+"/pause", "")
 	a.want(201, "POST", path+"/run", "", "Idempotency-Key", "once")
 	a.want(200, "POST", path+"/run", "{}", "Idempotency-Key", "once")
-	a.want(200, "PUT", "/v1/topics/reports", `{"capacity":1}`)
+	a.want(201, "PUT", "/v1/topics/reports", `{"capacity":1}`)
 	a.wantProblem(httpapi.CodeTopicFull, "POST", path+"/run", "")
 	a.want(200, "POST", "/v1/topics/reports/drain", "")
 	a.wantProblem(httpapi.CodeTopicDraining, "POST", path+"/run", "")
@@ -71,7 +71,7 @@ func TestSetSchedule(t *testing.T) {
 	request := `{"cron":"30 2 * * *","timezone":"America/New_York","max_occurrences":3,"job":{"url":"https://shop.example/hook","headers":{"X-Token":"s3cret"},"labels":{"a":"b"},"retry":{},"expect":{"body":"ok"},"callbacks":{"dead":{"url":"https://shop.example/dead"},"retry":{"limit":2}},"body":` + body + `}}`
 	made := a.want(201, "PUT", "/v1/schedules/nightly", request)
 	next := made["next"].([]any)
-	if made["state"] != "active" || made["version"] != 1.0 || made["remaining"] != 3.0 || len(next) != 3 {
+	if made["state"] != "active" || made["version"] != 1767258000000.0 || made["remaining"] != 3.0 || len(next) != 3 {
 		t.Errorf("%v", made)
 	}
 	if diff := cmp.Diff(map[string]any{
@@ -86,7 +86,7 @@ func TestSetSchedule(t *testing.T) {
 	if !strings.Contains(registration, body) || !strings.Contains(registration, "s3cret") {
 		t.Errorf("registration %s", registration)
 	}
-	if again := a.want(200, "PUT", "/v1/schedules/nightly", registration); again["version"] != 1.0 {
+	if again := a.want(200, "PUT", "/v1/schedules/nightly", registration); again["version"] != 1767258000000.0 {
 		t.Errorf("its registration made version %v", again["version"])
 	}
 }
@@ -121,7 +121,7 @@ func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
 			t.Errorf("%s is %s, not %s", name, got.Job[name], value)
 		}
 	}
-	if again := a.want(200, "PUT", "/v1/schedules/whole", registration); again["version"] != 1.0 {
+	if again := a.want(200, "PUT", "/v1/schedules/whole", registration); again["version"] != 1767258000000.0 {
 		t.Errorf("its registration made version %v", again["version"])
 	}
 }
@@ -312,7 +312,7 @@ func TestNotesOfAPause(t *testing.T) {
 		{"pause", `{"note":"again"}`, "again", 4},
 		{"resume", "", nil, 5},
 	} {
-		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); object(got["paused"])["note"] != c.note || got["version"] != c.version {
+		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); object(got["paused"])["note"] != c.note || got["version"] != 1767258000000+c.version-1 {
 			t.Errorf("%s %s: note %v, version %v, want %v, %v", c.call, c.body, got["paused"], got["version"], c.note, c.version)
 		}
 	}

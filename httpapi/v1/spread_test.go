@@ -43,7 +43,7 @@ func TestSpread(t *testing.T) {
 			t.Errorf("%s: %v", change.body, got)
 		}
 	}
-	a.want(200, "PUT", "/v1/topics/t", `{"spread":"1m"}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"spread":"1m"}`)
 	batch := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[
 		{"topic":"t","id":"b","url":"https://shop.example/hook","at":"2026-01-01T10:00:00Z"},
 		{"topic":"t","id":"c","url":"https://shop.example/hook","at":"2026-01-01T10:00:00Z","spread":"0s"}]}`)
@@ -112,7 +112,7 @@ func TestPlanCountsOthers(t *testing.T) {
 
 func TestOverviewMarksHerds(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/slow", `{"rate":0.05}`)
+	a.want(201, "PUT", "/v1/topics/slow", `{"rate":0.05}`)
 	for i := range 4 {
 		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"slow","id":"%d","url":"https://shop.example/a","at":"2026-01-01T09:30:0%d.5Z"}`, i, i))
 	}

@@ -85,23 +85,21 @@ func showTopic(r *request, t *scheduler.Topic, err error) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setETag(contentTag(t.Name, &t.Topic))
+	r.setVersion(t.Version)
 	return shown(writeTopic, t), nil
 }
 
-// allowTopic allows a change of a topic that has the version asked for, if any is.
-// Any version is that of a topic which could be looked up.
-func (r *request) allowTopic() ([]scheduler.AllowTopic, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
+// allowTopic is allowing for topics. One that only has jobs has the version 0.
+func (r *request) allowTopic() []scheduler.AllowTopic {
+	if r.conditions == (conditions{}) {
+		return nil
 	}
 	return []scheduler.AllowTopic{func(t *topics.Topic, exists bool) error {
-		if wanted.any && !exists {
-			return wanted.check("")
+		if !exists {
+			return r.check("")
 		}
-		return wanted.check(contentTag(t.Name, t))
-	}}, nil
+		return r.check(tagOf(t.Version))
+	}}
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
@@ -114,20 +112,20 @@ func (s *API) putTopic(r *request) (view, error) {
 	if err := errs.merge(err); err != nil {
 		return nil, err
 	}
-	allow, err := r.allowTopic()
-	if err != nil {
-		return nil, err
-	}
+	allow := r.allowTopic()
+	had := false
+	allow = append(allow, func(t *topics.Topic, _ bool) error {
+		had = !t.Settings.Empty()
+		return nil
+	})
 	t, err := s.Scheduler.PutTopic(r.Context(), r.Param("topic"), settings, allow...)
+	r.created(!had && !settings.Empty())
 	return showTopic(r, &t, err)
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
 func (s *API) deleteTopic(r *request) (view, error) {
-	allow, err := r.allowTopic()
-	if err != nil {
-		return nil, err
-	}
+	allow := r.allowTopic()
 	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), allow...)
 }
 
@@ -139,10 +137,7 @@ func setState(state topics.State, fields fieldSet[job.Pause]) handler {
 			return nil, err
 		}
 		pause.By = r.by()
-		allow, err := r.allowTopic()
-		if err != nil {
-			return nil, err
-		}
+		allow := r.allowTopic()
 		t, err := s.Scheduler.SetTopicState(r.Context(), r.Param("topic"), state, *pause, allow...)
 		return showTopic(r, &t, err)
 	}
@@ -160,6 +155,7 @@ func writeTopic(w *writer, t *scheduler.Topic) {
 	}
 	writePause(w, "paused", paused)
 	writePause(w, "draining", draining)
+	writeStamp(w, &t.Stamp)
 	if t.Settings.Empty() {
 		w.null("settings")
 	} else {

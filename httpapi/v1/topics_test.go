@@ -17,7 +17,7 @@ func TestTopicSettings(t *testing.T) {
 	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","retry":{"steps":["1s","2m"],"limit":5},` +
 		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
 		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
-	put := a.want(200, "PUT", "/v1/topics/t", all)
+	put := a.want(201, "PUT", "/v1/topics/t", all)
 	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Errorf("PUT and GET differ:\n%s", diff)
 	}
@@ -93,7 +93,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 
 func TestTopicDefaults(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"priority":8}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"retry":{"limit":1},"timeout":"5s","ttl":"1h","headers":{"X-A":"topic","X-B":"topic"},"priority":8}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","headers":{"x-a":"own"},"timeout":"7s"}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"u","id":"a"}`)
 	j, err := a.mem.Get(t.Context(), job.Key{Topic: "t", ID: "a"})
@@ -115,8 +115,8 @@ func TestTopicsAreListedWithTheirSettings(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"b","delay":60}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"d","delay":60}`)
-	a.want(200, "PUT", "/v1/topics/d", `{"rate":50}`)
-	a.want(200, "PUT", "/v1/topics/a", `{"rate":60}`)
+	a.want(201, "PUT", "/v1/topics/d", `{"rate":50}`)
+	a.want(201, "PUT", "/v1/topics/a", `{"rate":60}`)
 	a.want(200, "POST", "/v1/topics/c/pause", "")
 	var got []string
 	for _, v := range a.want(200, "GET", "/v1/topics", "")["data"].([]any) {
@@ -138,7 +138,7 @@ func TestTopicsAreListedWithTheirSettings(t *testing.T) {
 
 func TestABatchIsJudgedJobByJob(t *testing.T) {
 	a := newAPI(t)
-	a.want(200, "PUT", "/v1/topics/t", `{"capacity":2}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"capacity":2}`)
 	const one = `{"url":"https://shop.example/hook","topic":"t"}`
 	var got []float64
 	for _, r := range a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[`+one+`,`+one+`,`+one+`,{"url":"https://shop.example/hook"}]}`)["results"].([]any) {

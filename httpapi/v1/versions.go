@@ -1,76 +1,121 @@
 package v1
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
+	"errors"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 )
 
 const (
-	headerETag    = "ETag"
-	headerIfMatch = "If-Match"
+	headerETag        = "ETag"
+	headerIfMatch     = "If-Match"
+	headerIfNoneMatch = "If-None-Match"
 )
 
-// jobTag is the version of a job, as a strong entity tag.
-func jobTag(j *job.Job) string { return versionTag(j.UID, j.Version) }
+// obeying are the calls that obey If-Match and If-None-Match. All others that change
+// something refuse them, so no call can ignore them.
+var obeying = map[string]bool{
+	"PATCH /v1/jobs/{topic}/{id}": true, "DELETE /v1/jobs/{topic}/{id}": true,
+	"POST /v1/jobs/{topic}/{id}/run": true, "POST /v1/jobs/{topic}/{id}/replay": true,
+	"PUT /v1/topics/{topic}": true, "DELETE /v1/topics/{topic}": true,
+	"POST /v1/topics/{topic}/pause": true, "POST /v1/topics/{topic}/drain": true, "POST /v1/topics/{topic}/resume": true,
+	"PUT " + groupPath: true, "DELETE " + groupPath: true,
+	"PUT " + schedulePath: true, "DELETE " + schedulePath: true,
+	"POST /v1/operations/{id}/stop": true, "POST /v1/operations/{id}/resume": true,
+	"PUT /v1/alerts/rules/{rule}": true, "DELETE /v1/alerts/rules/{rule}": true,
+}
 
-// versionTag is the version of a job or schedule; without a uid, there is none. One that is
-// made anew counts from the beginning, so the uid is a part of it. Counters and notes of a
-// schedule are no part.
-func versionTag(uid string, version uint64) string {
-	if uid == "" {
+// tagOf is a version as a strong entity tag.
+func tagOf(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
+
+// tagIfAny is tagOf; without a version, there is nothing.
+func tagIfAny(version uint64) string {
+	if version == 0 {
 		return ""
 	}
-	return `"` + uid + "-" + strconv.FormatUint(version, 10) + `"`
+	return tagOf(version)
 }
 
-// contentTag is the version of a topic or rule, which is the same as long as the
-// content is.
-func contentTag(name string, content any) string {
-	text, err := json.Marshal(content)
-	if err != nil { // which its store would refuse, too
-		text = nil
+// versionOf is the version of what has a uid, for the number of its changes from 1. What is
+// made anew under the same name has another uid, whose time puts its versions behind those of
+// the one before.
+func versionOf(uid string, number uint64) uint64 {
+	id, err := ulid.ParseStrict(uid)
+	if err != nil || number == 0 { // there is nothing
+		return number
 	}
-	sum := sha256.Sum256(append([]byte(name+"\n"), text...))
-	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+	return max(id.Time(), 1) + number - 1
 }
 
-func (r *request) setETag(tag string) { r.Header().Set(headerETag, tag) }
+func jobVersion(j *job.Job) uint64 { return versionOf(j.UID, j.Version) }
 
-// allowing allows a change only of a version that If-Match asks for, if there is one. tag
-// returns the version of what is to be changed; empty: there is none.
-func allowing[Allow ~func(T) error, T any](r *request, tag func(T) string) ([]Allow, error) {
-	wanted, err := r.ifMatch()
-	if err != nil || wanted == nil {
-		return nil, err
+func (r *request) setVersion(version uint64) { r.Header().Set(headerETag, tagOf(version)) }
+
+// writeStamp writes when a document was made and changed, and its version.
+func writeStamp(w *writer, s *documents.Stamp) {
+	w.instant("created_at", s.CreatedAt)
+	w.instant("updated_at", s.UpdatedAt)
+	w.number("version", int64(s.Version))
+}
+
+// allowing allows a change only of the versions that the conditions of the request name.
+// tag returns the version of what is to be changed; empty: there is none.
+func allowing[Allow ~func(T) error, T any](r *request, tag func(T) string) []Allow {
+	if r.conditions == (conditions{}) {
+		return nil
 	}
-	return []Allow{func(is T) error { return wanted.check(tag(is)) }}, nil
+	return []Allow{func(is T) error { return r.conditions.check(tag(is)) }}
 }
 
-// precondition is what If-Match asks for; nil: nothing.
-type precondition struct {
+// conditions are those of a request (RFC 9110, section 13.1), and the version that a PATCH
+// was made for. Nil: anything goes.
+type conditions struct {
+	match, none *tags
+	patched     *string
+}
+
+// tags are the versions of a condition.
+type tags struct {
 	any  bool     // that there is something
-	tags []string // that it has one of these versions; strong ones, with their quotes
+	tags []string // strong ones, with their quotes
 }
 
-// ifMatch reads the If-Match of a request (RFC 9110, section 13.1.1). Its tags are
-// compared strongly, so weak ones are left out.
-func (r *request) ifMatch() (*precondition, error) {
-	values := r.Request.Header.Values(headerIfMatch)
+// readConditions reads the conditions of a request, and refuses them if the call does not
+// obey any.
+func (r *request) readConditions() (err error) {
+	if r.Request.Method == http.MethodGet || r.Request.Method == http.MethodHead {
+		return nil
+	}
+	c := &r.conditions
+	for name, into := range map[string]**tags{headerIfMatch: &c.match, headerIfNoneMatch: &c.none} {
+		if *into, err = readTags(name, r.Request.Header.Values(name)); err != nil {
+			return err
+		}
+		if *into != nil && !obeying[r.row.method+" "+r.row.path] {
+			return invalid(name, "is not obeyed by this call; leave it out")
+		}
+	}
+	return nil
+}
+
+// readTags reads a header with versions. Tags are compared strongly, so weak ones are left out.
+func readTags(header string, values []string) (*tags, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
 	text := strings.Join(values, ",")
 	if strings.Trim(text, " \t") == "*" {
-		return &precondition{any: true}, nil
+		return &tags{any: true}, nil
 	}
-	p := &precondition{}
+	t := &tags{}
 	given := false
 	for rest := text; ; {
 		rest = strings.TrimLeft(rest, ", \t")
@@ -81,17 +126,17 @@ func (r *request) ifMatch() (*precondition, error) {
 		tag, after, ok := cutTag(strong)
 		after = strings.TrimLeft(after, " \t")
 		if !ok || after != "" && after[0] != ',' {
-			return nil, invalid(headerIfMatch, `must be * or a list of versions in quotes, each as an ETag gave it, such as "01KDWCJ2M00000000000000001-2"`)
+			return nil, invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
 		}
 		if given = true; !weak {
-			p.tags = append(p.tags, tag)
+			t.tags = append(t.tags, tag)
 		}
 		rest = after
 	}
 	if !given {
-		return nil, invalid(headerIfMatch, "must not be empty; leave it out to accept any version")
+		return nil, invalid(header, "must not be empty; leave it out to accept any version")
 	}
-	return p, nil
+	return t, nil
 }
 
 // cutTag cuts a quoted tag off the beginning of a text.
@@ -106,17 +151,30 @@ func cutTag(text string) (tag, rest string, ok bool) {
 	return text[:end], text[end:], true
 }
 
-// check refuses a change if the entry's version is not among the requested ones.
-// An empty tag means that there is no entry.
-func (p *precondition) check(tag string) error {
+// matches reports whether a version is one of the tags. Empty: there is nothing.
+func (t *tags) matches(tag string) bool { return tag != "" && (t.any || slices.Contains(t.tags, tag)) }
+
+// check refuses a change of a version that the conditions do not allow. An empty tag means
+// that there is nothing.
+func (c *conditions) check(tag string) error {
 	switch {
-	case p == nil, p.any && tag != "", slices.Contains(p.tags, tag):
-		return nil
-	case tag == "":
+	case c.match != nil && tag == "":
 		return &httpapi.Error{Code: httpapi.CodeVersionChanged, Detail: "If-Match names a version, but nothing has this name yet. Leave If-Match out to create it."}
+	case c.match != nil && !c.match.matches(tag):
+		return &httpapi.Error{
+			Code:   httpapi.CodeVersionChanged,
+			Detail: "The current version is " + tag + ", not the one in If-Match. Nothing was changed. Look it up and decide again.",
+		}
+	case c.none != nil && c.none.matches(tag):
+		return &httpapi.Error{
+			Code:   httpapi.CodeVersionChanged,
+			Detail: "If-None-Match excludes the current version, " + tag + ". Nothing was changed.",
+		}
+	case c.patched != nil && *c.patched != tag:
+		return errPatched
 	}
-	return &httpapi.Error{
-		Code:   httpapi.CodeVersionChanged,
-		Detail: "The current version is " + tag + ", not the one in If-Match. Nothing was changed. Look it up and decide again.",
-	}
+	return nil
 }
+
+// errPatched says that what a PATCH was applied to has changed since.
+var errPatched = errors.New("the patched version has changed")

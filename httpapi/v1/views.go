@@ -33,10 +33,10 @@ func writeJob(w *writer, j *job.Job, policy retrypolicy.Policy) {
 	w.instant("next_at", j.NextAt)
 	w.integer("attempts", j.Attempts)
 	w.integer("max_attempts", policy.For(s.Retry).MaxAttempts())
-	part(w, "last_attempt", j.LastAttempt, writeAttempt)
+	part(w, "last_attempt", j.LastAttempt, attemptOf(j.UID))
 	w.instant("ended_at", j.EndedAt)
 	w.textOrNull("reason", j.Reason)
-	w.number("version", int64(j.Version))
+	w.number("version", int64(jobVersion(j)))
 	if g := s.Group; g != nil {
 		w.text("group", g.Group)
 		w.text("group_id", j.GroupID())
@@ -62,9 +62,14 @@ func writeOccurrenceOf(w *writer, o *job.Occurrence) {
 	})
 }
 
+// attemptOf writes an attempt of the job with a uid.
+func attemptOf(uid string) func(*writer, *job.Attempt) {
+	return func(w *writer, a *job.Attempt) { writeAttempt(w, a, uid) }
+}
+
 // writeAttempt writes an attempt. Its status is null without an answer, the time of a phase
 // if the phase was not reached or not needed.
-func writeAttempt(w *writer, a *job.Attempt) {
+func writeAttempt(w *writer, a *job.Attempt, uid string) {
 	t := &a.Timings
 	w.integer("number", a.Number)
 	w.instant("started_at", a.StartedAt)
@@ -80,7 +85,7 @@ func writeAttempt(w *writer, a *job.Attempt) {
 	w.headers("response_headers", a.ResponseHeaders)
 	w.instant("next_at", a.NextAt)
 	w.textOrNull("reason", a.Reason)
-	w.numberOrNull("version", int64(a.Version))
+	w.numberOrNull("version", int64(versionOf(uid, a.Version)))
 	w.numberIfAny("connect_retries", a.ConnectRetries)
 }
 

@@ -33,10 +33,43 @@ func (op *operation) checkShape(got *httptest.ResponseRecorder) error {
 	if err := decoder.Decode(&v); err != nil {
 		return err
 	}
-	if err := op.checkList(v); err != nil {
+	if err := errors.Join(op.checkList(v), op.checkResource(v, got)); err != nil {
 		return err
 	}
 	return checkParts(v)
+}
+
+// checkResource holds what a path ends with the name of against the rules of a resource.
+func (op *operation) checkResource(v map[string]any, got *httptest.ResponseRecorder) error {
+	before, last, ok := cutLast(op.path)
+	if !ok || op.method == http.MethodDelete || op.method == http.MethodPost {
+		return nil
+	}
+	identity := "name"
+	if last == "id" {
+		identity = "id"
+	}
+	for _, name := range []string{identity, "created_at", "updated_at", "version"} {
+		if _, has := v[name]; !has && (name != "updated_at" || op.path != "/v1/jobs/{topic}/{id}") { // no store has it of jobs
+			return fmt.Errorf("a resource below %s has no %s", before, name)
+		}
+	}
+	if _, has := v[last]; has && last != identity {
+		return fmt.Errorf("a resource has a name, and not a %s", last)
+	}
+	if want := fmt.Sprintf(`"%v"`, v["version"]); got.Header().Get("ETag") != want {
+		return fmt.Errorf("the ETag is %s, and the version %s", got.Header().Get("ETag"), want)
+	}
+	return nil
+}
+
+// cutLast cuts the last part of a path, if it is a parameter.
+func cutLast(path string) (before, last string, ok bool) {
+	i := strings.LastIndex(path, "/{")
+	if i < 0 || !strings.HasSuffix(path, "}") || strings.Contains(path[i+1:], "/") {
+		return "", "", false
+	}
+	return path[:i], path[i+2 : len(path)-1], true
 }
 
 // views are answers with several lists, none of which can be long.
@@ -196,6 +229,57 @@ func TestWalk(t *testing.T) {
 			w.checkPages(op)
 		}
 	}
+}
+
+// TestConditionsAreObeyed: each call that changes something obeys If-Match and If-None-Match,
+// or refuses them.
+func TestConditionsAreObeyed(t *testing.T) {
+	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
+	operations := slices.Clone(theContract().operations)
+	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
+	for i := range operations {
+		if op := &operations[i]; phase(op) < 2 {
+			w.do(op)
+		}
+	}
+	for i := range operations {
+		op := &operations[i]
+		if op.method == http.MethodGet {
+			continue
+		}
+		for name, value := range map[string]string{"If-Match": `"1"`, "If-None-Match": "*"} {
+			want := httpapi.CodeInvalidRequest
+			if op.documents(name) {
+				want = httpapi.CodeVersionChanged
+			}
+			if name == "If-Match" && op.documents(name) {
+				value = `"9"`
+			}
+			w.wantProblem(want, op.method, w.target(op), w.body(op), name, value)
+		}
+		if op.documents("If-Match") != op.documents("If-None-Match") || op.documents("If-Match") != obeying[op.method+" "+op.path] {
+			t.Errorf("%s %s: the document and the table disagree on conditions", op.method, op.path)
+		}
+		if !op.documents("If-Match") && (op.method == http.MethodPut || op.method == http.MethodPatch) && !slices.Contains(unconditional, op.path) {
+			t.Errorf("%s %s replaces something, and obeys no conditions", op.method, op.path)
+		}
+	}
+}
+
+// unconditional are calls that replace something whatever it is.
+var unconditional = []string{"/v1/signing", "/v1/topics/{topic}/signing"}
+
+// documents reports whether the operation has a header.
+func (op *operation) documents(header string) bool {
+	c := theContract()
+	_, parameters := c.at(op.at + "/parameters")
+	list, _ := parameters.([]any)
+	return slices.ContainsFunc(list, func(p any) bool {
+		if ref, ok := object(p)["$ref"].(string); ok {
+			_, p = c.at(strings.TrimPrefix(ref, "#"))
+		}
+		return object(p)["name"] == header
+	})
 }
 
 // checkPages reads a list one by one, and in one page.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 )
 
@@ -18,8 +19,8 @@ const (
 
 // Group is a group and its members, in the order of the client.
 type Group struct {
-	Name    string   `json:"-"`
-	Version uint64   `json:"-"` // counts the changes, from 1; 0: there is no such group
+	Name string `json:"-"`
+	documents.Stamp
 	Members []Member `json:"members"`
 }
 

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -17,13 +20,14 @@ import (
 
 // Any node knows a group as another one left it.
 func TestManager(t *testing.T) {
+	clock := testenv.NewClock(time.UnixMilli(1000))
 	ctx, mem := t.Context(), memstore.New(memstore.Options{})
 	t.Cleanup(func() {
 		if err := mem.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	one, two := groups.New(mem, scheduler.Guard(nil).Check), groups.New(mem, scheduler.Guard(nil).Check)
+	one, two := groups.New(mem, scheduler.Guard(nil).Check, clock), groups.New(mem, scheduler.Guard(nil).Check, clock)
 	if _, err := one.Get(ctx, "g"); !errors.Is(err, groups.ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
@@ -34,18 +38,18 @@ func TestManager(t *testing.T) {
 			t.Errorf("put %+v, created %v: %v", got, isNew, err)
 		}
 	}
-	put(one, true, 1, members("a"))
-	put(two, false, 2, members("b/eu", "a"), func(g *groups.Group) error {
-		if g.Version != 1 || g.Members[0].Name != "a" {
+	put(one, true, 1000, members("a"))
+	put(two, false, 1001, members("b/eu", "a"), func(g *groups.Group) error {
+		if g.Version != 1000 || g.Members[0].Name != "a" {
 			t.Errorf("before the change: %+v", g)
 		}
 		return nil
 	})
 	got, err := one.Get(ctx, "g")
-	if diff := cmp.Diff(groups.Group{Name: "g", Version: 2, Members: members("b/eu", "a")}, got); err != nil || diff != "" {
+	if diff := cmp.Diff(groups.Group{Name: "g", Stamp: documents.Stamp{CreatedAt: 1000, UpdatedAt: 1000, Version: 1001}, Members: members("b/eu", "a")}, got); err != nil || diff != "" {
 		t.Errorf("error %v, (-want +got)\n%s", err, diff)
 	}
-	if again, created, err := one.Put(ctx, groups.Group{Name: "g", Members: members("b/eu", "a")}); err != nil || created || again.Version != 2 {
+	if again, created, err := one.Put(ctx, groups.Group{Name: "g", Members: members("b/eu", "a")}); err != nil || created || again.Version != 1001 {
 		t.Errorf("equal content: %+v, created %v, error %v", again, created, err)
 	}
 	no := errors.New("no")
@@ -64,13 +68,14 @@ func TestManager(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
+	clock := testenv.NewClock(time.UnixMilli(1000))
 	ctx, mem := t.Context(), memstore.New(memstore.Options{})
 	t.Cleanup(func() {
 		if err := mem.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	m := groups.New(mem, scheduler.Guard(nil).Check)
+	m := groups.New(mem, scheduler.Guard(nil).Check, clock)
 	put := func(name string, bytes int) error {
 		value := strings.Repeat("x", bytes/2)
 		_, _, err := m.Put(ctx, groups.Group{Name: name, Members: []groups.Member{{Headers: []job.Header{{Value: value}, {Value: value}}}}})
@@ -96,7 +101,7 @@ func TestBounds(t *testing.T) {
 	if _, err := mem.PutDocuments(ctx, copies); err != nil {
 		t.Fatal(err)
 	}
-	m = groups.New(mem, scheduler.Guard(nil).Check) // which has counted nothing yet
+	m = groups.New(mem, scheduler.Guard(nil).Check, clock) // which has counted nothing yet
 	if err := put("last", each); err != nil {
 		t.Errorf("the last group has no room: %v", err)
 	}

@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,26 +31,21 @@ type Manager struct {
 	check Check
 }
 
-// New makes a Manager of the groups in a store.
-func New(s store.Documents, check Check) *Manager {
+// New makes a Manager of the groups in a store. The clock stamps changes; nil: the machine's.
+func New(s store.Documents, check Check, clock job.Clock) *Manager {
 	return &Manager{check: check, docs: documents.New(documents.Options[Group]{
 		Store: s, Kind: documentKind, Missing: ErrNotFound, New: func(name string) Group { return Group{Name: name} },
 		Strict: true, // a member may have conditions that only a newer version knows
 		Max:    MaxGroups, MaxBytes: MaxAllBytes, Full: ErrTooMany,
+		Clock: clock, Stamp: func(g *Group) *documents.Stamp { return &g.Stamp },
 	})}
-}
-
-func groupOf(d *documents.Document[Group]) Group {
-	g := d.Value
-	g.Version = d.Version
-	return g
 }
 
 // Get reads a group from the store. Errors of this and the following calls: ErrNotFound,
 // store.ErrNewer, and the store's.
 func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
 	d, err := m.docs.Get(ctx, name)
-	return groupOf(&d), err
+	return d.Value, err
 }
 
 // Allow decides on a change by the group as it is before; Version 0: there is none. Its
@@ -78,19 +72,15 @@ func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Grou
 		if err := allows(d, allow); err != nil {
 			return err
 		}
-		if bytes.Equal(text, d.Data) {
-			return documents.ErrKept
-		}
 		d.Value = g
 		return nil
 	})
-	return groupOf(&d), created, err
+	return d.Value, created, err
 }
 
 func allows(d *documents.Document[Group], allow []Allow) error {
-	old := groupOf(d)
 	for _, allowed := range allow {
-		if err := allowed(&old); err != nil {
+		if err := allowed(&d.Value); err != nil {
 			return err
 		}
 	}
@@ -122,7 +112,7 @@ func (m *Manager) List(ctx context.Context, after string, limit int) (Page, erro
 			break
 		}
 		if d := m.docs.Decode(raw); d.Err == nil {
-			page.Groups, size = append(page.Groups, groupOf(&d)), size+len(raw.Data)
+			page.Groups, size = append(page.Groups, d.Value), size+len(raw.Data)
 		}
 	}
 	return page, nil

@@ -67,11 +67,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	if err := m.plans.BeginBackfill(ctx, &plan, o.ID); err != nil {
 		return Operation{}, err
 	}
-	if err := m.docs.Put(ctx, &stored{Name: o.ID, Value: o}); err != nil {
-		return Operation{}, err
-	}
-	m.announce(ctx)
-	return o, nil
+	return m.start(ctx, &o)
 }
 
 // backfill registers the next occurrences. The cursor moves when all are registered. Until

@@ -126,11 +126,23 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
 		return Operation{}, err
 	}
-	if err := m.docs.Put(ctx, &stored{Name: o.ID, Value: o}); err != nil {
+	return m.start(ctx, &o)
+}
+
+// start stores an admitted operation, which starts it.
+func (m *Manager) start(ctx context.Context, o *Operation) (Operation, error) {
+	d := &stored{Name: o.ID, Value: *o}
+	if err := m.docs.Put(ctx, d); err != nil {
 		return Operation{}, err
 	}
 	m.announce(ctx)
-	return o, nil
+	return operationOf(d), nil
+}
+
+func operationOf(d *stored) Operation {
+	o := d.Value
+	o.Version = d.Version
+	return o
 }
 
 // admit sets the id of an operation and makes room for it: if necessary, it deletes the
@@ -282,7 +294,7 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
 			continue
 		}
-		page.Operations = append(page.Operations, d.Value)
+		page.Operations = append(page.Operations, operationOf(&d))
 	}
 	return page, nil
 }
@@ -290,13 +302,16 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 // Get returns one operation. Errors: ErrNotFound, or the store's.
 func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 	d, err := m.docs.Get(ctx, id)
-	return d.Value, err
+	return operationOf(&d), err
 }
 
+// Allow may refuse a change by the operation before it.
+type Allow func(o Operation) error
+
 // Stop ends the work on an operation, within two seconds or so. It can be
-// resumed. Errors: ErrNotFound, ErrEnded, or the store's.
-func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
-	o, err := m.setState(ctx, id, Stopped)
+// resumed. Errors: ErrNotFound, ErrEnded, those of allow, or the store's.
+func (m *Manager) Stop(ctx context.Context, id string, allow ...Allow) (Operation, error) {
+	o, err := m.setState(ctx, id, Stopped, allow)
 	if err == nil {
 		m.mu.Lock()
 		if cancel := m.working[id]; cancel != nil {
@@ -308,16 +323,21 @@ func (m *Manager) Stop(ctx context.Context, id string) (Operation, error) {
 }
 
 // Resume continues a stopped operation. Errors: those of Stop.
-func (m *Manager) Resume(ctx context.Context, id string) (Operation, error) {
-	o, err := m.setState(ctx, id, Running)
+func (m *Manager) Resume(ctx context.Context, id string, allow ...Allow) (Operation, error) {
+	o, err := m.setState(ctx, id, Running, allow)
 	m.kick.Set()
 	return o, err
 }
 
 // setState starts or stops an operation. Its worker may write progress meanwhile, and
 // notices the change by its next write.
-func (m *Manager) setState(ctx context.Context, id string, to State) (Operation, error) {
+func (m *Manager) setState(ctx context.Context, id string, to State, allow []Allow) (Operation, error) {
 	d, err := m.docs.Update(ctx, id, func(d *stored) error {
+		for _, allowed := range allow {
+			if err := allowed(operationOf(d)); d.Version != 0 && err != nil {
+				return err
+			}
+		}
 		switch {
 		case d.Version == 0:
 			return ErrNotFound
@@ -329,7 +349,7 @@ func (m *Manager) setState(ctx context.Context, id string, to State) (Operation,
 		d.Value.State = to
 		return nil
 	})
-	return d.Value, err
+	return operationOf(&d), err
 }
 
 // announce notifies all nodes of an operation without a worker, this node in any case.

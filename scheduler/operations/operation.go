@@ -43,8 +43,10 @@ const maxErrors = 10
 
 // Operation is a change of many jobs. The store keeps its JSON.
 type Operation struct {
-	ID     string `json:"-"` // a ULID: sorted by id is sorted by age
-	Action Action `json:"action"`
+	ID string `json:"-"` // a ULID: sorted by id is sorted by age
+	// Version counts the writes, progress included.
+	Version uint64 `json:"-"`
+	Action  Action `json:"action"`
 	// Filter selects the jobs. Order, Limit and Cursor are not used.
 	Filter store.Query `json:"filter"`
 	// To is the time to which jobs are rescheduled.

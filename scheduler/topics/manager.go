@@ -117,6 +117,11 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 		if t.Settings.Alerts != nil || t.Newer {
 			some[name] = t.Settings.Alerts
 		}
+		if some[name] != nil {
+			stamped := *t.Settings.Alerts
+			stamped.Stamp = t.Stamp
+			some[name] = &stamped
+		}
 	}
 	return some
 }

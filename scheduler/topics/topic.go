@@ -105,7 +105,8 @@ func (s *Settings) Check(topic string) error {
 
 // Topic is a topic with settings or a state.
 type Topic struct {
-	Name     string   `json:"-"`
+	Name string `json:"-"`
+	documents.Stamp
 	Settings Settings `json:"settings"`
 	State    State    `json:"state"`
 	// Pause is since when and why a topic is paused or draining; nil for an active one. Only
@@ -155,6 +156,7 @@ const documentKind = "topic"
 func collection(s store.Documents, clock job.Clock) *documents.Collection[Topic] {
 	return documents.New(documents.Options[Topic]{
 		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain, Max: MaxTopics, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
+		Stamp: func(t *Topic) *documents.Stamp { return &t.Stamp },
 		Check: func(t *Topic) error {
 			if !slices.Contains(states, t.State) {
 				return fmt.Errorf("unknown state %q", t.State)

@@ -498,6 +498,9 @@ func (r *rig) kept(name, want string) {
 	var got, wanted map[string]any
 	r.ok(json.Unmarshal(d.Data, &got))
 	r.ok(json.Unmarshal([]byte(want), &wanted))
+	for _, name := range []string{"created_at", "updated_at", "version"} {
+		delete(got, name)
+	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		r.Errorf("stored (-want +got):\n%s", diff)
 	}
@@ -636,12 +639,14 @@ func TestThresholds(t *testing.T) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), Terms: alerts.Terms{For: new(time.Duration)}}}
-		_, err := a.Put(r.Context(), "t", set)
+		put, err := a.Put(r.Context(), "t", set)
 		r.ok(err)
 		_, err = a.Put(r.Context(), "u", Settings{Rate: 1})
 		r.ok(err)
 		synctest.Wait()
-		want := map[string]*alerts.Thresholds{"t": set.Alerts}
+		stamped := *set.Alerts
+		stamped.Stamp = put.Stamp
+		want := map[string]*alerts.Thresholds{"t": &stamped}
 		stored, err := b.Thresholds(r.Context())
 		r.ok(err)
 		for what, got := range map[string]map[string]*alerts.Thresholds{"known": b.KnownThresholds(), "stored": stored} {

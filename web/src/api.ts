@@ -416,7 +416,7 @@ export interface Operation {
   skipped: number;
   failed: number;
   errors: { topic: string; id: string; message: string }[];
-  started_at: string;
+  created_at: string;
   ended_at: string | null;
 }
 

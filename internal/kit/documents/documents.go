@@ -51,8 +51,11 @@ type Options[T any] struct {
 	Full error
 	// Counts reports whether a document counts for Max and MaxBytes. Nil: all do.
 	Counts func(v *T) bool
-	// Clock measures the age of a count; nil: the machine's.
+	// Clock measures the age of a count, and stamps changes; nil: the machine's.
 	Clock job.Clock
+	// Stamp returns the stamp of a value. Create and Update set it, and Update writes nothing
+	// if a value stays as it is. Nil: values have none.
+	Stamp func(v *T) *Stamp
 	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
 	Seal, Open func(name string, data []byte) ([]byte, error)
 }
@@ -245,6 +248,9 @@ func (c *Collection[T]) Restore(ctx context.Context, name string, data []byte) e
 // Create writes a new document. Errors: those of Put and Reserve.
 func (c *Collection[T]) Create(ctx context.Context, name string, v T) (Document[T], error) {
 	d := Document[T]{Name: name, Value: v}
+	if err := c.stamp(&d, Stamp{}); err != nil {
+		return d, err
+	}
 	err := c.replace(ctx, &d)
 	return d, err
 }
@@ -257,7 +263,11 @@ func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *
 		if d, err = c.Get(ctx, name); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
+		before := c.stampOf(&d.Value)
 		if err := change(&d); err != nil {
+			return err
+		}
+		if err := c.stamp(&d, before); err != nil {
 			return err
 		}
 		return c.replace(ctx, &d)

@@ -96,7 +96,7 @@ func New(o Options) (*Manager, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Every = cmp.Or(o.Every, DefaultEvery)
-	m := &Manager{o: o, rules: ruleDocuments(o.Store), bookDocs: bookDocuments(o.Store)}
+	m := &Manager{o: o, rules: ruleDocuments(o.Store, o.Clock), bookDocs: bookDocuments(o.Store)}
 	if !o.Alone {
 		m.leader = leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every})
 	}
@@ -189,15 +189,10 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 			return Rule{}, false, err
 		}
 	}
-	now, err := m.o.Store.Now(ctx)
-	if err != nil {
-		return Rule{}, false, fmt.Errorf("ask for the store's time: %w", err)
-	}
-	_, err = m.rules.Update(ctx, name, func(d *documents.Document[Rule]) error {
+	stored, err := m.rules.Update(ctx, name, func(d *documents.Document[Rule]) error {
 		var old *Rule
-		r.CreatedAt, r.UpdatedAt = now, now
 		if created = d.Version == 0; !created {
-			old, r.CreatedAt = &d.Value, d.Value.CreatedAt
+			old = &d.Value
 		}
 		if err := allowed(allow, old); err != nil {
 			return err
@@ -212,7 +207,7 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 		return Rule{}, false, err
 	}
 	m.o.Counts.announce(ctx)
-	return r, created, nil
+	return stored.Value, created, nil
 }
 
 // Allow may refuse a change by the rule before it; nil: there was none.

@@ -100,8 +100,8 @@ type Rule struct {
 	// URL receives the webhooks; empty: there is only the metric.
 	URL string `json:"url,omitempty"`
 
-	CreatedAt job.Instant `json:"created_at"`
-	UpdatedAt job.Instant `json:"updated_at"`
+	// Stamp is that of the topic if the rule derives from thresholds of one.
+	documents.Stamp
 
 	// Newer: the rule is unreadable. Only its name is known, or its topic's.
 	Newer bool `json:"-"`
@@ -252,9 +252,10 @@ func list[T ~string](words []T) string {
 const ruleKind = "alert-rule"
 
 // ruleDocuments returns the documents of rules.
-func ruleDocuments(s store.Documents) *documents.Collection[Rule] {
+func ruleDocuments(s store.Documents, clock job.Clock) *documents.Collection[Rule] {
 	return documents.New(documents.Options[Rule]{
 		Store: s, Kind: ruleKind, Max: MaxRules, Missing: ErrNotFound,
+		Clock: clock, Stamp: func(r *Rule) *documents.Stamp { return &r.Stamp },
 		New: func(name string) Rule { return Rule{Name: name} },
 		Check: func(r *Rule) error {
 			if _, known := kinds[r.Metric]; !known {

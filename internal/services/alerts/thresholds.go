@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 )
 
@@ -31,6 +32,8 @@ type Thresholds struct {
 	OldestDue   *time.Duration `json:"oldest_due,omitempty"`
 	// Window and MinAttempts of Terms only apply to Failures and FailureRate.
 	Terms
+	// Stamp is that of the topic.
+	Stamp documents.Stamp `json:"-"`
 }
 
 // above returns the thresholds by metric.
@@ -65,6 +68,7 @@ func (t *Thresholds) rules(topic string) ([]Rule, error) {
 		}
 		r, err := t.draft(topic, metric, above[metric]).rule(topic + separator + string(metric))
 		takeThreshold(&f, metric, err)
+		r.Stamp = t.Stamp
 		rules = append(rules, r)
 	}
 	if len(rules) == 0 {

@@ -56,7 +56,7 @@ function Card({ operation }: { operation: Operation }) {
           failed: count(operation.failed),
           rate: count(operation.rate),
         })}{' '}
-        <When at={operation.started_at} />
+        <When at={operation.created_at} />
       </p>
       {operation.reason && <p class="bad">{operation.reason}</p>}
       {operation.errors.length > 0 && (
