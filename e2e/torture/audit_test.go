@@ -232,7 +232,7 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 		if o.then == replay && d.Arrived.After(o.done.began) {
 			before = slices.DeleteFunc(slices.Clone(before), func(d receiver.Delivery) bool { return d.Arrived.Before(o.done.began) })
 		}
-		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool { return rescheduledTo(p).Equal(d.Due) }) {
+		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool { return askedFor(p, d.Due, a.cuts.All()) }) {
 			a.fail("%s was due at %s, which no answer asked for; before: %s", o.key(), rig.ClockTime(d.Due), rig.Describe(before))
 		}
 		a.judgeNumber(o, d, before)
@@ -245,6 +245,16 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 	case afterCancel > 1:
 		a.fail("%s came %d times after a cancel that met an attempt in flight", o.key(), afterCancel)
 	}
+}
+
+// askedFor reports whether the answer to a delivery led to a due time. If a fault kept the
+// answer from the store beyond the time that it asks for, the job is due when the store
+// gets it.
+func askedFor(p receiver.Delivery, due time.Time, cuts []rig.Cut) bool {
+	at := rescheduledTo(p)
+	return due.Equal(at) || due.After(at) && slices.ContainsFunc(cuts, func(c rig.Cut) bool {
+		return c.From.Before(at) && c.To.After(p.Answered)
+	})
 }
 
 // judgeNumber: attempts are charged only where the receiver failed.
