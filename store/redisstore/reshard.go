@@ -104,6 +104,7 @@ type mover struct {
 	from, to *Store
 	stored   *layout // as stored in Redis
 	report   Resharding
+	epoch    string // of the old shards, if they lack no job; see epochs.go
 	tally
 }
 
@@ -126,11 +127,13 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 		what string
 		do   func(context.Context) error
 	}{
+		{"copy the epoch", m.copyEpoch},
 		{"copy documents", m.copyDocuments},
 		{"set the limits of topics", m.copyLimits},
 		{"copy holds", m.copyCircuits},
 		{"move jobs", m.moveJobs},
 		{"check jobs", m.checkJobs},
+		{"confirm the epoch", m.confirmEpoch},
 		{"clear old shards", m.clear},
 	} {
 		if err := step.do(ctx); err != nil {
