@@ -144,8 +144,9 @@ func prepare(ctx context.Context, d dialect, db *sql.DB, shared bool) (*statemen
 		{&st.confirm, w.updating(append(assignAll("created", "due", "expires"),
 			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
 			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
+		// A job may have ended before another node wrote the registration that followed.
 		{&st.progress, w.updating(assignAll(names(progressColumns)[1:]...),
-			"message.version < v.version AND (message.done_at IS NULL OR v.done_at IS NOT NULL) AND message.confirmed < 2",
+			"message.version < v.version AND (v.done_at IS NOT NULL OR message.done_at IS NULL AND message.confirmed < 2)",
 			progressColumns)},
 		{&st.flow, w.adding("flow", flowColumns, false)},
 		// Nodes may write counts in another order than the store made them.

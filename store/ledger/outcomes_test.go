@@ -158,6 +158,35 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 	}
 }
 
+// The next round of a job is journaled by another node before the end of this one. The
+// journal has the end, too.
+func TestRoundEndsLate(t *testing.T) {
+	onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+		nodes, _ := threeNodes(t, b)
+		one, two := nodes[0], nodes[1]
+		one.Add(reg("a", 0))
+		c := one.TakeOne()
+		noError(t, "Flush", one.Flush())
+		spec, err := c.Job.Again(time.Second, nil, job.Limits{MaxRounds: 1})
+		noError(t, "Again", err)
+		resume := one.Pause()
+		settled := make(chan struct{})
+		go func() {
+			one.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}, Again: &spec}, nil))
+			close(settled)
+		}()
+		synctest.Wait() // until it waits for the commit
+		two.Pass(2 * time.Second)
+		two.TakeOne()
+		noError(t, "Flush", two.Flush())
+		resume()
+		<-settled
+		noError(t, "Flush", one.Flush())
+		states := one.Query("SELECT name FROM message JOIN state ON code = status ORDER BY created")
+		equal(t, "rounds in the journal", states, []string{"delivered", "running"})
+	})(t)
+}
+
 // Deliveries continue while commits fail, callbacks as others.
 func TestCallbacksWithoutTheJournal(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
