@@ -45,7 +45,7 @@ test('a key is asked for, and kept in the tab', async () => {
 test('a key of some topics begins with their jobs', async () => {
   const { page, go, close } = await openPage(browser, node.base, { key: tenant.token });
   await go('/');
-  await page.getByRole('link', { name: 'orders' }).first().waitFor();
+  await page.getByRole('link', { name: 'a', exact: true }).waitFor();
   await page.getByText('orders*').waitFor();
   for (const name of ['Overview', 'Groups', 'Endpoints', 'Alerts']) assert.equal(await page.getByRole('navigation').getByRole('link', { name }).count(), 0);
   await go('/schedules');
