@@ -43,12 +43,14 @@ Usage:
   duehook apikey new       create an API key; "duehook apikey --help" lists its flags
   duehook ledger verify [flags]
                            compare the journal with the store and print the differences
+  duehook backup dir [flags]
+                           copy the data of an embedded node, running or not, to a new directory
   duehook reshard --shards n [flags]
                            move the jobs on Redis to n shards; stop all nodes first
   duehook version          print the version
   duehook help             print this text and the settings
 
-Settings (of serve, config, ledger verify and reshard):
+Settings (of serve, config, backup, ledger verify and reshard):
 
 `
 
@@ -74,6 +76,11 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
 	case "ledger":
 		return verifyLedger(ctx, args, environ, stdout)
+	case "backup":
+		if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+			return &config.UsageError{Message: "backup names its directory first: duehook backup dir [flags]"}
+		}
+		return withSettings(args[1:], environ, stdout, func(c *config.Config) error { return node.Backup(ctx, c, args[0], stdout) })
 	case "reshard":
 		return withSettings(args, environ, stdout, func(c *config.Config) error { return node.Reshard(ctx, c, stdout) })
 	case "apikey":

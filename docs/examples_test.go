@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node"
 	"github.com/duehook/duehook/node/config"
@@ -78,7 +79,7 @@ type running struct {
 	calls       int
 }
 
-// startNode runs a node until the test ends.
+// startNode runs a node on Redis with a ledger, which every example needs, until the test ends.
 func startNode(t *testing.T) *running {
 	t.Helper()
 	var key bytes.Buffer
@@ -86,7 +87,10 @@ func startNode(t *testing.T) *running {
 		t.Fatal(err)
 	}
 	token, line, _ := strings.Cut(strings.TrimPrefix(key.String(), "token "), "\nline  ")
-	c, err := config.Load([]string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line)}, nil)
+	c, err := config.Load([]string{
+		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line),
+		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", "sqlite:" + filepath.Join(t.TempDir(), "ledger.db"),
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -17,8 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -135,15 +133,10 @@ func deadLetter(i int, target string, ended job.Instant) job.Job {
 	}
 }
 
-// journalURL is where a node on the embedded store keeps its journal.
-func journalURL(dir string) string { return "sqlite:" + filepath.Join(dir, "duehook.db") }
-
-// fillEmbedded fills the journal of a node that is started later.
+// fillEmbedded fills the store of a node that is started later.
 func fillEmbedded(t testing.TB, dir string, n int, target string) {
 	t.Helper()
-	s, err := journal.Open(t.Context(), journal.Options{
-		URL: journalURL(dir), Store: memstore.New(memstore.Options{}), Clock: clock, Host: "test", Logger: slog.New(slog.DiscardHandler),
-	})
+	s, err := diskstore.Open(diskstore.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}

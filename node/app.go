@@ -28,6 +28,7 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/ledger"
 )
 
@@ -60,6 +61,7 @@ type node struct {
 	guard   *dispatcher.Guard
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
+	disk    *diskstore.Store // the embedded store; nil on Redis
 	// reconciler compares the store with its journal; nil: there is no journal.
 	reconciler *ledger.Reconciler
 	events     *events.Hub

@@ -61,7 +61,7 @@ func callersAre(c *config.Config) string {
 }
 
 func jobsAre(c *config.Config) string {
-	where := "in this process"
+	where := "in " + c.DataDir
 	if !c.Embedded() {
 		where = fmt.Sprintf("in %s, namespace %s", config.Redact(c.RedisURL), c.Namespace)
 		if c.Shards > 1 {
@@ -69,7 +69,7 @@ func jobsAre(c *config.Config) string {
 		}
 	}
 	if c.LedgerURL != "" {
-		where += ", with a journal in " + strings.TrimPrefix(config.Redact(c.LedgerURL), "sqlite:")
+		where += ", with a ledger in " + strings.TrimPrefix(config.Redact(c.LedgerURL), "sqlite:")
 	}
 	return where
 }

@@ -32,7 +32,7 @@ func TestBanner(t *testing.T) {
 			"embedded",
 			[]string{"--data-dir=/d"},
 			[]string{
-				"duehook 1.2.3", "API       http://127.0.0.1:7788", "in this process, with a journal in /d/duehook.db",
+				"duehook 1.2.3", "API       http://127.0.0.1:7788", "Jobs      in /d\n",
 				"--allow-cidrs 127.0.0.0/8", "curl http://127.0.0.1:7788/v1/jobs", `"url":"https://example.com/hook"`,
 			},
 		},

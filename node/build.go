@@ -98,8 +98,24 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if n.reconciler != nil {
 		working = append(working, part{"reconciler", n.reconciler.Run})
 	}
+	if n.disk != nil {
+		working = append(working, part{"store", n.watchDisk})
+		if ln := n.listenControl(ctx); ln != nil {
+			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
+		}
+	}
 	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"attempts", n.recent.Run})
 	return [][]part{working, needed}, nil
+}
+
+// watchDisk ends the node when the embedded store fails: it must be opened anew.
+func (n *node) watchDisk(ctx context.Context) error {
+	select {
+	case <-n.disk.Failed():
+		return n.disk.Failure()
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // carrying are the terms of all carriers.
@@ -161,7 +177,7 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 		Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Every: n.stretched(alerts.DefaultEvery),
 		Herds: n.comingHerds,
 	}
-	if n.reconciler != nil && !n.Config.Embedded() { // an embedded store loses nothing
+	if n.reconciler != nil {
 		o.Journal = n.reconciler
 	}
 	return alerts.New(o)

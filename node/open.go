@@ -13,14 +13,14 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
-	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
-// openStore opens the store of the settings: Redis, or by default a store in memory. It
-// adds a journal, which only Redis can do without.
+// openStore opens the store of the settings: Redis, with a ledger if there is one, or by
+// default a store in the data directory.
 func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	inner, err := n.openInner(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	}
 	s := store.Store(inner)
 	if n.Config.LedgerURL != "" {
-		durable, err := n.openJournal(ctx, inner)
+		durable, err := n.openLedger(ctx, inner)
 		if err != nil {
 			return nil, errors.Join(err, inner.Close())
 		}
@@ -53,30 +53,22 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	return failing, nil
 }
 
-// openJournal makes the store durable: with a journal of its own if it is in memory, else
-// with the ledger of all nodes.
-func (n *node) openJournal(ctx context.Context, inner store.Restorable) (store.Store, error) {
+// openLedger makes the store of nodes on Redis durable.
+func (n *node) openLedger(ctx context.Context, inner store.Restorable) (store.Store, error) {
 	c := n.Config
-	o := journal.Options{
-		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
-		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
-		StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
-	}
-	reconciling := ledger.Reconciling{BeforeRestore: n.restoreLimits}
-	if !c.Embedded() {
-		s, err := ledger.Open(ctx, ledger.Options{Options: o, AcceptWithout: c.AcceptWithoutLedger(), Reconciling: reconciling})
-		if err != nil {
-			return nil, err
-		}
-		n.reconciler = s.Reconciler
-		return s, nil
-	}
-	s, err := journal.Open(ctx, o)
+	s, err := ledger.Open(ctx, ledger.Options{
+		Options: journal.Options{
+			URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
+			Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+			StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
+		},
+		AcceptWithout: c.AcceptWithoutLedger(), Reconciling: ledger.Reconciling{BeforeRestore: n.restoreLimits},
+	})
 	if err != nil {
 		return nil, err
 	}
-	n.reconciler, err = ledger.NewReconciler(s, reconciling)
-	return s, err
+	n.reconciler = s.Reconciler
+	return s, nil
 }
 
 // restoreLimits sets the limits of topics again in a store that lost data, before the
@@ -90,7 +82,7 @@ func (n *node) restoreLimits(ctx context.Context) error {
 
 // storeRetention is how long the store keeps a finished job.
 func storeRetention(c *config.Config) time.Duration {
-	if c.Embedded() || c.LedgerURL == "" {
+	if c.LedgerURL == "" {
 		return c.Retention
 	}
 	return max(c.Retention, ledger.MinStoreRetention)
@@ -100,7 +92,9 @@ func storeRetention(c *config.Config) time.Duration {
 // is too old or has another layout is an error.
 func (n *node) openInner(ctx context.Context) (store.Restorable, error) {
 	if n.Config.Embedded() {
-		return memstore.New(memstore.Options{Clock: n.Clock, Retention: n.Config.Retention}), nil
+		s, err := diskstore.Open(diskstore.Options{Dir: n.Config.DataDir, Clock: n.Clock, Retention: n.Config.Retention, Logger: n.Logger})
+		n.disk = s
+		return s, err
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,

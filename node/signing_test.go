@@ -93,18 +93,21 @@ func TestEmbeddedMakesItsSecret(t *testing.T) {
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the secret was handed out again")
 	}
-	for _, name := range []string{masterKeyFile, "duehook.db"} {
+	for name, mode := range map[string]os.FileMode{masterKeyFile: 0o600, "jobs": 0o700 | os.ModeDir} {
 		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil || info.Mode().Perm() != 0o600 {
+		if err != nil || info.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
-	journal, err := os.ReadFile(filepath.Join(dir, "duehook.db"))
-	if err != nil {
-		t.Fatal(err)
+	jobs, err := filepath.Glob(filepath.Join(dir, "jobs", "*.log"))
+	if err != nil || len(jobs) == 0 {
+		t.Fatal(jobs, err)
 	}
-	if strings.Contains(string(journal), strings.TrimSpace(string(secret))[len("whsec_"):]) {
-		t.Error("the journal holds the secret in the clear")
+	for _, name := range jobs {
+		content, err := os.ReadFile(name)
+		if err != nil || strings.Contains(string(content), strings.TrimSpace(string(secret))[len("whsec_"):]) {
+			t.Errorf("%s has the secret in the clear, or: %v", name, err)
+		}
 	}
 }
 

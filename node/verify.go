@@ -35,7 +35,7 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	}
 	var written error
 	v, err := ledger.Verify(ctx, ledger.VerifyOptions{
-		URL: c.LedgerURL, Namespace: c.Namespace, Store: s, Shared: !c.Embedded(), StoreRetention: storeRetention(c),
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: s, Shared: true, StoreRetention: storeRetention(c),
 		Found: func(d ledger.Disagreement) {
 			var failed error
 			if d.Err != nil {

@@ -3,15 +3,16 @@ package torture
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of a ledger on PostgreSQL
-	_ "modernc.org/sqlite"             // the driver of the embedded ledger
 
 	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // ledger holds the journal against what the store showed before its nodes were
@@ -19,12 +20,9 @@ import (
 func (a *audit) ledger(ctx context.Context) {
 	db := a.journal
 	if a.dataDir != "" {
-		var err error
-		if db, err = sql.Open("sqlite", "file:"+filepath.Join(a.dataDir, "duehook.db")+"?mode=ro"); err != nil {
-			a.fail("ledger: %v", err)
-			return
+		if err := a.onDisk(ctx); err != nil {
+			a.fail("the data of the node: %v", err)
 		}
-		defer func() { _ = db.Close() }()
 	}
 	if db == nil {
 		return
@@ -35,6 +33,33 @@ func (a *audit) ledger(ctx context.Context) {
 	if err := a.flow(ctx, db); err != nil {
 		a.fail("ledger: %v", err)
 	}
+}
+
+// onDisk holds the data of an embedded node against what it showed before it was stopped.
+func (a *audit) onDisk(ctx context.Context) error {
+	s, err := diskstore.Open(diskstore.Options{Dir: a.dataDir})
+	if err != nil {
+		return err
+	}
+	found := 0
+	jobs, _, err := store.ReadPages(1_000_000, func(cursor string) ([]job.Job, string, error) {
+		page, err := s.List(ctx, store.Query{Limit: 1_000, Cursor: cursor})
+		return page.Jobs, page.Next, err
+	})
+	for i := range jobs {
+		j := &jobs[i]
+		shown, known := a.stored[j.Key]
+		if !known {
+			continue // a callback
+		}
+		if found++; shown.UID != j.UID || shown.State != j.State.String() || shown.Attempts != j.Attempts {
+			a.fail("%s is %s with %d attempts (uid %s) on the disk; the node showed %+v", j.Key, j.State, j.Attempts, j.UID, shown)
+		}
+	}
+	if found != len(a.stored) {
+		a.fail("the disk has %d of the %d jobs that the node showed", found, len(a.stored))
+	}
+	return errors.Join(err, s.Close())
 }
 
 // countJournaled is how many jobs are unfinished in the journal beside Redis.
@@ -134,10 +159,7 @@ func (a *audit) flow(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	registered := 1
-	if a.dataDir != "" {
-		registered = 0
-	}
+	const registered = 1
 	for rows.Next() {
 		var key job.Key
 		var state job.State

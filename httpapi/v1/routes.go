@@ -125,7 +125,7 @@ var (
 	})
 	journaled = needing(func(s *API) bool { return s.Restoring != nil }, &httpapi.Error{
 		Code:   httpapi.CodeLedgerMissing,
-		Detail: "This server keeps no journal of jobs, so there is nothing to restore them from. Start all servers with the same --ledger-url.",
+		Detail: "This server keeps no ledger of jobs, so there is nothing to restore them from. On Redis, start all servers with the same --ledger-url.",
 	})
 	// On a server without keys, anybody could create a key that stays valid when the
 	// operator turns keys on.

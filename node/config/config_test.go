@@ -46,8 +46,8 @@ func TestDefaults(t *testing.T) {
 	got := Default()
 	want := &Config{
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second, Dashboard: true,
-		DataDir: "./duehook-data", LedgerURL: "sqlite:duehook-data/duehook.db", LedgerDown: "refuse",
-		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: time.Hour,
+		DataDir: "./duehook-data", LedgerDown: "refuse",
+		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: 48 * time.Hour,
 		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
 		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, MaxRounds: 100_000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
@@ -119,7 +119,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			continue
 		}
 		needs := map[string][]string{
-			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
+			"shards": {"--redis-url=redis://h:1"}, "ledger-url": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
 			"ledger-down": {"--redis-url=redis://h:1", "--ledger-url=sqlite:/x.db"}, "tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
 		}[s.name]
 		want := value
@@ -276,7 +276,7 @@ func TestRefused(t *testing.T) {
 		{name: "too many replicas", args: []string{"--redis-min-replicas=6", "--redis-url=redis://h"}, want: "--redis-min-replicas must be between 0 and 5"},
 		{name: "replicas without Redis", args: []string{"--redis-min-replicas=1"}, want: "--redis-min-replicas is for Redis"},
 		{name: "no wait for replicas", args: []string{"--redis-replica-wait=0"}, want: "--redis-replica-wait must be between 1ms and 10s"},
-		{name: "accepting without Redis", args: []string{"--ledger-down=accept"}, want: "--ledger-down accept is for Redis: the embedded store has jobs in memory only"},
+		{name: "a ledger without Redis", args: []string{"--ledger-url=postgres://h/d"}, want: "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir"},
 		{name: "accepting without a ledger", args: []string{"--ledger-down=accept", "--redis-url=redis://h"}, want: "--ledger-down accept is for a ledger"},
 		{name: "another choice for the ledger", args: []string{"--ledger-down=wait"}, want: "refuse, accept"},
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
@@ -349,9 +349,6 @@ func TestDerived(t *testing.T) {
 	if c.Lease != 30*time.Second || c.LeaseMargin() != 10*time.Second {
 		t.Errorf("lease %v, margin %v", c.Lease, c.LeaseMargin())
 	}
-	if c.LedgerURL != "sqlite:/var/lib/duehook/duehook.db" {
-		t.Errorf("ledger at %q", c.LedgerURL)
-	}
 	if c := load(t, []string{"--redis-url=redis://h"}, nil); c.LedgerURL != "" {
 		t.Errorf("Redis got a ledger that nobody asked for: %q", c.LedgerURL)
 	}
@@ -380,10 +377,8 @@ func TestLedgerURL(t *testing.T) {
 	for _, url := range []string{
 		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",
 	} {
-		for _, args := range [][]string{{"--ledger-url", url}, {"--ledger-url", url, "--redis-url=redis://h"}} {
-			if c := load(t, args, nil); c.LedgerURL != url {
-				t.Errorf("%v: %q", args, c.LedgerURL)
-			}
+		if c := load(t, []string{"--ledger-url", url, "--redis-url=redis://h"}, nil); c.LedgerURL != url {
+			t.Errorf("%s: %q", url, c.LedgerURL)
 		}
 	}
 }

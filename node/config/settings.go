@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -118,9 +117,6 @@ const (
 	signingOff = "off"
 )
 
-// ledgerFile is the embedded store's journal in the data directory.
-const ledgerFile = "duehook.db"
-
 // defaultLedgerRetention covers daily backups of Redis.
 const defaultLedgerRetention = 48 * time.Hour
 
@@ -177,7 +173,7 @@ var settings = []setting{
 	},
 	{
 		name: "data-dir", group: groupStorage, hint: "directory", def: "./duehook-data",
-		help: "directory of the embedded store's journal, and of the master key and signing secret that a node makes; created with access for the owner only",
+		help: "directory of the embedded store, and of the master key and signing secret that a node makes; created with access for the owner only",
 		at:   func(c *Config) any { return &c.DataDir },
 	},
 	{
@@ -196,8 +192,8 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.RedisReplicaWait },
 	},
 	{
-		name: "ledger-url", group: groupStorage, hint: "url", shown: "embedded: sqlite:<data-dir>/" + ledgerFile + "; with Redis: none", secret: true,
-		help: "journal of jobs and their changes: sqlite:path for a single node, postgres:// or mysql://user:password@host:port/database",
+		name: "ledger-url", group: groupStorage, hint: "url", shown: "none", secret: true,
+		help: "keep a ledger of the jobs in Redis and of their changes: postgres:// or mysql://user:password@host:port/database; sqlite:path for a single node",
 		at:   func(c *Config) any { return &c.LedgerURL },
 	},
 	{
@@ -221,8 +217,8 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.Retention },
 	},
 	{
-		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "--retention; with Redis at least " + job.FormatDuration(defaultLedgerRetention),
-		help: "how long the journal keeps an ended job; set it longer than the age of any Redis backup that you may restore, otherwise ended jobs of the backup are sent again",
+		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "--retention, at least " + job.FormatDuration(defaultLedgerRetention),
+		help: "how long the ledger keeps an ended job; set it longer than the age of any Redis backup that you may restore, otherwise ended jobs of the backup are sent again",
 		at:   func(c *Config) any { return &c.LedgerRetention },
 	},
 	{
@@ -350,14 +346,10 @@ func (c *Config) derive() {
 		c.Lease = c.Timeout + dispatcher.DefaultLeaseMargin
 		c.origins["lease"] = originDefault + " (timeout + " + job.FormatDuration(dispatcher.DefaultLeaseMargin) + ")"
 	}
-	if c.LedgerURL == "" && c.Embedded() {
-		c.LedgerURL = sqliteScheme + filepath.Join(c.DataDir, ledgerFile)
-		c.origins["ledger-url"] = originDefault + " (in the data directory)"
-	}
 	if c.origins["ledger-retention"] == "" {
 		c.LedgerRetention = defaultLedgerRetention
 		c.origins["ledger-retention"] = originDefault
-		if c.Embedded() || c.Retention > defaultLedgerRetention {
+		if c.Retention > defaultLedgerRetention {
 			c.LedgerRetention = c.Retention
 			c.origins["ledger-retention"] = originDefault + " (--retention)"
 		}

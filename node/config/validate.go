@@ -17,10 +17,7 @@ import (
 	"github.com/duehook/duehook/store/redisstore"
 )
 
-const (
-	sqliteScheme       = "sqlite:"
-	maxLedgerRetention = 10 * 366 * 24 * time.Hour
-)
+const maxLedgerRetention = 10 * 366 * 24 * time.Hour
 
 // problems collects all problems, for one report.
 type problems []error
@@ -72,8 +69,7 @@ func (c *Config) validateStorage(p *problems) {
 			p.check(false, "--ledger-url: %w", err)
 		}
 	}
-	p.check(!c.AcceptWithoutLedger() || !c.Embedded(),
-		"--ledger-down accept is for Redis: the embedded store has jobs in memory only, and would lose what it accepts without its journal; leave it out, or set --redis-url")
+	p.check(c.LedgerURL == "" || !c.Embedded(), "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir; leave it out, or set --redis-url")
 	p.check(!c.AcceptWithoutLedger() || c.LedgerURL != "", "--ledger-down accept is for a ledger; leave it out, or set --ledger-url")
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")

@@ -33,7 +33,8 @@ import (
 
 // Options configure a Store.
 type Options struct {
-	// Dir is the directory of the data; empty on a file system of its own in memory.
+	// Dir is the data directory, in which the engine's files are in jobs; empty on a file
+	// system of its own in memory.
 	Dir string
 	// FS is the file system; nil is the machine's, or a new one in memory if Dir is empty.
 	FS vfs.FS
@@ -103,13 +104,15 @@ func Open(o Options) (*Store, error) {
 			o.FS = Memory()
 		}
 	}
+	disk := &patientFS{FS: o.FS}
+	o.FS = disk
 	s := &Store{
 		clock:     o.Clock,
 		logger:    o.Logger,
 		retention: o.Retention,
 		done:      make(chan struct{}),
 		failed:    make(chan struct{}),
-		room:      room{fs: o.FS, dir: o.Dir},
+		room:      room{fs: disk, dir: engineDir(&o)},
 		flights:   map[job.Key]*flight{},
 		notClosed: map[*endpoint]struct{}{},
 		limits:    map[string]*rules.Topic{},
@@ -124,7 +127,7 @@ func Open(o Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.recover(); err != nil {
-		return nil, errors.Join(explain(o.Dir, err), s.db.Close())
+		return nil, errors.Join(explain(engineDir(&o), err), s.db.Close())
 	}
 	return s, nil
 }

@@ -30,17 +30,21 @@ func openEngine(o *Options, fatal func(error)) (*pebble.DB, error) {
 	if _, err := o.FS.Stat(o.FS.PathJoin(o.Dir, legacyFile)); err == nil {
 		return nil, fmt.Errorf("%s holds %s, the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory", o.Dir, legacyFile)
 	}
-	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
+	dir := engineDir(o)
+	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the data directory: %w", err)
 	}
 	cache := pebble.NewCache(cmp.Or(o.Cache, defaultCache))
 	defer cache.Unref() // the engine holds it
-	db, err := pebble.Open(o.Dir, engineOptions(o, cache, fatal))
+	db, err := pebble.Open(dir, engineOptions(o, cache, fatal))
 	if err != nil {
-		return nil, explain(o.Dir, err)
+		return nil, explain(dir, err)
 	}
 	return db, nil
 }
+
+// engineDir is the directory of the engine's files.
+func engineDir(o *Options) string { return o.FS.PathJoin(o.Dir, "jobs") }
 
 func engineOptions(o *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
 	p := &pebble.Options{

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -40,26 +41,6 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// files are the files of a directory with their contents.
-func files(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(content) > 0 && !strings.HasPrefix(e.Name(), "OPTIONS") && e.Name() != "LOCK" {
-			all[e.Name()] = string(content)
-		}
-	}
-	return all
-}
-
 // refuses expects that a directory cannot be opened, and which words the error has.
 func refuses(t *testing.T, o diskstore.Options, words ...string) {
 	t.Helper()
@@ -81,14 +62,14 @@ func TestOpenRefusesAnEarlierDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses(t, diskstore.Options{Dir: dir}, "duehook.db", "earlier version", "another directory")
-	if got := len(files(t, dir)); got != 1 {
-		t.Errorf("the directory has %d files, want the database only", got)
+	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
+		t.Errorf("the directory has %v, %v, want the database only", entries, err)
 	}
 }
 
 func TestOpenRefusesANewerForm(t *testing.T) {
 	dir := filled(t)
-	db, err := pebble.Open(dir, &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
+	db, err := pebble.Open(filepath.Join(dir, "jobs"), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +84,7 @@ func TestOpenRefusesANewerForm(t *testing.T) {
 
 func TestOpenRefusesDamage(t *testing.T) {
 	dir := filled(t)
-	manifests, err := filepath.Glob(filepath.Join(dir, "MANIFEST-*"))
+	manifests, err := filepath.Glob(filepath.Join(dir, "jobs", "MANIFEST-*"))
 	if err != nil || len(manifests) != 1 {
 		t.Fatal(manifests, err)
 	}
@@ -147,7 +128,7 @@ func TestADiskThatFails(t *testing.T) {
 	fs := vfs.NewMem()
 	full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
-			return syscall.ENOSPC
+			return syscall.EIO
 		}
 		return nil
 	})}
@@ -167,7 +148,7 @@ func TestADiskThatFails(t *testing.T) {
 		}
 	}
 	<-s.Failed()
-	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "no space left") {
+	if err := s.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("Ping: %v", err)
 	}
 	if !strings.Contains(log.String(), "free space") {
@@ -182,4 +163,41 @@ func TestADiskThatFails(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// While the disk is full, what began waits, and new jobs are refused. Then all goes on.
+func TestAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+				return syscall.ENOSPC
+			}
+			return nil
+		})}
+		s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), &full)})
+		register := func(id string) store.RegisterOutcome {
+			results, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return results[0].Outcome
+		}
+		full.On()
+		waits := make(chan store.RegisterOutcome)
+		go func() { waits <- register("a") }()
+		synctest.Wait() // the write of a waits
+		if outcome := register("b"); outcome != store.StoreFull {
+			t.Errorf("outcome %v while the disk is full", outcome)
+		}
+		full.Off()
+		if outcome := <-waits; outcome != store.Created {
+			t.Errorf("outcome %v of the job that waited", outcome)
+		}
+		if outcome := register("b"); outcome != store.Created {
+			t.Errorf("outcome %v when the disk has room", outcome)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -19,7 +17,7 @@ const roomLook = time.Second
 
 // room watches the free space of the disk.
 type room struct {
-	fs   vfs.FS
+	fs   *patientFS
 	dir  string
 	next atomic.Int64 // when to look again, as an Instant
 	none atomic.Bool
@@ -33,5 +31,5 @@ func (s *Store) full(regs []store.Registration) bool {
 		usage, err := r.fs.GetDiskUsage(r.dir)
 		r.none.Store(err == nil && usage.AvailBytes < reserve) // a file system in memory has no such figure
 	}
-	return r.none.Load()
+	return r.none.Load() || r.fs.full.Load()
 }
