@@ -118,6 +118,7 @@ var (
 var foreign = []string{
 	"--appendonly", "--appendfsync", "--maxmemory-policy", // redis-server
 	"--always", "--tags", // git
+	"--no-create-home", "--now", "--shell", "--system", // useradd, systemctl
 	"--dbname", "--encoding", "--exit-on-error", "--file", "--format", "--rdb", "--single-transaction", "--template", // copies of databases
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--restart", "--rm", "--stop-timeout", "--volumes", // docker
 }
