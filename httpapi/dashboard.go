@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -29,4 +30,40 @@ func (s *Server) addDashboard(e *echo.Echo) {
 		e.GET(path, handler)
 		e.HEAD(path, handler)
 	}
+}
+
+// showMissing answers a browser that asks for a page which does not exist with the
+// dashboard's page for that, as 404. It reports false for all other errors.
+func (s *Server) showMissing(e *Error, c echo.Context) bool {
+	r := c.Request()
+	if s.opts.Dashboard == nil || e.Code != CodeNotFound || callOf(c).route != nil || s.ofAPI(r.URL.Path) {
+		return false
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		return false
+	}
+	r.Header.Del("If-None-Match")
+	r.Header.Del("Range")
+	s.opts.Dashboard.ServeHTTP(missing{c.Response()}, r)
+	return true
+}
+
+// ofAPI reports whether the path is under that of a dialect.
+func (s *Server) ofAPI(path string) bool {
+	for i := range s.opts.Dialects {
+		if d := &s.opts.Dialects[i]; d.Prefix != "" && strings.HasPrefix(path, d.Prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing turns the answer 200 into 404.
+type missing struct{ http.ResponseWriter }
+
+func (m missing) WriteHeader(status int) {
+	if status == http.StatusOK {
+		status = http.StatusNotFound
+	}
+	m.ResponseWriter.WriteHeader(status)
 }

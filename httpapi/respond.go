@@ -82,6 +82,9 @@ func (s *Server) writeError(err error, c echo.Context) {
 	if challenge := access.Challenge(err); challenge != "" {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
 	}
+	if s.showMissing(e, c) {
+		return
+	}
 	write := s.dialectOf(c).WriteError
 	if write == nil {
 		write = writeProblem

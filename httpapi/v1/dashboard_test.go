@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,7 @@ func (fakePages) Paths() []string { return []string{"/", "/jobs", "/jobs/*"} }
 
 func (fakePages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-cache")
+	w.WriteHeader(http.StatusOK)
 	_, _ = io.WriteString(w, "page "+r.URL.Path)
 }
 
@@ -34,6 +36,14 @@ func TestPagesBesideTheAPI(t *testing.T) {
 	a.wantProblem(httpapi.CodeMethodNotAllowed, "POST", "/jobs", "")
 	for _, path := range []string{"/v1", "/v1/", "/v1/nothing", "/nothing"} {
 		a.wantProblem(httpapi.CodeNotFound, "GET", path, "")
+	}
+	for path, status := range map[string]string{"/nothing": "404 page /nothing", "/v1/nothing": "404 {", "/livez": "200 "} {
+		r, got := httptest.NewRequest("GET", path, http.NoBody), httptest.NewRecorder()
+		r.Header.Set("Accept", "text/html,application/xhtml+xml")
+		a.server.Handler().ServeHTTP(got, r)
+		if answer := fmt.Sprint(got.Code, " ", got.Body); !strings.HasPrefix(answer, status) {
+			t.Errorf("a browser gets %q for %s, want %s", answer, path, status)
+		}
 	}
 	a.want(http.StatusOK, "GET", "/v1/jobs", "")
 	metrics := a.call("GET", "/metrics", "").Body.String()

@@ -68,11 +68,18 @@ func (s *API) createOperation(r *request) (view, error) {
 		p, err := s.Operations.Preview(r.Context(), draft.Draft)
 		return shown(writePreview, &p), err
 	}
+	draft.By = callerName(r)
 	o, err := s.Operations.Create(r.Context(), draft.Draft)
 	if err != nil {
 		return nil, err
 	}
 	return accepted(r, &o), nil
+}
+
+// callerName is the name of the caller's API key, or empty without keys.
+func callerName(r *request) string {
+	caller, _ := r.Caller()
+	return caller.KeyName
 }
 
 // accepted is the answer to a call that begins an operation.
@@ -138,6 +145,7 @@ func writeOperation(w *writer, o *operations.Operation) {
 	})
 	w.integer("rate", o.Rate)
 	w.text("state", string(o.State))
+	w.textOrNull("by", o.By)
 	w.textOrNull("worker", o.Owner)
 	w.textOrNull("reason", o.Why)
 	nullable(w, "estimate", o.Estimate, w.number)

@@ -103,7 +103,7 @@ func TestOperation(t *testing.T) {
 	got := a.want(200, "GET", path, "")
 	const then = "2026-01-01T09:00:00.000Z"
 	want = map[string]any{
-		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "span": nil, "rate": 100.0, "state": "done", "worker": nil, "reason": nil,
+		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "span": nil, "rate": 100.0, "by": nil, "state": "done", "worker": nil, "reason": nil,
 		"estimate": nil, "matched": 3.0, "changed": 3.0, "skipped": 0.0, "failed": 0.0, "errors": []any{},
 		"created_at": then, "version": got["version"], "updated_at": got["updated_at"], "ended_at": got["updated_at"],
 	}
@@ -117,6 +117,14 @@ func TestOperation(t *testing.T) {
 }
 
 // A replay of many jobs sets for each what a change can; a value of it is not shown.
+// An operation names the key that began it.
+func TestOperationNamesItsKey(t *testing.T) {
+	a := newKeyedAPI(t)
+	if o := a.want(202, "POST", "/v1/operations", `{"action":"cancel","all":true}`); o["by"] != "ops" {
+		t.Errorf("begun by %v", o["by"])
+	}
+}
+
 func TestOperationThatCorrects(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) {
 		o.Guard = func(rawURL string) error {

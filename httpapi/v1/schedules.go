@@ -210,7 +210,7 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 	if err != nil {
 		return nil, err
 	}
-	draft.Schedule = r.Param("schedule")
+	draft.Schedule, draft.By = r.Param("schedule"), callerName(r)
 	o, err := s.Operations.Backfill(r.Context(), *draft)
 	if err != nil {
 		return nil, err

@@ -27,8 +27,9 @@ const (
 type BackfillDraft struct {
 	Schedule string
 	From, To *time.Time
-	Rate     *int // nil: DefaultBackfillRate
-	DryRun   bool // count only
+	Rate     *int   // nil: DefaultBackfillRate
+	DryRun   bool   // count only
+	By       string // as of Draft
 }
 
 // Backfill begins an operation that registers the occurrences of a schedule in a span of
@@ -55,7 +56,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}
 	o := Operation{
-		Action: Backfill, Filter: store.Query{Schedule: d.Schedule}, Backfill: &plan, Rate: rate, Estimate: &jobs,
+		Action: Backfill, Filter: store.Query{Schedule: d.Schedule}, Backfill: &plan, Rate: rate, By: d.By, Estimate: &jobs,
 		State: Running, StartedAt: now, UpdatedAt: now,
 	}
 	if d.DryRun {

@@ -28,6 +28,7 @@ type Draft struct {
 	At    job.Instant
 	// Set is the change that Replay makes first; nil: none.
 	Set *job.Draft
+	By  string // the name of the client's API key; empty without keys
 }
 
 // selectsAll reports whether a filter selects every job, of the topics to which the caller is
@@ -61,7 +62,7 @@ var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", Bod
 func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
 	var f job.Findings
 	o := Operation{
-		Action: Action(d.Action), Filter: d.Filter, Rate: DefaultRate, State: Running, StartedAt: now, UpdatedAt: now,
+		Action: Action(d.Action), Filter: d.Filter, Rate: DefaultRate, By: d.By, State: Running, StartedAt: now, UpdatedAt: now,
 	}
 	known, ok := states[o.Action]
 	if !ok {

@@ -55,7 +55,8 @@ type Operation struct {
 	Set *job.Draft `json:"set,omitempty"`
 	// Backfill is the plan of a backfill; nil for other actions.
 	Backfill *schedules.Backfill `json:"backfill,omitempty"`
-	Rate     int                 `json:"rate"` // most jobs per second
+	Rate     int                 `json:"rate"`         // most jobs per second
+	By       string              `json:"by,omitempty"` // the name of the API key that began it
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed

@@ -407,7 +407,11 @@ export interface Operation {
   set: string[] | null;
   /** The times whose occurrences a backfill registers. */
   span: { from: string; to: string } | null;
+  /** The due time that a reschedule sets. */
+  reschedule_to: string | null;
   rate: number;
+  /** The name of the key that began it. */
+  by: string | null;
   state: 'running' | 'stopped' | 'done' | 'failed';
   reason: string | null;
   estimate: number | null;

@@ -650,6 +650,63 @@ test('all dead letters are replayed', async () => {
   await eventually('a second attempt', async () => (await node.call('GET', '/v1/jobs/revived/b/attempts')).data.length === 2);
 });
 
+test('all dead letters of a group are discarded', async () => {
+  for (const id of ['a', 'b']) await register({ topic: 'given-up', id, url: `${receiver.url}/answer/410` });
+  await settled(node, 'given-up', { dead: 2 });
+  await go('/dead?topic=given-up');
+  await button('Discard all…').click();
+  await page.getByRole('dialog').getByText('2 jobs').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Discard dead letters' }).click();
+  await settled(node, 'given-up', { dead: 0, cancelled: 2 });
+});
+
+test('an operation shows its time, who began it, and no total that nobody knows', async () => {
+  const began = await node.call('POST', '/v1/operations', { action: 'reschedule', filter: { topic: 'none-such', labels: { a: 'b' } }, delay: '2h' });
+  assert.equal(began.estimate, null);
+  await page.route('**/v1/operations?*', async (route) => {
+    const response = await route.fetch();
+    const list = await response.json();
+    list.data = list.data.filter(({ id }) => id === began.id).map((one) => ({ ...one, by: 'ops' }));
+    await route.fulfill({ response, json: list });
+  });
+  await go('/operations');
+  const card = page.locator('.operation');
+  await card.getByText('New due time:').waitFor();
+  await card.getByText('0 examined, 0 changed').waitFor();
+  await card.getByText('by ops').waitFor();
+  await page.unroute('**/v1/operations?*');
+});
+
+test('a closed circuit is green after a failure, too', async () => {
+  await register({ topic: 'shaky', id: 'a', url: `${receiver.url}/answer/503` });
+  await eventually('an attempt failed', async () => (await node.call('GET', '/v1/jobs/shaky/a')).attempts > 0);
+  await go('/endpoints');
+  await page.locator('tr', { hasText: new URL(receiver.url).host }).locator('.circuit-closed').waitFor();
+});
+
+test('a few high columns do not flatten the others', async () => {
+  await page.route('**/v1/overview', async (route) => {
+    const response = await route.fetch();
+    const overview = await response.json();
+    overview.due.counts = overview.due.counts.map((_, step) => (step === 5 ? 12_345 : 10 + (step % 3)));
+    await route.fulfill({ response, json: overview });
+  });
+  await go('/');
+  await page.getByText('Columns with a number are cut off.').waitFor();
+  await page.unroute('**/v1/overview');
+});
+
+test('pending alerts do not stand among those that fire', async () => {
+  const alert = (rule, state) => ({ rule, state, metric: 'dead_letters', subject: { topic: null, endpoint: null }, value: 3, threshold: 1, since: new Date().toISOString(), told_at: null, id: null, set_in: null });
+  await page.route('**/v1/alerts?*', (route) => route.fulfill({ json: { data: [alert('burns', 'firing'), alert('smoulders', 'pending')], next_cursor: null } }));
+  await go('/alerts');
+  const part = (title) => page.locator('section', { has: page.getByRole('heading', { name: title }) });
+  await part('Firing now').getByText('burns').waitFor();
+  await part('Pending').getByText('smoulders').waitFor();
+  assert.equal(await part('Firing now').getByText('smoulders').count(), 0);
+  await page.unroute('**/v1/alerts?*');
+});
+
 test('by keyboard alone', async () => {
   await register({ topic: 'keys', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/');

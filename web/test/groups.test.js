@@ -50,6 +50,7 @@ test('change members, but not over the changes of somebody else', async () => {
   await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }), member('c'));
   await page.reload();
   await button('Remove member 1').click();
+  await button('Edit member 1').click();
   await field('Filter label').first().fill('eu');
   await button('Save').click();
   await says('The group is saved.');
@@ -67,6 +68,24 @@ test('find a member', async () => {
   assert.equal(await page.getByRole('row').count(), 2);
   await field('Find a member').fill('nobody');
   await page.getByText('No member matches.').waitFor();
+});
+
+test('a large group is edited by the line', async () => {
+  await put('thousand', ...Array.from({ length: 1000 }, (_, n) => member(`m${n}`)));
+  await go('/groups/thousand/edit');
+  await page.getByText('900 more are not shown.').waitFor();
+  assert.equal(await page.getByRole('group', { name: /^Member/ }).count(), 0);
+  await field('Find a member').fill('m777');
+  await button('Edit member 778').click();
+  await within(part('Member 778')).field('URL').fill('nowhere');
+  await field('Find a member').fill('');
+  await button('Save').click();
+  await part('Member 778').locator('.wrong').waitFor();
+  await within(part('Member 778')).field('URL').fill(`${receiver.url}/new`);
+  await button('Save').click();
+  await says('The group is saved.');
+  const { members } = await get('thousand');
+  assert.deepEqual([members.length, members[776].url, members[777].url], [1000, `${receiver.url}/m776`, `${receiver.url}/new`]);
 });
 
 test('delete', async () => {

@@ -28,6 +28,8 @@ after(async () => {
 test('a key is asked for, and kept in the tab', async () => {
   const { page, go, close } = await openPage(browser, node.base);
   await go('/topics');
+  await page.getByLabel('API key', { exact: true }).waitFor();
+  assert.equal(await page.locator('.live').count(), 0, 'nothing is live without a key');
   await page.getByLabel('API key', { exact: true }).fill('dh_nonsense');
   await page.getByRole('button', { name: 'Continue' }).click();
   await page.getByText('malformed API key').waitFor();

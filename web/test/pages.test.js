@@ -66,6 +66,7 @@ const pages = [
   ['/alerts/down', 'en:Who is notified', 'zh:通知对象'],
   ['/operations', 'topic:order-timeout'],
   ['/register', 'URL'],
+  ['/nosuchpage', 'en:This page does not exist', 'zh:没有这个页面'],
   ['/jobs/a/b/c', 'en:This page does not exist', 'zh:没有这个页面'],
 ];
 

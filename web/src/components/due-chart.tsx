@@ -15,6 +15,33 @@ const dueIn = (fromMs: number, toMs: number): Query => [
   ['due_to', new Date(toMs).toISOString()],
 ];
 
+/** The top of the scale. A few columns far above the others are cut off, so that the others can be told apart. */
+export function ceiling(counts: readonly number[]): number {
+  const some = counts.filter((n) => n > 0).toSorted((a, b) => a - b);
+  const most = some.at(-1) ?? 0;
+  const usual = 1.5 * (some[Math.floor(0.9 * (some.length - 1))] ?? 0);
+  return most > 4 * usual ? usual : most;
+}
+
+/** Writes the counts of cut columns at their tops. */
+function labelCut(chart: uPlot, counts: readonly number[], ink: string): void {
+  const top = chart.scales['y']?.max ?? 0;
+  const { ctx, bbox } = chart;
+  ctx.save();
+  ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.documentElement).fontFamily}`;
+  ctx.fillStyle = ink;
+  ctx.textBaseline = 'top';
+  counts.forEach((n, step) => {
+    if (n <= top) return;
+    const text = count(n);
+    const beside = chart.valToPos(chart.data[0][step + 1] ?? Number.NaN, 'x', true) + 4 * devicePixelRatio;
+    const fits = beside + ctx.measureText(text).width <= bbox.left + bbox.width;
+    ctx.textAlign = fits ? 'left' : 'right';
+    ctx.fillText(text, fits ? beside : chart.valToPos(chart.data[0][step] ?? 0, 'x', true) - 4 * devicePixelRatio, bbox.top);
+  });
+  ctx.restore();
+}
+
 /** Draws each column from its time to the right. */
 function bars({ paths }: typeof uPlot): Pick<uPlot.Series, 'paths'> {
   const built = paths.bars?.({ size: [0.82, 40], align: 1, radius: 0.15 });
@@ -49,7 +76,8 @@ export function DueChart({ due }: { due: Overview['due'] }) {
         onPoint={point}
         onPick={(step) => navigate(address(['jobs'], dueIn(start(step), start(step + 1))))}
         options={(library, colour) => ({
-          scales: { x: { range: (chart) => [chart.data[0][0] ?? 0, (chart.data[0].at(-1) ?? 0) + due.step_ms / 1000] }, y: { range: (_, __, most) => [0, Math.max(most, 4) * 1.05] } },
+          scales: { x: { range: (chart) => [chart.data[0][0] ?? 0, (chart.data[0].at(-1) ?? 0) + due.step_ms / 1000] }, y: { range: (chart) => [0, Math.max(ceiling(chart.data[1] as number[]), 4) * 1.05] } },
+          hooks: { draw: [(chart) => labelCut(chart, chart.data[1] as number[], colour('text'))] },
           series: [
             {},
             {
@@ -66,6 +94,7 @@ export function DueChart({ due }: { due: Overview['due'] }) {
           ],
         })}
       />
+      {ceiling(due.counts) < Math.max(...due.counts) && <p class="muted">{t('due.cut')}</p>}
       <details>
         <summary>{t('chart.table')}</summary>
         <ul class="hours">

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { caller, key, mayChange, restricted, setKey } from '../api';
+import { caller, key, keyWanted, mayChange, restricted, setKey } from '../api';
 import { place } from '../router';
 import { language, languages, theme, themes, type Language, type Theme } from '../settings';
 import { t, type Key } from '../text';
@@ -63,7 +63,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </div>
       </header>
       <div class="content">
-        <Live />
+        {!keyWanted.value && <Live />}
         {children}
         <Notices />
       </div>

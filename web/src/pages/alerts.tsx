@@ -33,11 +33,8 @@ export function AlertsPage() {
       {error && <ProblemNote error={error} />}
       {alerts.data && rules.data ? (
         <>
-          <section>
-            <h2>{t('alert.now')}</h2>
-            {alerts.data.length > 0 ? <Firing alerts={alerts.data.slice(0, mostRows)} /> : <Empty text={t('alert.quiet')} />}
-            <More of={alerts.data.length} />
-          </section>
+          <Standing title={t('alert.now')} alerts={alerts.data.filter(({ state }) => state === 'firing')} none={t('alert.quiet')} />
+          <Standing title={t('alert.pendingTitle')} alerts={alerts.data.filter(({ state }) => state === 'pending')} />
           <section>
             <h2>{t('alert.rules')}</h2>
             {rules.data.length > 0 ? <Rules rules={rules.data.slice(0, mostRows)} alerts={alerts.data} /> : <Empty text={t('alert.none')} />}
@@ -61,7 +58,19 @@ function figureOf(metric: AlertMetric, value: number): string {
 const placeOf = (rule: string, setIn: string | null): string =>
   setIn === null ? address(['alerts', rule]) : `${setIn.replace('/v1', '')}/edit`;
 
-function Firing({ alerts }: { alerts: Alert[] }) {
+/** The alerts in one state. */
+function Standing({ title, alerts, none }: { title: string; alerts: Alert[]; none?: string }) {
+  if (alerts.length === 0 && none === undefined) return null;
+  return (
+    <section>
+      <h2>{title}</h2>
+      {alerts.length > 0 ? <Table alerts={alerts.slice(0, mostRows)} /> : <Empty text={none ?? ''} />}
+      <More of={alerts.length} />
+    </section>
+  );
+}
+
+function Table({ alerts }: { alerts: Alert[] }) {
   return (
     <table class="alerts">
       <thead>

@@ -24,7 +24,7 @@ export function DeadPage() {
       </p>
       <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value)).join(' · ')}</h1>
       <Letters group={group} cursor={query.get('cursor')}>
-        <ReplayAll filter={group} />
+        <AllOf filter={group} />
       </Letters>
     </>
   );
@@ -54,7 +54,7 @@ function GroupTable({ groups }: { groups: DeadGroup[] }) {
   return (
     <>
       <div class="actions">
-        <ReplayAll filter={[]} />
+        <AllOf filter={[]} />
       </div>
       <table>
         <thead>
@@ -102,13 +102,16 @@ function Group({ group: { topic, endpoint, reason, count: n, oldest_at, newest_a
   );
 }
 
-function ReplayAll({ filter }: { filter: Query }) {
-  const [open, setOpen] = useState(false);
+function AllOf({ filter }: { filter: Query }) {
+  const [asked, ask] = useState<'replay' | 'discard'>();
   if (!mayChange.value) return null;
   return (
     <>
-      <button onClick={() => setOpen(true)}>{t('dead.replayAll')}</button>
-      {open && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={['replay', 'discard']} onClose={() => setOpen(false)} />}
+      <button onClick={() => ask('replay')}>{t('dead.replayAll')}</button>
+      <button class="grave" onClick={() => ask('discard')}>
+        {t('dead.discardAll')}
+      </button>
+      {asked && <BulkDialog filter={[['state', 'dead'], ...filter]} actions={[asked]} onClose={() => ask(undefined)} />}
     </>
   );
 }

@@ -136,12 +136,11 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
 }
 
 /** The state of an endpoint's circuit; while it is open, the time until it is half-open. */
-function Circuit({ endpoint: { state, reopens_at: reopensAt, failures } }: { endpoint: Endpoint }) {
+function Circuit({ endpoint: { state, reopens_at: reopensAt } }: { endpoint: Endpoint }) {
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
-  const failing = state === 'closed' && failures !== null && failures > 0;
   return (
     <div>
-      <span class={`state circuit-${failing ? 'failing' : state}`}>
+      <span class={`state circuit-${state}`}>
         <i class="dot" aria-hidden="true" />
         {t(`endpoint.${state}`)}
       </span>

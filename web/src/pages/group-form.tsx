@@ -2,7 +2,7 @@ import { useMemo, useRef, useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, type ApiError, type Group, type Member } from '../api';
 import { Area, Form, given, Group as Fields, headersOf, headersText, Input, useForm, wrongAt } from '../components/form';
-import { Empty, Loading } from '../components/marks';
+import { Empty, Loading, More, mostRows } from '../components/marks';
 import { notify } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { useResource } from '../live';
@@ -45,17 +45,25 @@ function Stored({ name }: { name: string }) {
   return found.data ? <GroupForm group={found.data.content} version={found.data.version} /> : <Loading />;
 }
 
-/** A member with the number that identifies its fields. */
+/** A member with the number that identifies its fields. Closed, it takes a line. */
 interface Row {
   row: number;
   draft: Draft;
+  open: boolean;
 }
 
 function GroupForm({ group, version }: { group?: Group; version?: string | undefined }) {
   const form = useForm({ name: '' });
-  const [rows, setRows] = useState<Row[]>(() => (group?.members.map(typed) ?? [blank]).map((draft, row) => ({ row, draft })));
+  const [rows, setRows] = useState<Row[]>(() => (group?.members.map(typed) ?? [blank]).map((draft, row) => ({ row, draft, open: !group })));
+  const [find, setFind] = useState('');
   const used = useRef(rows.length);
-  const add = () => setRows([...rows, { row: used.current++, draft: blank }]);
+  const add = () => setRows([...rows, { row: used.current++, draft: blank, open: true }]);
+  const wrong = useMemo(() => wrongMembers(form.error), [form.error]);
+  const shown = rows
+    .map((one, at) => ({ ...one, at, open: one.open || wrong.has(at) }))
+    .filter(({ draft, open }) => open || [draft.name, draft.url, draft.filter_label].some((text) => text.includes(find.trim())));
+  const closed = shown.filter(({ open }) => !open);
+  const last = closed[mostRows - 1]?.at ?? rows.length;
   const submit = () =>
     form.ask(async () => {
       const name = group?.name ?? form.draft.name.trim();
@@ -68,16 +76,18 @@ function GroupForm({ group, version }: { group?: Group; version?: string | undef
       <Fields title={t('group.group')} hint={t('group.hint')} wrong={ofMembers(form.error)}>
         {!group && <Input {...form.field('name', '/group', t('setting.name'))} required wide placeholder="order-events" />}
       </Fields>
-      {rows.map((one, at) => (
-        <MemberFields
-          key={one.row}
-          at={at}
-          draft={one.draft}
-          error={form.error}
-          set={(draft) => setRows((all) => all.map((other) => (other.row === one.row ? { ...other, draft } : other)))}
-          remove={() => setRows((all) => all.filter(({ row }) => row !== one.row))}
-        />
-      ))}
+      {rows.length > fewRows && (
+        <input type="search" class="find" aria-label={t('group.find')} placeholder={t('group.find')} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
+      )}
+      {shown
+        .filter(({ at, open }) => open || at <= last)
+        .map(({ row, at, draft, open }) => {
+          const change = (to: Partial<Row>) => setRows((all) => all.map((other) => (other.row === row ? { ...other, ...to } : other)));
+          const remove = () => setRows((all) => all.filter((other) => other.row !== row));
+          if (!open) return <MemberLine key={row} at={at} draft={draft} edit={() => change({ open: true })} remove={remove} />;
+          return <MemberFields key={row} at={at} draft={draft} error={wrong.has(at) ? form.error : undefined} set={(to) => change({ draft: to, open: true })} remove={remove} />;
+        })}
+      <More of={closed.length} />
       <div class="actions">
         <button class="primary">{t('action.save')}</button>
         <button type="button" onClick={add}>
@@ -92,6 +102,44 @@ function GroupForm({ group, version }: { group?: Group; version?: string | undef
 const ofMembers = (error: ApiError | undefined): string[] | undefined =>
   error?.problem.errors.filter(({ pointer }) => pointer === '/members').map(({ message }) => message);
 
+/** The positions of the members with errors. */
+function wrongMembers(error: ApiError | undefined): Set<number> {
+  const pointers = error?.problem.errors.map(({ pointer }) => /^\/members\/(\d+)/.exec(pointer)?.[1]) ?? [];
+  return new Set(pointers.filter((at) => at !== undefined).map(Number));
+}
+
+/** From more members on, the form has a search. */
+const fewRows = 10;
+
+interface LineProps {
+  at: number;
+  draft: Draft;
+  edit: () => void;
+  remove: () => void;
+}
+
+/** A member that is not being edited. */
+function MemberLine({ at, draft, edit, remove }: LineProps) {
+  return useMemo(
+    () => (
+      <div class="card member">
+        <strong>{draft.name}</strong>
+        <span class="mono">{draft.url}</span>
+        {draft.filter_label && <span class="muted">{draft.filter_label}</span>}
+        <div class="actions">
+          <button type="button" class="quiet" aria-label={t('group.changeOf', { n: at + 1 })} onClick={edit}>
+            {t('group.change')}
+          </button>
+          <button type="button" class="quiet" aria-label={t('group.removeOf', { n: at + 1 })} onClick={remove}>
+            {t('group.remove')}
+          </button>
+        </div>
+      </div>
+    ),
+    [at, draft, t('group.remove')], // the language, too
+  );
+}
+
 interface MemberProps {
   at: number;
   draft: Draft;
@@ -100,7 +148,7 @@ interface MemberProps {
   remove: () => void;
 }
 
-/** The fields of a member. Of up to 1,000 members, only the changed ones render again. */
+/** The fields of a member. Only the changed ones render again. */
 function MemberFields({ at, draft, error, set, remove }: MemberProps) {
   const field = (name: keyof Draft, label: string) => ({
     label,

@@ -5,7 +5,7 @@ import { notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { refresh, useBeat, useResource } from '../live';
 import { filterOfBulk, written } from '../search';
-import { count, t } from '../text';
+import { count, exact, t } from '../text';
 
 /** The server writes progress at this interval, without an event. */
 const progressMs = 1000;
@@ -46,17 +46,18 @@ function Card({ operation }: { operation: Operation }) {
       </p>
       {operation.set && <p>{t('operation.set', { fields: operation.set.join(', ') })}</p>}
       {operation.span && <p>{t('operation.span', operation.span)}</p>}
-      <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={state === 'done' ? Math.max(1, estimate ?? matched) : matched} />
+      {operation.reschedule_to && <p>{t('operation.to', { at: exact(operation.reschedule_to) })}</p>}
+      <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={progressOf(operation)} />
       <p class="muted">
+        {estimate === null ? t('operation.examined', { matched: count(matched) }) : t('operation.examinedOf', { matched: count(matched), of: count(estimate) })}
         {t('operation.counts', {
-          matched: count(matched),
-          of: estimate === null ? '?' : count(estimate),
           changed: count(operation.changed),
           skipped: count(operation.skipped),
           failed: count(operation.failed),
           rate: count(operation.rate),
         })}{' '}
         <When at={operation.created_at} />
+        {operation.by && t('operation.by', { key: operation.by })}
       </p>
       {operation.reason && <p class="bad">{operation.reason}</p>}
       {operation.errors.length > 0 && (
@@ -72,6 +73,12 @@ function Card({ operation }: { operation: Operation }) {
       )}
     </section>
   );
+}
+
+/** The part that is done; undefined if nobody knows of how many. */
+function progressOf({ estimate, matched, state }: Operation): number | undefined {
+  if (state === 'done') return Math.max(1, estimate ?? matched);
+  return estimate === null && state === 'running' ? undefined : matched;
 }
 
 /** Actions to stop and resume an operation. */

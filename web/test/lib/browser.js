@@ -8,7 +8,7 @@ import { eventually } from './wait.js';
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 export const launch = () =>
-  chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  chromium.launch({ timeout: 120_000, executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-dev-shm-usage'] });
 
 export const wide = { width: 1280, height: 860 };
 export const narrow = { width: 360, height: 740 };
