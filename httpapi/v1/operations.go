@@ -29,21 +29,19 @@ type operationDraft struct {
 	dryRun bool
 }
 
-var (
-	operationFields = newFieldSet(map[string]func(*operationDraft, field){
-		"action":  func(d *operationDraft, f field) { setText(&d.Action, f) },
-		"filter":  func(d *operationDraft, f field) { filterFields.decode(f.raw, f.pointer(), &d.Filter, f.errs) },
-		"all":     func(d *operationDraft, f field) { d.All = f.boolean() },
-		"dry_run": func(d *operationDraft, f field) { d.dryRun = f.boolean() },
-		"rate":    func(d *operationDraft, f field) { d.Rate = f.integer() },
-		"set": func(d *operationDraft, f field) {
-			d.Set = &job.Draft{}
-			draftFields.decode(f.raw, f.pointer(), d.Set, f.errs)
-		},
-		"delay": func(d *operationDraft, f field) { d.Delay = f.duration() },
-		"at":    func(d *operationDraft, f field) { d.At = *f.instant() },
-	})
-)
+var operationFields = newFieldSet(map[string]func(*operationDraft, field){
+	"action":  func(d *operationDraft, f field) { setText(&d.Action, f) },
+	"filter":  func(d *operationDraft, f field) { filterFields.decode(f.raw, f.pointer(), &d.Filter, f.errs) },
+	"all":     func(d *operationDraft, f field) { d.All = f.boolean() },
+	"dry_run": func(d *operationDraft, f field) { d.dryRun = f.boolean() },
+	"rate":    func(d *operationDraft, f field) { d.Rate = f.integer() },
+	"set": func(d *operationDraft, f field) {
+		d.Set = &job.Draft{}
+		draftFields.decode(f.raw, f.pointer(), d.Set, f.errs)
+	},
+	"delay": func(d *operationDraft, f field) { d.Delay = f.duration() },
+	"at":    func(d *operationDraft, f field) { d.At = *f.instant() },
+})
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
 // to read is enough for it.
