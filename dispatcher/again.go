@@ -40,6 +40,8 @@ func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Out
 	case errors.Is(err, job.ErrMaxRounds):
 		s.log.Warn("a job is not armed again: it has reached the limit of rounds (--max-rounds)", "topic", j.Topic, "id", j.ID, "rounds", j.Spec.Rounds())
 		return delivered, classAgainLimit
+	case errors.Is(err, job.ErrAgainBody):
+		return failed, classAgainRefused
 	case errors.Is(err, job.ErrBodyTooLarge):
 		return failed, classTooLarge
 	case err != nil:

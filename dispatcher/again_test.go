@@ -20,7 +20,7 @@ func deepBody(levels int) string { return strings.Repeat("[", levels) + strings.
 
 func TestArmedAgain(t *testing.T) {
 	s := &sender{limits: job.Limits{MaxBody: 300, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
-	text := job.Spec{Destination: "http://a.example", Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
+	text := job.Spec{Destination: "http://a.example", Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain", AgainBody: true}
 	with := func(rounds int, body string) *job.Spec {
 		next := text
 		next.Loop = &job.Loop{Rounds: rounds, Wait: time.Minute}
@@ -78,6 +78,14 @@ func TestArmedAgain(t *testing.T) {
 				t.Errorf("%v, class %q", o.Kind, class)
 			}
 		})
+	}
+	closed := &job.Job{Spec: text}
+	closed.Spec.AgainBody = false
+	for body, class := range map[string]string{`{"body":1}`: classAgainRefused, `{"body":null}`: classAgainRefused, `{"ok":1}`: ""} {
+		a := answer{body: []byte(body), header: headers("Content-Type", isJSON)}
+		if o, got := s.armAgain(closed, &a, time.Minute); got != class || (o.Again == nil) != (class != "") || (o.Kind == job.OutcomeFailed) != (class != "") {
+			t.Errorf("without again_body, %s: %+v, %q", body, o, got)
+		}
 	}
 	callback := &job.Job{Spec: job.Spec{Reports: job.CallbackDelivered}}
 	if o, class := s.armAgain(callback, &answer{header: http.Header{}}, time.Minute); o.Again != nil || o.Kind != job.OutcomeDelivered || class != "" {

@@ -15,27 +15,28 @@ import (
 // Classes of errors in the attempt log, beside "http_NNN". They are part of the API, and
 // reveal nothing about our network.
 const (
-	classDNSTimeout  = "dns_timeout"
-	classDialTimeout = "connect_timeout"
-	classTLSTimeout  = "tls_timeout"
-	classTimeout     = "response_timeout"
-	classRefused     = "connection_refused"
-	classReset       = "connection_reset"
-	classUnreachable = "connection_failed"
-	classDNS         = "dns_error"
-	classTLS         = "tls_error"
-	classTooLarge    = "response_too_large"
-	classInvalid     = "invalid_response"
-	classUnexpected  = "unexpected_body"
-	classBadSnooze   = "snooze_without_retry_after"
-	classSnoozeLimit = job.ErrorSnoozeLimit
-	classBadAt       = "reschedule_without_time"
-	classAtLimit     = job.ErrorRescheduleLimit
-	classBadAgain    = "again_without_retry_after"
-	classAgainBody   = "again_invalid_body"
-	classAgainLimit  = "again_limit"
-	classBlocked     = job.ReasonBlocked // the API has one word for it
-	classBadRequest  = "invalid_request"
+	classDNSTimeout   = "dns_timeout"
+	classDialTimeout  = "connect_timeout"
+	classTLSTimeout   = "tls_timeout"
+	classTimeout      = "response_timeout"
+	classRefused      = "connection_refused"
+	classReset        = "connection_reset"
+	classUnreachable  = "connection_failed"
+	classDNS          = "dns_error"
+	classTLS          = "tls_error"
+	classTooLarge     = "response_too_large"
+	classInvalid      = "invalid_response"
+	classUnexpected   = "unexpected_body"
+	classBadSnooze    = "snooze_without_retry_after"
+	classSnoozeLimit  = job.ErrorSnoozeLimit
+	classBadAt        = "reschedule_without_time"
+	classAtLimit      = job.ErrorRescheduleLimit
+	classBadAgain     = "again_without_retry_after"
+	classAgainBody    = "again_invalid_body"
+	classAgainRefused = "again_body_refused"
+	classAgainLimit   = "again_limit"
+	classBlocked      = job.ReasonBlocked // the API has one word for it
+	classBadRequest   = "invalid_request"
 )
 
 // classify returns the class of an error of a request with context ctx that reached a

@@ -22,7 +22,7 @@ var classNames = map[string]string{
 	"classUnreachable": classUnreachable, "classDNS": classDNS, "classTLS": classTLS,
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
 	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBadAt": classBadAt, "classAtLimit": classAtLimit,
-	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
+	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainRefused": classAgainRefused, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
 }
 
 // TestClassesAreDocumented: clients rely on the set being closed.

@@ -121,7 +121,7 @@ func TestShedding(t *testing.T) {
 		for _, e := range job.CallbackEvents {
 			c.Set(e, &job.Callback{Destination: "https://a.example", Headers: []job.Header{{Name: "X-A", Value: "1"}}})
 		}
-		spec := job.Spec{Callbacks: c, Headers: []job.Header{{Name: "X-B", Value: "2"}}, Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
+		spec := job.Spec{Callbacks: c, AgainBody: true, Headers: []job.Header{{Name: "X-B", Value: "2"}}, Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
 		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: spec}
 		o := outcomes[row.outcome]
 		o.Attempt, o.Response = &job.Attempt{Number: 1}, &job.Response{Body: []byte("answer")}

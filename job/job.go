@@ -72,6 +72,7 @@ type Spec struct {
 	Traceparent string        // W3C trace context of the registration
 	Labels      []Label       // sorted by key
 	Occurrence  *Occurrence   // nil: no schedule made the job
+	AgainBody   bool          // a receiver may replace the body when it arms the job again
 	Loop        *Loop         // nil: no receiver armed the job again
 	Group       *Membership   // nil: the job is not for a member of a group
 	Callbacks   *Callbacks    // nil: none
@@ -92,7 +93,7 @@ func (s *Spec) SameContent(o *Spec) bool {
 	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey && s.OrderKey == o.OrderKey &&
 		slices.Equal(s.Headers, o.Headers) && s.sameBody(o) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
-		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels) &&
+		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && s.AgainBody == o.AgainBody && slices.Equal(s.Labels, o.Labels) &&
 		s.Reports == o.Reports && s.Callbacks.same(o.Callbacks) &&
 		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count)
 }

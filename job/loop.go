@@ -23,8 +23,11 @@ const DefaultMaxRounds = 100_000
 // ErrMaxRounds says that a loop has reached Limits.MaxRounds.
 var ErrMaxRounds = errors.New("the job has reached its limit of rounds")
 
+// ErrAgainBody says that the job does not permit a new body; see Spec.AgainBody.
+var ErrAgainBody = errors.New("the registration does not permit a new body")
+
 // Again returns the content of the next round of a job, which is due after wait. A nil body
-// keeps the job's own. Errors: ErrMaxRounds, or one that wraps ErrBodyTooLarge.
+// keeps the job's own. Errors: ErrMaxRounds, ErrAgainBody, or one that wraps ErrBodyTooLarge.
 func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
 	s, loop := j.Spec, Loop{First: j.UID}
 	if s.Loop != nil {
@@ -32,6 +35,9 @@ func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
 	}
 	if loop.Rounds++; loop.Rounds > l.MaxRounds {
 		return Spec{}, ErrMaxRounds
+	}
+	if body != nil && !s.AgainBody {
+		return Spec{}, ErrAgainBody
 	}
 	if body != nil {
 		var f Findings

@@ -14,6 +14,10 @@ func TestAgain(t *testing.T) {
 	limits := job.Limits{MaxBody: 16, MaxRounds: 2}
 	j := registered()
 	j.Spec.When.Spread = time.Minute
+	if _, err := j.Again(time.Minute, &job.Body{}, limits); !errors.Is(err, job.ErrAgainBody) {
+		t.Errorf("a new body that the registration does not permit: %v", err)
+	}
+	j.Spec.AgainBody = true
 	before := j.Spec
 	first, err := j.Again(time.Minute, nil, limits)
 	if err != nil {

@@ -50,7 +50,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 // changes are the fields of a change, in the order of the documentation.
 var changes = []Field{
 	"delay", "at", "spread", "url", "method", "headers", "body", "body_text", "body_base64", "content_type",
-	"retry", "timeout", "ttl", "expect", "biz_key", "labels", "priority", "count", "callbacks",
+	"retry", "timeout", "ttl", "expect", "biz_key", "labels", "priority", "count", "callbacks", "again_body",
 }
 
 // gives reports for each field whether a draft sets it.
@@ -80,6 +80,7 @@ var gives = map[Field]func(d *Draft) bool{
 	"priority":     func(d *Draft) bool { return d.Priority != nil },
 	"count":        func(d *Draft) bool { return d.Count != nil },
 	"callbacks":    func(d *Draft) bool { return d.Callbacks != nil },
+	"again_body":   func(d *Draft) bool { return d.AgainBody != nil },
 }
 
 func (d *Draft) hasBody(f BodyForm) bool { return d.Body != nil && d.Body.Form == f }

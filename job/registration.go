@@ -125,6 +125,9 @@ func (f *Findings) content(d *Draft, s *Spec, l Limits) {
 	if d.Expect != nil {
 		s.ExpectBody = f.expectBody(*d.Expect)
 	}
+	if d.AgainBody != nil {
+		s.AgainBody = *d.AgainBody
+	}
 	if d.Labels != nil {
 		s.Labels = f.labels("labels", d.Labels)
 	}

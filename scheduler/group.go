@@ -16,7 +16,7 @@ import (
 const (
 	// MaxJobs is the most jobs that one call registers.
 	MaxJobs = 1000
-	// MaxFanOutBytes bounds the bodies of a fan-out's jobs together.
+	// MaxFanOutBytes bounds the jobs of a fan-out together, by store.SizeOfSpec.
 	MaxFanOutBytes = 64 << 20
 	// maxKept bounds the jobs of one group id that a registration reads. There are more
 	// only if the members changed often between registrations with the same id.
@@ -123,9 +123,13 @@ func (s *Scheduler) checkFanOut(f *FanOut, targets []groups.Target) error {
 	if len(targets) > MaxJobs {
 		return job.Invalid("group", fmt.Sprintf("makes %d jobs together with an earlier registration of the id; choose another id", len(targets)))
 	}
-	if n := len(targets); n > 1 && n*len(targets[0].Spec.Body) > MaxFanOutBytes {
-		return job.Invalid("group", fmt.Sprintf("makes %d jobs, whose bodies take %d bytes together; the limit is %d",
-			n, n*len(targets[0].Spec.Body), MaxFanOutBytes))
+	bytes := 0
+	for i := range targets {
+		bytes += store.SizeOfSpec(&targets[i].Spec)
+	}
+	if n := len(targets); n > 1 && bytes > MaxFanOutBytes {
+		return job.Invalid("group", fmt.Sprintf("makes %d jobs, which take %d bytes together with their headers and callbacks; the limit is %d",
+			n, bytes, MaxFanOutBytes))
 	}
 	for i := range targets {
 		t := &targets[i]

@@ -15,9 +15,20 @@ const (
 
 // SizeOf is the approximate size of a job in memory or in an answer, in bytes.
 func SizeOf(j *job.Job) int {
-	bytes := len(j.Spec.Body) + len(j.Spec.Destination) + len(j.Spec.ExpectBody) + sizeOfHeaders(j.Spec.Headers)
+	bytes := SizeOfSpec(&j.Spec)
 	if a := j.LastAttempt; a != nil {
 		bytes += len(a.ResponseBody) + sizeOfHeaders(a.ResponseHeaders)
+	}
+	return bytes
+}
+
+// SizeOfSpec is the approximate size of the content of a job, in bytes.
+func SizeOfSpec(s *job.Spec) int {
+	bytes := len(s.Body) + len(s.Destination) + len(s.ExpectBody) + sizeOfHeaders(s.Headers)
+	for _, e := range job.CallbackEvents {
+		if to := s.Callbacks.On(e); to != nil {
+			bytes += len(to.Destination) + sizeOfHeaders(to.Headers)
+		}
 	}
 	return bytes
 }

@@ -49,6 +49,7 @@ type registration struct {
 
 	OrderKey  string     `json:"order_key,omitempty"`
 	Callbacks *callbacks `json:"callbacks,omitempty"`
+	AgainBody bool       `json:"again_body"`
 }
 
 type retry struct {
@@ -164,7 +165,7 @@ func newPlan(rnd *rand.Rand, urls []string) []*planned {
 		p := &planned{
 			registration: registration{
 				Topic: topic, ID: fmt.Sprintf("job-%03d", i), URL: urls[rnd.IntN(len(urls))],
-				Delay: fmt.Sprintf("%dms", rnd.IntN(1500)),
+				Delay: fmt.Sprintf("%dms", rnd.IntN(1500)), AgainBody: true,
 			},
 			at:  loadTime * time.Duration(i) / jobsPerRun,
 			end: "delivered", attempts: 1,

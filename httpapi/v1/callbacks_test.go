@@ -3,6 +3,7 @@ package v1
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,11 @@ func TestCallbacksAreChecked(t *testing.T) {
 			[]string{"/callbacks/dead/headers/host", "/callbacks/retry/limit"},
 		},
 		{`{"retry":{"limit":1}}`, httpapi.CodeInvalidRequest, []string{"/callbacks"}},
+		{
+			fmt.Sprintf(`{"dead":{"url":"https://a","headers":%[1]s},"expired":{"url":"https://a","headers":%[1]s}}`,
+				fmt.Sprintf(`{"a":%q,"b":%[1]q,"c":%[1]q}`, strings.Repeat("h", 4000))),
+			httpapi.CodeInvalidRequest, []string{"/callbacks"},
+		},
 		{`[]`, httpapi.CodeInvalidRequest, []string{"/callbacks"}},
 	} {
 		for _, call := range [][3]string{

@@ -366,6 +366,7 @@ var (
 		"on_conflict":  func(d *job.Draft, f field) { d.OnConflict = f.text() },
 		"labels":       func(d *job.Draft, f field) { d.Labels = f.texts() },
 		"priority":     func(d *job.Draft, f field) { d.Priority = f.integer() },
+		"again_body":   func(d *job.Draft, f field) { d.AgainBody = new(f.boolean()) },
 		"retry":        func(d *job.Draft, f field) { d.Retry = decodeRetry(f) },
 		"callbacks":    func(d *job.Draft, f field) { d.Callbacks = decodeCallbacks(f) },
 		"count": func(d *job.Draft, f field) {

@@ -282,6 +282,17 @@ func TestRefusedFanOuts(t *testing.T) {
 		}
 	}
 	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"group":"g"}}`)
+
+	var members []string // of whose jobs the bodies alone are within the limit
+	for i := range 1000 {
+		members = append(members, fmt.Sprintf(`{"name":"m%d","url":"https://a.example/"}`, i))
+	}
+	a.want(201, "PUT", "/v1/groups/large", `{"members":[`+strings.Join(members, ",")+`]}`)
+	large := fmt.Sprintf(`{"group":"large","body_text":%q,"headers":%s,"callbacks":{"dead":{"url":"https://a.example/","headers":%[2]s}}}`,
+		strings.Repeat("b", 50_000), headers)
+	if e := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", large).Errors; len(e) != 1 || e[0].Pointer != "/group" {
+		t.Errorf("jobs that are too large together: %v", e)
+	}
 	item := a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"group":"g","colour":1}]}`)["results"].([]any)[0].(map[string]any)
 	if item["status"] != 422.0 {
 		t.Errorf("an item of a batch with an unknown field: %v", item)

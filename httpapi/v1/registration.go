@@ -58,6 +58,7 @@ func writeRegistration(w *writer, d *job.Draft) {
 		w.in("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
 	ifGiven("priority", d.Priority, w.integer)
+	ifGiven("again_body", d.AgainBody, w.boolean)
 	if d.Callbacks != nil {
 		part(w, "callbacks", d.Callbacks, writeCallbacks)
 	}

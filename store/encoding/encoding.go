@@ -73,6 +73,7 @@ func (c *codec) spec(s *job.Spec) {
 			text(c, "v", &l.Value)
 		})
 	})
+	flag(c, "a", &s.AgainBody)
 	part(c, "i", &s.Loop, func(l *job.Loop) {
 		text(c, "f", &l.First)
 		number(c, "n", &l.Rounds)

@@ -180,7 +180,7 @@ func TestFullRedisSheds(t *testing.T) {
 		var regs []store.Registration
 		for _, id := range []string{"fails", "dies", "again", "waits"} {
 			r := aJob(id)
-			r.Spec.Body, r.Spec.BodyForm = make([]byte, large), job.BodyText
+			r.Spec.Body, r.Spec.BodyForm, r.Spec.AgainBody = make([]byte, large), job.BodyText, true
 			c := &job.Callbacks{IncludeRequest: true}
 			for _, e := range job.CallbackEvents {
 				c.Set(e, &job.Callback{Destination: "https://callbacks.example/"})

@@ -27,7 +27,7 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 		for n, number := range numbers {
 			items[n] = here[number]
 		}
-		size := store.Batch(len(items), maxRegister, func(i int) int { return len(regs[items[i]].Spec.Body) })
+		size := store.Batch(len(items), maxRegister, func(i int) int { return store.SizeOfSpec(&regs[items[i]].Spec) })
 		left, err := s.registerBatch(ctx, sh, regs, items[:size], out)
 		again := make([]int, len(left), len(left)+len(items)-size)
 		for n, i := range left {

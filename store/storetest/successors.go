@@ -312,7 +312,7 @@ func (row callbackRow) testCase() testCase {
 
 // testAgain settles a job whose place another one takes.
 func (f *fixture) testAgain() {
-	r := reg("t", "a", reporting, biz("b"))
+	r := reg("t", "a", reporting, biz("b"), func(r *store.Registration) { r.Spec.AgainBody = true })
 	f.add(r)
 	c := f.takeOne()
 	spec, err := c.Job.Again(long, &job.Body{Form: job.BodyText, Content: []byte("again")}, job.Limits{MaxBody: 9, MaxRounds: 1})
