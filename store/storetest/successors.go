@@ -266,6 +266,13 @@ func (f *fixture) testSupersede() {
 	check(5, job.Waiting, "", true)
 	last := f.get(key)
 	equal(f, "number of callbacks", len(f.callbacksOf(&last)), 6)
+	total := 0
+	for _, j := range f.list(store.Query{Topic: "t", Limit: 1_000}) {
+		total += store.SizeOf(&j)
+	}
+	if most := 3*len(last.Spec.Body) + 10_000; total > most { // the job, the newest callback and that of its end
+		f.Errorf("the job makes the store keep %d bytes, more than %d", total, most)
+	}
 }
 
 // settleBounded settles as the dispatcher does.
